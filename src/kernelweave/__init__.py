@@ -1,0 +1,39 @@
+"""kernelweave: learn which kernels to trust.
+
+From many similarity measures (kernels) on the same samples, learn one weighted combination and
+the predictor on top of it, with a certificate of optimality.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kernelweave.estimators.classifier import MKLClassifier
+    from kernelweave.estimators.regressor import MKLRegressor
+    from kernelweave.kernels.precomputed import sample_ids
+
+__version__ = "0.1.0"
+
+__all__ = ["MKLClassifier", "MKLRegressor", "__version__", "sample_ids"]
+
+# Names are imported on first use, so that `import kernelweave` and the command line start fast.
+_HOMES = {
+    "MKLClassifier": "kernelweave.estimators.classifier",
+    "MKLRegressor": "kernelweave.estimators.regressor",
+    "sample_ids": "kernelweave.kernels.precomputed",
+}
+_ROOMS = ("bank", "combine", "estimators", "kernels", "losses", "regularizers", "report", "solvers")
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    if name in _ROOMS:
+        return import_module(f"kernelweave.{name}")
+    raise AttributeError(f"module 'kernelweave' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES, *_ROOMS})

@@ -1,0 +1,148 @@
+"""Choosing how to keep the kernels, from n, m, their ranks and the memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kernelweave.bank.dense import DenseBank
+from kernelweave.bank.factored import FactoredBank, RankExceeded, factor_kernel
+from kernelweave.bank.lazy import LazyBank
+from kernelweave.bank.protocol import Array, KernelBank
+from kernelweave.bank.source import Source
+from kernelweave.bank.stacked import StackedBank
+from kernelweave.compiled.threads import map_blocks
+from kernelweave.errors import InvalidInputError
+from kernelweave.kernels.kernel_set import KernelSet
+from kernelweave.validation import unknown_name
+
+__all__ = ["BANKS", "build_bank", "storage_dtype"]
+
+BANKS = ("auto", "dense", "factored", "lazy")
+
+# A factor of rank r costs 2 r multiplications a sample and product, a dense row n: below n/4 the
+# factor wins clearly, and what it costs to find it is small beside a single dense matrix.
+_RANK_SHARE = 4
+_PROBE = 128
+
+
+def storage_dtype(tol: float) -> str:
+    """Return the storage type that a relative gap of `tol` allows.
+
+    float32 rounds kernel values at 6e-8. At tolerances of 1e-4 and above that is far below what
+    the fit itself leaves; the certificate counts it, and the fit is repeated on float64 kernels
+    if it should matter after all.
+
+    Examples
+    --------
+    >>> storage_dtype(1e-3), storage_dtype(1e-6)
+    ('float32', 'float64')
+    """
+    return "float32" if tol >= 1e-4 else "float64"
+
+
+def build_bank(
+    spec: Any,
+    kernel_set: KernelSet,
+    *,
+    cache_mb: float = 1000,
+    tol: float = 1e-3,
+    random_state: int | None = None,
+) -> KernelBank:
+    """Build the bank an estimator was asked for.
+
+    Parameters
+    ----------
+    spec : {"auto", "dense", "lazy", "factored"} or an object with ``build(kernel_set)``
+        "auto" factors every kernel whose rank is below n/4 (probed on a random subset first),
+        keeps the others dense while they fit in `cache_mb`, and otherwise computes their rows on
+        demand. Matrices the user holds already cost nothing and stay dense.
+    kernel_set : KernelSet
+        The kernels on the training rows.
+    cache_mb : float
+        Megabytes for matrices or cached rows.
+    tol : float
+        Relative gap the fit aims at: decides the storage type and the factors' trace error.
+    random_state : int or None
+        Draws the subset on which ranks are probed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelweave.kernels import KernelSet, Polynomial
+    >>> X = np.linspace(-1, 1, 100)[:, None]
+    >>> type(build_bank("auto", KernelSet.build([Polynomial(2)], X))).__name__
+    'FactoredBank'
+    """
+    if hasattr(spec, "build"):
+        return spec.build(kernel_set)
+    if spec not in BANKS:
+        raise unknown_name("bank", spec, BANKS)
+    if not cache_mb > 0:
+        raise InvalidInputError(f"cache_mb must be > 0; got {cache_mb!r}.")
+    dtype = storage_dtype(tol)
+    rtol = float(np.clip(1e-3 * tol, 1e-12, 1e-6))
+    if spec == "dense":
+        return DenseBank(dtype).build(kernel_set)
+    if spec == "lazy":
+        return LazyBank(cache_mb, dtype).build(kernel_set)
+    if spec == "factored":
+        return FactoredBank(rtol).build(kernel_set)
+    return _automatic(kernel_set, cache_mb, dtype, rtol, random_state)
+
+
+def _automatic(
+    kernel_set: KernelSet,
+    cache_mb: float,
+    dtype: str,
+    rtol: float,
+    random_state: int | None,
+) -> KernelBank:
+    source = Source.of(kernel_set)
+    pieces = _factor_where_it_pays(source, rtol, random_state)
+    thin = np.array([k for k in range(source.m) if pieces[k] is not None], dtype=np.int64)
+    rest = np.setdiff1d(np.arange(source.m), thin)
+    held = np.array([source.holds_matrix(k) for k in rest], dtype=bool)
+    computed_bytes = (~held).sum() * source.n**2 * np.dtype(dtype).itemsize
+    dense, lazy = rest, rest[:0]
+    if computed_bytes > 1e6 * cache_mb:
+        dense, lazy = rest[held], rest[~held]
+    parts: list[KernelBank] = []
+    members: list[Array] = []
+    if len(thin):
+        factors = [piece for piece in pieces if piece is not None]
+        parts.append(FactoredBank(rtol).from_factors(factors, Source.of(kernel_set, thin)))
+        members.append(thin)
+    for plan, own in ((DenseBank(dtype), dense), (LazyBank(cache_mb, dtype), lazy)):
+        if len(own):
+            parts.append(plan.build(Source.of(kernel_set, own)))
+            members.append(own)
+    return parts[0] if len(parts) == 1 else StackedBank(parts, members)
+
+
+def _factor_where_it_pays(
+    source: Source, rtol: float, random_state: int | None
+) -> list[tuple[Array, Array] | None]:
+    """Factor the kernels of low rank; None for the others."""
+    cap = source.n // _RANK_SHARE
+    pieces: list[tuple[Array, Array] | None] = [None] * source.m
+    candidates = [k for k in range(source.m) if source.form(k) is not None]
+    probe = None
+    if source.n > 4 * _PROBE:
+        chosen = np.random.default_rng(random_state).choice(source.n, _PROBE, replace=False)
+        few = source.kernel_set.samples.take(np.sort(chosen))
+        probe = Source.of(KernelSet(source.kernel_set.kernels, few, None))
+
+    def work(start: int, stop: int) -> None:
+        for k in candidates[start:stop]:
+            try:
+                if probe is not None:
+                    # The rank on a subset is a lower bound: a cheap way to say no.
+                    factor_kernel(probe, k, rtol, _PROBE // 2)
+                pieces[k] = factor_kernel(source, k, rtol, cap)
+            except RankExceeded:
+                continue
+
+    map_blocks(work, len(candidates), 1)
+    return pieces

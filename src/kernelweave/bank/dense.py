@@ -1,0 +1,195 @@
+"""A bank that holds every kernel matrix in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from kernelweave.bank.memory import require_bytes
+from kernelweave.bank.protocol import (
+    Array,
+    ErrorBound,
+    KernelBank,
+    as_tasks,
+    kernel_indices,
+    rounding_error,
+)
+from kernelweave.bank.source import Source
+from kernelweave.compiled.passes import add_rows, quad_block
+from kernelweave.compiled.threads import map_blocks
+
+__all__ = ["DenseBank"]
+
+# Blocks are chosen once and for all, never from the number of threads: same bits on any machine.
+_COLUMN_BLOCK = 1024
+_ROW_BLOCK = 256
+_BUILD_BYTES = 32e6
+
+
+class DenseBank(KernelBank):
+    """Dense n x n matrices, one per kernel, with a scale factor each.
+
+    Matrices that the user already holds (:class:`~kernelweave.kernels.Precomputed`) are used in
+    place, never copied, when the normalisation is a plain scaling.
+
+    Parameters
+    ----------
+    dtype : {"float32", "float64"}, default="float64"
+        Storage of the matrices the bank computes itself. Sums are always float64, and the
+        rounding of float32 enters the certificate.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> bank = DenseBank().from_matrices([np.eye(3), np.ones((3, 3))])
+    >>> bank.quad(np.array([1.0, 2.0, 0.0]))
+    array([5., 9.])
+    """
+
+    def __init__(self, dtype: str = "float64") -> None:
+        self.dtype = dtype
+
+    def build(self, kernels: Any) -> DenseBank:
+        """Return a new bank with the matrices of a KernelSet, or of a Source of some of it."""
+        source = Source.of(kernels)
+        bank = DenseBank(self.dtype)
+        bank._source = source
+        bank.n, bank.m, bank.names = source.n, source.m, source.names
+        bank._scale = np.ones(bank.m)
+        bank._rounded = np.zeros(bank.m, dtype=bool)
+        bank._matrices = [np.empty((0, 0))] * bank.m
+        computed = []
+        for k in range(bank.m):
+            stored = source.stored_matrix(k)
+            if stored is None:
+                computed.append(k)
+            else:
+                bank._matrices[k], bank._scale[k] = stored
+        bank._fill(np.array(computed, dtype=np.int64), source)
+        return bank
+
+    def from_matrices(self, matrices: Sequence[Array], names: Sequence[str] = ()) -> DenseBank:
+        """Return a new bank around symmetric matrices, taken as they are."""
+        bank = DenseBank(self.dtype)
+        bank._source = None
+        bank._matrices = [np.ascontiguousarray(K) for K in matrices]
+        bank.m, bank.n = len(matrices), matrices[0].shape[0]
+        bank.names = tuple(names) or tuple(f"kernel {k}" for k in range(bank.m))
+        bank._scale = np.ones(bank.m)
+        bank._rounded = np.zeros(bank.m, dtype=bool)
+        return bank
+
+    def _fill(self, computed: Array, source: Source) -> None:
+        if not len(computed):
+            return
+        dtype = np.dtype(self.dtype)
+        needed = len(computed) * self.n**2 * dtype.itemsize
+        require_bytes(needed, f"{len(computed)} dense {self.n} x {self.n} kernel matrices")
+        stack = np.empty((len(computed), self.n, self.n), dtype)
+
+        def fill(start: int, stop: int) -> None:
+            # Evaluated in float64 whatever the storage: the only error is one rounding.
+            stack[:, start:stop] = source.rows(np.arange(start, stop), computed)
+
+        block = int(np.clip(_BUILD_BYTES / (8 * len(computed) * self.n), 1, self.n))
+        map_blocks(fill, self.n, block)
+        for position, k in enumerate(computed):
+            self._matrices[k] = stack[position]
+            self._rounded[k] = dtype == np.float32
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all matrices, the user's own included."""
+        return sum(K.nbytes for K in self._matrices)
+
+    @property
+    def row_cost(self) -> float:
+        """Every product reads whole rows."""
+        return float(self.n)
+
+    def rows(self, idx: Array, kernels: Array | None = None, columns: Array | None = None) -> Array:
+        """See :class:`KernelBank`."""
+        chosen = kernel_indices(kernels, self.m)
+        pick = np.asarray(idx) if columns is None else np.ix_(idx, columns)
+        width = self.n if columns is None else len(columns)
+        out = np.empty((len(chosen), len(idx), width), np.result_type(*self._dtypes(chosen)))
+        for position, k in enumerate(chosen):
+            np.multiply(self._matrices[k][pick], self._scale[k], out=out[position], casting="same_kind")
+        return out
+
+    def _dtypes(self, chosen: Array) -> list[np.dtype]:
+        return [self._matrices[k].dtype for k in chosen] or [np.dtype(np.float64)]
+
+    def matvec(self, v: Array, kernels: Array | None = None) -> Array:
+        """See :class:`KernelBank`."""
+        chosen = kernel_indices(kernels, self.m)
+        tasks = as_tasks(v)
+        out = np.zeros((len(chosen), len(tasks), self.n))
+        supports = [np.flatnonzero(row) for row in tasks]
+        blocks = -(-self.n // _COLUMN_BLOCK)
+
+        def work(start: int, stop: int) -> None:
+            for item in range(start, stop):
+                position, b = divmod(item, blocks)
+                k = chosen[position]
+                first, last = b * _COLUMN_BLOCK, min((b + 1) * _COLUMN_BLOCK, self.n)
+                for t, support in enumerate(supports):
+                    values = self._scale[k] * tasks[t, support]
+                    add_rows(self._matrices[k], support, values, out[position, t], first, last)
+
+        map_blocks(work, len(chosen) * blocks, 1 if self.n > _COLUMN_BLOCK else 8)
+        return out if np.ndim(v) == 2 else out[:, 0]
+
+    def quad(self, v: Array, kernels: Array | None = None) -> Array:
+        """See :class:`KernelBank`."""
+        chosen = kernel_indices(kernels, self.m)
+        tasks = as_tasks(v)
+        supports = [np.flatnonzero(row) for row in tasks]
+        longest = max(len(s) for s in supports)
+        blocks = max(1, -(-longest // _ROW_BLOCK))
+        parts = np.zeros((len(chosen), blocks))
+
+        def work(start: int, stop: int) -> None:
+            for item in range(start, stop):
+                position, b = divmod(item, blocks)
+                k = chosen[position]
+                for t, support in enumerate(supports):
+                    first, last = b * _ROW_BLOCK, min((b + 1) * _ROW_BLOCK, len(support))
+                    parts[position, b] += quad_block(
+                        self._matrices[k], support, tasks[t], first, last, 4 * len(support) > self.n
+                    )
+
+        map_blocks(work, len(chosen) * blocks, 1 if self.n > _COLUMN_BLOCK else 8)
+        # Rounding can take the quadratic form of a semi-definite matrix just below zero.
+        return np.maximum(self._scale[chosen] * parts.sum(axis=1), 0.0)
+
+    def combine(self, d: Array) -> Array:
+        """See :class:`KernelBank`."""
+        out = np.zeros((self.n, self.n))
+        active = np.flatnonzero(d)
+
+        def work(start: int, stop: int) -> None:
+            for k in active:
+                out[start:stop] += (d[k] * self._scale[k]) * self._matrices[k][start:stop]
+
+        map_blocks(work, self.n, max(1, 2**17 // self.n))
+        return out
+
+    def diag(self, kernels: Array | None = None) -> Array:
+        """See :class:`KernelBank`."""
+        chosen = kernel_indices(kernels, self.m)
+        return np.array([self._scale[k] * self._matrices[k].diagonal() for k in chosen], np.float64)
+
+    def error(self, v: Array, d: Array) -> ErrorBound:
+        """Rounding of float32 storage; the user's own matrices are exact whatever their type."""
+        if not self._rounded.any():
+            return ErrorBound.none(self.m)
+        return rounding_error(v, d, self.diag(), np.where(self._rounded, 2.0**-24, 0.0))
+
+    def refined(self) -> DenseBank | None:
+        """Return the same matrices in float64, if any was stored in float32."""
+        if self._source is None or not self._rounded.any():
+            return None
+        return DenseBank("float64").build(self._source)

@@ -1,0 +1,172 @@
+"""A bank that computes kernel rows when they are asked for and keeps the recent ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from kernelweave.bank.memory import require_bytes
+from kernelweave.bank.protocol import (
+    Array,
+    ErrorBound,
+    KernelBank,
+    as_tasks,
+    kernel_indices,
+    rounding_error,
+)
+from kernelweave.bank.row_cache import RowCache
+from kernelweave.bank.source import Source
+from kernelweave.compiled.passes import add_rows
+from kernelweave.compiled.threads import map_blocks
+
+__all__ = ["LazyBank"]
+
+_COLUMN_BLOCK = 1024
+_CHUNK_BYTES = 64e6
+_SAMPLED_ROWS = 8
+
+
+class LazyBank(KernelBank):
+    """Kernel rows on demand, with a least-recently-used cache over rows.
+
+    One entry of the cache holds the same row of every kernel. No n x n matrix is ever formed by a
+    fit; memory is the cache plus O(m n).
+
+    Parameters
+    ----------
+    cache_mb : float, default=1000
+        Megabytes the cached rows may take.
+    dtype : {"float32", "float64"}, default="float32"
+        Type in which rows are evaluated and kept. Sums are float64. The error of float32 rows is
+        measured on a few of them and enters the certificate with a margin of four.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelweave.kernels import KernelSet, Linear
+    >>> X = np.arange(6.0).reshape(3, 2)
+    >>> bank = LazyBank(dtype="float64").build(KernelSet.build([Linear()], X, normalize=None))
+    >>> bank.rows(np.array([1]))
+    array([[[ 3., 13., 23.]]])
+    """
+
+    def __init__(self, cache_mb: float = 1000, dtype: str = "float32") -> None:
+        self.cache_mb = cache_mb
+        self.dtype = dtype
+
+    def build(self, kernels: Any) -> LazyBank:
+        """Return a new bank over a KernelSet, or a Source of some of it, with an empty cache."""
+        source = Source.of(kernels)
+        bank = LazyBank(self.cache_mb, self.dtype)
+        bank._source = source
+        bank.n, bank.m, bank.names = source.n, source.m, source.names
+        dtype = np.dtype(self.dtype)
+        require_bytes(2.0 * bank.m * bank.n * dtype.itemsize, "two rows of every kernel")
+
+        def compute(idx: Array) -> Array:
+            return source.rows(idx, dtype=dtype)
+
+        bank._cache = RowCache(compute, bank.m, bank.n, 1e6 * self.cache_mb, dtype)
+        bank._diagonals = source.diag()
+        bank._unit = bank._measured_unit()
+        return bank
+
+    def _measured_unit(self) -> Array:
+        """Relative error of float32 rows, measured on a few of them, with a margin of four."""
+        if self.dtype == "float64":
+            return np.zeros(self.m)
+        idx = np.unique(np.linspace(0, self.n - 1, _SAMPLED_ROWS).astype(np.int64))
+        exact = self._source.rows(idx)
+        error = np.abs(self._source.rows(idx, dtype=np.float32) - exact)
+        root = np.sqrt(np.maximum(self._diagonals, 1e-300))
+        relative = error / (root[:, idx, None] * root[:, None, :])
+        return np.maximum(4.0 * relative.max(axis=(1, 2)), 2.0**-24)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the cache and the diagonals."""
+        return int(self._cache.nbytes + self._diagonals.nbytes)
+
+    @property
+    def row_cost(self) -> float:
+        """Every product reads whole rows."""
+        return float(self.n)
+
+    def _chunks(self, idx: Array) -> Iterator[tuple[Array, Array, Array]]:
+        """Yield (positions in idx, slab, slots) a bounded number of rows at a time."""
+        row_bytes = self.m * self.n * np.dtype(self.dtype).itemsize
+        size = int(np.clip(_CHUNK_BYTES // row_bytes, 1, self._cache.capacity))
+        for first in range(0, len(idx), size):
+            positions = np.arange(first, min(first + size, len(idx)))
+            slab, slots = self._cache.slots(idx[positions])
+            yield positions, slab, slots
+
+    def rows(self, idx: Array, kernels: Array | None = None, columns: Array | None = None) -> Array:
+        """See :class:`KernelBank`."""
+        chosen = kernel_indices(kernels, self.m)
+        idx = np.asarray(idx)
+        pick = slice(None) if columns is None else np.asarray(columns)
+        width = self.n if columns is None else len(columns)
+        out = np.empty((len(chosen), len(idx), width), self.dtype)
+        for positions, slab, slots in self._chunks(idx):
+            for place, k in enumerate(chosen):
+                out[place, positions] = slab[:, k][slots][:, pick]
+        return out
+
+    def matvec(self, v: Array, kernels: Array | None = None) -> Array:
+        """See :class:`KernelBank`."""
+        chosen = kernel_indices(kernels, self.m)
+        tasks = as_tasks(v)
+        out = np.zeros((len(chosen), len(tasks), self.n))
+        support = np.flatnonzero(tasks.any(axis=0))
+        blocks = -(-self.n // _COLUMN_BLOCK)
+        for positions, slab, slots in self._chunks(support):
+            values = np.ascontiguousarray(tasks[:, support[positions]])
+
+            def work(
+                start: int, stop: int, slab: Array = slab, slots: Array = slots, values: Array = values
+            ) -> None:
+                for item in range(start, stop):
+                    place, b = divmod(item, blocks)
+                    first, last = b * _COLUMN_BLOCK, min((b + 1) * _COLUMN_BLOCK, self.n)
+                    for t in range(len(tasks)):
+                        add_rows(
+                            slab[:, chosen[place]], slots, values[t], out[place, t], first, last
+                        )
+
+            map_blocks(work, len(chosen) * blocks, 1 if self.n > _COLUMN_BLOCK else 8)
+        return out if np.ndim(v) == 2 else out[:, 0]
+
+    def quad(self, v: Array, kernels: Array | None = None) -> Array:
+        """See :class:`KernelBank`."""
+        tasks = as_tasks(v)
+        return np.maximum(np.einsum("ktn,tn->k", self.matvec(tasks, kernels), tasks), 0.0)
+
+    def combine(self, d: Array) -> Array:
+        """See :class:`KernelBank`."""
+        require_bytes(8.0 * self.n**2, f"one dense {self.n} x {self.n} matrix")
+        active = np.flatnonzero(d)
+        out = np.empty((self.n, self.n))
+        step = max(1, int(_CHUNK_BYTES // (8 * self.n * max(1, len(active)))))
+        for first in range(0, self.n, step):
+            idx = np.arange(first, min(first + step, self.n))
+            out[idx] = np.tensordot(d[active], self.rows(idx, active).astype(np.float64), axes=1)
+        return out
+
+    def diag(self, kernels: Array | None = None) -> Array:
+        """See :class:`KernelBank`."""
+        return self._diagonals[kernel_indices(kernels, self.m)]
+
+    def error(self, v: Array, d: Array) -> ErrorBound:
+        """Error of rows evaluated in float32."""
+        if self.dtype == "float64":
+            return ErrorBound.none(self.m)
+        return rounding_error(v, d, self._diagonals, self._unit)
+
+    def refined(self) -> LazyBank | None:
+        """Return the same bank with float64 rows."""
+        if self.dtype == "float64":
+            return None
+        return LazyBank(self.cache_mb, "float64").build(self._source)

@@ -1,0 +1,118 @@
+"""What every bank of kernels answers, wherever its kernels live."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["ErrorBound", "KernelBank", "as_tasks", "kernel_indices", "rounding_error"]
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class ErrorBound:
+    """How far a bank's answers for one v can be from those of the exact kernels.
+
+    Attributes
+    ----------
+    quad_missing : ndarray of shape (m,)
+        v'K_k v (exact) is at most the bank's answer plus this.
+    quad_excess : ndarray of shape (m,)
+        v'K_k v (exact) is at least the bank's answer minus this; for a factored bank the bank's
+        own kernels are legitimate (smaller) ones, and this is zero.
+    product : ndarray of shape (T, n), or 0.0
+        Entrywise bound on the error of sum_k d_k K_k v.
+    """
+
+    quad_missing: Array
+    quad_excess: Array
+    product: Array | float
+
+    @classmethod
+    def none(cls, m: int) -> ErrorBound:
+        """Return the bound of an exact bank."""
+        return cls(np.zeros(m), np.zeros(m), 0.0)
+
+
+class KernelBank(ABC):
+    """m kernel matrices on the same n samples.
+
+    A vector argument `v` has shape (n,) or (T, n); with (T, n) a product has shape (m, T, n) and a
+    quadratic form is summed over the T rows (the tasks of a shared multi-class problem).
+    `kernels` restricts any answer to those kernels, in that order; None means all.
+    """
+
+    n: int
+    m: int
+    names: tuple[str, ...]
+
+    @abstractmethod
+    def rows(self, idx: Array, kernels: Array | None = None, columns: Array | None = None) -> Array:
+        """K_k[idx][:, columns] for each kernel: shape (m, len(idx), n or len(columns))."""
+
+    @abstractmethod
+    def matvec(self, v: Array, kernels: Array | None = None) -> Array:
+        """K_k v for each kernel; costs only the rows where v is not zero."""
+
+    @abstractmethod
+    def quad(self, v: Array, kernels: Array | None = None) -> Array:
+        """v'K_k v for each kernel."""
+
+    @abstractmethod
+    def combine(self, d: Array) -> Array:
+        """sum_k d_k K_k as an n x n matrix (float64)."""
+
+    @abstractmethod
+    def diag(self, kernels: Array | None = None) -> Array:
+        """Diagonals, shape (m, n)."""
+
+    @abstractmethod
+    def error(self, v: Array, d: Array) -> ErrorBound:
+        """How far `quad(v)` and sum_k d_k K_k v can be from the exact kernels' answers."""
+
+    @property
+    @abstractmethod
+    def nbytes(self) -> int:
+        """Bytes the bank holds."""
+
+    @property
+    @abstractmethod
+    def row_cost(self) -> float:
+        """Mean multiplications per kernel and sample of one product (n for a dense matrix)."""
+
+    def refined(self) -> KernelBank | None:
+        """Return a more exact bank of the same kernels, or None if this one is exact."""
+        return None
+
+    def combine_block(self, d: Array, idx: Array) -> Array:
+        """sum_k d_k K_k[idx][:, idx] (float64)."""
+        active = np.flatnonzero(d)
+        block = self.rows(idx, active, idx)
+        return np.tensordot(d[active], block.astype(np.float64, copy=False), axes=1)
+
+
+def rounding_error(v: Array, d: Array, diagonals: Array, unit: Array) -> ErrorBound:
+    """Bound for kernel values known to |dK_ij| <= unit_k sqrt(K_ii K_jj).
+
+    `unit` is (m,), `diagonals` (m, n). Rounding to float32 has unit 2^-24, because
+    |K_ij| <= sqrt(K_ii K_jj).
+    """
+    root = np.sqrt(np.maximum(diagonals, 0.0))
+    weight = np.abs(as_tasks(v)) @ root.T  # (T, m): sum_j |v_j| sqrt(K_jj)
+    bound = unit * (weight**2).sum(axis=0)
+    return ErrorBound(bound, bound, (weight * (unit * d)) @ root)
+
+
+def as_tasks(v: Array) -> Array:
+    """View v of shape (n,) or (T, n) as (T, n), float64 and contiguous."""
+    return np.ascontiguousarray(np.atleast_2d(v), dtype=np.float64)
+
+
+def kernel_indices(kernels: Array | None, m: int) -> Array:
+    """Indices of the kernels asked for."""
+    return np.arange(m) if kernels is None else np.asarray(kernels, dtype=np.int64)

@@ -1,0 +1,84 @@
+"""A cache of kernel rows under a byte budget; the rows used longest ago go first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from kernelweave.bank.protocol import Array
+
+__all__ = ["RowCache"]
+
+
+class RowCache:
+    """Rows of every kernel in one slab; one entry is the same row of all m kernels.
+
+    Parameters
+    ----------
+    compute : callable
+        ``compute(idx) -> (m, len(idx), n)``: the rows that are not there.
+    m, n : int
+        Number of kernels and of samples.
+    max_bytes : float
+        Budget of the slab; at least two rows are kept, whatever it is.
+    dtype : numpy dtype
+        Storage.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> K = np.arange(9.0).reshape(1, 3, 3)
+    >>> cache = RowCache(lambda idx: K[:, idx], m=1, n=3, max_bytes=1e6, dtype=np.float64)
+    >>> cache.get(np.array([2]))[0, 0]
+    array([6., 7., 8.])
+    >>> cache.get(np.array([2, 0])).shape, cache.hits, cache.misses
+    ((2, 1, 3), 1, 2)
+    """
+
+    def __init__(
+        self, compute: Callable[[Array], Array], m: int, n: int, max_bytes: float, dtype: np.dtype
+    ) -> None:
+        self._compute = compute
+        row_bytes = m * n * np.dtype(dtype).itemsize
+        self.capacity = int(np.clip(max_bytes // row_bytes, min(2, n), n))
+        self._slab = np.empty((self.capacity, m, n), dtype)
+        self._slot = np.full(n, -1)
+        self._row = np.full(self.capacity, -1)
+        self._stamp = np.zeros(self.capacity, dtype=np.int64)
+        self._clock = 0
+        self.hits = 0
+        self.misses = 0
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the slab."""
+        return int(self._slab.nbytes)
+
+    def slots(self, idx: Array) -> tuple[Array, Array]:
+        """Return the slab and the slots that hold rows `idx` (at most `capacity` distinct rows)."""
+        self._clock += 1
+        idx = np.asarray(idx)
+        there = self._slot[idx]
+        self._stamp[there[there >= 0]] = self._clock
+        missing = np.unique(idx[there < 0])
+        self.hits += len(idx) - int((there < 0).sum())
+        self.misses += len(missing)
+        if len(missing):
+            self._load(missing)
+        return self._slab, self._slot[idx]
+
+    def _load(self, missing: Array) -> None:
+        # The current clock marks rows of this very request: they are never thrown out for it.
+        order = np.argpartition(self._stamp, len(missing) - 1)[: len(missing)]
+        old = self._row[order]
+        self._slot[old[old >= 0]] = -1
+        self._slab[order] = np.moveaxis(self._compute(missing), 0, 1)
+        self._row[order] = missing
+        self._slot[missing] = order
+        self._stamp[order] = self._clock
+
+    def get(self, idx: Array) -> Array:
+        """Return rows `idx` of every kernel: shape (len(idx), m, n)."""
+        slab, slots = self.slots(idx)
+        return slab[slots]

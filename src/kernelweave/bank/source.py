@@ -1,0 +1,112 @@
+"""What the banks ask of a set of kernels: which of them, as matrices, rows or formulas."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kernelweave.bank.protocol import Array
+from kernelweave.kernels.evaluate import evaluate_stack
+from kernelweave.kernels.precomputed import Precomputed
+
+if TYPE_CHECKING:
+    from kernelweave.kernels.base import ElementwiseForm, Kernel
+    from kernelweave.kernels.kernel_set import KernelSet
+
+__all__ = ["Source"]
+
+
+@dataclass(frozen=True)
+class Source:
+    """Some of the kernels of a set; a bank is built from one.
+
+    Parameters
+    ----------
+    kernel_set : KernelSet
+        Kernels on the training rows, with their normalisation.
+    members : ndarray of int
+        Which of them, in the bank's order.
+
+    Examples
+    --------
+    >>> from kernelweave.kernels import KernelSet, Linear, RBF
+    >>> source = Source.of(KernelSet.build([Linear(), RBF(width=1)], [[1.0], [3.0]]), [1])
+    >>> source.m, source.names
+    (1, ('rbf(width=1)',))
+    """
+
+    kernel_set: KernelSet
+    members: Array
+
+    @classmethod
+    def of(cls, kernels: Any, members: Any = None) -> Source:
+        """Return a source of those members (None: all) of a set; a source is returned as it is."""
+        if isinstance(kernels, Source):
+            return kernels
+        chosen = np.arange(kernels.m) if members is None else np.asarray(members, dtype=np.int64)
+        return cls(kernels, chosen)
+
+    @property
+    def n(self) -> int:
+        """Number of samples."""
+        return self.kernel_set.n
+
+    @property
+    def m(self) -> int:
+        """Number of kernels."""
+        return len(self.members)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Names of the kernels."""
+        return tuple(self.kernel_set.names[k] for k in self.members)
+
+    def kernel(self, k: int) -> Kernel:
+        """Return the k-th kernel, bound but not normalised."""
+        return self.kernel_set.kernels[self.members[k]]
+
+    def rows(self, idx: Array, kernels: Array | None = None, dtype: Any = np.float64) -> Array:
+        """Normalised rows, shape (m, len(idx), n)."""
+        chosen = self.members if kernels is None else self.members[kernels]
+        return self.kernel_set.rows(idx, chosen, dtype=dtype)
+
+    def diag(self) -> Array:
+        """Normalised diagonals, shape (m, n)."""
+        return self.kernel_set.diag(self.members)
+
+    def stored_matrix(self, k: int) -> tuple[Array, float] | None:
+        """Return a matrix that exists already and its scale, if normalising only scales it."""
+        scale = self.kernel_set.scale if self.kernel_set.normalization.pure_scaling else None
+        matrix = None if scale is None else self.kernel(k).as_matrix(self.kernel_set.samples)
+        if matrix is None or scale is None:
+            return None
+        return np.ascontiguousarray(matrix), float(scale[self.members[k]])
+
+    def holds_matrix(self, k: int) -> bool:
+        """Whether `stored_matrix` has an answer."""
+        scaling = self.kernel_set.normalization.pure_scaling
+        return scaling and isinstance(self.kernel(k).core, Precomputed)
+
+    def form(self, k: int) -> tuple[ElementwiseForm, Array] | None:
+        """Return the kernel's formula and the dense block of columns it reads, if it has one."""
+        form = self.kernel(k).form()
+        block = None if form is None else self.kernel(k).block(self.kernel_set.samples)
+        return None if form is None or block is None else (form, np.ascontiguousarray(block))
+
+    def raw_diagonal(self, k: int) -> Array:
+        """k(x, x) before normalisation."""
+        return np.array(self.kernel(k).diagonal(self.kernel_set.samples), dtype=np.float64)
+
+    def raw_row(self, k: int, i: int) -> Array:
+        """Row i before normalisation."""
+        samples = self.kernel_set.samples
+        return evaluate_stack([self.kernel(k)], samples.take([i]), samples)[0, 0]
+
+    def normalised_factor(self, k: int, factor: Array, residual: Array) -> tuple[Array, Array]:
+        """Normalise a (rank, n) factor of the raw kernel and the residual diagonal beside it."""
+        member = int(self.members[k])
+        scaled = self.kernel_set.apply_to_factor(member, factor.T).T
+        return np.ascontiguousarray(scaled), self.kernel_set.apply_to_residual(member, residual)

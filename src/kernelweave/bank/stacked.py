@@ -1,0 +1,125 @@
+"""Several banks side by side, for kernels that want to be kept in different ways."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from kernelweave.bank.protocol import Array, ErrorBound, KernelBank, as_tasks, kernel_indices
+
+__all__ = ["StackedBank"]
+
+
+class StackedBank(KernelBank):
+    """One bank made of parts: part p holds the kernels ``members[p]`` of the whole.
+
+    Parameters
+    ----------
+    parts : sequence of KernelBank
+        Banks on the same samples.
+    members : sequence of integer arrays
+        Which kernels of the whole each part holds, in the part's order.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelweave.bank import DenseBank
+    >>> first = DenseBank().from_matrices([np.eye(2)], ["b"])
+    >>> second = DenseBank().from_matrices([np.ones((2, 2))], ["a"])
+    >>> bank = StackedBank([first, second], [np.array([1]), np.array([0])])
+    >>> bank.names, bank.quad(np.ones(2))
+    (('a', 'b'), array([4., 2.]))
+    """
+
+    def __init__(self, parts: Sequence[KernelBank], members: Sequence[Array]) -> None:
+        self.parts = tuple(parts)
+        self.members = tuple(np.asarray(own, dtype=np.int64) for own in members)
+        self.n = self.parts[0].n
+        self.m = sum(part.m for part in self.parts)
+        self._part = np.empty(self.m, dtype=np.int64)
+        self._place = np.empty(self.m, dtype=np.int64)
+        names = [""] * self.m
+        for p, own in enumerate(self.members):
+            self._part[own] = p
+            self._place[own] = np.arange(len(own))
+            for k, name in zip(own, self.parts[p].names, strict=True):
+                names[k] = name
+        self.names = tuple(names)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all parts."""
+        return sum(part.nbytes for part in self.parts)
+
+    @property
+    def row_cost(self) -> float:
+        """Mean over all kernels."""
+        return sum(part.m * part.row_cost for part in self.parts) / self.m
+
+    def _split(self, kernels: Array | None) -> Iterator[tuple[KernelBank, Array, Array]]:
+        """Yield (part, positions in the answer, the part's own kernel indices)."""
+        chosen = kernel_indices(kernels, self.m)
+        for p, part in enumerate(self.parts):
+            positions = np.flatnonzero(self._part[chosen] == p)
+            if len(positions):
+                yield part, positions, self._place[chosen[positions]]
+
+    def _gather(
+        self, kernels: Array | None, shape: tuple[int, ...], ask: Callable[[KernelBank, Array], Array]
+    ) -> Array:
+        out = np.empty((len(kernel_indices(kernels, self.m)), *shape))
+        for part, positions, own in self._split(kernels):
+            out[positions] = ask(part, own)
+        return out
+
+    def rows(self, idx: Array, kernels: Array | None = None, columns: Array | None = None) -> Array:
+        """See :class:`KernelBank`."""
+        shape = (len(idx), self.n if columns is None else len(columns))
+        return self._gather(kernels, shape, lambda part, own: part.rows(idx, own, columns))
+
+    def matvec(self, v: Array, kernels: Array | None = None) -> Array:
+        """See :class:`KernelBank`."""
+        return self._gather(kernels, np.shape(v), lambda part, own: part.matvec(v, own))
+
+    def quad(self, v: Array, kernels: Array | None = None) -> Array:
+        """See :class:`KernelBank`."""
+        return self._gather(kernels, (), lambda part, own: part.quad(v, own))
+
+    def combine(self, d: Array) -> Array:
+        """See :class:`KernelBank`."""
+        out = np.zeros((self.n, self.n))
+        for part, own in zip(self.parts, self.members, strict=True):
+            if d[own].any():
+                out += part.combine(d[own])
+        return out
+
+    def combine_block(self, d: Array, idx: Array) -> Array:
+        """See :class:`KernelBank`."""
+        out = np.zeros((len(idx), len(idx)))
+        for part, own in zip(self.parts, self.members, strict=True):
+            if d[own].any():
+                out += part.combine_block(d[own], idx)
+        return out
+
+    def diag(self, kernels: Array | None = None) -> Array:
+        """See :class:`KernelBank`."""
+        return self._gather(kernels, (self.n,), lambda part, own: part.diag(own))
+
+    def error(self, v: Array, d: Array) -> ErrorBound:
+        """Each part's own bound."""
+        missing, excess = np.zeros(self.m), np.zeros(self.m)
+        product: Array | float = np.zeros_like(as_tasks(v))
+        for part, own in zip(self.parts, self.members, strict=True):
+            bound = part.error(v, d[own])
+            missing[own], excess[own] = bound.quad_missing, bound.quad_excess
+            product = product + bound.product
+        return ErrorBound(missing, excess, product)
+
+    def refined(self) -> StackedBank | None:
+        """Refine every part that can be."""
+        finer = [part.refined() for part in self.parts]
+        if all(part is None for part in finer):
+            return None
+        parts = [new or old for new, old in zip(finer, self.parts, strict=True)]
+        return StackedBank(parts, self.members)

@@ -1,0 +1,97 @@
+"""K(d) = sum_k d_k K_k, and its derivative."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kernelweave.bank.protocol import Array, KernelBank
+
+__all__ = ["SumGram", "WeightedSum"]
+
+# Up to this many samples the combined matrix is formed and kept; above, only its rows are used.
+DENSE_LIMIT = 2000
+
+
+class SumGram:
+    """One combined kernel matrix, as the single-kernel solvers see it.
+
+    For moderate n the matrix is formed once. For larger n it never is: a product is taken kernel
+    by kernel and remembered in `parts`, so that K_k alpha stays known for every active kernel and
+    the next weights need no pass of their own.
+
+    Parameters
+    ----------
+    bank : KernelBank
+        The kernels.
+    d : ndarray of shape (m,)
+        Their weights.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelweave.bank import DenseBank
+    >>> bank = DenseBank().from_matrices([np.eye(2), np.ones((2, 2))])
+    >>> SumGram(bank, np.array([0.5, 0.5])).product(np.array([0]), np.array([2.0]))
+    array([2., 1.])
+    """
+
+    def __init__(self, bank: KernelBank, d: Array) -> None:
+        self.n = bank.n
+        self.bank = bank
+        self.d = d
+        self.active = np.flatnonzero(d)
+        self._matrix = bank.combine(d) if bank.n <= DENSE_LIMIT else None
+        self.parts: Array | None = None
+
+    def diag(self) -> Array:
+        """Diagonal of K(d)."""
+        if self._matrix is not None:
+            return self._matrix.diagonal().copy()
+        return self.d[self.active] @ self.bank.diag(self.active)
+
+    def block(self, idx: Array) -> Array:
+        """K(d)[idx][:, idx]."""
+        if self._matrix is not None:
+            return self._matrix[np.ix_(idx, idx)]
+        return self.bank.combine_block(self.d, idx)
+
+    def product(self, idx: Array, delta: Array) -> Array:
+        """K(d)[:, idx] @ delta."""
+        if self._matrix is not None:
+            return self._matrix[idx].T @ delta
+        v = np.zeros(self.n)
+        v[idx] = delta
+        parts = self.bank.matvec(v, self.active)
+        self.parts = parts if self.parts is None else self.parts + parts
+        return self.d[self.active] @ parts
+
+    def dense(self) -> Array | None:
+        """The matrix, if it has been formed."""
+        return self._matrix
+
+
+class WeightedSum:
+    """The combination "sum": K(d) = sum_k d_k K_k, so dK/dd_k = K_k.
+
+    Examples
+    --------
+    >>> WeightedSum()
+    WeightedSum()
+    """
+
+    name = "sum"
+
+    def __repr__(self) -> str:
+        return "WeightedSum()"
+
+    def gram(self, bank: KernelBank, d: Array) -> SumGram:
+        """Return K(d) for the single-kernel solvers."""
+        return SumGram(bank, d)
+
+    def derivative_quad(self, bank: KernelBank, alpha: Array) -> Array:
+        """alpha'(dK/dd_k) alpha for all k, which for a sum is q_k(alpha) = alpha'K_k alpha."""
+        return bank.quad(alpha)
+
+    def cross(self, blocks: Array, d: Array) -> Array:
+        """Combine kernel blocks (m, q, s) between new and training samples into (q, s)."""
+        return np.tensordot(d, blocks, axes=1)

@@ -1,0 +1,1 @@
+"""Everything Numba touches: plain functions on arrays, and the threads they run on."""

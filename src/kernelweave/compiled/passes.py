@@ -1,0 +1,80 @@
+"""Passes over one dense kernel matrix: K v and v'K v, touching only the rows where v is not zero.
+
+The sums run in an order fixed by the arguments, so a pass gives the same bits on any number of
+threads. Matrices may be float32; the sums are float64.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+__all__ = ["add_rows", "factor_products", "quad_block"]
+
+_OPTIONS = {"cache": True, "nogil": True, "fastmath": True}
+
+
+@njit(**_OPTIONS)
+def add_rows(
+    K: np.ndarray, support: np.ndarray, values: np.ndarray, out: np.ndarray, start: int, stop: int
+) -> None:
+    """out[j] += sum_i values[i] K[support[i], j] for j in start..stop.
+
+    Four rows at a time, so that `out` travels through the cache a quarter as often.
+    """
+    n_support = support.shape[0]
+    last = n_support - n_support % 4
+    for first in range(0, last, 4):
+        v0, v1, v2, v3 = values[first], values[first + 1], values[first + 2], values[first + 3]
+        r0, r1 = K[support[first]], K[support[first + 1]]
+        r2, r3 = K[support[first + 2]], K[support[first + 3]]
+        for j in range(start, stop):
+            out[j] += (v0 * r0[j] + v1 * r1[j]) + (v2 * r2[j] + v3 * r3[j])
+    for i in range(last, n_support):
+        v0 = values[i]
+        r0 = K[support[i]]
+        for j in range(start, stop):
+            out[j] += v0 * r0[j]
+
+
+@njit(**_OPTIONS)
+def quad_block(
+    K: np.ndarray, support: np.ndarray, v: np.ndarray, first: int, last: int, dense_rows: bool
+) -> float:
+    """sum over i in support[first:last] of v_i sum_j K_ij v_j.
+
+    With `dense_rows` whole rows are read in order; otherwise only the columns in `support`.
+    """
+    total = 0.0
+    n = v.shape[0]
+    n_support = support.shape[0]
+    for position in range(first, last):
+        i = support[position]
+        row = K[i]
+        part = 0.0
+        if dense_rows:
+            for j in range(n):
+                part += row[j] * v[j]
+        else:
+            for q in range(n_support):
+                j = support[q]
+                part += row[j] * v[j]
+        total += v[i] * part
+    return total
+
+
+@njit(**_OPTIONS)
+def factor_products(
+    factors: np.ndarray, offsets: np.ndarray, kernels: np.ndarray, coefficients: np.ndarray,
+    out: np.ndarray, first: int, last: int,
+) -> None:
+    """out[p] = sum over the factor rows r of kernel kernels[p] of coefficients[r] factors[r]."""
+    n = factors.shape[1]
+    for p in range(first, last):
+        target = out[p]
+        target[:] = 0.0
+        for r in range(offsets[kernels[p]], offsets[kernels[p] + 1]):
+            c = coefficients[r]
+            row = factors[r]
+            for j in range(n):
+                target[j] += c * row[j]

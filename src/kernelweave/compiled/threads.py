@@ -1,0 +1,151 @@
+"""Blocks of work on threads, with results that do not depend on how many threads there are."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from typing import Any
+
+from threadpoolctl import ThreadpoolController
+
+__all__ = ["map_blocks", "one_blas_thread", "thread_count", "use_threads"]
+
+_INSIDE_WORKER = threading.local()
+_THREADS: ContextVar[int | None] = ContextVar("kernelweave_threads", default=None)
+
+
+def _cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def thread_count() -> int:
+    """Return how many threads a pass over the kernels may use here.
+
+    Examples
+    --------
+    >>> with use_threads(1):
+    ...     thread_count()
+    1
+    """
+    chosen = _THREADS.get()
+    return _cores() if chosen is None else chosen
+
+
+@contextmanager
+def use_threads(n_jobs: int | None) -> Iterator[None]:
+    """Limit passes inside the block to `n_jobs` threads (None: all cores; -1: all, -2: all but one)."""
+    count = None
+    if n_jobs is not None:
+        count = n_jobs if n_jobs > 0 else max(1, _cores() + 1 + n_jobs)
+    token = _THREADS.set(count)
+    try:
+        yield
+    finally:
+        _THREADS.reset(token)
+
+
+@cache
+def _controller() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+class _BlasLimit:
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.users = 0
+        self.limiter: Any = None
+
+
+_BLAS = _BlasLimit()
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Keep BLAS to one thread: ours are already running, and its sums then have fixed order.
+
+    The limit belongs to the whole process: with several fits at once the first sets it and the
+    last one lifts it.
+    """
+    with _BLAS.lock:
+        if _BLAS.users == 0:
+            _BLAS.limiter = _controller().limit(limits=1, user_api="blas")
+        _BLAS.users += 1
+    try:
+        yield
+    finally:
+        with _BLAS.lock:
+            _BLAS.users -= 1
+            if _BLAS.users == 0:
+                _BLAS.limiter.restore_original_limits()
+
+
+def _mark_worker() -> None:
+    _INSIDE_WORKER.yes = True
+
+
+@cache
+def _pool(workers: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(workers, "kernelweave", initializer=_mark_worker)
+
+
+def _start_anew_after_fork() -> None:
+    # A forked child inherits the pool object but not its threads, and maybe a held lock.
+    _pool.cache_clear()
+    _BLAS.__init__()  # type: ignore[misc]
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_start_anew_after_fork)
+
+
+def map_blocks(func: Callable[[int, int], None], n_items: int, block: int) -> None:
+    """Call ``func(start, stop)`` for consecutive blocks of ``range(n_items)`` on threads.
+
+    The blocks depend on `block` only, never on the number of threads, so a function that writes
+    just its own block gives the same bits whatever that number is. `func` should release the GIL
+    (Numba with ``nogil=True``, NumPy, BLAS). A call from inside a block runs in that block's thread.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> out = np.zeros(10)
+    >>> def fill(start, stop):
+    ...     out[start:stop] = np.arange(start, stop)
+    >>> map_blocks(fill, 10, block=4)
+    >>> out.sum()
+    np.float64(45.0)
+    """
+    block = max(1, block)
+    starts = range(0, n_items, block)
+    inside = getattr(_INSIDE_WORKER, "yes", False)
+    workers = 1 if inside else min(thread_count(), len(starts))
+    with one_blas_thread():
+        if workers <= 1:
+            for start in starts:
+                func(start, min(start + block, n_items))
+            return
+        # The calling thread works too, so one thread fewer is borrowed from the pool.
+        queue = iter(starts)
+        lock = threading.Lock()
+
+        def drain() -> None:
+            while True:
+                with lock:
+                    start = next(queue, None)
+                if start is None:
+                    return
+                func(start, min(start + block, n_items))
+
+        jobs = [_pool(_cores()).submit(drain) for _ in range(workers - 1)]
+        try:
+            drain()
+        finally:
+            for job in jobs:
+                job.result()

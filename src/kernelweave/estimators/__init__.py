@@ -1,0 +1,7 @@
+"""The scikit-learn faces of kernelweave."""
+
+from kernelweave.estimators.classifier import MKLClassifier
+from kernelweave.estimators.learnt_kernel import LearntKernel
+from kernelweave.estimators.regressor import MKLRegressor
+
+__all__ = ["LearntKernel", "MKLClassifier", "MKLRegressor"]

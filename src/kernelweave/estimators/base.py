@@ -1,0 +1,201 @@
+"""What the MKL estimators share: from data to a certified fit, and from a fit to decision values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from kernelweave.bank import build_bank
+from kernelweave.combine import get_combination
+from kernelweave.compiled.threads import use_threads
+from kernelweave.errors import InvalidInputError
+from kernelweave.estimators.learnt_kernel import LearntKernel
+from kernelweave.kernels.kernel_set import KernelSet
+from kernelweave.kernels.samples import is_frame
+from kernelweave.losses.base import Loss
+from kernelweave.problem import Array, Problem
+from kernelweave.regularizers import get_regularizer
+from kernelweave.solvers import Limits, Result, get_solver, solve
+from kernelweave.validation import positive_number
+
+__all__ = ["BaseMKL"]
+
+
+class BaseMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Shared parts of :class:`MKLClassifier` and :class:`MKLRegressor`."""
+
+    # `fit` takes sample_weight among its keywords (see there), so routing has to be told.
+    __metadata_request__fit = {"sample_weight": None}  # noqa: RUF012
+
+    # Validation at the door
+
+    def _limits(self) -> Limits:
+        positive_number("tol", self.tol)
+        if not isinstance(self.max_iter, Integral) or self.max_iter < 1:
+            raise InvalidInputError(f"max_iter must be an integer >= 1; got {self.max_iter!r}.")
+        if self.max_time is not None:
+            positive_number("max_time", self.max_time)
+        callbacks = self.callbacks
+        if callable(callbacks):
+            callbacks = (callbacks,)
+        if not isinstance(callbacks, Sequence) or not all(callable(c) for c in callbacks):
+            raise InvalidInputError(
+                f"callbacks must be a sequence of callables; got {self.callbacks!r}."
+            )
+        return Limits(self.tol, int(self.max_iter), self.max_time, tuple(callbacks), self.verbose)
+
+    def _check_n_jobs(self) -> None:
+        ok = self.n_jobs is None or (isinstance(self.n_jobs, Integral) and self.n_jobs != 0)
+        if not ok:
+            raise InvalidInputError(
+                f"n_jobs must be None or an integer other than 0; got {self.n_jobs!r}."
+            )
+
+    def _check_X(self, X: Any, reset: bool) -> Any:
+        """Check X; frames pass as they are, so that kernels can choose columns by name."""
+        if is_frame(X):
+            validate_data(self, X, reset=reset, skip_check_array=True)
+            if X.shape[0] == 0:
+                raise InvalidInputError("X holds no samples (0 rows); at least one is needed.")
+            return X
+        return validate_data(self, X, reset=reset, accept_sparse="csr", dtype="numeric")
+
+    def _check_weights(self, fit_params: dict[str, Any], n: int) -> Array:
+        unknown = set(fit_params) - {"sample_weight"}
+        if unknown:
+            raise TypeError(
+                f"fit() got unexpected arguments {sorted(unknown)}; allowed: 'sample_weight'."
+            )
+        given = fit_params.get("sample_weight")
+        if given is None:
+            return np.ones(n)
+        weight = np.asarray(given, dtype=np.float64)
+        if weight.ndim == 0:
+            weight = np.full(n, float(weight))
+        if weight.shape != (n,):
+            raise InvalidInputError(
+                f"sample_weight must have one entry for each of the {n} samples; got shape "
+                f"{weight.shape}."
+            )
+        if not np.all(np.isfinite(weight)) or np.any(weight < 0):
+            raise InvalidInputError("sample_weight must be finite and >= 0.")
+        if not np.any(weight > 0):
+            raise InvalidInputError("sample_weight is zero for every sample; some must be > 0.")
+        return weight
+
+    # From data to a fit
+
+    def _fit_tasks(self, X: Any, y: Array, C: Array, loss: Loss, groups: list[Array]) -> None:
+        """Fit the tasks of each group together, under one set of weights for the group.
+
+        `y` and `C` have one row per task; `groups` lists the tasks that share weights.
+        """
+        limits = self._limits()
+        self._check_n_jobs()
+        solver = get_solver(self.solver)
+        regularizer = get_regularizer(self.regularizer)
+        combination = get_combination(self.combination)
+        with use_threads(self.n_jobs):
+            self._kernel_set = KernelSet.build(self.kernels, X, normalize=self.normalize)
+            bank = build_bank(
+                self.bank,
+                self._kernel_set,
+                cache_mb=self.cache_mb,
+                tol=self.tol,
+                random_state=self._seed(),
+            )
+            results = [
+                solve(Problem(bank, y[g], C[g], loss, regularizer, combination), solver, limits)
+                for g in groups
+            ]
+        self._store(results)
+
+    def _seed(self) -> int:
+        return int(check_random_state(self.random_state).randint(2**31))
+
+    def _store(self, results: list[Result]) -> None:
+        self.kernel_names_ = list(self._kernel_set.names)
+        weights = np.array([result.d for result in results])
+        self.weights_ = weights[0] if len(results) == 1 else weights
+        alpha = np.concatenate([result.alpha for result in results])
+        self.support_ = np.flatnonzero(alpha.any(axis=0))
+        self.dual_coef_ = alpha[:, self.support_]
+        self.intercept_ = np.concatenate([result.intercept for result in results])
+        self.objective_ = float(sum(result.certificate.primal for result in results))
+        self.dual_objective_ = float(sum(result.certificate.dual for result in results))
+        self.gap_ = float(max(result.certificate.gap for result in results))
+        self.converged_ = all(result.converged for result in results)
+        self.history_ = [record for result in results for record in result.history]
+        self.n_iter_ = max(1, sum(len(result.history) - 1 for result in results))
+        self._n_features_out = self._kernel_set.n
+
+    # From a fit to numbers
+
+    def _decisions(self, X: Any) -> Array:
+        """Decision values, shape (n_new, T): support vectors and non-zero kernels only."""
+        check_is_fitted(self)
+        X = self._check_X(X, reset=False)
+        weights = np.atleast_2d(self.weights_)
+        with use_threads(self.n_jobs):
+            if len(weights) == 1:
+                K = self._learnt(weights[0]).against_training(X, self.support_)
+                return K @ self.dual_coef_.T + self.intercept_
+            columns = [
+                self._learnt(d).against_training(X, self.support_) @ coef
+                for d, coef in zip(weights, self.dual_coef_, strict=True)
+            ]
+        return np.column_stack(columns) + self.intercept_
+
+    def _learnt(self, weights: Array | None = None) -> LearntKernel:
+        if weights is None:
+            weights = np.atleast_2d(self.weights_).mean(axis=0)
+        return LearntKernel(self._kernel_set, weights)
+
+    def combined_kernel(self, X: Any, Z: Any = None) -> Array:
+        """Gram matrix of the learnt combination, of X against Z (None: against X itself).
+
+        With one set of weights per class (``multi_class="ovr"``) the mean of the sets is used.
+        """
+        check_is_fitted(self)
+        X = self._check_X(X, reset=False)
+        if Z is not None:
+            Z = self._check_X(Z, reset=False)
+        with use_threads(self.n_jobs):
+            return self._learnt()(X, Z)
+
+    def transform(self, X: Any) -> Array:
+        """Learnt kernel of X against the training rows, shape (n_new, n_train).
+
+        Put the estimator as a step before any estimator with ``kernel="precomputed"``.
+        """
+        check_is_fitted(self)
+        X = self._check_X(X, reset=False)
+        with use_threads(self.n_jobs):
+            return self._learnt().against_training(X)
+
+    def as_kernel(self) -> LearntKernel:
+        """Return the learnt combination as a callable for any scikit-learn ``kernel=`` argument."""
+        check_is_fitted(self)
+        return self._learnt()
+
+    @property
+    def required_columns_(self) -> dict[str, Array]:
+        """Sample ids of the support vectors, for each precomputed kernel of non-zero weight.
+
+        Prediction reads only these columns of a precomputed matrix.
+        """
+        check_is_fitted(self)
+        used = np.flatnonzero(np.atleast_2d(self.weights_).any(axis=0))
+        return self._kernel_set.sample_ids_of(self.support_, used)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.target_tags.required = True
+        return tags

@@ -1,0 +1,238 @@
+"""Classification with learnt kernel weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from scipy.special import expit
+from sklearn.base import ClassifierMixin
+from sklearn.utils import column_or_1d
+from sklearn.utils.class_weight import compute_sample_weight
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_consistent_length
+
+from kernelweave.errors import InvalidInputError
+from kernelweave.estimators.base import BaseMKL
+from kernelweave.losses import Loss, get_loss
+from kernelweave.problem import Array
+from kernelweave.validation import positive_number, unknown_name
+
+__all__ = ["MKLClassifier"]
+
+
+class MKLClassifier(ClassifierMixin, BaseMKL):
+    r"""Classifier that learns a combination of kernels together with the decision function.
+
+    Solves, to a certified relative duality gap,
+
+    .. math:: \min_{d \in \mathcal D}\; \min_{f, b}\; \sum_i \ell\big(y_i, \textstyle\sum_k f_k(x_i)
+              + b\big) + \tfrac12 \sum_k \frac{|f_k|^2}{d_k} + r(d).
+
+    Parameters
+    ----------
+    kernels : str, kernel, family or list of kernels and families, default="default"
+        What to combine. Names: "default", "simplemkl", "spicymkl", "mwumkl", "rbf", "linear",
+        "polynomial". The default family standardises the features and takes a linear, a quadratic
+        and five Gaussian kernels (widths from a quarter to four times the square root of the
+        number of features).
+    C : float, default=1.0
+        Weight of the loss.
+    loss : str or Loss, default="hinge"
+        "hinge", "squared_hinge", "logistic", "smooth_hinge", or an object.
+    regularizer : str or Regularizer, default="simplex"
+        "simplex" (sparse weights that sum to one), "lp_ball", "l1", "squared_lp", or an object
+        such as ``LpBall(1.33)``.
+    combination : {"sum"}, default="sum"
+        How the weighted kernels are put together.
+    solver : str or Solver, default="auto"
+        "spg", "uniform" (equal weights, the baseline), "auto", or an object such as ``SPG()``.
+    normalize : {"trace", "diagonal", "center"}, None or a tuple of them, default="trace"
+        Normalisation of every kernel, learnt on the training rows. "trace" scales to mean
+        diagonal 1, so that C means what it means for an SVM.
+    tol : float, default=1e-3
+        Relative duality gap to reach.
+    max_iter : int, default=1000
+        Most iterations over the weights.
+    multi_class : {"shared", "ovr"}, default="shared"
+        With more than two classes: one set of weights learnt on the sum of the one-versus-rest
+        objectives, or one set per class.
+    class_weight : dict, "balanced" or None, default=None
+        Factor on C for each class.
+    bank : {"auto", "dense", "lazy", "factored"} or object, default="auto"
+        How the kernel matrices are kept; see :func:`kernelweave.bank.build_bank`.
+    cache_mb : float, default=1000
+        Megabytes for kernel matrices or cached rows.
+    n_jobs : int or None, default=None
+        Threads; None means all cores. Passes over the kernels give the same bits for any number.
+    random_state : int, RandomState or None, default=None
+        Draws the rows on which ``bank="auto"`` probes kernel ranks.
+    verbose : int, default=0
+        1 prints progress about once a second, 2 at every iteration.
+    callbacks : sequence of callables, default=()
+        Each is called with the newest record of `history_`; one that returns True ends the fit.
+    max_time : float or None, default=None
+        Most seconds for the fit of one problem.
+
+    Attributes
+    ----------
+    weights_ : ndarray of shape (m,), or (n_classes, m) for ``multi_class="ovr"``
+        Kernel weights. On the simplex they sum to one.
+    kernel_names_ : list of str
+        One readable name for each kernel.
+    dual_coef_ : ndarray of shape (n_tasks, n_support)
+        Signed dual coefficients of the support vectors; one task for two classes.
+    support_ : ndarray of shape (n_support,)
+        Indices of the support vectors among the training rows.
+    intercept_ : ndarray of shape (n_tasks,)
+    objective_, dual_objective_ : float
+        Upper and lower bound on the optimum.
+    gap_ : float
+        Relative duality gap, at most `tol` when `converged_`.
+    converged_ : bool
+    n_iter_ : int
+    history_ : list of Record
+        Iteration, seconds, primal, dual, gap, active kernels, inner iterations.
+    classes_ : ndarray of shape (n_classes,)
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+        Only when X has column names.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from kernelweave import MKLClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> model = MKLClassifier("simplemkl").fit(X[::2], y[::2])
+    >>> len(model.weights_), bool(model.gap_ <= 1e-3)
+    (403, True)
+    >>> model.score(X[1::2], y[1::2]) > 0.95
+    True
+    """
+
+    def __init__(
+        self,
+        kernels: Any = "default",
+        *,
+        C: float = 1.0,
+        loss: str | Loss = "hinge",
+        regularizer: Any = "simplex",
+        combination: str = "sum",
+        solver: Any = "auto",
+        normalize: Any = "trace",
+        tol: float = 1e-3,
+        max_iter: int = 1000,
+        multi_class: str = "shared",
+        class_weight: Any = None,
+        bank: Any = "auto",
+        cache_mb: float = 1000,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Sequence[Any] = (),
+        max_time: float | None = None,
+    ) -> None:
+        self.kernels = kernels
+        self.C = C
+        self.loss = loss
+        self.regularizer = regularizer
+        self.combination = combination
+        self.solver = solver
+        self.normalize = normalize
+        self.tol = tol
+        self.max_iter = max_iter
+        self.multi_class = multi_class
+        self.class_weight = class_weight
+        self.bank = bank
+        self.cache_mb = cache_mb
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
+        self.max_time = max_time
+
+    def fit(self, X: Any, y: Any, **fit_params: Any) -> MKLClassifier:
+        """Learn the kernel weights and the decision function.
+
+        Parameters
+        ----------
+        X : array, CSR matrix, pandas or polars frame of shape (n, n_features)
+            Training samples; for precomputed kernels a column of
+            :func:`~kernelweave.sample_ids`.
+        y : array-like of shape (n,)
+            Class labels.
+        **fit_params : dict
+            ``sample_weight``, array-like of shape (n,): factor on C for each sample. It is taken
+            as a keyword because `transform` has one column for each training row, so a fit with
+            weights cannot equal a fit with repeated rows in every output, as scikit-learn
+            requires of a `sample_weight` in the signature.
+        """
+        C = positive_number("C", self.C)
+        loss = self._classification_loss()
+        if self.multi_class not in ("shared", "ovr"):
+            raise unknown_name("multi_class", self.multi_class, ("shared", "ovr"))
+        X = self._check_X(X, reset=True)
+        codes = self._encode(X, y)
+        weight = C * self._check_weights(fit_params, len(codes))
+        if self.class_weight is not None:
+            weight = weight * compute_sample_weight(self.class_weight, self.classes_[codes])
+        n_classes = len(self.classes_)
+        tasks = [1] if n_classes == 2 else range(n_classes)
+        targets = np.array([np.where(codes == c, 1.0, -1.0) for c in tasks])
+        together = self.multi_class == "shared" or len(targets) == 1
+        every = np.arange(len(targets))
+        groups = [every] if together else [every[t : t + 1] for t in every]
+        self._fit_tasks(X, targets, np.tile(weight, (len(targets), 1)), loss, groups)
+        return self
+
+    def _classification_loss(self) -> Loss:
+        loss = get_loss(self.loss)
+        if loss.task != "classification":
+            raise InvalidInputError(
+                f"loss={self.loss!r} is for {loss.task.replace('_', '-')}; a classifier takes "
+                "'hinge', 'squared_hinge', 'logistic' or 'smooth_hinge'."
+            )
+        return loss
+
+    def _encode(self, X: Any, y: Any) -> Array:
+        if y is None:
+            raise InvalidInputError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None."
+            )
+        y = column_or_1d(y, warn=True)
+        check_classification_targets(y)
+        check_consistent_length(X, y)
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise InvalidInputError(
+                f"y holds one class only ({self.classes_[0]!r}); at least two classes are needed."
+            )
+        return codes
+
+    def decision_function(self, X: Any) -> Array:
+        """Signed distances: shape (n,) for two classes, (n, n_classes) otherwise."""
+        decisions = self._decisions(X)
+        return decisions[:, 0] if decisions.shape[1] == 1 else decisions
+
+    def predict(self, X: Any) -> Array:
+        """Return the most likely class of every sample."""
+        decisions = self.decision_function(X)
+        best = (decisions > 0).astype(int) if decisions.ndim == 1 else decisions.argmax(axis=1)
+        return self.classes_[best]
+
+    @property
+    def predict_proba(self) -> Any:
+        """Class probabilities, for the logistic loss; shape (n, n_classes)."""
+        if get_loss(self.loss).name != "logistic":
+            raise AttributeError(
+                f"predict_proba needs loss='logistic'; this model has loss={self.loss!r}. Wrap it "
+                "in sklearn.calibration.CalibratedClassifierCV to get probabilities."
+            )
+        return self._predict_proba
+
+    def _predict_proba(self, X: Any) -> Array:
+        p = expit(self._decisions(X))
+        if p.shape[1] == 1:
+            return np.column_stack([1 - p[:, 0], p[:, 0]])
+        return p / p.sum(axis=1, keepdims=True)

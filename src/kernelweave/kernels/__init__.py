@@ -1,0 +1,62 @@
+"""Kernels: similarity measures on samples, their families, normalisation, and sets of them.
+
+A kernel is a short description such as ``RBF(width=2).on("petal length")``; ``kernel(X)`` gives its
+Gram matrix. Products and sums are written ``a * b`` and ``a + b``. Families such as
+``simplemkl_family()`` expand into many kernels when the data are seen, and a `KernelSet` holds
+kernels bound to training samples on a common scale, for banks and estimators.
+"""
+
+from __future__ import annotations
+
+from kernelweave.kernels.base import ElementwiseForm, Kernel
+from kernelweave.kernels.columns import Block, OnColumns, Selection
+from kernelweave.kernels.evaluate import evaluate_stack
+from kernelweave.kernels.families import (
+    Family,
+    default_family,
+    mwumkl_family,
+    simplemkl_family,
+    spicymkl_family,
+)
+from kernelweave.kernels.kernel_set import KernelSet
+from kernelweave.kernels.linear import Linear
+from kernelweave.kernels.normalize import Normalization
+from kernelweave.kernels.pair import Pair
+from kernelweave.kernels.polynomial import Polynomial
+from kernelweave.kernels.precomputed import Precomputed, from_matrices, sample_ids
+from kernelweave.kernels.product import Product
+from kernelweave.kernels.psd import nearest_psd
+from kernelweave.kernels.rbf import RBF
+from kernelweave.kernels.resolve import resolve, unique_names
+from kernelweave.kernels.samples import Samples, as_samples
+from kernelweave.kernels.sum import Sum
+
+__all__ = [
+    "RBF",
+    "Block",
+    "ElementwiseForm",
+    "Family",
+    "Kernel",
+    "KernelSet",
+    "Linear",
+    "Normalization",
+    "OnColumns",
+    "Pair",
+    "Polynomial",
+    "Precomputed",
+    "Product",
+    "Samples",
+    "Selection",
+    "Sum",
+    "as_samples",
+    "default_family",
+    "evaluate_stack",
+    "from_matrices",
+    "mwumkl_family",
+    "nearest_psd",
+    "resolve",
+    "sample_ids",
+    "simplemkl_family",
+    "spicymkl_family",
+    "unique_names",
+]

@@ -1,0 +1,252 @@
+"""What a kernel is: a description that can be bound to data and evaluated on pairs of rows."""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelweave.kernels.samples import Samples, as_samples
+
+if TYPE_CHECKING:
+    from kernelweave.kernels.columns import OnColumns
+    from kernelweave.kernels.pair import Pair
+    from kernelweave.kernels.product import Product
+    from kernelweave.kernels.sum import Sum
+
+__all__ = ["ElementwiseForm", "Kernel"]
+
+
+@dataclass(frozen=True)
+class ElementwiseForm:
+    """A kernel that is a function of one number for each pair, for compiled code.
+
+    Attributes
+    ----------
+    ingredient : {"sqdist", "inner"}
+        The number t: squared distance or inner product of the two rows of the block.
+    code : int
+        0 for ``exp(-p0 * t)``, 1 for ``(p2 * t + p1) ** p0``.
+    p0, p1, p2 : float
+        Parameters of the formula.
+    columns : tuple
+        Hashable key of the column block: kernels with equal keys see the same numbers.
+
+    Examples
+    --------
+    >>> from kernelweave.kernels import RBF
+    >>> RBF(gamma=0.5).form()
+    ElementwiseForm(ingredient='sqdist', code=0, p0=0.5, p1=0.0, p2=0.0, columns=())
+    """
+
+    ingredient: str
+    code: int
+    p0: float
+    p1: float = 0.0
+    p2: float = 0.0
+    columns: tuple[Any, ...] = ()
+
+
+class Kernel(ABC):
+    """Base class of all kernels.
+
+    A kernel is an immutable description. ``bind`` freezes what has to be learnt from the training
+    samples (columns, transformers, scales); ``evaluate`` and ``diagonal`` work on bound kernels.
+    A new kernel is one small subclass with ``name``, ``evaluate`` and ``diagonal``; it joins
+    ``Kernel.registry``, and with it the contract tests, by being defined.
+
+    Two kernels are equal if their parameters are (matrices count as equal only if they are the
+    same object). ``sklearn.base.clone`` returns a kernel itself.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelweave.kernels import Linear, RBF
+    >>> X = np.array([[0.0, 1.0], [1.0, 1.0]])
+    >>> Linear()(X)
+    array([[1., 1.],
+           [1., 2.]])
+    >>> (RBF(width=2).on(0) * Linear()).name
+    'rbf(width=2) on column 0 * linear'
+    """
+
+    registry: ClassVar[list[type[Kernel]]] = []
+    reads_ids: ClassVar[bool] = False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        # Abstractness is only known after the class exists, so readers of the registry skip
+        # abstract classes with inspect.isabstract.
+        Kernel.registry.append(cls)
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """Readable name, shown in every output."""
+
+    @abstractmethod
+    def evaluate(self, pair: Pair) -> NDArray[Any]:
+        """Return the values for a pair of sets of rows, shape (q, n), in ``pair.dtype``.
+
+        The array may be shared with other kernels: do not write into it.
+        """
+
+    @abstractmethod
+    def diagonal(self, samples: Samples) -> NDArray[np.float64]:
+        """Return k(x, x) for every sample."""
+
+    def bind(self, samples: Samples) -> Kernel:
+        """Return the kernel with everything it learns from training samples frozen."""
+        return self
+
+    @classmethod
+    def examples(cls) -> list[Kernel]:
+        """Return small instances for the contract tests."""
+        return [cls()]
+
+    @classmethod
+    def example_data(cls, rng: np.random.Generator) -> Any:
+        """Return data the examples can be evaluated on."""
+        return rng.normal(size=(12, 3))
+
+    # What compiled code and banks ask for
+
+    @property
+    def path(self) -> tuple[Any, ...]:
+        """Column blocks between the samples and the core kernel, outermost first."""
+        return ()
+
+    @property
+    def core(self) -> Kernel:
+        """The kernel that is evaluated on the samples seen through `path`."""
+        return self
+
+    @property
+    def order(self) -> float:
+        """Kernels on one block are evaluated in this order, so that later ones can reuse."""
+        return 0.0
+
+    def form(self) -> ElementwiseForm | None:
+        """Return the kernel as a function of one number for each pair, if it is one."""
+        return None
+
+    def block(self, samples: Samples) -> NDArray[np.float64] | None:
+        """Return the (n, p) numbers `form` refers to; None if they are sparse."""
+        return None if samples.is_sparse else samples.array()
+
+    def as_matrix(self, samples: Samples) -> NDArray[Any] | None:
+        """Return the Gram matrix if it exists already (precomputed kernels), else None.
+
+        It may be the user's own array: do not write into it.
+        """
+        return None
+
+    # What users call
+
+    def __call__(self, X: Any, Z: Any = None) -> NDArray[np.float64]:
+        """Return the Gram matrix of `X` against `Z` (against itself if `Z` is None).
+
+        Whatever the kernel learns from data, it learns from `X`.
+        """
+        from kernelweave.kernels.evaluate import evaluate_stack
+
+        left = as_samples(X)
+        right = left if Z is None else as_samples(Z)
+        return evaluate_stack([self.bind(left)], left, right)[0]
+
+    def on(self, columns: Any, transformer: Any = None) -> OnColumns:
+        """Return this kernel on chosen columns, with an optional transformer in front.
+
+        Parameters
+        ----------
+        columns : int, str, list of int or str, slice, boolean mask or callable
+            The columns. A callable is given the data and returns any of the others
+            (``sklearn.compose.make_column_selector`` works).
+        transformer : scikit-learn transformer, default=None
+            Cloned and fitted on those columns of the training samples.
+
+        Examples
+        --------
+        >>> from sklearn.preprocessing import StandardScaler
+        >>> from kernelweave.kernels import RBF
+        >>> RBF(width=2).on([0, 1, 2], StandardScaler()).name
+        'rbf(width=2) on columns 0-2 via StandardScaler'
+        """
+        from kernelweave.kernels.columns import OnColumns, Selection
+
+        return OnColumns(self, Selection(columns, transformer))
+
+    def __mul__(self, other: Kernel) -> Product:
+        from kernelweave.kernels.product import Product
+
+        return Product(self, other) if isinstance(other, Kernel) else NotImplemented
+
+    def __add__(self, other: Kernel) -> Sum:
+        from kernelweave.kernels.sum import Sum
+
+        return Sum(self, other) if isinstance(other, Kernel) else NotImplemented
+
+    # Value semantics
+
+    def _parameters(self) -> dict[str, Any]:
+        names = list(inspect.signature(type(self).__init__).parameters)[1:]
+        return {name: getattr(self, name) for name in names}
+
+    def _key(self) -> tuple[Any, ...]:
+        return (type(self), *(comparable(value) for value in self._parameters().values()))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Kernel) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def __sklearn_clone__(self) -> Kernel:
+        return self
+
+    def __repr__(self) -> str:
+        shown = (
+            f"{name}={short(value)}"
+            for name, value in self._parameters().items()
+            if value is not None
+        )
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+def comparable(value: Any) -> Any:
+    """Return something hashable that is equal for equal parameters (identity for arrays).
+
+    Examples
+    --------
+    >>> comparable([1, 2]) == comparable((1, 2))
+    True
+    """
+    if isinstance(value, list | tuple):
+        return tuple(comparable(item) for item in value)
+    if isinstance(value, slice):
+        return ("slice", value.start, value.stop, value.step)
+    try:
+        hash(value)
+    except TypeError:
+        return ("object", id(value))
+    return value
+
+
+def short(value: Any) -> str:
+    """Return a short text for one parameter.
+
+    Examples
+    --------
+    >>> short(0.1 + 0.2), short(np.zeros((3, 3))), short("mean")
+    ('0.3', '<array 3 x 3>', "'mean'")
+    """
+    if isinstance(value, float | np.floating):
+        return f"{value:g}"
+    shape = getattr(value, "shape", None)
+    if shape:
+        return f"<array {' x '.join(str(size) for size in shape)}>"
+    return repr(value)

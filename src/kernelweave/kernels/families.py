@@ -1,0 +1,284 @@
+"""Families of kernels that expand when the data are seen: the papers' kernel sets and a default."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
+
+from kernelweave.errors import InvalidInputError
+from kernelweave.kernels.base import Kernel
+from kernelweave.kernels.columns import OnColumns, Selection
+from kernelweave.kernels.linear import Linear
+from kernelweave.kernels.polynomial import Polynomial
+from kernelweave.kernels.rbf import RBF
+from kernelweave.kernels.samples import Samples
+
+__all__ = [
+    "NAMED_FAMILIES",
+    "Family",
+    "default_family",
+    "mwumkl_family",
+    "simplemkl_family",
+    "spicymkl_family",
+]
+
+
+class Family(ABC):
+    """A set of kernels that depends on the data.
+
+    A subclass writes ``expand``; frozen dataclasses make good families, because families are
+    compared by their parameters. ``sklearn.base.clone`` returns a family itself.
+
+    Examples
+    --------
+    >>> family = simplemkl_family()
+    >>> len(family.expand(Samples([[0.0, 1.0], [1.0, 0.0]])))
+    39
+    """
+
+    @abstractmethod
+    def expand(self, samples: Samples) -> list[Kernel]:
+        """Return the kernels of the family for these training samples, not yet bound."""
+
+    def on(self, columns: Any, transformer: Any = None) -> Family:
+        """Return the family on chosen columns, as ``kernel.on`` does for one kernel.
+
+        Examples
+        --------
+        >>> view = default_family().on([0, 1])
+        >>> [k.name for k in view.expand(Samples([[0.0, 1.0, 5.0], [1.0, 0.0, 6.0]]))][:2]
+        ['linear on columns 0-1', 'polynomial(degree=2, gamma=0.5) on columns 0-1']
+        """
+        return _FamilyOnColumns(self, Selection(columns, transformer))
+
+    def __sklearn_clone__(self) -> Family:
+        return self
+
+
+@dataclass(frozen=True)
+class _FamilyOnColumns(Family):
+    family: Family
+    selection: Selection
+
+    def expand(self, samples: Samples) -> list[Kernel]:
+        inner = self.family.expand(samples.derive(self.selection.bind(samples)))
+        return [OnColumns(kernel, self.selection) for kernel in inner]
+
+
+@dataclass(frozen=True)
+class _Grid(Family):
+    """Gaussians of several widths and polynomials, on all features and on each."""
+
+    title: str
+    widths: tuple[float, ...]
+    degrees: tuple[int, ...]
+    scaling: str | None
+    per_feature: bool
+
+    def expand(self, samples: Samples) -> list[Kernel]:
+        kernels: list[Kernel] = [RBF(width=width) for width in self.widths]
+        kernels += [Polynomial(degree) for degree in self.degrees]
+        return _scaled(
+            _with_features(kernels, samples, self.per_feature, self.title), samples, self.scaling
+        )
+
+    def __repr__(self) -> str:
+        return f"{self.title}(per_feature={self.per_feature}, scale={self.scaling is not None})"
+
+
+def _with_features(
+    kernels: list[Kernel], samples: Samples, per_feature: bool, title: str
+) -> list[Kernel]:
+    if not per_feature:
+        return kernels
+    if samples.is_sparse:
+        raise InvalidInputError(
+            f"{title}(per_feature=True) puts kernels on every single one of the "
+            f"{samples.n_columns} columns, which needs a dense X; got a sparse matrix. Use "
+            f"{title}(per_feature=False), or X.toarray()."
+        )
+    each = [Selection(j) for j in range(samples.n_columns)]
+    return kernels + [OnColumns(kernel, column) for column in each for kernel in kernels]
+
+
+def _scaled(kernels: list[Kernel], samples: Samples, scaling: str | None) -> list[Kernel]:
+    """Put one scaler, fitted once, in front of all kernels; names do not mention it."""
+    if scaling is None:
+        return kernels
+    if scaling == "standard":
+        scaler: Any = StandardScaler(with_mean=not samples.is_sparse)
+    else:
+        scaler = MaxAbsScaler() if samples.is_sparse else MinMaxScaler()
+    front = Selection(slice(None), scaler, label="")
+    return [OnColumns(kernel, front) for kernel in kernels]
+
+
+def simplemkl_family(*, per_feature: bool = True, scale: bool = True) -> Family:
+    r"""Return the kernels of the SimpleMKL experiments (Rakotomamonjy et al. 2008, section 4).
+
+    .. math:: \exp\Big(-\frac{\|x - x'\|^2}{2 s^2}\Big),\ s = 2^{-3}, 2^{-2}, \dots, 2^6
+              \quad\text{and}\quad (x^\top x' + 1)^q,\ q = 1, 2, 3
+
+    on all p features and on every single one: 13 (p + 1) kernels.
+
+    Parameters
+    ----------
+    per_feature : bool, default=True
+        Whether to put the kernels on every single feature as well.
+    scale : bool, default=True
+        Whether to standardise the features first, as the paper does (constant features become
+        zero, and sparse ones are only divided by their standard deviation).
+
+    Examples
+    --------
+    >>> family = simplemkl_family(per_feature=False)
+    >>> [k.name for k in family.expand(Samples([[0.0], [1.0]]))][:2]
+    ['rbf(width=0.125)', 'rbf(width=0.25)']
+    """
+    widths = tuple(2.0**j for j in range(-3, 7))
+    return _Grid("simplemkl_family", widths, (1, 2, 3), "standard" if scale else None, per_feature)
+
+
+def spicymkl_family(*, per_feature: bool = True, scale: bool = True) -> Family:
+    r"""Return the kernels of the SpicyMKL experiments (Suzuki and Tomioka 2011, section 6).
+
+    .. math:: \exp\Big(-\frac{\|x - x'\|^2}{2 s^2}\Big),\ s = 0.1, 0.25, 0.5, 0.75, 1, 2, 3, \dots,
+              20 \quad\text{and}\quad (x^\top x' + 1)^q,\ q = 1, 2, 3
+
+    on all p features and on every single one: 27 (p + 1) kernels.
+
+    Parameters
+    ----------
+    per_feature : bool, default=True
+        Whether to put the kernels on every single feature as well.
+    scale : bool, default=True
+        Whether to standardise the features first.
+
+    Examples
+    --------
+    >>> len(spicymkl_family().expand(Samples([[0.0, 1.0], [1.0, 0.0]])))
+    81
+    """
+    widths = (0.1, 0.25, 0.5, 0.75, *(float(s) for s in range(1, 21)))
+    return _Grid("spicymkl_family", widths, (1, 2, 3), "standard" if scale else None, per_feature)
+
+
+def mwumkl_family(*, per_feature: bool = False, scale: bool = True) -> Family:
+    r"""Return the kernels of the MWUMKL experiments (Moeller et al. 2014).
+
+    .. math:: (x^\top x' + 1)^q,\ q = 1, 2, 3 \quad\text{and}\quad
+              \exp\Big(-\frac{\|x - x'\|^2}{2 s^2}\Big),\ s = 2^0, 2^{1/2}, 2^1, \dots, 2^4
+
+    12 kernels on all p features, or 12 (p + 1) with `per_feature`.
+
+    Parameters
+    ----------
+    per_feature : bool, default=False
+        Whether to put the kernels on every single feature as well.
+    scale : bool, default=True
+        Whether to scale the features to [0, 1] first (sparse ones to [-1, 1], keeping zeros).
+
+    Examples
+    --------
+    >>> len(mwumkl_family().expand(Samples([[0.0, 1.0], [1.0, 0.0]])))
+    12
+    """
+    widths = tuple(2.0 ** (j / 2) for j in range(9))
+    return _Grid("mwumkl_family", widths, (1, 2, 3), "unit" if scale else None, per_feature)
+
+
+@dataclass(frozen=True)
+class _Default(Family):
+    per_feature: bool
+
+    def expand(self, samples: Samples) -> list[Kernel]:
+        kernels = _adapted(samples.n_columns)
+        if self.per_feature:
+            whole = kernels
+            kernels = _with_features(_adapted(1), samples, True, "default_family")
+            kernels[: len(whole)] = whole
+        out = _scaled(kernels, samples, "standard")
+        return [kernel for kernel in out if not _is_zero(kernel, samples)]
+
+    def __repr__(self) -> str:
+        return f"default_family(per_feature={self.per_feature})"
+
+
+def _adapted(p: int) -> list[Kernel]:
+    widths = [float(np.sqrt(p)) * 2.0**j for j in range(-2, 3)]
+    return [Linear(), Polynomial(2, gamma=1.0 / p), *(RBF(width=width) for width in widths)]
+
+
+def _is_zero(kernel: Kernel, samples: Samples) -> bool:
+    """Whether a linear kernel sees only constant (so, once standardised, zero) features."""
+    bound = kernel.bind(samples)
+    return isinstance(bound.core, Linear) and not bound.diagonal(samples).any()
+
+
+def default_family(*, per_feature: bool = False) -> Family:
+    r"""Return kernels that make sense on data never seen before.
+
+    The p features are standardised on the training samples (sparse ones only divided by their
+    standard deviation), so that :math:`\|x - x'\|^2 \approx 2p`; then
+
+    .. math:: x^\top x', \quad (x^\top x' / p + 1)^2, \quad
+              \exp\Big(-\frac{\|x - x'\|^2}{2 s^2}\Big),\
+              s = \sqrt p \cdot 2^{-2}, \sqrt p \cdot 2^{-1}, \dots, \sqrt p \cdot 2^2
+
+    7 kernels on all features, or 7 (p + 1) with `per_feature`. Constant features are harmless:
+    they become zero, and a linear kernel that sees nothing else is left out.
+
+    Parameters
+    ----------
+    per_feature : bool, default=False
+        Whether to put such kernels (with p = 1) on every single feature as well.
+
+    Examples
+    --------
+    >>> X = Samples([[0.0, 1.0, 2.0, 1.0], [1.0, 0.0, 3.0, 5.0]])
+    >>> for kernel in default_family().expand(X)[:3]:
+    ...     print(kernel.name)
+    linear
+    polynomial(degree=2, gamma=0.25)
+    rbf(width=0.5)
+    """
+    return _Default(per_feature)
+
+
+@dataclass(frozen=True)
+class _Named(Family):
+    """One kernel on the data as they are, with scikit-learn's gamma="scale" for its width."""
+
+    title: str
+
+    def expand(self, samples: Samples) -> list[Kernel]:
+        if self.title == "linear":
+            return [Linear()]
+        gamma = _scale_gamma(samples)
+        return [RBF(gamma=gamma) if self.title == "rbf" else Polynomial(3, gamma=gamma)]
+
+
+def _scale_gamma(samples: Samples) -> float:
+    values = samples.array()
+    if sparse.issparse(values):
+        variance = float(values.multiply(values).mean() - values.mean() ** 2)
+    else:
+        variance = float(values.var())
+    return 1.0 / (samples.n_columns * variance) if variance > 0 else 1.0
+
+
+NAMED_FAMILIES: dict[str, Callable[[], Family]] = {
+    "default": default_family,
+    "simplemkl": simplemkl_family,
+    "spicymkl": spicymkl_family,
+    "mwumkl": mwumkl_family,
+    "linear": lambda: _Named("linear"),
+    "polynomial": lambda: _Named("polynomial"),
+    "rbf": lambda: _Named("rbf"),
+}

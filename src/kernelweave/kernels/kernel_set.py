@@ -1,0 +1,289 @@
+"""Bound kernels on training samples, normalised: what a bank is built from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from kernelweave.errors import InvalidInputError
+from kernelweave.kernels.base import Kernel
+from kernelweave.kernels.evaluate import evaluate_stack
+from kernelweave.kernels.normalize import Normalization, NormalizationStep, Trace
+from kernelweave.kernels.resolve import resolve, unique_names
+from kernelweave.kernels.samples import Samples, as_samples
+
+__all__ = ["KernelSet"]
+
+Floats = NDArray[np.float64]
+
+# Entries of one temporary stack while statistics are learnt or new samples are centred.
+_STACK_ENTRIES = 2**22
+
+
+class KernelSet:
+    """Several bound kernels on one set of training samples, on a common scale.
+
+    Parameters
+    ----------
+    kernels : sequence of Kernel
+        Kernels bound to `samples`.
+    samples : Samples
+        The training samples.
+    normalize : {"trace", "diagonal", "center"}, None or tuple of these, default="trace"
+        The normalisation; its constants are learnt from the training samples when first needed.
+
+    Attributes
+    ----------
+    n, m : int
+        Numbers of samples and kernels.
+    names : list of str
+        One readable, unique name for each kernel.
+
+    Examples
+    --------
+    >>> from kernelweave.kernels import Linear, RBF
+    >>> kernels = KernelSet.build([Linear(), RBF(width=1)], [[1.0], [3.0]])
+    >>> kernels.names
+    ['linear', 'rbf(width=1)']
+    >>> kernels.rows([0]).round(3)
+    array([[[0.2  , 0.6  ]],
+    <BLANKLINE>
+           [[1.   , 0.135]]])
+    >>> kernels.cross([[2.0]], idx=[1], kernels=[0])
+    array([[[1.2]]])
+    """
+
+    def __init__(
+        self, kernels: Sequence[Kernel], samples: Samples, normalize: Any = "trace"
+    ) -> None:
+        self.kernels = list(kernels)
+        self.samples = samples
+        self.normalization = Normalization.parse(normalize)
+        self.names = unique_names(self.kernels)
+        self._steps = self.normalization.steps(len(self.kernels))
+
+    @classmethod
+    def build(cls, kernels: Any, X: Any, normalize: Any = "trace") -> KernelSet:
+        """Bind whatever an estimator's `kernels` accepts to the samples `X`."""
+        samples = as_samples(X)
+        return cls(resolve(kernels, samples), samples, normalize)
+
+    @property
+    def n(self) -> int:
+        return self.samples.n
+
+    @property
+    def m(self) -> int:
+        return len(self.kernels)
+
+    def __len__(self) -> int:
+        return self.m
+
+    def __repr__(self) -> str:
+        return f"KernelSet(n={self.n}, m={self.m}, {self.normalization!r})"
+
+    # Values
+
+    def rows(
+        self,
+        idx: ArrayLike,
+        kernels: ArrayLike | None = None,
+        columns: ArrayLike | None = None,
+        dtype: DTypeLike = np.float64,
+    ) -> NDArray[Any]:
+        """Return normalised values between training samples, shape (m', len(idx), n').
+
+        Parameters
+        ----------
+        idx : array of int
+            The samples of the rows.
+        kernels : array of int, optional
+            Which kernels; all by default.
+        columns : array of int, optional
+            The samples of the columns; all by default.
+        dtype : {float64, float32}
+            Type of the result.
+        """
+        chosen = self._chosen(kernels)
+        left = np.asarray(idx, dtype=np.intp)
+        right = None if columns is None else np.asarray(columns, dtype=np.intp)
+        self._learn(chosen)
+        return self._normalised_rows(chosen, left, right, dtype, len(self._steps))
+
+    def diag(self, kernels: ArrayLike | None = None) -> Floats:
+        """Return the normalised diagonals, shape (m', n)."""
+        chosen = self._chosen(kernels)
+        self._learn(chosen)
+        out = np.empty((len(chosen), self.n))
+        for i, k in enumerate(chosen):
+            out[i] = self._stage_diag(k, len(self._steps))
+        return out
+
+    def cross(
+        self,
+        X_new: Any,
+        idx: ArrayLike | None = None,
+        kernels: ArrayLike | None = None,
+        dtype: DTypeLike = np.float64,
+    ) -> NDArray[Any]:
+        """Return normalised values of new samples against training samples.
+
+        Parameters
+        ----------
+        X_new : array, CSR matrix, DataFrame or Samples
+            New samples.
+        idx : array of int, optional
+            The training samples of the columns; all by default.
+        kernels : array of int, optional
+            Which kernels; all by default.
+        dtype : {float64, float32}
+            Type of the result.
+
+        Returns
+        -------
+        array of shape (m', n_new, len(idx) or n)
+        """
+        new = as_samples(X_new)
+        if new.n_columns != self.samples.n_columns:
+            raise InvalidInputError(
+                f"X has {new.n_columns} columns, but the kernels were bound to "
+                f"{self.samples.n_columns}."
+            )
+        chosen = self._chosen(kernels)
+        self._learn(chosen)
+        right = None if idx is None else np.asarray(idx, dtype=np.intp)
+        if not any(step.needs_means for step in self._steps):
+            return self._cross_block(chosen, new, right, dtype)
+        out = np.empty(
+            (len(chosen), new.n, self.n if right is None else len(right)), dtype=np.dtype(dtype)
+        )
+        rows = max(1, _STACK_ENTRIES // max(1, self.n * len(chosen)))
+        for start in range(0, new.n, rows):
+            part = new.take(np.arange(start, min(start + rows, new.n)))
+            values = self._cross_block(chosen, part, None, dtype)
+            out[:, start : start + rows] = values if right is None else values[:, :, right]
+        return out
+
+    # Pieces for banks
+
+    @property
+    def scale(self) -> Floats | None:
+        """The factor of every kernel if the normalisation is a pure scaling, else None."""
+        if not self.normalization.pure_scaling:
+            return None
+        self._learn(range(self.m))
+        out = np.ones(self.m)
+        for step in self._steps:
+            if isinstance(step, Trace):
+                out *= step.scale
+        return out
+
+    def apply_to_factor(self, k: int, F: Floats) -> Floats:
+        """Return the factor of the normalised kernel k, given an (n, r) factor of the raw one."""
+        self._learn([k])
+        for step in self._steps:
+            F = step.apply_to_factor(k, F)
+        return F
+
+    def apply_to_residual(self, k: int, e: Floats) -> Floats:
+        """Bound the residual diagonal after normalisation, given that of the raw kernel k.
+
+        The raw residual K - F F' must be positive semidefinite with diagonal `e`.
+        """
+        self._learn([k])
+        for step in self._steps:
+            e = step.apply_to_residual(k, e)
+        return e
+
+    # Statistics
+
+    def _chosen(self, kernels: ArrayLike | None) -> list[int]:
+        if kernels is None:
+            return list(range(self.m))
+        chosen = np.asarray(kernels, dtype=np.intp)
+        if chosen.size and not (-self.m <= chosen.min() and chosen.max() < self.m):
+            raise InvalidInputError(f"kernel indices must be in 0..{self.m - 1}; got {kernels!r}.")
+        return [int(k) % self.m for k in chosen]
+
+    def _learn(self, kernels: Sequence[int]) -> None:
+        for stage, step in enumerate(self._steps):
+            missing = [k for k in kernels if not step.has(k)]
+            if not missing:
+                continue
+            means = self._stage_means(missing, stage) if step.needs_means else None
+            for i, k in enumerate(missing):
+                diag = self._stage_diag(k, stage)
+                step.learn(k, self.names[k], diag, None if means is None else means[i])
+
+    def _stage_diag(self, k: int, stage: int) -> Floats:
+        diag = self.kernels[k].diagonal(self.samples)
+        for step in self._steps[:stage]:
+            diag = step.apply_diag(k, diag, step.train_side(k))
+        return diag
+
+    def _stage_means(self, kernels: list[int], stage: int) -> Floats:
+        """Row means of the kernels as the first steps leave them, in bounded memory."""
+        means = np.empty((len(kernels), self.n))
+        many = max(1, _STACK_ENTRIES // (64 * self.n))
+        for first in range(0, len(kernels), many):
+            part = kernels[first : first + many]
+            rows = max(1, _STACK_ENTRIES // (self.n * len(part)))
+            for start in range(0, self.n, rows):
+                idx = np.arange(start, min(start + rows, self.n))
+                values = self._normalised_rows(part, idx, None, np.float64, stage)
+                means[first : first + many, start : start + rows] = values.mean(axis=2)
+        return means
+
+    def _normalised_rows(
+        self,
+        kernels: list[int],
+        left: NDArray[np.intp],
+        right: NDArray[np.intp] | None,
+        dtype: DTypeLike,
+        stage: int,
+    ) -> NDArray[Any]:
+        values = evaluate_stack(
+            [self.kernels[k] for k in kernels],
+            self.samples.take(left),
+            self.samples if right is None else self.samples.take(right),
+            dtype,
+        )
+        for i, k in enumerate(kernels):
+            for step in self._steps[:stage]:
+                side = step.train_side(k)
+                step.apply(k, values[i], _at(side, left), _at(side, right))
+        return values
+
+    def _cross_block(
+        self,
+        kernels: list[int],
+        new: Samples,
+        right: NDArray[np.intp] | None,
+        dtype: DTypeLike,
+    ) -> NDArray[Any]:
+        train = self.samples if right is None else self.samples.take(right)
+        values = evaluate_stack([self.kernels[k] for k in kernels], new, train, dtype)
+        if not self._steps:
+            return values
+        for i, k in enumerate(kernels):
+            self._normalise_new(k, values[i], new, right)
+        return values
+
+    def _normalise_new(
+        self, k: int, values: NDArray[Any], new: Samples, right: NDArray[np.intp] | None
+    ) -> None:
+        steps: list[NormalizationStep] = self._steps
+        scaling = self.normalization.pure_scaling
+        diag = np.zeros(0) if scaling else self.kernels[k].diagonal(new)
+        for step in steps:
+            means = values.mean(axis=1, dtype=np.float64) if step.needs_means else None
+            side = step.new_side(k, self.names[k], diag, means)
+            step.apply(k, values, side, _at(step.train_side(k), right))
+            diag = step.apply_diag(k, diag, side)
+
+
+def _at(side: Floats | None, index: NDArray[np.intp] | None) -> Floats | None:
+    return side if side is None or index is None else side[index]

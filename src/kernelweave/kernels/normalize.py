@@ -1,0 +1,272 @@
+"""Putting kernels on one scale: constants are learnt on training samples and reused on new ones.
+
+A normalisation is a sequence of steps. Each step sees the kernel as the steps before it left it:
+its values, its diagonal k(x, x), and (for centring) its mean over the training samples.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelweave.errors import InvalidInputError
+from kernelweave.validation import unknown_name
+
+__all__ = ["Center", "Diagonal", "Normalization", "NormalizationStep", "Trace"]
+
+Floats = NDArray[np.float64]
+
+# A centred diagonal this small against the one before is rounding error of zero.
+_ROUNDING = 1e-12
+
+
+class NormalizationStep(ABC):
+    """One step of a normalisation, with the constants it has learnt for every kernel."""
+
+    name: ClassVar[str]
+    needs_means: ClassVar[bool] = False
+    pure_scaling: ClassVar[bool] = False
+
+    @abstractmethod
+    def __init__(self, n_kernels: int) -> None: ...
+
+    @abstractmethod
+    def has(self, k: int) -> bool:
+        """Whether the constants of kernel k are known."""
+
+    @abstractmethod
+    def learn(self, k: int, kernel: str, diag: Floats, means: Floats | None) -> None:
+        """Learn from the training diagonal and (if `needs_means`) the training row means."""
+
+    def train_side(self, k: int) -> Floats | None:
+        """What the step needs to know of each training sample."""
+        return None
+
+    def new_side(self, k: int, kernel: str, diag: Floats, means: Floats | None) -> Floats | None:
+        """The same for new samples, from their diagonal and their means over the training set."""
+        return None
+
+    @abstractmethod
+    def apply(self, k: int, values: NDArray[Any], left: Any, right: Any) -> None:
+        """Normalise a block of values in place, given what is known of its rows and columns."""
+
+    @abstractmethod
+    def apply_diag(self, k: int, diag: Floats, side: Any) -> Floats:
+        """Return the normalised diagonal."""
+
+    @abstractmethod
+    def apply_to_factor(self, k: int, F: Floats) -> Floats:
+        """Return the normalised factor of a training Gram matrix F F'."""
+
+    @abstractmethod
+    def apply_to_residual(self, k: int, e: Floats) -> Floats:
+        """Return an upper bound on the diagonal of a normalised positive semidefinite residual."""
+
+
+class Trace(NormalizationStep):
+    r"""Mean diagonal 1: ``"trace"``.
+
+    .. math:: k \leftarrow \frac{n}{\sum_i k(x_i, x_i)} \, k
+
+    This is the papers' unit trace times n, so that C means what it means for an SVM.
+
+    Examples
+    --------
+    >>> from kernelweave.kernels import KernelSet, Linear
+    >>> KernelSet.build(Linear(), [[1.0], [3.0]], "trace").diag()
+    array([[0.2, 1.8]])
+    """
+
+    name = "trace"
+    pure_scaling = True
+
+    def __init__(self, n_kernels: int) -> None:
+        self.scale = np.full(n_kernels, np.nan)
+
+    def has(self, k: int) -> bool:
+        return not np.isnan(self.scale[k])
+
+    def learn(self, k: int, kernel: str, diag: Floats, means: Floats | None) -> None:
+        mean = float(diag.mean())
+        if not mean > 0 or not np.isfinite(mean):
+            raise InvalidInputError(
+                f"kernel '{kernel}' has mean diagonal {mean:g} on the training samples, so it "
+                f"cannot be scaled to 1 (normalize='trace'). A zero kernel carries nothing (are "
+                f"its columns constant?): leave it out, or use normalize=None."
+            )
+        self.scale[k] = 1.0 / mean
+
+    def apply(self, k: int, values: NDArray[Any], left: Any, right: Any) -> None:
+        if self.scale[k] != 1.0:
+            values *= values.dtype.type(self.scale[k])
+
+    def apply_diag(self, k: int, diag: Floats, side: Any) -> Floats:
+        return diag * self.scale[k]
+
+    def apply_to_factor(self, k: int, F: Floats) -> Floats:
+        return F * np.sqrt(self.scale[k])
+
+    def apply_to_residual(self, k: int, e: Floats) -> Floats:
+        return e * self.scale[k]
+
+
+class Diagonal(NormalizationStep):
+    r"""Unit diagonal ("spherical"): ``"diagonal"``.
+
+    .. math:: k(x, x') \leftarrow \frac{k(x, x')}{\sqrt{k(x, x)\, k(x', x')}}
+
+    Examples
+    --------
+    >>> from kernelweave.kernels import KernelSet, Polynomial
+    >>> KernelSet.build(Polynomial(2), [[1.0], [3.0]], "diagonal").rows([0]).round(3)
+    array([[[1. , 0.8]]])
+    """
+
+    name = "diagonal"
+
+    def __init__(self, n_kernels: int) -> None:
+        self._roots: dict[int, Floats] = {}
+
+    def has(self, k: int) -> bool:
+        return k in self._roots
+
+    def learn(self, k: int, kernel: str, diag: Floats, means: Floats | None) -> None:
+        self._roots[k] = self.new_side(k, kernel, diag, means)
+
+    def train_side(self, k: int) -> Floats:
+        return self._roots[k]
+
+    def new_side(self, k: int, kernel: str, diag: Floats, means: Floats | None) -> Floats:
+        bad = np.flatnonzero(~(diag > 0))
+        if len(bad):
+            raise InvalidInputError(
+                f"kernel '{kernel}' has k(x, x) = {diag[bad[0]]:g} for sample {bad[0]}"
+                f"{f' and {len(bad) - 1} more' if len(bad) > 1 else ''}, so its diagonal cannot "
+                f"be scaled to 1 (normalize='diagonal'). Drop samples that are all zero, use a "
+                f"kernel with a constant term (Polynomial(1)), or normalize='trace'."
+            )
+        return 1.0 / np.sqrt(diag)
+
+    def apply(self, k: int, values: NDArray[Any], left: Any, right: Any) -> None:
+        values *= left.astype(values.dtype, copy=False)[:, None]
+        values *= right.astype(values.dtype, copy=False)
+
+    def apply_diag(self, k: int, diag: Floats, side: Any) -> Floats:
+        return np.ones_like(diag)
+
+    def apply_to_factor(self, k: int, F: Floats) -> Floats:
+        return F * self._roots[k][:, None]
+
+    def apply_to_residual(self, k: int, e: Floats) -> Floats:
+        return e * self._roots[k] ** 2
+
+
+class Center(NormalizationStep):
+    r"""Zero mean in feature space: ``"center"``.
+
+    .. math:: k(x, x') \leftarrow k(x, x') - r(x) - r(x') + g, \quad
+              r(x) = \tfrac1n \sum_i k(x, x_i), \quad g = \tfrac1n \sum_i r(x_i)
+
+    over the training samples :math:`x_i`.
+
+    Examples
+    --------
+    >>> from kernelweave.kernels import KernelSet, Linear
+    >>> KernelSet.build(Linear(), [[1.0], [3.0]], "center").rows([0, 1])
+    array([[[ 1., -1.],
+            [-1.,  1.]]])
+    """
+
+    name = "center"
+    needs_means = True
+
+    def __init__(self, n_kernels: int) -> None:
+        self._means: dict[int, Floats] = {}
+        self._grand: dict[int, float] = {}
+
+    def has(self, k: int) -> bool:
+        return k in self._means
+
+    def learn(self, k: int, kernel: str, diag: Floats, means: Floats | None) -> None:
+        self._means[k] = self.new_side(k, kernel, diag, means)
+        self._grand[k] = float(self._means[k].mean())
+
+    def train_side(self, k: int) -> Floats:
+        return self._means[k]
+
+    def new_side(self, k: int, kernel: str, diag: Floats, means: Floats | None) -> Floats:
+        if means is None:
+            raise InvalidInputError("centring needs the means over the training samples.")
+        return means
+
+    def apply(self, k: int, values: NDArray[Any], left: Any, right: Any) -> None:
+        values -= (left - self._grand[k]).astype(values.dtype)[:, None]
+        values -= right.astype(values.dtype, copy=False)
+
+    def apply_diag(self, k: int, diag: Floats, side: Any) -> Floats:
+        out = diag - 2.0 * side + self._grand[k]
+        out[np.abs(out) <= _ROUNDING * np.abs(diag)] = 0.0
+        return out
+
+    def apply_to_factor(self, k: int, F: Floats) -> Floats:
+        return F - F.mean(axis=0)
+
+    def apply_to_residual(self, k: int, e: Floats) -> Floats:
+        # |phi_i - mean(phi)| <= |phi_i| + mean |phi| in the feature space of the residual.
+        roots = np.sqrt(np.maximum(e, 0.0))
+        return (roots + roots.mean()) ** 2
+
+
+_STEPS: dict[str, type[NormalizationStep]] = {s.name: s for s in (Trace, Diagonal, Center)}
+
+
+class Normalization:
+    """A sequence of normalisation steps, by name.
+
+    Examples
+    --------
+    >>> Normalization.parse(("center", "trace"))
+    Normalization('center', 'trace')
+    >>> Normalization.parse(None).pure_scaling
+    True
+    """
+
+    def __init__(self, *names: str) -> None:
+        self.names = names
+
+    @classmethod
+    def parse(cls, spec: Any) -> Normalization:
+        """Read what a user wrote: a name, None, or a tuple of names in order."""
+        if isinstance(spec, Normalization):
+            return spec
+        names = () if spec is None else (spec,) if isinstance(spec, str) else spec
+        if not isinstance(names, tuple | list):
+            raise InvalidInputError(
+                f"normalize must be 'trace', 'diagonal', 'center', None or a tuple of these in "
+                f"order; got {spec!r}."
+            )
+        for name in names:
+            if name not in _STEPS:
+                raise unknown_name("normalization", name, _STEPS)
+        return cls(*names)
+
+    @property
+    def pure_scaling(self) -> bool:
+        """Whether every kernel is only multiplied by a constant."""
+        return all(_STEPS[name].pure_scaling for name in self.names)
+
+    def steps(self, n_kernels: int) -> list[NormalizationStep]:
+        """Return fresh steps that have learnt nothing yet."""
+        return [_STEPS[name](n_kernels) for name in self.names]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Normalization) and self.names == other.names
+
+    def __hash__(self) -> int:
+        return hash(self.names)
+
+    def __repr__(self) -> str:
+        return f"Normalization({', '.join(repr(name) for name in self.names)})"

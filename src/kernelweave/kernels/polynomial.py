@@ -1,0 +1,102 @@
+"""Polynomial kernels."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelweave.errors import InvalidInputError
+from kernelweave.kernels.base import ElementwiseForm, Kernel
+from kernelweave.kernels.pair import Pair
+from kernelweave.kernels.samples import Samples
+from kernelweave.validation import positive_number
+
+__all__ = ["Polynomial"]
+
+
+class Polynomial(Kernel):
+    r"""Polynomial kernel.
+
+    .. math:: k(x, x') = (\gamma \, x^\top x' + c_0)^{\text{degree}}
+
+    Parameters
+    ----------
+    degree : int
+        Degree, at least 1.
+    coef0 : float, default=1
+        Constant, at least 0 (a negative one would not give a kernel).
+    gamma : float, default=1
+        Factor of the inner product.
+
+    Examples
+    --------
+    >>> Polynomial(2)([[1.0], [2.0]])
+    array([[ 4.,  9.],
+           [ 9., 25.]])
+    >>> Polynomial(3, gamma=0.5).name
+    'polynomial(degree=3, gamma=0.5)'
+    """
+
+    def __init__(self, degree: int, coef0: float = 1, gamma: float = 1) -> None:
+        self.degree = degree
+        self.coef0 = coef0
+        self.gamma = gamma
+
+    @property
+    def name(self) -> str:
+        extra = "" if self.coef0 == 1 else f", coef0={self.coef0:g}"
+        extra += "" if self.gamma == 1 else f", gamma={self.gamma:g}"
+        return f"polynomial(degree={self.degree}{extra})"
+
+    def _numbers(self) -> tuple[int, float, float]:
+        whole = isinstance(self.degree, Integral) and not isinstance(self.degree, bool)
+        if not whole or self.degree < 1:
+            raise InvalidInputError(
+                f"degree of Polynomial must be an integer >= 1; got {self.degree!r}."
+            )
+        coef0 = positive_number("coef0 of Polynomial", self.coef0, allow_zero=True)
+        return int(self.degree), coef0, positive_number("gamma of Polynomial", self.gamma)
+
+    @property
+    def order(self) -> float:
+        return float(self.degree)
+
+    def bind(self, samples: Samples) -> Polynomial:
+        self._numbers()
+        return self
+
+    def evaluate(self, pair: Pair) -> NDArray[Any]:
+        degree, coef0, gamma = self._numbers()
+        return _power(pair, degree, coef0, gamma)
+
+    def diagonal(self, samples: Samples) -> NDArray[np.float64]:
+        degree, coef0, gamma = self._numbers()
+        return (gamma * samples.square_norms() + coef0) ** degree
+
+    def form(self) -> ElementwiseForm:
+        degree, coef0, gamma = self._numbers()
+        return ElementwiseForm("inner", 1, float(degree), coef0, gamma)
+
+    @classmethod
+    def examples(cls) -> list[Kernel]:
+        return [cls(1), cls(2, coef0=0), cls(3, gamma=0.5), cls(6)]
+
+
+def _power(pair: Pair, degree: int, coef0: float, gamma: float) -> NDArray[Any]:
+    """(gamma * inner + coef0) ** degree by multiplications, sharing the powers of a pair."""
+    key = ("power", degree, coef0, gamma)
+    if key in pair.memo:
+        return pair.memo[key]
+    if degree == 1:
+        if coef0 == 0 and gamma == 1:
+            return pair.inner
+        out = pair.inner * gamma
+        out += coef0
+    else:
+        half = _power(pair, degree // 2, coef0, gamma)
+        out = half * (half if degree % 2 == 0 else _power(pair, degree - degree // 2, coef0, gamma))
+    pair.memo[key] = out
+    return out

@@ -1,0 +1,312 @@
+"""The samples a kernel is evaluated on: arrays, CSR matrices and data frames behind one face."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+from scipy import sparse
+
+from kernelweave.errors import InvalidInputError
+
+__all__ = ["Samples", "as_samples"]
+
+# Column blocks that are copies are kept up to this size for each set of samples; larger ones are
+# cut again on every use, so that many thousand overlapping blocks never add up to gigabytes.
+_KEEP_BYTES = 256 * 2**20
+
+
+class Samples:
+    """Rows of data, converted once and shared by all kernels.
+
+    Parameters
+    ----------
+    X : array of shape (n, p), CSR matrix, pandas or polars DataFrame
+        The samples. Columns are converted to numbers only when a kernel asks for them, so a frame
+        may hold text in columns that go through a transformer.
+
+    Attributes
+    ----------
+    n : int
+        Number of samples.
+    n_columns : int
+        Number of columns.
+    columns : list of str or None
+        Column names, if the data have them.
+
+    Examples
+    --------
+    >>> samples = Samples([[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]])
+    >>> samples.n, samples.n_columns
+    (3, 2)
+    >>> samples.take([2, 0]).array()
+    array([[4., 5.],
+           [0., 1.]])
+    """
+
+    def __init__(self, X: Any) -> None:
+        self._data, self.columns = _accept(X)
+        self.n, self.n_columns = (int(size) for size in self._data.shape)
+        self._parent: Samples | None = None
+        self._index: NDArray[np.intp] | None = None
+        self._reset()
+
+    def _reset(self) -> None:
+        self._cache: dict[Any, Any] = {}
+        self._derived: dict[Any, Samples] = {}
+        self._kept_bytes = 0
+        self.bound: dict[Any, Any] = {}
+
+    def __len__(self) -> int:
+        return self.n
+
+    def __repr__(self) -> str:
+        return f"Samples(n={self.n}, n_columns={self.n_columns})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Everything cached can be computed again: models on disk hold the data once.
+        state = self.__dict__.copy()
+        for name in ("_cache", "_derived", "_kept_bytes", "bound"):
+            del state[name]
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._reset()
+
+    @property
+    def base(self) -> Samples:
+        """The whole set these rows were taken from (itself if they are the whole set)."""
+        return self if self._parent is None else self._parent
+
+    @property
+    def index(self) -> NDArray[np.intp] | None:
+        """Positions of these rows in `base`; None for the whole set in order."""
+        return self._index
+
+    @property
+    def is_sparse(self) -> bool:
+        return bool(sparse.issparse(self.base._data))
+
+    @property
+    def native(self) -> Any:
+        """The data in the type they came in (what a transformer or a column selector sees)."""
+        if self._index is None:
+            return self._data
+        data = self.base._data
+        return data.iloc[self._index] if hasattr(data, "iloc") else data[self._index]
+
+    def take(self, index: ArrayLike) -> Samples:
+        """Return the samples at these positions; nothing is copied until it is asked for."""
+        rows = np.asarray(index, dtype=np.intp)
+        out = object.__new__(Samples)
+        out._parent = self.base
+        out._index = rows if self._index is None else self._index[rows]
+        out._data = None
+        out.columns = self.columns
+        out.n, out.n_columns = len(rows), self.n_columns
+        out._reset()
+        return out
+
+    def derive(self, block: Any) -> Samples:
+        """Return the same rows seen through a column block (see `kernelweave.kernels.Block`)."""
+        if self._parent is not None and self._index is not None:
+            return self._parent.derive(block).take(self._index)
+        known = self._derived.get(block)
+        if known is None:
+            known = block.apply(self)
+            size = 0 if block.transformer is not None else 8 * known.n * known.n_columns
+            if known is not self and self._kept_bytes + size <= _KEEP_BYTES:
+                self._derived[block] = known
+                self._kept_bytes += size
+        return known
+
+    def memo(self, key: Any, make: Callable[[Samples], Any]) -> Any:
+        """Return ``make(base)`` (one row for each sample), computed once, cut to these rows."""
+        base = self.base
+        value = base._cache.get(key)
+        if value is None:
+            value = base._cache[key] = make(base)
+        return value if self._index is None else value[self._index]
+
+    def array(self, dtype: DTypeLike = np.float64, *, centred: bool = False) -> Any:
+        """Return the values as an (n, p) array, or as CSR if they came so.
+
+        With ``centred=True`` the column means of the whole set are taken off dense values.
+        Arrays may be views of the user's data: do not write into them.
+        """
+        kind = np.dtype(dtype)
+        centred = centred and not self.is_sparse
+        if kind == np.float64 and not centred:
+            return self.memo("values", _to_float)
+        return self.memo(
+            ("array", kind.char, centred),
+            lambda base: (
+                base.array(np.float64) - base.shift if centred else base.array(np.float64)
+            ).astype(kind, copy=False),
+        )
+
+    @property
+    def shift(self) -> NDArray[np.float64]:
+        """Column means of the whole set: the origin distances are computed from."""
+        base = self.base
+        if "shift" not in base._cache:
+            base._cache["shift"] = base.array().mean(axis=0)
+        return base._cache["shift"]
+
+    def square_norms(self, dtype: DTypeLike = np.float64, *, centred: bool = False) -> Any:
+        """Return the squared Euclidean norm of every row."""
+        kind = np.dtype(dtype)
+        return self.memo(
+            ("norms", kind.char, centred and not self.is_sparse),
+            lambda base: row_square_norms(base.array(kind, centred=centred)),
+        )
+
+
+def as_samples(X: Any) -> Samples:
+    """Return `X` as `Samples`, unchanged if it is one already.
+
+    Examples
+    --------
+    >>> as_samples([[1.0], [2.0]]).n
+    2
+    """
+    return X if isinstance(X, Samples) else Samples(X)
+
+
+def row_square_norms(A: Any) -> Any:
+    """Return the squared norms of the rows of a dense or sparse matrix.
+
+    Examples
+    --------
+    >>> row_square_norms(np.array([[3.0, 4.0]]))
+    array([25.])
+    """
+    if sparse.issparse(A):
+        return np.asarray(A.multiply(A).sum(axis=1), dtype=A.dtype).ravel()
+    return np.einsum("ij,ij->i", A, A)
+
+
+def _accept(X: Any) -> tuple[Any, list[str] | None]:
+    """Check the outer shape of the data and find the column names."""
+    if sparse.issparse(X):
+        if X.ndim != 2:
+            raise InvalidInputError(f"sparse X must have 2 dimensions; got {X.ndim}.")
+        data, names = X.tocsr(), None
+    elif _is_frame(X):
+        labels = list(X.columns)
+        # As in scikit-learn, labels count as names only if all of them are strings.
+        data, names = X, labels if all(isinstance(label, str) for label in labels) else None
+    else:
+        data, names = _accept_array(X), None
+    n, p = data.shape
+    if n == 0 or p == 0:
+        raise InvalidInputError(
+            f"X must hold at least one sample and one column; got shape {(n, p)}."
+        )
+    return data, names
+
+
+def _is_frame(X: Any) -> bool:
+    pandas_like = hasattr(X, "iloc") and hasattr(X, "columns")
+    return pandas_like or _is_polars(X)
+
+
+def _is_polars(X: Any) -> bool:
+    if not type(X).__module__.startswith("polars"):
+        return False
+    if type(X).__name__ == "LazyFrame":
+        raise InvalidInputError("X is a polars LazyFrame; pass X.collect().")
+    return type(X).__name__ == "DataFrame"
+
+
+def _accept_array(X: Any) -> NDArray[Any]:
+    try:
+        data = np.asarray(X)
+    except ValueError as error:
+        raise InvalidInputError(f"X could not be read as a 2-D array: {error}") from error
+    if data.ndim != 2:
+        hint = (
+            " Use X.reshape(-1, 1) for one feature, X.reshape(1, -1) for one sample."
+            if data.ndim == 1
+            else ""
+        )
+        raise InvalidInputError(
+            f"X must have 2 dimensions (samples, features); got shape {data.shape}.{hint}"
+        )
+    if np.iscomplexobj(data):
+        raise InvalidInputError("X must be real; got complex numbers.")
+    return data
+
+
+def _to_float(base: Samples) -> Any:
+    """Convert the data of a whole set to float64 and refuse what is not a finite number."""
+    data = base._data
+    try:
+        if sparse.issparse(data) or isinstance(data, np.ndarray):
+            values = data.astype(np.float64, copy=False)
+        elif hasattr(data, "iloc"):
+            values = data.to_numpy(dtype=np.float64, na_value=np.nan)
+        else:
+            values = data.to_numpy().astype(np.float64, copy=False)
+    except (TypeError, ValueError) as error:
+        raise _not_numbers(base, error) from error
+    _check_finite(base, values)
+    if not sparse.issparse(values) and values.shape[1] == 1:
+        values = np.ascontiguousarray(values)
+    return values
+
+
+def _not_numbers(base: Samples, error: Exception) -> InvalidInputError:
+    culprit = "some columns"
+    for j in range(base.n_columns):
+        column = _column(base._data, j)
+        try:
+            np.asarray(column).astype(np.float64)
+        except (TypeError, ValueError):
+            culprit = column_label(base, j)
+            break
+    return InvalidInputError(
+        f"{culprit} of X cannot be read as numbers ({error}). Choose numeric columns with "
+        f"kernel.on(columns), or encode these with kernel.on(columns, OneHotEncoder())."
+    )
+
+
+def _column(data: Any, j: int) -> Any:
+    if isinstance(data, np.ndarray):
+        return data[:, j]
+    if hasattr(data, "iloc"):
+        return data.iloc[:, j]
+    return data[:, j]
+
+
+def column_label(samples: Samples, j: int) -> str:
+    """Return how to speak of one column in a message.
+
+    Examples
+    --------
+    >>> column_label(Samples([[1.0, 2.0]]), 1)
+    'column 1'
+    """
+    return f"column {j}" if samples.columns is None else f"column {samples.columns[j]!r}"
+
+
+def _check_finite(base: Samples, values: Any) -> None:
+    numbers = values.data if sparse.issparse(values) else values
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(np.sum(numbers)) or np.isfinite(numbers).all():
+            return
+    dense = values.tocoo() if sparse.issparse(values) else values
+    if sparse.issparse(dense):
+        bad = np.flatnonzero(~np.isfinite(dense.data))[0]
+        row, col, value = int(dense.row[bad]), int(dense.col[bad]), dense.data[bad]
+    else:
+        row, col = (int(i) for i in np.argwhere(~np.isfinite(dense))[0])
+        value = dense[row, col]
+    kind = "NaN" if np.isnan(value) else "infinity"
+    raise InvalidInputError(
+        f"X contains {kind} in {column_label(base, col)} (row {row}); kernels need finite "
+        f"numbers. Drop those rows, or impute with kernel.on(columns, SimpleImputer())."
+    )

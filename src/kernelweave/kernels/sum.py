@@ -1,0 +1,76 @@
+"""Sums of kernels."""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelweave.kernels.base import Kernel
+from kernelweave.kernels.pair import Pair
+from kernelweave.kernels.product import check_parts
+from kernelweave.kernels.samples import Samples
+
+__all__ = ["Sum"]
+
+
+class Sum(Kernel):
+    r"""Sum of kernels, written ``a + b``: one kernel with one weight.
+
+    .. math:: k(x, x') = \sum_j k_j(x, x')
+
+    Parameters
+    ----------
+    *terms : Kernel
+        The kernels; sums among them are written out.
+
+    Examples
+    --------
+    >>> from kernelweave.kernels import Linear, Polynomial
+    >>> both = Linear() + Polynomial(2)
+    >>> both.name
+    'linear + polynomial(degree=2)'
+    >>> both([[1.0], [2.0]])
+    array([[ 5., 11.],
+           [11., 29.]])
+    """
+
+    def __init__(self, *terms: Kernel) -> None:
+        parts: list[Kernel] = []
+        for kernel in terms:
+            parts.extend(kernel.terms if isinstance(kernel, Sum) else (kernel,))
+        self.terms = tuple(parts)
+
+    @property
+    def name(self) -> str:
+        return " + ".join(kernel.name for kernel in self.terms)
+
+    def bind(self, samples: Samples) -> Sum:
+        check_parts("Sum", self.terms)
+        return Sum(*(kernel.bind(samples) for kernel in self.terms))
+
+    def evaluate(self, pair: Pair) -> NDArray[Any]:
+        if len(self.terms) == 1:
+            return self.terms[0].evaluate(pair)
+        out = self.terms[0].evaluate(pair) + self.terms[1].evaluate(pair)
+        for kernel in self.terms[2:]:
+            out += kernel.evaluate(pair)
+        return out
+
+    def diagonal(self, samples: Samples) -> NDArray[np.float64]:
+        return reduce(np.add, (kernel.diagonal(samples) for kernel in self.terms))
+
+    def _parameters(self) -> dict[str, Any]:
+        return {"terms": self.terms}
+
+    def __repr__(self) -> str:
+        return " + ".join(repr(kernel) for kernel in self.terms)
+
+    @classmethod
+    def examples(cls) -> list[Kernel]:
+        from kernelweave.kernels.linear import Linear
+        from kernelweave.kernels.rbf import RBF
+
+        return [cls(RBF(width=1), Linear()), Linear().on(0) + RBF(width=2).on([1, 2])]

@@ -1,0 +1,42 @@
+"""Losses: one a file, each with its derivatives and its convex conjugate.
+
+Written for a loss weight C and signed dual variables; ``a = y * alpha`` for classification.
+
+===================  ===============================  =========================  ===============
+name                 loss(y, z)                       loss*(-alpha)              domain
+===================  ===============================  =========================  ===============
+hinge                C max(0, 1 - y z)                -a                         0 <= a <= C
+squared_hinge        C max(0, 1 - y z)^2              -a + a^2 / (4 C)           a >= 0
+logistic             C log(1 + exp(-y z))             C H(a / C)                 0 <= a <= C
+smooth_hinge         (C/s) log(1 + exp(s (1 - y z)))  -a + (C/s) H(a / C)        0 <= a <= C
+squared              C (y - z)^2                      alpha^2 / (4 C) - alpha y  all
+epsilon_insensitive  C max(0, abs(y - z) - e)         e abs(alpha) - alpha y     abs(alpha) <= C
+one_class            C max(0, -z)                     0                          0 <= alpha <= C
+===================  ===============================  =========================  ===============
+
+with s = sigma, e = epsilon and H(t) = t log t + (1 - t) log(1 - t).
+"""
+
+from kernelweave.losses.base import Loss, get_loss, loss_names
+from kernelweave.losses.box_qp import BoxQP
+from kernelweave.losses.epsilon_insensitive import EpsilonInsensitive
+from kernelweave.losses.hinge import Hinge
+from kernelweave.losses.logistic import Logistic
+from kernelweave.losses.one_class import OneClass
+from kernelweave.losses.smooth_hinge import SmoothHinge
+from kernelweave.losses.squared import Squared
+from kernelweave.losses.squared_hinge import SquaredHinge
+
+__all__ = [
+    "BoxQP",
+    "EpsilonInsensitive",
+    "Hinge",
+    "Logistic",
+    "Loss",
+    "OneClass",
+    "SmoothHinge",
+    "Squared",
+    "SquaredHinge",
+    "get_loss",
+    "loss_names",
+]

@@ -1,0 +1,129 @@
+"""One-dimensional searches for the intercept: the zero of a non-decreasing slope."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["root_of_slope", "root_of_steps"]
+
+_EPS = float(np.finfo(np.float64).eps)
+
+
+def root_of_slope(
+    terms: Callable[[float], NDArray[np.float64]],
+    start: float,
+    *,
+    shift: float = 0.0,
+    curvature: Callable[[float], float] | None = None,
+    max_iter: int = 300,
+) -> float:
+    r"""Find where :math:`\sum_i \mathrm{terms}_i(b) + \mathrm{shift}` changes sign.
+
+    The sum must be non-decreasing in :math:`b`. Newton steps where there is a curvature, kept
+    inside the bracket and replaced by bisection when they are slow; the bracket grows
+    geometrically, so a root at 1e12 is as reachable as one at 1.
+
+    Parameters
+    ----------
+    terms : callable
+        Maps b to the array of the summands' derivatives.
+    start : float
+        Where to begin.
+    shift : float
+        Constant added to the sum.
+    curvature : callable, optional
+        Maps b to the derivative of the sum.
+    max_iter : int
+        Most evaluations of `terms`.
+
+    Returns
+    -------
+    float
+        The root to rounding accuracy; when the sum never changes sign, the place from where it is
+        zero to rounding.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> round(root_of_slope(lambda b: np.array([b - 1.0, b - 3.0]), 0.0), 12)
+    2.0
+    """
+    low, high = -np.inf, np.inf
+    b, reach = float(start), 1.0 + abs(start)
+    first_scale: float | None = None
+    previous = np.inf
+    for _ in range(max_iter):
+        values = terms(b)
+        slope = float(values.sum()) + shift
+        scale = float(np.abs(values).sum()) + abs(shift)
+        first_scale = scale if first_scale is None else first_scale
+        if abs(slope) <= 2 * _EPS * scale + 1e-2 * _EPS * first_scale:
+            return b
+        low, high = (b, high) if slope < 0 else (low, b)
+        bracketed = bool(np.isfinite(low) and np.isfinite(high))
+        if bracketed and high - low <= 2 * _EPS * max(abs(low), abs(high)):
+            return b
+        slow = abs(slope) > 0.5 * abs(previous)
+        previous = slope
+        step = np.nan
+        if curvature is not None and not slow:
+            bend = curvature(b)
+            step = -slope / bend if bend > 0 else np.nan
+        inside = abs(step) <= reach and low < b + step < high
+        if inside and b + step != b:
+            b += step
+        elif bracketed:
+            b = 0.5 * (low + high)
+        else:
+            b += reach if slope < 0 else -reach
+            reach *= 4.0
+    return b
+
+
+def root_of_steps(
+    breaks: NDArray[np.float64], jumps: NDArray[np.float64], first: float, start: float = 0.0
+) -> float:
+    """Find where a non-decreasing step function changes sign, exactly, by sorting.
+
+    The function is `first` left of all `breaks` and rises by ``jumps[i]`` at ``breaks[i]``. On an
+    interval where it is zero the middle is returned (or the finite end).
+
+    Parameters
+    ----------
+    breaks, jumps : ndarray of shape (k,)
+        Positions and heights (>= 0) of the steps.
+    first : float
+        Value left of all breaks.
+    start : float
+        Returned when there is no step at all.
+
+    Returns
+    -------
+    float
+        The position of the sign change.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> root_of_steps(np.array([1.0, 2.0, 4.0]), np.ones(3), -1.5)
+    2.0
+    >>> root_of_steps(np.array([1.0, 2.0, 4.0, 7.0]), np.ones(4), -2.0)
+    3.0
+    """
+    keep = jumps > 0
+    if not keep.any():
+        return float(start)
+    breaks, jumps = breaks[keep], jumps[keep]
+    order = np.argsort(breaks, kind="stable")
+    breaks = breaks[order]
+    after = first + np.cumsum(jumps[order])
+    # Exact zeros of the slope do not survive the additions: call zero what rounding calls zero.
+    slack = 1e-13 * (abs(first) + float(jumps.sum()))
+    left = min(int(np.searchsorted(after, -slack)), breaks.size - 1)
+    right = left
+    if abs(after[left]) <= slack:
+        right = min(int(np.searchsorted(after, slack, side="right")), breaks.size - 1)
+    return float(breaks[left] + 0.5 * (breaks[right] - breaks[left]))

@@ -1,0 +1,68 @@
+"""Logistic loss."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import expit, logit, xlogy
+
+from kernelweave.losses.base import Array, Loss
+
+__all__ = ["Logistic"]
+
+
+class Logistic(Loss):
+    r"""Logistic loss (row "logistic" of the table of losses).
+
+    .. math::
+
+        \ell(y, z) = C \log(1 + e^{-y z}), \qquad
+        \ell^*(-\alpha) = C \left[ t \log t + (1 - t) \log(1 - t) \right], \quad
+        t = \frac{y \alpha}{C} \in [0, 1] .
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> y, z, C = np.array([1.0, -1.0]), np.array([0.0, 1e6]), np.ones(2)
+    >>> Logistic().value(y, z, C).round(4).tolist()
+    [0.6931, 1000000.0]
+    """
+
+    name = "logistic"
+    task = "classification"
+    smooth = True
+
+    def value(self, y: Array, z: Array, C: Array) -> Array:
+        return C * np.logaddexp(0.0, -y * z)
+
+    def gradient(self, y: Array, z: Array, C: Array) -> Array:
+        return -C * y * expit(-y * z)
+
+    def curvature(self, y: Array, z: Array, C: Array) -> Array:
+        return C * expit(z) * expit(-z)
+
+    def conjugate(self, y: Array, alpha: Array, C: Array) -> Array:
+        t = fraction(y, alpha, C)
+        return self._finite_in_domain(y, alpha, C, C * (xlogy(t, t) + xlogy(1.0 - t, 1.0 - t)))
+
+    def conjugate_gradient(self, y: Array, alpha: Array, C: Array) -> Array:
+        return y * logit(fraction(y, alpha, C))
+
+    def domain(self, y: Array, C: Array) -> tuple[Array, Array]:
+        return np.minimum(0.0, y * C), np.maximum(0.0, y * C)
+
+    def lipschitz(self, C: Array) -> Array:
+        return 0.25 * np.asarray(C, dtype=np.float64)
+
+
+def fraction(y: Array, alpha: Array, C: Array) -> Array:
+    """``t = y * alpha / C`` kept in [0, 1]; zero for samples of weight zero.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> fraction(np.array([1.0, -1.0]), np.array([1.0, -3.0]), np.array([4.0, 3.0])).tolist()
+    [0.25, 1.0]
+    """
+    a = y * alpha
+    t = np.divide(a, C, out=np.zeros_like(a), where=np.asarray(C) > 0)
+    return np.clip(t, 0.0, 1.0)

@@ -1,0 +1,56 @@
+"""Squared hinge loss."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kernelweave.losses.base import Array, Loss
+
+__all__ = ["SquaredHinge"]
+
+
+class SquaredHinge(Loss):
+    r"""Squared hinge loss (row "squared hinge" of the table of losses).
+
+    .. math::
+
+        \ell(y, z) = C \max(0, 1 - y z)^2, \qquad
+        \ell^*(-\alpha) = -a + \frac{a^2}{4 C}, \quad a = y \alpha \ge 0 .
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> y, z, C = np.array([1.0, -1.0]), np.array([0.5, -3.0]), np.ones(2)
+    >>> SquaredHinge().value(y, z, C).tolist()
+    [0.25, 0.0]
+    """
+
+    name = "squared_hinge"
+    task = "classification"
+    smooth = True
+
+    def value(self, y: Array, z: Array, C: Array) -> Array:
+        return C * np.maximum(0.0, 1.0 - y * z) ** 2
+
+    def gradient(self, y: Array, z: Array, C: Array) -> Array:
+        return -2.0 * C * y * np.maximum(0.0, 1.0 - y * z)
+
+    def curvature(self, y: Array, z: Array, C: Array) -> Array:
+        return np.where(y * z < 1.0, 2.0 * C, 0.0)
+
+    def conjugate(self, y: Array, alpha: Array, C: Array) -> Array:
+        a = y * alpha
+        # A sample of weight zero has the single point a = 0, where the quotient is not defined.
+        half = np.divide(a, 4.0 * C, out=np.zeros_like(a), where=np.asarray(C) > 0)
+        return self._finite_in_domain(y, alpha, C, -a + a * half)
+
+    def conjugate_gradient(self, y: Array, alpha: Array, C: Array) -> Array:
+        a = y * alpha
+        return y * (-1.0 + np.divide(a, 2.0 * C, out=np.zeros_like(a), where=np.asarray(C) > 0))
+
+    def domain(self, y: Array, C: Array) -> tuple[Array, Array]:
+        end = np.where(np.asarray(C) > 0, np.inf, 0.0)
+        return np.where(y > 0, 0.0, -end), np.where(y > 0, end, 0.0)
+
+    def lipschitz(self, C: Array) -> Array:
+        return 2.0 * np.asarray(C, dtype=np.float64)

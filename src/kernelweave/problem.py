@@ -1,0 +1,85 @@
+"""The problem every solver is given: kernels, targets, loss, regularizer, combination."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelweave.bank.protocol import KernelBank
+from kernelweave.combine.weighted_sum import WeightedSum
+from kernelweave.losses.base import Loss
+from kernelweave.regularizers.base import Regularizer
+
+__all__ = ["Problem"]
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Problem:
+    r"""Sum-of-kernels MKL in its weights form.
+
+    .. math:: \min_{d}\; r(d) + \max_{\alpha}\; -\sum_{t,i} \ell^*_{ti}(-\alpha_{ti})
+              - \tfrac12 \sum_t \alpha_t' K(d)\, \alpha_t
+
+    with one row of `alpha` per task t: one for two-class and regression problems, one per class
+    when several one-versus-rest problems share their kernel weights.
+
+    Parameters
+    ----------
+    bank : KernelBank
+        The m kernels on the n samples.
+    y : ndarray of shape (T, n)
+        Targets (-1 and +1 for classification).
+    C : ndarray of shape (T, n)
+        Loss weight of every sample: C times its sample and class weight.
+    loss : Loss
+    regularizer : Regularizer
+    combination : WeightedSum
+    """
+
+    bank: KernelBank
+    y: Array
+    C: Array
+    loss: Loss
+    regularizer: Regularizer
+    combination: WeightedSum
+
+    @property
+    def n(self) -> int:
+        """Number of samples."""
+        return self.bank.n
+
+    @property
+    def m(self) -> int:
+        """Number of kernels."""
+        return self.bank.m
+
+    @property
+    def n_tasks(self) -> int:
+        """Number of one-versus-rest problems that share the weights."""
+        return len(self.y)
+
+    def with_regularizer(self, regularizer: Regularizer) -> Problem:
+        """Return the same problem under another regularizer."""
+        return replace(self, regularizer=regularizer)
+
+    def with_bank(self, bank: KernelBank) -> Problem:
+        """Return the same problem on another bank of the same kernels."""
+        return replace(self, bank=bank)
+
+    def dual_loss(self, alpha: Array) -> float:
+        """Sum of loss*(-alpha) over tasks and samples."""
+        return float(np.sum(self.loss.conjugate(self.y, alpha, self.C)))
+
+    def inner_value(self, d: Array, alpha: Array, fitted: Array) -> float:
+        r"""T(d) as far as this alpha shows it.
+
+        :math:`r(d) - \sum \ell^*(-\alpha) - \frac12 \sum_t \alpha_t' K(d) \alpha_t`, a lower bound
+        on the best objective with weights d (SPG-GMKL eq. 3); `fitted` is K(d) alpha.
+        """
+        quadratic = float(np.sum(alpha * fitted))
+        return float(self.regularizer.value(d)) - self.dual_loss(alpha) - 0.5 * quadratic

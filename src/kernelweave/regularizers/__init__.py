@@ -1,0 +1,37 @@
+"""Regularizers of the kernel weights: one a file.
+
+===========  ==========================  ================================  =====================
+name         weights                     Omega(norms)                      r*(q / 2)
+===========  ==========================  ================================  =====================
+simplex      d >= 0, sum d = 1           1/2 (sum norms)^2                 1/2 max q
+lp_ball      d >= 0, norm_p(d) <= 1      1/2 norm_{2p/(p+1)}(norms)^2      1/2 norm_{p/(p-1)}(q)
+l1           d >= 0, s sum d             sqrt(2 s) sum norms               0 if q <= 2 s
+squared_lp   d >= 0, s/2 norm_p(d)^2     3/2 s t^2, t the norm of best d   norm(q / 2)^2 / (2 s)
+===========  ==========================  ================================  =====================
+"""
+
+from kernelweave.regularizers.base import Regularizer, get_regularizer, regularizer_names
+from kernelweave.regularizers.conversions import (
+    block_l1_to_l1_weight,
+    block_l1_to_simplex_C,
+    l1_weight_to_block_l1,
+    simplex_C_to_block_l1,
+)
+from kernelweave.regularizers.l1 import L1
+from kernelweave.regularizers.lp_ball import LpBall
+from kernelweave.regularizers.simplex import Simplex
+from kernelweave.regularizers.squared_lp import SquaredLp
+
+__all__ = [
+    "L1",
+    "LpBall",
+    "Regularizer",
+    "Simplex",
+    "SquaredLp",
+    "block_l1_to_l1_weight",
+    "block_l1_to_simplex_C",
+    "get_regularizer",
+    "l1_weight_to_block_l1",
+    "regularizer_names",
+    "simplex_C_to_block_l1",
+]

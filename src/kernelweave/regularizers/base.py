@@ -1,0 +1,165 @@
+"""What a regularizer of kernel weights is, and the register of all of them by name."""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+
+from kernelweave.errors import InvalidInputError
+from kernelweave.validation import unknown_name
+
+__all__ = ["Array", "Regularizer", "get_regularizer", "regularizer_names"]
+
+Array = NDArray[np.float64]
+
+_REGULARIZERS: dict[str, type[Regularizer]] = {}
+
+
+class Regularizer(BaseEstimator, ABC):
+    r"""A convex :math:`r(d)` on kernel weights :math:`d \ge 0`, and what it means for norms.
+
+    The learning problem can be written with weights or with the norms of the components,
+
+    .. math::
+
+        \Omega(|f_1|, \dots, |f_m|)
+        = \min_{d \ge 0} \; \tfrac12 \sum_k \frac{|f_k|^2}{d_k} + r(d),
+
+    and its dual has :math:`r^*(q / 2)`, :math:`q_k = \alpha^\top K_k \alpha`, in place of it.
+
+    A subclass that sets `name` registers itself: it can be asked for by that name and joins the
+    contract tests.
+
+    Attributes
+    ----------
+    name : str
+        Name in the register.
+    sparse : bool
+        Whether optimal weights are sparse, so that solvers may drop kernels.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelweave.regularizers import get_regularizer
+    >>> reg = get_regularizer("simplex")
+    >>> norms = np.array([1.0, 3.0])
+    >>> d = reg.weights_from_norms(norms)
+    >>> float(0.5 * np.sum(norms**2 / d) + reg.value(d)) == reg.omega(norms)
+    True
+    """
+
+    name: ClassVar[str]
+    sparse: ClassVar[bool]
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        name = vars(cls).get("name")
+        if name is None:
+            return
+        taken = _REGULARIZERS.get(name)
+        # The same class again is a notebook cell run twice; another one would hide the first.
+        if taken is not None and taken.__qualname__ != cls.__qualname__:
+            raise InvalidInputError(
+                f"the regularizer name {name!r} of class {cls.__qualname__} is taken by "
+                f"{taken.__qualname__}; choose a name that is not in use."
+            )
+        _REGULARIZERS[name] = cls
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self.get_params() == other.get_params()
+
+    def __hash__(self) -> int:
+        return hash((type(self), tuple(sorted(self.get_params().items()))))
+
+    @classmethod
+    def examples(cls) -> list[Self]:
+        """Instances that the contract tests check."""
+        return [cls()]
+
+    @abstractmethod
+    def value(self, d: Array) -> float:
+        """``r(d)``; infinite where d is not allowed (1e-9 slack)."""
+
+    @abstractmethod
+    def gradient(self, d: Array) -> Array:
+        """Gradient of `value` at an allowed d (zero for the indicator of a set)."""
+
+    @abstractmethod
+    def project(self, v: Array) -> Array:
+        """Nearest allowed weights."""
+
+    @abstractmethod
+    def omega(self, norms: Array) -> float:
+        r"""Return :math:`\Omega`, the penalty as a function of the norms ``|f_k|``."""
+
+    @abstractmethod
+    def weights_from_norms(self, norms: Array) -> Array:
+        r"""Weights d that attain the minimum in the definition of :math:`\Omega`."""
+
+    @abstractmethod
+    def dual_penalty(self, q: Array) -> float:
+        r"""Return :math:`r^*(q / 2)` for ``q >= 0``."""
+
+    def dual_scale(self, q: Array) -> float:
+        """Largest t <= 1 for which ``t * alpha`` has a finite dual penalty, `q` being alpha's."""
+        return 1.0
+
+    @abstractmethod
+    def start(self, m: int) -> Array:
+        """Weights to start from: equal, and allowed."""
+
+
+def regularizer_names() -> list[str]:
+    """Names of all registered regularizers.
+
+    Examples
+    --------
+    >>> "simplex" in regularizer_names()
+    True
+    """
+    return sorted(_REGULARIZERS)
+
+
+def get_regularizer(regularizer: str | Regularizer, **params: Any) -> Regularizer:
+    """Return a regularizer from its name, or the given object itself.
+
+    Parameters
+    ----------
+    regularizer : str or Regularizer
+        A registered name, or an object, which is returned as it is (`params` do not change it).
+    **params
+        Parameters of the named regularizer.
+
+    Returns
+    -------
+    Regularizer
+        The regularizer.
+
+    Examples
+    --------
+    >>> get_regularizer("lp_ball", p=1.5)
+    LpBall(p=1.5)
+    """
+    if isinstance(regularizer, Regularizer):
+        return regularizer
+    if not isinstance(regularizer, str):
+        raise InvalidInputError(
+            f"regularizer must be a name or a Regularizer object; got {regularizer!r}. "
+            f"Allowed names: {', '.join(map(repr, regularizer_names()))}."
+        )
+    if regularizer not in _REGULARIZERS:
+        raise unknown_name("regularizer", regularizer, _REGULARIZERS)
+    cls = _REGULARIZERS[regularizer]
+    own = inspect.signature(cls).parameters
+    for key in params:
+        if key not in own:
+            raise InvalidInputError(
+                f"the regularizer {regularizer!r} has no parameter {key!r}; "
+                f"it has {', '.join(map(repr, own)) or 'none'}."
+            )
+    return cls(**params)

@@ -1,0 +1,112 @@
+"""Weights in an lp ball."""
+
+from __future__ import annotations
+
+from typing import Self
+
+import numpy as np
+
+from kernelweave.errors import InvalidInputError
+from kernelweave.regularizers.base import Array, Regularizer
+from kernelweave.regularizers.norms import dual_exponent, norm
+from kernelweave.regularizers.projections import project_lp_ball
+from kernelweave.validation import positive_number
+
+__all__ = ["LpBall", "checked_exponent", "sphere_weights"]
+
+
+class LpBall(Regularizer):
+    r"""Weights in the lp ball (row "lp ball" of the table of regularizers).
+
+    .. math::
+
+        d \ge 0,\ \|d\|_p \le 1, \qquad
+        \Omega = \tfrac12 \big\| (|f_k|)_k \big\|_{2p/(p+1)}^2, \qquad
+        r^*(q/2) = \tfrac12 \|q\|_{p/(p-1)} .
+
+    At ``p = 1`` the conjugate norm is the maximum and the solutions are those of the simplex.
+
+    Parameters
+    ----------
+    p : float, default=2.0
+        Exponent of the norm, >= 1 and finite. The closer to 1, the fewer kernels matter.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> reg = LpBall(p=2.0)
+    >>> reg.project(np.array([3.0, 4.0, -1.0])).round(10).tolist()
+    [0.6, 0.8, 0.0]
+    >>> reg.dual_penalty(np.array([3.0, 4.0]))
+    2.5
+    """
+
+    name = "lp_ball"
+    sparse = False
+
+    def __init__(self, p: float = 2.0) -> None:
+        self.p = p
+
+    @classmethod
+    def examples(cls) -> list[Self]:
+        return [cls(p) for p in (1.0, 1.1, 1.5, 2.0, 3.0, 8.0)]
+
+    def _exponent(self) -> float:
+        return checked_exponent("LpBall", self.p)
+
+    def value(self, d: Array) -> float:
+        inside = norm(d, self._exponent()) <= 1.0 + 1e-9 and float(np.min(d)) >= -1e-9
+        return 0.0 if inside else np.inf
+
+    def gradient(self, d: Array) -> Array:
+        return np.zeros(np.shape(d))
+
+    def project(self, v: Array) -> Array:
+        return project_lp_ball(v, self._exponent())
+
+    def omega(self, norms: Array) -> float:
+        p = self._exponent()
+        return 0.5 * norm(norms, 2.0 * p / (p + 1.0)) ** 2
+
+    def weights_from_norms(self, norms: Array) -> Array:
+        return sphere_weights(norms, self._exponent())
+
+    def dual_penalty(self, q: Array) -> float:
+        return 0.5 * norm(np.maximum(q, 0.0), dual_exponent(self._exponent()))
+
+    def start(self, m: int) -> Array:
+        return np.full(m, m ** (-1.0 / self._exponent()))
+
+
+def checked_exponent(owner: str, p: object) -> float:
+    """Return `p` as a float >= 1, or raise.
+
+    Examples
+    --------
+    >>> checked_exponent("LpBall", 2)
+    2.0
+    """
+    value = positive_number(f"p of {owner}", p)
+    if value < 1.0:
+        raise InvalidInputError(f"p of {owner} must be a finite number >= 1; got {p!r}.")
+    return value
+
+
+def sphere_weights(norms: Array, p: float) -> Array:
+    r"""Minimise :math:`\tfrac12 \sum_k |f_k|^2 / d_k` over :math:`\|d\|_p \le 1`, in closed form.
+
+    .. math:: d_k = |f_k|^{2/(p+1)} \Big/ \Big( \sum_j |f_j|^{2p/(p+1)} \Big)^{1/p} .
+
+    All norms zero: every d is optimal, and the one with equal entries is returned.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> sphere_weights(np.array([1.0, 3.0]), 1.0).tolist()
+    [0.25, 0.75]
+    """
+    top = float(np.max(norms))
+    if not top > 0:
+        return np.full(len(norms), len(norms) ** (-1.0 / p))
+    raised = (np.asarray(norms, dtype=np.float64) / top) ** (2.0 / (p + 1.0))
+    return raised / norm(raised, p)

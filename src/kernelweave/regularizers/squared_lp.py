@@ -1,0 +1,95 @@
+"""A price on the squared lp norm of the weights."""
+
+from __future__ import annotations
+
+from typing import Self
+
+import numpy as np
+
+from kernelweave.regularizers.base import Array, Regularizer
+from kernelweave.regularizers.lp_ball import checked_exponent, sphere_weights
+from kernelweave.regularizers.norms import dual_exponent, norm
+from kernelweave.validation import positive_number
+
+__all__ = ["SquaredLp"]
+
+
+class SquaredLp(Regularizer):
+    r"""Squared lp norm penalty (row "squared-norm penalty" of the table of regularizers).
+
+    .. math::
+
+        r(d) = \tfrac{s}{2} \|d\|_p^2,\ d \ge 0, \qquad
+        \Omega = \tfrac32\, s^{1/3} \left( \tfrac12 A \right)^{2/3}, \quad
+        A = \big\| (|f_k|)_k \big\|_{2p/(p+1)}^2, \qquad
+        r^*(z) = \frac{\|z\|_{p/(p-1)}^2}{2 s},\ z = q / 2 .
+
+    :math:`\Omega` follows from :math:`d = t u` with :math:`\|u\|_p = 1`: the best u is that of the
+    ball, and :math:`\tfrac12 A / t + \tfrac{s}{2} t^2` is least at :math:`t^3 = A / (2 s)`.
+
+    Parameters
+    ----------
+    p : float, default=2.0
+        Exponent of the norm, >= 1 and finite.
+    weight : float, default=1.0
+        The price s > 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> reg = SquaredLp(p=2.0, weight=1.0)
+    >>> reg.value(np.array([3.0, 4.0]))
+    12.5
+    >>> reg.dual_penalty(np.array([6.0, 8.0]))
+    12.5
+    """
+
+    name = "squared_lp"
+    sparse = False
+
+    def __init__(self, p: float = 2.0, weight: float = 1.0) -> None:
+        self.p = p
+        self.weight = weight
+
+    @classmethod
+    def examples(cls) -> list[Self]:
+        return [cls(), cls(1.0, 0.5), cls(1.33, 3.0), cls(4.0, 0.2)]
+
+    def _exponent(self) -> float:
+        return checked_exponent("SquaredLp", self.p)
+
+    def _price(self) -> float:
+        return positive_number("weight of SquaredLp", self.weight)
+
+    def value(self, d: Array) -> float:
+        if float(np.min(d)) < -1e-9:
+            return np.inf
+        return 0.5 * self._price() * norm(d, self._exponent()) ** 2
+
+    def gradient(self, d: Array) -> Array:
+        p, size = self._exponent(), norm(d, self._exponent())
+        if size == 0.0:
+            return np.zeros(np.shape(d))
+        return self._price() * size * (np.maximum(d, 0.0) / size) ** (p - 1.0)
+
+    def project(self, v: Array) -> Array:
+        return np.maximum(v, 0.0)
+
+    def _radius(self, norms: Array) -> float:
+        """Norm t of the best weights."""
+        p = self._exponent()
+        size = norm(norms, 2.0 * p / (p + 1.0))
+        return float(np.cbrt(size * (size / (2.0 * self._price()))))
+
+    def omega(self, norms: Array) -> float:
+        return 1.5 * self._price() * self._radius(norms) ** 2
+
+    def weights_from_norms(self, norms: Array) -> Array:
+        return self._radius(norms) * sphere_weights(norms, self._exponent())
+
+    def dual_penalty(self, q: Array) -> float:
+        size = norm(0.5 * np.maximum(q, 0.0), dual_exponent(self._exponent()))
+        return size**2 / (2.0 * self._price())
+
+    def start(self, m: int) -> Array:
+        return np.full(m, 1.0 / m)

@@ -1,0 +1,76 @@
+"""What a solver is: settings, and three steps on a state that the loop drives."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from kernelweave.problem import Array, Problem
+from kernelweave.solvers.inner import Point
+
+__all__ = ["SOLVERS", "Solver", "State"]
+
+SOLVERS: dict[str, type[Solver]] = {}
+
+
+@dataclass
+class State:
+    """What a solver hands to the loop after each step.
+
+    Attributes
+    ----------
+    point : Point
+        The current weights, dual variables and intercepts.
+    quad : ndarray of shape (m,)
+        q_k(alpha) at `point`, for all m kernels.
+    inner_iterations : int
+        Steps of the single-kernel solver since the fit began.
+    stuck : bool
+        The solver cannot improve further; the loop stops and the certificate tells the rest.
+    memory : object
+        The solver's own numbers.
+    """
+
+    point: Point
+    quad: Array
+    inner_iterations: int
+    stuck: bool
+    memory: Any
+
+
+class Solver(ABC):
+    """Settings of an optimizer. Numbers live in the :class:`State`, so a solver can be reused.
+
+    The loop (:func:`kernelweave.solvers.loop.run`) calls
+
+    1. ``problem = solver.prepare(problem)`` once: the problem this solver really solves,
+    2. ``state = solver.init(problem, start)`` once: the first point,
+    3. ``state = solver.step(problem, state, gap, inner_gap)`` until the certificate or a limit
+       says stop.
+
+    A subclass sets `name` and is then known by it to every estimator.
+    """
+
+    name: ClassVar[str]
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "name" in cls.__dict__:
+            SOLVERS[cls.name] = cls
+
+    def prepare(self, problem: Problem) -> Problem:
+        """Return the problem to solve and certify; raise if it is not one for this solver."""
+        return problem
+
+    @abstractmethod
+    def init(self, problem: Problem, start: Point | None) -> State:
+        """Return the first state, from `start` if there is one."""
+
+    @abstractmethod
+    def step(self, problem: Problem, state: State, gap: float, inner_gap: float) -> State:
+        """Return the next state.
+
+        `gap` is the relative duality gap at `state`, `inner_gap` the part of it that a more exact
+        single-kernel solve at the same weights would close.
+        """

@@ -1,0 +1,99 @@
+"""The nearest feasible dual point: inside its box, with the right sum."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from kernelweave.errors import InvalidInputError
+
+__all__ = ["centre"]
+
+_EPS = float(np.finfo(np.float64).eps)
+
+
+def centre(
+    alpha: ArrayLike, lo: ArrayLike, hi: ArrayLike, total: float = 0.0
+) -> NDArray[np.float64]:
+    r"""Project onto :math:`\{lo \le \alpha \le hi,\ \sum_i \alpha_i = \mathrm{total}\}`.
+
+    The nearest point is :math:`\mathrm{clip}(\alpha - \tau, lo, hi)` with the :math:`\tau` that
+    gives the right sum. The sum is piecewise linear and falls with :math:`\tau`: Newton steps,
+    kept inside a bracket, end in the right piece after finitely many of them. A point that is
+    feasible to rounding is returned as it is.
+
+    Parameters
+    ----------
+    alpha : array-like of shape (n,)
+        Any finite point.
+    lo, hi : array-like of shape (n,)
+        Ends of the box; infinite ones are allowed.
+    total : float
+        The sum to reach.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        The nearest feasible point.
+
+    Raises
+    ------
+    InvalidInputError
+        If no point of the box has that sum.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> centre(np.array([3.0, 1.0, 0.5]), np.zeros(3), np.full(3, 2.0), 2.5).tolist()
+    [2.0, 0.5, 0.0]
+    """
+    start = np.asarray(alpha, dtype=np.float64)
+    low, high = np.broadcast_to(lo, start.shape), np.broadcast_to(hi, start.shape)
+    least, most = float(low.sum()), float(high.sum())
+    slack = 1e-9 * max(1.0, abs(total))
+    if not least - slack <= total <= most + slack:
+        raise InvalidInputError(
+            f"no dual point has the sum {total:g}: with these bounds sums go from {least:g} to "
+            f"{most:g}."
+        )
+    point = np.clip(start, low, high)
+    tau_low, tau_high = -np.inf, np.inf
+    tau, reach = 0.0, 1.0 + float(np.abs(start).max(initial=0.0))
+    for _ in range(200):
+        excess = float(point.sum()) - total
+        if abs(excess) <= 4.0 * _EPS * (float(np.abs(point).sum()) + abs(total)):
+            break
+        tau_low, tau_high = (tau, tau_high) if excess > 0 else (tau_low, tau)
+        moved = start - tau
+        # At an end of the box only the step back inside changes the sum.
+        inside = (moved > low) & (moved < high)
+        free = int(inside.sum())
+        step = excess / free if free else np.nan
+        if free and tau_low < tau + step < tau_high:
+            tau += step
+        elif np.isfinite(tau_low) and np.isfinite(tau_high):
+            middle = 0.5 * (tau_low + tau_high)
+            if middle in (tau_low, tau_high):
+                break
+            tau = middle
+        else:
+            tau += reach if excess > 0 else -reach
+            reach *= 2.0
+        point = np.clip(start - tau, low, high)
+    return _absorb(point, low, high, total)
+
+
+def _absorb(
+    point: NDArray[np.float64], low: NDArray[np.float64], high: NDArray[np.float64], total: float
+) -> NDArray[np.float64]:
+    """Give what is left of the sum to the entry with the most room, if it is more than rounding.
+
+    Steps in tau smaller than its last digit cannot be taken when alpha is huge beside the total.
+    """
+    excess = float(point.sum()) - total
+    if abs(excess) <= 4.0 * _EPS * (float(np.abs(point).sum()) + abs(total)):
+        return point
+    room = point - low if excess > 0 else high - point
+    most = int(np.argmax(room))
+    point[most] -= np.sign(excess) * min(abs(excess), float(room[most]))
+    return point

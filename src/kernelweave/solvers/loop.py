@@ -1,0 +1,226 @@
+"""The only outer loop: time, history, stopping, progress, callbacks, Ctrl-C."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from kernelweave.errors import InterruptedFitWarning
+from kernelweave.problem import Array, Problem
+from kernelweave.solvers.base import Solver, State
+from kernelweave.solvers.certificate import Certificate, certify, recompute
+from kernelweave.solvers.inner import Point
+
+__all__ = ["Limits", "Record", "Result", "run", "solve"]
+
+
+@dataclass(frozen=True)
+class Record:
+    """One line of a fit's history; callbacks are given the newest one."""
+
+    iteration: int
+    seconds: float
+    primal: float
+    dual: float
+    gap: float
+    active_kernels: int
+    inner_iterations: int
+
+
+Callback = Callable[[Record], object]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When to stop, whom to tell.
+
+    Attributes
+    ----------
+    tol : float
+        Relative duality gap at which the fit has converged.
+    max_iter : int
+        Most steps of the solver.
+    max_time : float or None
+        Most seconds.
+    callbacks : sequence of callables
+        Each is called with the newest :class:`Record`; one that returns True ends the fit.
+    verbose : int
+        0 is silent, 1 prints about once a second, 2 prints every step.
+    """
+
+    tol: float = 1e-3
+    max_iter: int = 1000
+    max_time: float | None = None
+    callbacks: Sequence[Callback] = ()
+    verbose: int = 0
+
+
+@dataclass(frozen=True)
+class Result:
+    """The end of a fit."""
+
+    d: Array
+    alpha: Array
+    intercept: Array
+    certificate: Certificate
+    converged: bool
+    reason: str
+    history: list[Record] = field(repr=False)
+
+    @property
+    def start(self) -> Point:
+        """This result as the starting point of another fit."""
+        return Point(self.d, self.alpha, np.zeros_like(self.alpha), self.intercept, np.inf, 0)
+
+
+class _Best:
+    """The point with the smallest gap so far."""
+
+    def __init__(self) -> None:
+        self.point: Point | None = None
+        self.gap = np.inf
+
+    def offer(self, point: Point, gap: float) -> None:
+        if self.point is None or gap < self.gap:
+            self.point, self.gap = point, gap
+
+
+def solve(
+    problem: Problem, solver: Solver, limits: Limits, start: Point | None = None
+) -> Result:
+    """Run `solver` to the tolerance, on a more exact bank if the first one stands in the way.
+
+    Warns when the tolerance was not met, saying why and what to do.
+    """
+    began = time.perf_counter()
+    history: list[Record] = []
+    result = run(problem, solver, limits, start, history, began)
+    while result.reason == "bank":
+        finer = problem.bank.refined()
+        if finer is None:
+            break
+        problem = problem.with_bank(finer)
+        result = run(problem, solver, limits, result.start, history, began)
+    _warn_if_unconverged(result, limits)
+    return result
+
+
+def run(
+    problem: Problem,
+    solver: Solver,
+    limits: Limits,
+    start: Point | None,
+    history: list[Record],
+    began: float,
+) -> Result:
+    """Drive `solver` until the certificate, a limit, a callback or the user says stop.
+
+    Appends to `history`, keeps the best point, and certifies it from scratch at the end.
+    """
+    problem = solver.prepare(problem)
+    best = _Best()
+    report = _Printer(limits.verbose)
+    reason = "interrupted"
+    try:
+        state = solver.init(problem, start)
+        while True:
+            certificate = _certify_state(problem, state)
+            best.offer(state.point, certificate.gap)
+            record = Record(
+                len(history), time.perf_counter() - began, certificate.primal, certificate.dual,
+                certificate.gap, int(np.count_nonzero(state.point.d)), state.inner_iterations,
+            )
+            history.append(record)
+            report.line(record)
+            stops = [bool(callback(record)) for callback in limits.callbacks]
+            reason = _reason_to_stop(limits, record, state, certificate, any(stops))
+            if reason:
+                break
+            inner = (certificate.primal - state.point.value) / max(1.0, abs(certificate.primal))
+            state = solver.step(problem, state, certificate.gap - certificate.approximation, inner)
+    except KeyboardInterrupt:
+        if best.point is None:
+            raise
+        warnings.warn(
+            f"the fit was interrupted after {len(history)} iterations; keeping the best point so "
+            f"far (relative gap {best.gap:.2g}).",
+            InterruptedFitWarning,
+            stacklevel=3,
+        )
+        reason = "interrupted"
+    return _finish(problem, limits, best, reason, history)
+
+
+def _certify_state(problem: Problem, state: State) -> Certificate:
+    point = state.point
+    return certify(problem, point.d, point.alpha, point.intercept, point.fitted, state.quad)
+
+
+def _reason_to_stop(
+    limits: Limits, record: Record, state: State, certificate: Certificate, asked: bool
+) -> str:
+    if record.gap <= limits.tol:
+        return "converged"
+    if certificate.gap - certificate.approximation <= 0.3 * limits.tol:
+        return "bank"  # Only a more exact bank can help now.
+    if asked:
+        return "callback"
+    if limits.max_time is not None and record.seconds >= limits.max_time:
+        return "max_time"
+    if record.iteration >= limits.max_iter:
+        return "max_iter"
+    return "stuck" if state.stuck else ""
+
+
+def _finish(
+    problem: Problem, limits: Limits, best: _Best, reason: str, history: list[Record]
+) -> Result:
+    point = best.point
+    if point is None:
+        raise RuntimeError("a fit ended without a single point; this is a bug in the solver.")
+    certificate, alpha = recompute(problem, point.d, point.alpha, point.intercept)
+    converged = certificate.gap <= limits.tol
+    if converged:
+        reason = "converged"
+    return Result(point.d, alpha, certificate.intercept, certificate, converged, reason, history)
+
+
+def _warn_if_unconverged(result: Result, limits: Limits) -> None:
+    """Tell the user that the tolerance was not met, why, and what to do."""
+    if result.converged or result.reason in ("interrupted", "callback"):
+        return
+    advice = {
+        "max_iter": f"max_iter={limits.max_iter} was reached; raise it or tol",
+        "max_time": f"max_time={limits.max_time} s was reached; raise it or tol",
+        "stuck": "rounding stops further progress; rescale the data, lower C or raise tol",
+        "bank": "the bank is not exact enough; use bank='dense' or raise tol",
+    }
+    warnings.warn(
+        f"the relative duality gap is {result.certificate.gap:.2g}, above tol={limits.tol:g}: "
+        f"{advice.get(result.reason, result.reason)}.",
+        ConvergenceWarning,
+        stacklevel=3,
+    )
+
+
+class _Printer:
+    def __init__(self, verbose: int) -> None:
+        self.verbose = verbose
+        self._last = -np.inf
+
+    def line(self, record: Record) -> None:
+        due = record.seconds - self._last >= 1.0 or self.verbose >= 2
+        if not self.verbose or not due:
+            return
+        self._last = record.seconds
+        print(
+            f"[kernelweave] {record.seconds:7.2f} s  iteration {record.iteration:4d}  "
+            f"objective {record.primal:.6g}  gap {record.gap:.2e}  "
+            f"kernels {record.active_kernels}",
+            flush=True,
+        )

@@ -1,0 +1,268 @@
+r"""The single-kernel problem for smooth losses, by Newton's method in the primal.
+
+.. math::
+
+    \min_{\alpha, b} \; P(\alpha, b) = \sum_i \ell(y_i, (K\alpha)_i + b)
+    + \tfrac12 \alpha^\top K \alpha + \mathrm{alpha\_sum}\, b .
+
+At the solution :math:`\alpha = -\ell'(K\alpha + b)`, which is the dual solution too. b is kept at
+its best for the current :math:`K\alpha`; then the dual point :math:`-\ell'` has the right sum and
+is :math:`\tfrac12 \rho^\top K \rho`, :math:`\rho = \alpha + \ell'`, away from the primal value.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelweave.losses import Loss
+from kernelweave.solvers.box_solver import GramSource
+from kernelweave.solvers.feasible import centre
+from kernelweave.solvers.newton_step import CgSteps, Direction, cholesky_step, useful_rows
+
+__all__ = ["NewtonResult", "solve_smooth"]
+
+Array = NDArray[np.float64]
+Index = NDArray[np.int64]
+
+# Up to this many rows a Cholesky factorisation is quicker than conjugate gradients.
+CHOLESKY_LIMIT = 3000
+_TINY = float(np.finfo(np.float64).tiny)
+
+
+@dataclass(frozen=True, eq=False)
+class NewtonResult:
+    """Solution of a single-kernel problem with a smooth loss.
+
+    Attributes
+    ----------
+    alpha : ndarray of shape (n,)
+        Dual variables: inside their domain, with the right sum.
+    fitted : ndarray of shape (n,)
+        ``K @ alpha``.
+    intercept : float
+        The best b for `fitted`.
+    violation : float
+        Relative duality gap of exactly these numbers: (P - D) / abs(P).
+    n_steps : int
+        Newton steps taken.
+    converged : bool
+        Whether ``violation <= tol``.
+    """
+
+    alpha: Array
+    fitted: Array
+    intercept: float
+    violation: float
+    n_steps: int
+    converged: bool
+
+
+@dataclass(frozen=True, eq=False)
+class _Point:
+    """Where we are; `fitted` is K alpha and b is at its best for it."""
+
+    alpha: Array
+    fitted: Array
+    b: float
+    primal: float
+
+
+class _Problem:
+    """One smooth loss on one kernel."""
+
+    def __init__(self, loss: Loss, y: Array, C: Array, gram: GramSource) -> None:
+        self.loss, self.y, self.gram = loss, np.asarray(y, dtype=np.float64), gram
+        self.C = np.broadcast_to(np.asarray(C, dtype=np.float64), self.y.shape)
+        self.matrix = gram.dense()
+        self.domain = loss.domain(self.y, self.C)
+
+    def product(self, idx: Index, v: Array) -> Array:
+        """``K[:, idx] @ v``."""
+        matrix = self.matrix
+        if matrix is not None and matrix.dtype == np.float64 and len(idx) == self.gram.n:
+            return matrix @ v
+        return self.gram.product(idx, v) if len(idx) else np.zeros(self.gram.n)
+
+    def full_product(self, v: Array) -> Array:
+        idx = np.flatnonzero(v)
+        return self.product(idx, v[idx])
+
+    def primal(self, alpha: Array, fitted: Array, b: float) -> float:
+        losses = self.loss.value(self.y, fitted + b, self.C)
+        return float(losses.sum() + 0.5 * (alpha @ fitted) + self.loss.alpha_sum * b)
+
+    def point(self, alpha: Array, fitted: Array, b: float) -> _Point:
+        """The point at alpha, with the best b."""
+        b = self.loss.best_intercept(self.y, fitted, self.C, b)
+        return _Point(alpha, fitted, b, self.primal(alpha, fitted, b))
+
+    def certified(self, alpha: Array, fitted: Array, b: float) -> NewtonResult:
+        """Make alpha feasible and measure the duality gap there."""
+        feasible = centre(alpha, *self.domain, self.loss.alpha_sum)
+        change = feasible - alpha
+        # Changes of rounding size change K alpha by as little: not worth a product.
+        if np.abs(change).max(initial=0.0) > 1e-15 * np.abs(alpha).max(initial=0.0):
+            fitted = fitted + self.full_product(change)
+        there = self.point(feasible, fitted, b)
+        conjugate = float(self.loss.conjugate(self.y, feasible, self.C).sum())
+        gap = there.primal + conjugate + 0.5 * float(feasible @ fitted)
+        violation = max(gap, 0.0) / max(abs(there.primal), _TINY)
+        return NewtonResult(feasible, fitted, there.b, violation, 0, False)
+
+
+def solve_smooth(
+    loss: Loss,
+    y: Array,
+    C: Array,
+    gram: GramSource,
+    *,
+    tol: float,
+    alpha: Array | None = None,
+    fitted: Array | None = None,
+    intercept: float = 0.0,
+    max_iter: int = 200,
+) -> NewtonResult:
+    """Solve the single-kernel problem of a smooth loss.
+
+    Newton's method with a line search. The linear systems are solved by Cholesky where the matrix
+    is there and at most 3,000 rows have curvature, otherwise by conjugate gradients on products
+    with K.
+
+    Parameters
+    ----------
+    loss : Loss
+        A loss with ``smooth = True``.
+    y, C : ndarray of shape (n,)
+        Targets and loss weights.
+    gram : GramSource
+        The kernel.
+    tol : float
+        Relative duality gap (P - D) / abs(P) to reach. It is relative to P alone, so that small
+        C means the same precision as large C.
+    alpha, fitted, intercept : optional
+        Warm start: dual variables, ``K @ alpha`` if it is known, and the intercept.
+    max_iter : int
+        Most Newton steps.
+
+    Returns
+    -------
+    NewtonResult
+        The solution, feasible and with its own duality gap.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelweave.losses import Squared
+    >>> from kernelweave.solvers.box_solver import DenseGram
+    >>> y, C = np.array([1.0, 2.0, 4.0]), np.ones(3)
+    >>> result = solve_smooth(Squared(), y, C, DenseGram(np.eye(3)), tol=1e-9)
+    >>> (result.fitted + result.intercept).round(6).tolist()
+    [1.444444, 2.111111, 3.444444]
+    >>> result.n_steps
+    1
+    """
+    if not loss.smooth:
+        raise TypeError(f"Newton's method needs a smooth loss; {loss!r} is not.")
+    problem = _Problem(loss, y, C, gram)
+    here = _start(problem, alpha, fitted, intercept)
+    steps = _Steps(problem, tol)
+    step, last = 0, False
+    while True:
+        gradient = loss.gradient(problem.y, here.fitted + here.b, problem.C)
+        rho = here.alpha + gradient
+        Krho = problem.full_product(rho)
+        distance = 0.5 * max(float(rho @ Krho), 0.0) / max(abs(here.primal), _TINY)
+        last = last or step >= max_iter or distance <= 1e-15
+        if distance <= tol or last:
+            result = _better(problem, here, gradient, Krho, tol)
+            if result.violation <= tol or last:
+                converged = result.violation <= tol
+                return replace(result, n_steps=step, converged=converged)
+        moved = _search(problem, here, steps.direction(here, rho, Krho, distance))
+        # No step lowers the objective any more: what is left is rounding.
+        last = moved is None
+        if moved is not None:
+            here, step = moved, step + 1
+
+
+def _start(problem: _Problem, alpha: Array | None, fitted: Array | None, b: float) -> _Point:
+    """The warm start, unless zero is better (after a large change of K it can be)."""
+    zero = np.zeros(problem.gram.n)
+    cold = problem.point(zero, zero.copy(), b)
+    if alpha is None or not np.any(alpha):
+        return cold
+    alpha = np.asarray(alpha, dtype=np.float64)
+    warm = problem.point(alpha, problem.full_product(alpha) if fitted is None else fitted, b)
+    return warm if warm.primal <= cold.primal else cold
+
+
+def _better(
+    problem: _Problem, here: _Point, gradient: Array, Krho: Array, tol: float
+) -> NewtonResult:
+    """Certify the iterate, and minus the gradient there if the iterate is not good enough."""
+    iterate = problem.certified(here.alpha, here.fitted, here.b)
+    if iterate.violation <= tol:
+        return iterate
+    dual = problem.certified(-gradient, here.fitted - Krho, here.b)
+    return dual if dual.violation < iterate.violation else iterate
+
+
+class _Steps:
+    """Chooses between the two ways to a Newton direction."""
+
+    def __init__(self, problem: _Problem, tol: float) -> None:
+        self.problem, self.tol = problem, tol
+        self.diag = np.maximum(problem.gram.diag(), 0.0)
+        self.cg = CgSteps(problem.product, self.diag)
+        self._last_w: Array | None = None
+
+    def direction(self, here: _Point, rho: Array, Krho: Array, distance: float) -> Direction:
+        problem = self.problem
+        w = problem.loss.curvature(problem.y, here.fitted + here.b, problem.C)
+        rows = useful_rows(w, self.diag)
+        if problem.matrix is not None and len(rows) <= CHOLESKY_LIMIT:
+            return cholesky_step(problem.matrix, problem.product, w, rows, rho, Krho)
+        # Far away a rough step is enough. Where the curvature stays as it was the problem is
+        # quadratic, and one accurate step ends it.
+        needed = 0.3 * np.sqrt(self.tol / max(distance, self.tol))
+        quadratic = self._last_w is not None and np.array_equal(w, self._last_w)
+        rough = 0.0 if quadratic else min(0.1, float(np.sqrt(distance)))
+        self._last_w = w
+        return self.cg.solve(w, rows, rho, Krho, max(needed, rough, 1e-12))
+
+
+def _search(problem: _Problem, here: _Point, step: Direction) -> _Point | None:
+    """Go along the step until the objective has fallen enough (Armijo); None if it cannot.
+
+    The full step is also taken where it flattens the slope by half: near the solution the fall of
+    the objective drowns in rounding while its slope does not.
+    """
+    loss, y, C = problem.loss, problem.y, problem.C
+    linear = float(here.alpha @ step.fitted)
+    square = max(float(step.alpha @ step.fitted), 0.0)
+    outer = step.fitted + step.intercept
+    constant = loss.alpha_sum * step.intercept + linear
+
+    def slope(t: float) -> float:
+        gradient = loss.gradient(y, here.fitted + here.b + t * outer, C)
+        return float(gradient @ outer) + constant + t * square
+
+    first = slope(0.0)
+    if not first < 0:
+        return None
+    noise = 1e-14 * abs(here.primal)
+    t = 1.0
+    for _ in range(60):
+        alpha, fitted = here.alpha + t * step.alpha, here.fitted + t * step.fitted
+        value = problem.primal(alpha, fitted, here.b + t * step.intercept)
+        enough = value <= here.primal + 1e-4 * t * first
+        end = 0.0 if enough else slope(t)
+        flat = abs(end) <= 0.5 * abs(first) and value <= here.primal + noise
+        if enough or flat:
+            return problem.point(alpha, fitted, here.b + t * step.intercept)
+        # The slope's zero on the chord, or half way when that says nothing.
+        t *= float(np.clip(-first / (end - first), 0.1, 0.5)) if end > 0 else 0.5
+    return None

@@ -1,0 +1,255 @@
+r"""Newton directions for one kernel and a smooth loss.
+
+At :math:`(\alpha, b)` with :math:`g = \ell'(K\alpha + b)`, :math:`W = \ell''`, :math:`S = W^{1/2}`
+and the residual :math:`\rho = \alpha + g`, the Newton step is
+
+.. math::
+
+    \delta = -\rho - S \eta, \qquad (I + S K S)\, \eta = S (\Delta b\, 1 - K \rho), \qquad
+    S1 \cdot \eta = 0 .
+
+The last equation keeps the sum of alpha (b is at its best, so the gradient sums to its target).
+There is no division by S: rows without curvature drop out, and errors shrink with the residual.
+The constraint also lets K be centred, which removes its large constant part from the system.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
+__all__ = ["CgSteps", "Direction", "cholesky_step", "useful_rows"]
+
+Array = NDArray[np.float64]
+Index = NDArray[np.int64]
+Product = Callable[[Index, Array], Array]
+
+
+@dataclass(frozen=True, eq=False)
+class Direction:
+    """A step in alpha and b, and what it does to ``K alpha``."""
+
+    alpha: Array
+    fitted: Array
+    intercept: float
+
+
+def useful_rows(w: Array, diag: Array) -> Index:
+    """Rows whose curvature matters: below 1e-14 of the identity in ``I + S K S`` it is nothing.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> useful_rows(np.array([1.0, 0.0, 1e-30]), np.ones(3)).tolist()
+    [0]
+    """
+    return np.flatnonzero(w * diag > 1e-14)
+
+
+def _direction(
+    rho: Array, Krho: Array, w: Array, rows: Index, weighted: Array, Kweighted: Array
+) -> Direction:
+    """Put the step together from ``S eta`` on `rows` and ``K S eta``."""
+    alpha = -rho
+    alpha[rows] -= weighted
+    fitted = -Krho - Kweighted
+    # S eta = W (K delta + db): in the mean over the rows, db is what K delta leaves.
+    total = float(w[rows].sum())
+    intercept = float((weighted - w[rows] * fitted[rows]).sum()) / total if total > 0 else 0.0
+    return Direction(alpha, fitted, intercept)
+
+
+def cholesky_step(
+    matrix: Array, product: Product, w: Array, rows: Index, rho: Array, Krho: Array
+) -> Direction:
+    """Solve for the Newton step with a Cholesky factor of ``I + S K S`` on `rows`.
+
+    Parameters
+    ----------
+    matrix : ndarray of shape (n, n)
+        K.
+    product : callable
+        ``product(idx, v) = K[:, idx] @ v``.
+    w : ndarray of shape (n,)
+        Curvatures.
+    rows : ndarray of int
+        Rows to use.
+    rho, Krho : ndarray of shape (n,)
+        The residual and its product.
+
+    Returns
+    -------
+    Direction
+        The step.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> K, w, rho = np.eye(2), np.ones(2), np.array([1.0, -1.0])
+    >>> step = cholesky_step(K, lambda idx, v: K[:, idx] @ v, w, np.arange(2), rho, K @ rho)
+    >>> step.alpha.tolist()
+    [-0.5, 0.5]
+    """
+    if not len(rows):
+        return _direction(rho, Krho, w, rows, np.zeros(0), np.zeros_like(rho))
+    s = np.sqrt(w[rows])
+    whole = len(rows) == len(w)
+    B = np.array(matrix if whole else matrix[np.ix_(rows, rows)], dtype=np.float64)
+    mean = B.mean(axis=0)
+    B -= mean
+    B -= (mean - mean.mean())[:, None]
+    B *= s
+    B *= s[:, None]
+    target = Krho[rows] - np.average(Krho[rows], weights=s * s)
+    factor = _factor(B)
+    solved = cho_solve(factor, np.column_stack([s, s * target]), check_finite=False)
+    across = float(s @ solved[:, 0])
+    shift = float(s @ solved[:, 1]) / across if across > 0 else 0.0
+    weighted = s * (shift * solved[:, 0] - solved[:, 1])
+    return _direction(rho, Krho, w, rows, weighted, product(rows, weighted))
+
+
+def _factor(B: Array) -> tuple[Array, bool]:
+    """Cholesky factor of ``I + B``, with a larger identity where rounding made B indefinite."""
+    identity = 1.0
+    for _ in range(60):
+        shifted = B.copy()
+        shifted.flat[:: len(B) + 1] += identity
+        try:
+            return cho_factor(shifted, lower=True, overwrite_a=True, check_finite=False)
+        except LinAlgError:
+            identity *= 4.0
+    raise LinAlgError("the kernel matrix is far from positive semi-definite.")
+
+
+class CgSteps:
+    """Newton steps by preconditioned conjugate gradients, from products with K only.
+
+    The first preconditioner is the diagonal. When it proves too weak, a pivoted Cholesky factor
+    of K of small rank is made once and used from then on: ``M = D + S L L' S``.
+
+    Parameters
+    ----------
+    product : callable
+        ``product(idx, v) = K[:, idx] @ v``.
+    diag : ndarray of shape (n,)
+        Diagonal of K.
+    rank : int
+        Largest rank of the factor, and the number of iterations that call for it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> K, w, rho = np.eye(2), np.ones(2), np.array([1.0, -1.0])
+    >>> steps = CgSteps(lambda idx, v: K[:, idx] @ v, np.ones(2))
+    >>> steps.solve(w, np.arange(2), rho, K @ rho, 1e-8).alpha.tolist()
+    [-0.5, 0.5]
+    """
+
+    def __init__(self, product: Product, diag: Array, rank: int = 100) -> None:
+        self.product = product
+        self.diag = diag
+        self.rank = rank
+        self.n_products = 0
+        self._factor: Array | None = None
+        self._rest = diag
+
+    def solve(self, w: Array, rows: Index, rho: Array, Krho: Array, rtol: float) -> Direction:
+        """Newton step with the residual of the system reduced by `rtol`.
+
+        Any number of iterations gives a direction of descent: along conjugate gradients the
+        slope rises to that of the exact step, which is not positive.
+        """
+        n, s = len(w), np.sqrt(w[rows])
+        x, Ksx = np.zeros(len(rows)), np.zeros(n)
+        if not len(rows):
+            return _direction(rho, Krho, w, rows, x, Ksx)
+        residual = -s * (Krho[rows] - np.average(Krho[rows], weights=s * s))
+        limit = len(rows) + 10
+        for attempt in range(2):
+            weak = self._factor is None and attempt == 0 and self.rank < limit
+            solve = self._preconditioner(w[rows], rows, s)
+            done = self._iterate(
+                s, rows, residual, solve, x, Ksx, rtol, self.rank if weak else limit
+            )
+            if done or not weak:
+                break
+            self._make_factor()
+        return _direction(rho, Krho, w, rows, s * x, Ksx)
+
+    def _iterate(
+        self,
+        s: Array,
+        rows: Index,
+        residual: Array,
+        solve: Callable[[Array], Array],
+        x: Array,
+        Ksx: Array,
+        rtol: float,
+        limit: int,
+    ) -> bool:
+        """Conjugate gradients on ``s . x = 0``; updates residual, x and Ksx in place."""
+        Ms = solve(s)
+        sMs = float(s @ Ms)
+
+        def constrained(r: Array) -> Array:
+            z = solve(r)
+            along = float(s @ z) / sMs
+            r -= along * s
+            z -= along * Ms
+            return z
+
+        z = constrained(residual)
+        p, rz = z.copy(), float(residual @ z)
+        goal = rtol**2 * rz
+        for _ in range(limit):
+            if not rz > goal:
+                return True
+            Kp = self.product(rows, s * p)
+            self.n_products += 1
+            Ap = p + s * Kp[rows]
+            bend = float(p @ Ap)
+            if not bend > 0:
+                return True
+            a = rz / bend
+            x += a * p
+            Ksx += a * Kp
+            residual -= a * Ap
+            z = constrained(residual)
+            rz, before = float(residual @ z), rz
+            p = z + (rz / before) * p
+        return not rz > goal
+
+    def _preconditioner(self, w: Array, rows: Index, s: Array) -> Callable[[Array], Array]:
+        D = 1.0 + w * self._rest[rows]
+        if self._factor is None:
+            return lambda r: r / D
+        U = self._factor[:, rows] * s
+        scaled = U / D
+        small = cho_factor(np.eye(len(U)) + scaled @ U.T, lower=True, check_finite=False)
+
+        def solve(r: Array) -> Array:
+            return r / D - scaled.T @ cho_solve(small, scaled @ r, check_finite=False)
+
+        return solve
+
+    def _make_factor(self) -> None:
+        """Pivoted Cholesky: each pivot is the row that the factor explains worst."""
+        n, rest = len(self.diag), self.diag.copy()
+        factor = np.zeros((min(self.rank, n), n))
+        floor = 1e-10 * float(rest.max())
+        count = 0
+        for row in factor:
+            pivot = int(np.argmax(rest))
+            if rest[pivot] <= floor:
+                break
+            column = self.product(np.array([pivot]), np.ones(1))
+            row[:] = (column - factor[:count, pivot] @ factor[:count]) / np.sqrt(rest[pivot])
+            rest = np.maximum(rest - row * row, 0.0)
+            rest[pivot] = 0.0
+            count += 1
+        self._factor, self._rest = factor[:count], rest

@@ -1,0 +1,50 @@
+"""Equal weights: the baseline every learnt combination has to beat."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kernelweave.problem import Problem
+from kernelweave.regularizers.fixed import Fixed
+from kernelweave.solvers.base import Solver, State
+from kernelweave.solvers.inner import Evaluator, Point
+
+__all__ = ["Uniform"]
+
+
+@dataclass(frozen=True)
+class Uniform(Solver):
+    """Solve with equal weights, those the regularizer starts from (1/m on the simplex).
+
+    The certificate is that of the problem with these weights held fixed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelweave import MKLClassifier
+    >>> X = np.array([[0.0], [1.0], [2.0], [3.0]])
+    >>> model = MKLClassifier("linear", solver=Uniform()).fit(X, [0, 0, 1, 1])
+    >>> model.weights_
+    array([1.])
+    """
+
+    name = "uniform"
+
+    def prepare(self, problem: Problem) -> Problem:
+        """Hold the weights fixed."""
+        return problem.with_regularizer(Fixed(problem.regularizer.start(problem.m)))
+
+    def init(self, problem: Problem, start: Point | None) -> State:
+        """Solve once, roughly."""
+        evaluator = Evaluator(problem, start)
+        return self._state(problem, evaluator, 1e-2, 0)
+
+    def _state(self, problem: Problem, evaluator: Evaluator, tol: float, done: int) -> State:
+        point = evaluator.evaluate(problem.regularizer.start(problem.m), tol)
+        quad = evaluator.quad(point)
+        return State(point, quad, done + point.n_steps, tol < 1e-12, (evaluator, tol))
+
+    def step(self, problem: Problem, state: State, gap: float, inner_gap: float) -> State:
+        """Solve again, ten times as exactly."""
+        evaluator, tol = state.memory
+        return self._state(problem, evaluator, tol / 10, state.inner_iterations)

@@ -1,0 +1,242 @@
+"""Every bank answers like the dense one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kernelweave.bank import DenseBank, FactoredBank, LazyBank, StackedBank, build_bank
+from kernelweave.bank.source import Source
+from kernelweave.compiled.threads import use_threads
+from kernelweave.errors import InvalidInputError, MemoryBudgetError
+from kernelweave.kernels import RBF, KernelSet, Linear, Polynomial
+
+N = 60
+
+
+def kernel_set(normalize="trace", n=N):
+    X = np.random.default_rng(0).normal(size=(n, 3))
+    kernels = [
+        RBF(width=1.0),
+        RBF(width=4.0).on(0),
+        Polynomial(3).on(1),
+        Linear(),
+        RBF(gamma=0.3).on([1, 2]) * Linear().on(0),
+    ]
+    return KernelSet.build(kernels, X, normalize=normalize)
+
+
+def stacked(kernels):
+    parts = [[3, 0], [1, 4], [2]]
+    plans = [LazyBank(dtype="float64"), DenseBank(), FactoredBank(1e-12)]
+    banks = [plan.build(Source.of(kernels, own)) for plan, own in zip(plans, parts, strict=True)]
+    return StackedBank(banks, parts)
+
+
+BANKS = {
+    "dense": (lambda ks: DenseBank().build(ks), 1e-12),
+    "dense32": (lambda ks: DenseBank("float32").build(ks), 1e-5),
+    "lazy": (lambda ks: LazyBank(dtype="float64").build(ks), 1e-12),
+    "lazy32": (lambda ks: LazyBank().build(ks), 1e-5),
+    # Room for seven rows only: every pass throws rows out and computes them again.
+    "lazy-small": (lambda ks: LazyBank(7 * 5 * N * 8 / 1e6, "float64").build(ks), 1e-12),
+    "factored": (lambda ks: FactoredBank(1e-12).build(ks), 1e-7),
+    "stacked": (stacked, 1e-7),
+    "auto": (lambda ks: build_bank("auto", ks), 1e-4),
+}
+
+
+@pytest.fixture(params=["trace", "diagonal", ("center", "trace"), None], ids=str)
+def kernels(request):
+    return kernel_set(request.param)
+
+
+@pytest.fixture(params=list(BANKS))
+def case(request, kernels):
+    build, atol = BANKS[request.param]
+    truth = kernels.rows(np.arange(kernels.n))
+    return build(kernels), truth, atol * np.abs(truth).max()
+
+
+@pytest.fixture
+def v():
+    rng = np.random.default_rng(1)
+    return rng.normal(size=(2, N)) * (rng.random(N) < 0.6)
+
+
+def test_names_and_sizes(case, kernels):
+    bank, _, _ = case
+    assert (bank.n, bank.m) == (N, 5)
+    assert list(bank.names) == list(kernels.names)
+    assert bank.nbytes > 0 and 0 < bank.row_cost <= N
+
+
+@pytest.mark.parametrize("chosen", [None, np.array([4, 0, 2])], ids=["all", "some"])
+def test_rows(case, chosen):
+    bank, truth, atol = case
+    idx, columns = np.array([3, 50, 7]), np.array([9, 1])
+    expected = truth if chosen is None else truth[chosen]
+    np.testing.assert_allclose(bank.rows(idx, chosen), expected[:, idx], atol=atol)
+    block = bank.rows(idx, chosen, columns)
+    np.testing.assert_allclose(block, expected[:, idx][:, :, columns], atol=atol)
+
+
+@pytest.mark.parametrize("chosen", [None, np.array([4, 0, 2])], ids=["all", "some"])
+def test_products_and_quadratic_forms(case, v, chosen):
+    bank, truth, atol = case
+    expected = truth if chosen is None else truth[chosen]
+    scale = N * np.abs(v).max()
+    np.testing.assert_allclose(bank.matvec(v, chosen), v @ expected, atol=atol * scale)
+    np.testing.assert_allclose(bank.matvec(v[0], chosen), expected @ v[0], atol=atol * scale)
+    quad = np.einsum("ti,kij,tj->k", v, expected, v)
+    np.testing.assert_allclose(bank.quad(v, chosen), quad, atol=atol * scale**2)
+    np.testing.assert_allclose(
+        bank.quad(v[0], chosen), (expected @ v[0]) @ v[0], atol=atol * scale**2
+    )
+
+
+def test_combinations(case):
+    bank, truth, atol = case
+    d = np.array([0.5, 0.0, 2.0, 0.1, 0.4])
+    idx = np.array([5, 0, 33])
+    expected = np.tensordot(d, truth, axes=1)
+    np.testing.assert_allclose(bank.combine(d), expected, atol=5 * atol)
+    np.testing.assert_allclose(bank.combine_block(d, idx), expected[np.ix_(idx, idx)], atol=5 * atol)
+
+
+def test_diagonals(case):
+    bank, truth, atol = case
+    np.testing.assert_allclose(bank.diag(), np.einsum("kii->ki", truth), atol=atol)
+    np.testing.assert_allclose(bank.diag(np.array([2])), np.einsum("kii->ki", truth[2:3]), atol=atol)
+
+
+def test_the_stated_error_covers_the_real_one(kernels, v):
+    truth = kernels.rows(np.arange(kernels.n))
+    quad = np.einsum("ti,kij,tj->k", v, truth, v)
+    d = np.array([0.5, 0.0, 2.0, 0.1, 0.4])
+    product = v @ np.tensordot(d, truth, axes=1)
+    for bank in (
+        FactoredBank(1e-2).build(kernels),
+        FactoredBank(1e-5).build(kernels),
+        DenseBank("float32").build(kernels),
+        LazyBank().build(kernels),
+        build_bank("auto", kernels),
+    ):
+        bound = bank.error(v, d)
+        slack = 1e-10 * np.abs(quad).max()
+        assert np.all(quad <= bank.quad(v) + bound.quad_missing + slack)
+        assert np.all(quad >= bank.quad(v) - bound.quad_excess - slack)
+        if not isinstance(bank, FactoredBank | StackedBank):
+            mine = np.tensordot(d, bank.matvec(v), axes=1)
+            assert np.all(np.abs(mine - product) <= bound.product + 1e-9)
+
+
+def test_a_coarse_factor_has_a_real_error_and_refines_away(kernels, v):
+    coarse = FactoredBank(1e-2).build(kernels)
+    assert coarse.error(v, np.ones(5)).quad_missing.max() > 1e-3
+    fine = coarse.refined()
+    assert fine.rtol == pytest.approx(1e-4)
+    assert np.all(fine.ranks >= coarse.ranks) and fine.ranks.sum() > coarse.ranks.sum()
+    assert FactoredBank(1e-12).build(kernels).refined() is None
+
+
+def test_refined_float32_is_float64(kernels):
+    for bank in (DenseBank("float32").build(kernels), LazyBank().build(kernels)):
+        fine = bank.refined()
+        assert fine.dtype == "float64"
+        assert fine.refined() is None
+
+
+def test_same_bits_for_one_and_two_threads():
+    n = 1500
+    rng = np.random.default_rng(0)
+    A = rng.normal(size=(3, n, n))
+    v = rng.normal(size=(2, n)) * (rng.random(n) < 0.4)
+    matrices = list(A + A.transpose(0, 2, 1))
+    X = rng.normal(size=(n, 40))
+    thin = KernelSet.build([Polynomial(3).on(j) for j in range(40)], X)
+    wide = KernelSet.build([RBF(width=2.0), Linear()], X)
+    for build in (
+        lambda: DenseBank().from_matrices(matrices),
+        lambda: DenseBank("float32").build(wide),
+        lambda: FactoredBank().build(thin),
+        lambda: LazyBank(10).build(wide),
+    ):
+        answers = []
+        for threads in (1, 2):
+            with use_threads(threads):
+                bank = build()
+                d = np.linspace(1, 2, bank.m)
+                answers.append((bank.matvec(v), bank.quad(v), bank.combine(d)))
+        for one, two in zip(*answers, strict=True):
+            assert np.array_equal(one, two)
+
+
+def test_degree_three_polynomial_of_one_column_has_rank_four():
+    X = np.random.default_rng(0).normal(size=(80, 2))
+    bank = FactoredBank().build(KernelSet.build([Polynomial(3).on(0)], X))
+    assert bank.ranks.tolist() == [4]
+
+
+def test_factors_respect_the_trace_error():
+    kernels = kernel_set("trace")
+    bank = FactoredBank(1e-3).build(kernels)
+    missing = np.einsum("kii->ki", kernels.rows(np.arange(N))) - bank.diag()
+    assert np.all(missing >= -1e-12)
+    assert np.all(missing.sum(axis=1) <= 1e-3 * N + 1e-9)
+
+
+class TestChoice:
+    def test_auto_factors_thin_kernels_and_keeps_the_rest_dense(self):
+        X = np.random.default_rng(0).normal(size=(100, 20))
+        kernels = KernelSet.build([Polynomial(2).on(0), RBF(width=0.5)], X)
+        bank = build_bank("auto", kernels)
+        assert [type(part) for part in bank.parts] == [FactoredBank, DenseBank]
+
+    def test_auto_goes_lazy_when_the_matrices_do_not_fit(self):
+        X = np.random.default_rng(0).normal(size=(700, 20))
+        kernels = KernelSet.build([RBF(width=0.5), RBF(width=0.7)], X)
+        assert isinstance(build_bank("auto", kernels, cache_mb=1.0), LazyBank)
+        assert isinstance(build_bank("auto", kernels, cache_mb=100), DenseBank)
+
+    def test_storage_follows_the_tolerance(self):
+        kernels = kernel_set()
+        assert build_bank("dense", kernels, tol=1e-3).dtype == "float32"
+        assert build_bank("dense", kernels, tol=1e-6).dtype == "float64"
+
+    def test_an_object_with_build_is_used(self):
+        assert isinstance(build_bank(LazyBank(3), kernel_set()), LazyBank)
+
+    def test_unknown_name(self):
+        with pytest.raises(ValueError, match="did you mean 'dense'"):
+            build_bank("dens", kernel_set())
+
+    def test_more_than_memory_is_refused_with_the_bytes(self):
+        X = np.zeros((2_000_000, 1))
+        with pytest.raises(MemoryBudgetError, match=r"TB.*lazy"):
+            DenseBank().build(KernelSet.build([RBF(width=1.0)], X))
+
+    def test_max_rank_names_the_kernel(self):
+        X = np.random.default_rng(0).normal(size=(100, 20))
+        with pytest.raises(InvalidInputError, match=r"rbf\(width=0.5\).*max_rank=10"):
+            FactoredBank(max_rank=10).build(KernelSet.build([RBF(width=0.5)], X))
+
+    def test_bad_cache(self):
+        with pytest.raises(InvalidInputError, match="cache_mb"):
+            build_bank("auto", kernel_set(), cache_mb=0)
+
+
+def test_the_lazy_cache_forgets_the_oldest_rows():
+    X = np.random.default_rng(0).normal(size=(50, 3))
+    kernels = KernelSet.build([RBF(width=1.0), Linear()], X)
+    bank = LazyBank(10 * 2 * 50 * 4 / 1e6).build(kernels)
+    assert bank._cache.capacity == 10
+    bank.rows(np.arange(10))
+    assert (bank._cache.hits, bank._cache.misses) == (0, 10)
+    bank.rows(np.arange(5))
+    assert bank._cache.hits == 5
+    bank.rows(np.array([20, 21, 22, 23, 24]))  # takes the places of rows 5..9
+    bank.rows(np.arange(5))
+    assert bank._cache.hits == 10
+    bank.rows(np.array([7]))
+    assert bank._cache.misses == 16

@@ -1,0 +1,284 @@
+"""Every registered loss keeps the promises of `Loss`: derivatives, conjugate, domain, intercept."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from kernelweave.errors import InvalidInputError, UnknownNameError
+from kernelweave.losses import (
+    EpsilonInsensitive,
+    Hinge,
+    Loss,
+    OneClass,
+    SmoothHinge,
+    Squared,
+    get_loss,
+    loss_names,
+)
+from kernelweave.losses.base import _LOSSES
+
+LOSSES = [example for name in loss_names() for example in _LOSSES[name].examples()]
+SMOOTH = [loss for loss in LOSSES if loss.smooth]
+NAMES = ("hinge", "squared_hinge", "logistic", "smooth_hinge", "squared", "epsilon_insensitive")
+every_loss = pytest.mark.parametrize("loss", LOSSES, ids=repr)
+every_smooth_loss = pytest.mark.parametrize("loss", SMOOTH, ids=repr)
+
+
+def data(loss: Loss, n: int = 60, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    y = rng.choice([-1.0, 1.0], n) if loss.task == "classification" else rng.normal(size=n)
+    y = np.ones(n) if loss.task == "one_class" else y
+    return y, rng.normal(scale=1.5, size=n), rng.uniform(0.2, 3.0, n)
+
+
+def inside_domain(loss: Loss, y: np.ndarray, C: np.ndarray, seed: int = 1) -> np.ndarray:
+    """Points well inside the domain, away from the kink of the conjugate at zero."""
+    lo, hi = loss.domain(y, C)
+    lo, hi = np.maximum(lo, -3.0), np.minimum(hi, 3.0)
+    return lo + np.random.default_rng(seed).uniform(0.1, 0.4, y.shape) * (hi - lo)
+
+
+def test_all_rows_of_the_table_are_registered() -> None:
+    assert {*NAMES, "one_class"} <= set(loss_names())
+
+
+@every_loss
+def test_gradient_is_the_derivative_of_the_value(loss: Loss) -> None:
+    y, z, C = data(loss)
+    h = 1e-6
+    numeric = (loss.value(y, z + h, C) - loss.value(y, z - h, C)) / (2 * h)
+    np.testing.assert_allclose(loss.gradient(y, z, C), numeric, rtol=1e-6, atol=1e-7)
+
+
+@every_loss
+def test_gradient_is_a_subgradient_everywhere_also_at_kinks(loss: Loss) -> None:
+    y, z, C = data(loss, n=40)
+    kinks = np.concatenate([z, y, -y, np.zeros(40), y + 0.1, y - 0.1])
+    others = np.linspace(-4, 4, 81)
+    y, C = np.tile(y, 6), np.tile(C, 6)
+    slope = loss.gradient(y, kinks, C)
+    tangent = loss.value(y, kinks, C) + slope * (others[:, None] - kinks)
+    there = loss.value(y + 0 * others[:, None], others[:, None] + 0 * y, C)
+    assert np.all(there >= tangent - 1e-9)
+
+
+@every_smooth_loss
+def test_curvature_is_the_derivative_of_the_gradient(loss: Loss) -> None:
+    y, z, C = data(loss)
+    h = 1e-6
+    numeric = (loss.gradient(y, z + h, C) - loss.gradient(y, z - h, C)) / (2 * h)
+    np.testing.assert_allclose(loss.curvature(y, z, C), numeric, rtol=1e-6, atol=1e-7)
+
+
+@every_loss
+def test_smooth_losses_have_a_curvature_and_others_say_they_have_none(loss: Loss) -> None:
+    y, z, C = data(loss)
+    if loss.smooth:
+        assert np.all(loss.curvature(y, z, C) >= 0)
+    else:
+        with pytest.raises(TypeError, match="no second derivative"):
+            loss.curvature(y, z, C)
+
+
+@every_loss
+def test_lipschitz_constant_bounds_the_gradient_and_is_tight(loss: Loss) -> None:
+    y, _, C = data(loss)
+    bound = loss.lipschitz(C)
+    if not loss.smooth:
+        assert np.all(np.isinf(bound))
+        return
+    z = np.linspace(-3, 3, 6001)[:, None] + 0 * y
+    slopes = np.abs(np.diff(loss.gradient(y + 0 * z, z, C + 0 * z), axis=0)) / (6 / 6000)
+    assert np.all(slopes <= bound * (1 + 1e-9))
+    np.testing.assert_allclose(slopes.max(axis=0), bound, rtol=1e-3)
+
+
+@every_loss
+def test_fenchel_young_inequality(loss: Loss) -> None:
+    y, z, C = data(loss)
+    alpha = inside_domain(loss, y, C)
+    gap = loss.value(y, z, C) + loss.conjugate(y, alpha, C) + alpha * z
+    assert np.all(gap >= -1e-12)
+
+
+@every_loss
+def test_fenchel_young_equality_at_minus_the_gradient(loss: Loss) -> None:
+    y, z, C = data(loss)
+    alpha = -loss.gradient(y, z, C)
+    gap = loss.value(y, z, C) + loss.conjugate(y, alpha, C) + alpha * z
+    np.testing.assert_allclose(gap, 0.0, atol=1e-12)
+
+
+@every_loss
+def test_conjugate_is_the_supremum_on_a_grid(loss: Loss) -> None:
+    y, _, C = data(loss, n=15)
+    alpha = inside_domain(loss, y, C)
+    z = np.arange(-40_000, 40_001)[:, None] / 1000 + y  # the kinks are on the grid
+    numeric = np.max(-alpha * z - loss.value(y + 0 * z, z, C + 0 * z), axis=0)
+    np.testing.assert_allclose(loss.conjugate(y, alpha, C), numeric, atol=2e-5)
+
+
+@every_loss
+def test_conjugate_gradient_is_the_derivative_of_the_conjugate(loss: Loss) -> None:
+    y, _, C = data(loss)
+    alpha = inside_domain(loss, y, C)
+    h = 1e-6
+    numeric = (loss.conjugate(y, alpha + h, C) - loss.conjugate(y, alpha - h, C)) / (2 * h)
+    np.testing.assert_allclose(loss.conjugate_gradient(y, alpha, C), numeric, rtol=1e-5, atol=1e-7)
+
+
+@every_loss
+def test_conjugate_is_finite_exactly_on_the_domain(loss: Loss) -> None:
+    y, _, C = data(loss)
+    lo, hi = loss.domain(y, C)
+    for end, outwards in ((lo, -1.0), (hi, 1.0)):
+        bounded = np.isfinite(end)
+        at, beyond = np.where(bounded, end, 7.0 * outwards), np.where(bounded, end, 0.0)
+        assert np.all(np.isfinite(loss.conjugate(y, at, C)))
+        assert np.all(np.isfinite(loss.conjugate(y, at + outwards * 1e-13 * C, C)))
+        outside = loss.conjugate(y, beyond + outwards * 1e-3, C)
+        assert np.all(np.isinf(outside[bounded]))
+
+
+@every_loss
+def test_samples_of_weight_zero_cost_nothing_and_pin_alpha(loss: Loss) -> None:
+    y, z, _ = data(loss)
+    C = np.zeros_like(y)
+    zero = np.zeros_like(y)
+    assert np.all(loss.value(y, z, C) == 0)
+    assert np.all(loss.gradient(y, z, C) == 0)
+    assert np.all(loss.conjugate(y, zero, C) == 0)
+    assert np.all(np.isinf(loss.conjugate(y, zero + 1e-3, C)))
+    lo, hi = loss.domain(y, C)
+    assert np.all(lo == 0)
+    assert np.all(hi == 0)
+
+
+@every_loss
+@pytest.mark.filterwarnings("error")
+def test_nothing_overflows_for_huge_predictions(loss: Loss) -> None:
+    z = np.array([-1e6, -1e3, -40.0, 0.0, 40.0, 1e3, 1e6])
+    signs = (1.0,) if loss.task == "one_class" else (1.0, -1.0)
+    for sign in signs:
+        y, C = np.full(z.shape, sign), np.full(z.shape, 2.0)
+        alpha = -loss.gradient(y, z, C)
+        assert np.all(np.isfinite(loss.value(y, z, C)))
+        assert np.all(np.isfinite(alpha))
+        assert np.all(np.isfinite(loss.conjugate(y, alpha, C)))
+        if loss.smooth:
+            assert np.all(np.isfinite(loss.curvature(y, z, C)))
+
+
+@every_loss
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+@pytest.mark.parametrize("start", [0.0, -1e5])
+def test_best_intercept_is_optimal(loss: Loss, scale: float, start: float) -> None:
+    y, f, C = data(loss, n=41)
+    f = f * scale
+    if loss.task == "regression":
+        y = y * scale
+    b = loss.best_intercept(y, f, C, start)
+
+    def objective(shift: float) -> float:
+        return float(loss.value(y, f + shift, C).sum()) + loss.alpha_sum * shift
+
+    best = objective(b)
+    for step in (1e-6, 1e-3, 1.0, 1e3):
+        for other in (b - step * max(1.0, abs(b)), b + step * max(1.0, abs(b))):
+            assert best <= objective(other) + 1e-11 * max(1.0, abs(best))
+    if loss.smooth:
+        slope = loss.gradient(y, f + b, C)
+        assert abs(slope.sum()) <= 1e-12 * np.abs(slope).sum()
+
+
+@every_loss
+def test_best_intercept_is_finite_for_one_class_only_and_for_weight_zero(loss: Loss) -> None:
+    y, f = np.ones(5), np.linspace(-1, 1, 5)
+    b = loss.best_intercept(y, f, np.ones(5))
+    assert np.isfinite(b)
+    assert abs(b) < 1e3
+    assert np.isfinite(loss.best_intercept(y, f, np.zeros(5), 3.0))
+
+
+def test_best_intercept_takes_the_middle_of_a_flat_interval() -> None:
+    y, f = np.array([1.0, -1.0]), np.array([4.0, -4.0])
+    assert Hinge().best_intercept(y, f, np.ones(2)) == 0.0
+    assert EpsilonInsensitive(1.0).best_intercept(np.array([2.0]), np.zeros(1), np.ones(1)) == 2.0
+
+
+@every_loss
+def test_box_qp_is_the_dual_of_the_loss(loss: Loss) -> None:
+    y, _, C = data(loss, n=12)
+    C = C * 0.2
+    if loss.smooth:
+        with pytest.raises(TypeError, match="not piecewise linear"):
+            loss.box_qp(y, C)
+        return
+    qp = loss.box_qp(y, C)
+    alpha = inside_domain(loss, y, C)
+    a = qp.split(alpha)
+    assert np.all(a >= 0)
+    assert np.all(a <= qp.upper)
+    assert qp.total == loss.alpha_sum
+    assert qp.sample.dtype == np.int64
+    np.testing.assert_allclose(qp.signed(a), alpha, atol=1e-15)
+    np.testing.assert_allclose(qp.linear @ a, loss.conjugate(y, alpha, C).sum(), atol=1e-12)
+    lo, hi = loss.domain(y, C)
+    np.testing.assert_allclose(qp.signed(qp.split(hi + 5.0)), hi)
+    np.testing.assert_allclose(qp.signed(qp.split(lo - 5.0)), lo)
+
+
+@every_loss
+def test_losses_are_plain_values(loss: Loss) -> None:
+    twins = [copy.deepcopy(loss), pickle.loads(pickle.dumps(loss)), clone(loss)]
+    assert all(twin == loss and hash(twin) == hash(loss) for twin in twins)
+    assert eval(repr(loss), {type(loss).__name__: type(loss)}) == loss
+    assert get_loss(loss) is loss
+    assert get_loss(loss.name, **loss.get_params()) == loss
+    assert len({loss, *twins, Hinge() if loss != Hinge() else Squared()}) == 2
+
+
+def test_smooth_hinge_tends_to_the_hinge() -> None:
+    y, z, C = data(Hinge())
+    distance = [
+        np.abs(SmoothHinge(s).value(y, z, C) - Hinge().value(y, z, C)).max() for s in (10, 1e3, 1e5)
+    ]
+    assert distance[0] > distance[1] > distance[2]
+    assert distance[2] < 1e-4
+
+
+def test_one_class_dual_has_total_one() -> None:
+    f, C = np.array([0.1, 0.4, 0.2, 0.9]), np.full(4, 1 / (0.5 * 4))
+    b = OneClass().best_intercept(np.ones(4), f, C)
+    assert 0.2 <= -b <= 0.4  # nu = 1/2 of the mass lies below rho
+
+
+def test_get_loss_passes_parameters_only_where_they_apply() -> None:
+    assert get_loss("epsilon_insensitive", epsilon=0.5) == EpsilonInsensitive(0.5)
+    assert get_loss("squared", epsilon=0.5) == Squared()
+    assert get_loss(EpsilonInsensitive(0.3), epsilon=0.5) == EpsilonInsensitive(0.3)
+
+
+def test_bad_names_and_parameters_are_explained() -> None:
+    with pytest.raises(UnknownNameError, match=r"unknown loss 'hing'; did you mean 'hinge'"):
+        get_loss("hing")
+    with pytest.raises(UnknownNameError, match="loss parameter 'epsilom'; did you mean 'epsilon'"):
+        get_loss("epsilon_insensitive", epsilom=0.5)
+    with pytest.raises(InvalidInputError, match="must be a name or a Loss object; got 3"):
+        get_loss(3)  # type: ignore[arg-type]
+    y, z, C = data(SmoothHinge())
+    with pytest.raises(InvalidInputError, match=r"sigma .* must be a finite number > 0; got -1"):
+        SmoothHinge(sigma=-1).value(y, z, C)
+    with pytest.raises(InvalidInputError, match=r"epsilon .* must be a finite number >= 0; got -1"):
+        EpsilonInsensitive(epsilon=-1).box_qp(y, C)
+
+
+def test_a_taken_name_cannot_be_registered_by_another_class() -> None:
+    with pytest.raises(InvalidInputError, match=r"'hinge' of class .*Impostor is taken by Hinge"):
+        type("Impostor", (Hinge,), {"name": "hinge"})
+    assert get_loss("hinge") == Hinge()
