@@ -9,14 +9,11 @@ all of them and 13 on each one, 403 in all, and lets the data choose.
 # %%
 # Fit
 # ---
-# The widths of the family assume standardised features, so the scaler comes first. A data frame
-# gives the kernels readable names.
+# The family standardises the features inside. A data frame gives the kernels readable names.
 
 import matplotlib.pyplot as plt
 from sklearn.datasets import load_breast_cancer
 from sklearn.model_selection import train_test_split
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from kernelweave import MKLClassifier
 from kernelweave.report import summary_text
@@ -25,11 +22,7 @@ from kernelweave.report.plots import plot_convergence, plot_weights
 X, y = load_breast_cancer(return_X_y=True, as_frame=True)
 X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.3, stratify=y, random_state=0)
 
-model = make_pipeline(
-    StandardScaler().set_output(transform="pandas"),
-    MKLClassifier(kernels="simplemkl"),
-)
-model.fit(X_train, y_train)
+model = MKLClassifier(kernels="simplemkl").fit(X_train, y_train)
 print(summary_text(model))
 
 # %%
@@ -37,11 +30,7 @@ print(summary_text(model))
 # ---------------------
 # ``solver="uniform"`` gives every kernel the same weight: what one would do without learning.
 
-uniform = make_pipeline(
-    StandardScaler().set_output(transform="pandas"),
-    MKLClassifier(kernels="simplemkl", solver="uniform"),
-)
-uniform.fit(X_train, y_train)
+uniform = MKLClassifier(kernels="simplemkl", solver="uniform").fit(X_train, y_train)
 print(f"test accuracy, learnt weights: {model.score(X_test, y_test):.3f}")
 print(f"test accuracy, equal weights:  {uniform.score(X_test, y_test):.3f}")
 

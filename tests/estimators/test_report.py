@@ -109,10 +109,11 @@ def test_long_names_are_shortened_in_the_middle():
     assert label.endswith("end")
 
 
-def test_convergence_shows_history_and_tolerance():
-    ax = plot_convergence(model_with([1.0]))
-    curve, tolerance = ax.lines
-    assert curve.get_ydata().tolist() == [1.0, 1e-2, 1e-4]
+def test_convergence_shows_history_best_and_tolerance():
+    ax = plot_convergence(model_with([1.0], gaps=(1.0, 1e-2, 0.5, 1e-4)))
+    dots, best, tolerance = ax.lines
+    assert dots.get_ydata().tolist() == [1.0, 1e-2, 0.5, 1e-4]
+    assert best.get_ydata().tolist() == [1.0, 1e-2, 1e-2, 1e-4]
     assert set(tolerance.get_ydata()) == {1e-3}
     assert ax.get_yscale() == "log"
 
@@ -128,7 +129,7 @@ def test_every_class_with_its_own_fit_has_its_own_curve():
     model = model_with([[0.5, 0.5], [0.5, 0.5]])
     model.history_ = model.history_ + model.history_
     curves = plot_convergence(model).lines[:-1]
-    assert [len(curve.get_xdata()) for curve in curves] == [3, 3]
+    assert [len(curve.get_xdata()) for curve in curves] == [3] * 4
 
 
 def test_axes_given_are_the_axes_drawn_on():

@@ -139,7 +139,8 @@ class DenseBank(KernelBank):
                     values = self._scale[k] * tasks[t, support]
                     add_rows(self._matrices[k], support, values, out[position, t], first, last)
 
-        map_blocks(work, len(chosen) * blocks, 1 if self.n > _COLUMN_BLOCK else 8)
+        cost = len(chosen) * self.n * sum(len(support) for support in supports)
+        map_blocks(work, len(chosen) * blocks, 1 if self.n > _COLUMN_BLOCK else 8, cost)
         return out if np.ndim(v) == 2 else out[:, 0]
 
     def quad(self, v: Array, kernels: Array | None = None) -> Array:
@@ -161,7 +162,8 @@ class DenseBank(KernelBank):
                         self._matrices[k], support, tasks[t], first, last, 4 * len(support) > self.n
                     )
 
-        map_blocks(work, len(chosen) * blocks, 1 if self.n > _COLUMN_BLOCK else 8)
+        cost = len(chosen) * self.n * sum(len(support) for support in supports)
+        map_blocks(work, len(chosen) * blocks, 1 if self.n > _COLUMN_BLOCK else 8, cost)
         # Rounding can take the quadratic form of a semi-definite matrix just below zero.
         return np.maximum(self._scale[chosen] * parts.sum(axis=1), 0.0)
 
@@ -174,7 +176,7 @@ class DenseBank(KernelBank):
             for k in active:
                 out[start:stop] += (d[k] * self._scale[k]) * self._matrices[k][start:stop]
 
-        map_blocks(work, self.n, max(1, 2**17 // self.n))
+        map_blocks(work, self.n, max(1, 2**17 // self.n), len(active) * self.n**2)
         return out
 
     def diag(self, kernels: Array | None = None) -> Array:

@@ -172,7 +172,7 @@ class FactoredBank(KernelBank):
         def work(start: int, stop: int) -> None:
             out[:, start:stop] = tasks @ self._factors[start:stop].T
 
-        map_blocks(work, len(self._factors), max(16, 2**19 // self.n))
+        map_blocks(work, len(self._factors), max(16, 2**19 // self.n), self._factors.size)
         return out
 
     def matvec(self, v: Array, kernels: Array | None = None) -> Array:
@@ -193,7 +193,7 @@ class FactoredBank(KernelBank):
                     self._factors, self._offsets, chosen, coefficients[t], out[:, t], start, stop
                 )
 
-        map_blocks(work, len(chosen), _KERNEL_BLOCK)
+        map_blocks(work, len(chosen), _KERNEL_BLOCK, len(picked) * self.n)
         return out if np.ndim(v) == 2 else out[:, 0]
 
     def quad(self, v: Array, kernels: Array | None = None) -> Array:
@@ -214,7 +214,7 @@ class FactoredBank(KernelBank):
             out[:stop, start:stop] = block
             out[start:stop, :stop] = block.T
 
-        map_blocks(work, self.n, _COLUMN_BLOCK)
+        map_blocks(work, self.n, _COLUMN_BLOCK, len(picked) * self.n**2)
         return out
 
     def combine_block(self, d: Array, idx: Array) -> Array:

@@ -136,7 +136,8 @@ class LazyBank(KernelBank):
                             slab[:, chosen[place]], slots, values[t], out[place, t], first, last
                         )
 
-            map_blocks(work, len(chosen) * blocks, 1 if self.n > _COLUMN_BLOCK else 8)
+            cost = len(chosen) * self.n * values.size
+            map_blocks(work, len(chosen) * blocks, 1 if self.n > _COLUMN_BLOCK else 8, cost)
         return out if np.ndim(v) == 2 else out[:, 0]
 
     def quad(self, v: Array, kernels: Array | None = None) -> Array:

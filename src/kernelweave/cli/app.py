@@ -31,7 +31,8 @@ def report_error(error: Exception) -> int:
     if os.environ.get(_TRACEBACK):
         console.print_exception()
         return 1
-    console.print(f"[bold red]error:[/] {escape(str(error) or type(error).__name__)}")
+    message = escape(str(error) or type(error).__name__)
+    console.print(f"[bold red]error:[/] {message}", soft_wrap=True)
     if not isinstance(error, (ValueError, OSError, MemoryError)):
         # Not a mistake of the caller's: say how to find out more.
         console.print(

@@ -77,7 +77,8 @@ class FitProgress:
         self._notice = f"compiling once, about {compile_seconds} s"
         self._compiles = _CompileListener(self)
         self._told = False
-        self._first_gap: float | None = None
+        self._first_gap = 0.0
+        self._gap = math.inf  # the smallest so far: what the fit would keep if it stopped
         self._last: Any = None
         self._start = 0.0
         self._printed = -math.inf
@@ -112,16 +113,15 @@ class FitProgress:
     def __call__(self, record: Any) -> None:
         """Show one record of the history."""
         self._last = record
+        if math.isfinite(record.gap):
+            self._first_gap = self._first_gap or max(record.gap, self._tol)
+            self._gap = min(self._gap, record.gap)
         if self._bar is None:
             self._pending = True
             if time.perf_counter() - self._printed >= _PLAIN_SECONDS:
                 self._print_line()
             return
-        if self._first_gap is None and math.isfinite(record.gap) and record.gap > self._tol:
-            self._first_gap = record.gap
-        self._bar.update(
-            self._task, total=1.0, completed=self._fraction(record.gap), status=self._status()
-        )
+        self._bar.update(self._task, total=1.0, completed=self._fraction(), status=self._status())
 
     @property
     def compile_seconds(self) -> float:
@@ -141,19 +141,19 @@ class FitProgress:
         if self._bar is not None and self._told and self._last is not None:
             self._bar.update(self._task, status=self._status())
 
-    def _fraction(self, gap: float) -> float:
-        if self._first_gap is None or not math.isfinite(gap):
+    def _fraction(self) -> float:
+        if not math.isfinite(self._gap):
             return 0.0
-        if gap <= self._tol:
+        if self._gap <= self._tol:
             return 1.0
-        return max(0.0, math.log(self._first_gap / gap) / math.log(self._first_gap / self._tol))
+        return math.log(self._first_gap / self._gap) / math.log(self._first_gap / self._tol)
 
     def _status(self) -> str:
         record = self._last
         kernels = "kernel" if record.active_kernels == 1 else "kernels"
         # Not the record's own clock, which starts when the kernels have been built.
         seconds = time.perf_counter() - self._start
-        return f"gap {record.gap:.1e}  {record.active_kernels} {kernels}  {seconds:.1f} s"
+        return f"gap {self._gap:.1e}  {record.active_kernels} {kernels}  {seconds:.1f} s"
 
     def _print_line(self) -> None:
         self._console.print(f"    iteration {self._last.iteration:>3}  {self._status()}")

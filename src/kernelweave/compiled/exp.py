@@ -72,8 +72,8 @@ def _exp64(x: float) -> float:
     p = p * r + 1.0
     bits = (np.float64(t).view(np.int64) << 52) + np.float64(p).view(np.int64)
     out = np.int64(bits).view(np.float64)
-    out = 0.0 if x < _LOW64 else out
-    out = np.inf if x > _HIGH64 else out
+    out = np.float64(0.0) if x < _LOW64 else out
+    out = np.float64(np.inf) if x > _HIGH64 else out
     return x if x != x else out
 
 
@@ -112,7 +112,11 @@ def _rbf64(inner: NDArray, left_sq: NDArray, right_sq: NDArray, gamma: float) ->
 
 
 def _checked(name: str, array: NDArray) -> None:
-    if array.ndim != 2 or not array.flags.c_contiguous or array.dtype not in (np.float32, np.float64):
+    if (
+        array.ndim != 2
+        or not array.flags.c_contiguous
+        or array.dtype not in (np.float32, np.float64)
+    ):
         raise InvalidInputError(
             f"{name} must be a C-contiguous 2-D array of float32 or float64 (it is changed in "
             f"place); got shape {array.shape}, dtype {array.dtype}, strides {array.strides}."

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 
-from llvmlite import ir
+from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.extending import intrinsic
 
@@ -12,7 +13,7 @@ __all__ = ["fmax"]
 
 
 @intrinsic
-def fmax(typingctx: Any, left: Any, right: Any) -> Any:
+def _fmax(typingctx: Any, left: Any, right: Any) -> Any:
     """Larger of two floats of one type, neither of them NaN.
 
     Python's ``max`` compiles to a comparison that keeps Python's order of NaN, which stops LLVM
@@ -30,3 +31,7 @@ def fmax(typingctx: Any, left: Any, right: Any) -> Any:
         return builder.call(function, args, fastmath=("nnan", "nsz"))
 
     return left(left, right), codegen
+
+
+# The decorator hides the two arguments from type checkers; this is how compiled code calls it.
+fmax: Callable[[float, float], float] = cast(Any, _fmax)

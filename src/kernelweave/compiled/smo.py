@@ -27,12 +27,12 @@ from numpy.typing import NDArray
 
 from kernelweave.compiled.lanes import fmax
 
-__all__ = ["BIG", "TAU", "slopes", "smo_shrinking", "smo_steps"]
+__all__ = ["BIG", "TAU", "slopes", "smo_steps"]
 
 Vector = NDArray[np.float64]
 # Stands for infinity: fast-math code must not meet a real one.
 BIG = 1e300
-# Smallest curvature of a pair (LIBSVM's): duplicates and indefinite kernels get a long, clipped step.
+# Smallest curvature of a pair (LIBSVM's): duplicate rows get a long step that the box ends.
 TAU = 1e-12
 # Place of the index inside a tagged float; at most 65,536 variables at a time.
 _TAG = np.int64(0xFFFF)
@@ -97,7 +97,7 @@ def _partner(
         curvature = fmax((own + diag[k]) - 2.0 * row[k], TAU)
         best = fmax(best, _tagged(slack * slack / curvature, k))
         gap = fmax(gap, slack)
-    return np.float64(best).view(np.int64) & _TAG, gap
+    return int(np.float64(best).view(np.int64) & _TAG), gap
 
 
 @njit(cache=True, nogil=True, fastmath=_FAST)
@@ -105,10 +105,11 @@ def _move(step: float, row_i: NDArray, row_j: NDArray, up: Vector, fitted: Vecto
     """Add ``step * (K_i - K_j)`` to F and, in the same pass, return argmax of ``up - F``."""
     best = -2.0 * BIG
     for k in range(fitted.size):
-        value = fitted[k] + step * (row_i[k] - row_j[k])
+        # Two products: a difference of float32 rows would be rounded to float32.
+        value = (fitted[k] + step * row_i[k]) - step * row_j[k]
         fitted[k] = value
         best = fmax(best, _tagged(up[k] - value, k))
-    return np.float64(best).view(np.int64) & _TAG
+    return int(np.float64(best).view(np.int64) & _TAG)
 
 
 @njit(cache=True, nogil=True)
@@ -125,6 +126,16 @@ def _step_pair(i: int, j: int, step: float, alpha: Vector, lo: Vector, hi: Vecto
     return step
 
 
+@njit(cache=True, nogil=True, fastmath=_FAST)
+def _count_active(top: float, bottom: float, up: Vector, low: Vector, fitted: Vector) -> int:
+    """How many variables are not strictly on the right side of the KKT condition."""
+    count = 0
+    for k in range(fitted.size):
+        inside = (up[k] - fitted[k] >= bottom) | (low[k] - fitted[k] <= top)
+        count += int(inside)
+    return count
+
+
 @njit(cache=True, nogil=True)
 def smo_steps(
     K: NDArray,
@@ -137,15 +148,20 @@ def smo_steps(
     alpha: Vector,
     tol: float,
     max_steps: int,
+    enough: int,
 ) -> tuple[int, float]:
-    """Take SMO steps on all variables until the violation is below `tol`.
+    """Take SMO steps until the violation is at most `tol`.
 
-    `alpha` and `fitted` (float64) are changed in place; `K` is a symmetric float32 or float64 matrix.
-    Returns the number of steps and the last violation (0 if no pair can move).
+    `alpha` and `fitted` (float64) are changed in place; `K` is symmetric, float32 or float64, of
+    at most 65,536 rows. Also stops when no more than `enough` variables can still move (the rest
+    is strictly optimal where it is): the caller then goes on with a smaller problem. Returns the
+    number of steps and the last violation.
     """
-    up, low = np.empty(alpha.size), np.empty(alpha.size)
+    size = alpha.size
+    up, low = np.empty(size), np.empty(size)
     slopes(alpha, fitted, pos, neg, lo, hi, up, low)
     i = _move(0.0, K[0], K[0], up, fitted)
+    patience = max(100, size // 8)
     steps = 0
     while True:
         if up[i] == -BIG:
@@ -154,6 +170,9 @@ def smo_steps(
         row = K[i]
         j, gap = _partner(top, diag[i], row, diag, low, fitted)
         if gap <= tol or steps >= max_steps:
+            return steps, gap
+        look = enough > 0 and steps % patience == patience - 1
+        if look and _count_active(top, top - gap, up, low, fitted) <= enough:
             return steps, gap
         curvature = max(diag[i] + diag[j] - 2.0 * row[j], TAU)
         before_i, before_j = alpha[i], alpha[j]
@@ -164,75 +183,3 @@ def smo_steps(
         _set_slopes(j, alpha, pos, neg, lo, hi, up, low)
         i = _move(step, row, K[j], up, fitted)
         steps += 1
-
-
-@njit(cache=True, nogil=True)
-def _keep_active(
-    alpha: Vector, fitted: Vector, pos: Vector, neg: Vector, lo: Vector, hi: Vector
-) -> NDArray[np.int64]:
-    """Indices that may still move: not strictly on the right side of the KKT condition."""
-    size = alpha.size
-    up, low = np.empty(size), np.empty(size)
-    top, bottom = slopes(alpha, fitted, pos, neg, lo, hi, up, low)
-    active = np.empty(size, dtype=np.int64)
-    count = 0
-    for k in range(size):
-        if up[k] - fitted[k] >= bottom or low[k] - fitted[k] <= top:
-            active[count] = k
-            count += 1
-    return active[:count]
-
-
-@njit(cache=True, nogil=True)
-def smo_shrinking(
-    K: NDArray,
-    diag: Vector,
-    fitted: Vector,
-    pos: Vector,
-    neg: Vector,
-    lo: Vector,
-    hi: Vector,
-    alpha: Vector,
-    tol: float,
-    max_steps: int,
-) -> tuple[int, float]:
-    """`smo_steps`, moving to a compact copy of the variables that still move when that pays.
-
-    Always ends with a check of all variables. The compact matrix costs one read of active^2 elements
-    and makes each later step cheaper, so it is built only after many steps, and only if it is small.
-    """
-    size = alpha.size
-    steps, gap = smo_steps(K, diag, fitted, pos, neg, lo, hi, alpha, tol, min(2 * size, max_steps))
-    while gap > tol and steps < max_steps:
-        active = _keep_active(alpha, fitted, pos, neg, lo, hi)
-        count = active.size
-        if 4 * count > 3 * size:
-            more, gap = smo_steps(
-                K, diag, fitted, pos, neg, lo, hi, alpha, tol, min(2 * size, max_steps - steps)
-            )
-        else:
-            small = np.empty((count, count), dtype=K.dtype)
-            for r in range(count):
-                row = K[active[r]]
-                for c in range(count):
-                    small[r, c] = row[active[c]]
-            moved = alpha[active]
-            more, gap = smo_steps(
-                small, diag[active], fitted[active], pos[active], neg[active], lo[active],
-                hi[active], moved, tol, max_steps - steps,
-            )
-            for r in range(count):
-                delta = moved[r] - alpha[active[r]]
-                if delta != 0.0:
-                    row = K[active[r]]
-                    for k in range(size):
-                        fitted[k] += delta * row[k]
-                    alpha[active[r]] = moved[r]
-            steps += more
-            more, gap = smo_steps(
-                K, diag, fitted, pos, neg, lo, hi, alpha, tol, min(2 * size, max_steps - steps)
-            )
-        steps += more
-        if more == 0:
-            break  # not one step could be taken on all variables: as good as rounding allows
-    return steps, gap

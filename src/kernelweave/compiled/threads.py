@@ -105,12 +105,19 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_start_anew_after_fork)
 
 
-def map_blocks(func: Callable[[int, int], None], n_items: int, block: int) -> None:
+# A thread takes tens of microseconds to wake: less work than this is done where it is asked for.
+_WORTH_A_THREAD = 4e6
+
+
+def map_blocks(
+    func: Callable[[int, int], None], n_items: int, block: int, work: float = float("inf")
+) -> None:
     """Call ``func(start, stop)`` for consecutive blocks of ``range(n_items)`` on threads.
 
     The blocks depend on `block` only, never on the number of threads, so a function that writes
     just its own block gives the same bits whatever that number is. `func` should release the GIL
     (Numba with ``nogil=True``, NumPy, BLAS). A call from inside a block runs in that block's thread.
+    `work` is about how many multiplications there are in all; few of them are not worth a thread.
 
     Examples
     --------
@@ -125,7 +132,8 @@ def map_blocks(func: Callable[[int, int], None], n_items: int, block: int) -> No
     block = max(1, block)
     starts = range(0, n_items, block)
     inside = getattr(_INSIDE_WORKER, "yes", False)
-    workers = 1 if inside else min(thread_count(), len(starts))
+    alone = inside or work < _WORTH_A_THREAD
+    workers = 1 if alone else min(thread_count(), len(starts))
     with one_blas_thread():
         if workers <= 1:
             for start in starts:

@@ -98,8 +98,8 @@ class BaseMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         """
         limits = self._limits()
         self._check_n_jobs()
-        solver = get_solver(self.solver)
         regularizer = get_regularizer(self.regularizer)
+        solver = get_solver(self.solver, regularizer)
         combination = get_combination(self.combination)
         with use_threads(self.n_jobs):
             self._kernel_set = KernelSet.build(self.kernels, X, normalize=self.normalize)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from kernelweave.kernels.base import ElementwiseForm, Kernel
 from kernelweave.kernels.columns import Block, OnColumns, Selection
+from kernelweave.kernels.distance import Distance
 from kernelweave.kernels.evaluate import evaluate_stack
 from kernelweave.kernels.families import (
     Family,
@@ -34,6 +35,7 @@ from kernelweave.kernels.sum import Sum
 __all__ = [
     "RBF",
     "Block",
+    "Distance",
     "ElementwiseForm",
     "Family",
     "Kernel",

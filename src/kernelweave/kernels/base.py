@@ -95,6 +95,13 @@ class Kernel(ABC):
         The array may be shared with other kernels: do not write into it.
         """
 
+    def evaluate_into(self, pair: Pair, out: NDArray[Any]) -> None:
+        """Write the values into a C-contiguous array.
+
+        The pair may keep `out` and read it for other kernels: leave it alone until the pair goes.
+        """
+        out[...] = self.evaluate(pair)
+
     @abstractmethod
     def diagonal(self, samples: Samples) -> NDArray[np.float64]:
         """Return k(x, x) for every sample."""
@@ -143,6 +150,10 @@ class Kernel(ABC):
 
         It may be the user's own array: do not write into it.
         """
+        return None
+
+    def ids(self, samples: Samples) -> NDArray[np.intp] | None:
+        """Return the sample ids a precomputed kernel would read, else None."""
         return None
 
     # What users call

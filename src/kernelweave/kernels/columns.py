@@ -299,6 +299,9 @@ class OnColumns(Kernel):
     def as_matrix(self, samples: Samples) -> NDArray[Any] | None:
         return self.kernel.as_matrix(samples.derive(self._bound))
 
+    def ids(self, samples: Samples) -> NDArray[np.intp] | None:
+        return self.kernel.ids(samples.derive(self._bound))
+
     @property
     def reads_ids(self) -> bool:  # type: ignore[override]
         return self.kernel.reads_ids

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from kernelweave.compiled.threads import map_blocks
+from kernelweave.compiled.threads import map_blocks, one_blas_thread
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.pair import Pair
@@ -21,6 +21,9 @@ _CHUNK_ENTRIES = 2**16
 _CHUNK_ROWS = 32
 # Below this many entries starting threads costs more than it saves.
 _THREAD_ENTRIES = 2**18
+# From this many multiplications on BLAS starts threads of its own, which cost more than they save
+# on blocks this small (limiting them costs some 50 microseconds, hence not always).
+_BLAS_THREADS = 2**18
 # Products and sums read many column blocks through one pair; it is emptied beyond this number.
 _KEPT_BLOCKS = 64
 
@@ -77,13 +80,16 @@ def evaluate_stack(
             for block in path:
                 pair = pair.on(block)
             for k in members:
-                out[k, start : start + rows] = kernels[k].core.evaluate(pair)
+                kernels[k].core.evaluate_into(pair, out[k, start : start + rows])
                 if len(pair) > _KEPT_BLOCKS:
                     pair.clear()
 
     tasks = len(groups) * len(starts)
-    if out.size < _THREAD_ENTRIES:
+    if out.size * right.n_columns < _BLAS_THREADS:
         run(0, tasks)
+    elif out.size < _THREAD_ENTRIES:
+        with one_blas_thread():
+            run(0, tasks)
     else:
         _warm(groups, left, right)
         map_blocks(run, tasks, 1)

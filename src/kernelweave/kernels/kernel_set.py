@@ -108,8 +108,8 @@ class KernelSet:
             Type of the result.
         """
         chosen = self._chosen(kernels)
-        left = np.asarray(idx, dtype=np.intp)
-        right = None if columns is None else np.asarray(columns, dtype=np.intp)
+        left = self._positions(idx)
+        right = None if columns is None else self._positions(columns)
         self._learn(chosen)
         return self._normalised_rows(chosen, left, right, dtype, len(self._steps))
 
@@ -154,7 +154,7 @@ class KernelSet:
             )
         chosen = self._chosen(kernels)
         self._learn(chosen)
-        right = None if idx is None else np.asarray(idx, dtype=np.intp)
+        right = None if idx is None else self._positions(idx)
         if not any(step.needs_means for step in self._steps):
             return self._cross_block(chosen, new, right, dtype)
         out = np.empty(
@@ -166,6 +166,45 @@ class KernelSet:
             values = self._cross_block(chosen, part, None, dtype)
             out[:, start : start + rows] = values if right is None else values[:, :, right]
         return out
+
+    def between(self, X: Any, Z: Any, kernels: ArrayLike | None = None) -> Floats:
+        """Return normalised values of new samples against other new samples, shape (m', q, s)."""
+        left, right = as_samples(X), as_samples(Z)
+        chosen = self._chosen(kernels)
+        self._learn(chosen)
+        values = evaluate_stack([self.kernels[k] for k in chosen], left, right)
+        if self._steps:
+            for i, k in enumerate(chosen):
+                left_sides = self._new_sides(k, left)
+                right_sides = left_sides if right is left else self._new_sides(k, right)
+                for step, a, b in zip(self._steps, left_sides, right_sides, strict=True):
+                    step.apply(k, values[i], a, b)
+        return values
+
+    def _new_sides(self, k: int, new: Samples) -> list[Floats | None]:
+        """What every step needs to know of each new sample."""
+        values = None
+        if any(step.needs_means for step in self._steps):
+            values = evaluate_stack([self.kernels[k]], new, self.samples)[0]
+        diag = np.zeros(0) if self.normalization.pure_scaling else self.kernels[k].diagonal(new)
+        sides = []
+        for step in self._steps:
+            means = values.mean(axis=1) if values is not None and step.needs_means else None
+            side = step.new_side(k, self.names[k], diag, means)
+            if values is not None:
+                step.apply(k, values, side, step.train_side(k))
+            diag = step.apply_diag(k, diag, side)
+            sides.append(side)
+        return sides
+
+    def sample_ids_of(self, idx: ArrayLike, kernels: ArrayLike | None = None) -> dict[str, Any]:
+        """Return, for each precomputed kernel, the ids of those training samples."""
+        rows = self.samples.take(idx)
+        return {
+            self.names[k]: ids
+            for k in self._chosen(kernels)
+            if (ids := self.kernels[k].ids(rows)) is not None
+        }
 
     # Pieces for banks
 
@@ -207,6 +246,14 @@ class KernelSet:
         if chosen.size and not (-self.m <= chosen.min() and chosen.max() < self.m):
             raise InvalidInputError(f"kernel indices must be in 0..{self.m - 1}; got {kernels!r}.")
         return [int(k) % self.m for k in chosen]
+
+    def _positions(self, idx: ArrayLike) -> NDArray[np.intp]:
+        index = np.asarray(idx, dtype=np.intp)
+        if index.ndim != 1 or (index.size and not (index.min() >= 0 and index.max() < self.n)):
+            raise InvalidInputError(
+                f"sample indices must be a 1-D array in 0..{self.n - 1}; got {idx!r}."
+            )
+        return index
 
     def _learn(self, kernels: Sequence[int]) -> None:
         for stage, step in enumerate(self._steps):

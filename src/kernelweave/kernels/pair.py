@@ -117,16 +117,12 @@ class Pair:
             U, V = self._centred()
             left_sq = np.einsum("ij,ij->i", U, U)
             right_sq = self.right.square_norms(self.dtype, centred=True)
-        D = _product(U, V)
-        D *= -2
+        D = _product(-2 * U, V)
+        D += left_sq[:, None]
+        D += right_sq
         if self.dtype == np.float64 and not sparse_input:
-            scale = left_sq[:, None] + right_sq
-            D += scale
-            scale *= _CANCELLED
-            _repair_cancelled(D, scale, U, V)
+            _repair_cancelled(D, U, V, left_sq, right_sq)
         else:
-            D += left_sq[:, None]
-            D += right_sq
             np.maximum(D, 0, out=D)
         rows, cols = self.same_rows()
         D[rows, cols] = 0
@@ -182,10 +178,18 @@ def _direct_sqdist(U: NDArray[Any], V: NDArray[Any]) -> NDArray[Any]:
 
 
 def _repair_cancelled(
-    D: NDArray[Any], limit: NDArray[Any], U: NDArray[Any], V: NDArray[Any]
+    D: NDArray[Any],
+    U: NDArray[Any],
+    V: NDArray[Any],
+    left_sq: NDArray[Any],
+    right_sq: NDArray[Any],
 ) -> None:
     """Recompute from differences the entries of D that are mostly rounding error."""
-    rows, cols = np.nonzero(limit >= D)
+    # A cheap test of all entries that lets too many through, then the right one of those few.
+    suspects = np.flatnonzero(_CANCELLED * (left_sq + right_sq.max())[:, None] >= D)
+    rows, cols = np.divmod(suspects, D.shape[1])
+    lost = D[rows, cols] <= _CANCELLED * (left_sq[rows] + right_sq[cols])
+    rows, cols = rows[lost], cols[lost]
     chunk = max(1, 2**20 // U.shape[1])
     for start in range(0, len(rows), chunk):
         i, j = rows[start : start + chunk], cols[start : start + chunk]

@@ -69,8 +69,19 @@ class Polynomial(Kernel):
         return self
 
     def evaluate(self, pair: Pair) -> NDArray[Any]:
+        out = np.empty(pair.shape, dtype=pair.dtype)
+        self.evaluate_into(pair, out)
+        return out
+
+    def evaluate_into(self, pair: Pair, out: NDArray[Any]) -> None:
         degree, coef0, gamma = self._numbers()
-        return _power(pair, degree, coef0, gamma)
+        base = _affine(pair, coef0, gamma)
+        # Binary powers from the highest bit down need no memory but `out`.
+        np.copyto(out, base)
+        for bit in bin(degree)[3:]:
+            out *= out
+            if bit == "1":
+                out *= base
 
     def diagonal(self, samples: Samples) -> NDArray[np.float64]:
         degree, coef0, gamma = self._numbers()
@@ -85,18 +96,10 @@ class Polynomial(Kernel):
         return [cls(1), cls(2, coef0=0), cls(3, gamma=0.5), cls(6)]
 
 
-def _power(pair: Pair, degree: int, coef0: float, gamma: float) -> NDArray[Any]:
-    """(gamma * inner + coef0) ** degree by multiplications, sharing the powers of a pair."""
-    key = ("power", degree, coef0, gamma)
-    if key in pair.memo:
-        return pair.memo[key]
-    if degree == 1:
-        if coef0 == 0 and gamma == 1:
-            return pair.inner
-        out = pair.inner * gamma
-        out += coef0
-    else:
-        half = _power(pair, degree // 2, coef0, gamma)
-        out = half * (half if degree % 2 == 0 else _power(pair, degree - degree // 2, coef0, gamma))
-    pair.memo[key] = out
-    return out
+def _affine(pair: Pair, coef0: float, gamma: float) -> NDArray[Any]:
+    """gamma * inner + coef0, once for all degrees."""
+    key = ("affine", coef0, gamma)
+    if key not in pair.memo:
+        values = pair.inner if gamma == 1 else pair.inner * gamma
+        pair.memo[key] = values if coef0 == 0 else values + coef0
+    return pair.memo[key]

@@ -51,8 +51,8 @@ class Precomputed(Kernel):
     K must be square, real, finite, symmetric and positive semidefinite. Defects up to 1e-6 of the
     largest eigenvalue (1e-5 in float32) are repaired with an `IndefiniteKernelWarning`; worse ones
     are an error, and `nearest_psd` offers repairs. Up to 1,000 samples the check is exact; beyond
-    that it looks at 2 x 2 minors, principal submatrices and a few Lanczos steps. The matrix is
-    checked once and not copied; do not change it afterwards.
+    that it looks at 2 x 2 minors and principal submatrices. The matrix is checked once and not
+    copied; do not change it afterwards.
 
     Parameters
     ----------
@@ -109,6 +109,9 @@ class Precomputed(Kernel):
         if len(ids) == len(K) and (ids == np.arange(len(K))).all():
             return K
         return K[np.ix_(ids, ids)]
+
+    def ids(self, samples: Samples) -> NDArray[np.intp]:
+        return read_ids(samples, len(self._matrix), self.name, "Precomputed(K)")
 
     def _parameters(self) -> dict[str, Any]:
         return {"K": self.K, "name": self._name}
@@ -219,33 +222,36 @@ def real_matrix(K: Any, name: str, kind: str) -> NDArray[Any]:
     return A
 
 
-def symmetric_matrix(A: NDArray[Any], name: str) -> tuple[NDArray[Any], str | None]:
+def symmetric_matrix(A: NDArray[Any], name: str, scale: float) -> tuple[NDArray[Any], str | None]:
     """Return a symmetric version of A and what was done; raise if it is far from symmetric.
+
+    Differences count relative to `scale`.
 
     Examples
     --------
-    >>> symmetric_matrix(np.eye(2), "K1")[1] is None
+    >>> symmetric_matrix(np.eye(2), "K1", 1.0)[1] is None
     True
     """
     ignored, repaired = _TOLERANCE[A.dtype]
     gap = asymmetry(A)
-    scale = float(np.abs(A.diagonal()).max()) or float(np.abs(A).max()) or 1.0
     if gap <= ignored * scale:
         return A, None
     if gap <= repaired * scale:
         return symmetrized(A), f"was asymmetric by {gap:.2g} and has been made symmetric"
     raise InvalidInputError(
-        f"'{name}' is not symmetric: K[i, j] and K[j, i] differ by up to {gap:.3g} (entries on the "
-        f"diagonal go up to {scale:.3g}). If that is meant, pass (K + K.T) / 2."
+        f"'{name}' is not symmetric: K[i, j] and K[j, i] differ by up to {gap:.3g} (typical "
+        f"entries are {scale:.3g}). If that is meant, pass (K + K.T) / 2."
     )
 
 
 def _check_kernel(K: Any, name: str) -> tuple[NDArray[Any], str | None]:
     """Return the matrix to use and a warning, or raise if it is no kernel."""
-    A, done = symmetric_matrix(real_matrix(K, name, "kernel"), name)
+    A = real_matrix(K, name, "kernel")
+    top = float(np.abs(A.diagonal()).max())
+    A, done = symmetric_matrix(A, name, top or float(np.abs(A).max()) or 1.0)
     found = bounds_spectrum(A)
     ignored, repaired = _TOLERANCE[A.dtype]
-    largest = max(found.largest, float(np.abs(A.diagonal()).max()))
+    largest = max(found.largest, top)
     if found.smallest < -repaired * largest or (largest <= 0 and found.smallest < 0):
         raise InvalidInputError(
             f"'{name}' is not positive semidefinite: it has an eigenvalue of {found.smallest:.3g} "

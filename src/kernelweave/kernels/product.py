@@ -41,7 +41,7 @@ class Product(Kernel):
         parts: list[Kernel] = []
         for kernel in factors:
             parts.extend(kernel.factors if isinstance(kernel, Product) else (kernel,))
-        self.factors = tuple(parts)
+        self.factors: tuple[Kernel, ...] = tuple(parts)
 
     @property
     def name(self) -> str:

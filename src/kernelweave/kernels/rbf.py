@@ -75,12 +75,30 @@ class RBF(Kernel):
         return self
 
     def evaluate(self, pair: Pair) -> NDArray[Any]:
-        if pair.dtype != np.float64:
-            out = pair.sqdist.copy()
+        known = _known(pair).get(self.rate)
+        if known is not None:
+            return known[1]
+        out = np.empty(pair.shape, dtype=pair.dtype)
+        self.evaluate_into(pair, out)
+        return out
+
+    def evaluate_into(self, pair: Pair, out: NDArray[Any]) -> None:
+        rate = self.rate
+        known = _known(pair)
+        wider = _wider(known, rate) if pair.dtype == np.float64 else None
+        if wider is None:
+            depth = 0
+            np.copyto(out, pair.sqdist)
             # An infinite factor times a zero distance would not be a number.
-            exp_inplace(out, -min(self.rate, float(np.finfo(pair.dtype).max)))
-            return out
-        return _exponentials(pair, self.rate)
+            exp_inplace(out, -min(rate, float(np.finfo(pair.dtype).max)))
+        else:
+            depth, values = known[wider]
+            doublings = _doublings(rate, wider)
+            np.multiply(values, values, out=out)
+            for _ in range(doublings - 1):
+                out *= out
+            depth += doublings
+        known[rate] = (depth, out)
 
     def diagonal(self, samples: Samples) -> NDArray[np.float64]:
         return np.ones(samples.n)
@@ -93,33 +111,24 @@ class RBF(Kernel):
         return [cls(gamma=0.5), cls(width=0.25), cls(width=3.0)]
 
 
-def _exponentials(pair: Pair, rate: float) -> NDArray[Any]:
-    """exp(-rate * sqdist), by squaring a wider Gaussian of the same pair where one is known."""
-    known: dict[float, tuple[int, NDArray[Any]]] = pair.memo.setdefault("exponentials", {})
-    if rate in known:
-        return known[rate][1]
-    nearest: float | None = None
-    for other, (depth, _) in known.items():
-        doublings = _doublings(rate, other)
-        if doublings and depth + doublings <= _MAX_DOUBLINGS:
-            nearest = other if nearest is None else max(nearest, other)
-    if nearest is None:
-        out = pair.sqdist.copy()
-        exp_inplace(out, -rate)
-        known[rate] = (0, out)
-        return out
-    doublings = _doublings(rate, nearest)
-    depth, values = known[nearest]
-    out = values * values
-    for _ in range(doublings - 1):
-        out *= out
-    known[rate] = (depth + doublings, out)
-    return out
+def _known(pair: Pair) -> dict[float, tuple[int, NDArray[Any]]]:
+    """The Gaussians of a pair computed so far: by rate, how many squarings deep, and the values."""
+    return pair.memo.setdefault("gaussians", {})
+
+
+def _wider(known: dict[float, tuple[int, NDArray[Any]]], rate: float) -> float | None:
+    """The nearest known rate from which repeated squaring leads to `rate`, if any."""
+    usable = [
+        other
+        for other, (depth, _) in known.items()
+        if (doublings := _doublings(rate, other)) and depth + doublings <= _MAX_DOUBLINGS
+    ]
+    return max(usable, default=None)
 
 
 def _doublings(rate: float, other: float) -> int:
     """The k with rate = 2^k other exactly, or 0 if there is none above 0."""
-    mantissa, exponent = math.frexp(rate / other)
-    return (
-        exponent - 1 if mantissa == 0.5 and exponent > 1 and other * (rate / other) == rate else 0
-    )
+    ratio = rate / other
+    mantissa, exponent = math.frexp(ratio)
+    exact = mantissa == 0.5 and other * ratio == rate
+    return max(0, exponent - 1) if exact else 0

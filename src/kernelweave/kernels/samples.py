@@ -11,7 +11,7 @@ from scipy import sparse
 
 from kernelweave.errors import InvalidInputError
 
-__all__ = ["Samples", "as_samples"]
+__all__ = ["Samples", "as_samples", "is_frame"]
 
 # Column blocks that are copies are kept up to this size for each set of samples; larger ones are
 # cut again on every use, so that many thousand overlapping blocks never add up to gigabytes.
@@ -195,7 +195,7 @@ def _accept(X: Any) -> tuple[Any, list[str] | None]:
         if X.ndim != 2:
             raise InvalidInputError(f"sparse X must have 2 dimensions; got {X.ndim}.")
         data, names = X.tocsr(), None
-    elif _is_frame(X):
+    elif is_frame(X):
         labels = list(X.columns)
         # As in scikit-learn, labels count as names only if all of them are strings.
         data, names = X, labels if all(isinstance(label, str) for label in labels) else None
@@ -209,7 +209,14 @@ def _accept(X: Any) -> tuple[Any, list[str] | None]:
     return data, names
 
 
-def _is_frame(X: Any) -> bool:
+def is_frame(X: Any) -> bool:
+    """Whether X is a pandas or polars DataFrame.
+
+    Examples
+    --------
+    >>> is_frame([[1.0]])
+    False
+    """
     pandas_like = hasattr(X, "iloc") and hasattr(X, "columns")
     return pandas_like or _is_polars(X)
 

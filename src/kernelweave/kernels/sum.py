@@ -41,7 +41,7 @@ class Sum(Kernel):
         parts: list[Kernel] = []
         for kernel in terms:
             parts.extend(kernel.terms if isinstance(kernel, Sum) else (kernel,))
-        self.terms = tuple(parts)
+        self.terms: tuple[Kernel, ...] = tuple(parts)
 
     @property
     def name(self) -> str:

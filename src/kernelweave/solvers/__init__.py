@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from kernelweave.regularizers.base import Regularizer
+from kernelweave.regularizers.l1 import L1
+from kernelweave.regularizers.simplex import Simplex
 from kernelweave.solvers.base import SOLVERS, Solver, State
 from kernelweave.solvers.certificate import Certificate, certify, recompute
 from kernelweave.solvers.inner import Point
 from kernelweave.solvers.loop import Limits, Record, Result, solve
 from kernelweave.solvers.spg import SPG
+from kernelweave.solvers.sqp import SQP
 from kernelweave.solvers.uniform import Uniform
 from kernelweave.validation import unknown_name
 
 __all__ = [
     "SOLVERS",
     "SPG",
+    "SQP",
     "Certificate",
     "Limits",
     "Point",
@@ -28,18 +33,23 @@ __all__ = [
 ]
 
 
-def get_solver(spec: str | Solver) -> Solver:
+def get_solver(spec: str | Solver, regularizer: Regularizer) -> Solver:
     """Return the solver of that name with its default settings, or `spec` itself.
+
+    "auto" is "sqp" where the weights are sparse (simplex, L1) and "spg" elsewhere.
 
     Examples
     --------
-    >>> get_solver("auto")
+    >>> from kernelweave.regularizers import LpBall, Simplex
+    >>> get_solver("auto", Simplex())
+    SQP(working_set=64, inner_tol=0.01)
+    >>> get_solver("auto", LpBall(2))
     SPG(inner_tol=0.01)
     """
     if isinstance(spec, Solver):
         return spec
     if spec == "auto":
-        return SPG()
+        return SQP() if isinstance(regularizer, L1 | Simplex) else SPG()
     if spec not in SOLVERS:
         raise unknown_name("solver", spec, ["auto", *SOLVERS])
     return SOLVERS[spec]()

@@ -1,105 +1,49 @@
 r"""The single-kernel solver behind hinge, eps-insensitive and one-class problems.
 
-Small problems go to the compiled SMO (`kernelweave.compiled.smo`) as they are. Larger ones are
-decomposed: each round takes the variables that violate the optimality conditions most, solves the
-QP over them with the others fixed, and updates :math:`F = K \alpha` once. A round needs a
-:math:`q \times q` block and one product with :math:`q` rows of the kernel, so no Gram matrix has
-to exist.
+One round solves the QP over some variables with the others fixed, by compiled SMO steps
+(`kernelweave.compiled.smo`), and updates :math:`F = K \alpha` once. It needs a :math:`q \times q`
+block and one product with :math:`q` rows of the kernel, so no Gram matrix has to exist. While many
+variables can still move, a round takes those that violate the optimality conditions most, and keeps
+some of the round before (decomposition). When few are left, it takes all of them (shrinking): the
+rest sits strictly right at its bounds. Every round looks at all variables, so the result is optimal
+over all of them; a small problem is one round on the matrix as it is.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kernelweave.compiled.dense_rows import rows_product, square_block
-from kernelweave.compiled.smo import BIG, slopes, smo_shrinking
+from kernelweave.compiled.dense_rows import square_block
+from kernelweave.compiled.smo import BIG, slopes, smo_steps
 from kernelweave.errors import InvalidInputError
 from kernelweave.losses.box_qp import BoxQP
+from kernelweave.solvers.gram_source import DenseGram, GramSource
 
 __all__ = ["BoxQPResult", "DenseGram", "GramSource", "solve_box_qp"]
 
 Vector = NDArray[np.float64]
 Index = NDArray[np.int64]
+# slopes minus F, and their extremes: what one look at all variables gives
+Ends = tuple[Vector, Vector, float, float]
 
-# Up to this size SMO on the whole matrix needs less time than rounds (benchmarks/inner_svm.py).
-_DIRECT = 1000
-# Part of the working set kept from the round before.
+# Variables of a round while more than _WHOLE can still move.
+_ROUND = 512
+# From here down all variables that can still move are taken together (shrinking).
+_WHOLE = 4096
+# Part of a round's variables kept from the round before.
 _KEEP = 0.5
-# A local problem is solved to this part of the global violation: more would be undone next round.
-_LOCAL = 0.1
+# A local problem is solved to this part of the global violation: more would be undone later.
+_LOCAL, _LOCAL_WHOLE = 0.1, 0.02
+# A local problem of at least _COMPACT variables ends early when this part of it, or less, moves.
+_SHRINK, _COMPACT = 0.75, 1000
+# Below this tolerance, relative to the linear term, blocks are copied in float64 from the start.
+_FLOAT32_TOL = 1e-5
 # Rounds without a better objective or a smaller violation after which rounding has won.
 _STALLED = 50
-
-
-class GramSource(Protocol):
-    """One (combined) kernel on the training samples, however it is stored."""
-
-    @property
-    def n(self) -> int:
-        """Number of samples."""
-
-    def diag(self) -> Vector:
-        """Return the diagonal of K, shape (n,)."""
-
-    def block(self, idx: Index) -> Vector:
-        """Return ``K[idx][:, idx]``, shape (q, q)."""
-
-    def product(self, idx: Index, delta: Vector) -> Vector:
-        """Return ``K[:, idx] @ delta``, shape (n,)."""
-
-    def dense(self) -> NDArray | None:
-        """Return the whole matrix if there is one at no cost, else None."""
-
-
-class DenseGram:
-    """A Gram matrix in memory.
-
-    Parameters
-    ----------
-    K : ndarray of shape (n, n), float32 or float64
-        Symmetric; rows are read where they are, sums are in float64.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> gram = DenseGram(np.eye(3, dtype=np.float32))
-    >>> gram.product(np.array([1]), np.array([2.0]))
-    array([0., 2., 0.])
-    """
-
-    def __init__(self, K: ArrayLike) -> None:
-        matrix = np.asarray(K)
-        if matrix.dtype not in (np.float32, np.float64):
-            matrix = matrix.astype(np.float64)
-        if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
-            raise InvalidInputError(f"K must be a square matrix; got shape {matrix.shape}.")
-        self._K = np.ascontiguousarray(matrix)
-
-    @property
-    def n(self) -> int:
-        """Number of samples."""
-        return int(self._K.shape[0])
-
-    def diag(self) -> Vector:
-        """Return the diagonal of K."""
-        return np.diagonal(self._K).astype(np.float64)
-
-    def block(self, idx: Index) -> Vector:
-        """Return ``K[idx][:, idx]`` in float64."""
-        return square_block(self._K, idx)
-
-    def product(self, idx: Index, delta: Vector) -> Vector:
-        """Return ``K[:, idx] @ delta``."""
-        return rows_product(self._K, idx, delta)
-
-    def dense(self) -> NDArray:
-        """Return the matrix itself."""
-        return self._K
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +63,7 @@ class BoxQPResult:
     violation : float
         Largest violation of the KKT conditions (LIBSVM's measure), over all variables.
     n_steps, n_rounds : int
-        SMO steps in all, and rounds of the decomposition (0 when solved as a whole).
+        SMO steps in all, and rounds of local problems they were taken in.
     converged : bool
         Whether ``violation <= tol``.
     """
@@ -147,15 +91,13 @@ class _State:
     n_steps: int = 0
     n_rounds: int = 0
 
-    def slopes(self) -> tuple[Vector, Vector, float, float]:
-        """``up - F`` and ``low - F`` (-+BIG where blocked), their largest and smallest element."""
+    def ends(self) -> Ends:
+        """``up - F``, ``low - F`` (-BIG, BIG where blocked), their largest and smallest element."""
         up, low = np.empty_like(self.alpha), np.empty_like(self.alpha)
-        ends = slopes(
-            self.alpha, self.fitted, self.pos, self.neg, self.lo, self.hi, up, low
-        )
+        top, bottom = slopes(self.alpha, self.fitted, self.pos, self.neg, self.lo, self.hi, up, low)
         up -= self.fitted
         low -= self.fitted
-        return up, low, *ends
+        return up, low, top, bottom
 
     def objective(self) -> float:
         """Value of the QP."""
@@ -194,7 +136,7 @@ def _fill(room: Vector, amount: float) -> Vector:
 
 
 def _feasible(alpha: Vector, lo: Vector, hi: Vector, total: float) -> Vector:
-    """Nearest-in-spirit feasible point: clipped into the box, the sum mended where there is room."""
+    """Feasible point near `alpha`: clipped into the box, the sum mended where there is room."""
     alpha = np.clip(alpha, lo, hi)
     missing = total - math.fsum(alpha)
     scale = max(abs(total), float(np.abs(alpha).max(initial=0.0)), 1e-300)
@@ -221,18 +163,16 @@ def _mend_sum(state: _State, total: float) -> None:
         alpha[k] += missing
 
 
-def _working_set(
-    state: _State, ends: tuple[Vector, Vector, float, float], previous: Index, size: int
-) -> Index:
-    """Variables of the next round: some of the last, and the worst violators of both ends."""
+def _worst_violators(ends: Ends, previous: Index) -> Index:
+    """Variables of the next round: some of the last one, and the worst of both ends."""
     up, low, top, bottom = ends
     inside = up == low
     order = np.concatenate([previous[inside[previous]], previous[~inside[previous]]])
-    kept = order[: int(size * _KEEP)]
+    kept = order[: int(_ROUND * _KEEP)]
     taken = np.zeros(up.size, dtype=bool)
     taken[kept] = True
-    chosen = [kept]
-    half = max(1, (size - kept.size) // 2)
+    chosen = []
+    half = (_ROUND - kept.size) // 2
     for score, limit in ((up, bottom), (-low, -top)):
         candidates = np.flatnonzero((score > limit) & ~taken)
         if candidates.size > half:
@@ -241,51 +181,81 @@ def _working_set(
         taken[candidates] = True
         chosen.append(candidates)
     # The newest come first, so that they are kept before those that have stayed long.
-    return np.concatenate([chosen[1], chosen[2], chosen[0]])
+    return np.concatenate([*chosen, kept])
 
 
-def _solve_local(
-    state: _State, K: NDArray, diag: Vector, idx: Index, tol: float, max_steps: int
-) -> tuple[Vector, int]:
-    """Solve over the variables `idx` with the others fixed; return their change and the steps."""
-    alpha = state.alpha[idx]
-    steps, _ = smo_shrinking(
-        K,
-        diag[idx],
-        state.fitted[idx],
-        state.pos[idx],
-        state.neg[idx],
-        state.lo[idx],
-        state.hi[idx],
-        alpha,
-        tol,
-        max_steps,
-    )
-    return alpha, steps
+class _Blocks:
+    """Local matrices: the whole one where there is one, float32 copies while they are enough."""
+
+    def __init__(self, gram: GramSource, state: _State, tol: float) -> None:
+        self._gram = gram
+        self._matrix = gram.dense()
+        self.diag = np.asarray(gram.diag(), dtype=np.float64)
+        scale = max(np.abs(state.pos).max(initial=0.0), np.abs(state.neg).max(initial=0.0))
+        self._dtype = np.float32 if tol > _FLOAT32_TOL * scale else np.float64
+
+    def get(self, idx: Index) -> NDArray:
+        """Return the block of the variables `idx`."""
+        if self._matrix is None:
+            return np.ascontiguousarray(self._gram.block(idx))
+        if idx.size == self._gram.n:
+            return self._matrix
+        return square_block(self._matrix, idx, self._dtype)
+
+    def check(self, promised: float, found: float) -> None:
+        """Go to float64 when the local violation is not what the float32 block promised."""
+        if found > 2.0 * promised:
+            self._dtype = np.float64
 
 
-def _decompose(state: _State, gram: GramSource, tol: float, max_iter: int) -> None:
-    """Rounds of local problems until no variable violates by more than `tol`."""
-    diag = np.asarray(gram.diag(), dtype=np.float64)
-    size = _working_set_size(gram.n)
+def _choose(ends: Ends, previous: Index, tol: float) -> tuple[Index, float]:
+    """Variables of the next local problem, newest first, and the tolerance to solve it to."""
+    up, low, top, bottom = ends
+    active = np.flatnonzero((up >= bottom) | (low <= top))
+    if active.size > _WHOLE:
+        return _worst_violators(ends, previous), max(0.9 * tol, _LOCAL * (top - bottom))
+    if active.size > 0.9 * up.size:
+        return np.arange(up.size), tol
+    return active, max(0.9 * tol, _LOCAL_WHOLE * (top - bottom))
+
+
+def _run(state: _State, gram: GramSource, tol: float, max_iter: int) -> None:
+    """Solve local problems until no variable at all violates by more than `tol`."""
+    blocks = _Blocks(gram, state, tol)
     previous = np.empty(0, dtype=np.int64)
-    best_value, best_violation, stalled = math.inf, math.inf, 0
+    best_value, best_violation, stalled, gap = math.inf, math.inf, 0, math.inf
     while state.n_steps < max_iter and stalled < _STALLED:
-        ends = state.slopes()
-        violation = ends[2] - ends[3]
+        ends = state.ends()
+        up, low, top, bottom = ends
+        violation = top - bottom
         if violation <= tol:
             return
-        previous = _working_set(state, ends, previous, size)
+        if previous.size:
+            blocks.check(gap, up[previous].max() - low[previous].min())
+        previous, local_tol = _choose(ends, previous, tol)
         idx = np.sort(previous)
-        local_tol = max(0.5 * tol, _LOCAL * violation)
-        alpha, steps = _solve_local(
-            state, gram.block(idx), diag, idx, local_tol, min(10 * size, max_iter - state.n_steps)
+        alpha, fitted = state.alpha[idx], state.fitted[idx]
+        steps, gap = smo_steps(
+            blocks.get(idx),
+            blocks.diag[idx],
+            fitted,
+            state.pos[idx],
+            state.neg[idx],
+            state.lo[idx],
+            state.hi[idx],
+            alpha,
+            local_tol,
+            max_iter - state.n_steps,
+            int(_SHRINK * idx.size) if idx.size >= _COMPACT else 0,
         )
-        moved = np.flatnonzero(alpha != state.alpha[idx])
-        if moved.size == 0:
+        if steps == 0:
             return
+        moved = np.flatnonzero(alpha != state.alpha[idx])
         rows = idx[moved]
-        state.fitted += gram.product(rows, alpha[moved] - state.alpha[rows])
+        if idx.size == gram.n:
+            state.fitted = fitted
+        else:
+            state.fitted += gram.product(rows, alpha[moved] - state.alpha[rows])
         state.alpha[rows] = alpha[moved]
         state.n_steps += steps
         state.n_rounds += 1
@@ -294,17 +264,13 @@ def _decompose(state: _State, gram: GramSource, tol: float, max_iter: int) -> No
         best_value, best_violation = min(best_value, value), min(best_violation, violation)
 
 
-def _working_set_size(n: int) -> int:
-    return 512 if n < 10_000 else 1024
-
-
-def _intercept(state: _State, ends: tuple[Vector, Vector, float, float]) -> float:
+def _intercept(ends: Ends) -> float:
     """Mean slope of the variables inside a piece, or the middle of what the others allow."""
     up, low, top, bottom = ends
     free = up == low
     if free.any():
         return float(up[free].mean())
-    sides = [end for end in (top, bottom) if abs(end) < BIG]
+    sides = [end for end in (top, bottom) if abs(end) < 0.5 * BIG]
     return float(sum(sides) / len(sides)) if sides else 0.0
 
 
@@ -313,38 +279,72 @@ def solve_box_qp(
     gram: GramSource,
     *,
     tol: float = 1e-3,
-    a: Vector | None = None,
-    fitted: Vector | None = None,
+    a: ArrayLike | None = None,
+    fitted: ArrayLike | None = None,
     max_iter: int = 10_000_000,
 ) -> BoxQPResult:
-    """ Solve.
+    r"""Solve the dual of a piecewise-linear loss for one kernel.
+
+        .. math::
+
+            \min_a \; \tfrac12 \alpha^\top K \alpha + \mathrm{linear}^\top a
+            \quad\text{s.t.}\quad \sum_t \mathrm{sign}_t\, a_t = \mathrm{total},\quad
+            0 \le a_t \le \mathrm{upper}_t, \qquad
+            \alpha_i = \sum_{t:\, \mathrm{sample}_t = i} \mathrm{sign}_t\, a_t .
+
+        Parameters
+        ----------
+        qp : BoxQP
+            What `Loss.box_qp` gives; at most one variable of each sign a sample.
+        gram : GramSource
+            The kernel.
+        tol : float
+            Largest KKT violation allowed at the end, as in LIBSVM.
+        a : array-like of shape (N,), optional
+            Where to start; the nearer to the solution, the fewer steps. A point outside the box or
+            with another sum is mended first.
+        fitted : array-like of shape (n,), optional
+            ``K @ alpha`` of the start, if the caller has it: saves one product.
+        max_iter : int
+            Largest number of SMO steps.
+
+        Returns
+        -------
+        BoxQPResult
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from kernelweave.losses.box_qp import BoxQP
+    from kernelweave.solvers.gram_source import DenseGram, GramSource
+        >>> x, y = np.array([[0.0], [1.0], [3.0]]), np.array([-1.0, -1.0, 1.0])
+        >>> qp = BoxQP(
+        ...     sign=y, linear=-np.ones(3), upper=np.full(3, 9.0), sample=np.arange(3), total=0.0
+        ... )
+        >>> result = solve_box_qp(qp, DenseGram(x @ x.T), tol=1e-9)
+        >>> result.alpha, round(result.intercept, 6)
+        (array([ 0. , -0.5,  0.5]), -2.0)
     """
     pos, neg, lo, hi = _signed_form(qp, gram.n)
     if a is None:
         given = _fill(hi, qp.total) - _fill(-lo, -qp.total)
     else:
-        given = np.bincount(qp.sample, weights=qp.sign * np.asarray(a), minlength=gram.n)
+        weights = qp.sign * np.asarray(a, dtype=np.float64)
+        given = np.bincount(qp.sample, weights=weights, minlength=gram.n).astype(np.float64)
     alpha = _feasible(given, lo, hi, qp.total)
     if a is None or fitted is None or not np.array_equal(alpha, given):
         used = np.flatnonzero(alpha)
         fitted = gram.product(used, alpha[used]) if used.size else np.zeros(gram.n)
     state = _State(pos, neg, lo, hi, alpha, np.array(fitted, dtype=np.float64))
-    matrix = gram.dense() if gram.n <= _DIRECT else None
-    if gram.n <= _DIRECT:
-        everything = np.arange(gram.n)
-        matrix = gram.block(everything) if matrix is None else matrix
-        diag = np.asarray(gram.diag(), dtype=np.float64)
-        state.n_steps, _ = smo_shrinking(matrix, diag, state.fitted, pos, neg, lo, hi, alpha, tol, max_iter)
-    else:
-        _decompose(state, gram, tol, max_iter)
-    ends = state.slopes()
+    _run(state, gram, tol, max_iter)
+    ends = state.ends()
     violation = max(0.0, ends[2] - ends[3])
     _mend_sum(state, qp.total)
     return BoxQPResult(
         a=qp.split(state.alpha),
         alpha=state.alpha,
         fitted=state.fitted,
-        intercept=_intercept(state, ends),
+        intercept=_intercept(ends),
         violation=violation,
         n_steps=state.n_steps,
         n_rounds=state.n_rounds,

@@ -26,6 +26,8 @@ class Certificate:
         (primal - dual) / max(1, abs(primal)).
     approximation : float
         The part of `gap` owed to the bank (factors, float32) rather than to the solver.
+    bank_primal : float
+        The objective on the bank's own kernels, before its errors are counted against it.
     intercept : ndarray of shape (T,)
         The intercepts at which `primal` was taken.
     """
@@ -34,6 +36,7 @@ class Certificate:
     dual: float
     gap: float
     approximation: float
+    bank_primal: float
     intercept: Array
 
 
@@ -76,7 +79,7 @@ def certify(
     lower = _dual(problem, alpha, quad + error.quad_missing)
     gap = (upper - lower) / max(1.0, abs(upper))
     exact = (primal - dual) / max(1.0, abs(primal))
-    return Certificate(upper, lower, gap, max(0.0, gap - exact), best)
+    return Certificate(upper, lower, gap, max(0.0, gap - exact), primal, best)
 
 
 def recompute(

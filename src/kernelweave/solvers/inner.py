@@ -28,6 +28,8 @@ class Point:
         T(d) as far as alpha shows it (:meth:`Problem.inner_value`).
     n_steps : int
         Steps the single-kernel solver took to get here.
+    gram : GramSource or None
+        K(d), where it was formed.
     """
 
     d: Array
@@ -36,6 +38,7 @@ class Point:
     intercept: Array
     value: float
     n_steps: int
+    gram: GramSource | None = None
 
 
 def solve_task(
@@ -100,7 +103,7 @@ class Evaluator:
             self._fresh[gram.active] = self._follows(gram, fitted)
         self._alpha = alpha
         value = problem.inner_value(d, alpha, fitted)
-        return Point(d, alpha.copy(), fitted, self._intercept.copy(), value, n_steps)
+        return Point(d, alpha.copy(), fitted, self._intercept.copy(), value, n_steps, gram)
 
     def _fitted(self, gram: GramSource) -> Array:
         matrix = gram.dense()

@@ -141,8 +141,8 @@ def run(
             reason = _reason_to_stop(limits, record, state, certificate, any(stops))
             if reason:
                 break
-            inner = (certificate.primal - state.point.value) / max(1.0, abs(certificate.primal))
-            state = solver.step(problem, state, certificate.gap - certificate.approximation, inner)
+            open_part = certificate.gap - certificate.approximation
+            state = solver.step(problem, state, open_part, _inner_gap(certificate, state.point))
     except KeyboardInterrupt:
         if best.point is None:
             raise
@@ -159,6 +159,12 @@ def run(
 def _certify_state(problem: Problem, state: State) -> Certificate:
     point = state.point
     return certify(problem, point.d, point.alpha, point.intercept, point.fitted, state.quad)
+
+
+def _inner_gap(certificate: Certificate, point: Point) -> float:
+    """The part of the relative gap that a more exact alpha at the same weights would close."""
+    primal = certificate.bank_primal
+    return max(0.0, primal - point.value) / max(1.0, abs(primal))
 
 
 def _reason_to_stop(

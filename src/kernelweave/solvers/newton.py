@@ -78,6 +78,9 @@ class _Problem:
         self.C = np.broadcast_to(np.asarray(C, dtype=np.float64), self.y.shape)
         self.matrix = gram.dense()
         self.domain = loss.domain(self.y, self.C)
+        # Gaps are relative to the objective, but where that vanishes rounding of this size does not.
+        zero = np.zeros(self.y.shape)
+        self.floor = 1e-10 * float(loss.value(self.y, zero, self.C).sum()) + _TINY
 
     def product(self, idx: Index, v: Array) -> Array:
         """``K[:, idx] @ v``."""
@@ -109,7 +112,7 @@ class _Problem:
         there = self.point(feasible, fitted, b)
         conjugate = float(self.loss.conjugate(self.y, feasible, self.C).sum())
         gap = there.primal + conjugate + 0.5 * float(feasible @ fitted)
-        violation = max(gap, 0.0) / max(abs(there.primal), _TINY)
+        violation = max(gap, 0.0) / max(abs(there.primal), self.floor)
         return NewtonResult(feasible, fitted, there.b, violation, 0, False)
 
 
@@ -174,7 +177,7 @@ def solve_smooth(
         gradient = loss.gradient(problem.y, here.fitted + here.b, problem.C)
         rho = here.alpha + gradient
         Krho = problem.full_product(rho)
-        distance = 0.5 * max(float(rho @ Krho), 0.0) / max(abs(here.primal), _TINY)
+        distance = 0.5 * max(float(rho @ Krho), 0.0) / max(abs(here.primal), problem.floor)
         last = last or step >= max_iter or distance <= 1e-15
         if distance <= tol or last:
             result = _better(problem, here, gradient, Krho, tol)
@@ -225,13 +228,12 @@ class _Steps:
         rows = useful_rows(w, self.diag)
         if problem.matrix is not None and len(rows) <= CHOLESKY_LIMIT:
             return cholesky_step(problem.matrix, problem.product, w, rows, rho, Krho)
-        # Far away a rough step is enough. Where the curvature stays as it was the problem is
-        # quadratic, and one accurate step ends it.
-        needed = 0.3 * np.sqrt(self.tol / max(distance, self.tol))
+        # Where the curvature stays as it was the problem is quadratic: one accurate step ends it.
         quadratic = self._last_w is not None and np.array_equal(w, self._last_w)
-        rough = 0.0 if quadratic else min(0.1, float(np.sqrt(distance)))
         self._last_w = w
-        return self.cg.solve(w, rows, rho, Krho, max(needed, rough, 1e-12))
+        scale = self.tol * max(abs(here.primal), problem.floor)
+        target = 0.1 * scale if quadratic else max(0.1 * scale, 0.0)
+        return self.cg.solve(w, rows, rho, Krho, target)
 
 
 def _search(problem: _Problem, here: _Point, step: Direction) -> _Point | None:

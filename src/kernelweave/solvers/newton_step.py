@@ -146,7 +146,7 @@ class CgSteps:
     >>> import numpy as np
     >>> K, w, rho = np.eye(2), np.ones(2), np.array([1.0, -1.0])
     >>> steps = CgSteps(lambda idx, v: K[:, idx] @ v, np.ones(2))
-    >>> steps.solve(w, np.arange(2), rho, K @ rho, 1e-8).alpha.tolist()
+    >>> steps.solve(w, np.arange(2), rho, K @ rho, 1e-12).alpha.tolist()
     [-0.5, 0.5]
     """
 
@@ -154,75 +154,36 @@ class CgSteps:
         self.product = product
         self.diag = diag
         self.rank = rank
-        self.n_products = 0
         self._factor: Array | None = None
         self._rest = diag
 
-    def solve(self, w: Array, rows: Index, rho: Array, Krho: Array, rtol: float) -> Direction:
-        """Newton step with the residual of the system reduced by `rtol`.
+    def solve(self, w: Array, rows: Index, rho: Array, Krho: Array, target: float) -> Direction:
+        """Newton step whose model value is within `target`, or a tenth, of the best.
 
-        Any number of iterations gives a direction of descent: along conjugate gradients the
-        slope rises to that of the exact step, which is not positive.
+        With the residual r of the system, the quadratic model of the objective is at most
+        ``r'r / 2`` above its least value, so this is what is looked at, not the error of eta: that
+        one can be small while the objective rises. Every iterate is a direction of descent, for
+        the slope along conjugate gradients rises to that of the exact step.
         """
         n, s = len(w), np.sqrt(w[rows])
-        x, Ksx = np.zeros(len(rows)), np.zeros(n)
+        system = _System(s, rows, self.product, np.zeros(len(rows)), np.zeros(n), np.zeros(0))
         if not len(rows):
-            return _direction(rho, Krho, w, rows, x, Ksx)
-        residual = -s * (Krho[rows] - np.average(Krho[rows], weights=s * s))
-        limit = len(rows) + 10
-        for attempt in range(2):
-            weak = self._factor is None and attempt == 0 and self.rank < limit
-            solve = self._preconditioner(w[rows], rows, s)
-            done = self._iterate(
-                s, rows, residual, solve, x, Ksx, rtol, self.rank if weak else limit
-            )
-            if done or not weak:
-                break
+            return _direction(rho, Krho, w, rows, system.x, system.Ksx)
+        system.residual = -s * (Krho[rows] - np.average(Krho[rows], weights=s * s))
+        fall, along = 0.5 * float(rho @ Krho), s * Krho[rows]
+
+        def enough(x: Array, r: Array) -> bool:
+            gained = fall + 0.5 * float(along @ x)
+            return 0.5 * float(r @ r) <= max(target, 0.1 * gained)
+
+        limit = 2 * len(rows) + 10
+        weak = self._factor is None and self.rank < limit
+        done = system.iterate(self._preconditioner(w[rows], rows, s), enough, self.rank)
+        if not done and weak:
             self._make_factor()
-        return _direction(rho, Krho, w, rows, s * x, Ksx)
-
-    def _iterate(
-        self,
-        s: Array,
-        rows: Index,
-        residual: Array,
-        solve: Callable[[Array], Array],
-        x: Array,
-        Ksx: Array,
-        rtol: float,
-        limit: int,
-    ) -> bool:
-        """Conjugate gradients on ``s . x = 0``; updates residual, x and Ksx in place."""
-        Ms = solve(s)
-        sMs = float(s @ Ms)
-
-        def constrained(r: Array) -> Array:
-            z = solve(r)
-            along = float(s @ z) / sMs
-            r -= along * s
-            z -= along * Ms
-            return z
-
-        z = constrained(residual)
-        p, rz = z.copy(), float(residual @ z)
-        goal = rtol**2 * rz
-        for _ in range(limit):
-            if not rz > goal:
-                return True
-            Kp = self.product(rows, s * p)
-            self.n_products += 1
-            Ap = p + s * Kp[rows]
-            bend = float(p @ Ap)
-            if not bend > 0:
-                return True
-            a = rz / bend
-            x += a * p
-            Ksx += a * Kp
-            residual -= a * Ap
-            z = constrained(residual)
-            rz, before = float(residual @ z), rz
-            p = z + (rz / before) * p
-        return not rz > goal
+        if not done:
+            system.iterate(self._preconditioner(w[rows], rows, s), enough, limit)
+        return _direction(rho, Krho, w, rows, s * system.x, system.Ksx)
 
     def _preconditioner(self, w: Array, rows: Index, s: Array) -> Callable[[Array], Array]:
         D = 1.0 + w * self._rest[rows]
@@ -253,3 +214,52 @@ class CgSteps:
             rest[pivot] = 0.0
             count += 1
         self._factor, self._rest = factor[:count], rest
+
+
+@dataclass(eq=False)
+class _System:
+    """``(I + S K S) x = residual`` on the plane ``s . x = 0``, and how far it is solved."""
+
+    s: Array
+    rows: Index
+    product: Product
+    x: Array
+    Ksx: Array
+    residual: Array
+
+    def iterate(
+        self,
+        solve: Callable[[Array], Array],
+        enough: Callable[[Array, Array], bool],
+        limit: int,
+    ) -> bool:
+        """Conjugate gradients preconditioned by `solve`, from where we are; whether it sufficed."""
+        s, r = self.s, self.residual
+        Ms = solve(s)
+        sMs, ss = float(s @ Ms), float(s @ s)
+
+        def constrained() -> Array:
+            # The residual counts only modulo s: keep the representative that is smallest.
+            nonlocal r
+            r -= (float(s @ r) / ss) * s
+            z = solve(r)
+            return z - (float(s @ z) / sMs) * Ms
+
+        z = constrained()
+        p, rz = z, float(r @ z)
+        for _ in range(limit):
+            if enough(self.x, r) or not rz > 0:
+                return True
+            Kp = self.product(self.rows, s * p)
+            Ap = p + s * Kp[self.rows]
+            bend = float(p @ Ap)
+            if not bend > 0:
+                return True
+            a = rz / bend
+            self.x += a * p
+            self.Ksx += a * Kp
+            r -= a * Ap
+            z = constrained()
+            rz, before = float(r @ z), rz
+            p = z + (rz / before) * p
+        return enough(self.x, r)

@@ -79,19 +79,17 @@ class SPG(Solver):
             return self._sharpen(problem, state)
         point, direction = state.point, self._direction(problem, state)
         slope = float(memory.gradient @ direction)
-        if slope <= 0 or not direction.any():
-            return self._sharpen(problem, state)
         n_steps, scale = 0, 1.0
-        while True:
+        noise = inner_gap * max(1.0, abs(point.value))
+        while scale * slope > noise and scale >= _SMALLEST_STEP:
             trial = memory.evaluator.evaluate(_kept_zero(point.d - scale * direction), memory.inner_tol)
             n_steps += trial.n_steps
             if trial.value <= memory.reference - _SUFFICIENT * scale * slope:
-                break
+                return self._accept(problem, state, trial, scale, slope, direction, n_steps)
             scale *= 0.5
-            if scale < _SMALLEST_STEP:
-                state.inner_iterations += n_steps
-                return self._sharpen(problem, state)
-        return self._accept(problem, state, trial, scale, slope, direction, n_steps)
+        # What is left to gain cannot be told from the noise of a rough alpha.
+        state.inner_iterations += n_steps
+        return self._sharpen(problem, state)
 
     def _direction(self, problem: Problem, state: State) -> Array:
         memory: _Memory = state.memory

@@ -1,0 +1,212 @@
+"""Second-order steps over the kernel weights, on a working set of kernels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import cho_factor, solve_triangular
+
+from kernelweave.errors import InvalidInputError
+from kernelweave.losses.box_qp import BoxQP
+from kernelweave.problem import Array, Problem
+from kernelweave.regularizers.l1 import L1
+from kernelweave.regularizers.simplex import Simplex
+from kernelweave.solvers.base import Solver, State
+from kernelweave.solvers.box_solver import DenseGram, solve_box_qp
+from kernelweave.solvers.inner import Evaluator, Point
+
+__all__ = ["SQP"]
+
+_SUFFICIENT = 1e-4
+_SMALLEST_STEP = 1e-6
+_INNER_FLOOR = 1e-14
+# Most samples that enter the curvature: beyond, a part of them still gives a descent direction.
+_MOST_CURVED = 3000
+
+
+@dataclass
+class _Memory:
+    evaluator: Evaluator
+    gradient: Array
+    inner_tol: float
+
+
+@dataclass(frozen=True)
+class SQP(Solver):
+    r"""Sequential quadratic programming on T(d), for weights on the simplex or under L1.
+
+    T is smooth wherever the set of free support vectors F is, with gradient
+    :math:`-\frac12 q_k(\alpha)` and Hessian
+
+    .. math:: H_{kl} = (K_k\alpha)_F'\, M\, (K_l\alpha)_F,
+
+    M being the inverse of :math:`K(d)_{FF} + \mathrm{diag}(1/\ell'')` on the vectors of sum zero:
+    how alpha answers to a change of the kernel. Each step minimises this model over a working set
+    of kernels (those in use, and those that violate optimality most), follows the segment to its
+    minimiser by an Armijo search, and then looks at all m kernels again.
+
+    Parameters
+    ----------
+    working_set : int, default=64
+        Most kernels that may enter in one step, beside those in use.
+    inner_tol : float, default=1e-2
+        Tolerance of the first single-kernel solves. It only falls from there.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_wine
+    >>> from kernelweave import MKLClassifier
+    >>> X, y = load_wine(return_X_y=True)
+    >>> model = MKLClassifier("simplemkl", solver=SQP()).fit(X, y)
+    >>> bool(model.gap_ <= 1e-3)
+    True
+    """
+
+    working_set: int = 64
+    inner_tol: float = 1e-2
+
+    name = "sqp"
+
+    def prepare(self, problem: Problem) -> Problem:
+        """Refuse regularizers whose weights do not live in a polyhedron."""
+        if not isinstance(problem.regularizer, Simplex | L1):
+            raise InvalidInputError(
+                f"solver 'sqp' takes the regularizers 'simplex' and 'l1'; got "
+                f"{problem.regularizer!r}. Use solver='spg' or 'auto'."
+            )
+        return problem
+
+    def init(self, problem: Problem, start: Point | None) -> State:
+        """Solve at the given weights, or at equal weights on the kernels most aligned with y."""
+        evaluator = Evaluator(problem, start)
+        d = self._first_weights(problem) if start is None else start.d
+        return self._state(problem, evaluator, d, self.inner_tol, 0)
+
+    def _first_weights(self, problem: Problem) -> Array:
+        d = problem.regularizer.start(problem.m)
+        if problem.m <= self.working_set:
+            return d
+        alpha = -problem.loss.gradient(problem.y, np.zeros_like(problem.y), problem.C)
+        alpha -= alpha.mean(axis=1, keepdims=True)
+        score = problem.combination.derivative_quad(problem.bank, alpha)
+        best = np.argsort(-score, kind="stable")[: self.working_set]
+        few = np.zeros_like(d)
+        few[best] = d.sum() / len(best)
+        return few
+
+    def _state(
+        self, problem: Problem, evaluator: Evaluator, d: Array, tol: float, done: int
+    ) -> State:
+        point = evaluator.evaluate(d, tol)
+        quad = evaluator.quad(point)
+        gradient = problem.regularizer.gradient(d) - 0.5 * quad
+        return State(point, quad, done + point.n_steps, False, _Memory(evaluator, gradient, tol))
+
+    def step(self, problem: Problem, state: State, gap: float, inner_gap: float) -> State:
+        """Minimise the quadratic model and search along the segment to its minimiser."""
+        memory: _Memory = state.memory
+        if inner_gap > 0.3 * gap:
+            return self._sharpen(problem, state)
+        point = state.point
+        unit = max(1.0, abs(point.value))
+        direction = self._target(problem, state, 0.01 * gap * unit) - point.d
+        slope = float(memory.gradient @ direction)
+        n_steps, scale = 0, 1.0
+        # Decreases below what a rough alpha leaves open cannot be told from noise.
+        while -scale * slope > inner_gap * unit and scale >= _SMALLEST_STEP:
+            d = point.d + scale * direction
+            trial = memory.evaluator.evaluate(np.where(d > 1e-12 * d.max(), d, 0.0), memory.inner_tol)
+            n_steps += trial.n_steps
+            if trial.value <= point.value + _SUFFICIENT * scale * slope:
+                quad = memory.evaluator.quad(trial)
+                gradient = problem.regularizer.gradient(trial.d) - 0.5 * quad
+                new = _Memory(memory.evaluator, gradient, memory.inner_tol)
+                return State(trial, quad, state.inner_iterations + n_steps, False, new)
+            scale *= 0.5
+        state.inner_iterations += n_steps
+        return self._sharpen(problem, state)
+
+    def _target(self, problem: Problem, state: State, accuracy: float) -> Array:
+        """Minimiser of the quadratic model over the working set; zero elsewhere."""
+        memory: _Memory = state.memory
+        d, gradient = state.point.d, memory.gradient
+        chosen = self._working_kernels(d, gradient)
+        root = _curvature_root(problem, state.point, chosen)
+        slack = isinstance(problem.regularizer, L1)
+        H = root.T @ root
+        H[np.diag_indices_from(H)] += 1e-10 * max(H.trace() / len(H), 1e-300)
+        linear = gradient[chosen] - H @ d[chosen]
+        total = float(d.sum())
+        if slack:
+            # One more variable takes up the sum that L1 leaves free, up to a trust region.
+            total = 2.0 * total + 1.0
+            H = np.pad(H, ((0, 1), (0, 1)))
+            linear = np.append(linear, 0.0)
+        size = len(linear)
+        qp = BoxQP(
+            np.ones(size), linear, np.full(size, total), np.arange(size, dtype=np.int64), total
+        )
+        at = np.append(d[chosen], total - d.sum()) if slack else d[chosen]
+        tol = accuracy / max(total, 1e-12)
+        a = solve_box_qp(qp, DenseGram(H), tol=tol, a=at, max_iter=100 * size + 10_000).a
+        target = np.zeros_like(d)
+        target[chosen] = a[: len(chosen)]
+        return target
+
+    def _working_kernels(self, d: Array, gradient: Array) -> Array:
+        """Kernels in use, and those outside whose gradient is lowest."""
+        used = np.flatnonzero(d)
+        outside = np.flatnonzero(d == 0)
+        best = outside[np.argsort(gradient[outside], kind="stable")[: self.working_set]]
+        return np.concatenate([used, best])
+
+    def _sharpen(self, problem: Problem, state: State) -> State:
+        """Solve again at the same weights, ten times as exactly."""
+        memory: _Memory = state.memory
+        tol = memory.inner_tol / 10
+        if tol < _INNER_FLOOR:
+            state.stuck = True
+            return state
+        return self._state(
+            problem, memory.evaluator, state.point.d, tol, state.inner_iterations
+        )
+
+
+def _curvature_root(problem: Problem, point: Point, kernels: Array) -> Array:
+    """R with R'R = H, the Hessian of T over `kernels`, summed over tasks."""
+    products = problem.bank.matvec(point.alpha, kernels)
+    gram = point.gram or problem.combination.gram(problem.bank, point.d)
+    roots = []
+    for t in range(problem.n_tasks):
+        free, stiffness = _free_samples(problem, point, t)
+        if not len(free):
+            continue
+        block = gram.block(free)
+        block[np.diag_indices_from(block)] += stiffness + 1e-8 * max(block.diagonal().mean(), 1e-300)
+        factor = cho_factor(block, lower=True, overwrite_a=True, check_finite=False)[0]
+        white = solve_triangular(factor, products[:, t, free].T, lower=True, check_finite=False)
+        ones = solve_triangular(factor, np.ones(len(free)), lower=True, check_finite=False)
+        # Changes of alpha sum to zero: take out the direction that the intercept absorbs.
+        ones /= np.linalg.norm(ones)
+        roots.append(white - np.outer(ones, ones @ white))
+    return np.concatenate(roots) if roots else np.zeros((1, len(kernels)))
+
+
+def _free_samples(problem: Problem, point: Point, task: int) -> tuple[Array, Array]:
+    """Samples whose alpha can move, and how stiffly: the second derivative of loss*."""
+    loss, y, C = problem.loss, problem.y[task], problem.C[task]
+    alpha = point.alpha[task]
+    if loss.smooth:
+        curvature = loss.curvature(y, point.fitted[task] + point.intercept[task], C)
+        free = np.flatnonzero(curvature > 1e-10 * C)
+        stiffness = 1.0 / curvature[free]
+    else:
+        lo, hi = loss.domain(y, C)
+        room = 1e-9 * np.maximum(C, 1e-300)
+        free = np.flatnonzero((alpha > lo + room) & (alpha < hi - room) & (alpha != 0))
+        stiffness = np.zeros(len(free))
+    if len(free) > _MOST_CURVED:
+        pick = np.linspace(0, len(free) - 1, _MOST_CURVED).astype(np.int64)
+        free, stiffness = free[pick], stiffness[pick]
+    return free, stiffness

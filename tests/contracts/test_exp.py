@@ -1,0 +1,99 @@
+"""The vectorised exponential: accuracy, the ends of its range, threads, and the fused Gaussian."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kernelweave.compiled.exp import exp_inplace, rbf_from_inner
+from kernelweave.compiled.threads import use_threads
+from kernelweave.errors import InvalidInputError
+
+DTYPES = [np.float32, np.float64]
+LIMIT = {np.float32: 2e-7, np.float64: 1e-15}
+RANGE = {np.float32: (-87.3, 88.7), np.float64: (-708.3, 709.7)}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_relative_error_over_the_whole_range(dtype):
+    rng = np.random.default_rng(0)
+    low, high = RANGE[dtype]
+    x = np.concatenate(
+        [
+            rng.uniform(low, high, 100_000),
+            rng.uniform(-20, 0, 100_000),
+            rng.normal(size=100_000) * 1e-3,
+            # halves of ln 2: the ends of the reduced range
+            (np.arange(-120, 120) + 0.5) * np.log(2.0),
+        ]
+    ).astype(dtype)
+    exact = np.exp(x.astype(np.longdouble))
+    error = np.abs(exp_inplace(x[None].copy())[0] / exact - 1)
+    assert error.max() <= LIMIT[dtype]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_scale_is_applied_before_the_exponential(dtype):
+    x = np.linspace(0, 40, 1001, dtype=dtype).reshape(7, 143)
+    expected = np.exp((dtype(-0.25) * x).astype(np.float64))
+    np.testing.assert_allclose(exp_inplace(x.copy(), -0.25), expected, rtol=LIMIT[dtype])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_ends_of_the_range(dtype):
+    low, high = RANGE[dtype]
+    special = np.array([[0.0, -0.0, low - 60, -1e30, -np.inf, high + 1, np.inf, np.nan]], dtype)
+    out = exp_inplace(special)[0]
+    np.testing.assert_array_equal(out, [1, 1, 0, 0, 0, np.inf, np.inf, np.nan])
+    assert out.dtype == dtype
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_same_bits_for_one_and_two_threads(dtype):
+    x = np.random.default_rng(1).uniform(-9, 0, (301, 1501)).astype(dtype)
+    outs = []
+    for n_jobs in (1, 2):
+        with use_threads(n_jobs):
+            outs.append(exp_inplace(x.copy(), 0.7))
+    np.testing.assert_array_equal(*outs)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("q, n", [(1, 1), (3, 70), (200, 1500)])
+def test_rbf_from_inner(dtype, q, n):
+    rng = np.random.default_rng(2)
+    U, V = rng.normal(size=(q, 3)).astype(dtype), rng.normal(size=(n, 3)).astype(dtype)
+    V[0] = U[0]
+    gamma = 0.8
+    exact = np.exp(-gamma * ((U[:, None].astype(float) - V[None]) ** 2).sum(-1))
+    K = rbf_from_inner(U @ V.T, (U**2).sum(1), (V**2).sum(1), gamma)
+    assert K.dtype == dtype
+    assert K.max() <= 1.0
+    np.testing.assert_allclose(K, exact, rtol=0, atol=2e-5 if dtype is np.float32 else 1e-13)
+
+
+def test_rbf_of_coincident_rows_never_exceeds_one():
+    # |u|^2 + |v|^2 - 2uv rounds below zero for some rows; the kernel must not exceed 1.
+    U = np.random.default_rng(3).normal(size=(500, 5)).astype(np.float32) * 100
+    sq = (U * U).sum(1)
+    K = rbf_from_inner(U @ U.T, sq, sq, 1.0)
+    assert K.max() <= 1.0
+
+
+def test_empty_arrays_are_fine():
+    assert exp_inplace(np.empty((0, 5))).shape == (0, 5)
+    assert rbf_from_inner(np.empty((0, 5)), np.empty(0), np.ones(5), 1.0).shape == (0, 5)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [np.zeros(3), np.zeros((3, 3), dtype=int), np.zeros((4, 4))[:, ::2], np.zeros((4, 3)).T],
+)
+def test_arrays_that_cannot_be_changed_in_place_are_refused(bad):
+    with pytest.raises(InvalidInputError, match="C-contiguous 2-D"):
+        exp_inplace(bad)
+
+
+def test_norms_of_the_wrong_length_are_refused():
+    with pytest.raises(InvalidInputError, match=r"\(2,\) and \(3,\)"):
+        rbf_from_inner(np.zeros((2, 3)), np.zeros(3), np.zeros(2), 1.0)

@@ -1,0 +1,383 @@
+"""Our SMO against scikit-learn's, and against the optimality conditions themselves."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.svm import SVC, SVR, OneClassSVM
+
+from kernelweave.compiled.threads import use_threads
+from kernelweave.errors import InvalidInputError
+from kernelweave.losses import get_loss
+from kernelweave.losses.box_qp import BoxQP
+from kernelweave.solvers import box_solver
+from kernelweave.solvers.box_solver import DenseGram, solve_box_qp
+
+TIGHT = 1e-7
+
+
+class RowsOnly:
+    """A kernel that has no full matrix to give away."""
+
+    def __init__(self, K):
+        self._gram = DenseGram(K)
+        self.n = self._gram.n
+        self.largest = 0
+
+    def diag(self):
+        return self._gram.diag()
+
+    def block(self, idx):
+        self.largest = max(self.largest, idx.size)
+        return self._gram.block(idx)
+
+    def product(self, idx, delta):
+        return self._gram.product(idx, delta)
+
+    def dense(self):
+        return None
+
+
+# How a problem is solved: as a whole, by shrinking, by rounds on a matrix, by rounds on rows.
+PATHS = {
+    "whole": ({"_COMPACT": 10**9}, DenseGram),
+    "shrinking": ({"_COMPACT": 8}, DenseGram),
+    "rounds": ({"_WHOLE": 4, "_ROUND": 32}, DenseGram),
+    "rounds then shrinking": ({"_WHOLE": 100, "_ROUND": 40, "_COMPACT": 8}, DenseGram),
+    "rows only": ({"_WHOLE": 4, "_ROUND": 48}, RowsOnly),
+}
+
+
+@pytest.fixture(params=PATHS)
+def source(request, monkeypatch):
+    """Make a Gram source and set the sizes that lead to the path."""
+    settings, kind = PATHS[request.param]
+    for name, value in settings.items():
+        monkeypatch.setattr(box_solver, name, value)
+    return kind
+
+
+def rbf(X, gamma=0.3):
+    return np.exp(-gamma * ((X[:, None] - X[None]) ** 2).sum(-1))
+
+
+def classes(n=240, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 4))
+    y = np.where(X[:, 0] + 0.5 * X[:, 1] ** 2 - 0.3 + 0.7 * rng.normal(size=n) > 0, 1.0, -1.0)
+    return rbf(X), y
+
+
+def regression(n=200, seed=1):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 3))
+    return rbf(X), np.sin(2 * X[:, 0]) + X[:, 1] + 0.3 * rng.normal(size=n)
+
+
+def objective(qp, K, a):
+    alpha = qp.signed(a)
+    return 0.5 * alpha @ K @ alpha + qp.linear @ a
+
+
+def check(qp, K, result, tol, n_rows=None):
+    """Feasible, consistent, optimal: recomputed from the problem, not from the solver."""
+    a = result.a
+    assert np.all(np.isfinite(a)) and np.isfinite(result.intercept)
+    assert np.all(a >= 0) and np.all(a <= qp.upper)
+    assert abs(qp.sign @ a - qp.total) <= 1e-12 * max(1.0, np.abs(a).sum())
+    np.testing.assert_array_equal(result.alpha, qp.signed(a))
+    fitted = K.astype(float) @ result.alpha
+    scale = max(1.0, np.abs(fitted).max())
+    np.testing.assert_allclose(result.fitted, fitted, atol=1e-10 * scale, rtol=0)
+    slope = -qp.sign * qp.linear - fitted[qp.sample]
+    up = np.where(qp.sign > 0, a < qp.upper, a > 0)
+    low = np.where(qp.sign > 0, a > 0, a < qp.upper)
+    violation = max(0.0, slope[up].max(initial=-np.inf) - slope[low].min(initial=np.inf))
+    assert result.converged
+    assert violation <= tol * (1 + 1e-6) + 1e-10 * scale
+    assert result.violation == pytest.approx(violation, abs=1e-10 * scale)
+    if up.any() and low.any():
+        # The intercept lies between the two ends, up to the violation.
+        assert slope[up].max() - violation - tol <= result.intercept
+        assert result.intercept <= slope[low].min() + violation + tol
+
+
+def same_value(qp, K, result, reference_alpha):
+    mine = objective(qp, K, result.a)
+    theirs = objective(qp, K, qp.split(reference_alpha))
+    assert mine == pytest.approx(theirs, rel=1e-6)
+    # At this tolerance ours is not above theirs by more than rounding of float32 rows.
+    assert mine <= theirs + 1e-6 * abs(theirs)
+
+
+def dual_of(model, n):
+    alpha = np.zeros(n)
+    alpha[model.support_] = model.dual_coef_[0]
+    return alpha
+
+
+@pytest.mark.parametrize("C", [0.05, 1.0, 300.0])
+@pytest.mark.parametrize("weights", [None, "sample", "class"])
+def test_hinge_against_svc(source, C, weights):
+    K, y = classes()
+    upper = np.full(y.size, C)
+    fit_args, model = {}, SVC(C=C, kernel="precomputed", tol=TIGHT)
+    if weights == "sample":
+        sample = np.random.default_rng(5).uniform(0, 2, y.size)
+        upper, fit_args = C * sample, {"sample_weight": sample}
+    elif weights == "class":
+        model.set_params(class_weight={-1.0: 0.3, 1.0: 4.0})
+        upper = C * np.where(y > 0, 4.0, 0.3)
+    model.fit(K, y, **fit_args)
+    qp = get_loss("hinge").box_qp(y, upper)
+    result = solve_box_qp(qp, source(K), tol=TIGHT)
+    check(qp, K, result, TIGHT)
+    same_value(qp, K, result, dual_of(model, y.size))
+    decision = result.fitted + result.intercept
+    # LIBSVM keeps rows in float32, so its decision values are this good:
+    np.testing.assert_allclose(decision, model.decision_function(K), atol=2e-5 + 1e-6 * C)
+
+
+def test_samples_without_weight_do_not_count(source):
+    K, y = classes()
+    upper = np.where(np.arange(y.size) % 3 == 0, 0.0, 2.0)
+    keep = upper > 0
+    result = solve_box_qp(get_loss("hinge").box_qp(y, upper), source(K), tol=TIGHT)
+    part = get_loss("hinge").box_qp(y[keep], upper[keep])
+    alone = solve_box_qp(part, source(K[np.ix_(keep, keep)]), tol=TIGHT)
+    assert not result.a[~keep].any()
+    np.testing.assert_allclose(result.a[keep], alone.a, atol=1e-4)
+    assert result.intercept == pytest.approx(alone.intercept, abs=1e-6)
+
+
+@pytest.mark.parametrize("C, epsilon", [(0.1, 0.1), (3.0, 0.3), (50.0, 0.0), (1.0, 5.0)])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_epsilon_insensitive_against_svr(source, C, epsilon, weighted):
+    K, y = regression()
+    sample = np.random.default_rng(6).uniform(0.1, 2, y.size) if weighted else np.ones(y.size)
+    model = SVR(C=C, epsilon=epsilon, kernel="precomputed", tol=TIGHT)
+    model.fit(K, y, sample_weight=sample if weighted else None)
+    qp = get_loss("epsilon_insensitive", epsilon=epsilon).box_qp(y, C * sample)
+    result = solve_box_qp(qp, source(K), tol=TIGHT)
+    check(qp, K, result, TIGHT)
+    same_value(qp, K, result, dual_of(model, y.size))
+    if model.support_.size:
+        np.testing.assert_allclose(
+            result.fitted + result.intercept, model.predict(K), atol=2e-5 + 1e-5 * C
+        )
+
+
+@pytest.mark.parametrize("nu", [0.03, 0.4, 0.9])
+def test_one_class_against_sklearn(source, nu):
+    K, y = classes()
+    n = y.size
+    model = OneClassSVM(nu=nu, kernel="precomputed", tol=TIGHT).fit(K)
+    qp = get_loss("one_class").box_qp(np.ones(n), np.full(n, 1 / (nu * n)))
+    # scikit-learn's variables are nu * n times ours, so its tolerance is for other slopes.
+    tol = TIGHT / (nu * n)
+    result = solve_box_qp(qp, source(K), tol=tol)
+    check(qp, K, result, tol)
+    same_value(qp, K, result, dual_of(model, n) / (nu * n))
+    assert result.alpha.sum() == pytest.approx(1.0, abs=1e-14)
+
+
+def test_warm_start_takes_fewer_steps_to_the_same_optimum(source):
+    K, y = classes()
+    loss = get_loss("hinge")
+    qp = loss.box_qp(y, np.full(y.size, 10.0))
+    cold = solve_box_qp(qp, source(K), tol=1e-5)
+    near = loss.box_qp(y, np.full(y.size, 10.5))
+    again = solve_box_qp(near, source(K), tol=1e-5)
+    warm = solve_box_qp(near, source(K), tol=1e-5, a=cold.a, fitted=cold.fitted)
+    check(near, K, warm, 1e-5)
+    assert warm.n_steps < 0.7 * again.n_steps
+    assert objective(near, K, warm.a) == pytest.approx(objective(near, K, again.a), rel=1e-7)
+    same = solve_box_qp(qp, source(K), tol=1e-5, a=cold.a, fitted=cold.fitted)
+    assert same.n_steps == 0 and same.converged
+    np.testing.assert_array_equal(same.a, cold.a)
+
+
+def test_start_may_be_any_point(source):
+    K, y = regression(120)
+    qp = get_loss("epsilon_insensitive", epsilon=0.1).box_qp(y, np.full(y.size, 2.0))
+    best = solve_box_qp(qp, source(K), tol=1e-6)
+    outside = np.random.default_rng(3).uniform(-1, 5, qp.upper.size)
+    for start in (outside, qp.upper, np.full(qp.upper.size, 1.5)):
+        # A fitted vector that belongs to an infeasible start must not be believed.
+        fitted = np.full(y.size, 7.0) if start is outside else None
+        result = solve_box_qp(qp, source(K), tol=1e-6, a=start, fitted=fitted)
+        check(qp, K, result, 1e-6)
+        assert objective(qp, K, result.a) == pytest.approx(objective(qp, K, best.a), rel=1e-7)
+
+
+def test_one_class_with_every_variable_at_its_bound(source):
+    K, y = classes()
+    n = y.size
+    result = solve_box_qp(
+        get_loss("one_class").box_qp(np.ones(n), np.full(n, 1 / n)), source(K), tol=1e-6
+    )
+    np.testing.assert_allclose(result.a, 1 / n, rtol=1e-12)
+    assert result.converged
+    # Nothing can grow; the intercept is the least that what can fall asks for.
+    assert result.intercept == pytest.approx(-(K.sum(1) / n).max(), abs=1e-9)
+
+
+def test_warm_start_does_not_change_the_callers_arrays():
+    K, y = classes(60)
+    qp = get_loss("hinge").box_qp(y, np.full(60, 1.0))
+    a, fitted = np.zeros(60), np.zeros(60)
+    solve_box_qp(qp, DenseGram(K), tol=1e-3, a=a, fitted=fitted)
+    assert not a.any() and not fitted.any()
+
+
+def test_duplicate_rows(source):
+    K, y = classes(60)
+    K = np.tile(K, (3, 3))
+    y = np.concatenate([y, y, -y])
+    qp = get_loss("hinge").box_qp(y, np.full(y.size, 5.0))
+    result = solve_box_qp(qp, source(K), tol=TIGHT)
+    check(qp, K, result, TIGHT)
+    model = SVC(C=5.0, kernel="precomputed", tol=TIGHT).fit(K, y)
+    same_value(qp, K, result, dual_of(model, y.size))
+
+
+def test_zero_kernel(source):
+    y = np.where(np.arange(50) % 3 == 0, 1.0, -1.0)
+    K = np.zeros((50, 50))
+    qp = get_loss("hinge").box_qp(y, np.full(50, 2.0))
+    result = solve_box_qp(qp, source(K), tol=1e-6)
+    check(qp, K, result, 1e-6)
+    # Without curvature every variable of the smaller class goes to its bound.
+    assert result.a[y > 0] == pytest.approx(2.0)
+    assert result.intercept == pytest.approx(-1.0)
+
+
+@pytest.mark.parametrize("y, a", [([1.0, -1.0], [1.0, 1.0]), ([1.0, 1.0], [0.0, 0.0])])
+def test_two_samples(source, y, a):
+    K = np.array([[2.0, 1.0], [1.0, 2.0]])
+    qp = get_loss("hinge").box_qp(np.array(y), np.full(2, 10.0))
+    result = solve_box_qp(qp, source(K), tol=1e-9)
+    check(qp, K, result, 1e-9)
+    np.testing.assert_allclose(result.a, a)
+
+
+def test_one_sided_problem_stays_at_zero(source):
+    K, _ = classes(40)
+    qp = get_loss("hinge").box_qp(np.ones(40), np.full(40, 1.0))
+    result = solve_box_qp(qp, source(K), tol=1e-6)
+    assert not result.a.any() and result.converged and result.n_steps == 0
+    # Only one side can move: the intercept is what that side asks for.
+    assert result.intercept == pytest.approx(1.0)
+
+
+def test_all_upper_bounds_zero(source):
+    K, y = classes(40)
+    result = solve_box_qp(get_loss("hinge").box_qp(y, np.zeros(40)), source(K), tol=1e-6)
+    assert not result.a.any() and result.converged and result.intercept == 0.0
+
+
+@pytest.mark.parametrize("name", ["hinge", "epsilon_insensitive"])
+def test_float32_matrix(source, name):
+    K, y = classes() if name == "hinge" else regression()
+    K = K.astype(np.float32)
+    qp = get_loss(name).box_qp(y, np.full(y.size, 2.0))
+    result = solve_box_qp(qp, source(K), tol=1e-5)
+    check(qp, K, result, 1e-5)
+    exact = solve_box_qp(qp, DenseGram(K.astype(float)), tol=1e-7)
+    value = objective(qp, K.astype(float), exact.a)
+    assert objective(qp, K.astype(float), result.a) == pytest.approx(value, rel=1e-6)
+
+
+def test_large_targets_need_float64_blocks(source):
+    # Rows rounded to float32 are wrong by more than the tolerance here.
+    K, y = regression()
+    qp = get_loss("epsilon_insensitive", epsilon=10.0).box_qp(1e4 * y, np.full(y.size, 1e5))
+    result = solve_box_qp(qp, source(K), tol=1e-2)
+    check(qp, K, result, 1e-2)
+
+
+def test_max_iter_stops_early_and_says_so(source):
+    K, y = classes()
+    qp = get_loss("hinge").box_qp(y, np.full(y.size, 300.0))
+    result = solve_box_qp(qp, source(K), tol=1e-9, max_iter=25)
+    assert result.n_steps == 25
+    assert not result.converged and result.violation > 1e-9
+    assert abs(qp.sign @ result.a) <= 1e-10
+
+
+def test_unreachable_tolerance_ends(source):
+    K, y = classes(80)
+    qp = get_loss("hinge").box_qp(y, np.full(80, 1e4))
+    result = solve_box_qp(qp, source(K), tol=0.0, max_iter=300_000)
+    assert np.isfinite(result.a).all()
+    assert result.violation < 1e-6
+
+
+def test_paths_agree(monkeypatch):
+    K, y = classes(600, seed=4)
+    qp = get_loss("hinge").box_qp(y, np.full(600, 20.0))
+    values, rounds = [], []
+    for settings, kind in PATHS.values():
+        with monkeypatch.context() as patch:
+            for name, value in settings.items():
+                patch.setattr(box_solver, name, value)
+            gram = kind(K)
+            result = solve_box_qp(qp, gram, tol=1e-6)
+        check(qp, K, result, 1e-6)
+        values.append(objective(qp, K, result.a))
+        rounds.append(result.n_rounds)
+    np.testing.assert_allclose(values, values[0], rtol=1e-9)
+    assert gram.largest <= 48
+    assert rounds[0] == 1 and 1 < rounds[1] < 10 < rounds[2]
+
+
+def test_default_sizes_reach_rounds_and_shrinking():
+    K, y = classes(4500, seed=2)
+    K = K.astype(np.float32)
+    qp = get_loss("hinge").box_qp(y, np.full(4500, 1.0))
+    results = []
+    for n_jobs in (1, 2):
+        with use_threads(n_jobs):
+            results.append(solve_box_qp(qp, DenseGram(K), tol=1e-3))
+    check(qp, K, results[0], 1e-3)
+    assert results[0].n_rounds > 2
+    # Same bits whatever the number of threads.
+    np.testing.assert_array_equal(results[0].a, results[1].a)
+    np.testing.assert_array_equal(results[0].fitted, results[1].fitted)
+
+
+def test_problems_without_a_feasible_point_are_refused():
+    qp = get_loss("one_class").box_qp(np.ones(4), np.full(4, 0.2))
+    with pytest.raises(InvalidInputError, match=r"sum to 1"):
+        solve_box_qp(qp, DenseGram(np.eye(4)), tol=1e-3)
+
+
+def good_qp(**changes):
+    fields = {
+        "sign": np.array([1.0, -1.0]),
+        "linear": -np.ones(2),
+        "upper": np.ones(2),
+        "sample": np.array([0, 1]),
+        "total": 0.0,
+    }
+    return BoxQP(**{**fields, **changes})
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"sample": np.array([0, 2])}, r"0\.\.1"),
+        ({"sample": np.array([0, 0])}, "sum >= 0"),
+        ({"sample": np.array([0, 0]), "sign": np.ones(2)}, "one variable of each sign"),
+        ({"upper": np.array([1.0, np.inf])}, "finite"),
+        ({"upper": np.array([1.0, -1.0])}, ">= 0"),
+    ],
+)
+def test_malformed_problems_are_refused(changes, message):
+    with pytest.raises(InvalidInputError, match=message):
+        solve_box_qp(good_qp(**changes), DenseGram(np.eye(2)), tol=1e-3)
+
+
+def test_dense_gram_refuses_a_rectangle():
+    with pytest.raises(InvalidInputError, match=r"\(2, 3\)"):
+        DenseGram(np.zeros((2, 3)))
