@@ -94,6 +94,7 @@ def demo(
     Compares the learnt combination with equal weights and with the best single kernel, lists the
     kernels that carry the weight, and saves a figure of the weights and of the gap over time.
     """
-    from kernelweave.cli.demo import run_demo
+    with Console().status("loading"):
+        from kernelweave.cli.demo import run_demo
 
     run_demo(seed=seed, C=C, tol=tol, figure=figure)

@@ -22,8 +22,8 @@ def _live_bar(console: Console) -> Progress:
     return Progress(
         TextColumn(" "),
         SpinnerColumn(finished_text="[green]✓[/]"),
-        TextColumn("{task.description:<32}"),
-        BarColumn(bar_width=24),
+        TextColumn("{task.description:<30}"),
+        BarColumn(bar_width=14),
         TextColumn("{task.fields[status]}"),
         console=console,
     )

@@ -159,7 +159,7 @@ def plot_convergence(model: Any, ax: Axes | None = None) -> Axes:
         gaps = np.maximum([record.gap for record in records], np.finfo(float).eps)
         known = np.isfinite(gaps)
         seconds, gaps = seconds[known], gaps[known]
-        ax.plot(seconds, gaps, "o", color=LIGHT_BLUE, markersize=3)
+        ax.plot(seconds, gaps, "o", color=LIGHT_BLUE, markersize=4, zorder=3)
         # A fit keeps its best point, so this is the gap it would return if it stopped here.
         best = np.minimum.accumulate(gaps)
         ax.plot(seconds, best, color=BLUE, lw=1.8, drawstyle="steps-post")

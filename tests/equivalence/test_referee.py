@@ -1,0 +1,181 @@
+"""Every solver reaches the optimum that a convex solver finds, for every loss and regularizer."""
+
+from __future__ import annotations
+
+import cvxpy as cp
+import numpy as np
+import pytest
+
+from kernelweave.bank import DenseBank
+from kernelweave.combine import WeightedSum
+from kernelweave.losses import get_loss
+from kernelweave.problem import Problem
+from kernelweave.regularizers import L1, LpBall, Simplex, SquaredLp
+from kernelweave.solvers import SPG, SQP, Limits, Uniform, recompute, solve
+
+N, M = 24, 5
+
+
+def matrices(rng):
+    return [A @ A.T / A.shape[1] for A in (rng.normal(size=(N, r)) for r in (2, 3, 5, 8, 30))]
+
+
+def referee(Ks, y, C, loss, regularizer, n_tasks):
+    """The problem written out for cvxpy: objective, weights and decision values at the optimum.
+
+    Regularizers that put weights to zero are written with the norms of the components (the
+    quotient |f_k|^2 / d_k of the weights form has no value there), the others with the weights.
+    """
+    roots = []
+    for K in Ks:
+        values, vectors = np.linalg.eigh(K)
+        keep = values > 1e-10
+        roots.append(vectors[:, keep] * np.sqrt(values[keep]))
+    w = [[cp.Variable(L.shape[1]) for L in roots] for _ in range(n_tasks)]
+    decisions = [
+        sum(L @ v for L, v in zip(roots, own, strict=True)) + cp.Variable() for own in w
+    ]
+    terms = [
+        cp.sum(cp.multiply(C[t], _loss(loss, y[t], decisions[t]))) for t in range(n_tasks)
+    ]
+    components = [cp.hstack([own[k] for own in w]) for k in range(len(Ks))]
+    constraints = []
+    d = cp.Variable(len(Ks), nonneg=True)
+    if isinstance(regularizer, Simplex | L1):
+        norms = cp.hstack([cp.norm(c, 2) for c in components])
+        if isinstance(regularizer, Simplex):
+            terms.append(0.5 * cp.square(cp.sum(norms)))
+        else:
+            terms.append(np.sqrt(2 * regularizer.weight) * cp.sum(norms))
+    else:
+        terms.append(0.5 * sum(cp.quad_over_lin(c, d[k]) for k, c in enumerate(components)))
+        size = cp.pnorm(d, regularizer.p, approx=False)
+        if isinstance(regularizer, LpBall):
+            constraints.append(size <= 1)
+        else:
+            terms.append(0.5 * regularizer.weight * cp.square(size))
+    problem = cp.Problem(cp.Minimize(sum(terms)), constraints)
+    problem.solve(solver=cp.CLARABEL)
+    weights = d.value
+    if isinstance(regularizer, Simplex | L1):
+        weights = regularizer.weights_from_norms(np.array([np.linalg.norm(c.value) for c in components]))
+    return problem.value, weights, np.array([z.value for z in decisions])
+
+
+def _loss(loss, y, z):
+    margin = 1 - cp.multiply(y, z)
+    return {
+        "hinge": lambda: cp.pos(margin),
+        "squared_hinge": lambda: cp.square(cp.pos(margin)),
+        "logistic": lambda: cp.logistic(-cp.multiply(y, z)),
+        "smooth_hinge": lambda: cp.logistic(loss.sigma * margin) / loss.sigma,
+        "squared": lambda: cp.square(y - z),
+        "epsilon_insensitive": lambda: cp.pos(cp.abs(y - z) - loss.epsilon),
+    }[loss.name]()
+
+
+def make(loss, n_tasks=1, seed=0):
+    rng = np.random.default_rng(seed)
+    Ks = matrices(rng)
+    signal = Ks[1] @ rng.normal(size=N) + 0.3 * Ks[4] @ rng.normal(size=N)
+    y = np.array([signal + 0.3 * rng.normal(size=N) for _ in range(n_tasks)])
+    if loss.task == "classification":
+        y = np.where(y > np.median(y), 1.0, -1.0)
+        y[:, :4] *= -1
+    C = rng.uniform(0.5, 2.0, size=(n_tasks, N))
+    return Ks, y, C
+
+
+LOSSES = ["hinge", "squared_hinge", "logistic", "smooth_hinge", "squared", "epsilon_insensitive"]
+REGULARIZERS = [Simplex(), LpBall(1.33), LpBall(2.0), L1(0.7), SquaredLp(2.0, 1.5), SquaredLp(1.5)]
+
+
+def solvers_for(regularizer):
+    return [SPG(), SQP()] if isinstance(regularizer, Simplex | L1) else [SPG()]
+
+
+@pytest.mark.parametrize("regularizer", REGULARIZERS, ids=repr)
+@pytest.mark.parametrize("name", LOSSES)
+def test_same_optimum_as_a_convex_solver(name, regularizer):
+    loss = get_loss(name)
+    Ks, y, C = make(loss)
+    value, weights, decisions = referee(Ks, y, C, loss, regularizer, 1)
+    problem = Problem(DenseBank().from_matrices(Ks), y, C, loss, regularizer, WeightedSum())
+    for solver in solvers_for(regularizer):
+        result = solve(problem, solver, Limits(tol=1e-7, max_iter=3000))
+        assert result.converged, solver
+        certificate = result.certificate
+        assert certificate.dual <= value + 1e-6 * abs(value)
+        assert certificate.primal >= value - 1e-6 * abs(value)
+        assert certificate.primal == pytest.approx(value, rel=1e-6)
+        np.testing.assert_allclose(result.d, weights, atol=3e-3 * max(1, weights.max()))
+        K = np.tensordot(result.d, Ks, axes=1)
+        mine = result.alpha @ K + result.intercept[:, None]
+        # Where a smooth loss is flat far from the margin, decision values are less determined.
+        np.testing.assert_allclose(mine, decisions, atol=5e-3 * np.abs(decisions).max())
+
+
+@pytest.mark.parametrize("name", ["hinge", "logistic"])
+@pytest.mark.parametrize("regularizer", [Simplex(), LpBall(2.0)], ids=repr)
+def test_shared_weights_over_several_tasks(name, regularizer):
+    loss = get_loss(name)
+    Ks, y, C = make(loss, n_tasks=3)
+    value, weights, _ = referee(Ks, y, C, loss, regularizer, 3)
+    problem = Problem(DenseBank().from_matrices(Ks), y, C, loss, regularizer, WeightedSum())
+    for solver in solvers_for(regularizer):
+        result = solve(problem, solver, Limits(tol=1e-7))
+        assert result.certificate.primal == pytest.approx(value, rel=1e-6)
+        np.testing.assert_allclose(result.d, weights, atol=2e-3)
+
+
+def test_equal_weights_are_a_problem_of_their_own():
+    loss = get_loss("hinge")
+    Ks, y, C = make(loss)
+    problem = Problem(DenseBank().from_matrices(Ks), y, C, loss, Simplex(), WeightedSum())
+    result = solve(problem, Uniform(), Limits(tol=1e-6))
+    np.testing.assert_array_equal(result.d, np.full(M, 1 / M))
+    mean = [np.mean(Ks, axis=0)]
+    single = Problem(DenseBank().from_matrices(mean), y, C, loss, Simplex(), WeightedSum())
+    alone = solve(single, SPG(), Limits(tol=1e-6))
+    assert result.certificate.primal == pytest.approx(alone.certificate.primal, rel=1e-5)
+    best = solve(problem, SPG(), Limits(tol=1e-6))
+    assert best.certificate.primal < result.certificate.primal
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_the_certificate_brackets_the_optimum_at_any_point(name):
+    """A certificate is true whatever it is asked about, not only at the end of a fit."""
+    loss = get_loss(name)
+    Ks, y, C = make(loss)
+    rng = np.random.default_rng(3)
+    for regularizer in REGULARIZERS:
+        value, _, _ = referee(Ks, y, C, loss, regularizer, 1)
+        problem = Problem(DenseBank().from_matrices(Ks), y, C, loss, regularizer, WeightedSum())
+        for _ in range(3):
+            d = regularizer.project(rng.random(M))
+            certificate, _ = recompute(problem, d, rng.normal(size=(1, N)), np.zeros(1))
+            assert certificate.dual <= value + 1e-6 * abs(value)
+            assert certificate.primal >= value - 1e-6 * abs(value)
+
+
+def test_a_coarse_bank_still_certifies_the_exact_problem():
+    """With factors that leave out 1 % of the trace, the bounds are those of the exact kernels."""
+    from kernelweave.bank import FactoredBank
+    from kernelweave.kernels import RBF, KernelSet
+
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(N, 3))
+    kernels = KernelSet.build([RBF(width=w) for w in (0.7, 1.5, 4.0)], X)
+    Ks = list(kernels.rows(np.arange(N)))
+    loss = get_loss("hinge")
+    y = np.where(X[:, 0] * X[:, 1] > 0, 1.0, -1.0)[None]
+    C = np.full((1, N), 2.0)
+    value, _, _ = referee(Ks, y, C, loss, Simplex(), 1)
+    coarse = FactoredBank(1e-2).build(kernels)
+    problem = Problem(coarse, y, C, loss, Simplex(), WeightedSum())
+    solved = solve(problem, SPG(), Limits(tol=1e-4))
+    assert solved.converged
+    assert solved.certificate.dual <= value <= solved.certificate.primal * (1 + 1e-9)
+    rough, _ = recompute(problem, solved.d, solved.alpha, solved.intercept)
+    assert rough.approximation > 1e-3
+    assert rough.dual <= value <= rough.primal * (1 + 1e-9)

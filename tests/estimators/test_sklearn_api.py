@@ -1,0 +1,21 @@
+"""The estimators keep scikit-learn's promises."""
+
+from __future__ import annotations
+
+import pytest
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from kernelweave import MKLClassifier, MKLRegressor
+
+ESTIMATORS = [
+    MKLClassifier(),
+    MKLClassifier(loss="logistic", multi_class="ovr"),
+    MKLRegressor(),
+    MKLRegressor(loss="squared"),
+]
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@parametrize_with_checks(ESTIMATORS)
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
