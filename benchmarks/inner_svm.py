@@ -1,6 +1,6 @@
 """One support vector machine, one kernel: kernelweave's solver beside scikit-learn's and Intel's.
 
-Run ``python benchmarks/inner_svm.py`` (about two minutes) or with ``--quick``. Solvers take turns on the
+Run ``python benchmarks/inner_svm.py`` or add ``--quick``. Solvers take turns on the
 same data in one process, so that the ratios hold on a busy machine; times are the best of the
 repeats. Targets: with a precomputed Gram matrix at least 3 times faster than
 ``SVC(kernel="precomputed")`` and 2 times faster than ``SVC(kernel="rbf")``; with rows computed on
@@ -65,7 +65,7 @@ class RBFRows:
         map_blocks(part, idx.size, 32)
 
     def block(self, idx: NDArray) -> NDArray:
-        """Compute ``K[idx][:, idx]`` afresh: cheaper than the rows, and not all of them will move."""
+        """Compute the block afresh: cheaper than whole rows, and not all of them will move."""
         out = np.empty((idx.size, idx.size), dtype=np.float32)
         self._kernel(idx, self._X[idx], self._square[idx], out)
         return out

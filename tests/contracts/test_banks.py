@@ -95,12 +95,40 @@ def test_products_and_quadratic_forms(case, v, chosen):
     )
 
 
+@pytest.mark.parametrize("chosen", [None, np.array([4, 0, 2])], ids=["all", "some"])
+def test_products_at_some_samples(case, v, chosen):
+    bank, truth, atol = case
+    idx = np.array([40, 2, 3])
+    expected = truth if chosen is None else truth[chosen]
+    scale = N * np.abs(v).max()
+    np.testing.assert_allclose(
+        bank.products_at(v, idx, chosen), (v @ expected)[:, :, idx], atol=atol * scale
+    )
+    np.testing.assert_allclose(
+        bank.products_at(v[1], idx, chosen), (expected @ v[1])[:, idx], atol=atol * scale
+    )
+
+
+def test_a_part_of_the_samples(case, v):
+    bank, truth, atol = case
+    idx = np.array([40, 2, 3, 17])
+    part = bank.take(idx)
+    assert (part.n, part.m, part.names) == (4, 5, bank.names)
+    expected = truth[:, idx][:, :, idx]
+    np.testing.assert_allclose(part.rows(np.arange(4)), expected, atol=atol)
+    quad = np.einsum("ti,kij,tj->k", v[:, idx], expected, v[:, idx])
+    np.testing.assert_allclose(part.quad(v[:, idx]), quad, atol=atol * 100)
+
+
 def test_combinations(case):
     bank, truth, atol = case
     d = np.array([0.5, 0.0, 2.0, 0.1, 0.4])
     idx = np.array([5, 0, 33])
     expected = np.tensordot(d, truth, axes=1)
     np.testing.assert_allclose(bank.combine(d), expected, atol=5 * atol)
+    single = bank.combine(d, np.float32)
+    assert single.dtype == np.float32
+    np.testing.assert_allclose(single, expected, atol=5 * atol + 1e-5 * np.abs(expected).max())
     np.testing.assert_allclose(bank.combine_block(d, idx), expected[np.ix_(idx, idx)], atol=5 * atol)
 
 

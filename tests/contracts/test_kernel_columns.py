@@ -134,6 +134,13 @@ def test_blocks_are_shared_in_a_pair(X):
     assert len(pair) == 1
 
 
+def test_blocks_too_large_to_keep_are_cut_again(X, monkeypatch):
+    kernels = [RBF(width=2).on([0, 3]), Linear().on([1, 2]) * Linear().on(0)]
+    expected = KernelSet.build(kernels, X).rows([2, 4])
+    monkeypatch.setattr("kernelweave.kernels.samples._KEEP_BYTES", 0)
+    np.testing.assert_array_equal(KernelSet.build(kernels, X).rows([2, 4]), expected)
+
+
 def test_transformers_that_cannot_be_compared_still_work(X):
     kernel = Linear().on(0, FunctionTransformer(lambda z: z * 2))
     both = KernelSet.build([kernel, Linear().on(0, FunctionTransformer(lambda z: z * 3))], X, None)

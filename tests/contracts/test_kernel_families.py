@@ -69,6 +69,12 @@ def test_default_family_adapts_to_the_number_of_features(X):
     np.testing.assert_allclose(bank.rows(np.arange(20), [0])[0], Z @ Z.T, atol=1e-12)
     np.testing.assert_allclose(bank.rows([2], [4])[0], RBF(width=np.sqrt(3))(Z[[2]], Z), rtol=1e-10)
 
+    both = KernelSet.build(default_family(per_feature=True), X, None)
+    np.testing.assert_allclose(both.rows([2], range(7)), bank.rows([2]), atol=1e-12)
+    on_one = RBF(width=1)(Z[[2], 1:2], Z[:, 1:2])
+    assert both.names[7 + 7 + 4] == "rbf(width=1) on column 1"
+    np.testing.assert_allclose(both.rows([2], [18])[0], on_one, rtol=1e-10)
+
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("per_feature", [False, True])

@@ -190,6 +190,8 @@ def test_products_and_sums(X):
     assert ((a + b) * c).name == (
         "(rbf(width=1) on column 0 + linear on columns 1-2) * polynomial(degree=2)"
     )
+    np.testing.assert_allclose((a * b * c)(X), a(X) * b(X) * c(X), rtol=1e-12)
+    np.testing.assert_allclose((a + b + c)(X), a(X) + b(X) + c(X), rtol=1e-12)
     assert (a * b * c).factors == (a, b, c)
     assert (a + b + c).terms == (a, b, c)
     np.testing.assert_allclose((a * c).on([3, 4])(X), a(X[:, 3:5]) * c(X[:, 3:5]), rtol=1e-12)
@@ -238,6 +240,14 @@ def test_same_rows_are_found_in_any_order():
     assert found == {(0, 2), (1, 0), (1, 3), (2, 0), (2, 3)}
 
 
+def test_rows_of_rows_are_rows():
+    X = np.random.default_rng(7).normal(size=(10, 2))
+    rows = Samples(X).take([8, 3, 5]).take([2, 0])
+    np.testing.assert_array_equal(rows.array(), X[[5, 8]])
+    np.testing.assert_array_equal(rows.native, X[[5, 8]])
+    np.testing.assert_allclose(rows.square_norms(), (X[[5, 8]] ** 2).sum(axis=1))
+
+
 def test_forms_describe_the_values(X):
     samples = Samples(X)
     for kernel in (RBF(width=2), Polynomial(3, 0.5, 2), Linear(), RBF(gamma=1).on([1, 4])):
@@ -266,6 +276,15 @@ def test_distance_scale_is_the_mean_of_the_training_matrix(X):
     values = bound.evaluate(Pair(Samples(ids), Samples(ids[train])))
     scale = D[np.ix_(train, train)].mean()
     np.testing.assert_allclose(values, np.exp(-D[:, train] / scale), rtol=1e-12)
+
+
+def test_distance_scale_of_many_samples_is_the_mean_over_some(X, monkeypatch):
+    monkeypatch.setattr("kernelweave.kernels.distance._MEAN_SAMPLES", 30)
+    first, second = Distance("cityblock")(X), Distance("cityblock")(X)
+    np.testing.assert_array_equal(first, second)
+    scale = -np.abs(X[0] - X[1]).sum() / np.log(first[0, 1])
+    mean = np.abs(X[:, None] - X).sum(axis=2).mean()
+    assert scale != pytest.approx(mean, rel=1e-6) and scale == pytest.approx(mean, rel=0.2)
 
 
 def test_distance_matrix_and_metric_agree(X):

@@ -42,8 +42,11 @@ class RowsOnly:
 PATHS = {
     "whole": ({"_COMPACT": 10**9}, DenseGram),
     "shrinking": ({"_COMPACT": 8}, DenseGram),
-    "rounds": ({"_WHOLE": 4, "_ROUND": 32}, DenseGram),
-    "rounds then shrinking": ({"_WHOLE": 100, "_ROUND": 40, "_COMPACT": 8}, DenseGram),
+    "rounds": ({"_DIRECT": 0, "_WHOLE": 4, "_ROUND": 32}, DenseGram),
+    "rounds then shrinking": (
+        {"_DIRECT": 0, "_WHOLE": 100, "_ROUND": 40, "_COMPACT": 8},
+        DenseGram,
+    ),
     "rows only": ({"_WHOLE": 4, "_ROUND": 48}, RowsOnly),
 }
 
@@ -297,6 +300,17 @@ def test_large_targets_need_float64_blocks(source):
     check(qp, K, result, 1e-2)
 
 
+def test_tolerance_far_below_the_size_of_the_slopes(source):
+    # All slopes lie within 1e-8 of 1e3: only exact comparisons can tell them apart.
+    n = 64
+    y = 1e3 + 1e-8 * np.random.default_rng(8).normal(size=n)
+    K = 1e-3 * np.eye(n)
+    qp = get_loss("epsilon_insensitive", epsilon=0.0).box_qp(y, np.full(n, 1.0))
+    result = solve_box_qp(qp, source(K), tol=1e-11)
+    assert result.converged and result.violation <= 1e-11
+    np.testing.assert_allclose(result.alpha, (y - y.mean()) / 1e-3, atol=2e-8)
+
+
 def test_max_iter_stops_early_and_says_so(source):
     K, y = classes()
     qp = get_loss("hinge").box_qp(y, np.full(y.size, 300.0))
@@ -332,7 +346,8 @@ def test_paths_agree(monkeypatch):
     assert rounds[0] == 1 and 1 < rounds[1] < 10 < rounds[2]
 
 
-def test_default_sizes_reach_rounds_and_shrinking():
+def test_usual_sizes_reach_rounds_and_shrinking(monkeypatch):
+    monkeypatch.setattr(box_solver, "_DIRECT", 4000)
     K, y = classes(4500, seed=2)
     K = K.astype(np.float32)
     qp = get_loss("hinge").box_qp(y, np.full(4500, 1.0))

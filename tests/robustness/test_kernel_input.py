@@ -30,6 +30,7 @@ from kernelweave.kernels import (
     resolve,
     sample_ids,
 )
+from kernelweave.kernels.psd import bounds_spectrum
 
 X = np.random.default_rng(0).normal(size=(10, 3))
 TABLE = pd.DataFrame(X, columns=["length", "width", "height"])
@@ -281,6 +282,14 @@ def test_large_indefinite_matrices_are_caught():
     for K in (sigmoid, outlier, spike, gram(1500, 5) - gram(1500, 5, seed=9)):
         with pytest.raises(InvalidInputError, match="not positive semidefinite"):
             Precomputed(K)(sample_ids(1500))
+
+
+def test_every_negative_diagonal_entry_is_found():
+    K = np.eye(1400)
+    for i in (0, 700, 1399):
+        K[i, i] = -0.5
+        assert bounds_spectrum(K).smallest <= -0.5
+        K[i, i] = 1
 
 
 def test_the_check_runs_once(monkeypatch):

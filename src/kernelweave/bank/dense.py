@@ -17,7 +17,13 @@ from kernelweave.bank.protocol import (
     rounding_error,
 )
 from kernelweave.bank.source import Source
-from kernelweave.compiled.passes import add_rows, quad_block
+from kernelweave.compiled.passes import (
+    add_block,
+    add_matrix,
+    add_rows,
+    quad_block,
+    row_products,
+)
 from kernelweave.compiled.threads import map_blocks
 
 __all__ = ["DenseBank"]
@@ -47,6 +53,9 @@ class DenseBank(KernelBank):
     >>> bank.quad(np.array([1.0, 2.0, 0.0]))
     array([5., 9.])
     """
+
+    # The matrices are there already: adding them up costs one pass.
+    matrix_limit = 20_000
 
     def __init__(self, dtype: str = "float64") -> None:
         self.dtype = dtype
@@ -167,16 +176,63 @@ class DenseBank(KernelBank):
         # Rounding can take the quadratic form of a semi-definite matrix just below zero.
         return np.maximum(self._scale[chosen] * parts.sum(axis=1), 0.0)
 
-    def combine(self, d: Array) -> Array:
+    def products_at(self, v: Array, idx: Array, kernels: Array | None = None) -> Array:
         """See :class:`KernelBank`."""
-        out = np.zeros((self.n, self.n))
+        chosen = kernel_indices(kernels, self.m)
+        tasks = as_tasks(v)
+        out = np.empty((len(chosen), len(tasks), len(idx)))
+
+        def work(start: int, stop: int) -> None:
+            for position in range(start, stop):
+                k = chosen[position]
+                for t, row in enumerate(tasks):
+                    row_products(self._matrices[k], idx, self._scale[k] * row, out[position, t])
+
+        map_blocks(work, len(chosen), 1, len(chosen) * len(idx) * self.n)
+        return out if np.ndim(v) == 2 else out[:, 0]
+
+    def combine(self, d: Array, dtype: Any = np.float64) -> Array:
+        """See :class:`KernelBank`."""
+        out = np.empty((self.n, self.n), dtype)
+        active = np.flatnonzero(d)
+        weights = d[active] * self._scale[active]
+
+        def work(start: int, stop: int) -> None:
+            out[start:stop] = 0.0
+            for weight, k in zip(weights, active, strict=True):
+                add_matrix(self._matrices[k][start:stop], weight, out[start:stop])
+
+        map_blocks(work, self.n, max(1, 2**17 // self.n), len(active) * self.n**2)
+        return out
+
+    def take(self, idx: Array) -> DenseBank:
+        """See :class:`KernelBank`."""
+        idx = np.asarray(idx, dtype=np.int64)
+        bank = DenseBank(self.dtype)
+        bank._source = None
+        bank.n, bank.m, bank.names = len(idx), self.m, self.names
+        bank._scale, bank._rounded = self._scale, self._rounded
+        stack = np.zeros((self.m, len(idx), len(idx)))
+
+        def work(start: int, stop: int) -> None:
+            for k in range(start, stop):
+                add_block(self._matrices[k], idx, 1.0, stack[k], 0, len(idx))
+
+        map_blocks(work, self.m, 1, stack.size)
+        bank._matrices = list(stack)
+        return bank
+
+    def combine_block(self, d: Array, idx: Array) -> Array:
+        """See :class:`KernelBank`."""
+        idx = np.asarray(idx, dtype=np.int64)
+        out = np.zeros((len(idx), len(idx)))
         active = np.flatnonzero(d)
 
         def work(start: int, stop: int) -> None:
             for k in active:
-                out[start:stop] += (d[k] * self._scale[k]) * self._matrices[k][start:stop]
+                add_block(self._matrices[k], idx, d[k] * self._scale[k], out, start, stop)
 
-        map_blocks(work, self.n, max(1, 2**17 // self.n), len(active) * self.n**2)
+        map_blocks(work, len(idx), 64, len(active) * len(idx) ** 2)
         return out
 
     def diag(self, kernels: Array | None = None) -> Array:

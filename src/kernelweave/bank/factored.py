@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -202,12 +203,31 @@ class FactoredBank(KernelBank):
         sums = np.bincount(self._owner, weights=squares, minlength=self.m)
         return sums if kernels is None else sums[kernel_indices(kernels, self.m)]
 
-    def combine(self, d: Array) -> Array:
+    def products_at(self, v: Array, idx: Array, kernels: Array | None = None) -> Array:
+        """See :class:`KernelBank`."""
+        chosen = kernel_indices(kernels, self.m)
+        tasks = as_tasks(v)
+        out = np.empty((len(chosen), len(tasks), len(idx)))
+        for position, k in enumerate(chosen):
+            F = self._factors[self._offsets[k] : self._offsets[k + 1]]
+            out[position] = (tasks @ F.T) @ F[:, idx]
+        return out if np.ndim(v) == 2 else out[:, 0]
+
+    def take(self, idx: Array) -> FactoredBank:
+        """See :class:`KernelBank`."""
+        bank = copy(self)
+        bank._source = None
+        bank.n = len(idx)
+        bank._factors = np.ascontiguousarray(self._factors[:, idx])
+        bank._residual = np.ascontiguousarray(self._residual[:, idx])
+        return bank
+
+    def combine(self, d: Array, dtype: Any = np.float64) -> Array:
         """See :class:`KernelBank`."""
         picked = self._factor_rows(np.flatnonzero(d))
-        plain = self._factors[picked]
-        scaled = plain * d[self._owner[picked], None]
-        out = np.empty((self.n, self.n))
+        plain = self._factors[picked].astype(dtype, copy=False)
+        scaled = plain * d[self._owner[picked], None].astype(dtype)
+        out = np.empty((self.n, self.n), dtype)
 
         def work(start: int, stop: int) -> None:
             block = scaled[:, :stop].T @ plain[:, start:stop]
@@ -242,6 +262,6 @@ class FactoredBank(KernelBank):
 
     def refined(self) -> FactoredBank | None:
         """Return factors a hundred times closer, down to a relative trace error of 1e-12."""
-        if self.rtol <= 1e-12:
+        if self.rtol <= 1e-12 or self._source is None:
             return None
         return FactoredBank(max(self.rtol / 100, 1e-12), self.max_rank).build(self._source)

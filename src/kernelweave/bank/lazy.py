@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from kernelweave.bank.dense import DenseBank
 from kernelweave.bank.memory import require_bytes
 from kernelweave.bank.protocol import (
     Array,
@@ -18,7 +19,7 @@ from kernelweave.bank.protocol import (
 )
 from kernelweave.bank.row_cache import RowCache
 from kernelweave.bank.source import Source
-from kernelweave.compiled.passes import add_rows
+from kernelweave.compiled.passes import add_rows, row_products
 from kernelweave.compiled.threads import map_blocks
 
 __all__ = ["LazyBank"]
@@ -145,11 +146,32 @@ class LazyBank(KernelBank):
         tasks = as_tasks(v)
         return np.maximum(np.einsum("ktn,tn->k", self.matvec(tasks, kernels), tasks), 0.0)
 
-    def combine(self, d: Array) -> Array:
+    def products_at(self, v: Array, idx: Array, kernels: Array | None = None) -> Array:
+        """See :class:`KernelBank`."""
+        chosen = kernel_indices(kernels, self.m)
+        tasks = as_tasks(v)
+        idx = np.asarray(idx)
+        out = np.empty((len(chosen), len(tasks), len(idx)))
+        for positions, slab, slots in self._chunks(idx):
+            for place, k in enumerate(chosen):
+                for t, row in enumerate(tasks):
+                    part = np.empty(len(positions))
+                    row_products(slab[:, k], slots, row, part)
+                    out[place, t, positions] = part
+        return out if np.ndim(v) == 2 else out[:, 0]
+
+    def take(self, idx: Array) -> DenseBank:
+        """See :class:`KernelBank`; the few samples' matrices are formed."""
+        idx = np.asarray(idx)
+        require_bytes(8.0 * self.m * len(idx) ** 2, f"{self.m} kernels on {len(idx)} samples")
+        stack = self._source.block(idx)
+        return DenseBank().from_matrices(list(stack), self.names)
+
+    def combine(self, d: Array, dtype: Any = np.float64) -> Array:
         """See :class:`KernelBank`."""
         require_bytes(8.0 * self.n**2, f"one dense {self.n} x {self.n} matrix")
         active = np.flatnonzero(d)
-        out = np.empty((self.n, self.n))
+        out = np.empty((self.n, self.n), dtype)
         step = max(1, int(_CHUNK_BYTES // (8 * self.n * max(1, len(active)))))
         for first in range(0, self.n, step):
             idx = np.arange(first, min(first + step, self.n))

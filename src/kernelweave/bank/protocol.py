@@ -50,6 +50,8 @@ class KernelBank(ABC):
     n: int
     m: int
     names: tuple[str, ...]
+    # Up to this many samples forming K(d) is cheaper than asking for its rows and blocks.
+    matrix_limit: int = 2000
 
     @abstractmethod
     def rows(self, idx: Array, kernels: Array | None = None, columns: Array | None = None) -> Array:
@@ -64,8 +66,16 @@ class KernelBank(ABC):
         """v'K_k v for each kernel."""
 
     @abstractmethod
-    def combine(self, d: Array) -> Array:
-        """sum_k d_k K_k as an n x n matrix (float64)."""
+    def products_at(self, v: Array, idx: Array, kernels: Array | None = None) -> Array:
+        """(K_k v)[idx] for each kernel: shape (m, T, len(idx))."""
+
+    @abstractmethod
+    def combine(self, d: Array, dtype: Any = np.float64) -> Array:
+        """sum_k d_k K_k as an n x n matrix."""
+
+    @abstractmethod
+    def take(self, idx: Array) -> KernelBank:
+        """Return a bank of the same kernels on some of the samples."""
 
     @abstractmethod
     def diag(self, kernels: Array | None = None) -> Array:

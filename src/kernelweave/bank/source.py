@@ -73,6 +73,10 @@ class Source:
         chosen = self.members if kernels is None else self.members[kernels]
         return self.kernel_set.rows(idx, chosen, dtype=dtype)
 
+    def block(self, idx: Array) -> Array:
+        """Normalised kernels between some samples, shape (m, len(idx), len(idx))."""
+        return self.kernel_set.rows(idx, self.members, idx)
+
     def diag(self) -> Array:
         """Normalised diagonals, shape (m, n)."""
         return self.kernel_set.diag(self.members)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -46,6 +47,7 @@ class StackedBank(KernelBank):
             for k, name in zip(own, self.parts[p].names, strict=True):
                 names[k] = name
         self.names = tuple(names)
+        self.matrix_limit = min(part.matrix_limit for part in self.parts)
 
     @property
     def nbytes(self) -> int:
@@ -86,12 +88,21 @@ class StackedBank(KernelBank):
         """See :class:`KernelBank`."""
         return self._gather(kernels, (), lambda part, own: part.quad(v, own))
 
-    def combine(self, d: Array) -> Array:
+    def products_at(self, v: Array, idx: Array, kernels: Array | None = None) -> Array:
         """See :class:`KernelBank`."""
-        out = np.zeros((self.n, self.n))
+        shape = (*np.shape(v)[:-1], len(idx))
+        return self._gather(kernels, shape, lambda part, own: part.products_at(v, idx, own))
+
+    def take(self, idx: Array) -> StackedBank:
+        """See :class:`KernelBank`."""
+        return StackedBank([part.take(idx) for part in self.parts], self.members)
+
+    def combine(self, d: Array, dtype: Any = np.float64) -> Array:
+        """See :class:`KernelBank`."""
+        out = np.zeros((self.n, self.n), dtype)
         for part, own in zip(self.parts, self.members, strict=True):
             if d[own].any():
-                out += part.combine(d[own])
+                out += part.combine(d[own], dtype)
         return out
 
     def combine_block(self, d: Array, idx: Array) -> Array:

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 
 import kernelweave
+from kernelweave.errors import InvalidInputError
 
 __all__ = ["app", "report_error"]
 
@@ -51,6 +52,16 @@ def _show_version(wanted: bool) -> None:
 def _keep_traceback(wanted: bool) -> None:
     if wanted:
         os.environ[_TRACEBACK] = "1"
+
+
+def _check_figure(figure: Path) -> Path:
+    """Refuse before the work what cannot be saved after it."""
+    allowed = (".png", ".pdf", ".svg")
+    if figure.suffix.lower() not in allowed:
+        raise InvalidInputError(f"--figure must end in {', '.join(allowed)}; got {str(figure)!r}.")
+    if not figure.absolute().parent.is_dir():
+        raise InvalidInputError(f"--figure: there is no folder {str(figure.absolute().parent)!r}.")
+    return figure.absolute()
 
 
 @app.callback(
@@ -94,6 +105,7 @@ def demo(
     Compares the learnt combination with equal weights and with the best single kernel, lists the
     kernels that carry the weight, and saves a figure of the weights and of the gap over time.
     """
+    figure = _check_figure(figure)
     with Console().status("loading"):
         from kernelweave.cli.demo import run_demo
 

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from kernelweave.bank.protocol import Array, KernelBank
+from kernelweave.compiled.dense_rows import rows_product, square_block
 
 __all__ = ["SumGram", "WeightedSum"]
-
-# Up to this many samples the combined matrix is formed and kept; above, only its rows are used.
-DENSE_LIMIT = 2000
-
 
 class SumGram:
     """One combined kernel matrix, as the single-kernel solvers see it.
 
-    For moderate n the matrix is formed once. For larger n it never is: a product is taken kernel
-    by kernel and remembered in `parts`, so that K_k alpha stays known for every active kernel and
+    Where the bank finds it cheaper (moderate n, matrices in memory) the matrix is formed once.
+    Elsewhere it never is: a product is taken kernel by kernel and remembered in `parts`, so that K_k alpha stays known for every active kernel and
     the next weights need no pass of their own.
 
     Parameters
@@ -25,6 +24,8 @@ class SumGram:
         The kernels.
     d : ndarray of shape (m,)
         Their weights.
+    dtype : numpy dtype
+        Storage of the matrix, if it is formed.
 
     Examples
     --------
@@ -35,30 +36,30 @@ class SumGram:
     array([2., 1.])
     """
 
-    def __init__(self, bank: KernelBank, d: Array) -> None:
+    def __init__(self, bank: KernelBank, d: Array, dtype: Any = np.float64) -> None:
         self.n = bank.n
         self.bank = bank
         self.d = d
         self.active = np.flatnonzero(d)
-        self._matrix = bank.combine(d) if bank.n <= DENSE_LIMIT else None
+        self._matrix = bank.combine(d, dtype) if bank.n <= bank.matrix_limit else None
         self.parts: Array | None = None
 
     def diag(self) -> Array:
         """Diagonal of K(d)."""
         if self._matrix is not None:
-            return self._matrix.diagonal().copy()
+            return self._matrix.diagonal().astype(np.float64)
         return self.d[self.active] @ self.bank.diag(self.active)
 
     def block(self, idx: Array) -> Array:
         """K(d)[idx][:, idx]."""
         if self._matrix is not None:
-            return self._matrix[np.ix_(idx, idx)]
+            return square_block(self._matrix, np.asarray(idx, dtype=np.int64))
         return self.bank.combine_block(self.d, idx)
 
     def product(self, idx: Array, delta: Array) -> Array:
         """K(d)[:, idx] @ delta."""
         if self._matrix is not None:
-            return self._matrix[idx].T @ delta
+            return rows_product(self._matrix, np.asarray(idx, dtype=np.int64), delta)
         v = np.zeros(self.n)
         v[idx] = delta
         parts = self.bank.matvec(v, self.active)
@@ -84,9 +85,9 @@ class WeightedSum:
     def __repr__(self) -> str:
         return "WeightedSum()"
 
-    def gram(self, bank: KernelBank, d: Array) -> SumGram:
-        """Return K(d) for the single-kernel solvers."""
-        return SumGram(bank, d)
+    def gram(self, bank: KernelBank, d: Array, dtype: Any = np.float64) -> SumGram:
+        """Return K(d) for the single-kernel solvers, stored as `dtype` if it is formed."""
+        return SumGram(bank, d, dtype)
 
     def derivative_quad(self, bank: KernelBank, alpha: Array) -> Array:
         """alpha'(dK/dd_k) alpha for all k, which for a sum is q_k(alpha) = alpha'K_k alpha."""

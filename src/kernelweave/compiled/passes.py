@@ -9,7 +9,14 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-__all__ = ["add_rows", "factor_products", "quad_block"]
+__all__ = [
+    "add_block",
+    "add_matrix",
+    "add_rows",
+    "factor_products",
+    "quad_block",
+    "row_products",
+]
 
 _OPTIONS = {"cache": True, "nogil": True, "fastmath": True}
 
@@ -35,6 +42,39 @@ def add_rows(
         r0 = K[support[i]]
         for j in range(start, stop):
             out[j] += v0 * r0[j]
+
+
+@njit(**_OPTIONS)
+def add_block(
+    K: np.ndarray, idx: np.ndarray, weight: float, out: np.ndarray, start: int, stop: int
+) -> None:
+    """out[r, c] += weight K[idx[r], idx[c]] for r in start..stop; fastest when idx is sorted."""
+    for r in range(start, stop):
+        row = K[idx[r]]
+        target = out[r]
+        for c in range(idx.shape[0]):
+            target[c] += weight * row[idx[c]]
+
+
+@njit(**_OPTIONS)
+def add_matrix(K: np.ndarray, weight: float, out: np.ndarray) -> None:
+    """out += weight K, whatever the two types."""
+    for i in range(K.shape[0]):
+        row = K[i]
+        target = out[i]
+        for j in range(row.shape[0]):
+            target[j] += weight * row[j]
+
+
+@njit(**_OPTIONS)
+def row_products(K: np.ndarray, idx: np.ndarray, v: np.ndarray, out: np.ndarray) -> None:
+    """out[r] = sum_j K[idx[r], j] v[j]."""
+    for r in range(idx.shape[0]):
+        row = K[idx[r]]
+        total = 0.0
+        for j in range(row.shape[0]):
+            total += row[j] * v[j]
+        out[r] = total
 
 
 @njit(**_OPTIONS)

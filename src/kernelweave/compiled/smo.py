@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from kernelweave.compiled.lanes import fmax
 
-__all__ = ["BIG", "TAU", "slopes", "smo_steps"]
+__all__ = ["BIG", "TAU", "objective", "slopes", "smo_steps"]
 
 Vector = NDArray[np.float64]
 # Stands for infinity: fast-math code must not meet a real one.
@@ -37,8 +37,8 @@ TAU = 1e-12
 # Place of the index inside a tagged float; at most 65,536 variables at a time.
 _TAG = np.int64(0xFFFF)
 _CLEAR = np.int64(~0xFFFF)
-# Safe here: no NaN or infinity enters. (Reassociation changes only the order of maxima.)
-_FAST = {"contract", "reassoc", "nnan", "nsz", "arcp"}
+# Safe here: no NaN or infinity enters. Sums keep their order: a slack of 0 must stay exactly 0.
+_FAST = {"contract", "nnan", "nsz", "arcp"}
 
 
 @njit(cache=True, nogil=True)
@@ -75,6 +75,16 @@ def slopes(
     return top, -neg_bottom
 
 
+@njit(cache=True, nogil=True, fastmath={"contract", "reassoc"})
+def objective(alpha: Vector, fitted: Vector, pos: Vector, neg: Vector) -> float:
+    """Value of the QP, from ``F = K alpha``."""
+    value = 0.0
+    for k in range(alpha.size):
+        a = alpha[k]
+        value += a * (0.5 * fitted[k] - (pos[k] if a > 0.0 else neg[k]))
+    return value
+
+
 @njit(cache=True, nogil=True, fastmath=_FAST, inline="always")
 def _tagged(value: float, k: int) -> float:
     """`value` with `k` in its last 16 bits: a maximum of such numbers also says where it is.
@@ -93,7 +103,7 @@ def _partner(
     """Second index of the pair, and the violation: argmax of (top - E_k)^2 / curvature."""
     best, gap = 0.0, 0.0
     for k in range(fitted.size):
-        slack = fmax((top - low[k]) + fitted[k], 0.0)
+        slack = fmax(top - (low[k] - fitted[k]), 0.0)  # exactly 0 for the first index itself
         curvature = fmax((own + diag[k]) - 2.0 * row[k], TAU)
         best = fmax(best, _tagged(slack * slack / curvature, k))
         gap = fmax(gap, slack)
@@ -110,6 +120,16 @@ def _move(step: float, row_i: NDArray, row_j: NDArray, up: Vector, fitted: Vecto
         fitted[k] = value
         best = fmax(best, _tagged(up[k] - value, k))
     return int(np.float64(best).view(np.int64) & _TAG)
+
+
+@njit(cache=True, nogil=True)
+def _first_exactly(up: Vector, fitted: Vector) -> int:
+    """Argmax of ``up - F`` to the last bit."""
+    chosen = 0
+    for k in range(up.size):
+        if up[k] - fitted[k] > up[chosen] - fitted[chosen]:
+            chosen = k
+    return chosen
 
 
 @njit(cache=True, nogil=True)
@@ -161,7 +181,7 @@ def smo_steps(
     up, low = np.empty(size), np.empty(size)
     slopes(alpha, fitted, pos, neg, lo, hi, up, low)
     i = _move(0.0, K[0], K[0], up, fitted)
-    patience = max(100, size // 8)
+    patience = max(100, size // 4)
     steps = 0
     while True:
         if up[i] == -BIG:
@@ -169,14 +189,21 @@ def smo_steps(
         top = up[i] - fitted[i]
         row = K[i]
         j, gap = _partner(top, diag[i], row, diag, low, fitted)
-        if gap <= tol or steps >= max_steps:
+        if gap <= tol:
+            # The tag may have hidden a slightly larger one.
+            first = _first_exactly(up, fitted)
+            if up[first] - fitted[first] <= top:
+                return steps, gap
+            i = first
+            continue
+        if steps >= max_steps:
             return steps, gap
         look = enough > 0 and steps % patience == patience - 1
         if look and _count_active(top, top - gap, up, low, fitted) <= enough:
             return steps, gap
         curvature = max(diag[i] + diag[j] - 2.0 * row[j], TAU)
         before_i, before_j = alpha[i], alpha[j]
-        step = _step_pair(i, j, (top - low[j] + fitted[j]) / curvature, alpha, lo, hi)
+        step = _step_pair(i, j, (top - (low[j] - fitted[j])) / curvature, alpha, lo, hi)
         if alpha[i] == before_i and alpha[j] == before_j:
             return steps, gap  # the step is below the spacing of floats: nothing more to gain
         _set_slopes(i, alpha, pos, neg, lo, hi, up, low)

@@ -136,15 +136,19 @@ class Block:
         self.label = label
         self.transformer = transformer
 
-    def _key(self) -> tuple[Any, ...]:
-        fitted = None if self.transformer is None else id(self.transformer)
-        return (self.indices, self.n_columns, fitted)
+        self._key = (self.indices, n_columns, None if transformer is None else id(transformer))
+        self._hash = hash(self._key)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Block) and self._key() == other._key()
+        return self is other or (isinstance(other, Block) and self._key == other._key)
 
     def __hash__(self) -> int:
-        return hash(self._key())
+        return self._hash
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Made anew, because the identity of the transformer is part of the key.
+        state = (list(self.indices), self.n_columns, self.names, self.label, self.transformer)
+        return Block, state
 
     @property
     def _everything(self) -> bool:

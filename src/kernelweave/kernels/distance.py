@@ -170,8 +170,8 @@ class Distance(Kernel):
         if not np.isfinite(D).all():
             i, j = (int(t) for t in np.argwhere(~np.isfinite(D))[0])
             raise InvalidInputError(
-                f"kernel '{self.name}': the distance between two samples is {D[i, j]} (rows "
-                f"{U[i]!r} and {V[j]!r})."
+                f"kernel '{self.name}': the distance between two samples (row {i} of a block and "
+                f"row {j}) is {D[i, j]}; is one of them zero or constant?"
             )
         return D.astype(pair.dtype, copy=False)
 

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.base import Kernel
-from kernelweave.kernels.evaluate import evaluate_stack
+from kernelweave.kernels.evaluate import Plan, evaluate_stack
 from kernelweave.kernels.normalize import Normalization, NormalizationStep, Trace
 from kernelweave.kernels.resolve import resolve, unique_names
 from kernelweave.kernels.samples import Samples, as_samples
@@ -64,6 +64,8 @@ class KernelSet:
         self.normalization = Normalization.parse(normalize)
         self.names = unique_names(self.kernels)
         self._steps = self.normalization.steps(len(self.kernels))
+        self._all_learnt = not self._steps
+        self._plan: tuple[list[int], Plan] | None = None
 
     @classmethod
     def build(cls, kernels: Any, X: Any, normalize: Any = "trace") -> KernelSet:
@@ -255,7 +257,16 @@ class KernelSet:
             )
         return index
 
+    def _planned(self, kernels: list[int]) -> Plan:
+        """The plan for these kernels; solvers ask for the same ones again and again."""
+        plan = self._plan
+        if plan is None or plan[0] != kernels:
+            plan = self._plan = (kernels, Plan([self.kernels[k] for k in kernels]))
+        return plan[1]
+
     def _learn(self, kernels: Sequence[int]) -> None:
+        if self._all_learnt:
+            return
         for stage, step in enumerate(self._steps):
             missing = [k for k in kernels if not step.has(k)]
             if not missing:
@@ -264,6 +275,7 @@ class KernelSet:
             for i, k in enumerate(missing):
                 diag = self._stage_diag(k, stage)
                 step.learn(k, self.names[k], diag, None if means is None else means[i])
+        self._all_learnt = len(set(kernels)) == self.m
 
     def _stage_diag(self, k: int, stage: int) -> Floats:
         diag = self.kernels[k].diagonal(self.samples)
@@ -292,12 +304,8 @@ class KernelSet:
         dtype: DTypeLike,
         stage: int,
     ) -> NDArray[Any]:
-        values = evaluate_stack(
-            [self.kernels[k] for k in kernels],
-            self.samples.take(left),
-            self.samples if right is None else self.samples.take(right),
-            dtype,
-        )
+        train = self.samples if right is None else self.samples.take(right)
+        values = self._planned(kernels).evaluate(self.samples.take(left), train, dtype)
         for i, k in enumerate(kernels):
             for step in self._steps[:stage]:
                 side = step.train_side(k)
@@ -312,7 +320,7 @@ class KernelSet:
         dtype: DTypeLike,
     ) -> NDArray[Any]:
         train = self.samples if right is None else self.samples.take(right)
-        values = evaluate_stack([self.kernels[k] for k in kernels], new, train, dtype)
+        values = self._planned(kernels).evaluate(new, train, dtype)
         if not self._steps:
             return values
         for i, k in enumerate(kernels):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from numbers import Integral
 from typing import Any
 
@@ -51,6 +52,7 @@ class Polynomial(Kernel):
         extra += "" if self.gamma == 1 else f", gamma={self.gamma:g}"
         return f"polynomial(degree={self.degree}{extra})"
 
+    @cached_property
     def _numbers(self) -> tuple[int, float, float]:
         whole = isinstance(self.degree, Integral) and not isinstance(self.degree, bool)
         if not whole or self.degree < 1:
@@ -65,7 +67,7 @@ class Polynomial(Kernel):
         return float(self.degree)
 
     def bind(self, samples: Samples) -> Polynomial:
-        self._numbers()
+        _ = self._numbers
         return self
 
     def evaluate(self, pair: Pair) -> NDArray[Any]:
@@ -74,7 +76,7 @@ class Polynomial(Kernel):
         return out
 
     def evaluate_into(self, pair: Pair, out: NDArray[Any]) -> None:
-        degree, coef0, gamma = self._numbers()
+        degree, coef0, gamma = self._numbers
         base = _affine(pair, coef0, gamma)
         # Binary powers from the highest bit down need no memory but `out`.
         np.copyto(out, base)
@@ -84,11 +86,11 @@ class Polynomial(Kernel):
                 out *= base
 
     def diagonal(self, samples: Samples) -> NDArray[np.float64]:
-        degree, coef0, gamma = self._numbers()
+        degree, coef0, gamma = self._numbers
         return (gamma * samples.square_norms() + coef0) ** degree
 
     def form(self) -> ElementwiseForm:
-        degree, coef0, gamma = self._numbers()
+        degree, coef0, gamma = self._numbers
         return ElementwiseForm("inner", 1, float(degree), coef0, gamma)
 
     @classmethod

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ __all__ = ["RBF"]
 
 # Every squaring doubles the relative error: 12 of them keep it below 4096 * 2.3e-16 < 1e-12.
 _MAX_DOUBLINGS = 12
+_POWERS = {2.0**k: k for k in range(1, _MAX_DOUBLINGS + 1)}
 
 
 class RBF(Kernel):
@@ -52,7 +53,7 @@ class RBF(Kernel):
         shown = ", ".join(f"{key}={value:g}" for key, value in given.items() if value is not None)
         return f"rbf({shown})"
 
-    @property
+    @cached_property
     def rate(self) -> float:
         """The factor of the squared distance, however it was given."""
         if (self.gamma is None) == (self.width is None):
@@ -63,6 +64,10 @@ class RBF(Kernel):
         if self.gamma is not None:
             return positive_number("gamma of RBF", self.gamma)
         width = positive_number("width of RBF", self.width)
+        if not 1e-150 < width < 1e150:
+            raise InvalidInputError(
+                f"width of RBF must be between 1e-150 and 1e150; got {self.width!r}."
+            )
         return 0.5 / (width * width)
 
     @property
@@ -70,8 +75,7 @@ class RBF(Kernel):
         return self.rate
 
     def bind(self, samples: Samples) -> RBF:
-        if not math.isfinite(self.rate):
-            raise InvalidInputError(f"width={self.width!r} of RBF is too small to be squared.")
+        _ = self.rate
         return self
 
     def evaluate(self, pair: Pair) -> NDArray[Any]:
@@ -127,8 +131,6 @@ def _wider(known: dict[float, tuple[int, NDArray[Any]]], rate: float) -> float |
 
 
 def _doublings(rate: float, other: float) -> int:
-    """The k with rate = 2^k other exactly, or 0 if there is none above 0."""
+    """The k >= 1 with rate = 2^k other exactly, or 0 if there is none."""
     ratio = rate / other
-    mantissa, exponent = math.frexp(ratio)
-    exact = mantissa == 0.5 and other * ratio == rate
-    return max(0, exponent - 1) if exact else 0
+    return _POWERS.get(ratio, 0) if other * ratio == rate else 0

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kernelweave.compiled.dense_rows import square_block
-from kernelweave.compiled.smo import BIG, slopes, smo_steps
+from kernelweave.compiled.smo import BIG, objective, slopes, smo_steps
 from kernelweave.errors import InvalidInputError
 from kernelweave.losses.box_qp import BoxQP
 from kernelweave.solvers.gram_source import DenseGram, GramSource
@@ -30,16 +30,18 @@ Index = NDArray[np.int64]
 # slopes minus F, and their extremes: what one look at all variables gives
 Ends = tuple[Vector, Vector, float, float]
 
-# Variables of a round while more than _WHOLE can still move.
+# Variables of a round while too many to take them all can still move.
 _ROUND = 512
 # From here down all variables that can still move are taken together (shrinking).
 _WHOLE = 4096
+# A matrix in memory of up to this size is used as it is from the start.
+_DIRECT = 8192
 # Part of a round's variables kept from the round before.
 _KEEP = 0.5
 # A local problem is solved to this part of the global violation: more would be undone later.
 _LOCAL, _LOCAL_WHOLE = 0.1, 0.02
 # A local problem of at least _COMPACT variables ends early when this part of it, or less, moves.
-_SHRINK, _COMPACT = 0.75, 1000
+_SHRINK, _COMPACT = 0.5, 1000
 # Below this tolerance, relative to the linear term, blocks are copied in float64 from the start.
 _FLOAT32_TOL = 1e-5
 # Rounds without a better objective or a smaller violation after which rounding has won.
@@ -98,11 +100,6 @@ class _State:
         up -= self.fitted
         low -= self.fitted
         return up, low, top, bottom
-
-    def objective(self) -> float:
-        """Value of the QP."""
-        linear = self.pos * np.maximum(self.alpha, 0.0) + self.neg * np.minimum(self.alpha, 0.0)
-        return float(0.5 * self.alpha @ self.fitted - linear.sum())
 
 
 def _signed_form(qp: BoxQP, n: int) -> tuple[Vector, Vector, Vector, Vector]:
@@ -190,6 +187,8 @@ class _Blocks:
     def __init__(self, gram: GramSource, state: _State, tol: float) -> None:
         self._gram = gram
         self._matrix = gram.dense()
+        direct = self._matrix is not None and gram.n <= _DIRECT
+        self.limit = gram.n if direct else _WHOLE
         self.diag = np.asarray(gram.diag(), dtype=np.float64)
         scale = max(np.abs(state.pos).max(initial=0.0), np.abs(state.neg).max(initial=0.0))
         self._dtype = np.float32 if tol > _FLOAT32_TOL * scale else np.float64
@@ -208,11 +207,11 @@ class _Blocks:
             self._dtype = np.float64
 
 
-def _choose(ends: Ends, previous: Index, tol: float) -> tuple[Index, float]:
+def _choose(ends: Ends, previous: Index, limit: int, tol: float) -> tuple[Index, float]:
     """Variables of the next local problem, newest first, and the tolerance to solve it to."""
     up, low, top, bottom = ends
     active = np.flatnonzero((up >= bottom) | (low <= top))
-    if active.size > _WHOLE:
+    if active.size > limit:
         return _worst_violators(ends, previous), max(0.9 * tol, _LOCAL * (top - bottom))
     if active.size > 0.9 * up.size:
         return np.arange(up.size), tol
@@ -232,7 +231,7 @@ def _run(state: _State, gram: GramSource, tol: float, max_iter: int) -> None:
             return
         if previous.size:
             blocks.check(gap, up[previous].max() - low[previous].min())
-        previous, local_tol = _choose(ends, previous, tol)
+        previous, local_tol = _choose(ends, previous, blocks.limit, tol)
         idx = np.sort(previous)
         alpha, fitted = state.alpha[idx], state.fitted[idx]
         steps, gap = smo_steps(
@@ -259,7 +258,7 @@ def _run(state: _State, gram: GramSource, tol: float, max_iter: int) -> None:
         state.alpha[rows] = alpha[moved]
         state.n_steps += steps
         state.n_rounds += 1
-        value = state.objective()
+        value = objective(state.alpha, state.fitted, state.pos, state.neg)
         stalled = 0 if value < best_value or violation < best_violation else stalled + 1
         best_value, best_violation = min(best_value, value), min(best_violation, violation)
 

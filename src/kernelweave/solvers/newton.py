@@ -228,11 +228,17 @@ class _Steps:
     def __init__(self, problem: _Problem, tol: float) -> None:
         self.problem, self.tol = problem, tol
         self.diag = np.maximum(problem.gram.diag(), 0.0)
+        self.lipschitz = problem.loss.lipschitz(problem.C)
         self.cg = CgSteps(problem.product, self.diag)
 
     def direction(self, here: _Point, rho: Array, Krho: Array) -> Direction:
         problem = self.problem
-        w = problem.loss.curvature(problem.y, here.fitted + here.b, problem.C)
+        z = here.fitted + here.b
+        w = problem.loss.curvature(problem.y, z, problem.C)
+        # Just behind a corner there is no curvature, although alpha says the sample sits on it.
+        flat = w < 1e-6 * self.lipschitz
+        y, C = problem.y[flat], problem.C[flat]
+        w[flat] = problem.loss.curvature(y, z[flat] - rho[flat] / self.lipschitz[flat], C)
         rows = useful_rows(w, self.diag)
         if problem.matrix is not None and len(rows) <= CHOLESKY_LIMIT:
             return cholesky_step(problem.matrix, problem.product, w, rows, rho, Krho)
@@ -275,13 +281,17 @@ def _search(problem: _Problem, here: _Point, step: Direction) -> _Point | None:
 def _zero_of_slope(
     slope: Callable[[float], float], first: float, fallen: Callable[[float], bool]
 ) -> float:
-    """Where a rising `slope` with ``slope(0) = first < 0`` is within a tenth of zero.
+    """Where, in (0, 1], a rising `slope` with ``slope(0) = first < 0`` is within a tenth of zero.
 
     A small slope uphill does not mean a low place, after a sharp corner: `fallen` must agree.
     """
-    low, at_low, high, at_high = 0.0, first, np.inf, np.inf
-    t = 1.0
+    low, at_low, high = 0.0, first, 1.0
+    at_high = slope(high)
+    if at_high <= 0 or (at_high <= 0.1 * abs(first) and fallen(high)):
+        return high
     for _ in range(60):
+        # The zero of the chord, kept away from the ends so that the bracket shrinks for certain.
+        t = low + (high - low) * float(np.clip(-at_low / (at_high - at_low), 0.1, 0.9))
         at_t = slope(t)
         if abs(at_t) <= 0.1 * abs(first) and (at_t <= 0 or fallen(t)):
             return t
@@ -289,10 +299,4 @@ def _zero_of_slope(
             low, at_low = t, at_t
         else:
             high, at_high = t, at_t
-        if np.isinf(high):
-            t *= 2.0
-            continue
-        # The zero of the chord, kept away from the ends so that the bracket shrinks for certain.
-        width = high - low
-        t = low + width * float(np.clip(-at_low / (at_high - at_low), 0.1, 0.9))
     return low

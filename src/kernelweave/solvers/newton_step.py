@@ -99,17 +99,17 @@ def cholesky_step(
     s = np.sqrt(w[rows])
     whole = len(rows) == len(w)
     B = np.array(matrix if whole else matrix[np.ix_(rows, rows)], dtype=np.float64)
-    mean = B.mean(axis=0)
+    # Centred by the weights, B has s as an eigenvector: eta stays orthogonal to it by itself.
+    share = w[rows] / w[rows].sum()
+    mean = B @ share
     B -= mean
-    B -= (mean - mean.mean())[:, None]
+    B -= (mean - mean @ share)[:, None]
     B *= s
     B *= s[:, None]
-    target = Krho[rows] - np.average(Krho[rows], weights=s * s)
-    factor = _factor(B)
-    solved = cho_solve(factor, np.column_stack([s, s * target]), check_finite=False)
-    across = float(s @ solved[:, 0])
-    shift = float(s @ solved[:, 1]) / across if across > 0 else 0.0
-    weighted = s * (shift * solved[:, 0] - solved[:, 1])
+    target = s * (Krho[rows] - Krho[rows] @ share)
+    eta = -cho_solve(_factor(B), target, check_finite=False)
+    eta -= (float(s @ eta) / float(s @ s)) * s
+    weighted = s * eta
     return _direction(rho, Krho, w, rows, weighted, product(rows, weighted))
 
 

@@ -22,7 +22,7 @@ _SUFFICIENT = 1e-4
 _SMALLEST_STEP = 1e-6
 _INNER_FLOOR = 1e-14
 # Most samples that enter the curvature: beyond, a part of them still gives a descent direction.
-_MOST_CURVED = 3000
+_MOST_CURVED = 600
 
 
 @dataclass
@@ -175,17 +175,17 @@ class SQP(Solver):
 
 def _curvature_root(problem: Problem, point: Point, kernels: Array) -> Array:
     """R with R'R = H, the Hessian of T over `kernels`, summed over tasks."""
-    products = problem.bank.matvec(point.alpha, kernels)
     gram = point.gram or problem.combination.gram(problem.bank, point.d)
     roots = []
     for t in range(problem.n_tasks):
         free, stiffness = _free_samples(problem, point, t)
         if not len(free):
             continue
+        products = problem.bank.products_at(point.alpha[t], free, kernels)
         block = gram.block(free)
         block[np.diag_indices_from(block)] += stiffness + 1e-8 * max(block.diagonal().mean(), 1e-300)
         factor = cho_factor(block, lower=True, overwrite_a=True, check_finite=False)[0]
-        white = solve_triangular(factor, products[:, t, free].T, lower=True, check_finite=False)
+        white = solve_triangular(factor, products.T, lower=True, check_finite=False)
         ones = solve_triangular(factor, np.ones(len(free)), lower=True, check_finite=False)
         # Changes of alpha sum to zero: take out the direction that the intercept absorbs.
         ones /= np.linalg.norm(ones)
