@@ -17,6 +17,7 @@ from kernelweave.regularizers.conversions import (
     l1_weight_to_block_l1,
     simplex_C_to_block_l1,
 )
+from kernelweave.regularizers.fixed import Fixed
 from kernelweave.regularizers.l1 import L1
 from kernelweave.regularizers.lp_ball import LpBall
 from kernelweave.regularizers.simplex import Simplex
@@ -24,6 +25,7 @@ from kernelweave.regularizers.squared_lp import SquaredLp
 
 __all__ = [
     "L1",
+    "Fixed",
     "LpBall",
     "Regularizer",
     "Simplex",
