@@ -301,7 +301,20 @@ def test_one_class_starts_with_the_first_samples_at_their_bound():
     assert not result.converged
 
 
-def test_float32_blocks_give_way_when_they_are_not_enough(source):
+def test_float32_blocks_give_way_when_they_promise_too_much():
+    K, y = classes(30)
+    state = box_solver._State(y, y, *np.zeros((4, 30)))
+    part = np.arange(20)
+    blocks = box_solver._Blocks(DenseGram(K), state, 1e-3)
+    blocks.check(promised=1e-3, found=1.5e-3)
+    assert blocks.get(part).dtype == np.float32 and not blocks.exact(blocks.get(part))
+    blocks.check(promised=1e-3, found=3e-3)
+    assert blocks.get(part).dtype == np.float64
+    np.testing.assert_array_equal(blocks.get(part), K[:20, :20])
+    assert box_solver._Blocks(DenseGram(K), state, 1e-7).get(part).dtype == np.float64
+
+
+def test_nearly_equal_samples_of_both_classes(source):
     # Pairs of nearly equal samples with opposite labels: huge variables, so that a block rounded
     # to float32 gives slopes wrong by more than the tolerance.
     rng = np.random.default_rng(9)
@@ -313,7 +326,20 @@ def test_float32_blocks_give_way_when_they_are_not_enough(source):
     check(qp, K, result, 1e-3)
 
 
-def test_a_kernel_that_contradicts_itself_ends():
+def test_blocks_in_float32_do_not_spoil_the_fitted_values():
+    class Rounded(RowsOnly):
+        def block(self, idx):
+            return super().block(idx).astype(np.float32)
+
+    K, y = classes(200)
+    qp = get_loss("hinge").box_qp(y, np.full(200, 100.0))
+    check(qp, K, solve_box_qp(qp, Rounded(K), tol=1e-4), 1e-4)
+
+
+def test_a_kernel_that_contradicts_itself_ends(monkeypatch):
+    monkeypatch.setattr(box_solver, "_WHOLE", 4)
+    monkeypatch.setattr(box_solver, "_ROUND", 48)
+
     class Noisy(RowsOnly):
         rng = np.random.default_rng(0)
 

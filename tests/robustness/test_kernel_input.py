@@ -252,7 +252,8 @@ def test_small_defects_are_repaired_with_a_warning(n, dtype):
         repaired = bound.as_matrix(ids)
         assert repaired.dtype == dtype
         np.testing.assert_array_equal(repaired, repaired.T)
-        slack = 1e-9 if dtype == np.float64 else 1e-6
+        # Beyond 1,000 rows one changed entry may go unseen; it can do no more harm than this.
+        slack = (1e-9 if dtype == np.float64 else 1e-6) * (10 if n > 1000 else 1)
         np.linalg.cholesky(repaired + slack * top * np.eye(n))
         np.testing.assert_allclose(repaired, K, atol=2e-5 * top)
         # The user's matrix is left alone.

@@ -224,7 +224,7 @@ class Distance(Kernel):
 
 def _check_distances(D: Any, name: str) -> tuple[NDArray[Any], str | None]:
     """Return the distances to use and a warning, or raise if they are none."""
-    A = real_matrix(D, name, "distance")
+    A, gap = real_matrix(D, name, "distance")
     scale = float(np.abs(A).max()) or 1.0
     limit = 1e-6 * scale
     lowest = float(A.min())
@@ -236,7 +236,7 @@ def _check_distances(D: Any, name: str) -> tuple[NDArray[Any], str | None]:
             f"'{name}': a distance matrix has zeros on its diagonal; got {worst:g}. If these are "
             f"similarities, use Precomputed(K)."
         )
-    A, done = symmetric_matrix(A, name, scale)
+    A, done = symmetric_matrix(A, gap, name, scale)
     if lowest < 0:
         A = np.maximum(A, 0)
     return A, None if done is None else f"distance matrix '{name}' {done}."

@@ -14,7 +14,7 @@ from scipy import sparse
 from kernelweave.errors import IndefiniteKernelWarning, InvalidInputError
 from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.pair import Pair
-from kernelweave.kernels.psd import asymmetry, bounds_spectrum, symmetrized
+from kernelweave.kernels.psd import bounds_spectrum, scan, symmetrized
 from kernelweave.kernels.samples import Samples
 
 __all__ = ["Precomputed", "from_matrices", "sample_ids"]
@@ -194,14 +194,14 @@ def check_square(K: Any, name: str, kind: str) -> None:
         )
 
 
-def real_matrix(K: Any, name: str, kind: str) -> NDArray[Any]:
-    """Return a square matrix as a float64 or float32 array (not copied if it is one).
+def real_matrix(K: Any, name: str, kind: str) -> tuple[NDArray[Any], float]:
+    """Return a square matrix as a float array (not copied if it is one) and its asymmetry.
 
     Examples
     --------
     >>> real_matrix([[1, 0], [0, 1]], "K1", "kernel")
-    array([[1., 0.],
-           [0., 1.]])
+    (array([[1., 0.],
+           [0., 1.]]), 0.0)
     """
     check_square(K, name, kind)
     A = np.asarray(K)
@@ -214,26 +214,26 @@ def real_matrix(K: Any, name: str, kind: str) -> NDArray[Any]:
             raise InvalidInputError(f"'{name}' must hold numbers; got {A.dtype}.") from error
     if len(A) == 0:
         raise InvalidInputError(f"'{name}' is empty.")
-    with np.errstate(over="ignore", invalid="ignore"):
-        finite = np.isfinite(A.sum(dtype=A.dtype)) or np.isfinite(A).all()
+    asymmetry, finite = scan(A)
     if not finite:
         i, j = (int(t) for t in np.argwhere(~np.isfinite(A))[0])
         raise InvalidInputError(f"'{name}' must be finite; got {A[i, j]} at ({i}, {j}).")
-    return A
+    return A, asymmetry
 
 
-def symmetric_matrix(A: NDArray[Any], name: str, scale: float) -> tuple[NDArray[Any], str | None]:
+def symmetric_matrix(
+    A: NDArray[Any], gap: float, name: str, scale: float
+) -> tuple[NDArray[Any], str | None]:
     """Return a symmetric version of A and what was done; raise if it is far from symmetric.
 
-    Differences count relative to `scale`.
+    `gap` is the largest |A_ij - A_ji|; it counts relative to `scale`.
 
     Examples
     --------
-    >>> symmetric_matrix(np.eye(2), "K1", 1.0)[1] is None
+    >>> symmetric_matrix(np.eye(2), 0.0, "K1", 1.0)[1] is None
     True
     """
     ignored, repaired = _TOLERANCE[A.dtype]
-    gap = asymmetry(A)
     if gap <= ignored * scale:
         return A, None
     if gap <= repaired * scale:
@@ -246,9 +246,9 @@ def symmetric_matrix(A: NDArray[Any], name: str, scale: float) -> tuple[NDArray[
 
 def _check_kernel(K: Any, name: str) -> tuple[NDArray[Any], str | None]:
     """Return the matrix to use and a warning, or raise if it is no kernel."""
-    A = real_matrix(K, name, "kernel")
+    A, gap = real_matrix(K, name, "kernel")
     top = float(np.abs(A.diagonal()).max())
-    A, done = symmetric_matrix(A, name, top or float(np.abs(A).max()) or 1.0)
+    A, done = symmetric_matrix(A, gap, name, top or float(np.abs(A).max()) or 1.0)
     found = bounds_spectrum(A)
     ignored, repaired = _TOLERANCE[A.dtype]
     largest = max(found.largest, top)
@@ -260,8 +260,8 @@ def _check_kernel(K: Any, name: str) -> tuple[NDArray[Any], str | None]:
         )
     notes = [] if done is None else [done]
     if found.smallest < -ignored * largest:
-        # A short Lanczos process underestimates: shift by twice what it found.
-        shift = -found.smallest if found.exact else -2.0 * found.smallest
+        # A part of the rows shows about that part of a spread-out eigenvector: be generous.
+        shift = -found.smallest if found.share == 1.0 else -2.0 * found.smallest / found.share
         A = A.copy() if done is None else A
         A[np.diag_indices_from(A)] += A.dtype.type(shift)
         notes.append(

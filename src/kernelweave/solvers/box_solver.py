@@ -201,6 +201,10 @@ class _Blocks:
             return self._matrix
         return square_block(self._matrix, idx, self._dtype)
 
+    def exact(self, block: NDArray) -> bool:
+        """Whether sums over this block are sums over the kernel itself, not over a rounded one."""
+        return block is self._matrix or block.dtype == np.float64
+
     def check(self, promised: float, found: float) -> None:
         """Go to float64 when the local violation is not what the float32 block promised."""
         if found > 2.0 * promised:
@@ -234,8 +238,9 @@ def _run(state: _State, gram: GramSource, tol: float, max_iter: int) -> None:
         previous, local_tol = _choose(ends, previous, blocks.limit, tol)
         idx = np.sort(previous)
         alpha, fitted = state.alpha[idx], state.fitted[idx]
+        block = blocks.get(idx)
         steps, gap = smo_steps(
-            blocks.get(idx),
+            block,
             blocks.diag[idx],
             fitted,
             state.pos[idx],
@@ -251,7 +256,7 @@ def _run(state: _State, gram: GramSource, tol: float, max_iter: int) -> None:
             return
         moved = np.flatnonzero(alpha != state.alpha[idx])
         rows = idx[moved]
-        if idx.size == gram.n:
+        if idx.size == gram.n and blocks.exact(block):
             state.fitted = fitted
         else:
             state.fitted += gram.product(rows, alpha[moved] - state.alpha[rows])

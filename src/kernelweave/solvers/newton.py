@@ -90,6 +90,13 @@ class _Problem:
             return matrix @ v
         return self.gram.product(idx, v) if len(idx) else np.zeros(self.gram.n)
 
+    def form_matrix(self) -> bool:
+        """Form the matrix if it is small and not there yet; whether that was done."""
+        if self.matrix is not None or self.gram.n > CHOLESKY_LIMIT:
+            return False
+        self.matrix = self.gram.block(np.arange(self.gram.n))
+        return True
+
     def full_product(self, v: Array) -> Array:
         idx = np.flatnonzero(v)
         return self.product(idx, v[idx])
@@ -194,10 +201,12 @@ def solve_smooth(
                 converged = result.violation <= tol
                 return replace(result, n_steps=step, converged=converged)
         moved = _search(problem, here, steps.direction(here, rho, Krho))
-        # No step lowers the objective any more: what is left is rounding.
-        last = moved is None
         if moved is not None:
             here, step = moved, step + 1
+        else:
+            # No step lowers the objective any more: what is left is rounding, which a
+            # factorisation suffers less from than conjugate gradients do.
+            last = not problem.form_matrix()
 
 
 def _start(problem: _Problem, alpha: Array | None, fitted: Array | None, b: float) -> _Point:
