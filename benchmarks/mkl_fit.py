@@ -51,9 +51,7 @@ def show(title: str, times: dict[str, float], reference: str) -> None:
 
 
 def precomputed_part(n: int, repeat: int) -> None:
-    X, y = make_classification(
-        n, 20, n_informative=8, flip_y=0.1, class_sep=0.8, random_state=0
-    )
+    X, y = make_classification(n, 20, n_informative=8, flip_y=0.1, class_sep=0.8, random_state=0)
     D = euclidean_distances(StandardScaler().fit_transform(X), squared=True)
     grams = [np.exp(-D * gamma) for gamma in np.geomspace(1e-3, 1.0, 10)]
     uniform = np.mean(grams, axis=0)

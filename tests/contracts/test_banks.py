@@ -126,16 +126,20 @@ def test_combinations(case):
     idx = np.array([5, 0, 33])
     expected = np.tensordot(d, truth, axes=1)
     np.testing.assert_allclose(bank.combine(d), expected, atol=5 * atol)
-    single = bank.combine(d, np.float32)
+    single = bank.combine(d, np.empty((N, N), np.float32))
     assert single.dtype == np.float32
     np.testing.assert_allclose(single, expected, atol=5 * atol + 1e-5 * np.abs(expected).max())
-    np.testing.assert_allclose(bank.combine_block(d, idx), expected[np.ix_(idx, idx)], atol=5 * atol)
+    np.testing.assert_allclose(
+        bank.combine_block(d, idx), expected[np.ix_(idx, idx)], atol=5 * atol
+    )
 
 
 def test_diagonals(case):
     bank, truth, atol = case
     np.testing.assert_allclose(bank.diag(), np.einsum("kii->ki", truth), atol=atol)
-    np.testing.assert_allclose(bank.diag(np.array([2])), np.einsum("kii->ki", truth[2:3]), atol=atol)
+    np.testing.assert_allclose(
+        bank.diag(np.array([2])), np.einsum("kii->ki", truth[2:3]), atol=atol
+    )
 
 
 def test_the_stated_error_covers_the_real_one(kernels, v):

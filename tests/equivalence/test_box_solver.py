@@ -336,6 +336,14 @@ def test_blocks_in_float32_do_not_spoil_the_fitted_values():
     check(qp, K, solve_box_qp(qp, Rounded(K), tol=1e-4), 1e-4)
 
 
+@pytest.mark.parametrize("where", [(slice(None), 5), slice(None)])
+def test_nan_in_the_kernel_ends_without_a_claim(source, where):
+    K, y = classes(100)
+    K[where] = np.nan
+    qp = get_loss("hinge").box_qp(y, np.full(100, 1.0))
+    assert not solve_box_qp(qp, source(K), tol=1e-6, max_iter=100_000).converged
+
+
 def test_a_kernel_that_contradicts_itself_ends(monkeypatch):
     monkeypatch.setattr(box_solver, "_WHOLE", 4)
     monkeypatch.setattr(box_solver, "_ROUND", 48)

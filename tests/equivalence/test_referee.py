@@ -32,12 +32,8 @@ def referee(Ks, y, C, loss, regularizer, n_tasks):
         keep = values > 1e-10
         roots.append(vectors[:, keep] * np.sqrt(values[keep]))
     w = [[cp.Variable(L.shape[1]) for L in roots] for _ in range(n_tasks)]
-    decisions = [
-        sum(L @ v for L, v in zip(roots, own, strict=True)) + cp.Variable() for own in w
-    ]
-    terms = [
-        cp.sum(cp.multiply(C[t], _loss(loss, y[t], decisions[t]))) for t in range(n_tasks)
-    ]
+    decisions = [sum(L @ v for L, v in zip(roots, own, strict=True)) + cp.Variable() for own in w]
+    terms = [cp.sum(cp.multiply(C[t], _loss(loss, y[t], decisions[t]))) for t in range(n_tasks)]
     components = [cp.hstack([own[k] for own in w]) for k in range(len(Ks))]
     constraints = []
     d = cp.Variable(len(Ks), nonneg=True)
@@ -58,7 +54,9 @@ def referee(Ks, y, C, loss, regularizer, n_tasks):
     problem.solve(solver=cp.CLARABEL)
     weights = d.value
     if isinstance(regularizer, Simplex | L1):
-        weights = regularizer.weights_from_norms(np.array([np.linalg.norm(c.value) for c in components]))
+        weights = regularizer.weights_from_norms(
+            np.array([np.linalg.norm(c.value) for c in components])
+        )
     return problem.value, weights, np.array([z.value for z in decisions])
 
 

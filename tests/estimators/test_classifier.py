@@ -369,7 +369,7 @@ def test_prediction_touches_only_support_vectors_and_used_kernels(two_classes, m
 
     monkeypatch.setattr(type(model._kernel_set), "cross", spy)
     model.decision_function(X[:3])
-    (idx, kernels), = seen
+    ((idx, kernels),) = seen
     assert np.array_equal(idx, model.support_)
     assert np.array_equal(kernels, np.flatnonzero(model.weights_))
     assert len(idx) < 120 and len(kernels) < len(model.weights_)

@@ -41,7 +41,9 @@ def test_squared_loss_is_kernel_ridge(curve):
     model = MKLRegressor(RBF(gamma=0.7), loss="squared", C=5.0, tol=1e-9).fit(X, y)
     K = RBF(gamma=0.7)(X)
     n = len(y)
-    system = np.block([[K + np.eye(n) / 10.0, np.ones((n, 1))], [np.ones((1, n)), np.zeros((1, 1))]])
+    system = np.block(
+        [[K + np.eye(n) / 10.0, np.ones((n, 1))], [np.ones((1, n)), np.zeros((1, 1))]]
+    )
     solution = np.linalg.solve(system, np.append(y, 0.0))
     np.testing.assert_allclose(model.predict(X), K @ solution[:-1] + solution[-1], atol=1e-4)
 

@@ -23,10 +23,10 @@ class TestValues:
     def test_not_finite(self, value):
         bad = X.copy()
         bad[3, 1] = value
-        with pytest.raises(ValueError, match="NaN|infinity"):
+        with pytest.raises(ValueError, match=r"NaN|infinity"):
             MKLClassifier().fit(bad, y)
         model = MKLClassifier().fit(X, y)
-        with pytest.raises(ValueError, match="NaN|infinity"):
+        with pytest.raises(ValueError, match=r"NaN|infinity"):
             model.predict(bad)
 
     def test_not_finite_in_a_frame_names_the_column(self):
@@ -158,7 +158,7 @@ class TestMatrices:
             MKLClassifier(from_matrices([X])).fit(sample_ids(40), y)
 
     def test_raw_matrices_as_kernels_say_which_call_was_meant(self):
-        with pytest.raises(InvalidInputError, match="from_matrices|Precomputed"):
+        with pytest.raises(InvalidInputError, match=r"from_matrices|Precomputed"):
             MKLClassifier([self.K, self.K]).fit(sample_ids(40), y)
 
     def test_features_instead_of_ids(self):
@@ -166,7 +166,7 @@ class TestMatrices:
             MKLClassifier(Precomputed(self.K)).fit(X, y)
 
     def test_ids_beyond_the_matrix(self):
-        with pytest.raises(InvalidInputError, match="41|40"):
+        with pytest.raises(InvalidInputError, match=r"41|40"):
             MKLClassifier(Precomputed(self.K)).fit(sample_ids(45)[5:], y)
 
     def test_sizes_that_differ(self):
@@ -175,7 +175,7 @@ class TestMatrices:
 
     def test_zero_trace(self):
         kernels = from_matrices([self.K, np.zeros((40, 40))], names=["good", "empty"])
-        with pytest.raises(InvalidInputError, match="'empty'.*normalize=None"):
+        with pytest.raises(InvalidInputError, match=r"'empty'.*normalize=None"):
             MKLClassifier(kernels).fit(sample_ids(40), y)
         model = MKLClassifier(kernels, normalize=None).fit(sample_ids(40), y)
         assert model.weights_[0] == pytest.approx(1.0)

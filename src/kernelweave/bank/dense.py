@@ -57,6 +57,12 @@ class DenseBank(KernelBank):
     # The matrices are there already: adding them up costs one pass.
     matrix_limit = 20_000
 
+    # Set by `build` and `from_matrices`.
+    _source: Source | None
+    _matrices: list[Array]
+    _scale: Array
+    _rounded: Array
+
     def __init__(self, dtype: str = "float64") -> None:
         self.dtype = dtype
 
@@ -125,7 +131,9 @@ class DenseBank(KernelBank):
         width = self.n if columns is None else len(columns)
         out = np.empty((len(chosen), len(idx), width), np.result_type(*self._dtypes(chosen)))
         for position, k in enumerate(chosen):
-            np.multiply(self._matrices[k][pick], self._scale[k], out=out[position], casting="same_kind")
+            np.multiply(
+                self._matrices[k][pick], self._scale[k], out=out[position], casting="same_kind"
+            )
         return out
 
     def _dtypes(self, chosen: Array) -> list[np.dtype]:
@@ -191,14 +199,14 @@ class DenseBank(KernelBank):
         map_blocks(work, len(chosen), 1, len(chosen) * len(idx) * self.n)
         return out if np.ndim(v) == 2 else out[:, 0]
 
-    def combine(self, d: Array, dtype: Any = np.float64) -> Array:
+    def combine(self, d: Array, out: Array | None = None) -> Array:
         """See :class:`KernelBank`."""
-        out = np.empty((self.n, self.n), dtype)
+        out = np.empty((self.n, self.n)) if out is None else out
         active = np.flatnonzero(d)
         weights = d[active] * self._scale[active]
 
         def work(start: int, stop: int) -> None:
-            out[start:stop] = 0.0
+            out[start:stop].fill(0.0)
             for weight, k in zip(weights, active, strict=True):
                 add_matrix(self._matrices[k][start:stop], weight, out[start:stop])
 

@@ -101,6 +101,15 @@ class FactoredBank(KernelBank):
     array([4])
     """
 
+    # Set by `build` and `from_factors`: the factors of all kernels one below the other, where each
+    # begins, whose each row is, and the diagonals of what is left out.
+    _source: Source | None
+    _factors: Array
+    _offsets: Array
+    _owner: Array
+    _residual: Array
+    ranks: Array
+
     def __init__(self, rtol: float = 1e-6, max_rank: int | None = None) -> None:
         self.rtol = rtol
         self.max_rank = max_rank
@@ -222,12 +231,12 @@ class FactoredBank(KernelBank):
         bank._residual = np.ascontiguousarray(self._residual[:, idx])
         return bank
 
-    def combine(self, d: Array, dtype: Any = np.float64) -> Array:
+    def combine(self, d: Array, out: Array | None = None) -> Array:
         """See :class:`KernelBank`."""
+        out = np.empty((self.n, self.n)) if out is None else out
         picked = self._factor_rows(np.flatnonzero(d))
-        plain = self._factors[picked].astype(dtype, copy=False)
-        scaled = plain * d[self._owner[picked], None].astype(dtype)
-        out = np.empty((self.n, self.n), dtype)
+        plain = self._factors[picked].astype(out.dtype, copy=False)
+        scaled = plain * d[self._owner[picked], None].astype(out.dtype)
 
         def work(start: int, stop: int) -> None:
             block = scaled[:, :stop].T @ plain[:, start:stop]

@@ -53,6 +53,12 @@ class LazyBank(KernelBank):
     array([[[ 3., 13., 23.]]])
     """
 
+    # Set by `build`.
+    _source: Source
+    _cache: RowCache
+    _diagonals: Array
+    _unit: Array
+
     def __init__(self, cache_mb: float = 1000, dtype: str = "float32") -> None:
         self.cache_mb = cache_mb
         self.dtype = dtype
@@ -127,7 +133,11 @@ class LazyBank(KernelBank):
             values = np.ascontiguousarray(tasks[:, support[positions]])
 
             def work(
-                start: int, stop: int, slab: Array = slab, slots: Array = slots, values: Array = values
+                start: int,
+                stop: int,
+                slab: Array = slab,
+                slots: Array = slots,
+                values: Array = values,
             ) -> None:
                 for item in range(start, stop):
                     place, b = divmod(item, blocks)
@@ -167,16 +177,24 @@ class LazyBank(KernelBank):
         stack = self._source.block(idx)
         return DenseBank().from_matrices(list(stack), self.names)
 
-    def combine(self, d: Array, dtype: Any = np.float64) -> Array:
+    def combine(self, d: Array, out: Array | None = None) -> Array:
         """See :class:`KernelBank`."""
         require_bytes(8.0 * self.n**2, f"one dense {self.n} x {self.n} matrix")
         active = np.flatnonzero(d)
-        out = np.empty((self.n, self.n), dtype)
+        out = np.empty((self.n, self.n)) if out is None else out
         step = max(1, int(_CHUNK_BYTES // (8 * self.n * max(1, len(active)))))
         for first in range(0, self.n, step):
             idx = np.arange(first, min(first + step, self.n))
             out[idx] = np.tensordot(d[active], self.rows(idx, active).astype(np.float64), axes=1)
         return out
+
+    def combine_block(self, d: Array, idx: Array) -> Array:
+        """See :class:`KernelBank`; computed afresh, which costs less than whole rows."""
+        active = np.flatnonzero(d)
+        block = self._source.block(idx, active, self.dtype)
+        if len(active) == 1 and d[active[0]] == 1.0:
+            return block[0]
+        return np.tensordot(d[active].astype(block.dtype), block, axes=1)
 
     def diag(self, kernels: Array | None = None) -> Array:
         """See :class:`KernelBank`."""

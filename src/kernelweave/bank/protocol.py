@@ -70,8 +70,8 @@ class KernelBank(ABC):
         """(K_k v)[idx] for each kernel: shape (m, T, len(idx))."""
 
     @abstractmethod
-    def combine(self, d: Array, dtype: Any = np.float64) -> Array:
-        """sum_k d_k K_k as an n x n matrix."""
+    def combine(self, d: Array, out: Array | None = None) -> Array:
+        """sum_k d_k K_k as an n x n matrix, float64 unless `out` says otherwise."""
 
     @abstractmethod
     def take(self, idx: Array) -> KernelBank:
@@ -100,7 +100,7 @@ class KernelBank(ABC):
         return None
 
     def combine_block(self, d: Array, idx: Array) -> Array:
-        """sum_k d_k K_k[idx][:, idx] (float64)."""
+        """sum_k d_k K_k[idx][:, idx], float64 or float32."""
         active = np.flatnonzero(d)
         block = self.rows(idx, active, idx)
         return np.tensordot(d[active], block.astype(np.float64, copy=False), axes=1)

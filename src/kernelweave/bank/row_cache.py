@@ -70,10 +70,12 @@ class RowCache:
 
     def _load(self, missing: Array) -> None:
         # The current clock marks rows of this very request: they are never thrown out for it.
-        order = np.argpartition(self._stamp, len(missing) - 1)[: len(missing)]
+        order = np.sort(np.argpartition(self._stamp, len(missing) - 1)[: len(missing)])
         old = self._row[order]
         self._slot[old[old >= 0]] = -1
-        self._slab[order] = np.moveaxis(self._compute(missing), 0, 1)
+        values = self._compute(missing)
+        for place, slot in enumerate(order):
+            self._slab[slot] = values[:, place]
         self._row[order] = missing
         self._slot[missing] = order
         self._stamp[order] = self._clock

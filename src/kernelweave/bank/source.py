@@ -73,9 +73,10 @@ class Source:
         chosen = self.members if kernels is None else self.members[kernels]
         return self.kernel_set.rows(idx, chosen, dtype=dtype)
 
-    def block(self, idx: Array) -> Array:
+    def block(self, idx: Array, kernels: Array | None = None, dtype: Any = np.float64) -> Array:
         """Normalised kernels between some samples, shape (m, len(idx), len(idx))."""
-        return self.kernel_set.rows(idx, self.members, idx)
+        chosen = self.members if kernels is None else self.members[kernels]
+        return self.kernel_set.rows(idx, chosen, idx, dtype)
 
     def diag(self) -> Array:
         """Normalised diagonals, shape (m, n)."""

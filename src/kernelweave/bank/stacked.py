@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -68,7 +67,10 @@ class StackedBank(KernelBank):
                 yield part, positions, self._place[chosen[positions]]
 
     def _gather(
-        self, kernels: Array | None, shape: tuple[int, ...], ask: Callable[[KernelBank, Array], Array]
+        self,
+        kernels: Array | None,
+        shape: tuple[int, ...],
+        ask: Callable[[KernelBank, Array], Array],
     ) -> Array:
         out = np.empty((len(kernel_indices(kernels, self.m)), *shape))
         for part, positions, own in self._split(kernels):
@@ -97,12 +99,13 @@ class StackedBank(KernelBank):
         """See :class:`KernelBank`."""
         return StackedBank([part.take(idx) for part in self.parts], self.members)
 
-    def combine(self, d: Array, dtype: Any = np.float64) -> Array:
+    def combine(self, d: Array, out: Array | None = None) -> Array:
         """See :class:`KernelBank`."""
-        out = np.zeros((self.n, self.n), dtype)
-        for part, own in zip(self.parts, self.members, strict=True):
+        out = np.empty((self.n, self.n)) if out is None else out
+        self.parts[0].combine(d[self.members[0]], out)
+        for part, own in zip(self.parts[1:], self.members[1:], strict=True):
             if d[own].any():
-                out += part.combine(d[own], dtype)
+                out += part.combine(d[own], np.empty_like(out))
         return out
 
     def combine_block(self, d: Array, idx: Array) -> Array:

@@ -102,8 +102,7 @@ def demo(
 ) -> None:
     """Fit scikit-learn's breast cancer data with the 403 kernels of the SimpleMKL family.
 
-    Compares the learnt combination with equal weights and with the best single kernel, lists the
-    kernels that carry the weight, and saves a figure of the weights and of the gap over time.
+    Compares it with equal weights and the best single kernel; prints a table, saves a figure.
     """
     figure = _check_figure(figure)
     with Console().status("loading"):

@@ -103,11 +103,8 @@ class FitProgress:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if kind is None and self._last is not None:
-            if self._bar is not None:
-                self._bar.update(self._task, total=1.0, completed=1.0)
-            elif self._pending:
-                self._print_line()
+        if kind is None and self._bar is None and self._pending:
+            self._print_line()
         self._stack.close()
 
     def __call__(self, record: Any) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from kernelweave.bank.protocol import Array, KernelBank
@@ -11,12 +9,13 @@ from kernelweave.compiled.dense_rows import rows_product, square_block
 
 __all__ = ["SumGram", "WeightedSum"]
 
+
 class SumGram:
     """One combined kernel matrix, as the single-kernel solvers see it.
 
     Where the bank finds it cheaper (moderate n, matrices in memory) the matrix is formed once.
-    Elsewhere it never is: a product is taken kernel by kernel and remembered in `parts`, so that K_k alpha stays known for every active kernel and
-    the next weights need no pass of their own.
+    Elsewhere it never is: a product is taken kernel by kernel and remembered in `parts`, so that
+    K_k alpha stays known for every active kernel and the next weights need no pass of their own.
 
     Parameters
     ----------
@@ -24,8 +23,8 @@ class SumGram:
         The kernels.
     d : ndarray of shape (m,)
         Their weights.
-    dtype : numpy dtype
-        Storage of the matrix, if it is formed.
+    out : ndarray of shape (n, n), optional
+        Where to form the matrix, if it is formed.
 
     Examples
     --------
@@ -36,12 +35,12 @@ class SumGram:
     array([2., 1.])
     """
 
-    def __init__(self, bank: KernelBank, d: Array, dtype: Any = np.float64) -> None:
+    def __init__(self, bank: KernelBank, d: Array, out: Array | None = None) -> None:
         self.n = bank.n
         self.bank = bank
         self.d = d
         self.active = np.flatnonzero(d)
-        self._matrix = bank.combine(d, dtype) if bank.n <= bank.matrix_limit else None
+        self._matrix = bank.combine(d, out) if bank.n <= bank.matrix_limit else None
         self.parts: Array | None = None
 
     def diag(self) -> Array:
@@ -85,9 +84,9 @@ class WeightedSum:
     def __repr__(self) -> str:
         return "WeightedSum()"
 
-    def gram(self, bank: KernelBank, d: Array, dtype: Any = np.float64) -> SumGram:
-        """Return K(d) for the single-kernel solvers, stored as `dtype` if it is formed."""
-        return SumGram(bank, d, dtype)
+    def gram(self, bank: KernelBank, d: Array, out: Array | None = None) -> SumGram:
+        """Return K(d) for the single-kernel solvers, in `out` if it is formed."""
+        return SumGram(bank, d, out)
 
     def derivative_quad(self, bank: KernelBank, alpha: Array) -> Array:
         """alpha'(dK/dd_k) alpha for all k, which for a sum is q_k(alpha) = alpha'K_k alpha."""

@@ -14,8 +14,8 @@ __all__ = ["rows_product", "square_block"]
 _COLUMNS = 2048
 # Rows a thread takes at a time when a block is gathered.
 _ROWS = 64
-# Below this many elements one thread is faster than waking a second.
-_SMALL = 1 << 19
+# A scattered read of a large matrix is a cache miss: it takes as long as this many products.
+_MISS = 16
 
 
 @njit(cache=True, nogil=True)
@@ -62,8 +62,7 @@ def square_block(K: NDArray, idx: NDArray[np.int64], dtype: DTypeLike = np.float
     size = idx.size
     # NumPy asks for huge pages, which Numba's own arrays do not get: fewer page faults.
     out = np.empty((size, size), dtype=dtype)
-    block = _ROWS if size * size >= _SMALL // 8 else max(1, size)
-    map_blocks(lambda lo, hi: _gather(K, idx, out, lo, hi), size, block)
+    map_blocks(lambda lo, hi: _gather(K, idx, out, lo, hi), size, _ROWS, _MISS * size * size)
     return out
 
 
@@ -78,7 +77,6 @@ def rows_product(K: NDArray, idx: NDArray[np.int64], delta: NDArray) -> NDArray[
     """
     n = K.shape[1]
     out = np.empty(n)
-    block = _COLUMNS if n * idx.size >= _SMALL else max(1, n)
     weights = np.ascontiguousarray(delta, dtype=np.float64)
-    map_blocks(lambda lo, hi: _add_rows(K, idx, weights, out, lo, hi), n, block)
+    map_blocks(lambda lo, hi: _add_rows(K, idx, weights, out, lo, hi), n, _COLUMNS, n * idx.size)
     return out

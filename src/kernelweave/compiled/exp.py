@@ -17,8 +17,9 @@ from kernelweave.errors import InvalidInputError
 
 __all__ = ["exp_inplace", "rbf_from_inner"]
 
-# Elements a thread takes at a time; below two blocks starting threads costs more than it gives.
-_BLOCK = 1 << 17
+# Elements a thread takes at a time, and how many products the time of one exponential is.
+_BLOCK = 1 << 16
+_WORK = 8
 
 _F = np.float32
 # Adding 1.5 * 2^23 (2^52) rounds to an integer and leaves that integer in the low mantissa bits.
@@ -141,12 +142,12 @@ def exp_inplace(A: NDArray, scale: float = 1.0) -> NDArray:
     array([[1. , 0.5, 0. ]])
     """
     _checked("A", A)
-    flat = A.reshape(-1)
+    flat, work = A.reshape(-1), _WORK * A.size
     if A.dtype == np.float32:
         factor = np.float32(scale)
-        map_blocks(lambda lo, hi: _scaled32(flat[lo:hi], factor), flat.size, _BLOCK)
+        map_blocks(lambda lo, hi: _scaled32(flat[lo:hi], factor), flat.size, _BLOCK, work)
     else:
-        map_blocks(lambda lo, hi: _scaled64(flat[lo:hi], float(scale)), flat.size, _BLOCK)
+        map_blocks(lambda lo, hi: _scaled64(flat[lo:hi], float(scale)), flat.size, _BLOCK, work)
     return A
 
 
@@ -183,5 +184,10 @@ def rbf_from_inner(P: NDArray, left_sq: NDArray, right_sq: NDArray, gamma: float
     kernel = _rbf32 if P.dtype == np.float32 else _rbf64
     factor = P.dtype.type(gamma)
     rows = max(1, _BLOCK // max(1, P.shape[1]))
-    map_blocks(lambda lo, hi: kernel(P[lo:hi], left[lo:hi], right, factor), P.shape[0], rows)
+    map_blocks(
+        lambda lo, hi: kernel(P[lo:hi], left[lo:hi], right, factor),
+        P.shape[0],
+        rows,
+        _WORK * P.size,
+    )
     return P

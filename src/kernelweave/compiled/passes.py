@@ -18,10 +18,8 @@ __all__ = [
     "row_products",
 ]
 
-_OPTIONS = {"cache": True, "nogil": True, "fastmath": True}
 
-
-@njit(**_OPTIONS)
+@njit(cache=True, nogil=True, fastmath=True)
 def add_rows(
     K: np.ndarray, support: np.ndarray, values: np.ndarray, out: np.ndarray, start: int, stop: int
 ) -> None:
@@ -44,7 +42,7 @@ def add_rows(
             out[j] += v0 * r0[j]
 
 
-@njit(**_OPTIONS)
+@njit(cache=True, nogil=True, fastmath=True)
 def add_block(
     K: np.ndarray, idx: np.ndarray, weight: float, out: np.ndarray, start: int, stop: int
 ) -> None:
@@ -56,7 +54,7 @@ def add_block(
             target[c] += weight * row[idx[c]]
 
 
-@njit(**_OPTIONS)
+@njit(cache=True, nogil=True, fastmath=True)
 def add_matrix(K: np.ndarray, weight: float, out: np.ndarray) -> None:
     """out += weight K, whatever the two types."""
     for i in range(K.shape[0]):
@@ -66,7 +64,7 @@ def add_matrix(K: np.ndarray, weight: float, out: np.ndarray) -> None:
             target[j] += weight * row[j]
 
 
-@njit(**_OPTIONS)
+@njit(cache=True, nogil=True, fastmath=True)
 def row_products(K: np.ndarray, idx: np.ndarray, v: np.ndarray, out: np.ndarray) -> None:
     """out[r] = sum_j K[idx[r], j] v[j]."""
     for r in range(idx.shape[0]):
@@ -77,13 +75,14 @@ def row_products(K: np.ndarray, idx: np.ndarray, v: np.ndarray, out: np.ndarray)
         out[r] = total
 
 
-@njit(**_OPTIONS)
+@njit(cache=True, nogil=True, fastmath=True)
 def quad_block(
     K: np.ndarray, support: np.ndarray, v: np.ndarray, first: int, last: int, dense_rows: bool
 ) -> float:
-    """sum over i in support[first:last] of v_i sum_j K_ij v_j.
+    """sum over i in support[first:last] of v_i (K_ii v_i + 2 sum_{j > i} K_ij v_j).
 
-    With `dense_rows` whole rows are read in order; otherwise only the columns in `support`.
+    K is symmetric, so that half of it tells all; `support` is sorted. With `dense_rows` the right
+    part of every row is read in order; otherwise only the columns in `support`.
     """
     total = 0.0
     n = v.shape[0]
@@ -93,20 +92,25 @@ def quad_block(
         row = K[i]
         part = 0.0
         if dense_rows:
-            for j in range(n):
+            for j in range(i + 1, n):
                 part += row[j] * v[j]
         else:
-            for q in range(n_support):
+            for q in range(position + 1, n_support):
                 j = support[q]
                 part += row[j] * v[j]
-        total += v[i] * part
+        total += v[i] * (row[i] * v[i] + 2.0 * part)
     return total
 
 
-@njit(**_OPTIONS)
+@njit(cache=True, nogil=True, fastmath=True)
 def factor_products(
-    factors: np.ndarray, offsets: np.ndarray, kernels: np.ndarray, coefficients: np.ndarray,
-    out: np.ndarray, first: int, last: int,
+    factors: np.ndarray,
+    offsets: np.ndarray,
+    kernels: np.ndarray,
+    coefficients: np.ndarray,
+    out: np.ndarray,
+    first: int,
+    last: int,
 ) -> None:
     """out[p] = sum over the factor rows r of kernel kernels[p] of coefficients[r] factors[r]."""
     n = factors.shape[1]

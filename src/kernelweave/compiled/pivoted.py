@@ -47,7 +47,9 @@ def _form_row(
 
 
 @njit(cache=True, nogil=True, fastmath=True)
-def eliminate(factors: np.ndarray, rank: int, pivot: int, scale: float, residual: np.ndarray) -> None:
+def eliminate(
+    factors: np.ndarray, rank: int, pivot: int, scale: float, residual: np.ndarray
+) -> None:
     """Turn the raw row in factors[rank] into the next Cholesky row; lower the residual diagonal."""
     row = factors[rank]
     n = row.shape[0]
@@ -64,8 +66,14 @@ def eliminate(factors: np.ndarray, rank: int, pivot: int, scale: float, residual
 
 @njit(cache=True, nogil=True)
 def pivoted_cholesky_form(
-    X: np.ndarray, form: int, p0: float, p1: float, p2: float,
-    residual: np.ndarray, factors: np.ndarray, target: float,
+    X: np.ndarray,
+    form: int,
+    p0: float,
+    p1: float,
+    p2: float,
+    residual: np.ndarray,
+    factors: np.ndarray,
+    target: float,
 ) -> int:
     """Factor an elementwise kernel on the rows of X; return the rank.
 

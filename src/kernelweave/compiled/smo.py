@@ -42,13 +42,15 @@ _FAST = {"contract", "nnan", "nsz", "arcp"}
 
 
 @njit(cache=True, nogil=True)
-def _set_slopes(
-    k: int, alpha: Vector, pos: Vector, neg: Vector, lo: Vector, hi: Vector, up: Vector, low: Vector
-) -> None:
-    """Write the one-sided slopes of variable k."""
-    a = alpha[k]
-    up[k] = neg[k] if a < 0.0 else (pos[k] if a < hi[k] else -BIG)
-    low[k] = pos[k] if a > 0.0 else (neg[k] if a > lo[k] else BIG)
+def _rise(a: float, pos: float, neg: float, hi: float) -> float:
+    """Slope of -h for a growing variable."""
+    return neg if a < 0.0 else (pos if a < hi else -BIG)
+
+
+@njit(cache=True, nogil=True)
+def _fall(a: float, pos: float, neg: float, lo: float) -> float:
+    """Slope of -h for a falling variable."""
+    return pos if a > 0.0 else (neg if a > lo else BIG)
 
 
 @njit(cache=True, nogil=True, fastmath=_FAST)
@@ -65,13 +67,10 @@ def slopes(
     """Fill `up`, `low` and return max(up - F), min(low - F): the two ends of the KKT condition."""
     top, neg_bottom = -BIG, -BIG
     for k in range(alpha.size):
-        a = alpha[k]
-        rise = neg[k] if a < 0.0 else (pos[k] if a < hi[k] else -BIG)
-        fall = pos[k] if a > 0.0 else (neg[k] if a > lo[k] else BIG)
-        up[k] = rise
-        low[k] = fall
-        top = fmax(top, rise - fitted[k])
-        neg_bottom = fmax(neg_bottom, fitted[k] - fall)
+        up[k] = _rise(alpha[k], pos[k], neg[k], hi[k])
+        low[k] = _fall(alpha[k], pos[k], neg[k], lo[k])
+        top = fmax(top, up[k] - fitted[k])
+        neg_bottom = fmax(neg_bottom, fitted[k] - low[k])
     return top, -neg_bottom
 
 
@@ -192,7 +191,7 @@ def smo_steps(
         if gap <= tol:
             # The tag may have hidden a slightly larger one.
             first = _first_exactly(up, fitted)
-            if up[first] - fitted[first] <= top:
+            if not up[first] - fitted[first] > top:  # (said so that NaN ends the loop, too)
                 return steps, gap
             i = first
             continue
@@ -206,7 +205,8 @@ def smo_steps(
         step = _step_pair(i, j, (top - (low[j] - fitted[j])) / curvature, alpha, lo, hi)
         if alpha[i] == before_i and alpha[j] == before_j:
             return steps, gap  # the step is below the spacing of floats: nothing more to gain
-        _set_slopes(i, alpha, pos, neg, lo, hi, up, low)
-        _set_slopes(j, alpha, pos, neg, lo, hi, up, low)
+        for k in (i, j):
+            up[k] = _rise(alpha[k], pos[k], neg[k], hi[k])
+            low[k] = _fall(alpha[k], pos[k], neg[k], lo[k])
         i = _move(step, row, K[j], up, fitted)
         steps += 1

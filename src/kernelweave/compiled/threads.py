@@ -40,7 +40,10 @@ def thread_count() -> int:
 
 @contextmanager
 def use_threads(n_jobs: int | None) -> Iterator[None]:
-    """Limit passes inside the block to `n_jobs` threads (None: all cores; -1: all, -2: all but one)."""
+    """Limit passes inside the block to `n_jobs` threads.
+
+    None and -1 mean all cores, -2 all but one, and so on.
+    """
     count = None
     if n_jobs is not None:
         count = n_jobs if n_jobs > 0 else max(1, _cores() + 1 + n_jobs)
@@ -116,7 +119,7 @@ def map_blocks(
 
     The blocks depend on `block` only, never on the number of threads, so a function that writes
     just its own block gives the same bits whatever that number is. `func` should release the GIL
-    (Numba with ``nogil=True``, NumPy, BLAS). A call from inside a block runs in that block's thread.
+    (Numba with ``nogil=True``, NumPy, BLAS). A call from inside a block stays in its thread.
     `work` is about how many multiplications there are in all; few of them are not worth a thread.
 
     Examples

@@ -1,4 +1,4 @@
-"""What the MKL estimators share: from data to a certified fit, and from a fit to decision values."""
+"""What the estimators share: from data to a certified fit, from a fit to decision values."""
 
 from __future__ import annotations
 
@@ -117,6 +117,8 @@ class BaseMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self._store(results)
 
     def _seed(self) -> int:
+        if self.random_state is None:
+            return 0  # The choice of rows matters little; a fit should not change between runs.
         return int(check_random_state(self.random_state).randint(2**31))
 
     def _store(self, results: list[Result]) -> None:

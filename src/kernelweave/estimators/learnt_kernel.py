@@ -56,9 +56,7 @@ class LearntKernel:
             as_samples(X), width, lambda part, active: self.kernel_set.cross(part, idx, active)
         )
 
-    def _blocks(
-        self, left: Samples, width: int, stack: Callable[[Samples, Array], Array]
-    ) -> Array:
+    def _blocks(self, left: Samples, width: int, stack: Callable[[Samples, Array], Array]) -> Array:
         """Combine kernel stacks a bounded number of rows at a time."""
         active = np.flatnonzero(self.weights)
         out = np.zeros((left.n, width))

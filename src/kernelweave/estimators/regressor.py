@@ -20,7 +20,7 @@ __all__ = ["MKLRegressor"]
 
 
 class MKLRegressor(RegressorMixin, BaseMKL):
-    r"""Regressor that learns a combination of kernels together with the function.
+    """Regressor that learns a combination of kernels together with the function.
 
     Same problem, parameters and attributes as :class:`MKLClassifier`, with a regression loss.
 
@@ -34,16 +34,24 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         "epsilon_insensitive", "squared", or an object.
     epsilon : float, default=0.1
         Half width of the tube without loss, in units of y (epsilon-insensitive loss by name).
-    regularizer, combination, solver, normalize, tol, max_iter, bank, cache_mb, n_jobs, \
-random_state, verbose, callbacks, max_time
+    regularizer, combination, solver, normalize : str or object
+        See :class:`MKLClassifier`.
+    tol, max_iter, max_time : float, int, float or None
+        See :class:`MKLClassifier`.
+    bank, cache_mb, n_jobs, random_state : object, float, int or None, int or None
+        See :class:`MKLClassifier`.
+    verbose, callbacks : int, sequence of callables
         See :class:`MKLClassifier`.
 
     Attributes
     ----------
     weights_ : ndarray of shape (m,)
         Kernel weights.
-    kernel_names_, dual_coef_, support_, intercept_, objective_, dual_objective_, gap_, converged_, \
-n_iter_, history_, n_features_in_, feature_names_in_
+    kernel_names_, dual_coef_, support_, intercept_ : list and ndarrays
+        See :class:`MKLClassifier`.
+    objective_, dual_objective_, gap_, converged_ : floats and bool
+        See :class:`MKLClassifier`.
+    n_iter_, history_, n_features_in_, feature_names_in_ : int, list, int, ndarray
         See :class:`MKLClassifier`.
 
     Examples

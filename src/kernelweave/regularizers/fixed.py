@@ -17,7 +17,10 @@ class Fixed(Regularizer):
 
     The problem becomes that of the single kernel :math:`\sum_k w_k K_k`, with
 
-    .. math:: \Omega(|f|) = \tfrac12 \sum_k |f_k|^2 / w_k, \qquad r^*(q/2) = \tfrac12 \sum_k w_k q_k.
+    .. math::
+
+        \Omega(|f|) = \tfrac12 \sum_k |f_k|^2 / w_k,
+        \qquad r^*(q/2) = \tfrac12 \sum_k w_k q_k.
 
     It belongs to one number of kernels, so it has no name in the register: pass the object.
 

@@ -289,45 +289,44 @@ def solve_box_qp(
 ) -> BoxQPResult:
     r"""Solve the dual of a piecewise-linear loss for one kernel.
 
-        .. math::
+    .. math::
 
-            \min_a \; \tfrac12 \alpha^\top K \alpha + \mathrm{linear}^\top a
-            \quad\text{s.t.}\quad \sum_t \mathrm{sign}_t\, a_t = \mathrm{total},\quad
-            0 \le a_t \le \mathrm{upper}_t, \qquad
-            \alpha_i = \sum_{t:\, \mathrm{sample}_t = i} \mathrm{sign}_t\, a_t .
+        \min_a \; \tfrac12 \alpha^\top K \alpha + \mathrm{linear}^\top a
+        \quad\text{s.t.}\quad \sum_t \mathrm{sign}_t\, a_t = \mathrm{total},\quad
+        0 \le a_t \le \mathrm{upper}_t, \qquad
+        \alpha_i = \sum_{t:\, \mathrm{sample}_t = i} \mathrm{sign}_t\, a_t .
 
-        Parameters
-        ----------
-        qp : BoxQP
-            What `Loss.box_qp` gives; at most one variable of each sign a sample.
-        gram : GramSource
-            The kernel.
-        tol : float
-            Largest KKT violation allowed at the end, as in LIBSVM.
-        a : array-like of shape (N,), optional
-            Where to start; the nearer to the solution, the fewer steps. A point outside the box or
-            with another sum is mended first.
-        fitted : array-like of shape (n,), optional
-            ``K @ alpha`` of the start, if the caller has it: saves one product.
-        max_iter : int
-            Largest number of SMO steps.
+    Parameters
+    ----------
+    qp : BoxQP
+        What `Loss.box_qp` gives; at most one variable of each sign a sample.
+    gram : GramSource
+        The kernel.
+    tol : float
+        Largest KKT violation allowed at the end, as in LIBSVM.
+    a : array-like of shape (N,), optional
+        Where to start; the nearer to the solution, the fewer steps. A point outside the box or
+        with another sum is mended first.
+    fitted : array-like of shape (n,), optional
+        ``K @ alpha`` of the start, if the caller has it: saves one product.
+    max_iter : int
+        Largest number of SMO steps.
 
-        Returns
-        -------
-        BoxQPResult
+    Returns
+    -------
+    BoxQPResult
 
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from kernelweave.losses.box_qp import BoxQP
-    from kernelweave.solvers.gram_source import DenseGram, GramSource
-        >>> x, y = np.array([[0.0], [1.0], [3.0]]), np.array([-1.0, -1.0, 1.0])
-        >>> qp = BoxQP(
-        ...     sign=y, linear=-np.ones(3), upper=np.full(3, 9.0), sample=np.arange(3), total=0.0
-        ... )
-        >>> result = solve_box_qp(qp, DenseGram(x @ x.T), tol=1e-9)
-        >>> result.alpha, round(result.intercept, 6)
-        (array([ 0. , -0.5,  0.5]), -2.0)
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelweave.losses.box_qp import BoxQP
+    >>> x, y = np.array([[0.0], [1.0], [3.0]]), np.array([-1.0, -1.0, 1.0])
+    >>> qp = BoxQP(
+    ...     sign=y, linear=-np.ones(3), upper=np.full(3, 9.0), sample=np.arange(3), total=0.0
+    ... )
+    >>> result = solve_box_qp(qp, DenseGram(x @ x.T), tol=1e-9)
+    >>> result.alpha, round(result.intercept, 6)
+    (array([ 0. , -0.5,  0.5]), -2.0)
     """
     pos, neg, lo, hi = _signed_form(qp, gram.n)
     if a is None:
@@ -352,5 +351,6 @@ def solve_box_qp(
         violation=violation,
         n_steps=state.n_steps,
         n_rounds=state.n_rounds,
-        converged=violation <= tol,
+        # A maximum does not see NaN: a broken kernel must not pass for a solution.
+        converged=violation <= tol and bool(np.isfinite(state.fitted).all()),
     )

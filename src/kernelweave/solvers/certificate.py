@@ -41,11 +41,9 @@ class Certificate:
 
 
 def feasible_alpha(problem: Problem, alpha: Array) -> Array:
-    """Return alpha moved to the nearest point of its box with the right sum (spec: centre first)."""
+    """Return alpha moved to the nearest point of its box with the right sum."""
     lo, hi = problem.loss.domain(problem.y, problem.C)
-    rows = [
-        centre(alpha[t], lo[t], hi[t], problem.loss.alpha_sum) for t in range(problem.n_tasks)
-    ]
+    rows = [centre(alpha[t], lo[t], hi[t], problem.loss.alpha_sum) for t in range(problem.n_tasks)]
     return np.array(rows)
 
 
@@ -124,4 +122,6 @@ def _primal(
 
 def _dual(problem: Problem, alpha: Array, quad: Array) -> float:
     scale = problem.regularizer.dual_scale(quad)
-    return float(-problem.dual_loss(scale * alpha) - problem.regularizer.dual_penalty(scale**2 * quad))
+    return float(
+        -problem.dual_loss(scale * alpha) - problem.regularizer.dual_penalty(scale**2 * quad)
+    )

@@ -26,11 +26,11 @@ class GramSource(Protocol):
     def diag(self) -> Vector:
         """Return the diagonal of K, shape (n,)."""
 
-    def block(self, idx: Index) -> Vector:
-        """Return ``K[idx][:, idx]``, shape (q, q)."""
+    def block(self, idx: Index) -> NDArray:
+        """Return ``K[idx][:, idx]``, shape (q, q), float64 or float32, for sorted indices."""
 
     def product(self, idx: Index, delta: Vector) -> Vector:
-        """Return ``K[:, idx] @ delta``, shape (n,)."""
+        """Return ``K[:, idx] @ delta``, shape (n,), for sorted indices; sums in float64."""
 
     def dense(self) -> NDArray | None:
         """Return the whole matrix if there is one at no cost, else None."""

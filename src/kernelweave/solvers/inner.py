@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from kernelweave.combine.weighted_sum import SumGram
 from kernelweave.problem import Array, Problem
 from kernelweave.solvers.box_solver import GramSource, solve_box_qp
 from kernelweave.solvers.feasible import centre
@@ -30,8 +32,6 @@ class Point:
         T(d) as far as alpha shows it (:meth:`Problem.inner_value`).
     n_steps : int
         Steps the single-kernel solver took to get here.
-    gram : GramSource or None
-        K(d), where it was formed.
     """
 
     d: Array
@@ -40,7 +40,6 @@ class Point:
     intercept: Array
     value: float
     n_steps: int
-    gram: GramSource | None = None
 
 
 def solve_task(
@@ -78,6 +77,7 @@ class Evaluator:
         shape = (problem.n_tasks, problem.n)
         self._alpha = np.zeros(shape) if start is None else start.alpha.copy()
         self._intercept = np.zeros(problem.n_tasks) if start is None else start.intercept.copy()
+        self._matrix: Array | None = None
         self._products: Array | None = None
         self._fresh = np.zeros(problem.m, dtype=bool)
         if start is None and problem.loss.alpha_sum:
@@ -88,9 +88,9 @@ class Evaluator:
     def evaluate(self, d: Array, tol: float) -> Point:
         """Solve the single-kernel problems at weights d."""
         problem = self.problem
-        # A rough alpha needs no more than float32 kernels; the certificate never sees them.
+        # A rough alpha needs no more than float32; the last certificate is taken from the bank.
         rough = tol >= 1e-4 and problem.n > _SMALL_N and not problem.loss.smooth
-        gram = problem.combination.gram(problem.bank, d, np.float32 if rough else np.float64)
+        gram = self._gram(d, np.float32 if rough else np.float64)
         fitted = self._fitted(gram)
         alpha = np.empty_like(self._alpha)
         n_steps = 0
@@ -104,12 +104,20 @@ class Evaluator:
                 self._products[gram.active, t] += gram.parts
         if self._products is not None and not np.array_equal(alpha, self._alpha):
             self._fresh[:] = False
-            self._fresh[gram.active] = self._follows(gram, fitted)
+            self._fresh[gram.active] = _follows(gram, self._products[gram.active], fitted)
         self._alpha = alpha
         value = problem.inner_value(d, alpha, fitted)
-        return Point(d, alpha.copy(), fitted, self._intercept.copy(), value, n_steps, gram)
+        return Point(d, alpha.copy(), fitted, self._intercept.copy(), value, n_steps)
 
-    def _fitted(self, gram: GramSource) -> Array:
+    def _gram(self, d: Array, dtype: Any) -> SumGram:
+        bank = self.problem.bank
+        if bank.n > bank.matrix_limit:
+            return self.problem.combination.gram(bank, d)
+        if self._matrix is None or self._matrix.dtype != dtype:
+            self._matrix = np.empty((bank.n, bank.n), dtype)
+        return self.problem.combination.gram(bank, d, self._matrix)
+
+    def _fitted(self, gram: SumGram) -> Array:
         matrix = gram.dense()
         if matrix is not None:
             used = [np.flatnonzero(row) for row in self._alpha]
@@ -124,15 +132,6 @@ class Evaluator:
             self._fresh[stale] = True
         return np.tensordot(gram.d[gram.active], self._products[gram.active], axes=1)
 
-    def _follows(self, gram: GramSource, fitted: Array) -> bool:
-        """Whether the products seen during the solve add up to K(d) alpha.
-
-        They do when every product was a change of alpha, as in SMO; Newton's method also takes
-        products with search directions, and then the kernels' products must be taken anew.
-        """
-        total = np.tensordot(gram.d[gram.active], self._products[gram.active], axes=1)
-        return bool(np.allclose(total, fitted, rtol=1e-9, atol=1e-9 * np.abs(fitted).max()))
-
     def quad(self, point: Point) -> Array:
         """q_k(alpha) for all kernels, at the point evaluated last."""
         bank = self.problem.bank
@@ -144,3 +143,13 @@ class Evaluator:
         if len(stale):
             quad[stale] = bank.quad(point.alpha, stale)
         return np.maximum(quad, 0.0)
+
+
+def _follows(gram: SumGram, products: Array, fitted: Array) -> bool:
+    """Whether the products seen during a solve add up to K(d) alpha.
+
+    They do when every product was a change of alpha, as in SMO; Newton's method also takes
+    products with search directions, and then the kernels' products must be taken anew.
+    """
+    total = np.tensordot(gram.d[gram.active], products, axes=1)
+    return bool(np.allclose(total, fitted, rtol=1e-9, atol=1e-9 * np.abs(fitted).max()))

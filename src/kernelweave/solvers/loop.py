@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -31,6 +31,11 @@ class Record:
     active_kernels: int
     inner_iterations: int
 
+
+# From this many samples on, first weights are learnt on a part of them.
+_COARSE_FROM = 3000
+_COARSE_SAMPLES = 1000
+_COARSE_TOL = 3e-3
 
 Callback = Callable[[Record], object]
 
@@ -90,15 +95,15 @@ class _Best:
             self.point, self.gap = point, gap
 
 
-def solve(
-    problem: Problem, solver: Solver, limits: Limits, start: Point | None = None
-) -> Result:
+def solve(problem: Problem, solver: Solver, limits: Limits, start: Point | None = None) -> Result:
     """Run `solver` to the tolerance, on a more exact bank if the first one stands in the way.
 
     Warns when the tolerance was not met, saying why and what to do.
     """
     began = time.perf_counter()
     history: list[Record] = []
+    if start is None and problem.n > _COARSE_FROM:
+        start = _coarse_start(problem, solver, limits)
     result = run(problem, solver, limits, start, history, began)
     while result.reason == "bank":
         finer = problem.bank.refined()
@@ -108,6 +113,24 @@ def solve(
         result = run(problem, solver, limits, result.start, history, began)
     _warn_if_unconverged(result, limits)
     return result
+
+
+def _coarse_start(problem: Problem, solver: Solver, limits: Limits) -> Point:
+    """Learn first weights on some of the samples: a pass over all of them costs many times more.
+
+    The loss weights are raised so that the few stand for all.
+    """
+    chosen = np.sort(np.random.default_rng(0).permutation(problem.n)[:_COARSE_SAMPLES])
+    few = replace(
+        problem,
+        bank=problem.bank.take(chosen),
+        y=problem.y[:, chosen],
+        C=problem.C[:, chosen] * (problem.n / len(chosen)),
+    )
+    quiet = Limits(max(limits.tol, _COARSE_TOL), limits.max_iter, limits.max_time)
+    d = run(few, solver, quiet, None, [], time.perf_counter()).d
+    nothing = np.zeros((problem.n_tasks, problem.n))
+    return Point(d, nothing, nothing, np.zeros(problem.n_tasks), np.inf, 0)
 
 
 def run(
@@ -132,8 +155,13 @@ def run(
             certificate = _certify_state(problem, state)
             best.offer(state.point, certificate.gap)
             record = Record(
-                len(history), time.perf_counter() - began, certificate.primal, certificate.dual,
-                certificate.gap, int(np.count_nonzero(state.point.d)), state.inner_iterations,
+                len(history),
+                time.perf_counter() - began,
+                certificate.primal,
+                certificate.dual,
+                certificate.gap,
+                int(np.count_nonzero(state.point.d)),
+                state.inner_iterations,
             )
             history.append(record)
             report.line(record)

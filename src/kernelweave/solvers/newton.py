@@ -189,17 +189,22 @@ def solve_smooth(
     here = _start(problem, alpha, fitted, intercept)
     steps = _Steps(problem, tol)
     step, last = 0, False
+    best: NewtonResult | None = None
     while True:
         gradient = loss.gradient(problem.y, here.fitted + here.b, problem.C)
         rho = here.alpha + gradient
         Krho = problem.full_product(rho)
         distance = 0.5 * max(float(rho @ Krho), 0.0) / max(abs(here.primal), problem.floor)
-        last = last or step >= max_iter or distance <= 1e-15
+        last = last or step >= max_iter
         if last or distance <= tol or problem.rough_gap(here) <= 2.0 * tol:
-            result = _better(problem, here, gradient, Krho, tol)
-            if result.violation <= tol or last:
-                converged = result.violation <= tol
-                return replace(result, n_steps=step, converged=converged)
+            found = _better(problem, here, gradient, Krho, tol)
+            # A primal point exact to rounding whose certificate gets no better: tol is too small.
+            last = last or (
+                distance <= 1e-15 and best is not None and found.violation > 0.5 * best.violation
+            )
+            best = found if best is None or found.violation < best.violation else best
+            if best.violation <= tol or last:
+                return replace(best, n_steps=step, converged=best.violation <= tol)
         moved = _search(problem, here, steps.direction(here, rho, Krho))
         if moved is not None:
             here, step = moved, step + 1

@@ -157,8 +157,16 @@ class CgSteps:
         self._factor: Array | None = None
         self._rest = diag
 
-    def solve(self, w: Array, rows: Index, rho: Array, Krho: Array, target: float) -> Direction:
-        """Newton step whose model value is within `target`, or a tenth, of the best.
+    def solve(
+        self,
+        w: Array,
+        rows: Index,
+        rho: Array,
+        Krho: Array,
+        target: float,
+        share: float = 0.1,
+    ) -> Direction:
+        """Newton step whose model value misses at most `target`, or this `share` of its fall.
 
         With the residual r of the system, the quadratic model of the objective is at most
         ``r'r / 2`` above its least value, so this is what is looked at, not the error of eta: that
@@ -174,7 +182,7 @@ class CgSteps:
 
         def enough(x: Array, r: Array) -> bool:
             gained = fall + 0.5 * float(along @ x)
-            return 0.5 * float(r @ r) <= max(target, 0.1 * gained)
+            return 0.5 * float(r @ r) <= max(target, share * gained)
 
         limit = 2 * len(rows) + 10
         weak = self._factor is None and self.rank < limit

@@ -66,7 +66,12 @@ class SPG(Solver):
         quad = evaluator.quad(point)
         gradient = problem.regularizer.gradient(point.d) - 0.5 * quad
         memory = _Memory(
-            evaluator, gradient, _first_step(problem, point.d, gradient), point.value, 1.0, 0.85,
+            evaluator,
+            gradient,
+            _first_step(problem, point.d, gradient),
+            point.value,
+            1.0,
+            0.85,
             self.inner_tol,
         )
         return State(point, quad, point.n_steps, False, memory)
@@ -82,7 +87,9 @@ class SPG(Solver):
         n_steps, scale = 0, 1.0
         noise = inner_gap * max(1.0, abs(point.value))
         while scale * slope > noise and scale >= _SMALLEST_STEP:
-            trial = memory.evaluator.evaluate(_kept_zero(point.d - scale * direction), memory.inner_tol)
+            trial = memory.evaluator.evaluate(
+                _kept_zero(point.d - scale * direction), memory.inner_tol
+            )
             n_steps += trial.n_steps
             if trial.value <= memory.reference - _SUFFICIENT * scale * slope:
                 return self._accept(problem, state, trial, scale, slope, direction, n_steps)
@@ -97,8 +104,14 @@ class SPG(Solver):
         return d - problem.regularizer.project(d - memory.spectral * memory.gradient)
 
     def _accept(
-        self, problem: Problem, state: State, trial: Point, scale: float, slope: float,
-        direction: Array, n_steps: int,
+        self,
+        problem: Problem,
+        state: State,
+        trial: Point,
+        scale: float,
+        slope: float,
+        direction: Array,
+        n_steps: int,
     ) -> State:
         memory: _Memory = state.memory
         quad = memory.evaluator.quad(trial)
@@ -111,9 +124,7 @@ class SPG(Solver):
         reference = (eta * memory.mass * memory.reference + trial.value) / mass
         low, high = _SPECTRAL_RANGE
         spectral = high if change <= 0 else float(np.clip(moved @ moved / change, low, high))
-        new = _Memory(
-            memory.evaluator, gradient, spectral, reference, mass, eta, memory.inner_tol
-        )
+        new = _Memory(memory.evaluator, gradient, spectral, reference, mass, eta, memory.inner_tol)
         return State(trial, quad, state.inner_iterations + n_steps, False, new)
 
     def _sharpen(self, problem: Problem, state: State) -> State:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import cho_factor, solve_triangular
+from scipy.linalg import cholesky, solve_triangular
 
+from kernelweave.compiled.threads import one_blas_thread
 from kernelweave.errors import InvalidInputError
 from kernelweave.losses.box_qp import BoxQP
 from kernelweave.problem import Array, Problem
@@ -22,7 +23,8 @@ _SUFFICIENT = 1e-4
 _SMALLEST_STEP = 1e-6
 _INNER_FLOOR = 1e-14
 # Most samples that enter the curvature: beyond, a part of them still gives a descent direction.
-_MOST_CURVED = 600
+_MOST_CURVED = 3000
+_SINGLE_FROM = 1000
 
 
 @dataclass
@@ -81,7 +83,11 @@ class SQP(Solver):
         """Solve at the given weights, or at equal weights on the kernels most aligned with y."""
         evaluator = Evaluator(problem, start)
         d = self._first_weights(problem) if start is None else start.d
-        return self._state(problem, evaluator, d, self.inner_tol, 0)
+        point = evaluator.evaluate(d, self.inner_tol)
+        quad = evaluator.quad(point)
+        gradient = problem.regularizer.gradient(d) - 0.5 * quad
+        memory = _Memory(evaluator, gradient, self.inner_tol)
+        return State(point, quad, point.n_steps, False, memory)
 
     def _first_weights(self, problem: Problem) -> Array:
         d = problem.regularizer.start(problem.m)
@@ -95,37 +101,26 @@ class SQP(Solver):
         few[best] = d.sum() / len(best)
         return few
 
-    def _state(
-        self, problem: Problem, evaluator: Evaluator, d: Array, tol: float, done: int
-    ) -> State:
-        point = evaluator.evaluate(d, tol)
-        quad = evaluator.quad(point)
-        gradient = problem.regularizer.gradient(d) - 0.5 * quad
-        return State(point, quad, done + point.n_steps, False, _Memory(evaluator, gradient, tol))
-
     def step(self, problem: Problem, state: State, gap: float, inner_gap: float) -> State:
         """Minimise the quadratic model and search along the segment to its minimiser."""
         memory: _Memory = state.memory
-        if inner_gap > 0.3 * gap:
-            return self._sharpen(problem, state)
         point = state.point
         unit = max(1.0, abs(point.value))
-        direction = self._target(problem, state, 0.01 * gap * unit) - point.d
+        target = self._target(problem, state, 0.01 * gap * unit)
+        direction = target - point.d
         slope = float(memory.gradient @ direction)
         n_steps, scale = 0, 1.0
         # Decreases below what a rough alpha leaves open cannot be told from noise.
         while -scale * slope > inner_gap * unit and scale >= _SMALLEST_STEP:
             d = point.d + scale * direction
-            trial = memory.evaluator.evaluate(np.where(d > 1e-12 * d.max(), d, 0.0), memory.inner_tol)
+            trial = memory.evaluator.evaluate(_kept_zero(d), memory.inner_tol)
             n_steps += trial.n_steps
             if trial.value <= point.value + _SUFFICIENT * scale * slope:
-                quad = memory.evaluator.quad(trial)
-                gradient = problem.regularizer.gradient(trial.d) - 0.5 * quad
-                new = _Memory(memory.evaluator, gradient, memory.inner_tol)
-                return State(trial, quad, state.inner_iterations + n_steps, False, new)
+                return self._arrived(problem, state, trial, memory.inner_tol, n_steps)
             scale *= 0.5
-        state.inner_iterations += n_steps
-        return self._sharpen(problem, state)
+        return self._sharpen(
+            problem, state, target if n_steps == 0 else point.d, inner_gap, n_steps
+        )
 
     def _target(self, problem: Problem, state: State, accuracy: float) -> Array:
         """Minimiser of the quadratic model over the working set; zero elsewhere."""
@@ -161,34 +156,61 @@ class SQP(Solver):
         best = outside[np.argsort(gradient[outside], kind="stable")[: self.working_set]]
         return np.concatenate([used, best])
 
-    def _sharpen(self, problem: Problem, state: State) -> State:
-        """Solve again at the same weights, ten times as exactly."""
+    def _arrived(
+        self, problem: Problem, state: State, point: Point, tol: float, n_steps: int
+    ) -> State:
         memory: _Memory = state.memory
+        quad = memory.evaluator.quad(point)
+        gradient = problem.regularizer.gradient(point.d) - 0.5 * quad
+        new = _Memory(memory.evaluator, gradient, tol)
+        return State(point, quad, state.inner_iterations + n_steps, False, new)
+
+    def _sharpen(
+        self, problem: Problem, state: State, d: Array, inner_gap: float, n_steps: int
+    ) -> State:
+        """Go to d with an alpha ten times as exact; stay if d turns out to be worse for sure."""
+        memory: _Memory = state.memory
+        here = state.point
         tol = memory.inner_tol / 10
         if tol < _INNER_FLOOR:
             state.stuck = True
             return state
-        return self._state(
-            problem, memory.evaluator, state.point.d, tol, state.inner_iterations
-        )
+        there = memory.evaluator.evaluate(_kept_zero(d), tol)
+        n_steps += there.n_steps
+        # T(d) >= there.value, while T here is at most what the inner gap leaves open.
+        if there.value > here.value + inner_gap * max(1.0, abs(here.value)):
+            there = memory.evaluator.evaluate(here.d, tol)
+            n_steps += there.n_steps
+        return self._arrived(problem, state, there, tol, n_steps)
+
+
+def _kept_zero(d: Array) -> Array:
+    """Remove the rounding that a step to the border of the allowed set leaves behind."""
+    return np.where(d > 1e-12 * d.max(), d, 0.0)
 
 
 def _curvature_root(problem: Problem, point: Point, kernels: Array) -> Array:
     """R with R'R = H, the Hessian of T over `kernels`, summed over tasks."""
-    gram = point.gram or problem.combination.gram(problem.bank, point.d)
     roots = []
     for t in range(problem.n_tasks):
         free, stiffness = _free_samples(problem, point, t)
         if not len(free):
             continue
         products = problem.bank.products_at(point.alpha[t], free, kernels)
-        block = gram.block(free)
-        block[np.diag_indices_from(block)] += stiffness + 1e-8 * max(block.diagonal().mean(), 1e-300)
-        factor = cho_factor(block, lower=True, overwrite_a=True, check_finite=False)[0]
-        white = solve_triangular(factor, products.T, lower=True, check_finite=False)
-        ones = solve_triangular(factor, np.ones(len(free)), lower=True, check_finite=False)
+        block = problem.bank.combine_block(point.d, free)
+        block[np.diag_indices_from(block)] += stiffness + 1e-6 * max(
+            block.diagonal().mean(), 1e-300
+        )
+        right = np.column_stack([products.T, np.ones(len(free))])
+        if len(free) > _SINGLE_FROM:
+            # The model need not be exact, and float32 halves its cost.
+            block, right = block.astype(np.float32), right.astype(np.float32)
+        with one_blas_thread():
+            factor = cholesky(block, lower=True, overwrite_a=True, check_finite=False)
+            white = solve_triangular(factor, right, lower=True, check_finite=False)
+        white, ones = white[:, :-1].astype(np.float64), white[:, -1].astype(np.float64)
         # Changes of alpha sum to zero: take out the direction that the intercept absorbs.
-        ones /= np.linalg.norm(ones)
+        ones = ones / np.linalg.norm(ones)
         roots.append(white - np.outer(ones, ones @ white))
     return np.concatenate(roots) if roots else np.zeros((1, len(kernels)))
 
