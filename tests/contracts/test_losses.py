@@ -197,6 +197,15 @@ def test_best_intercept_is_optimal(loss: Loss, scale: float, start: float) -> No
 
 
 @every_loss
+def test_the_general_search_for_the_intercept_is_optimal_too(loss: Loss) -> None:
+    y, f, C = data(loss, n=41)
+    general = Loss.best_intercept(loss, y, f, C, 7.0)
+    own = loss.best_intercept(y, f, C, 7.0)
+    values = [loss.value(y, f + b, C).sum() + loss.alpha_sum * b for b in (general, own)]
+    assert values[0] == pytest.approx(values[1], rel=1e-12)
+
+
+@every_loss
 def test_best_intercept_is_finite_for_one_class_only_and_for_weight_zero(loss: Loss) -> None:
     y, f = np.ones(5), np.linspace(-1, 1, 5)
     b = loss.best_intercept(y, f, np.ones(5))

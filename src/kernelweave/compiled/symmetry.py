@@ -5,27 +5,33 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-__all__ = ["scan_rows"]
+from kernelweave.compiled.lanes import fmax
 
-_TILE = 64
+__all__ = ["TILE", "scan_rows"]
+
+TILE = 32
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, fastmath={"reassoc", "nsz"})
 def scan_rows(K: np.ndarray, first: int, last: int) -> tuple[float, float]:
-    """Look at rows first..last left of the diagonal, and at their mirror images.
+    """Look at rows first..last (at most TILE of them) up to the diagonal, and at their images.
 
     Returns the largest |K_ij - K_ji|, and a number that is zero unless something is not finite.
-    Square tiles keep both sides of the diagonal in the cache, so that the matrix travels once.
+    Tiles are turned over in a small buffer, so that both sides are read in order, once.
     """
     worst = 0.0
     trouble = 0.0
-    for j0 in range(0, last, _TILE):
-        j1 = min(j0 + _TILE, last)
-        for i in range(max(first, j0), last):
-            row = K[i]
-            for j in range(j0, min(j1, i + 1)):
-                here, there = row[j], K[j, i]
+    image = np.zeros((TILE, TILE), K.dtype)
+    for j0 in range(0, last, TILE):
+        j1 = min(j0 + TILE, last)
+        for j in range(j0, j1):
+            row = K[j, first:last]
+            for i in range(last - first):
+                image[i, j - j0] = row[i]
+        for i in range(first, last):
+            here, there = K[i, j0:j1], image[i - first]
+            for j in range(j1 - j0):
                 # Zero times a finite number is zero; times anything else it is NaN.
-                trouble += 0.0 * here + 0.0 * there
-                worst = max(worst, abs(here - there))
+                trouble += 0.0 * here[j] + 0.0 * there[j]
+                worst = fmax(worst, abs(np.float64(here[j]) - np.float64(there[j])))
     return worst, trouble

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelweave.compiled.symmetry import scan_rows
+from kernelweave.compiled.symmetry import TILE, scan_rows
 from kernelweave.compiled.threads import map_blocks, one_blas_thread
 from kernelweave.errors import InvalidInputError
 from kernelweave.validation import unknown_name
@@ -17,7 +17,7 @@ __all__ = ["Spectrum", "bounds_spectrum", "nearest_psd", "scan", "symmetrized"]
 
 # Up to this size all eigenvalues are computed; beyond it a few telling ones.
 _EXACT = 1000
-_BLOCK = 64
+
 _LARGE = 500
 _MINOR_ROWS = 64
 
@@ -33,7 +33,7 @@ def scan(K: NDArray[Any]) -> tuple[float, bool]:
     False
     """
     found: list[tuple[float, float]] = []
-    map_blocks(lambda i, j: found.append(scan_rows(K, i, j)), len(K), _BLOCK)
+    map_blocks(lambda i, j: found.append(scan_rows(K, i, j)), len(K), TILE)
     return max(worst for worst, _ in found), all(trouble == 0 for _, trouble in found)
 
 

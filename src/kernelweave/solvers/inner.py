@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from kernelweave.combine.weighted_sum import SumGram
+from kernelweave.compiled.dense_rows import square_block
 from kernelweave.problem import Array, Problem
 from kernelweave.solvers.box_solver import GramSource, solve_box_qp
 from kernelweave.solvers.feasible import centre
@@ -78,6 +79,7 @@ class Evaluator:
         self._alpha = np.zeros(shape) if start is None else start.alpha.copy()
         self._intercept = np.zeros(problem.n_tasks) if start is None else start.intercept.copy()
         self._matrix: Array | None = None
+        self._matrix_at: Array | None = None
         self._products: Array | None = None
         self._fresh = np.zeros(problem.m, dtype=bool)
         if start is None and problem.loss.alpha_sum:
@@ -115,7 +117,14 @@ class Evaluator:
             return self.problem.combination.gram(bank, d)
         if self._matrix is None or self._matrix.dtype != dtype:
             self._matrix = np.empty((bank.n, bank.n), dtype)
+        self._matrix_at = d
         return self.problem.combination.gram(bank, d, self._matrix)
+
+    def block(self, d: Array, idx: Array) -> Array:
+        """K(d)[idx][:, idx] in float64, from the matrix formed last if that is K(d)."""
+        if self._matrix is not None and self._matrix_at is d:
+            return square_block(self._matrix, idx)
+        return self.problem.bank.combine_block(d, idx).astype(np.float64, copy=False)
 
     def _fitted(self, gram: SumGram) -> Array:
         matrix = gram.dense()

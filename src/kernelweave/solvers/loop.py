@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from kernelweave.compiled.threads import one_blas_thread
 from kernelweave.errors import InterruptedFitWarning
 from kernelweave.problem import Array, Problem
 from kernelweave.solvers.base import Solver, State
@@ -146,6 +147,19 @@ def run(
     Appends to `history`, keeps the best point, and certifies it from scratch at the end.
     """
     problem = solver.prepare(problem)
+    # One BLAS thread: the threads are ours, and sums keep their order whatever n_jobs is.
+    with one_blas_thread():
+        return _drive(problem, solver, limits, start, history, began)
+
+
+def _drive(
+    problem: Problem,
+    solver: Solver,
+    limits: Limits,
+    start: Point | None,
+    history: list[Record],
+    began: float,
+) -> Result:
     best = _Best()
     report = _Printer(limits.verbose)
     reason = "interrupted"

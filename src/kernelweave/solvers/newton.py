@@ -28,8 +28,10 @@ __all__ = ["NewtonResult", "solve_smooth"]
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 
-# Up to this many rows a Cholesky factorisation is quicker than conjugate gradients.
+# Up to this many rows a matrix is factorised, if need be or ...
 CHOLESKY_LIMIT = 3000
+# ... up to this many straight away: beyond, conjugate gradients are tried first.
+CG_FROM = 300
 _TINY = float(np.finfo(np.float64).tiny)
 
 
@@ -146,9 +148,9 @@ def solve_smooth(
 ) -> NewtonResult:
     """Solve the single-kernel problem of a smooth loss.
 
-    Newton's method with a line search. The linear systems are solved by Cholesky where the matrix
-    is there and at most 3,000 rows have curvature, otherwise by conjugate gradients on products
-    with K.
+    Newton's method with a line search. The linear systems are solved by conjugate gradients on
+    products with K, or by Cholesky where the matrix is there and small, or not too large (3,000
+    rows with curvature) and conjugate gradients are slow.
 
     Parameters
     ----------
@@ -242,22 +244,23 @@ class _Steps:
     def __init__(self, problem: _Problem, tol: float) -> None:
         self.problem, self.tol = problem, tol
         self.diag = np.maximum(problem.gram.diag(), 0.0)
-        self.lipschitz = problem.loss.lipschitz(problem.C)
         self.cg = CgSteps(problem.product, self.diag)
+        self._factorise = False
 
     def direction(self, here: _Point, rho: Array, Krho: Array) -> Direction:
         problem = self.problem
-        z = here.fitted + here.b
-        w = problem.loss.curvature(problem.y, z, problem.C)
-        # Just behind a corner there is no curvature, although alpha says the sample sits on it.
-        flat = w < 1e-6 * self.lipschitz
-        y, C = problem.y[flat], problem.C[flat]
-        w[flat] = problem.loss.curvature(y, z[flat] - rho[flat] / self.lipschitz[flat], C)
+        w = problem.loss.curvature(problem.y, here.fitted + here.b, problem.C)
         rows = useful_rows(w, self.diag)
-        if problem.matrix is not None and len(rows) <= CHOLESKY_LIMIT:
-            return cholesky_step(problem.matrix, problem.product, w, rows, rho, Krho)
-        target = 0.1 * self.tol * max(abs(here.primal), problem.floor)
-        return self.cg.solve(w, rows, rho, Krho, target)
+        matrix = problem.matrix if len(rows) <= CHOLESKY_LIMIT else None
+        if matrix is None or (len(rows) > CG_FROM and not self._factorise):
+            target = 0.1 * self.tol * max(abs(here.primal), problem.floor)
+            # With more products than this a factorisation would have been quicker.
+            limit = None if matrix is None else len(rows) // 8
+            step = self.cg.solve(w, rows, rho, Krho, target, limit=limit)
+            if step is not None:
+                return step
+            self._factorise = True
+        return cholesky_step(matrix, problem.product, w, rows, rho, Krho)
 
 
 def _search(problem: _Problem, here: _Point, step: Direction) -> _Point | None:

@@ -57,9 +57,9 @@ def _direction(
     alpha = -rho
     alpha[rows] -= weighted
     fitted = -Krho - Kweighted
-    # S eta = W (K delta + db): in the mean over the rows, db is what K delta leaves.
+    # S eta = W (K delta + db) sums to zero, so db is what K delta lacks in the weighted mean.
     total = float(w[rows].sum())
-    intercept = float((weighted - w[rows] * fitted[rows]).sum()) / total if total > 0 else 0.0
+    intercept = -float(w[rows] @ fitted[rows]) / total if total > 0 else 0.0
     return Direction(alpha, fitted, intercept)
 
 
@@ -165,13 +165,15 @@ class CgSteps:
         Krho: Array,
         target: float,
         share: float = 0.1,
-    ) -> Direction:
+        limit: int | None = None,
+    ) -> Direction | None:
         """Newton step whose model value misses at most `target`, or this `share` of its fall.
 
         With the residual r of the system, the quadratic model of the objective is at most
         ``r'r / 2`` above its least value, so this is what is looked at, not the error of eta: that
         one can be small while the objective rises. Every iterate is a direction of descent, for
-        the slope along conjugate gradients rises to that of the exact step.
+        the slope along conjugate gradients rises to that of the exact step. None if that takes
+        more than `limit` iterations.
         """
         n, s = len(w), np.sqrt(w[rows])
         system = _System(s, rows, self.product, np.zeros(len(rows)), np.zeros(n), np.zeros(0))
@@ -184,13 +186,14 @@ class CgSteps:
             gained = fall + 0.5 * float(along @ x)
             return 0.5 * float(r @ r) <= max(target, share * gained)
 
-        limit = 2 * len(rows) + 10
-        weak = self._factor is None and self.rank < limit
-        done = system.iterate(self._preconditioner(w[rows], rows, s), enough, self.rank)
-        if not done and weak:
+        most = 2 * len(rows) + 10 if limit is None else limit
+        trial = most if self._factor is not None else min(self.rank, most)
+        done = system.iterate(self._preconditioner(w[rows], rows, s), enough, trial)
+        if not done and trial < most:
             self._make_factor()
-        if not done:
-            system.iterate(self._preconditioner(w[rows], rows, s), enough, limit)
+            done = system.iterate(self._preconditioner(w[rows], rows, s), enough, most - trial)
+        if not done and limit is not None:
+            return None
         return _direction(rho, Krho, w, rows, s * system.x, system.Ksx)
 
     def _preconditioner(self, w: Array, rows: Index, s: Array) -> Callable[[Array], Array]:

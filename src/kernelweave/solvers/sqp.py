@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 
-from kernelweave.compiled.threads import one_blas_thread
 from kernelweave.errors import InvalidInputError
 from kernelweave.losses.box_qp import BoxQP
 from kernelweave.problem import Array, Problem
@@ -25,6 +24,17 @@ _INNER_FLOOR = 1e-14
 # Most samples that enter the curvature: beyond, a part of them still gives a descent direction.
 _MOST_CURVED = 3000
 _SINGLE_FROM = 1000
+# From this many samples on a Hessian is kept for as long as it brings the gap down fivefold.
+_KEEP_FROM = 2000
+
+
+@dataclass
+class _Model:
+    """The Hessian of T over some kernels, as R with R'R = H."""
+
+    kernels: Array
+    root: Array
+    gap: float  # when it was computed
 
 
 @dataclass
@@ -32,6 +42,7 @@ class _Memory:
     evaluator: Evaluator
     gradient: Array
     inner_tol: float
+    model: _Model | None = None
 
 
 @dataclass(frozen=True)
@@ -66,7 +77,7 @@ class SQP(Solver):
     """
 
     working_set: int = 64
-    inner_tol: float = 1e-2
+    inner_tol: float = 1e-3
 
     name = "sqp"
 
@@ -106,7 +117,7 @@ class SQP(Solver):
         memory: _Memory = state.memory
         point = state.point
         unit = max(1.0, abs(point.value))
-        target = self._target(problem, state, 0.01 * gap * unit)
+        target = self._target(problem, state, gap)
         direction = target - point.d
         slope = float(memory.gradient @ direction)
         n_steps, scale = 0, 1.0
@@ -122,12 +133,13 @@ class SQP(Solver):
             problem, state, target if n_steps == 0 else point.d, inner_gap, n_steps
         )
 
-    def _target(self, problem: Problem, state: State, accuracy: float) -> Array:
+    def _target(self, problem: Problem, state: State, gap: float) -> Array:
         """Minimiser of the quadratic model over the working set; zero elsewhere."""
         memory: _Memory = state.memory
         d, gradient = state.point.d, memory.gradient
         chosen = self._working_kernels(d, gradient)
-        root = _curvature_root(problem, state.point, chosen)
+        root = self._model(problem, state, chosen, gap).root
+        accuracy = 0.01 * gap * max(1.0, abs(state.point.value))
         slack = isinstance(problem.regularizer, L1)
         H = root.T @ root
         H[np.diag_indices_from(H)] += 1e-10 * max(H.trace() / len(H), 1e-300)
@@ -149,12 +161,22 @@ class SQP(Solver):
         target[chosen] = a[: len(chosen)]
         return target
 
+    def _model(self, problem: Problem, state: State, kernels: Array, gap: float) -> _Model:
+        """Return the Hessian here, or the last one while it serves well and is dear to compute."""
+        memory: _Memory = state.memory
+        last = memory.model
+        keeps = last is not None and problem.n > _KEEP_FROM and gap < 0.2 * last.gap
+        if last is None or not keeps or not np.array_equal(last.kernels, kernels):
+            root = _curvature_root(memory.evaluator, state.point, kernels)
+            last = memory.model = _Model(kernels, root, gap)
+        return last
+
     def _working_kernels(self, d: Array, gradient: Array) -> Array:
         """Kernels in use, and those outside whose gradient is lowest."""
         used = np.flatnonzero(d)
         outside = np.flatnonzero(d == 0)
         best = outside[np.argsort(gradient[outside], kind="stable")[: self.working_set]]
-        return np.concatenate([used, best])
+        return np.sort(np.concatenate([used, best]))
 
     def _arrived(
         self, problem: Problem, state: State, point: Point, tol: float, n_steps: int
@@ -162,7 +184,7 @@ class SQP(Solver):
         memory: _Memory = state.memory
         quad = memory.evaluator.quad(point)
         gradient = problem.regularizer.gradient(point.d) - 0.5 * quad
-        new = _Memory(memory.evaluator, gradient, tol)
+        new = _Memory(memory.evaluator, gradient, tol, memory.model)
         return State(point, quad, state.inner_iterations + n_steps, False, new)
 
     def _sharpen(
@@ -189,15 +211,16 @@ def _kept_zero(d: Array) -> Array:
     return np.where(d > 1e-12 * d.max(), d, 0.0)
 
 
-def _curvature_root(problem: Problem, point: Point, kernels: Array) -> Array:
+def _curvature_root(evaluator: Evaluator, point: Point, kernels: Array) -> Array:
     """R with R'R = H, the Hessian of T over `kernels`, summed over tasks."""
+    problem = evaluator.problem
     roots = []
     for t in range(problem.n_tasks):
         free, stiffness = _free_samples(problem, point, t)
         if not len(free):
             continue
         products = problem.bank.products_at(point.alpha[t], free, kernels)
-        block = problem.bank.combine_block(point.d, free)
+        block = evaluator.block(point.d, free)
         block[np.diag_indices_from(block)] += stiffness + 1e-6 * max(
             block.diagonal().mean(), 1e-300
         )
@@ -205,9 +228,8 @@ def _curvature_root(problem: Problem, point: Point, kernels: Array) -> Array:
         if len(free) > _SINGLE_FROM:
             # The model need not be exact, and float32 halves its cost.
             block, right = block.astype(np.float32), right.astype(np.float32)
-        with one_blas_thread():
-            factor = cholesky(block, lower=True, overwrite_a=True, check_finite=False)
-            white = solve_triangular(factor, right, lower=True, check_finite=False)
+        factor = cholesky(block, lower=True, overwrite_a=True, check_finite=False)
+        white = solve_triangular(factor, right, lower=True, check_finite=False)
         white, ones = white[:, :-1].astype(np.float64), white[:, -1].astype(np.float64)
         # Changes of alpha sum to zero: take out the direction that the intercept absorbs.
         ones = ones / np.linalg.norm(ones)

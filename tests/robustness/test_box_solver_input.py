@@ -1,0 +1,76 @@
+"""What the box QP solver refuses, where it starts, and how it guards its float32 copies."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kernelweave.errors import InvalidInputError
+from kernelweave.losses import get_loss
+from kernelweave.losses.box_qp import BoxQP
+from kernelweave.solvers import box_solver
+from kernelweave.solvers.box_solver import DenseGram, solve_box_qp
+
+
+def test_one_class_starts_with_the_first_samples_at_their_bound():
+    qp = get_loss("one_class").box_qp(np.ones(5), np.full(5, 0.4))
+    result = solve_box_qp(qp, DenseGram(np.eye(5)), tol=1e-3, max_iter=0)
+    np.testing.assert_allclose(result.a, [0.4, 0.4, 0.2, 0, 0], atol=1e-15)
+    assert not result.converged
+
+
+def test_all_upper_bounds_zero():
+    y = np.array([1.0, -1.0, 1.0, -1.0])
+    result = solve_box_qp(get_loss("hinge").box_qp(y, np.zeros(4)), DenseGram(np.eye(4)), tol=1e-6)
+    assert not result.a.any() and result.converged and result.intercept == 0.0
+
+
+def test_float32_blocks_give_way_when_they_promise_too_much():
+    A, y = np.random.default_rng(0).normal(size=(30, 30)), np.ones(30)
+    K = A @ A.T
+    state = box_solver._State(y, y, *np.zeros((4, 30)))
+    part = np.arange(20)
+    blocks = box_solver._Blocks(DenseGram(K), state, 1e-3)
+    blocks.check(promised=1e-3, found=1.5e-3)
+    assert blocks.get(part).dtype == np.float32 and not blocks.exact(blocks.get(part))
+    blocks.check(promised=1e-3, found=3e-3)
+    assert blocks.get(part).dtype == np.float64
+    np.testing.assert_array_equal(blocks.get(part), K[:20, :20])
+    assert box_solver._Blocks(DenseGram(K), state, 1e-7).get(part).dtype == np.float64
+
+
+def test_problems_without_a_feasible_point_are_refused():
+    qp = get_loss("one_class").box_qp(np.ones(4), np.full(4, 0.2))
+    with pytest.raises(InvalidInputError, match=r"sum to 1"):
+        solve_box_qp(qp, DenseGram(np.eye(4)), tol=1e-3)
+
+
+def good_qp(**changes):
+    fields = {
+        "sign": np.array([1.0, -1.0]),
+        "linear": -np.ones(2),
+        "upper": np.ones(2),
+        "sample": np.array([0, 1]),
+        "total": 0.0,
+    }
+    return BoxQP(**{**fields, **changes})
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"sample": np.array([0, 2])}, r"0\.\.1"),
+        ({"sample": np.array([0, 0])}, "sum >= 0"),
+        ({"sample": np.array([0, 0]), "sign": np.ones(2)}, "one variable of each sign"),
+        ({"upper": np.array([1.0, np.inf])}, "finite"),
+        ({"upper": np.array([1.0, -1.0])}, ">= 0"),
+    ],
+)
+def test_malformed_problems_are_refused(changes, message):
+    with pytest.raises(InvalidInputError, match=message):
+        solve_box_qp(good_qp(**changes), DenseGram(np.eye(2)), tol=1e-3)
+
+
+def test_dense_gram_refuses_a_rectangle():
+    with pytest.raises(InvalidInputError, match=r"\(2, 3\)"):
+        DenseGram(np.zeros((2, 3)))
