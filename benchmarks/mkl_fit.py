@@ -29,7 +29,7 @@ from kernelweave.kernels import KernelSet, from_matrices
 from kernelweave.losses import Hinge
 from kernelweave.problem import Problem
 from kernelweave.regularizers import LpBall, Simplex
-from kernelweave.solvers import SQP, Limits, solve
+from kernelweave.solvers import ActiveSet, Limits, solve
 
 
 def best_times(contestants: dict[str, Callable[[], object]], repeat: int) -> dict[str, float]:
@@ -54,7 +54,7 @@ def precomputed_part(n: int, repeat: int) -> None:
     X, y = make_classification(n, 20, n_informative=8, flip_y=0.1, class_sep=0.8, random_state=0)
     D = euclidean_distances(StandardScaler().fit_transform(X), squared=True)
     grams = [np.exp(-D * gamma) for gamma in np.geomspace(1e-3, 1.0, 10)]
-    uniform = np.mean(grams, axis=0)
+    uniform = np.sum(grams, axis=0)
     models: dict[str, MKLClassifier] = {}
 
     def fit(name: str, regularizer: object) -> None:
@@ -108,7 +108,7 @@ def family_part(repeat: int) -> None:
         build_bank("auto", KernelSet.build("simplemkl", X))
 
     def fit() -> None:
-        results["fit"] = solve(problem, SQP(), Limits(tol=1e-3))
+        results["fit"] = solve(problem, ActiveSet(), Limits(tol=1e-3))
 
     fit()
     times = best_times({"NumPy": lambda: numpy_stack(X), "kernelweave bank": build}, repeat)

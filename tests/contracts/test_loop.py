@@ -17,7 +17,7 @@ from kernelweave.kernels import RBF, KernelSet
 from kernelweave.losses import Hinge
 from kernelweave.problem import Problem
 from kernelweave.regularizers import Fixed, LpBall, Simplex
-from kernelweave.solvers import SOLVERS, SPG, SQP, Limits, solve
+from kernelweave.solvers import SOLVERS, SPG, ActiveSet, Limits, solve
 
 
 @pytest.fixture(scope="module")
@@ -107,11 +107,11 @@ def test_ctrl_c_before_the_first_point_is_passed_on(problem, monkeypatch):
 
 
 def test_verbose_prints_progress(problem, capsys):
-    solve(problem, SQP(), Limits(tol=1e-2, verbose=2))
+    solve(problem, ActiveSet(), Limits(tol=1e-2, verbose=2))
     lines = capsys.readouterr().out.strip().splitlines()
     assert len(lines) >= 2
     assert all("gap" in line and "kernels" in line for line in lines)
-    solve(problem, SQP(), Limits(tol=1e-2))
+    solve(problem, ActiveSet(), Limits(tol=1e-2))
     assert capsys.readouterr().out == ""
 
 
@@ -145,9 +145,9 @@ def test_a_bank_that_cannot_be_refined_is_said_so(data):
     assert not result.converged and result.reason == "bank"
 
 
-def test_sqp_says_which_regularizers_it_takes(problem):
+def test_active_set_says_which_regularizers_it_takes(problem):
     with pytest.raises(InvalidInputError, match=r"'simplex' and 'l1'.*LpBall"):
-        solve(problem.with_regularizer(LpBall(2.0)), SQP(), Limits())
+        solve(problem.with_regularizer(LpBall(2.0)), ActiveSet(), Limits())
 
 
 def test_fixed_weights(problem):

@@ -158,7 +158,7 @@ def test_cg_directions_tend_to_the_cholesky_direction_with_and_without_factor() 
     exact = cholesky_step(K, product, w, rows, rho, K @ rho)
     for rank in (1000, 20):
         steps = CgSteps(product, np.ones(250), rank=rank)
-        found = steps.solve(w, rows, rho, K @ rho, 1e-22, share=0.0)
+        found, _ = steps.solve(w, rows, rho, K @ rho, 1e-22, share=0.0)
         np.testing.assert_allclose(found.alpha, exact.alpha, atol=1e-8)
         np.testing.assert_allclose(found.fitted, exact.fitted, atol=1e-8)
         assert found.intercept == pytest.approx(exact.intercept, abs=1e-8)
@@ -305,10 +305,34 @@ def test_only_smooth_losses() -> None:
     assert get_loss("logistic").smooth
 
 
+@pytest.mark.parametrize("weight", [1.0, 1e5])
+def test_larger_matrices_try_conjugate_gradients_and_fall_back(weight: float) -> None:
+    _, y, C, K = problem(Logistic(), n=500)
+    result = solve_smooth(Logistic(), y, weight * C, DenseGram(K), tol=1e-9)
+    assert result.converged
+    check(Logistic(), y, weight * C, K, result)
+
+
+@pytest.mark.parametrize("weight", [1e2, 1e4])
+def test_squared_by_products_needs_few_steps(weight: float) -> None:
+    _, y, C, K = problem(Squared(), n=60)
+    result = solve_smooth(Squared(), y, weight * C, ProductsOnly(K), tol=1e-8)
+    assert result.converged
+    assert result.n_steps <= 15
+
+
+def test_a_small_matrix_is_formed_when_products_alone_are_too_rough() -> None:
+    X = np.random.default_rng(0).normal(size=(30, 5))
+    K, y = (X @ X.T + 1e3) ** 3 / 1e6, X[:, 0] + 0.1 * X[:, 1] ** 2
+    for matrix in (K, np.outer(X[:, 0], X[:, 0])):
+        result = solve_smooth(Squared(), y, np.full(30, 1e6), ProductsOnly(matrix), tol=1e-6)
+        assert result.converged
+
+
 def test_the_row_limit_chooses_conjugate_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
     _, y, C, K = problem(Logistic(), n=60)
     expected = solve_smooth(Logistic(), y, C, DenseGram(K), tol=1e-10)
-    monkeypatch.setattr(newton, "CHOLESKY_LIMIT", 5)
+    monkeypatch.setattr(newton, "CHOLESKY_LIMIT", 5)  # rows, of 60
     monkeypatch.setattr(newton, "cholesky_step", None)
     found = solve_smooth(Logistic(), y, C, DenseGram(K), tol=1e-10)
     np.testing.assert_allclose(found.alpha, expected.alpha, atol=1e-4)

@@ -11,7 +11,7 @@ from kernelweave.combine import WeightedSum
 from kernelweave.losses import get_loss
 from kernelweave.problem import Problem
 from kernelweave.regularizers import L1, LpBall, Simplex, SquaredLp
-from kernelweave.solvers import SPG, SQP, Limits, Uniform, recompute, solve
+from kernelweave.solvers import SPG, ActiveSet, Limits, Uniform, recompute, solve
 
 N, M = 24, 5
 
@@ -89,7 +89,7 @@ REGULARIZERS = [Simplex(), LpBall(1.33), LpBall(2.0), L1(0.7), SquaredLp(2.0, 1.
 
 
 def solvers_for(regularizer):
-    return [SPG(), SQP()] if isinstance(regularizer, Simplex | L1) else [SPG()]
+    return [SPG(), ActiveSet()] if isinstance(regularizer, Simplex | L1) else [SPG()]
 
 
 @pytest.mark.parametrize("regularizer", REGULARIZERS, ids=repr)

@@ -110,7 +110,7 @@ def test_the_good_kernel_is_found():
     assert model.kernel_names_[3] == "polynomial(degree=2) on column 3"
 
 
-@pytest.mark.parametrize("solver", ["spg", "sqp"])
+@pytest.mark.parametrize("solver", ["spg", "active-set"])
 @pytest.mark.parametrize("bank", ["dense", "lazy", "factored", "auto"])
 def test_banks_and_solvers_agree(two_classes, bank, solver):
     X, y = two_classes

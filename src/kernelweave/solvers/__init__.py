@@ -5,19 +5,19 @@ from __future__ import annotations
 from kernelweave.regularizers.base import Regularizer
 from kernelweave.regularizers.l1 import L1
 from kernelweave.regularizers.simplex import Simplex
+from kernelweave.solvers.active_set import ActiveSet
 from kernelweave.solvers.base import SOLVERS, Solver, State
 from kernelweave.solvers.certificate import Certificate, certify, recompute
 from kernelweave.solvers.inner import Point
 from kernelweave.solvers.loop import Limits, Record, Result, solve
 from kernelweave.solvers.spg import SPG
-from kernelweave.solvers.sqp import SQP
 from kernelweave.solvers.uniform import Uniform
 from kernelweave.validation import unknown_name
 
 __all__ = [
     "SOLVERS",
     "SPG",
-    "SQP",
+    "ActiveSet",
     "Certificate",
     "Limits",
     "Point",
@@ -36,20 +36,20 @@ __all__ = [
 def get_solver(spec: str | Solver, regularizer: Regularizer) -> Solver:
     """Return the solver of that name with its default settings, or `spec` itself.
 
-    "auto" is "sqp" where the weights are sparse (simplex, L1) and "spg" elsewhere.
+    "auto" is "active-set" where the weights are sparse (simplex, L1) and "spg" elsewhere.
 
     Examples
     --------
     >>> from kernelweave.regularizers import LpBall, Simplex
     >>> get_solver("auto", Simplex())
-    SQP(working_set=64, inner_tol=0.01)
+    ActiveSet(working_set=64, inner_tol=0.001)
     >>> get_solver("auto", LpBall(2))
     SPG(inner_tol=0.01)
     """
     if isinstance(spec, Solver):
         return spec
     if spec == "auto":
-        return SQP() if isinstance(regularizer, L1 | Simplex) else SPG()
+        return ActiveSet() if isinstance(regularizer, L1 | Simplex) else SPG()
     if spec not in SOLVERS:
         raise unknown_name("solver", spec, ["auto", *SOLVERS])
     return SOLVERS[spec]()

@@ -92,13 +92,6 @@ class _Problem:
             return matrix @ v
         return self.gram.product(idx, v) if len(idx) else np.zeros(self.gram.n)
 
-    def form_matrix(self) -> bool:
-        """Form the matrix if it is small and not there yet; whether that was done."""
-        if self.matrix is not None or self.gram.n > CHOLESKY_LIMIT:
-            return False
-        self.matrix = self.gram.block(np.arange(self.gram.n))
-        return True
-
     def full_product(self, v: Array) -> Array:
         idx = np.flatnonzero(v)
         return self.product(idx, v[idx])
@@ -190,30 +183,29 @@ def solve_smooth(
     problem = _Problem(loss, y, C, gram)
     here = _start(problem, alpha, fitted, intercept)
     steps = _Steps(problem, tol)
-    step, last = 0, False
+    step, last, before = 0, False, np.inf
     best: NewtonResult | None = None
     while True:
         gradient = loss.gradient(problem.y, here.fitted + here.b, problem.C)
         rho = here.alpha + gradient
         Krho = problem.full_product(rho)
         distance = 0.5 * max(float(rho @ Krho), 0.0) / max(abs(here.primal), problem.floor)
-        last = last or step >= max_iter
+        last, stalled = last or step >= max_iter, False
         if last or distance <= tol or problem.rough_gap(here) <= 2.0 * tol:
             found = _better(problem, here, gradient, Krho, tol)
-            # A primal point exact to rounding whose certificate gets no better: tol is too small.
-            last = last or (
-                distance <= 1e-15 and best is not None and found.violation > 0.5 * best.violation
-            )
             best = found if best is None or found.violation < best.violation else best
             if best.violation <= tol or last:
                 return replace(best, n_steps=step, converged=best.violation <= tol)
-        moved = _search(problem, here, steps.direction(here, rho, Krho))
+            # The primal point is exact to rounding, and its certificate gets no better.
+            stalled = distance <= 1e-15 and found.violation > 0.5 * before
+            before = found.violation
+        moved = None if stalled else _search(problem, here, steps.direction(here, rho, Krho))
         if moved is not None:
             here, step = moved, step + 1
         else:
-            # No step lowers the objective any more: what is left is rounding, which a
-            # factorisation suffers less from than conjugate gradients do.
-            last = not problem.form_matrix()
+            # What is left is rounding. A factorisation suffers less from it than conjugate
+            # gradients do; after that, this is all.
+            last, before = not steps.factorise(), np.inf
 
 
 def _start(problem: _Problem, alpha: Array | None, fitted: Array | None, b: float) -> _Point:
@@ -248,19 +240,30 @@ class _Steps:
         self._factorise = False
 
     def direction(self, here: _Point, rho: Array, Krho: Array) -> Direction:
+        """Newton direction at `here`."""
         problem = self.problem
         w = problem.loss.curvature(problem.y, here.fitted + here.b, problem.C)
         rows = useful_rows(w, self.diag)
-        matrix = problem.matrix if len(rows) <= CHOLESKY_LIMIT else None
-        if matrix is None or (len(rows) > CG_FROM and not self._factorise):
-            target = 0.1 * self.tol * max(abs(here.primal), problem.floor)
+        target = 0.1 * self.tol * max(abs(here.primal), problem.floor)
+        if problem.matrix is None or len(rows) > CHOLESKY_LIMIT:
+            return self.cg.solve(w, rows, rho, Krho, target)[0]
+        if len(rows) > CG_FROM and not self._factorise:
             # With more products than this a factorisation would have been quicker.
-            limit = None if matrix is None else len(rows) // 8
-            step = self.cg.solve(w, rows, rho, Krho, target, limit=limit)
-            if step is not None:
+            step, enough = self.cg.solve(w, rows, rho, Krho, target, limit=len(rows) // 8)
+            if enough:
                 return step
             self._factorise = True
-        return cholesky_step(matrix, problem.product, w, rows, rho, Krho)
+        return cholesky_step(problem.matrix, problem.product, w, rows, rho, Krho)
+
+    def factorise(self) -> bool:
+        """Use factorisations from now on, where n allows it; whether this changes anything."""
+        problem, n = self.problem, self.problem.gram.n
+        if self._factorise or n > CHOLESKY_LIMIT or (problem.matrix is not None and n <= CG_FROM):
+            return False
+        if problem.matrix is None:
+            problem.matrix = problem.gram.block(np.arange(n))
+        self._factorise = True
+        return True
 
 
 def _search(problem: _Problem, here: _Point, step: Direction) -> _Point | None:

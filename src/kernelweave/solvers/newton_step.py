@@ -146,8 +146,9 @@ class CgSteps:
     >>> import numpy as np
     >>> K, w, rho = np.eye(2), np.ones(2), np.array([1.0, -1.0])
     >>> steps = CgSteps(lambda idx, v: K[:, idx] @ v, np.ones(2))
-    >>> steps.solve(w, np.arange(2), rho, K @ rho, 1e-12).alpha.tolist()
-    [-0.5, 0.5]
+    >>> step, enough = steps.solve(w, np.arange(2), rho, K @ rho, 1e-12)
+    >>> step.alpha.tolist(), enough
+    ([-0.5, 0.5], True)
     """
 
     def __init__(self, product: Product, diag: Array, rank: int = 100) -> None:
@@ -166,19 +167,19 @@ class CgSteps:
         target: float,
         share: float = 0.1,
         limit: int | None = None,
-    ) -> Direction | None:
+    ) -> tuple[Direction, bool]:
         """Newton step whose model value misses at most `target`, or this `share` of its fall.
 
         With the residual r of the system, the quadratic model of the objective is at most
         ``r'r / 2`` above its least value, so this is what is looked at, not the error of eta: that
-        one can be small while the objective rises. Every iterate is a direction of descent, for
-        the slope along conjugate gradients rises to that of the exact step. None if that takes
-        more than `limit` iterations.
+        one can be small while the objective rises. Also says whether this was reached within
+        `limit` iterations; if not, the step is still one of descent, for the slope along
+        conjugate gradients rises to that of the exact step.
         """
         n, s = len(w), np.sqrt(w[rows])
         system = _System(s, rows, self.product, np.zeros(len(rows)), np.zeros(n), np.zeros(0))
         if not len(rows):
-            return _direction(rho, Krho, w, rows, system.x, system.Ksx)
+            return _direction(rho, Krho, w, rows, system.x, system.Ksx), True
         system.residual = -s * (Krho[rows] - np.average(Krho[rows], weights=s * s))
         fall, along = 0.5 * float(rho @ Krho), s * Krho[rows]
 
@@ -192,9 +193,7 @@ class CgSteps:
         if not done and trial < most:
             self._make_factor()
             done = system.iterate(self._preconditioner(w[rows], rows, s), enough, most - trial)
-        if not done and limit is not None:
-            return None
-        return _direction(rho, Krho, w, rows, s * system.x, system.Ksx)
+        return _direction(rho, Krho, w, rows, s * system.x, system.Ksx), done
 
     def _preconditioner(self, w: Array, rows: Index, s: Array) -> Callable[[Array], Array]:
         D = 1.0 + w * self._rest[rows]

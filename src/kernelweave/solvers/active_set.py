@@ -16,7 +16,7 @@ from kernelweave.solvers.base import Solver, State
 from kernelweave.solvers.box_solver import DenseGram, solve_box_qp
 from kernelweave.solvers.inner import Evaluator, Point
 
-__all__ = ["SQP"]
+__all__ = ["ActiveSet"]
 
 _SUFFICIENT = 1e-4
 _SMALLEST_STEP = 1e-6
@@ -46,7 +46,7 @@ class _Memory:
 
 
 @dataclass(frozen=True)
-class SQP(Solver):
+class ActiveSet(Solver):
     r"""Sequential quadratic programming on T(d), for weights on the simplex or under L1.
 
     T is smooth wherever the set of free support vectors F is, with gradient
@@ -63,7 +63,7 @@ class SQP(Solver):
     ----------
     working_set : int, default=64
         Most kernels that may enter in one step, beside those in use.
-    inner_tol : float, default=1e-2
+    inner_tol : float, default=1e-3
         Tolerance of the first single-kernel solves. It only falls from there.
 
     Examples
@@ -71,7 +71,7 @@ class SQP(Solver):
     >>> from sklearn.datasets import load_wine
     >>> from kernelweave import MKLClassifier
     >>> X, y = load_wine(return_X_y=True)
-    >>> model = MKLClassifier("simplemkl", solver=SQP()).fit(X, y)
+    >>> model = MKLClassifier("simplemkl", solver=ActiveSet()).fit(X, y)
     >>> bool(model.gap_ <= 1e-3)
     True
     """
@@ -79,13 +79,13 @@ class SQP(Solver):
     working_set: int = 64
     inner_tol: float = 1e-3
 
-    name = "sqp"
+    name = "active-set"
 
     def prepare(self, problem: Problem) -> Problem:
         """Refuse regularizers whose weights do not live in a polyhedron."""
         if not isinstance(problem.regularizer, Simplex | L1):
             raise InvalidInputError(
-                f"solver 'sqp' takes the regularizers 'simplex' and 'l1'; got "
+                f"solver 'active-set' takes the regularizers 'simplex' and 'l1'; got "
                 f"{problem.regularizer!r}. Use solver='spg' or 'auto'."
             )
         return problem
