@@ -199,6 +199,8 @@ def solve_smooth(
             # The primal point is exact to rounding, and its certificate gets no better.
             stalled = distance <= 1e-15 and found.violation > 0.5 * before
             before = found.violation
+            # The certificate asks for more than the objective did.
+            steps.tol = max(0.01 * steps.tol, 1e-14)
         moved = None if stalled else _search(problem, here, steps.direction(here, rho, Krho))
         if moved is not None:
             here, step = moved, step + 1
@@ -282,9 +284,7 @@ def _search(problem: _Problem, here: _Point, step: Direction) -> _Point | None:
         return float(gradient @ outer) + constant + t * square
 
     first = slope(0.0)
-    if not first < 0:
-        return None
-    noise = 1e-14 * abs(here.primal)
+    noise = 1e-12 * abs(here.primal)
 
     def fallen(t: float) -> bool:
         value = problem.primal(
@@ -292,7 +292,8 @@ def _search(problem: _Problem, here: _Point, step: Direction) -> _Point | None:
         )
         return value <= here.primal + noise
 
-    t = _zero_of_slope(slope, first, fallen)
+    # A slope lost in rounding: the whole step still mends alpha where K does not see it.
+    t = _zero_of_slope(slope, first, fallen) if first < -noise else 1.0
     alpha, fitted = here.alpha + t * step.alpha, here.fitted + t * step.fitted
     there = problem.point(alpha, fitted, here.b + t * step.intercept)
     return there if there.primal <= here.primal + noise else None
