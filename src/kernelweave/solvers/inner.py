@@ -16,7 +16,7 @@ from kernelweave.solvers.newton import solve_smooth
 
 __all__ = ["Evaluator", "Point", "solve_task"]
 
-_SMALL_N = 2000
+_SMALL_N = 300
 
 
 @dataclass

@@ -212,7 +212,8 @@ def _inner_gap(certificate: Certificate, point: Point) -> float:
 def _reason_to_stop(
     limits: Limits, record: Record, state: State, certificate: Certificate, asked: bool
 ) -> str:
-    if record.gap <= limits.tol:
+    # A little below the tolerance, so that the last certificate, taken anew, meets it too.
+    if record.gap <= 0.99 * limits.tol:
         return "converged"
     if certificate.gap - certificate.approximation <= 0.3 * limits.tol:
         return "bank"  # Only a more exact bank can help now.
