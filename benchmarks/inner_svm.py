@@ -20,9 +20,10 @@ from sklearn.datasets import make_classification
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from kernelweave.compiled.dense_rows import rows_product
+from kernelweave.bank import LazyBank
+from kernelweave.combine import SumGram
 from kernelweave.compiled.exp import rbf_from_inner
-from kernelweave.compiled.threads import map_blocks
+from kernelweave.kernels import RBF, KernelSet
 from kernelweave.losses import Hinge
 from kernelweave.solvers.box_solver import DenseGram, GramSource, solve_box_qp
 
@@ -33,70 +34,10 @@ CACHE_MB = 1000
 Dual = tuple[NDArray, NDArray]
 
 
-class RBFRows:
-    """Rows of a Gaussian kernel on demand, the last used ones kept in float32 under a budget."""
-
-    def __init__(self, X: NDArray, gamma: float, cache_mb: float) -> None:
-        self._X = np.ascontiguousarray(X, dtype=np.float32)
-        self._square = (self._X**2).sum(1)
-        self._gamma = gamma
-        self.n = X.shape[0]
-        capacity = int(min(self.n, cache_mb * 2**20 // (4 * self.n)))
-        self._rows = np.empty((capacity, self.n), dtype=np.float32)
-        self._owner = np.full(capacity, -1)
-        self._slot = np.full(self.n, -1)
-        self._used = np.zeros(capacity, dtype=np.int64)
-        self._clock = 0
-
-    def diag(self) -> NDArray:
-        """Ones."""
-        return np.ones(self.n)
-
-    def dense(self) -> None:
-        """No matrix."""
-
-    def _kernel(self, idx: NDArray, columns: NDArray, square: NDArray, out: NDArray) -> None:
-        left, left_square = self._X[idx], self._square[idx]
-
-        def part(start: int, stop: int) -> None:
-            np.dot(left[start:stop], columns.T, out=out[start:stop])
-            rbf_from_inner(out[start:stop], left_square[start:stop], square, self._gamma)
-
-        map_blocks(part, idx.size, 32)
-
-    def block(self, idx: NDArray) -> NDArray:
-        """Compute the block afresh: cheaper than whole rows, and not all of them will move."""
-        out = np.empty((idx.size, idx.size), dtype=np.float32)
-        self._kernel(idx, self._X[idx], self._square[idx], out)
-        return out
-
-    def _load(self, idx: NDArray) -> NDArray:
-        """Make sure that the rows are in the cache; return their places."""
-        self._clock += 1
-        present = self._slot[idx] >= 0
-        self._used[self._slot[idx[present]]] = self._clock
-        missing = idx[~present]
-        if missing.size:
-            places = np.sort(np.argsort(self._used, kind="stable")[: missing.size])
-            self._slot[self._owner[places][self._owner[places] >= 0]] = -1
-            first, last = places[0], places[-1]
-            if last - first + 1 == missing.size:
-                self._kernel(missing, self._X, self._square, self._rows[first : last + 1])
-            else:
-                fresh = np.empty((missing.size, self.n), dtype=np.float32)
-                self._kernel(missing, self._X, self._square, fresh)
-                self._rows[places] = fresh
-            self._owner[places], self._slot[missing] = missing, places
-            self._used[places] = self._clock
-        return self._slot[idx]
-
-    def product(self, idx: NDArray, delta: NDArray) -> NDArray:
-        """Return ``K[:, idx] @ delta``, as many rows at a time as the cache holds."""
-        total = np.zeros(self.n)
-        for start in range(0, idx.size, len(self._rows)):
-            part = slice(start, start + len(self._rows))
-            total += rows_product(self._rows, self._load(idx[part]), delta[part])
-        return total
+def rows_on_demand(X: NDArray) -> GramSource:
+    """A Gaussian kernel in a lazy bank: rows computed when asked for, the recent ones kept."""
+    kernels = KernelSet.build(RBF(gamma=GAMMA), X, normalize=None)
+    return SumGram(LazyBank(CACHE_MB).build(kernels), np.ones(1))
 
 
 def make_data(n: int) -> tuple[NDArray, NDArray]:
@@ -178,7 +119,7 @@ def rows_on_the_fly(n: int, repeats: int) -> None:
     for C in (1.0, 10.0):
         other = Other(C=C, gamma=GAMMA, tol=TOL, cache_size=CACHE_MB)
         runs = {
-            "kernelweave": partial(ours, RBFRows, (X, GAMMA, CACHE_MB), y, C),
+            "kernelweave": partial(ours, rows_on_demand, (X,), y, C),
             Other.__module__.split(".")[0] + " SVC rbf": partial(theirs, other, X, y),
         }
         compare(f"rows on the fly, n={n}, C={C:g}", X, runs, repeats)

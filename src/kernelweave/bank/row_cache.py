@@ -7,8 +7,11 @@ from collections.abc import Callable
 import numpy as np
 
 from kernelweave.bank.protocol import Array
+from kernelweave.compiled.threads import map_blocks
 
 __all__ = ["RowCache"]
+
+_BATCH_BYTES = 8e6
 
 
 class RowCache:
@@ -47,6 +50,7 @@ class RowCache:
         self._row = np.full(self.capacity, -1)
         self._stamp = np.zeros(self.capacity, dtype=np.int64)
         self._clock = 0
+        self._used = 0
         self.hits = 0
         self.misses = 0
 
@@ -69,16 +73,36 @@ class RowCache:
         return self._slab, self._slot[idx]
 
     def _load(self, missing: Array) -> None:
-        # The current clock marks rows of this very request: they are never thrown out for it.
-        order = np.sort(np.argpartition(self._stamp, len(missing) - 1)[: len(missing)])
+        order = self._room_for(len(missing))
         old = self._row[order]
         self._slot[old[old >= 0]] = -1
-        values = self._compute(missing)
-        for place, slot in enumerate(order):
-            self._slab[slot] = values[:, place]
+        # A few rows at a time: they are copied while still in the cache of the processor, and
+        # memory of this size is used again instead of being asked for anew.
+        batch = max(1, int(_BATCH_BYTES // self._slab[0].nbytes))
+        for first in range(0, len(missing), batch):
+            self._store(order[first : first + batch], self._compute(missing[first : first + batch]))
         self._row[order] = missing
         self._slot[missing] = order
         self._stamp[order] = self._clock
+
+    def _store(self, slots: Array, values: Array) -> None:
+        def copy(start: int, stop: int) -> None:
+            for place in range(start, stop):
+                self._slab[slots[place]] = values[:, place]
+
+        map_blocks(copy, len(slots), 16, values.size)
+
+    def _room_for(self, count: int) -> Array:
+        """Slots to write: unused ones in order first, so that unused memory is never touched."""
+        unused = np.arange(self._used, min(self._used + count, self.capacity))
+        self._used += len(unused)
+        if len(unused) == count:
+            return unused
+        # The current clock marks rows of this very request: they are never thrown out for it.
+        more = count - len(unused)
+        stamps = self._stamp.copy()
+        stamps[unused] = self._clock
+        return np.concatenate([unused, np.sort(np.argpartition(stamps, more - 1)[:more])])
 
     def get(self, idx: Array) -> Array:
         """Return rows `idx` of every kernel: shape (len(idx), m, n)."""

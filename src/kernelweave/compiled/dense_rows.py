@@ -6,6 +6,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import DTypeLike, NDArray
 
+from kernelweave.compiled.passes import add_rows
 from kernelweave.compiled.threads import map_blocks
 
 __all__ = ["rows_product", "square_block"]
@@ -26,27 +27,6 @@ def _gather(K: NDArray, idx: NDArray[np.int64], out: NDArray, start: int, stop: 
         target = out[r]
         for c in range(idx.size):
             target[c] = row[idx[c]]
-
-
-@njit(cache=True, nogil=True, fastmath={"contract"})
-def _add_rows(
-    K: NDArray, idx: NDArray[np.int64], delta: NDArray, out: NDArray, start: int, stop: int
-) -> None:
-    """``out[start:stop] = sum_r delta_r K[idx_r, start:stop]``, four rows at a time."""
-    part = out[start:stop]
-    part[:] = 0.0
-    fours = idx.size - idx.size % 4
-    for r in range(0, fours, 4):
-        w0, w1, w2, w3 = delta[r], delta[r + 1], delta[r + 2], delta[r + 3]
-        k0, k1 = K[idx[r], start:stop], K[idx[r + 1], start:stop]
-        k2, k3 = K[idx[r + 2], start:stop], K[idx[r + 3], start:stop]
-        for c in range(part.size):
-            part[c] += (w0 * k0[c] + w1 * k1[c]) + (w2 * k2[c] + w3 * k3[c])
-    for r in range(fours, idx.size):
-        w0 = delta[r]
-        k0 = K[idx[r], start:stop]
-        for c in range(part.size):
-            part[c] += w0 * k0[c]
 
 
 def square_block(K: NDArray, idx: NDArray[np.int64], dtype: DTypeLike = np.float64) -> NDArray:
@@ -76,7 +56,7 @@ def rows_product(K: NDArray, idx: NDArray[np.int64], delta: NDArray) -> NDArray[
     array([1., 0., 2.])
     """
     n = K.shape[1]
-    out = np.empty(n)
+    out = np.zeros(n)
     weights = np.ascontiguousarray(delta, dtype=np.float64)
-    map_blocks(lambda lo, hi: _add_rows(K, idx, weights, out, lo, hi), n, _COLUMNS, n * idx.size)
+    map_blocks(lambda lo, hi: add_rows(K, idx, weights, out, lo, hi), n, _COLUMNS, n * idx.size)
     return out

@@ -219,15 +219,13 @@ def _curvature_root(evaluator: Evaluator, point: Point, kernels: Array) -> Array
         free, stiffness = _free_samples(problem, point, t)
         if not len(free):
             continue
+        # The model need not be exact, and float32 halves its cost.
+        dtype = np.float32 if len(free) > _SINGLE_FROM else np.float64
         products = problem.bank.products_at(point.alpha[t], free, kernels)
-        block = evaluator.block(point.d, free)
-        block[np.diag_indices_from(block)] += stiffness + 1e-6 * max(
-            block.diagonal().mean(), 1e-300
-        )
-        right = np.column_stack([products.T, np.ones(len(free))])
-        if len(free) > _SINGLE_FROM:
-            # The model need not be exact, and float32 halves its cost.
-            block, right = block.astype(np.float32), right.astype(np.float32)
+        block = evaluator.block(point.d, free, dtype)
+        jitter = 1e-6 * max(float(block.diagonal().mean()), 1e-300)
+        block[np.diag_indices_from(block)] += (stiffness + jitter).astype(dtype)
+        right = np.column_stack([products.T, np.ones(len(free))]).astype(dtype)
         factor = cholesky(block, lower=True, overwrite_a=True, check_finite=False)
         white = solve_triangular(factor, right, lower=True, check_finite=False)
         white, ones = white[:, :-1].astype(np.float64), white[:, -1].astype(np.float64)

@@ -120,11 +120,11 @@ class Evaluator:
         self._matrix_at = d
         return self.problem.combination.gram(bank, d, self._matrix)
 
-    def block(self, d: Array, idx: Array) -> Array:
-        """K(d)[idx][:, idx] in float64, from the matrix formed last if that is K(d)."""
+    def block(self, d: Array, idx: Array, dtype: Any) -> Array:
+        """K(d)[idx][:, idx], from the matrix formed last if that is K(d)."""
         if self._matrix is not None and self._matrix_at is d:
-            return square_block(self._matrix, idx)
-        return self.problem.bank.combine_block(d, idx).astype(np.float64, copy=False)
+            return square_block(self._matrix, idx, dtype)
+        return self.problem.bank.combine_block(d, idx).astype(dtype)
 
     def _fitted(self, gram: SumGram) -> Array:
         matrix = gram.dense()

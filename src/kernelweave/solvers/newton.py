@@ -181,33 +181,39 @@ def solve_smooth(
     if not loss.smooth:
         raise TypeError(f"Newton's method needs a smooth loss; {loss!r} is not.")
     problem = _Problem(loss, y, C, gram)
-    here = _start(problem, alpha, fitted, intercept)
+    return _iterate(problem, _start(problem, alpha, fitted, intercept), tol, max_iter)
+
+
+def _iterate(problem: _Problem, here: _Point, tol: float, max_iter: int) -> NewtonResult:
+    """Newton steps from `here` until the certificate is good enough, or no better."""
     steps = _Steps(problem, tol)
-    step, last, before = 0, False, np.inf
+    step, last, stalls = 0, False, 0
     best: NewtonResult | None = None
     while True:
-        gradient = loss.gradient(problem.y, here.fitted + here.b, problem.C)
+        gradient = problem.loss.gradient(problem.y, here.fitted + here.b, problem.C)
         rho = here.alpha + gradient
         Krho = problem.full_product(rho)
         distance = 0.5 * max(float(rho @ Krho), 0.0) / max(abs(here.primal), problem.floor)
-        last, stalled = last or step >= max_iter, False
+        last = last or step >= max_iter
         if last or distance <= tol or problem.rough_gap(here) <= 2.0 * tol:
             found = _better(problem, here, gradient, Krho, tol)
+            # The primal point is exact to rounding, and its certificate gets no better.
+            stuck = best is not None and found.violation > 0.5 * best.violation
+            stalls = stalls + 1 if stuck and distance <= 1e-15 else 0
             best = found if best is None or found.violation < best.violation else best
             if best.violation <= tol or last:
                 return replace(best, n_steps=step, converged=best.violation <= tol)
-            # The primal point is exact to rounding, and its certificate gets no better.
-            stalled = distance <= 1e-15 and found.violation > 0.5 * before
-            before = found.violation
             # The certificate asks for more than the objective did.
             steps.tol = max(0.01 * steps.tol, 1e-14)
-        moved = None if stalled else _search(problem, here, steps.direction(here, rho, Krho))
+        moved = None
+        if stalls < 4:
+            moved = _search(problem, here, steps.direction(here, rho, Krho))
         if moved is not None:
             here, step = moved, step + 1
         else:
             # What is left is rounding. A factorisation suffers less from it than conjugate
             # gradients do; after that, this is all.
-            last, before = not steps.factorise(), np.inf
+            last, stalls = not steps.factorise(), 0
 
 
 def _start(problem: _Problem, alpha: Array | None, fitted: Array | None, b: float) -> _Point:
