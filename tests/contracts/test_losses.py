@@ -20,9 +20,8 @@ from kernelweave.losses import (
     get_loss,
     loss_names,
 )
-from kernelweave.losses.base import _LOSSES
 
-LOSSES = [example for name in loss_names() for example in _LOSSES[name].examples()]
+LOSSES = [example for name in loss_names() for example in Loss.registry[name].examples()]
 SMOOTH = [loss for loss in LOSSES if loss.smooth]
 NAMES = ("hinge", "squared_hinge", "logistic", "smooth_hinge", "squared", "epsilon_insensitive")
 every_loss = pytest.mark.parametrize("loss", LOSSES, ids=repr)

@@ -24,10 +24,9 @@ from kernelweave.regularizers import (
     get_regularizer,
     regularizer_names,
 )
-from kernelweave.regularizers.base import _REGULARIZERS
 from kernelweave.regularizers.norms import norm
 
-REGULARIZERS = [r for name in regularizer_names() for r in _REGULARIZERS[name].examples()]
+REGULARIZERS = [r for name in regularizer_names() for r in Regularizer.registry[name].examples()]
 every_regularizer = pytest.mark.parametrize("reg", REGULARIZERS, ids=repr)
 
 

@@ -12,13 +12,12 @@ from sklearn.linear_model import LogisticRegression, Ridge
 import kernelweave.solvers.newton as newton
 from kernelweave.errors import InvalidInputError
 from kernelweave.losses import Hinge, Logistic, Loss, SmoothHinge, Squared, SquaredHinge, get_loss
-from kernelweave.losses.base import _LOSSES
 from kernelweave.solvers.box_solver import DenseGram
 from kernelweave.solvers.feasible import centre
 from kernelweave.solvers.newton import NewtonResult, solve_smooth
 from kernelweave.solvers.newton_step import CgSteps, cholesky_step
 
-SMOOTH = [loss for cls in _LOSSES.values() for loss in cls.examples() if loss.smooth]
+SMOOTH = [loss for cls in Loss.registry.values() for loss in cls.examples() if loss.smooth]
 every_smooth_loss = pytest.mark.parametrize("loss", SMOOTH, ids=repr)
 
 

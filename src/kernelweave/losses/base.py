@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import inspect
-from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Literal, Self
+from abc import abstractmethod
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 
-from kernelweave.errors import InvalidInputError
 from kernelweave.losses.box_qp import BoxQP
 from kernelweave.losses.intercept import root_of_slope
+from kernelweave.registry import Named
 from kernelweave.validation import unknown_name
 
 __all__ = ["Array", "Loss", "get_loss", "loss_names"]
 
 Array = NDArray[np.float64]
 
-_LOSSES: dict[str, type[Loss]] = {}
 
-
-class Loss(BaseEstimator, ABC):
+class Loss(Named):
     r"""A convex loss :math:`z \mapsto \ell(y, z)`, its derivatives and its conjugate.
 
     All methods work elementwise on arrays of equal shape. ``C`` is the weight of each sample's
@@ -56,35 +53,10 @@ class Loss(BaseEstimator, ABC):
     True
     """
 
-    name: ClassVar[str]
+    kind = "loss"
     task: ClassVar[Literal["classification", "regression", "one_class"]]
     smooth: ClassVar[bool]
     alpha_sum: ClassVar[float] = 0.0
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        name = vars(cls).get("name")
-        if name is None:
-            return
-        taken = _LOSSES.get(name)
-        # The same class again is a notebook cell run twice; another one would hide the first.
-        if taken is not None and taken.__qualname__ != cls.__qualname__:
-            raise InvalidInputError(
-                f"the loss name {name!r} of class {cls.__qualname__} is taken by "
-                f"{taken.__qualname__}; choose a name that is not in use."
-            )
-        _LOSSES[name] = cls
-
-    def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and self.get_params() == other.get_params()
-
-    def __hash__(self) -> int:
-        return hash((type(self), tuple(sorted(self.get_params().items()))))
-
-    @classmethod
-    def examples(cls) -> list[Self]:
-        """Instances that the contract tests check."""
-        return [cls()]
 
     @abstractmethod
     def value(self, y: Array, z: Array, C: Array) -> Array:
@@ -148,7 +120,7 @@ def loss_names() -> list[str]:
     >>> "hinge" in loss_names()
     True
     """
-    return sorted(_LOSSES)
+    return Loss.names()
 
 
 def get_loss(loss: str | Loss, **params: Any) -> Loss:
@@ -174,19 +146,12 @@ def get_loss(loss: str | Loss, **params: Any) -> Loss:
     >>> get_loss("squared", epsilon=0.5)
     Squared()
     """
-    known = {key for cls in _LOSSES.values() for key in inspect.signature(cls).parameters}
+    known = {key for cls in Loss.registry.values() for key in inspect.signature(cls).parameters}
     for key in params:
         if key not in known:
             raise unknown_name("loss parameter", key, known)
     if isinstance(loss, Loss):
         return loss
-    if not isinstance(loss, str):
-        raise InvalidInputError(
-            f"loss must be a name or a Loss object; got {loss!r}. "
-            f"Allowed names: {', '.join(map(repr, loss_names()))}."
-        )
-    if loss not in _LOSSES:
-        raise unknown_name("loss", loss, _LOSSES)
-    cls = _LOSSES[loss]
+    cls = Loss.find(loss)
     own = inspect.signature(cls).parameters
     return cls(**{key: value for key, value in params.items() if key in own})

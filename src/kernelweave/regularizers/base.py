@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import inspect
-from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Self
+from abc import abstractmethod
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 
 from kernelweave.errors import InvalidInputError
-from kernelweave.validation import unknown_name
+from kernelweave.registry import Named
 
 __all__ = ["Array", "Regularizer", "get_regularizer", "regularizer_names"]
 
 Array = NDArray[np.float64]
 
-_REGULARIZERS: dict[str, type[Regularizer]] = {}
 
-
-class Regularizer(BaseEstimator, ABC):
+class Regularizer(Named):
     r"""A convex :math:`r(d)` on kernel weights :math:`d \ge 0`, and what it means for norms.
 
     The learning problem can be written with weights or with the norms of the components,
@@ -53,33 +50,8 @@ class Regularizer(BaseEstimator, ABC):
     True
     """
 
-    name: ClassVar[str]
+    kind = "regularizer"
     sparse: ClassVar[bool]
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        name = vars(cls).get("name")
-        if name is None:
-            return
-        taken = _REGULARIZERS.get(name)
-        # The same class again is a notebook cell run twice; another one would hide the first.
-        if taken is not None and taken.__qualname__ != cls.__qualname__:
-            raise InvalidInputError(
-                f"the regularizer name {name!r} of class {cls.__qualname__} is taken by "
-                f"{taken.__qualname__}; choose a name that is not in use."
-            )
-        _REGULARIZERS[name] = cls
-
-    def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and self.get_params() == other.get_params()
-
-    def __hash__(self) -> int:
-        return hash((type(self), tuple(sorted(self.get_params().items()))))
-
-    @classmethod
-    def examples(cls) -> list[Self]:
-        """Instances that the contract tests check."""
-        return [cls()]
 
     @abstractmethod
     def value(self, d: Array) -> float:
@@ -122,7 +94,7 @@ def regularizer_names() -> list[str]:
     >>> "simplex" in regularizer_names()
     True
     """
-    return sorted(_REGULARIZERS)
+    return Regularizer.names()
 
 
 def get_regularizer(regularizer: str | Regularizer, **params: Any) -> Regularizer:
@@ -147,14 +119,7 @@ def get_regularizer(regularizer: str | Regularizer, **params: Any) -> Regularize
     """
     if isinstance(regularizer, Regularizer):
         return regularizer
-    if not isinstance(regularizer, str):
-        raise InvalidInputError(
-            f"regularizer must be a name or a Regularizer object; got {regularizer!r}. "
-            f"Allowed names: {', '.join(map(repr, regularizer_names()))}."
-        )
-    if regularizer not in _REGULARIZERS:
-        raise unknown_name("regularizer", regularizer, _REGULARIZERS)
-    cls = _REGULARIZERS[regularizer]
+    cls = Regularizer.find(regularizer)
     own = inspect.signature(cls).parameters
     for key in params:
         if key not in own:

@@ -14,7 +14,7 @@ from kernelweave.regularizers.l1 import L1
 from kernelweave.regularizers.simplex import Simplex
 from kernelweave.solvers.base import Solver, State
 from kernelweave.solvers.box_solver import DenseGram, solve_box_qp
-from kernelweave.solvers.inner import Evaluator, Point
+from kernelweave.solvers.inner import Evaluator, Point, without_dust
 
 __all__ = ["ActiveSet"]
 
@@ -124,7 +124,7 @@ class ActiveSet(Solver):
         # Decreases below what a rough alpha leaves open cannot be told from noise.
         while -scale * slope > inner_gap * unit and scale >= _SMALLEST_STEP:
             d = point.d + scale * direction
-            trial = memory.evaluator.evaluate(_kept_zero(d), memory.inner_tol)
+            trial = memory.evaluator.evaluate(without_dust(d), memory.inner_tol)
             n_steps += trial.n_steps
             if trial.value <= point.value + _SUFFICIENT * scale * slope:
                 return self._arrived(problem, state, trial, memory.inner_tol, n_steps)
@@ -197,18 +197,13 @@ class ActiveSet(Solver):
         if tol < _INNER_FLOOR:
             state.stuck = True
             return state
-        there = memory.evaluator.evaluate(_kept_zero(d), tol)
+        there = memory.evaluator.evaluate(without_dust(d), tol)
         n_steps += there.n_steps
         # T(d) >= there.value, while T here is at most what the inner gap leaves open.
         if there.value > here.value + inner_gap * max(1.0, abs(here.value)):
             there = memory.evaluator.evaluate(here.d, tol)
             n_steps += there.n_steps
         return self._arrived(problem, state, there, tol, n_steps)
-
-
-def _kept_zero(d: Array) -> Array:
-    """Remove the rounding that a step to the border of the allowed set leaves behind."""
-    return np.where(d > 1e-12 * d.max(), d, 0.0)
 
 
 def _curvature_root(evaluator: Evaluator, point: Point, kernels: Array) -> Array:

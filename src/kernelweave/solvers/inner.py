@@ -14,7 +14,7 @@ from kernelweave.solvers.box_solver import GramSource, solve_box_qp
 from kernelweave.solvers.feasible import centre
 from kernelweave.solvers.newton import solve_smooth
 
-__all__ = ["Evaluator", "Point", "solve_task"]
+__all__ = ["Evaluator", "Point", "solve_task", "without_dust"]
 
 _SMALL_N = 300
 
@@ -43,6 +43,17 @@ class Point:
     n_steps: int
 
 
+def without_dust(d: Array) -> Array:
+    """Remove the rounding that a step to the border of the allowed set leaves behind.
+
+    Examples
+    --------
+    >>> without_dust(np.array([0.5, 1e-17, -1e-18]))
+    array([0.5, 0. , 0. ])
+    """
+    return np.where(d > 1e-12 * d.max(), d, 0.0)
+
+
 def solve_task(
     problem: Problem, task: int, gram: GramSource, tol: float, alpha: Array, fitted: Array, b: float
 ) -> tuple[Array, Array, float, int]:
@@ -57,12 +68,7 @@ def solve_task(
         box = solve_box_qp(qp, gram, tol=tol, a=qp.split(alpha), fitted=fitted)
         return box.alpha, box.fitted, box.intercept, box.n_steps
     newton = solve_smooth(loss, y, C, gram, tol=tol, alpha=alpha, fitted=fitted, intercept=b)
-    feasible = centre(newton.alpha, *loss.domain(y, C), loss.alpha_sum)
-    moved = np.flatnonzero(feasible != newton.alpha)
-    fitted = newton.fitted
-    if len(moved):
-        fitted = fitted + gram.product(moved, (feasible - newton.alpha)[moved])
-    return feasible, fitted, newton.intercept, newton.n_steps
+    return newton.alpha, newton.fitted, newton.intercept, newton.n_steps
 
 
 class Evaluator:

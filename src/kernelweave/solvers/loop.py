@@ -134,6 +134,8 @@ def _coarse_start(problem: Problem, solver: Solver, limits: Limits) -> Point:
     return Point(d, nothing, nothing, np.zeros(problem.n_tasks), np.inf, 0)
 
 
+# One BLAS thread: the threads are ours, and sums keep their order whatever n_jobs is.
+@one_blas_thread()
 def run(
     problem: Problem,
     solver: Solver,
@@ -147,19 +149,6 @@ def run(
     Appends to `history`, keeps the best point, and certifies it from scratch at the end.
     """
     problem = solver.prepare(problem)
-    # One BLAS thread: the threads are ours, and sums keep their order whatever n_jobs is.
-    with one_blas_thread():
-        return _drive(problem, solver, limits, start, history, began)
-
-
-def _drive(
-    problem: Problem,
-    solver: Solver,
-    limits: Limits,
-    start: Point | None,
-    history: list[Record],
-    began: float,
-) -> Result:
     best = _Best()
     report = _Printer(limits.verbose)
     reason = "interrupted"

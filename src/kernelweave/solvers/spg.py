@@ -8,7 +8,7 @@ import numpy as np
 
 from kernelweave.problem import Array, Problem
 from kernelweave.solvers.base import Solver, State
-from kernelweave.solvers.inner import Evaluator, Point
+from kernelweave.solvers.inner import Evaluator, Point, without_dust
 
 __all__ = ["SPG"]
 
@@ -88,7 +88,7 @@ class SPG(Solver):
         noise = inner_gap * max(1.0, abs(point.value))
         while scale * slope > noise and scale >= _SMALLEST_STEP:
             trial = memory.evaluator.evaluate(
-                _kept_zero(point.d - scale * direction), memory.inner_tol
+                without_dust(point.d - scale * direction), memory.inner_tol
             )
             n_steps += trial.n_steps
             if trial.value <= memory.reference - _SUFFICIENT * scale * slope:
@@ -157,8 +157,3 @@ def _adapt_eta(eta: float, decrease: float, predicted: float) -> float:
     if 0.5 <= ratio <= 1.5:
         return min(1.0, eta + 0.025)
     return max(0.1, eta - 0.025)
-
-
-def _kept_zero(d: Array) -> Array:
-    """Remove the rounding that a step to the border of the allowed set leaves behind."""
-    return np.where(d > 1e-12 * d.max(), d, 0.0)
