@@ -1,4 +1,4 @@
-"""One pass over a square matrix: is it finite, and how far is it from symmetric?"""
+"""Is a square matrix finite, and is it symmetric? A fast probe, and an exact scan."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from numba import njit
 
 from kernelweave.compiled.lanes import fmax
 
-__all__ = ["TILE", "scan_rows"]
+__all__ = ["TILE", "probe_rows", "scan_rows"]
 
 TILE = 32
 
@@ -35,3 +35,19 @@ def scan_rows(K: np.ndarray, first: int, last: int) -> tuple[float, float]:
                 trouble += 0.0 * here[j] + 0.0 * there[j]
                 worst = fmax(worst, abs(np.float64(here[j]) - np.float64(there[j])))
     return worst, trouble
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "nsz", "contract"})
+def probe_rows(
+    K: np.ndarray, v: np.ndarray, first: int, last: int, right: np.ndarray, left: np.ndarray
+) -> None:
+    """right[i] = (K v)_i for i in first..last, and left = their part of K'v, in one pass."""
+    n = v.shape[0]
+    for i in range(first, last):
+        row = K[i]
+        here = v[i]
+        total = 0.0
+        for j in range(n):
+            total += row[j] * v[j]
+            left[j] += here * row[j]
+        right[i] = total
