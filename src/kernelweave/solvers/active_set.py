@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import cholesky, solve_triangular
+from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
 from kernelweave.errors import InvalidInputError
 from kernelweave.losses.box_qp import BoxQP
@@ -218,16 +218,31 @@ def _curvature_root(evaluator: Evaluator, point: Point, kernels: Array) -> Array
         dtype = np.float32 if len(free) > _SINGLE_FROM else np.float64
         products = problem.bank.products_at(point.alpha[t], free, kernels)
         block = evaluator.block(point.d, free, dtype)
-        jitter = 1e-6 * max(float(block.diagonal().mean()), 1e-300)
-        block[np.diag_indices_from(block)] += (stiffness + jitter).astype(dtype)
-        right = np.column_stack([products.T, np.ones(len(free))]).astype(dtype)
-        factor = cholesky(block, lower=True, overwrite_a=True, check_finite=False)
+        block[np.diag_indices_from(block)] += stiffness.astype(dtype)
+        factor = _safe_cholesky(block)
+        right = np.column_stack([products.T, np.ones(len(free))]).astype(factor.dtype)
         white = solve_triangular(factor, right, lower=True, check_finite=False)
         white, ones = white[:, :-1].astype(np.float64), white[:, -1].astype(np.float64)
         # Changes of alpha sum to zero: take out the direction that the intercept absorbs.
         ones = ones / np.linalg.norm(ones)
         roots.append(white - np.outer(ones, ones @ white))
     return np.concatenate(roots) if roots else np.zeros((1, len(kernels)))
+
+
+def _safe_cholesky(block: Array) -> Array:
+    """Lower Cholesky factor of a semi-definite matrix with as little as needed on its diagonal."""
+    scale = float(block.diagonal().mean())
+    if scale <= 0:
+        return np.eye(len(block))
+    diagonal = np.diag_indices_from(block)
+    share = 1e-5 if block.dtype == np.float32 else 1e-6
+    while True:
+        raised = block.copy()
+        raised[diagonal] += block.dtype.type(share * scale)
+        try:
+            return cholesky(raised, lower=True, overwrite_a=True, check_finite=False)
+        except LinAlgError:
+            share *= 100
 
 
 def _free_samples(problem: Problem, point: Point, task: int) -> tuple[Array, Array]:

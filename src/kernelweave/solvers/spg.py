@@ -37,7 +37,9 @@ class SPG(Solver):
     over the weights the regularizer allows, with gradient
     :math:`\partial r/\partial d_k - \frac12 q_k(\alpha)` (eq. 4). The step length is spectral
     (Barzilai and Borwein), the line search compares with a running average of past objectives,
-    and the single-kernel solves start rough and are sharpened as the gap closes.
+    and the single-kernel solves start rough: their tolerance falls tenfold whenever more than a
+    third of the gap, or the whole decrease in sight, is owed to a rough alpha (where the paper
+    goes by fixed levels of the gap), and it never rises.
 
     Parameters
     ----------
