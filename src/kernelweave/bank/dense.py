@@ -119,11 +119,6 @@ class DenseBank(KernelBank):
         """Bytes of all matrices, the user's own included."""
         return sum(K.nbytes for K in self._matrices)
 
-    @property
-    def row_cost(self) -> float:
-        """Every product reads whole rows."""
-        return float(self.n)
-
     def rows(self, idx: Array, kernels: Array | None = None, columns: Array | None = None) -> Array:
         """See :class:`KernelBank`."""
         chosen = kernel_indices(kernels, self.m)

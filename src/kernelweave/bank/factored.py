@@ -156,11 +156,6 @@ class FactoredBank(KernelBank):
         """Bytes of the factors and the residual diagonals."""
         return int(self._factors.nbytes + self._residual.nbytes)
 
-    @property
-    def row_cost(self) -> float:
-        """Mean rank."""
-        return float(self.ranks.mean())
-
     def _factor_rows(self, chosen: Array) -> Array:
         """Indices of the factor rows of the chosen kernels, in order."""
         spans = [np.arange(self._offsets[k], self._offsets[k + 1]) for k in chosen]

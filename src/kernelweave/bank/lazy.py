@@ -96,11 +96,6 @@ class LazyBank(KernelBank):
         """Bytes of the cache and the diagonals."""
         return int(self._cache.nbytes + self._diagonals.nbytes)
 
-    @property
-    def row_cost(self) -> float:
-        """Every product reads whole rows."""
-        return float(self.n)
-
     def _chunks(self, idx: Array) -> Iterator[tuple[Array, Array, Array]]:
         """Yield (positions in idx, slab, slots) a bounded number of rows at a time."""
         row_bytes = self.m * self.n * np.dtype(self.dtype).itemsize

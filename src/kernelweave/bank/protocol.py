@@ -90,20 +90,13 @@ class KernelBank(ABC):
     def nbytes(self) -> int:
         """Bytes the bank holds."""
 
-    @property
-    @abstractmethod
-    def row_cost(self) -> float:
-        """Mean multiplications per kernel and sample of one product (n for a dense matrix)."""
-
     def refined(self) -> KernelBank | None:
         """Return a more exact bank of the same kernels, or None if this one is exact."""
         return None
 
+    @abstractmethod
     def combine_block(self, d: Array, idx: Array) -> Array:
         """sum_k d_k K_k[idx][:, idx], float64 or float32."""
-        active = np.flatnonzero(d)
-        block = self.rows(idx, active, idx)
-        return np.tensordot(d[active], block.astype(np.float64, copy=False), axes=1)
 
 
 def rounding_error(v: Array, d: Array, diagonals: Array, unit: Array) -> ErrorBound:

@@ -33,10 +33,12 @@ class RowCache:
     >>> import numpy as np
     >>> K = np.arange(9.0).reshape(1, 3, 3)
     >>> cache = RowCache(lambda idx: K[:, idx], m=1, n=3, max_bytes=1e6, dtype=np.float64)
-    >>> cache.get(np.array([2]))[0, 0]
+    >>> slab, slots = cache.slots(np.array([2]))
+    >>> slab[slots[0], 0]
     array([6., 7., 8.])
-    >>> cache.get(np.array([2, 0])).shape, cache.hits, cache.misses
-    ((2, 1, 3), 1, 2)
+    >>> _ = cache.slots(np.array([2, 0]))
+    >>> cache.hits, cache.misses
+    (1, 2)
     """
 
     def __init__(
@@ -103,8 +105,3 @@ class RowCache:
         stamps = self._stamp.copy()
         stamps[unused] = self._clock
         return np.concatenate([unused, np.sort(np.argpartition(stamps, more - 1)[:more])])
-
-    def get(self, idx: Array) -> Array:
-        """Return rows `idx` of every kernel: shape (len(idx), m, n)."""
-        slab, slots = self.slots(idx)
-        return slab[slots]

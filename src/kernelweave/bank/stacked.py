@@ -53,11 +53,6 @@ class StackedBank(KernelBank):
         """Bytes of all parts."""
         return sum(part.nbytes for part in self.parts)
 
-    @property
-    def row_cost(self) -> float:
-        """Mean over all kernels."""
-        return sum(part.m * part.row_cost for part in self.parts) / self.m
-
     def _split(self, kernels: Array | None) -> Iterator[tuple[KernelBank, Array, Array]]:
         """Yield (part, positions in the answer, the part's own kernel indices)."""
         chosen = kernel_indices(kernels, self.m)

@@ -56,11 +56,6 @@ class BoxQP:
     total: float
 
     @property
-    def n_variables(self) -> int:
-        """Number of box variables."""
-        return int(self.sign.shape[0])
-
-    @property
     def n_samples(self) -> int:
         """Number of samples."""
         return int(self.sample.max()) + 1 if self.sample.size else 0

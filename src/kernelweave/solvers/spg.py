@@ -70,7 +70,7 @@ class SPG(Solver):
         memory = _Memory(
             evaluator,
             gradient,
-            _first_step(problem, point.d, gradient),
+            _first_step(point.d, gradient),
             point.value,
             1.0,
             0.85,
@@ -145,7 +145,7 @@ class SPG(Solver):
         return State(point, quad, state.inner_iterations + point.n_steps, False, new)
 
 
-def _first_step(problem: Problem, d: Array, gradient: Array) -> float:
+def _first_step(d: Array, gradient: Array) -> float:
     """A first spectral step that moves the weights by about their own size."""
     span = float(np.ptp(gradient)) or float(np.abs(gradient).max()) or 1.0
     return float(np.clip(d.max() / span, *_SPECTRAL_RANGE))
