@@ -27,6 +27,7 @@ __all__ = ["LazyBank"]
 _COLUMN_BLOCK = 1024
 _CHUNK_BYTES = 64e6
 _SAMPLED_ROWS = 8
+_SAMPLED_ENTRIES = 2**22
 
 
 class LazyBank(KernelBank):
@@ -84,7 +85,8 @@ class LazyBank(KernelBank):
         """Relative error of float32 rows, measured on a few of them, with a margin of four."""
         if self.dtype == "float64":
             return np.zeros(self.m)
-        idx = np.unique(np.linspace(0, self.n - 1, _SAMPLED_ROWS).astype(np.int64))
+        count = np.clip(_SAMPLED_ENTRIES // (self.m * self.n), 1, _SAMPLED_ROWS)
+        idx = np.unique(np.linspace(0, self.n - 1, int(count)).astype(np.int64))
         exact = self._source.rows(idx)
         error = np.abs(self._source.rows(idx, dtype=np.float32) - exact)
         root = np.sqrt(np.maximum(self._diagonals, 1e-300))

@@ -33,9 +33,12 @@ class Record:
     inner_iterations: int
 
 
-# From this many samples on, first weights are learnt on a part of them.
+# From this many samples on, first weights are learnt on a part of them: as many as the bytes for
+# their matrices allow, or none if those are too few to learn from.
 _COARSE_FROM = 3000
 _COARSE_SAMPLES = 1000
+_FEWEST_COARSE = 200
+_COARSE_BYTES = 1e9
 _COARSE_TOL = 3e-3
 
 Callback = Callable[[Record], object]
@@ -103,25 +106,58 @@ def solve(problem: Problem, solver: Solver, limits: Limits, start: Point | None 
     """
     began = time.perf_counter()
     history: list[Record] = []
-    if start is None and problem.n > _COARSE_FROM:
-        start = _coarse_start(problem, solver, limits)
+    n_coarse = int(min(_COARSE_SAMPLES, np.sqrt(_COARSE_BYTES / (8 * problem.m))))
+    if start is None and problem.n > _COARSE_FROM and n_coarse >= _FEWEST_COARSE:
+        start = _coarse_start(problem, solver, limits, n_coarse)
     result = run(problem, solver, limits, start, history, began)
     while result.reason == "bank":
         finer = problem.bank.refined()
         if finer is None:
             break
         problem = problem.with_bank(finer)
-        result = run(problem, solver, limits, result.start, history, began)
+        # Often the point is good enough and only its proof was not: look before solving again.
+        result = _certified_anew(problem, solver, limits, result, began)
+        if not result.converged:
+            result = run(problem, solver, limits, result.start, history, began)
     _warn_if_unconverged(result, limits)
     return result
 
 
-def _coarse_start(problem: Problem, solver: Solver, limits: Limits) -> Point:
+def _certified_anew(
+    problem: Problem, solver: Solver, limits: Limits, result: Result, began: float
+) -> Result:
+    """Return the same point with a certificate from another bank, as one more line of history."""
+    certificate, alpha = recompute(
+        solver.prepare(problem), result.d, result.alpha, result.intercept
+    )
+    last = result.history[-1]
+    result.history.append(
+        replace(
+            last,
+            iteration=last.iteration + 1,
+            seconds=time.perf_counter() - began,
+            primal=certificate.primal,
+            dual=certificate.dual,
+            gap=certificate.gap,
+        )
+    )
+    converged = certificate.gap <= limits.tol
+    return replace(
+        result,
+        alpha=alpha,
+        intercept=certificate.intercept,
+        certificate=certificate,
+        converged=converged,
+        reason="converged" if converged else result.reason,
+    )
+
+
+def _coarse_start(problem: Problem, solver: Solver, limits: Limits, n_coarse: int) -> Point:
     """Learn first weights on some of the samples: a pass over all of them costs many times more.
 
     The loss weights are raised so that the few stand for all.
     """
-    chosen = np.sort(np.random.default_rng(0).permutation(problem.n)[:_COARSE_SAMPLES])
+    chosen = np.sort(np.random.default_rng(0).permutation(problem.n)[:n_coarse])
     few = replace(
         problem,
         bank=problem.bank.take(chosen),
@@ -204,7 +240,8 @@ def _reason_to_stop(
     # A little below the tolerance, so that the last certificate, taken anew, meets it too.
     if record.gap <= 0.99 * limits.tol:
         return "converged"
-    if certificate.gap - certificate.approximation <= 0.3 * limits.tol:
+    owed_to_solver = certificate.gap - certificate.approximation
+    if owed_to_solver <= max(0.3 * limits.tol, 0.1 * certificate.approximation):
         return "bank"  # Only a more exact bank can help now.
     if asked:
         return "callback"
