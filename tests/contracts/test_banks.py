@@ -179,12 +179,25 @@ def test_refined_float32_is_float64(kernels):
         assert fine.refined() is None
 
 
+def test_an_indefinite_kernel_is_named():
+    K = np.ones((4, 4)) - 2 * np.eye(4) + 2 * np.diag([1.0, 1, 1, 1])
+    K[0, 1] = K[1, 0] = 3.0
+    bank = DenseBank().from_matrices([np.eye(4), K], ["good", "sigmoid"])
+    v = np.array([1.0, -1.0, 0.0, 0.0])
+    assert bank.quad(v, np.array([0])) == pytest.approx(2.0)
+    with pytest.raises(InvalidInputError, match=r"'sigmoid' is not positive.*nearest_psd"):
+        bank.quad(v)
+    # Rounding just below zero is not an accusation.
+    flat = DenseBank().from_matrices([np.ones((4, 4)) - 1e-15 * np.eye(4)])
+    assert flat.quad(v) == 0.0
+
+
 def test_same_bits_for_one_and_two_threads():
     n = 1500
     rng = np.random.default_rng(0)
-    A = rng.normal(size=(3, n, n))
+    A = rng.normal(size=(3, n, 50))
     v = rng.normal(size=(2, n)) * (rng.random(n) < 0.4)
-    matrices = list(A + A.transpose(0, 2, 1))
+    matrices = [B @ B.T for B in A]
     X = rng.normal(size=(n, 40))
     thin = KernelSet.build([Polynomial(3).on(j) for j in range(40)], X)
     wide = KernelSet.build([RBF(width=2.0), Linear()], X)

@@ -15,6 +15,7 @@ from kernelweave.bank.protocol import (
     as_tasks,
     kernel_indices,
     rounding_error,
+    semi_definite,
 )
 from kernelweave.bank.source import Source
 from kernelweave.compiled.passes import (
@@ -176,8 +177,7 @@ class DenseBank(KernelBank):
 
         cost = len(chosen) * self.n * sum(len(support) for support in supports)
         map_blocks(work, len(chosen) * blocks, 1 if self.n > _COLUMN_BLOCK else 8, cost)
-        # Rounding can take the quadratic form of a semi-definite matrix just below zero.
-        return np.maximum(self._scale[chosen] * parts.sum(axis=1), 0.0)
+        return semi_definite(self._scale[chosen] * parts.sum(axis=1), v, self, chosen)
 
     def products_at(self, v: Array, idx: Array, kernels: Array | None = None) -> Array:
         """See :class:`KernelBank`."""

@@ -16,6 +16,7 @@ from kernelweave.bank.protocol import (
     as_tasks,
     kernel_indices,
     rounding_error,
+    semi_definite,
 )
 from kernelweave.bank.row_cache import RowCache
 from kernelweave.bank.source import Source
@@ -151,7 +152,8 @@ class LazyBank(KernelBank):
     def quad(self, v: Array, kernels: Array | None = None) -> Array:
         """See :class:`KernelBank`."""
         tasks = as_tasks(v)
-        return np.maximum(np.einsum("ktn,tn->k", self.matvec(tasks, kernels), tasks), 0.0)
+        quad = np.einsum("ktn,tn->k", self.matvec(tasks, kernels), tasks)
+        return semi_definite(quad, v, self, kernel_indices(kernels, self.m))
 
     def products_at(self, v: Array, idx: Array, kernels: Array | None = None) -> Array:
         """See :class:`KernelBank`."""

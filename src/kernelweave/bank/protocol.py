@@ -9,7 +9,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ErrorBound", "KernelBank", "as_tasks", "kernel_indices", "rounding_error"]
+from kernelweave.errors import InvalidInputError
+
+__all__ = [
+    "ErrorBound",
+    "KernelBank",
+    "as_tasks",
+    "kernel_indices",
+    "rounding_error",
+    "semi_definite",
+]
+
+# Below this part of the largest value a quadratic form could have, a negative one is rounding.
+_NEGATIVE = 1e-5
 
 Array = NDArray[Any]
 
@@ -109,6 +121,27 @@ def rounding_error(v: Array, d: Array, diagonals: Array, unit: Array) -> ErrorBo
     weight = np.abs(as_tasks(v)) @ root.T  # (T, m): sum_j |v_j| sqrt(K_jj)
     bound = unit * (weight**2).sum(axis=0)
     return ErrorBound(bound, bound, (weight * (unit * d)) @ root)
+
+
+def semi_definite(quad: Array, v: Array, bank: KernelBank, kernels: Array) -> Array:
+    """Return quadratic forms without the rounding that takes them just below zero.
+
+    Raises an error that names the kernel if one is negative beyond rounding: such a kernel is not
+    positive semi-definite, and no solver can trust it.
+    """
+    low = np.flatnonzero(quad < 0)
+    if len(low):
+        diagonals = np.maximum(bank.diag(kernels[low]), 0.0)
+        # A semi-definite form is at most this, and float32 rounding a ten-millionth of it.
+        size = ((np.abs(as_tasks(v)) @ np.sqrt(diagonals).T) ** 2).sum(axis=0)
+        bad = low[quad[low] < -_NEGATIVE * size]
+        if len(bad):
+            raise InvalidInputError(
+                f"kernel '{bank.names[kernels[bad[0]]]}' is not positive semi-definite: v'Kv = "
+                f"{quad[bad[0]]:.3g} for a vector v met during the fit. Leave it out, use another "
+                "metric or scale, or repair its matrix with kernelweave.kernels.nearest_psd(K)."
+            )
+    return np.maximum(quad, 0.0)
 
 
 def as_tasks(v: Array) -> Array:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from kernelweave.bank.protocol import semi_definite
 from kernelweave.combine.weighted_sum import SumGram
 from kernelweave.compiled.dense_rows import square_block
 from kernelweave.problem import Array, Problem
@@ -157,7 +158,7 @@ class Evaluator:
         quad[fresh] = np.einsum("ktn,tn->k", self._products[fresh], point.alpha)
         if len(stale):
             quad[stale] = bank.quad(point.alpha, stale)
-        return np.maximum(quad, 0.0)
+        return semi_definite(quad, point.alpha, bank, np.arange(self.problem.m))
 
 
 def _follows(gram: SumGram, products: Array, fitted: Array) -> bool:
