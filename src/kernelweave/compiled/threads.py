@@ -56,6 +56,9 @@ def use_threads(n_jobs: int | None) -> Iterator[None]:
 
 @cache
 def _controller() -> ThreadpoolController:
+    # SciPy brings a BLAS of its own, and only libraries that are loaded can be limited.
+    import scipy.linalg  # noqa: F401
+
     return ThreadpoolController()
 
 

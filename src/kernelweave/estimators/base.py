@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from numbers import Integral
 from typing import Any
 
@@ -13,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from kernelweave.bank import build_bank
 from kernelweave.combine import get_combination
-from kernelweave.compiled.threads import use_threads
+from kernelweave.compiled.threads import one_blas_thread, use_threads
 from kernelweave.errors import InvalidInputError
 from kernelweave.estimators.learnt_kernel import LearntKernel
 from kernelweave.kernels.kernel_set import KernelSet
@@ -32,6 +33,12 @@ class BaseMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     # `fit` takes sample_weight among its keywords (see there), so routing has to be told.
     __metadata_request__fit = {"sample_weight": None}  # noqa: RUF012
+
+    @contextmanager
+    def _threads(self) -> Iterator[None]:
+        """Our threads and no others: BLAS would add up in an order that depends on its own."""
+        with use_threads(self.n_jobs), one_blas_thread():
+            yield
 
     # Validation at the door
 
@@ -101,7 +108,7 @@ class BaseMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         regularizer = get_regularizer(self.regularizer)
         solver = get_solver(self.solver, regularizer)
         combination = get_combination(self.combination)
-        with use_threads(self.n_jobs):
+        with self._threads():
             self._kernel_set = KernelSet.build(self.kernels, X, normalize=self.normalize)
             bank = build_bank(
                 self.bank,
@@ -144,7 +151,7 @@ class BaseMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         X = self._check_X(X, reset=False)
         weights = np.atleast_2d(self.weights_)
-        with use_threads(self.n_jobs):
+        with self._threads():
             if len(weights) == 1:
                 K = self._learnt(weights[0]).against_training(X, self.support_)
                 return K @ self.dual_coef_.T + self.intercept_
@@ -168,7 +175,7 @@ class BaseMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         X = self._check_X(X, reset=False)
         if Z is not None:
             Z = self._check_X(Z, reset=False)
-        with use_threads(self.n_jobs):
+        with self._threads():
             return self._learnt()(X, Z)
 
     def transform(self, X: Any) -> Array:
@@ -178,7 +185,7 @@ class BaseMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         X = self._check_X(X, reset=False)
-        with use_threads(self.n_jobs):
+        with self._threads():
             return self._learnt().against_training(X)
 
     def as_kernel(self) -> LearntKernel:
