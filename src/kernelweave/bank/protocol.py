@@ -34,15 +34,16 @@ class ErrorBound:
     ----------
     quad_missing : ndarray of shape (m,)
         v'K_k v (exact) is at most the bank's answer plus this.
-    quad_excess : ndarray of shape (m,)
-        v'K_k v (exact) is at least the bank's answer minus this; for a factored bank the bank's
-        own kernels are legitimate (smaller) ones, and this is zero.
+    norm_missing : ndarray of shape (m,)
+        The function K_k v as the bank computes it has, under the exact kernel, a squared norm of
+        at most the bank's v'K_k v plus this. Zero for a factored bank: its kernels lie below the
+        exact ones, and a larger kernel gives the same function a smaller norm.
     product : ndarray of shape (T, n), or 0.0
         Entrywise bound on the error of sum_k d_k K_k v.
     """
 
     quad_missing: Array
-    quad_excess: Array
+    norm_missing: Array
     product: Array | float
 
     @classmethod

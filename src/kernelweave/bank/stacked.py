@@ -121,7 +121,7 @@ class StackedBank(KernelBank):
         product: Array | float = np.zeros_like(as_tasks(v))
         for part, own in zip(self.parts, self.members, strict=True):
             bound = part.error(v, d[own])
-            missing[own], excess[own] = bound.quad_missing, bound.quad_excess
+            missing[own], excess[own] = bound.quad_missing, bound.norm_missing
             product = product + bound.product
         return ErrorBound(missing, excess, product)
 

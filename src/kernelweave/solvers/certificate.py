@@ -73,7 +73,7 @@ def certify(
     best = _best_intercepts(problem, fitted, intercept)
     primal = _primal(problem, d, fitted, best, quad, 0.0)
     dual = _dual(problem, alpha, quad)
-    upper = _primal(problem, d, fitted, best, quad + error.quad_excess, error.product)
+    upper = _primal(problem, d, fitted, best, quad + error.norm_missing, error.product)
     lower = _dual(problem, alpha, quad + error.quad_missing)
     gap = (upper - lower) / max(1.0, abs(upper))
     exact = (primal - dual) / max(1.0, abs(primal))
