@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelweave.bank.protocol import KernelBank
-from kernelweave.combine.weighted_sum import WeightedSum
+from kernelweave.bank.protocol import MatrixBank
+from kernelweave.combine.base import Combination
 from kernelweave.losses.base import Loss
 from kernelweave.regularizers.base import Regularizer
 
@@ -20,7 +20,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Problem:
-    r"""Sum-of-kernels MKL in its weights form.
+    r"""Generalized MKL in its weights form (SPG-GMKL eq. 2 and 3).
 
     .. math:: \min_{d}\; r(d) + \max_{\alpha}\; -\sum_{t,i} \ell^*_{ti}(-\alpha_{ti})
               - \tfrac12 \sum_t \alpha_t' K(d)\, \alpha_t
@@ -30,23 +30,23 @@ class Problem:
 
     Parameters
     ----------
-    bank : KernelBank
-        The m kernels on the n samples.
+    bank : KernelBank or MatrixBank
+        The m kernels on the n samples, or the distances the combination makes a kernel of.
     y : ndarray of shape (T, n)
         Targets (-1 and +1 for classification).
     C : ndarray of shape (T, n)
         Loss weight of every sample: C times its sample and class weight.
     loss : Loss
     regularizer : Regularizer
-    combination : WeightedSum
+    combination : Combination
     """
 
-    bank: KernelBank
+    bank: Any
     y: Array
     C: Array
     loss: Loss
     regularizer: Regularizer
-    combination: WeightedSum
+    combination: Combination
 
     @property
     def n(self) -> int:
@@ -63,11 +63,20 @@ class Problem:
         """Number of one-versus-rest problems that share the weights."""
         return len(self.y)
 
+    @property
+    def convex(self) -> bool:
+        """Whether the problem has a dual, so that a fit can end with a duality gap."""
+        return self.combination.linear and self.regularizer.convex
+
+    def bound(self) -> Problem:
+        """Return the problem with its regularizer told about kernels and combination."""
+        return self.with_regularizer(self.regularizer.bind(self.bank, self.combination))
+
     def with_regularizer(self, regularizer: Regularizer) -> Problem:
         """Return the same problem under another regularizer."""
         return replace(self, regularizer=regularizer)
 
-    def with_bank(self, bank: KernelBank) -> Problem:
+    def with_bank(self, bank: MatrixBank) -> Problem:
         """Return the same problem on another bank of the same kernels."""
         return replace(self, bank=bank)
 

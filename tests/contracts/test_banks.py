@@ -120,6 +120,51 @@ def test_a_part_of_the_samples(case, v):
     np.testing.assert_allclose(part.quad(v[:, idx]), quad, atol=atol * 100)
 
 
+@pytest.mark.parametrize("chosen", [[4, 0, 2], [2, 3, 4], [1]], ids=str)
+def test_a_part_of_the_kernels(case, v, chosen):
+    bank, truth, atol = case
+    part = bank.select(np.array(chosen))
+    expected = truth[chosen]
+    assert (part.n, part.m) == (N, len(chosen))
+    assert list(part.names) == [bank.names[k] for k in chosen]
+    np.testing.assert_allclose(part.rows(np.arange(N)), expected, atol=atol)
+    np.testing.assert_allclose(part.diag(), np.einsum("kii->ki", expected), atol=atol)
+    scale = N * np.abs(v).max()
+    quad = np.einsum("ti,kij,tj->k", v, expected, v)
+    np.testing.assert_allclose(part.quad(v), quad, atol=atol * scale**2)
+    d = np.linspace(0.5, 1.5, len(chosen))
+    combined = np.tensordot(d, expected, axes=1)
+    np.testing.assert_allclose(part.combine(d), combined, atol=5 * atol)
+    whole, d_whole = bank.error(v, np.zeros(5)), np.zeros(5)
+    d_whole[chosen] = d
+    bound = part.error(v, d)
+    np.testing.assert_allclose(bound.quad_missing, whole.quad_missing[chosen], rtol=1e-12)
+    product = np.zeros_like(v) + bank.error(v, d_whole).product
+    np.testing.assert_allclose(np.zeros_like(v) + bound.product, product, rtol=1e-12)
+    # The chosen kernels can still be refined, and their samples taken.
+    finer = part.refined()
+    if finer is not None:
+        assert (finer.m, list(finer.names)) == (part.m, list(part.names))
+    again = part.select(np.array([len(chosen) - 1])).take(np.array([5, 1]))
+    np.testing.assert_allclose(
+        again.rows(np.arange(2)), expected[-1:, [5, 1]][:, :, [5, 1]], atol=atol
+    )
+
+
+def test_selected_kernels_share_what_is_stored():
+    kernels = kernel_set()
+    dense = DenseBank().build(kernels)
+    assert dense.select(np.array([3, 1]))._matrices[0] is dense._matrices[3]
+    factored = FactoredBank().build(kernels)
+    part = factored.select(np.array([1, 2, 3]))
+    assert np.shares_memory(part._factors, factored._factors)
+    lazy = LazyBank(3).build(kernels)
+    lazy.rows(np.arange(4))
+    fresh = lazy.select(np.array([2]))
+    assert fresh.cache_mb == 3
+    assert (fresh._cache.hits, fresh._cache.misses) == (0, 0)
+
+
 def test_combinations(case):
     bank, truth, atol = case
     d = np.array([0.5, 0.0, 2.0, 0.1, 0.4])

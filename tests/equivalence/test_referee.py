@@ -10,7 +10,15 @@ from kernelweave.bank import DenseBank
 from kernelweave.combine import WeightedSum
 from kernelweave.losses import get_loss
 from kernelweave.problem import Problem
-from kernelweave.regularizers import L1, LpBall, Simplex, SquaredLp
+from kernelweave.regularizers import (
+    L1,
+    BlockNorm,
+    ElasticNet,
+    Entropy,
+    LpBall,
+    Simplex,
+    SquaredLp,
+)
 from kernelweave.solvers import SPG, ActiveSet, Limits, Uniform, recompute, solve
 
 N, M = 24, 5
@@ -37,27 +45,45 @@ def referee(Ks, y, C, loss, regularizer, n_tasks):
     components = [cp.hstack([own[k] for own in w]) for k in range(len(Ks))]
     constraints = []
     d = cp.Variable(len(Ks), nonneg=True)
-    if isinstance(regularizer, Simplex | L1):
-        norms = cp.hstack([cp.norm(c, 2) for c in components])
-        if isinstance(regularizer, Simplex):
-            terms.append(0.5 * cp.square(cp.sum(norms)))
-        else:
-            terms.append(np.sqrt(2 * regularizer.weight) * cp.sum(norms))
+    if isinstance(regularizer, BY_NORMS):
+        terms.append(_omega(regularizer, cp.hstack([cp.norm(c, 2) for c in components])))
     else:
         terms.append(0.5 * sum(cp.quad_over_lin(c, d[k]) for k, c in enumerate(components)))
-        size = cp.pnorm(d, regularizer.p, approx=False)
-        if isinstance(regularizer, LpBall):
-            constraints.append(size <= 1)
-        else:
-            terms.append(0.5 * regularizer.weight * cp.square(size))
+        constraints = _price_of_weights(regularizer, d, terms)
     problem = cp.Problem(cp.Minimize(sum(terms)), constraints)
     problem.solve(solver=cp.CLARABEL)
     weights = d.value
-    if isinstance(regularizer, Simplex | L1):
+    if isinstance(regularizer, BY_NORMS):
         weights = regularizer.weights_from_norms(
             np.array([np.linalg.norm(c.value) for c in components])
         )
     return problem.value, weights, np.array([z.value for z in decisions])
+
+
+def _omega(regularizer, norms):
+    if isinstance(regularizer, Simplex):
+        return 0.5 * cp.square(cp.sum(norms))
+    c = np.sqrt(2 * regularizer.weight)
+    if isinstance(regularizer, L1):
+        return c * cp.sum(norms)
+    p, g = regularizer.p, regularizer.groups
+    groups = [norms[first : first + g] for first in range(0, M, g)]
+    return c * sum(cp.pnorm(own, 2 * p / (p + 1), approx=False) for own in groups)
+
+
+def _price_of_weights(regularizer, d, terms):
+    s = getattr(regularizer, "weight", None)
+    if isinstance(regularizer, LpBall):
+        return [cp.pnorm(d, regularizer.p, approx=False) <= 1]
+    if isinstance(regularizer, Entropy):
+        terms.append(s * (np.log(M) - cp.sum(cp.entr(d))))
+        return [cp.sum(d) == 1]
+    if isinstance(regularizer, ElasticNet):
+        rho = regularizer.l1_ratio
+        terms.append(s * rho * cp.sum(d) + 0.5 * s * (1 - rho) * cp.sum_squares(d))
+    else:
+        terms.append(0.5 * s * cp.square(cp.pnorm(d, regularizer.p, approx=False)))
+    return []
 
 
 def _loss(loss, y, z):
@@ -85,7 +111,19 @@ def make(loss, n_tasks=1, seed=0):
 
 
 LOSSES = ["hinge", "squared_hinge", "logistic", "smooth_hinge", "squared", "epsilon_insensitive"]
-REGULARIZERS = [Simplex(), LpBall(1.33), LpBall(2.0), L1(0.7), SquaredLp(2.0, 1.5), SquaredLp(1.5)]
+REGULARIZERS = [
+    Simplex(),
+    LpBall(1.33),
+    LpBall(2.0),
+    L1(0.7),
+    SquaredLp(2.0, 1.5),
+    SquaredLp(1.5),
+    ElasticNet(1.0, 0.6),
+    BlockNorm(2, 2.0, 0.7),
+    BlockNorm(3, 1.5, 0.7),
+    Entropy(0.8),
+]
+BY_NORMS = Simplex | L1 | BlockNorm
 
 
 def solvers_for(regularizer):

@@ -68,6 +68,7 @@ def test_history_can_be_read_as_a_table(two_classes):
     table = pd.DataFrame(model.history_)
     assert list(table.columns) == [
         "iteration", "seconds", "primal", "dual", "gap", "active_kernels", "inner_iterations",
+        "inner_solves",
     ]  # fmt: skip
     assert (table.seconds.diff().dropna() >= 0).all()
     assert table.gap.iloc[-1] <= 1e-3

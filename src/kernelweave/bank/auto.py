@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from kernelweave.bank.batch import BatchBank
 from kernelweave.bank.dense import DenseBank
 from kernelweave.bank.factored import FactoredBank, RankExceeded, factor_kernel
 from kernelweave.bank.lazy import LazyBank
@@ -14,6 +15,8 @@ from kernelweave.bank.source import Source
 from kernelweave.bank.stacked import StackedBank
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.errors import InvalidInputError
+from kernelweave.kernels.batch_set import BatchSet
+from kernelweave.kernels.composite_set import CompositeSet
 from kernelweave.kernels.kernel_set import KernelSet
 from kernelweave.validation import unknown_name
 
@@ -44,7 +47,7 @@ def storage_dtype(tol: float) -> str:
 
 def build_bank(
     spec: Any,
-    kernel_set: KernelSet,
+    kernel_set: KernelSet | BatchSet | CompositeSet,
     *,
     cache_mb: float = 1000,
     tol: float = 1e-3,
@@ -75,6 +78,10 @@ def build_bank(
     >>> type(build_bank("auto", KernelSet.build([Polynomial(2)], X))).__name__
     'FactoredBank'
     """
+    if isinstance(kernel_set, CompositeSet):
+        options = {"cache_mb": cache_mb, "tol": tol, "random_state": random_state}
+        banks = [build_bank(spec, part, **options) for part in kernel_set.parts]
+        return StackedBank(banks, kernel_set.members)
     if hasattr(spec, "build"):
         return spec.build(kernel_set)
     if spec not in BANKS:
@@ -83,6 +90,9 @@ def build_bank(
         raise InvalidInputError(f"cache_mb must be > 0; got {cache_mb!r}.")
     dtype = storage_dtype(tol)
     rtol = float(np.clip(1e-3 * tol, 1e-12, 1e-6))
+    if isinstance(kernel_set, BatchSet) and spec in ("auto", "lazy"):
+        # Evaluating these kernels takes little longer than reading them from memory would.
+        return BatchBank(dtype).build(kernel_set)
     if spec == "dense":
         return DenseBank(dtype).build(kernel_set)
     if spec == "lazy":

@@ -24,6 +24,7 @@ from kernelweave.compiled.passes import (
     add_rows,
     quad_block,
     row_products,
+    sum_of_squares,
 )
 from kernelweave.compiled.threads import map_blocks
 
@@ -57,6 +58,7 @@ class DenseBank(KernelBank):
 
     # The matrices are there already: adding them up costs one pass.
     matrix_limit = 20_000
+    rounding_only = True
 
     # Set by `build` and `from_matrices`.
     _source: Source | None
@@ -225,6 +227,17 @@ class DenseBank(KernelBank):
         bank._matrices = list(stack)
         return bank
 
+    def select(self, kernels: Array) -> DenseBank:
+        """See :class:`KernelBank`; the matrices are shared, not copied."""
+        chosen = kernel_indices(kernels, self.m)
+        bank = DenseBank(self.dtype)
+        bank._source = None if self._source is None else self._source.select(chosen)
+        bank.n, bank.m = self.n, len(chosen)
+        bank.names = tuple(self.names[k] for k in chosen)
+        bank._matrices = [self._matrices[k] for k in chosen]
+        bank._scale, bank._rounded = self._scale[chosen], self._rounded[chosen]
+        return bank
+
     def combine_block(self, d: Array, idx: Array) -> Array:
         """See :class:`KernelBank`."""
         idx = np.asarray(idx, dtype=np.int64)
@@ -242,6 +255,23 @@ class DenseBank(KernelBank):
         """See :class:`KernelBank`."""
         chosen = kernel_indices(kernels, self.m)
         return np.array([self._scale[k] * self._matrices[k].diagonal() for k in chosen], np.float64)
+
+    def spread(self) -> Array:
+        """See :class:`KernelBank`; the Frobenius norm of the centred matrix, if that is less."""
+        by_trace = super().spread()
+        squares = np.empty(self.m)
+
+        def work(start: int, stop: int) -> None:
+            for k in range(start, stop):
+                squares[k] = self._scale[k] ** 2 * sum_of_squares(self._matrices[k])
+
+        map_blocks(work, self.m, 1, self.m * self.n**2)
+        products = self.matvec(np.ones(self.n))
+        sums = products.sum(axis=1) / self.n
+        centred = squares - 2.0 * np.sum(products**2, axis=1) / self.n + sums**2
+        # Beyond rounding, of the storage and of the difference.
+        slack = 1e-6 * self.diag().sum(axis=1)
+        return np.minimum(by_trace, np.sqrt(np.maximum(centred, 0.0)) + slack)
 
     def error(self, v: Array, d: Array) -> ErrorBound:
         """Rounding of float32 storage; the user's own matrices are exact whatever their type."""

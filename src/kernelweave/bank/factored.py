@@ -226,6 +226,26 @@ class FactoredBank(KernelBank):
         bank._residual = np.ascontiguousarray(self._residual[:, idx])
         return bank
 
+    def select(self, kernels: Array) -> FactoredBank:
+        """See :class:`KernelBank`; the factors of consecutive kernels are shared, not copied."""
+        chosen = kernel_indices(kernels, self.m)
+        bank = copy(self)
+        bank._source = None if self._source is None else self._source.select(chosen)
+        bank.m = len(chosen)
+        bank.names = tuple(self.names[k] for k in chosen)
+        bank.ranks = self.ranks[chosen]
+        bank._offsets = np.concatenate([[0], np.cumsum(bank.ranks)])
+        bank._owner = np.repeat(np.arange(bank.m), bank.ranks)
+        if bank.m and np.all(np.diff(chosen) == 1):
+            first, last = chosen[0], chosen[-1] + 1
+            bank._factors = self._factors[self._offsets[first] : self._offsets[last]]
+            bank._residual = self._residual[first:last]
+        else:
+            # One product with all factors needs them one below the other.
+            bank._factors = self._factors[self._factor_rows(chosen)]
+            bank._residual = self._residual[chosen]
+        return bank
+
     def combine(self, d: Array, out: Array | None = None) -> Array:
         """See :class:`KernelBank`."""
         out = np.empty((self.n, self.n)) if out is None else out
@@ -252,6 +272,19 @@ class FactoredBank(KernelBank):
         chosen = kernel_indices(kernels, self.m)
         spans = [self._factors[self._offsets[k] : self._offsets[k + 1]] for k in chosen]
         return np.array([np.einsum("rn,rn->n", F, F) for F in spans]).reshape(-1, self.n)
+
+    def spread(self) -> Array:
+        """See :class:`KernelBank`; the largest eigenvalue itself, and what the factors leave out."""
+        out = self._residual.sum(axis=1)
+
+        def work(start: int, stop: int) -> None:
+            for k in range(start, stop):
+                F = self._factors[self._offsets[k] : self._offsets[k + 1]]
+                F = F - F.mean(axis=1, keepdims=True)
+                out[k] += np.linalg.norm(F @ F.T, 2) if len(F) else 0.0
+
+        map_blocks(work, self.m, 16, self.m * self.n * float(np.mean(self.ranks**2)))
+        return out * (1.0 + 1e-9)
 
     def error(self, v: Array, d: Array) -> ErrorBound:
         """What the factors leave out; see the class docstring.

@@ -29,6 +29,9 @@ _COLUMN_BLOCK = 1024
 _CHUNK_BYTES = 64e6
 _SAMPLED_ROWS = 8
 _SAMPLED_ENTRIES = 2**22
+# One tile of a streaming pass, all kernels together: it stays in the cache of a core.
+_TILE_ROWS = 64
+_TILE_ENTRIES = 2**18
 
 
 class LazyBank(KernelBank):
@@ -55,6 +58,8 @@ class LazyBank(KernelBank):
     array([[[ 3., 13., 23.]]])
     """
 
+    rounding_only = True
+
     # Set by `build`.
     _source: Source
     _cache: RowCache
@@ -67,7 +72,12 @@ class LazyBank(KernelBank):
 
     def build(self, kernels: Any) -> LazyBank:
         """Return a new bank over a KernelSet, or a Source of some of it, with an empty cache."""
-        source = Source.of(kernels)
+        bank = self._over(Source.of(kernels))
+        bank._diagonals = bank._source.diag()
+        bank._unit = bank._measured_unit()
+        return bank
+
+    def _over(self, source: Source) -> LazyBank:
         bank = LazyBank(self.cache_mb, self.dtype)
         bank._source = source
         bank.n, bank.m, bank.names = source.n, source.m, source.names
@@ -78,8 +88,6 @@ class LazyBank(KernelBank):
             return source.rows(idx, dtype=dtype)
 
         bank._cache = RowCache(compute, bank.m, bank.n, 1e6 * self.cache_mb, dtype)
-        bank._diagonals = source.diag()
-        bank._unit = bank._measured_unit()
         return bank
 
     def _measured_unit(self) -> Array:
@@ -169,12 +177,44 @@ class LazyBank(KernelBank):
                     out[place, t, positions] = part
         return out if np.ndim(v) == 2 else out[:, 0]
 
+    def quad_and_product(self, v: Array, d: Array) -> tuple[Array, Array]:
+        """See :class:`KernelBank`; small tiles computed afresh, past the cache.
+
+        A pass over all rows would throw out what the cache holds, and writing rows to memory
+        takes longer than computing them.
+        """
+        tasks = as_tasks(v)
+        support = np.flatnonzero(tasks.any(axis=0))
+        product = np.zeros_like(tasks)
+        pieces = np.zeros((-(-self.n // _TILE_ROWS), self.m))
+        width = max(1, _TILE_ENTRIES // (_TILE_ROWS * self.m))
+        blocks = [support[first : first + width] for first in range(0, len(support), width)]
+
+        def work(start: int, stop: int) -> None:
+            rows = np.arange(start, stop)
+            sums = np.zeros((self.m, len(rows), len(tasks)))
+            for columns in blocks:
+                values = self._source.tile(rows, columns, self.dtype)
+                sums += values @ tasks[:, columns].T.astype(values.dtype)
+            pieces[start // _TILE_ROWS] = np.einsum("krt,tr->k", sums, tasks[:, rows])
+            product[:, rows] = np.tensordot(d, sums, axes=1).T
+
+        map_blocks(work, self.n, _TILE_ROWS)
+        return semi_definite(pieces.sum(axis=0), v, self, np.arange(self.m)), product
+
     def take(self, idx: Array) -> DenseBank:
         """See :class:`KernelBank`; the few samples' matrices are formed."""
         idx = np.asarray(idx)
         require_bytes(8.0 * self.m * len(idx) ** 2, f"{self.m} kernels on {len(idx)} samples")
         stack = self._source.block(idx)
         return DenseBank().from_matrices(list(stack), self.names)
+
+    def select(self, kernels: Array) -> LazyBank:
+        """See :class:`KernelBank`; the new bank starts with an empty cache of the same size."""
+        chosen = kernel_indices(kernels, self.m)
+        bank = self._over(self._source.select(chosen))
+        bank._diagonals, bank._unit = self._diagonals[chosen], self._unit[chosen]
+        return bank
 
     def combine(self, d: Array, out: Array | None = None) -> Array:
         """See :class:`KernelBank`."""

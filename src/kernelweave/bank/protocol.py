@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from kernelweave.errors import InvalidInputError
+from kernelweave.kernels.tile import StackTile, Tile
 
 __all__ = [
     "ErrorBound",
     "KernelBank",
+    "MatrixBank",
     "as_tasks",
     "kernel_indices",
     "rounding_error",
@@ -22,6 +25,8 @@ __all__ = [
 
 # Below this part of the largest value a quadratic form could have, a negative one is rounding.
 _NEGATIVE = 1e-5
+# Entries of one stack of products.
+_CHUNK_ENTRIES = 2**23
 
 Array = NDArray[Any]
 
@@ -52,7 +57,38 @@ class ErrorBound:
         return cls(np.zeros(m), np.zeros(m), 0.0)
 
 
-class KernelBank(ABC):
+class MatrixBank(ABC):
+    """m base matrices on the same n samples: kernels, or distances that become one."""
+
+    n: int
+    m: int
+    names: Sequence[str]
+    # Up to this many samples forming K(d) is cheaper than asking for its rows and blocks.
+    matrix_limit: int = 2000
+    # Precision of tiles where sums over all of them are taken.
+    tile_dtype: str = "float64"
+    # Megabytes that rows of K(d) may take where a combination has to keep them itself.
+    cache_mb: float = 1000
+
+    @abstractmethod
+    def tile(self, rows: Array, columns: Array | None = None, dtype: DTypeLike = float) -> Tile:
+        """Return those rows and columns (None: all) of every matrix, to be combined."""
+
+    @abstractmethod
+    def take(self, idx: Array) -> MatrixBank:
+        """Return a bank of the same matrices on some of the samples."""
+
+    @abstractmethod
+    def select(self, kernels: Array) -> MatrixBank:
+        """Return a bank of some of the matrices on the same samples."""
+
+    @property
+    @abstractmethod
+    def nbytes(self) -> int:
+        """Bytes the bank holds."""
+
+
+class KernelBank(MatrixBank):
     """m kernel matrices on the same n samples.
 
     A vector argument `v` has shape (n,) or (T, n); with (T, n) a product has shape (m, T, n) and a
@@ -60,11 +96,8 @@ class KernelBank(ABC):
     `kernels` restricts any answer to those kernels, in that order; None means all.
     """
 
-    n: int
-    m: int
-    names: tuple[str, ...]
-    # Up to this many samples forming K(d) is cheaper than asking for its rows and blocks.
-    matrix_limit: int = 2000
+    # Whether `error` is only the worst that rounding could do, which is far more than it does.
+    rounding_only: bool = False
 
     @abstractmethod
     def rows(self, idx: Array, kernels: Array | None = None, columns: Array | None = None) -> Array:
@@ -98,10 +131,40 @@ class KernelBank(ABC):
     def error(self, v: Array, d: Array) -> ErrorBound:
         """How far `quad(v)` and sum_k d_k K_k v can be from the exact kernels' answers."""
 
-    @property
+    def spread(self) -> Array:
+        """Upper bounds on the largest eigenvalue of each kernel on vectors of sum zero, (m,).
+
+        Here the trace of the centred kernel, which bounds every eigenvalue.
+        """
+        ones = np.ones(self.n)
+        inside = self.quad(ones) - self.error(ones, np.zeros(self.m)).quad_missing
+        return np.maximum(self.diag().sum(axis=1) - inside / self.n, 0.0)
+
+    def quad_and_product(self, v: Array, d: Array) -> tuple[Array, Array]:
+        """(v'K_k v for each kernel, sum_k d_k K_k v), in one pass over the kernels in use."""
+        tasks = as_tasks(v)
+        quad, product = np.empty(self.m), np.zeros_like(tasks)
+        active = np.flatnonzero(d)
+        size = max(1, int(_CHUNK_ENTRIES // tasks.size))
+        for first in range(0, len(active), size):
+            part = active[first : first + size]
+            parts = self.matvec(tasks, part)
+            quad[part] = np.einsum("ktn,tn->k", parts, tasks)
+            product += np.tensordot(d[part], parts, axes=1)
+        rest = np.flatnonzero(d == 0)
+        if len(rest):
+            quad[rest] = self.quad(tasks, rest)
+        return semi_definite(quad, tasks, self, np.arange(self.m)), product
+
+    def tile(self, rows: Array, columns: Array | None = None, dtype: DTypeLike = float) -> Tile:
+        """See :class:`MatrixBank`."""
+        rows = np.asarray(rows)
+        shape = (len(rows), self.n if columns is None else len(columns))
+        return StackTile(shape, self.m, lambda part: self.rows(rows, part, columns), dtype)
+
     @abstractmethod
-    def nbytes(self) -> int:
-        """Bytes the bank holds."""
+    def select(self, kernels: Array) -> KernelBank:
+        """See :class:`MatrixBank`."""
 
     def refined(self) -> KernelBank | None:
         """Return a more exact bank of the same kernels, or None if this one is exact."""

@@ -57,6 +57,19 @@ class RowCache:
         self.misses = 0
 
     @property
+    def dtype(self) -> np.dtype:
+        """Storage."""
+        return self._slab.dtype
+
+    def clear(self, compute: Callable[[Array], Array]) -> None:
+        """Forget all rows and compute others from now on, in the same memory."""
+        self._compute = compute
+        self._slot[:] = -1
+        self._row[:] = -1
+        self._stamp[:] = 0
+        self._used = 0
+
+    @property
     def nbytes(self) -> int:
         """Bytes of the slab."""
         return int(self._slab.nbytes)

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kernelweave.bank.protocol import Array
+from kernelweave.kernels.base import ElementwiseForm
+from kernelweave.kernels.batch_set import BatchSet
 from kernelweave.kernels.evaluate import evaluate_stack
 from kernelweave.kernels.precomputed import Precomputed
 
 if TYPE_CHECKING:
-    from kernelweave.kernels.base import ElementwiseForm, Kernel
+    from kernelweave.kernels.base import Kernel
     from kernelweave.kernels.kernel_set import KernelSet
 
 __all__ = ["Source"]
@@ -47,7 +49,11 @@ class Source:
         if isinstance(kernels, Source):
             return kernels
         chosen = np.arange(kernels.m) if members is None else np.asarray(members, dtype=np.int64)
-        return cls(kernels, chosen)
+        return (BatchSource if isinstance(kernels, BatchSet) else Source)(kernels, chosen)
+
+    def select(self, kernels: Array) -> Source:
+        """Return a source of some of these kernels."""
+        return type(self)(self.kernel_set, self.members[kernels])
 
     @property
     def n(self) -> int:
@@ -77,6 +83,10 @@ class Source:
         """Normalised kernels between some samples, shape (m, len(idx), len(idx))."""
         chosen = self.members if kernels is None else self.members[kernels]
         return self.kernel_set.rows(idx, chosen, idx, dtype)
+
+    def tile(self, idx: Array, columns: Array, dtype: Any) -> Array:
+        """Normalised kernels between some samples and others, shape (m, len(idx), len(columns))."""
+        return self.kernel_set.rows(idx, self.members, columns, dtype)
 
     def diag(self) -> Array:
         """Normalised diagonals, shape (m, n)."""
@@ -115,3 +125,38 @@ class Source:
         member = int(self.members[k])
         scaled = self.kernel_set.apply_to_factor(member, factor.T).T
         return np.ascontiguousarray(scaled), self.kernel_set.apply_to_residual(member, residual)
+
+
+class BatchSource(Source):
+    """Some of the kernels of a `BatchSet`, for banks that store them after all."""
+
+    def stored_matrix(self, k: int) -> tuple[Array, float] | None:
+        """No matrix exists."""
+        return None
+
+    def holds_matrix(self, k: int) -> bool:
+        """No matrix exists."""
+        return False
+
+    def form(self, k: int) -> tuple[ElementwiseForm, Array] | None:
+        """Return the kernel's formula and the columns it reads."""
+        member = self.members[k]
+        columns = self._batch.columns[member]
+        block = np.ascontiguousarray(self._batch.table[columns[columns >= 0]].T)
+        return ElementwiseForm("sqdist", 0, float(self._batch.gamma[member])), block
+
+    def raw_diagonal(self, k: int) -> Array:
+        """Ones."""
+        return np.ones(self.n)
+
+    def raw_row(self, k: int, i: int) -> Array:
+        """Row i."""
+        return self._batch.rows([i], [self.members[k]])[0, 0]
+
+    def normalised_factor(self, k: int, factor: Array, residual: Array) -> tuple[Array, Array]:
+        """A Gaussian kernel is as normalisation would leave it."""
+        return np.ascontiguousarray(factor), residual
+
+    @property
+    def _batch(self) -> Any:
+        return self.kernel_set

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from kernelweave.bank.protocol import Array, ErrorBound, KernelBank, as_tasks, kernel_indices
+from kernelweave.kernels.composite_set import whereabouts
+from kernelweave.kernels.lazy_names import StackedNames
 
 __all__ = ["StackedBank"]
 
@@ -28,8 +30,8 @@ class StackedBank(KernelBank):
     >>> first = DenseBank().from_matrices([np.eye(2)], ["b"])
     >>> second = DenseBank().from_matrices([np.ones((2, 2))], ["a"])
     >>> bank = StackedBank([first, second], [np.array([1]), np.array([0])])
-    >>> bank.names, bank.quad(np.ones(2))
-    (('a', 'b'), array([4., 2.]))
+    >>> list(bank.names), bank.quad(np.ones(2))
+    (['a', 'b'], array([4., 2.]))
     """
 
     def __init__(self, parts: Sequence[KernelBank], members: Sequence[Array]) -> None:
@@ -37,16 +39,10 @@ class StackedBank(KernelBank):
         self.members = tuple(np.asarray(own, dtype=np.int64) for own in members)
         self.n = self.parts[0].n
         self.m = sum(part.m for part in self.parts)
-        self._part = np.empty(self.m, dtype=np.int64)
-        self._place = np.empty(self.m, dtype=np.int64)
-        names = [""] * self.m
-        for p, own in enumerate(self.members):
-            self._part[own] = p
-            self._place[own] = np.arange(len(own))
-            for k, name in zip(own, self.parts[p].names, strict=True):
-                names[k] = name
-        self.names = tuple(names)
+        self._part, self._place = whereabouts(self.members)
+        self.names = StackedNames([part.names for part in self.parts], self._part, self._place)
         self.matrix_limit = min(part.matrix_limit for part in self.parts)
+        self.rounding_only = all(part.rounding_only for part in self.parts)
 
     @property
     def nbytes(self) -> int:
@@ -94,6 +90,15 @@ class StackedBank(KernelBank):
         """See :class:`KernelBank`."""
         return StackedBank([part.take(idx) for part in self.parts], self.members)
 
+    def select(self, kernels: Array) -> StackedBank:
+        """See :class:`KernelBank`; parts without a chosen kernel are left out."""
+        chosen = kernel_indices(kernels, self.m)
+        split = list(self._split(chosen))
+        if not split:
+            return StackedBank([self.parts[0].select(chosen)], [chosen])
+        parts = [part.select(own) for part, _, own in split]
+        return StackedBank(parts, [positions for _, positions, _ in split])
+
     def combine(self, d: Array, out: Array | None = None) -> Array:
         """See :class:`KernelBank`."""
         out = np.empty((self.n, self.n)) if out is None else out
@@ -114,6 +119,21 @@ class StackedBank(KernelBank):
     def diag(self, kernels: Array | None = None) -> Array:
         """See :class:`KernelBank`."""
         return self._gather(kernels, (self.n,), lambda part, own: part.diag(own))
+
+    def quad_and_product(self, v: Array, d: Array) -> tuple[Array, Array]:
+        """See :class:`KernelBank`."""
+        quad, product = np.empty(self.m), np.zeros_like(as_tasks(v))
+        for part, own in zip(self.parts, self.members, strict=True):
+            quad[own], added = part.quad_and_product(v, d[own])
+            product += added
+        return quad, product
+
+    def spread(self) -> Array:
+        """See :class:`KernelBank`."""
+        out = np.empty(self.m)
+        for part, own in zip(self.parts, self.members, strict=True):
+            out[own] = part.spread()
+        return out
 
     def error(self, v: Array, d: Array) -> ErrorBound:
         """Each part's own bound."""

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from kernelweave.combine.base import Combination
+from kernelweave.combine.gram import Gram, TiledGram
+from kernelweave.combine.polynomial_mixture import PolynomialMixture
+from kernelweave.combine.product import Product
 from kernelweave.combine.weighted_sum import SumGram, WeightedSum
-from kernelweave.validation import unknown_name
 
-__all__ = ["COMBINATIONS", "SumGram", "WeightedSum", "get_combination"]
+__all__ = [
+    "Combination",
+    "Gram",
+    "PolynomialMixture",
+    "Product",
+    "SumGram",
+    "TiledGram",
+    "WeightedSum",
+    "get_combination",
+]
 
-COMBINATIONS: dict[str, type[WeightedSum]] = {"sum": WeightedSum}
 
-
-def get_combination(spec: str | WeightedSum) -> WeightedSum:
+def get_combination(spec: str | Combination) -> Combination:
     """Return the combination of that name, or `spec` itself if it is one already.
 
     Examples
@@ -18,8 +28,4 @@ def get_combination(spec: str | WeightedSum) -> WeightedSum:
     >>> get_combination("sum")
     WeightedSum()
     """
-    if isinstance(spec, WeightedSum):
-        return spec
-    if spec not in COMBINATIONS:
-        raise unknown_name("combination", spec, COMBINATIONS)
-    return COMBINATIONS[spec]()
+    return spec if isinstance(spec, Combination) else Combination.find(spec)()

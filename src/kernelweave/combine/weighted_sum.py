@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from kernelweave.bank.protocol import Array, KernelBank
-from kernelweave.compiled.dense_rows import rows_product, square_block
+from kernelweave.combine.base import Combination
+from kernelweave.combine.gram import Gram, matrix_memory
+from kernelweave.kernels.tile import Tile
 
 __all__ = ["SumGram", "WeightedSum"]
 
 
-class SumGram:
+class SumGram(Gram):
     """One combined kernel matrix, as the single-kernel solvers see it.
 
     Where the bank finds it cheaper (moderate n, matrices in memory) the matrix is formed once.
@@ -23,8 +26,10 @@ class SumGram:
         The kernels.
     d : ndarray of shape (m,)
         Their weights.
-    out : ndarray of shape (n, n), optional
-        Where to form the matrix, if it is formed.
+    dtype : numpy dtype
+        Storage of the matrix, if it is formed.
+    reuse : Gram, optional
+        Its memory is taken over.
 
     Examples
     --------
@@ -35,42 +40,44 @@ class SumGram:
     array([2., 1.])
     """
 
-    def __init__(self, bank: KernelBank, d: Array, out: Array | None = None) -> None:
-        self.n = bank.n
+    def __init__(
+        self,
+        bank: KernelBank,
+        d: Array,
+        dtype: DTypeLike = np.float64,
+        reuse: Gram | None = None,
+    ) -> None:
+        super().__init__(bank.n, d)
         self.bank = bank
-        self.d = d
         self.active = np.flatnonzero(d)
-        self._matrix = bank.combine(d, out) if bank.n <= bank.matrix_limit else None
+        if bank.n <= bank.matrix_limit:
+            self._matrix = bank.combine(d, matrix_memory(bank.n, np.dtype(dtype), reuse))
         self.parts: Array | None = None
 
     def diag(self) -> Array:
         """Diagonal of K(d)."""
         if self._matrix is not None:
-            return self._matrix.diagonal().astype(np.float64)
+            return super().diag()
         return self.d[self.active] @ self.bank.diag(self.active)
 
     def block(self, idx: Array) -> Array:
         """K(d)[idx][:, idx]."""
         if self._matrix is not None:
-            return square_block(self._matrix, np.asarray(idx, dtype=np.int64))
+            return super().block(idx)
         return self.bank.combine_block(self.d, idx)
 
     def product(self, idx: Array, delta: Array) -> Array:
         """K(d)[:, idx] @ delta."""
         if self._matrix is not None:
-            return rows_product(self._matrix, np.asarray(idx, dtype=np.int64), delta)
+            return super().product(idx, delta)
         v = np.zeros(self.n)
         v[idx] = delta
         parts = self.bank.matvec(v, self.active)
         self.parts = parts if self.parts is None else self.parts + parts
         return self.d[self.active] @ parts
 
-    def dense(self) -> Array | None:
-        """The matrix, if it has been formed."""
-        return self._matrix
 
-
-class WeightedSum:
+class WeightedSum(Combination):
     """The combination "sum": K(d) = sum_k d_k K_k, so dK/dd_k = K_k.
 
     Examples
@@ -80,18 +87,37 @@ class WeightedSum:
     """
 
     name = "sum"
+    linear = True
 
-    def __repr__(self) -> str:
-        return "WeightedSum()"
+    def values(self, tile: Tile, d: Array) -> Array:
+        """sum_k d_k K_k."""
+        return tile.weighted(d)
 
-    def gram(self, bank: KernelBank, d: Array, out: Array | None = None) -> SumGram:
-        """Return K(d) for the single-kernel solvers, in `out` if it is formed."""
-        return SumGram(bank, d, out)
+    def derivative(self, tile: Tile, d: Array, M: Array) -> Array:
+        """sum_ij M_ij K_k[i, j]."""
+        return tile.contract(M)
 
-    def derivative_quad(self, bank: KernelBank, alpha: Array) -> Array:
-        """alpha'(dK/dd_k) alpha for all k, which for a sum is q_k(alpha) = alpha'K_k alpha."""
-        return bank.quad(alpha)
+    def gram(
+        self,
+        bank: KernelBank,
+        d: Array,
+        dtype: DTypeLike = np.float64,
+        reuse: Gram | None = None,
+    ) -> SumGram:
+        """See :class:`Combination`; from the bank's own passes."""
+        return SumGram(bank, d, dtype, reuse)
 
-    def cross(self, blocks: Array, d: Array) -> Array:
-        """Combine kernel blocks (m, q, s) between new and training samples into (q, s)."""
-        return np.tensordot(d, blocks, axes=1)
+    def derivative_quad(
+        self, bank: KernelBank, d: Array, alpha: Array, kernels: Array | None = None
+    ) -> Array:
+        """q_k(alpha) = alpha'K_k alpha, from the bank's own pass."""
+        if kernels is None:
+            return bank.quad(alpha)
+        quad = np.zeros(bank.m)
+        quad[kernels] = bank.quad(alpha, kernels)
+        return quad
+
+    def evaluate(self, bank: KernelBank, d: Array, alpha: Array) -> tuple[Array, Array]:
+        """(K(d) alpha, q(alpha)), in one pass where the bank can."""
+        quad, product = bank.quad_and_product(alpha, d)
+        return product, quad

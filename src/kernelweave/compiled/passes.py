@@ -16,6 +16,7 @@ __all__ = [
     "factor_products",
     "quad_block",
     "row_products",
+    "sum_of_squares",
 ]
 
 
@@ -122,3 +123,16 @@ def factor_products(
             row = factors[r]
             for j in range(n):
                 target[j] += c * row[j]
+
+
+@njit(cache=True, nogil=True, fastmath=True)
+def sum_of_squares(K: np.ndarray) -> float:
+    """sum_ij K_ij^2."""
+    total = 0.0
+    for i in range(K.shape[0]):
+        row = K[i]
+        part = 0.0
+        for j in range(row.shape[0]):
+            part += float(row[j]) * float(row[j])
+        total += part
+    return total

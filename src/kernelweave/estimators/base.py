@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
@@ -12,20 +13,29 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from kernelweave.bank import build_bank
-from kernelweave.combine import get_combination
+from kernelweave.bank import DistanceBank, MatrixBank, build_bank, storage_dtype
+from kernelweave.combine import Combination, get_combination
 from kernelweave.compiled.threads import one_blas_thread, use_threads
 from kernelweave.errors import InvalidInputError
 from kernelweave.estimators.learnt_kernel import LearntKernel
 from kernelweave.kernels.kernel_set import KernelSet
+from kernelweave.kernels.distance_set import DistanceSet
 from kernelweave.kernels.samples import is_frame
 from kernelweave.losses.base import Loss
 from kernelweave.problem import Array, Problem
 from kernelweave.regularizers import get_regularizer
-from kernelweave.solvers import Limits, Result, get_solver, solve
+from kernelweave.solvers import Limits, Point, Result, get_solver, solve
 from kernelweave.validation import positive_number
 
 __all__ = ["BaseMKL"]
+
+
+@dataclass(frozen=True)
+class _LastFit:
+    """What a warm start needs of the fit before."""
+
+    C: Array
+    results: list[Result]
 
 
 class BaseMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -106,22 +116,51 @@ class BaseMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         limits = self._limits()
         self._check_n_jobs()
         regularizer = get_regularizer(self.regularizer)
-        solver = get_solver(self.solver, regularizer)
         combination = get_combination(self.combination)
+        solver = get_solver(self.solver, regularizer, combination)
         with self._threads():
-            self._kernel_set = KernelSet.build(self.kernels, X, normalize=self.normalize)
-            bank = build_bank(
-                self.bank,
-                self._kernel_set,
-                cache_mb=self.cache_mb,
-                tol=self.tol,
-                random_state=self._seed(),
-            )
+            kernel_set, bank = self._build(X, combination)
+            starts = self._starts(C, groups, bank)
             results = [
-                solve(Problem(bank, y[g], C[g], loss, regularizer, combination), solver, limits)
-                for g in groups
+                solve(
+                    Problem(bank, y[g], C[g], loss, regularizer, combination), solver, limits, start
+                )
+                for g, start in zip(groups, starts, strict=True)
             ]
+        self._kernel_set, self._combination = kernel_set, combination
+        self._last = _LastFit(C, results) if self.warm_start else None
         self._store(results)
+
+    def _build(self, X: Any, combination: Combination) -> tuple[Any, MatrixBank]:
+        """Bind the kernels (or distances) to the samples, and put them into a bank."""
+        if combination.base == "distances":
+            distances = DistanceSet.build(self.kernels, X, normalize=self.normalize)
+            bank = DistanceBank(self.cache_mb, storage_dtype(self.tol)).build(distances)
+            return distances, bank
+        kernels = KernelSet.build(self.kernels, X, normalize=self.normalize)
+        bank = build_bank(
+            self.bank,
+            kernels,
+            cache_mb=self.cache_mb,
+            tol=self.tol,
+            random_state=self._seed(),
+        )
+        return kernels, bank
+
+    def _starts(self, C: Array, groups: list[Array], bank: MatrixBank) -> list[Point | None]:
+        """Where each fit starts: with `warm_start` at the last solution, if it is of this shape."""
+        nowhere: list[Point | None] = [None] * len(groups)
+        last: _LastFit | None = getattr(self, "_last", None) if self.warm_start else None
+        if last is None or last.C.shape != C.shape or len(last.results) != len(groups):
+            return nowhere
+        if len(last.results[0].d) != bank.m:
+            return nowhere
+        # Dual variables grow with the loss weights; those at their bound stay there.
+        ratio = np.divide(C, last.C, out=np.zeros_like(C), where=last.C > 0)
+        return [
+            Point.start(result.d, result.alpha * ratio[g], result.intercept)
+            for g, result in zip(groups, last.results, strict=True)
+        ]
 
     def _seed(self) -> int:
         if self.random_state is None:
@@ -139,6 +178,7 @@ class BaseMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.objective_ = float(sum(result.certificate.primal for result in results))
         self.dual_objective_ = float(sum(result.certificate.dual for result in results))
         self.gap_ = float(max(result.certificate.gap for result in results))
+        self.gap_kind_ = results[0].certificate.kind
         self.converged_ = all(result.converged for result in results)
         self.history_ = [record for result in results for record in result.history]
         self.n_iter_ = max(1, sum(len(result.history) - 1 for result in results))
@@ -164,7 +204,7 @@ class BaseMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def _learnt(self, weights: Array | None = None) -> LearntKernel:
         if weights is None:
             weights = np.atleast_2d(self.weights_).mean(axis=0)
-        return LearntKernel(self._kernel_set, weights)
+        return LearntKernel(self._kernel_set, weights, self._combination)
 
     def combined_kernel(self, X: Any, Z: Any = None) -> Array:
         """Gram matrix of the learnt combination, of X against Z (None: against X itself).

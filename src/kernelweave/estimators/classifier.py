@@ -42,17 +42,21 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
     loss : str or Loss, default="hinge"
         "hinge", "squared_hinge", "logistic", "smooth_hinge", or an object.
     regularizer : str or Regularizer, default="simplex"
-        "simplex" (sparse weights that sum to one), "lp_ball", "l1", "squared_lp", or an object
-        such as ``LpBall(1.33)``.
-    combination : {"sum"}, default="sum"
-        How the weighted kernels are put together.
+        "simplex" (sparse weights that sum to one), "lp_ball", "l1", "squared_lp", "elastic_net",
+        "block_norm" (groups of kernels), "entropy", "log_det", or an object such as
+        ``LpBall(1.33)``.
+    combination : {"sum", "product", "polynomial_mixture"} or Combination, default="sum"
+        How the kernels become one. "product" is :math:`\\exp(-\\sum_k d_k D_k)`, with a distance
+        for each kernel of the form :math:`\\exp(-D)`; ``kernels="default"`` then means one squared
+        distance for each standardised feature.
     solver : str or Solver, default="auto"
-        "spg", "uniform" (equal weights, the baseline), "auto", or an object such as ``SPG()``.
+        "active-set", "spg", "pgd", "uniform" (equal weights, the baseline), "auto", or an object
+        such as ``SPG()``.
     normalize : {"trace", "diagonal", "center"}, None or a tuple of them, default="trace"
         Normalisation of every kernel, learnt on the training rows. "trace" scales to mean
         diagonal 1, so that C means what it means for an SVM.
     tol : float, default=1e-3
-        Relative duality gap to reach.
+        Relative duality gap to reach; where there is none, relative projected gradient.
     max_iter : int, default=1000
         Most iterations over the weights.
     multi_class : {"shared", "ovr"}, default="shared"
@@ -74,6 +78,9 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         Each is called with the newest record of `history_`; one that returns True ends the fit.
     max_time : float or None, default=None
         Most seconds for the fit of one problem.
+    warm_start : bool, default=False
+        Start from the solution of the last call to `fit`, if it had as many samples and kernels:
+        for a sequence of values of C, say.
 
     Attributes
     ----------
@@ -90,6 +97,9 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         Upper and lower bound on the optimum.
     gap_ : float
         Relative duality gap, at most `tol` when `converged_`.
+    gap_kind_ : {"duality", "projected_gradient"}
+        What `gap_` is. A sum of kernels has a duality gap; other combinations (and the log det)
+        make the problem non-convex, and `gap_` says how far from stationary the weights are.
     converged_ : bool
     n_iter_ : int
     history_ : list of Record
@@ -118,7 +128,7 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         C: float = 1.0,
         loss: str | Loss = "hinge",
         regularizer: Any = "simplex",
-        combination: str = "sum",
+        combination: Any = "sum",
         solver: Any = "auto",
         normalize: Any = "trace",
         tol: float = 1e-3,
@@ -132,6 +142,7 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         verbose: int = 0,
         callbacks: Sequence[Any] = (),
         max_time: float | None = None,
+        warm_start: bool = False,
     ) -> None:
         self.kernels = kernels
         self.C = C
@@ -151,6 +162,7 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         self.verbose = verbose
         self.callbacks = callbacks
         self.max_time = max_time
+        self.warm_start = warm_start
 
     def fit(self, X: Any, y: Any, **fit_params: Any) -> MKLClassifier:
         """Learn the kernel weights and the decision function.

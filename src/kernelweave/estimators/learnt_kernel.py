@@ -7,24 +7,27 @@ from typing import Any
 
 import numpy as np
 
-from kernelweave.kernels.kernel_set import KernelSet
+from kernelweave.combine import Combination, WeightedSum
 from kernelweave.kernels.samples import Samples, as_samples
+from kernelweave.kernels.tile import Tile
 from kernelweave.problem import Array
 
 __all__ = ["LearntKernel"]
 
-_BLOCK_BYTES = 64e6
+_BLOCK_ENTRIES = 2**21
 
 
 class LearntKernel:
-    """K(x, z) = sum_k d_k k_k(x, z) with the kernels' learnt constants and the learnt weights.
+    """K(d) between any samples, with the kernels' learnt constants and the learnt weights.
 
     Parameters
     ----------
-    kernel_set : KernelSet
-        The kernels, bound to and normalised on the training rows.
+    kernel_set : KernelSet or another set of base kernels or distances
+        Bound to and normalised on the training rows.
     weights : ndarray of shape (m,)
-        Their weights; kernels of weight zero are never evaluated.
+        Their weights; in a sum, kernels of weight zero are never evaluated.
+    combination : Combination, optional
+        How they are combined; a sum by default.
 
     Examples
     --------
@@ -37,36 +40,34 @@ class LearntKernel:
     True
     """
 
-    def __init__(self, kernel_set: KernelSet, weights: Array) -> None:
+    def __init__(
+        self, kernel_set: Any, weights: Array, combination: Combination | None = None
+    ) -> None:
         self.kernel_set = kernel_set
         self.weights = np.asarray(weights, dtype=np.float64)
+        self.combination = WeightedSum() if combination is None else combination
 
     def __call__(self, X: Any, Z: Any = None) -> Array:
         """Gram matrix of X against Z (None: against X itself)."""
         left = as_samples(X)
         right = left if Z is None else as_samples(Z)
-        return self._blocks(
-            left, right.n, lambda part, active: self.kernel_set.between(part, right, active)
-        )
+        return self._rows(left, right.n, lambda part: self.kernel_set.tile_between(part, right))
 
     def against_training(self, X: Any, idx: Array | None = None) -> Array:
         """Gram matrix of X against the training rows `idx` (None: all of them)."""
         width = self.kernel_set.n if idx is None else len(idx)
-        return self._blocks(
-            as_samples(X), width, lambda part, active: self.kernel_set.cross(part, idx, active)
-        )
+        return self._rows(as_samples(X), width, lambda part: self.kernel_set.tile(part, idx))
 
-    def _blocks(self, left: Samples, width: int, stack: Callable[[Samples, Array], Array]) -> Array:
-        """Combine kernel stacks a bounded number of rows at a time."""
-        active = np.flatnonzero(self.weights)
+    def _rows(self, left: Samples, width: int, tile: Callable[[Samples], Tile]) -> Array:
+        """K(d) a bounded number of rows at a time."""
         out = np.zeros((left.n, width))
-        if not len(active) or not width:
+        if not width:
             return out
-        step = max(1, int(_BLOCK_BYTES // (8 * width * len(active))))
+        step = max(1, _BLOCK_ENTRIES // width)
         for first in range(0, left.n, step):
             rows = np.arange(first, min(first + step, left.n))
             part = left if len(rows) == left.n else left.take(rows)
-            out[rows] = np.tensordot(self.weights[active], stack(part, active), axes=1)
+            out[rows] = self.combination.values(tile(part), self.weights)
         return out
 
     def __sklearn_clone__(self) -> LearntKernel:

@@ -36,7 +36,7 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         Half width of the tube without loss, in units of y (epsilon-insensitive loss by name).
     regularizer, combination, solver, normalize : str or object
         See :class:`MKLClassifier`.
-    tol, max_iter, max_time : float, int, float or None
+    tol, max_iter, max_time, warm_start : float, int, float or None, bool
         See :class:`MKLClassifier`.
     bank, cache_mb, n_jobs, random_state : object, float, int or None, int or None
         See :class:`MKLClassifier`.
@@ -49,7 +49,7 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         Kernel weights.
     kernel_names_, dual_coef_, support_, intercept_ : list and ndarrays
         See :class:`MKLClassifier`.
-    objective_, dual_objective_, gap_, converged_ : floats and bool
+    objective_, dual_objective_, gap_, gap_kind_, converged_ : floats, str and bool
         See :class:`MKLClassifier`.
     n_iter_, history_, n_features_in_, feature_names_in_ : int, list, int, ndarray
         See :class:`MKLClassifier`.
@@ -72,7 +72,7 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         loss: str | Loss = "epsilon_insensitive",
         epsilon: float = 0.1,
         regularizer: Any = "simplex",
-        combination: str = "sum",
+        combination: Any = "sum",
         solver: Any = "auto",
         normalize: Any = "trace",
         tol: float = 1e-3,
@@ -84,6 +84,7 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         verbose: int = 0,
         callbacks: Sequence[Any] = (),
         max_time: float | None = None,
+        warm_start: bool = False,
     ) -> None:
         self.kernels = kernels
         self.C = C
@@ -102,6 +103,7 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         self.verbose = verbose
         self.callbacks = callbacks
         self.max_time = max_time
+        self.warm_start = warm_start
 
     def fit(self, X: Any, y: Any, **fit_params: Any) -> MKLRegressor:
         """Learn the kernel weights and the function.

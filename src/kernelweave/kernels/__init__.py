@@ -9,12 +9,17 @@ kernels bound to training samples on a common scale, for banks and estimators.
 from __future__ import annotations
 
 from kernelweave.kernels.base import ElementwiseForm, Kernel
+from kernelweave.kernels.batch import RBFBatch
+from kernelweave.kernels.batch_set import BatchSet
 from kernelweave.kernels.columns import Block, OnColumns, Selection
+from kernelweave.kernels.composite_set import CompositeSet, build_set
 from kernelweave.kernels.distance import Distance
+from kernelweave.kernels.distance_set import DistanceSet
 from kernelweave.kernels.evaluate import evaluate_stack
 from kernelweave.kernels.families import (
     Family,
     default_family,
+    feature_distances,
     mwumkl_family,
     simplemkl_family,
     spicymkl_family,
@@ -34,8 +39,11 @@ from kernelweave.kernels.sum import Sum
 
 __all__ = [
     "RBF",
+    "BatchSet",
     "Block",
+    "CompositeSet",
     "Distance",
+    "DistanceSet",
     "ElementwiseForm",
     "Family",
     "Kernel",
@@ -47,12 +55,15 @@ __all__ = [
     "Polynomial",
     "Precomputed",
     "Product",
+    "RBFBatch",
     "Samples",
     "Selection",
     "Sum",
     "as_samples",
+    "build_set",
     "default_family",
     "evaluate_stack",
+    "feature_distances",
     "from_matrices",
     "mwumkl_family",
     "nearest_psd",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.samples import Samples, as_samples
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from kernelweave.kernels.product import Product
     from kernelweave.kernels.sum import Sum
 
-__all__ = ["ElementwiseForm", "Kernel"]
+__all__ = ["ElementwiseForm", "Kernel", "no_exponent"]
 
 
 @dataclass(frozen=True)
@@ -120,6 +121,29 @@ class Kernel(ABC):
         """Return data the examples can be evaluated on."""
         return rng.normal(size=(12, 3))
 
+    # Kernels of the form exp(-D), for products of kernels
+
+    @property
+    def has_exponent(self) -> bool:
+        """Whether the kernel is exp(-D) with a distance D, so that `exponent` has an answer."""
+        return False
+
+    def exponent(self, pair: Pair) -> NDArray[Any]:
+        """Return D with k = exp(-D), shape (q, n), in ``pair.dtype``; do not write into it."""
+        raise no_exponent(self.name)
+
+    def exponent_terms(self) -> list[tuple[tuple[Any, ...], Kernel]]:
+        """Return D as a sum: each kernel with the column blocks through which it is evaluated."""
+        return [((), self)]
+
+    @property
+    def squared_rate(self) -> float | None:
+        """The g of k = exp(-g |x - x'|^2), if the kernel is one."""
+        form = self.form()
+        if form is None or form.ingredient != "sqdist" or form.code != 0 or form.columns:
+            return None
+        return form.p0
+
     # What compiled code and banks ask for
 
     @property
@@ -204,6 +228,8 @@ class Kernel(ABC):
     # Value semantics
 
     def _parameters(self) -> dict[str, Any]:
+        if type(self).__init__ is object.__init__:
+            return {}
         names = list(inspect.signature(type(self).__init__).parameters)[1:]
         return {name: getattr(self, name) for name in names}
 
@@ -226,6 +252,21 @@ class Kernel(ABC):
             if value is not None
         )
         return f"{type(self).__name__}({', '.join(shown)})"
+
+
+def no_exponent(name: str) -> InvalidInputError:
+    """Build the error for a kernel that a product of kernels cannot weigh.
+
+    Examples
+    --------
+    >>> str(no_exponent("linear"))[:50]
+    "kernel 'linear' is not of the form exp(-distance),"
+    """
+    return InvalidInputError(
+        f"kernel '{name}' is not of the form exp(-distance), which combination='product' needs. "
+        f"Allowed are RBF, Distance, these on columns, and products of them; kernels='features' "
+        f"takes one squared distance for each feature."
+    )
 
 
 def comparable(value: Any) -> Any:

@@ -12,7 +12,7 @@ from scipy import sparse
 from sklearn.base import OneToOneFeatureMixin, clone
 
 from kernelweave.errors import InvalidInputError
-from kernelweave.kernels.base import ElementwiseForm, Kernel, comparable
+from kernelweave.kernels.base import ElementwiseForm, Kernel, comparable, no_exponent
 from kernelweave.kernels.choose import choose_columns, describe_columns, describe_request
 from kernelweave.kernels.pair import Pair
 from kernelweave.kernels.samples import Samples
@@ -289,6 +289,18 @@ class OnColumns(Kernel):
 
     def diagonal(self, samples: Samples) -> NDArray[np.float64]:
         return self.kernel.diagonal(samples.derive(self._bound))
+
+    @property
+    def has_exponent(self) -> bool:
+        return self.kernel.has_exponent
+
+    def exponent(self, pair: Pair) -> NDArray[Any]:
+        if not self.has_exponent:
+            raise no_exponent(self.name)
+        return self.kernel.exponent(pair.on(self._bound))
+
+    def exponent_terms(self) -> list[tuple[tuple[Any, ...], Kernel]]:
+        return [((self._bound, *path), leaf) for path, leaf in self.kernel.exponent_terms()]
 
     def form(self) -> ElementwiseForm | None:
         inner = self.kernel.form()

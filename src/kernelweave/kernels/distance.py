@@ -166,7 +166,8 @@ class Distance(Kernel):
             if self.metric in _BOOLEAN:
                 U, V = U != 0, V != 0
             # A view: given one object twice, scikit-learn would treat the diagonal differently.
-            D = pairwise_distances(U, V if pair.left.is_sparse else V.view(), metric=self.metric)
+            V = V.view() if isinstance(V, np.ndarray) else V
+            D = pairwise_distances(U, V, metric=self.metric)
         if not np.isfinite(D).all():
             i, j = (int(t) for t in np.argwhere(~np.isfinite(D))[0])
             raise InvalidInputError(
@@ -187,9 +188,31 @@ class Distance(Kernel):
     def evaluate(self, pair: Pair) -> NDArray[Any]:
         return np.exp(self._distances(pair) * -self._rate)
 
+    @property
+    def has_exponent(self) -> bool:
+        return True
+
+    def exponent(self, pair: Pair) -> NDArray[Any]:
+        return self._distances(pair) * self._rate
+
+    @property
+    def given(self) -> tuple[NDArray[Any], float] | None:
+        """The given matrix D over all samples and 1/s, if this is a kernel on sample ids."""
+        return (self._given, self._rate) if self.reads_ids else None
+
+    @property
+    def squared_rate(self) -> float | None:
+        squared = isinstance(self.metric, str) and self.metric == "sqeuclidean"
+        return self._rate if squared else None
+
+    def ids(self, samples: Samples) -> NDArray[np.intp] | None:
+        if not self.reads_ids:
+            return None
+        return read_ids(samples, len(self._given), self.name, "Distance(D)")
+
     def diagonal(self, samples: Samples) -> NDArray[np.float64]:
-        if self.reads_ids:
-            ids = read_ids(samples, len(self._given), self.name, "Distance(D)")
+        ids = self.ids(samples)
+        if ids is not None:
             return np.exp(-self._rate * self._given.diagonal()[ids].astype(np.float64))
         if isinstance(self.metric, str) and self.metric in _ZERO_SELF:
             return np.ones(samples.n)

@@ -13,6 +13,7 @@ from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.base import Kernel
+from kernelweave.kernels.choose import describe_columns
 from kernelweave.kernels.columns import OnColumns, Selection
 from kernelweave.kernels.linear import Linear
 from kernelweave.kernels.polynomial import Polynomial
@@ -23,6 +24,7 @@ __all__ = [
     "NAMED_FAMILIES",
     "Family",
     "default_family",
+    "feature_distances",
     "mwumkl_family",
     "simplemkl_family",
     "spicymkl_family",
@@ -252,6 +254,45 @@ def default_family(*, per_feature: bool = False) -> Family:
 
 
 @dataclass(frozen=True)
+class _FeatureDistances(Family):
+    scaling: str | None
+
+    def expand(self, samples: Samples) -> list[Kernel]:
+        each: list[Kernel] = [
+            # The selection has no label, so that the feature's name is all a reader sees.
+            OnColumns(RBF(gamma=1.0, name=describe_columns([j], samples)), Selection(j, label=""))
+            for j in range(samples.n_columns)
+        ]
+        return _scaled(each, samples, self.scaling)
+
+    def __repr__(self) -> str:
+        return f"feature_distances(scale={self.scaling is not None})"
+
+
+def feature_distances(*, scale: bool = True) -> Family:
+    r"""Return one Gaussian kernel on each feature, for products of kernels (Jain et al. 2012).
+
+    .. math:: k_j(x, x') = \exp(-(x_j - x'_j)^2), \quad
+              \prod_j k_j^{d_j} = \exp\Big(-\sum_j d_j (x_j - x'_j)^2\Big)
+
+    With ``combination="product"`` the weights :math:`d_j` are the learnt relevance of the p
+    features. The kernels carry the features' names.
+
+    Parameters
+    ----------
+    scale : bool, default=True
+        Whether to standardise the features first (constant features become zero, and sparse ones
+        are only divided by their standard deviation).
+
+    Examples
+    --------
+    >>> [k.name for k in feature_distances().expand(Samples([[0.0, 1.0], [1.0, 0.0]]))]
+    ['column 0', 'column 1']
+    """
+    return _FeatureDistances("standard" if scale else None)
+
+
+@dataclass(frozen=True)
 class _Named(Family):
     """One kernel on the data as they are, with scikit-learn's gamma="scale" for its width."""
 
@@ -278,6 +319,7 @@ NAMED_FAMILIES: dict[str, Callable[[], Family]] = {
     "simplemkl": simplemkl_family,
     "spicymkl": spicymkl_family,
     "mwumkl": mwumkl_family,
+    "features": feature_distances,
     "linear": lambda: _Named("linear"),
     "polynomial": lambda: _Named("polynomial"),
     "rbf": lambda: _Named("rbf"),

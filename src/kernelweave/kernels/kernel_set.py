@@ -14,6 +14,7 @@ from kernelweave.kernels.evaluate import Plan, evaluate_stack
 from kernelweave.kernels.normalize import Normalization, NormalizationStep, Trace
 from kernelweave.kernels.resolve import resolve, unique_names
 from kernelweave.kernels.samples import Samples, as_samples
+from kernelweave.kernels.tile import StackTile, Tile
 
 __all__ = ["KernelSet"]
 
@@ -182,6 +183,21 @@ class KernelSet:
                 for step, a, b in zip(self._steps, left_sides, right_sides, strict=True):
                     step.apply(k, values[i], a, b)
         return values
+
+    def tile(
+        self, X_new: Any, idx: ArrayLike | None = None, dtype: DTypeLike = np.float64
+    ) -> Tile:
+        """Return the values of `cross` as a tile, evaluated a few kernels at a time."""
+        new = as_samples(X_new)
+        shape = (new.n, self.n if idx is None else len(np.asarray(idx)))
+        return StackTile(shape, self.m, lambda part: self.cross(new, idx, part, dtype), dtype)
+
+    def tile_between(self, X: Any, Z: Any) -> Tile:
+        """Return the values of `between` as a tile, evaluated a few kernels at a time."""
+        left, right = as_samples(X), as_samples(Z)
+        return StackTile(
+            (left.n, right.n), self.m, lambda part: self.between(left, right, part)
+        )
 
     def _new_sides(self, k: int, new: Samples) -> list[Floats | None]:
         """What every step needs to know of each new sample."""

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelweave.errors import InvalidInputError
-from kernelweave.kernels.base import Kernel
+from kernelweave.kernels.base import Kernel, no_exponent
 from kernelweave.kernels.pair import Pair
 from kernelweave.kernels.samples import Samples
 
@@ -63,6 +63,18 @@ class Product(Kernel):
 
     def diagonal(self, samples: Samples) -> NDArray[np.float64]:
         return reduce(np.multiply, (kernel.diagonal(samples) for kernel in self.factors))
+
+    @property
+    def has_exponent(self) -> bool:
+        return all(kernel.has_exponent for kernel in self.factors)
+
+    def exponent(self, pair: Pair) -> NDArray[Any]:
+        if not self.has_exponent:
+            raise no_exponent(self.name)
+        return reduce(np.add, (kernel.exponent(pair) for kernel in self.factors))
+
+    def exponent_terms(self) -> list[tuple[tuple[Any, ...], Kernel]]:
+        return [term for kernel in self.factors for term in kernel.exponent_terms()]
 
     def _parameters(self) -> dict[str, Any]:
         return {"factors": self.factors}

@@ -33,6 +33,8 @@ class RBF(Kernel):
         Inverse squared scale. Give either `gamma` or `width`.
     width : float, optional
         Width s of the Gaussian, ``gamma = 1 / (2 width**2)``.
+    name : str, optional
+        What to call it in outputs; its width by default.
 
     Examples
     --------
@@ -43,12 +45,17 @@ class RBF(Kernel):
     ('rbf(gamma=0.5)', 'rbf(width=1)')
     """
 
-    def __init__(self, gamma: float | None = None, *, width: float | None = None) -> None:
+    def __init__(
+        self, gamma: float | None = None, *, width: float | None = None, name: str | None = None
+    ) -> None:
         self.gamma = gamma
         self.width = width
+        self._name = name
 
     @property
     def name(self) -> str:
+        if self._name is not None:
+            return str(self._name)
         given = {"gamma": self.gamma, "width": self.width}
         shown = ", ".join(f"{key}={value:g}" for key, value in given.items() if value is not None)
         return f"rbf({shown})"
@@ -93,8 +100,7 @@ class RBF(Kernel):
         if wider is None:
             depth = 0
             np.copyto(out, pair.sqdist)
-            # An infinite factor times a zero distance would not be a number.
-            exp_inplace(out, -min(rate, float(np.finfo(pair.dtype).max)))
+            exp_inplace(out, -_finite_rate(rate, pair))
         else:
             depth, values = known[wider]
             doublings = _doublings(rate, wider)
@@ -107,12 +113,27 @@ class RBF(Kernel):
     def diagonal(self, samples: Samples) -> NDArray[np.float64]:
         return np.ones(samples.n)
 
+    @property
+    def has_exponent(self) -> bool:
+        return True
+
+    def exponent(self, pair: Pair) -> NDArray[Any]:
+        return pair.sqdist * _finite_rate(self.rate, pair)
+
     def form(self) -> ElementwiseForm:
         return ElementwiseForm("sqdist", 0, self.rate)
+
+    def _parameters(self) -> dict[str, Any]:
+        return {"gamma": self.gamma, "width": self.width, "name": self._name}
 
     @classmethod
     def examples(cls) -> list[Kernel]:
         return [cls(gamma=0.5), cls(width=0.25), cls(width=3.0)]
+
+
+def _finite_rate(rate: float, pair: Pair) -> float:
+    # An infinite factor times a zero distance would not be a number.
+    return min(rate, float(np.finfo(pair.dtype).max))
 
 
 def _known(pair: Pair) -> dict[float, tuple[int, NDArray[Any]]]:

@@ -11,11 +11,12 @@ from scipy import sparse
 
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.base import Kernel
+from kernelweave.kernels.batch import RBFBatch
 from kernelweave.kernels.families import NAMED_FAMILIES, Family
 from kernelweave.kernels.samples import Samples
 from kernelweave.validation import unknown_name
 
-__all__ = ["resolve", "unique_names"]
+__all__ = ["resolve", "resolve_items", "unique_names"]
 
 
 def resolve(kernels: Any, samples: Samples) -> list[Kernel]:
@@ -42,14 +43,35 @@ def resolve(kernels: Any, samples: Samples) -> list[Kernel]:
     >>> [kernel.name for kernel in bound]
     ['linear', 'rbf(width=1) on column 0']
     """
+    bound = []
+    for item in resolve_items(kernels, samples):
+        if isinstance(item, RBFBatch):
+            raise InvalidInputError(
+                f"{item!r} is many kernels in one object, which is not allowed here: it works as "
+                f"kernels= of an estimator that adds kernels up (combination='sum'). Give single "
+                f"kernels such as RBF(width=1).on([0, 1])."
+            )
+        bound.append(item)
+    return bound
+
+
+def resolve_items(kernels: Any, samples: Samples) -> list[Kernel | RBFBatch]:
+    """Return bound kernels as `resolve` does, and batches as they are.
+
+    Examples
+    --------
+    >>> from kernelweave.kernels import Linear
+    >>> resolve_items([Linear(), RBFBatch([[0], [1]], [1.0, 2.0])], Samples([[0.0, 1.0]]))
+    [Linear(), RBFBatch(columns=<array 2 x 1>, gamma=<array 2>)]
+    """
     flat = list(_flatten(kernels, samples))
     if not flat:
         raise InvalidInputError("kernels is empty; give at least one kernel, family or name.")
-    return [kernel.bind(samples) for kernel in flat]
+    return [item.bind(samples) if isinstance(item, Kernel) else item for item in flat]
 
 
-def _flatten(kernels: Any, samples: Samples) -> Iterable[Kernel]:
-    if isinstance(kernels, Kernel):
+def _flatten(kernels: Any, samples: Samples) -> Iterable[Kernel | RBFBatch]:
+    if isinstance(kernels, Kernel | RBFBatch):
         yield kernels
     elif isinstance(kernels, Family):
         yield from kernels.expand(samples)

@@ -9,6 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelweave.bank.protocol import MatrixBank
+from kernelweave.combine.base import Combination
 from kernelweave.errors import InvalidInputError
 from kernelweave.registry import Named
 
@@ -18,7 +20,7 @@ Array = NDArray[np.float64]
 
 
 class Regularizer(Named):
-    r"""A convex :math:`r(d)` on kernel weights :math:`d \ge 0`, and what it means for norms.
+    r"""A price :math:`r(d)` on kernel weights :math:`d \ge 0`, and what it means for norms.
 
     The learning problem can be written with weights or with the norms of the components,
 
@@ -38,6 +40,12 @@ class Regularizer(Named):
         Name in the register.
     sparse : bool
         Whether optimal weights are sparse, so that solvers may drop kernels.
+    smooth : bool
+        Whether `gradient` tells all of r on the allowed set. Where it does not, solvers go by
+        `prox`.
+    convex : bool
+        Whether r is convex. One that is not has no `omega`, no `dual_penalty` and so no duality
+        gap.
 
     Examples
     --------
@@ -52,6 +60,15 @@ class Regularizer(Named):
 
     kind = "regularizer"
     sparse: ClassVar[bool]
+    smooth: ClassVar[bool] = True
+    convex: ClassVar[bool] = True
+
+    def bind(self, bank: MatrixBank, combination: Combination) -> Regularizer:
+        """Return the regularizer for these kernels; called once before a fit.
+
+        Most need nothing from the kernels and return themselves.
+        """
+        return self
 
     @abstractmethod
     def value(self, d: Array) -> float:
@@ -65,6 +82,13 @@ class Regularizer(Named):
     def project(self, v: Array) -> Array:
         """Nearest allowed weights."""
 
+    def prox(self, v: Array, step: float) -> Array:
+        r"""Weights that minimise :math:`\tfrac12 |d - v|^2 + \mathrm{step} \cdot r(d)`.
+
+        Needed where `smooth` is false, offered where it is a closed form.
+        """
+        raise NotImplementedError(f"{self!r} has no prox; it is smooth, so use its gradient.")
+
     @abstractmethod
     def omega(self, norms: Array) -> float:
         r"""Return :math:`\Omega`, the penalty as a function of the norms ``|f_k|``."""
@@ -76,6 +100,28 @@ class Regularizer(Named):
     @abstractmethod
     def dual_penalty(self, q: Array) -> float:
         r"""Return :math:`r^*(q / 2)` for ``q >= 0``."""
+
+    def dual_weights(self, q: Array) -> Array | None:
+        r"""Weights that attain :math:`r^*(q / 2)`, or None where q does not tell them.
+
+        Where they are unique this is the gradient of :math:`r^*` at q / 2.
+        """
+        return None
+
+    def screened(self, low: Array, high: Array) -> NDArray[np.bool_]:
+        r"""Tell which kernels have weight zero at every optimum.
+
+        Parameters
+        ----------
+        low, high : ndarray of shape (m,)
+            Bounds on :math:`\sqrt{q_k(\alpha^*)}` at the dual optimum.
+
+        Returns
+        -------
+        ndarray of shape (m,), bool
+            True only where the weight is zero for certain.
+        """
+        return np.zeros(np.shape(high), dtype=bool)
 
     def dual_scale(self, q: Array) -> float:
         """Largest t <= 1 for which ``t * alpha`` has a finite dual penalty, `q` being alpha's."""

@@ -67,6 +67,10 @@ class Fixed(Regularizer):
         """See :class:`Regularizer`."""
         return self._given().copy()
 
+    def prox(self, v: Array, step: float) -> Array:
+        """See :class:`Regularizer`."""
+        return self.project(v)
+
     def omega(self, norms: Array) -> float:
         """See :class:`Regularizer`."""
         w = self._given()
@@ -82,6 +86,10 @@ class Fixed(Regularizer):
     def dual_penalty(self, q: Array) -> float:
         """See :class:`Regularizer`."""
         return float(0.5 * self._given() @ q)
+
+    def dual_weights(self, q: Array) -> Array:
+        """See :class:`Regularizer`."""
+        return self._given().copy()
 
     def start(self, m: int) -> Array:
         """See :class:`Regularizer`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kernelweave.regularizers.base import Array, Regularizer
 from kernelweave.validation import positive_number
@@ -59,6 +60,9 @@ class L1(Regularizer):
     def project(self, v: Array) -> Array:
         return np.maximum(v, 0.0)
 
+    def prox(self, v: Array, step: float) -> Array:
+        return np.maximum(v - step * self._price(), 0.0)
+
     def omega(self, norms: Array) -> float:
         return float(np.sqrt(2.0 * self._price()) * np.sum(norms))
 
@@ -71,6 +75,9 @@ class L1(Regularizer):
     def dual_scale(self, q: Array) -> float:
         top, bound = float(np.max(q)), 2.0 * self._price()
         return float(np.sqrt(bound / top)) if top > bound else 1.0
+
+    def screened(self, low: Array, high: Array) -> NDArray[np.bool_]:
+        return np.asarray(high < np.sqrt(2.0 * self._price()))
 
     def start(self, m: int) -> Array:
         return np.full(m, 1.0 / m)

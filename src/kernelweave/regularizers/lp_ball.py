@@ -12,7 +12,7 @@ from kernelweave.regularizers.norms import dual_exponent, norm
 from kernelweave.regularizers.projections import project_lp_ball
 from kernelweave.validation import positive_number
 
-__all__ = ["LpBall", "checked_exponent", "sphere_weights"]
+__all__ = ["LpBall", "checked_exponent", "largest_on_sphere", "sphere_weights"]
 
 
 class LpBall(Regularizer):
@@ -64,6 +64,9 @@ class LpBall(Regularizer):
     def project(self, v: Array) -> Array:
         return project_lp_ball(v, self._exponent())
 
+    def prox(self, v: Array, step: float) -> Array:
+        return self.project(v)
+
     def omega(self, norms: Array) -> float:
         p = self._exponent()
         return 0.5 * norm(norms, 2.0 * p / (p + 1.0)) ** 2
@@ -73,6 +76,10 @@ class LpBall(Regularizer):
 
     def dual_penalty(self, q: Array) -> float:
         return 0.5 * norm(np.maximum(q, 0.0), dual_exponent(self._exponent()))
+
+    def dual_weights(self, q: Array) -> Array | None:
+        p = self._exponent()
+        return None if p == 1.0 else largest_on_sphere(q, p)
 
     def start(self, m: int) -> Array:
         return np.full(m, m ** (-1.0 / self._exponent()))
@@ -109,4 +116,25 @@ def sphere_weights(norms: Array, p: float) -> Array:
     if not top > 0:
         return np.full(len(norms), len(norms) ** (-1.0 / p))
     raised = (np.asarray(norms, dtype=np.float64) / top) ** (2.0 / (p + 1.0))
+    return raised / norm(raised, p)
+
+
+def largest_on_sphere(z: Array, p: float) -> Array:
+    r"""Maximise :math:`\sum_k d_k z_k` over :math:`d \ge 0, \|d\|_p \le 1`, :math:`p > 1`.
+
+    .. math:: d_k = z_k^{1/(p-1)} \Big/ \Big( \sum_j z_j^{p/(p-1)} \Big)^{1/p} .
+
+    Negative entries count as zero. All zero: every d is optimal, and the one with equal entries is
+    returned.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> largest_on_sphere(np.array([3.0, 4.0]), 2.0).tolist()
+    [0.6, 0.8]
+    """
+    top = float(np.max(z))
+    if not top > 0:
+        return np.full(len(z), len(z) ** (-1.0 / p))
+    raised = (np.maximum(z, 0.0) / top) ** (1.0 / (p - 1.0))
     return raised / norm(raised, p)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kernelweave.regularizers.base import Array, Regularizer
 from kernelweave.regularizers.projections import project_simplex
@@ -41,6 +42,9 @@ class Simplex(Regularizer):
     def project(self, v: Array) -> Array:
         return project_simplex(v)
 
+    def prox(self, v: Array, step: float) -> Array:
+        return self.project(v)
+
     def omega(self, norms: Array) -> float:
         return 0.5 * float(np.sum(norms)) ** 2
 
@@ -51,6 +55,10 @@ class Simplex(Regularizer):
     def dual_penalty(self, q: Array) -> float:
         # Not the maximum with zero: d must sum to one even where all q are negative by rounding.
         return 0.5 * float(np.max(q))
+
+    def screened(self, low: Array, high: Array) -> NDArray[np.bool_]:
+        # Only kernels with the largest q carry weight.
+        return np.asarray(high < np.max(low))
 
     def start(self, m: int) -> Array:
         return np.full(m, 1.0 / m)

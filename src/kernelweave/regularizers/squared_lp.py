@@ -7,7 +7,7 @@ from typing import Self
 import numpy as np
 
 from kernelweave.regularizers.base import Array, Regularizer
-from kernelweave.regularizers.lp_ball import checked_exponent, sphere_weights
+from kernelweave.regularizers.lp_ball import checked_exponent, largest_on_sphere, sphere_weights
 from kernelweave.regularizers.norms import dual_exponent, norm
 from kernelweave.validation import positive_number
 
@@ -90,6 +90,13 @@ class SquaredLp(Regularizer):
     def dual_penalty(self, q: Array) -> float:
         size = norm(0.5 * np.maximum(q, 0.0), dual_exponent(self._exponent()))
         return size**2 / (2.0 * self._price())
+
+    def dual_weights(self, q: Array) -> Array | None:
+        p = self._exponent()
+        if p == 1.0:
+            return None
+        z = 0.5 * np.maximum(q, 0.0)
+        return norm(z, dual_exponent(p)) / self._price() * largest_on_sphere(z, p)
 
     def start(self, m: int) -> Array:
         return np.full(m, 1.0 / m)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kernelweave.combine.base import Combination
 from kernelweave.regularizers.base import Regularizer
 from kernelweave.regularizers.l1 import L1
 from kernelweave.regularizers.simplex import Simplex
@@ -9,12 +10,14 @@ from kernelweave.solvers.active_set import ActiveSet
 from kernelweave.solvers.base import SOLVERS, Solver, State
 from kernelweave.solvers.certificate import Certificate, certify, recompute
 from kernelweave.solvers.inner import Point
-from kernelweave.solvers.loop import Limits, Record, Result, solve
-from kernelweave.solvers.spg import SPG
+from kernelweave.solvers.loop import Limits, Record, Result
+from kernelweave.solvers.solve import solve
+from kernelweave.solvers.spg import PGD, SPG
 from kernelweave.solvers.uniform import Uniform
 from kernelweave.validation import unknown_name
 
 __all__ = [
+    "PGD",
     "SOLVERS",
     "SPG",
     "ActiveSet",
@@ -33,10 +36,12 @@ __all__ = [
 ]
 
 
-def get_solver(spec: str | Solver, regularizer: Regularizer) -> Solver:
+def get_solver(
+    spec: str | Solver, regularizer: Regularizer, combination: Combination | None = None
+) -> Solver:
     """Return the solver of that name with its default settings, or `spec` itself.
 
-    "auto" is "active-set" where the weights are sparse (simplex, L1) and "spg" elsewhere.
+    "auto" is "active-set" for sums with sparse weights (simplex, L1) and "spg" elsewhere.
 
     Examples
     --------
@@ -44,12 +49,13 @@ def get_solver(spec: str | Solver, regularizer: Regularizer) -> Solver:
     >>> get_solver("auto", Simplex())
     ActiveSet(working_set=64, inner_tol=0.001)
     >>> get_solver("auto", LpBall(2))
-    SPG(inner_tol=0.01)
+    SPG(spectral=True, nonmonotone=True, tune_precision=True, inner_tol=0.01)
     """
     if isinstance(spec, Solver):
         return spec
     if spec == "auto":
-        return ActiveSet() if isinstance(regularizer, L1 | Simplex) else SPG()
+        linear = combination is None or combination.linear
+        return ActiveSet() if linear and isinstance(regularizer, L1 | Simplex) else SPG()
     if spec not in SOLVERS:
         raise unknown_name("solver", spec, ["auto", *SOLVERS])
     return SOLVERS[spec]()

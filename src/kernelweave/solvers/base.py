@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from kernelweave.problem import Array, Problem
-from kernelweave.solvers.inner import Point
+from kernelweave.solvers.inner import Evaluator, Point
 
 __all__ = ["SOLVERS", "Solver", "State"]
 
@@ -23,9 +23,9 @@ class State:
     point : Point
         The current weights, dual variables and intercepts.
     quad : ndarray of shape (m,)
-        q_k(alpha) at `point`, for all m kernels.
-    inner_iterations : int
-        Steps of the single-kernel solver since the fit began.
+        alpha'(dK/dd_k) alpha at `point`, for all m kernels: q_k(alpha) for a sum.
+    evaluator : Evaluator
+        What solved the single-kernel problems; it counts them.
     stuck : bool
         The solver cannot improve further; the loop stops and the certificate tells the rest.
     memory : object
@@ -34,7 +34,7 @@ class State:
 
     point: Point
     quad: Array
-    inner_iterations: int
+    evaluator: Evaluator
     stuck: bool
     memory: Any
 

@@ -1,4 +1,4 @@
-"""The duality gap of a fit, recomputed from the problem."""
+"""How far a fit is from the optimum, recomputed from the problem."""
 
 from __future__ import annotations
 
@@ -7,9 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernelweave.problem import Array, Problem
-from kernelweave.solvers.feasible import centre
+from kernelweave.solvers.feasible import feasible_alpha
 
-__all__ = ["Certificate", "certify", "feasible_alpha", "recompute"]
+__all__ = [
+    "Certificate",
+    "certify",
+    "projected_gradient",
+    "recompute",
+    "smooth_gradient",
+]
 
 
 @dataclass(frozen=True)
@@ -21,9 +27,13 @@ class Certificate:
     primal : float
         Objective of the fitted function: the optimum is at most this.
     dual : float
-        Dual objective of a feasible alpha: the optimum is at least this.
+        Dual objective of a feasible alpha: the optimum is at least this. Of a problem that is not
+        convex only the best objective at the same weights is at least this.
     gap : float
-        (primal - dual) / max(1, abs(primal)).
+        Duality gap relative to the objective, (primal - dual) / max(1, abs(primal)), or how far
+        from stationary the point is, see :func:`certify`.
+    kind : {"duality", "projected_gradient"}
+        Which of the two `gap` is.
     approximation : float
         The part of `gap` owed to the bank (factors, float32) rather than to the solver.
     bank_primal : float
@@ -35,49 +45,82 @@ class Certificate:
     primal: float
     dual: float
     gap: float
+    kind: str
     approximation: float
     bank_primal: float
     intercept: Array
 
 
-def feasible_alpha(problem: Problem, alpha: Array) -> Array:
-    """Return alpha moved to the nearest point of its box with the right sum."""
-    lo, hi = problem.loss.domain(problem.y, problem.C)
-    rows = [centre(alpha[t], lo[t], hi[t], problem.loss.alpha_sum) for t in range(problem.n_tasks)]
-    return np.array(rows)
-
-
 def certify(
     problem: Problem, d: Array, alpha: Array, intercept: Array, fitted: Array, quad: Array
 ) -> Certificate:
-    r"""Bound the optimum from both sides at one point.
+    r"""Bound the optimum from both sides at one point, or say how far from stationary it is.
 
-    The primal value is that of f_k = d_k K_k alpha, the dual value that of alpha scaled into the
-    norm constraint where there is one. What the bank cannot know exactly is counted against us:
-    the quadratic forms of the dual are raised, the losses of the primal taken at the worst end.
+    In a convex problem the primal value is that of f_k = d_k K_k alpha, the dual value that of
+    alpha scaled into the norm constraint where there is one. What the bank cannot know exactly is
+    counted against us: the quadratic forms of the dual are raised, the losses of the primal taken
+    at the worst end.
+
+    A problem that is not convex in d (products, log det) has no duality gap in d. At fixed weights
+    it has one, in alpha; to that is added the projected gradient,
+
+    .. math:: \frac{\| d - P(d - \nabla T(d)) \|_\infty}{\max(1, |T(d) - r(d)|)},
+
+    where P projects onto the allowed weights (SPG-GMKL stops on the norm itself). It is relative to
+    the part of T that the data decide: weights so large that K(d) is nearly the identity cost much
+    and are not stationary.
 
     Parameters
     ----------
     problem : Problem
     d : ndarray of shape (m,)
     alpha : ndarray of shape (T, n)
-        Dual variables inside their box, with the right sum (see :func:`feasible_alpha`).
+        Dual variables inside their box, with the right sum (see :func:`~kernelweave.solvers.feasible.feasible_alpha`).
     intercept : ndarray of shape (T,)
         A first guess; better ones are searched for.
     fitted : ndarray of shape (T, n)
         K(d) alpha.
     quad : ndarray of shape (m,)
-        q_k(alpha), summed over tasks, for all m kernels.
+        alpha'(dK/dd_k) alpha, summed over tasks, for all m kernels; for a sum this is q_k(alpha).
     """
-    error = problem.bank.error(alpha, d)
     best = _best_intercepts(problem, fitted, intercept)
+    if not problem.convex:
+        return _stationarity(problem, d, alpha, fitted, best, quad)
+    error = problem.bank.error(alpha, d)
     primal = _primal(problem, d, fitted, best, quad, 0.0)
     dual = _dual(problem, alpha, quad)
     upper = _primal(problem, d, fitted, best, quad + error.norm_missing, error.product)
     lower = _dual(problem, alpha, quad + error.quad_missing)
     gap = (upper - lower) / max(1.0, abs(upper))
     exact = (primal - dual) / max(1.0, abs(primal))
-    return Certificate(upper, lower, gap, max(0.0, gap - exact), primal, best)
+    return Certificate(upper, lower, gap, "duality", max(0.0, gap - exact), primal, best)
+
+
+def _stationarity(
+    problem: Problem, d: Array, alpha: Array, fitted: Array, intercept: Array, quad: Array
+) -> Certificate:
+    price = float(problem.regularizer.value(d))
+    quadratic = 0.5 * float(np.sum(alpha * fitted))
+    upper = _loss(problem, fitted, intercept, 0.0) + quadratic + price
+    lower = -problem.dual_loss(alpha) - quadratic + price
+    unit = max(1.0, abs(upper))
+    residual = float(np.abs(projected_gradient(problem, d, quad, 1.0)).max())
+    gap = residual / max(1.0, abs(upper - price)) + max(0.0, upper - lower) / unit
+    return Certificate(upper, lower, gap, "projected_gradient", 0.0, upper, intercept)
+
+
+def smooth_gradient(problem: Problem, d: Array, quad: Array) -> Array:
+    """Gradient of the smooth part of T (SPG-GMKL eq. 4): all of it but a non-smooth r."""
+    gradient = -0.5 * quad
+    return gradient + problem.regularizer.gradient(d) if problem.regularizer.smooth else gradient
+
+
+def projected_gradient(problem: Problem, d: Array, quad: Array, step: float) -> Array:
+    """d - P(d - step grad T(d)); where r is not smooth its prox takes the place of P."""
+    target = d - step * smooth_gradient(problem, d, quad)
+    if problem.regularizer.smooth:
+        return d - problem.regularizer.project(target)
+    return d - problem.regularizer.prox(target, step)
 
 
 def recompute(
@@ -85,10 +128,7 @@ def recompute(
 ) -> tuple[Certificate, Array]:
     """Certify from nothing but the weights and the dual variables; returns the alpha it used."""
     alpha = feasible_alpha(problem, alpha)
-    active = np.flatnonzero(d)
-    products = problem.bank.matvec(alpha, active)
-    fitted = np.tensordot(d[active], products, axes=1)
-    quad = problem.combination.derivative_quad(problem.bank, alpha)
+    fitted, quad = problem.combination.evaluate(problem.bank, d, alpha)
     return certify(problem, d, alpha, intercept, fitted, quad), alpha
 
 
@@ -102,10 +142,8 @@ def _best_intercepts(problem: Problem, fitted: Array, guess: Array) -> Array:
     )
 
 
-def _primal(
-    problem: Problem, d: Array, fitted: Array, intercept: Array, quad: Array, slack: Array | float
-) -> float:
-    """Largest objective over decision values within `slack` of those given.
+def _loss(problem: Problem, fitted: Array, intercept: Array, slack: Array | float) -> float:
+    """Largest loss over decision values within `slack` of those given.
 
     Each sample's loss is convex in its decision value, so the worst is at one of two ends.
     """
@@ -115,9 +153,14 @@ def _primal(
         low = problem.loss.value(problem.y, decision - slack, problem.C)
         high = problem.loss.value(problem.y, decision + slack, problem.C)
         loss = np.maximum(low, high)
+    return float(np.sum(loss) + problem.loss.alpha_sum * np.sum(intercept))
+
+
+def _primal(
+    problem: Problem, d: Array, fitted: Array, intercept: Array, quad: Array, slack: Array | float
+) -> float:
     norms = d * np.sqrt(quad)
-    penalty = problem.regularizer.omega(norms)
-    return float(np.sum(loss) + problem.loss.alpha_sum * np.sum(intercept) + penalty)
+    return _loss(problem, fitted, intercept, slack) + float(problem.regularizer.omega(norms))
 
 
 def _dual(problem: Problem, alpha: Array, quad: Array) -> float:

@@ -6,8 +6,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kernelweave.errors import InvalidInputError
+from kernelweave.problem import Array, Problem
 
-__all__ = ["centre"]
+__all__ = ["centre", "feasible_alpha"]
 
 _EPS = float(np.finfo(np.float64).eps)
 
@@ -97,3 +98,10 @@ def _absorb(
     most = int(np.argmax(room))
     point[most] -= np.sign(excess) * min(abs(excess), float(room[most]))
     return point
+
+
+def feasible_alpha(problem: Problem, alpha: Array) -> Array:
+    """Return alpha moved to the nearest point of its box with the right sum."""
+    lo, hi = problem.loss.domain(problem.y, problem.C)
+    rows = [centre(alpha[t], lo[t], hi[t], problem.loss.alpha_sum) for t in range(problem.n_tasks)]
+    return np.array(rows)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from kernelweave.bank.protocol import semi_definite
+from kernelweave.combine.gram import Gram
 from kernelweave.combine.weighted_sum import SumGram
 from kernelweave.compiled.dense_rows import square_block
 from kernelweave.problem import Array, Problem
 from kernelweave.solvers.box_solver import GramSource, solve_box_qp
-from kernelweave.solvers.feasible import centre
+from kernelweave.solvers.feasible import feasible_alpha
 from kernelweave.solvers.newton import solve_smooth
+from kernelweave.solvers.products import KernelProducts
 
 __all__ = ["Evaluator", "Point", "solve_task", "without_dust"]
 
@@ -32,8 +32,6 @@ class Point:
     intercept : ndarray of shape (T,)
     value : float
         T(d) as far as alpha shows it (:meth:`Problem.inner_value`).
-    n_steps : int
-        Steps the single-kernel solver took to get here.
     """
 
     d: Array
@@ -41,7 +39,11 @@ class Point:
     fitted: Array
     intercept: Array
     value: float
-    n_steps: int
+
+    @classmethod
+    def start(cls, d: Array, alpha: Array, intercept: Array) -> Point:
+        """Return a point for solvers to start from, at which nothing has been computed yet."""
+        return cls(d, alpha, np.zeros_like(alpha), intercept, np.inf)
 
 
 def without_dust(d: Array) -> Array:
@@ -75,97 +77,89 @@ def solve_task(
 class Evaluator:
     """Evaluates T(d) again and again at nearby weights.
 
-    Keeps the last alpha as the warm start of the next solve. When n is too large for a combined
-    matrix it also keeps K_k alpha for every kernel that has been active since alpha last changed,
-    so that new weights cost no pass over the kernels.
+    Keeps the last alpha as the warm start of the next solve, and counts the work. For sums too
+    large for a combined matrix it also keeps K_k alpha of the kernels in use
+    (:class:`~kernelweave.solvers.products.KernelProducts`).
+
+    Attributes
+    ----------
+    n_solves, n_steps : int
+        Single-kernel problems solved so far, and the steps that took.
     """
 
     def __init__(self, problem: Problem, start: Point | None = None) -> None:
         self.problem = problem
-        shape = (problem.n_tasks, problem.n)
-        self._alpha = np.zeros(shape) if start is None else start.alpha.copy()
+        self.n_solves = 0
+        self.n_steps = 0
+        given = np.zeros((problem.n_tasks, problem.n)) if start is None else start.alpha
+        self._alpha = feasible_alpha(problem, given)
         self._intercept = np.zeros(problem.n_tasks) if start is None else start.intercept.copy()
-        self._matrix: Array | None = None
-        self._matrix_at: Array | None = None
-        self._products: Array | None = None
-        self._fresh = np.zeros(problem.m, dtype=bool)
-        if start is None and problem.loss.alpha_sum:
-            lo, hi = problem.loss.domain(problem.y, problem.C)
-            total = problem.loss.alpha_sum
-            self._alpha = np.array([centre(a, lo[t], hi[t], total) for t, a in enumerate(lo)])
+        self._gram: Gram | None = None
+        self._kept: Array | None = None
+        self._products = KernelProducts.for_problem(problem, self._alpha)
+
+    def keep_only(self, kernels: Array) -> None:
+        """Leave the other kernels out of `quad`: their weight is zero at every optimum."""
+        self._kept = kernels
+
+    @property
+    def where(self) -> tuple[Array, Array]:
+        """The alpha and the intercepts from which the next solve starts."""
+        return self._alpha, self._intercept
+
+    def go_to(self, alpha: Array, intercept: Array) -> None:
+        """Start the next solve from there, where nothing is known yet of the kernels' products."""
+        self._alpha, self._intercept = alpha.copy(), intercept.copy()
+        self._products = KernelProducts.for_problem(self.problem, self._alpha)
 
     def evaluate(self, d: Array, tol: float) -> Point:
         """Solve the single-kernel problems at weights d."""
         problem = self.problem
         # A rough alpha needs no more than float32; the last certificate is taken from the bank.
         rough = tol >= 1e-4 and problem.n > _SMALL_N and not problem.loss.smooth
-        gram = self._gram(d, np.float32 if rough else np.float64)
+        dtype = np.float32 if rough else np.float64
+        gram = problem.combination.gram(problem.bank, d, dtype, self._gram)
+        self._gram = gram
         fitted = self._fitted(gram)
         alpha = np.empty_like(self._alpha)
-        n_steps = 0
         for t in range(problem.n_tasks):
-            gram.parts = None
+            if self._products is not None and isinstance(gram, SumGram):
+                gram.parts = None
             alpha[t], fitted[t], self._intercept[t], steps = solve_task(
                 problem, t, gram, tol, self._alpha[t], fitted[t], self._intercept[t]
             )
-            n_steps += steps
-            if gram.parts is not None and self._products is not None:
-                self._products[gram.active, t] += gram.parts
-        if self._products is not None and not np.array_equal(alpha, self._alpha):
-            self._fresh[:] = False
-            self._fresh[gram.active] = _follows(gram, self._products[gram.active], fitted)
+            self.n_steps += steps
+            if self._products is not None and isinstance(gram, SumGram):
+                self._products.add(gram, t)
+        self.n_solves += problem.n_tasks
+        if self._products is not None and isinstance(gram, SumGram):
+            self._products.settle(gram, alpha, fitted)
         self._alpha = alpha
         value = problem.inner_value(d, alpha, fitted)
-        return Point(d, alpha.copy(), fitted, self._intercept.copy(), value, n_steps)
+        return Point(d, alpha.copy(), fitted, self._intercept.copy(), value)
 
-    def _gram(self, d: Array, dtype: Any) -> SumGram:
-        bank = self.problem.bank
-        if bank.n > bank.matrix_limit:
-            return self.problem.combination.gram(bank, d)
-        if self._matrix is None or self._matrix.dtype != dtype:
-            self._matrix = np.empty((bank.n, bank.n), dtype)
-        self._matrix_at = d
-        return self.problem.combination.gram(bank, d, self._matrix)
+    def _fitted(self, gram: Gram) -> Array:
+        """K(d) alpha at the alpha to start from."""
+        if self._products is not None and isinstance(gram, SumGram):
+            return self._products.fitted(gram)
+        used = [np.flatnonzero(row) for row in self._alpha]
+        rows = zip(used, self._alpha, strict=True)
+        return np.array([gram.product(idx, row[idx]) for idx, row in rows])
 
-    def block(self, d: Array, idx: Array, dtype: Any) -> Array:
+    def block(self, d: Array, idx: Array, dtype: type) -> Array:
         """K(d)[idx][:, idx], from the matrix formed last if that is K(d)."""
-        if self._matrix is not None and self._matrix_at is d:
-            return square_block(self._matrix, idx, dtype)
+        matrix = None if self._gram is None else self._gram.dense()
+        if matrix is not None and self._gram is not None and self._gram.d is d:
+            return square_block(matrix, idx, dtype)
         return self.problem.bank.combine_block(d, idx).astype(dtype)
 
-    def _fitted(self, gram: SumGram) -> Array:
-        matrix = gram.dense()
-        if matrix is not None:
-            used = [np.flatnonzero(row) for row in self._alpha]
-            rows = zip(used, self._alpha, strict=True)
-            return np.array([gram.product(idx, row[idx]) for idx, row in rows])
-        if self._products is None:
-            self._products = np.zeros((self.problem.m, *self._alpha.shape))
-            self._fresh[:] = not self._alpha.any()
-        stale = gram.active[~self._fresh[gram.active]]
-        if len(stale):
-            self._products[stale] = self.problem.bank.matvec(self._alpha, stale)
-            self._fresh[stale] = True
-        return np.tensordot(gram.d[gram.active], self._products[gram.active], axes=1)
-
     def quad(self, point: Point) -> Array:
-        """q_k(alpha) for all kernels, at the point evaluated last."""
-        bank = self.problem.bank
-        if self._products is None or not np.array_equal(point.alpha, self._alpha):
-            return self.problem.combination.derivative_quad(bank, point.alpha)
-        quad = np.empty(self.problem.m)
-        fresh, stale = np.flatnonzero(self._fresh), np.flatnonzero(~self._fresh)
-        quad[fresh] = np.einsum("ktn,tn->k", self._products[fresh], point.alpha)
-        if len(stale):
-            quad[stale] = bank.quad(point.alpha, stale)
-        return semi_definite(quad, point.alpha, bank, np.arange(self.problem.m))
-
-
-def _follows(gram: SumGram, products: Array, fitted: Array) -> bool:
-    """Whether the products seen during a solve add up to K(d) alpha.
-
-    They do when every product was a change of alpha, as in SMO; Newton's method also takes
-    products with search directions, and then the kernels' products must be taken anew.
-    """
-    total = np.tensordot(gram.d[gram.active], products, axes=1)
-    return bool(np.allclose(total, fitted, rtol=1e-9, atol=1e-9 * np.abs(fitted).max()))
+        """alpha'(dK/dd_k) alpha for all kernels that may matter; zero for those dropped."""
+        kernels = None
+        if self._kept is not None:
+            kernels = np.union1d(self._kept, np.flatnonzero(point.d))
+        if self._products is not None and self._products.belong_to(point.alpha):
+            return self._products.quad(kernels)
+        return self.problem.combination.derivative_quad(
+            self.problem.bank, point.d, point.alpha, kernels
+        )

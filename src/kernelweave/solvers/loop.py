@@ -5,10 +5,9 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
 from kernelweave.compiled.threads import one_blas_thread
 from kernelweave.errors import InterruptedFitWarning
@@ -16,8 +15,9 @@ from kernelweave.problem import Array, Problem
 from kernelweave.solvers.base import Solver, State
 from kernelweave.solvers.certificate import Certificate, certify, recompute
 from kernelweave.solvers.inner import Point
+from kernelweave.solvers.screening import Screening
 
-__all__ = ["Limits", "Record", "Result", "run", "solve"]
+__all__ = ["Limits", "Record", "Result", "prepared", "run"]
 
 
 @dataclass(frozen=True)
@@ -31,15 +31,11 @@ class Record:
     gap: float
     active_kernels: int
     inner_iterations: int
+    inner_solves: int
 
 
-# From this many samples on, first weights are learnt on a part of them: as many as the bytes for
-# their matrices allow, or none if those are too few to learn from.
-_COARSE_FROM = 3000
-_COARSE_SAMPLES = 1000
-_FEWEST_COARSE = 200
-_COARSE_BYTES = 1e9
-_COARSE_TOL = 3e-3
+# A little below the tolerance, so that the last certificate, taken anew, meets it too.
+_MARGIN = 0.99
 
 Callback = Callable[[Record], object]
 
@@ -84,90 +80,32 @@ class Result:
     @property
     def start(self) -> Point:
         """This result as the starting point of another fit."""
-        return Point(self.d, self.alpha, np.zeros_like(self.alpha), self.intercept, np.inf, 0)
+        return Point.start(self.d, self.alpha, self.intercept)
 
 
 class _Best:
-    """The point with the smallest gap so far."""
+    """The best point so far: smallest gap, or lowest objective where there is no duality gap.
+
+    What the bank leaves open is not the point's fault and does not count.
+    """
 
     def __init__(self) -> None:
         self.point: Point | None = None
+        self.certificate: Certificate | None = None
         self.gap = np.inf
+        self._score = np.inf
 
-    def offer(self, point: Point, gap: float) -> None:
-        if self.point is None or gap < self.gap:
-            self.point, self.gap = point, gap
-
-
-def solve(problem: Problem, solver: Solver, limits: Limits, start: Point | None = None) -> Result:
-    """Run `solver` to the tolerance, on a more exact bank if the first one stands in the way.
-
-    Warns when the tolerance was not met, saying why and what to do.
-    """
-    began = time.perf_counter()
-    history: list[Record] = []
-    n_coarse = int(min(_COARSE_SAMPLES, np.sqrt(_COARSE_BYTES / (8 * problem.m))))
-    if start is None and problem.n > _COARSE_FROM and n_coarse >= _FEWEST_COARSE:
-        start = _coarse_start(problem, solver, limits, n_coarse)
-    result = run(problem, solver, limits, start, history, began)
-    while result.reason == "bank":
-        finer = problem.bank.refined()
-        if finer is None:
-            break
-        problem = problem.with_bank(finer)
-        # Often the point is good enough and only its proof was not: look before solving again.
-        result = _certified_anew(problem, solver, limits, result, began)
-        if not result.converged:
-            result = run(problem, solver, limits, result.start, history, began)
-    _warn_if_unconverged(result, limits)
-    return result
+    def offer(self, point: Point, certificate: Certificate, converged: bool) -> None:
+        owed_to_solver = certificate.gap - certificate.approximation
+        score = owed_to_solver if certificate.kind == "duality" else certificate.primal
+        if self.point is None or converged or score < self._score:
+            self.point, self.certificate = point, certificate
+            self.gap, self._score = certificate.gap, score
 
 
-def _certified_anew(
-    problem: Problem, solver: Solver, limits: Limits, result: Result, began: float
-) -> Result:
-    """Return the same point with a certificate from another bank, as one more line of history."""
-    certificate, alpha = recompute(
-        solver.prepare(problem), result.d, result.alpha, result.intercept
-    )
-    last = result.history[-1]
-    result.history.append(
-        replace(
-            last,
-            iteration=last.iteration + 1,
-            seconds=time.perf_counter() - began,
-            primal=certificate.primal,
-            dual=certificate.dual,
-            gap=certificate.gap,
-        )
-    )
-    converged = certificate.gap <= limits.tol
-    return replace(
-        result,
-        alpha=alpha,
-        intercept=certificate.intercept,
-        certificate=certificate,
-        converged=converged,
-        reason="converged" if converged else result.reason,
-    )
-
-
-def _coarse_start(problem: Problem, solver: Solver, limits: Limits, n_coarse: int) -> Point:
-    """Learn first weights on some of the samples: a pass over all of them costs many times more.
-
-    The loss weights are raised so that the few stand for all.
-    """
-    chosen = np.sort(np.random.default_rng(0).permutation(problem.n)[:n_coarse])
-    few = replace(
-        problem,
-        bank=problem.bank.take(chosen),
-        y=problem.y[:, chosen],
-        C=problem.C[:, chosen] * (problem.n / len(chosen)),
-    )
-    quiet = Limits(max(limits.tol, _COARSE_TOL), limits.max_iter, limits.max_time)
-    d = run(few, solver, quiet, None, [], time.perf_counter()).d
-    nothing = np.zeros((problem.n_tasks, problem.n))
-    return Point(d, nothing, nothing, np.zeros(problem.n_tasks), np.inf, 0)
+def prepared(problem: Problem, solver: Solver) -> Problem:
+    """Return the problem that `solver` really solves, its regularizer told about the kernels."""
+    return solver.prepare(problem.bound())
 
 
 # One BLAS thread: the threads are ours, and sums keep their order whatever n_jobs is.
@@ -184,7 +122,8 @@ def run(
 
     Appends to `history`, keeps the best point, and certifies it from scratch at the end.
     """
-    problem = solver.prepare(problem)
+    problem = prepared(problem, solver)
+    screening = Screening.for_problem(problem)
     best = _Best()
     report = _Printer(limits.verbose)
     reason = "interrupted"
@@ -192,7 +131,7 @@ def run(
         state = solver.init(problem, start)
         while True:
             certificate = _certify_state(problem, state)
-            best.offer(state.point, certificate.gap)
+            best.offer(state.point, certificate, certificate.gap <= _MARGIN * limits.tol)
             record = Record(
                 len(history),
                 time.perf_counter() - began,
@@ -200,14 +139,17 @@ def run(
                 certificate.dual,
                 certificate.gap,
                 int(np.count_nonzero(state.point.d)),
-                state.inner_iterations,
+                state.evaluator.n_steps,
+                state.evaluator.n_solves,
             )
             history.append(record)
             report.line(record)
             stops = [bool(callback(record)) for callback in limits.callbacks]
-            reason = _reason_to_stop(limits, record, state, certificate, any(stops))
+            reason = _reason_to_stop(problem, limits, record, state, certificate, any(stops))
             if reason:
                 break
+            if screening is not None:
+                screening.look(certificate, state)
             open_part = certificate.gap - certificate.approximation
             state = solver.step(problem, state, open_part, _inner_gap(certificate, state.point))
     except KeyboardInterrupt:
@@ -235,14 +177,17 @@ def _inner_gap(certificate: Certificate, point: Point) -> float:
 
 
 def _reason_to_stop(
-    limits: Limits, record: Record, state: State, certificate: Certificate, asked: bool
+    problem: Problem,
+    limits: Limits,
+    record: Record,
+    state: State,
+    certificate: Certificate,
+    asked: bool,
 ) -> str:
-    # A little below the tolerance, so that the last certificate, taken anew, meets it too.
-    if record.gap <= 0.99 * limits.tol:
+    if record.gap <= _MARGIN * limits.tol:
         return "converged"
-    owed_to_solver = certificate.gap - certificate.approximation
-    if owed_to_solver <= max(0.3 * limits.tol, 0.1 * certificate.approximation):
-        return "bank"  # Only a more exact bank can help now.
+    if certificate.approximation > 0 and _only_the_bank_is_left(problem, limits, certificate):
+        return "bank"
     if asked:
         return "callback"
     if limits.max_time is not None and record.seconds >= limits.max_time:
@@ -252,35 +197,35 @@ def _reason_to_stop(
     return "stuck" if state.stuck else ""
 
 
+def _only_the_bank_is_left(problem: Problem, limits: Limits, certificate: Certificate) -> bool:
+    """Whether a more exact bank helps more now than another step.
+
+    Factors leave out about as much as they say. Rounding does far less than it could, so there
+    steps go on to the tolerance, and a more exact bank then has only to confirm it.
+    """
+    owed_to_solver = certificate.gap - certificate.approximation
+    if problem.bank.rounding_only:
+        return owed_to_solver <= 0.9 * limits.tol
+    return owed_to_solver <= max(0.3 * limits.tol, 0.1 * certificate.approximation)
+
+
 def _finish(
     problem: Problem, limits: Limits, best: _Best, reason: str, history: list[Record]
 ) -> Result:
     point = best.point
     if point is None:
         raise RuntimeError("a fit ended without a single point; this is a bug in the solver.")
+    if reason == "bank" and best.certificate is not None:
+        # Another bank will certify this point.
+        last = best.certificate
+        return Result(point.d, point.alpha, last.intercept, last, False, reason, history)
     certificate, alpha = recompute(problem, point.d, point.alpha, point.intercept)
     converged = certificate.gap <= limits.tol
     if converged:
         reason = "converged"
+    elif reason == "converged":
+        reason = "stuck"  # Single-precision rows said so, exact ones do not.
     return Result(point.d, alpha, certificate.intercept, certificate, converged, reason, history)
-
-
-def _warn_if_unconverged(result: Result, limits: Limits) -> None:
-    """Tell the user that the tolerance was not met, why, and what to do."""
-    if result.converged or result.reason in ("interrupted", "callback"):
-        return
-    advice = {
-        "max_iter": f"max_iter={limits.max_iter} was reached; raise it or tol",
-        "max_time": f"max_time={limits.max_time} s was reached; raise it or tol",
-        "stuck": "rounding stops further progress; rescale the data, lower C or raise tol",
-        "bank": "the bank is not exact enough; use bank='dense' or raise tol",
-    }
-    warnings.warn(
-        f"the relative duality gap is {result.certificate.gap:.2g}, above tol={limits.tol:g}: "
-        f"{advice.get(result.reason, result.reason)}.",
-        ConvergenceWarning,
-        stacklevel=3,
-    )
 
 
 class _Printer:

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from kernelweave.problem import Array, Problem
 from kernelweave.solvers.base import Solver, State
+from kernelweave.solvers.certificate import projected_gradient, smooth_gradient
 from kernelweave.solvers.inner import Evaluator, Point, without_dust
 
-__all__ = ["SPG"]
+__all__ = ["PGD", "SPG"]
 
 _SUFFICIENT = 1e-4
 _SMALLEST_STEP = 1e-8
 _SPECTRAL_RANGE = (1e-30, 10.0)
 _INNER_FLOOR = 1e-14
+# Tolerance of the single-kernel solves when it is not tuned (the paper's plain descent).
+_UNTUNED = 1e-6
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Memory:
-    evaluator: Evaluator
-    gradient: Array
-    spectral: float
+    gradient: Array  # of the smooth part of T
+    step: float  # lambda: the spectral step length
     reference: float  # Cbar: running average of past objectives
     mass: float  # Q: how many of them it stands for
     eta: float  # how slowly the past is forgotten
@@ -31,20 +33,34 @@ class _Memory:
 
 @dataclass(frozen=True)
 class SPG(Solver):
-    r"""Spectral projected gradient descent on T(d).
+    r"""Spectral projected gradient descent on T(d), for every combination and regularizer.
 
     Minimises :math:`T(d) = r(d) + \max_\alpha -\sum \ell^*(-\alpha) - \frac12 \alpha'K(d)\alpha`
     over the weights the regularizer allows, with gradient
-    :math:`\partial r/\partial d_k - \frac12 q_k(\alpha)` (eq. 4). The step length is spectral
-    (Barzilai and Borwein), the line search compares with a running average of past objectives,
-    and the single-kernel solves start rough: their tolerance falls tenfold whenever more than a
-    third of the gap, or the whole decrease in sight, is owed to a rough alpha (where the paper
-    goes by fixed levels of the gap), and it never rises.
+    :math:`\partial r/\partial d_k - \frac12 \alpha' (\partial K/\partial d_k) \alpha` (eq. 4). Three
+    components make it fast, and each can be switched off to measure what it is worth; with all
+    three off it is projected gradient descent with an Armijo search (:class:`PGD`).
 
     Parameters
     ----------
+    spectral : bool, default=True
+        Choose the step length by the last change of the gradient (Barzilai and Borwein). Off: every
+        search starts from step length one.
+    nonmonotone : bool, default=True
+        Compare with a running average of past objectives, so that a good long step is not cut for
+        a small rise. Off: every step must lower the objective.
+    tune_precision : bool, default=True
+        Solve the single-kernel problems roughly at first. Their tolerance falls tenfold whenever
+        more than a third of the gap, or the whole decrease in sight, is owed to a rough alpha
+        (where the paper goes by fixed levels of the gap), and never rises. Off: 1e-6 throughout,
+        unless even that hides the decrease.
     inner_tol : float, default=1e-2
-        Tolerance of the first single-kernel solve. It only falls from there.
+        Tolerance of the first single-kernel solve, if it is tuned.
+
+    Notes
+    -----
+    A regularizer that is not smooth (`BlockNorm`) is taken by its proximal map in place of gradient
+    and projection, and by its value in the line search.
 
     Examples
     --------
@@ -56,6 +72,9 @@ class SPG(Solver):
     True
     """
 
+    spectral: bool = True
+    nonmonotone: bool = True
+    tune_precision: bool = True
     inner_tol: float = 1e-2
 
     name = "spg"
@@ -64,89 +83,91 @@ class SPG(Solver):
         """Evaluate the starting weights."""
         evaluator = Evaluator(problem, start)
         d = problem.regularizer.start(problem.m) if start is None else start.d
-        point = evaluator.evaluate(problem.regularizer.project(d), self.inner_tol)
+        tol = self.inner_tol if self.tune_precision else _UNTUNED
+        point = evaluator.evaluate(problem.regularizer.project(d), tol)
         quad = evaluator.quad(point)
-        gradient = problem.regularizer.gradient(point.d) - 0.5 * quad
-        memory = _Memory(
-            evaluator,
-            gradient,
-            _first_step(point.d, gradient),
-            point.value,
-            1.0,
-            0.85,
-            self.inner_tol,
-        )
-        return State(point, quad, point.n_steps, False, memory)
+        gradient = smooth_gradient(problem, point.d, quad)
+        step = _first_step(point.d, gradient) if self.spectral else 1.0
+        memory = _Memory(gradient, step, point.value, 1.0, 0.85, tol)
+        return State(point, quad, evaluator, False, memory)
 
     def step(self, problem: Problem, state: State, gap: float, inner_gap: float) -> State:
-        """One line search along the spectral direction, or a sharper solve where we stand."""
+        """One line search along the projected direction, or a sharper solve where we stand."""
         memory: _Memory = state.memory
         if inner_gap > 0.3 * gap:
             # Moving the weights cannot close this part of the gap: only exactness can.
             return self._sharpen(problem, state)
-        point, direction = state.point, self._direction(problem, state)
+        point = state.point
+        direction = projected_gradient(problem, point.d, state.quad, memory.step)
         slope = float(memory.gradient @ direction)
-        n_steps, scale = 0, 1.0
+        if not problem.regularizer.smooth:
+            value = problem.regularizer.value
+            slope += float(value(point.d) - value(point.d - direction))
+        scale = 1.0
         noise = inner_gap * max(1.0, abs(point.value))
         while scale * slope > noise and scale >= _SMALLEST_STEP:
-            trial = memory.evaluator.evaluate(
-                without_dust(point.d - scale * direction), memory.inner_tol
-            )
-            n_steps += trial.n_steps
+            d = without_dust(point.d - scale * direction)
+            trial = state.evaluator.evaluate(d, memory.inner_tol)
             if trial.value <= memory.reference - _SUFFICIENT * scale * slope:
-                return self._accept(problem, state, trial, scale, slope, direction, n_steps)
+                predicted = scale * slope - 0.5 * scale**2 * (direction @ direction) / memory.step
+                return self._accept(problem, state, trial, float(predicted))
             scale *= 0.5
         # What is left to gain cannot be told from the noise of a rough alpha.
-        state.inner_iterations += n_steps
         return self._sharpen(problem, state)
 
-    def _direction(self, problem: Problem, state: State) -> Array:
+    def _accept(self, problem: Problem, state: State, trial: Point, predicted: float) -> State:
         memory: _Memory = state.memory
-        d = state.point.d
-        return d - problem.regularizer.project(d - memory.spectral * memory.gradient)
-
-    def _accept(
-        self,
-        problem: Problem,
-        state: State,
-        trial: Point,
-        scale: float,
-        slope: float,
-        direction: Array,
-        n_steps: int,
-    ) -> State:
-        memory: _Memory = state.memory
-        quad = memory.evaluator.quad(trial)
-        gradient = problem.regularizer.gradient(trial.d) - 0.5 * quad
-        moved = trial.d - state.point.d
-        change = float(moved @ (gradient - memory.gradient))
-        predicted = scale * slope - 0.5 * scale**2 * float(direction @ direction) / memory.spectral
-        eta = _adapt_eta(memory.eta, state.point.value - trial.value, predicted)
-        mass = eta * memory.mass + 1.0
-        reference = (eta * memory.mass * memory.reference + trial.value) / mass
-        low, high = _SPECTRAL_RANGE
-        spectral = high if change <= 0 else float(np.clip(moved @ moved / change, low, high))
-        new = _Memory(memory.evaluator, gradient, spectral, reference, mass, eta, memory.inner_tol)
-        return State(trial, quad, state.inner_iterations + n_steps, False, new)
+        quad = state.evaluator.quad(trial)
+        gradient = smooth_gradient(problem, trial.d, quad)
+        step, reference, mass, eta = memory.step, trial.value, 1.0, memory.eta
+        if self.spectral:
+            moved = trial.d - state.point.d
+            change = float(moved @ (gradient - memory.gradient))
+            low, high = _SPECTRAL_RANGE
+            step = high if change <= 0 else float(np.clip(moved @ moved / change, low, high))
+        if self.nonmonotone:
+            eta = _adapt_eta(memory.eta, state.point.value - trial.value, predicted)
+            mass = eta * memory.mass + 1.0
+            reference = (eta * memory.mass * memory.reference + trial.value) / mass
+        new = _Memory(gradient, step, reference, mass, eta, memory.inner_tol)
+        return State(trial, quad, state.evaluator, False, new)
 
     def _sharpen(self, problem: Problem, state: State) -> State:
         """Solve again at the same weights, ten times as exactly, and start the averages anew."""
         memory: _Memory = state.memory
         tol = memory.inner_tol / 10
         if tol < _INNER_FLOOR:
-            state.stuck = True
-            return state
-        point = memory.evaluator.evaluate(state.point.d, tol)
-        quad = memory.evaluator.quad(point)
-        gradient = problem.regularizer.gradient(point.d) - 0.5 * quad
-        new = _Memory(
-            memory.evaluator, gradient, memory.spectral, point.value, 1.0, memory.eta, tol
-        )
-        return State(point, quad, state.inner_iterations + point.n_steps, False, new)
+            return replace(state, stuck=True)
+        point = state.evaluator.evaluate(state.point.d, tol)
+        quad = state.evaluator.quad(point)
+        gradient = smooth_gradient(problem, point.d, quad)
+        new = replace(memory, gradient=gradient, reference=point.value, mass=1.0, inner_tol=tol)
+        return State(point, quad, state.evaluator, False, new)
+
+
+@dataclass(frozen=True)
+class PGD(SPG):
+    """Projected gradient descent with an Armijo search: the baseline of the SPG-GMKL paper.
+
+    It is :class:`SPG` with all three components off.
+
+    Examples
+    --------
+    >>> PGD() == SPG(spectral=False, nonmonotone=False, tune_precision=False)
+    False
+    >>> PGD().spectral, PGD().nonmonotone, PGD().tune_precision
+    (False, False, False)
+    """
+
+    spectral: bool = False
+    nonmonotone: bool = False
+    tune_precision: bool = False
+
+    name = "pgd"
 
 
 def _first_step(d: Array, gradient: Array) -> float:
-    """A first spectral step that moves the weights by about their own size."""
+    """A first step length that moves the weights by about their own size."""
     span = float(np.ptp(gradient)) or float(np.abs(gradient).max()) or 1.0
     return float(np.clip(d.max() / span, *_SPECTRAL_RANGE))
 

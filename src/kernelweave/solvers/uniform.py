@@ -36,15 +36,12 @@ class Uniform(Solver):
 
     def init(self, problem: Problem, start: Point | None) -> State:
         """Solve once, roughly."""
-        evaluator = Evaluator(problem, start)
-        return self._state(problem, evaluator, 1e-2, 0)
+        return self._state(problem, Evaluator(problem, start), 1e-2)
 
-    def _state(self, problem: Problem, evaluator: Evaluator, tol: float, done: int) -> State:
+    def _state(self, problem: Problem, evaluator: Evaluator, tol: float) -> State:
         point = evaluator.evaluate(problem.regularizer.start(problem.m), tol)
-        quad = evaluator.quad(point)
-        return State(point, quad, done + point.n_steps, tol < 1e-12, (evaluator, tol))
+        return State(point, evaluator.quad(point), evaluator, tol < 1e-12, tol)
 
     def step(self, problem: Problem, state: State, gap: float, inner_gap: float) -> State:
         """Solve again, ten times as exactly."""
-        evaluator, tol = state.memory
-        return self._state(problem, evaluator, tol / 10, state.inner_iterations)
+        return self._state(problem, state.evaluator, state.memory / 10)

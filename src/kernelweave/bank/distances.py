@@ -1,0 +1,288 @@
+"""Distances instead of kernels: the base matrices of a product of kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+from scipy import sparse
+
+from kernelweave.bank.memory import available_bytes
+from kernelweave.bank.protocol import Array, MatrixBank
+from kernelweave.compiled.threads import map_blocks
+from kernelweave.kernels.distance import Distance
+from kernelweave.kernels.distance_set import DistanceSet, DistanceTile, sort_terms
+from kernelweave.kernels.exponent import Part, Term, row_chunks, taken, through
+from kernelweave.kernels.samples import Samples
+from kernelweave.kernels.squared_part import squared_columns
+
+__all__ = ["DistanceBank", "StoredPart"]
+
+_Positions = tuple[Array | slice, np.dtype[Any]]
+
+# A product over this many columns takes longer than reading a stored matrix.
+_WIDE = 64
+# Rows of a stored matrix that are computed at a time.
+_BLOCK_ROWS = 64
+
+
+class StoredPart(Part):
+    """Terms whose n x n matrices are kept, because computing them again takes longer.
+
+    Parameters
+    ----------
+    matrices : list of ndarray of shape (n, n)
+        The matrices.
+    factors : CSR matrix of shape (m, len(matrices))
+        D_k contains these multiples of them.
+
+    Examples
+    --------
+    >>> part = StoredPart([np.ones((2, 2))], sparse.csr_matrix([[3.0]]))
+    >>> everything = part.side(Samples([[1.0], [2.0]]), np.float64)
+    >>> part.weighted(np.array([10.0]), part.take(everything, np.array([0])), everything, None)
+    array([[30., 30.]])
+    """
+
+    def __init__(self, matrices: list[Array], factors: Any) -> None:
+        self.matrices = matrices
+        self.factors = factors
+
+    def side(self, samples: Samples, dtype: DTypeLike) -> _Positions:
+        """All training samples; there are no others here."""
+        return slice(0, samples.n), np.dtype(dtype)
+
+    def take(self, side: _Positions, rows: Array | slice) -> _Positions:
+        """See :class:`Part`."""
+        return rows, side[1]
+
+    def nbytes(self, side: Any) -> int:
+        """See :class:`Part`."""
+        return sum(matrix.nbytes for matrix in self.matrices)
+
+    def _block(self, i: int, left: Array | slice, right: Array | slice, rows: slice) -> Array:
+        matrix = self.matrices[i]
+        if isinstance(left, slice):
+            chosen: Array | slice = slice(left.start + rows.start, left.start + rows.stop)
+        else:
+            chosen = left[rows]
+        if isinstance(right, slice) or isinstance(chosen, slice):
+            return matrix[chosen, right]
+        return matrix[np.ix_(chosen, right)]
+
+    def weighted(
+        self, d: Array, left: _Positions, right: _Positions, out: Array | None
+    ) -> Array | None:
+        """See :class:`Part`."""
+        weights = self.factors.T @ np.asarray(d, dtype=np.float64)
+        active = np.flatnonzero(weights).tolist()
+        if not active:
+            return out
+        (rows_of, kind), (columns_of, _) = left, right
+        if out is None:
+            out = np.zeros((_count(rows_of), _count(columns_of)), kind)
+        for rows in row_chunks(*out.shape):
+            for i in active:
+                block = self._block(i, rows_of, columns_of, rows)
+                out[rows] += np.multiply(block, weights[i], dtype=kind, casting="same_kind")
+        return out
+
+    def contract(self, M: Array, left: _Positions, right: _Positions, out: Array) -> None:
+        """See :class:`Part`."""
+        sums = np.zeros(len(self.matrices))
+        for rows in row_chunks(*M.shape):
+            for i in range(len(self.matrices)):
+                sums[i] += np.vdot(M[rows], self._block(i, left[0], right[0], rows))
+        out += self.factors @ sums
+
+
+def _count(rows: Array | slice) -> int:
+    return rows.stop - rows.start if isinstance(rows, slice) else len(rows)
+
+
+class DistanceBank(MatrixBank):
+    r"""m distances on the same n samples, for :math:`K(d) = \exp(-\sum_k d_k D_k)`.
+
+    Squared distances on columns are computed from the columns by one matrix product for all
+    kernels. Given matrices are read where they are. Other metrics, and squared distances on many
+    columns, are kept as matrices as long as they fit in `cache_mb`, and computed anew beyond that.
+
+    Parameters
+    ----------
+    cache_mb : float, default=1000
+        Megabytes that kept matrices may take.
+    dtype : {"float32", "float64"}, default="float32"
+        Type of kept matrices. A tile of a longer type is computed from the samples.
+
+    Examples
+    --------
+    >>> from kernelweave.kernels import DistanceSet
+    >>> X = np.array([[0.0, 1.0], [2.0, 1.0], [4.0, 7.0]])
+    >>> bank = DistanceBank().build(DistanceSet.build("features", X))
+    >>> tile = bank.tile(np.array([0, 1]))
+    >>> tile.weighted([1.0, 0.5]).round(3)
+    array([[0.  , 1.5 , 8.25],
+           [1.5 , 0.  , 3.75]])
+    """
+
+    matrix_limit = 5000
+
+    # Set by `build`.
+    distances: DistanceSet
+    _stored: StoredPart | None
+    _rest: Sequence[Term]
+    _computed: list[Part]
+    _sides: dict[str, list[Any]]
+
+    def __init__(self, cache_mb: float = 1000, dtype: str = "float32") -> None:
+        self.cache_mb = cache_mb
+        self.dtype = self.tile_dtype = dtype
+
+    def build(self, distances: DistanceSet) -> DistanceBank:
+        """Return a new bank over the training samples of `distances`."""
+        kind = np.dtype(self.dtype)
+        budget = min(1e6 * self.cache_mb, 0.5 * available_bytes())
+        matrices: list[Array] = []
+        factors: list[tuple[int, int, float]] = []
+        kept: set[int] = set()
+        for members in _worth_keeping(distances).values():
+            matrix, scale = _given_matrix(members[0][0], distances.samples)
+            if matrix is None:
+                budget -= kind.itemsize * float(distances.n) ** 2
+                if budget < 0:
+                    break
+                matrix = _computed_matrix(members[0][0], distances.samples, kind)
+            factors += [(term.k, len(matrices), scale * factor) for term, factor in members]
+            matrices.append(matrix)
+            kept.update(id(term) for term, _ in members)
+        if not matrices:
+            return self._assemble(distances, None, distances.terms)
+        rows, cols, values = zip(*factors, strict=True)
+        table = sparse.csr_matrix((values, (rows, cols)), shape=(distances.m, len(matrices)))
+        rest = [term for term in distances.terms if id(term) not in kept]
+        return self._assemble(distances, StoredPart(matrices, table), rest)
+
+    def _assemble(
+        self, distances: DistanceSet, stored: StoredPart | None, rest: Sequence[Term]
+    ) -> DistanceBank:
+        bank = DistanceBank(self.cache_mb, self.dtype)
+        bank.distances = distances
+        bank.n, bank.m, bank.names = distances.n, distances.m, distances.names
+        bank._stored = stored
+        bank._rest = rest
+        bank._computed = [] if stored is None else sort_terms(rest, distances.samples, bank.m)
+        bank._sides = {}
+        # Before threads ask for tiles, so that no transformer runs twice.
+        bank._parts(np.dtype(self.dtype))
+        return bank
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of kept matrices and columns."""
+        own = 0 if self._stored is None else self._stored.nbytes(None)
+        for sides in self._sides.values():
+            own += sum(p.nbytes(side) for p, side in zip(self._computed, sides, strict=True))
+        return own + self.distances.nbytes
+
+    def _parts(self, dtype: np.dtype[Any]) -> list[tuple[Part, Any]]:
+        """What tiles of this type are added up from, with the sides of all samples."""
+        stored = self._stored
+        if stored is None or dtype.itemsize > np.dtype(self.dtype).itemsize:
+            sides = self.distances.sides(dtype)
+            return list(zip(self.distances.parts, sides, strict=True))
+        if dtype.char not in self._sides:
+            samples = self.distances.samples
+            self._sides[dtype.char] = [part.side(samples, dtype) for part in self._computed]
+        parts = list(zip(self._computed, self._sides[dtype.char], strict=True))
+        return [*parts, (stored, stored.side(self.distances.samples, dtype))]
+
+    def tile(
+        self, rows: Array, columns: Array | None = None, dtype: DTypeLike = float
+    ) -> DistanceTile:
+        """See :class:`MatrixBank`."""
+        samples = self.distances.samples
+        left, right = _as_slice(rows), slice(0, self.n) if columns is None else _as_slice(columns)
+        parts = [
+            (part, part.take(side, left), part.take(side, right))
+            for part, side in self._parts(np.dtype(dtype))
+        ]
+        return DistanceTile(
+            self.distances.kernels, taken(samples, left), taken(samples, right), parts, dtype
+        )
+
+    def take(self, idx: Array) -> DistanceBank:
+        """See :class:`MatrixBank`."""
+        idx = np.asarray(idx)
+        stored = self._stored
+        if stored is not None:
+            stored = StoredPart([D[np.ix_(idx, idx)] for D in stored.matrices], stored.factors)
+        return self._assemble(self.distances.take(idx), stored, self._rest)
+
+    def select(self, kernels: Array) -> DistanceBank:
+        """See :class:`MatrixBank`."""
+        chosen = np.asarray(kernels)
+        distances = self.distances.select(chosen)
+        stored = self._stored
+        if stored is None:
+            return self._assemble(distances, None, distances.terms)
+        rest = [
+            Term(i, t.path, t.leaf) for i, k in enumerate(chosen) for t in self._rest if t.k == k
+        ]
+        factors = stored.factors[chosen]
+        used = np.unique(factors.indices)
+        if len(used) == 0:
+            return self._assemble(distances, None, rest)
+        stored = StoredPart([stored.matrices[i] for i in used], factors[:, used])
+        return self._assemble(distances, stored, rest)
+
+
+def _worth_keeping(distances: DistanceSet) -> dict[Any, list[tuple[Term, float]]]:
+    """Terms that take longer to compute than to read, with those that are multiples of them."""
+    given: dict[Any, list[tuple[Term, float]]] = {}
+    other: dict[Any, list[tuple[Term, float]]] = {}
+    wide: dict[Any, list[tuple[Term, float]]] = {}
+    for term in distances.terms:
+        rate = term.leaf.squared_rate
+        if rate is None:
+            group = given if term.leaf.reads_ids else other
+            group.setdefault((term.path, term.leaf), []).append((term, 1.0))
+            continue
+        root, columns = squared_columns(term.path, distances.samples)
+        if len(columns) >= _WIDE:
+            same = wide.setdefault((root, tuple(sorted(columns))), [])
+            first = same[0][0].leaf.squared_rate if same else rate
+            same.append((term, rate / (first or rate)))
+    return {**given, **other, **wide}
+
+
+def _given_matrix(term: Term, samples: Samples) -> tuple[Array | None, float]:
+    """A matrix the user holds and its factor, where it can be read without a copy."""
+    leaf = term.leaf
+    given = leaf.given if isinstance(leaf, Distance) else None
+    ids = None if given is None else leaf.ids(through(term.path, samples))
+    if given is None or ids is None or (np.diff(ids) != 1).any():
+        return None, 1.0
+    block = slice(int(ids[0]), int(ids[-1]) + 1)
+    return given[0][block, block], given[1]
+
+
+def _computed_matrix(term: Term, samples: Samples, dtype: np.dtype[Any]) -> Array:
+    """The n x n matrix of a term, computed in float64."""
+    out = np.empty((samples.n, samples.n), dtype)
+
+    def work(start: int, stop: int) -> None:
+        part = samples.take(np.arange(start, stop))
+        out[start:stop] = term.exponent(part, samples, np.float64)
+
+    map_blocks(work, samples.n, _BLOCK_ROWS)
+    return out
+
+
+def _as_slice(rows: Array) -> Array | slice:
+    """Consecutive rows as a slice, so that nothing is copied."""
+    index = np.asarray(rows)
+    if index.ndim == 1 and len(index) and (np.diff(index) == 1).all():
+        return slice(int(index[0]), int(index[-1]) + 1)
+    return index

@@ -1,0 +1,116 @@
+"""Names of kernels that are only written when they are read: a million strings are never held."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelweave.kernels.choose import describe_request
+
+__all__ = ["BatchNames", "LazyNames", "StackedNames"]
+
+
+class LazyNames(Sequence[str]):
+    """Base class: subclasses say how many names there are and write one."""
+
+    def _name(self, k: int) -> str:
+        raise NotImplementedError
+
+    @overload
+    def __getitem__(self, k: int) -> str: ...
+    @overload
+    def __getitem__(self, k: slice) -> list[str]: ...
+    def __getitem__(self, k: Any) -> Any:
+        if isinstance(k, slice):
+            return [self._name(i) for i in range(len(self))[k]]
+        # A range answers for indices from the end and out of bounds.
+        return self._name(range(len(self))[k])
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Sequence) or isinstance(other, str) or len(self) != len(other):
+            return False
+        return all(mine == theirs for mine, theirs in zip(self, other, strict=True))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        shown = [*self[:2], "..."] if len(self) > 3 else self[:]
+        return f"<{len(self)} names: {', '.join(shown)}>"
+
+
+class BatchNames(LazyNames):
+    """Names of the kernels of an `RBFBatch`.
+
+    Parameters
+    ----------
+    columns : array of int, shape (m, max_size)
+        Columns of each kernel, filled up with -1.
+    gamma : array of shape (m,)
+        Their gamma.
+    titles : list of str or None
+        Names of the columns, if they have any.
+    suffix : str
+        What every name ends with.
+
+    Examples
+    --------
+    >>> names = BatchNames(np.array([[3, 7], [2, -1]]), [0.5, 2.0], None)
+    >>> names
+    <2 names: rbf(gamma=0.5) on columns 3, 7, rbf(gamma=2) on column 2>
+    """
+
+    def __init__(
+        self, columns: NDArray[Any], gamma: Any, titles: list[str] | None, suffix: str = ""
+    ) -> None:
+        self._columns = columns
+        self._gamma = gamma
+        self._titles = titles
+        self._suffix = suffix
+
+    def __len__(self) -> int:
+        return len(self._gamma)
+
+    def _name(self, k: int) -> str:
+        own = [int(j) for j in self._columns[k] if j >= 0]
+        if self._titles is None:
+            where = describe_request(own)
+        else:
+            where = ", ".join(self._titles[j] for j in own)
+        return f"rbf(gamma={self._gamma[k]:g}) on {where}{self._suffix}"
+
+    def select(self, kernels: NDArray[Any]) -> BatchNames:
+        """Return the names of some of the kernels."""
+        return BatchNames(self._columns[kernels], self._gamma[kernels], self._titles, self._suffix)
+
+
+class StackedNames(LazyNames):
+    """Names of kernels that live in several parts.
+
+    Parameters
+    ----------
+    parts : sequence of sequences of str
+        The names in each part.
+    part, place : array of int
+        In which part kernel k is, and where there.
+
+    Examples
+    --------
+    >>> list(StackedNames([["a", "b"], ["c"]], np.array([1, 0, 0]), np.array([0, 0, 1])))
+    ['c', 'a', 'b']
+    """
+
+    def __init__(
+        self, parts: Sequence[Sequence[str]], part: NDArray[Any], place: NDArray[Any]
+    ) -> None:
+        self._parts = tuple(parts)
+        self._part = part
+        self._place = place
+
+    def __len__(self) -> int:
+        return len(self._part)
+
+    def _name(self, k: int) -> str:
+        return self._parts[self._part[k]][int(self._place[k])]

@@ -1,0 +1,98 @@
+"""First weights, learnt on some of the samples or some of the kernels, where all are many."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import numpy as np
+
+from kernelweave.problem import Array, Problem
+from kernelweave.solvers.base import Solver
+from kernelweave.solvers.inner import Point
+from kernelweave.solvers.loop import Limits, run
+
+__all__ = ["first_weights"]
+
+# From this many samples on, first weights are learnt on a part of them, then on four times as many
+# while those are at most a quarter of all and the bytes for their matrices allow it.
+_MANY_SAMPLES = 3000
+_SOME_SAMPLES = 1000
+_FEWEST_SAMPLES = 200
+_GROWTH = 4
+_TOL = 3e-3
+# From this many kernels on, if all of them get a weight, first weights are learnt on a part.
+_MANY_KERNELS = 50_000
+_SOME_KERNELS = 5_000
+
+
+def first_weights(problem: Problem, solver: Solver, limits: Limits) -> Point | None:
+    """Return a point to start from, or None where the problem is small enough as it is."""
+    start = None
+    for size in _sizes(problem):
+        start = _from_some_samples(problem, solver, limits, size, start)
+    if start is not None:
+        return start
+    if problem.m > _MANY_KERNELS and problem.convex and not problem.regularizer.sparse:
+        return _from_some_kernels(problem, solver, limits)
+    return None
+
+
+def _sizes(problem: Problem) -> list[int]:
+    """Numbers of samples to learn first weights on, growing."""
+    bank = problem.bank
+    most = problem.n / _GROWTH
+    if problem.combination.linear:
+        # A part of the samples of such a bank is kept as matrices.
+        most = min(most, np.sqrt(1e6 * bank.cache_mb / (8 * problem.m)))
+    if problem.n <= _MANY_SAMPLES or most < _FEWEST_SAMPLES:
+        return []
+    sizes = [int(min(_SOME_SAMPLES, most))]
+    while _GROWTH * sizes[-1] <= most:
+        sizes.append(_GROWTH * sizes[-1])
+    return sizes
+
+
+def _from_some_samples(
+    problem: Problem, solver: Solver, limits: Limits, size: int, start: Point | None
+) -> Point:
+    """Learn weights on some of the samples: a pass over all of them costs many times more.
+
+    The loss weights are raised so that the few stand for all.
+    """
+    chosen = np.sort(np.random.default_rng(0).permutation(problem.n)[:size])
+    few = replace(
+        problem,
+        bank=problem.bank.take(chosen),
+        y=problem.y[:, chosen],
+        C=problem.C[:, chosen] * (problem.n / len(chosen)),
+    )
+    if start is not None:
+        start = _at(start.d, few)
+    return _at(run(few, solver, _quiet(limits), start, [], time.perf_counter()).d, problem)
+
+
+def _at(d: Array, problem: Problem) -> Point:
+    """Weights to start from, with nothing known of alpha."""
+    return Point.start(d, np.zeros((problem.n_tasks, problem.n)), np.zeros(problem.n_tasks))
+
+
+def _from_some_kernels(problem: Problem, solver: Solver, limits: Limits) -> Point | None:
+    """Learn alpha with some of the kernels, and take for all kernels the weights it asks for.
+
+    The kernels are many and all get a weight, so a part of them adds up to nearly the same kernel
+    but for a factor: that by which the weights of all, taken equal, add up to more than those of
+    the part. A larger kernel is the same as a larger loss weight.
+    """
+    regularizer = problem.regularizer
+    chosen = np.sort(np.random.default_rng(0).permutation(problem.m)[:_SOME_KERNELS])
+    factor = float(regularizer.start(problem.m).sum() / regularizer.start(len(chosen)).sum())
+    few = replace(problem, bank=problem.bank.select(chosen), C=problem.C * factor)
+    result = run(few, solver, _quiet(limits), None, [], time.perf_counter())
+    alpha = result.alpha / factor
+    d = regularizer.dual_weights(problem.bank.quad(alpha))
+    return None if d is None else Point.start(d, alpha, result.intercept)
+
+
+def _quiet(limits: Limits) -> Limits:
+    return Limits(max(limits.tol, _TOL), limits.max_iter, limits.max_time)
