@@ -44,10 +44,8 @@ def load(name: str, data_dir: Path | str | None) -> tuple[np.ndarray, np.ndarray
     X, y = _from_folder(name, Path(data_dir)) if data_dir else _from_openml(name)
     complete = np.isfinite(X).all(axis=1)
     X, y = X[complete], y[complete]
-    if name == "covertype":
-        positive = y.astype(int) == 2  # Lodgepole pine against the rest, as in the papers.
-    else:
-        positive = y == np.unique(y)[-1]
+    # Covertype: lodgepole pine against the rest, as in the papers.
+    positive = y.astype(int) == 2 if name == "covertype" else y == np.unique(y)[-1]
     return X[:, X.std(axis=0) > 0], np.where(positive, 1.0, -1.0)
 
 

@@ -66,9 +66,7 @@ def adult_problem(X: np.ndarray, y: np.ndarray, C: float) -> Problem:
     widths = np.geomspace(1.0, 30.0, 10)
     kernels = KernelSet.build([RBF(width=w) for w in widths], X)
     bank = build_bank("auto", kernels, tol=1e-3)
-    return Problem(
-        bank, y[None], np.full((1, len(y)), C), Hinge(), SquaredLp(1.33), WeightedSum()
-    )
+    return Problem(bank, y[None], np.full((1, len(y)), C), Hinge(), SquaredLp(1.33), WeightedSum())
 
 
 def solve_all(title: str, problem: Problem, max_time: float, tol: float) -> Row:

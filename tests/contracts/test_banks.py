@@ -109,6 +109,40 @@ def test_products_at_some_samples(case, v, chosen):
     )
 
 
+def test_tiles(case):
+    bank, truth, atol = case
+    rows, columns = np.array([3, 50, 7]), np.array([9, 1])
+    d = np.array([0.5, 0.0, 2.0, 1.0, 0.3])
+    M = np.random.default_rng(2).normal(size=(3, 2))
+    part = truth[:, rows][:, :, columns]
+    tile = bank.tile(rows, columns)
+    assert (tile.shape, tile.m) == ((3, 2), 5)
+    np.testing.assert_allclose(tile.weighted(d), np.tensordot(d, part, axes=1), atol=4 * atol)
+    np.testing.assert_allclose(tile.contract(M), np.sum(part * M, axis=(1, 2)), atol=6 * atol)
+    np.testing.assert_allclose(tile.stack(np.array([4, 1])), part[[4, 1]], atol=atol)
+    whole = bank.tile(rows).weighted(d)
+    np.testing.assert_allclose(whole, np.tensordot(d, truth[:, rows], axes=1), atol=4 * atol)
+
+
+def test_quadratic_forms_and_one_product_in_one_pass(case, v):
+    bank, truth, atol = case
+    d = np.array([0.5, 0.0, 2.0, 1.0, 0.3])
+    scale = N * np.abs(v).max()
+    quad, product = bank.quad_and_product(v, d)
+    np.testing.assert_allclose(quad, bank.quad(v), atol=atol * scale**2)
+    np.testing.assert_allclose(product, v @ np.tensordot(d, truth, axes=1), atol=4 * atol * scale)
+
+
+def test_the_bound_on_centred_eigenvalues(case):
+    bank, truth, _ = case
+    centre = np.eye(N) - 1.0 / N
+    tops = np.array([np.linalg.eigvalsh(centre @ K @ centre)[-1] for K in truth])
+    traces = np.einsum("kii->k", truth)
+    bounds = bank.spread()
+    assert np.all(tops <= bounds + 1e-9 * traces)
+    assert np.all(bounds <= traces * (1 + 1e-2))
+
+
 def test_a_part_of_the_samples(case, v):
     bank, truth, atol = case
     idx = np.array([40, 2, 3, 17])

@@ -196,10 +196,10 @@ class TestSet:
         np.testing.assert_array_equal(copy.cross(X[:2]), kernels.cross(X[:2]))
 
     def test_refusals(self):
-        with pytest.raises(InvalidInputError, match="centred.*'diagonal'"):
+        with pytest.raises(InvalidInputError, match=r"centred.*'diagonal'"):
             build_set(batch(), data(5), ("center", "trace"))
         kernels = build_set(batch(), data(5))
-        with pytest.raises(InvalidInputError, match="3 columns.*10"):
+        with pytest.raises(InvalidInputError, match=r"3 columns.*10"):
             kernels.cross(data(2)[:, :3])
         with pytest.raises(InvalidInputError, match="sample indices"):
             kernels.rows([5])
@@ -366,7 +366,7 @@ def test_quadratic_forms_and_a_product_in_one_pass(n, dtype):
         atol = (1e-6 if dtype == "float32" else 1e-13) * size
         np.testing.assert_allclose(quad, bank.quad(v), atol=atol * size)
         np.testing.assert_allclose(product, v @ bank.combine(d), atol=100 * atol)
-        assert bank.quad_and_product(v[0], d)[1].shape == (n,)
+        assert bank.quad_and_product(v[0], d)[1].shape == (1, n)
 
 
 @pytest.mark.parametrize("spread", [1e-2, 1.0, 30.0, 1e4])

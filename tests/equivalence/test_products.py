@@ -1,4 +1,4 @@
-"""Products of kernels: stationary points, never worse than plain descent, and the features found."""
+"""Products of kernels: stationary, never worse than plain descent, and the features found."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_shared_weights_over_several_classes():
 
 
 def test_an_evidence_like_objective():
-    """Squared loss and log det: the negative log evidence of a Gaussian process, up to constants."""
+    """Squared loss and log det: the log evidence of a Gaussian process, up to constants."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 3))
     y = np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=60)
@@ -184,5 +184,5 @@ def test_bad_input():
         MKLClassifier([RBF(width=1.0), Linear()], combination="product").fit(X, y)
     with pytest.raises(InvalidInputError, match="center"):
         MKLClassifier(combination="product", normalize="center").fit(X, y)
-    with pytest.raises(InvalidInputError, match="active-set.*sums of kernels"):
+    with pytest.raises(InvalidInputError, match=r"active-set.*sums of kernels"):
         MKLClassifier(combination="product", solver="active-set").fit(X, y)

@@ -121,7 +121,7 @@ REGULARIZERS = [
     ElasticNet(1.0, 0.6),
     BlockNorm(2, 2.0, 0.7),
     BlockNorm(3, 1.5, 0.7),
-    Entropy(0.8),
+    Entropy(3.0),
 ]
 BY_NORMS = Simplex | L1 | BlockNorm
 

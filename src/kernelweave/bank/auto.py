@@ -61,8 +61,9 @@ def build_bank(
         "auto" factors every kernel whose rank is below n/4 (probed on a random subset first),
         keeps the others dense while they fit in `cache_mb`, and otherwise computes their rows on
         demand. Matrices the user holds already cost nothing and stay dense.
-    kernel_set : KernelSet
-        The kernels on the training rows.
+    kernel_set : KernelSet, BatchSet or CompositeSet
+        The kernels on the training rows. Those of a batch are never stored unless "dense" or
+        "factored" asks for it.
     cache_mb : float
         Megabytes for matrices or cached rows.
     tol : float
@@ -79,8 +80,10 @@ def build_bank(
     'FactoredBank'
     """
     if isinstance(kernel_set, CompositeSet):
-        options = {"cache_mb": cache_mb, "tol": tol, "random_state": random_state}
-        banks = [build_bank(spec, part, **options) for part in kernel_set.parts]
+        banks = [
+            build_bank(spec, part, cache_mb=cache_mb, tol=tol, random_state=random_state)
+            for part in kernel_set.parts
+        ]
         return StackedBank(banks, kernel_set.members)
     if hasattr(spec, "build"):
         return spec.build(kernel_set)
@@ -90,15 +93,17 @@ def build_bank(
         raise InvalidInputError(f"cache_mb must be > 0; got {cache_mb!r}.")
     dtype = storage_dtype(tol)
     rtol = float(np.clip(1e-3 * tol, 1e-12, 1e-6))
-    if isinstance(kernel_set, BatchSet) and spec in ("auto", "lazy"):
-        # Evaluating these kernels takes little longer than reading them from memory would.
-        return BatchBank(dtype).build(kernel_set)
+    if isinstance(kernel_set, BatchSet) and spec == "lazy":
+        spec = "auto"
     if spec == "dense":
         return DenseBank(dtype).build(kernel_set)
     if spec == "lazy":
         return LazyBank(cache_mb, dtype).build(kernel_set)
     if spec == "factored":
         return FactoredBank(rtol).build(kernel_set)
+    if isinstance(kernel_set, BatchSet):
+        # Evaluating these kernels takes little longer than reading them from memory would.
+        return BatchBank(dtype).build(kernel_set)
     return _automatic(kernel_set, cache_mb, dtype, rtol, random_state)
 
 

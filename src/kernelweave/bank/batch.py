@@ -9,8 +9,9 @@ from numpy.typing import DTypeLike
 
 from kernelweave.bank.memory import require_bytes
 from kernelweave.bank.protocol import Array, ErrorBound, KernelBank, as_tasks, kernel_indices
-from kernelweave.compiled.batch import BLOCK, combine_tile, products, quad, quad_and_products
+from kernelweave.compiled.batch import combine_tile, products, quad, quad_and_products
 from kernelweave.compiled.batch_rectangle import rectangle_products
+from kernelweave.compiled.batch_rows import BLOCK
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.batch_set import BatchSet
@@ -57,6 +58,7 @@ class BatchBank(KernelBank):
 
     # One pass adds up all kernels, as fast as it would take to compute a few rows of each.
     matrix_limit = 20_000
+    rounding_only = True
 
     # Set by `build`.
     _columns: Array
@@ -169,10 +171,7 @@ class BatchBank(KernelBank):
         return out if np.ndim(v) == 2 else out[:, 0]
 
     def quad_and_product(self, v: Array, d: Array) -> tuple[Array, Array]:
-        """Return `quad(v)` and sum_k d_k K_k v, of the shape of v, in one pass.
-
-        Kernels of weight zero cost no more than in `quad`.
-        """
+        """See :class:`KernelBank`; kernels of weight zero cost no more than in `quad`."""
         support, values, table = self._supported(v)
         quads, total = np.zeros(self.m), np.zeros((len(values), self.n))
         if len(support):
@@ -199,7 +198,7 @@ class BatchBank(KernelBank):
 
             map_blocks(work, self.m, block, WORK * self.m * len(support) * self.n / 2)
             total[:, np.concatenate([support, rest])] = parts.sum(axis=0)
-        return np.maximum(quads, 0.0), total if np.ndim(v) == 2 else total[0]
+        return np.maximum(quads, 0.0), total
 
     def products_at(self, v: Array, idx: Array, kernels: Array | None = None) -> Array:
         """See :class:`KernelBank`."""

@@ -7,7 +7,9 @@ from copy import copy
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
+from kernelweave.bank.factor_tile import FactorTile
 from kernelweave.bank.memory import require_bytes
 from kernelweave.bank.protocol import Array, ErrorBound, KernelBank, as_tasks, kernel_indices
 from kernelweave.bank.source import Source
@@ -273,8 +275,16 @@ class FactoredBank(KernelBank):
         spans = [self._factors[self._offsets[k] : self._offsets[k + 1]] for k in chosen]
         return np.array([np.einsum("rn,rn->n", F, F) for F in spans]).reshape(-1, self.n)
 
+    def tile(
+        self, rows: Array, columns: Array | None = None, dtype: DTypeLike = float
+    ) -> FactorTile:
+        """See :class:`KernelBank`."""
+        left = self._factors[:, np.asarray(rows)]
+        right = self._factors if columns is None else self._factors[:, np.asarray(columns)]
+        return FactorTile(left, right, self._owner, self.m, dtype)
+
     def spread(self) -> Array:
-        """See :class:`KernelBank`; the largest eigenvalue itself, and what the factors leave out."""
+        """See :class:`KernelBank`; the eigenvalue itself, and what the factors leave out."""
         out = self._residual.sum(axis=1)
 
         def work(start: int, stop: int) -> None:

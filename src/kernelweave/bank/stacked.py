@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from kernelweave.bank.protocol import Array, ErrorBound, KernelBank, as_tasks, kernel_indices
-from kernelweave.kernels.composite_set import whereabouts
+from kernelweave.kernels.composite_set import CompositeTile, whereabouts
 from kernelweave.kernels.lazy_names import StackedNames
 
 __all__ = ["StackedBank"]
@@ -119,6 +120,12 @@ class StackedBank(KernelBank):
     def diag(self, kernels: Array | None = None) -> Array:
         """See :class:`KernelBank`."""
         return self._gather(kernels, (self.n,), lambda part, own: part.diag(own))
+
+    def tile(
+        self, rows: Array, columns: Array | None = None, dtype: DTypeLike = float
+    ) -> CompositeTile:
+        """See :class:`KernelBank`."""
+        return CompositeTile([part.tile(rows, columns, dtype) for part in self.parts], self.members)
 
     def quad_and_product(self, v: Array, d: Array) -> tuple[Array, Array]:
         """See :class:`KernelBank`."""

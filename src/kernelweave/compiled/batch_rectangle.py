@@ -1,7 +1,7 @@
 """Many Gaussian kernels between two sets of samples: values, sums, contractions, products.
 
 The left samples are taken two at a time and held against a run of right samples; see
-:mod:`kernelweave.compiled.batch` for the arithmetic and the arguments that are not explained here.
+:mod:`kernelweave.compiled.batch` for the arguments that are not explained here.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from kernelweave.compiled.batch import BLOCK, dot, fill_points, load, padded, pair_rows
+from kernelweave.compiled.batch_rows import BLOCK, dot, fill_points, load, padded, pair_rows
 
 __all__ = ["contract_rectangle", "rectangle", "rectangle_products", "weighted_rectangle"]
 

@@ -18,8 +18,9 @@ from kernelweave.combine import Combination, get_combination
 from kernelweave.compiled.threads import one_blas_thread, use_threads
 from kernelweave.errors import InvalidInputError
 from kernelweave.estimators.learnt_kernel import LearntKernel
-from kernelweave.kernels.kernel_set import KernelSet
+from kernelweave.kernels import build_set
 from kernelweave.kernels.distance_set import DistanceSet
+from kernelweave.kernels.lazy_names import LazyNames
 from kernelweave.kernels.samples import is_frame
 from kernelweave.losses.base import Loss
 from kernelweave.problem import Array, Problem
@@ -135,9 +136,9 @@ class BaseMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         """Bind the kernels (or distances) to the samples, and put them into a bank."""
         if combination.base == "distances":
             distances = DistanceSet.build(self.kernels, X, normalize=self.normalize)
-            bank = DistanceBank(self.cache_mb, storage_dtype(self.tol)).build(distances)
-            return distances, bank
-        kernels = KernelSet.build(self.kernels, X, normalize=self.normalize)
+            plan = DistanceBank(self.cache_mb, storage_dtype(self.tol))
+            return distances, plan.build(distances)
+        kernels = build_set(self.kernels, X, normalize=self.normalize)
         bank = build_bank(
             self.bank,
             kernels,
@@ -168,7 +169,9 @@ class BaseMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         return int(check_random_state(self.random_state).randint(2**31))
 
     def _store(self, results: list[Result]) -> None:
-        self.kernel_names_ = list(self._kernel_set.names)
+        names = self._kernel_set.names
+        # Those of a batch are written when they are read; a list of a million takes long.
+        self.kernel_names_ = names if isinstance(names, LazyNames) else list(names)
         weights = np.array([result.d for result in results])
         self.weights_ = weights[0] if len(results) == 1 else weights
         alpha = np.concatenate([result.alpha for result in results])

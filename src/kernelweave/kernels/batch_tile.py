@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from kernelweave.compiled.batch import BLOCK
 from kernelweave.compiled.batch_rectangle import (
     contract_rectangle,
     rectangle,
     weighted_rectangle,
 )
+from kernelweave.compiled.batch_rows import BLOCK
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.kernels.tile import Tile
 

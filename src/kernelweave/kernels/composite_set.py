@@ -51,11 +51,11 @@ def build_set(
     ends = np.cumsum(sizes)
     parts: list[Any] = []
     members: list[Array] = []
-    ordinary = [i for i, item in enumerate(items) if isinstance(item, Kernel)]
+    ordinary = {i: item for i, item in enumerate(items) if isinstance(item, Kernel)}
     if ordinary:
         # All in one set: they share what they compute, and no two get the same name.
-        parts.append(KernelSet([items[i] for i in ordinary], samples, normalize))
-        members.append(ends[ordinary] - 1)
+        parts.append(KernelSet(list(ordinary.values()), samples, normalize))
+        members.append(ends[list(ordinary)] - 1)
     for item, size, end in zip(items, sizes, ends, strict=True):
         if isinstance(item, RBFBatch):
             parts.append(BatchSet(item, samples, normalize))

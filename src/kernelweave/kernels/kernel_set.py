@@ -184,9 +184,7 @@ class KernelSet:
                     step.apply(k, values[i], a, b)
         return values
 
-    def tile(
-        self, X_new: Any, idx: ArrayLike | None = None, dtype: DTypeLike = np.float64
-    ) -> Tile:
+    def tile(self, X_new: Any, idx: ArrayLike | None = None, dtype: DTypeLike = np.float64) -> Tile:
         """Return the values of `cross` as a tile, evaluated a few kernels at a time."""
         new = as_samples(X_new)
         shape = (new.n, self.n if idx is None else len(np.asarray(idx)))
@@ -195,9 +193,7 @@ class KernelSet:
     def tile_between(self, X: Any, Z: Any) -> Tile:
         """Return the values of `between` as a tile, evaluated a few kernels at a time."""
         left, right = as_samples(X), as_samples(Z)
-        return StackTile(
-            (left.n, right.n), self.m, lambda part: self.between(left, right, part)
-        )
+        return StackTile((left.n, right.n), self.m, lambda part: self.between(left, right, part))
 
     def _new_sides(self, k: int, new: Samples) -> list[Floats | None]:
         """What every step needs to know of each new sample."""

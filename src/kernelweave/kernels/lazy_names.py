@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, overload
 
-import numpy as np
 from numpy.typing import NDArray
 
 from kernelweave.kernels.choose import describe_request

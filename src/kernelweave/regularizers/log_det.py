@@ -24,7 +24,7 @@ _MOST_SAMPLES = 10_000
 
 @dataclass
 class _Factor:
-    """Lower Cholesky factor of I + K(d) / ridge, and the slopes of its log determinant once known."""
+    """Lower Cholesky factor of I + K(d) / ridge, and the slopes of its log det once known."""
 
     d: Array
     ridge: float

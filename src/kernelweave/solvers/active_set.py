@@ -110,9 +110,11 @@ class ActiveSet(Solver):
         evaluator = Evaluator(problem, start)
         d = problem.regularizer.start(problem.m) if start is None else start.d
         if start is None and problem.m > self.working_set:
-            best = _lowest(-self._alignment(problem), self.working_set)
+            many = problem.m > _MANY * self.working_set
+            count = _RESTRICTED * self.working_set if many else self.working_set
+            best = _lowest(-self._alignment(problem), count)
             d = _spread_over(best, d)
-            if self._many(problem):
+            if many:
                 d = self._restricted(problem, evaluator, d, best, _FIRST_GAP)
         point = evaluator.evaluate(d, self.inner_tol)
         quad = evaluator.quad(point)
@@ -124,9 +126,6 @@ class ActiveSet(Solver):
         alpha = -problem.loss.gradient(problem.y, np.zeros_like(problem.y), problem.C)
         alpha -= alpha.mean(axis=1, keepdims=True)
         return problem.bank.quad(alpha)
-
-    def _many(self, problem: Problem) -> bool:
-        return problem.m > _MANY * self.working_set
 
     def _restricted(
         self, problem: Problem, evaluator: Evaluator, d: Array, kernels: Array, gap: float
@@ -146,7 +145,7 @@ class ActiveSet(Solver):
 
     def step(self, problem: Problem, state: State, gap: float, inner_gap: float) -> State:
         """Minimise over a working set of kernels, then look at all of them."""
-        if not self._many(problem):
+        if problem.m <= _MANY * self.working_set:
             return self._model_step(problem, state, gap, inner_gap)
         memory: _Memory = state.memory
         point = state.point

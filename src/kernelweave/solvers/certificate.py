@@ -75,7 +75,8 @@ def certify(
     problem : Problem
     d : ndarray of shape (m,)
     alpha : ndarray of shape (T, n)
-        Dual variables inside their box, with the right sum (see :func:`~kernelweave.solvers.feasible.feasible_alpha`).
+        Dual variables inside their box, with the right sum
+        (:func:`~kernelweave.solvers.feasible.feasible_alpha`).
     intercept : ndarray of shape (T,)
         A first guess; better ones are searched for.
     fitted : ndarray of shape (T, n)

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from kernelweave.problem import Array, Problem
+from kernelweave.regularizers.fixed import Fixed
 from kernelweave.solvers.base import Solver
 from kernelweave.solvers.inner import Point
 from kernelweave.solvers.loop import Limits, run
@@ -24,6 +25,7 @@ _TOL = 3e-3
 # From this many kernels on, if all of them get a weight, first weights are learnt on a part.
 _MANY_KERNELS = 50_000
 _SOME_KERNELS = 5_000
+_SHARE_OF_KERNELS = 50
 
 
 def first_weights(problem: Problem, solver: Solver, limits: Limits) -> Point | None:
@@ -33,7 +35,8 @@ def first_weights(problem: Problem, solver: Solver, limits: Limits) -> Point | N
         start = _from_some_samples(problem, solver, limits, size, start)
     if start is not None:
         return start
-    if problem.m > _MANY_KERNELS and problem.convex and not problem.regularizer.sparse:
+    fixed = isinstance(problem.regularizer, Fixed)
+    if problem.m > _MANY_KERNELS and problem.convex and not (problem.regularizer.sparse or fixed):
         return _from_some_kernels(problem, solver, limits)
     return None
 
@@ -85,7 +88,8 @@ def _from_some_kernels(problem: Problem, solver: Solver, limits: Limits) -> Poin
     the part. A larger kernel is the same as a larger loss weight.
     """
     regularizer = problem.regularizer
-    chosen = np.sort(np.random.default_rng(0).permutation(problem.m)[:_SOME_KERNELS])
+    count = max(_SOME_KERNELS, problem.m // _SHARE_OF_KERNELS)
+    chosen = np.sort(np.random.default_rng(0).permutation(problem.m)[:count])
     factor = float(regularizer.start(problem.m).sum() / regularizer.start(len(chosen)).sum())
     few = replace(problem, bank=problem.bank.select(chosen), C=problem.C * factor)
     result = run(few, solver, _quiet(limits), None, [], time.perf_counter())

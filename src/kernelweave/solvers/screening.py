@@ -22,8 +22,8 @@ class Screening:
 
     .. math:: \big| \sqrt{q_k(\alpha)} - \sqrt{q_k(\alpha^*)} \big| \le r \sqrt{\lambda_k},
 
-    where :math:`\lambda_k` bounds the largest eigenvalue of :math:`K_k` on vectors of sum zero (both
-    alphas have the same sum). A sparse regularizer turns these intervals into a verdict
+    where :math:`\lambda_k` bounds the largest eigenvalue of :math:`K_k` on vectors of sum zero
+    (both alphas have the same sum). A sparse regularizer turns these intervals into a verdict
     (:meth:`Regularizer.screened <kernelweave.regularizers.Regularizer.screened>`). The reduced
     problem has the same optimum, so its gap is one of the whole problem; the last certificate of a
     fit is taken over all m kernels all the same.

@@ -6,7 +6,6 @@ import time
 import warnings
 from dataclasses import replace
 
-import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from kernelweave.problem import Problem

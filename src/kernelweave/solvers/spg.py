@@ -37,9 +37,9 @@ class SPG(Solver):
 
     Minimises :math:`T(d) = r(d) + \max_\alpha -\sum \ell^*(-\alpha) - \frac12 \alpha'K(d)\alpha`
     over the weights the regularizer allows, with gradient
-    :math:`\partial r/\partial d_k - \frac12 \alpha' (\partial K/\partial d_k) \alpha` (eq. 4). Three
-    components make it fast, and each can be switched off to measure what it is worth; with all
-    three off it is projected gradient descent with an Armijo search (:class:`PGD`).
+    :math:`\partial r/\partial d_k - \frac12 \alpha' (\partial K/\partial d_k) \alpha` (eq. 4).
+    Three components make it fast, and each can be switched off to measure what it is worth; with
+    all three off it is projected gradient descent with an Armijo search (:class:`PGD`).
 
     Parameters
     ----------
