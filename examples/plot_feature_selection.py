@@ -39,10 +39,11 @@ X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.5, random_
 # features of no use get exactly zero, the others next to nothing.
 
 model = MKLClassifier(combination="product", regularizer=L1(10.0), C=1.0).fit(X_train, y_train)
-heaviest = np.argsort(-model.weights_)
+ranked = np.argsort(-model.weights_)
+top = np.sort(ranked[:3])
 print("features that decide the class:", true)
-print("three largest weights:         ", np.sort(heaviest[:3]), model.weights_[heaviest[:3]].round(2))
-print("fourth largest:                ", model.weights_[heaviest[3]].round(3))
+print("three largest weights:         ", top, model.weights_[top].round(2))
+print("fourth largest:                ", model.weights_[ranked[3]].round(3))
 print("exactly zero:                  ", np.count_nonzero(model.weights_ == 0), "of 40")
 print(f"test accuracy: {model.score(X_test, y_test):.3f}")
 

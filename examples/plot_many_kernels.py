@@ -33,10 +33,14 @@ print(f"{(batch.columns.nbytes + batch.gamma.nbytes) / batch.m:.0f} bytes for ea
 # Fit
 # ---
 # The certificate covers all 20,000 kernels, although the solver works on few of them at a time.
+# More kernels are not more accurate here: the seven of the default family do as well. What they add
+# is an answer to which columns go together.
 
 model = MKLClassifier(batch).fit(X_train, y_train)
 used = np.flatnonzero(model.weights_)
-print(f"test accuracy: {model.score(X_test, y_test):.3f}")
+default = MKLClassifier().fit(X_train, y_train)
+print(f"test accuracy, 20,000 kernels: {model.score(X_test, y_test):.3f}")
+print(f"test accuracy, default family: {default.score(X_test, y_test):.3f}")
 print(f"{len(used)} of {batch.m} kernels have weight, {model.gap_kind_} gap {model.gap_:.1e}")
 for k in used[np.argsort(-model.weights_[used])][:5]:
     print(f"{model.weights_[k]:.3f}  {model.kernel_names_[k]}")
@@ -44,7 +48,8 @@ for k in used[np.argsort(-model.weights_[used])][:5]:
 # %%
 # Which columns the weight falls on
 # ---------------------------------
-# A kernel's weight counts for each of its columns.
+# A kernel's weight counts for each of its columns. The size of the worst nuclei leads (area and
+# radius), with concave points and texture; several columns are in no kernel that has weight.
 
 on_column = np.zeros(X.shape[1])
 for k in used:

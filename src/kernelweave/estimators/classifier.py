@@ -28,15 +28,17 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
     Solves, to a certified relative duality gap,
 
     .. math:: \min_{d \in \mathcal D}\; \min_{f, b}\; \sum_i \ell\big(y_i, \textstyle\sum_k f_k(x_i)
-              + b\big) + \tfrac12 \sum_k \frac{|f_k|^2}{d_k} + r(d).
+              + b\big) + \tfrac12 \sum_k \frac{|f_k|^2}{d_k} + r(d),
+
+    or its counterpart for another combination of kernels than a sum, to a stationary point.
 
     Parameters
     ----------
-    kernels : str, kernel, family or list of kernels and families, default="default"
-        What to combine. Names: "default", "simplemkl", "spicymkl", "mwumkl", "rbf", "linear",
-        "polynomial". The default family standardises the features and takes a linear, a quadratic
-        and five Gaussian kernels (widths from a quarter to four times the square root of the
-        number of features).
+    kernels : str, kernel, family, RBFBatch or list of these, default="default"
+        What to combine. Names: "default", "simplemkl", "spicymkl", "mwumkl", "features" (one
+        squared distance for each column), "rbf", "linear", "polynomial". The default family
+        standardises the features and takes a linear, a quadratic and five Gaussian kernels (widths
+        from a quarter to four times the square root of the number of features).
     C : float, default=1.0
         Weight of the loss.
     loss : str or Loss, default="hinge"
@@ -46,8 +48,8 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         "block_norm" (groups of kernels), "entropy", "log_det", or an object such as
         ``LpBall(1.33)``.
     combination : {"sum", "product", "polynomial_mixture"} or Combination, default="sum"
-        How the kernels become one. "product" is :math:`\\exp(-\\sum_k d_k D_k)`, with a distance
-        for each kernel of the form :math:`\\exp(-D)`; ``kernels="default"`` then means one squared
+        How the kernels become one. "product" is :math:`\exp(-\sum_k d_k D_k)`, with a distance
+        for each kernel of the form :math:`\exp(-D)`; ``kernels="default"`` then means one squared
         distance for each standardised feature.
     solver : str or Solver, default="auto"
         "active-set", "spg", "pgd", "uniform" (equal weights, the baseline), "auto", or an object
@@ -103,7 +105,7 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
     converged_ : bool
     n_iter_ : int
     history_ : list of Record
-        Iteration, seconds, primal, dual, gap, active kernels, inner iterations.
+        Iteration, seconds, primal, dual, gap, active kernels, inner iterations, inner solves.
     classes_ : ndarray of shape (n_classes,)
     n_features_in_ : int
     feature_names_in_ : ndarray of str

@@ -138,7 +138,7 @@ class Kernel(ABC):
 
     @property
     def squared_rate(self) -> float | None:
-        """The g of k = exp(-g |x - x'|^2), if the kernel is one."""
+        """The rate g of exp(-g D), D the squared distance, if the kernel is that; else None."""
         form = self.form()
         if form is None or form.ingredient != "sqdist" or form.code != 0 or form.columns:
             return None

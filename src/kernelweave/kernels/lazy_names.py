@@ -56,6 +56,7 @@ class BatchNames(LazyNames):
 
     Examples
     --------
+    >>> import numpy as np
     >>> names = BatchNames(np.array([[3, 7], [2, -1]]), [0.5, 2.0], None)
     >>> names
     <2 names: rbf(gamma=0.5) on columns 3, 7, rbf(gamma=2) on column 2>
@@ -97,6 +98,7 @@ class StackedNames(LazyNames):
 
     Examples
     --------
+    >>> import numpy as np
     >>> list(StackedNames([["a", "b"], ["c"]], np.array([1, 0, 0]), np.array([0, 0, 1])))
     ['c', 'a', 'b']
     """

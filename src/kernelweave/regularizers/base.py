@@ -46,6 +46,9 @@ class Regularizer(Named):
     convex : bool
         Whether r is convex. One that is not has no `omega`, no `dual_penalty` and so no duality
         gap.
+    orthant : bool
+        Whether r is smooth and all weights :math:`d \ge 0` are allowed, so that `project` treats
+        every weight on its own and steps may differ from weight to weight.
 
     Examples
     --------
@@ -62,6 +65,7 @@ class Regularizer(Named):
     sparse: ClassVar[bool]
     smooth: ClassVar[bool] = True
     convex: ClassVar[bool] = True
+    orthant: ClassVar[bool] = False
 
     def bind(self, bank: MatrixBank, combination: Combination) -> Regularizer:
         """Return the regularizer for these kernels; called once before a fit.

@@ -46,6 +46,7 @@ class ElasticNet(Regularizer):
 
     name = "elastic_net"
     sparse = True
+    orthant = True
 
     def __init__(self, weight: float = 1.0, l1_ratio: float = 0.5) -> None:
         self.weight = weight

@@ -40,6 +40,7 @@ class L1(Regularizer):
 
     name = "l1"
     sparse = True
+    orthant = True
 
     def __init__(self, weight: float = 1.0) -> None:
         self.weight = weight

@@ -70,6 +70,7 @@ class LogDet(Regularizer):
 
     name = "log_det"
     sparse = False
+    orthant = True
     convex = False
 
     def __init__(self, weight: float = 0.5, ridge: float = 1.0) -> None:

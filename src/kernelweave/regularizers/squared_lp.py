@@ -46,6 +46,7 @@ class SquaredLp(Regularizer):
 
     name = "squared_lp"
     sparse = False
+    orthant = True
 
     def __init__(self, p: float = 2.0, weight: float = 1.0) -> None:
         self.p = p

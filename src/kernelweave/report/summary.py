@@ -15,7 +15,8 @@ def summary_text(model: Any, top: int = 10) -> str:
     r"""Describe a fitted model: objective, certificate, kernels kept, heaviest weights.
 
     The gap is the relative duality gap :math:`(P - D) / \max(1, |P|)` of the final weights: the
-    objective is at most that far above the best one possible.
+    objective is at most that far above the best one possible. Where a problem has none (products of
+    kernels), the line says that it is the relative projected gradient.
 
     Parameters
     ----------
@@ -45,10 +46,12 @@ def summary_text(model: Any, top: int = 10) -> str:
     total = len(estimator.kernel_names_)
     state = "converged" if estimator.converged_ else "not converged"
     tolerance = f", tolerance {estimator.tol:.1e}" if hasattr(estimator, "tol") else ""
+    kind = getattr(estimator, "gap_kind_", "duality")
+    what = "relative projected gradient" if kind == "projected_gradient" else "relative"
     lines = [
         f"{type(estimator).__name__}: {state} after {int(np.max(estimator.n_iter_))} iterations",
         f"  objective  {float(np.sum(estimator.objective_)):.6g}",
-        f"  gap        {float(np.max(estimator.gap_)):.1e} (relative{tolerance})",
+        f"  gap        {float(np.max(estimator.gap_)):.1e} ({what}{tolerance})",
         f"  kernels    {len(kernels)} of {total} have a non-zero weight",
     ]
     shown = kernels[:top]

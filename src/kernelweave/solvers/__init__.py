@@ -49,7 +49,7 @@ def get_solver(
     >>> get_solver("auto", Simplex())
     ActiveSet(working_set=64, inner_tol=0.001)
     >>> get_solver("auto", LpBall(2))
-    SPG(spectral=True, nonmonotone=True, tune_precision=True, inner_tol=0.01)
+    SPG(spectral=True, nonmonotone=True, tune_precision=True, scaled=True, inner_tol=0.01)
     """
     if isinstance(spec, Solver):
         return spec

@@ -108,7 +108,9 @@ class ActiveSet(Solver):
     def init(self, problem: Problem, start: Point | None) -> State:
         """Solve at the given weights, or at equal weights on the kernels most aligned with y."""
         evaluator = Evaluator(problem, start)
-        d = problem.regularizer.start(problem.m) if start is None else start.d
+        d = problem.regularizer.start(problem.m)
+        if start is not None:
+            d = problem.regularizer.project(start.d)
         if start is None and problem.m > self.working_set:
             many = problem.m > _MANY * self.working_set
             count = _RESTRICTED * self.working_set if many else self.working_set

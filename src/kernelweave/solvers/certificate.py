@@ -64,11 +64,13 @@ def certify(
     A problem that is not convex in d (products, log det) has no duality gap in d. At fixed weights
     it has one, in alpha; to that is added the projected gradient,
 
-    .. math:: \frac{\| d - P(d - \nabla T(d)) \|_\infty}{\max(1, |T(d) - r(d)|)},
+    .. math:: \max_k\; \frac{\big| d - P(d - \nabla T(d)) \big|_k \max(1, d_k)}
+              {\max(1, |T(d) - r(d)|)},
 
-    where P projects onto the allowed weights (SPG-GMKL stops on the norm itself). It is relative to
-    the part of T that the data decide: weights so large that K(d) is nearly the identity cost much
-    and are not stationary.
+    where P projects onto the allowed weights. (SPG-GMKL stops on the norm of the projected gradient
+    itself.) A weight above one counts by its own size: in a product it is an inverse squared width,
+    and what matters is what a change by a factor would do. It is relative to the part of T that the
+    data decide, so that weights so large that they cost more than the data are not stationary.
 
     Parameters
     ----------
@@ -105,7 +107,8 @@ def _stationarity(
     upper = _loss(problem, fitted, intercept, 0.0) + quadratic + price
     lower = -problem.dual_loss(alpha) - quadratic + price
     unit = max(1.0, abs(upper))
-    residual = float(np.abs(projected_gradient(problem, d, quad, 1.0)).max())
+    moves = np.abs(projected_gradient(problem, d, quad, 1.0))
+    residual = float(np.max(moves * np.maximum(1.0, d)))
     gap = residual / max(1.0, abs(upper - price)) + max(0.0, upper - lower) / unit
     return Certificate(upper, lower, gap, "projected_gradient", 0.0, upper, intercept)
 
@@ -116,12 +119,15 @@ def smooth_gradient(problem: Problem, d: Array, quad: Array) -> Array:
     return gradient + problem.regularizer.gradient(d) if problem.regularizer.smooth else gradient
 
 
-def projected_gradient(problem: Problem, d: Array, quad: Array, step: float) -> Array:
-    """d - P(d - step grad T(d)); where r is not smooth its prox takes the place of P."""
+def projected_gradient(problem: Problem, d: Array, quad: Array, step: Array | float) -> Array:
+    """d - P(d - step grad T(d)); where r is not smooth its prox takes the place of P.
+
+    `step` may be one number for each weight if the allowed weights are all d >= 0.
+    """
     target = d - step * smooth_gradient(problem, d, quad)
     if problem.regularizer.smooth:
         return d - problem.regularizer.project(target)
-    return d - problem.regularizer.prox(target, step)
+    return d - problem.regularizer.prox(target, float(step))
 
 
 def recompute(

@@ -61,14 +61,16 @@ def _from_some_samples(
 ) -> Point:
     """Learn weights on some of the samples: a pass over all of them costs many times more.
 
-    The loss weights are raised so that the few stand for all.
+    The loss weights are raised so that the few stand for all. Not so if the weights decide how
+    local the kernel is, as in a product: few samples under large loss weights would be learnt by
+    heart, with a far too narrow kernel.
     """
     chosen = np.sort(np.random.default_rng(0).permutation(problem.n)[:size])
     few = replace(
         problem,
         bank=problem.bank.take(chosen),
         y=problem.y[:, chosen],
-        C=problem.C[:, chosen] * (problem.n / len(chosen)),
+        C=problem.C[:, chosen] * (problem.n / len(chosen) if problem.combination.linear else 1.0),
     )
     if start is not None:
         start = _at(start.d, few)

@@ -95,12 +95,20 @@ class _Best:
         self.gap = np.inf
         self._score = np.inf
 
-    def offer(self, point: Point, certificate: Certificate, converged: bool) -> None:
-        owed_to_solver = certificate.gap - certificate.approximation
-        score = owed_to_solver if certificate.kind == "duality" else certificate.primal
-        if self.point is None or converged or score < self._score:
+    def offer(self, point: Point, certificate: Certificate, tol: float) -> bool:
+        """Take the point if it is better; returns whether the fit has converged with it.
+
+        A stationary point above another point seen is not the end.
+        """
+        duality = certificate.kind == "duality"
+        score = certificate.gap - certificate.approximation if duality else certificate.primal
+        converged = certificate.gap <= _MARGIN * tol
+        if not duality:
+            converged &= score <= self._score + tol * max(1.0, abs(score))
+        if converged or score < self._score:
             self.point, self.certificate = point, certificate
             self.gap, self._score = certificate.gap, score
+        return converged
 
 
 def prepared(problem: Problem, solver: Solver) -> Problem:
@@ -131,7 +139,7 @@ def run(
         state = solver.init(problem, start)
         while True:
             certificate = _certify_state(problem, state)
-            best.offer(state.point, certificate, certificate.gap <= _MARGIN * limits.tol)
+            converged = best.offer(state.point, certificate, limits.tol)
             record = Record(
                 len(history),
                 time.perf_counter() - began,
@@ -145,7 +153,9 @@ def run(
             history.append(record)
             report.line(record)
             stops = [bool(callback(record)) for callback in limits.callbacks]
-            reason = _reason_to_stop(problem, limits, record, state, certificate, any(stops))
+            reason = "converged"
+            if not converged:
+                reason = _reason_to_stop(problem, limits, record, state, certificate, any(stops))
             if reason:
                 break
             if screening is not None:
@@ -184,8 +194,6 @@ def _reason_to_stop(
     certificate: Certificate,
     asked: bool,
 ) -> str:
-    if record.gap <= _MARGIN * limits.tol:
-        return "converged"
     if certificate.approximation > 0 and _only_the_bank_is_left(problem, limits, certificate):
         return "bank"
     if asked:

@@ -54,6 +54,10 @@ class SPG(Solver):
         more than a third of the gap, or the whole decrease in sight, is owed to a rough alpha
         (where the paper goes by fixed levels of the gap), and never rises. Off: 1e-6 throughout,
         unless even that hides the decrease.
+    scaled : bool, default=True
+        Take larger steps in larger weights, as descent in log(d) would, in combinations that are
+        not sums, if all d >= 0 are allowed. Not in the paper. Weights of a product are inverse
+        squared widths and differ by orders of magnitude.
     inner_tol : float, default=1e-2
         Tolerance of the first single-kernel solve, if it is tuned.
 
@@ -75,6 +79,7 @@ class SPG(Solver):
     spectral: bool = True
     nonmonotone: bool = True
     tune_precision: bool = True
+    scaled: bool = True
     inner_tol: float = 1e-2
 
     name = "spg"
@@ -98,7 +103,8 @@ class SPG(Solver):
             # Moving the weights cannot close this part of the gap: only exactness can.
             return self._sharpen(problem, state)
         point = state.point
-        direction = projected_gradient(problem, point.d, state.quad, memory.step)
+        steps = memory.step * self._metric(problem, point.d)
+        direction = projected_gradient(problem, point.d, state.quad, steps)
         slope = float(memory.gradient @ direction)
         if not problem.regularizer.smooth:
             value = problem.regularizer.value
@@ -109,7 +115,7 @@ class SPG(Solver):
             d = without_dust(point.d - scale * direction)
             trial = state.evaluator.evaluate(d, memory.inner_tol)
             if trial.value <= memory.reference - _SUFFICIENT * scale * slope:
-                predicted = scale * slope - 0.5 * scale**2 * (direction @ direction) / memory.step
+                predicted = scale * slope - 0.5 * scale**2 * (direction @ (direction / steps))
                 return self._accept(problem, state, trial, float(predicted))
             scale *= 0.5
         # What is left to gain cannot be told from the noise of a rough alpha.
@@ -124,13 +130,22 @@ class SPG(Solver):
             moved = trial.d - state.point.d
             change = float(moved @ (gradient - memory.gradient))
             low, high = _SPECTRAL_RANGE
-            step = high if change <= 0 else float(np.clip(moved @ moved / change, low, high))
+            size = float(moved @ (moved / self._metric(problem, trial.d)))
+            step = high if change <= 0 else float(np.clip(size / change, low, high))
         if self.nonmonotone:
             eta = _adapt_eta(memory.eta, state.point.value - trial.value, predicted)
             mass = eta * memory.mass + 1.0
             reference = (eta * memory.mass * memory.reference + trial.value) / mass
         new = _Memory(gradient, step, reference, mass, eta, memory.inner_tol)
         return State(trial, quad, state.evaluator, False, new)
+
+    def _metric(self, problem: Problem, d: Array) -> Array | float:
+        """Factor on the step of every weight: its square, relative to the largest."""
+        if not self.scaled or problem.combination.linear or not problem.regularizer.orthant:
+            return 1.0
+        size = np.maximum(d, d.mean())
+        top = float(size.max())
+        return (size / top) ** 2 if top > 0 else 1.0
 
     def _sharpen(self, problem: Problem, state: State) -> State:
         """Solve again at the same weights, ten times as exactly, and start the averages anew."""
@@ -149,7 +164,7 @@ class SPG(Solver):
 class PGD(SPG):
     """Projected gradient descent with an Armijo search: the baseline of the SPG-GMKL paper.
 
-    It is :class:`SPG` with all three components off.
+    It is :class:`SPG` with all its components off.
 
     Examples
     --------
@@ -162,6 +177,7 @@ class PGD(SPG):
     spectral: bool = False
     nonmonotone: bool = False
     tune_precision: bool = False
+    scaled: bool = False
 
     name = "pgd"
 
