@@ -55,9 +55,9 @@ class SPG(Solver):
         (where the paper goes by fixed levels of the gap), and never rises. Off: 1e-6 throughout,
         unless even that hides the decrease.
     scaled : bool, default=True
-        Take larger steps in larger weights, as descent in log(d) would, in combinations that are
-        not sums, if all d >= 0 are allowed. Not in the paper. Weights of a product are inverse
-        squared widths and differ by orders of magnitude.
+        Take larger spectral steps in larger weights, as descent in log(d) would, in combinations
+        that are not sums, if all d >= 0 are allowed. Not in the paper. Weights of a product are
+        inverse squared widths and differ by orders of magnitude.
     inner_tol : float, default=1e-2
         Tolerance of the first single-kernel solve, if it is tuned.
 
@@ -92,7 +92,8 @@ class SPG(Solver):
         point = evaluator.evaluate(problem.regularizer.project(d), tol)
         quad = evaluator.quad(point)
         gradient = smooth_gradient(problem, point.d, quad)
-        step = _first_step(point.d, gradient) if self.spectral else 1.0
+        bounded = self.spectral and not problem.regularizer.orthant
+        step = _first_step(point.d, gradient) if bounded else 1.0
         memory = _Memory(gradient, step, point.value, 1.0, 0.85, tol)
         return State(point, quad, evaluator, False, memory)
 
@@ -141,7 +142,8 @@ class SPG(Solver):
 
     def _metric(self, problem: Problem, d: Array) -> Array | float:
         """Factor on the step of every weight: its square, relative to the largest."""
-        if not self.scaled or problem.combination.linear or not problem.regularizer.orthant:
+        scaled = self.scaled and self.spectral and not problem.combination.linear
+        if not scaled or not problem.regularizer.orthant:
             return 1.0
         size = np.maximum(d, d.mean())
         top = float(size.max())
@@ -164,7 +166,7 @@ class SPG(Solver):
 class PGD(SPG):
     """Projected gradient descent with an Armijo search: the baseline of the SPG-GMKL paper.
 
-    It is :class:`SPG` with all its components off.
+    It is :class:`SPG` with all three components off.
 
     Examples
     --------
@@ -177,13 +179,12 @@ class PGD(SPG):
     spectral: bool = False
     nonmonotone: bool = False
     tune_precision: bool = False
-    scaled: bool = False
 
     name = "pgd"
 
 
 def _first_step(d: Array, gradient: Array) -> float:
-    """A first step length that moves the weights by about their own size."""
+    """A first step length that moves weights of bounded size by about that size."""
     span = float(np.ptp(gradient)) or float(np.abs(gradient).max()) or 1.0
     return float(np.clip(d.max() / span, *_SPECTRAL_RANGE))
 
