@@ -184,5 +184,7 @@ def test_bad_input():
         MKLClassifier([RBF(width=1.0), Linear()], combination="product").fit(X, y)
     with pytest.raises(InvalidInputError, match="center"):
         MKLClassifier(combination="product", normalize="center").fit(X, y)
+    with pytest.raises(InvalidInputError, match=r"bank must be 'auto' or 'lazy'; got 'dense'"):
+        MKLClassifier(combination="product", bank="dense").fit(X, y)
     with pytest.raises(InvalidInputError, match=r"active-set.*sums of kernels"):
         MKLClassifier(combination="product", solver="active-set").fit(X, y)

@@ -135,9 +135,7 @@ class BaseMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def _build(self, X: Any, combination: Combination) -> tuple[Any, MatrixBank]:
         """Bind the kernels (or distances) to the samples, and put them into a bank."""
         if combination.base == "distances":
-            distances = DistanceSet.build(self.kernels, X, normalize=self.normalize)
-            plan = DistanceBank(self.cache_mb, storage_dtype(self.tol))
-            return distances, plan.build(distances)
+            return self._build_distances(X, combination)
         kernels = build_set(self.kernels, X, normalize=self.normalize)
         bank = build_bank(
             self.bank,
@@ -147,6 +145,18 @@ class BaseMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             random_state=self._seed(),
         )
         return kernels, bank
+
+    def _build_distances(self, X: Any, combination: Combination) -> tuple[Any, MatrixBank]:
+        if self.bank not in ("auto", "lazy"):
+            raise InvalidInputError(
+                f"combination={combination.name!r} is computed from distances, which are kept in "
+                f"their own way: bank must be 'auto' or 'lazy'; got {self.bank!r}."
+            )
+        distances = DistanceSet.build(self.kernels, X, normalize=self.normalize)
+        bank = DistanceBank(self.cache_mb, storage_dtype(self.tol)).build(distances)
+        if self.bank == "lazy":
+            bank.matrix_limit = MatrixBank.matrix_limit
+        return distances, bank
 
     def _starts(self, C: Array, groups: list[Array], bank: MatrixBank) -> list[Point | None]:
         """Where each fit starts: with `warm_start` at the last solution, if it is of this shape."""

@@ -22,6 +22,7 @@ _SOME_SAMPLES = 1000
 _FEWEST_SAMPLES = 200
 _GROWTH = 4
 _TOL = 3e-3
+_STEPS = 50
 # From this many kernels on, if all of them get a weight, first weights are learnt on a part.
 _MANY_KERNELS = 50_000
 _SOME_KERNELS = 5_000
@@ -61,16 +62,17 @@ def _from_some_samples(
 ) -> Point:
     """Learn weights on some of the samples: a pass over all of them costs many times more.
 
-    The loss weights are raised so that the few stand for all. Not so if the weights decide how
+    The loss weights are raised so that the few stand for all. Less so if the weights decide how
     local the kernel is, as in a product: few samples under large loss weights would be learnt by
-    heart, with a far too narrow kernel.
+    heart, with a far too narrow kernel. There the root of the factor does well.
     """
+    factor = problem.n / size
     chosen = np.sort(np.random.default_rng(0).permutation(problem.n)[:size])
     few = replace(
         problem,
         bank=problem.bank.take(chosen),
         y=problem.y[:, chosen],
-        C=problem.C[:, chosen] * (problem.n / len(chosen) if problem.combination.linear else 1.0),
+        C=problem.C[:, chosen] * (factor if problem.combination.linear else np.sqrt(factor)),
     )
     if start is not None:
         start = _at(start.d, few)
@@ -101,4 +103,4 @@ def _from_some_kernels(problem: Problem, solver: Solver, limits: Limits) -> Poin
 
 
 def _quiet(limits: Limits) -> Limits:
-    return Limits(max(limits.tol, _TOL), limits.max_iter, limits.max_time)
+    return Limits(max(limits.tol, _TOL), min(limits.max_iter, _STEPS), limits.max_time)
