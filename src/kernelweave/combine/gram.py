@@ -29,11 +29,20 @@ class Gram:
         Number of samples.
     d : ndarray of shape (m,)
         The weights.
+
+    Attributes
+    ----------
+    active : ndarray of int
+        The kernels of weight not zero.
+    parts : ndarray of shape (len(active), n) or None
+        Sum of all products taken so far, kernel by kernel, where they are taken so.
     """
 
     def __init__(self, n: int, d: Array) -> None:
         self.n = n
         self.d = d
+        self.active = np.flatnonzero(d)
+        self.parts: Array | None = None
         self._matrix: Array | None = None
 
     def dense(self) -> Array | None:

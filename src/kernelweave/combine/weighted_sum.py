@@ -49,10 +49,8 @@ class SumGram(Gram):
     ) -> None:
         super().__init__(bank.n, d)
         self.bank = bank
-        self.active = np.flatnonzero(d)
         if bank.n <= bank.matrix_limit:
             self._matrix = bank.combine(d, matrix_memory(bank.n, np.dtype(dtype), reuse))
-        self.parts: Array | None = None
 
     def diag(self) -> Array:
         """Diagonal of K(d)."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernelweave.combine.base import Combination
+from kernelweave.combine import Combination, WeightedSum
 from kernelweave.regularizers.base import Regularizer
 from kernelweave.regularizers.l1 import L1
 from kernelweave.regularizers.simplex import Simplex
@@ -54,8 +54,8 @@ def get_solver(
     if isinstance(spec, Solver):
         return spec
     if spec == "auto":
-        linear = combination is None or combination.linear
-        return ActiveSet() if linear and isinstance(regularizer, L1 | Simplex) else SPG()
+        is_sum = combination is None or isinstance(combination, WeightedSum)
+        return ActiveSet() if is_sum and isinstance(regularizer, L1 | Simplex) else SPG()
     if spec not in SOLVERS:
         raise unknown_name("solver", spec, ["auto", *SOLVERS])
     return SOLVERS[spec]()

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
+from kernelweave.combine.weighted_sum import WeightedSum
 from kernelweave.errors import InvalidInputError
 from kernelweave.losses.box_qp import BoxQP
 from kernelweave.problem import Array, Problem
@@ -98,7 +99,7 @@ class ActiveSet(Solver):
                 f"solver 'active-set' takes the regularizers 'simplex' and 'l1'; got "
                 f"{problem.regularizer!r}. Use solver='spg' or 'auto'."
             )
-        if not problem.combination.linear:
+        if not isinstance(problem.combination, WeightedSum):
             raise InvalidInputError(
                 f"solver 'active-set' takes sums of kernels; got the combination "
                 f"{problem.combination!r}. Use solver='spg' or 'auto'."

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernelweave.combine.gram import Gram
-from kernelweave.combine.weighted_sum import SumGram
 from kernelweave.compiled.dense_rows import square_block
 from kernelweave.problem import Array, Problem
 from kernelweave.solvers.box_solver import GramSource, solve_box_qp
@@ -123,16 +122,15 @@ class Evaluator:
         fitted = self._fitted(gram)
         alpha = np.empty_like(self._alpha)
         for t in range(problem.n_tasks):
-            if self._products is not None and isinstance(gram, SumGram):
-                gram.parts = None
+            gram.parts = None
             alpha[t], fitted[t], self._intercept[t], steps = solve_task(
                 problem, t, gram, tol, self._alpha[t], fitted[t], self._intercept[t]
             )
             self.n_steps += steps
-            if self._products is not None and isinstance(gram, SumGram):
+            if self._products is not None:
                 self._products.add(gram, t)
         self.n_solves += problem.n_tasks
-        if self._products is not None and isinstance(gram, SumGram):
+        if self._products is not None:
             self._products.settle(gram, alpha, fitted)
         self._alpha = alpha
         value = problem.inner_value(d, alpha, fitted)
@@ -140,7 +138,7 @@ class Evaluator:
 
     def _fitted(self, gram: Gram) -> Array:
         """K(d) alpha at the alpha to start from."""
-        if self._products is not None and isinstance(gram, SumGram):
+        if self._products is not None:
             return self._products.fitted(gram)
         used = [np.flatnonzero(row) for row in self._alpha]
         rows = zip(used, self._alpha, strict=True)

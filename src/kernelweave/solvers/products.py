@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from kernelweave.bank.protocol import semi_definite
-from kernelweave.combine.weighted_sum import SumGram
+from kernelweave.combine import Gram, WeightedSum
 from kernelweave.problem import Array, Problem
 
 __all__ = ["KernelProducts"]
@@ -20,7 +20,7 @@ class KernelProducts:
     Parameters
     ----------
     problem : Problem
-        A problem with a linear combination.
+        A problem with a weighted sum of kernels.
     alpha : ndarray of shape (T, n)
         Where the first solve starts.
     """
@@ -36,10 +36,11 @@ class KernelProducts:
         """Return the store, or None where a matrix is formed or the products are too many."""
         bank = problem.bank
         small = 8.0 * problem.m * alpha.size <= _MOST_BYTES
-        wanted = problem.combination.linear and bank.n > bank.matrix_limit and small
+        is_sum = isinstance(problem.combination, WeightedSum)
+        wanted = is_sum and bank.n > bank.matrix_limit and small
         return cls(problem, alpha) if wanted else None
 
-    def fitted(self, gram: SumGram) -> Array:
+    def fitted(self, gram: Gram) -> Array:
         """K(d) alpha, with a pass over those kernels of weight not zero that are not known yet."""
         stale = gram.active[~self._fresh[gram.active]]
         if len(stale):
@@ -47,12 +48,12 @@ class KernelProducts:
             self._fresh[stale] = True
         return np.tensordot(gram.d[gram.active], self._products[gram.active], axes=1)
 
-    def add(self, gram: SumGram, task: int) -> None:
+    def add(self, gram: Gram, task: int) -> None:
         """Take over what the solve of one task has added to the products."""
         if gram.parts is not None:
             self._products[gram.active, task] += gram.parts
 
-    def settle(self, gram: SumGram, alpha: Array, fitted: Array) -> None:
+    def settle(self, gram: Gram, alpha: Array, fitted: Array) -> None:
         """Note the alpha of a finished solve; the products of kernels not in use are now stale.
 
         Those in use are known if every product taken was a change of alpha, as in SMO; Newton's
