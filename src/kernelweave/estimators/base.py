@@ -19,6 +19,7 @@ from kernelweave.compiled.threads import one_blas_thread, use_threads
 from kernelweave.errors import InvalidInputError
 from kernelweave.estimators.learnt_kernel import LearntKernel
 from kernelweave.kernels import build_set
+from kernelweave.kernels.base_set import BaseSet
 from kernelweave.kernels.distance_set import DistanceSet
 from kernelweave.kernels.lazy_names import LazyNames
 from kernelweave.kernels.samples import is_frame
@@ -132,7 +133,7 @@ class BaseMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self._last = _LastFit(C, results) if self.warm_start else None
         self._store(results)
 
-    def _build(self, X: Any, combination: Combination) -> tuple[Any, MatrixBank]:
+    def _build(self, X: Any, combination: Combination) -> tuple[BaseSet, MatrixBank]:
         """Bind the kernels (or distances) to the samples, and put them into a bank."""
         if combination.base == "distances":
             return self._build_distances(X, combination)
@@ -146,7 +147,7 @@ class BaseMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         )
         return kernels, bank
 
-    def _build_distances(self, X: Any, combination: Combination) -> tuple[Any, MatrixBank]:
+    def _build_distances(self, X: Any, combination: Combination) -> tuple[BaseSet, MatrixBank]:
         if self.bank not in ("auto", "lazy"):
             raise InvalidInputError(
                 f"combination={combination.name!r} is computed from distances, which are kept in "

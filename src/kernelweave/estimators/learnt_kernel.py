@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from kernelweave.combine import Combination, WeightedSum
+from kernelweave.kernels.base_set import BaseSet
 from kernelweave.kernels.samples import Samples, as_samples
 from kernelweave.kernels.tile import Tile
 from kernelweave.problem import Array
@@ -41,7 +42,7 @@ class LearntKernel:
     """
 
     def __init__(
-        self, kernel_set: Any, weights: Array, combination: Combination | None = None
+        self, kernel_set: BaseSet, weights: Array, combination: Combination | None = None
     ) -> None:
         self.kernel_set = kernel_set
         self.weights = np.asarray(weights, dtype=np.float64)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from kernelweave.errors import InvalidInputError
+from kernelweave.kernels.base_set import BaseSet
 from kernelweave.kernels.batch import RBFBatch
 from kernelweave.kernels.batch_tile import BatchTile
 from kernelweave.kernels.columns import Block
@@ -21,7 +22,7 @@ __all__ = ["BatchSet"]
 Array = NDArray[Any]
 
 
-class BatchSet:
+class BatchSet(BaseSet):
     """The kernels of an `RBFBatch` on training samples; answers what a `KernelSet` does.
 
     Parameters
@@ -53,6 +54,8 @@ class BatchSet:
            [[1.   , 0.135]]])
     """
 
+    names: BatchNames
+
     def __init__(self, batch: RBFBatch, samples: Samples, normalize: Any = "trace") -> None:
         self.normalization = Normalization.parse(normalize)
         if "center" in self.normalization.names:
@@ -81,15 +84,8 @@ class BatchSet:
         self.names = BatchNames(columns, self.gamma, titles, suffix)
 
     @property
-    def n(self) -> int:
-        return self.samples.n
-
-    @property
     def m(self) -> int:
         return len(self.gamma)
-
-    def __len__(self) -> int:
-        return self.m
 
     def __repr__(self) -> str:
         return f"BatchSet(n={self.n}, m={self.m}, {self.normalization!r})"
@@ -111,23 +107,9 @@ class BatchSet:
     def _tile(self, left: Array, right: Array, dtype: DTypeLike) -> BatchTile:
         return BatchTile(self.columns, self.gamma, left, right, dtype)
 
-    def _positions(self, idx: ArrayLike | None) -> Array | slice:
-        if idx is None:
-            return slice(None)
-        index = np.asarray(idx, dtype=np.intp)
-        if index.ndim != 1 or (index.size and not (index.min() >= 0 and index.max() < self.n)):
-            raise InvalidInputError(
-                f"sample indices must be a 1-D array in 0..{self.n - 1}; got {idx!r}."
-            )
-        return index
-
-    def _chosen(self, kernels: ArrayLike | None) -> Array:
-        if kernels is None:
-            return np.arange(self.m)
-        chosen = np.asarray(kernels, dtype=np.int64)
-        if chosen.size and not (-self.m <= chosen.min() and chosen.max() < self.m):
-            raise InvalidInputError(f"kernel indices must be in 0..{self.m - 1}; got {kernels!r}.")
-        return chosen % self.m
+    def _part(self, idx: ArrayLike | None) -> Array:
+        """The columns of `table` of those training samples (None: all)."""
+        return self.table if idx is None else self.table[:, self._positions(idx)]
 
     def rows(
         self,
@@ -137,13 +119,13 @@ class BatchSet:
         dtype: DTypeLike = np.float64,
     ) -> Array:
         """Return values between training samples, shape (m', len(idx), n')."""
-        left = self.table[:, self._positions(idx)]
-        right = self.table[:, self._positions(columns)]
-        return self._tile(left, right, dtype).stack(self._chosen(kernels))
+        left = self._part(idx)
+        right = self._part(columns)
+        return self._tile(left, right, dtype).stack(self._asked(kernels))
 
     def diag(self, kernels: ArrayLike | None = None) -> Array:
         """Return the diagonals, shape (m', n): ones, in a view that takes no memory."""
-        return np.broadcast_to(1.0, (len(self._chosen(kernels)), self.n))
+        return np.broadcast_to(1.0, (len(self._asked(kernels)), self.n))
 
     def cross(
         self,
@@ -153,17 +135,17 @@ class BatchSet:
         dtype: DTypeLike = np.float64,
     ) -> Array:
         """Return values of new samples against training samples; see `KernelSet.cross`."""
-        right = self.table[:, self._positions(idx)]
-        return self._tile(self._table_of(X_new), right, dtype).stack(self._chosen(kernels))
+        right = self._part(idx)
+        return self._tile(self._table_of(X_new), right, dtype).stack(self._asked(kernels))
 
     def between(self, X: Any, Z: Any, kernels: ArrayLike | None = None) -> Array:
         """Return values of new samples against other new samples, shape (m', q, s)."""
         tile = self._tile(self._table_of(X), self._table_of(Z), np.float64)
-        return tile.stack(self._chosen(kernels))
+        return tile.stack(self._asked(kernels))
 
     def tile(self, X_new: Any, idx: ArrayLike | None = None, dtype: DTypeLike = np.float64) -> Tile:
         """Return new samples against training samples as a tile."""
-        return self._tile(self._table_of(X_new), self.table[:, self._positions(idx)], dtype)
+        return self._tile(self._table_of(X_new), self._part(idx), dtype)
 
     def tile_between(self, X: Any, Z: Any, dtype: DTypeLike = np.float64) -> Tile:
         """Return new samples against other new samples as a tile."""

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from kernelweave.kernels.base import Kernel
+from kernelweave.kernels.base_set import BaseSet
 from kernelweave.kernels.batch import RBFBatch
 from kernelweave.kernels.batch_set import BatchSet
 from kernelweave.kernels.kernel_set import KernelSet
@@ -138,7 +139,7 @@ def _split(part: Array, chosen: Array) -> Iterator[tuple[int, Array]]:
         yield int(p), np.flatnonzero(part[chosen] == p)
 
 
-class CompositeSet:
+class CompositeSet(BaseSet):
     """Several sets on the same samples as one; answers what a `KernelSet` does.
 
     Parameters
@@ -165,15 +166,8 @@ class CompositeSet:
         self.names = StackedNames([part.names for part in self.parts], self._part, self._place)
 
     @property
-    def n(self) -> int:
-        return self.samples.n
-
-    @property
     def m(self) -> int:
         return len(self._part)
-
-    def __len__(self) -> int:
-        return self.m
 
     def __repr__(self) -> str:
         return f"CompositeSet(n={self.n}, m={self.m}, {self.normalization!r})"
@@ -185,11 +179,10 @@ class CompositeSet:
         ask: Callable[[Any, Array], Array],
         dtype: DTypeLike = np.float64,
     ) -> Array:
-        chosen = np.arange(self.m) if kernels is None else np.asarray(kernels, dtype=np.int64)
         return _gather(
             self._part,
             self._place,
-            chosen,
+            self._asked(kernels),
             shape,
             lambda p, own: ask(self.parts[p], own),
             dtype,

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.base import Kernel, no_exponent
+from kernelweave.kernels.base_set import BaseSet
 from kernelweave.kernels.exponent import Array, EvaluatedPart, Part, Term, terms_of, through
 from kernelweave.kernels.families import feature_distances
 from kernelweave.kernels.normalize import Normalization
@@ -87,7 +88,7 @@ class DistanceTile(Tile):
         return out
 
 
-class DistanceSet:
+class DistanceSet(BaseSet):
     r"""Distances :math:`D_k` of several bound kernels :math:`\exp(-D_k)` on training samples.
 
     Parameters
@@ -149,15 +150,8 @@ class DistanceSet:
         return cls(resolve(asked, samples), samples)
 
     @property
-    def n(self) -> int:
-        return self.samples.n
-
-    @property
     def m(self) -> int:
         return len(self.kernels)
-
-    def __len__(self) -> int:
-        return self.m
 
     def __repr__(self) -> str:
         return f"DistanceSet(n={self.n}, m={self.m})"
@@ -248,14 +242,6 @@ class DistanceSet:
                 f"{self.samples.n_columns}."
             )
         return new
-
-    def _positions(self, idx: ArrayLike) -> NDArray[np.intp]:
-        index = np.asarray(idx, dtype=np.intp)
-        if index.ndim != 1 or (index.size and not (index.min() >= 0 and index.max() < self.n)):
-            raise InvalidInputError(
-                f"sample indices must be a 1-D array in 0..{self.n - 1}; got {idx!r}."
-            )
-        return index
 
 
 def sort_terms(terms: Iterable[Term], samples: Samples, m: int) -> list[Part]:

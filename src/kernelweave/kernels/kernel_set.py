@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.base import Kernel
+from kernelweave.kernels.base_set import BaseSet
 from kernelweave.kernels.evaluate import Plan, evaluate_stack
 from kernelweave.kernels.normalize import Normalization, NormalizationStep, Trace
 from kernelweave.kernels.resolve import resolve, unique_names
@@ -24,7 +25,7 @@ Floats = NDArray[np.float64]
 _STACK_ENTRIES = 2**22
 
 
-class KernelSet:
+class KernelSet(BaseSet):
     """Several bound kernels on one set of training samples, on a common scale.
 
     Parameters
@@ -75,15 +76,8 @@ class KernelSet:
         return cls(resolve(kernels, samples), samples, normalize)
 
     @property
-    def n(self) -> int:
-        return self.samples.n
-
-    @property
     def m(self) -> int:
         return len(self.kernels)
-
-    def __len__(self) -> int:
-        return self.m
 
     def __repr__(self) -> str:
         return f"KernelSet(n={self.n}, m={self.m}, {self.normalization!r})"
@@ -254,20 +248,8 @@ class KernelSet:
     # Statistics
 
     def _chosen(self, kernels: ArrayLike | None) -> list[int]:
-        if kernels is None:
-            return list(range(self.m))
-        chosen = np.asarray(kernels, dtype=np.intp)
-        if chosen.size and not (-self.m <= chosen.min() and chosen.max() < self.m):
-            raise InvalidInputError(f"kernel indices must be in 0..{self.m - 1}; got {kernels!r}.")
-        return [int(k) % self.m for k in chosen]
-
-    def _positions(self, idx: ArrayLike) -> NDArray[np.intp]:
-        index = np.asarray(idx, dtype=np.intp)
-        if index.ndim != 1 or (index.size and not (index.min() >= 0 and index.max() < self.n)):
-            raise InvalidInputError(
-                f"sample indices must be a 1-D array in 0..{self.n - 1}; got {idx!r}."
-            )
-        return index
+        chosen: list[int] = self._asked(kernels).tolist()
+        return chosen
 
     def _planned(self, kernels: list[int]) -> Plan:
         """The plan for these kernels; solvers ask for the same ones again and again."""
