@@ -11,18 +11,22 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kernelweave.estimators.classifier import MKLClassifier
+    from kernelweave.estimators.one_class import MKLOneClass
     from kernelweave.estimators.regressor import MKLRegressor
     from kernelweave.kernels.precomputed import sample_ids
+    from kernelweave.report.bootstrap import stability
 
 __version__ = "0.1.0"
 
-__all__ = ["MKLClassifier", "MKLRegressor", "__version__", "sample_ids"]
+__all__ = ["MKLClassifier", "MKLOneClass", "MKLRegressor", "__version__", "sample_ids", "stability"]
 
 # Names are imported on first use, so that `import kernelweave` and the command line start fast.
 _HOMES = {
     "MKLClassifier": "kernelweave.estimators.classifier",
+    "MKLOneClass": "kernelweave.estimators.one_class",
     "MKLRegressor": "kernelweave.estimators.regressor",
     "sample_ids": "kernelweave.kernels.precomputed",
+    "stability": "kernelweave.report.bootstrap",
 }
 _ROOMS = ("bank", "combine", "estimators", "kernels", "losses", "regularizers", "report", "solvers")
 

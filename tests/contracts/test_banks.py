@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import sparse
 
-from kernelweave.bank import DenseBank, FactoredBank, LazyBank, StackedBank, build_bank
+from kernelweave.bank import DenseBank, FactoredBank, LazyBank, SparseBank, StackedBank, build_bank
 from kernelweave.bank.source import Source
 from kernelweave.compiled.threads import use_threads
 from kernelweave.errors import InvalidInputError, MemoryBudgetError
@@ -26,6 +27,24 @@ def kernel_set(normalize="trace", n=N):
     return KernelSet.build(kernels, X, normalize=normalize)
 
 
+def sparse_set(normalize="trace", n=N):
+    """Five kernels with sparse features: counts, ones, and numbers of both signs."""
+    rng = np.random.default_rng(0)
+    X = rng.poisson(0.3, size=(n, 40)).astype(float)
+    X[:, :8] = rng.random((n, 8)) < 0.3
+    X[:, 30:] *= rng.normal(size=(n, 10))
+    X[:, 39] = 0.0
+    X[:, [0, 20, 30]] = 1.0  # No sample is all zero in any kernel's columns.
+    kernels = [
+        Linear(),
+        Linear().on(slice(0, 8)),
+        Polynomial(1, 0.5, 2.0).on(slice(8, 30)),
+        Linear().on([38, 30, 39]),
+        Linear().on(slice(0, 25)) + Linear().on([20, 35, 36]),
+    ]
+    return KernelSet.build(kernels, sparse.csr_array(X), normalize=normalize)
+
+
 def stacked(kernels):
     parts = [[3, 0], [1, 4], [2]]
     plans = [LazyBank(dtype="float64"), DenseBank(), FactoredBank(1e-12)]
@@ -43,19 +62,32 @@ BANKS = {
     "factored": (lambda ks: FactoredBank(1e-12).build(ks), 1e-7),
     "stacked": (stacked, 1e-7),
     "auto": (lambda ks: build_bank("auto", ks), 1e-4),
+    "sparse": (lambda ks: SparseBank().build(ks), 1e-12),
+    "sparse-auto": (lambda ks: build_bank("auto", ks), 1e-4),
 }
 
 
 @pytest.fixture(params=["trace", "diagonal", ("center", "trace"), None], ids=str)
-def kernels(request):
-    return kernel_set(request.param)
+def normalize(request):
+    return request.param
+
+
+@pytest.fixture
+def kernels(normalize):
+    return kernel_set(normalize)
 
 
 @pytest.fixture(params=list(BANKS))
-def case(request, kernels):
+def named_case(request, normalize):
     build, atol = BANKS[request.param]
+    kernels = (sparse_set if request.param.startswith("sparse") else kernel_set)(normalize)
     truth = kernels.rows(np.arange(kernels.n))
-    return build(kernels), truth, atol * np.abs(truth).max()
+    return build(kernels), truth, atol * np.abs(truth).max(), kernels.names
+
+
+@pytest.fixture
+def case(named_case):
+    return named_case[:3]
 
 
 @pytest.fixture
@@ -64,10 +96,10 @@ def v():
     return rng.normal(size=(2, N)) * (rng.random(N) < 0.6)
 
 
-def test_names_and_sizes(case, kernels):
-    bank, _, _ = case
+def test_names_and_sizes(named_case):
+    bank, _, _, names = named_case
     assert (bank.n, bank.m) == (N, 5)
-    assert list(bank.names) == list(kernels.names)
+    assert list(bank.names) == list(names)
     assert bank.nbytes > 0
 
 
@@ -280,12 +312,14 @@ def test_same_bits_for_one_and_two_threads():
     matrices = [B @ B.T for B in A]
     X = rng.normal(size=(n, 40))
     thin = KernelSet.build([Polynomial(3).on(j) for j in range(40)], X)
+    counts = sparse.random_array((n, 200), density=0.5, random_state=0, format="csr")
     wide = KernelSet.build([RBF(width=2.0), Linear()], X)
     for build in (
         lambda: DenseBank().from_matrices(matrices),
         lambda: DenseBank("float32").build(wide),
         lambda: FactoredBank().build(thin),
         lambda: LazyBank(10).build(wide),
+        lambda: SparseBank().build(KernelSet.build([Linear(), Linear().on([0, 7])], counts)),
     ):
         answers = []
         for threads in (1, 2):

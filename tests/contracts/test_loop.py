@@ -18,7 +18,7 @@ from kernelweave.losses import Hinge
 from kernelweave.problem import Problem
 from kernelweave.regularizers import L1, Fixed, LpBall, Simplex
 from kernelweave.solvers import SOLVERS, SPG, ActiveSet, Limits, solve
-from kernelweave.solvers.active_set import _safe_cholesky
+from kernelweave.solvers.curvature import _safe_cholesky
 
 
 @pytest.fixture(scope="module")

@@ -17,15 +17,14 @@ from kernelweave.losses import (
     OneClass,
     SmoothHinge,
     Squared,
+    check_loss,
     get_loss,
     loss_names,
 )
 
 LOSSES = [example for name in loss_names() for example in Loss.registry[name].examples()]
-SMOOTH = [loss for loss in LOSSES if loss.smooth]
 NAMES = ("hinge", "squared_hinge", "logistic", "smooth_hinge", "squared", "epsilon_insensitive")
 every_loss = pytest.mark.parametrize("loss", LOSSES, ids=repr)
-every_smooth_loss = pytest.mark.parametrize("loss", SMOOTH, ids=repr)
 
 
 def data(loss: Loss, n: int = 60, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -47,11 +46,8 @@ def test_all_rows_of_the_table_are_registered() -> None:
 
 
 @every_loss
-def test_gradient_is_the_derivative_of_the_value(loss: Loss) -> None:
-    y, z, C = data(loss)
-    h = 1e-6
-    numeric = (loss.value(y, z + h, C) - loss.value(y, z - h, C)) / (2 * h)
-    np.testing.assert_allclose(loss.gradient(y, z, C), numeric, rtol=1e-6, atol=1e-7)
+def test_derivatives_conjugate_domain_and_weights(loss: Loss) -> None:
+    check_loss(loss)  # tests/contracts/test_check_loss.py shows that it finds what is wrong
 
 
 @every_loss
@@ -66,51 +62,24 @@ def test_gradient_is_a_subgradient_everywhere_also_at_kinks(loss: Loss) -> None:
     assert np.all(there >= tangent - 1e-9)
 
 
-@every_smooth_loss
-def test_curvature_is_the_derivative_of_the_gradient(loss: Loss) -> None:
-    y, z, C = data(loss)
-    h = 1e-6
-    numeric = (loss.gradient(y, z + h, C) - loss.gradient(y, z - h, C)) / (2 * h)
-    np.testing.assert_allclose(loss.curvature(y, z, C), numeric, rtol=1e-6, atol=1e-7)
-
-
 @every_loss
-def test_smooth_losses_have_a_curvature_and_others_say_they_have_none(loss: Loss) -> None:
-    y, z, C = data(loss)
-    if loss.smooth:
-        assert np.all(loss.curvature(y, z, C) >= 0)
-    else:
+def test_losses_that_are_not_smooth_say_they_have_no_curvature(loss: Loss) -> None:
+    if not loss.smooth:
         with pytest.raises(TypeError, match="no second derivative"):
-            loss.curvature(y, z, C)
+            loss.curvature(*data(loss))
 
 
 @every_loss
 def test_lipschitz_constant_bounds_the_gradient_and_is_tight(loss: Loss) -> None:
     y, _, C = data(loss)
     bound = loss.lipschitz(C)
-    if not loss.smooth:
+    if not loss.smooth or type(loss).lipschitz is Loss.lipschitz:
         assert np.all(np.isinf(bound))
         return
     z = np.linspace(-3, 3, 6001)[:, None] + 0 * y
     slopes = np.abs(np.diff(loss.gradient(y + 0 * z, z, C + 0 * z), axis=0)) / (6 / 6000)
     assert np.all(slopes <= bound * (1 + 1e-9))
     np.testing.assert_allclose(slopes.max(axis=0), bound, rtol=1e-3)
-
-
-@every_loss
-def test_fenchel_young_inequality(loss: Loss) -> None:
-    y, z, C = data(loss)
-    alpha = inside_domain(loss, y, C)
-    gap = loss.value(y, z, C) + loss.conjugate(y, alpha, C) + alpha * z
-    assert np.all(gap >= -1e-12)
-
-
-@every_loss
-def test_fenchel_young_equality_at_minus_the_gradient(loss: Loss) -> None:
-    y, z, C = data(loss)
-    alpha = -loss.gradient(y, z, C)
-    gap = loss.value(y, z, C) + loss.conjugate(y, alpha, C) + alpha * z
-    np.testing.assert_allclose(gap, 0.0, atol=1e-12)
 
 
 @every_loss
@@ -123,39 +92,12 @@ def test_conjugate_is_the_supremum_on_a_grid(loss: Loss) -> None:
 
 
 @every_loss
-def test_conjugate_gradient_is_the_derivative_of_the_conjugate(loss: Loss) -> None:
+def test_conjugate_is_finite_at_the_ends_of_the_domain_and_a_rounding_beyond(loss: Loss) -> None:
     y, _, C = data(loss)
-    alpha = inside_domain(loss, y, C)
-    h = 1e-6
-    numeric = (loss.conjugate(y, alpha + h, C) - loss.conjugate(y, alpha - h, C)) / (2 * h)
-    np.testing.assert_allclose(loss.conjugate_gradient(y, alpha, C), numeric, rtol=1e-5, atol=1e-7)
-
-
-@every_loss
-def test_conjugate_is_finite_exactly_on_the_domain(loss: Loss) -> None:
-    y, _, C = data(loss)
-    lo, hi = loss.domain(y, C)
-    for end, outwards in ((lo, -1.0), (hi, 1.0)):
-        bounded = np.isfinite(end)
-        at, beyond = np.where(bounded, end, 7.0 * outwards), np.where(bounded, end, 0.0)
+    for end, outwards in zip(loss.domain(y, C), (-1.0, 1.0), strict=True):
+        at = np.where(np.isfinite(end), end, 7.0 * outwards)
         assert np.all(np.isfinite(loss.conjugate(y, at, C)))
         assert np.all(np.isfinite(loss.conjugate(y, at + outwards * 1e-13 * C, C)))
-        outside = loss.conjugate(y, beyond + outwards * 1e-3, C)
-        assert np.all(np.isinf(outside[bounded]))
-
-
-@every_loss
-def test_samples_of_weight_zero_cost_nothing_and_pin_alpha(loss: Loss) -> None:
-    y, z, _ = data(loss)
-    C = np.zeros_like(y)
-    zero = np.zeros_like(y)
-    assert np.all(loss.value(y, z, C) == 0)
-    assert np.all(loss.gradient(y, z, C) == 0)
-    assert np.all(loss.conjugate(y, zero, C) == 0)
-    assert np.all(np.isinf(loss.conjugate(y, zero + 1e-3, C)))
-    lo, hi = loss.domain(y, C)
-    assert np.all(lo == 0)
-    assert np.all(hi == 0)
 
 
 @every_loss
@@ -192,7 +134,10 @@ def test_best_intercept_is_optimal(loss: Loss, scale: float, start: float) -> No
             assert best <= objective(other) + 1e-11 * max(1.0, abs(best))
     if loss.smooth:
         slope = loss.gradient(y, f + b, C)
-        assert abs(slope.sum()) <= 1e-12 * np.abs(slope).sum()
+        # No b is nearer than rounding of b and of the gradient allow.
+        spacing = np.spacing(np.abs(f + b) + np.abs(y)) @ loss.curvature(y, f + b, C)
+        slack = 1e-12 * np.abs(slope).sum() + 1e-15 * C.sum() + spacing
+        assert abs(slope.sum()) <= slack
 
 
 @every_loss

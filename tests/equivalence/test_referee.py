@@ -19,7 +19,7 @@ from kernelweave.regularizers import (
     Simplex,
     SquaredLp,
 )
-from kernelweave.solvers import SPG, ActiveSet, Limits, Uniform, recompute, solve
+from kernelweave.solvers import SILP, SPG, ActiveSet, Limits, Uniform, recompute, solve
 
 N, M = 24, 5
 
@@ -127,7 +127,7 @@ BY_NORMS = Simplex | L1 | BlockNorm
 
 
 def solvers_for(regularizer):
-    return [SPG(), ActiveSet()] if isinstance(regularizer, Simplex | L1) else [SPG()]
+    return [SPG(), SILP(), *([ActiveSet()] if isinstance(regularizer, Simplex | L1) else [])]
 
 
 @pytest.mark.parametrize("regularizer", REGULARIZERS, ids=repr)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from kernelweave import MKLClassifier, MKLRegressor
+from kernelweave import MKLClassifier, MKLOneClass, MKLRegressor
 
 ESTIMATORS = [
     MKLClassifier(),
     MKLClassifier(loss="logistic", multi_class="ovr"),
     MKLRegressor(),
     MKLRegressor(loss="squared"),
+    MKLOneClass(),
+    MKLOneClass(nu=0.1, regularizer="lp_ball"),
 ]
 
 

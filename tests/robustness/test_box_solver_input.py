@@ -28,7 +28,7 @@ def test_all_upper_bounds_zero():
 def test_float32_blocks_give_way_when_they_promise_too_much():
     A, y = np.random.default_rng(0).normal(size=(30, 30)), np.ones(30)
     K = A @ A.T
-    state = box_solver._State(y, y, *np.zeros((4, 30)))
+    state = box_solver.SignedQP(y, y, *np.zeros((4, 30)))
     part = np.arange(20)
     blocks = box_solver._Blocks(DenseGram(K), state, 1e-3)
     blocks.check(promised=1e-3, found=1.5e-3)

@@ -7,6 +7,7 @@ from kernelweave.bank.distances import DistanceBank
 from kernelweave.bank.factored import FactoredBank
 from kernelweave.bank.lazy import LazyBank
 from kernelweave.bank.protocol import ErrorBound, KernelBank, MatrixBank
+from kernelweave.bank.sparse import SparseBank
 from kernelweave.bank.stacked import StackedBank
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "KernelBank",
     "LazyBank",
     "MatrixBank",
+    "SparseBank",
     "StackedBank",
     "build_bank",
     "storage_dtype",

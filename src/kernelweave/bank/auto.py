@@ -12,6 +12,7 @@ from kernelweave.bank.factored import FactoredBank, RankExceeded, factor_kernel
 from kernelweave.bank.lazy import LazyBank
 from kernelweave.bank.protocol import Array, KernelBank
 from kernelweave.bank.source import Source
+from kernelweave.bank.sparse import SparseBank
 from kernelweave.bank.stacked import StackedBank
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.errors import InvalidInputError
@@ -22,12 +23,15 @@ from kernelweave.validation import unknown_name
 
 __all__ = ["BANKS", "build_bank", "storage_dtype"]
 
-BANKS = ("auto", "dense", "factored", "lazy")
+BANKS = ("auto", "dense", "factored", "lazy", "sparse")
 
 # A factor of rank r costs 2 r multiplications a sample and product, a dense row n: below n/4 the
 # factor wins clearly, and what it costs to find it is small beside a single dense matrix.
 _RANK_SHARE = 4
 _PROBE = 128
+# A pass reads every sparse feature twice, and looking one up takes as long as reading some four
+# entries of a matrix from front to back: features win below n^2 / 8 of them.
+_FEATURE_COST = 8
 
 
 def storage_dtype(tol: float) -> str:
@@ -57,10 +61,11 @@ def build_bank(
 
     Parameters
     ----------
-    spec : {"auto", "dense", "lazy", "factored"} or an object with ``build(kernel_set)``
-        "auto" factors every kernel whose rank is below n/4 (probed on a random subset first),
-        keeps the others dense while they fit in `cache_mb`, and otherwise computes their rows on
-        demand. Matrices the user holds already cost nothing and stay dense.
+    spec : {"auto", "dense", "lazy", "factored", "sparse"} or an object with ``build(kernel_set)``
+        "auto" keeps kernels with at most n^2 / 8 sparse features by these, factors every kernel
+        whose rank is below n/4 (probed on a random subset first), keeps the others dense while
+        they fit in `cache_mb`, and otherwise takes sparse features if there are any, or computes
+        rows on demand. Matrices the user holds already cost nothing and stay dense.
     kernel_set : KernelSet, BatchSet or CompositeSet
         The kernels on the training rows. Those of a batch are never stored unless "dense" or
         "factored" asks for it.
@@ -101,6 +106,8 @@ def build_bank(
         return LazyBank(cache_mb, dtype).build(kernel_set)
     if spec == "factored":
         return FactoredBank(rtol).build(kernel_set)
+    if spec == "sparse":
+        return SparseBank().build(kernel_set)
     if isinstance(kernel_set, BatchSet):
         # Evaluating these kernels takes little longer than reading them from memory would.
         return BatchBank(dtype).build(kernel_set)
@@ -115,20 +122,29 @@ def _automatic(
     random_state: int | None,
 ) -> KernelBank:
     source = Source.of(kernel_set)
-    pieces = _factor_where_it_pays(source, rtol, random_state)
+    features = {k: f for k in range(source.m) if (f := source.sparse_factor(k)) is not None}
+    cheap = {k for k, f in features.items() if _FEATURE_COST * f.features.nnz <= source.n**2}
+    pieces = _factor_where_it_pays(source, cheap, rtol, random_state)
     thin = np.array([k for k in range(source.m) if pieces[k] is not None], dtype=np.int64)
-    rest = np.setdiff1d(np.arange(source.m), thin)
+    sparse = np.array(sorted(cheap), dtype=np.int64)
+    rest = np.setdiff1d(np.arange(source.m), np.concatenate([thin, sparse]))
     held = np.array([source.holds_matrix(k) for k in rest], dtype=bool)
     computed_bytes = (~held).sum() * source.n**2 * np.dtype(dtype).itemsize
     dense, lazy = rest, rest[:0]
     if computed_bytes > 1e6 * cache_mb:
         dense, lazy = rest[held], rest[~held]
+        known = np.array([k in features for k in lazy], dtype=bool)
+        sparse, lazy = np.concatenate([sparse, lazy[known]]), lazy[~known]
     parts: list[KernelBank] = []
     members: list[Array] = []
     if len(thin):
         factors = [piece for piece in pieces if piece is not None]
         parts.append(FactoredBank(rtol).from_factors(factors, Source.of(kernel_set, thin)))
         members.append(thin)
+    if len(sparse):
+        names = [source.names[k] for k in sparse]
+        parts.append(SparseBank().from_factors([features[k] for k in sparse], names))
+        members.append(sparse)
     for plan, own in ((DenseBank(dtype), dense), (LazyBank(cache_mb, dtype), lazy)):
         if len(own):
             parts.append(plan.build(Source.of(kernel_set, own)))
@@ -137,12 +153,12 @@ def _automatic(
 
 
 def _factor_where_it_pays(
-    source: Source, rtol: float, random_state: int | None
+    source: Source, others: set[int], rtol: float, random_state: int | None
 ) -> list[tuple[Array, Array] | None]:
-    """Factor the kernels of low rank; None for the others."""
+    """Factor the kernels of low rank that are not in `others`; None for the rest."""
     cap = source.n // _RANK_SHARE
     pieces: list[tuple[Array, Array] | None] = [None] * source.m
-    candidates = [k for k in range(source.m) if source.form(k) is not None]
+    candidates = [k for k in range(source.m) if k not in others and source.form(k) is not None]
     probe = None
     if source.n > 4 * _PROBE:
         chosen = np.random.default_rng(random_state).choice(source.n, _PROBE, replace=False)

@@ -22,6 +22,7 @@ from kernelweave.compiled.passes import (
     add_block,
     add_matrix,
     add_rows,
+    add_some_rows,
     quad_block,
     row_products,
     sum_of_squares,
@@ -34,6 +35,7 @@ __all__ = ["DenseBank"]
 _COLUMN_BLOCK = 1024
 _ROW_BLOCK = 256
 _BUILD_BYTES = 32e6
+_CACHED_ENTRIES = 2**16
 
 
 class DenseBank(KernelBank):
@@ -59,6 +61,7 @@ class DenseBank(KernelBank):
     # The matrices are there already: adding them up costs one pass.
     matrix_limit = 20_000
     rounding_only = True
+    keeps_matrices = True
 
     # Set by `build` and `from_matrices`.
     _source: Source | None
@@ -208,6 +211,22 @@ class DenseBank(KernelBank):
                 add_matrix(self._matrices[k][start:stop], weight, out[start:stop])
 
         map_blocks(work, self.n, max(1, 2**17 // self.n), len(active) * self.n**2)
+        return out
+
+    def combine_rows(self, d: Array, idx: Array, out: Array) -> Array:
+        """See :class:`KernelBank`."""
+        idx = np.asarray(idx, dtype=np.int64)
+        active = np.flatnonzero(d)
+        # A few rows stay in the processor's cache while the kernels pass by.
+        few = max(1, _CACHED_ENTRIES // self.n)
+
+        def work(start: int, stop: int) -> None:
+            out[start:stop].fill(0.0)
+            for k in active:
+                weight = d[k] * self._scale[k]
+                add_some_rows(self._matrices[k], idx[start:stop], weight, out[start:stop])
+
+        map_blocks(work, len(idx), few, len(active) * out.size)
         return out
 
     def take(self, idx: Array) -> DenseBank:

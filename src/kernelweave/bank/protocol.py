@@ -98,6 +98,8 @@ class KernelBank(MatrixBank):
 
     # Whether `error` is only the worst that rounding could do, which is far more than it does.
     rounding_only: bool = False
+    # Whether the matrices are in memory, so that a row of their sum is worth keeping.
+    keeps_matrices: bool = False
 
     @abstractmethod
     def rows(self, idx: Array, kernels: Array | None = None, columns: Array | None = None) -> Array:
@@ -118,6 +120,11 @@ class KernelBank(MatrixBank):
     @abstractmethod
     def combine(self, d: Array, out: Array | None = None) -> Array:
         """sum_k d_k K_k as an n x n matrix, float64 unless `out` says otherwise."""
+
+    def combine_rows(self, d: Array, idx: Array, out: Array) -> Array:
+        """sum_k d_k K_k[idx], into `out` of shape (len(idx), n)."""
+        out[:] = self.tile(idx, None, out.dtype).weighted(d)
+        return out
 
     @abstractmethod
     def take(self, idx: Array) -> KernelBank:

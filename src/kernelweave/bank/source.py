@@ -17,6 +17,7 @@ from kernelweave.kernels.precomputed import Precomputed
 if TYPE_CHECKING:
     from kernelweave.kernels.base import Kernel
     from kernelweave.kernels.kernel_set import KernelSet
+    from kernelweave.kernels.sparse_factor import SparseFactor
 
 __all__ = ["Source"]
 
@@ -111,6 +112,10 @@ class Source:
         block = None if form is None else self.kernel(k).block(self.kernel_set.samples)
         return None if form is None or block is None else (form, np.ascontiguousarray(block))
 
+    def sparse_factor(self, k: int) -> SparseFactor | None:
+        """Return the normalised kernel by its sparse features, if it has any."""
+        return self.kernel_set.sparse_factor(int(self.members[k]))
+
     def raw_diagonal(self, k: int) -> Array:
         """k(x, x) before normalisation."""
         return np.array(self.kernel(k).diagonal(self.kernel_set.samples), dtype=np.float64)
@@ -144,6 +149,10 @@ class BatchSource(Source):
         columns = self._batch.columns[member]
         block = np.ascontiguousarray(self._batch.table[columns[columns >= 0]].T)
         return ElementwiseForm("sqdist", 0, float(self._batch.gamma[member])), block
+
+    def sparse_factor(self, k: int) -> SparseFactor | None:
+        """No Gaussian kernel has sparse features."""
+        return None
 
     def raw_diagonal(self, k: int) -> Array:
         """Ones."""

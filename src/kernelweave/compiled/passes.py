@@ -13,6 +13,7 @@ __all__ = [
     "add_block",
     "add_matrix",
     "add_rows",
+    "add_some_rows",
     "factor_products",
     "quad_block",
     "row_products",
@@ -61,6 +62,16 @@ def add_matrix(K: np.ndarray, weight: float, out: np.ndarray) -> None:
     for i in range(K.shape[0]):
         row = K[i]
         target = out[i]
+        for j in range(row.shape[0]):
+            target[j] += weight * row[j]
+
+
+@njit(cache=True, nogil=True, fastmath=True)
+def add_some_rows(K: np.ndarray, idx: np.ndarray, weight: float, out: np.ndarray) -> None:
+    """out[r] += weight K[idx[r]]."""
+    for r in range(idx.shape[0]):
+        row = K[idx[r]]
+        target = out[r]
         for j in range(row.shape[0]):
             target[j] += weight * row[j]
 

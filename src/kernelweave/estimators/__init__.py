@@ -2,6 +2,7 @@
 
 from kernelweave.estimators.classifier import MKLClassifier
 from kernelweave.estimators.learnt_kernel import LearntKernel
+from kernelweave.estimators.one_class import MKLOneClass
 from kernelweave.estimators.regressor import MKLRegressor
 
-__all__ = ["LearntKernel", "MKLClassifier", "MKLRegressor"]
+__all__ = ["LearntKernel", "MKLClassifier", "MKLOneClass", "MKLRegressor"]

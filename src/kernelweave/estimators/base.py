@@ -26,7 +26,7 @@ from kernelweave.kernels.samples import is_frame
 from kernelweave.losses.base import Loss
 from kernelweave.problem import Array, Problem
 from kernelweave.regularizers import get_regularizer
-from kernelweave.solvers import Limits, Point, Result, get_solver, solve
+from kernelweave.solvers import Limits, Point, Result, Solver, get_solver, solve
 from kernelweave.validation import positive_number
 
 __all__ = ["BaseMKL"]
@@ -41,7 +41,7 @@ class _LastFit:
 
 
 class BaseMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Shared parts of :class:`MKLClassifier` and :class:`MKLRegressor`."""
+    """Shared parts of :class:`MKLClassifier`, :class:`MKLRegressor` and :class:`MKLOneClass`."""
 
     # `fit` takes sample_weight among its keywords (see there), so routing has to be told.
     __metadata_request__fit = {"sample_weight": None}  # noqa: RUF012
@@ -123,15 +123,19 @@ class BaseMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         with self._threads():
             kernel_set, bank = self._build(X, combination)
             starts = self._starts(C, groups, bank)
+            problems = [Problem(bank, y[g], C[g], loss, regularizer, combination) for g in groups]
             results = [
-                solve(
-                    Problem(bank, y[g], C[g], loss, regularizer, combination), solver, limits, start
-                )
-                for g, start in zip(groups, starts, strict=True)
+                self._solve(problem, solver, limits, start)
+                for problem, start in zip(problems, starts, strict=True)
             ]
         self._kernel_set, self._combination = kernel_set, combination
         self._last = _LastFit(C, results) if self.warm_start else None
         self._store(results)
+
+    def _solve(
+        self, problem: Problem, solver: Solver, limits: Limits, start: Point | None
+    ) -> Result:
+        return solve(problem, solver, limits, start)
 
     def _build(self, X: Any, combination: Combination) -> tuple[BaseSet, MatrixBank]:
         """Bind the kernels (or distances) to the samples, and put them into a bank."""

@@ -169,6 +169,15 @@ class Kernel(ABC):
         """Return the (n, p) numbers `form` refers to; None if they are sparse."""
         return None if samples.is_sparse else samples.array()
 
+    def features(self, samples: Samples) -> Any:
+        """Return sparse features phi with k(x, x') = phi(x)'phi(x'), or None if there are none.
+
+        A CSR matrix with one row for each sample. A column means the same for any samples, and
+        there may be far more columns than are ever used. It may be the user's own: do not write
+        into it.
+        """
+        return None
+
     def as_matrix(self, samples: Samples) -> NDArray[Any] | None:
         """Return the Gram matrix if it exists already (precomputed kernels), else None.
 

@@ -312,6 +312,9 @@ class OnColumns(Kernel):
     def block(self, samples: Samples) -> NDArray[np.float64] | None:
         return self.kernel.block(samples.derive(self._bound))
 
+    def features(self, samples: Samples) -> Any:
+        return self.kernel.features(samples.derive(self._bound))
+
     def as_matrix(self, samples: Samples) -> NDArray[Any] | None:
         return self.kernel.as_matrix(samples.derive(self._bound))
 

@@ -15,6 +15,7 @@ from kernelweave.kernels.evaluate import Plan, evaluate_stack
 from kernelweave.kernels.normalize import Normalization, NormalizationStep, Trace
 from kernelweave.kernels.resolve import resolve, unique_names
 from kernelweave.kernels.samples import Samples, as_samples
+from kernelweave.kernels.sparse_factor import SparseFactor
 from kernelweave.kernels.tile import StackTile, Tile
 
 __all__ = ["KernelSet"]
@@ -235,6 +236,20 @@ class KernelSet(BaseSet):
             F = step.apply_to_factor(k, F)
         return F
 
+    def sparse_factor(self, k: int) -> SparseFactor | None:
+        """Return the normalised kernel k by its sparse features; None if it has none."""
+        features = self.kernels[k].features(self.samples)
+        if features is None:
+            return None
+        self._learn([k])
+        return self._normalised_features(k, features, len(self._steps))
+
+    def _normalised_features(self, k: int, features: Any, stage: int) -> SparseFactor:
+        factor = SparseFactor.of(features)
+        for step in self._steps[:stage]:
+            factor = step.apply_to_sparse(k, factor)
+        return factor
+
     def apply_to_residual(self, k: int, e: Floats) -> Floats:
         """Bound the residual diagonal after normalisation, given that of the raw kernel k.
 
@@ -280,6 +295,16 @@ class KernelSet(BaseSet):
     def _stage_means(self, kernels: list[int], stage: int) -> Floats:
         """Row means of the kernels as the first steps leave them, in bounded memory."""
         means = np.empty((len(kernels), self.n))
+        places = []
+        for i, k in enumerate(kernels):
+            features = self.kernels[k].features(self.samples)
+            if features is None:
+                places.append(i)
+            else:
+                # A product of features with themselves: no need to go through all pairs.
+                factor = self._normalised_features(k, features, stage)
+                means[i] = factor.product(np.full(self.n, 1.0 / self.n))
+        kernels = [kernels[i] for i in places]
         many = max(1, _STACK_ENTRIES // (64 * self.n))
         for first in range(0, len(kernels), many):
             part = kernels[first : first + many]
@@ -287,7 +312,7 @@ class KernelSet(BaseSet):
             for start in range(0, self.n, rows):
                 idx = np.arange(start, min(start + rows, self.n))
                 values = self._normalised_rows(part, idx, None, np.float64, stage)
-                means[first : first + many, start : start + rows] = values.mean(axis=2)
+                means[places[first : first + many], start : start + rows] = values.mean(axis=2)
         return means
 
     def _normalised_rows(

@@ -39,5 +39,9 @@ class Linear(Kernel):
     def diagonal(self, samples: Samples) -> NDArray[np.float64]:
         return np.array(samples.square_norms())
 
+    def features(self, samples: Samples) -> Any:
+        # Dense rows are better kept as factors.
+        return samples.array() if samples.is_sparse else None
+
     def form(self) -> ElementwiseForm:
         return ElementwiseForm("inner", 1, 1.0, 0.0, 1.0)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelweave.errors import InvalidInputError
+from kernelweave.kernels.sparse_factor import SparseFactor
 from kernelweave.validation import unknown_name
 
 __all__ = ["Center", "Diagonal", "Normalization", "NormalizationStep", "Trace"]
@@ -62,6 +63,10 @@ class NormalizationStep(ABC):
         """Return the normalised factor of a training Gram matrix F F'."""
 
     @abstractmethod
+    def apply_to_sparse(self, k: int, factor: SparseFactor) -> SparseFactor:
+        """Return the normalised factor of a training Gram matrix known by sparse features."""
+
+    @abstractmethod
     def apply_to_residual(self, k: int, e: Floats) -> Floats:
         """Return an upper bound on the diagonal of a normalised positive semidefinite residual."""
 
@@ -108,6 +113,9 @@ class Trace(NormalizationStep):
 
     def apply_to_factor(self, k: int, F: Floats) -> Floats:
         return F * np.sqrt(self.scale[k])
+
+    def apply_to_sparse(self, k: int, factor: SparseFactor) -> SparseFactor:
+        return factor.scaled(float(np.sqrt(self.scale[k])))
 
     def apply_to_residual(self, k: int, e: Floats) -> Floats:
         return e * self.scale[k]
@@ -159,6 +167,9 @@ class Diagonal(NormalizationStep):
 
     def apply_to_factor(self, k: int, F: Floats) -> Floats:
         return F * self._roots[k][:, None]
+
+    def apply_to_sparse(self, k: int, factor: SparseFactor) -> SparseFactor:
+        return factor.scaled(self._roots[k])
 
     def apply_to_residual(self, k: int, e: Floats) -> Floats:
         return e * self._roots[k] ** 2
@@ -213,6 +224,9 @@ class Center(NormalizationStep):
 
     def apply_to_factor(self, k: int, F: Floats) -> Floats:
         return F - F.mean(axis=0)
+
+    def apply_to_sparse(self, k: int, factor: SparseFactor) -> SparseFactor:
+        return factor.centred(self._means[k], self._grand[k])
 
     def apply_to_residual(self, k: int, e: Floats) -> Floats:
         # |phi_i - mean(phi)| <= |phi_i| + mean |phi| in the feature space of the residual.

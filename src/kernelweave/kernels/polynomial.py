@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.base import ElementwiseForm, Kernel
@@ -88,6 +89,13 @@ class Polynomial(Kernel):
     def diagonal(self, samples: Samples) -> NDArray[np.float64]:
         degree, coef0, gamma = self._numbers
         return (gamma * samples.square_norms() + coef0) ** degree
+
+    def features(self, samples: Samples) -> Any:
+        degree, coef0, gamma = self._numbers
+        if degree > 1 or not samples.is_sparse:
+            return None  # Powers of sparse rows are not sparse.
+        constant = sparse.csr_array(np.full((samples.n, 1), np.sqrt(coef0)))
+        return sparse.hstack([np.sqrt(gamma) * samples.array(), constant], format="csr")
 
     def form(self) -> ElementwiseForm:
         degree, coef0, gamma = self._numbers

@@ -117,11 +117,17 @@ class Samples:
         known = self._derived.get(block)
         if known is None:
             known = block.apply(self)
-            size = 0 if block.transformer is not None else 8 * known.n * known.n_columns
+            size = 0 if block.transformer is not None else known._copied_bytes()
             if known is not self and self._kept_bytes + size <= _KEEP_BYTES:
                 self._derived[block] = known
                 self._kept_bytes += size
         return known
+
+    def _copied_bytes(self) -> int:
+        """About how many bytes a copy of these values takes."""
+        if self.is_sparse:
+            return 12 * int(self.base._data.nnz)
+        return 8 * self.n * self.n_columns
 
     def memo(self, key: Any, make: Callable[[Samples], Any]) -> Any:
         """Return ``make(base)`` (one row for each sample), computed once, cut to these rows."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.pair import Pair
@@ -61,6 +62,15 @@ class Sum(Kernel):
 
     def diagonal(self, samples: Samples) -> NDArray[np.float64]:
         return reduce(np.add, (kernel.diagonal(samples) for kernel in self.terms))
+
+    def features(self, samples: Samples) -> Any:
+        parts = []
+        for kernel in self.terms:
+            part = kernel.features(samples)
+            if part is None:
+                return None
+            parts.append(part)
+        return sparse.hstack(parts, format="csr")
 
     def _parameters(self) -> dict[str, Any]:
         return {"terms": self.terms}

@@ -19,9 +19,11 @@ with s = sigma, e = epsilon and H(t) = t log t + (1 - t) log(1 - t).
 
 from kernelweave.losses.base import Loss, get_loss, loss_names
 from kernelweave.losses.box_qp import BoxQP
+from kernelweave.losses.check import check_loss
 from kernelweave.losses.epsilon_insensitive import EpsilonInsensitive
 from kernelweave.losses.hinge import Hinge
 from kernelweave.losses.logistic import Logistic
+from kernelweave.losses.numeric import per_weight
 from kernelweave.losses.one_class import OneClass
 from kernelweave.losses.smooth_hinge import SmoothHinge
 from kernelweave.losses.squared import Squared
@@ -37,6 +39,8 @@ __all__ = [
     "SmoothHinge",
     "Squared",
     "SquaredHinge",
+    "check_loss",
     "get_loss",
     "loss_names",
+    "per_weight",
 ]

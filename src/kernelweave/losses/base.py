@@ -9,8 +9,10 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelweave.errors import InvalidInputError
 from kernelweave.losses.box_qp import BoxQP
 from kernelweave.losses.intercept import root_of_slope
+from kernelweave.losses.numeric import gradient_limits, jump_of, point_of_slope, slope_of
 from kernelweave.registry import Named
 from kernelweave.validation import unknown_name
 
@@ -27,8 +29,12 @@ class Loss(Named):
     variable, so that for classification :math:`a = y \alpha`. Labels are -1 and +1.
 
     A subclass that sets `name` registers itself: it can be asked for by that name and joins the
-    contract tests. Losses with `smooth` supply `curvature` and `lipschitz`; piecewise-linear ones
-    supply `box_qp`.
+    contract tests. For a convex loss with a continuous gradient, `value`, `gradient` and
+    `conjugate` are enough: `curvature`, `conjugate_gradient` and `domain` are found from the
+    gradient by numbers, unless the subclass has formulas for them, which are quicker. No number
+    proves a Lipschitz constant, so without `lipschitz` there is no screening of kernels.
+    Piecewise-linear losses say ``smooth = False`` and supply `box_qp`.
+    :func:`~kernelweave.losses.check_loss` finds mistakes.
 
     Attributes
     ----------
@@ -36,8 +42,8 @@ class Loss(Named):
         Name in the register.
     task : {"classification", "regression", "one_class"}
         What the loss is for.
-    smooth : bool
-        Whether the gradient is Lipschitz continuous.
+    smooth : bool, default=True
+        Whether the gradient is continuous.
     alpha_sum : float
         Value of the dual constraint on the sum of alpha (the primal has ``alpha_sum * b``).
 
@@ -55,7 +61,7 @@ class Loss(Named):
 
     kind = "loss"
     task: ClassVar[Literal["classification", "regression", "one_class"]]
-    smooth: ClassVar[bool]
+    smooth: ClassVar[bool] = True
     alpha_sum: ClassVar[float] = 0.0
 
     @abstractmethod
@@ -67,23 +73,36 @@ class Loss(Named):
         """Derivative of `value` in `z` (a subgradient where there is none)."""
 
     def curvature(self, y: Array, z: Array, C: Array) -> Array:
-        """Second derivative of `value` in `z`, for smooth losses."""
-        raise TypeError(f"the loss {self!r} has no second derivative; smooth losses have one.")
+        """Second derivative of `value` in `z`, for smooth losses; here by differences."""
+        if not self.smooth:
+            raise TypeError(f"the loss {self!r} has no second derivative; smooth losses have one.")
+        # Decision values are of the size of targets, unless these are counts or the like.
+        unit = float(np.mean(np.minimum(np.abs(y), 1.0))) if np.size(y) else 0.0
+        return slope_of(lambda z: self.gradient(y, z, C), z, unit if unit > 0 else 1.0)
 
     @abstractmethod
     def conjugate(self, y: Array, alpha: Array, C: Array) -> Array:
         r"""Conjugate :math:`\ell^*(-\alpha)`, infinite outside the domain."""
 
-    @abstractmethod
     def conjugate_gradient(self, y: Array, alpha: Array, C: Array) -> Array:
-        r"""Derivative of :math:`\ell^*(-\alpha)` in :math:`\alpha`, inside the domain."""
+        r"""Derivative of :math:`\ell^*(-\alpha)` in :math:`\alpha`, inside the domain.
 
-    @abstractmethod
+        It is minus the z at which the gradient is :math:`-\alpha`; here found by bisection.
+        """
+        y, alpha, C = np.broadcast_arrays(y, np.asarray(alpha, dtype=np.float64), C)
+        return 0.0 - point_of_slope(lambda z: self.gradient(y, z, C), -alpha)
+
     def domain(self, y: Array, C: Array) -> tuple[Array, Array]:
-        """Lower and upper ends of the interval in which each alpha lives."""
+        """Lower and upper ends of the interval in which each alpha lives.
+
+        It is the range of minus the gradient; here from the gradient far out.
+        """
+        y, C = np.broadcast_arrays(y, C)
+        low, high = gradient_limits(lambda z: self.gradient(y, z, C), y.shape)
+        return 0.0 - high, 0.0 - low
 
     def lipschitz(self, C: Array) -> Array:
-        """Lipschitz constant of the gradient, infinite when the loss is not smooth."""
+        """Lipschitz constant of the gradient, infinite when there is none or it is not known."""
         return np.full_like(np.asarray(C, dtype=np.float64), np.inf)
 
     def best_intercept(self, y: Array, f: Array, C: Array, start: float = 0.0) -> float:
@@ -139,6 +158,11 @@ def get_loss(loss: str | Loss, **params: Any) -> Loss:
     Loss
         The loss.
 
+    Raises
+    ------
+    InvalidInputError
+        If no solver can train with the loss.
+
     Examples
     --------
     >>> get_loss("epsilon_insensitive", epsilon=0.5)
@@ -151,7 +175,34 @@ def get_loss(loss: str | Loss, **params: Any) -> Loss:
         if key not in known:
             raise unknown_name("loss parameter", key, known)
     if isinstance(loss, Loss):
-        return loss
+        return _trainable(loss)
     cls = Loss.find(loss)
     own = inspect.signature(cls).parameters
-    return cls(**{key: value for key, value in params.items() if key in own})
+    return _trainable(cls(**{key: value for key, value in params.items() if key in own}))
+
+
+def _trainable(loss: Loss) -> Loss:
+    """Return the loss, or raise if there is no way to train with it."""
+    supported = (
+        "Supported are losses with a continuous gradient (value, gradient and conjugate are "
+        "enough), and piecewise-linear ones that say smooth = False and supply box_qp, as "
+        "kernelweave.losses.Hinge does."
+    )
+    tasks = ("classification", "regression", "one_class")
+    if getattr(loss, "task", None) not in tasks:
+        raise InvalidInputError(
+            f"{loss!r} must say what it is for: task = {', '.join(map(repr, tasks))}."
+        )
+    if not loss.smooth and type(loss).box_qp is Loss.box_qp:
+        raise InvalidInputError(f"{loss!r} says smooth = False but has no box_qp. {supported}")
+    if not loss.smooth or type(loss).curvature is not Loss.curvature:
+        return loss
+    y = np.array([1.0]) if loss.task == "one_class" else np.array([-1.0, 1.0])
+    jump = jump_of(lambda z: loss.gradient(y + 0.0 * z, z, np.ones_like(z)), 0.0 * y)
+    if jump is not None:
+        i, z, before, after = jump
+        raise InvalidInputError(
+            f"the gradient of {loss!r} jumps from {before:g} to {after:g} at y = {y[i]:g}, "
+            f"z = {z:g}, so no Newton step can be taken there. {supported}"
+        )
+    return loss

@@ -59,9 +59,11 @@ def root_of_slope(
         values = terms(b)
         slope = float(values.sum()) + shift
         scale = float(np.abs(values).sum()) + abs(shift)
-        first_scale = scale if first_scale is None else first_scale
-        if abs(slope) <= 2 * _EPS * scale + 1e-2 * _EPS * first_scale:
-            return b
+        # Where a summand overflows, nothing is small beside the others.
+        if np.isfinite(scale):
+            first_scale = scale if first_scale is None else first_scale
+            if abs(slope) <= 2 * _EPS * scale + 1e-2 * _EPS * first_scale:
+                return b
         low, high = (b, high) if slope < 0 else (low, b)
         bracketed = bool(np.isfinite(low) and np.isfinite(high))
         if bracketed and high - low <= 2 * _EPS * max(abs(low), abs(high)):

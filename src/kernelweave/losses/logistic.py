@@ -6,6 +6,7 @@ import numpy as np
 from scipy.special import expit, logit, xlogy
 
 from kernelweave.losses.base import Array, Loss
+from kernelweave.losses.numeric import per_weight
 
 __all__ = ["Logistic"]
 
@@ -63,6 +64,4 @@ def fraction(y: Array, alpha: Array, C: Array) -> Array:
     >>> fraction(np.array([1.0, -1.0]), np.array([1.0, -3.0]), np.array([4.0, 3.0])).tolist()
     [0.25, 1.0]
     """
-    a = y * alpha
-    t = np.divide(a, C, out=np.zeros_like(a), where=np.asarray(C) > 0)
-    return np.clip(t, 0.0, 1.0)
+    return np.clip(per_weight(y * alpha, C), 0.0, 1.0)

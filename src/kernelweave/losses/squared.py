@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from kernelweave.losses.base import Array, Loss
+from kernelweave.losses.numeric import per_weight
 
 __all__ = ["Squared"]
 
@@ -38,12 +39,10 @@ class Squared(Loss):
         return 2.0 * C + 0.0 * z
 
     def conjugate(self, y: Array, alpha: Array, C: Array) -> Array:
-        # A sample of weight zero has the single point alpha = 0: the quotient is not defined.
-        half = np.divide(alpha, 4.0 * C, out=np.zeros_like(alpha), where=np.asarray(C) > 0)
-        return self._finite_in_domain(y, alpha, C, alpha * half - alpha * y)
+        return self._finite_in_domain(y, alpha, C, 0.25 * alpha * per_weight(alpha, C) - alpha * y)
 
     def conjugate_gradient(self, y: Array, alpha: Array, C: Array) -> Array:
-        return np.divide(alpha, 2.0 * C, out=np.zeros_like(alpha), where=np.asarray(C) > 0) - y
+        return 0.5 * per_weight(alpha, C) - y
 
     def domain(self, y: Array, C: Array) -> tuple[Array, Array]:
         end = np.where(np.asarray(C) > 0, np.inf, 0.0) + 0.0 * y

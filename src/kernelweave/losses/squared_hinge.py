@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from kernelweave.losses.base import Array, Loss
+from kernelweave.losses.numeric import per_weight
 
 __all__ = ["SquaredHinge"]
 
@@ -40,13 +41,10 @@ class SquaredHinge(Loss):
 
     def conjugate(self, y: Array, alpha: Array, C: Array) -> Array:
         a = y * alpha
-        # A sample of weight zero has the single point a = 0, where the quotient is not defined.
-        half = np.divide(a, 4.0 * C, out=np.zeros_like(a), where=np.asarray(C) > 0)
-        return self._finite_in_domain(y, alpha, C, -a + a * half)
+        return self._finite_in_domain(y, alpha, C, -a + 0.25 * a * per_weight(a, C))
 
     def conjugate_gradient(self, y: Array, alpha: Array, C: Array) -> Array:
-        a = y * alpha
-        return y * (-1.0 + np.divide(a, 2.0 * C, out=np.zeros_like(a), where=np.asarray(C) > 0))
+        return y * (-1.0 + 0.5 * per_weight(y * alpha, C))
 
     def domain(self, y: Array, C: Array) -> tuple[Array, Array]:
         end = np.where(np.asarray(C) > 0, np.inf, 0.0)

@@ -49,6 +49,9 @@ class Regularizer(Named):
     orthant : bool
         Whether r is smooth and all weights :math:`d \ge 0` are allowed, so that `project` treats
         every weight on its own and steps may differ from weight to weight.
+    bounded : bool
+        Whether the allowed weights are a bounded set. One-class problems ask for that: nothing but
+        the set keeps their weights from growing or vanishing.
 
     Examples
     --------
@@ -66,6 +69,7 @@ class Regularizer(Named):
     smooth: ClassVar[bool] = True
     convex: ClassVar[bool] = True
     orthant: ClassVar[bool] = False
+    bounded: ClassVar[bool] = False
 
     def bind(self, bank: MatrixBank, combination: Combination) -> Regularizer:
         """Return the regularizer for these kernels; called once before a fit.
@@ -130,6 +134,13 @@ class Regularizer(Named):
     def dual_scale(self, q: Array) -> float:
         """Largest t <= 1 for which ``t * alpha`` has a finite dual penalty, `q` being alpha's."""
         return 1.0
+
+    def scaled(self, factor: float) -> Regularizer:
+        """Return the regularizer with `factor` times the price.
+
+        Asked of those that are `bounded`; the indicator of a set returns itself.
+        """
+        return self
 
     @abstractmethod
     def start(self, m: int) -> Array:

@@ -47,6 +47,7 @@ class Entropy(Regularizer):
 
     name = "entropy"
     sparse = False
+    bounded = True
     smooth = False  # its slope at the border is infinite, which projected gradients cannot follow
 
     def __init__(self, weight: float = 1.0) -> None:
@@ -99,6 +100,9 @@ class Entropy(Regularizer):
     def dual_weights(self, q: Array) -> Array:
         d: Array = softmax((0.5 / self._price()) * q)
         return d
+
+    def scaled(self, factor: float) -> Entropy:
+        return Entropy(factor * self._price())
 
     def start(self, m: int) -> Array:
         return np.full(m, 1.0 / m)

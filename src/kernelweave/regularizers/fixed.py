@@ -37,6 +37,7 @@ class Fixed(Regularizer):
     """
 
     sparse = False
+    bounded = True
 
     def __init__(self, weights: Sequence[float] | Array) -> None:
         self.weights = weights

@@ -43,6 +43,7 @@ class LpBall(Regularizer):
 
     name = "lp_ball"
     sparse = False
+    bounded = True
 
     def __init__(self, p: float = 2.0) -> None:
         self.p = p

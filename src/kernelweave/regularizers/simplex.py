@@ -31,6 +31,7 @@ class Simplex(Regularizer):
 
     name = "simplex"
     sparse = True
+    bounded = True
 
     def value(self, d: Array) -> float:
         inside = abs(float(np.sum(d)) - 1.0) <= 1e-9 and float(np.min(d)) >= -1e-9

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from kernelweave.report.bootstrap import stability
+from kernelweave.report.replicates import Stability
 from kernelweave.report.summary import summary_text
 
-__all__ = ["summary_text"]
+__all__ = ["Stability", "stability", "summary_text"]

@@ -11,6 +11,7 @@ from kernelweave.solvers.base import SOLVERS, Solver, State
 from kernelweave.solvers.certificate import Certificate, certify, recompute
 from kernelweave.solvers.inner import Point
 from kernelweave.solvers.loop import Limits, Record, Result
+from kernelweave.solvers.silp import SILP, SILPChunking
 from kernelweave.solvers.solve import solve
 from kernelweave.solvers.spg import PGD, SPG
 from kernelweave.solvers.uniform import Uniform
@@ -18,6 +19,7 @@ from kernelweave.validation import unknown_name
 
 __all__ = [
     "PGD",
+    "SILP",
     "SOLVERS",
     "SPG",
     "ActiveSet",
@@ -26,6 +28,7 @@ __all__ = [
     "Point",
     "Record",
     "Result",
+    "SILPChunking",
     "Solver",
     "State",
     "Uniform",

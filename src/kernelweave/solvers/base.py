@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from kernelweave.problem import Array, Problem
-from kernelweave.solvers.inner import Evaluator, Point
+from kernelweave.solvers.certificate import Witness
+from kernelweave.solvers.inner import Point
 
 __all__ = ["SOLVERS", "Solver", "State"]
 
@@ -24,19 +25,22 @@ class State:
         The current weights, dual variables and intercepts.
     quad : ndarray of shape (m,)
         alpha'(dK/dd_k) alpha at `point`, for all m kernels: q_k(alpha) for a sum.
-    evaluator : Evaluator
+    evaluator : Evaluator or ChunkEvaluator
         What solved the single-kernel problems; it counts them.
     stuck : bool
         The solver cannot improve further; the loop stops and the certificate tells the rest.
     memory : object
         The solver's own numbers.
+    witness : Witness, optional
+        Dual variables that bound the optimum better than those of `point`.
     """
 
     point: Point
     quad: Array
-    evaluator: Evaluator
+    evaluator: Any
     stuck: bool
     memory: Any
+    witness: Witness | None = None
 
 
 class Solver(ABC):

@@ -18,17 +18,23 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kernelweave.compiled.dense_rows import square_block
-from kernelweave.compiled.smo import BIG, objective, slopes, smo_steps
-from kernelweave.errors import InvalidInputError
+from kernelweave.compiled.smo import objective, smo_steps
 from kernelweave.losses.box_qp import BoxQP
 from kernelweave.solvers.gram_source import DenseGram, GramSource
+from kernelweave.solvers.signed_qp import (
+    Ends,
+    SignedQP,
+    intercept_of,
+    mend_sum,
+    nearest_feasible,
+    signed_form,
+    worst_violators,
+)
 
 __all__ = ["BoxQPResult", "DenseGram", "GramSource", "solve_box_qp"]
 
 Vector = NDArray[np.float64]
 Index = NDArray[np.int64]
-# slopes minus F, and their extremes: what one look at all variables gives
-Ends = tuple[Vector, Vector, float, float]
 
 # Variables of a round while too many to take them all can still move.
 _ROUND = 512
@@ -36,8 +42,6 @@ _ROUND = 512
 _WHOLE = 4096
 # A matrix in memory of up to this size is used as it is from the start.
 _DIRECT = 8192
-# Part of a round's variables kept from the round before.
-_KEEP = 0.5
 # A local problem is solved to this part of the global violation: more would be undone later.
 _LOCAL, _LOCAL_WHOLE = 0.1, 0.02
 # A local problem of at least _COMPACT variables ends early when this part of it, or less, moves.
@@ -80,111 +84,16 @@ class BoxQPResult:
     converged: bool
 
 
-@dataclass
-class _State:
-    """The problem in signed variables (see `kernelweave.compiled.smo`) and where we are."""
-
-    pos: Vector
-    neg: Vector
-    lo: Vector
-    hi: Vector
-    alpha: Vector
-    fitted: Vector
-    n_steps: int = 0
-    n_rounds: int = 0
-
-    def ends(self) -> Ends:
-        """``up - F``, ``low - F`` (-BIG, BIG where blocked), their largest and smallest element."""
-        up, low = np.empty_like(self.alpha), np.empty_like(self.alpha)
-        top, bottom = slopes(self.alpha, self.fitted, self.pos, self.neg, self.lo, self.hi, up, low)
-        up -= self.fitted
-        low -= self.fitted
-        return up, low, top, bottom
-
-
-def _signed_form(qp: BoxQP, n: int) -> tuple[Vector, Vector, Vector, Vector]:
-    """Slopes and bounds for one signed variable a sample."""
-    pos, neg, lo, hi = np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n)
-    plus, minus = qp.sign > 0, qp.sign < 0
-    if qp.sample.size and (qp.sample.min() < 0 or qp.sample.max() >= n):
-        raise InvalidInputError(
-            f"BoxQP.sample must lie in 0..{n - 1}, the samples of the Gram matrix; "
-            f"got {qp.sample.min()}..{qp.sample.max()}."
-        )
-    for side in (plus, minus):
-        if np.bincount(qp.sample[side], minlength=1).max() > 1:
-            raise InvalidInputError("BoxQP may have one variable of each sign a sample; got more.")
-    if not np.isfinite(qp.upper).all() or (qp.upper < 0).any():
-        raise InvalidInputError("BoxQP.upper must be finite and >= 0.")
-    pos[qp.sample[plus]], hi[qp.sample[plus]] = -qp.linear[plus], qp.upper[plus]
-    neg[qp.sample[minus]], lo[qp.sample[minus]] = qp.linear[minus], -qp.upper[minus]
-    if np.any((pos > neg) & (hi > 0) & (lo < 0)):
-        raise InvalidInputError(
-            "the two variables of a sample must have linear terms with a sum >= 0 "
-            "(epsilon >= 0); got a negative sum."
-        )
-    return pos, neg, lo, hi
-
-
 def _fill(room: Vector, amount: float) -> Vector:
     """Fill the room of the first samples, in order, until `amount` is spent (as LIBSVM starts)."""
     before = np.concatenate([[0.0], np.cumsum(room)[:-1]])
     return np.clip(amount - before, 0.0, room)
 
 
-def _feasible(alpha: Vector, lo: Vector, hi: Vector, total: float) -> Vector:
-    """Feasible point near `alpha`: clipped into the box, the sum mended where there is room."""
-    alpha = np.clip(alpha, lo, hi)
-    missing = total - math.fsum(alpha)
-    scale = max(abs(total), float(np.abs(alpha).max(initial=0.0)), 1e-300)
-    if abs(missing) <= 1e-12 * scale:
-        return alpha
-    room = hi - alpha if missing > 0 else alpha - lo
-    space = float(room.sum())
-    if space < abs(missing) * (1 - 1e-12):
-        raise InvalidInputError(
-            f"no feasible point: the variables must sum to {total}, but the bounds allow "
-            f"{lo.sum()} to {hi.sum()}."
-        )
-    return np.clip(alpha + room * min(1.0, abs(missing) / space) * np.sign(missing), lo, hi)
-
-
-def _mend_sum(state: _State, total: float) -> None:
-    """Put the rounding left in the equality constraint on the variable with most room."""
-    missing = total - math.fsum(state.alpha)
-    alpha = state.alpha
-    to_bound = np.where(alpha > 0, state.hi - alpha, alpha - state.lo)
-    room = np.minimum(np.abs(alpha), to_bound)
-    k = int(room.argmax())
-    if room[k] > 4 * abs(missing):
-        alpha[k] += missing
-
-
-def _worst_violators(ends: Ends, previous: Index) -> Index:
-    """Variables of the next round: some of the last one, and the worst of both ends."""
-    up, low, top, bottom = ends
-    inside = up == low
-    order = np.concatenate([previous[inside[previous]], previous[~inside[previous]]])
-    kept = order[: int(_ROUND * _KEEP)]
-    taken = np.zeros(up.size, dtype=bool)
-    taken[kept] = True
-    chosen = []
-    half = (_ROUND - kept.size) // 2
-    for score, limit in ((up, bottom), (-low, -top)):
-        candidates = np.flatnonzero((score > limit) & ~taken)
-        if candidates.size > half:
-            worst = np.argpartition(-score[candidates], half - 1)[:half]
-            candidates = candidates[worst]
-        taken[candidates] = True
-        chosen.append(candidates)
-    # The newest come first, so that they are kept before those that have stayed long.
-    return np.concatenate([*chosen, kept])
-
-
 class _Blocks:
     """Local matrices: the whole one where there is one, float32 copies while they are enough."""
 
-    def __init__(self, gram: GramSource, state: _State, tol: float) -> None:
+    def __init__(self, gram: GramSource, state: SignedQP, tol: float) -> None:
         self._gram = gram
         self._matrix = gram.dense()
         direct = self._matrix is not None and gram.n <= _DIRECT
@@ -216,13 +125,13 @@ def _choose(ends: Ends, previous: Index, limit: int, tol: float) -> tuple[Index,
     up, low, top, bottom = ends
     active = np.flatnonzero((up >= bottom) | (low <= top))
     if active.size > limit:
-        return _worst_violators(ends, previous), max(0.9 * tol, _LOCAL * (top - bottom))
+        return worst_violators(ends, previous, _ROUND), max(0.9 * tol, _LOCAL * (top - bottom))
     if active.size > 0.9 * up.size:
         return np.arange(up.size), tol
     return active, max(0.9 * tol, _LOCAL_WHOLE * (top - bottom))
 
 
-def _run(state: _State, gram: GramSource, tol: float, max_iter: int) -> None:
+def _run(state: SignedQP, gram: GramSource, tol: float, max_iter: int) -> None:
     """Solve local problems until no variable at all violates by more than `tol`."""
     blocks = _Blocks(gram, state, tol)
     previous = np.empty(0, dtype=np.int64)
@@ -266,16 +175,6 @@ def _run(state: _State, gram: GramSource, tol: float, max_iter: int) -> None:
         value = objective(state.alpha, state.fitted, state.pos, state.neg)
         stalled = 0 if value < best_value or violation < best_violation else stalled + 1
         best_value, best_violation = min(best_value, value), min(best_violation, violation)
-
-
-def _intercept(ends: Ends) -> float:
-    """Mean slope of the variables inside a piece, or the middle of what the others allow."""
-    up, low, top, bottom = ends
-    free = up == low
-    if free.any():
-        return float(up[free].mean())
-    sides = [end for end in (top, bottom) if abs(end) < 0.5 * BIG]
-    return float(sum(sides) / len(sides)) if sides else 0.0
 
 
 def solve_box_qp(
@@ -328,26 +227,26 @@ def solve_box_qp(
     >>> result.alpha, round(result.intercept, 6)
     (array([ 0. , -0.5,  0.5]), -2.0)
     """
-    pos, neg, lo, hi = _signed_form(qp, gram.n)
+    pos, neg, lo, hi = signed_form(qp, gram.n)
     if a is None:
         given = _fill(hi, qp.total) - _fill(-lo, -qp.total)
     else:
         weights = qp.sign * np.asarray(a, dtype=np.float64)
         given = np.bincount(qp.sample, weights=weights, minlength=gram.n).astype(np.float64)
-    alpha = _feasible(given, lo, hi, qp.total)
+    alpha = nearest_feasible(given, lo, hi, qp.total)
     if a is None or fitted is None or not np.array_equal(alpha, given):
         used = np.flatnonzero(alpha)
         fitted = gram.product(used, alpha[used]) if used.size else np.zeros(gram.n)
-    state = _State(pos, neg, lo, hi, alpha, np.array(fitted, dtype=np.float64))
+    state = SignedQP(pos, neg, lo, hi, alpha, np.array(fitted, dtype=np.float64))
     _run(state, gram, tol, max_iter)
     ends = state.ends()
     violation = max(0.0, ends[2] - ends[3])
-    _mend_sum(state, qp.total)
+    mend_sum(state, qp.total)
     return BoxQPResult(
         a=qp.split(state.alpha),
         alpha=state.alpha,
         fitted=state.fitted,
-        intercept=_intercept(ends),
+        intercept=intercept_of(ends),
         violation=violation,
         n_steps=state.n_steps,
         n_rounds=state.n_rounds,

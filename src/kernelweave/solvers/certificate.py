@@ -11,7 +11,9 @@ from kernelweave.solvers.feasible import feasible_alpha
 
 __all__ = [
     "Certificate",
+    "Witness",
     "certify",
+    "dual_value",
     "projected_gradient",
     "recompute",
     "smooth_gradient",
@@ -51,8 +53,30 @@ class Certificate:
     intercept: Array
 
 
+@dataclass(frozen=True)
+class Witness:
+    """Dual variables whose only use is to bound the optimum from below.
+
+    Attributes
+    ----------
+    alpha : ndarray of shape (T, n)
+        Feasible dual variables.
+    quad : ndarray of shape (m,)
+        q_k(alpha) for all m kernels, or an upper bound on it.
+    """
+
+    alpha: Array
+    quad: Array
+
+
 def certify(
-    problem: Problem, d: Array, alpha: Array, intercept: Array, fitted: Array, quad: Array
+    problem: Problem,
+    d: Array,
+    alpha: Array,
+    intercept: Array,
+    fitted: Array,
+    quad: Array,
+    witness: Witness | None = None,
 ) -> Certificate:
     r"""Bound the optimum from both sides at one point, or say how far from stationary it is.
 
@@ -85,15 +109,21 @@ def certify(
         K(d) alpha.
     quad : ndarray of shape (m,)
         alpha'(dK/dd_k) alpha, summed over tasks, for all m kernels; for a sum this is q_k(alpha).
+    witness : Witness, optional
+        Other dual variables; in a convex problem the dual value is the better of the two.
     """
     best = _best_intercepts(problem, fitted, intercept)
     if not problem.convex:
         return _stationarity(problem, d, alpha, fitted, best, quad)
     error = problem.bank.error(alpha, d)
     primal = _primal(problem, d, fitted, best, quad, 0.0)
-    dual = _dual(problem, alpha, quad)
+    dual = dual_value(problem, alpha, quad)
     upper = _primal(problem, d, fitted, best, quad + error.norm_missing, error.product)
-    lower = _dual(problem, alpha, quad + error.quad_missing)
+    lower = dual_value(problem, alpha, quad + error.quad_missing)
+    if witness is not None:
+        dual = max(dual, dual_value(problem, witness.alpha, witness.quad))
+        missing = problem.bank.error(witness.alpha, d).quad_missing
+        lower = max(lower, dual_value(problem, witness.alpha, witness.quad + missing))
     gap = (upper - lower) / max(1.0, abs(upper))
     exact = (primal - dual) / max(1.0, abs(primal))
     return Certificate(upper, lower, gap, "duality", max(0.0, gap - exact), primal, best)
@@ -131,12 +161,23 @@ def projected_gradient(problem: Problem, d: Array, quad: Array, step: Array | fl
 
 
 def recompute(
-    problem: Problem, d: Array, alpha: Array, intercept: Array
+    problem: Problem,
+    d: Array,
+    alpha: Array,
+    intercept: Array,
+    witness: Array | None = None,
 ) -> tuple[Certificate, Array]:
-    """Certify from nothing but the weights and the dual variables; returns the alpha it used."""
+    """Certify from nothing but the weights and the dual variables; returns the alpha it used.
+
+    `witness` are other dual variables for the dual value, see :func:`certify`.
+    """
     alpha = feasible_alpha(problem, alpha)
     fitted, quad = problem.combination.evaluate(problem.bank, d, alpha)
-    return certify(problem, d, alpha, intercept, fitted, quad), alpha
+    other = None
+    if witness is not None:
+        witness = feasible_alpha(problem, witness)
+        other = Witness(witness, problem.bank.quad(witness))
+    return certify(problem, d, alpha, intercept, fitted, quad, other), alpha
 
 
 def _best_intercepts(problem: Problem, fitted: Array, guess: Array) -> Array:
@@ -170,7 +211,8 @@ def _primal(
     return _loss(problem, fitted, intercept, slack) + float(problem.regularizer.omega(norms))
 
 
-def _dual(problem: Problem, alpha: Array, quad: Array) -> float:
+def dual_value(problem: Problem, alpha: Array, quad: Array) -> float:
+    """Dual objective of alpha scaled into the norm constraint; `quad` is its q_k or above."""
     scale = problem.regularizer.dual_scale(quad)
     return float(
         -problem.dual_loss(scale * alpha) - problem.regularizer.dual_penalty(scale**2 * quad)

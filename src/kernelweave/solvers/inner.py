@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -150,6 +151,14 @@ class Evaluator:
         if matrix is not None and self._gram is not None and self._gram.d is d:
             return square_block(matrix, idx, dtype)
         return self.problem.bank.combine_block(d, idx).astype(dtype)
+
+    def curvature_parts(self, point: Point) -> tuple[Callable[..., Array], Callable[..., Array]]:
+        """What :func:`~kernelweave.solvers.curvature.curvature_root` asks for at this point."""
+
+        def products(task: int, samples: Array, kernels: Array) -> Array:
+            return self.problem.bank.products_at(point.alpha[task], samples, kernels)
+
+        return products, self.block
 
     def quad(self, point: Point) -> Array:
         """alpha'(dK/dd_k) alpha for all kernels that may matter; zero for those dropped."""

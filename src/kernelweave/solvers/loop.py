@@ -67,7 +67,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Result:
-    """The end of a fit."""
+    """The end of a fit; `witness` are dual variables that bound the optimum better than alpha."""
 
     d: Array
     alpha: Array
@@ -76,6 +76,7 @@ class Result:
     converged: bool
     reason: str
     history: list[Record] = field(repr=False)
+    witness: Array | None = field(default=None, repr=False)
 
     @property
     def start(self) -> Point:
@@ -92,11 +93,12 @@ class _Best:
     def __init__(self) -> None:
         self.point: Point | None = None
         self.certificate: Certificate | None = None
+        self.witness: Array | None = None
         self.gap = np.inf
         self._score = np.inf
 
-    def offer(self, point: Point, certificate: Certificate, tol: float) -> bool:
-        """Take the point if it is better; returns whether the fit has converged with it.
+    def offer(self, state: State, certificate: Certificate, tol: float) -> bool:
+        """Take the state's point if it is better; returns whether the fit has converged with it.
 
         A stationary point above another point seen is not the end.
         """
@@ -106,7 +108,8 @@ class _Best:
         if not duality:
             converged &= score <= self._score + tol * max(1.0, abs(score))
         if converged or score < self._score:
-            self.point, self.certificate = point, certificate
+            self.point, self.certificate = state.point, certificate
+            self.witness = None if state.witness is None else state.witness.alpha
             self.gap, self._score = certificate.gap, score
         return converged
 
@@ -139,7 +142,7 @@ def run(
         state = solver.init(problem, start)
         while True:
             certificate = _certify_state(problem, state)
-            converged = best.offer(state.point, certificate, limits.tol)
+            converged = best.offer(state, certificate, limits.tol)
             record = Record(
                 len(history),
                 time.perf_counter() - began,
@@ -177,7 +180,9 @@ def run(
 
 def _certify_state(problem: Problem, state: State) -> Certificate:
     point = state.point
-    return certify(problem, point.d, point.alpha, point.intercept, point.fitted, state.quad)
+    return certify(
+        problem, point.d, point.alpha, point.intercept, point.fitted, state.quad, state.witness
+    )
 
 
 def _inner_gap(certificate: Certificate, point: Point) -> float:
@@ -226,14 +231,25 @@ def _finish(
     if reason == "bank" and best.certificate is not None:
         # Another bank will certify this point.
         last = best.certificate
-        return Result(point.d, point.alpha, last.intercept, last, False, reason, history)
-    certificate, alpha = recompute(problem, point.d, point.alpha, point.intercept)
+        return Result(
+            point.d, point.alpha, last.intercept, last, False, reason, history, best.witness
+        )
+    certificate, alpha = recompute(problem, point.d, point.alpha, point.intercept, best.witness)
     converged = certificate.gap <= limits.tol
     if converged:
         reason = "converged"
     elif reason == "converged":
         reason = "stuck"  # Single-precision rows said so, exact ones do not.
-    return Result(point.d, alpha, certificate.intercept, certificate, converged, reason, history)
+    return Result(
+        point.d,
+        alpha,
+        certificate.intercept,
+        certificate,
+        converged,
+        reason,
+        history,
+        best.witness,
+    )
 
 
 class _Printer:

@@ -180,8 +180,11 @@ def solve_smooth(
     """
     if not loss.smooth:
         raise TypeError(f"Newton's method needs a smooth loss; {loss!r} is not.")
-    problem = _Problem(loss, y, C, gram)
-    return _iterate(problem, _start(problem, alpha, fitted, intercept), tol, max_iter)
+    # A loss that grows like exp may overflow at a bad warm start or too long a step: both are
+    # turned down, for their objective is infinite.
+    with np.errstate(over="ignore", invalid="ignore"):
+        problem = _Problem(loss, y, C, gram)
+        return _iterate(problem, _start(problem, alpha, fitted, intercept), tol, max_iter)
 
 
 def _iterate(problem: _Problem, here: _Point, tol: float, max_iter: int) -> NewtonResult:

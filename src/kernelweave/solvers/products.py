@@ -59,13 +59,13 @@ class KernelProducts:
         Those in use are known if every product taken was a change of alpha, as in SMO; Newton's
         method also takes products with search directions.
         """
-        if np.array_equal(alpha, self._alpha):
-            return
-        self._alpha = alpha.copy()
+        if not np.array_equal(alpha, self._alpha):
+            self._fresh[:] = False
+            self._alpha = alpha.copy()
+        # Also where alpha stayed: Newton's method takes a product to find that out.
         products = self._products[gram.active]
         total = np.tensordot(gram.d[gram.active], products, axes=1)
         size = np.abs(fitted).max()
-        self._fresh[:] = False
         self._fresh[gram.active] = np.allclose(total, fitted, rtol=1e-9, atol=1e-9 * size)
 
     def belong_to(self, alpha: Array) -> bool:

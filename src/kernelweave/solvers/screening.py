@@ -6,7 +6,7 @@ import numpy as np
 
 from kernelweave.problem import Array, Problem
 from kernelweave.solvers.base import State
-from kernelweave.solvers.certificate import Certificate
+from kernelweave.solvers.certificate import Certificate, dual_value
 
 __all__ = ["Screening"]
 
@@ -45,18 +45,22 @@ class Screening:
     def for_problem(cls, problem: Problem) -> Screening | None:
         """Return a screening, or None where nothing can be proven or saved."""
         provable = problem.convex and problem.loss.smooth and problem.regularizer.sparse
+        # A loss that does not know its Lipschitz constant says it is infinite.
+        provable = provable and bool(np.all(np.isfinite(problem.loss.lipschitz(problem.C))))
         return cls(problem) if provable and problem.m >= _FEWEST else None
 
     def look(self, certificate: Certificate, state: State) -> None:
         """Drop what the certificate of this state proves to be zero."""
-        radius = np.sqrt(2.0 * self._lipschitz * max(0.0, certificate.primal - certificate.dual))
+        problem = self._problem
+        missing = problem.bank.error(state.point.alpha, state.point.d).quad_missing
+        # Not certificate.dual, which may be that of a witness: the ball is around this alpha.
+        dual = dual_value(problem, state.point.alpha, state.quad + missing)
+        radius = np.sqrt(2.0 * self._lipschitz * max(0.0, certificate.primal - dual))
         if not radius <= 0.7 * self._radius:
             return  # Half the gap is the least that may tell something new.
         self._radius = radius
-        problem = self._problem
         if self._spread is None:
             self._spread = np.sqrt(problem.bank.spread())
-        missing = problem.bank.error(state.point.alpha, state.point.d).quad_missing
         # The dual value is that of alpha scaled into the norm constraint.
         scale = problem.regularizer.dual_scale(state.quad + missing)
         high = scale * np.sqrt(state.quad + missing) + radius * self._spread

@@ -47,7 +47,7 @@ def _certified_anew(
 ) -> Result:
     """Return the same point with a certificate from another bank, as one more line of history."""
     certificate, alpha = recompute(
-        prepared(problem, solver), result.d, result.alpha, result.intercept
+        prepared(problem, solver), result.d, result.alpha, result.intercept, result.witness
     )
     last = result.history[-1]
     result.history.append(

@@ -1,0 +1,159 @@
+"""Loops over sparse rows: sums of rows, products with them, inner products between them.
+
+Rows come as three arrays: row i has the columns ``indices[indptr[i]:indptr[i + 1]]`` and the values
+at the same places. Empty `values` mean that all are one, which saves reading them. `w` is one
+number for each column. Pointers are uint64 and columns unsigned: compiled code looks at every
+signed index first, to see whether it is negative, and rows may be as short as one entry.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+__all__ = ["add_inner", "add_rows", "clear_rows", "dot_rows", "square_rows", "turn_rows"]
+
+# A sum of uint64 and a plain number would be a float.
+_ONE, _TWO, _THREE, _FOUR = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
+
+
+@njit(cache=True, nogil=True)
+def add_rows(
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    values: np.ndarray,
+    rows: np.ndarray,
+    weights: np.ndarray,
+    w: np.ndarray,
+) -> None:
+    """w += sum_r weights[r] row[rows[r]]."""
+    ones = values.size == 0
+    for r in range(rows.size):
+        start, stop = indptr[rows[r]], indptr[rows[r] + 1]
+        weight = weights[r]
+        if ones:
+            for p in range(start, stop):
+                w[indices[p]] += weight
+        else:
+            for p in range(start, stop):
+                w[indices[p]] += weight * values[p]
+
+
+@njit(cache=True, nogil=True)
+def dot_rows(
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    values: np.ndarray,
+    rows: np.ndarray,
+    w: np.ndarray,
+    out: np.ndarray,
+) -> None:
+    """out[r] = row[rows[r]] . w, with four sums side by side: one alone would wait for itself."""
+    ones = values.size == 0
+    for r in range(rows.size):
+        p, stop = indptr[rows[r]], indptr[rows[r] + 1]
+        a, b, c, d = 0.0, 0.0, 0.0, 0.0
+        if ones:
+            while p + _THREE < stop:
+                a += w[indices[p]]
+                b += w[indices[p + _ONE]]
+                c += w[indices[p + _TWO]]
+                d += w[indices[p + _THREE]]
+                p += _FOUR
+            while p < stop:
+                a += w[indices[p]]
+                p += _ONE
+        else:
+            while p + _THREE < stop:
+                a += values[p] * w[indices[p]]
+                b += values[p + _ONE] * w[indices[p + _ONE]]
+                c += values[p + _TWO] * w[indices[p + _TWO]]
+                d += values[p + _THREE] * w[indices[p + _THREE]]
+                p += _FOUR
+            while p < stop:
+                a += values[p] * w[indices[p]]
+                p += _ONE
+        out[r] = (a + b) + (c + d)
+
+
+@njit(cache=True, nogil=True)
+def square_rows(indptr: np.ndarray, indices: np.ndarray, rows: np.ndarray, w: np.ndarray) -> float:
+    """Sum of w^2 over the columns of these rows, each once; w is zero there afterwards."""
+    total = 0.0
+    for r in range(rows.size):
+        for p in range(indptr[rows[r]], indptr[rows[r] + 1]):
+            here = w[indices[p]]
+            total += here * here
+            w[indices[p]] = 0.0
+    return total
+
+
+@njit(cache=True, nogil=True)
+def clear_rows(indptr: np.ndarray, indices: np.ndarray, rows: np.ndarray, w: np.ndarray) -> None:
+    """Set w to zero at the columns of these rows."""
+    for r in range(rows.size):
+        for p in range(indptr[rows[r]], indptr[rows[r] + 1]):
+            w[indices[p]] = 0.0
+
+
+@njit(cache=True, nogil=True)
+def turn_rows(
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    values: np.ndarray,
+    rows: np.ndarray,
+    weights: np.ndarray,
+    starts: np.ndarray,
+    places: np.ndarray,
+    turned: np.ndarray,
+) -> None:
+    """Write the matrix with rows weights[r] row[rows[r]] column by column.
+
+    Column c then has the rows r ``places[starts[c]:starts[c + 1]]``, ascending, and the values
+    `turned` there. `starts` comes in as zeros (uint64), one more than there are columns.
+    """
+    for r in range(rows.size):
+        for p in range(indptr[rows[r]], indptr[rows[r] + 1]):
+            starts[indices[p] + _ONE] += _ONE
+    for c in range(1, starts.size):
+        starts[c] += starts[c - 1]
+    ones = values.size == 0
+    for r in range(rows.size):
+        for p in range(indptr[rows[r]], indptr[rows[r] + 1]):
+            # `starts` moves ahead as columns fill, and is moved back below.
+            at = starts[indices[p]]
+            starts[indices[p]] = at + _ONE
+            places[at] = r
+            turned[at] = weights[r] if ones else weights[r] * values[p]
+    for c in range(starts.size - 1, 0, -1):
+        starts[c] = starts[c - 1]
+    starts[0] = 0
+
+
+@njit(cache=True, nogil=True)
+def add_inner(
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    values: np.ndarray,
+    rows: np.ndarray,
+    weights: np.ndarray,
+    starts: np.ndarray,
+    places: np.ndarray,
+    turned: np.ndarray,
+    out: np.ndarray,
+) -> None:
+    """out[r, s] += weights[r] row[rows[r]] . (row s of what `turn_rows` wrote).
+
+    For s below the width of `out`. Costs one step for each pair of entries in the same column.
+    """
+    ones = values.size == 0
+    width = out.shape[1]
+    for r in range(rows.size):
+        target = out[r]
+        for p in range(indptr[rows[r]], indptr[rows[r] + 1]):
+            factor = weights[r] if ones else weights[r] * values[p]
+            for q in range(starts[indices[p]], starts[indices[p] + _ONE]):
+                s = places[q]
+                if s >= width:
+                    break
+                target[s] += factor * turned[q]

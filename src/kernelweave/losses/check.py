@@ -1,0 +1,315 @@
+"""Find the mistakes in a loss."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from kernelweave.errors import InvalidInputError
+from kernelweave.losses.base import Array, Loss
+from kernelweave.losses.numeric import gradient_limits, jump_of, point_of_slope
+from kernelweave.losses.trial import Trial, numbers
+
+__all__ = ["check_loss"]
+
+_EPS = float(np.finfo(np.float64).eps)
+
+
+def check_loss(loss: Loss, y: ArrayLike | None = None) -> None:
+    r"""Check that a loss is what it says, and raise where it is not.
+
+    Checked at many decision values z, from 0.001 to 10,000, and several weights C: that
+
+    - values and gradients are finite numbers, proportional to C, and zero for C = 0;
+    - the gradient is the derivative of the value, does not fall (the loss is convex) and does not
+      jump (or the loss says ``smooth = False`` and has `box_qp`);
+    - the domain of alpha is the range of minus the gradient, and contains zero;
+    - the conjugate belongs to the value: :math:`\ell(z) + \ell^*(-\alpha) + \alpha z = 0` where
+      :math:`\alpha = -\ell'(z)` (Fenchel-Young), and is infinite outside the domain;
+    - `curvature`, `conjugate_gradient` and `lipschitz` agree with differences.
+
+    Parameters
+    ----------
+    loss : Loss
+        The loss.
+    y : array-like, optional
+        Targets to check with: -1 and 1 for classification, some numbers of both signs for
+        regression, unless given. A loss of counts needs counts.
+
+    Raises
+    ------
+    InvalidInputError
+        If a property fails; the message says which, where and by how much.
+
+    Examples
+    --------
+    >>> from kernelweave.losses import Squared, check_loss
+    >>> check_loss(Squared())
+    >>> class Wrong(Squared):
+    ...     def gradient(self, y, z, C):
+    ...         return C * (z - y)
+    >>> check_loss(Wrong())
+    Traceback (most recent call last):
+    ...
+    kernelweave.errors.InvalidInputError: Wrong(): the gradient is not the derivative ...
+    """
+    with np.errstate(all="ignore"):
+        trial = Trial.of(loss, y)
+        for check in (
+            _weights,
+            _gradient,
+            _convex,
+            _continuous,
+            _domain,
+            _conjugate,
+            _outside,
+            _curvature,
+            _conjugate_gradient,
+        ):
+            check(trial)
+
+
+def _between(low: Array, high: Array, value: Array) -> Array:
+    """How far `value` is from the interval between two numbers given in any order."""
+    return np.maximum(np.minimum(low, high) - value, value - np.maximum(low, high))
+
+
+def _weights(trial: Trial) -> None:
+    loss, y, z, C = trial.loss, trial.y, trial.z, trial.C
+    zero = np.zeros_like(z)
+    for name, out in (("value", trial.value), ("gradient", trial.gradient)):
+        expected = C * getattr(loss, name)(y, z, np.ones_like(C))
+        trial.require(
+            f"the {name} must be C times that of weight 1",
+            np.where(trial.finite & np.isfinite(expected), np.abs(out - expected), 0.0),
+            1e-9 * np.abs(out) + 1e-12 * trial.size,
+            numbers("it is {:g}, not {:g}", out, expected),
+        )
+        none = getattr(loss, name)(y, z, zero)
+        trial.require(
+            f"the {name} of a sample of weight zero must be 0",
+            np.where(trial.finite, np.abs(none), 0.0),
+            0.0,
+            numbers("it is {:g}", none),
+            weight=0.0,
+        )
+    none = loss.conjugate(y, zero, zero)
+    trial.require(
+        "the conjugate at alpha = 0 of a sample of weight zero must be 0 "
+        "(kernelweave.losses.per_weight(alpha, C) is a division that works there)",
+        np.abs(none),
+        0.0,
+        numbers("it is {:g}", none),
+        "alpha",
+        zero,
+        weight=0.0,
+    )
+
+
+def _rises(trial: Trial, name: str, share: float, least: float) -> tuple[Array, ...]:
+    """Rise a unit of `value` or `gradient` to the left and right of z, and its rounding error.
+
+    Where the derivative is monotone it lies between the two, also in a kink. Steps are this
+    `share` of z, or of `least` if z is smaller. Zero where something overflows.
+    """
+    method, here = getattr(trial.loss, name), getattr(trial, name)
+    h = share * np.maximum(np.abs(trial.z), least)
+    low, high = trial.z - h, trial.z + h
+    before = (here - method(trial.y, low, trial.C)) / (trial.z - low)
+    after = (method(trial.y, high, trial.C) - here) / (high - trial.z)
+    usable = trial.finite & np.isfinite(before) & np.isfinite(after)
+    rounding = 16 * _EPS * np.abs(here) / h
+    return (*(np.where(usable, out, 0.0) for out in (before, after, rounding)), usable)
+
+
+def _gradient(trial: Trial) -> None:
+    before, after, rounding, usable = _rises(trial, "value", 1e-5, 1e-2)
+    trial.require(
+        "the gradient is not the derivative of the value",
+        np.where(usable, _between(before, after, trial.gradient), 0.0),
+        1e-5 * np.abs(trial.gradient) + 1e-6 * trial.size + rounding,
+        numbers(
+            "it is {:.6g}, and differences of the value give {:.6g}",
+            trial.gradient,
+            0.5 * (before + after),
+        ),
+    )
+
+
+def _convex(trial: Trial) -> None:
+    # Each place and the one before it; the first has none.
+    g, before, from_z = trial.gradient, np.roll(trial.gradient, 1, 1), np.roll(trial.z, 1, 1)
+    known = trial.finite & np.roll(trial.finite, 1, axis=1)
+    known[:, 0] = False
+    fall = np.where(known, before - g, 0.0)
+    trial.require(
+        "the loss is not convex: its gradient falls as z grows",
+        fall,
+        1e-9 * np.abs(g) + 1e-12 * trial.size,
+        numbers("it is {:.6g}, and {:.6g} at z = {:.6g}", g, before, from_z),
+    )
+
+
+def _continuous(trial: Trial) -> None:
+    loss, y = trial.loss, np.unique(trial.y)
+    if not loss.smooth:
+        if type(loss).box_qp is Loss.box_qp:
+            raise InvalidInputError(f"{loss!r}: a loss with smooth = False must supply box_qp.")
+        return
+    for centre in (0.0 * y, y):
+        jump = jump_of(lambda z: loss.gradient(y + 0.0 * z, z, np.ones_like(z)), centre)
+        if jump is not None:
+            i, z, before, after = jump
+            raise InvalidInputError(
+                f"{loss!r}: the gradient of a loss with smooth = True must not jump: at "
+                f"y = {y[i]:g}, z = {z:.6g} it goes from {before:.6g} to {after:.6g}."
+            )
+
+
+def _domain(trial: Trial) -> None:
+    loss, y, C = trial.loss, trial.y[:, :1], trial.C[:, :1]
+    for end in loss.domain(y, np.zeros_like(y)):
+        trial.require(
+            "the domain of a sample of weight zero must be the single point 0",
+            np.abs(end),
+            0.0,
+            numbers("an end is {:g}", end),
+            "end",
+            end,
+            0.0,
+        )
+    far = gradient_limits(lambda z: loss.gradient(y, z, C), y.shape)
+    domain = loss.domain(y, C)
+    for end, limit, side, inwards in zip(
+        domain, (-far[1], -far[0]), ("lower", "upper"), (1.0, -1.0), strict=True
+    ):
+        # Equal infinities have no difference.
+        off = np.where(end == limit, 0.0, np.abs(end - limit))
+        trial.require(
+            f"the {side} end of the domain is not the limit of minus the gradient",
+            off,
+            1e-6 * (trial.size + np.where(np.isfinite(limit), np.abs(limit), 0.0)),
+            numbers("it is {:g}, and the limit {:g}", end, limit),
+            "end",
+            end,
+        )
+        trial.require(
+            "alpha = 0 must be in the domain, or the loss falls without end",
+            inwards * end,
+            1e-9 * trial.size,
+            numbers(f"the {side} end is {{:g}}", end),
+            "end",
+            end,
+        )
+
+
+def _conjugate(trial: Trial) -> None:
+    loss = trial.loss
+    alpha = trial.inside()
+    y, C = trial.rows(alpha)
+    # The z at which the supremum is taken, also where the gradient jumps over -alpha.
+    z = point_of_slope(lambda z: loss.gradient(y, z, C), -alpha)
+    for at_z, at_alpha, value, known in (
+        (trial.z, -trial.gradient, trial.value, trial.finite),
+        (z, alpha, loss.value(y, z, C), np.isfinite(z)),
+    ):
+        Y, weight = trial.rows(at_z)
+        conjugate = loss.conjugate(Y, at_alpha, weight)
+        if np.shape(conjugate) != at_z.shape:
+            raise InvalidInputError(
+                f"{loss!r}: the conjugate of arrays of shape {at_z.shape} must have the same "
+                f"shape; got {np.shape(conjugate)}."
+            )
+        best = -at_alpha * at_z - value
+        trial.require(
+            "the conjugate does not belong to the value (Fenchel-Young)",
+            np.where(known, np.abs(conjugate - best), 0.0),
+            1e-10 * (np.abs(value) + np.abs(at_alpha * at_z) + trial.size),
+            numbers("it is {:.6g}, and the largest -alpha z - value is {:.6g}", conjugate, best),
+            "alpha",
+            at_alpha,
+        )
+
+
+def _outside(trial: Trial) -> None:
+    loss, y = trial.loss, trial.y[:, :1]
+    for C, weight in ((trial.C[:, :1], None), (np.zeros_like(y), 0.0)):
+        for end, outwards in zip(loss.domain(y, C), (-1.0, 1.0), strict=True):
+            bounded = np.isfinite(end)
+            at_end = np.where(bounded, end, 0.0)
+            rounded = at_end + outwards * 1e-13 * C
+            trial.require(
+                "the conjugate must be a number at the ends of the domain, and a rounding beyond",
+                np.where(bounded & np.isnan(loss.conjugate(y, rounded, C)), np.inf, 0.0),
+                0.0,
+                numbers("it is not"),
+                "alpha",
+                rounded,
+                weight,
+            )
+            beyond = at_end + outwards * 1e-3 * np.maximum(np.abs(at_end), np.where(C > 0, C, 1.0))
+            conjugate = loss.conjugate(y, beyond, C)
+            trial.require(
+                "the conjugate must be infinite outside the domain "
+                "(self._finite_in_domain(y, alpha, C, values) sees to it)",
+                np.where(bounded & (conjugate != np.inf), np.inf, 0.0),
+                0.0,
+                numbers("it is {:g}", conjugate),
+                "alpha",
+                beyond,
+                weight,
+            )
+
+
+def _curvature(trial: Trial) -> None:
+    loss = trial.loss
+    if not loss.smooth:
+        return
+    before, after, rounding, usable = _rises(trial, "gradient", 1e-7, 1e-1)
+    curvature = loss.curvature(trial.y, trial.z, trial.C)
+    trial.require(
+        "the curvature is not the derivative of the gradient",
+        np.where(usable, _between(before, after, curvature), 0.0),
+        1e-4 * np.maximum(np.abs(before), np.abs(after)) + 1e-6 * trial.size + rounding,
+        numbers(
+            "it is {:.6g}, and differences of the gradient give {:.6g}",
+            curvature,
+            0.5 * (before + after),
+        ),
+    )
+    trial.require(
+        "the curvature must not be negative",
+        np.where(usable, -curvature, 0.0),
+        0.0,
+        numbers("it is {:.6g}", curvature),
+    )
+    bound = loss.lipschitz(trial.C)
+    steepest = np.maximum(before, after)
+    trial.require(
+        "the gradient rises faster than its Lipschitz constant",
+        np.where(usable, steepest - bound, 0.0),
+        1e-6 * np.where(np.isfinite(bound), bound, 0.0) + rounding,
+        numbers("it rises by {:.6g} a unit, and the constant is {:.6g}", steepest, bound),
+    )
+
+
+def _conjugate_gradient(trial: Trial) -> None:
+    loss, alpha = trial.loss, trial.inside()
+    y, C = trial.rows(alpha)
+    h = 1e-5 * (alpha.max(axis=1, keepdims=True) - alpha.min(axis=1, keepdims=True)) + 0.0 * alpha
+    here, low, high = (loss.conjugate(y, a, C) for a in (alpha, alpha - h, alpha + h))
+    before, after = (here - low) / h, (high - here) / h
+    slope = loss.conjugate_gradient(y, alpha, C)
+    rounding = 16 * _EPS * np.maximum(np.abs(here), np.abs(alpha * slope)) / h
+    trial.require(
+        "the conjugate_gradient is not the derivative of the conjugate",
+        _between(before, after, slope),
+        1e-4 * np.abs(slope) + 1e-6 + rounding,
+        numbers(
+            "it is {:.6g}, and differences of the conjugate give {:.6g}",
+            slope,
+            0.5 * (before + after),
+        ),
+        "alpha",
+        alpha,
+    )

@@ -1,0 +1,290 @@
+"""Chunking: alpha moves in small working sets, and every kernel's outputs move along with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from kernelweave.bank.protocol import KernelBank, semi_definite
+from kernelweave.compiled.chunking import add_outputs, gather_columns, mix_outputs
+from kernelweave.compiled.passes import add_rows
+from kernelweave.compiled.smo import smo_steps
+from kernelweave.compiled.threads import map_blocks
+from kernelweave.problem import Array, Problem
+from kernelweave.solvers.feasible import feasible_alpha
+from kernelweave.solvers.inner import Point
+from kernelweave.solvers.signed_qp import (
+    Ends,
+    SignedQP,
+    intercept_of,
+    mend_sum,
+    signed_form,
+    worst_violators,
+)
+
+__all__ = ["ChunkEvaluator"]
+
+# A chunk is solved to this part of the violation over all variables: more would be undone later.
+_LOCAL = 0.1
+_VIOLATION_FLOOR = 1e-13
+_MOST_STEPS = 1_000_000
+_SINGLE_TOL = 1e-5
+_COLUMN_BLOCK = 2048
+# Chunks without progress after which rounding has won.
+_STALLED = 50
+
+
+class CombinedByKernel:
+    """K(d) for banks whose products are cheap or that compute rows: kernel by kernel.
+
+    Attributes
+    ----------
+    d, active, diagonal : ndarrays
+        The weights, the kernels that have one, and the diagonal of K(d).
+    followed : ndarray
+        Kernels whose rows of g `add` brings up to date.
+    """
+
+    def __init__(self, bank: KernelBank, d: Array) -> None:
+        self._bank = bank
+        self.d = d
+        self.active = self.followed = np.flatnonzero(d)
+        self.diagonal = d[self.active] @ bank.diag(self.active)
+
+    def block(self, idx: Array) -> Array:
+        """K(d)[idx][:, idx]."""
+        return np.ascontiguousarray(self._bank.combine_block(self.d, idx))
+
+    def add(self, idx: Array, change: Array, outputs: Array, fitted: Array) -> None:
+        """Add what a change of alpha at `idx` does to the rows of g in use, and to their mix."""
+        v = np.zeros(self._bank.n)
+        v[idx] = change
+        parts = self._bank.matvec(v, self.active)
+        add_outputs(parts, self.active, self.d[self.active], outputs, fitted)
+
+
+class CombinedRows:
+    """K(d) for banks that hold matrices: the rows asked for, kept until the weights change."""
+
+    def __init__(self, bank: KernelBank, dtype: np.dtype) -> None:
+        self._bank = bank
+        self.dtype = dtype
+        self.followed = np.empty(0, dtype=np.int64)
+        # Memory that is never written is never taken.
+        self._slab = np.empty((bank.n, bank.n), dtype)
+        self._slot = np.full(bank.n, -1)
+
+    def go_to(self, d: Array) -> None:
+        """Be K(d) from now on."""
+        self.d = d
+        self.active = np.flatnonzero(d)
+        self.diagonal = d[self.active] @ self._bank.diag(self.active)
+        self._slot[:] = -1
+        self._used = 0
+
+    def _slots(self, idx: Array) -> Array:
+        """Places of these rows in the slab; computes those that are not there."""
+        missing = idx[self._slot[idx] < 0]
+        if len(missing):
+            first, last = self._used, self._used + len(missing)
+            self._bank.combine_rows(self.d, missing, self._slab[first:last])
+            self._slot[missing] = np.arange(first, last)
+            self._used = last
+        return self._slot[idx]
+
+    def block(self, idx: Array) -> Array:
+        """K(d)[idx][:, idx]."""
+        slots = self._slots(idx)
+        out = np.empty((len(idx), len(idx)), self.dtype)
+
+        def work(start: int, stop: int) -> None:
+            gather_columns(self._slab, slots[start:stop], idx, out[start:stop])
+
+        map_blocks(work, len(idx), 128, float(out.size))
+        return out
+
+    def add(self, idx: Array, change: Array, outputs: Array, fitted: Array) -> None:
+        """Add what a change of alpha at `idx` does to the mix of all outputs."""
+        slots = self._slots(idx)
+
+        def work(start: int, stop: int) -> None:
+            add_rows(self._slab, slots, change, fitted, start, stop)
+
+        map_blocks(work, len(fitted), _COLUMN_BLOCK, float(len(fitted)) * len(idx))
+
+
+class ChunkEvaluator:
+    r"""The single-kernel problems of SILP's Algorithm 2, for piecewise-linear losses.
+
+    Keeps the matrix :math:`g_{ki} = (K_k \alpha)_i` of all kernels. A chunk takes the `size`
+    variables that violate optimality most under :math:`\hat g = \sum_k d_k g_k`, solves the dual
+    over them with the others fixed, and adds what the change of alpha does to the rows of g. A
+    change of the weights then costs one product :math:`d \cdot g`: nothing is started anew.
+
+    Where the bank holds matrices, the rows of :math:`\sum_k d_k K_k` that chunks ask for are kept
+    until the weights change, chunks move :math:`\hat g` alone, and all of g follows at the end.
+
+    It answers as :class:`~kernelweave.solvers.inner.Evaluator` does.
+
+    Attributes
+    ----------
+    n_solves, n_steps : int
+        Single-kernel problems so far, and the SMO steps in them.
+    n_chunks : int
+        Chunks so far.
+    """
+
+    def __init__(self, problem: Problem, start: Point | None, size: int) -> None:
+        self.problem = problem
+        self.size = size
+        self.n_solves = self.n_steps = self.n_chunks = 0
+        shape = problem.n_tasks, problem.n
+        self._alpha = feasible_alpha(problem, np.zeros(shape) if start is None else start.alpha)
+        self._outputs = np.zeros((problem.m, *shape))
+        if self._alpha.any():
+            self._outputs += problem.bank.matvec(self._alpha)
+        self._rows: CombinedRows | None = None
+        self._previous = [np.empty(0, dtype=np.int64) for _ in range(problem.n_tasks)]
+        programs = [problem.loss.box_qp(y, C) for y, C in zip(problem.y, problem.C, strict=True)]
+        self._totals = [program.total for program in programs]
+        self._forms = [signed_form(program, problem.n) for program in programs]
+
+    def evaluate(self, d: Array, tol: float) -> Point:
+        """Go on with alpha at the weights d until it owes a relative duality gap of at most tol."""
+        problem = self.problem
+        combined = self._combined_at(d, tol)
+        fitted, change = np.empty_like(self._alpha), np.empty_like(self._alpha)
+        intercept = np.empty(problem.n_tasks)
+        for t in range(problem.n_tasks):
+            mixed = self._mixed(combined, t)
+            state = SignedQP(*self._forms[t], self._alpha[t].copy(), mixed)
+            self._solve(state, t, combined, tol)
+            mend_sum(state, self._totals[t])
+            change[t] = state.alpha - self._alpha[t]
+            self._alpha[t], fitted[t] = state.alpha, state.fitted
+            intercept[t] = intercept_of(state.ends())
+            self.n_steps += state.n_steps
+        self._let_follow(change, combined, fitted)
+        self.n_solves += problem.n_tasks
+        value = problem.inner_value(d, self._alpha, fitted)
+        return Point(d, self._alpha.copy(), fitted, intercept, value)
+
+    def _combined_at(self, d: Array, tol: float) -> CombinedByKernel | CombinedRows:
+        bank = self.problem.bank
+        if not bank.keeps_matrices or bank.n > bank.matrix_limit:
+            return CombinedByKernel(bank, d)
+        # A rough alpha needs no more than float32; g itself is in float64.
+        dtype = np.dtype(np.float32 if tol >= _SINGLE_TOL else np.float64)
+        if self._rows is None or self._rows.dtype != dtype:
+            self._rows = CombinedRows(bank, dtype)
+        self._rows.go_to(d)
+        return self._rows
+
+    def _let_follow(
+        self, change: Array, combined: CombinedByKernel | CombinedRows, fitted: Array
+    ) -> None:
+        """Bring the rows of g up to date that the chunks have left behind."""
+        behind = np.setdiff1d(np.arange(self.problem.m), combined.followed)
+        if not len(behind) or not change.any():
+            return
+        self._outputs[behind] += self.problem.bank.matvec(change, behind)
+        if not len(combined.followed):
+            # The rows were rounded; their sum is not.
+            for t in range(len(fitted)):
+                fitted[t] = self._mixed(combined, t)
+
+    def _mixed(self, combined: CombinedByKernel | CombinedRows, task: int) -> Array:
+        active = combined.active
+        return mix_outputs(self._outputs[:, task], active, combined.d[active])
+
+    def _solve(
+        self, state: SignedQP, task: int, combined: CombinedByKernel | CombinedRows, tol: float
+    ) -> None:
+        """Solve chunk after chunk."""
+        best, stalled = np.inf, 0
+        while stalled < _STALLED:
+            ends = state.ends()
+            violation = ends[2] - ends[3]
+            stalled = 0 if violation < best else stalled + 1
+            best = min(best, violation)
+            if violation <= _VIOLATION_FLOOR or self._owed(state, task, ends) <= tol:
+                return
+            idx = self._choose(ends, task)
+            if not self._chunk(state, task, idx, combined, _LOCAL * violation):
+                return
+
+    def _owed(self, state: SignedQP, task: int, ends: Ends) -> float:
+        """Relative duality gap of alpha at these weights."""
+        y, C, loss = self.problem.y[task], self.problem.C[task], self.problem.loss
+        b = intercept_of(ends)
+        losses = float(np.sum(loss.value(y, state.fitted + b, C))) + loss.alpha_sum * b
+        quadratic = 0.5 * float(state.alpha @ state.fitted)
+        above = losses + quadratic
+        below = -float(np.sum(loss.conjugate(y, state.alpha, C))) - quadratic
+        return (above - below) / max(1.0, abs(above))
+
+    def _choose(self, ends: Ends, task: int) -> Array:
+        """All variables that can still move, or those of them that violate most."""
+        up, low, top, bottom = ends
+        open_ones = np.flatnonzero((up >= bottom) | (low <= top))
+        if len(open_ones) > self.size:
+            chosen = worst_violators(ends, self._previous[task], self.size)
+            self._previous[task] = chosen
+            return np.sort(chosen)
+        # Nearly all of them: then all, and the chunk is the whole problem.
+        return np.arange(len(up)) if len(open_ones) > 0.9 * len(up) else open_ones
+
+    def _chunk(
+        self,
+        state: SignedQP,
+        task: int,
+        idx: Array,
+        combined: CombinedByKernel | CombinedRows,
+        tol: float,
+    ) -> bool:
+        """Solve over the variables `idx`; returns whether any of them moved."""
+        alpha, fitted = state.alpha[idx], state.fitted[idx]
+        steps, _ = smo_steps(
+            combined.block(idx),
+            combined.diagonal[idx],
+            fitted,
+            state.pos[idx],
+            state.neg[idx],
+            state.lo[idx],
+            state.hi[idx],
+            alpha,
+            tol,
+            _MOST_STEPS,
+            0,
+        )
+        self.n_chunks += 1
+        state.n_steps += steps
+        moved = np.flatnonzero(alpha != state.alpha[idx])
+        if not len(moved):
+            return False
+        who, change = idx[moved], alpha[moved] - state.alpha[idx[moved]]
+        state.alpha[who] = alpha[moved]
+        combined.add(who, change, self._outputs[:, task], state.fitted)
+        return True
+
+    def quad(self, point: Point) -> Array:
+        """q_k(alpha) for all kernels; `point` is the one evaluated last."""
+        quad = np.einsum("ktn,tn->k", self._outputs, point.alpha)
+        return semi_definite(quad, point.alpha, self.problem.bank, np.arange(self.problem.m))
+
+    def keep_only(self, kernels: Array) -> None:
+        """All kernels stay: their outputs are kept up to date anyway."""
+
+    def curvature_parts(self, point: Point) -> tuple[Callable[..., Array], Callable[..., Array]]:
+        """What :func:`~kernelweave.solvers.curvature.curvature_root` asks for at this point."""
+
+        def products(task: int, samples: Array, kernels: Array) -> Array:
+            return self._outputs[:, task][np.ix_(kernels, samples)]
+
+        def block(d: Array, samples: Array, dtype: type) -> Array:
+            if self._rows is not None and self._rows.d is d:
+                return self._rows.block(samples).astype(dtype)
+            return self.problem.bank.combine_block(d, samples).astype(dtype)
+
+        return products, block

@@ -1,0 +1,51 @@
+"""Which kernels to look at first, where there are many."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kernelweave.problem import Array, Problem
+from kernelweave.solvers.feasible import feasible_alpha
+
+__all__ = ["aligned_kernels", "spread_over", "working_kernels"]
+
+
+def aligned_kernels(problem: Problem, count: int) -> Array:
+    """Kernels most aligned with y: q_k is largest at the alpha the loss asks for at f = 0."""
+    alpha = -problem.loss.gradient(problem.y, np.zeros_like(problem.y), problem.C)
+    return _lowest(-problem.bank.quad(feasible_alpha(problem, alpha)), count)
+
+
+def spread_over(kernels: Array, d: Array) -> Array:
+    """Equal weights on some kernels, with the sum of d.
+
+    Examples
+    --------
+    >>> spread_over(np.array([0, 2]), np.array([0.2, 0.3, 0.5]))
+    array([0.5, 0. , 0.5])
+    """
+    out = np.zeros_like(d)
+    out[kernels] = d.sum() / len(kernels)
+    return out
+
+
+def working_kernels(d: Array, gradient: Array, most: int) -> Array:
+    """Kernels in use, and at most so many of the others: those whose gradient is lowest.
+
+    Examples
+    --------
+    >>> working_kernels(np.array([0.0, 1.0, 0.0]), np.array([-1.0, 0.0, -3.0]), 1)
+    array([1, 2])
+    """
+    outside = np.flatnonzero(d == 0)
+    best = outside[_lowest(gradient[outside], most)]
+    return np.sort(np.concatenate([np.flatnonzero(d), best]))
+
+
+def _lowest(score: Array, count: int) -> Array:
+    """Positions of the `count` lowest scores, in order of position; ties go to the first."""
+    if len(score) > count:
+        bar = np.partition(score, count - 1)[count - 1]
+        below, equal = np.flatnonzero(score < bar), np.flatnonzero(score == bar)
+        return np.sort(np.concatenate([below, equal[: count - len(below)]]))
+    return np.arange(len(score))

@@ -1,0 +1,353 @@
+"""The sparse bank: what it stores, how it cuts its work, and when it is chosen."""
+
+from __future__ import annotations
+
+import inspect
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import kernelweave.bank.sparse as module
+from kernelweave.bank import DenseBank, LazyBank, SparseBank, StackedBank, build_bank
+from kernelweave.bank.sparse_kernel import SparseKernel
+from kernelweave.compiled.threads import use_threads
+from kernelweave.errors import InvalidInputError
+from kernelweave.kernels import (
+    RBF,
+    Kernel,
+    KernelSet,
+    Linear,
+    Polynomial,
+    RBFBatch,
+    Samples,
+    build_set,
+)
+from kernelweave.kernels.sparse_factor import SparseFactor
+
+N = 50
+
+
+def table(n=N, p=30, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, p)) * (rng.random((n, p)) < 0.2)
+    X[:, 0] = 1.0 + rng.random(n)
+    return X
+
+
+def with_features():
+    return [
+        Linear(),
+        Linear().on([0, 7, 3]),
+        Polynomial(1, coef0=0.3, gamma=2.0),
+        Polynomial(1, coef0=0),
+        Linear() + Polynomial(1).on([0, 5]),
+        (Linear().on([0, 2]) + Linear()).on(slice(0, 9)),
+    ]
+
+
+# Features
+
+
+def test_features_of_every_kernel_give_its_values():
+    classes = [
+        cls
+        for cls in Kernel.registry
+        if cls.__module__.startswith("kernelweave.") and not inspect.isabstract(cls)
+    ]
+    for cls in classes:
+        for kernel in cls.examples():
+            samples = Samples(cls.example_data(np.random.default_rng(1)))
+            F = kernel.bind(samples).features(samples)
+            if F is not None:
+                np.testing.assert_allclose((F @ F.T).toarray(), kernel(samples), atol=1e-12)
+
+
+@pytest.mark.parametrize("kernel", with_features(), ids=lambda kernel: kernel.name)
+def test_features_of_new_samples_have_the_same_columns(kernel):
+    X, Z = table(), table(9, seed=1)
+    train = Samples(sparse.csr_array(X))
+    bound = kernel.bind(train)
+    F, G = bound.features(train), bound.features(Samples(sparse.csr_array(Z)))
+    np.testing.assert_allclose((F @ F.T).toarray(), kernel(X), atol=1e-12)
+    np.testing.assert_allclose((G @ F.T).toarray(), kernel(Z, X), atol=1e-12)
+    some = bound.features(train.take([7, 2]))
+    np.testing.assert_array_equal(some.toarray(), F[[7, 2]].toarray())
+
+
+def test_kernels_without_sparse_features():
+    X = table()
+    rows = Samples(sparse.csr_array(X))
+    for kernel in (RBF(width=1), Polynomial(2), Linear() * Linear(), Linear() + RBF(gamma=1)):
+        assert kernel.bind(rows).features(rows) is None
+    for kernel in with_features():
+        dense = Samples(X)
+        assert kernel.bind(dense).features(dense) is None
+
+
+def test_a_transformer_may_make_the_features():
+    pd = pytest.importorskip("pandas")
+    from sklearn.preprocessing import OneHotEncoder
+
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"colour": rng.choice(list("rgb"), N), "size": rng.normal(size=N)})
+    kernels = KernelSet.build([Linear().on("colour", OneHotEncoder())], frame)
+    bank = SparseBank().build(kernels)
+    np.testing.assert_allclose(bank.rows(np.arange(N)), kernels.rows(np.arange(N)), atol=1e-14)
+    assert bank._kernels[0].values.size == 0 and bank._kernels[0].width == 3
+
+
+# Normalisation: truth is computed from the same numbers in a dense array
+
+
+@pytest.mark.parametrize(
+    "normalize",
+    [
+        "center",
+        ("center", "diagonal"),
+        ("diagonal", "center", "trace"),
+        ("center", "diagonal", "center"),
+        ("trace", "center", "trace"),
+    ],
+    ids=str,
+)
+def test_every_sequence_of_steps(normalize):
+    X = table()
+    truth = KernelSet.build(with_features(), X, normalize=normalize).rows(np.arange(N))
+    bank = SparseBank().build(KernelSet.build(with_features(), sparse.csr_array(X), normalize))
+    v = np.random.default_rng(1).normal(size=N)
+    atol = 1e-11 * np.abs(truth).max()
+    np.testing.assert_allclose(bank.rows(np.arange(N)), truth, atol=atol)
+    np.testing.assert_allclose(bank.matvec(v), truth @ v, atol=100 * atol)
+    np.testing.assert_allclose(bank.quad(v), (truth @ v) @ v, atol=1000 * atol)
+    np.testing.assert_allclose(bank.diag(), np.einsum("kii->ki", truth), atol=atol)
+    d, idx = np.linspace(0.5, 2, len(truth)), np.array([40, 3, 17])
+    total = np.tensordot(d, truth, axes=1)
+    np.testing.assert_allclose(bank.combine_block(d, idx), total[np.ix_(idx, idx)], atol=9 * atol)
+    part = bank.take(idx)
+    np.testing.assert_allclose(part.matvec(v[:3]), truth[:, idx][:, :, idx] @ v[:3], atol=9 * atol)
+
+
+def test_centring_beside_kernels_without_features():
+    X = table()
+    kernels = [RBF(gamma=0.1), Linear(), RBF(gamma=0.3), Linear().on([0, 3])]
+    truth = KernelSet.build(kernels, X, ("center", "trace")).rows(np.arange(N))
+    mixed = KernelSet.build(kernels, sparse.csr_array(X), ("center", "trace"))
+    np.testing.assert_allclose(mixed.rows(np.arange(N)), truth, atol=1e-12)
+
+
+def test_centring_never_goes_through_all_pairs(monkeypatch):
+    def refuse(*args, **kwargs):
+        raise AssertionError("values of all pairs were computed")
+
+    X = sparse.csr_array(table())
+    kernels = KernelSet.build(with_features(), X, ("diagonal", "center"))
+    monkeypatch.setattr(KernelSet, "_normalised_rows", refuse)
+    SparseBank().build(kernels).matvec(np.ones(N))
+
+
+# Storage
+
+
+def bank_of(*matrices):
+    factors = [SparseFactor.of(sparse.csr_array(M)) for M in matrices]
+    return SparseBank().from_factors(factors, [f"kernel {k}" for k in range(len(matrices))])
+
+
+def test_values_are_kept_as_short_as_they_are_exact():
+    X = table()
+    counts = np.round(3 * np.abs(X))
+    numbers, whole, equal, big = bank_of(X, counts, -2.5 * (X != 0), X * 1e200)._kernels
+    assert numbers.values.dtype == np.float64 and big.values.dtype == np.float64
+    assert whole.values.dtype == np.float32
+    assert equal.values.size == 0 and equal.scale == -2.5
+    bank = bank_of(X, counts, -2.5 * (X != 0))
+    v = np.random.default_rng(1).normal(size=N)
+    for k, M in enumerate((X, counts, -2.5 * (X != 0))):
+        np.testing.assert_allclose(bank.matvec(v)[k], M @ (M.T @ v), rtol=1e-12)
+    assert bank.error(v, np.ones(3)).quad_missing.max() == 0
+    assert bank.refined() is None
+
+
+def test_columns_are_numbered_by_frequency_and_may_be_far_apart():
+    rows = np.array([0, 0, 1, 1, 2, 2])
+    columns = np.array([5, 2**40, 2**40, 7, 2**40, 7])
+    F = sparse.csr_array((np.arange(1.0, 7.0), (rows, columns)), shape=(3, 2**41))
+    kernel = SparseKernel.build(SparseFactor.of(F))
+    assert kernel.width == 3 and kernel.indices.dtype == np.uint16
+    assert kernel.indices.tolist() == [2, 0, 1, 0, 1, 0]
+    wide = SparseKernel.build(SparseFactor.of(sparse.eye_array(70_000, format="csr")))
+    assert wide.width == 70_000 and wide.indices.dtype == np.uint32
+    few = wide.take(np.array([3, 69_999, 3]))
+    assert few.width == 2 and few.indices.dtype == np.uint16
+    assert few.indices.tolist() == [0, 1, 0]
+
+
+def test_zeros_duplicates_and_empty_rows():
+    F = sparse.csr_array(
+        (np.array([0.0, 1.0, 2.0, 3.0, 0.0]), np.array([2, 1, 1, 0, 0]), np.array([0, 3, 3, 5, 5])),
+        shape=(4, 3),
+    )
+    before = F.data.copy()
+    bank = SparseBank().from_factors([SparseFactor.of(F)], ["k"])
+    M = np.array([[0.0, 3, 0], [0, 0, 0], [3, 0, 0], [0, 0, 0]])
+    np.testing.assert_allclose(bank.rows(np.arange(4))[0], M @ M.T)
+    np.testing.assert_allclose(bank.combine(np.ones(1)), M @ M.T)
+    np.testing.assert_allclose(bank.quad(np.arange(4.0)), np.sum((M.T @ np.arange(4.0)) ** 2))
+    np.testing.assert_allclose(bank.diag()[0], [9.0, 0.0, 9.0, 0.0])
+    np.testing.assert_array_equal(F.data, before)
+    assert bank._kernels[0].nnz == 3
+
+
+def test_a_kernel_without_any_feature_is_zero():
+    bank = bank_of(np.zeros((4, 3)), np.eye(4))
+    v = np.ones(4)
+    np.testing.assert_array_equal(bank.matvec(v), [np.zeros(4), np.ones(4)])
+    np.testing.assert_array_equal(bank.quad(v), [0.0, 4.0])
+    np.testing.assert_array_equal(bank.combine(np.ones(2)), np.eye(4))
+
+
+def test_kernels_with_rows_of_equal_length_share_their_pointers():
+    a, b = np.eye(6), np.roll(np.eye(6), 1, axis=1)
+    bank = bank_of(a, b, np.tri(6))
+    first, second, third = bank._kernels
+    assert first.indptr is second.indptr and third.indptr is not first.indptr
+    alone = sum(kernel.nbytes for kernel in bank._kernels)
+    assert bank.nbytes == alone + 2 * first.indptr.nbytes
+    assert bank.select(np.array([2, 0]))._kernels[1] is first
+
+
+# Work
+
+
+@pytest.fixture
+def small_cuts(monkeypatch):
+    """Cut even small kernels into many parts."""
+    monkeypatch.setattr(module, "_ADD_ENTRIES", 50)
+    monkeypatch.setattr(module, "_DOT_ENTRIES", 64)
+    monkeypatch.setattr(module, "_BLOCK_ENTRIES", 256)
+    monkeypatch.setattr(module, "_WORK", 1e9)
+
+
+def answers(bank, v):
+    d = np.linspace(1, 2, bank.m)
+    idx = np.array([90, 4, 31])
+    return [
+        bank.matvec(v),
+        bank.quad(v),
+        bank.products_at(v, idx),
+        bank.rows(idx),
+        bank.combine(d),
+        bank.combine_block(d, idx),
+    ]
+
+
+@pytest.mark.parametrize("normalize", ["trace", ("center", "diagonal")], ids=str)
+@pytest.mark.parametrize("m", [3, 12])
+def test_same_bits_however_the_work_is_cut(small_cuts, normalize, m):
+    X = table(200, 12)
+    kernels = [Linear().on(np.arange(k % 5 + 4)) for k in range(m)]
+    bank = SparseBank().build(KernelSet.build(kernels, sparse.csr_array(X), normalize))
+    v = np.random.default_rng(1).normal(size=(2, 200))
+    with use_threads(1):
+        one = answers(bank, v)
+    with use_threads(2):
+        two = answers(bank, v)
+    for a, b in zip(one, two, strict=True):
+        assert np.array_equal(a, b)
+    truth = KernelSet.build(kernels, X, normalize).rows(np.arange(200))
+    np.testing.assert_allclose(one[0], v @ truth, atol=1e-9)
+    combined = np.tensordot(np.linspace(1, 2, m), truth, axes=1)
+    np.testing.assert_allclose(one[4], combined, atol=1e-9)
+    # A kernel's answer does not depend on how many others are asked beside it.
+    for k in range(m):
+        assert np.array_equal(bank.matvec(v, np.array([k]))[0], one[0][k])
+        assert bank.quad(v, np.array([k]))[0] == one[1][k]
+
+
+def test_a_bounded_number_of_kernels_is_turned_at_a_time(monkeypatch):
+    X = table()
+    bank = SparseBank().build(KernelSet.build(with_features(), sparse.csr_array(X)))
+    d, idx = np.array([1.0, 0.0, 2.0, 0.5, 1.0, 3.0]), np.array([3, 1, 44])
+    rows, block = bank.rows(idx), bank.combine_block(d, idx)
+    monkeypatch.setattr(module, "_TURNED", 60)
+    assert len(list(bank._turned(np.arange(6), idx))) > 2
+    np.testing.assert_array_equal(bank.rows(idx), rows)
+    np.testing.assert_allclose(bank.combine_block(d, idx), block, rtol=1e-13)
+
+
+def test_few_samples_on_very_many_columns(monkeypatch):
+    rng = np.random.default_rng(0)
+    F = sparse.random_array((300, 20_000), density=1e-3, random_state=rng, format="csr")
+    bank = SparseBank().from_factors([SparseFactor.of(F)], ["k"])
+    v = np.zeros(300)
+    v[[5, 250]] = 1.5, -0.5
+    w = F.T @ v
+    for _ in range(2):  # The second time the vector over columns is used again.
+        np.testing.assert_allclose(bank.quad(v), w @ w, rtol=1e-12)
+        np.testing.assert_allclose(bank.matvec(v)[0], F @ w, rtol=1e-12, atol=1e-14)
+        full = F @ (F.T @ np.ones(300))
+        np.testing.assert_allclose(bank.matvec(np.ones(300))[0], full, rtol=1e-12, atol=1e-14)
+    assert all(not w.any() for w in bank._zeros._free)
+    assert len(bank._zeros._free) == 1
+
+
+def test_an_interrupted_pass_leaves_nothing_behind(monkeypatch):
+    X = table()
+    bank = bank_of(X)
+    v = np.random.default_rng(1).normal(size=N)
+    before = bank.matvec(v)
+
+    def interrupted(*args):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "dot_rows", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            bank.matvec(v)
+    np.testing.assert_array_equal(bank.matvec(v), before)
+
+
+# Choice
+
+
+class TestChoice:
+    def wide(self, n=400, per_row=6, p=5000):
+        return sparse.random_array(
+            (n, p), density=per_row / p, random_state=np.random.default_rng(0), format="csr"
+        )
+
+    def test_auto_takes_sparse_features_where_they_are_few(self):
+        kernels = KernelSet.build([Linear(), Linear().on(slice(0, 2000))], self.wide())
+        bank = build_bank("auto", kernels)
+        assert isinstance(bank, SparseBank)
+        assert list(bank.names) == kernels.names
+
+    def test_auto_puts_other_kernels_beside_them(self):
+        X = self.wide()
+        kernels = KernelSet.build([RBF(gamma=1.0), Linear(), Polynomial(2)], X)
+        bank = build_bank("auto", kernels)
+        assert isinstance(bank, StackedBank)
+        assert [type(part) for part in bank.parts] == [SparseBank, DenseBank]
+        assert list(bank.names) == kernels.names
+        v = np.random.default_rng(1).normal(size=400)
+        np.testing.assert_allclose(bank.quad(v), DenseBank().build(kernels).quad(v), rtol=1e-4)
+
+    def test_auto_keeps_matrices_where_features_are_many(self):
+        X = self.wide(100, 60, 300)  # 6000 features against 10000 entries
+        assert isinstance(build_bank("auto", KernelSet.build([Linear()], X)), DenseBank)
+
+    def test_auto_prefers_many_features_to_rows_on_demand(self):
+        X = self.wide(300, 100, 300)
+        kernels = KernelSet.build([Linear(), RBF(gamma=1.0)], X)
+        bank = build_bank("auto", kernels, cache_mb=0.1)
+        assert [type(part) for part in bank.parts] == [SparseBank, LazyBank]
+
+    def test_a_kernel_without_features_is_named(self):
+        X = self.wide(30)
+        with pytest.raises(InvalidInputError, match=r"'rbf\(gamma=1\)' has no sparse features"):
+            build_bank("sparse", KernelSet.build([Linear(), RBF(gamma=1)], X))
+        with pytest.raises(InvalidInputError, match=r"'linear' has no .*csr_array\(X\)"):
+            build_bank("sparse", KernelSet.build([Linear()], X.toarray()))
+        with pytest.raises(InvalidInputError, match=r"'rbf.* has no sparse features"):
+            build_bank("sparse", build_set(RBFBatch([[0], [1]], [1.0, 2.0]), np.eye(4)))
