@@ -153,9 +153,9 @@ def points(args: argparse.Namespace, clock: HighsClock) -> None:
     print("| bank | n | C | wrong labels | active-set | silp | silp-chunking | silp / chunking |")
     print("|---|---|---|---|---|---|---|---|")
     solvers = {"active-set": ActiveSet(), "silp": SILP(), "silp-chunking": SILPChunking()}
-    sizes = (2000, 4000) if args.quick else (2000, 4000, 8000)
-    for kind in ("dense", "lazy"):
-        for n in sizes:
+    sizes = {"dense": (2000, 4000, 8000), "lazy": (2000, 4000)}
+    for kind, ns in sizes.items():
+        for n in ns[:2] if args.quick else ns:
             for C, flip in ((1.0, 0.1), (10.0, 0.1), (1.0, 0.01), (10.0, 0.01)):
                 X, y = make_classification(
                     n, 20, n_informative=8, flip_y=flip, class_sep=0.8, random_state=0

@@ -75,7 +75,7 @@ def solve_all(title: str, problem: Problem, max_time: float, tol: float) -> Row:
     limits = Limits(tol=tol, max_iter=100_000, max_time=max_time)
     results = {}
     for name, setting in SETTINGS.items():
-        solver = get_solver(setting, problem.regularizer, problem.combination)
+        solver = get_solver(setting, problem)
         # `run` is the bare loop: no weights learnt on a part of the samples first.
         results[name] = run(problem, solver, limits, None, [], time.perf_counter())
     row = Row(title, results)

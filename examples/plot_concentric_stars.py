@@ -49,7 +49,7 @@ separations = np.arange(1, 60, 4) / 10
 
 models, errors = [], []
 for separation in separations:
-    model = MKLClassifier(kernels, C=0.5, solver="auto").fit(*two_stars(separation, seed=0))
+    model = MKLClassifier(kernels, C=0.5, solver="silp").fit(*two_stars(separation, seed=0))
     models.append(model)
     errors.append(1 - model.score(*two_stars(separation, seed=1)))
     print(f"{separation:.1f}  weights {model.weights_.round(2)}  test error {errors[-1]:.3f}")

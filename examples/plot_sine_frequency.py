@@ -35,7 +35,7 @@ frequencies = np.geomspace(0.1, 5, 18)
 
 models = []
 for frequency in frequencies:
-    model = MKLRegressor(kernels, C=10, epsilon=0.01, solver="auto")
+    model = MKLRegressor(kernels, C=10, epsilon=0.01, solver="silp")
     models.append(model.fit(x[:, None], np.sin(frequency * x)))
 weights = np.array([model.weights_ for model in models])
 mean_width = np.exp(weights @ np.log(widths))

@@ -40,7 +40,7 @@ def parts_of_the_curve(b):
 
 
 def learn(b):
-    model = MKLRegressor(kernels, C=1, epsilon=0.01, normalize=("center", "trace"), solver="auto")
+    model = MKLRegressor(kernels, C=1, epsilon=0.01, normalize=("center", "trace"), solver="silp")
     return model.fit(x[:, None], sum(parts_of_the_curve(b).values()))
 
 

@@ -26,7 +26,7 @@ from kernelweave.kernels.samples import is_frame
 from kernelweave.losses.base import Loss
 from kernelweave.problem import Array, Problem
 from kernelweave.regularizers import get_regularizer
-from kernelweave.solvers import Limits, Point, Result, Solver, get_solver, solve
+from kernelweave.solvers import Limits, Point, Result, Solver, check_solver, get_solver, solve
 from kernelweave.validation import positive_number
 
 __all__ = ["BaseMKL"]
@@ -119,13 +119,13 @@ class BaseMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self._check_n_jobs()
         regularizer = get_regularizer(self.regularizer)
         combination = get_combination(self.combination)
-        solver = get_solver(self.solver, regularizer, combination)
+        check_solver(self.solver)
         with self._threads():
             kernel_set, bank = self._build(X, combination)
             starts = self._starts(C, groups, bank)
             problems = [Problem(bank, y[g], C[g], loss, regularizer, combination) for g in groups]
             results = [
-                self._solve(problem, solver, limits, start)
+                self._solve(problem, get_solver(self.solver, problem), limits, start)
                 for problem, start in zip(problems, starts, strict=True)
             ]
         self._kernel_set, self._combination = kernel_set, combination

@@ -35,6 +35,12 @@ _COLUMN_BLOCK = 2048
 _STALLED = 50
 
 
+def _diagonal(bank: KernelBank, d: Array) -> Array:
+    """Diagonal of K(d), which is zero where no kernel has weight."""
+    active = np.flatnonzero(d)
+    return d[active] @ bank.diag(active) if len(active) else np.zeros(bank.n)
+
+
 class CombinedByKernel:
     """K(d) for banks whose products are cheap or that compute rows: kernel by kernel.
 
@@ -50,7 +56,7 @@ class CombinedByKernel:
         self._bank = bank
         self.d = d
         self.active = self.followed = np.flatnonzero(d)
-        self.diagonal = d[self.active] @ bank.diag(self.active)
+        self.diagonal = _diagonal(bank, d)
 
     def block(self, idx: Array) -> Array:
         """K(d)[idx][:, idx]."""
@@ -79,7 +85,7 @@ class CombinedRows:
         """Be K(d) from now on."""
         self.d = d
         self.active = np.flatnonzero(d)
-        self.diagonal = d[self.active] @ self._bank.diag(self.active)
+        self.diagonal = _diagonal(self._bank, d)
         self._slot[:] = -1
         self._used = 0
 
@@ -145,6 +151,7 @@ class ChunkEvaluator:
         if self._alpha.any():
             self._outputs += problem.bank.matvec(self._alpha)
         self._rows: CombinedRows | None = None
+        self._single_tol = _SINGLE_TOL
         self._previous = [np.empty(0, dtype=np.int64) for _ in range(problem.n_tasks)]
         programs = [problem.loss.box_qp(y, C) for y, C in zip(problem.y, problem.C, strict=True)]
         self._totals = [program.total for program in programs]
@@ -152,8 +159,20 @@ class ChunkEvaluator:
 
     def evaluate(self, d: Array, tol: float) -> Point:
         """Go on with alpha at the weights d until it owes a relative duality gap of at most tol."""
-        problem = self.problem
         combined = self._combined_at(d, tol)
+        point = self._go_on(d, tol, combined)
+        # Rounded rows may hide what alpha owes. From exact outputs a second look moves alpha by
+        # little, and rounds as little; if that is still too much, rows are exact from now on.
+        if self._is_rounded(combined) and self._most_owed(point) > tol:
+            point = self._go_on(d, tol, combined)
+            if self._most_owed(point) > tol:
+                self._single_tol = np.inf
+                point = self._go_on(d, tol, self._combined_at(d, tol))
+        self.n_solves += self.problem.n_tasks
+        return point
+
+    def _go_on(self, d: Array, tol: float, combined: CombinedByKernel | CombinedRows) -> Point:
+        problem = self.problem
         fitted, change = np.empty_like(self._alpha), np.empty_like(self._alpha)
         intercept = np.empty(problem.n_tasks)
         for t in range(problem.n_tasks):
@@ -166,16 +185,24 @@ class ChunkEvaluator:
             intercept[t] = intercept_of(state.ends())
             self.n_steps += state.n_steps
         self._let_follow(change, combined, fitted)
-        self.n_solves += problem.n_tasks
         value = problem.inner_value(d, self._alpha, fitted)
         return Point(d, self._alpha.copy(), fitted, intercept, value)
+
+    def _is_rounded(self, combined: CombinedByKernel | CombinedRows) -> bool:
+        return isinstance(combined, CombinedRows) and combined.dtype == np.float32
+
+    def _most_owed(self, point: Point) -> float:
+        """Largest relative duality gap of a task, from exact outputs."""
+        tasks = zip(self._forms, point.alpha, point.fitted, strict=True)
+        states = [SignedQP(*form, alpha, fitted) for form, alpha, fitted in tasks]
+        return max(self._owed(state, t, state.ends()) for t, state in enumerate(states))
 
     def _combined_at(self, d: Array, tol: float) -> CombinedByKernel | CombinedRows:
         bank = self.problem.bank
         if not bank.keeps_matrices or bank.n > bank.matrix_limit:
             return CombinedByKernel(bank, d)
         # A rough alpha needs no more than float32; g itself is in float64.
-        dtype = np.dtype(np.float32 if tol >= _SINGLE_TOL else np.float64)
+        dtype = np.dtype(np.float32 if tol >= self._single_tol else np.float64)
         if self._rows is None or self._rows.dtype != dtype:
             self._rows = CombinedRows(bank, dtype)
         self._rows.go_to(d)
@@ -229,11 +256,14 @@ class ChunkEvaluator:
         up, low, top, bottom = ends
         open_ones = np.flatnonzero((up >= bottom) | (low <= top))
         if len(open_ones) > self.size:
-            chosen = worst_violators(ends, self._previous[task], self.size)
+            # A pair has no room for old ones.
+            previous = self._previous[task] if self.size > 2 else np.empty(0, dtype=np.int64)
+            chosen = worst_violators(ends, previous, self.size)
             self._previous[task] = chosen
             return np.sort(chosen)
         # Nearly all of them: then all, and the chunk is the whole problem.
-        return np.arange(len(up)) if len(open_ones) > 0.9 * len(up) else open_ones
+        whole = len(open_ones) > 0.9 * len(up) and len(up) <= self.size
+        return np.arange(len(up)) if whole else open_ones
 
     def _chunk(
         self,

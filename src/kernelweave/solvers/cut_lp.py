@@ -57,7 +57,7 @@ class CutLP:
         self._price = price
         self._limit = 1.0
         self._highs: Any = None
-        self._unit = 1.0
+        self._unit = max(1e-8 * (price or 0.0), 1e-300)
         self._rows = 0
 
     def drop(self, positions: Array) -> None:
@@ -88,8 +88,10 @@ class CutLP:
         return not 1e-4 * self._unit <= self._size() <= 1e4 * self._unit
 
     def _size(self) -> float:
-        latest = self._cuts.constants[-1], 0.5 * float(self._cuts.quads[-1].max())
-        return max(*(abs(value) for value in latest), 1e-300)
+        """Size of the latest cut; one of nearly nothing, from alpha = 0, tells no scale."""
+        cuts = self._cuts
+        latest = max(abs(float(cuts.constants[-1])), 0.5 * float(cuts.quads[-1].max()))
+        return latest if latest > 1e-12 * self._unit else self._unit
 
     def _build(self, limit: float) -> None:
         """Start from nothing: no rows but that on the sum of the weights, no basis."""

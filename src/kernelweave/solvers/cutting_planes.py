@@ -153,7 +153,9 @@ class CuttingPlanes:
         fell = self.centre.value - point.value
         if proposal.kind in ("lp", "dual") and fell < _ENOUGH * proposal.promised:
             self._zigzag = True
-        if fell <= _SUFFICIENT * proposal.promised:
+        # What a closed-form step promises is no more than its slope, which can be far too much.
+        least = 0.0 if proposal.kind == "closed-form" else _SUFFICIENT * proposal.promised
+        if fell <= least:
             self._failed += 1
             if proposal.kind == "level":
                 self._stiffness *= _STIFFER
@@ -184,10 +186,10 @@ class CuttingPlanes:
         if self._linear:
             kernels = working_kernels(point.d, self._gradient(), _ENTERING)
         last = self._metric
-        if last is not None and self._problem.n > _KEEP_FROM and gap < 0.2 * last.gap:
+        same = last is not None and np.array_equal(last.kernels, kernels)
+        if last is not None and same and self._problem.n > _KEEP_FROM and gap < 0.2 * last.gap:
             last.gap = gap
-            if np.array_equal(last.kernels, kernels):
-                return
+            return
         self._metric = _Metric(kernels, root(kernels), gap)
 
     def _gradient(self) -> Array:
@@ -322,4 +324,6 @@ class CuttingPlanes:
         norms = self.centre.d * np.sqrt(self.quad)
         d = self._problem.regularizer.weights_from_norms(norms)
         slope = float(self._gradient() @ (d - self.centre.d))
-        return Proposal(d, max(-slope, 0.0), "closed-form")
+        # Taken again from the same centre it would fail again, for want of a better alpha.
+        promised = 0.0 if self._failed > 1 else max(-slope, 0.0)
+        return Proposal(d, promised, "closed-form")

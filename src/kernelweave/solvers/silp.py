@@ -24,8 +24,11 @@ __all__ = ["SILP", "SILPChunking"]
 _INNER_FLOOR = 1e-14
 # The single-kernel problem is solved more exactly once it owes more than this part of the gap.
 _INNER_SHARE = 0.1
+_LEAST_SHARE = 1e-4
 _MOST_FAILED = 3
 _FIRST_KERNELS = 64
+# What the compiled steps can number.
+_MOST_CHUNK = 65_536
 
 
 @dataclass
@@ -136,7 +139,7 @@ class SILPChunking(SILP):
     Early weights need no exact alpha. Alpha moves in chunks of `chunk_size` variables, the matrix
     of all kernels' outputs moves along (:class:`~kernelweave.solvers.chunks.ChunkEvaluator`), and
     the cutting planes are asked for new weights as soon as alpha is good enough for the gap that
-    is left. No combined kernel matrix is ever formed: the memory is the bank's and O(mn).
+    is left. Beside the bank it needs O(mn) memory, and where that holds matrices up to one more.
 
     For the hinge, epsilon-insensitive and one-class losses, with the regularizers of
     :class:`SILP`, over any bank.
@@ -173,8 +176,10 @@ class SILPChunking(SILP):
                 f"solver 'silp-chunking' takes piecewise-linear losses ('hinge', "
                 f"'epsilon_insensitive', 'one_class'); got {problem.loss!r}. Use solver='silp'."
             )
-        if not isinstance(self.chunk_size, Integral) or self.chunk_size < 2:
-            raise InvalidInputError(f"chunk_size must be an integer >= 2; got {self.chunk_size!r}.")
+        if not isinstance(self.chunk_size, Integral) or not 2 <= self.chunk_size <= _MOST_CHUNK:
+            raise InvalidInputError(
+                f"chunk_size must be an integer from 2 to {_MOST_CHUNK}; got {self.chunk_size!r}."
+            )
         return super().prepare(problem)
 
     def _evaluator(self, problem: Problem, start: Point | None) -> Evaluator | ChunkEvaluator:
@@ -182,7 +187,8 @@ class SILPChunking(SILP):
 
     def _tightened(self, tol: float, gap: float, inner_gap: float, lost: bool) -> float:
         """Gap that alpha may owe at the next weights: a part of what is owed in all."""
-        return min(tol, _INNER_SHARE * gap)
+        least = min(tol, _INNER_SHARE * gap)
+        return max(least / 10, min(least, _LEAST_SHARE * gap)) if lost else least
 
 
 def first_weights_of(problem: Problem, start: Point | None) -> Array:

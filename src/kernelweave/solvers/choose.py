@@ -1,0 +1,76 @@
+"""Which solver a name means, and which one `"auto"` chooses for a problem."""
+
+from __future__ import annotations
+
+from kernelweave.combine.weighted_sum import WeightedSum
+from kernelweave.problem import Problem
+from kernelweave.regularizers.l1 import L1
+from kernelweave.regularizers.lp_ball import LpBall
+from kernelweave.regularizers.simplex import Simplex
+from kernelweave.solvers.active_set import ActiveSet
+from kernelweave.solvers.base import SOLVERS, Solver
+from kernelweave.solvers.silp import SILP, SILPChunking
+from kernelweave.solvers.spg import SPG
+from kernelweave.validation import unknown_name
+
+__all__ = ["automatic", "check_solver", "get_solver"]
+
+# From this many samples on chunking is fastest on matrices in memory.
+_MANY_SAMPLES = 2000
+# Most kernels whose curvature SILP takes where all of them have weight.
+_MANY_KERNELS = 5000
+
+
+def check_solver(spec: str | Solver) -> None:
+    """Raise if `spec` is neither a solver nor the name of one.
+
+    Examples
+    --------
+    >>> check_solver("silp")
+    """
+    if not isinstance(spec, Solver) and spec not in ("auto", *SOLVERS):
+        raise unknown_name("solver", spec, ["auto", *SOLVERS])
+
+
+def get_solver(spec: str | Solver, problem: Problem) -> Solver:
+    """Return the solver of that name with its default settings, or `spec` itself.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelweave.bank import DenseBank
+    >>> from kernelweave.combine import WeightedSum
+    >>> from kernelweave.losses import Hinge
+    >>> from kernelweave.regularizers import Entropy, Simplex
+    >>> bank = DenseBank().from_matrices([np.eye(2)])
+    >>> y = np.array([[1.0, -1.0]])
+    >>> problem = Problem(bank, y, np.ones((1, 2)), Hinge(), Simplex(), WeightedSum())
+    >>> get_solver("auto", problem)
+    ActiveSet(working_set=64, inner_tol=0.001)
+    >>> get_solver("auto", problem.with_regularizer(Entropy()))
+    SILP(stabilise=True, inner_tol=0.001)
+    """
+    check_solver(spec)
+    if isinstance(spec, Solver):
+        return spec
+    return automatic(problem) if spec == "auto" else SOLVERS[spec]()
+
+
+def automatic(problem: Problem) -> Solver:
+    """Return the solver that was fastest for such problems (``benchmarks/silp.py``).
+
+    Outside sums of kernels and convex regularizers there is only SPG. Sparse weights (simplex, l1)
+    go to second-order steps, and with a piecewise-linear loss on many samples in memory to
+    chunking. Under the lp ball SPG is as good as any and takes any number of kernels; the other
+    regularizers go to SILP, which needs a fraction of the single-kernel solves.
+    """
+    regularizer = problem.regularizer
+    if not isinstance(problem.combination, WeightedSum) or not regularizer.convex:
+        return SPG()
+    if isinstance(regularizer, Simplex | L1):
+        in_memory = problem.bank.keeps_matrices and problem.n <= problem.bank.matrix_limit
+        many = in_memory and problem.n >= _MANY_SAMPLES
+        return SILPChunking() if many and not problem.loss.smooth else ActiveSet()
+    if isinstance(regularizer, LpBall):
+        return SILP() if regularizer.p == 1 else SPG()
+    return SILP() if problem.m <= _MANY_KERNELS else SPG()

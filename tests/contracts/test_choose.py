@@ -1,0 +1,93 @@
+"""What a solver's name means, and what "auto" chooses for each kind of problem."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from kernelweave.bank import DenseBank, LazyBank
+from kernelweave.combine import PolynomialMixture, WeightedSum
+from kernelweave.errors import UnknownNameError
+from kernelweave.kernels import RBF, KernelSet
+from kernelweave.losses import Hinge, Logistic
+from kernelweave.problem import Problem
+from kernelweave.regularizers import (
+    L1,
+    BlockNorm,
+    ElasticNet,
+    Entropy,
+    LogDet,
+    LpBall,
+    Simplex,
+    SquaredLp,
+)
+from kernelweave.solvers import (
+    SILP,
+    SPG,
+    ActiveSet,
+    Limits,
+    SILPChunking,
+    check_solver,
+    get_solver,
+    solve,
+)
+
+
+def problem(n=20, bank=None, **changes):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, 2))
+    kernels = KernelSet.build([RBF(width=1.0), RBF(width=3.0)], X)
+    y = np.where(X[:, :1].T > 0, 1.0, -1.0)
+    bank = (bank or DenseBank()).build(kernels)
+    base = Problem(bank, y, np.ones((1, n)), Hinge(), Simplex(), WeightedSum())
+    return replace(base, **changes)
+
+
+@pytest.mark.parametrize(
+    ("regularizer", "solver"),
+    [
+        (Simplex(), ActiveSet),
+        (L1(), ActiveSet),
+        (LpBall(1.0), SILP),
+        (LpBall(2.0), SPG),
+        (SquaredLp(), SILP),
+        (ElasticNet(), SILP),
+        (BlockNorm(1), SILP),
+        (Entropy(), SILP),
+        (LogDet(), SPG),
+    ],
+    ids=repr,
+)
+def test_auto_goes_by_the_regularizer(regularizer, solver):
+    chosen = get_solver("auto", problem(regularizer=regularizer))
+    assert type(chosen) is solver
+    result = solve(problem(regularizer=regularizer), chosen, Limits(tol=1e-4))
+    assert result.converged
+
+
+def test_auto_takes_chunking_where_many_samples_are_in_memory():
+    many = problem(n=2000)
+    assert type(get_solver("auto", many)) is SILPChunking
+    assert type(get_solver("auto", replace(many, loss=Logistic()))) is ActiveSet
+    assert type(get_solver("auto", problem(n=1999))) is ActiveSet
+    assert type(get_solver("auto", problem(n=2000, bank=LazyBank(10)))) is ActiveSet
+
+
+def test_auto_leaves_other_combinations_to_spg():
+    assert type(get_solver("auto", problem(combination=PolynomialMixture((1.0, 0.5))))) is SPG
+
+
+def test_names_and_objects():
+    assert get_solver("silp", problem()) == SILP()
+    assert get_solver("silp-chunking", problem()) == SILPChunking()
+    own = SILP(stabilise=False)
+    assert get_solver(own, problem()) is own
+
+
+def test_unknown_names_are_told_with_what_there_is():
+    with pytest.raises(UnknownNameError, match="silp-chunking"):
+        check_solver("slip")
+    with pytest.raises(UnknownNameError, match="auto"):
+        get_solver("slip", problem())
