@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from scipy.optimize import minimize
 
@@ -44,34 +46,44 @@ def solve_dual(
     """
     if regularizer.dual_weights(cuts.quads[-1]) is None:
         return None
-    unit = max(accuracy, 1e-300)
+
+    def value(multipliers: Array) -> float:
+        mix = multipliers @ cuts.quads
+        return float(multipliers @ cuts.constants) - regularizer.dual_penalty(mix)
+
+    # A mean with a poor cut can be far below a single good one.
+    first = max([start, *np.eye(len(cuts))], key=value)
+    multipliers = _climb(cuts, regularizer, first, value, accuracy)
+    if not value(multipliers) >= value(first):
+        multipliers = first
+    d = regularizer.dual_weights(multipliers @ cuts.quads)
+    return MasterSolution(np.asarray(d), multipliers, value(multipliers))
+
+
+def _climb(
+    cuts: Cuts,
+    regularizer: Regularizer,
+    first: Array,
+    value: Callable[[Array], float],
+    accuracy: float,
+) -> Array:
+    """Multipliers from SciPy's SLSQP, on the simplex to the last digit."""
+    size = len(cuts)
+    unit = max(abs(value(first)), accuracy, 1e-300)
 
     def negative(multipliers: Array) -> tuple[float, Array]:
-        mix = multipliers @ cuts.quads
-        d = np.asarray(regularizer.dual_weights(mix))
-        value = float(multipliers @ cuts.constants) - regularizer.dual_penalty(mix)
-        return -value / unit, -cuts.values(d) / unit
+        d = np.asarray(regularizer.dual_weights(multipliers @ cuts.quads))
+        return -value(multipliers) / unit, -cuts.values(d) / unit
 
-    size = len(cuts)
-    multipliers = np.ones(1)
-    if size > 1:
-        found = minimize(
-            negative,
-            start,
-            jac=True,
-            method="SLSQP",
-            bounds=[(0.0, 1.0)] * size,
-            constraints={
-                "type": "eq",
-                "fun": lambda x: x.sum() - 1.0,
-                "jac": lambda x: np.ones(size),
-            },
-            options={"maxiter": _MOST_STEPS, "ftol": 0.1},
-        )
-        multipliers = np.where(found.x > 1e-9, found.x, 0.0)
-        if not (np.isfinite(multipliers).all() and multipliers.sum() > 0):
-            return None
-        multipliers /= multipliers.sum()
-    mix = multipliers @ cuts.quads
-    value = float(multipliers @ cuts.constants) - regularizer.dual_penalty(mix)
-    return MasterSolution(np.asarray(regularizer.dual_weights(mix)), multipliers, value)
+    found = minimize(
+        negative,
+        first,
+        jac=True,
+        method="SLSQP",
+        bounds=[(0.0, 1.0)] * size,
+        constraints={"type": "eq", "fun": lambda x: x.sum() - 1.0, "jac": lambda x: np.ones(size)},
+        options={"maxiter": _MOST_STEPS, "ftol": 0.1 * accuracy / unit},
+    ).x
+    multipliers = np.where(found > 1e-9, found, 0.0)
+    total = float(multipliers.sum())
+    return multipliers / total if np.isfinite(total) and total > 0 else first
