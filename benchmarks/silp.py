@@ -156,9 +156,8 @@ def points(args: argparse.Namespace, clock: HighsClock) -> None:
     print("| bank | n | C | wrong labels | active-set | silp | silp-chunking | silp / chunking |")
     print("|---|---|---|---|---|---|---|---|")
     solvers = {"active-set": ActiveSet(), "silp": SILP(), "silp-chunking": SILPChunking()}
-    sizes = {"dense": (2000, 4000, 8000), "lazy": (2000, 4000)}
-    for kind, ns in sizes.items():
-        for n in ns[:2] if args.quick else ns:
+    for kind in ("dense", "lazy"):
+        for n in args.sizes:
             for C, flip in ((1.0, 0.1), (10.0, 0.1), (1.0, 0.01), (10.0, 0.01)):
                 X, y = make_classification(
                     n, 20, n_informative=8, flip_y=flip, class_sep=0.8, random_state=0
@@ -222,10 +221,11 @@ def main() -> None:
     parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS))
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--max-time", type=float, default=5.0)
+    parser.add_argument("--sizes", type=int, nargs="+", default=[2000, 4000, 8000])
     parser.add_argument("--quick", action="store_true")
     args = parser.parse_args()
     if args.quick:
-        args.repeat = 1
+        args.repeat, args.sizes = 1, args.sizes[:1]
     warnings.simplefilter("ignore", ConvergenceWarning)
     clock = HighsClock()
     # Compilation is not part of any time.

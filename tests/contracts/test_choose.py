@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from kernelweave.bank import DenseBank, LazyBank
+from kernelweave.bank import DenseBank
 from kernelweave.combine import PolynomialMixture, WeightedSum
 from kernelweave.errors import UnknownNameError
 from kernelweave.kernels import RBF, KernelSet
-from kernelweave.losses import Hinge, Logistic
+from kernelweave.losses import Hinge
 from kernelweave.problem import Problem
 from kernelweave.regularizers import (
     L1,
@@ -35,12 +35,12 @@ from kernelweave.solvers import (
 )
 
 
-def problem(n=20, bank=None, **changes):
+def problem(n=20, **changes):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n, 2))
     kernels = KernelSet.build([RBF(width=1.0), RBF(width=3.0)], X)
     y = np.where(X[:, :1].T > 0, 1.0, -1.0)
-    bank = (bank or DenseBank()).build(kernels)
+    bank = DenseBank().build(kernels)
     base = Problem(bank, y, np.ones((1, n)), Hinge(), Simplex(), WeightedSum())
     return replace(base, **changes)
 
@@ -65,14 +65,6 @@ def test_auto_goes_by_the_regularizer(regularizer, solver):
     assert type(chosen) is solver
     result = solve(problem(regularizer=regularizer), chosen, Limits(tol=1e-4))
     assert result.converged
-
-
-def test_auto_takes_chunking_where_many_samples_are_in_memory():
-    many = problem(n=2000)
-    assert type(get_solver("auto", many)) is SILPChunking
-    assert type(get_solver("auto", replace(many, loss=Logistic()))) is ActiveSet
-    assert type(get_solver("auto", problem(n=1999))) is ActiveSet
-    assert type(get_solver("auto", problem(n=2000, bank=LazyBank(10)))) is ActiveSet
 
 
 def test_auto_leaves_other_combinations_to_spg():

@@ -268,10 +268,10 @@ def sizes(monkeypatch):
     return seen
 
 
-@pytest.mark.parametrize("keeps_matrices", [True, False])
+@pytest.mark.parametrize("keeps_rows", [True, False])
 @pytest.mark.parametrize("size", [2, 3, 4, 10, 22, 64])
-def test_chunks_are_no_larger_than_asked_for(sizes, monkeypatch, size, keeps_matrices):
-    monkeypatch.setattr(DenseBank, "keeps_matrices", keeps_matrices)
+def test_chunks_are_no_larger_than_asked_for(sizes, monkeypatch, size, keeps_rows):
+    monkeypatch.setattr(DenseBank, "keeps_rows", keeps_rows)
     problem = make_problem("epsilon_insensitive")
     result = solve(problem, SILPChunking(chunk_size=size), Limits(tol=1e-6))
     best = solve(problem, SILP(), Limits(tol=1e-7))
@@ -323,10 +323,10 @@ def relative_gaps(problem, d, point):
     return gaps
 
 
-@pytest.mark.parametrize("keeps_matrices", [True, False])
+@pytest.mark.parametrize("keeps_rows", [True, False])
 @pytest.mark.parametrize("name", LOSSES)
-def test_outputs_follow_alpha(monkeypatch, name, keeps_matrices):
-    monkeypatch.setattr(DenseBank, "keeps_matrices", keeps_matrices)
+def test_outputs_follow_alpha(monkeypatch, name, keeps_rows):
+    monkeypatch.setattr(DenseBank, "keeps_rows", keeps_rows)
     problem = make_problem(name, n_tasks=2)
     lo, hi = problem.loss.domain(problem.y, problem.C)
     evaluator = ChunkEvaluator(problem, None, 6)

@@ -61,7 +61,7 @@ class DenseBank(KernelBank):
     # The matrices are there already: adding them up costs one pass.
     matrix_limit = 20_000
     rounding_only = True
-    keeps_matrices = True
+    keeps_rows = True
 
     # Set by `build` and `from_matrices`.
     _source: Source | None

@@ -59,6 +59,7 @@ class LazyBank(KernelBank):
     """
 
     rounding_only = True
+    keeps_rows = True
 
     # Set by `build`.
     _source: Source

@@ -98,8 +98,8 @@ class KernelBank(MatrixBank):
 
     # Whether `error` is only the worst that rounding could do, which is far more than it does.
     rounding_only: bool = False
-    # Whether the matrices are in memory, so that a row of their sum is worth keeping.
-    keeps_matrices: bool = False
+    # Whether products go through rows, so that a row of a sum of kernels is worth keeping.
+    keeps_rows: bool = False
 
     @abstractmethod
     def rows(self, idx: Array, kernels: Array | None = None, columns: Array | None = None) -> Array:

@@ -9,14 +9,12 @@ from kernelweave.regularizers.lp_ball import LpBall
 from kernelweave.regularizers.simplex import Simplex
 from kernelweave.solvers.active_set import ActiveSet
 from kernelweave.solvers.base import SOLVERS, Solver
-from kernelweave.solvers.silp import SILP, SILPChunking
+from kernelweave.solvers.silp import SILP
 from kernelweave.solvers.spg import SPG
 from kernelweave.validation import unknown_name
 
 __all__ = ["automatic", "check_solver", "get_solver"]
 
-# From this many samples on chunking is fastest on matrices in memory.
-_MANY_SAMPLES = 2000
 # Most kernels whose curvature SILP takes where all of them have weight.
 _MANY_KERNELS = 5000
 
@@ -60,17 +58,14 @@ def automatic(problem: Problem) -> Solver:
     """Return the solver that was fastest for such problems (``benchmarks/silp.py``).
 
     Outside sums of kernels and convex regularizers there is only SPG. Sparse weights (simplex, l1)
-    go to second-order steps, and with a piecewise-linear loss on many samples in memory to
-    chunking. Under the lp ball SPG is as good as any and takes any number of kernels; the other
-    regularizers go to SILP, which needs a fraction of the single-kernel solves.
+    go to second-order steps. Under the lp ball SPG is as good as any and takes any number of
+    kernels; the other regularizers go to SILP, which needs a fraction of the single-kernel solves.
     """
     regularizer = problem.regularizer
     if not isinstance(problem.combination, WeightedSum) or not regularizer.convex:
         return SPG()
     if isinstance(regularizer, Simplex | L1):
-        in_memory = problem.bank.keeps_matrices and problem.n <= problem.bank.matrix_limit
-        many = in_memory and problem.n >= _MANY_SAMPLES
-        return SILPChunking() if many and not problem.loss.smooth else ActiveSet()
+        return ActiveSet()
     if isinstance(regularizer, LpBall):
         return SILP() if regularizer.p == 1 else SPG()
     return SILP() if problem.m <= _MANY_KERNELS else SPG()

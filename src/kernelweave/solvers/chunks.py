@@ -30,7 +30,7 @@ _LOCAL = 0.1
 _VIOLATION_FLOOR = 1e-13
 _MOST_STEPS = 1_000_000
 _SINGLE_TOL = 1e-5
-_COLUMN_BLOCK = 2048
+_COLUMN_BLOCK = 512
 # Chunks without progress after which rounding has won.
 _STALLED = 50
 
@@ -42,7 +42,7 @@ def _diagonal(bank: KernelBank, d: Array) -> Array:
 
 
 class CombinedByKernel:
-    """K(d) for banks whose products are cheap or that compute rows: kernel by kernel.
+    """K(d) for banks whose products are cheap, or of too many samples: kernel by kernel.
 
     Attributes
     ----------
@@ -71,7 +71,7 @@ class CombinedByKernel:
 
 
 class CombinedRows:
-    """K(d) for banks that hold matrices: the rows asked for, kept until the weights change."""
+    """K(d) for banks that work with rows: those asked for, kept until the weights change."""
 
     def __init__(self, bank: KernelBank, dtype: np.dtype) -> None:
         self._bank = bank
@@ -128,7 +128,7 @@ class ChunkEvaluator:
     over them with the others fixed, and adds what the change of alpha does to the rows of g. A
     change of the weights then costs one product :math:`d \cdot g`: nothing is started anew.
 
-    Where the bank holds matrices, the rows of :math:`\sum_k d_k K_k` that chunks ask for are kept
+    Where the bank works with rows, those of :math:`\sum_k d_k K_k` that chunks ask for are kept
     until the weights change, chunks move :math:`\hat g` alone, and all of g follows at the end.
 
     It answers as :class:`~kernelweave.solvers.inner.Evaluator` does.
@@ -199,7 +199,7 @@ class ChunkEvaluator:
 
     def _combined_at(self, d: Array, tol: float) -> CombinedByKernel | CombinedRows:
         bank = self.problem.bank
-        if not bank.keeps_matrices or bank.n > bank.matrix_limit:
+        if not bank.keeps_rows or bank.n > bank.matrix_limit:
             return CombinedByKernel(bank, d)
         # A rough alpha needs no more than float32; g itself is in float64.
         dtype = np.dtype(np.float32 if tol >= self._single_tol else np.float64)

@@ -139,7 +139,8 @@ class SILPChunking(SILP):
     Early weights need no exact alpha. Alpha moves in chunks of `chunk_size` variables, the matrix
     of all kernels' outputs moves along (:class:`~kernelweave.solvers.chunks.ChunkEvaluator`), and
     the cutting planes are asked for new weights as soon as alpha is good enough for the gap that
-    is left. Beside the bank it needs O(mn) memory, and where that holds matrices up to one more.
+    is left. Beside the bank it needs O(mn) memory, and up to one n x n matrix where :class:`SILP`
+    forms one.
 
     For the hinge, epsilon-insensitive and one-class losses, with the regularizers of
     :class:`SILP`, over any bank.
