@@ -43,7 +43,8 @@ class SILP(Solver):
 
     Solves the single-kernel problem at the weights d, which gives a dual point :math:`\alpha` and
     with it a cutting plane, a bound from below on the objective at *all* weights; then asks the
-    cutting planes so far for the next weights (:mod:`~kernelweave.solvers.cutting_planes`).
+    cutting planes so far for the next weights
+    (:class:`~kernelweave.solvers.cutting_planes.CuttingPlanes`).
 
     For every loss and every convex regularizer, on sums of kernels. On the simplex and under l1
     the cutting planes form a linear program, which HiGHS keeps and starts from its last basis.
