@@ -277,6 +277,15 @@ def test_to_eight_digits(name, regularizer):
     assert result.converged
 
 
+@pytest.mark.parametrize("regularizer", [Simplex(), LpBall(2.0)], ids=repr)
+@pytest.mark.parametrize("name", ["hinge", "logistic"])
+def test_what_rounding_forbids_is_given_up_in_time(name, regularizer):
+    problem = make(name, regularizer, n=40, m=12, C=(50.0, 200.0))
+    result = fit_honestly(problem, tol=1e-18)
+    assert result.reason == "stuck" and len(result.history) < 60
+    assert result.certificate.gap < 1e-7
+
+
 @pytest.mark.parametrize("name", ["squared", "epsilon_insensitive"])
 @pytest.mark.parametrize("regularizer", [*SPARSE, LpBall(2.0), ElasticNet(1.0, 0.5)], ids=repr)
 @pytest.mark.parametrize("value", [0.0, 3.0])

@@ -133,7 +133,7 @@ class CutLP:
 
     def _run(self) -> tuple[bool, Array, Array]:
         """Let HiGHS solve: whether it says it did, the columns, and the multipliers of the rows."""
-        self._highs.run()
+        _run_on_one_thread(self._highs)
         solution = self._highs.getSolution()
         optimal = self._highs.getModelStatus() == highspy.HighsModelStatus.kOptimal
         return optimal, np.array(solution.col_value), np.array(solution.row_dual)
@@ -203,7 +203,7 @@ def nearest_below(
         columns = np.arange(size + 1, dtype=np.int32)
         highs.addRow(float(constants[j]) / unit, infinite, size + 1, columns, row)
     highs.passHessian(_triangle(scaled))
-    highs.run()
+    _run_on_one_thread(highs)
     solution = highs.getSolution()
     d, duals = np.array(solution.col_value)[:size], np.array(solution.row_dual)
     if highs.getModelStatus() != highspy.HighsModelStatus.kOptimal or len(d) != size:
@@ -214,6 +214,16 @@ def nearest_below(
     if not (np.isfinite(d).all() and np.isfinite(total) and total > 0):
         return None
     return np.maximum(d, 0.0), multipliers / total
+
+
+def _run_on_one_thread(highs: Any) -> None:
+    """Run HiGHS; its threads are the process's, and another user of it may have set their number.
+
+    Then it refuses to run on one of them, while it would run on those there are.
+    """
+    if highs.run() == highspy.HighsStatus.kError:
+        highs.setOptionValue("threads", 0)
+        highs.run()
 
 
 def _triangle(metric: Array) -> Any:
