@@ -11,7 +11,7 @@ from kernelweave.bank import DenseBank
 from kernelweave.combine import PolynomialMixture, WeightedSum
 from kernelweave.errors import UnknownNameError
 from kernelweave.kernels import RBF, KernelSet
-from kernelweave.losses import Hinge
+from kernelweave.losses import Hinge, OneClass
 from kernelweave.problem import Problem
 from kernelweave.regularizers import (
     L1,
@@ -65,6 +65,10 @@ def test_auto_goes_by_the_regularizer(regularizer, solver):
     assert type(chosen) is solver
     result = solve(problem(regularizer=regularizer), chosen, Limits(tol=1e-4))
     assert result.converged
+
+
+def test_auto_leaves_one_class_problems_to_spg():
+    assert type(get_solver("auto", problem(loss=OneClass()))) is SPG
 
 
 def test_auto_leaves_other_combinations_to_spg():

@@ -15,7 +15,7 @@ from kernelweave.estimators.one_class_units import mean_diagonal, solve_one_clas
 from kernelweave.losses import OneClass
 from kernelweave.problem import Array, Problem
 from kernelweave.regularizers import Regularizer, get_regularizer
-from kernelweave.solvers import SPG, Limits, Point, Result, Solver
+from kernelweave.solvers import Limits, Point, Result, Solver
 from kernelweave.validation import positive_number
 
 __all__ = ["MKLOneClass"]
@@ -208,10 +208,6 @@ class MKLOneClass(OutlierMixin, BaseMKL):
     def _solve(
         self, problem: Problem, solver: Solver, limits: Limits, start: Point | None
     ) -> Result:
-        if self.solver == "auto":
-            # Several alphas can be best, as for columns of few distinct values: second-order steps
-            # know of one only, and get stuck.
-            solver = SPG()
         result = solve_one_class(problem, solver, limits, start)
         if abs(result.certificate.dual) <= _ZERO * mean_diagonal(problem):
             warnings.warn(

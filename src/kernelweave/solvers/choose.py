@@ -64,6 +64,10 @@ def automatic(problem: Problem) -> Solver:
     regularizer = problem.regularizer
     if not isinstance(problem.combination, WeightedSum) or not regularizer.convex:
         return SPG()
+    if problem.loss.task == "one_class":
+        # Several alphas can be best, as for columns of few distinct values: second-order steps
+        # know of one only, and get stuck.
+        return SPG()
     if isinstance(regularizer, Simplex | L1):
         return ActiveSet()
     if isinstance(regularizer, LpBall):

@@ -131,7 +131,8 @@ class ChunkEvaluator:
     Where the bank works with rows, those of :math:`\sum_k d_k K_k` that chunks ask for are kept
     until the weights change, chunks move :math:`\hat g` alone, and all of g follows at the end.
 
-    It answers as :class:`~kernelweave.solvers.inner.Evaluator` does.
+    It answers as :class:`~kernelweave.solvers.inner.Evaluator` does; kernels are never screened
+    here, for no loss that it takes allows the proof.
 
     Attributes
     ----------
@@ -302,9 +303,6 @@ class ChunkEvaluator:
         """q_k(alpha) for all kernels; `point` is the one evaluated last."""
         quad = np.einsum("ktn,tn->k", self._outputs, point.alpha)
         return semi_definite(quad, point.alpha, self.problem.bank, np.arange(self.problem.m))
-
-    def keep_only(self, kernels: Array) -> None:
-        """All kernels stay: their outputs are kept up to date anyway."""
 
     def curvature_parts(self, point: Point) -> tuple[Callable[..., Array], Callable[..., Array]]:
         """What :func:`~kernelweave.solvers.curvature.curvature_root` asks for at this point."""

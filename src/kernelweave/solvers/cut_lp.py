@@ -15,7 +15,7 @@ __all__ = ["CutLP", "MasterSolution", "nearest_below"]
 
 # A solution is believed if its two sides, computed here, agree to this part of their size.
 _AGREEMENT = 1e-6
-# Cuts that one quadratic program takes in: those highest at the point looked at.
+# Cuts that one quadratic program takes in: those highest at the centre.
 _QP_CUTS = 12
 # A quadratic program this steep is left alone: HiGHS cycles, and far beyond it corrupts memory.
 _STEEPEST = 1e8
@@ -167,8 +167,9 @@ def nearest_below(
 ) -> tuple[Array, Array] | None:
     r"""Minimise :math:`\max_j (c_j + g_j \cdot d) + \frac12 (d - \hat d)' H (d - \hat d)`.
 
-    Over weights d >= 0 that sum to `limit` (or, without `exact_sum`, to at most that). Returns
-    (weights, multipliers of the cuts) or None where HiGHS fails.
+    Over weights d >= 0 that sum to `limit` (or, without `exact_sum`, to at most that), and over
+    the cuts that are highest at the centre :math:`\hat d`. Returns (weights, multipliers of all
+    cuts) or None where HiGHS fails.
 
     Examples
     --------

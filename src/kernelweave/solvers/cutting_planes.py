@@ -110,16 +110,29 @@ class CuttingPlanes:
     a Newton step, and where it was too bold the new cut and a larger :math:`\sigma` shorten it.
     The linear program still gives the lower bound.
 
-    Under other regularizers the master is smooth (:func:`~kernelweave.solvers.cut_dual.solve_dual`)
-    and a step that zigzags is followed by the closed-form one, d from the norms of the components
-    at the centre (:meth:`Regularizer.weights_from_norms`), which never ascends.
+    Under other regularizers the master is smooth
+    (:func:`~kernelweave.solvers.cut_dual.solve_dual`). Where the prox of r is cheap, steps are
+    level-set ones on the centre's cut and the master only bounds; under the lp ball and squared lp
+    its weights are tried until they zigzag, and then the closed form takes their place: d from the
+    norms of the components at the centre (:meth:`Regularizer.weights_from_norms`), which never
+    ascends.
 
     Parameters
     ----------
     problem : Problem
     stabilise : bool
-        Whether level-set and closed-form steps are taken at all. Without them these are the
-        paper's plain cutting planes.
+        Whether level-set and closed-form steps take the place of the master's weights. Without
+        them these are the paper's plain cutting planes, and the closed form is for a master that
+        has no answer.
+
+    Attributes
+    ----------
+    centre, quad : Point, ndarray of shape (m,)
+        The best point so far and its q_k.
+    witness : Witness or None
+        The dual variables with the best lower bound so far.
+    failed : int
+        Steps in a row that did not descend.
     """
 
     def __init__(self, problem: Problem, stabilise: bool) -> None:
@@ -135,7 +148,7 @@ class CuttingPlanes:
         self._multipliers = np.empty(0)
         self._lower = -np.inf
         self._zigzag = False
-        self._failed = 0
+        self.failed = 0
         self._stiffness = 1.0
         self._metric: _Metric | None = None
         self.witness: Witness | None = None
@@ -156,7 +169,7 @@ class CuttingPlanes:
         # What a closed-form step promises is no more than its slope, which can be far too much.
         least = 0.0 if proposal.kind == "closed-form" else _SUFFICIENT * proposal.promised
         if fell <= least:
-            self._failed += 1
+            self.failed += 1
             if proposal.kind == "level":
                 self._stiffness *= _STIFFER
             return False
@@ -172,14 +185,9 @@ class CuttingPlanes:
         self._stiffness = 1.0
         self._move(point, quad, root, gap)
 
-    @property
-    def failed(self) -> int:
-        """Steps in a row that did not descend."""
-        return self._failed
-
     def _move(self, point: Point, quad: Array, root: Root, gap: float) -> None:
         self.centre, self.quad = point, quad
-        self._failed = 0
+        self.failed = 0
         if not (self._curved and self._stabilise):
             return
         kernels = np.arange(self._problem.m)
@@ -231,14 +239,10 @@ class CuttingPlanes:
         self._multipliers = np.delete(master.multipliers, idle)
 
     def _next_linear(self, master: MasterSolution | None, accuracy: float) -> Proposal:
-        plain = not self._stabilise
-        if master is not None:
-            enough = len(self._cuts) >= np.count_nonzero(self.centre.d)
-            if plain or (enough and not self._zigzag):
-                promised = self.centre.value - master.value
-                return Proposal(without_dust(master.d), promised, "lp")
-        if plain:
-            return self._closed_form()
+        enough = len(self._cuts) >= np.count_nonzero(self.centre.d)
+        tried = not self._stabilise or (enough and not self._zigzag)
+        if master is not None and tried:
+            return Proposal(without_dust(master.d), self.centre.value - master.value, "lp")
         return self._level_step(accuracy)
 
     def _level_step(self, accuracy: float) -> Proposal:
@@ -289,11 +293,9 @@ class CuttingPlanes:
             slopes = slopes + problem.regularizer.gradient(centre.d)[kernels]
         ridge = 1e-8 * max(float(hessian.trace()) / len(hessian), 1e-300)
         metric = hessian + ridge * np.eye(len(hessian))
-        # The cuts that matter are those that are highest where the bold step would end.
-        order = np.argsort(-self._cuts.values(d), kind="stable")
         found = nearest_below(
-            self._cuts.constants[order],
-            slopes[order],
+            self._cuts.constants,
+            slopes,
             centre.d[kernels],
             metric,
             self._sum_limit(),
@@ -305,9 +307,7 @@ class CuttingPlanes:
         total = float(weights.sum())
         if total > 0:
             d[kernels] = weights if free_sum else weights / total
-            shares = np.zeros(len(self._cuts))
-            shares[order] = multipliers
-            self._offer(shares)
+            self._offer(multipliers)
 
     def _offer(self, multipliers: Array) -> None:
         """Take the bound of these multipliers if it beats the one that is known.
@@ -325,5 +325,5 @@ class CuttingPlanes:
         d = self._problem.regularizer.weights_from_norms(norms)
         slope = float(self._gradient() @ (d - self.centre.d))
         # Taken again from the same centre it would fail again, for want of a better alpha.
-        promised = 0.0 if self._failed > 1 else max(-slope, 0.0)
+        promised = 0.0 if self.failed > 1 else max(-slope, 0.0)
         return Proposal(d, promised, "closed-form")

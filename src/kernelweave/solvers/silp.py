@@ -24,7 +24,9 @@ __all__ = ["SILP", "SILPChunking"]
 _INNER_FLOOR = 1e-14
 # The single-kernel problem is solved more exactly once it owes more than this part of the gap.
 _INNER_SHARE = 0.1
+# Chunking never asks for an alpha that owes less than this part of the gap.
 _LEAST_SHARE = 1e-4
+# After this many steps in a row that did not descend, a rough alpha is to blame.
 _MOST_FAILED = 3
 _FIRST_KERNELS = 64
 # What the compiled steps can number.
