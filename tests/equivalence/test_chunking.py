@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
 
 import cvxpy as cp
 import numpy as np
 import pytest
+from referee import N, make, referee
 from scipy import sparse
 from sklearn.datasets import make_classification
 from sklearn.exceptions import ConvergenceWarning
@@ -34,12 +33,6 @@ from kernelweave.regularizers import (
 )
 from kernelweave.solvers import SILP, SPG, Limits, SILPChunking, certify, solve
 from kernelweave.solvers.chunks import ChunkEvaluator
-
-# Test modules are no package: the neighbour is loaded by its path.
-_spec = spec_from_file_location("referee", Path(__file__).with_name("test_referee.py"))
-_neighbour = module_from_spec(_spec)
-_spec.loader.exec_module(_neighbour)
-N, make, referee = _neighbour.N, _neighbour.make, _neighbour.referee
 
 LOSSES = ["hinge", "epsilon_insensitive", "one_class"]
 REGULARIZERS = [
