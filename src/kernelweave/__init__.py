@@ -14,17 +14,27 @@ if TYPE_CHECKING:
     from kernelweave.estimators.one_class import MKLOneClass
     from kernelweave.estimators.regressor import MKLRegressor
     from kernelweave.kernels.precomputed import sample_ids
+    from kernelweave.reading import read_sequences
     from kernelweave.report.bootstrap import stability
 
 __version__ = "0.1.0"
 
-__all__ = ["MKLClassifier", "MKLOneClass", "MKLRegressor", "__version__", "sample_ids", "stability"]
+__all__ = [
+    "MKLClassifier",
+    "MKLOneClass",
+    "MKLRegressor",
+    "__version__",
+    "read_sequences",
+    "sample_ids",
+    "stability",
+]
 
 # Names are imported on first use, so that `import kernelweave` and the command line start fast.
 _HOMES = {
     "MKLClassifier": "kernelweave.estimators.classifier",
     "MKLOneClass": "kernelweave.estimators.one_class",
     "MKLRegressor": "kernelweave.estimators.regressor",
+    "read_sequences": "kernelweave.reading",
     "sample_ids": "kernelweave.kernels.precomputed",
     "stability": "kernelweave.report.bootstrap",
 }

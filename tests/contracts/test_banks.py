@@ -6,11 +6,19 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from kernelweave.bank import DenseBank, FactoredBank, LazyBank, SparseBank, StackedBank, build_bank
+from kernelweave.bank import (
+    DenseBank,
+    FactoredBank,
+    LazyBank,
+    PositionalBank,
+    SparseBank,
+    StackedBank,
+    build_bank,
+)
 from kernelweave.bank.source import Source
 from kernelweave.compiled.threads import use_threads
 from kernelweave.errors import InvalidInputError, MemoryBudgetError
-from kernelweave.kernels import RBF, KernelSet, Linear, Polynomial
+from kernelweave.kernels import RBF, KernelSet, Linear, Polynomial, Spectrum, WeightedDegree
 
 N = 60
 
@@ -45,6 +53,44 @@ def sparse_set(normalize="trace", n=N):
     return KernelSet.build(kernels, sparse.csr_array(X), normalize=normalize)
 
 
+def sequences(n=N, length=18):
+    """Aligned DNA with ambiguous letters, but never where a kernel would have nothing left."""
+    letters = np.random.default_rng(0).choice(
+        list("ACGTN"), (n, length), p=[0.4, 0.3, 0.2, 0.05, 0.05]
+    )
+    letters[:, [0, 1, 6, 7]] = np.where(letters == "N", "C", letters)[:, [0, 1, 6, 7]]
+    return ["".join(row) for row in letters]
+
+
+def positional_set(normalize="trace", n=N):
+    """Five weighted degree kernels: parts that share a walk, one that overlaps, and others."""
+    kernels = [
+        WeightedDegree(4, lengths=(2, 2), positions=(0, 6)),
+        WeightedDegree(3, shift=2, normalize=True),
+        WeightedDegree(4, lengths=(1, 3), positions=(6, 14)),
+        WeightedDegree(3, reverse_complement=True),
+        WeightedDegree(4, lengths=(1, 1), positions=(3, 9)),
+    ]
+    return KernelSet.build(kernels, sequences(n), normalize=normalize)
+
+
+def mixed_set(normalize="trace", n=N):
+    """Sequences and numbers in one table."""
+    numbers = np.random.default_rng(1).normal(size=n)
+    table = [[text, number] for text, number in zip(sequences(n), numbers.tolist(), strict=True)]
+    kernels = [
+        WeightedDegree(3).on(0),
+        RBF(width=1.0).on(1),
+        WeightedDegree(3, positions=(4, 9), shift=1).on(0),
+        Spectrum((1, 3)).on(0),
+        Polynomial(2).on(1),
+    ]
+    return KernelSet.build(kernels, table, normalize=normalize)
+
+
+SETS = {"sparse": sparse_set, "positional": positional_set, "mixed": mixed_set}
+
+
 def stacked(kernels):
     parts = [[3, 0], [1, 4], [2]]
     plans = [LazyBank(dtype="float64"), DenseBank(), FactoredBank(1e-12)]
@@ -64,6 +110,9 @@ BANKS = {
     "auto": (lambda ks: build_bank("auto", ks), 1e-4),
     "sparse": (lambda ks: SparseBank().build(ks), 1e-12),
     "sparse-auto": (lambda ks: build_bank("auto", ks), 1e-4),
+    "positional": (lambda ks: PositionalBank().build(ks), 1e-12),
+    "positional-auto": (lambda ks: build_bank("auto", ks), 1e-12),
+    "mixed-auto": (lambda ks: build_bank("auto", ks), 1e-4),
 }
 
 
@@ -80,7 +129,7 @@ def kernels(normalize):
 @pytest.fixture(params=list(BANKS))
 def named_case(request, normalize):
     build, atol = BANKS[request.param]
-    kernels = (sparse_set if request.param.startswith("sparse") else kernel_set)(normalize)
+    kernels = SETS.get(request.param.split("-")[0], kernel_set)(normalize)
     truth = kernels.rows(np.arange(kernels.n))
     return build(kernels), truth, atol * np.abs(truth).max(), kernels.names
 
@@ -243,6 +292,11 @@ def test_combinations(case):
     np.testing.assert_allclose(
         bank.combine_block(d, idx), expected[np.ix_(idx, idx)], atol=5 * atol
     )
+    for dtype in (np.float64, np.float32):
+        rows = np.full((3, N), np.nan, dtype)
+        assert bank.combine_rows(d, idx, rows) is rows
+        rounding = 1e-5 * np.abs(expected).max() if dtype == np.float32 else 0.0
+        np.testing.assert_allclose(rows, expected[idx], atol=5 * atol + rounding)
 
 
 def test_diagonals(case):
@@ -320,6 +374,7 @@ def test_same_bits_for_one_and_two_threads():
         lambda: FactoredBank().build(thin),
         lambda: LazyBank(10).build(wide),
         lambda: SparseBank().build(KernelSet.build([Linear(), Linear().on([0, 7])], counts)),
+        lambda: PositionalBank().build(positional_set(("center", "trace"), n)),
     ):
         answers = []
         for threads in (1, 2):

@@ -6,6 +6,7 @@ from kernelweave.bank.dense import DenseBank
 from kernelweave.bank.distances import DistanceBank
 from kernelweave.bank.factored import FactoredBank
 from kernelweave.bank.lazy import LazyBank
+from kernelweave.bank.positional import PositionalBank
 from kernelweave.bank.protocol import ErrorBound, KernelBank, MatrixBank
 from kernelweave.bank.sparse import SparseBank
 from kernelweave.bank.stacked import StackedBank
@@ -20,6 +21,7 @@ __all__ = [
     "KernelBank",
     "LazyBank",
     "MatrixBank",
+    "PositionalBank",
     "SparseBank",
     "StackedBank",
     "build_bank",

@@ -10,6 +10,7 @@ from kernelweave.bank.batch import BatchBank
 from kernelweave.bank.dense import DenseBank
 from kernelweave.bank.factored import FactoredBank, RankExceeded, factor_kernel
 from kernelweave.bank.lazy import LazyBank
+from kernelweave.bank.positional import PositionalBank
 from kernelweave.bank.protocol import Array, KernelBank
 from kernelweave.bank.source import Source
 from kernelweave.bank.sparse import SparseBank
@@ -23,7 +24,7 @@ from kernelweave.validation import unknown_name
 
 __all__ = ["BANKS", "build_bank", "storage_dtype"]
 
-BANKS = ("auto", "dense", "factored", "lazy", "sparse")
+BANKS = ("auto", "dense", "factored", "lazy", "positional", "sparse")
 
 # A factor of rank r costs 2 r multiplications a sample and product, a dense row n: below n/4 the
 # factor wins clearly, and what it costs to find it is small beside a single dense matrix.
@@ -61,11 +62,12 @@ def build_bank(
 
     Parameters
     ----------
-    spec : {"auto", "dense", "lazy", "factored", "sparse"} or an object with ``build(kernel_set)``
-        "auto" keeps kernels with at most n^2 / 8 sparse features by these, factors every kernel
-        whose rank is below n/4 (probed on a random subset first), keeps the others dense while
-        they fit in `cache_mb`, and otherwise takes sparse features if there are any, or computes
-        rows on demand. Matrices the user holds already cost nothing and stay dense.
+    spec : {"auto", "dense", "lazy", "factored", "sparse", "positional"}, or with ``build(kernels)``
+        "auto" keeps weighted degree kernels by their sequences ("positional"), kernels with at
+        most n^2 / 8 sparse features by these ("sparse"), factors every kernel whose rank is below
+        n/4 (probed on a random subset first), keeps the others dense while they fit in `cache_mb`,
+        and otherwise takes sparse features if there are any, or computes rows on demand. Matrices
+        the user holds already cost nothing and stay dense.
     kernel_set : KernelSet, BatchSet or CompositeSet
         The kernels on the training rows. Those of a batch are never stored unless "dense" or
         "factored" asks for it.
@@ -106,6 +108,8 @@ def build_bank(
         return LazyBank(cache_mb, dtype).build(kernel_set)
     if spec == "factored":
         return FactoredBank(rtol).build(kernel_set)
+    if spec == "positional":
+        return PositionalBank().build(kernel_set)
     if spec == "sparse":
         return SparseBank().build(kernel_set)
     if isinstance(kernel_set, BatchSet):
@@ -122,12 +126,15 @@ def _automatic(
     random_state: int | None,
 ) -> KernelBank:
     source = Source.of(kernel_set)
-    features = {k: f for k in range(source.m) if (f := source.sparse_factor(k)) is not None}
+    strings = {k: p for k in range(source.m) if (p := source.positional_factor(k)) is not None}
+    others = [k for k in range(source.m) if k not in strings]
+    features = {k: f for k in others if (f := source.sparse_factor(k)) is not None}
     cheap = {k for k, f in features.items() if _FEATURE_COST * f.features.nnz <= source.n**2}
-    pieces = _factor_where_it_pays(source, cheap, rtol, random_state)
+    pieces = _factor_where_it_pays(source, cheap | set(strings), rtol, random_state)
     thin = np.array([k for k in range(source.m) if pieces[k] is not None], dtype=np.int64)
     sparse = np.array(sorted(cheap), dtype=np.int64)
-    rest = np.setdiff1d(np.arange(source.m), np.concatenate([thin, sparse]))
+    aligned = np.array(sorted(strings), dtype=np.int64)
+    rest = np.setdiff1d(np.arange(source.m), np.concatenate([thin, sparse, aligned]))
     held = np.array([source.holds_matrix(k) for k in rest], dtype=bool)
     computed_bytes = (~held).sum() * source.n**2 * np.dtype(dtype).itemsize
     dense, lazy = rest, rest[:0]
@@ -141,6 +148,10 @@ def _automatic(
         factors = [piece for piece in pieces if piece is not None]
         parts.append(FactoredBank(rtol).from_factors(factors, Source.of(kernel_set, thin)))
         members.append(thin)
+    if len(aligned):
+        names = [source.names[k] for k in aligned]
+        parts.append(PositionalBank().from_factors([strings[k] for k in aligned], names))
+        members.append(aligned)
     if len(sparse):
         names = [source.names[k] for k in sparse]
         parts.append(SparseBank().from_factors([features[k] for k in sparse], names))

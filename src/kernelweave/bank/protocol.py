@@ -19,6 +19,7 @@ __all__ = [
     "MatrixBank",
     "as_tasks",
     "kernel_indices",
+    "round_size_of",
     "rounding_error",
     "semi_definite",
 ]
@@ -98,6 +99,9 @@ class KernelBank(MatrixBank):
 
     # Whether `error` is only the worst that rounding could do, which is far more than it does.
     rounding_only: bool = False
+    # Variables that a decomposition solver should move at a time, more where a product with the
+    # kernel costs much and a block of it little; None if it does not matter.
+    round_size: int | None = None
     # Whether products go through rows, so that a row of a sum of kernels is worth keeping.
     keeps_rows: bool = False
 
@@ -213,6 +217,14 @@ def semi_definite(quad: Array, v: Array, bank: KernelBank, kernels: Array) -> Ar
                 "metric or scale, or repair its matrix with kernelweave.kernels.nearest_psd(K)."
             )
     return np.maximum(quad, 0.0)
+
+
+def round_size_of(n: int) -> int:
+    """Round size of banks whose products take time in proportion to n, however few v are not zero.
+
+    A block takes time in proportion to its square, so the two balance at a multiple of sqrt(n).
+    """
+    return int(np.clip(6.0 * np.sqrt(n), 512, 4096))
 
 
 def as_tasks(v: Array) -> Array:

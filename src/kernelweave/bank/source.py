@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from kernelweave.kernels.base import Kernel
     from kernelweave.kernels.kernel_set import KernelSet
     from kernelweave.kernels.sparse_factor import SparseFactor
+    from kernelweave.kernels.strings.positional_factor import PositionalFactor
 
 __all__ = ["Source"]
 
@@ -116,6 +117,10 @@ class Source:
         """Return the normalised kernel by its sparse features, if it has any."""
         return self.kernel_set.sparse_factor(int(self.members[k]))
 
+    def positional_factor(self, k: int) -> PositionalFactor | None:
+        """Return the normalised kernel by its aligned sequences, if it has any."""
+        return self.kernel_set.positional_factor(int(self.members[k]))
+
     def raw_diagonal(self, k: int) -> Array:
         """k(x, x) before normalisation."""
         return np.array(self.kernel(k).diagonal(self.kernel_set.samples), dtype=np.float64)
@@ -152,6 +157,10 @@ class BatchSource(Source):
 
     def sparse_factor(self, k: int) -> SparseFactor | None:
         """No Gaussian kernel has sparse features."""
+        return None
+
+    def positional_factor(self, k: int) -> PositionalFactor | None:
+        """No Gaussian kernel compares sequences."""
         return None
 
     def raw_diagonal(self, k: int) -> Array:

@@ -8,7 +8,14 @@ from typing import Any
 import numpy as np
 
 from kernelweave.bank.memory import require_bytes
-from kernelweave.bank.protocol import Array, ErrorBound, KernelBank, as_tasks, kernel_indices
+from kernelweave.bank.protocol import (
+    Array,
+    ErrorBound,
+    KernelBank,
+    as_tasks,
+    kernel_indices,
+    round_size_of,
+)
 from kernelweave.bank.source import Source
 from kernelweave.bank.sparse_kernel import SparseKernel
 from kernelweave.compiled.sparse_rows import (
@@ -96,8 +103,9 @@ class SparseBank(KernelBank):
     what it takes off is kept beside them instead (see
     :class:`~kernelweave.kernels.sparse_factor.SparseFactor`).
 
-    Kernels say themselves whether they have sparse features (``Kernel.features``): the linear
-    kernel and ``Polynomial(1)`` on sparse data, these on columns, and sums of them.
+    Kernels say themselves whether they have sparse features (``Kernel.features``): the spectrum
+    kernel of sequences, the linear kernel and ``Polynomial(1)`` on sparse data, these on columns,
+    and sums of them.
 
     Examples
     --------
@@ -125,7 +133,7 @@ class SparseBank(KernelBank):
             if factor is None:
                 raise InvalidInputError(
                     f"kernel '{source.names[k]}' has no sparse features, which bank='sparse' "
-                    "needs. Allowed are Linear and Polynomial(1) on sparse data "
+                    "needs. Allowed are Spectrum, Linear and Polynomial(1) on sparse data "
                     "(scipy.sparse.csr_array(X)), these on columns, and sums of them; "
                     "bank='auto' keeps these sparse and the others in another way."
                 )
@@ -143,6 +151,7 @@ class SparseBank(KernelBank):
         bank = SparseBank()
         bank._kernels, bank.names = kernels, names
         bank.n, bank.m = n, len(kernels)
+        bank.round_size = round_size_of(n)
         bank._zeros = _Zeros(max((kernel.width for kernel in kernels), default=0))
         return bank
 

@@ -36,7 +36,11 @@ class Gram:
         The kernels of weight not zero.
     parts : ndarray of shape (len(active), n) or None
         Sum of all products taken so far, kernel by kernel, where they are taken so.
+    round_size : int or None
+        Variables that a decomposition solver should move at a time; None if it does not matter.
     """
+
+    round_size: int | None = None
 
     def __init__(self, n: int, d: Array) -> None:
         self.n = n

@@ -8,6 +8,7 @@ from numpy.typing import DTypeLike
 from kernelweave.bank.protocol import Array, KernelBank
 from kernelweave.combine.base import Combination
 from kernelweave.combine.gram import Gram, matrix_memory
+from kernelweave.compiled.dense_rows import square_block
 from kernelweave.kernels.tile import Tile
 
 __all__ = ["SumGram", "WeightedSum"]
@@ -29,7 +30,7 @@ class SumGram(Gram):
     dtype : numpy dtype
         Storage of the matrix, if it is formed.
     reuse : Gram, optional
-        Its memory is taken over.
+        Its memory is taken over, and what it holds if it is of the same weights.
 
     Examples
     --------
@@ -49,7 +50,13 @@ class SumGram(Gram):
     ) -> None:
         super().__init__(bank.n, d)
         self.bank = bank
-        if bank.n <= bank.matrix_limit:
+        self.round_size = bank.round_size
+        self._known: tuple[Array, Array] | None = None
+        if isinstance(reuse, SumGram) and reuse.bank is bank and np.array_equal(reuse.d, d):
+            self._known = reuse._known
+            if reuse._matrix is not None and reuse._matrix.dtype == dtype:
+                self._matrix = reuse._matrix
+        if self._matrix is None and bank.n <= bank.matrix_limit:
             self._matrix = bank.combine(d, matrix_memory(bank.n, np.dtype(dtype), reuse))
 
     def diag(self) -> Array:
@@ -62,7 +69,15 @@ class SumGram(Gram):
         """K(d)[idx][:, idx]."""
         if self._matrix is not None:
             return super().block(idx)
-        return self.bank.combine_block(self.d, idx)
+        # A solver that narrows down its variables asks for parts of what it had before.
+        if self._known is not None:
+            known, block = self._known
+            places = np.searchsorted(known, idx)
+            if places[-1] < len(known) and np.array_equal(known[places], idx):
+                return block if len(idx) == len(known) else square_block(block, places)
+        block = self.bank.combine_block(self.d, idx)
+        self._known = (idx, block)
+        return block
 
     def product(self, idx: Array, delta: Array) -> Array:
         """K(d)[:, idx] @ delta."""

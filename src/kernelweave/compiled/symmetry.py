@@ -1,4 +1,4 @@
-"""Is a square matrix finite, and is it symmetric? A fast probe, and an exact scan."""
+"""Is a square matrix finite and symmetric? A fast probe, an exact scan; and making it so."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from numba import njit
 
 from kernelweave.compiled.lanes import fmax
 
-__all__ = ["TILE", "probe_rows", "scan_rows"]
+__all__ = ["TILE", "mirror_rows", "probe_rows", "scan_rows"]
 
 TILE = 32
 
@@ -51,3 +51,13 @@ def probe_rows(
             total += row[j] * v[j]
             left[j] += here * row[j]
         right[i] = total
+
+
+@njit(cache=True, nogil=True)
+def mirror_rows(A: np.ndarray, start: int, stop: int) -> None:
+    """Copy the entries of some columns below the diagonal to the rows above it, tile by tile."""
+    for first in range(start, A.shape[0], TILE):
+        last = min(first + TILE, A.shape[0])
+        for j in range(start, stop):
+            for i in range(max(first, j + 1), last):
+                A[j, i] = A[i, j]

@@ -17,12 +17,14 @@ from kernelweave.bank import DistanceBank, MatrixBank, build_bank, storage_dtype
 from kernelweave.combine import Combination, get_combination
 from kernelweave.compiled.threads import one_blas_thread, use_threads
 from kernelweave.errors import InvalidInputError
+from kernelweave.estimators.decisions import Decisions
 from kernelweave.estimators.learnt_kernel import LearntKernel
 from kernelweave.kernels import build_set
 from kernelweave.kernels.base_set import BaseSet
 from kernelweave.kernels.distance_set import DistanceSet
 from kernelweave.kernels.lazy_names import LazyNames
 from kernelweave.kernels.samples import is_frame
+from kernelweave.kernels.text import as_text
 from kernelweave.losses.base import Loss
 from kernelweave.problem import Array, Problem
 from kernelweave.regularizers import get_regularizer
@@ -77,13 +79,25 @@ class BaseMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             )
 
     def _check_X(self, X: Any, reset: bool) -> Any:
-        """Check X; frames pass as they are, so that kernels can choose columns by name."""
-        if is_frame(X):
-            validate_data(self, X, reset=reset, skip_check_array=True)
-            if X.shape[0] == 0:
-                raise InvalidInputError("X holds no samples (0 rows); at least one is needed.")
-            return X
-        return validate_data(self, X, reset=reset, accept_sparse="csr", dtype="numeric")
+        """Check X; frames and text pass as they are, so that kernels can choose columns.
+
+        Sequences in one dimension become a table with one column.
+        """
+        text = None if is_frame(X) else as_text(X)
+        if reset:
+            self._reads_sequences = text is not None and text.shape[1] == 1
+        if text is None and not is_frame(X):
+            if not reset and self._reads_sequences:
+                raise InvalidInputError(
+                    f"X holds no text, but {type(self).__name__} was fitted on sequences; give a "
+                    f"list, array or Series of str or bytes."
+                )
+            return validate_data(self, X, reset=reset, accept_sparse="csr", dtype="numeric")
+        table = X if text is None else text
+        validate_data(self, table, reset=reset, skip_check_array=True)
+        if table.shape[0] == 0:
+            raise InvalidInputError("X holds no samples (0 rows); at least one is needed.")
+        return table
 
     def _check_weights(self, fit_params: dict[str, Any], n: int) -> Array:
         unknown = set(fit_params) - {"sample_weight"}
@@ -193,6 +207,9 @@ class BaseMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.support_ = np.flatnonzero(alpha.any(axis=0))
         self.dual_coef_ = alpha[:, self.support_]
         self.intercept_ = np.concatenate([result.intercept for result in results])
+        self._decide = Decisions(
+            self._kernel_set, self._combination, weights, self.support_, self.dual_coef_
+        )
         self.objective_ = float(sum(result.certificate.primal for result in results))
         self.dual_objective_ = float(sum(result.certificate.dual for result in results))
         self.gap_ = float(max(result.certificate.gap for result in results))
@@ -205,19 +222,11 @@ class BaseMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     # From a fit to numbers
 
     def _decisions(self, X: Any) -> Array:
-        """Decision values, shape (n_new, T): support vectors and non-zero kernels only."""
+        """Decision values, shape (n_new, T); see :class:`Decisions` for what they cost."""
         check_is_fitted(self)
         X = self._check_X(X, reset=False)
-        weights = np.atleast_2d(self.weights_)
         with self._threads():
-            if len(weights) == 1:
-                K = self._learnt(weights[0]).against_training(X, self.support_)
-                return K @ self.dual_coef_.T + self.intercept_
-            columns = [
-                self._learnt(d).against_training(X, self.support_) @ coef
-                for d, coef in zip(weights, self.dual_coef_, strict=True)
-            ]
-        return np.column_stack(columns) + self.intercept_
+            return self._decide(X) + self.intercept_
 
     def _learnt(self, weights: Array | None = None) -> LearntKernel:
         if weights is None:

@@ -66,7 +66,7 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         objectives, or one set per class.
     class_weight : dict, "balanced" or None, default=None
         Factor on C for each class.
-    bank : {"auto", "dense", "lazy", "factored", "sparse"} or object, default="auto"
+    bank : {"auto", "dense", "lazy", "factored", "sparse", "positional"} or object, default="auto"
         How the kernel matrices are kept; see :func:`kernelweave.bank.build_bank`. For a product
         "auto" forms K(d) up to 5,000 samples, "lazy" up to 2,000.
     cache_mb : float, default=1000
@@ -172,7 +172,7 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
 
         Parameters
         ----------
-        X : array, CSR matrix, pandas or polars frame of shape (n, n_features)
+        X : array, CSR matrix, pandas or polars frame of shape (n, n_features), or n sequences
             Training samples; for precomputed kernels a column of
             :func:`~kernelweave.sample_ids`.
         y : array-like of shape (n,)

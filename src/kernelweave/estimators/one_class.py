@@ -160,7 +160,7 @@ class MKLOneClass(OutlierMixin, BaseMKL):
 
         Parameters
         ----------
-        X : array, CSR matrix, pandas or polars frame of shape (n, n_features)
+        X : array, CSR matrix, pandas or polars frame of shape (n, n_features), or n sequences
             Training samples, most of them normal; for precomputed kernels a column of
             :func:`~kernelweave.sample_ids`.
         y : None

@@ -110,7 +110,7 @@ class MKLRegressor(RegressorMixin, BaseMKL):
 
         Parameters
         ----------
-        X : array, CSR matrix, pandas or polars frame of shape (n, n_features)
+        X : array, CSR matrix, pandas or polars frame of shape (n, n_features), or n sequences
             Training samples; for precomputed kernels a column of
             :func:`~kernelweave.sample_ids`.
         y : array-like of shape (n,)

@@ -35,6 +35,8 @@ from kernelweave.kernels.psd import nearest_psd
 from kernelweave.kernels.rbf import RBF
 from kernelweave.kernels.resolve import resolve, unique_names
 from kernelweave.kernels.samples import Samples, as_samples
+from kernelweave.kernels.strings.spectrum import Spectrum
+from kernelweave.kernels.strings.weighted_degree import WeightedDegree
 from kernelweave.kernels.sum import Sum
 
 __all__ = [
@@ -58,7 +60,9 @@ __all__ = [
     "RBFBatch",
     "Samples",
     "Selection",
+    "Spectrum",
     "Sum",
+    "WeightedDegree",
     "as_samples",
     "build_set",
     "default_family",

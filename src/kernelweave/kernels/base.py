@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -177,6 +178,30 @@ class Kernel(ABC):
         into it.
         """
         return None
+
+    def positional(self, samples: Samples) -> Any:
+        """Return the Gram matrix as a `PositionalFactor` if it is one of aligned sequences."""
+        return None
+
+    # Prediction through features ("linadd"), for kernels whose features can be looked up
+
+    def weigh(
+        self, samples: Samples, v: NDArray[np.float64]
+    ) -> Callable[[Samples], NDArray[np.float64]] | None:
+        """Return x -> sum_j v_j k(x_j, x), at a cost that does not depend on the number of x_j.
+
+        None if the kernel has no such form; then values against all x_j are computed.
+        """
+        return None
+
+    @property
+    def merge_key(self) -> Any:
+        """Kernels with equal keys, not None, can be made one by `merge`."""
+        return None
+
+    def merge(self, kernels: Sequence[Any], factors: NDArray[np.float64]) -> Kernel:
+        """Return the one kernel that is sum_k factors[k] kernels[k]; all have this `merge_key`."""
+        raise NotImplementedError(f"kernel '{self.name}' has no merge_key.")
 
     def as_matrix(self, samples: Samples) -> NDArray[Any] | None:
         """Return the Gram matrix if it exists already (precomputed kernels), else None.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -314,6 +315,25 @@ class OnColumns(Kernel):
 
     def features(self, samples: Samples) -> Any:
         return self.kernel.features(samples.derive(self._bound))
+
+    def positional(self, samples: Samples) -> Any:
+        return self.kernel.positional(samples.derive(self._bound))
+
+    def weigh(
+        self, samples: Samples, v: NDArray[np.float64]
+    ) -> Callable[[Samples], NDArray[np.float64]] | None:
+        inner = self.kernel.weigh(samples.derive(self._bound), v)
+        return None if inner is None else lambda new: inner(new.derive(self._bound))
+
+    @property
+    def merge_key(self) -> Any:
+        key = self.kernel.merge_key
+        return None if key is None else (self._bound, key)
+
+    def merge(self, kernels: Sequence[Any], factors: NDArray[np.float64]) -> Kernel:
+        out = copy.copy(self)
+        out.kernel = self.kernel.merge([kernel.kernel for kernel in kernels], factors)
+        return out
 
     def as_matrix(self, samples: Samples) -> NDArray[Any] | None:
         return self.kernel.as_matrix(samples.derive(self._bound))

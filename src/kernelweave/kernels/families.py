@@ -18,7 +18,7 @@ from kernelweave.kernels.columns import OnColumns, Selection
 from kernelweave.kernels.linear import Linear
 from kernelweave.kernels.polynomial import Polynomial
 from kernelweave.kernels.rbf import RBF
-from kernelweave.kernels.samples import Samples
+from kernelweave.kernels.samples import Samples, check_numbers
 
 __all__ = [
     "NAMED_FAMILIES",
@@ -113,6 +113,7 @@ def _scaled(kernels: list[Kernel], samples: Samples, scaling: str | None) -> lis
     """Put one scaler, fitted once, in front of all kernels; names do not mention it."""
     if scaling is None:
         return kernels
+    check_numbers(samples)
     if scaling == "standard":
         scaler: Any = StandardScaler(with_mean=not samples.is_sparse)
     else:

@@ -15,7 +15,9 @@ from kernelweave.kernels.evaluate import Plan, evaluate_stack
 from kernelweave.kernels.normalize import Normalization, NormalizationStep, Trace
 from kernelweave.kernels.resolve import resolve, unique_names
 from kernelweave.kernels.samples import Samples, as_samples
+from kernelweave.kernels.scaled_factor import ScaledFactor
 from kernelweave.kernels.sparse_factor import SparseFactor
+from kernelweave.kernels.strings.positional_factor import PositionalFactor
 from kernelweave.kernels.tile import StackTile, Tile
 
 __all__ = ["KernelSet"]
@@ -44,6 +46,8 @@ class KernelSet(BaseSet):
         Numbers of samples and kernels.
     names : list of str
         One readable, unique name for each kernel.
+    steps : list of NormalizationStep
+        What the normalisation does, in order.
 
     Examples
     --------
@@ -66,8 +70,8 @@ class KernelSet(BaseSet):
         self.samples = samples
         self.normalization = Normalization.parse(normalize)
         self.names = unique_names(self.kernels)
-        self._steps = self.normalization.steps(len(self.kernels))
-        self._all_learnt = not self._steps
+        self.steps = self.normalization.steps(len(self.kernels))
+        self._all_learnt = not self.steps
         self._plan: tuple[list[int], Plan] | None = None
 
     @classmethod
@@ -108,16 +112,16 @@ class KernelSet(BaseSet):
         chosen = self._chosen(kernels)
         left = self._positions(idx)
         right = None if columns is None else self._positions(columns)
-        self._learn(chosen)
-        return self._normalised_rows(chosen, left, right, dtype, len(self._steps))
+        self.learn(chosen)
+        return self._normalised_rows(chosen, left, right, dtype, len(self.steps))
 
     def diag(self, kernels: ArrayLike | None = None) -> Floats:
         """Return the normalised diagonals, shape (m', n)."""
         chosen = self._chosen(kernels)
-        self._learn(chosen)
+        self.learn(chosen)
         out = np.empty((len(chosen), self.n))
         for i, k in enumerate(chosen):
-            out[i] = self._stage_diag(k, len(self._steps))
+            out[i] = self._stage_diag(k, len(self.steps))
         return out
 
     def cross(
@@ -151,9 +155,9 @@ class KernelSet(BaseSet):
                 f"{self.samples.n_columns}."
             )
         chosen = self._chosen(kernels)
-        self._learn(chosen)
+        self.learn(chosen)
         right = None if idx is None else self._positions(idx)
-        if not any(step.needs_means for step in self._steps):
+        if not any(step.needs_means for step in self.steps):
             return self._cross_block(chosen, new, right, dtype)
         out = np.empty(
             (len(chosen), new.n, self.n if right is None else len(right)), dtype=np.dtype(dtype)
@@ -169,13 +173,13 @@ class KernelSet(BaseSet):
         """Return normalised values of new samples against other new samples, shape (m', q, s)."""
         left, right = as_samples(X), as_samples(Z)
         chosen = self._chosen(kernels)
-        self._learn(chosen)
+        self.learn(chosen)
         values = evaluate_stack([self.kernels[k] for k in chosen], left, right)
-        if self._steps:
+        if self.steps:
             for i, k in enumerate(chosen):
                 left_sides = self._new_sides(k, left)
                 right_sides = left_sides if right is left else self._new_sides(k, right)
-                for step, a, b in zip(self._steps, left_sides, right_sides, strict=True):
+                for step, a, b in zip(self.steps, left_sides, right_sides, strict=True):
                     step.apply(k, values[i], a, b)
         return values
 
@@ -193,11 +197,11 @@ class KernelSet(BaseSet):
     def _new_sides(self, k: int, new: Samples) -> list[Floats | None]:
         """What every step needs to know of each new sample."""
         values = None
-        if any(step.needs_means for step in self._steps):
+        if any(step.needs_means for step in self.steps):
             values = evaluate_stack([self.kernels[k]], new, self.samples)[0]
         diag = np.zeros(0) if self.normalization.pure_scaling else self.kernels[k].diagonal(new)
         sides = []
-        for step in self._steps:
+        for step in self.steps:
             means = values.mean(axis=1) if values is not None and step.needs_means else None
             side = step.new_side(k, self.names[k], diag, means)
             if values is not None:
@@ -222,17 +226,17 @@ class KernelSet(BaseSet):
         """The factor of every kernel if the normalisation is a pure scaling, else None."""
         if not self.normalization.pure_scaling:
             return None
-        self._learn(range(self.m))
+        self.learn(range(self.m))
         out = np.ones(self.m)
-        for step in self._steps:
+        for step in self.steps:
             if isinstance(step, Trace):
                 out *= step.scale
         return out
 
     def apply_to_factor(self, k: int, F: Floats) -> Floats:
         """Return the factor of the normalised kernel k, given an (n, r) factor of the raw one."""
-        self._learn([k])
-        for step in self._steps:
+        self.learn([k])
+        for step in self.steps:
             F = step.apply_to_factor(k, F)
         return F
 
@@ -241,22 +245,38 @@ class KernelSet(BaseSet):
         features = self.kernels[k].features(self.samples)
         if features is None:
             return None
-        self._learn([k])
-        return self._normalised_features(k, features, len(self._steps))
+        self.learn([k])
+        return self._normalised(k, SparseFactor.of(features), len(self.steps))
 
-    def _normalised_features(self, k: int, features: Any, stage: int) -> SparseFactor:
-        factor = SparseFactor.of(features)
-        for step in self._steps[:stage]:
-            factor = step.apply_to_sparse(k, factor)
+    def positional_factor(self, k: int) -> PositionalFactor | None:
+        """Return the normalised kernel k by its aligned sequences; None if it has none."""
+        factor = self.kernels[k].positional(self.samples)
+        if factor is None:
+            return None
+        self.learn([k])
+        return self._normalised(k, factor, len(self.steps))
+
+    def _normalised(self, k: int, factor: Any, stage: int) -> Any:
+        """Return a `ScaledFactor` after the first steps."""
+        for step in self.steps[:stage]:
+            factor = step.apply_to_product(k, factor)
         return factor
+
+    def _raw_factor(self, k: int) -> ScaledFactor | None:
+        """The raw kernel k if products with it need no pass over all pairs."""
+        positional: ScaledFactor | None = self.kernels[k].positional(self.samples)
+        if positional is not None:
+            return positional
+        features = self.kernels[k].features(self.samples)
+        return None if features is None else SparseFactor.of(features)
 
     def apply_to_residual(self, k: int, e: Floats) -> Floats:
         """Bound the residual diagonal after normalisation, given that of the raw kernel k.
 
         The raw residual K - F F' must be positive semidefinite with diagonal `e`.
         """
-        self._learn([k])
-        for step in self._steps:
+        self.learn([k])
+        for step in self.steps:
             e = step.apply_to_residual(k, e)
         return e
 
@@ -273,10 +293,11 @@ class KernelSet(BaseSet):
             plan = self._plan = (kernels, Plan([self.kernels[k] for k in kernels]))
         return plan[1]
 
-    def _learn(self, kernels: Sequence[int]) -> None:
+    def learn(self, kernels: Sequence[int]) -> None:
+        """Learn the constants of the normalisation for these kernels, where they are not known."""
         if self._all_learnt:
             return
-        for stage, step in enumerate(self._steps):
+        for stage, step in enumerate(self.steps):
             missing = [k for k in kernels if not step.has(k)]
             if not missing:
                 continue
@@ -288,7 +309,7 @@ class KernelSet(BaseSet):
 
     def _stage_diag(self, k: int, stage: int) -> Floats:
         diag = self.kernels[k].diagonal(self.samples)
-        for step in self._steps[:stage]:
+        for step in self.steps[:stage]:
             diag = step.apply_diag(k, diag, step.train_side(k))
         return diag
 
@@ -297,13 +318,12 @@ class KernelSet(BaseSet):
         means = np.empty((len(kernels), self.n))
         places = []
         for i, k in enumerate(kernels):
-            features = self.kernels[k].features(self.samples)
-            if features is None:
+            factor = self._raw_factor(k)
+            if factor is None:
                 places.append(i)
             else:
-                # A product of features with themselves: no need to go through all pairs.
-                factor = self._normalised_features(k, features, stage)
-                means[i] = factor.product(np.full(self.n, 1.0 / self.n))
+                product = self._normalised(k, factor, stage).product
+                means[i] = product(np.full(self.n, 1.0 / self.n))
         kernels = [kernels[i] for i in places]
         many = max(1, _STACK_ENTRIES // (64 * self.n))
         for first in range(0, len(kernels), many):
@@ -326,7 +346,7 @@ class KernelSet(BaseSet):
         train = self.samples if right is None else self.samples.take(right)
         values = self._planned(kernels).evaluate(self.samples.take(left), train, dtype)
         for i, k in enumerate(kernels):
-            for step in self._steps[:stage]:
+            for step in self.steps[:stage]:
                 side = step.train_side(k)
                 step.apply(k, values[i], _at(side, left), _at(side, right))
         return values
@@ -340,7 +360,7 @@ class KernelSet(BaseSet):
     ) -> NDArray[Any]:
         train = self.samples if right is None else self.samples.take(right)
         values = self._planned(kernels).evaluate(new, train, dtype)
-        if not self._steps:
+        if not self.steps:
             return values
         for i, k in enumerate(kernels):
             self._normalise_new(k, values[i], new, right)
@@ -349,7 +369,7 @@ class KernelSet(BaseSet):
     def _normalise_new(
         self, k: int, values: NDArray[Any], new: Samples, right: NDArray[np.intp] | None
     ) -> None:
-        steps: list[NormalizationStep] = self._steps
+        steps: list[NormalizationStep] = self.steps
         scaling = self.normalization.pure_scaling
         diag = np.zeros(0) if scaling else self.kernels[k].diagonal(new)
         for step in steps:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,13 @@ class Linear(Kernel):
     def features(self, samples: Samples) -> Any:
         # Dense rows are better kept as factors.
         return samples.array() if samples.is_sparse else None
+
+    def weigh(
+        self, samples: Samples, v: NDArray[np.float64]
+    ) -> Callable[[Samples], NDArray[np.float64]]:
+        used = np.flatnonzero(v)
+        w = samples.take(used).array().T @ v[used]
+        return lambda new: new.array() @ w
 
     def form(self) -> ElementwiseForm:
         return ElementwiseForm("inner", 1, 1.0, 0.0, 1.0)

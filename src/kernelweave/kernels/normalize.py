@@ -7,18 +7,19 @@ its values, its diagonal k(x, x), and (for centring) its mean over the training 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kernelweave.errors import InvalidInputError
-from kernelweave.kernels.sparse_factor import SparseFactor
+from kernelweave.kernels.scaled_factor import ScaledFactor
 from kernelweave.validation import unknown_name
 
 __all__ = ["Center", "Diagonal", "Normalization", "NormalizationStep", "Trace"]
 
 Floats = NDArray[np.float64]
+_F = TypeVar("_F", bound=ScaledFactor)
 
 # A centred diagonal this small against the one before is rounding error of zero.
 _ROUNDING = 1e-12
@@ -63,8 +64,15 @@ class NormalizationStep(ABC):
         """Return the normalised factor of a training Gram matrix F F'."""
 
     @abstractmethod
-    def apply_to_sparse(self, k: int, factor: SparseFactor) -> SparseFactor:
-        """Return the normalised factor of a training Gram matrix known by sparse features."""
+    def apply_to_product(self, k: int, factor: _F) -> _F:
+        """Return the normalised factor of a training Gram matrix known by products."""
+
+    @abstractmethod
+    def apply_to_coefficients(self, k: int, v: Floats) -> tuple[Floats, float]:
+        """Return v' and c with sum_j v_j K(x, x_j) = f(x) (sum_j v'_j K_before(x, x_j) + c).
+
+        f(x) is what `new_side` gives of a new sample for a step that scales them, else 1.
+        """
 
     @abstractmethod
     def apply_to_residual(self, k: int, e: Floats) -> Floats:
@@ -114,8 +122,11 @@ class Trace(NormalizationStep):
     def apply_to_factor(self, k: int, F: Floats) -> Floats:
         return F * np.sqrt(self.scale[k])
 
-    def apply_to_sparse(self, k: int, factor: SparseFactor) -> SparseFactor:
+    def apply_to_product(self, k: int, factor: _F) -> _F:
         return factor.scaled(float(np.sqrt(self.scale[k])))
+
+    def apply_to_coefficients(self, k: int, v: Floats) -> tuple[Floats, float]:
+        return v * self.scale[k], 0.0
 
     def apply_to_residual(self, k: int, e: Floats) -> Floats:
         return e * self.scale[k]
@@ -168,8 +179,11 @@ class Diagonal(NormalizationStep):
     def apply_to_factor(self, k: int, F: Floats) -> Floats:
         return F * self._roots[k][:, None]
 
-    def apply_to_sparse(self, k: int, factor: SparseFactor) -> SparseFactor:
+    def apply_to_product(self, k: int, factor: _F) -> _F:
         return factor.scaled(self._roots[k])
+
+    def apply_to_coefficients(self, k: int, v: Floats) -> tuple[Floats, float]:
+        return v * self._roots[k], 0.0
 
     def apply_to_residual(self, k: int, e: Floats) -> Floats:
         return e * self._roots[k] ** 2
@@ -225,8 +239,11 @@ class Center(NormalizationStep):
     def apply_to_factor(self, k: int, F: Floats) -> Floats:
         return F - F.mean(axis=0)
 
-    def apply_to_sparse(self, k: int, factor: SparseFactor) -> SparseFactor:
+    def apply_to_product(self, k: int, factor: _F) -> _F:
         return factor.centred(self._means[k], self._grand[k])
+
+    def apply_to_coefficients(self, k: int, v: Floats) -> tuple[Floats, float]:
+        return v - v.mean(), self._grand[k] * float(v.sum()) - float(v @ self._means[k])
 
     def apply_to_residual(self, k: int, e: Floats) -> Floats:
         # |phi_i - mean(phi)| <= |phi_i| + mean |phi| in the feature space of the residual.

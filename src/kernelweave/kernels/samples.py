@@ -1,4 +1,4 @@
-"""The samples a kernel is evaluated on: arrays, CSR matrices and data frames behind one face."""
+"""The samples a kernel is evaluated on: arrays, CSR matrices, frames, text behind one face."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from scipy import sparse
 
 from kernelweave.errors import InvalidInputError
+from kernelweave.kernels.text import as_text
 
-__all__ = ["Samples", "as_samples", "is_frame"]
+__all__ = ["Samples", "as_samples", "check_numbers", "is_frame"]
 
 # Column blocks that are copies are kept up to this size for each set of samples; larger ones are
 # cut again on every use, so that many thousand overlapping blocks never add up to gigabytes.
 _KEEP_BYTES = 256 * 2**20
+_LONGEST_REASON = 60
 
 
 class Samples:
@@ -23,9 +25,10 @@ class Samples:
 
     Parameters
     ----------
-    X : array of shape (n, p), CSR matrix, pandas or polars DataFrame
-        The samples. Columns are converted to numbers only when a kernel asks for them, so a frame
-        may hold text in columns that go through a transformer.
+    X : array of shape (n, p), CSR matrix, pandas or polars DataFrame, or n sequences
+        The samples. Columns are converted to numbers only when a kernel asks for them, so a table
+        may hold text in columns that go through a transformer or a string kernel. A list, array or
+        Series of `str` or `bytes` is one column of text.
 
     Attributes
     ----------
@@ -44,6 +47,8 @@ class Samples:
     >>> samples.take([2, 0]).array()
     array([[4., 5.],
            [0., 1.]])
+    >>> Samples(["ACGT", "GGA"])
+    Samples(n=2, n_columns=1)
     """
 
     def __init__(self, X: Any) -> None:
@@ -129,13 +134,23 @@ class Samples:
             return 12 * int(self.base._data.nnz)
         return 8 * self.n * self.n_columns
 
-    def memo(self, key: Any, make: Callable[[Samples], Any]) -> Any:
-        """Return ``make(base)`` (one row for each sample), computed once, cut to these rows."""
+    def memo(self, key: Any, make: Callable[[Samples], Any], *, keep: bool = False) -> Any:
+        """Return ``make(base)`` (one row for each sample), computed once, cut to these rows.
+
+        With ``keep=True`` the cut is kept too, for as long as these rows are looked at.
+        """
         base = self.base
         value = base._cache.get(key)
         if value is None:
             value = base._cache[key] = make(base)
-        return value if self._index is None else value[self._index]
+        if self._index is None:
+            return value
+        cut = self._cache.get(key)
+        if cut is None:
+            cut = value[self._index]
+            if keep:
+                self._cache[key] = cut
+        return cut
 
     def array(self, dtype: DTypeLike = np.float64, *, centred: bool = False) -> Any:
         """Return the values as an (n, p) array, or as CSR if they came so.
@@ -236,6 +251,9 @@ def _is_polars(X: Any) -> bool:
 
 
 def _accept_array(X: Any) -> NDArray[Any]:
+    text = as_text(X)
+    if text is not None:
+        return text
     try:
         data = np.asarray(X)
     except ValueError as error:
@@ -272,18 +290,47 @@ def _to_float(base: Samples) -> Any:
     return values
 
 
+def check_numbers(samples: Samples) -> None:
+    """Raise if a column holds text that is no number, before a transformer stumbles over it.
+
+    Examples
+    --------
+    >>> check_numbers(Samples([[1.0, "2.5"], [3.0, "4"]]))
+    """
+    base = samples.base
+    data = base._data
+    if sparse.issparse(data) or (isinstance(data, np.ndarray) and data.dtype.kind not in "OSU"):
+        return
+    for j in range(base.n_columns):
+        text = as_text(_column(data, j))
+        if text is None:
+            continue
+        try:
+            text.astype(np.float64)
+        except (TypeError, ValueError) as error:
+            raise _not_numbers(base, error) from error
+
+
 def _not_numbers(base: Samples, error: Exception) -> InvalidInputError:
-    culprit = "some columns"
+    culprit, place = "some columns", "'sequence'"
     for j in range(base.n_columns):
         column = _column(base._data, j)
         try:
             np.asarray(column).astype(np.float64)
         except (TypeError, ValueError):
             culprit = column_label(base, j)
+            place = repr(j if base.columns is None else base.columns[j])
             break
+    example = f"Spectrum(k=3).on({place})"
+    if base.n_columns == 1 and base.columns is None:
+        example = "kernels=[Spectrum(k=3), WeightedDegree(degree=5)]"
+    reason = str(error)
+    if len(reason) > _LONGEST_REASON:  # It holds the text, which may be a whole chromosome.
+        reason = f"{reason[:_LONGEST_REASON]}..."
     return InvalidInputError(
-        f"{culprit} of X cannot be read as numbers ({error}). Choose numeric columns with "
-        f"kernel.on(columns), or encode these with kernel.on(columns, OneHotEncoder())."
+        f"{culprit} of X cannot be read as numbers ({reason}). Choose numeric columns with "
+        f"kernel.on(columns), or encode these with kernel.on(columns, OneHotEncoder()). For "
+        f"sequences use the string kernels Spectrum and WeightedDegree, such as {example}."
     )
 
 

@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
+from kernelweave.kernels.numbering import number_columns
 from kernelweave.kernels.samples import row_square_norms
+from kernelweave.kernels.scaled_factor import ScaledFactor
 
 __all__ = ["SparseFactor"]
 
 Floats = NDArray[np.float64]
 
+_MANY_COLUMNS = 2**16
+
 
 @dataclass(frozen=True, eq=False)
-class SparseFactor:
+class SparseFactor(ScaledFactor):
     r"""A training Gram matrix known by n sparse rows of features.
 
     .. math:: K = S F F^\top S - L^\top U - U^\top L
 
     with the features F as the kernel gives them and a diagonal S. The other terms are what
-    centring takes off: centred features would be dense, but
-
-    .. math:: K - r 1^\top - 1 r^\top + g\, 1 1^\top
-              = K - (r - \tfrac g2) 1^\top - 1 (r - \tfrac g2)^\top .
+    centring takes off, for centred features would be dense
+    (:class:`~kernelweave.kernels.scaled_factor.ScaledFactor`).
 
     Parameters
     ----------
@@ -55,26 +58,16 @@ class SparseFactor:
         none = np.empty((0, features.shape[0]))
         return cls(features.astype(np.float64, copy=False), 1.0, none, none)
 
-    def scaled(self, root: Floats | float) -> SparseFactor:
-        """Return the factor of diag(root) K diag(root)."""
-        return replace(
-            self, scale=self.scale * root, left=self.left * root, right=self.right * root
-        )
+    def raw_product(self, v: Floats) -> Floats:
+        """F F'v."""
+        features = self.features
+        if features.shape[1] > _MANY_COLUMNS + features.nnz:
+            # A vector over all columns might not fit into memory: there may be 4^31 of them.
+            used, places = number_columns(features.indices)
+            shape = (features.shape[0], len(used))
+            features = sparse.csr_array((features.data, places, features.indptr), shape=shape)
+        return features @ (features.T @ v)
 
-    def centred(self, means: Floats, grand: float) -> SparseFactor:
-        """Return the factor of the centred matrix, given the row means of K and their mean."""
-        return replace(
-            self,
-            left=np.vstack([self.left, means - 0.5 * grand]),
-            right=np.vstack([self.right, np.ones(len(means))]),
-        )
-
-    def product(self, v: Floats) -> Floats:
-        """K v."""
-        out = self.scale * (self.features @ (self.features.T @ (self.scale * v)))
-        return out - (self.left @ v) @ self.right - (self.right @ v) @ self.left
-
-    def diagonal(self) -> Floats:
-        """Diagonal of K."""
-        squares = row_square_norms(self.features) * np.square(self.scale)
-        return np.maximum(squares - 2.0 * np.einsum("rn,rn->n", self.left, self.right), 0.0)
+    def raw_diagonal(self) -> Floats:
+        """Squared norms of the rows of F."""
+        return row_square_norms(self.features)

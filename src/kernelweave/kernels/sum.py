@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
@@ -70,7 +71,20 @@ class Sum(Kernel):
             if part is None:
                 return None
             parts.append(part)
-        return sparse.hstack(parts, format="csr")
+        # Columns are numbered in 64 bits, which two kernels on very long k-mers exceed.
+        too_many = sum(part.shape[1] for part in parts) > np.iinfo(np.int64).max
+        return None if too_many else sparse.hstack(parts, format="csr")
+
+    def weigh(
+        self, samples: Samples, v: NDArray[np.float64]
+    ) -> Callable[[Samples], NDArray[np.float64]] | None:
+        parts = []
+        for kernel in self.terms:
+            part = kernel.weigh(samples, v)
+            if part is None:
+                return None
+            parts.append(part)
+        return lambda new: np.sum([part(new) for part in parts], axis=0)
 
     def _parameters(self) -> dict[str, Any]:
         return {"terms": self.terms}

@@ -3,7 +3,34 @@
 from __future__ import annotations
 
 from kernelweave.report.bootstrap import stability
+from kernelweave.report.kmer_table import KmerScores, kmer_scores
+from kernelweave.report.largest_kmers import TopKmers, top_kmers
+from kernelweave.report.part_weights import PartWeights, length_position_weights
+from kernelweave.report.plots_parts import (
+    plot_length_position_weights,
+    plot_length_weights,
+    plot_position_weights,
+)
+from kernelweave.report.plots_sequences import plot_kmer_scores, plot_sequence_logo
+from kernelweave.report.position_shares import letter_scores, sequence_scores
 from kernelweave.report.replicates import Stability
 from kernelweave.report.summary import summary_text
 
-__all__ = ["Stability", "stability", "summary_text"]
+__all__ = [
+    "KmerScores",
+    "PartWeights",
+    "Stability",
+    "TopKmers",
+    "kmer_scores",
+    "length_position_weights",
+    "letter_scores",
+    "plot_kmer_scores",
+    "plot_length_position_weights",
+    "plot_length_weights",
+    "plot_position_weights",
+    "plot_sequence_logo",
+    "sequence_scores",
+    "stability",
+    "summary_text",
+    "top_kmers",
+]

@@ -36,7 +36,7 @@ __all__ = ["BoxQPResult", "DenseGram", "GramSource", "solve_box_qp"]
 Vector = NDArray[np.float64]
 Index = NDArray[np.int64]
 
-# Variables of a round while too many to take them all can still move.
+# Variables of a round while too many to take them all can still move, where it does not matter.
 _ROUND = 512
 # From here down all variables that can still move are taken together (shrinking).
 _WHOLE = 4096
@@ -120,12 +120,15 @@ class _Blocks:
             self._dtype = np.float64
 
 
-def _choose(ends: Ends, previous: Index, limit: int, tol: float) -> tuple[Index, float]:
+def _choose(
+    ends: Ends, previous: Index, limit: int, round_size: int, tol: float
+) -> tuple[Index, float]:
     """Variables of the next local problem, newest first, and the tolerance to solve it to."""
     up, low, top, bottom = ends
     active = np.flatnonzero((up >= bottom) | (low <= top))
     if active.size > limit:
-        return worst_violators(ends, previous, _ROUND), max(0.9 * tol, _LOCAL * (top - bottom))
+        chosen = worst_violators(ends, previous, round_size)
+        return chosen, max(0.9 * tol, _LOCAL * (top - bottom))
     if active.size > 0.9 * up.size:
         return np.arange(up.size), tol
     return active, max(0.9 * tol, _LOCAL_WHOLE * (top - bottom))
@@ -144,7 +147,7 @@ def _run(state: SignedQP, gram: GramSource, tol: float, max_iter: int) -> None:
             return
         if previous.size:
             blocks.check(gap, up[previous].max() - low[previous].min())
-        previous, local_tol = _choose(ends, previous, blocks.limit, tol)
+        previous, local_tol = _choose(ends, previous, blocks.limit, gram.round_size or _ROUND, tol)
         idx = np.sort(previous)
         alpha, fitted = state.alpha[idx], state.fitted[idx]
         block = blocks.get(idx)

@@ -23,6 +23,9 @@ class GramSource(Protocol):
     def n(self) -> int:
         """Number of samples."""
 
+    # Variables that a decomposition solver should move at a time; None if it does not matter.
+    round_size: int | None
+
     def diag(self) -> Vector:
         """Return the diagonal of K, shape (n,)."""
 
@@ -51,6 +54,8 @@ class DenseGram:
     >>> gram.product(np.array([1]), np.array([2.0]))
     array([0., 2., 0.])
     """
+
+    round_size: int | None = None
 
     def __init__(self, K: ArrayLike) -> None:
         matrix = np.asarray(K)

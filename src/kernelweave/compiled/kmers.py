@@ -1,0 +1,209 @@
+"""The k-mers of sequences as numbers, and how often each occurs.
+
+A sequence is an array of letters, each a small number; 255 stands for a letter that matches
+nothing, and a k-mer that holds one is not counted. The code of a k-mer is its letters, `bits` bits
+each, the first one highest, so that the k-mer one letter on takes a shift, and so does a shorter
+one. Codes have at most 62 bits. Both strands count as one if `pairs` holds the letter that each
+letter pairs with: a k-mer then stands under the lower of its own code and that of its reverse
+complement. Empty `pairs` mean that there is one strand.
+
+Only k-mers that start at the positions ``start <= p < stop`` of a sequence are read.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+__all__ = ["count_kmers", "kmer_codes", "longest_runs", "strand_codes"]
+
+_AMBIGUOUS = 255
+# A table of all codes is counted in if it has at most so many places for each k-mer.
+_TABLE = 4
+# Codes that share their highest bits are put in order one by one, unless there are more than this.
+_BUCKET = 24
+
+
+@njit(cache=True, nogil=True)
+def kmer_codes(
+    letters: np.ndarray,
+    k: int,
+    bits: int,
+    pairs: np.ndarray,
+    start: int,
+    stop: int,
+    out: np.ndarray,
+) -> int:
+    """Write the code of the k-mer at every position from `start` on, -1 where none counts.
+
+    Returns the number of positions.
+    """
+    stop = min(stop, letters.size - k + 1)
+    if stop <= start:
+        return 0
+    mask, top = (1 << (bits * k)) - 1, bits * (k - 1)
+    both = pairs.size > 0
+    code, back, run = 0, 0, 0
+    for at in range(start, stop + k - 1):
+        letter = letters[at]
+        # What is left of letters before an ambiguous one is shifted out before it counts.
+        run = 0 if letter == _AMBIGUOUS else run + 1
+        code = ((code << bits) | letter) & mask
+        if both:
+            pair = pairs[letter] if letter != _AMBIGUOUS else 0
+            back = (back >> bits) | (pair << top)
+        place = at - k + 1 - start
+        if place >= 0:
+            if run < k:
+                out[place] = -1
+            else:
+                out[place] = min(code, back) if both else code
+    return stop - start
+
+
+@njit(cache=True, nogil=True)
+def longest_runs(letters: np.ndarray, starts: np.ndarray, out: np.ndarray) -> None:
+    """Raise out[p] to the number of letters before the next ambiguous one, from position p on."""
+    for i in range(starts.size - 1):
+        run = 0
+        for at in range(starts[i + 1] - 1, starts[i] - 1, -1):
+            run = 0 if letters[at] == _AMBIGUOUS else run + 1
+            out[at - starts[i]] = max(out[at - starts[i]], run)
+
+
+@njit(cache=True, nogil=True)
+def strand_codes(codes: np.ndarray, k: int, bits: int, pairs: np.ndarray) -> None:
+    """Turn codes of k-mers into those under which they are counted if both strands are one.
+
+    Codes with a letter that does not exist stay as they are.
+    """
+    digit = (1 << bits) - 1
+    for i in range(codes.size):
+        back, rest, known = 0, codes[i], True
+        for _ in range(k):
+            letter = rest & digit
+            known = known and letter < pairs.size
+            back = (back << bits) | (pairs[letter] if known else 0)
+            rest >>= bits
+        if known and back < codes[i]:
+            codes[i] = back
+
+
+@njit(cache=True, nogil=True)
+def _sort_bytewise(codes: np.ndarray, width: int, heads: np.ndarray, out: np.ndarray) -> np.ndarray:
+    """Return codes of `width` bits in order, sorted by each byte in turn from the lowest one up."""
+    for shift in range(0, width, 8):
+        heads[:257] = 0
+        for code in codes:
+            heads[((code >> shift) & 255) + 1] += 1
+        for b in range(1, 256):
+            heads[b] += heads[b - 1]
+        for code in codes:
+            byte = (code >> shift) & 255
+            out[heads[byte]] = code
+            heads[byte] += 1
+        codes, out = out, codes
+    return codes
+
+
+@njit(cache=True, nogil=True)
+def _sort_codes(codes: np.ndarray, width: int, heads: np.ndarray, out: np.ndarray) -> np.ndarray:
+    """Return the codes (of `width` bits) that are not negative, ascending.
+
+    Several times quicker than a general sort, because k-mers spread over their codes. `heads` and
+    `out` are scratch space, of twice as many numbers and two (at least 257) and of as many.
+    """
+    known = 0
+    for p in range(codes.size):
+        if codes[p] >= 0:
+            codes[known] = codes[p]
+            known += 1
+    codes = codes[:known]
+    if known <= 1:
+        return codes
+    share = 1
+    while (1 << share) < known and share < width:
+        share += 1
+    shift = width - share
+    heads[: (1 << share) + 1] = 0
+    most = 0
+    for p in range(known):
+        bucket = (codes[p] >> shift) + 1
+        heads[bucket] += 1
+        most = max(most, heads[bucket])
+    if most > _BUCKET:
+        return _sort_bytewise(codes, width, heads, out[:known])
+    for b in range(1, 1 << share):
+        heads[b] += heads[b - 1]
+    for p in range(known):
+        bucket = codes[p] >> shift
+        out[heads[bucket]] = codes[p]
+        heads[bucket] += 1
+    for p in range(1, known):
+        code, q = out[p], p
+        while q > 0 and out[q - 1] > code:
+            out[q] = out[q - 1]
+            q -= 1
+        out[q] = code
+    return out[:known]
+
+
+@njit(cache=True, nogil=True)
+def count_kmers(
+    letters: np.ndarray,
+    starts: np.ndarray,
+    first: int,
+    last: int,
+    shortest: int,
+    bits: int,
+    pairs: np.ndarray,
+    start: int,
+    stop: int,
+    offsets: np.ndarray,
+    columns: np.ndarray,
+    counts: np.ndarray,
+    sizes: np.ndarray,
+) -> int:
+    """Count the k-mers of sequences first ... last - 1, of all lengths.
+
+    Sequence i gets the next ``sizes[i - first]`` entries of `columns` (ascending) and `counts`;
+    k-mers of length ``shortest + j`` have the columns ``offsets[j] + code``. Returns the number of
+    entries, at most one for each k-mer.
+    """
+    longest_row = 0
+    for i in range(first, last):
+        longest_row = max(longest_row, starts[i + 1] - starts[i])
+    codes = np.empty(longest_row, np.int64)
+    table = np.zeros(_TABLE * longest_row + 2, np.int64)
+    ordered = np.empty(longest_row, np.int64)
+    heads = np.empty(max(257, 2 * longest_row + 2), np.int64)
+    at = 0
+    for i in range(first, last):
+        row = letters[starts[i] : starts[i + 1]]
+        begin = at
+        for j in range(offsets.size):
+            k = shortest + j
+            n = kmer_codes(row, k, bits, pairs, start, stop, codes)
+            if bits * k < 40 and (1 << (bits * k)) <= _TABLE * n:
+                for p in range(n):
+                    if codes[p] >= 0:
+                        table[codes[p]] += 1
+                for code in range(1 << (bits * k)):
+                    if table[code] > 0:
+                        columns[at] = offsets[j] + code
+                        counts[at] = table[code]
+                        table[code] = 0
+                        at += 1
+                continue
+            some = _sort_codes(codes[:n], bits * k, heads, ordered)
+            previous = -1
+            for p in range(some.size):
+                if some[p] == previous:
+                    counts[at - 1] += 1.0
+                else:
+                    previous = some[p]
+                    columns[at] = offsets[j] + previous
+                    counts[at] = 1.0
+                    at += 1
+        sizes[i - first] = at - begin
+    return at

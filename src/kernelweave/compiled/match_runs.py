@@ -1,0 +1,287 @@
+r"""Sequences of equal length compared position by position, 64 positions at a time.
+
+A sequence is stored as bit planes: word w of plane p holds bit p of the codes of letters
+64 w ... 64 w + 63, and one more plane says which letters count at all. The positions at which two
+sequences agree are then a few exclusive-ors. With :math:`M_1` the set of them,
+
+.. math:: M_k = M_{k-1} \cap (M_{k-1} - 1)
+
+is the set of positions at which a common k-mer starts, so the weighted degree kernel is
+:math:`\sum_k w_k |M_k|`: the same number as the O(L) block form of Sonnenburg et al. (2006), which
+adds a polynomial of the length of every run of matches.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from kernelweave.compiled.bits import count_ones, leading_zeros
+
+__all__ = [
+    "add_common",
+    "add_common_at",
+    "add_common_pairs",
+    "count_common",
+    "fill_planes",
+]
+
+_ONE = np.uint64(1)
+_TOP = np.uint64(63)
+_ZERO = np.uint64(0)
+_AMBIGUOUS = 255
+# Sequences compared at a time: loops over them become SIMD instructions.
+_BLOCK = 64
+# Lengths counted for all of them together: few pairs have longer common k-mers.
+_TOGETHER = 5
+
+
+@njit(cache=True, nogil=True)
+def fill_planes(letters: np.ndarray, first: int, last: int, planes: np.ndarray) -> None:
+    """Write the planes (P, W, n) of letters (L, n), for sequences first ... last - 1.
+
+    The last plane says which letters count.
+    """
+    planes[:, :, first:last] = _ZERO
+    bits = planes.shape[0] - 1
+    for at in range(letters.shape[0]):
+        w, b = at >> 6, np.uint64(at & 63)
+        row = letters[at]
+        for p in range(bits):
+            for i in range(first, last):
+                planes[p, w, i] |= ((np.uint64(row[i]) >> np.uint64(p)) & _ONE) << b
+        for i in range(first, last):
+            planes[bits, w, i] |= np.uint64(row[i] != _AMBIGUOUS) << b
+
+
+@njit(cache=True, nogil=True)
+def shift_planes(planes: np.ndarray, i: int, shift: int, out: np.ndarray) -> None:
+    """Move the letters of sequence i to positions lower by `shift` (or higher, if < 0): (P, W)."""
+    width = planes.shape[1]
+    for p in range(planes.shape[0]):
+        for w in range(width):
+            first = 64 * w + shift
+            source, b = first >> 6, np.uint64(first & 63)
+            word = planes[p, source, i] >> b if 0 <= source < width else _ZERO
+            if b != _ZERO and 0 <= source + 1 < width:
+                word |= planes[p, source + 1, i] << (np.uint64(64) - b)
+            out[p, w] = word
+
+
+@njit(cache=True, nogil=True)
+def _match(left: np.ndarray, right: np.ndarray, first: int, size: int, runs: np.ndarray) -> None:
+    """Write M_1 of `left` and the sequences first ... first + size - 1 into runs (W, _BLOCK)."""
+    last = left.shape[0] - 1
+    for w in range(left.shape[1]):
+        mine, theirs, target = left[last, w], right[last, w, first:], runs[w]
+        for j in range(size):
+            target[j] = mine & theirs[j]
+        for p in range(last):
+            mine, theirs = left[p, w], right[p, w, first:]
+            for j in range(size):
+                target[j] &= ~(mine ^ theirs[j])
+
+
+@njit(cache=True, nogil=True)
+def _longer(size: int, runs: np.ndarray) -> None:
+    """Turn M_k into M_{k+1}."""
+    last = runs.shape[0] - 1
+    for w in range(last):
+        here, after = runs[w], runs[w + 1]
+        for j in range(size):
+            here[j] &= (here[j] >> _ONE) | (after[j] << _TOP)
+    here = runs[last]
+    for j in range(size):
+        here[j] &= here[j] >> _ONE
+
+
+@njit(cache=True, nogil=True)
+def _count(size: int, runs: np.ndarray, allowed: np.ndarray, counts: np.ndarray) -> bool:
+    """Write the number of allowed positions in M_k; whether M_k holds any position at all."""
+    some = _ZERO
+    for j in range(size):
+        counts[j] = 0
+    for w in range(runs.shape[0]):
+        here, mask = runs[w], allowed[w]
+        for j in range(size):
+            counts[j] += count_ones(here[j] & mask)
+            some |= here[j]
+    return some != _ZERO
+
+
+@njit(cache=True, nogil=True)
+def _count_alone(runs: np.ndarray, j: int, allowed: np.ndarray) -> int:
+    """Number of allowed positions in M_k of one pair, which becomes M_{k+1}; -1 if M_k is empty."""
+    count, some, after = 0, _ZERO, _ZERO
+    for w in range(runs.shape[0] - 1, -1, -1):
+        word = runs[w, j]
+        count += count_ones(word & allowed[w])
+        some |= word
+        runs[w, j] = word & ((word >> _ONE) | (after << _TOP))
+        after = word
+    return count if some != _ZERO else -1
+
+
+@njit(cache=True, nogil=True)
+def add_common(
+    left: np.ndarray,
+    right: np.ndarray,
+    rows: tuple[int, int],
+    shift: int,
+    allowed: np.ndarray,
+    weights: np.ndarray,
+    lower: bool,
+    out: np.ndarray,
+) -> None:
+    """out[i, j] += sum_k weights[k] (number of common (k+1)-mers of sequences i and j).
+
+    i of `left`, from rows[0] to rows[1] - 1, its letters moved by `shift`; j of `right`, all or
+    those up to i if `lower`. k-mers start where `allowed` (W,) has a bit.
+    """
+    width = left.shape[1]
+    moved = np.empty((left.shape[0], width), np.uint64)
+    runs = np.empty((width, _BLOCK), np.uint64)
+    counts = np.empty(_BLOCK, np.int64)
+    degree = weights.size
+    while degree > 0 and weights[degree - 1] == 0.0:
+        degree -= 1
+    for i in range(rows[0], rows[1]):
+        shift_planes(left, i, shift, moved)
+        upto = i + 1 if lower else right.shape[2]
+        for first in range(0, upto, _BLOCK):
+            size = min(_BLOCK, upto - first)
+            target = out[i, first : first + size]
+            _match(moved, right, first, size, runs)
+            for k in range(min(degree, _TOGETHER)):
+                if weights[k] != 0.0:
+                    if not _count(size, runs, allowed, counts):
+                        break
+                    for j in range(size):
+                        target[j] += weights[k] * counts[j]
+                _longer(size, runs)
+            for j in range(size):
+                for k in range(_TOGETHER, degree):
+                    count = _count_alone(runs, j, allowed)
+                    if count < 0:
+                        break
+                    target[j] += weights[k] * count
+
+
+@njit(cache=True, nogil=True)
+def count_common(
+    left: np.ndarray,
+    right: np.ndarray,
+    rows: tuple[int, int],
+    shift: int,
+    allowed: np.ndarray,
+    factor: float,
+    out: np.ndarray,
+) -> None:
+    """out[k, i, j] += factor (number of common (k+1)-mers), for all j; else as `add_common`."""
+    width = left.shape[1]
+    moved = np.empty((left.shape[0], width), np.uint64)
+    runs = np.empty((width, _BLOCK), np.uint64)
+    counts = np.empty(_BLOCK, np.int64)
+    for i in range(rows[0], rows[1]):
+        shift_planes(left, i, shift, moved)
+        for first in range(0, right.shape[2], _BLOCK):
+            size = min(_BLOCK, right.shape[2] - first)
+            _match(moved, right, first, size, runs)
+            for k in range(min(out.shape[0], _TOGETHER)):
+                if not _count(size, runs, allowed, counts):
+                    break
+                target = out[k, i, first : first + size]
+                for j in range(size):
+                    target[j] += factor * counts[j]
+                _longer(size, runs)
+            for j in range(size):
+                for k in range(_TOGETHER, out.shape[0]):
+                    count = _count_alone(runs, j, allowed)
+                    if count < 0:
+                        break
+                    out[k, i, first + j] += factor * count
+
+
+@njit(cache=True, nogil=True)
+def add_common_at(
+    left: np.ndarray,
+    right: np.ndarray,
+    rows: tuple[int, int],
+    shift: int,
+    allowed: np.ndarray,
+    weights: np.ndarray,
+    row_of: np.ndarray,
+    factor: float,
+    lower: bool,
+    out: np.ndarray,
+) -> None:
+    """out[row_of[at], i, j] += factor weights[at, t], t the common letters from `at` on.
+
+    Over the positions where `allowed` has a bit; t is at most the last column of `weights`.
+    Otherwise as `add_common`.
+    """
+    width = left.shape[1]
+    moved = np.empty((left.shape[0], width), np.uint64)
+    runs = np.empty((width, _BLOCK), np.uint64)
+    most = weights.shape[1] - 1
+    for i in range(rows[0], rows[1]):
+        shift_planes(left, i, shift, moved)
+        upto = i + 1 if lower else right.shape[2]
+        for first in range(0, upto, _BLOCK):
+            size = min(_BLOCK, upto - first)
+            _match(moved, right, first, size, runs)
+            for j in range(size):
+                after, length = -1, 0
+                for w in range(width - 1, -1, -1):
+                    word = runs[w, j]
+                    while word != _ZERO:
+                        b = 63 - leading_zeros(word)
+                        word ^= _ONE << np.uint64(b)
+                        at = 64 * w + b
+                        length = min(length + 1, most) if at + 1 == after else 1
+                        after = at
+                        if (allowed[w] >> np.uint64(b)) & _ONE != _ZERO:
+                            out[row_of[at], i, first + j] += factor * weights[at, length]
+
+
+@njit(cache=True, nogil=True)
+def add_common_pairs(
+    left: np.ndarray,
+    right: np.ndarray,
+    first: int,
+    last: int,
+    shift: int,
+    bottom: int,
+    top: int,
+    allowed: np.ndarray,
+    weights: np.ndarray,
+    row_of: np.ndarray,
+    by_length: bool,
+    factor: float,
+    out: np.ndarray,
+) -> None:
+    """out[row_of[at], 0, i] += factor weights[at, t] for pairs of sequences i of left and right.
+
+    For i from `first` to `last` - 1, with letters of `left` moved by `shift`, looking at positions
+    bottom ... top - 1: more than are allowed, for runs begin at their end. By length the counts are
+    kept apart, out[row_of[at], k, i] += factor for k < t. Otherwise as `add_common_at`.
+    """
+    moved = np.empty(left.shape[:2], np.uint64)
+    runs = np.empty((left.shape[1], 1), np.uint64)
+    most = weights.shape[1] - 1
+    for i in range(first, last):
+        shift_planes(left, i, shift, moved)
+        _match(moved, right, i, 1, runs)
+        after, length = -1, 0
+        for at in range(top - 1, bottom - 1, -1):
+            if (runs[at >> 6, 0] >> np.uint64(at & 63)) & _ONE == _ZERO:
+                continue
+            length = min(length + 1, most) if at + 1 == after else 1
+            after = at
+            if (allowed[at >> 6] >> np.uint64(at & 63)) & _ONE == _ZERO:
+                continue
+            if by_length:
+                for k in range(length):
+                    out[row_of[at], k, i] += factor
+            else:
+                out[row_of[at], 0, i] += factor * weights[at, length]

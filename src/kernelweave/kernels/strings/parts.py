@@ -1,0 +1,203 @@
+"""String kernels taken apart for multiple kernel learning: by k-mer length and by position."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+from numbers import Integral
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelweave.compiled.kmers import longest_runs
+from kernelweave.errors import InvalidInputError
+from kernelweave.kernels.base import Kernel
+from kernelweave.kernels.families import Family
+from kernelweave.kernels.samples import Samples
+from kernelweave.kernels.strings.alphabet import Alphabet
+from kernelweave.kernels.strings.sequences import Sequences, sequences_of
+
+__all__ = ["StringKernel", "StringParts", "inverse_root", "position_text", "runs_of"]
+
+Floats = NDArray[np.float64]
+
+
+class StringKernel(Kernel):
+    """A kernel on sequences with one part for each k-mer length and each start position.
+
+    A subclass writes ``length_range``, ``n_positions`` and ``part``.
+
+    Attributes
+    ----------
+    positions : (int, int) or None
+        The first start position that counts and the one after the last; None for all.
+    reverse_complement : bool
+        Whether the other strand counts too.
+    """
+
+    positions: tuple[int, int] | None
+    reverse_complement: bool
+    _letters: Alphabet
+
+    @property
+    @abstractmethod
+    def length_range(self) -> tuple[int, int]:
+        """The shortest and the longest k-mers that are compared."""
+
+    @abstractmethod
+    def n_positions(self, samples: Samples) -> int:
+        """Position after the last one at which a k-mer of these training samples starts.
+
+        That is where the shortest k-mers of the longest sequence end; may be zero.
+        """
+
+    @abstractmethod
+    def part(self, lengths: tuple[int, int], positions: tuple[int, int] | None) -> StringKernel:
+        """Return the kernel on k-mers of some lengths that start at some positions.
+
+        Parameters
+        ----------
+        lengths : (int, int)
+            The shortest and the longest k-mers.
+        positions : (int, int) or None
+            The first start position, counted from 0, and the one after the last; None for all.
+        """
+
+    def longest_kmers(self, samples: Samples) -> NDArray[np.int64]:
+        """Return for each position how long the longest k-mer is that starts there in any sample.
+
+        K-mers with ambiguous letters are none. With two strands each is read from its own start.
+        """
+        sequences = sequences_of(samples, self._letters)
+        out = runs_of(sequences)
+        if self.reverse_complement:
+            out = np.maximum(out, runs_of(sequences.reverse_complement()))
+        return out
+
+    def by_length(self) -> StringParts:
+        """Return a family with one kernel for each k-mer length."""
+        return StringParts(self).by_length()
+
+    def by_position(self, window: int = 1) -> StringParts:
+        """Return a family with one kernel for each window of start positions.
+
+        The windows cover the longest training sequence.
+
+        Parameters
+        ----------
+        window : int, default=1
+            Number of positions of a window; the last one may be shorter.
+        """
+        return StringParts(self).by_position(window)
+
+
+@dataclass(frozen=True)
+class StringParts(Family):
+    """The parts of a string kernel, as ``kernel.by_length()`` and ``kernel.by_position()`` give.
+
+    The two can be called one after the other, in any order, for one kernel for each window and
+    length. They come window by window, and within a window from the shortest k-mers up; where no
+    training sample has a k-mer (too long, or all ambiguous) there is no kernel.
+
+    Parameters
+    ----------
+    kernel : StringKernel
+        The kernel to be taken apart.
+    each_length : bool, default=False
+        Whether there is one kernel for each k-mer length.
+    window : int or None, default=None
+        Number of start positions of each window; None for all positions in one kernel.
+
+    Examples
+    --------
+    >>> from kernelweave.kernels import Samples, Spectrum
+    >>> X = Samples(["ACGT", "TTACG"])
+    >>> [kernel.name for kernel in Spectrum((2, 3)).by_length().by_position(2).expand(X)]
+    ... # doctest: +NORMALIZE_WHITESPACE
+    ['spectrum(k=2) positions 0-1', 'spectrum(k=3) positions 0-1',
+     'spectrum(k=2) positions 2-3', 'spectrum(k=3) positions 2-3']
+    """
+
+    kernel: StringKernel
+    each_length: bool = False
+    window: int | None = None
+
+    def by_length(self) -> StringParts:
+        """Return the family with one kernel for each k-mer length as well."""
+        return replace(self, each_length=True)
+
+    def by_position(self, window: int = 1) -> StringParts:
+        """Return the family with one kernel for each window of start positions as well."""
+        whole = isinstance(window, Integral) and not isinstance(window, bool)
+        if not whole or window < 1:
+            raise InvalidInputError(f"window must be an integer >= 1; got {window!r}.")
+        return replace(self, window=int(window))
+
+    def expand(self, samples: Samples) -> list[Kernel]:
+        first, last = self.kernel.length_range
+        lengths = [(first, last)]
+        if self.each_length:
+            lengths = [(k, k) for k in range(first, last + 1)]
+        begin = 0 if self.kernel.positions is None else self.kernel.positions[0]
+        end = self.kernel.n_positions(samples)
+        windows = [(begin, end)]
+        if self.window is not None:
+            windows = [(at, min(at + self.window, end)) for at in range(begin, end, self.window)]
+        # A kernel without a single k-mer would be zero, and a zero kernel has no scale.
+        there = self.kernel.longest_kmers(samples)
+        parts: list[Kernel] = [
+            self.kernel.part(own, None if self.window is None else window)
+            for window in windows
+            for own in lengths
+            if there[slice(*window)].max(initial=0) >= own[0]
+        ]
+        if not parts:
+            raise InvalidInputError(
+                f"kernel '{self.kernel.name}' has no parts on these samples: no sequence holds a "
+                f"k-mer of length {first}."
+            )
+        return parts
+
+    def __repr__(self) -> str:
+        length = ".by_length()" if self.each_length else ""
+        position = "" if self.window is None else f".by_position({self.window})"
+        return f"{self.kernel!r}{length}{position}"
+
+
+def runs_of(sequences: Sequences) -> NDArray[np.int64]:
+    """Return for each position the most letters without an ambiguous one from there on.
+
+    Examples
+    --------
+    >>> from kernelweave.kernels.strings.alphabet import get_alphabet
+    >>> runs_of(Sequences.encode(["ACNA", "NC"], get_alphabet("dna")))
+    array([2, 1, 0, 1])
+    """
+    out = np.zeros(int(sequences.lengths.max(initial=0)), np.int64)
+    longest_runs(sequences.codes, sequences.starts, out)
+    return out
+
+
+def position_text(positions: tuple[int, int] | None) -> str:
+    """Return what the name of a part shows for its start positions.
+
+    Examples
+    --------
+    >>> position_text((40, 45)), position_text((7, 8)), position_text(None)
+    (' positions 40-44', ' position 7', '')
+    """
+    if positions is None:
+        return ""
+    start, stop = positions
+    return f" position {start}" if stop == start + 1 else f" positions {start}-{stop - 1}"
+
+
+def inverse_root(diagonal: Floats) -> Floats:
+    """Return 1 / sqrt(k(x, x)), by which a normalised kernel scales a sample; 0 for a zero.
+
+    Examples
+    --------
+    >>> inverse_root(np.array([4.0, 0.0]))
+    array([0.5, 0. ])
+    """
+    return np.divide(1.0, np.sqrt(diagonal), out=np.zeros_like(diagonal), where=diagonal > 0)

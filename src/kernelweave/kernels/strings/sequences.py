@@ -1,0 +1,205 @@
+"""Sequences of letters as numbers: what string kernels read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelweave.errors import InvalidInputError
+from kernelweave.kernels.samples import Samples
+from kernelweave.kernels.strings.alphabet import AMBIGUOUS, Alphabet
+from kernelweave.kernels.text import as_text, is_missing
+
+__all__ = ["Sequences", "sequences_of"]
+
+# Letters that are encoded or copied at a time: temporary arrays take up to 24 bytes for each.
+_PART = 2**20
+
+
+class Sequences:
+    """Encoded sequences, one after the other in one array.
+
+    Parameters
+    ----------
+    codes : ndarray of uint8
+        Codes of all letters (`AMBIGUOUS` where a letter matches nothing).
+    starts : ndarray of int64, shape (n + 1,)
+        Sequence i is ``codes[starts[i]:starts[i + 1]]``.
+    alphabet : Alphabet
+        What the codes mean.
+
+    Examples
+    --------
+    >>> from kernelweave.kernels.strings.alphabet import get_alphabet
+    >>> some = Sequences.encode(["ACG", "TT"], get_alphabet("dna"))
+    >>> some.codes, some.lengths, len(some[[1]])
+    (array([0, 1, 2, 3, 3], dtype=uint8), array([3, 2]), 1)
+    """
+
+    def __init__(
+        self, codes: NDArray[np.uint8], starts: NDArray[np.int64], alphabet: Alphabet
+    ) -> None:
+        self.codes = codes
+        self.starts = starts
+        self.alphabet = alphabet
+
+    @classmethod
+    def encode(cls, texts: Any, alphabet: Alphabet) -> Sequences:
+        """Encode a list, 1-D array or Series of `str` or `bytes`."""
+        column = as_text(texts)
+        flat = np.asarray(texts).ravel() if column is None else column[:, 0]
+        starts = np.zeros(len(flat) + 1, np.int64)
+        np.cumsum(_count_letters(flat), out=starts[1:])
+        codes = np.empty(starts[-1], np.uint8)
+        # A few rows at a time: letters exist once as codes, not also as one long text.
+        for first, last in _parts(starts):
+            part = slice(starts[first], starts[last])
+            try:
+                codes[part] = alphabet.codes(_join(flat[first:last]))
+            except UnicodeEncodeError as error:
+                raise _bad_letter(flat, starts, part.start + error.start, alphabet) from error
+            invalid = alphabet.is_invalid(codes[part])
+            if invalid.any():
+                raise _bad_letter(flat, starts, part.start + int(invalid.argmax()), alphabet)
+        return cls(codes, starts, alphabet)
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    def __getitem__(self, index: Any) -> Sequences:
+        """Return the sequences at these positions, as a copy."""
+        rows = _rows(index, len(self))
+        length = self.common_length
+        if length is not None:
+            codes = self.codes.reshape(-1, length)[rows].ravel()
+            out = Sequences(codes, np.arange(len(rows) + 1) * length, self.alphabet)
+            out.common_length = length  # Also if there is none of them.
+            return out
+        begins, counts = self.starts[:-1][rows], self.lengths[rows]
+        starts = np.concatenate([[0], np.cumsum(counts)])
+        codes = np.empty(starts[-1], np.uint8)
+        for first, last in _parts(starts):
+            place = np.arange(starts[first], starts[last])
+            place += np.repeat((begins - starts[:-1])[first:last], counts[first:last])
+            codes[starts[first] : starts[last]] = self.codes[place]
+        return Sequences(codes, starts, self.alphabet)
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """Number of letters of each sequence."""
+        return np.diff(self.starts)
+
+    @cached_property
+    def has_ambiguous(self) -> bool:
+        """Whether there is any letter that matches nothing."""
+        return len(self.codes) > 0 and int(self.codes.max()) == AMBIGUOUS
+
+    @cached_property
+    def common_length(self) -> int | None:
+        """The length, if all sequences have the same one."""
+        lengths = self.lengths
+        return int(lengths[0]) if len(lengths) and np.all(lengths == lengths[0]) else None
+
+    def reverse_complement(self) -> Sequences:
+        """Return the other strand of every sequence, read from its own start."""
+        backward = self.alphabet.complement_codes(self.codes[::-1])
+        starts = len(self.codes) - self.starts[::-1]
+        # Read backward as a whole the sequences come last first.
+        return Sequences(backward, starts, self.alphabet)[::-1]
+
+
+def sequences_of(samples: Samples, alphabet: Alphabet) -> Sequences:
+    """Return the only column of these samples as sequences, encoded once.
+
+    Examples
+    --------
+    >>> from kernelweave.kernels.strings.alphabet import get_alphabet
+    >>> sequences_of(Samples(["ACG", "TTT"]), get_alphabet("dna")).common_length
+    3
+    """
+    return samples.memo(
+        ("sequences", alphabet), lambda base: _encode_column(base, alphabet), keep=True
+    )
+
+
+def _encode_column(base: Samples, alphabet: Alphabet) -> Sequences:
+    if base.n_columns != 1:
+        raise InvalidInputError(
+            f"a string kernel reads one column of sequences; X has {base.n_columns}. Choose it "
+            f"with kernel.on('sequence'), by its name or number."
+        )
+    if base.is_sparse:
+        raise InvalidInputError("a string kernel reads str or bytes; X is a sparse matrix.")
+    return Sequences.encode(np.asarray(base.native)[:, 0], alphabet)
+
+
+def _rows(index: Any, n: int) -> NDArray[np.intp]:
+    if isinstance(index, slice):
+        return np.arange(n)[index]
+    rows = np.asarray(index)
+    return np.flatnonzero(rows) if rows.dtype == bool else np.atleast_1d(rows).astype(np.intp)
+
+
+def _parts(starts: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+    """Ranges of sequences with about `_PART` letters each."""
+    cuts = np.searchsorted(starts, np.arange(0, starts[-1], _PART))
+    yield from pairwise(np.unique([*cuts.tolist(), len(starts) - 1]).tolist())
+
+
+def _count_letters(flat: NDArray[Any]) -> NDArray[np.int64]:
+    """The length of every text, after a look at whether each is one and has letters."""
+    if flat.dtype.kind in "SU":
+        counts = np.char.str_len(flat).astype(np.int64)
+    else:
+        items = flat.tolist()
+        if not all(issubclass(kind, str | bytes) for kind in set(map(type, items))):
+            raise _no_text(items)
+        counts = np.fromiter(map(len, items), np.int64, len(items))
+    empty = np.flatnonzero(counts == 0)
+    if len(empty):
+        raise InvalidInputError(f"sequence {empty[0]} is empty; every sample needs letters.")
+    return counts
+
+
+def _join(texts: NDArray[Any]) -> bytes:
+    """One letter, one byte: letters beyond Latin-1 are an error, never two letters."""
+    items = texts.tolist()
+    kinds = set(map(type, items))
+    if all(issubclass(kind, bytes) for kind in kinds):
+        return b"".join(items)
+    if any(issubclass(kind, bytes) for kind in kinds):
+        items = [item.decode("latin-1") if isinstance(item, bytes) else item for item in items]
+    return "".join(items).encode("latin-1")
+
+
+def _no_text(items: list[Any]) -> InvalidInputError:
+    i, item = next((i, x) for i, x in enumerate(items) if not isinstance(x, str | bytes))
+    if is_missing(item):
+        return InvalidInputError(
+            f"the sequence of row {i} is missing ({item!r}); string kernels need letters in every "
+            f"row. Drop such rows."
+        )
+    return InvalidInputError(
+        f"row {i} holds no sequence: string kernels need str or bytes; got {item!r}."
+    )
+
+
+def _bad_letter(
+    flat: NDArray[Any], starts: NDArray[np.int64], at: int, alphabet: Alphabet
+) -> InvalidInputError:
+    i = int(np.searchsorted(starts, at, side="right")) - 1
+    place = int(at - starts[i])
+    text = flat[i]
+    letter = chr(text[place]) if isinstance(text, bytes) else text[place]
+    extra = f" (and {alphabet.ambiguous}, which match nothing)" if alphabet.ambiguous else ""
+    hint = {"U": " For RNA use alphabet='rna'.", "T": " For DNA use alphabet='dna'."}
+    other = hint.get(letter.upper(), "") if alphabet.name in ("dna", "rna") else ""
+    return InvalidInputError(
+        f"sequence {i} holds the letter {letter!r} at position {place}, which alphabet="
+        f"{alphabet.name} does not have: its letters are {alphabet.letters}{extra}.{other}"
+    )

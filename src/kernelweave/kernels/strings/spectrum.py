@@ -1,0 +1,283 @@
+"""The spectrum kernel: k-mers that two sequences have in common, wherever they stand."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelweave.errors import InvalidInputError
+from kernelweave.kernels.base import Kernel
+from kernelweave.kernels.pair import Pair
+from kernelweave.kernels.samples import Samples
+from kernelweave.kernels.strings.alphabet import Alphabet, get_alphabet
+from kernelweave.kernels.strings.kmer_rows import KmerRows
+from kernelweave.kernels.strings.kmer_space import MOST_BITS, KmerSpace
+from kernelweave.kernels.strings.parts import StringKernel, inverse_root, position_text, runs_of
+from kernelweave.kernels.strings.sequences import Sequences, sequences_of
+from kernelweave.kernels.strings.stores import WeightStore, choose_store
+
+__all__ = ["Spectrum"]
+
+Floats = NDArray[np.float64]
+
+
+class Spectrum(StringKernel):
+    r"""Spectrum kernel (Leslie et al. 2002): the inner product of k-mer counts.
+
+    .. math:: k(x, x') = \sum_{k=a}^{b} \sum_{u \in A^k} \#_u(x) \, \#_u(x')
+
+    with the number :math:`\#_u(x)` of times the k-mer u of letters of the alphabet A occurs in x.
+    Sequences may differ in length. K-mers that hold an ambiguous letter (N) are not counted.
+
+    Parameters
+    ----------
+    k : int or (int, int)
+        Length of the k-mers, or the shortest and the longest, a and b. At most 31 letters of DNA,
+        12 of protein.
+    alphabet : {"dna", "rna", "protein"}, str of letters or Alphabet, default="dna"
+        The letters. Lower case is read as upper case.
+    normalize : bool, default=False
+        Divide by :math:`\sqrt{k(x, x)\, k(x', x')}`; a sample without any k-mer is similar to none.
+    reverse_complement : bool, default=False
+        Count a k-mer and its reverse complement as one (DNA and RNA).
+    positions : (int, int), optional
+        Count only k-mers that start from the first of these positions on and before the second.
+        ``by_position(window)`` makes one such kernel for each window.
+
+    Examples
+    --------
+    >>> Spectrum(2)(["ACAC", "ACA", "GGN"])
+    array([[5., 3., 0.],
+           [3., 2., 0.],
+           [0., 0., 1.]])
+    >>> Spectrum((1, 6), alphabet="protein").name
+    'spectrum(k=1-6, protein)'
+    >>> Spectrum((1, 3)).by_length()
+    Spectrum(k=(1, 3), alphabet='dna', normalize=False, reverse_complement=False).by_length()
+    """
+
+    def __init__(
+        self,
+        k: int | tuple[int, int],
+        *,
+        alphabet: str | Alphabet = "dna",
+        normalize: bool = False,
+        reverse_complement: bool = False,
+        positions: tuple[int, int] | None = None,
+    ) -> None:
+        self.k = k
+        self.alphabet = alphabet
+        self.normalize = normalize
+        self.reverse_complement = reverse_complement
+        self.positions = positions
+        # Of each length, in a kernel made by `merge`.
+        self._factors: tuple[float, ...] | None = None
+        self._letters = get_alphabet(alphabet)
+        self._check()
+
+    def _check(self) -> None:
+        most = MOST_BITS // self._letters.bits
+        pair = self.k if isinstance(self.k, tuple | list) else (self.k, self.k)
+        if len(pair) != 2 or not all(map(_is_whole, pair)) or not 1 <= pair[0] <= pair[1] <= most:
+            raise InvalidInputError(
+                f"k must be an integer from 1 to {most} for alphabet={self._letters.name}, or the "
+                f"shortest and the longest such as (1, 6); got {self.k!r}."
+            )
+        for name in ("normalize", "reverse_complement"):
+            if not isinstance(getattr(self, name), bool | np.bool_):
+                raise InvalidInputError(
+                    f"{name} of Spectrum must be True or False; got {getattr(self, name)!r}."
+                )
+        if self.reverse_complement and not self._letters.complement:
+            raise InvalidInputError(
+                f"reverse_complement=True is for alphabet='dna' or 'rna'; got {self.alphabet!r}."
+            )
+        at = self.positions
+        pair_given = isinstance(at, tuple | list) and len(at) == 2 and all(map(_is_whole, at))
+        if at is not None and not (pair_given and 0 <= at[0] < at[1]):
+            raise InvalidInputError(
+                f"positions must be two positions, the first and the one after the last, counted "
+                f"from 0; got {at!r}."
+            )
+
+    @property
+    def lengths(self) -> tuple[int, int]:
+        """The shortest and the longest k-mers."""
+        first, last = self.k if isinstance(self.k, tuple | list) else (self.k, self.k)
+        return int(first), int(last)
+
+    @property
+    def name(self) -> str:
+        first, last = self.lengths
+        shown = [f"k={first}" if first == last else f"k={first}-{last}"]
+        if self._letters.name != "dna":
+            shown.append(self._letters.name)
+        if self.reverse_complement:
+            shown.append("both strands")
+        if self.normalize:
+            shown.append("normalized")
+        if self._factors is not None:
+            shown.append("weighted")
+        return f"spectrum({', '.join(shown)}){position_text(self.positions)}"
+
+    # Parts
+
+    @property
+    def length_range(self) -> tuple[int, int]:
+        return self.lengths
+
+    def n_positions(self, samples: Samples) -> int:
+        longest = int(self._read(samples).lengths.max())
+        ends = longest - self.lengths[0] + 1
+        return max(0, ends if self.positions is None else min(ends, self.positions[1]))
+
+    def longest_kmers(self, samples: Samples) -> NDArray[np.int64]:
+        # Those of the other strand are the same k-mers, at the same places.
+        return runs_of(self._read(samples))
+
+    def part(self, lengths: tuple[int, int], positions: tuple[int, int] | None) -> Spectrum:
+        return Spectrum(
+            lengths[0] if lengths[0] == lengths[1] else lengths,
+            alphabet=self.alphabet,
+            normalize=self.normalize,
+            reverse_complement=self.reverse_complement,
+            positions=self.positions if positions is None else positions,
+        )
+
+    # Features
+
+    @cached_property
+    def space(self) -> KmerSpace:
+        """Which k-mers are counted, and under which numbers."""
+        at = None if self.positions is None else (int(self.positions[0]), int(self.positions[1]))
+        return KmerSpace(self._letters, *self.lengths, bool(self.reverse_complement), at)
+
+    def _read(self, samples: Samples) -> Sequences:
+        return sequences_of(samples, self._letters)
+
+    def _raw_features(self, samples: Samples) -> Any:
+        """Counts, times the root of the factor of each length."""
+        counts = self.space.count(self._read(samples))
+        if self._factors is not None:
+            lengths = np.searchsorted(self.space.offsets, counts.indices, side="right") - 1
+            counts.data *= np.sqrt(self._factors)[lengths]
+        return counts
+
+    def _raw_diagonal(self, samples: Samples) -> Floats:
+        key = ("spectrum diagonal", self.space, self._factors)
+        return samples.memo(key, lambda base: _square_norms(self._raw_features(base)))
+
+    def features(self, samples: Samples) -> Any:
+        # Not kept: a bank stores them in its own way, and there may be very many such kernels.
+        out = self._raw_features(samples)
+        if self.normalize:
+            scale = inverse_root(self._raw_diagonal(samples))
+            out.data *= np.repeat(scale, np.diff(out.indptr))
+        return out
+
+    # Values
+
+    def evaluate(self, pair: Pair) -> NDArray[Any]:
+        left, right = pair.left, pair.right
+        # Rows of the same training samples are asked for again and again.
+        known: KmerRows = right.base.memo(
+            ("spectrum rows", self.space, self._factors),
+            lambda base: KmerRows(self._raw_features(base)),
+        )
+        if left.base is right.base:
+            split, rows = known.own, left.index
+        else:
+            split, rows = known.read(self._raw_features(left)), None
+        every = np.arange(left.n) if rows is None else rows
+        out = known.products(split, every, right.index, pair.dtype)
+        if self.normalize:
+            for samples, where in ((left, np.s_[:, None]), (right, np.s_[None, :])):
+                scale = inverse_root(self._raw_diagonal(samples)).astype(pair.dtype, copy=False)
+                out *= scale[where]
+        return out
+
+    def diagonal(self, samples: Samples) -> Floats:
+        raw = self._raw_diagonal(samples)
+        return (raw > 0).astype(np.float64) if self.normalize else raw.copy()
+
+    # Prediction by look-ups
+
+    def store(self, samples: Samples, v: Floats) -> WeightStore:
+        """Return the weights of all k-mers in :math:`f = \\sum_j v_j k(x_j, \\cdot)`.
+
+        Those of a normalised kernel are for f times :math:`\\sqrt{k(x, x)}`.
+        """
+        used = np.flatnonzero(v)
+        amounts = np.asarray(v, np.float64)[used]
+        if self.normalize:
+            amounts = amounts * inverse_root(self._raw_diagonal(samples))[used]
+        known = self._read(samples)[used]
+        store = choose_store(self.space, self._factors, int(self.space.n_kmers(known).sum()))
+        store.add(known, amounts)
+        return store
+
+    def weigh(self, samples: Samples, v: Floats) -> Callable[[Samples], Floats]:
+        store = self.store(samples, v)
+
+        def values(new: Samples) -> Floats:
+            found = store.lookup(self._read(new))
+            return found * inverse_root(self._raw_diagonal(new)) if self.normalize else found
+
+        return values
+
+    @property
+    def merge_key(self) -> Any:
+        if self.normalize:
+            return None
+        return (Spectrum, self._letters, bool(self.reverse_complement), self.space.positions)
+
+    def merge(self, kernels: Sequence[Any], factors: Floats) -> Kernel:
+        """See :class:`Kernel`; the factors may not be negative."""
+        first = min(kernel.lengths[0] for kernel in kernels)
+        last = max(kernel.lengths[1] for kernel in kernels)
+        total = np.zeros(last + 1)
+        for kernel, factor in zip(kernels, factors, strict=True):
+            if not factor >= 0:
+                raise InvalidInputError(f"factors of merged kernels must be >= 0; got {factor!r}.")
+            a, b = kernel.lengths
+            total[a : b + 1] += factor * np.asarray(kernel._factors or np.ones(b - a + 1))
+        out = copy.copy(self.part((first, last), None))
+        out._factors = tuple(total[first:].tolist())
+        return out
+
+    # Value semantics
+
+    def _key(self) -> tuple[Any, ...]:
+        return (*super()._key(), self._factors)
+
+    @classmethod
+    def examples(cls) -> list[Kernel]:
+        return [
+            cls(3),
+            cls((1, 4), normalize=True),
+            cls((2, 5), reverse_complement=True),
+            cls(2, positions=(3, 9)),
+            cls(9, normalize=True, reverse_complement=True),
+        ]
+
+    @classmethod
+    def example_data(cls, rng: np.random.Generator) -> Any:
+        letters, often = list("ACGTN"), [0.3, 0.3, 0.2, 0.15, 0.05]
+        return ["".join(rng.choice(letters, size, p=often)) for size in rng.integers(8, 25, 12)]
+
+
+def _square_norms(features: Any) -> Floats:
+    n = features.shape[0]
+    rows = np.repeat(np.arange(n), np.diff(features.indptr))
+    squares = np.bincount(rows, weights=np.square(features.data), minlength=n)
+    return squares.astype(np.float64, copy=False)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)

@@ -1,0 +1,298 @@
+"""The weighted degree kernel: common k-mers at the same positions."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelweave.errors import InvalidInputError
+from kernelweave.kernels.base import Kernel
+from kernelweave.kernels.pair import Pair
+from kernelweave.kernels.samples import Samples
+from kernelweave.kernels.strings.alphabet import Alphabet, get_alphabet
+from kernelweave.kernels.strings.parts import StringKernel, inverse_root, position_text
+from kernelweave.kernels.strings.position_weights import PositionWeights
+from kernelweave.kernels.strings.positional_factor import PositionalFactor
+from kernelweave.kernels.strings.strands import Strands
+
+__all__ = ["WeightedDegree"]
+
+Floats = NDArray[np.float64]
+
+
+class WeightedDegree(StringKernel):
+    r"""Weighted degree kernel of sequences of equal length L (Rätsch and Sonnenburg).
+
+    .. math:: k(x, x') = \sum_{k=1}^{d} w_k \sum_{l=0}^{L-k} [u_{k,l}(x) = u_{k,l}(x')], \qquad
+              w_k = \frac{2 (d - k + 1)}{d (d + 1)}
+
+    with the k-mer :math:`u_{k,l}` that starts at position l. With a shift S equal k-mers also
+    count at positions up to S apart, with the weight :math:`1 / (2 (s + 1))` for each of the two
+    directions.
+
+    k-mers that hold an ambiguous letter (N) match nothing. Sequences of unequal length are refused.
+
+    Parameters
+    ----------
+    degree : int
+        d, the longest k-mers; at most 32 letters of DNA, 12 of protein.
+    shift : int, default=0
+        S, the most positions that equal k-mers may be apart.
+    alphabet : {"dna", "rna", "protein"}, str of letters or Alphabet, default="dna"
+        The letters. Lower case is read as upper case.
+    normalize : bool, default=False
+        Divide by :math:`\sqrt{k(x, x)\, k(x', x')}`; a sample without any k-mer is similar to none.
+    reverse_complement : bool, default=False
+        Add the features of the other strand (DNA and RNA).
+    lengths : (int, int), optional
+        Count only k-mers of these lengths, first and last, with weight 1 instead of
+        :math:`w_k`. ``by_length()`` makes one such kernel for each length.
+    positions : (int, int), optional
+        Count only k-mers that start from the first of these positions on and before the second.
+        ``by_position(window)`` makes one such kernel for each window. With a shift both k-mers
+        must start there.
+
+    Examples
+    --------
+    >>> WeightedDegree(2)(["ACGT", "ACCT"])
+    array([[3.66666667, 2.33333333],
+           [2.33333333, 3.66666667]])
+    >>> WeightedDegree(2).by_length().by_position(2)  # doctest: +ELLIPSIS
+    WeightedDegree(degree=2, shift=0, alphabet='dna', ...).by_length().by_position(2)
+    """
+
+    def __init__(
+        self,
+        degree: int,
+        *,
+        shift: int = 0,
+        alphabet: str | Alphabet = "dna",
+        normalize: bool = False,
+        reverse_complement: bool = False,
+        lengths: tuple[int, int] | None = None,
+        positions: tuple[int, int] | None = None,
+    ) -> None:
+        self.degree = degree
+        self.shift = shift
+        self.alphabet = alphabet
+        self.normalize = normalize
+        self.reverse_complement = reverse_complement
+        self.lengths = lengths
+        self.positions = positions
+        self._length: int | None = None
+        # Weights of a merged kernel: (L, degree), and the window of each position.
+        self._merged: tuple[Floats, NDArray[np.int64]] | None = None
+        self._letters = get_alphabet(alphabet)
+        self._check()
+
+    def _check(self) -> None:
+        most = 64 // self._letters.bits
+        if not _is_whole(self.degree) or not 1 <= self.degree <= most:
+            raise InvalidInputError(
+                f"degree must be an integer from 1 to {most} for alphabet={self._letters.name}; "
+                f"got {self.degree!r}."
+            )
+        if not _is_whole(self.shift) or self.shift < 0:
+            raise InvalidInputError(f"shift must be an integer >= 0; got {self.shift!r}.")
+        if self.reverse_complement and not self._letters.complement:
+            raise InvalidInputError(
+                f"reverse_complement=True is for alphabet='dna' or 'rna'; got {self.alphabet!r}."
+            )
+        for name, given, low, high in (
+            ("lengths", self.lengths, 1, self.degree),
+            ("positions", self.positions, 0, None),
+        ):
+            if given is not None:
+                _check_range(name, given, low, high)
+
+    @property
+    def name(self) -> str:
+        shown = [f"degree={self.degree}"]
+        if self.shift:
+            shown.append(f"shift={self.shift}")
+        if self._letters.name != "dna":
+            shown.append(self._letters.name)
+        if self.reverse_complement:
+            shown.append("both strands")
+        if self.normalize:
+            shown.append("normalized")
+        text = f"weighted degree({', '.join(shown)})"
+        if self.lengths is not None:
+            first, last = self.lengths
+            text += f" length {first}" if first == last else f" lengths {first}-{last}"
+        return text + position_text(self.positions)
+
+    # Parts
+
+    @property
+    def length_range(self) -> tuple[int, int]:
+        return self.lengths or (1, self.degree)
+
+    def n_positions(self, samples: Samples) -> int:
+        ends = self._read(samples).length - self.length_range[0] + 1
+        return max(0, ends if self.positions is None else min(ends, self.positions[1]))
+
+    def part(self, lengths: tuple[int, int], positions: tuple[int, int] | None) -> WeightedDegree:
+        own = self.lengths if lengths == self.length_range else lengths
+        return WeightedDegree(
+            self.degree,
+            shift=self.shift,
+            alphabet=self.alphabet,
+            normalize=self.normalize,
+            reverse_complement=self.reverse_complement,
+            lengths=own,
+            positions=self.positions if positions is None else positions,
+        )
+
+    # What the kernel is made of
+
+    def bind(self, samples: Samples) -> WeightedDegree:
+        """Learn the length of the sequences."""
+        out = copy.copy(self)
+        out._length = self._read(samples).length
+        if self.positions is not None and self.positions[0] >= out._length:
+            raise InvalidInputError(
+                f"kernel '{self.name}' begins after the end of the sequences, which have "
+                f"{out._length} letters."
+            )
+        return out
+
+    def _read(self, samples: Samples) -> Strands:
+        read = Strands.of(samples, self._letters, self.reverse_complement)
+        if self._length is not None and read.length != self._length:
+            raise InvalidInputError(
+                f"kernel '{self.name}' was bound to sequences of length {self._length}; got "
+                f"sequences of length {read.length}."
+            )
+        return read
+
+    @property
+    def length_weights(self) -> Floats:
+        """Weight of each k-mer length 1 ... degree."""
+        d = self.degree
+        k = np.arange(1, d + 1)
+        if self.lengths is None:
+            return 2.0 * (d - k + 1) / (d * (d + 1))
+        return ((k >= self.lengths[0]) & (k <= self.lengths[1])).astype(np.float64)
+
+    def position_weights(self, length: int) -> PositionWeights:
+        """Return the kernel's weights over the positions of sequences of this length."""
+        if self._merged is not None:
+            steps, window_of = self._merged
+        else:
+            steps = np.tile(self.length_weights, (length, 1))
+            start, stop = self.positions or (0, length)
+            at = np.arange(length)
+            window_of = np.where((at >= start) & (at < stop), 0, -1)
+        return PositionWeights(self._letters.bits, int(self.shift), steps, window_of)
+
+    def strands(self, samples: Samples) -> tuple[Strands, Floats | None]:
+        """Return the sequences, and the factor of each if the kernel is normalised."""
+        read = self._read(samples)
+        if not self.normalize:
+            return read, None
+        return read, inverse_root(self._raw_diagonal(read))
+
+    def positional(self, samples: Samples) -> PositionalFactor | None:
+        if self._merged is not None:
+            return None  # A bank keeps the parts instead.
+        read, scale = self.strands(samples)
+        weights = self.position_weights(read.length)
+        return PositionalFactor.of(read, weights, self.lengths, scale)
+
+    def _raw_diagonal(self, read: Strands) -> Floats:
+        return read.diagonals(self.position_weights(read.length)).sum(axis=(0, 1))
+
+    # Values
+
+    def evaluate(self, pair: Pair) -> NDArray[Any]:
+        left, right = self.strands(pair.left), self.strands(pair.right)
+        if left[0].length != right[0].length:
+            raise InvalidInputError(
+                f"the two sets of sequences must have the same length; got {left[0].length} and "
+                f"{right[0].length}."
+            )
+        out = np.zeros(pair.shape)
+        left[0].add_pairs(self.position_weights(left[0].length), right[0], out)
+        if left[1] is not None and right[1] is not None:
+            out *= left[1][:, None]
+            out *= right[1]
+        return out.astype(pair.dtype, copy=False)
+
+    def diagonal(self, samples: Samples) -> Floats:
+        raw = self._raw_diagonal(self._read(samples))
+        return (raw > 0).astype(np.float64) if self.normalize else raw
+
+    # Prediction by look-ups
+
+    def weigh(self, samples: Samples, v: Floats) -> Callable[[Samples], Floats]:
+        known, scale = self.strands(samples)
+        amounts = v if scale is None else v * scale
+        found = known.table(self.position_weights(known.length), amounts)
+
+        def values(new: Samples) -> Floats:
+            read, factor = self.strands(new)
+            return found(read) if factor is None else found(read) * factor
+
+        return values
+
+    @property
+    def merge_key(self) -> Any:
+        if self.normalize:
+            return None
+        # With a shift windows matter, and those of a merged kernel must not overlap.
+        window = tuple(self.positions) if self.shift and self.positions is not None else None
+        shape = self.degree, self.shift, self._letters, self.reverse_complement
+        return (WeightedDegree, *shape, window)
+
+    def merge(self, kernels: Sequence[Any], factors: Floats) -> Kernel:
+        length = self._length
+        if length is None:
+            raise InvalidInputError(f"kernel '{self.name}' must be bound before it is merged.")
+        parts = [kernel.position_weights(length) for kernel in kernels]
+        out = copy.copy(self)
+        steps = np.zeros((length, self.degree))
+        for part, factor in zip(parts, factors, strict=True):
+            steps[part.window_of >= 0] += factor * part.steps[part.window_of >= 0]
+        inside = np.any([part.window_of >= 0 for part in parts], axis=0)
+        out._merged = steps, np.where(inside, 0, -1)
+        return out
+
+    def _key(self) -> tuple[Any, ...]:
+        merged = None if self._merged is None else tuple(a.tobytes() for a in self._merged)
+        return (*super()._key(), merged)
+
+    @classmethod
+    def examples(cls) -> list[Kernel]:
+        return [
+            cls(3),
+            cls(4, shift=2, normalize=True),
+            cls(3, reverse_complement=True, lengths=(2, 3)),
+            cls(3, shift=1, positions=(2, 9)),
+        ]
+
+    @classmethod
+    def example_data(cls, rng: np.random.Generator) -> Any:
+        letters, often = list("ACGTN"), [0.3, 0.3, 0.2, 0.15, 0.05]
+        return ["".join(rng.choice(letters, 12, p=often)) for _ in range(12)]
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def _check_range(name: str, given: Any, low: int, high: int | None) -> None:
+    pair = isinstance(given, tuple | list) and len(given) == 2 and all(map(_is_whole, given))
+    last = given[1] if pair and name == "lengths" else given[1] - 1 if pair else 0
+    if not pair or not low <= given[0] <= last or (high is not None and last > high):
+        allowed = (
+            f"two lengths, first and last, from {low} to {high}"
+            if name == "lengths"
+            else "two positions, the first and the one after the last, counted from 0"
+        )
+        raise InvalidInputError(f"{name} must be {allowed}; got {given!r}.")

@@ -1,0 +1,141 @@
+"""Sequences from FASTA and FASTQ files."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelweave.errors import InvalidInputError
+
+__all__ = ["SequenceRecords", "read_sequences"]
+
+# What may stand around the key=value fields of a header.
+_BOUNDS = r"\s,;|\[\]"
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class SequenceRecords:
+    """The records of a FASTA or FASTQ file, in the order of the file.
+
+    Attributes
+    ----------
+    names : ndarray of str
+        First word of each header.
+    descriptions : ndarray of str
+        Each header as a whole, without the ``>`` or ``@``.
+    sequences : ndarray of str
+        The sequences, what `fit` takes as X. Case is as in the file.
+    qualities : ndarray of str, or None
+        Quality letters of FASTQ records; None for FASTA.
+
+    Examples
+    --------
+    >>> some = np.array(["a label=1", "b label=-1"], dtype=object)
+    >>> records = SequenceRecords(some, some, np.array(["ACGT", "GGTT"], dtype=object))
+    >>> len(records), records.field("label")
+    (2, array(['1', '-1'], dtype='<U2'))
+    """
+
+    names: NDArray[Any]
+    descriptions: NDArray[Any]
+    sequences: NDArray[Any]
+    qualities: NDArray[Any] | None = None
+
+    def __len__(self) -> int:
+        return len(self.sequences)
+
+    def __repr__(self) -> str:
+        kind = "FASTA" if self.qualities is None else "FASTQ"
+        return f"SequenceRecords({len(self)} from {kind})"
+
+    def field(self, key: str) -> NDArray[np.str_]:
+        """Return the values of ``key=value`` in the headers, one `str` for each record.
+
+        Fields end at white space, commas, semicolons, bars and square brackets. If a header has
+        the key twice, the first one counts.
+        """
+        pattern = re.compile(rf"(?:^|[{_BOUNDS}]){re.escape(key)}=([^{_BOUNDS}]*)")
+        found = [pattern.search(header) for header in self.descriptions]
+        for i, match in enumerate(found):
+            if match is None:
+                raise self._without_field(key, i)
+        return np.array([match[1] for match in found if match is not None], dtype=np.str_)
+
+    def _without_field(self, key: str, i: int) -> InvalidInputError:
+        header = self.descriptions[i]
+        keys = re.findall(rf"(?:^|[{_BOUNDS}])([^{_BOUNDS}=]+)=", header)
+        listed = ", ".join(map(repr, keys)) if keys else "none"
+        return InvalidInputError(
+            f"record {i} has no field {key!r} in its header {header!r}; fields there: {listed}."
+        )
+
+
+def read_sequences(path: str | os.PathLike[str]) -> SequenceRecords:
+    r"""Read a FASTA or FASTQ file, plain or compressed (gz, bz2, xz, zst).
+
+    FASTA sequences may span several lines. Needs dnaio: ``pip install 'kernelweave[bio]'``.
+
+    Parameters
+    ----------
+    path : str or path
+        The file.
+
+    Returns
+    -------
+    SequenceRecords
+        Names, headers, sequences, and qualities if there are any.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from kernelweave import read_sequences
+    >>> path = Path(tempfile.mkdtemp(), "sites.fasta")
+    >>> _ = path.write_text(">a label=1\nACGTTG\nACC\n>b label=-1\nGGTTA\n")
+    >>> records = read_sequences(path)
+    >>> records.sequences
+    array(['ACGTTGACC', 'GGTTA'], dtype=object)
+    >>> records.names, records.field("label")
+    (array(['a', 'b'], dtype=object), array(['1', '-1'], dtype='<U2'))
+    """
+    try:
+        import dnaio
+    except ImportError as error:
+        raise ImportError("read_sequences needs dnaio: pip install 'kernelweave[bio]'.") from error
+    where = os.fspath(path)
+    headers: list[str] = []
+    sequences: list[str] = []
+    qualities: list[str] = []
+    try:
+        with dnaio.open(where) as reader:
+            for record in reader:
+                headers.append(record.name)
+                sequences.append(record.sequence)
+                if record.qualities is not None:
+                    qualities.append(record.qualities)
+    except dnaio.UnknownFileFormat as error:
+        raise InvalidInputError(
+            f"{where!r} is neither FASTA (records start with '>') nor FASTQ ('@')."
+        ) from error
+    except Exception as error:
+        # Every kind of compression has errors of its own. Those of the system have a number.
+        if isinstance(error, MemoryError) or getattr(error, "errno", None) is not None:
+            raise
+        raise InvalidInputError(f"{where!r} cannot be read as FASTA or FASTQ: {error}") from error
+    if not sequences:
+        raise InvalidInputError(f"{where!r} holds no records.")
+    return SequenceRecords(
+        names=_objects([(header.split(maxsplit=1) or [""])[0] for header in headers]),
+        descriptions=_objects([header.strip() for header in headers]),
+        sequences=_objects(sequences),
+        qualities=_objects(qualities) if qualities else None,
+    )
+
+
+def _objects(items: list[str]) -> NDArray[Any]:
+    return np.array(items, dtype=object)

@@ -1,0 +1,286 @@
+r"""What string kernels add to a decision function, k-mer by k-mer.
+
+A weighted sum of string kernels is a sum over the k-mers that a sequence shows,
+
+.. math:: \sum_j \alpha_j\, k(x_j, x) = \sum_{k, l} s\big(u_{k,l}(x), l\big),
+
+with a score s for every k-mer at every position (at all positions the same for a spectrum kernel).
+A term holds the scores of kernels that are read together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelweave.errors import InvalidInputError
+from kernelweave.kernels.samples import Samples
+from kernelweave.kernels.strings.aligned import Aligned
+from kernelweave.kernels.strings.alphabet import AMBIGUOUS, Alphabet
+from kernelweave.kernels.strings.position_weights import PositionWeights
+from kernelweave.kernels.strings.sequences import Sequences, sequences_of
+from kernelweave.kernels.strings.strands import Strands
+
+__all__ = ["AlignedTerm", "SpectrumTerm", "add_up", "kmer_numbers", "other_strand"]
+
+Floats = NDArray[np.float64]
+# A k-mer as a number whose digits are its letters; 64 bits hold the longest there are.
+Numbers = NDArray[np.uint64]
+Scale = Callable[[Samples], Floats]
+
+# Equal numbers are added up in an array of all of them if it has at most so many places for each.
+_PLACES = 4
+
+
+def kmer_numbers(letters: NDArray[np.uint8], size: int) -> tuple[Numbers, NDArray[np.bool_]]:
+    """Return k-mers, given as k rows of letters, as numbers, and which of them count.
+
+    Examples
+    --------
+    >>> kmer_numbers(np.array([[0, 3], [2, 255]], np.uint8), 4)
+    (array([  2, 267], dtype=uint64), array([ True, False]))
+    """
+    numbers = np.zeros(letters.shape[1:], np.uint64)
+    for row in letters:
+        numbers *= np.uint64(size)
+        numbers += row
+    return numbers, ~np.any(letters == AMBIGUOUS, axis=0)
+
+
+def other_strand(numbers: Numbers, k: int, alphabet: Alphabet) -> Numbers:
+    """Return the reverse complements of k-mers.
+
+    Examples
+    --------
+    >>> from kernelweave.kernels.strings.alphabet import get_alphabet
+    >>> other_strand(np.array([1], np.uint64), 2, get_alphabet("dna"))  # AC, GT
+    array([11], dtype=uint64)
+    """
+    pairs = alphabet.complement_codes(np.arange(alphabet.size, dtype=np.uint8))
+    rest, out = numbers.copy(), np.zeros_like(numbers)
+    for _ in range(k):
+        rest, letters = np.divmod(rest, np.uint64(alphabet.size))
+        out = out * np.uint64(alphabet.size) + pairs[letters]
+    return out
+
+
+def add_up(numbers: Numbers, values: Floats, n_numbers: int) -> tuple[Numbers, Floats]:
+    """Return the different numbers, ascending, and the sums of their values.
+
+    Examples
+    --------
+    >>> add_up(np.array([3, 1, 3], np.uint64), np.array([1.0, 2.0, 5.0]), 4)
+    (array([1, 3], dtype=uint64), array([2., 6.]))
+    """
+    if n_numbers <= _PLACES * len(numbers):
+        places = numbers.astype(np.int64)
+        here = np.flatnonzero(np.bincount(places, minlength=n_numbers))
+        sums: Floats = np.bincount(places, values, n_numbers).astype(np.float64)
+        return here.astype(np.uint64), sums[here]
+    found, place = np.unique(numbers, return_inverse=True)
+    return found, np.bincount(place, values, len(found)).astype(np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class AlignedTerm:
+    r"""Weighted degree kernels, or parts of them, on the same sequences.
+
+    .. math:: s(u, l) = \sum_s W^{(s)}_{l,|u|} \sum_j v_j\, [u_{|u|,l+s}(x_j) = u]
+
+    Parameters
+    ----------
+    alphabet : Alphabet
+        The letters.
+    known : Strands
+        The sequences :math:`x_j`.
+    amounts : ndarray of shape (n,)
+        Their coefficients v.
+    weights : dict of int to ndarray of shape (L, degree)
+        For each shift s the weights of positions and lengths.
+    scale : callable or None
+        The factor of each new sequence, if the kernel is normalised.
+    typical : float
+        That factor for the scores of k-mers, which are of no sequence in particular.
+
+    Examples
+    --------
+    >>> from kernelweave.kernels.strings.alphabet import get_alphabet
+    >>> dna, some = get_alphabet("dna"), Samples(["ACG", "ACT", "TTT"])
+    >>> known, v = Strands.of(some, dna, both=False), np.array([1.0, 1.0, -1.0])
+    >>> term = AlignedTerm(dna, known, v, {0: np.ones((3, 2))})
+    >>> term.at(2, 0)  # AC and TT
+    (array([ 1, 15], dtype=uint64), array([ 2., -1.]))
+    >>> [found for _, found in term.contributions(Samples(["ACC"]))]
+    [array([[2., 2., 0.]]), array([[2., 0., 0.]])]
+    """
+
+    alphabet: Alphabet
+    known: Strands
+    amounts: Floats
+    weights: dict[int, Floats]
+    scale: Scale | None = None
+    typical: float = 1.0
+
+    placed = True
+
+    @property
+    def longest(self) -> int:
+        """Longest k-mers with a weight."""
+        return self.weights[0].shape[1]
+
+    @property
+    def length(self) -> int:
+        """Number of letters of the sequences."""
+        return self.known.length
+
+    @property
+    def _share(self) -> float:
+        return 1.0 / len(self.known.strands)
+
+    def has(self, k: int) -> bool:
+        """Whether k-mers of this length have weights."""
+        return k <= self.longest and any(own[:, k - 1].any() for own in self.weights.values())
+
+    def at(self, k: int, position: int) -> tuple[Numbers, Floats]:
+        """Return the k-mers with a score at a position, as numbers, ascending, and the scores."""
+        numbers, values = [np.empty(0, np.uint64)], [np.empty(0)]
+        for turned in range(len(self.known.strands)):
+            here = self.length - k - position if turned else position
+            for s, weights in self.weights.items():
+                there = here + s
+                weight = weights[here, k - 1] if k <= self.longest else 0.0
+                if weight == 0.0 or not 0 <= there <= self.length - k:
+                    continue
+                for strand in self.known.strands:
+                    own, counts = kmer_numbers(
+                        strand.letters[there : there + k], self.alphabet.size
+                    )
+                    own = own[counts]
+                    numbers.append(other_strand(own, k, self.alphabet) if turned else own)
+                    values.append(self._share * weight * self.typical * self.amounts[counts])
+        every = np.concatenate(numbers)
+        return add_up(every, np.concatenate(values), self.alphabet.size**k)
+
+    @cached_property
+    def _moved(self) -> dict[int, list[Aligned]]:
+        """The known sequences as shifts see them: letter l + s in place l."""
+        out: dict[int, list[Aligned]] = {}
+        for s in self.weights:
+            out[s] = []
+            for strand in self.known.strands:
+                letters = np.full_like(strand.letters, AMBIGUOUS)
+                low, high = max(0, -s), min(self.length, self.length - s)
+                letters[low:high] = strand.letters[low + s : high + s]
+                starts = np.arange(strand.n + 1) * self.length
+                codes = np.ascontiguousarray(letters.T).ravel()
+                out[s].append(Aligned.of(Sequences(codes, starts, self.alphabet)))
+        return out
+
+    def contributions(self, samples: Samples) -> Iterator[tuple[int, Floats]]:
+        """Yield for every length what its k-mers add at each start position, shape (n, L)."""
+        new = Strands.of(samples, self.alphabet, len(self.known.strands) == 2)
+        if new.length != self.length:
+            raise InvalidInputError(
+                f"the model was fitted on sequences of length {self.length}; got sequences of "
+                f"length {new.length}."
+            )
+        total = np.zeros((self.longest, self.length, new.n))
+        for s, weights in self.weights.items():
+            rows = np.flatnonzero(weights.any(axis=1))
+            window_of = np.full(self.length, -1)
+            window_of[rows] = np.arange(len(rows))
+            steps = np.zeros_like(weights)
+            ask = PositionWeights(self.alphabet.bits, 0, steps, window_of, by_length=True)
+            for known in self._moved[s]:
+                for turned, strand in enumerate(new.strands):
+                    found = ask.products(strand, known, self._share * self.amounts)
+                    for k in range(1, self.longest + 1):
+                        inside = rows + k <= self.length
+                        own = rows[inside]
+                        at = self.length - k - own if turned else own
+                        total[k - 1, at] += weights[own, k - 1, None] * found[inside, k - 1]
+        scale = None if self.scale is None else self.scale(samples)[:, None]
+        for k in range(1, self.longest + 1):
+            if self.has(k):
+                yield k, total[k - 1].T if scale is None else scale * total[k - 1].T
+
+
+@dataclass(frozen=True, eq=False)
+class SpectrumTerm:
+    """A spectrum kernel: the same score at all positions, or at those of its window.
+
+    Parameters
+    ----------
+    alphabet : Alphabet
+        The letters.
+    tables : dict of int to (ndarray of uint64, ndarray)
+        For each length the k-mers as numbers, ascending, and their scores.
+    window : (int, int) or None
+        The first start position and the one after the last.
+    length : int
+        Number of letters of the longest known sequence.
+    scale : callable or None
+        The factor of each new sequence, if the kernel is normalised.
+    typical : float
+        That factor for the scores of k-mers, which are of no sequence in particular.
+
+    Examples
+    --------
+    >>> from kernelweave.kernels.strings.alphabet import get_alphabet
+    >>> table = np.array([1, 3], np.uint64), np.array([0.5, -1.0])
+    >>> term = SpectrumTerm(get_alphabet("dna"), {1: table}, None, 4)
+    >>> next(term.contributions(Samples(["ACT", "TNTT"])))
+    (1, array([[ 0. ,  0.5, -1. ,  0. ],
+           [-1. ,  0. , -1. , -1. ]]))
+    """
+
+    alphabet: Alphabet
+    tables: dict[int, tuple[Numbers, Floats]]
+    window: tuple[int, int] | None
+    length: int
+    scale: Scale | None = None
+    typical: float = 1.0
+
+    @property
+    def placed(self) -> bool:
+        """Whether scores depend on positions."""
+        return self.window is not None
+
+    @property
+    def longest(self) -> int:
+        """Longest k-mers."""
+        return max(self.tables)
+
+    def has(self, k: int) -> bool:
+        """Whether k-mers of this length have weights."""
+        return k in self.tables
+
+    def at(self, k: int, position: int) -> tuple[Numbers, Floats]:
+        """Return the k-mers with a score at a position, as numbers, ascending, and the scores."""
+        start, stop = self.window or (0, self.length)
+        if k not in self.tables or not start <= position < stop:
+            return np.empty(0, np.uint64), np.empty(0)
+        numbers, values = self.tables[k]
+        return numbers, self.typical * values
+
+    def contributions(self, samples: Samples) -> Iterator[tuple[int, Floats]]:
+        """Yield for every length what its k-mers add at each start position, shape (n, L')."""
+        some = sequences_of(samples, self.alphabet)
+        scale = np.ones(len(some)) if self.scale is None else self.scale(samples)
+        letters, lengths = some.codes, some.lengths
+        row = np.repeat(np.arange(len(some)), lengths)
+        place = np.arange(len(letters)) - some.starts[row]
+        start, stop = self.window or (0, int(lengths.max()))
+        for k, (known, values) in self.tables.items():
+            out = np.zeros((len(some), int(lengths.max())))
+            begins = np.flatnonzero((place >= start) & (place < stop) & (place + k <= lengths[row]))
+            some_letters = letters[begins + np.arange(k)[:, None]]
+            numbers, counts = kmer_numbers(some_letters, self.alphabet.size)
+            at = np.minimum(np.searchsorted(known, numbers), max(0, len(known) - 1))
+            hits = counts & (known[at] == numbers) if len(known) else np.zeros(len(at), bool)
+            out[row[begins[hits]], place[begins[hits]]] = values[at[hits]]
+            yield k, scale[:, None] * out
