@@ -16,7 +16,8 @@ from kernelweave.solvers.base import Solver, State
 from kernelweave.solvers.curvature import curvature_root, minimise_model
 from kernelweave.solvers.inner import Evaluator, Point, without_dust
 from kernelweave.solvers.loop import Limits, run
-from kernelweave.solvers.working_set import aligned_kernels, spread_over, working_kernels
+from kernelweave.solvers.silp import SILP
+from kernelweave.solvers.working_set import aligned_kernels, at_a_kink, spread_over, working_kernels
 
 __all__ = ["ActiveSet"]
 
@@ -133,6 +134,8 @@ class ActiveSet(Solver):
 
     def step(self, problem: Problem, state: State, gap: float, inner_gap: float) -> State:
         """Minimise over a working set of kernels, then look at all of them."""
+        if not isinstance(state.memory, _Memory):
+            return self._plain.step(problem, state, gap, inner_gap)
         if problem.m <= _MANY * self.working_set:
             return self._model_step(problem, state, gap, inner_gap)
         memory: _Memory = state.memory
@@ -159,7 +162,14 @@ class ActiveSet(Solver):
                 return self._arrived(problem, state, trial, memory.inner_tol)
             moved = True
             scale *= 0.5
+        if at_a_kink(problem, gap, inner_gap):
+            # A model of one slope leads nowhere; cutting planes add up what every alpha says.
+            return self._plain.init(problem, point)
         return self._sharpen(problem, state, point.d if moved else target, inner_gap)
+
+    @property
+    def _plain(self) -> SILP:
+        return SILP(stabilise=False, inner_tol=self.inner_tol)
 
     def _target(self, problem: Problem, state: State, gap: float) -> Array:
         """Minimiser of the quadratic model over the working set; zero elsewhere."""

@@ -155,6 +155,15 @@ class CuttingPlanes:
         self.centre: Point
         self.quad: Array
 
+    @property
+    def stabilised(self) -> bool:
+        """Whether steps keep near the centre."""
+        return self._stabilise
+
+    def stop_stabilising(self) -> None:
+        """Take the master's weights as they are from now on."""
+        self._stabilise = False
+
     def start(self, point: Point, quad: Array, root: Root) -> None:
         """Take the first point."""
         self._cuts.add(point.alpha, quad)

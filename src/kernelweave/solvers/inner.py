@@ -18,6 +18,8 @@ from kernelweave.solvers.products import KernelProducts
 __all__ = ["Evaluator", "Point", "solve_task", "without_dust"]
 
 _SMALL_N = 300
+# SMO creeps on singular kernels: what it has not reached by then, other weights may spare it.
+_MOST_STEPS = 3_000_000
 
 
 @dataclass
@@ -68,7 +70,8 @@ def solve_task(
     y, C, loss = problem.y[task], problem.C[task], problem.loss
     if not loss.smooth:
         qp = loss.box_qp(y, C)
-        box = solve_box_qp(qp, gram, tol=tol, a=qp.split(alpha), fitted=fitted)
+        most = max(_MOST_STEPS, 100 * gram.n)
+        box = solve_box_qp(qp, gram, tol=tol, a=qp.split(alpha), fitted=fitted, max_iter=most)
         return box.alpha, box.fitted, box.intercept, box.n_steps
     newton = solve_smooth(loss, y, C, gram, tol=tol, alpha=alpha, fitted=fitted, intercept=b)
     return newton.alpha, newton.fitted, newton.intercept, newton.n_steps

@@ -17,7 +17,7 @@ from kernelweave.solvers.cutting_planes import (
     refuse_unsupported,
 )
 from kernelweave.solvers.inner import Evaluator, Point
-from kernelweave.solvers.working_set import aligned_kernels, spread_over
+from kernelweave.solvers.working_set import aligned_kernels, at_a_kink, spread_over
 
 __all__ = ["SILP", "SILPChunking"]
 
@@ -101,6 +101,13 @@ class SILP(Solver):
         noise = inner_gap * max(1.0, abs(centre.value))
         # A fall below what a rough alpha leaves open cannot be told from noise.
         lost = proposal.promised <= noise or (planes.failed >= _MOST_FAILED and noise > 0)
+        if planes.stabilised and lost and at_a_kink(problem, gap, inner_gap):
+            # Steps near the centre see one slope of T at a time; the master sees all cuts.
+            planes.stop_stabilising()
+            memory.inner_tol = self.inner_tol
+            proposal = planes.propose(gap)
+        if not planes.stabilised:
+            lost = proposal.promised <= noise
         memory.inner_tol = self._tightened(memory.inner_tol, gap, inner_gap, lost)
         if memory.inner_tol < _INNER_FLOOR:
             state.stuck = True

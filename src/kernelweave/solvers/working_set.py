@@ -7,7 +7,12 @@ import numpy as np
 from kernelweave.problem import Array, Problem
 from kernelweave.solvers.feasible import feasible_alpha
 
-__all__ = ["aligned_kernels", "spread_over", "working_kernels"]
+__all__ = ["aligned_kernels", "at_a_kink", "spread_over", "working_kernels"]
+
+
+# Steps that fail while alpha owes less than this part of the gap are not to be blamed on it. Below
+# a gap of _KINK_GAP rounding may be the cause.
+_KINK_SHARE, _KINK_GAP = 1e-3, 1e-6
 
 
 def aligned_kernels(problem: Problem, count: int) -> Array:
@@ -49,3 +54,12 @@ def _lowest(score: Array, count: int) -> Array:
         below, equal = np.flatnonzero(score < bar), np.flatnonzero(score == bar)
         return np.sort(np.concatenate([below, equal[: count - len(below)]]))
     return np.arange(len(score))
+
+
+def at_a_kink(problem: Problem, gap: float, inner_gap: float) -> bool:
+    """Whether steps fail because T has no gradient here, not for want of a more exact alpha.
+
+    Where K(d) is singular and the loss piecewise linear, alpha need not be unique; any one of them
+    gives T(d), but the q_k of one alone need not tell where T falls, nor certify that it does not.
+    """
+    return not problem.loss.smooth and gap > _KINK_GAP and inner_gap < _KINK_SHARE * gap

@@ -99,6 +99,10 @@ class WeightedDegree(StringKernel):
             )
         if not _is_whole(self.shift) or self.shift < 0:
             raise InvalidInputError(f"shift must be an integer >= 0; got {self.shift!r}.")
+        for switch in ("normalize", "reverse_complement"):
+            if not isinstance(getattr(self, switch), bool | np.bool_):
+                given = getattr(self, switch)
+                raise InvalidInputError(f"{switch} must be True or False; got {given!r}.")
         if self.reverse_complement and not self._letters.complement:
             raise InvalidInputError(
                 f"reverse_complement=True is for alphabet='dna' or 'rna'; got {self.alphabet!r}."
