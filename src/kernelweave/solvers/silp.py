@@ -101,7 +101,8 @@ class SILP(Solver):
         noise = inner_gap * max(1.0, abs(centre.value))
         # A fall below what a rough alpha leaves open cannot be told from noise.
         lost = proposal.promised <= noise or (planes.failed >= _MOST_FAILED and noise > 0)
-        if planes.stabilised and lost and at_a_kink(problem, gap, inner_gap):
+        linear = polyhedral(problem.regularizer) and planes.stabilised
+        if linear and lost and at_a_kink(problem, gap, inner_gap):
             # Steps near the centre see one slope of T at a time; the master sees all cuts.
             planes.stop_stabilising()
             memory.inner_tol = self.inner_tol
