@@ -233,7 +233,7 @@ class PositionalBank(KernelBank):
             for t, task in enumerate(tasks):
                 rows = group.strands.products(weights, new, group.scaled(task))
                 for i, part in zip(places, parts, strict=True):
-                    value = part.of_rows(rows) * (scale if group.scale.ndim else 1.0)
+                    value = part.of_rows(rows) * scale
                     if len(part.left):
                         value -= (part.left @ task) @ part.right[:, here]
                         value -= (part.right @ task) @ part.left[:, here]

@@ -23,6 +23,7 @@ from kernelweave.compiled.bits import leading_zeros
 
 __all__ = [
     "build_tables",
+    "empty_tables",
     "look_up",
     "look_up_lengths",
     "node_room",
@@ -54,6 +55,21 @@ def node_room(bits: int, depth: int, degree: int, count: int) -> int:
     """Most nodes that the trie of so many sequences can have."""
     split = count // (_LEAF + 1) * (degree - depth)
     return (1 << (bits * depth)) + (split << bits)
+
+
+@njit(cache=True, nogil=True)
+def empty_tables(bits: int, degree: int, starts: np.ndarray, count: int) -> Tables:
+    """Room for what `build_tables` writes for so many sequences."""
+    room = node_room(bits, starts.size - 2, degree, count)
+    return (
+        np.empty(starts[-1]),
+        np.empty(room, np.int32),
+        np.empty((room, 2), np.int32),
+        np.empty(room),
+        np.empty(count, np.uint64),
+        np.empty(count, np.uint8),
+        np.empty(count),
+    )
 
 
 @njit(cache=True, nogil=True)

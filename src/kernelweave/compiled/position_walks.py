@@ -7,9 +7,9 @@ from numba import njit
 
 from kernelweave.compiled.position_tables import (
     build_tables,
+    empty_tables,
     look_up,
     look_up_lengths,
-    node_room,
     roll_letter,
     table_starts,
 )
@@ -104,11 +104,7 @@ def walk(
     in_words, in_valids = np.empty(many, np.uint64), np.empty(many, np.uint8)
     in_amounts = np.empty(many)
     starts = table_starts(bits, depth)
-    room = node_room(bits, depth, degree, many)
-    levels, values = np.empty(starts[depth + 1]), np.empty(room)
-    kids, ranges = np.empty(room, np.int32), np.empty((room, 2), np.int32)
-    leaf_words, leaf_valids = np.empty(many, np.uint64), np.empty(many, np.uint8)
-    tables = levels, kids, ranges, values, leaf_words, leaf_valids, np.empty(many)
+    tables = empty_tables(bits, degree, starts, many)
     weights, sums = np.empty(0), np.zeros(degree + 1)
     # A word needs the letters after its position: rolling begins where the first one ends.
     entered = min(top + shift + degree - 1, length)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import Any, Self
 
@@ -13,7 +14,7 @@ __all__ = ["ScaledFactor"]
 Floats = NDArray[np.float64]
 
 
-class ScaledFactor:
+class ScaledFactor(ABC):
     r"""The normalised part of a training Gram matrix, for dataclasses that know the raw one.
 
     .. math:: K = S K_0 S - L^\top U - U^\top L
@@ -32,13 +33,13 @@ class ScaledFactor:
     left: Floats
     right: Floats
 
+    @abstractmethod
     def raw_product(self, v: Floats) -> Floats:
         """K_0 v."""
-        raise NotImplementedError
 
+    @abstractmethod
     def raw_diagonal(self) -> Floats:
         """Diagonal of K_0."""
-        raise NotImplementedError
 
     def scaled(self, root: Floats | float) -> Self:
         """Return the factor of diag(root) K diag(root)."""

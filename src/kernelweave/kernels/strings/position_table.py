@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from kernelweave.compiled.position_tables import (
     build_tables,
+    empty_tables,
     look_up,
-    node_room,
     roll_letter,
     table_starts,
 )
@@ -73,20 +73,16 @@ class PositionTable:
     ) -> tuple[Any, ...]:
         """The trie of one position, in arrays as long as it needs them."""
         weights, starts = self._weights, self._starts
-        depth = len(starts) - 2
         low, high = max(at - weights.shift, 0), at + weights.shift + 1
         near = np.arange(low, min(high, weights.length))
         near = near[weights.window_of[near] == weights.window_of[at]]
         amounts = (weights.factors[np.abs(near - at)][:, None] * v).ravel()
         here = words[near].ravel(), valids[near].ravel(), amounts
-        room = node_room(weights.bits, depth, weights.degree, len(amounts))
-        nodes = np.empty(room, np.int32), np.empty((room, 2), np.int32), np.empty(room)
-        leaves = tuple(np.empty_like(array) for array in here)
-        levels = np.empty(starts[-1])
-        tables: Any = (levels, *nodes, *leaves)
+        tables: Any = empty_tables(weights.bits, weights.degree, starts, len(amounts))
         used = build_tables(*here, weights.bits, weights.degree, starts, weights.steps[at], tables)
         sums = np.concatenate([[0.0], np.cumsum(weights.steps[at])])
-        return sums, (levels, *(array[:used].copy() for array in nodes), *leaves)
+        levels, leaves = tables[0], tables[4:]
+        return sums, (levels, *(array[:used].copy() for array in tables[1:4]), *leaves)
 
     def look_up(self, new: Aligned) -> Floats:
         """Return sum_j v_j k(x_j, x) for every new x."""
