@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kernelweave.estimators.classifier import MKLClassifier
+    from kernelweave.estimators.cv import MKLClassifierCV, MKLRegressorCV
     from kernelweave.estimators.one_class import MKLOneClass
     from kernelweave.estimators.regressor import MKLRegressor
     from kernelweave.kernels.precomputed import sample_ids
@@ -21,8 +22,10 @@ __version__ = "0.1.0"
 
 __all__ = [
     "MKLClassifier",
+    "MKLClassifierCV",
     "MKLOneClass",
     "MKLRegressor",
+    "MKLRegressorCV",
     "__version__",
     "read_sequences",
     "sample_ids",
@@ -32,8 +35,10 @@ __all__ = [
 # Names are imported on first use, so that `import kernelweave` and the command line start fast.
 _HOMES = {
     "MKLClassifier": "kernelweave.estimators.classifier",
+    "MKLClassifierCV": "kernelweave.estimators.cv",
     "MKLOneClass": "kernelweave.estimators.one_class",
     "MKLRegressor": "kernelweave.estimators.regressor",
+    "MKLRegressorCV": "kernelweave.estimators.cv",
     "read_sequences": "kernelweave.reading",
     "sample_ids": "kernelweave.kernels.precomputed",
     "stability": "kernelweave.report.bootstrap",

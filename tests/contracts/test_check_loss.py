@@ -152,6 +152,10 @@ WRONG = {
         wrong("conjugate_gradient", lambda self, y, a, C: y - a / C),
         "conjugate_gradient is not the derivative of the conjugate",
     ),
+    "prox of another loss": (
+        wrong("prox", lambda self, y, v, C, step: (v + step * C * y) / (1.0 + step * C)),
+        r"the prox, step = 0\.1, is not where .* is least: at y = .*, v = .* it is",
+    ),
     "Lipschitz constant": (
         wrong("lipschitz", lambda self, C: 0.9 * np.asarray(C)),
         r"rises faster than its Lipschitz constant: .* by 5\.3 a unit, .* is 4\.77",

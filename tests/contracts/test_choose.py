@@ -11,7 +11,7 @@ from kernelweave.bank import DenseBank
 from kernelweave.combine import PolynomialMixture, WeightedSum
 from kernelweave.errors import UnknownNameError
 from kernelweave.kernels import RBF, KernelSet
-from kernelweave.losses import Hinge, OneClass
+from kernelweave.losses import Hinge, Logistic, OneClass
 from kernelweave.problem import Problem
 from kernelweave.regularizers import (
     L1,
@@ -29,6 +29,7 @@ from kernelweave.solvers import (
     ActiveSet,
     Limits,
     SILPChunking,
+    Spicy,
     check_solver,
     get_solver,
     solve,
@@ -65,6 +66,23 @@ def test_auto_goes_by_the_regularizer(regularizer, solver):
     assert type(chosen) is solver
     result = solve(problem(regularizer=regularizer), chosen, Limits(tol=1e-4))
     assert result.converged
+
+
+@pytest.mark.parametrize("regularizer", [ElasticNet(), BlockNorm(1)], ids=repr)
+def test_auto_takes_spicy_for_losses_without_corners(regularizer):
+    smooth = problem(regularizer=regularizer, loss=Logistic())
+    assert type(get_solver("auto", smooth)) is Spicy
+    many = problem(n=1501, regularizer=regularizer, loss=Logistic())
+    assert type(get_solver("auto", many)) is SILP
+
+
+@pytest.mark.parametrize("regularizer", [Simplex(), L1()], ids=repr)
+def test_auto_takes_spicy_for_more_than_a_thousand_kernels(regularizer):
+    few = problem(regularizer=regularizer, loss=Logistic())
+    assert type(get_solver("auto", few)) is ActiveSet
+    bank = DenseBank().from_matrices([np.eye(20)] * 1001)
+    assert type(get_solver("auto", replace(few, bank=bank))) is Spicy
+    assert type(get_solver("auto", replace(few, bank=bank, loss=Hinge()))) is ActiveSet
 
 
 def test_auto_leaves_one_class_problems_to_spg():

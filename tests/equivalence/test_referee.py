@@ -19,7 +19,7 @@ from kernelweave.regularizers import (
     Simplex,
     SquaredLp,
 )
-from kernelweave.solvers import SILP, SPG, ActiveSet, Limits, Uniform, recompute, solve
+from kernelweave.solvers import SILP, SPG, ActiveSet, Limits, Spicy, Uniform, recompute, solve
 
 LOSSES = ["hinge", "squared_hinge", "logistic", "smooth_hinge", "squared", "epsilon_insensitive"]
 REGULARIZERS = [
@@ -37,7 +37,8 @@ REGULARIZERS = [
 
 
 def solvers_for(regularizer):
-    return [SPG(), SILP(), *([ActiveSet()] if isinstance(regularizer, Simplex | L1) else [])]
+    second_order = [ActiveSet()] if isinstance(regularizer, Simplex | L1) else []
+    return [SPG(), SILP(), *second_order, *([Spicy()] if regularizer.proximal else [])]
 
 
 @pytest.mark.parametrize("regularizer", REGULARIZERS, ids=repr)

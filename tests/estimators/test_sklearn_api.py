@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from kernelweave import MKLClassifier, MKLOneClass, MKLRegressor
+from kernelweave import (
+    MKLClassifier,
+    MKLClassifierCV,
+    MKLOneClass,
+    MKLRegressor,
+    MKLRegressorCV,
+)
 
 ESTIMATORS = [
     MKLClassifier(),
@@ -14,6 +20,8 @@ ESTIMATORS = [
     MKLRegressor(loss="squared"),
     MKLOneClass(),
     MKLOneClass(nu=0.1, regularizer="lp_ball"),
+    MKLClassifierCV("linear", Cs=2, cv=3),
+    MKLRegressorCV("linear", Cs=2, cv=3),
 ]
 
 

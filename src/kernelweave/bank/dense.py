@@ -35,6 +35,7 @@ __all__ = ["DenseBank"]
 _COLUMN_BLOCK = 1024
 _ROW_BLOCK = 256
 _BUILD_BYTES = 32e6
+_BUILD_ROWS = 256
 _CACHED_ENTRIES = 2**16
 
 
@@ -109,13 +110,21 @@ class DenseBank(KernelBank):
         needed = len(computed) * self.n**2 * dtype.itemsize
         require_bytes(needed, f"{len(computed)} dense {self.n} x {self.n} kernel matrices")
         stack = np.empty((len(computed), self.n, self.n), dtype)
+        # Kernels of the same columns share work, so they stay together.
+        order = sorted(range(len(computed)), key=source.sharing(computed).__getitem__)
+        many = int(np.clip(_BUILD_BYTES / (8 * self.n * min(self.n, _BUILD_ROWS)), 1, len(order)))
+        parts = [np.array(order[first : first + many]) for first in range(0, len(order), many)]
+        rows = int(np.clip(_BUILD_BYTES / (8 * many * self.n), 1, self.n))
+        starts = range(0, self.n, rows)
 
-        def fill(start: int, stop: int) -> None:
+        def fill(first: int, last: int) -> None:
             # Evaluated in float64 whatever the storage: the only error is one rounding.
-            stack[:, start:stop] = source.rows(np.arange(start, stop), computed)
+            for task in range(first, last):
+                part, start = parts[task // len(starts)], starts[task % len(starts)]
+                stop = min(start + rows, self.n)
+                stack[part, start:stop] = source.rows(np.arange(start, stop), computed[part])
 
-        block = int(np.clip(_BUILD_BYTES / (8 * len(computed) * self.n), 1, self.n))
-        map_blocks(fill, self.n, block)
+        map_blocks(fill, len(parts) * len(starts), 1)
         for position, k in enumerate(computed):
             self._matrices[k] = stack[position]
             self._rounded[k] = dtype == np.float32

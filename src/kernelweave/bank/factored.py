@@ -163,6 +163,15 @@ class FactoredBank(KernelBank):
         spans = [np.arange(self._offsets[k], self._offsets[k + 1]) for k in chosen]
         return np.concatenate(spans) if spans else np.empty(0, dtype=np.int64)
 
+    def factor_of(self, kernels: Array) -> tuple[Array, Array]:
+        """Factors of these kernels one below the other, (r, n), and whose each row is, (r,).
+
+        Owners are positions in `kernels`.
+        """
+        chosen = kernel_indices(kernels, self.m)
+        owner = np.repeat(np.arange(len(chosen)), self.ranks[chosen])
+        return self._factors[self._factor_rows(chosen)], owner
+
     def rows(self, idx: Array, kernels: Array | None = None, columns: Array | None = None) -> Array:
         """See :class:`KernelBank`."""
         chosen = kernel_indices(kernels, self.m)

@@ -76,6 +76,11 @@ class Source:
         """Return the k-th kernel, bound but not normalised."""
         return self.kernel_set.kernels[self.members[k]]
 
+    def sharing(self, kernels: Array) -> list[int]:
+        """Return a number for each of these kernels, the same where they read the same columns."""
+        numbers: dict[Any, int] = {}
+        return [numbers.setdefault(self.kernel(k).path, len(numbers)) for k in kernels]
+
     def rows(self, idx: Array, kernels: Array | None = None, dtype: Any = np.float64) -> Array:
         """Normalised rows, shape (m, len(idx), n)."""
         chosen = self.members if kernels is None else self.members[kernels]
@@ -139,6 +144,10 @@ class Source:
 
 class BatchSource(Source):
     """Some of the kernels of a `BatchSet`, for banks that store them after all."""
+
+    def sharing(self, kernels: Array) -> list[int]:
+        """Each kernel stands alone."""
+        return list(range(len(kernels)))
 
     def stored_matrix(self, k: int) -> tuple[Array, float] | None:
         """No matrix exists."""

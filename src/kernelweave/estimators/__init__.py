@@ -1,8 +1,16 @@
 """The scikit-learn faces of kernelweave."""
 
 from kernelweave.estimators.classifier import MKLClassifier
+from kernelweave.estimators.cv import MKLClassifierCV, MKLRegressorCV
 from kernelweave.estimators.learnt_kernel import LearntKernel
 from kernelweave.estimators.one_class import MKLOneClass
 from kernelweave.estimators.regressor import MKLRegressor
 
-__all__ = ["LearntKernel", "MKLClassifier", "MKLOneClass", "MKLRegressor"]
+__all__ = [
+    "LearntKernel",
+    "MKLClassifier",
+    "MKLClassifierCV",
+    "MKLOneClass",
+    "MKLRegressor",
+    "MKLRegressorCV",
+]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -29,9 +29,41 @@ from kernelweave.losses.base import Loss
 from kernelweave.problem import Array, Problem
 from kernelweave.regularizers import get_regularizer
 from kernelweave.solvers import Limits, Point, Result, Solver, check_solver, get_solver, solve
+from kernelweave.solvers.path import neighbour_start
 from kernelweave.validation import positive_number
 
-__all__ = ["BaseMKL"]
+__all__ = ["BaseMKL", "SetUp", "Tasks"]
+
+
+class Tasks(NamedTuple):
+    """What is to be learnt: checked samples, and for each task targets and loss weights.
+
+    Attributes
+    ----------
+    X : array, CSR matrix or frame
+        The samples.
+    y, weight : ndarray of shape (T, n)
+        Targets, and loss weights for C = 1.
+    loss : Loss
+    groups : list of ndarray of int
+        The tasks that share kernel weights.
+    """
+
+    X: Any
+    y: Array
+    weight: Array
+    loss: Loss
+    groups: list[Array]
+
+
+class SetUp(NamedTuple):
+    """Kernels bound to samples, and one problem with its solver for each group of tasks."""
+
+    kernel_set: BaseSet
+    combination: Combination
+    problems: list[Problem]
+    solvers: list[Solver]
+    limits: Limits
 
 
 @dataclass(frozen=True)
@@ -51,6 +83,7 @@ class BaseMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     @contextmanager
     def _threads(self) -> Iterator[None]:
         """Our threads and no others: BLAS would add up in an order that depends on its own."""
+        self._check_n_jobs()
         with use_threads(self.n_jobs), one_blas_thread():
             yield
 
@@ -124,27 +157,33 @@ class BaseMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     # From data to a fit
 
-    def _fit_tasks(self, X: Any, y: Array, C: Array, loss: Loss, groups: list[Array]) -> None:
-        """Fit the tasks of each group together, under one set of weights for the group.
+    def _fit_tasks(self, tasks: Tasks, C: float = 1.0) -> None:
+        """Fit the tasks of each group together, under one set of weights for the group."""
+        with self._threads():
+            made = self._set_up(tasks, C)
+            weights = C * tasks.weight
+            starts = self._starts(weights, tasks.groups, made.problems[0].m)
+            parts = zip(made.problems, made.solvers, starts, strict=True)
+            results = [
+                self._solve(problem, solver, made.limits, start) for problem, solver, start in parts
+            ]
+        self._kernel_set, self._combination = made.kernel_set, made.combination
+        self._last = _LastFit(weights, results) if self.warm_start else None
+        self._store(results)
 
-        `y` and `C` have one row per task; `groups` lists the tasks that share weights.
-        """
+    def _set_up(self, tasks: Tasks, C: float) -> SetUp:
+        """Check the settings, bind the kernels and put the problems together."""
         limits = self._limits()
-        self._check_n_jobs()
         regularizer = get_regularizer(self.regularizer)
         combination = get_combination(self.combination)
         check_solver(self.solver)
-        with self._threads():
-            kernel_set, bank = self._build(X, combination)
-            starts = self._starts(C, groups, bank)
-            problems = [Problem(bank, y[g], C[g], loss, regularizer, combination) for g in groups]
-            results = [
-                self._solve(problem, get_solver(self.solver, problem), limits, start)
-                for problem, start in zip(problems, starts, strict=True)
-            ]
-        self._kernel_set, self._combination = kernel_set, combination
-        self._last = _LastFit(C, results) if self.warm_start else None
-        self._store(results)
+        kernel_set, bank = self._build(tasks.X, combination)
+        problems = [
+            Problem(bank, tasks.y[g], C * tasks.weight[g], tasks.loss, regularizer, combination)
+            for g in tasks.groups
+        ]
+        solvers = [get_solver(self.solver, problem) for problem in problems]
+        return SetUp(kernel_set, combination, problems, solvers, limits)
 
     def _solve(
         self, problem: Problem, solver: Solver, limits: Limits, start: Point | None
@@ -177,18 +216,16 @@ class BaseMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             bank.matrix_limit = MatrixBank.matrix_limit
         return distances, bank
 
-    def _starts(self, C: Array, groups: list[Array], bank: MatrixBank) -> list[Point | None]:
+    def _starts(self, C: Array, groups: list[Array], m: int) -> list[Point | None]:
         """Where each fit starts: with `warm_start` at the last solution, if it is of this shape."""
         nowhere: list[Point | None] = [None] * len(groups)
         last: _LastFit | None = getattr(self, "_last", None) if self.warm_start else None
         if last is None or last.C.shape != C.shape or len(last.results) != len(groups):
             return nowhere
-        if len(last.results[0].d) != bank.m:
+        if len(last.results[0].d) != m:
             return nowhere
-        # Dual variables grow with the loss weights; those at their bound stay there.
-        ratio = np.divide(C, last.C, out=np.zeros_like(C), where=last.C > 0)
         return [
-            Point.start(result.d, result.alpha * ratio[g], result.intercept)
+            neighbour_start(result, C[g], last.C[g])
             for g, result in zip(groups, last.results, strict=True)
         ]
 
@@ -269,6 +306,10 @@ class BaseMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         used = np.flatnonzero(np.atleast_2d(self.weights_).any(axis=0))
         return self._kernel_set.sample_ids_of(self.support_, used)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        # Not by other attributes: an interrupted fit has set some of them.
+        return hasattr(self, "weights_")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

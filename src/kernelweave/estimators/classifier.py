@@ -14,7 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length
 
 from kernelweave.errors import InvalidInputError
-from kernelweave.estimators.base import BaseMKL
+from kernelweave.estimators.base import BaseMKL, Tasks
 from kernelweave.losses import Loss, get_loss
 from kernelweave.problem import Array
 from kernelweave.validation import positive_number, unknown_name
@@ -52,8 +52,8 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         for each kernel of the form :math:`\exp(-D)`; ``kernels="default"`` then means one squared
         distance for each standardised feature.
     solver : str or Solver, default="auto"
-        "active-set", "spg", "pgd", "uniform" (equal weights, the baseline), "auto", or an object
-        such as ``SPG()``.
+        "active-set", "silp", "silp-chunking", "spicy", "spg", "pgd", "uniform" (equal weights, the
+        baseline), "auto", or an object such as ``SPG()``.
     normalize : {"trace", "diagonal", "center"}, None or a tuple of them, default="trace"
         Normalisation of every kernel, learnt on the training rows. "trace" scales to mean
         diagonal 1, so that C means what it means for an SVM.
@@ -184,12 +184,17 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
             requires of a `sample_weight` in the signature.
         """
         C = positive_number("C", self.C)
+        self._fit_tasks(self._tasks(X, y, fit_params), C)
+        return self
+
+    def _tasks(self, X: Any, y: Any, fit_params: dict[str, Any]) -> Tasks:
+        """Check what was given; one task for two classes, else one for each class."""
         loss = self._classification_loss()
         if self.multi_class not in ("shared", "ovr"):
             raise unknown_name("multi_class", self.multi_class, ("shared", "ovr"))
         X = self._check_X(X, reset=True)
         codes = self._encode(X, y)
-        weight = C * self._check_weights(fit_params, len(codes))
+        weight = self._check_weights(fit_params, len(codes))
         if self.class_weight is not None:
             weight = weight * compute_sample_weight(self.class_weight, self.classes_[codes])
         n_classes = len(self.classes_)
@@ -198,8 +203,7 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         together = self.multi_class == "shared" or len(targets) == 1
         every = np.arange(len(targets))
         groups = [every] if together else [every[t : t + 1] for t in every]
-        self._fit_tasks(X, targets, np.tile(weight, (len(targets), 1)), loss, groups)
-        return self
+        return Tasks(X, targets, np.tile(weight, (len(targets), 1)), loss, groups)
 
     def _classification_loss(self) -> Loss:
         loss = get_loss(self.loss)

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import OutlierMixin
 
 from kernelweave.errors import InvalidInputError
-from kernelweave.estimators.base import BaseMKL
+from kernelweave.estimators.base import BaseMKL, Tasks
 from kernelweave.estimators.one_class_units import mean_diagonal, solve_one_class
 from kernelweave.losses import OneClass
 from kernelweave.problem import Array, Problem
@@ -176,7 +176,7 @@ class MKLOneClass(OutlierMixin, BaseMKL):
         weight = self._check_weights(fit_params, n)
         # Divided first, so that the bounds add up to 1 / nu to the last digit or so.
         bound = weight / weight.sum() / nu
-        self._fit_tasks(X, np.ones((1, n)), bound[None, :], OneClass(), [np.array([0])])
+        self._fit_tasks(Tasks(X, np.ones((1, n)), bound[None, :], OneClass(), [np.array([0])]))
         return self
 
     def _checked_nu(self) -> float:

@@ -11,7 +11,7 @@ from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.validation import check_consistent_length
 
 from kernelweave.errors import InvalidInputError
-from kernelweave.estimators.base import BaseMKL
+from kernelweave.estimators.base import BaseMKL, Tasks
 from kernelweave.losses import Loss, get_loss
 from kernelweave.problem import Array
 from kernelweave.validation import positive_number
@@ -120,6 +120,11 @@ class MKLRegressor(RegressorMixin, BaseMKL):
             :meth:`MKLClassifier.fit`.
         """
         C = positive_number("C", self.C)
+        self._fit_tasks(self._tasks(X, y, fit_params), C)
+        return self
+
+    def _tasks(self, X: Any, y: Any, fit_params: dict[str, Any]) -> Tasks:
+        """Check what was given; one task."""
         loss = self._regression_loss()
         X = self._check_X(X, reset=True)
         if y is None:
@@ -128,9 +133,8 @@ class MKLRegressor(RegressorMixin, BaseMKL):
             )
         target = check_array(column_or_1d(y, warn=True), ensure_2d=False, dtype=np.float64)
         check_consistent_length(X, target)
-        weight = C * self._check_weights(fit_params, len(target))
-        self._fit_tasks(X, target[None, :], weight[None, :], loss, [np.array([0])])
-        return self
+        weight = self._check_weights(fit_params, len(target))
+        return Tasks(X, target[None, :], weight[None, :], loss, [np.array([0])])
 
     def _regression_loss(self) -> Loss:
         params = {}

@@ -12,7 +12,13 @@ from numpy.typing import NDArray
 from kernelweave.errors import InvalidInputError
 from kernelweave.losses.box_qp import BoxQP
 from kernelweave.losses.intercept import root_of_slope
-from kernelweave.losses.numeric import gradient_limits, jump_of, point_of_slope, slope_of
+from kernelweave.losses.numeric import (
+    gradient_limits,
+    in_corner,
+    jump_of,
+    point_of_slope,
+    slope_of,
+)
 from kernelweave.registry import Named
 from kernelweave.validation import unknown_name
 
@@ -46,6 +52,9 @@ class Loss(Named):
         Whether the gradient is continuous.
     alpha_sum : float
         Value of the dual constraint on the sum of alpha (the primal has ``alpha_sum * b``).
+    steep : bool, default=False
+        Whether the slope of the conjugate is unbounded towards the ends of its domain, so that a
+        minimum is never at an end.
 
     Examples
     --------
@@ -63,6 +72,7 @@ class Loss(Named):
     task: ClassVar[Literal["classification", "regression", "one_class"]]
     smooth: ClassVar[bool] = True
     alpha_sum: ClassVar[float] = 0.0
+    steep: ClassVar[bool] = False
 
     @abstractmethod
     def value(self, y: Array, z: Array, C: Array) -> Array:
@@ -100,6 +110,23 @@ class Loss(Named):
         y, C = np.broadcast_arrays(y, C)
         low, high = gradient_limits(lambda z: self.gradient(y, z, C), y.shape)
         return 0.0 - high, 0.0 - low
+
+    def prox(self, y: Array, v: Array, C: Array, step: float) -> Array:
+        r"""Point z that minimises :math:`\mathrm{step} \cdot \ell(y, z) + \tfrac12 (z - v)^2`.
+
+        Here found by bisection, from the gradient.
+        """
+        y, v, C = np.broadcast_arrays(y, np.asarray(v, dtype=np.float64), C)
+        return point_of_slope(lambda z: z + step * self.gradient(y, z, C), v)
+
+    def prox_slope(self, y: Array, v: Array, z: Array, C: Array, step: float) -> Array:
+        """Derivative of `prox` in `v`, z being its value there.
+
+        Piecewise-linear losses have 0 in a corner and 1 elsewhere.
+        """
+        if self.smooth:
+            return 1.0 / (1.0 + step * self.curvature(y, z, C))
+        return np.where(in_corner(lambda z: self.gradient(y, z, C), z, np.abs(y)), 0.0, 1.0)
 
     def lipschitz(self, C: Array) -> Array:
         """Lipschitz constant of the gradient, infinite when there is none or it is not known."""

@@ -26,7 +26,8 @@ def check_loss(loss: Loss, y: ArrayLike | None = None) -> None:
     - the domain of alpha is the range of minus the gradient, and contains zero;
     - the conjugate belongs to the value: :math:`\ell(z) + \ell^*(-\alpha) + \alpha z = 0` where
       :math:`\alpha = -\ell'(z)` (Fenchel-Young), and is infinite outside the domain;
-    - `curvature`, `conjugate_gradient` and `lipschitz` agree with differences.
+    - `curvature`, `conjugate_gradient` and `lipschitz` agree with differences;
+    - `prox` is where the slope of what it minimises changes sign.
 
     Parameters
     ----------
@@ -65,6 +66,7 @@ def check_loss(loss: Loss, y: ArrayLike | None = None) -> None:
             _outside,
             _curvature,
             _conjugate_gradient,
+            _prox,
         ):
             check(trial)
 
@@ -313,3 +315,23 @@ def _conjugate_gradient(trial: Trial) -> None:
         "alpha",
         alpha,
     )
+
+
+def _prox(trial: Trial) -> None:
+    loss, y, v, C = trial.loss, trial.y, trial.z, trial.C
+    for step in (0.1, 10.0):
+        z = loss.prox(y, v, C, step)
+        h = 1e-9 * (1.0 + np.abs(v) + np.abs(y))
+        before, after = (at - v + step * loss.gradient(y, at, C) for at in (z - h, z + h))
+        # An overflow is no number, and beyond every v.
+        right = ~(before > 0.0) & ~(after < 0.0)
+        trial.require(
+            f"the prox, step = {step:g}, is not where step * value + (z - v)^2 / 2 is least",
+            np.where(right & np.isfinite(z), 0.0, np.inf),
+            0.0,
+            numbers(
+                "it is {:.6g}, where the slopes to both sides are {:.3g}, {:.3g}", z, before, after
+            ),
+            "v",
+            v,
+        )

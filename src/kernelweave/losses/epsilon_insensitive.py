@@ -67,6 +67,15 @@ class EpsilonInsensitive(Loss):
         end = C + 0.0 * y
         return -end, end
 
+    def prox(self, y: Array, v: Array, C: Array, step: float) -> Array:
+        # Outside the tube towards it, at most onto its edge.
+        width = self._width()
+        return np.clip(np.clip(v, y - width, y + width), v - step * C, v + step * C)
+
+    def prox_slope(self, y: Array, v: Array, z: Array, C: Array, step: float) -> Array:
+        off, width = np.abs(v - y), self._width()
+        return np.where((off >= width) & (off < width + step * C), 0.0, 1.0)
+
     def best_intercept(self, y: Array, f: Array, C: Array, start: float = 0.0) -> float:
         # The slope rises by C at each of the two edges of the tube.
         epsilon, weight, residual = self._width(), C + 0.0 * y, y - f

@@ -46,6 +46,15 @@ class Hinge(Loss):
     def domain(self, y: Array, C: Array) -> tuple[Array, Array]:
         return np.minimum(0.0, y * C), np.maximum(0.0, y * C)
 
+    def prox(self, y: Array, v: Array, C: Array, step: float) -> Array:
+        # Inside the margin towards it, at most onto it.
+        inside = y * v
+        return y * np.maximum(inside, np.minimum(1.0, inside + step * C))
+
+    def prox_slope(self, y: Array, v: Array, z: Array, C: Array, step: float) -> Array:
+        inside = y * v
+        return np.where((inside < 1.0) & (inside + step * C > 1.0), 0.0, 1.0)
+
     def best_intercept(self, y: Array, f: Array, C: Array, start: float = 0.0) -> float:
         # The slope rises by C at y z = 1, and far to the left only positives are inside the margin.
         weight = C + 0.0 * y

@@ -8,7 +8,7 @@ from scipy.special import expit, logit, xlogy
 from kernelweave.losses.base import Array, Loss
 from kernelweave.losses.numeric import per_weight
 
-__all__ = ["Logistic"]
+__all__ = ["Logistic", "fraction", "logistic_prox"]
 
 
 class Logistic(Loss):
@@ -31,6 +31,7 @@ class Logistic(Loss):
     name = "logistic"
     task = "classification"
     smooth = True
+    steep = True
 
     def value(self, y: Array, z: Array, C: Array) -> Array:
         return C * np.logaddexp(0.0, -y * z)
@@ -51,8 +52,33 @@ class Logistic(Loss):
     def domain(self, y: Array, C: Array) -> tuple[Array, Array]:
         return np.minimum(0.0, y * C), np.maximum(0.0, y * C)
 
+    def prox(self, y: Array, v: Array, C: Array, step: float) -> Array:
+        return y * logistic_prox(y * v, step * np.asarray(C, dtype=np.float64))
+
     def lipschitz(self, C: Array) -> Array:
         return 0.25 * np.asarray(C, dtype=np.float64)
+
+
+def logistic_prox(v: Array, weight: Array) -> Array:
+    r"""Solve :math:`t - \mathrm{weight} / (1 + e^t) = v` for every t.
+
+    The left side rises, convex below t = 0 and concave above. So Newton's method from zero, or
+    from the end next to it of the interval from v to v + weight, never overshoots.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> float(logistic_prox(np.array([-1.0]), np.array([2.0]))[0])
+    0.0
+    """
+    t = np.clip(0.0, v, v + weight)
+    for _ in range(200):
+        gap = expit(-t)
+        change = (t - weight * gap - v) / (1.0 + weight * gap * expit(t))
+        t = t - change
+        if np.all(np.abs(change) <= 1e-9 * (1.0 + np.abs(t))):
+            break
+    return t
 
 
 def fraction(y: Array, alpha: Array, C: Array) -> Array:

@@ -11,7 +11,14 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["gradient_limits", "jump_of", "per_weight", "point_of_slope", "slope_of"]
+__all__ = [
+    "gradient_limits",
+    "in_corner",
+    "jump_of",
+    "per_weight",
+    "point_of_slope",
+    "slope_of",
+]
 
 Array = NDArray[np.float64]
 Gradient = Callable[[Array], Array]
@@ -130,6 +137,32 @@ def point_of_slope(gradient: Gradient, target: Array) -> Array:
             there = reached(half)
             left, right = np.where(there, left, half), np.where(there, half, right)
     return np.where(side == 0, 0.0, side * np.where(nowhere, np.inf, right))
+
+
+def in_corner(gradient: Gradient, z: Array, unit: Array) -> NDArray[np.bool_]:
+    """Tell where a gradient made of steps has one at z, up to 1e-12 of ``max(abs(z), unit)``.
+
+    Parameters
+    ----------
+    gradient : callable
+    z : ndarray
+    unit : ndarray
+        Size of a z that is not small, >= 0.
+
+    Returns
+    -------
+    ndarray, bool
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> in_corner(np.sign, np.array([0.0, 1e-9]), np.ones(2)).tolist()
+    [True, False]
+    """
+    # A place found by bisection is off by less than 1e-60 if it is zero.
+    h = np.maximum(2.0**-40 * np.maximum(np.abs(z), unit), 1e-30)
+    below, above = gradient(z - h), gradient(z + h)
+    return np.asarray(above - below > 1e-9 * np.maximum(np.abs(below), np.abs(above)))
 
 
 def gradient_limits(gradient: Gradient, shape: tuple[int, ...]) -> tuple[Array, Array]:

@@ -52,6 +52,12 @@ class OneClass(Loss):
         hi = C + 0.0 * y
         return 0.0 * hi, hi
 
+    def prox(self, y: Array, v: Array, C: Array, step: float) -> Array:
+        return np.maximum(v, np.minimum(0.0, v + step * C))
+
+    def prox_slope(self, y: Array, v: Array, z: Array, C: Array, step: float) -> Array:
+        return np.where((v < 0.0) & (v + step * C > 0.0), 0.0, 1.0)
+
     def best_intercept(self, y: Array, f: Array, C: Array, start: float = 0.0) -> float:
         weight = C + 0.0 * f
         return root_of_steps(-f, weight, self.alpha_sum - float(weight.sum()), start)

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import expit, logit, xlogy
 
 from kernelweave.losses.base import Array, Loss
-from kernelweave.losses.logistic import fraction
+from kernelweave.losses.logistic import fraction, logistic_prox
 from kernelweave.validation import positive_number
 
 __all__ = ["SmoothHinge"]
@@ -42,6 +42,7 @@ class SmoothHinge(Loss):
     name = "smooth_hinge"
     task = "classification"
     smooth = True
+    steep = True
 
     def __init__(self, sigma: float = 10.0) -> None:
         self.sigma = sigma
@@ -76,6 +77,14 @@ class SmoothHinge(Loss):
 
     def domain(self, y: Array, C: Array) -> tuple[Array, Array]:
         return np.minimum(0.0, y * C), np.maximum(0.0, y * C)
+
+    def prox(self, y: Array, v: Array, C: Array, step: float) -> Array:
+        sigma = self._sharpness()
+        weight = step * np.asarray(C, dtype=np.float64)
+        t = logistic_prox(sigma * (y * v - 1.0), sigma * weight)
+        # Both are right; a short way is added to v without loss.
+        way = weight * expit(-t)
+        return np.where(way <= np.abs(v), v + y * way, y * (1.0 + t / sigma))
 
     def lipschitz(self, C: Array) -> Array:
         return 0.25 * self._sharpness() * np.asarray(C, dtype=np.float64)

@@ -28,6 +28,7 @@ class Squared(Loss):
     name = "squared"
     task = "regression"
     smooth = True
+    steep = True
 
     def value(self, y: Array, z: Array, C: Array) -> Array:
         return C * (y - z) ** 2
@@ -47,6 +48,10 @@ class Squared(Loss):
     def domain(self, y: Array, C: Array) -> tuple[Array, Array]:
         end = np.where(np.asarray(C) > 0, np.inf, 0.0) + 0.0 * y
         return -end, end
+
+    def prox(self, y: Array, v: Array, C: Array, step: float) -> Array:
+        weight = 2.0 * step * C
+        return (v + weight * y) / (1.0 + weight)
 
     def lipschitz(self, C: Array) -> Array:
         return 2.0 * np.asarray(C, dtype=np.float64)

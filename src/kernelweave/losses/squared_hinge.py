@@ -50,5 +50,9 @@ class SquaredHinge(Loss):
         end = np.where(np.asarray(C) > 0, np.inf, 0.0)
         return np.where(y > 0, 0.0, -end), np.where(y > 0, end, 0.0)
 
+    def prox(self, y: Array, v: Array, C: Array, step: float) -> Array:
+        inside, weight = y * v, 2.0 * step * C
+        return np.where(inside < 1.0, y * (inside + weight) / (1.0 + weight), v)
+
     def lipschitz(self, C: Array) -> Array:
         return 2.0 * np.asarray(C, dtype=np.float64)

@@ -13,6 +13,7 @@ from kernelweave.bank.protocol import MatrixBank
 from kernelweave.combine.base import Combination
 from kernelweave.errors import InvalidInputError
 from kernelweave.registry import Named
+from kernelweave.regularizers.norm_prox import NormProx
 
 __all__ = ["Array", "Regularizer", "get_regularizer", "regularizer_names"]
 
@@ -52,6 +53,8 @@ class Regularizer(Named):
     bounded : bool
         Whether the allowed weights are a bounded set. One-class problems ask for that: nothing but
         the set keeps their weights from growing or vanishing.
+    proximal : bool
+        Whether there is a `norm_prox`, which SpicyMKL goes by.
 
     Examples
     --------
@@ -70,6 +73,7 @@ class Regularizer(Named):
     convex: ClassVar[bool] = True
     orthant: ClassVar[bool] = False
     bounded: ClassVar[bool] = False
+    proximal: ClassVar[bool] = False
 
     def bind(self, bank: MatrixBank, combination: Combination) -> Regularizer:
         """Return the regularizer for these kernels; called once before a fit.
@@ -100,6 +104,26 @@ class Regularizer(Named):
     @abstractmethod
     def omega(self, norms: Array) -> float:
         r"""Return :math:`\Omega`, the penalty as a function of the norms ``|f_k|``."""
+
+    def norm_prox(self, norms: Array, step: float) -> NormProx:
+        r"""Norms that minimise :math:`\tfrac12 |p - n|^2 + \mathrm{step} \cdot \Omega(p)`.
+
+        Parameters
+        ----------
+        norms : ndarray of shape (m,)
+            The n >= 0.
+        step : float
+            Weight of the penalty, > 0.
+
+        Returns
+        -------
+        NormProx
+            The p >= 0 and their derivatives.
+        """
+        raise NotImplementedError(
+            f"{self!r} has no norm_prox, which the solver 'spicy' goes by; those that have one say "
+            "proximal = True."
+        )
 
     @abstractmethod
     def weights_from_norms(self, norms: Array) -> Array:
@@ -134,6 +158,13 @@ class Regularizer(Named):
     def dual_scale(self, q: Array) -> float:
         """Largest t <= 1 for which ``t * alpha`` has a finite dual penalty, `q` being alpha's."""
         return 1.0
+
+    def entry_scale(self, q: Array) -> float:
+        """Largest t for which ``t * alpha`` asks for no weight at all, `q` being alpha's.
+
+        Zero where some kernel always has weight, infinite where q is zero.
+        """
+        return 0.0
 
     def scaled(self, factor: float) -> Regularizer:
         """Return the regularizer with `factor` times the price.

@@ -15,6 +15,7 @@ from kernelweave.errors import InvalidInputError
 from kernelweave.regularizers.base import Array, Regularizer
 from kernelweave.regularizers.groups import Partition, partition
 from kernelweave.regularizers.lp_ball import checked_exponent
+from kernelweave.regularizers.norm_prox import NormProx, power_prox
 from kernelweave.regularizers.norms import dual_exponent
 from kernelweave.regularizers.projections import project_lp_balls
 from kernelweave.validation import positive_number
@@ -63,6 +64,7 @@ class BlockNorm(Regularizer):
     name = "block_norm"
     sparse = True
     smooth = False
+    proximal = True
 
     def __init__(
         self,
@@ -151,6 +153,10 @@ class BlockNorm(Regularizer):
         sizes = self._groups(len(norms)).norms(norms, 2.0 * p / (p + 1.0))
         return float(np.sqrt(2.0 * self._price()) * np.sum(sizes))
 
+    def norm_prox(self, norms: Array, step: float) -> NormProx:
+        price = step * float(np.sqrt(2.0 * self._price()))
+        return power_prox(norms, self._exponent(), price, 1.0, self._groups(len(norms)))
+
     def weights_from_norms(self, norms: Array) -> Array:
         # d = t u in each group, u the best on the sphere (see LpBall) and t^2 = A / (2 s).
         p, groups = self._exponent(), self._groups(len(norms))
@@ -168,8 +174,11 @@ class BlockNorm(Regularizer):
         return 0.0 if top <= self._price() * (1.0 + 1e-9) else np.inf
 
     def dual_scale(self, q: Array) -> float:
-        top, bound = float(np.max(self._dual_size(q))), self._price()
-        return float(np.sqrt(bound / top)) if top > bound else 1.0
+        return min(1.0, self.entry_scale(q))
+
+    def entry_scale(self, q: Array) -> float:
+        top = float(np.max(self._dual_size(q)))
+        return float(np.sqrt(self._price() / top)) if top > 0 else np.inf
 
     def screened(self, low: Array, high: Array) -> NDArray[np.bool_]:
         if self._exponent() == 1.0:

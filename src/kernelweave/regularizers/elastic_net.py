@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from kernelweave.errors import InvalidInputError
 from kernelweave.regularizers.base import Array, Regularizer
+from kernelweave.regularizers.norm_prox import NormProx, separable_prox
 from kernelweave.validation import positive_number
 
 __all__ = ["ElasticNet"]
@@ -47,6 +48,7 @@ class ElasticNet(Regularizer):
     name = "elastic_net"
     sparse = True
     orthant = True
+    proximal = True
 
     def __init__(self, weight: float = 1.0, l1_ratio: float = 0.5) -> None:
         self.weight = weight
@@ -92,6 +94,36 @@ class ElasticNet(Regularizer):
         d = self.weights_from_norms(norms)
         return 2.0 * a * float(np.sum(d)) + 1.5 * b * float(d @ d)
 
+    def norm_prox(self, norms: Array, step: float) -> NormProx:
+        r"""Of the p and d that minimise :math:`\tfrac12 (p - n)^2 + t (p^2 / (2 d) + r(d))`.
+
+        There :math:`p = n d / (d + t)`, and :math:`(a + b d) (d + t)^2 = n^2 / 2` gives d.
+        """
+        a, b = self._prices()
+        n = np.asarray(norms, dtype=np.float64)
+        edge = step * np.sqrt(2.0 * a)
+        shrunk, slopes = np.zeros((2, n.size))
+        used = n > edge
+        n = n[used]
+        # b d^3 + square d^2 + linear d = rest: no coefficient is negative.
+        rest = 0.5 * (n - edge) * (n + edge)
+        square, linear = a + 2.0 * b * step, step * (2.0 * a + b * step)
+        # The solutions with one of the three alone; the true one is below all.
+        bound = np.minimum(np.cbrt(rest / b), np.minimum(np.sqrt(rest / square), rest / linear))
+        # With d = bound x: A x^3 + B x^2 + C x = 1, the largest of the three is 1.
+        share = bound / rest
+        A, B, C = b * bound**2 * share, square * bound * share, linear * share
+        x = np.ones_like(n)
+        for _ in range(7):
+            x -= (x * (C + x * (B + x * A)) - 1.0) / (C + x * (2.0 * B + 3.0 * x * A))
+        d = bound * x
+        left = d / (d + step)
+        shrunk[used] = n * left
+        # dd / dn = n / (derivative of the cubic).
+        steep = linear + d * (2.0 * square + 3.0 * b * d)
+        slopes[used] = left + step * (n / (d + step)) ** 2 / steep
+        return separable_prox(shrunk, slopes)
+
     def weights_from_norms(self, norms: Array) -> Array:
         a, b = self._prices()
         d = np.zeros(np.shape(norms))
@@ -117,6 +149,12 @@ class ElasticNet(Regularizer):
     def dual_weights(self, q: Array) -> Array:
         a, b = self._prices()
         return np.maximum(0.5 * q - a, 0.0) / b
+
+    def entry_scale(self, q: Array) -> float:
+        a, top = self._prices()[0], float(np.max(q))
+        if a == 0.0:
+            return 0.0
+        return float(np.sqrt(2.0 * a / top)) if top > 0 else np.inf
 
     def screened(self, low: Array, high: Array) -> NDArray[np.bool_]:
         return np.asarray(high < np.sqrt(2.0 * self._prices()[0]))

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelweave.regularizers.base import Array, Regularizer
+from kernelweave.regularizers.norm_prox import NormProx, soft_threshold
 from kernelweave.validation import positive_number
 
 __all__ = ["L1"]
@@ -41,6 +42,7 @@ class L1(Regularizer):
     name = "l1"
     sparse = True
     orthant = True
+    proximal = True
 
     def __init__(self, weight: float = 1.0) -> None:
         self.weight = weight
@@ -67,6 +69,9 @@ class L1(Regularizer):
     def omega(self, norms: Array) -> float:
         return float(np.sqrt(2.0 * self._price()) * np.sum(norms))
 
+    def norm_prox(self, norms: Array, step: float) -> NormProx:
+        return soft_threshold(norms, step * float(np.sqrt(2.0 * self._price())))
+
     def weights_from_norms(self, norms: Array) -> Array:
         return norms / np.sqrt(2.0 * self._price())
 
@@ -74,8 +79,11 @@ class L1(Regularizer):
         return 0.0 if float(np.max(q)) <= 2.0 * self._price() * (1.0 + 1e-9) else np.inf
 
     def dual_scale(self, q: Array) -> float:
-        top, bound = float(np.max(q)), 2.0 * self._price()
-        return float(np.sqrt(bound / top)) if top > bound else 1.0
+        return min(1.0, self.entry_scale(q))
+
+    def entry_scale(self, q: Array) -> float:
+        top = float(np.max(q))
+        return float(np.sqrt(2.0 * self._price() / top)) if top > 0 else np.inf
 
     def screened(self, low: Array, high: Array) -> NDArray[np.bool_]:
         return np.asarray(high < np.sqrt(2.0 * self._price()))

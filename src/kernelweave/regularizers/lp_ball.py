@@ -8,6 +8,7 @@ import numpy as np
 
 from kernelweave.errors import InvalidInputError
 from kernelweave.regularizers.base import Array, Regularizer
+from kernelweave.regularizers.norm_prox import NormProx, power_prox
 from kernelweave.regularizers.norms import dual_exponent, norm
 from kernelweave.regularizers.projections import project_lp_ball
 from kernelweave.validation import positive_number
@@ -44,6 +45,7 @@ class LpBall(Regularizer):
     name = "lp_ball"
     sparse = False
     bounded = True
+    proximal = True
 
     def __init__(self, p: float = 2.0) -> None:
         self.p = p
@@ -71,6 +73,9 @@ class LpBall(Regularizer):
     def omega(self, norms: Array) -> float:
         p = self._exponent()
         return 0.5 * norm(norms, 2.0 * p / (p + 1.0)) ** 2
+
+    def norm_prox(self, norms: Array, step: float) -> NormProx:
+        return power_prox(norms, self._exponent(), step, 2.0)
 
     def weights_from_norms(self, norms: Array) -> Array:
         return sphere_weights(norms, self._exponent())

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelweave.regularizers.base import Array, Regularizer
+from kernelweave.regularizers.norm_prox import NormProx, power_prox
 from kernelweave.regularizers.projections import project_simplex
 
 __all__ = ["Simplex"]
@@ -32,6 +33,7 @@ class Simplex(Regularizer):
     name = "simplex"
     sparse = True
     bounded = True
+    proximal = True
 
     def value(self, d: Array) -> float:
         inside = abs(float(np.sum(d)) - 1.0) <= 1e-9 and float(np.min(d)) >= -1e-9
@@ -48,6 +50,9 @@ class Simplex(Regularizer):
 
     def omega(self, norms: Array) -> float:
         return 0.5 * float(np.sum(norms)) ** 2
+
+    def norm_prox(self, norms: Array, step: float) -> NormProx:
+        return power_prox(norms, 1.0, step, 2.0)
 
     def weights_from_norms(self, norms: Array) -> Array:
         total = float(np.sum(norms))

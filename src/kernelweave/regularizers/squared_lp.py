@@ -8,6 +8,7 @@ import numpy as np
 
 from kernelweave.regularizers.base import Array, Regularizer
 from kernelweave.regularizers.lp_ball import checked_exponent, largest_on_sphere, sphere_weights
+from kernelweave.regularizers.norm_prox import NormProx, power_prox
 from kernelweave.regularizers.norms import dual_exponent, norm
 from kernelweave.validation import positive_number
 
@@ -47,6 +48,7 @@ class SquaredLp(Regularizer):
     name = "squared_lp"
     sparse = False
     orthant = True
+    proximal = True
 
     def __init__(self, p: float = 2.0, weight: float = 1.0) -> None:
         self.p = p
@@ -84,6 +86,11 @@ class SquaredLp(Regularizer):
 
     def omega(self, norms: Array) -> float:
         return 1.5 * self._price() * self._radius(norms) ** 2
+
+    def norm_prox(self, norms: Array, step: float) -> NormProx:
+        # Omega is 3/4 (2 s)^(1/3) times the norm to the power of 4/3.
+        price = step * float(np.cbrt(2.0 * self._price()))
+        return power_prox(norms, self._exponent(), price, 4.0 / 3.0)
 
     def weights_from_norms(self, norms: Array) -> Array:
         return self._radius(norms) * sphere_weights(norms, self._exponent())

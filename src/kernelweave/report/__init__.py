@@ -11,6 +11,7 @@ from kernelweave.report.plots_parts import (
     plot_length_weights,
     plot_position_weights,
 )
+from kernelweave.report.plots_path import plot_path
 from kernelweave.report.plots_sequences import plot_kmer_scores, plot_sequence_logo
 from kernelweave.report.position_shares import letter_scores, sequence_scores
 from kernelweave.report.replicates import Stability
@@ -27,6 +28,7 @@ __all__ = [
     "plot_kmer_scores",
     "plot_length_position_weights",
     "plot_length_weights",
+    "plot_path",
     "plot_position_weights",
     "plot_sequence_logo",
     "sequence_scores",

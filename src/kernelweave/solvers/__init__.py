@@ -8,9 +8,11 @@ from kernelweave.solvers.certificate import Certificate, certify, recompute
 from kernelweave.solvers.choose import check_solver, get_solver
 from kernelweave.solvers.inner import Point
 from kernelweave.solvers.loop import Limits, Record, Result
+from kernelweave.solvers.path import entry_factor, solve_path
 from kernelweave.solvers.silp import SILP, SILPChunking
 from kernelweave.solvers.solve import solve
 from kernelweave.solvers.spg import PGD, SPG
+from kernelweave.solvers.spicy import Spicy
 from kernelweave.solvers.uniform import Uniform
 
 __all__ = [
@@ -26,11 +28,14 @@ __all__ = [
     "Result",
     "SILPChunking",
     "Solver",
+    "Spicy",
     "State",
     "Uniform",
     "certify",
     "check_solver",
+    "entry_factor",
     "get_solver",
     "recompute",
     "solve",
+    "solve_path",
 ]

@@ -31,6 +31,9 @@ _RESTRICTED = 8
 _RESTRICTED_SHARE = 0.1
 _RESTRICTED_STEPS = 100
 _FIRST_GAP = 0.1
+# Newton's method gets from a rough alpha to an exact one in a step or so, and a step over the
+# weights is refused where a rough alpha hides what it gains.
+_SMOOTH_TOL = 1e-5
 # From this many samples on a Hessian is kept for as long as it brings the gap down fivefold.
 _KEEP_FROM = 2000
 
@@ -67,7 +70,8 @@ class ActiveSet(Solver):
     working_set : int, default=64
         Most kernels that may enter in one step, beside those in use.
     inner_tol : float, default=1e-3
-        Tolerance of the first single-kernel solves. It only falls from there.
+        Tolerance of the first single-kernel solves, at most 1e-5 for smooth losses. It only falls
+        from there.
 
     Examples
     --------
@@ -103,7 +107,7 @@ class ActiveSet(Solver):
         evaluator = Evaluator(problem, start)
         d = problem.regularizer.start(problem.m)
         if start is not None:
-            d = problem.regularizer.project(start.d)
+            d = without_dust(problem.regularizer.project(start.d))
         if start is None and problem.m > self.working_set:
             many = problem.m > _MANY * self.working_set
             count = _RESTRICTED * self.working_set if many else self.working_set
@@ -111,10 +115,11 @@ class ActiveSet(Solver):
             d = spread_over(best, d)
             if many:
                 d = self._restricted(problem, evaluator, d, best, _FIRST_GAP)
-        point = evaluator.evaluate(d, self.inner_tol)
+        tol = min(self.inner_tol, _SMOOTH_TOL) if problem.loss.smooth else self.inner_tol
+        point = evaluator.evaluate(d, tol)
         quad = evaluator.quad(point)
         gradient = problem.regularizer.gradient(d) - 0.5 * quad
-        return State(point, quad, evaluator, False, _Memory(gradient, self.inner_tol))
+        return State(point, quad, evaluator, False, _Memory(gradient, tol))
 
     def _restricted(
         self, problem: Problem, evaluator: Evaluator, d: Array, kernels: Array, gap: float

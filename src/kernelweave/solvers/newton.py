@@ -12,7 +12,6 @@ is :math:`\tfrac12 \rho^\top K \rho`, :math:`\rho = \alpha + \ell'`, away from t
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 from kernelweave.losses import Loss
 from kernelweave.solvers.box_solver import GramSource
 from kernelweave.solvers.feasible import centre
+from kernelweave.solvers.line_search import zero_of_slope
 from kernelweave.solvers.newton_step import CgSteps, Direction, cholesky_step, useful_rows
 
 __all__ = ["NewtonResult", "solve_smooth"]
@@ -302,31 +302,7 @@ def _search(problem: _Problem, here: _Point, step: Direction) -> _Point | None:
         return value <= here.primal + noise
 
     # A slope lost in rounding: the whole step still mends alpha where K does not see it.
-    t = _zero_of_slope(slope, first, fallen) if first < -noise else 1.0
+    t = zero_of_slope(slope, first, fallen) if first < -noise else 1.0
     alpha, fitted = here.alpha + t * step.alpha, here.fitted + t * step.fitted
     there = problem.point(alpha, fitted, here.b + t * step.intercept)
     return there if there.primal <= here.primal + noise else None
-
-
-def _zero_of_slope(
-    slope: Callable[[float], float], first: float, fallen: Callable[[float], bool]
-) -> float:
-    """Where, in (0, 1], a rising `slope` with ``slope(0) = first < 0`` is within a tenth of zero.
-
-    A small slope uphill does not mean a low place, after a sharp corner: `fallen` must agree.
-    """
-    low, at_low, high = 0.0, first, 1.0
-    at_high = slope(high)
-    if at_high <= 0 or (at_high <= 0.1 * abs(first) and fallen(high)):
-        return high
-    for _ in range(60):
-        # The zero of the chord, kept away from the ends so that the bracket shrinks for certain.
-        t = low + (high - low) * float(np.clip(-at_low / (at_high - at_low), 0.1, 0.9))
-        at_t = slope(t)
-        if abs(at_t) <= 0.1 * abs(first) and (at_t <= 0 or fallen(t)):
-            return t
-        if at_t < 0:
-            low, at_low = t, at_t
-        else:
-            high, at_high = t, at_t
-    return low

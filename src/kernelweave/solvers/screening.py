@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+from weakref import WeakKeyDictionary
+
 import numpy as np
 
 from kernelweave.problem import Array, Problem
@@ -12,6 +15,8 @@ __all__ = ["Screening"]
 
 # With fewer kernels than this a pass costs too little to save.
 _FEWEST = 20
+# Computed once for a bank, however many fits share it: along a path, or one for each class.
+_SPREADS: WeakKeyDictionary[Any, Array] = WeakKeyDictionary()
 
 
 class Screening:
@@ -60,7 +65,7 @@ class Screening:
             return  # Half the gap is the least that may tell something new.
         self._radius = radius
         if self._spread is None:
-            self._spread = np.sqrt(problem.bank.spread())
+            self._spread = _root_of_spread(problem.bank)
         # The dual value is that of alpha scaled into the norm constraint.
         scale = problem.regularizer.dual_scale(state.quad + missing)
         high = scale * np.sqrt(state.quad + missing) + radius * self._spread
@@ -70,3 +75,10 @@ class Screening:
         if len(kept) < len(self.kept):
             self.kept = kept
             state.evaluator.keep_only(kept)
+
+
+def _root_of_spread(bank: Any) -> Array:
+    known = _SPREADS.get(bank)
+    if known is None:
+        known = _SPREADS[bank] = np.sqrt(bank.spread())
+    return known

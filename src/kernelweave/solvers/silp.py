@@ -16,7 +16,7 @@ from kernelweave.solvers.cutting_planes import (
     polyhedral,
     refuse_unsupported,
 )
-from kernelweave.solvers.inner import Evaluator, Point
+from kernelweave.solvers.inner import Evaluator, Point, without_dust
 from kernelweave.solvers.working_set import aligned_kernels, at_a_kink, spread_over
 
 __all__ = ["SILP", "SILPChunking"]
@@ -206,7 +206,7 @@ class SILPChunking(SILP):
 def first_weights_of(problem: Problem, start: Point | None) -> Array:
     """Given weights; or equal ones, if there are many on the kernels most aligned with y."""
     if start is not None:
-        return problem.regularizer.project(start.d)
+        return without_dust(problem.regularizer.project(start.d))
     d = problem.regularizer.start(problem.m)
     if polyhedral(problem.regularizer) and problem.m > _FIRST_KERNELS:
         return spread_over(aligned_kernels(problem, _FIRST_KERNELS), d)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from sklearn.exceptions import ConvergenceWarning
 
+from kernelweave.bank.protocol import MatrixBank
 from kernelweave.problem import Problem
 from kernelweave.solvers.base import Solver
 from kernelweave.solvers.certificate import recompute
@@ -15,7 +18,7 @@ from kernelweave.solvers.coarse import first_weights
 from kernelweave.solvers.inner import Point
 from kernelweave.solvers.loop import Limits, Record, Result, prepared, run
 
-__all__ = ["solve"]
+__all__ = ["reason_for_gap", "settle", "solve"]
 
 
 def solve(problem: Problem, solver: Solver, limits: Limits, start: Point | None = None) -> Result:
@@ -23,13 +26,32 @@ def solve(problem: Problem, solver: Solver, limits: Limits, start: Point | None 
 
     Warns when the tolerance was not met, saying why and what to do.
     """
+    result, _ = settle(problem, solver, limits, start, lambda bank: bank.refined())
+    told = reason_for_gap(result, limits)
+    if told:
+        warnings.warn(told, ConvergenceWarning, stacklevel=2)
+    return result
+
+
+def settle(
+    problem: Problem,
+    solver: Solver,
+    limits: Limits,
+    start: Point | None,
+    refine: Callable[[Any], MatrixBank | None],
+) -> tuple[Result, MatrixBank]:
+    """Do what :func:`solve` does, without a warning; also returns the last bank it solved on.
+
+    `refine` gives the more exact bank of a bank, if there is one.
+    """
     began = time.perf_counter()
     history: list[Record] = []
     if start is None:
         start = first_weights(problem, solver, limits)
     result = run(problem, solver, limits, start, history, began)
+    solved_on = problem.bank
     while result.reason == "bank":
-        finer = problem.bank.refined()
+        finer = refine(problem.bank)
         if finer is None:
             result = _certified_anew(problem, solver, limits, result, began)
             break
@@ -38,8 +60,8 @@ def solve(problem: Problem, solver: Solver, limits: Limits, start: Point | None 
         result = _certified_anew(problem, solver, limits, result, began)
         if not result.converged:
             result = run(problem, solver, limits, result.start, history, began)
-    _warn_if_unconverged(result, limits)
-    return result
+            solved_on = finer
+    return result, solved_on
 
 
 def _certified_anew(
@@ -71,10 +93,10 @@ def _certified_anew(
     )
 
 
-def _warn_if_unconverged(result: Result, limits: Limits) -> None:
-    """Tell the user that the tolerance was not met, why, and what to do."""
+def reason_for_gap(result: Result, limits: Limits) -> str:
+    """Say that the tolerance was not met, why, and what to do; "" where there is nothing to say."""
     if result.converged or result.reason in ("interrupted", "callback"):
-        return
+        return ""
     advice = {
         "max_iter": f"max_iter={limits.max_iter} was reached; raise it or tol",
         "max_time": f"max_time={limits.max_time} s was reached; raise it or tol",
@@ -85,9 +107,7 @@ def _warn_if_unconverged(result: Result, limits: Limits) -> None:
         "duality": "relative duality gap",
         "projected_gradient": "relative projected gradient",
     }[result.certificate.kind]
-    warnings.warn(
+    return (
         f"the {what} is {result.certificate.gap:.2g}, above tol={limits.tol:g}: "
-        f"{advice.get(result.reason, result.reason)}.",
-        ConvergenceWarning,
-        stacklevel=3,
+        f"{advice.get(result.reason, result.reason)}."
     )

@@ -1,0 +1,339 @@
+"""Choosing C by cross-validation along a path: what classification and regression share."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import threading
+import time
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from functools import partial
+from numbers import Integral
+from typing import Any, ClassVar
+
+import numpy as np
+from joblib import Parallel, delayed  # type: ignore[import-untyped]
+from scipy.stats import rankdata
+from sklearn import config_context, get_config
+from sklearn.base import is_classifier
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import check_scoring
+from sklearn.model_selection import check_cv
+from sklearn.utils import _safe_indexing, column_or_1d
+
+from kernelweave.compiled.threads import thread_count
+from kernelweave.errors import InvalidInputError
+from kernelweave.estimators.base import BaseMKL, SetUp, Tasks
+from kernelweave.problem import Array
+from kernelweave.solvers import Result
+from kernelweave.solvers.path import first_factor, walk_path
+from kernelweave.solvers.solve import reason_for_gap
+from kernelweave.validation import positive_number
+
+__all__ = ["PathCV"]
+
+
+@dataclass
+class _Path:
+    """The fits along one path: `results` has a row for each C, with a result for each group."""
+
+    title: str
+    results: list[list[Result]]
+    seconds: Array
+    complaints: list[str] = field(default_factory=list)
+    scores: Array | None = None
+    score_seconds: Array | None = None
+
+    @property
+    def weights(self) -> Array:
+        """Shape (n_Cs, n_groups, m)."""
+        return np.array([[result.d for result in row] for row in self.results])
+
+    @property
+    def gaps(self) -> Array:
+        """The largest of each C."""
+        return np.array([max(result.certificate.gap for result in row) for row in self.results])
+
+    @property
+    def kernels(self) -> Array:
+        """How many kernels have weight (in any group), for each C."""
+        return np.array(
+            [np.count_nonzero(sum(r.d for r in row)) for row in self.results], dtype=np.int64
+        )
+
+
+class PathCV(BaseMKL):
+    """Fit along a path of C on all samples and in every fold; keep the model of the best C.
+
+    Comes before the estimator whose C it chooses in the list of bases; that is also `_plain`.
+    """
+
+    _plain: ClassVar[type[BaseMKL]]
+
+    def fit(self, X: Any, y: Any, groups: Any = None, **fit_params: Any) -> PathCV:
+        """Choose C, and learn the kernel weights and the function with it.
+
+        Parameters
+        ----------
+        X : array, CSR matrix, pandas or polars frame of shape (n, n_features), or n sequences
+            Training samples; for precomputed kernels a column of
+            :func:`~kernelweave.sample_ids`.
+        y : array-like of shape (n,)
+            Class labels or targets.
+        groups : array-like of shape (n,), optional
+            Group of each sample, for splitters that keep groups together.
+        **fit_params : dict
+            ``sample_weight``, array-like of shape (n,): factor on C for each sample, and its
+            weight in the scores where the scoring takes weights.
+        """
+        self._check_settings()
+        scorer = check_scoring(self, scoring=self.scoring)
+        tasks: Tasks = self._tasks(X, y, fit_params)
+        target = column_or_1d(y)
+        weight = self._check_weights(fit_params, len(target))
+        weighs = fit_params.get("sample_weight") is not None and self._weighs(scorer)
+        folds = self._folds(tasks.X, target, groups)
+        with self._threads():
+            made = self._set_up(tasks, 1.0)
+            self.Cs_ = self._grid(made)
+            jobs = min(thread_count(), 1 + len(folds))
+            stop = threading.Event()
+            model = self._plain_model(max(1, thread_count() // jobs))
+            calls = [delayed(_configured)(get_config(), self._whole_path, model, made, stop)]
+            given = (tasks.X, target, weight, scorer, weighs, stop, len(folds))
+            calls += [
+                delayed(_configured)(get_config(), self._fold, model, fold, *given)
+                for fold in enumerate(folds)
+            ]
+            try:
+                whole, *parts = Parallel(n_jobs=jobs, require="sharedmem")(calls)
+            except BaseException:
+                stop.set()  # Folds in other threads end with their next fit.
+                raise
+        if any(len(path.results) < len(self.Cs_) for path in (whole, *parts)):
+            raise KeyboardInterrupt("the cross-validation was interrupted.")
+        self._conclude(made, whole, parts)
+        self.scorer_ = scorer
+        return self
+
+    # Checks
+
+    def _check_settings(self) -> None:
+        positive_number("C_ratio", self.C_ratio)
+        if not self.C_ratio > 1:
+            raise InvalidInputError(
+                f"C_ratio, the largest C over the smallest, must be above 1; got {self.C_ratio!r}."
+            )
+        allowed = "an integer >= 2 (how many) or a sequence of finite numbers > 0 (which)"
+        Cs = self.Cs
+        if isinstance(Cs, Integral) and not isinstance(Cs, bool):
+            good = int(Cs) >= 2
+        elif isinstance(Cs, Iterable) and not isinstance(Cs, str | bytes):
+            try:
+                values = np.asarray(list(Cs), dtype=np.float64)
+            except (TypeError, ValueError):
+                values = np.array([])
+            good = values.ndim == 1 and values.size > 0 and bool(np.all(np.isfinite(values)))
+            good = good and bool(np.all(values > 0))
+        else:
+            good = False
+        if not good:
+            raise InvalidInputError(f"Cs must be {allowed}; got {Cs!r}.")
+        if isinstance(self.cv, Integral) and (isinstance(self.cv, bool) or self.cv < 2):
+            raise InvalidInputError(
+                "cv must be an integer >= 2 (the number of folds), a splitter or an iterable of "
+                f"(train, test) indices; got {self.cv!r}."
+            )
+
+    def _folds(self, X: Any, y: Array, groups: Any) -> list[tuple[Array, Array]]:
+        """Split the samples, and see that every training part has every class."""
+        classify = is_classifier(self)
+        try:
+            splitter = check_cv(self.cv, y, classifier=classify)
+            folds = [(np.asarray(a), np.asarray(b)) for a, b in splitter.split(X, y, groups)]
+        except ValueError as error:
+            counts = np.unique(y, return_counts=True)[1].min() if classify else None
+            detail = f" The smallest class has n_samples = {counts}." if classify else ""
+            raise InvalidInputError(
+                f"cv={self.cv!r} cannot split these {len(y)} samples: {error}{detail}"
+            ) from error
+        if not folds:
+            raise InvalidInputError(f"cv={self.cv!r} gave no folds; at least one is needed.")
+        if classify:
+            for number, (train, _) in enumerate(folds, start=1):
+                missing = np.setdiff1d(y, y[train])
+                if len(missing):
+                    raise InvalidInputError(
+                        f"the training part of fold {number} of {len(folds)} has no sample of "
+                        f"class {missing[0]!r}, which has {np.sum(y == missing[0])} in all. Every "
+                        "class needs samples in every training part: use fewer folds or a "
+                        "stratified splitter."
+                    )
+        return folds
+
+    def _grid(self, made: SetUp) -> Array:
+        """Values of C in increasing order, for all samples and so for all folds."""
+        if not isinstance(self.Cs, Integral):
+            return np.sort(np.asarray(list(self.Cs), dtype=np.float64))
+        low = min(first_factor(problem) for problem in made.problems)
+        return np.geomspace(low, low * self.C_ratio, int(self.Cs))
+
+    def _weighs(self, scorer: Any) -> bool:
+        """Whether the scorer takes weights of samples."""
+        if self.scoring is None:
+            return True
+        function = getattr(scorer, "_score_func", scorer)
+        return "sample_weight" in inspect.signature(function).parameters
+
+    # Paths
+
+    def _plain_model(self, n_jobs: int) -> BaseMKL:
+        own = ("Cs", "C_ratio", "cv", "scoring")
+        params = {k: v for k, v in self.get_params(deep=False).items() if k not in own}
+        # The fits themselves print one level later than the path.
+        params |= {"n_jobs": n_jobs, "verbose": max(0, self.verbose - 2)}
+        return self._plain(**params)
+
+    def _walk(self, title: str, made: SetUp, stop: threading.Event) -> _Path:
+        """Solve for all C; ends early when asked to stop."""
+        Cs = self.Cs_
+        rows: list[list[Result]] = [[] for _ in Cs]
+        path = _Path(title, rows, np.zeros(len(Cs)))
+        limits = replace(made.limits, verbose=max(0, self.verbose - 2))
+        for problem, solver in zip(made.problems, made.solvers, strict=True):
+            began = time.perf_counter()
+            walk = walk_path(problem, Cs, solver, limits)
+            for i, result in enumerate(walk):
+                rows[i].append(result)
+                path.seconds[i] += time.perf_counter() - began
+                told = reason_for_gap(result, limits)
+                if told:
+                    path.complaints.append(f"{title}, C = {Cs[i]:.3g}: {told}")
+                if self.verbose >= 2:
+                    kernels = np.count_nonzero(result.d)
+                    gap = result.certificate.gap
+                    _say(f"{title}: C = {Cs[i]:.3g}  gap {gap:.1e}  kernels {kernels}")
+                if result.reason == "interrupted":
+                    stop.set()
+                if stop.is_set():
+                    path.results = [row for row in rows if len(row) == len(made.problems)]
+                    return path
+                began = time.perf_counter()
+        return path
+
+    def _whole_path(self, model: BaseMKL, made: SetUp, stop: threading.Event) -> _Path:
+        with model._threads():
+            path = self._walk("all samples", made, stop)
+        if self.verbose:
+            _say(f"all samples: {len(path.results)} values of C in {path.seconds.sum():.2f} s")
+        return path
+
+    def _fold(
+        self,
+        model: BaseMKL,
+        fold: tuple[int, tuple[Array, Array]],
+        X: Any,
+        y: Array,
+        weight: Array,
+        scorer: Any,
+        weighs: bool,
+        stop: threading.Event,
+        n_folds: int,
+    ) -> _Path:
+        """Fit along the path on the training part of one fold, and score on its test part."""
+        number, (train, test) = fold
+        model = copy.copy(model)
+        title = f"fold {number + 1} of {n_folds}"
+        if stop.is_set():
+            return _Path(title, [], np.zeros(0))
+        with model._threads():
+            given = {"sample_weight": weight[train]}
+            tasks = model._tasks(_safe_indexing(X, train), y[train], given)
+            made = model._set_up(tasks, 1.0)
+            path = self._walk(title, made, stop)
+            model._kernel_set, model._combination = made.kernel_set, made.combination
+            X_test, y_test = _safe_indexing(X, test), y[test]
+            score = partial(scorer, sample_weight=weight[test]) if weighs else scorer
+            scores, seconds = [], []
+            for row in path.results:
+                began = time.perf_counter()
+                model._store(row)
+                scores.append(float(score(model, X_test, y_test)))
+                seconds.append(time.perf_counter() - began)
+        path.scores, path.score_seconds = np.array(scores), np.array(seconds)
+        if self.verbose and scores:
+            best = int(np.argmax(path.scores))
+            _say(
+                f"{title}: {len(scores)} values of C in {path.seconds.sum():.2f} s, best score "
+                f"{scores[best]:.4g} at C = {self.Cs_[best]:.3g}"
+            )
+        return path
+
+    # Results
+
+    def _conclude(self, made: SetUp, whole: _Path, parts: list[_Path]) -> None:
+        self.scores_ = np.array([part.scores for part in parts])
+        self.cv_results_ = _table(self.Cs_, self.scores_, parts)
+        mean = self.cv_results_["mean_test_score"]
+        if np.all(np.isnan(mean)):
+            raise InvalidInputError(
+                f"scoring={self.scoring!r} gave no number for any C: every mean over the folds is "
+                "nan. Use another scoring, or folds that it can be computed on."
+            )
+        self.best_index_ = int(np.nanargmax(mean))
+        self.C_ = float(self.Cs_[self.best_index_])
+        self.best_score_ = float(mean[self.best_index_])
+        weights = whole.weights
+        self.path_weights_ = weights[:, 0] if weights.shape[1] == 1 else weights
+        self.path_gaps_ = whole.gaps
+        self._kernel_set, self._combination = made.kernel_set, made.combination
+        self._store(whole.results[self.best_index_])
+        self._warn_of([text for path in (whole, *parts) for text in path.complaints])
+
+    def _warn_of(self, complaints: list[str]) -> None:
+        if not complaints:
+            return
+        others = f" So did {len(complaints) - 1} more fits, the last one: {complaints[-1]}"
+        warnings.warn(
+            f"a fit did not reach the tolerance. {complaints[0]}"
+            + (others if len(complaints) > 1 else ""),
+            ConvergenceWarning,
+            stacklevel=4,
+        )
+
+
+def _configured(config: dict[str, Any], function: Any, *args: Any) -> Any:
+    """Call in a thread under scikit-learn's settings of the caller's thread."""
+    with config_context(**config):
+        return function(*args)
+
+
+def _say(text: str) -> None:
+    print(f"[kernelweave] {text}", flush=True)
+
+
+def _table(Cs: Array, scores: Array, parts: list[_Path]) -> dict[str, Any]:
+    """Columns of one entry for each C, named as those of ``GridSearchCV.cv_results_``."""
+    mean = scores.mean(axis=0)
+    seconds = np.array([part.seconds for part in parts])
+    score_seconds = np.array([part.score_seconds for part in parts])
+    table: dict[str, Any] = {
+        "mean_fit_time": seconds.mean(axis=0),
+        "std_fit_time": seconds.std(axis=0),
+        "mean_score_time": score_seconds.mean(axis=0),
+        "std_score_time": score_seconds.std(axis=0),
+        "param_C": Cs.copy(),
+        "params": [{"C": float(C)} for C in Cs],
+    }
+    table |= {f"split{i}_test_score": row.copy() for i, row in enumerate(scores)}
+    # As in GridSearchCV: equal scores share the best rank, and nan comes last.
+    ranked = rankdata(-np.where(np.isnan(mean), -np.inf, mean), method="min")
+    return table | {
+        "mean_test_score": mean,
+        "std_test_score": scores.std(axis=0),
+        "rank_test_score": ranked.astype(np.int32),
+        "max_gap": np.max([part.gaps for part in parts], axis=0),
+        "mean_n_kernels": np.mean([part.kernels for part in parts], axis=0),
+    }

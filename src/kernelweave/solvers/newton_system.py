@@ -1,0 +1,264 @@
+r"""The linear system of a Newton step of SpicyMKL (eq. 9), dense, by factors, or by products.
+
+For one task it is
+
+.. math:: H = D + \sum_{k \in A} \gamma w_k K_k + \gamma_b 1 1^\top + G^\top M G, \qquad
+    M = \gamma (J - \operatorname{diag}(w)),
+
+with :math:`D` the curvature of the conjugate loss, :math:`w_k = p_k / n_k` the part of component
+k that the prox leaves, the rows :math:`g_k = K_k v_k / |v_k|` of G, and J the Jacobian of the prox
+of the norms. (Block l1: J = 1, so that M is :math:`\gamma q_k` on its diagonal.) Several tasks
+share all kernels, and meet in G alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import LinAlgError, cho_factor, cho_solve, lu_factor, lu_solve
+from scipy.sparse.linalg import LinearOperator, cg
+
+from kernelweave.bank.factored import FactoredBank
+from kernelweave.bank.protocol import KernelBank
+from kernelweave.problem import Array
+from kernelweave.regularizers.norm_prox import NormProx
+
+__all__ = ["CHOLESKY_LIMIT", "ActiveKernels", "cholesky", "newton_direction", "through_factors"]
+
+# Up to this many samples the matrix is formed and factorised.
+CHOLESKY_LIMIT = 3000
+# Factors serve where their rank is below this share of n.
+_LOW_RANK = 0.3
+# Conjugate gradients: accuracy of a direction, and most products for it.
+_CG_TOL, _CG_STEPS = 1e-5, 500
+# What is added to a diagonal that is not positive, relative to its largest entry.
+_RIDGE = 1e-13
+# Least curvature of a sample where a system is solved by products, relative to the kernels'.
+_FLOOR = 1e-9
+
+Solve = Callable[[Array], Array]
+
+
+@dataclass(frozen=True, eq=False)
+class ActiveKernels:
+    r"""What the kernels in use contribute to a Newton step.
+
+    Attributes
+    ----------
+    kernels : ndarray of shape (A,), int
+        Their indices in the bank.
+    shares : ndarray of shape (A,)
+        The :math:`w_k = p_k / n_k`.
+    normals : ndarray of shape (A, T, n)
+        The :math:`g_k = K_k v_k / |v_k|`.
+    prox : NormProx
+        The Jacobian of the norms.
+    penalty, intercept_penalty : float
+        The :math:`\gamma` and :math:`\gamma_b`.
+    """
+
+    kernels: NDArray[np.intp]
+    shares: Array
+    normals: Array
+    prox: NormProx
+    penalty: float
+    intercept_penalty: float
+
+    def weights(self, m: int) -> Array:
+        """Weights of the sum of kernels in the Hessian, for all m kernels."""
+        d = np.zeros(m)
+        d[self.kernels] = self.penalty * self.shares
+        return d
+
+    @property
+    def diagonal(self) -> Array:
+        """Diagonal part of M."""
+        return self.penalty * (self.prox.slopes - self.shares)
+
+    def bend(self, v: Array) -> Array:
+        """G'M G v for v of shape (T, n)."""
+        x = np.einsum("ktn,tn->k", self.normals, v)
+        coupling = self.prox.coupling
+        Mx = self.diagonal * x
+        Mx += self.penalty * (coupling @ (self.prox.signs * (coupling.T @ x)))
+        return np.tensordot(Mx, self.normals, axes=1)
+
+    def low_rank(self, task: int) -> tuple[Array, Array]:
+        """Rows V and numbers s with V'diag(s) V = 1 gamma_b 1' + G'M G, for a task on its own."""
+        G = self.normals[:, task]
+        coupled = self.prox.coupling.T @ G
+        V = np.concatenate([np.ones((1, G.shape[1])), G, coupled])
+        signs = self.penalty * self.prox.signs
+        return V, np.concatenate([[self.intercept_penalty], self.diagonal, signs])
+
+
+def newton_direction(bank: KernelBank, D: Array, active: ActiveKernels, gradient: Array) -> Array:
+    r"""Solve :math:`H \delta = -\nabla\varphi`.
+
+    Where the kernels in use have factors of low rank, the system is solved through them. Up to
+    3,000 samples it is formed and factorised. Beyond, and where several tasks meet, conjugate
+    gradients work on products, preconditioned by what is known: each task's own matrix, or the
+    diagonal and all parts of rank one.
+
+    Parameters
+    ----------
+    bank : KernelBank
+    D : ndarray of shape (T, n)
+        Curvature of the conjugate loss, >= 0; infinite for samples that cannot move.
+    active : ActiveKernels
+    gradient : ndarray of shape (T, n)
+
+    Returns
+    -------
+    ndarray of shape (T, n)
+        The direction.
+    """
+    T, n = D.shape
+    weights = active.weights(bank.m)
+    if isinstance(bank, FactoredBank) and through_factors(bank, active.kernels):
+        return _by_factors(bank, D, active, gradient)
+    if n <= CHOLESKY_LIMIT:
+        K = bank.combine(weights)
+        if T == 1:
+            V, s = active.low_rank(0)
+            K += (V.T * s) @ V
+            return -cholesky(K, D[0])(gradient[0])[None]
+        K += active.intercept_penalty
+        floor = _FLOOR * float(K.diagonal().mean())
+        solves = [cholesky(K.copy(), np.maximum(row, floor)) for row in D]
+        return _conjugate_gradients(lambda v: v @ K + active.bend(v), D, gradient, solves, floor)
+    diagonal = weights[active.kernels] @ bank.diag(active.kernels)
+    solves = []
+    for task in range(T):
+        alone = D[task] + diagonal
+        solves.append(_woodbury(alone, *active.low_rank(task)) if T == 1 else _diagonal(alone))
+    product = _products(bank, weights, active)
+    floor = _FLOOR * float(diagonal.mean())
+    return _conjugate_gradients(product, D, gradient, solves, floor)
+
+
+def through_factors(bank: KernelBank, kernels: NDArray[np.intp]) -> bool:
+    """Whether these kernels have factors of a rank low enough to solve through them."""
+    return isinstance(bank, FactoredBank) and bank.ranks[kernels].sum() < _LOW_RANK * bank.n
+
+
+def _products(bank: KernelBank, weights: Array, active: ActiveKernels) -> Callable[[Array], Array]:
+    """Products with H but for D, from the combined matrix if the bank finds that cheaper."""
+    if bank.n <= bank.matrix_limit:
+        K = bank.combine(weights)
+
+        def kernel_product(v: Array) -> Array:
+            return v @ K
+    else:
+        used = weights[active.kernels]
+
+        def kernel_product(v: Array) -> Array:
+            return np.tensordot(used, bank.matvec(v, active.kernels), axes=1)
+
+    def product(v: Array) -> Array:
+        level = active.intercept_penalty * v.sum(axis=1, keepdims=True)
+        return kernel_product(v) + level + active.bend(v)
+
+    return product
+
+
+def _by_factors(bank: FactoredBank, D: Array, active: ActiveKernels, gradient: Array) -> Array:
+    """Solve through the factors F of the kernels in use: n r^2 instead of n^3."""
+    F, owner = bank.factor_of(active.kernels)
+    scale = (active.penalty * active.shares)[owner]
+    diagonal = scale @ (F * F)
+    floor = _FLOOR * (float(diagonal.mean()) + active.intercept_penalty)
+    base = np.maximum(D, floor)
+    T = len(D)
+    solves = []
+    for task in range(T):
+        V, s = active.low_rank(task) if T == 1 else (np.ones((1, F.shape[1])), None)
+        s = np.array([active.intercept_penalty]) if s is None else s
+        solves.append(_woodbury(base[task], np.concatenate([F, V]), np.concatenate([scale, s])))
+
+    def product(v: Array) -> Array:
+        level = active.intercept_penalty * v.sum(axis=1, keepdims=True)
+        return ((v @ F.T) * scale) @ F + level + active.bend(v)
+
+    return _conjugate_gradients(product, D, gradient, solves, floor)
+
+
+def cholesky(K: Array, D: Array) -> Solve:
+    """Solve with K + diag(D), scaled to a diagonal of ones; K is overwritten."""
+    total = D + K.diagonal()
+    size = np.where(np.isfinite(total), total, 0.0)
+    ridge = _RIDGE * float(size.max(initial=0.0))
+    scale = 1.0 / np.sqrt(total + ridge)  # zero for samples that cannot move
+    K *= scale[:, None]
+    K *= scale
+    here = np.diag_indices(len(K))
+    for _ in range(8):
+        K[here] = 1.0 + (ridge * scale**2)
+        try:
+            factor = cho_factor(K, lower=True, check_finite=False)
+        except LinAlgError:
+            ridge = max(100.0 * ridge, np.finfo(np.float64).tiny)
+            continue
+        return lambda v: scale * cho_solve(factor, scale * v, check_finite=False)
+    return _diagonal(total)
+
+
+def _diagonal(total: Array) -> Solve:
+    inverse = 1.0 / np.maximum(total, np.finfo(np.float64).tiny)
+    return lambda v: inverse * v
+
+
+def _woodbury(base: Array, V: Array, s: Array) -> Solve:
+    """Solve with diag(base) + V'diag(s) V, base > 0."""
+    keep = s != 0
+    V, s = V[keep], s[keep]
+    inverse = 1.0 / base
+    # (diag(1/s) + V base^-1 V') with its rows scaled, so that no size of s overflows.
+    root = np.sqrt(np.abs(s))
+    V = root[:, None] * V
+    small = (V * inverse) @ V.T
+    small[np.diag_indices(len(s))] += np.sign(s)
+    factor = lu_factor(small, overwrite_a=True, check_finite=False)
+
+    def solve(v: Array) -> Array:
+        u = inverse * v
+        return u - inverse * (lu_solve(factor, V @ u, check_finite=False) @ V)
+
+    return solve
+
+
+def _conjugate_gradients(
+    product: Callable[[Array], Array],
+    D: Array,
+    gradient: Array,
+    solves: list[Solve],
+    floor: float,
+) -> Array:
+    """Solve (D + product) x = -gradient, preconditioned task by task."""
+    T, n = gradient.shape
+    # A sample that cannot move would only make numbers infinite.
+    moving = np.isfinite(D)
+    # Samples in a corner of the loss have no curvature of their own.
+    D = np.where(moving, np.maximum(D, floor), 0.0)
+
+    def matvec(v: Array) -> Array:
+        v = v.reshape(T, n) * moving
+        return ((D * v + product(v)) * moving).ravel()
+
+    def precondition(v: Array) -> Array:
+        rows = v.reshape(T, n) * moving
+        solved = [solve(row) for solve, row in zip(solves, rows, strict=True)]
+        return (np.array(solved) * moving).ravel()
+
+    shape = (T * n, T * n)
+    found, _ = cg(
+        LinearOperator(shape, matvec=matvec, dtype=np.float64),
+        -(gradient * moving).ravel(),
+        rtol=_CG_TOL,
+        maxiter=_CG_STEPS,
+        M=LinearOperator(shape, matvec=precondition, dtype=np.float64),
+    )
+    return np.asarray(found).reshape(T, n)
