@@ -123,7 +123,7 @@ def test_a_header_without_the_field_is_named(write):
         ("binary.fasta", bytes(range(128, 256)), "cannot be read"),
         ("header.fasta", ">B\u00e4r\nACG\n".encode(), "ASCII"),
         ("plain.fasta.gz", FASTA, "plain.fasta.gz.*Not a gzipped file"),
-        ("cut.fasta.gz", gzip.compress(FASTA)[:40], "cut.fasta.gz.* cannot be read"),
+        ("cut.fasta.gz", gzip.compress(FASTA, mtime=0)[:40], "cut.fasta.gz.* cannot be read"),
         ("cut.fasta.bz2", bz2.compress(FASTA)[:40], "cut.fasta.bz2.* cannot be read"),
     ],
 )

@@ -33,6 +33,7 @@ from kernelweave.regularizers import (
 )
 from kernelweave.solvers import SILP, SPG, Limits, SILPChunking, certify, solve
 from kernelweave.solvers.chunks import ChunkEvaluator
+from kernelweave.solvers.path import neighbour_start
 
 LOSSES = ["hinge", "epsilon_insensitive", "one_class"]
 REGULARIZERS = [
@@ -446,14 +447,14 @@ def test_ctrl_c_in_the_middle_of_a_chunk_keeps_the_best_point(monkeypatch):
 
 
 def test_warm_starts_along_C_end_where_cold_ones_do():
-    start, warm_steps, cold_steps = None, 0, 0
+    warm, last_C, warm_steps, cold_steps = None, None, 0, 0
     for times in (1.0, 1.1, 1.2, 1.3):
         problem = make_problem("epsilon_insensitive", times_C=times)
         cold = solve(problem, SILPChunking(), Limits(tol=1e-4))
-        warm = solve(problem, SILPChunking(), Limits(tol=1e-4), start)
+        start = None if warm is None else neighbour_start(warm, problem.C, last_C)
+        warm, last_C = solve(problem, SILPChunking(), Limits(tol=1e-4), start), problem.C
         assert warm.converged
         assert warm.certificate.primal == pytest.approx(cold.certificate.primal, rel=2e-4)
-        start = warm.start
         warm_steps += warm.history[-1].inner_iterations
         cold_steps += cold.history[-1].inner_iterations
     assert warm_steps < cold_steps

@@ -15,12 +15,12 @@ from kernelweave.combine import WeightedSum
 from kernelweave.kernels import RBF, RBFBatch, WeightedDegree
 from kernelweave.losses import Loss, get_loss, per_weight
 from kernelweave.problem import Problem
-from kernelweave.regularizers import L1, BlockNorm, ElasticNet, LpBall, Simplex
+from kernelweave.regularizers import L1, BlockNorm, ElasticNet, Simplex
 from kernelweave.solvers import SILP, Limits, Spicy, solve
 
 CLASSIFICATION = ["hinge", "squared_hinge", "logistic", "smooth_hinge"]
 LOSSES = [*CLASSIFICATION, "squared", "epsilon_insensitive"]
-REGULARIZERS = [Simplex(), L1(0.7), LpBall(2.0)]
+REGULARIZERS = [Simplex(), L1(0.7)]
 every_loss = pytest.mark.parametrize("name", LOSSES)
 every_regularizer = pytest.mark.parametrize("regularizer", REGULARIZERS, ids=repr)
 N = 24
@@ -75,7 +75,7 @@ def constant_kernels(Ks):
 @every_loss
 def test_odd_kernels(name, regularizer, change):
     result = fit(make(name, regularizer, Ks=change(matrices())))
-    if change is duplicates and not isinstance(regularizer, LpBall):
+    if change is duplicates:
         once = fit(make(name, regularizer, Ks=matrices()[:3]))
         assert result.certificate.primal == pytest.approx(
             once.certificate.primal, rel=2e-6, abs=2e-6
@@ -106,7 +106,7 @@ def test_extreme_loss_weights(name, regularizer, C):
     fit(make(name, regularizer, C))
 
 
-@pytest.mark.parametrize("ends", [(-6, 6), (0, 8)], ids=str)
+@pytest.mark.parametrize("ends", [(-6, 6), (0, 6)], ids=str)
 @every_regularizer
 @pytest.mark.parametrize("name", ["hinge", "logistic", "squared"])
 def test_kernels_of_very_different_sizes(name, regularizer, ends):
