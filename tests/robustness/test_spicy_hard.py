@@ -89,21 +89,21 @@ def test_few_samples(name, regularizer, n):
     problem = make(name, regularizer, Ks=matrices(n))
     y = problem.y.copy()
     y[0, :2] = 1.0, -1.0
-    fit(replace(problem, y=y))
+    assert fit(replace(problem, y=y)).converged
 
 
 @every_regularizer
 @every_loss
 def test_one_kernel(name, regularizer):
     for C in (1.0, 100.0):
-        fit(make(name, regularizer, C, Ks=matrices(m=1)))
+        assert fit(make(name, regularizer, C, Ks=matrices(m=1))).converged
 
 
 @pytest.mark.parametrize("C", [1e-6, 1e4])
 @every_regularizer
 @every_loss
 def test_extreme_loss_weights(name, regularizer, C):
-    fit(make(name, regularizer, C))
+    assert fit(make(name, regularizer, C)).converged
 
 
 @pytest.mark.parametrize("ends", [(-6, 6), (0, 6)], ids=str)
@@ -136,9 +136,10 @@ def test_a_single_positive_and_separable_classes(name, regularizer, C):
     problem = make(name, regularizer, C)
     alone = -np.ones_like(problem.y)
     alone[0, 3] = 1.0
-    fit(replace(problem, y=alone))
+    assert fit(replace(problem, y=alone)).converged
     leading = np.linalg.eigh(matrices()[0])[1][:, -1]
-    fit(replace(problem, y=np.sign(leading - np.median(leading))[None]))
+    separable = np.sign(leading - np.median(leading))[None]
+    assert fit(replace(problem, y=separable)).converged
 
 
 @pytest.mark.parametrize("C", [1.0, 100.0])
