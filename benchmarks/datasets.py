@@ -29,8 +29,14 @@ OPENML = {
     "cod_rna": ("codrna", 1),
     "covertype": ("covertype", 3),
     "splice": ("splice", 1),
+    "breast": ("breast-w", 1),
+    "heart": ("heart-statlog", 1),
 }
-FILES = {"splice": "splice_ida"}
+FILES = {
+    "splice": "splice_ida",
+    "breast": "breast_cancer_wisconsin",
+    "heart": "heart_statlog",
+}
 
 
 def add_data_dir(parser: argparse.ArgumentParser) -> None:

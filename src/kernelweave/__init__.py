@@ -10,6 +10,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kernelweave.estimators.bayesian_classifier import BayesianMKLClassifier
+    from kernelweave.estimators.bayesian_regressor import BayesianMKLRegressor
     from kernelweave.estimators.classifier import MKLClassifier
     from kernelweave.estimators.cv import MKLClassifierCV, MKLRegressorCV
     from kernelweave.estimators.one_class import MKLOneClass
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "BayesianMKLClassifier",
+    "BayesianMKLRegressor",
     "MKLClassifier",
     "MKLClassifierCV",
     "MKLOneClass",
@@ -34,6 +38,8 @@ __all__ = [
 
 # Names are imported on first use, so that `import kernelweave` and the command line start fast.
 _HOMES = {
+    "BayesianMKLClassifier": "kernelweave.estimators.bayesian_classifier",
+    "BayesianMKLRegressor": "kernelweave.estimators.bayesian_regressor",
     "MKLClassifier": "kernelweave.estimators.classifier",
     "MKLClassifierCV": "kernelweave.estimators.cv",
     "MKLOneClass": "kernelweave.estimators.one_class",

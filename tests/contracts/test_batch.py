@@ -342,6 +342,18 @@ def test_sums_of_kernels(case, n):
     )
 
 
+def test_sums_of_products_and_of_squares(case, n):
+    bank, K, atol = case
+    V = np.random.default_rng(3).normal(size=(9, 2, n))
+    expected = np.einsum("ktj,kji->ti", V, K)
+    np.testing.assert_allclose(bank.sum_products(V), expected, atol=4 * atol * np.abs(V).sum())
+    squares = np.sum(K @ K, axis=0)
+    np.testing.assert_allclose(bank.square_sum(), squares, atol=2 * 4 * atol * 9 * n)
+    factor = bank.square_factor()
+    if factor is not None:
+        np.testing.assert_allclose(factor.T @ factor, squares, atol=2 * 4 * atol * 9 * n)
+
+
 def test_parts_of_a_batch(case, n):
     bank, K, atol = case
     v = some(n)
@@ -408,6 +420,8 @@ def test_same_bits_for_one_and_two_threads():
                     bank.quad(v),
                     bank.matvec(v),
                     bank.combine(d),
+                    bank.sum_products(np.sin(d)[:, None, None] * v),
+                    bank.square_sum(),
                     *bank.quad_and_product(v, d),
                     tile.weighted(d),
                     tile.contract(np.ones((50, 300))),

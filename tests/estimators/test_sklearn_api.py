@@ -6,6 +6,8 @@ import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from kernelweave import (
+    BayesianMKLClassifier,
+    BayesianMKLRegressor,
     MKLClassifier,
     MKLClassifierCV,
     MKLOneClass,
@@ -22,10 +24,22 @@ ESTIMATORS = [
     MKLOneClass(nu=0.1, regularizer="lp_ball"),
     MKLClassifierCV("linear", Cs=2, cv=3),
     MKLRegressorCV("linear", Cs=2, cv=3),
+    BayesianMKLClassifier(max_iter=30),
+    BayesianMKLClassifier(sparsity="sparse", multi_class="ovr", max_iter=10),
+    BayesianMKLRegressor(max_iter=30),
+    BayesianMKLRegressor(sparsity="sparse", normalize_y=False, max_iter=30),
 ]
 
 
+def promises_not_made(estimator):
+    if isinstance(estimator, BayesianMKLClassifier):
+        # The most probable class is the side of zero, but a sample that the model knows less of
+        # has a probability nearer to one half.
+        return {"check_decision_proba_consistency": "probabilities count the uncertainty of f"}
+    return {}
+
+
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@parametrize_with_checks(ESTIMATORS)
+@parametrize_with_checks(ESTIMATORS, expected_failed_checks=promises_not_made)
 def test_scikit_learn_checks(estimator, check):
     check(estimator)

@@ -166,15 +166,27 @@ def test_zero_kernels_are_named():
     bank = KernelSet.build([Linear(), Linear().on(3)], Z, "trace")
     with pytest.raises(InvalidInputError, match="'linear on column 3' has mean diagonal 0"):
         bank.diag()
-    Z[4] = 0
-    with pytest.raises(InvalidInputError, match=r"'linear' has k\(x, x\) = 0 for sample 4"):
-        KernelSet.build(Linear(), Z, "diagonal").diag()
-    spherical = KernelSet.build(Linear(), X, "diagonal")
-    with pytest.raises(InvalidInputError, match="for sample 1"):
-        spherical.cross(np.vstack([X[0], np.zeros(3)]))
+    with pytest.raises(InvalidInputError, match=r"column 3' has k\(x, x\) = 0 for all"):
+        KernelSet.build([Linear(), Linear().on(3)], Z, "diagonal").diag()
     constant = KernelSet.build(Polynomial(2).on(0), np.ones((5, 1)), ("center", "trace"))
     with pytest.raises(InvalidInputError, match="mean diagonal 0"):
         constant.diag()
+
+
+def test_a_zero_sample_has_no_unit_diagonal_and_is_similar_to_none():
+    Z = X.copy()
+    Z[4] = 0
+    spherical = KernelSet.build([Linear(), Polynomial(2)], Z, "diagonal")
+    diag = np.ones((2, 10))
+    diag[0, 4] = 0
+    np.testing.assert_allclose(spherical.diag(), diag)
+    np.testing.assert_allclose(spherical.rows(np.arange(10)).diagonal(axis1=1, axis2=2), diag)
+    assert not spherical.rows([4])[0].any()
+    cross = spherical.cross(np.vstack([Z[0], np.zeros(3)]))
+    np.testing.assert_allclose(cross[:, 0, 0], 1.0)
+    assert not cross[0, 1].any() and cross[1, 1].all()
+    both = KernelSet.build([Linear()], Z, ("diagonal", "trace"))
+    assert both.diag().mean() == pytest.approx(1.0)
 
 
 def test_wrong_indices_and_types():

@@ -96,8 +96,8 @@ class TestLetters:
             MKLClassifier(WD(3)).fit(nothing, Y)
         with pytest.raises(InvalidInputError, match="no sequence holds a k-mer of length 1"):
             MKLClassifier(WD(3).by_length()).fit(nothing, Y)
-        with pytest.raises(InvalidInputError, match=r"k\(x, x\) = 0 for sample 19.*'trace'"):
-            MKLClassifier(WD(3), normalize="diagonal").fit([*X[:-1], nothing[0]], Y)
+        with pytest.raises(InvalidInputError, match=r"k\(x, x\) = 0 for all training samples"):
+            MKLClassifier(WD(3), normalize="diagonal").fit(nothing, Y)
 
     def test_samples_of_nothing_but_ambiguous_letters_are_no_error(self):
         """One of them is similar to none, so it gets the intercept, whatever the kernel."""

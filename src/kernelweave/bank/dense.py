@@ -18,22 +18,27 @@ from kernelweave.bank.protocol import (
     semi_definite,
 )
 from kernelweave.bank.source import Source
+from kernelweave.bank.squares import SquareSum
 from kernelweave.compiled.passes import (
     add_block,
     add_matrix,
+    add_row_products,
     add_rows,
     add_some_rows,
     quad_block,
     row_products,
     sum_of_squares,
 )
-from kernelweave.compiled.threads import map_blocks
+from kernelweave.compiled.threads import map_blocks, one_blas_thread
 
 __all__ = ["DenseBank"]
 
 # Blocks are chosen once and for all, never from the number of threads: same bits on any machine.
 _COLUMN_BLOCK = 1024
 _ROW_BLOCK = 256
+_SUM_PARTS = 16
+# Above this part of entries that are not zero a vector is taken as full.
+_FULL_SHARE = 0.75
 _BUILD_BYTES = 32e6
 _BUILD_ROWS = 256
 _CACHED_ENTRIES = 2**16
@@ -155,6 +160,8 @@ class DenseBank(KernelBank):
         tasks = as_tasks(v)
         out = np.zeros((len(chosen), len(tasks), self.n))
         supports = [np.flatnonzero(row) for row in tasks]
+        # Sums along the rows of a symmetric matrix are quicker than sums of its rows.
+        full = min(map(len, supports)) > _FULL_SHARE * self.n
         blocks = -(-self.n // _COLUMN_BLOCK)
 
         def work(start: int, stop: int) -> None:
@@ -162,6 +169,10 @@ class DenseBank(KernelBank):
                 position, b = divmod(item, blocks)
                 k = chosen[position]
                 first, last = b * _COLUMN_BLOCK, min((b + 1) * _COLUMN_BLOCK, self.n)
+                if full:
+                    K, scale = self._matrices[k], self._scale[k]
+                    add_row_products(K, scale, tasks, out[position], first, last)
+                    continue
                 for t, support in enumerate(supports):
                     values = self._scale[k] * tasks[t, support]
                     add_rows(self._matrices[k], support, values, out[position, t], first, last)
@@ -207,6 +218,35 @@ class DenseBank(KernelBank):
 
         map_blocks(work, len(chosen), 1, len(chosen) * len(idx) * self.n)
         return out if np.ndim(v) == 2 else out[:, 0]
+
+    def sum_products(self, V: Array) -> Array:
+        """See :class:`KernelBank`."""
+        V = np.ascontiguousarray(V, dtype=np.float64)
+        # Every part of the kernels has sums of its own, added up in the order of the parts.
+        size = max(1, -(-self.m // _SUM_PARTS))
+        starts = range(0, self.m, size)
+        sums = np.zeros((len(starts), *V.shape[1:]))
+        blocks = -(-self.n // _COLUMN_BLOCK)
+
+        def work(start: int, stop: int) -> None:
+            for item in range(start, stop):
+                place, b = divmod(item, blocks)
+                first, last = b * _COLUMN_BLOCK, min((b + 1) * _COLUMN_BLOCK, self.n)
+                for k in range(starts[place], min(starts[place] + size, self.m)):
+                    K = self._matrices[k]
+                    add_row_products(K, self._scale[k], V[k], sums[place], first, last)
+
+        map_blocks(work, len(starts) * blocks, 1, V.size * self.n)
+        return sums.sum(axis=0)
+
+    def square_sum(self) -> Array:
+        """See :class:`KernelBank`."""
+        squares = SquareSum(self.n)
+        with one_blas_thread():
+            for K, scale in zip(self._matrices, self._scale, strict=True):
+                exact = K.astype(np.float64, copy=False)
+                squares.add(exact, exact if scale == 1.0 else scale**2 * exact)
+        return squares.total()
 
     def combine(self, d: Array, out: Array | None = None) -> Array:
         """See :class:`KernelBank`."""

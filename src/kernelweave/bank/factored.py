@@ -13,7 +13,8 @@ from kernelweave.bank.factor_tile import FactorTile
 from kernelweave.bank.memory import require_bytes
 from kernelweave.bank.protocol import Array, ErrorBound, KernelBank, as_tasks, kernel_indices
 from kernelweave.bank.source import Source
-from kernelweave.compiled.passes import factor_products
+from kernelweave.bank.squares import SquareSum
+from kernelweave.compiled.passes import factor_products, factor_sums
 from kernelweave.compiled.pivoted import INNER, SQUARED_DISTANCE, eliminate, pivoted_cholesky_form
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.errors import InvalidInputError
@@ -22,6 +23,10 @@ __all__ = ["FactoredBank", "RankExceeded", "factor_kernel"]
 
 _KERNEL_BLOCK = 16
 _COLUMN_BLOCK = 128
+# Sums over kernels are cut into at most this many parts, whatever the number of threads.
+_SUM_PARTS = 64
+# Entries of multiplied factors that are held at a time.
+_MOVED_ENTRIES = 2**22
 
 
 class RankExceeded(Exception):
@@ -196,21 +201,65 @@ class FactoredBank(KernelBank):
         chosen = kernel_indices(kernels, self.m)
         tasks = as_tasks(v)
         out = np.empty((len(chosen), len(tasks), self.n))
-        picked = self._factor_rows(chosen)
-        coefficients = np.zeros((len(tasks), len(self._factors)))
-        if kernels is None:
-            coefficients = self._project(tasks)
-        elif len(picked):
-            coefficients[:, picked] = tasks @ self._factors[picked].T
 
         def work(start: int, stop: int) -> None:
-            for t in range(len(tasks)):
-                factor_products(
-                    self._factors, self._offsets, chosen, coefficients[t], out[:, t], start, stop
-                )
+            factor_products(self._factors, self._offsets, chosen, tasks, out, start, stop)
 
-        map_blocks(work, len(chosen), _KERNEL_BLOCK, len(picked) * self.n)
+        cost = 2.0 * self.ranks[chosen].sum() * tasks.size
+        map_blocks(work, len(chosen), _KERNEL_BLOCK, cost)
         return out if np.ndim(v) == 2 else out[:, 0]
+
+    def sum_products(self, V: Array) -> Array:
+        """See :class:`KernelBank`."""
+        V = np.ascontiguousarray(V, dtype=np.float64)
+        # Every block of kernels has sums of its own, added up in the order of the blocks.
+        block = max(_KERNEL_BLOCK, -(-self.m // _SUM_PARTS))
+        sums = np.zeros((-(-self.m // block), *V.shape[1:]))
+
+        def work(start: int, stop: int) -> None:
+            factor_sums(self._factors, self._offsets, V, sums[start // block], start, stop)
+
+        map_blocks(work, self.m, block, 2.0 * self._factors.size * V.shape[1])
+        return sums.sum(axis=0)
+
+    def square_sum(self) -> Array:
+        """See :class:`KernelBank`; F_k'(F_k F_k')F_k, some kernels at a time."""
+        squares = SquareSum(self.n)
+        first = 0
+        while first < self.m:
+            ends = (self._offsets[first + 1 :] - self._offsets[first]) * self.n
+            last = first + max(1, int(np.searchsorted(ends, _MOVED_ENTRIES, side="right")))
+            factors = self._factors[self._offsets[first] : self._offsets[last]]
+            squares.add(factors, self._moved(first, last, lambda gram: gram))
+            first = last
+        return squares.total()
+
+    def square_factor(self) -> Array | None:
+        """See :class:`KernelBank`; known if the ranks of all kernels add up to less than n.
+
+        With FF' = U diag(s) U' the square of K = F'F is F'FF'F = H'H for H = sqrt(s) U'F. Factors
+        may be near singular, where this stays exact and a Cholesky factor of FF' does not.
+        """
+
+        def root(gram: Array) -> Array:
+            s, U = np.linalg.eigh(gram)
+            return (U * np.sqrt(np.maximum(s, 0.0))).T
+
+        return self._moved(0, self.m, root) if len(self._factors) < self.n else None
+
+    def _moved(self, first: int, last: int, map_of: Callable[[Array], Array]) -> Array:
+        """Factors of kernels first..last, each multiplied by a matrix that comes from its FF'."""
+        base = self._offsets[first]
+        out = np.empty((self._offsets[last] - base, self.n))
+
+        def work(start: int, stop: int) -> None:
+            for k in range(first + start, first + stop):
+                F = self._factors[self._offsets[k] : self._offsets[k + 1]]
+                np.matmul(map_of(F @ F.T), F, out=out[self._offsets[k] - base :][: len(F)])
+
+        ranks = self.ranks[first:last].astype(np.float64)
+        map_blocks(work, last - first, 1, 2.0 * self.n * float(ranks @ ranks))
+        return out
 
     def quad(self, v: Array, kernels: Array | None = None) -> Array:
         """See :class:`KernelBank`."""

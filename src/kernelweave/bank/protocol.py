@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from kernelweave.bank.squares import SquareSum
+from kernelweave.compiled.threads import one_blas_thread
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.tile import StackTile, Tile
 
@@ -166,6 +168,40 @@ class KernelBank(MatrixBank):
         if len(rest):
             quad[rest] = self.quad(tasks, rest)
         return semi_definite(quad, tasks, self, np.arange(self.m)), product
+
+    def sum_products(self, V: Array) -> Array:
+        """sum_k K_k V[k] for a vector, or T of them, of each kernel's own: (m, T, n) to (T, n)."""
+        out = np.zeros(V.shape[1:])
+        if not self.keeps_rows:
+            for k in range(self.m):
+                out += self.matvec(V[k], np.array([k]))[0]
+            return out
+        turned = V.transpose(0, 2, 1)
+        size = max(1, _CHUNK_ENTRIES // max(1, self.m * self.n))
+        for first in range(0, self.n, size):
+            idx = np.arange(first, min(first + size, self.n))
+            rows = self.rows(idx)
+            with one_blas_thread():
+                out[:, idx] = np.matmul(rows, turned).sum(axis=0).T
+        return out
+
+    def square_sum(self) -> Array:
+        """sum_k K_k K_k as an n x n matrix, float64."""
+        squares = SquareSum(self.n)
+        size = max(1, _CHUNK_ENTRIES // max(1, self.m * self.n))
+        many = max(1, _CHUNK_ENTRIES // self.n)
+        for first in range(0, self.n, size):
+            idx = np.arange(first, min(first + size, self.n))
+            for start in range(0, self.m, many):
+                part = np.arange(start, min(start + many, self.m))
+                # A kernel is symmetric: its square is the sum over its rows r of r r'.
+                rows = self.rows(idx, part).astype(np.float64).reshape(-1, self.n)
+                squares.add(rows, rows)
+        return squares.total()
+
+    def square_factor(self) -> Array | None:
+        """H of shape (R, n), R < n, with H'H = `square_sum()`; None if it is not known as such."""
+        return None
 
     def tile(self, rows: Array, columns: Array | None = None, dtype: DTypeLike = float) -> Tile:
         """See :class:`MatrixBank`."""

@@ -136,6 +136,30 @@ class StackedBank(KernelBank):
             product += added
         return quad, product
 
+    def sum_products(self, V: Array) -> Array:
+        """See :class:`KernelBank`."""
+        out = np.zeros(V.shape[1:])
+        for part, own in zip(self.parts, self.members, strict=True):
+            out += part.sum_products(V[own])
+        return out
+
+    def square_sum(self) -> Array:
+        """See :class:`KernelBank`."""
+        out = self.parts[0].square_sum()
+        for part in self.parts[1:]:
+            out += part.square_sum()
+        return out
+
+    def square_factor(self) -> Array | None:
+        """See :class:`KernelBank`; the factors of all parts, if each has one."""
+        factors: list[Array] = []
+        for part in self.parts:
+            factor = part.square_factor()
+            if factor is None or sum(map(len, factors)) + len(factor) >= self.n:
+                return None
+            factors.append(factor)
+        return np.vstack(factors)
+
     def spread(self) -> Array:
         """See :class:`KernelBank`."""
         out = np.empty(self.m)

@@ -1,4 +1,6 @@
-"""Passes over one dense kernel matrix: K v and v'K v, touching only the rows where v is not zero.
+"""Passes over dense kernel matrices, and over factors of kernels: K v and v'K v.
+
+Of a matrix only the rows where v is not zero are touched.
 
 The sums run in an order fixed by the arguments, so a pass gives the same bits on any number of
 threads. Matrices may be float32; the sums are float64.
@@ -12,9 +14,11 @@ from numba import njit
 __all__ = [
     "add_block",
     "add_matrix",
+    "add_row_products",
     "add_rows",
     "add_some_rows",
     "factor_products",
+    "factor_sums",
     "quad_block",
     "row_products",
     "sum_of_squares",
@@ -115,25 +119,117 @@ def quad_block(
 
 
 @njit(cache=True, nogil=True, fastmath=True)
+def add_row_products(
+    K: np.ndarray, weight: float, V: np.ndarray, out: np.ndarray, first: int, last: int
+) -> None:
+    """out[t, i] += weight sum_j K[i, j] V[t, j] for i in first..last.
+
+    Four rows at a time, so that `V` travels through the cache a quarter as often.
+    """
+    n = V.shape[1]
+    whole = last - (last - first) % 4
+    for i in range(first, whole, 4):
+        r0, r1, r2, r3 = K[i], K[i + 1], K[i + 2], K[i + 3]
+        for t in range(V.shape[0]):
+            v = V[t]
+            s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
+            for j in range(n):
+                s0 += r0[j] * v[j]
+                s1 += r1[j] * v[j]
+                s2 += r2[j] * v[j]
+                s3 += r3[j] * v[j]
+            out[t, i] += weight * s0
+            out[t, i + 1] += weight * s1
+            out[t, i + 2] += weight * s2
+            out[t, i + 3] += weight * s3
+    for i in range(whole, last):
+        row = K[i]
+        for t in range(V.shape[0]):
+            v = V[t]
+            s0 = 0.0
+            for j in range(n):
+                s0 += row[j] * v[j]
+            out[t, i] += weight * s0
+
+
+@njit(cache=True, nogil=True, fastmath=True)
+def _project(F: np.ndarray, v: np.ndarray, c: np.ndarray) -> None:
+    """c[r] = F[r] . v, four rows at a time."""
+    n = v.shape[0]
+    whole = F.shape[0] - F.shape[0] % 4
+    for r in range(0, whole, 4):
+        f0, f1, f2, f3 = F[r], F[r + 1], F[r + 2], F[r + 3]
+        s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
+        for j in range(n):
+            s0 += f0[j] * v[j]
+            s1 += f1[j] * v[j]
+            s2 += f2[j] * v[j]
+            s3 += f3[j] * v[j]
+        c[r], c[r + 1], c[r + 2], c[r + 3] = s0, s1, s2, s3
+    for r in range(whole, F.shape[0]):
+        f0 = F[r]
+        s0 = 0.0
+        for j in range(n):
+            s0 += f0[j] * v[j]
+        c[r] = s0
+
+
+@njit(cache=True, nogil=True, fastmath=True)
+def _expand(F: np.ndarray, c: np.ndarray, out: np.ndarray) -> None:
+    """out += sum_r c[r] F[r], four rows at a time."""
+    n = out.shape[0]
+    whole = F.shape[0] - F.shape[0] % 4
+    for r in range(0, whole, 4):
+        f0, f1, f2, f3 = F[r], F[r + 1], F[r + 2], F[r + 3]
+        c0, c1, c2, c3 = c[r], c[r + 1], c[r + 2], c[r + 3]
+        for j in range(n):
+            out[j] += (c0 * f0[j] + c1 * f1[j]) + (c2 * f2[j] + c3 * f3[j])
+    for r in range(whole, F.shape[0]):
+        f0 = F[r]
+        c0 = c[r]
+        for j in range(n):
+            out[j] += c0 * f0[j]
+
+
+@njit(cache=True, nogil=True, fastmath=True)
 def factor_products(
     factors: np.ndarray,
     offsets: np.ndarray,
     kernels: np.ndarray,
-    coefficients: np.ndarray,
+    V: np.ndarray,
     out: np.ndarray,
     first: int,
     last: int,
 ) -> None:
-    """out[p] = sum over the factor rows r of kernel kernels[p] of coefficients[r] factors[r]."""
-    n = factors.shape[1]
+    """out[p, t] = F'F V[t] for the factor F of kernel kernels[p], for p in first..last.
+
+    A factor is read from memory once: it is still in the cache for the second product.
+    """
+    c = np.empty(factors.shape[0])
     for p in range(first, last):
-        target = out[p]
-        target[:] = 0.0
-        for r in range(offsets[kernels[p]], offsets[kernels[p] + 1]):
-            c = coefficients[r]
-            row = factors[r]
-            for j in range(n):
-                target[j] += c * row[j]
+        F = factors[offsets[kernels[p]] : offsets[kernels[p] + 1]]
+        for t in range(V.shape[0]):
+            _project(F, V[t], c)
+            out[p, t] = 0.0
+            _expand(F, c, out[p, t])
+
+
+@njit(cache=True, nogil=True, fastmath=True)
+def factor_sums(
+    factors: np.ndarray,
+    offsets: np.ndarray,
+    V: np.ndarray,
+    out: np.ndarray,
+    first: int,
+    last: int,
+) -> None:
+    """out[t] += sum over the kernels k in first..last of F_k'F_k V[k, t], each factor read once."""
+    c = np.empty(factors.shape[0])
+    for k in range(first, last):
+        F = factors[offsets[k] : offsets[k + 1]]
+        for t in range(V.shape[1]):
+            _project(F, V[k, t], c)
+            _expand(F, c, out[t])
 
 
 @njit(cache=True, nogil=True, fastmath=True)

@@ -1,5 +1,7 @@
 """The scikit-learn faces of kernelweave."""
 
+from kernelweave.estimators.bayesian_classifier import BayesianMKLClassifier
+from kernelweave.estimators.bayesian_regressor import BayesianMKLRegressor
 from kernelweave.estimators.classifier import MKLClassifier
 from kernelweave.estimators.cv import MKLClassifierCV, MKLRegressorCV
 from kernelweave.estimators.learnt_kernel import LearntKernel
@@ -7,6 +9,8 @@ from kernelweave.estimators.one_class import MKLOneClass
 from kernelweave.estimators.regressor import MKLRegressor
 
 __all__ = [
+    "BayesianMKLClassifier",
+    "BayesianMKLRegressor",
     "LearntKernel",
     "MKLClassifier",
     "MKLClassifierCV",

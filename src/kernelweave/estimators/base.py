@@ -2,35 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from kernelweave.bank import DistanceBank, MatrixBank, build_bank, storage_dtype
+from kernelweave.bank import DistanceBank, MatrixBank, storage_dtype
 from kernelweave.combine import Combination, get_combination
-from kernelweave.compiled.threads import one_blas_thread, use_threads
 from kernelweave.errors import InvalidInputError
 from kernelweave.estimators.decisions import Decisions
-from kernelweave.estimators.learnt_kernel import LearntKernel
-from kernelweave.kernels import build_set
+from kernelweave.estimators.kernel_estimator import KernelEstimator
 from kernelweave.kernels.base_set import BaseSet
 from kernelweave.kernels.distance_set import DistanceSet
-from kernelweave.kernels.lazy_names import LazyNames
-from kernelweave.kernels.samples import is_frame
-from kernelweave.kernels.text import as_text
 from kernelweave.losses.base import Loss
 from kernelweave.problem import Array, Problem
 from kernelweave.regularizers import get_regularizer
 from kernelweave.solvers import Limits, Point, Result, Solver, check_solver, get_solver, solve
 from kernelweave.solvers.path import neighbour_start
-from kernelweave.validation import positive_number
 
 __all__ = ["BaseMKL", "SetUp", "Tasks"]
 
@@ -74,63 +63,11 @@ class _LastFit:
     results: list[Result]
 
 
-class BaseMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class BaseMKL(KernelEstimator):
     """Shared parts of :class:`MKLClassifier`, :class:`MKLRegressor` and :class:`MKLOneClass`."""
 
     # `fit` takes sample_weight among its keywords (see there), so routing has to be told.
     __metadata_request__fit = {"sample_weight": None}  # noqa: RUF012
-
-    @contextmanager
-    def _threads(self) -> Iterator[None]:
-        """Our threads and no others: BLAS would add up in an order that depends on its own."""
-        self._check_n_jobs()
-        with use_threads(self.n_jobs), one_blas_thread():
-            yield
-
-    # Validation at the door
-
-    def _limits(self) -> Limits:
-        positive_number("tol", self.tol)
-        if not isinstance(self.max_iter, Integral) or self.max_iter < 1:
-            raise InvalidInputError(f"max_iter must be an integer >= 1; got {self.max_iter!r}.")
-        if self.max_time is not None:
-            positive_number("max_time", self.max_time)
-        callbacks = self.callbacks
-        if callable(callbacks):
-            callbacks = (callbacks,)
-        if not isinstance(callbacks, Sequence) or not all(callable(c) for c in callbacks):
-            raise InvalidInputError(
-                f"callbacks must be a sequence of callables; got {self.callbacks!r}."
-            )
-        return Limits(self.tol, int(self.max_iter), self.max_time, tuple(callbacks), self.verbose)
-
-    def _check_n_jobs(self) -> None:
-        ok = self.n_jobs is None or (isinstance(self.n_jobs, Integral) and self.n_jobs != 0)
-        if not ok:
-            raise InvalidInputError(
-                f"n_jobs must be None or an integer other than 0; got {self.n_jobs!r}."
-            )
-
-    def _check_X(self, X: Any, reset: bool) -> Any:
-        """Check X; frames and text pass as they are, so that kernels can choose columns.
-
-        Sequences in one dimension become a table with one column.
-        """
-        text = None if is_frame(X) else as_text(X)
-        if reset:
-            self._reads_sequences = text is not None and text.shape[1] == 1
-        if text is None and not is_frame(X):
-            if not reset and self._reads_sequences:
-                raise InvalidInputError(
-                    f"X holds no text, but {type(self).__name__} was fitted on sequences; give a "
-                    f"list, array or Series of str or bytes."
-                )
-            return validate_data(self, X, reset=reset, accept_sparse="csr", dtype="numeric")
-        table = X if text is None else text
-        validate_data(self, table, reset=reset, skip_check_array=True)
-        if table.shape[0] == 0:
-            raise InvalidInputError("X holds no samples (0 rows); at least one is needed.")
-        return table
 
     def _check_weights(self, fit_params: dict[str, Any], n: int) -> Array:
         unknown = set(fit_params) - {"sample_weight"}
@@ -194,15 +131,7 @@ class BaseMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         """Bind the kernels (or distances) to the samples, and put them into a bank."""
         if combination.base == "distances":
             return self._build_distances(X, combination)
-        kernels = build_set(self.kernels, X, normalize=self.normalize)
-        bank = build_bank(
-            self.bank,
-            kernels,
-            cache_mb=self.cache_mb,
-            tol=self.tol,
-            random_state=self._seed(),
-        )
-        return kernels, bank
+        return self._build_kernels(X, self.tol, self._seed())
 
     def _build_distances(self, X: Any, combination: Combination) -> tuple[BaseSet, MatrixBank]:
         if self.bank not in ("auto", "lazy"):
@@ -229,15 +158,8 @@ class BaseMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             for g, result in zip(groups, last.results, strict=True)
         ]
 
-    def _seed(self) -> int:
-        if self.random_state is None:
-            return 0  # The choice of rows matters little; a fit should not change between runs.
-        return int(check_random_state(self.random_state).randint(2**31))
-
     def _store(self, results: list[Result]) -> None:
-        names = self._kernel_set.names
-        # Those of a batch are written when they are read; a list of a million takes long.
-        self.kernel_names_ = names if isinstance(names, LazyNames) else list(names)
+        self._store_names()
         weights = np.array([result.d for result in results])
         self.weights_ = weights[0] if len(results) == 1 else weights
         alpha = np.concatenate([result.alpha for result in results])
@@ -254,7 +176,6 @@ class BaseMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.converged_ = all(result.converged for result in results)
         self.history_ = [record for result in results for record in result.history]
         self.n_iter_ = max(1, sum(len(result.history) - 1 for result in results))
-        self._n_features_out = self._kernel_set.n
 
     # From a fit to numbers
 
@@ -265,38 +186,6 @@ class BaseMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         with self._threads():
             return self._decide(X) + self.intercept_
 
-    def _learnt(self, weights: Array | None = None) -> LearntKernel:
-        if weights is None:
-            weights = np.atleast_2d(self.weights_).mean(axis=0)
-        return LearntKernel(self._kernel_set, weights, self._combination)
-
-    def combined_kernel(self, X: Any, Z: Any = None) -> Array:
-        """Gram matrix of the learnt combination, of X against Z (None: against X itself).
-
-        With one set of weights per class (``multi_class="ovr"``) the mean of the sets is used.
-        """
-        check_is_fitted(self)
-        X = self._check_X(X, reset=False)
-        if Z is not None:
-            Z = self._check_X(Z, reset=False)
-        with self._threads():
-            return self._learnt()(X, Z)
-
-    def transform(self, X: Any) -> Array:
-        """Learnt kernel of X against the training rows, shape (n_new, n_train).
-
-        Put the estimator as a step before any estimator with ``kernel="precomputed"``.
-        """
-        check_is_fitted(self)
-        X = self._check_X(X, reset=False)
-        with self._threads():
-            return self._learnt().against_training(X)
-
-    def as_kernel(self) -> LearntKernel:
-        """Return the learnt combination as a callable for any scikit-learn ``kernel=`` argument."""
-        check_is_fitted(self)
-        return self._learnt()
-
     @property
     def required_columns_(self) -> dict[str, Array]:
         """Sample ids of the support vectors, for each precomputed kernel of non-zero weight.
@@ -306,13 +195,3 @@ class BaseMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         used = np.flatnonzero(np.atleast_2d(self.weights_).any(axis=0))
         return self._kernel_set.sample_ids_of(self.support_, used)
-
-    def __sklearn_is_fitted__(self) -> bool:
-        # Not by other attributes: an interrupted fit has set some of them.
-        return hasattr(self, "weights_")
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.target_tags.required = True
-        return tags

@@ -137,6 +137,8 @@ class Diagonal(NormalizationStep):
 
     .. math:: k(x, x') \leftarrow \frac{k(x, x')}{\sqrt{k(x, x)\, k(x', x')}}
 
+    A sample with k(x, x) = 0 is similar to none, itself included, and stays so.
+
     Examples
     --------
     >>> from kernelweave.kernels import KernelSet, Polynomial
@@ -153,28 +155,36 @@ class Diagonal(NormalizationStep):
         return k in self._roots
 
     def learn(self, k: int, kernel: str, diag: Floats, means: Floats | None) -> None:
-        self._roots[k] = self.new_side(k, kernel, diag, means)
+        roots = self.new_side(k, kernel, diag, means)
+        if not roots.any():
+            raise InvalidInputError(
+                f"kernel '{kernel}' has k(x, x) = 0 for all training samples, so it cannot be "
+                f"scaled to 1 (normalize='diagonal'). A zero kernel carries nothing (are its "
+                f"columns constant?): leave it out, or use normalize=None."
+            )
+        self._roots[k] = roots
 
     def train_side(self, k: int) -> Floats:
         return self._roots[k]
 
     def new_side(self, k: int, kernel: str, diag: Floats, means: Floats | None) -> Floats:
-        bad = np.flatnonzero(~(diag > 0))
+        bad = np.flatnonzero(~(diag >= 0))
         if len(bad):
             raise InvalidInputError(
                 f"kernel '{kernel}' has k(x, x) = {diag[bad[0]]:g} for sample {bad[0]}"
                 f"{f' and {len(bad) - 1} more' if len(bad) > 1 else ''}, so its diagonal cannot "
-                f"be scaled to 1 (normalize='diagonal'). Drop samples that are all zero, use a "
-                f"kernel with a constant term (Polynomial(1)), or normalize='trace'."
+                f"be scaled to 1 (normalize='diagonal')."
             )
-        return 1.0 / np.sqrt(diag)
+        roots = np.zeros_like(diag, dtype=np.float64)
+        np.divide(1.0, np.sqrt(diag), out=roots, where=diag > 0)
+        return roots
 
     def apply(self, k: int, values: NDArray[Any], left: Any, right: Any) -> None:
         values *= left.astype(values.dtype, copy=False)[:, None]
         values *= right.astype(values.dtype, copy=False)
 
     def apply_diag(self, k: int, diag: Floats, side: Any) -> Floats:
-        return np.ones_like(diag)
+        return (side > 0).astype(np.float64)
 
     def apply_to_factor(self, k: int, F: Floats) -> Floats:
         return F * self._roots[k][:, None]

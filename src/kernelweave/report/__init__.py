@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kernelweave.report.bootstrap import stability
+from kernelweave.report.doubts import Doubts, doubtful
 from kernelweave.report.kmer_table import KmerScores, kmer_scores
 from kernelweave.report.largest_kmers import TopKmers, top_kmers
 from kernelweave.report.part_weights import PartWeights, length_position_weights
@@ -13,23 +14,28 @@ from kernelweave.report.plots_parts import (
 )
 from kernelweave.report.plots_path import plot_path
 from kernelweave.report.plots_sequences import plot_kmer_scores, plot_sequence_logo
+from kernelweave.report.plots_uncertainty import plot_doubts, plot_probabilities
 from kernelweave.report.position_shares import letter_scores, sequence_scores
 from kernelweave.report.replicates import Stability
 from kernelweave.report.summary import summary_text
 
 __all__ = [
+    "Doubts",
     "KmerScores",
     "PartWeights",
     "Stability",
     "TopKmers",
+    "doubtful",
     "kmer_scores",
     "length_position_weights",
     "letter_scores",
+    "plot_doubts",
     "plot_kmer_scores",
     "plot_length_position_weights",
     "plot_length_weights",
     "plot_path",
     "plot_position_weights",
+    "plot_probabilities",
     "plot_sequence_logo",
     "sequence_scores",
     "stability",

@@ -93,6 +93,9 @@ def length_position_weights(
 ) -> PartWeights:
     """Return the learnt weights of a string kernel that was taken apart.
 
+    Sums over lengths or positions are sums of the weights as they are. Those of Bayesian models may
+    be negative: two that cancel are nothing in sum, as they are in the combined kernel.
+
     Parameters
     ----------
     model : MKLClassifier, MKLRegressor, MKLOneClass, or a pipeline or search that ends in one

@@ -163,9 +163,14 @@ def plot_length_position_weights(
         ax = _new_axes(7.2, max(1.8, 1.1 + 0.22 * rows))
     colours = LinearSegmentedColormap.from_list("weights", ["#ffffff", "#9BCBEB", BLUE, "#00304d"])
     edges = np.append(starts, stops[-1]) - 0.5 - origin
-    most = max(float(parts.weights.max()), np.finfo(float).tiny)
+    most = max(float(np.abs(parts.weights).max()), np.finfo(float).tiny)
+    least = 0.0
+    if parts.weights.min() < 0:
+        # White stays zero, and what is below it gets the other colour.
+        shades = ["#6b2f00", VERMILLION, "#f3c29f", "#ffffff", "#9BCBEB", BLUE, "#00304d"]
+        colours, least = LinearSegmentedColormap.from_list("signed", shades), -most
     image = ax.pcolormesh(
-        edges, np.arange(rows + 1) - 0.5, parts.weights, cmap=colours, vmin=0.0, vmax=most
+        edges, np.arange(rows + 1) - 0.5, parts.weights, cmap=colours, vmin=least, vmax=most
     )
     texts = [str(a) if a == b else f"{a}-{b}" for a, b in parts.lengths]
     step = -(-rows // 12)
@@ -221,7 +226,10 @@ def _draw_bars(
                 ax.stairs(row, np.append(left, right[-1]), color=VERMILLION, lw=0.9, label=label)
     if ax.get_legend_handles_labels()[0]:
         ax.legend(frameon=False, fontsize=8)
-    ax.set_ylim(bottom=0)
+    if ax.dataLim.y0 < 0:
+        ax.axhline(0.0, color=GREY, lw=0.8, zorder=0.5)
+    else:
+        ax.set_ylim(bottom=0)
     ax.set_ylabel("weight")
     ax.set_title(_shorten(parts.name, 60), fontsize=11)
     _tidy(ax)

@@ -84,6 +84,11 @@ class SequenceModel:
                 f"scores of k-mers add up only in a sum of kernels; the model has "
                 f"combination={estimator.combination!r}."
             )
+        if not hasattr(estimator, "dual_coef_"):
+            raise InvalidInputError(
+                "scores of k-mers come from dual coefficients, as MKLClassifier, MKLRegressor and "
+                f"MKLOneClass have them; got {type(estimator).__name__}."
+            )
         weights, alpha, title = _decision(estimator, target)
         used = [member for member in members if weights[member.index] != 0.0]
         if not used:

@@ -6,24 +6,34 @@ from typing import Any
 
 import numpy as np
 
-from kernelweave.report.learnt import find_estimator, rank_kernels
+from kernelweave.report.learnt import (
+    KernelWeight,
+    find_estimator,
+    is_bayesian,
+    rank_kernels,
+    split_fits,
+)
 
 __all__ = ["summary_text"]
 
 
 def summary_text(model: Any, top: int = 10) -> str:
-    r"""Describe a fitted model: objective, certificate, kernels kept, heaviest weights.
+    r"""Describe a fitted model: how good, how sure of it, kernels kept, heaviest weights.
 
     The gap is the relative duality gap :math:`(P - D) / \max(1, |P|)` of the final weights: the
     objective is at most that far above the best one possible. Where a problem has none (products of
     kernels), the line says that it is the relative projected gradient.
 
+    A Bayesian model has neither. It has the lower bound on the log evidence of the data, with its
+    change a sample in the last iteration, and each weight has a standard deviation.
+
     Parameters
     ----------
-    model : MKLClassifier, MKLRegressor, or a pipeline or search that ends in one
-        Fitted.
+    model : MKLClassifier, MKLRegressor, BayesianMKLClassifier, BayesianMKLRegressor, ...
+        Fitted; or a pipeline or search that ends in one.
     top : int, default=10
-        How many kernels to list; the rest are added up in one line.
+        How many kernels to list; the rest are added up in one line. Weights that may be negative
+        are not added up: the line has the smallest and the largest.
 
     Returns
     -------
@@ -45,20 +55,42 @@ def summary_text(model: Any, top: int = 10) -> str:
     kernels = rank_kernels(estimator)
     total = len(estimator.kernel_names_)
     state = "converged" if estimator.converged_ else "not converged"
-    tolerance = f", tolerance {estimator.tol:.1e}" if hasattr(estimator, "tol") else ""
-    kind = getattr(estimator, "gap_kind_", "duality")
-    what = "relative projected gradient" if kind == "projected_gradient" else "relative"
+    bayesian = is_bayesian(estimator)
     lines = [
         f"{type(estimator).__name__}: {state} after {int(np.max(estimator.n_iter_))} iterations",
-        f"  objective  {float(np.sum(estimator.objective_)):.6g}",
-        f"  gap        {float(np.max(estimator.gap_)):.1e} ({what}{tolerance})",
-        f"  kernels    {len(kernels)} of {total} have a non-zero weight",
+        *(_bound_lines(estimator) if bayesian else _gap_lines(estimator)),
+        f"  {'kernels':<11}{len(kernels)} of {total} have a non-zero weight",
     ]
-    shown = kernels[:top]
-    width = max((len(kernel.name) for kernel in shown), default=0)
-    lines += [f"    {kernel.weight:8.4f}  {kernel.name:<{width}}".rstrip() for kernel in shown]
-    rest = kernels[top:]
-    if rest:
+    shown, rest = kernels[:top], kernels[top:]
+    lines += [f"    {_weight(kernel)}  {kernel.name}" for kernel in shown]
+    if rest and bayesian:
+        weights = [kernel.weight for kernel in rest]
+        lines.append(f"    {len(rest)} more from {min(weights):.4f} to {max(weights):.4f}")
+    elif rest:
         weight = sum(kernel.weight for kernel in rest)
         lines.append(f"    {weight:8.4f}  {len(rest)} more")
     return "\n".join(lines)
+
+
+def _weight(kernel: KernelWeight) -> str:
+    return f"{kernel.weight:8.4f}" + ("" if kernel.std is None else f" +- {kernel.std:.4f}")
+
+
+def _gap_lines(estimator: Any) -> list[str]:
+    tolerance = f", tolerance {estimator.tol:.1e}" if hasattr(estimator, "tol") else ""
+    kind = getattr(estimator, "gap_kind_", "duality")
+    what = "relative projected gradient" if kind == "projected_gradient" else "relative"
+    return [
+        f"  objective  {float(np.sum(estimator.objective_)):.6g}",
+        f"  gap        {float(np.max(estimator.gap_)):.1e} ({what}{tolerance})",
+    ]
+
+
+def _bound_lines(estimator: Any) -> list[str]:
+    # Of several fits, one for each class, that which changed most.
+    change = max(records[-1].change for records in split_fits(estimator.history_))
+    bound = float(np.sum(estimator.lower_bound_))
+    return [
+        f"  bound      {bound:.6g} (lower bound on the log evidence)",
+        f"  change     {change:.1e} (a sample, tolerance {estimator.tol:.1e})",
+    ]

@@ -15,8 +15,9 @@ from kernelweave.regularizers.simplex import Simplex
 from kernelweave.solvers.base import Solver, State
 from kernelweave.solvers.curvature import curvature_root, minimise_model
 from kernelweave.solvers.inner import Evaluator, Point, without_dust
-from kernelweave.solvers.loop import Limits, run
+from kernelweave.solvers.loop import run
 from kernelweave.solvers.silp import SILP
+from kernelweave.solvers.watch import Limits
 from kernelweave.solvers.working_set import aligned_kernels, at_a_kink, spread_over, working_kernels
 
 __all__ = ["ActiveSet"]

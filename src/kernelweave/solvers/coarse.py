@@ -11,7 +11,8 @@ from kernelweave.problem import Array, Problem
 from kernelweave.regularizers.fixed import Fixed
 from kernelweave.solvers.base import Solver
 from kernelweave.solvers.inner import Point
-from kernelweave.solvers.loop import Limits, run
+from kernelweave.solvers.loop import run
+from kernelweave.solvers.watch import Limits
 
 __all__ = ["first_weights"]
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
 import warnings
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,8 +14,9 @@ from kernelweave.solvers.base import Solver, State
 from kernelweave.solvers.certificate import Certificate, certify, recompute
 from kernelweave.solvers.inner import Point
 from kernelweave.solvers.screening import Screening
+from kernelweave.solvers.watch import Limits, Watch
 
-__all__ = ["Limits", "Record", "Result", "prepared", "run"]
+__all__ = ["Record", "Result", "prepared", "run"]
 
 
 @dataclass(frozen=True)
@@ -33,36 +32,13 @@ class Record:
     inner_iterations: int
     inner_solves: int
 
+    def told(self) -> str:
+        """Return what progress shows of it."""
+        return f"objective {self.primal:.6g}  gap {self.gap:.2e}  kernels {self.active_kernels}"
+
 
 # A little below the tolerance, so that the last certificate, taken anew, meets it too.
 _MARGIN = 0.99
-
-Callback = Callable[[Record], object]
-
-
-@dataclass(frozen=True)
-class Limits:
-    """When to stop, whom to tell.
-
-    Attributes
-    ----------
-    tol : float
-        Relative duality gap at which the fit has converged.
-    max_iter : int
-        Most steps of the solver.
-    max_time : float or None
-        Most seconds.
-    callbacks : sequence of callables
-        Each is called with the newest :class:`Record`; one that returns True ends the fit.
-    verbose : int
-        0 is silent, 1 prints about once a second, 2 prints every step.
-    """
-
-    tol: float = 1e-3
-    max_iter: int = 1000
-    max_time: float | None = None
-    callbacks: Sequence[Callback] = ()
-    verbose: int = 0
 
 
 @dataclass(frozen=True)
@@ -136,7 +112,7 @@ def run(
     problem = prepared(problem, solver)
     screening = Screening.for_problem(problem)
     best = _Best()
-    report = _Printer(limits.verbose)
+    watch = Watch(limits, history, began)
     reason = "interrupted"
     try:
         state = solver.init(problem, start)
@@ -145,7 +121,7 @@ def run(
             converged = best.offer(state, certificate, limits.tol)
             record = Record(
                 len(history),
-                time.perf_counter() - began,
+                watch.seconds,
                 certificate.primal,
                 certificate.dual,
                 certificate.gap,
@@ -153,12 +129,10 @@ def run(
                 state.evaluator.n_steps,
                 state.evaluator.n_solves,
             )
-            history.append(record)
-            report.line(record)
-            stops = [bool(callback(record)) for callback in limits.callbacks]
+            watch.note(record)
             reason = "converged"
             if not converged:
-                reason = _reason_to_stop(problem, limits, record, state, certificate, any(stops))
+                reason = _reason_to_stop(problem, limits, watch, state, certificate)
             if reason:
                 break
             if screening is not None:
@@ -192,22 +166,11 @@ def _inner_gap(certificate: Certificate, point: Point) -> float:
 
 
 def _reason_to_stop(
-    problem: Problem,
-    limits: Limits,
-    record: Record,
-    state: State,
-    certificate: Certificate,
-    asked: bool,
+    problem: Problem, limits: Limits, watch: Watch, state: State, certificate: Certificate
 ) -> str:
     if certificate.approximation > 0 and _only_the_bank_is_left(problem, limits, certificate):
         return "bank"
-    if asked:
-        return "callback"
-    if limits.max_time is not None and record.seconds >= limits.max_time:
-        return "max_time"
-    if record.iteration >= limits.max_iter:
-        return "max_iter"
-    return "stuck" if state.stuck else ""
+    return watch.reason_to_stop() or ("stuck" if state.stuck else "")
 
 
 def _only_the_bank_is_left(problem: Problem, limits: Limits, certificate: Certificate) -> bool:
@@ -250,21 +213,3 @@ def _finish(
         history,
         best.witness,
     )
-
-
-class _Printer:
-    def __init__(self, verbose: int) -> None:
-        self.verbose = verbose
-        self._last = -np.inf
-
-    def line(self, record: Record) -> None:
-        due = record.seconds - self._last >= 1.0 or self.verbose >= 2
-        if not self.verbose or not due:
-            return
-        self._last = record.seconds
-        print(
-            f"[kernelweave] {record.seconds:7.2f} s  iteration {record.iteration:4d}  "
-            f"objective {record.primal:.6g}  gap {record.gap:.2e}  "
-            f"kernels {record.active_kernels}",
-            flush=True,
-        )

@@ -15,8 +15,9 @@ from kernelweave.problem import Array, Problem
 from kernelweave.solvers.base import Solver
 from kernelweave.solvers.feasible import feasible_alpha
 from kernelweave.solvers.inner import Point
-from kernelweave.solvers.loop import Limits, Result
+from kernelweave.solvers.loop import Result
 from kernelweave.solvers.solve import reason_for_gap, settle
+from kernelweave.solvers.watch import Limits
 from kernelweave.validation import positive_number
 
 __all__ = [

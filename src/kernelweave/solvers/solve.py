@@ -16,7 +16,8 @@ from kernelweave.solvers.base import Solver
 from kernelweave.solvers.certificate import recompute
 from kernelweave.solvers.coarse import first_weights
 from kernelweave.solvers.inner import Point
-from kernelweave.solvers.loop import Limits, Record, Result, prepared, run
+from kernelweave.solvers.loop import Record, Result, prepared, run
+from kernelweave.solvers.watch import Limits
 
 __all__ = ["reason_for_gap", "settle", "solve"]
 

@@ -1,0 +1,91 @@
+"""What the Bayesian estimators share: from targets to a posterior, and to predictive moments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from kernelweave.combine import WeightedSum
+from kernelweave.estimators.kernel_estimator import KernelEstimator
+from kernelweave.estimators.predictive import Predictive
+from kernelweave.problem import Array
+from kernelweave.solvers.bemkl import (
+    Labels,
+    Outputs,
+    Posterior,
+    Settings,
+    Squares,
+    get_hyperparameters,
+    infer,
+    selected_kernels,
+)
+from kernelweave.validation import positive_number
+
+__all__ = ["BaseBayesianMKL"]
+
+# Kernels in single precision and factors with a trace error of 1e-7, whatever `tol` is (a change of
+# the bound says nothing about the kernels): they move the bound in its ninth digit.
+_BANK_TOL = 1e-4
+
+
+class BaseBayesianMKL(KernelEstimator):
+    """Shared parts of :class:`BayesianMKLClassifier` and :class:`BayesianMKLRegressor`."""
+
+    def _settings(self) -> Settings:
+        priors = get_hyperparameters(self.sparsity, self.hyperparameters)
+        return Settings(priors, positive_number("sigma_g", self.sigma_g))
+
+    def _infer(
+        self, X: Any, targets: Sequence[Labels | Outputs], settings: Settings
+    ) -> list[Posterior]:
+        """Find the posterior of each of the targets, and keep what users read."""
+        limits, seed = self._limits(), self._seed()
+        with self._threads():
+            kernel_set, bank = self._build_kernels(X, _BANK_TOL, seed)
+            squares = Squares.of(bank)
+            posteriors = [
+                infer(bank, target, settings, limits, seed, squares) for target in targets
+            ]
+        self._kernel_set, self._combination = kernel_set, WeightedSum()
+        self._store(posteriors)
+        return posteriors
+
+    def _store(self, posteriors: list[Posterior]) -> None:
+        self._store_names()
+        weights = np.array([posterior.e_mean for posterior in posteriors])
+        used = [np.arange(weights.shape[1])] * len(posteriors)
+        if self.sparsity == "sparse":
+            used = [selected_kernels(row) for row in weights]
+            for row, own in zip(weights, used, strict=True):
+                row[np.setdiff1d(np.arange(len(row)), own)] = 0.0
+        std = np.array([posterior.e_std for posterior in posteriors])
+        alone = len(posteriors) == 1
+        self.weights_ = weights[0] if alone else weights
+        self.weights_std_ = std[0] if alone else std
+        self.intercept_ = np.concatenate([posterior.b_mean for posterior in posteriors])
+        self.intercept_std_ = np.concatenate([posterior.b_std for posterior in posteriors])
+        self.lower_bound_ = float(sum(posterior.lower_bound for posterior in posteriors))
+        self.converged_ = all(posterior.converged for posterior in posteriors)
+        self.history_ = [record for posterior in posteriors for record in posterior.history]
+        self.n_iter_ = max(1, sum(posterior.history[-1].iteration for posterior in posteriors))
+        self._predictive = Predictive(self._kernel_set, posteriors, weights, used)
+
+    # From a posterior to numbers
+
+    def _mean(self, X: Any) -> Array:
+        """Means of the functions, shape (n_new, T)."""
+        check_is_fitted(self)
+        X = self._check_X(X, reset=False)
+        with self._threads():
+            return self._predictive.mean(X)
+
+    def _mean_and_std(self, X: Any) -> tuple[Array, Array]:
+        """Means and standard deviations of the functions, each of shape (n_new, T)."""
+        check_is_fitted(self)
+        X = self._check_X(X, reset=False)
+        with self._threads():
+            mean, variance = self._predictive.mean_and_variance(X)
+        return mean, np.sqrt(variance)

@@ -1,0 +1,154 @@
+"""What every estimator does: samples at the door, kernels in a bank, the learnt combination."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from kernelweave.bank import KernelBank, build_bank
+from kernelweave.compiled.threads import one_blas_thread, use_threads
+from kernelweave.errors import InvalidInputError
+from kernelweave.estimators.learnt_kernel import LearntKernel
+from kernelweave.kernels import build_set
+from kernelweave.kernels.base_set import BaseSet
+from kernelweave.kernels.lazy_names import LazyNames
+from kernelweave.kernels.samples import is_frame
+from kernelweave.kernels.text import as_text
+from kernelweave.problem import Array
+from kernelweave.solvers import Limits
+from kernelweave.validation import positive_number
+
+__all__ = ["KernelEstimator"]
+
+
+class KernelEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Shared by the estimators, whatever their model is.
+
+    A fit leaves `weights_`, and behind them `_kernel_set` and `_combination`.
+    """
+
+    @contextmanager
+    def _threads(self) -> Iterator[None]:
+        """Our threads and no others: BLAS would add up in an order that depends on its own."""
+        self._check_n_jobs()
+        with use_threads(self.n_jobs), one_blas_thread():
+            yield
+
+    # Validation at the door
+
+    def _limits(self) -> Limits:
+        positive_number("tol", self.tol)
+        if not isinstance(self.max_iter, Integral) or self.max_iter < 1:
+            raise InvalidInputError(f"max_iter must be an integer >= 1; got {self.max_iter!r}.")
+        if self.max_time is not None:
+            positive_number("max_time", self.max_time)
+        callbacks = self.callbacks
+        if callable(callbacks):
+            callbacks = (callbacks,)
+        if not isinstance(callbacks, Sequence) or not all(callable(c) for c in callbacks):
+            raise InvalidInputError(
+                f"callbacks must be a sequence of callables; got {self.callbacks!r}."
+            )
+        return Limits(self.tol, int(self.max_iter), self.max_time, tuple(callbacks), self.verbose)
+
+    def _check_n_jobs(self) -> None:
+        ok = self.n_jobs is None or (isinstance(self.n_jobs, Integral) and self.n_jobs != 0)
+        if not ok:
+            raise InvalidInputError(
+                f"n_jobs must be None or an integer other than 0; got {self.n_jobs!r}."
+            )
+
+    def _check_X(self, X: Any, reset: bool) -> Any:
+        """Check X; frames and text pass as they are, so that kernels can choose columns.
+
+        Sequences in one dimension become a table with one column.
+        """
+        text = None if is_frame(X) else as_text(X)
+        if reset:
+            self._reads_sequences = text is not None and text.shape[1] == 1
+        if text is None and not is_frame(X):
+            if not reset and self._reads_sequences:
+                raise InvalidInputError(
+                    f"X holds no text, but {type(self).__name__} was fitted on sequences; give a "
+                    f"list, array or Series of str or bytes."
+                )
+            return validate_data(self, X, reset=reset, accept_sparse="csr", dtype="numeric")
+        table = X if text is None else text
+        validate_data(self, table, reset=reset, skip_check_array=True)
+        if table.shape[0] == 0:
+            raise InvalidInputError("X holds no samples (0 rows); at least one is needed.")
+        return table
+
+    # Kernels
+
+    def _build_kernels(self, X: Any, tol: float, seed: int) -> tuple[BaseSet, KernelBank]:
+        """Bind the kernels to the samples, and put them into a bank made for `tol`."""
+        kernels = build_set(self.kernels, X, normalize=self.normalize)
+        bank = build_bank(self.bank, kernels, cache_mb=self.cache_mb, tol=tol, random_state=seed)
+        return kernels, bank
+
+    def _seed(self) -> int:
+        if self.random_state is None:
+            return 0  # A fit should not change between runs.
+        return int(check_random_state(self.random_state).randint(2**31))
+
+    def _store_names(self) -> None:
+        names = self._kernel_set.names
+        # Those of a batch are written when they are read; a list of a million takes long.
+        self.kernel_names_ = names if isinstance(names, LazyNames) else list(names)
+
+    @property
+    def _n_features_out(self) -> int:
+        return self._kernel_set.n
+
+    # The learnt combination
+
+    def _learnt(self) -> LearntKernel:
+        weights = np.atleast_2d(self.weights_).mean(axis=0)
+        return LearntKernel(self._kernel_set, weights, self._combination)
+
+    def combined_kernel(self, X: Any, Z: Any = None) -> Array:
+        """Gram matrix of the learnt combination, of X against Z (None: against X itself).
+
+        With one set of weights per class (``multi_class="ovr"``) the mean of the sets is used.
+        Weights of a Bayesian model may be negative, and their sum then need not be positive
+        semi-definite.
+        """
+        check_is_fitted(self)
+        X = self._check_X(X, reset=False)
+        if Z is not None:
+            Z = self._check_X(Z, reset=False)
+        with self._threads():
+            return self._learnt()(X, Z)
+
+    def transform(self, X: Any) -> Array:
+        """Learnt kernel of X against the training rows, shape (n_new, n_train).
+
+        Put the estimator as a step before any estimator with ``kernel="precomputed"``.
+        """
+        check_is_fitted(self)
+        X = self._check_X(X, reset=False)
+        with self._threads():
+            return self._learnt().against_training(X)
+
+    def as_kernel(self) -> LearntKernel:
+        """Return the learnt combination as a callable for any scikit-learn ``kernel=`` argument."""
+        check_is_fitted(self)
+        return self._learnt()
+
+    def __sklearn_is_fitted__(self) -> bool:
+        # Not by other attributes: an interrupted fit has set some of them.
+        return hasattr(self, "weights_")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.target_tags.required = True
+        return tags

@@ -1,0 +1,174 @@
+"""Class labels as users give them: in one or two dimensions, some of them unknown."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+from sklearn.utils import column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
+
+from kernelweave.errors import InvalidInputError
+from kernelweave.kernels.text import is_missing
+from kernelweave.problem import Array
+
+__all__ = ["ReadLabels", "known_labels", "read_labels"]
+
+_SHOWN = 5
+
+
+class ReadLabels(NamedTuple):
+    """Labels as the tasks of a model.
+
+    Attributes
+    ----------
+    signs : ndarray of shape (T, n)
+        +1, -1, or 0 where unknown: one task for two classes, else one for each class or label.
+    classes : ndarray of shape (n_classes,), or (L, 2) for L labels
+        The classes in order, or the two values of each label.
+    """
+
+    signs: Array
+    classes: Array
+
+
+def read_labels(y: Any, unlabeled: Any = None) -> ReadLabels:
+    """Read class labels, or a table of 0 and 1 with a column for each label.
+
+    Parameters
+    ----------
+    y : array-like of shape (n,) or (n, L), or sparse matrix of shape (n, L)
+        Labels.
+    unlabeled : object, default=None
+        The value that marks an unknown label; NaN stands for all missing values. None: there is
+        no such value.
+
+    Examples
+    --------
+    >>> read_labels(["b", "a", "?"], unlabeled="?")
+    ReadLabels(signs=array([[ 1., -1.,  0.]]), classes=array(['a', 'b'], dtype='<U1'))
+    >>> read_labels([[0, 1], [1, 1]]).signs
+    array([[-1.,  1.],
+           [ 1.,  1.]])
+    """
+    values, known = known_labels(y, unlabeled)
+    if not known.any():
+        raise InvalidInputError(
+            f"y holds no labels: all {len(known)} samples have the marker unlabeled="
+            f"{unlabeled!r}; at least two classes are needed."
+        )
+    return _several_labels(values, known) if known.ndim == 2 else _classes(values, known, unlabeled)
+
+
+def known_labels(y: Any, unlabeled: Any = None) -> tuple[Array, Array]:
+    """Return the labels that are known, in a row, and where they are (of the shape of y).
+
+    Examples
+    --------
+    >>> known_labels([3.0, np.nan, 5.0], np.nan)
+    (array([3., 5.]), array([ True, False,  True]))
+    """
+    table = _table(y, mixed=unlabeled is not None)
+    known = ~_marked(table, unlabeled)
+    values = table[known]
+    if any(is_missing(item) for item in values.tolist()):
+        raise InvalidInputError(
+            "y contains NaN or another missing value. To learn from samples without a label as "
+            "well, say unlabeled=np.nan; otherwise drop them."
+        )
+    return (_tidy(values) if table.ndim == 1 else _zeros_and_ones(table, known)), known
+
+
+def _table(y: Any, mixed: bool) -> Array:
+    """One or two dimensions; a single column becomes one dimension.
+
+    Lists that may hold a marker of another type than the labels keep the types of their items.
+    """
+    if y is None:
+        raise InvalidInputError("a classifier requires y to be passed, but the target y is None.")
+    if sparse.issparse(y):
+        y = y.toarray()
+    try:
+        objects = mixed and isinstance(y, list | tuple)
+        table = np.asarray(y, dtype=object) if objects else np.asarray(y)
+    except ValueError as error:
+        raise InvalidInputError(f"y could not be read as an array: {error}") from error
+    if table.ndim == 2 and table.shape[1] > 1:
+        return table
+    column: Array = column_or_1d(table if mixed else y, warn=True)
+    return column
+
+
+def _marked(table: Array, marker: Any) -> Array:
+    """Which entries are the marker."""
+    if marker is None:
+        return np.zeros(table.shape, dtype=bool)
+    if is_missing(marker):
+        marked = [is_missing(item) for item in table.ravel().tolist()]
+    else:
+        # A missing value compares with nothing: pandas' NA is neither equal nor unequal.
+        marked = [not is_missing(item) and item == marker for item in table.ravel().tolist()]
+    return np.array(marked, dtype=bool).reshape(table.shape)
+
+
+def _tidy(values: Array) -> Array:
+    """Give labels from a column of objects their own type, now that the marker is gone."""
+    if values.dtype.kind != "O":
+        return values
+    text = [isinstance(item, str) for item in values]
+    if any(text) and not all(text):
+        raise InvalidInputError(
+            f"y mixes text with other labels: {_some(values)}; use one kind, and a marker for "
+            "samples without a label (unlabeled)."
+        )
+    return np.array(values.tolist())
+
+
+def _classes(values: Array, known: Array, unlabeled: Any) -> ReadLabels:
+    check_classification_targets(values)
+    classes, codes = np.unique(values, return_inverse=True)
+    if len(classes) < 2:
+        others = int(np.sum(~known))
+        hint = f" {others} samples have the marker unlabeled={unlabeled!r}." if others else ""
+        raise InvalidInputError(
+            f"y holds one class only ({_some(classes)}); at least two classes are needed.{hint}"
+        )
+    tasks = [1] if len(classes) == 2 else range(len(classes))
+    signs = np.zeros((len(tasks), len(known)))
+    signs[:, known] = [np.where(codes == c, 1.0, -1.0) for c in tasks]
+    return ReadLabels(signs, classes)
+
+
+def _zeros_and_ones(table: Array, known: Array) -> Array:
+    values = table[known]
+    try:
+        numbers = values.astype(np.float64)
+    except (TypeError, ValueError):
+        numbers = np.full(len(values), np.nan)
+    wrong = (numbers != 0.0) & (numbers != 1.0)
+    if wrong.any():
+        raise InvalidInputError(
+            f"y with {table.shape[1]} columns is read as one label a column and must hold 0 and "
+            f"1, or the marker `unlabeled`; got {_some(values[wrong])}."
+        )
+    kind = table.dtype if table.dtype.kind in "biu" else np.dtype(np.int64)
+    return numbers.astype(kind)
+
+
+def _several_labels(values: Array, known: Array) -> ReadLabels:
+    empty = np.flatnonzero(~known.any(axis=0))
+    if len(empty):
+        raise InvalidInputError(
+            f"column {empty[0]} of y holds no labels, only the marker; leave such columns out."
+        )
+    signs = np.zeros(known.shape)
+    signs[known] = np.where(values == 1, 1.0, -1.0)
+    classes = np.tile(np.array([0, 1], dtype=values.dtype), (known.shape[1], 1))
+    return ReadLabels(np.ascontiguousarray(signs.T), classes)
+
+
+def _some(values: Array) -> str:
+    """A few different values, for a message."""
+    seen = list(dict.fromkeys(repr(item) for item in values.tolist()))
+    return ", ".join(seen[:_SHOWN]) + (", ..." if len(seen) > _SHOWN else "")

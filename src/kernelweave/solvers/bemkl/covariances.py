@@ -1,0 +1,286 @@
+"""The m x m matrices of q(G) and q(b, e): in full, or as a diagonal and a few columns.
+
+With A the precision of the kernel weights, Sigma_g = (I/s^2 + u E[ee'])^-1 follows from A without
+its inverse, s being sigma_g and u the precision of the noise:
+
+    (I/s^2 + u A^-1)^-1 = s^2 (I - (I + A / (u s^2))^-1).
+
+Where m is far above n, A = diag + (few columns), and stays so: what a past iteration put in shrinks
+by a factor of about n in each following one, and is dropped when rounding would drop it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from kernelweave.problem import Array
+from kernelweave.solvers.bemkl.factor import Factor, gram, product
+
+__all__ = ["FullCovariance", "FullPrecision", "Precision", "ThinCovariance", "ThinPrecision"]
+
+# Largest relative change of a precision matrix by the columns left out of it.
+_LEFT_OUT = 1e-8
+# With more columns than this part of m the full form is faster.
+_THIN_SHARE = 0.5
+
+
+class Covariance(ABC):
+    """A symmetric m x m matrix that is applied, not looked into."""
+
+    @property
+    @abstractmethod
+    def diagonal(self) -> Array:
+        """Its diagonal."""
+
+    @abstractmethod
+    def apply(self, X: Array) -> Array:
+        """Return the matrix times X (m, p)."""
+
+    @abstractmethod
+    def take(self, chosen: Array) -> Covariance:
+        """Return the rows and columns of some kernels."""
+
+    @abstractmethod
+    def scaled_less(self, scale: float, w: Array) -> Covariance:
+        """Return scale * (this matrix) - w w'."""
+
+
+@dataclass(frozen=True)
+class FullCovariance(Covariance):
+    """A symmetric matrix, all of it."""
+
+    matrix: Array
+
+    @property
+    def diagonal(self) -> Array:
+        """See :class:`Covariance`."""
+        return self.matrix.diagonal()
+
+    def apply(self, X: Array) -> Array:
+        """See :class:`Covariance`."""
+        return product(self.matrix, X)
+
+    def take(self, chosen: Array) -> FullCovariance:
+        """See :class:`Covariance`."""
+        return FullCovariance(self.matrix[np.ix_(chosen, chosen)])
+
+    def scaled_less(self, scale: float, w: Array) -> FullCovariance:
+        """See :class:`Covariance`."""
+        return FullCovariance(scale * self.matrix - np.outer(w, w))
+
+
+@dataclass(frozen=True)
+class ThinCovariance(Covariance):
+    """diag(base) + gain plus' plus - minus' minus, with few rows in `plus` and `minus`."""
+
+    base: Array
+    plus: Array
+    minus: Array
+    gain: float = 1.0
+
+    @property
+    def diagonal(self) -> Array:
+        """See :class:`Covariance`."""
+        plus, minus = (np.einsum("ij,ij->j", rows, rows) for rows in (self.plus, self.minus))
+        return self.base + self.gain * plus - minus
+
+    def apply(self, X: Array) -> Array:
+        """See :class:`Covariance`."""
+        out = self.base[:, None] * X
+        for sign, rows in ((self.gain, self.plus), (-1.0, self.minus)):
+            if len(rows):
+                out += product(rows.T, sign * product(rows, X))
+        return out
+
+    def take(self, chosen: Array) -> ThinCovariance:
+        """See :class:`Covariance`."""
+        plus, minus = self.plus[:, chosen], self.minus[:, chosen]
+        return ThinCovariance(self.base[chosen], plus, minus, self.gain)
+
+    def scaled_less(self, scale: float, w: Array) -> ThinCovariance:
+        """See :class:`Covariance`."""
+        minus = np.vstack([np.sqrt(scale) * self.minus, w[None]])
+        return ThinCovariance(scale * self.base, self.plus, minus, scale * self.gain)
+
+
+Kind = TypeVar("Kind", bound=Covariance)
+
+
+class Precision(ABC, Generic[Kind]):
+    """A, the precision matrix of the kernel weights (intercepts integrated out)."""
+
+    log_det: float
+
+    @abstractmethod
+    def solve(self, right: Array) -> Array:
+        """A^-1 right."""
+
+    @abstractmethod
+    def covariance(self) -> Kind:
+        """A^-1."""
+
+    @abstractmethod
+    def inverse_diagonal(self) -> Array:
+        """Diagonal of A^-1."""
+
+    @abstractmethod
+    def shrunk(self, ratio: float) -> tuple[Kind, float]:
+        """I - (I + ratio A)^-1, and log det(I + ratio A)."""
+
+    @abstractmethod
+    def traced_with(self, covariance: Kind) -> float:
+        """tr(A^-1 covariance)."""
+
+    @abstractmethod
+    def next(self, omega: Array, parts: list[tuple[float, Kind]], Z: Array) -> Precision[Any]:
+        """diag(omega) + sum of weight * covariance over `parts` + Z Z'."""
+
+
+class FullPrecision(Precision[FullCovariance]):
+    """A in full; costs O(m^3)."""
+
+    def __init__(self, matrix: Array) -> None:
+        self._matrix = matrix
+        self._factor = Factor(matrix.copy())
+        self._inverse: FullCovariance | None = None
+        self.log_det = self._factor.log_det
+
+    @classmethod
+    def identity(cls, m: int) -> FullPrecision:
+        """Return that of the start."""
+        return cls(np.eye(m))
+
+    def solve(self, right: Array) -> Array:
+        """See :class:`Precision`."""
+        return self._factor.solve(right)
+
+    def covariance(self) -> FullCovariance:
+        """See :class:`Precision`."""
+        if self._inverse is None:
+            self._inverse = FullCovariance(self._factor.inverse())
+        return self._inverse
+
+    def inverse_diagonal(self) -> Array:
+        """See :class:`Precision`."""
+        return self._factor.inverse_diagonal()
+
+    def shrunk(self, ratio: float) -> tuple[FullCovariance, float]:
+        """See :class:`Precision`."""
+        matrix = ratio * self._matrix
+        matrix[np.diag_indices_from(matrix)] += 1.0
+        factor = Factor(matrix)
+        rest = factor.inverse()
+        np.negative(rest, out=rest)
+        rest[np.diag_indices_from(rest)] += 1.0
+        return FullCovariance(rest), factor.log_det
+
+    def traced_with(self, covariance: FullCovariance) -> float:
+        """See :class:`Precision`."""
+        return float(np.vdot(self.covariance().matrix, covariance.matrix))
+
+    def next(
+        self, omega: Array, parts: list[tuple[float, FullCovariance]], Z: Array
+    ) -> FullPrecision:
+        """See :class:`Precision`."""
+        matrix = np.zeros((len(omega), len(omega)))
+        for weight, part in parts:
+            matrix += weight * part.matrix
+        matrix[np.diag_indices_from(matrix)] += omega
+        return FullPrecision(gram(Z, matrix))
+
+
+class ThinPrecision(Precision[ThinCovariance]):
+    """A = diag(base) + plus' plus - minus' minus; costs O(m k^2) with k rows in `plus`.
+
+    The newest rows come first: what older ones add to them is small, and shows as such.
+    """
+
+    def __init__(self, base: Array, plus: Array, minus: Array) -> None:
+        self._base, self._plus, self._minus = base, plus, minus
+        self._inverse, self.log_det = _inverse(base, plus, minus)
+
+    @classmethod
+    def identity(cls, m: int) -> ThinPrecision:
+        """Return that of the start."""
+        return cls(np.ones(m), np.empty((0, m)), np.empty((0, m)))
+
+    def solve(self, right: Array) -> Array:
+        """See :class:`Precision`."""
+        return self._inverse.apply(right)
+
+    def covariance(self) -> ThinCovariance:
+        """See :class:`Precision`."""
+        return self._inverse
+
+    def inverse_diagonal(self) -> Array:
+        """See :class:`Precision`."""
+        return self._inverse.diagonal
+
+    def shrunk(self, ratio: float) -> tuple[ThinCovariance, float]:
+        """See :class:`Precision`."""
+        inverse, log_det = _inverse(
+            1.0 + ratio * self._base, self._plus, np.sqrt(ratio) * self._minus, ratio
+        )
+        base = 1.0 - inverse.base
+        # (I + ratio A)^-1 = diag + plus' plus - minus' minus: the signs change places.
+        plus, minus = _that_count(inverse.minus, base), _that_count(inverse.plus, base)
+        return ThinCovariance(base, plus, minus), log_det
+
+    def traced_with(self, covariance: ThinCovariance) -> float:
+        """See :class:`Precision`."""
+        total = float(self.inverse_diagonal() @ covariance.base)
+        for sign, rows in ((covariance.gain, covariance.plus), (-1.0, covariance.minus)):
+            total += sign * float(np.vdot(rows.T, self.solve(rows.T)))
+        return total
+
+    def next(
+        self, omega: Array, parts: list[tuple[float, ThinCovariance]], Z: Array
+    ) -> ThinPrecision | FullPrecision:
+        """See :class:`Precision`; in full from the moment when thin saves nothing."""
+        base = omega.copy()
+        plus = np.empty((Z.shape[1] + sum(len(part.plus) for _, part in parts), len(Z)))
+        plus[: Z.shape[1]] = Z.T
+        first = Z.shape[1]
+        for weight, part in parts:
+            base += weight * part.base
+            last = first + len(part.plus)
+            np.multiply(part.plus, np.sqrt(weight * part.gain), out=plus[first:last])
+            first = last
+        minus = np.vstack([np.sqrt(weight) * part.minus for weight, part in parts])
+        if len(plus) <= _THIN_SHARE * len(omega):
+            return ThinPrecision(base, plus, minus)
+        matrix = gram(plus.T) - gram(minus.T)
+        matrix[np.diag_indices_from(matrix)] += base
+        return FullPrecision(matrix)
+
+
+def _that_count(rows: Array, base: Array) -> Array:
+    """Return the rows r whose r r' is not negligible beside diag(base)."""
+    return rows[np.einsum("ij,ij,j->i", rows, rows, 1.0 / base) > _LEFT_OUT]
+
+
+def _inverse(
+    base: Array, plus: Array, minus: Array, gain: float = 1.0
+) -> tuple[ThinCovariance, float]:
+    """Inverse and log det of diag(base) + gain plus' plus - minus' minus (Woodbury, twice)."""
+    root = np.sqrt(base)
+    scaled = plus * (np.sqrt(gain) / root)
+    inner = gram(scaled)
+    inner[np.diag_indices_from(inner)] += 1.0
+    factor = Factor(inner)
+    log_det = float(np.log(base).sum()) + factor.log_det
+    taken = factor.halve(scaled)
+    taken /= root
+    without = ThinCovariance(1.0 / base, minus[:0], taken)
+    if not len(minus):
+        return without, log_det
+    moved = without.apply(minus.T)
+    inner = -(minus @ moved)
+    inner[np.diag_indices_from(inner)] += 1.0
+    factor = Factor(inner)
+    added = factor.root @ moved.T
+    return ThinCovariance(without.base, added, taken), log_det + factor.log_det

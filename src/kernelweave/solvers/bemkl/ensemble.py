@@ -1,0 +1,157 @@
+"""All factors of the approximate posterior, their updates in order, and the lower bound."""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from kernelweave.bank.memory import require_bytes
+from kernelweave.bank.protocol import KernelBank
+from kernelweave.problem import Array
+from kernelweave.solvers.bemkl.kernel_weights import KernelOutputs, KernelWeights
+from kernelweave.solvers.bemkl.priors import Gamma, Hyperparameters
+from kernelweave.solvers.bemkl.sample_weights import SampleWeights
+from kernelweave.solvers.bemkl.squares import Squares
+from kernelweave.solvers.bemkl.targets import Targets
+
+__all__ = ["Ensemble", "Settings", "Snapshot"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the model takes for granted.
+
+    Attributes
+    ----------
+    priors : Hyperparameters
+    sigma_g : float
+        Standard deviation of the outputs of single kernels around K_k a.
+    """
+
+    priors: Hyperparameters
+    sigma_g: float = 1.0
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The factors that prediction needs, out of reach of later updates."""
+
+    weights: KernelWeights
+    samples: SampleWeights
+    noise_variance: Array
+    sigma_g: float
+
+
+class Ensemble:
+    r"""The factors of :math:`q(\lambda)\, q(a)\, q(G)\, q(\gamma)\, q(\omega)\, q(b, e)\, q(f)`.
+
+    For a regression the last one is :math:`q(\upsilon)`. With several tasks (classes, labels,
+    outputs) all but e and omega are there once for each. Any update raises the lower bound.
+
+    Parameters
+    ----------
+    bank : KernelBank
+        m kernels on n samples.
+    targets : Labels or Outputs
+    settings : Settings
+    seed : int
+        Draws the start: the outputs of single kernels, standard normal with the sign of the label.
+        All else starts from one place: e = 1, b = 0, a = 0 (each with variance 1), the location of
+        f at 0, the noise at its prior.
+    squares : Squares or None
+        sum_k K_k K_k, if it is at hand.
+    guess : ndarray of shape (T, n) or None
+        Other locations of f; those without a label take their first side from it.
+    """
+
+    # Section 4.1, in the order of one iteration.
+    UPDATES: ClassVar[tuple[str, ...]] = ("lambda", "a", "G", "gamma", "omega", "be", "targets")
+
+    def __init__(
+        self,
+        bank: KernelBank,
+        targets: Targets,
+        settings: Settings,
+        seed: int,
+        squares: Squares | None = None,
+        guess: Array | None = None,
+    ) -> None:
+        n_tasks, n = targets.y.shape
+        m, priors = bank.m, settings.priors
+        self.bank = bank
+        self.sigma_g = settings.sigma_g
+        self._precision = settings.sigma_g**-2
+        self.targets = targets.start(priors, guess)
+        thin = KernelWeights.may_be_thin(m, n_tasks, n, self.targets.by_task)
+        numbers = 6 * m * n_tasks * n + 3 * n**2 + (0 if thin else 6 * m**2)
+        require_bytes(8.0 * numbers, f"the posterior of {m} kernels on {n} samples")
+        self.lam = Gamma(priors.alpha_lambda, priors.beta_lambda, (n_tasks, n))
+        self.gamma = Gamma(priors.alpha_gamma, priors.beta_gamma, (n_tasks,))
+        self.omega = Gamma(priors.alpha_omega, priors.beta_omega, (m,))
+        self.samples = SampleWeights(squares or Squares.of(bank), self._precision, n_tasks)
+        drawn = np.random.default_rng(seed).standard_normal((m, n_tasks, n))
+        self.outputs = KernelOutputs(targets.signed(drawn, guess), self._precision, thin)
+        self.weights = KernelWeights(m, n_tasks, thin)
+        self._products: Array = np.zeros((m, n_tasks, n))  # K_k E[a], a being zero at first.
+
+    def iterate(self) -> None:
+        """Update every factor once."""
+        for name in self.UPDATES:
+            self.update(name)
+
+    def update(self, name: str) -> None:
+        """Update one factor; `name` is one of `UPDATES`."""
+        getattr(self, f"_update_{name}")()
+
+    def _update_lambda(self) -> None:
+        self.lam.update(1, self.samples.mean**2 + self.samples.variance)
+
+    def _update_a(self) -> None:
+        pull = self._precision * self.bank.sum_products(self.outputs.mean)
+        self.samples.update(self.lam.mean, pull)
+        self._products = self.bank.matvec(self.samples.mean)
+
+    def _update_G(self) -> None:
+        targets = self.targets
+        self.outputs.update(self._products, self.weights, targets.mean, targets.precision)
+
+    def _update_gamma(self) -> None:
+        self.gamma.update(1, self.weights.b_mean**2 + self.weights.b_variance)
+
+    def _update_omega(self) -> None:
+        self.omega.update(1, self.weights.e_mean**2 + self.weights.e_variance)
+
+    def _update_be(self) -> None:
+        targets = self.targets
+        self.weights.update(
+            self.omega.mean, self.gamma.mean, self.outputs, targets.mean, targets.precision
+        )
+
+    def _update_targets(self) -> None:
+        self.targets.update(*self._outlook())
+
+    def _outlook(self) -> tuple[Array, Array]:
+        """E[e'g + b], and its variances summed over the samples."""
+        weights, outputs = self.weights, self.outputs
+        return weights.location(outputs), weights.spread(outputs, self.targets.by_task)
+
+    def snapshot(self) -> Snapshot:
+        """Return the factors that prediction needs, as they are now."""
+        return Snapshot(
+            copy(self.weights), copy(self.samples), self.targets.noise_variance, self.sigma_g
+        )
+
+    def lower_bound(self) -> float:
+        """Right side of equation 2 for the factors as they are."""
+        return (
+            self.lam.bound()
+            + self.gamma.bound()
+            + self.omega.bound()
+            + self.samples.bound(self.lam)
+            + self.outputs.bound(self._products, self.samples.traced)
+            + self.weights.bound(self.omega, self.gamma)
+            + self.targets.bound(*self._outlook())
+        )

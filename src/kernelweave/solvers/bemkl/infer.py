@@ -1,0 +1,116 @@
+"""From kernels and targets to an approximate posterior: iterations until the bound stands still."""
+
+from __future__ import annotations
+
+import time
+import warnings
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from kernelweave.bank.protocol import KernelBank
+from kernelweave.compiled.threads import one_blas_thread
+from kernelweave.errors import InterruptedFitWarning, InvalidInputError
+from kernelweave.solvers.bemkl.ensemble import Ensemble, Settings, Snapshot
+from kernelweave.solvers.bemkl.posterior import BayesRecord, Posterior, selected_kernels
+from kernelweave.solvers.bemkl.squares import Squares
+from kernelweave.solvers.bemkl.start import guess_unlabelled
+from kernelweave.solvers.bemkl.targets import Labels, Targets
+from kernelweave.solvers.watch import Limits, Watch
+
+__all__ = ["infer"]
+
+
+@one_blas_thread()
+def infer(
+    bank: KernelBank,
+    targets: Targets,
+    settings: Settings,
+    limits: Limits,
+    seed: int,
+    squares: Squares | None = None,
+) -> Posterior:
+    """Fit BEMKL: raise the lower bound on the log evidence until it hardly changes.
+
+    The end is an iteration that changes it by less than `limits.tol` for each target. (Relative to
+    the bound itself, one number would mean different things: priors put constants into it.)
+    Samples without a label start from what the others say of them. Warns when an iteration or time
+    limit came first. Ctrl-C keeps the last whole iteration.
+
+    Parameters
+    ----------
+    bank : KernelBank
+        m kernels on n samples.
+    targets : Labels or Outputs
+        Of T tasks that share their kernel weights.
+    settings : Settings
+    limits : Limits
+    seed : int
+        Draws the start; see :class:`Ensemble`.
+    squares : Squares or None
+        ``Squares.of(bank)``, for several fits on one bank.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelweave.bank import DenseBank
+    >>> from kernelweave.solvers.bemkl import Hyperparameters, Labels, Settings
+    >>> from kernelweave.solvers.watch import Limits
+    >>> x = np.linspace(-1, 1, 30)
+    >>> bank = DenseBank().from_matrices([np.outer(x, x), np.eye(30)])
+    >>> labels = Labels(np.sign(x)[None])
+    >>> fit = infer(bank, labels, Settings(Hyperparameters()), Limits(tol=1e-3), seed=0)
+    >>> fit.converged, bool(fit.history[1].lower_bound < fit.lower_bound)
+    (True, True)
+    """
+    history: list[BayesRecord] = []
+    watch = Watch(limits, history, time.perf_counter())
+    guess = None
+    if isinstance(targets, Labels):
+        guess = guess_unlabelled(bank, targets, settings, seed)
+    ensemble = Ensemble(bank, targets, settings, seed, squares, guess)
+    last: Snapshot | None = None
+    reason = ""
+    try:
+        while not reason:
+            ensemble.iterate()
+            bound = ensemble.lower_bound()
+            before = history[-1].lower_bound if history else float("-inf")
+            change = (bound - before) / targets.y.size
+            active = len(selected_kernels(ensemble.weights.e_mean))
+            last = ensemble.snapshot()
+            watch.note(BayesRecord(len(history) + 1, watch.seconds, bound, change, active))
+            reason = "converged" if abs(change) <= limits.tol else watch.reason_to_stop()
+    except np.linalg.LinAlgError as error:
+        raise InvalidInputError(
+            f"rounding left no precise posterior: sigma_g={settings.sigma_g:g} is too small for "
+            "kernels of this size. Normalise the kernels or take a larger sigma_g."
+        ) from error
+    except KeyboardInterrupt:
+        if last is None:
+            raise
+        reason = "interrupted"
+        warnings.warn(
+            f"the fit was interrupted after {len(history)} iterations; keeping what was found so "
+            f"far (lower bound {history[-1].lower_bound:.6g}).",
+            InterruptedFitWarning,
+            stacklevel=5,
+        )
+    if last is None:
+        raise RuntimeError("a fit ended without an iteration; this is a bug in the loop.")
+    if reason in ("max_iter", "max_time"):
+        warnings.warn(
+            _what_was_missed(reason, history[-1], limits), ConvergenceWarning, stacklevel=5
+        )
+    return Posterior.of(last, history, reason)
+
+
+def _what_was_missed(reason: str, line: BayesRecord, limits: Limits) -> str:
+    limit = {
+        "max_iter": f"max_iter={limits.max_iter}",
+        "max_time": f"max_time={limits.max_time} s",
+    }[reason]
+    return (
+        f"the lower bound still changes by {line.change:.2g} a sample and iteration, above "
+        f"tol={limits.tol:g}: {limit} was reached; raise it or tol."
+    )

@@ -1,0 +1,161 @@
+"""What a Bayesian fit leaves behind: moments of the weights, and of the output at new points."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from kernelweave.problem import Array
+from kernelweave.solvers.bemkl.covariances import Covariance
+from kernelweave.solvers.bemkl.ensemble import Snapshot
+from kernelweave.solvers.bemkl.sample_weights import SampleCovariance
+
+__all__ = ["SELECTED", "BayesRecord", "Posterior", "selected_kernels"]
+
+# A kernel counts as selected when its weight is above this part of the largest.
+SELECTED = 1e-3
+
+
+def selected_kernels(e_mean: Array) -> Array:
+    """Return the kernels whose mean weight is above :data:`SELECTED` times the largest.
+
+    Examples
+    --------
+    >>> selected_kernels(np.array([0.5, 1e-7, -0.1]))
+    array([0, 2])
+    """
+    size = np.abs(e_mean)
+    return np.flatnonzero(size > SELECTED * size.max(initial=0.0))
+
+
+@dataclass(frozen=True)
+class BayesRecord:
+    """One line of the history of a Bayesian fit.
+
+    Attributes
+    ----------
+    iteration : int
+    seconds : float
+        Since the fit began.
+    lower_bound : float
+        On the log evidence, equation 2.
+    change : float
+        Of the bound since the iteration before, for each sample and task.
+    active_kernels : int
+        Kernels whose mean weight is above 1e-3 of the largest.
+    """
+
+    iteration: int
+    seconds: float
+    lower_bound: float
+    change: float
+    active_kernels: int
+
+    def told(self) -> str:
+        """Return what progress shows of it."""
+        return (
+            f"lower bound {self.lower_bound:.6g}  change {self.change:.2e}  "
+            f"kernels {self.active_kernels}"
+        )
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """Moments of q, as far as prediction and reports need them.
+
+    Attributes
+    ----------
+    e_mean, e_std : ndarray of shape (m,)
+        Of the kernel weights.
+    b_mean, b_std : ndarray of shape (T,)
+        Of the intercepts.
+    a_mean : ndarray of shape (T, n)
+        Of the sample weights.
+    noise_variance : ndarray of shape (T,)
+        Of f around e'g + b; 1 for classes.
+    sigma_g : float
+    lower_bound : float
+    history : list of BayesRecord
+    converged : bool
+    reason : str
+        "converged", "max_iter", "max_time", "callback" or "interrupted".
+    """
+
+    e_mean: Array
+    e_std: Array
+    b_mean: Array
+    b_std: Array
+    a_mean: Array
+    noise_variance: Array
+    sigma_g: float
+    lower_bound: float
+    converged: bool
+    reason: str
+    history: list[BayesRecord] = field(repr=False)
+    _covariance: Covariance = field(repr=False)
+    _covariance_be: Array = field(repr=False)
+    _sample_covariance: SampleCovariance = field(repr=False)
+
+    @classmethod
+    def of(cls, found: Snapshot, history: list[BayesRecord], reason: str) -> Posterior:
+        """Take the moments of the factors found."""
+        weights, samples = found.weights, found.samples
+        return cls(
+            weights.e_mean,
+            np.sqrt(weights.e_variance),
+            weights.b_mean,
+            np.sqrt(weights.b_variance),
+            samples.mean,
+            found.noise_variance,
+            found.sigma_g,
+            history[-1].lower_bound,
+            reason == "converged",
+            reason,
+            history,
+            weights.precision.covariance(),
+            weights.covariance_be,
+            samples.covariance(),
+        )
+
+    def mean(self, cross: Array, kernels: Array) -> Array:
+        """E[f] at new points, shape (T, n_new) (section 4.3).
+
+        Parameters
+        ----------
+        cross : ndarray of shape (len(kernels), n_new, n)
+            Values of these kernels between the new points and the training samples; all others
+            are taken to have weight zero.
+        kernels : ndarray of int
+        """
+        return self.b_mean[:, None] + np.einsum(
+            "k,kpt->tp", self.e_mean[kernels], cross @ self.a_mean.T
+        )
+
+    def variance(self, cross: Array, kernels: Array) -> Array:
+        r"""Var[f] at new points, shape (T, n_new); arguments as for :meth:`mean`.
+
+        With :math:`g = (a'k_1, \dots, a'k_m)` at the new point, of covariance
+        :math:`\sigma_g^2 I + (k_k' \mathrm{Cov}(a)\, k_l)_{kl}`,
+
+        .. math:: \mathrm{Var}[f] = \upsilon^{-1} + \mathrm{Var}[b] + 2\, \mathrm{Cov}(b, e)\,
+                  \mathrm E[g] + \mathrm E[g]' \mathrm{Cov}(e)\, \mathrm E[g]
+                  + \mathrm{tr}\big(\mathrm E[ee']\, \mathrm{Cov}(g)\big).
+
+        Section 4.3 stops before the last term, as if g were known.
+        """
+        count, n_new, n = cross.shape
+        e, covariance = self.e_mean[kernels], self._covariance.take(kernels)
+        out = np.empty((len(self.b_mean), n_new))
+        known = self.sigma_g**2 * (e @ e + covariance.diagonal.sum())
+        for t, mean in enumerate(self.a_mean):
+            g = cross @ mean
+            out[t] = self.noise_variance[t] + self.b_std[t] ** 2 + known
+            out[t] += 2.0 * self._covariance_be[t, kernels] @ g
+            out[t] += np.einsum("kp,kp->p", g, covariance.apply(g))
+            vectors = cross.reshape(count * n_new, n)
+            for sign, rows in self._sample_covariance.signed_roots(t, vectors):
+                flat = rows.reshape(count, n_new * rows.shape[1])
+                each = np.einsum("kj,kj->j", flat, covariance.apply(flat)) + (e @ flat) ** 2
+                out[t] += sign * each.reshape(n_new, rows.shape[1]).sum(axis=1)
+        return out

@@ -1,0 +1,149 @@
+"""Gamma priors of the precisions: the presets, and the factor that each one gets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+from scipy.special import digamma, gammaln
+
+from kernelweave.errors import InvalidInputError
+from kernelweave.problem import Array
+from kernelweave.validation import positive_number, unknown_name
+
+__all__ = ["Gamma", "Hyperparameters", "get_hyperparameters"]
+
+
+@dataclass(frozen=True)
+class Hyperparameters:
+    """Shape (alpha) and scale (beta) of the gamma prior of each kind of precision.
+
+    Attributes
+    ----------
+    alpha_lambda, beta_lambda : float
+        Of the sample weights a. (1e-10, 1e10) makes few of them matter, as in a relevance vector
+        machine.
+    alpha_gamma, beta_gamma : float
+        Of the intercept.
+    alpha_omega, beta_omega : float
+        Of the kernel weights e.
+    alpha_upsilon, beta_upsilon : float
+        Of the noise of a regression.
+
+    Examples
+    --------
+    >>> Hyperparameters(alpha_omega=1e-10, beta_omega=1e10).beta_omega
+    10000000000.0
+    """
+
+    alpha_lambda: float = 1.0
+    beta_lambda: float = 1.0
+    alpha_gamma: float = 1.0
+    beta_gamma: float = 1.0
+    alpha_omega: float = 1.0
+    beta_omega: float = 1.0
+    alpha_upsilon: float = 1.0
+    beta_upsilon: float = 1.0
+
+
+# Section 6.1 of the paper.
+_PRESETS = {
+    "dense": Hyperparameters(),
+    "sparse": Hyperparameters(alpha_omega=1e-10, beta_omega=1e10),
+}
+
+
+def get_hyperparameters(
+    sparsity: str, given: Mapping[str, float] | Hyperparameters | None = None
+) -> Hyperparameters:
+    """Return the preset of that name, with what was `given` in place of its values.
+
+    Examples
+    --------
+    >>> get_hyperparameters("sparse").alpha_omega
+    1e-10
+    >>> get_hyperparameters("dense", {"alpha_lambda": 2.0}).alpha_lambda
+    2.0
+    """
+    if sparsity not in _PRESETS:
+        raise unknown_name("sparsity", sparsity, tuple(_PRESETS))
+    chosen = _PRESETS[sparsity]
+    if isinstance(given, Hyperparameters):
+        chosen = given
+    elif given is not None:
+        if not isinstance(given, Mapping):
+            raise InvalidInputError(
+                "hyperparameters must be a dictionary or a Hyperparameters; got "
+                f"{type(given).__name__}."
+            )
+        allowed = [field.name for field in fields(Hyperparameters)]
+        strange = sorted(set(given) - set(allowed), key=str)
+        if strange:
+            raise InvalidInputError(
+                f"hyperparameters has no {strange[0]!r}; allowed: {', '.join(allowed)}."
+            )
+        chosen = replace(chosen, **dict(given))
+    for field in fields(Hyperparameters):
+        positive_number(f"hyperparameters[{field.name!r}]", getattr(chosen, field.name))
+    return chosen
+
+
+class Gamma:
+    """q of a set of precisions, and their prior.
+
+    Parameters
+    ----------
+    alpha, beta : float
+        Shape and scale of the prior.
+    size : tuple of int
+        How many there are; the factor starts at the prior.
+
+    Examples
+    --------
+    >>> precisions = Gamma(1.0, 1.0, (2,))
+    >>> precisions.update(1.0, np.array([0.0, 2.0]))
+    >>> precisions.mean
+    array([1.5 , 0.75])
+    """
+
+    def __init__(self, alpha: float, beta: float, size: tuple[int, ...]) -> None:
+        self.alpha, self.beta = alpha, beta
+        self.shape = np.full(size, float(alpha))
+        self.scale = np.full(size, float(beta))
+
+    @property
+    def mean(self) -> Array:
+        """E[x]."""
+        return self.shape * self.scale
+
+    @property
+    def log_mean(self) -> Array:
+        """E[log x]."""
+        return digamma(self.shape) + np.log(self.scale)
+
+    @property
+    def inverse_mean(self) -> Array:
+        """E[1 / x]; where that is infinite (shapes up to 1), 1 / E[x]."""
+        return 1.0 / (self.scale * np.where(self.shape > 1.0, self.shape - 1.0, self.shape))
+
+    def update(self, count: float, squares: Array) -> None:
+        """Set the factor, given `count` normal variables each and E[sum of their squares].
+
+        Section 4.1: shape alpha + count/2, scale (1/beta + squares/2)^-1.
+        """
+        self.shape = np.full_like(squares, self.alpha + 0.5 * count)
+        self.scale = 1.0 / (1.0 / self.beta + 0.5 * squares)
+
+    def bound(self) -> float:
+        """E[log p(x)] - E[log q(x)]: its part of the lower bound."""
+        parts = (
+            (self.alpha - self.shape) * self.log_mean
+            - self.mean / self.beta
+            - gammaln(self.alpha)
+            - self.alpha * np.log(self.beta)
+            + self.shape
+            + gammaln(self.shape)
+            + self.shape * np.log(self.scale)
+        )
+        return float(parts.sum())

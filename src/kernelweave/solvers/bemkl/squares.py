@@ -1,0 +1,144 @@
+"""sum_k K_k K_k and what q(a) asks of it: in full, or by the few rows of a thin factor."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+from scipy.linalg.lapack import dpstrf
+
+from kernelweave.bank.protocol import KernelBank
+from kernelweave.problem import Array
+from kernelweave.solvers.bemkl.factor import Factor, gram, product
+
+__all__ = ["FullSquares", "Squares", "ThinSquares"]
+
+# With R rows the thin form does n R^2 multiplications, the other one n^3 / 3.
+_THIN_SHARE = 0.5
+# Below this size nothing is gained by looking for a low rank.
+_WORTH_LOOKING = 256
+# What may be left out of the sum, beside precisions of size one.
+_LEFT_OUT = 1e-10
+
+
+class Squares(ABC):
+    """S = sum_k K_k K_k, formed once for all iterations and all classes.
+
+    The covariance of the sample weights is (diag(precisions) + scale S)^-1.
+
+    Attributes
+    ----------
+    n : int
+        Samples.
+    trace : float
+        Of S.
+    """
+
+    n: int
+    trace: float
+
+    @staticmethod
+    def of(bank: KernelBank) -> Squares:
+        """Form the sum for the kernels of a bank, thin if their ranks or its own allow that."""
+        thin = bank.square_factor()
+        if thin is not None and len(thin) <= _THIN_SHARE * bank.n:
+            return ThinSquares(thin)
+        full = bank.square_sum()
+        thin = _low_rank(full) if bank.n > _WORTH_LOOKING else None
+        return FullSquares(full) if thin is None else ThinSquares(thin)
+
+    @abstractmethod
+    def root(self, scale: float, precisions: Array) -> tuple[Array, float]:
+        """Return a root of the covariance, and the log det of its inverse."""
+
+    @abstractmethod
+    def solve(self, root: Array, precisions: Array, pull: Array) -> Array:
+        """Return the covariance times `pull`."""
+
+    @abstractmethod
+    def diagonal(self, root: Array, precisions: Array) -> Array:
+        """Return the diagonal of the covariance."""
+
+    @abstractmethod
+    def signed_roots(
+        self, root: Array, precisions: Array, vectors: Array
+    ) -> list[tuple[float, Array]]:
+        """(sign, Y) for vectors V (p, n): V Cov V' is the sum of sign Y Y'."""
+
+
+class FullSquares(Squares):
+    """The n x n matrix; a root R has Cov = R'R."""
+
+    def __init__(self, matrix: Array) -> None:
+        self._matrix = matrix
+        self.n, self.trace = len(matrix), float(np.trace(matrix))
+
+    def root(self, scale: float, precisions: Array) -> tuple[Array, float]:
+        """See :class:`Squares`."""
+        matrix = scale * self._matrix
+        matrix[np.diag_indices_from(matrix)] += precisions
+        factor = Factor(matrix)
+        return factor.root, factor.log_det
+
+    def solve(self, root: Array, precisions: Array, pull: Array) -> Array:
+        """See :class:`Squares`."""
+        return root.T @ (root @ pull)
+
+    def diagonal(self, root: Array, precisions: Array) -> Array:
+        """See :class:`Squares`."""
+        return np.einsum("ij,ij->j", root, root)
+
+    def signed_roots(
+        self, root: Array, precisions: Array, vectors: Array
+    ) -> list[tuple[float, Array]]:
+        """See :class:`Squares`."""
+        return [(1.0, product(vectors, root.T))]
+
+
+class ThinSquares(Squares):
+    """H (R, n) with S = H'H; a root E has Cov = diag(1 / precisions) - E'E."""
+
+    def __init__(self, thin: Array) -> None:
+        self._thin = thin
+        self.n, self.trace = thin.shape[1], float(np.vdot(thin, thin))
+
+    def root(self, scale: float, precisions: Array) -> tuple[Array, float]:
+        """See :class:`Squares`."""
+        root = np.sqrt(precisions)
+        scaled = self._thin * (np.sqrt(scale) / root)
+        inner = gram(scaled)
+        inner[np.diag_indices_from(inner)] += 1.0
+        factor = Factor(inner)
+        taken = factor.halve(scaled)
+        taken /= root
+        return taken, float(np.log(precisions).sum()) + factor.log_det
+
+    def solve(self, root: Array, precisions: Array, pull: Array) -> Array:
+        """See :class:`Squares`."""
+        return pull / precisions - root.T @ (root @ pull)
+
+    def diagonal(self, root: Array, precisions: Array) -> Array:
+        """See :class:`Squares`."""
+        return 1.0 / precisions - np.einsum("ij,ij->j", root, root)
+
+    def signed_roots(
+        self, root: Array, precisions: Array, vectors: Array
+    ) -> list[tuple[float, Array]]:
+        """See :class:`Squares`."""
+        return [(1.0, vectors / np.sqrt(precisions)), (-1.0, product(vectors, root.T))]
+
+
+def _low_rank(full: Array) -> Array | None:
+    """H with H'H = full up to rounding, if it has few rows: Cholesky with pivots, stopped early."""
+    n = len(full)
+    tol = max(_LEFT_OUT, n * np.finfo(float).eps * full.diagonal().max())
+    # Some of the rows tell whether the rank is high, for a fraction of the work.
+    part = np.linspace(0, n - 1, int(1.2 * _THIN_SHARE * n)).astype(int)
+    if dpstrf(full[np.ix_(part, part)], tol=tol, lower=0)[2] > _THIN_SHARE * n:
+        return None
+    upper, pivots, rank, _ = dpstrf(full, tol=tol, lower=0)
+    if rank > _THIN_SHARE * n:
+        return None
+    thin = np.empty((rank, n))
+    thin[:, pivots - 1] = np.triu(upper)[:rank]
+    return thin
