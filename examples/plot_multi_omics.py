@@ -100,7 +100,7 @@ def model_on(views, gaussians=(1.0, 2.0)):
         first += p
         if view in views:
             of_view = [Linear(), *(RBF(width=round(factor * p**0.5)) for factor in gaussians)]
-            kernels += [kernel.on(columns) for kernel in of_view]
+            kernels += [kernel.on(columns, label=view) for kernel in of_view]
             owner += [view] * len(of_view)
     scaler = StandardScaler().set_output(transform="pandas")
     return make_pipeline(scaler, BayesianMKLClassifier(kernels)), owner

@@ -15,7 +15,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
-from kernelweave.kernels import RBF, KernelSet, Linear, Pair, Samples
+from kernelweave.kernels import RBF, KernelSet, Linear, Pair, Samples, default_family
 
 NAMES = ["a", "b", "c", "d"]
 
@@ -172,3 +172,16 @@ def test_a_bound_list_keeps_sharing_after_pickling(X):
     bank = pickle.loads(pickle.dumps(KernelSet.build(kernels, X)))
     assert bank.kernels[0].path == bank.kernels[1].path
     np.testing.assert_allclose(bank.rows([3]), KernelSet.build(kernels, X).rows([3]), rtol=1e-13)
+
+
+def test_a_label_names_the_columns(X):
+    scaled = RBF(width=2).on(slice(0, 3), StandardScaler(), label="mRNA")
+    assert scaled.name == "rbf(width=2) on mRNA"
+    assert scaled.bind(Samples(X)).name == "rbf(width=2) on mRNA"
+    plain = RBF(width=2).on(slice(0, 3), StandardScaler())
+    assert scaled != plain
+    np.testing.assert_array_equal(
+        KernelSet.build(scaled, X).rows([0]), KernelSet.build(plain, X).rows([0])
+    )
+    family = default_family().on([0, 1], label="acids")
+    assert all(kernel.name.endswith(" on acids") for kernel in family.expand(Samples(X)))

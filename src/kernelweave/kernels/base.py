@@ -227,7 +227,7 @@ class Kernel(ABC):
         right = left if Z is None else as_samples(Z)
         return evaluate_stack([self.bind(left)], left, right)[0]
 
-    def on(self, columns: Any, transformer: Any = None) -> OnColumns:
+    def on(self, columns: Any, transformer: Any = None, label: str | None = None) -> OnColumns:
         """Return this kernel on chosen columns, with an optional transformer in front.
 
         Parameters
@@ -237,6 +237,8 @@ class Kernel(ABC):
             (``sklearn.compose.make_column_selector`` works).
         transformer : scikit-learn transformer, default=None
             Cloned and fitted on those columns of the training samples.
+        label : str, default=None
+            What names call these columns, such as the name of a view.
 
         Examples
         --------
@@ -244,10 +246,12 @@ class Kernel(ABC):
         >>> from kernelweave.kernels import RBF
         >>> RBF(width=2).on([0, 1, 2], StandardScaler()).name
         'rbf(width=2) on columns 0-2 via StandardScaler'
+        >>> RBF(width=2).on(slice(0, 200), label="mRNA").name
+        'rbf(width=2) on mRNA'
         """
         from kernelweave.kernels.columns import OnColumns, Selection
 
-        return OnColumns(self, Selection(columns, transformer))
+        return OnColumns(self, Selection(columns, transformer, label))
 
     def __mul__(self, other: Kernel) -> Product:
         from kernelweave.kernels.product import Product

@@ -48,7 +48,7 @@ class Family(ABC):
     def expand(self, samples: Samples) -> list[Kernel]:
         """Return the kernels of the family for these training samples, not yet bound."""
 
-    def on(self, columns: Any, transformer: Any = None) -> Family:
+    def on(self, columns: Any, transformer: Any = None, label: str | None = None) -> Family:
         """Return the family on chosen columns, as ``kernel.on`` does for one kernel.
 
         Examples
@@ -57,7 +57,7 @@ class Family(ABC):
         >>> [k.name for k in view.expand(Samples([[0.0, 1.0, 5.0], [1.0, 0.0, 6.0]]))][:2]
         ['linear on columns 0-1', 'polynomial(degree=2, gamma=0.5) on columns 0-1']
         """
-        return _FamilyOnColumns(self, Selection(columns, transformer))
+        return _FamilyOnColumns(self, Selection(columns, transformer, label))
 
     def __sklearn_clone__(self) -> Family:
         return self

@@ -70,7 +70,9 @@ class FullCovariance(Covariance):
 
     def scaled_less(self, scale: float, w: Array) -> FullCovariance:
         """See :class:`Covariance`."""
-        return FullCovariance(scale * self.matrix - np.outer(w, w))
+        matrix = scale * self.matrix
+        matrix -= np.outer(w, w)
+        return FullCovariance(matrix)
 
 
 @dataclass(frozen=True)
@@ -186,11 +188,11 @@ class FullPrecision(Precision[FullCovariance]):
         self, omega: Array, parts: list[tuple[float, FullCovariance]], Z: Array
     ) -> FullPrecision:
         """See :class:`Precision`."""
-        matrix = np.zeros((len(omega), len(omega)))
+        matrix = gram(Z)
         for weight, part in parts:
             matrix += weight * part.matrix
         matrix[np.diag_indices_from(matrix)] += omega
-        return FullPrecision(gram(Z, matrix))
+        return FullPrecision(matrix)
 
 
 class ThinPrecision(Precision[ThinCovariance]):

@@ -10,6 +10,7 @@ import numpy as np
 
 from kernelweave.bank.memory import require_bytes
 from kernelweave.bank.protocol import KernelBank
+from kernelweave.compiled.threads import map_blocks, thread_count, use_threads
 from kernelweave.problem import Array
 from kernelweave.solvers.bemkl.kernel_weights import KernelOutputs, KernelWeights
 from kernelweave.solvers.bemkl.priors import Gamma, Hyperparameters
@@ -18,6 +19,10 @@ from kernelweave.solvers.bemkl.squares import Squares
 from kernelweave.solvers.bemkl.targets import Targets
 
 __all__ = ["Ensemble", "Settings", "Snapshot"]
+
+
+# Up to this size a matrix keeps one thread busy, but hardly two.
+_SMALL = 800
 
 
 @dataclass(frozen=True)
@@ -96,23 +101,61 @@ class Ensemble:
         self.outputs = KernelOutputs(targets.signed(drawn, guess), self._precision, thin)
         self.weights = KernelWeights(m, n_tasks, thin)
         self._products: Array = np.zeros((m, n_tasks, n))  # K_k E[a], a being zero at first.
+        self._ahead: tuple[Gamma, SampleWeights, Array] | None = None
+        self._side_by_side = n_tasks == 1 and max(m, n) <= _SMALL
 
     def iterate(self) -> None:
-        """Update every factor once."""
-        for name in self.UPDATES:
-            self.update(name)
+        """Update every factor once.
+
+        The next q(lambda) q(a) needs nothing of what follows q(G). Where the matrices are too small
+        for several threads to share one, it is found beside the rest of this iteration.
+        """
+        self.lam, self.samples, self._products = self._ahead or self._next_samples()
+        self._ahead = None
+        self._update_G()
+        rest = self.UPDATES[3:]
+        if not self._side_by_side or thread_count() == 1:
+            for name in rest:
+                self.update(name)
+            return
+
+        def work(start: int, stop: int) -> None:
+            with use_threads(1):
+                if start == 0:
+                    self._ahead = self._next_samples()
+                else:
+                    for name in rest:
+                        self.update(name)
+
+        map_blocks(work, 2, 1)
 
     def update(self, name: str) -> None:
         """Update one factor; `name` is one of `UPDATES`."""
+        if name in self.UPDATES[:3]:
+            self._ahead = None
         getattr(self, f"_update_{name}")()
 
+    def _next_samples(self) -> tuple[Gamma, SampleWeights, Array]:
+        """Return the next q(lambda), q(a) and K_k E[a]."""
+        lam = self._next_lambda()
+        return lam, *self._next_a(lam)
+
+    def _next_lambda(self) -> Gamma:
+        lam = copy(self.lam)
+        lam.update(1, self.samples.mean**2 + self.samples.variance)
+        return lam
+
+    def _next_a(self, lam: Gamma) -> tuple[SampleWeights, Array]:
+        samples = copy(self.samples)
+        pull = self._precision * self.bank.sum_products(self.outputs.mean)
+        samples.update(lam.mean, pull)
+        return samples, self.bank.matvec(samples.mean)
+
     def _update_lambda(self) -> None:
-        self.lam.update(1, self.samples.mean**2 + self.samples.variance)
+        self.lam = self._next_lambda()
 
     def _update_a(self) -> None:
-        pull = self._precision * self.bank.sum_products(self.outputs.mean)
-        self.samples.update(self.lam.mean, pull)
-        self._products = self.bank.matvec(self.samples.mean)
+        self.samples, self._products = self._next_a(self.lam)
 
     def _update_G(self) -> None:
         targets = self.targets

@@ -32,18 +32,18 @@ def product(A: Array, B: Array) -> Array:
     return out
 
 
-def gram(Z: Array, out: Array | None = None) -> Array:
-    """Z Z' (added to `out`, if given), computed for one half and mirrored."""
+def gram(Z: Array) -> Array:
+    """Z Z', computed for one half and mirrored."""
     n = len(Z)
-    out = np.zeros((n, n)) if out is None else out
+    out = np.empty((n, n))
     starts = range(0, n, _BLOCK)[::-1]  # The longest first, so that no thread waits at the end.
 
     def work(first: int, last: int) -> None:
         for start in starts[first:last]:
             stop = min(start + _BLOCK, n)
             part = Z[start:stop] @ Z[:stop].T
-            out[start:stop, :stop] += part
-            out[:start, start:stop] += part[:, :start].T
+            out[start:stop, :stop] = part
+            out[:start, start:stop] = part[:, :start].T
 
     map_blocks(work, len(starts), 1, n * Z.size / 2)
     return out

@@ -52,10 +52,12 @@ class KernelOutputs:
         for level in np.unique(noise):
             tasks = np.flatnonzero(noise == level)
             covariance, log_det = self._covariance(weights, float(level))
-            right = level * (weights.e_mean[:, None, None] * f[tasks] - mixed[tasks].T[:, :, None])
-            right += self._precision * products[:, tasks]
+            everyone = slice(None) if len(tasks) == len(noise) else tasks
+            right = self._precision * products[:, everyone]
+            right += (level * weights.e_mean)[:, None, None] * f[everyone]
+            right -= (level * mixed[everyone]).T[:, :, None]
             answer = covariance.apply(right.reshape(m, len(tasks) * n))
-            self.mean[:, tasks] = answer.reshape(m, len(tasks), n)
+            self.mean[:, everyone] = answer.reshape(m, len(tasks), n)
             for t in tasks:
                 self.covariances[t] = covariance
             self._traces[tasks] = covariance.diagonal.sum()
@@ -75,7 +77,8 @@ class KernelOutputs:
     def bound(self, products: Array, traced: Array) -> float:
         """E[log p(G | a)] - E[log q(G)]; `traced` as in :class:`SampleWeights`."""
         m, _, n = self.mean.shape
-        squares = np.einsum("ktn,ktn->t", self.mean - products, self.mean - products)
+        off = self.mean - products
+        squares = np.einsum("ktn,ktn->t", off, off)
         squares = self._precision * (squares + n * self._traces) + traced
         parts = n * (m * (1.0 + np.log(self._precision)) + self._log_dets) - squares
         return 0.5 * float(parts.sum())
@@ -115,19 +118,23 @@ class KernelWeights:
         G = outputs.mean
         m, n_tasks, n = G.shape
         block = gamma + n * noise  # The precision of b.
-        border = noise[:, None] * G.sum(axis=2).T  # (T, m): precision between b and e.
+        sums = G.sum(axis=2)
+        border = noise[:, None] * sums.T  # (T, m): precision between b and e.
         # Without b the precision of e loses border border' / block: a shift of the columns of G.
-        shift = 1.0 - np.sqrt(gamma / block)
-        Z = np.sqrt(noise)[:, None] * (G - (shift * G.mean(axis=2))[:, :, None])
+        shift = (1.0 - np.sqrt(gamma / block)) / n
+        Z = G - (shift * sums)[:, :, None]
+        if np.any(noise != 1.0):
+            Z *= np.sqrt(noise)[:, None]
         self.precision = self.precision.next(
             omega, _grouped(n * noise, outputs.covariances), Z.reshape(m, n_tasks * n)
         )
-        sums = noise * f.sum(axis=1)
-        right = np.einsum("ktn,tn->k", G, noise[:, None] * f) - (sums / block) @ border
+        pulled = noise[:, None] * f
+        right = G.reshape(m, n_tasks * n) @ pulled.ravel()
+        right -= (pulled.sum(axis=1) / block) @ border
         moved = self.precision.solve(np.column_stack([right, border.T]))
         self.e_mean, spread = moved[:, 0], moved[:, 1:].T
         self.e_variance = self.precision.inverse_diagonal()
-        self.b_mean = (sums - border @ self.e_mean) / block
+        self.b_mean = (pulled.sum(axis=1) - border @ self.e_mean) / block
         self.covariance_be = -spread / block[:, None]
         self.b_variance = (1.0 + np.einsum("tk,tk->t", border, spread) / block) / block
         self._log_det = -self.precision.log_det - float(np.log(block).sum())
