@@ -23,6 +23,7 @@ from __future__ import annotations
 import argparse
 import time
 import warnings
+from collections.abc import Callable
 
 import numpy as np
 from bemkl_data import (
@@ -39,20 +40,23 @@ from bemkl_speed import run_speed
 from bemkl_views import VIEWS, run_views
 from datasets import add_data_dir
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import log_loss
 
 from kernelweave import BayesianMKLClassifier
 from kernelweave.solvers.bemkl import selected_kernels
 
 PRESETS = ("sparse", "dense")
+# Of table1, by set, preset and sigma_g, as its accuracies are.
+log_losses: Accuracies = {}
 
 
 def table1(args: argparse.Namespace, accuracies: Accuracies) -> None:
     print(f"\n## table1: {args.replications} splits, {ITERATIONS} iterations; paper's in brackets")
     print(
         "| data | n | m | preset | sigma_g | seconds | of these iterations | test accuracy, % "
-        "| kernels selected | weight above 1 % |"
+        "| log loss | kernels selected | weight above 1 % |"
     )
-    print("|---|---|---|---|---|---|---|---|---|---|")
+    print("|---|---|---|---|---|---|---|---|---|---|---|")
     for name in args.sets:
         X, y = load_table1(name, args.data_dir)
         for preset in PRESETS:
@@ -70,7 +74,7 @@ def _table1_row(
     sigma_g: float,
 ) -> None:
     paper = TABLE1[name]
-    score, seconds, iterating, selected, heavy = [], [], [], [], []
+    score, losses, seconds, iterating, selected, heavy = [], [], [], [], [], []
     for replication in range(args.replications):
         train, test, y_train, y_test = split_table1(X, y, paper.n, replication)
         model = BayesianMKLClassifier(
@@ -86,10 +90,12 @@ def _table1_row(
         seconds.append(time.perf_counter() - began)
         iterating.append(model.history_[-1].seconds)
         score.append(100.0 * model.score(test, y_test))
+        losses.append(float(log_loss(y_test, model.predict_proba(test))))
         weights = np.abs(model.weights_)
         selected.append(len(selected_kernels(weights)))
         heavy.append(np.count_nonzero(weights > 0.01 * weights.max()))
     accuracies[name, preset, sigma_g] = score
+    log_losses[name, preset, sigma_g] = losses
     published = paper.sparse if preset == "sparse" else paper.dense
     told = ["-", "-", "-"]
     if published is not None:
@@ -101,39 +107,41 @@ def _table1_row(
     print(
         f"| {name} | {paper.n} | {len(model.weights_)} | {preset} | {sigma_g:g} "
         f"| {np.mean(seconds):.2f} ({told[0]}) | {np.mean(iterating):.2f} "
-        f"| {spread(score)} ({told[1]}) | {np.mean(selected):.1f} ({told[2]}) "
+        f"| {spread(score)} ({told[1]}) | {np.mean(losses):.3f} "
+        f"| {np.mean(selected):.1f} ({told[2]}) "
         f"| {np.mean(heavy):.1f} |",
         flush=True,
     )
 
 
 def sigma(args: argparse.Namespace, accuracies: Accuracies) -> None:
-    """For each value of sigma_g, mean accuracies over sets; only sets measured with all values."""
-    values = sorted({key[2] for key in accuracies}, reverse=True)
-    kinds = sorted({key[:2] for key in accuracies}, key=lambda kind: (kind[1], kind[0]))
-    complete = [kind for kind in kinds if all((*kind, value) in accuracies for value in values)]
+    """For each value of sigma_g, mean scores over sets; only sets measured with all values."""
     print("\n## sigma: test accuracy, %, by sigma_g, of what this run measured")
+    _sigma_table(accuracies, 2, lambda means: max(means))
+    if log_losses:
+        print("\nlog loss of the probabilities (lower is better)\n")
+        _sigma_table(log_losses, 3, lambda means: min(means))
+
+
+def _sigma_table(scores: Accuracies, digits: int, best: Callable[[list[float]], float]) -> None:
+    values = sorted({key[2] for key in scores}, reverse=True)
+    kinds = sorted({key[:2] for key in scores}, key=lambda kind: (kind[1], kind[0]))
+    complete = [kind for kind in kinds if all((*kind, value) in scores for value in values)]
     if len(values) < 2 or not complete:
         print("nothing to compare: run it with the parts table1 or views and two --sigma-g.")
         return
     print("| data | fit | " + " | ".join(f"{value:g}" for value in values) + " | better |")
     print("|---|---|" + "---|" * (len(values) + 1))
-    for kind in complete:
-        means = [float(np.mean(accuracies[(*kind, value)])) for value in values]
-        _sigma_row(*kind, means, values)
+    rows = [(*kind, [kind]) for kind in complete]
     for fit in sorted({kind[1] for kind in complete}):
         own = [kind for kind in complete if kind[1] == fit]
-        means = [
-            float(np.mean([np.mean(accuracies[(*kind, value)]) for kind in own]))
-            for value in values
-        ]
-        _sigma_row(f"mean of {len(own)}", fit, means, values)
-
-
-def _sigma_row(name: str, fit: str, means: list[float], values: list[float]) -> None:
-    best = np.flatnonzero(np.array(means) == max(means))
-    better = f"{values[best[0]]:g}" if len(best) == 1 else "equal"
-    print(f"| {name} | {fit} | " + " | ".join(f"{mean:.2f}" for mean in means) + f" | {better} |")
+        rows.append((f"mean of {len(own)}", fit, own))
+    for name, fit, own in rows:
+        means = [float(np.mean([np.mean(scores[(*k, value)]) for k in own])) for value in values]
+        first = [value for value, mean in zip(values, means, strict=True) if mean == best(means)]
+        better = f"{first[0]:g}" if len(first) == 1 else "equal"
+        told = " | ".join(f"{mean:.{digits}f}" for mean in means)
+        print(f"| {name} | {fit} | {told} | {better} |")
 
 
 def main() -> None:

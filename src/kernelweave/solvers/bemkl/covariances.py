@@ -31,6 +31,11 @@ _THIN_SHARE = 0.5
 class Covariance(ABC):
     """A symmetric m x m matrix that is applied, not looked into."""
 
+    @classmethod
+    @abstractmethod
+    def identity(cls, m: int, scale: float) -> Covariance:
+        """Return scale * I."""
+
     @property
     @abstractmethod
     def diagonal(self) -> Array:
@@ -54,6 +59,11 @@ class FullCovariance(Covariance):
     """A symmetric matrix, all of it."""
 
     matrix: Array
+
+    @classmethod
+    def identity(cls, m: int, scale: float) -> FullCovariance:
+        """See :class:`Covariance`."""
+        return cls(scale * np.eye(m))
 
     @property
     def diagonal(self) -> Array:
@@ -83,6 +93,18 @@ class ThinCovariance(Covariance):
     plus: Array
     minus: Array
     gain: float = 1.0
+
+    @classmethod
+    def identity(cls, m: int, scale: float) -> ThinCovariance:
+        """See :class:`Covariance`."""
+        return cls(np.full(m, scale), np.empty((0, m)), np.empty((0, m)))
+
+    @property
+    def matrix(self) -> Array:
+        """All of it."""
+        matrix = self.gain * gram(self.plus.T) - gram(self.minus.T)
+        matrix[np.diag_indices_from(matrix)] += self.base
+        return matrix
 
     @property
     def diagonal(self) -> Array:
@@ -142,8 +164,8 @@ class Precision(ABC, Generic[Kind]):
         """diag(omega) + sum of weight * covariance over `parts` + Z Z'."""
 
 
-class FullPrecision(Precision[FullCovariance]):
-    """A in full; costs O(m^3)."""
+class FullPrecision(Precision[FullCovariance | ThinCovariance]):
+    """A in full; costs O(m^3). Covariances may be thin: those of before A was formed in full."""
 
     def __init__(self, matrix: Array) -> None:
         self._matrix = matrix
@@ -180,12 +202,12 @@ class FullPrecision(Precision[FullCovariance]):
         rest[np.diag_indices_from(rest)] += 1.0
         return FullCovariance(rest), factor.log_det
 
-    def traced_with(self, covariance: FullCovariance) -> float:
+    def traced_with(self, covariance: FullCovariance | ThinCovariance) -> float:
         """See :class:`Precision`."""
         return float(np.vdot(self.covariance().matrix, covariance.matrix))
 
     def next(
-        self, omega: Array, parts: list[tuple[float, FullCovariance]], Z: Array
+        self, omega: Array, parts: list[tuple[float, FullCovariance | ThinCovariance]], Z: Array
     ) -> FullPrecision:
         """See :class:`Precision`."""
         matrix = gram(Z)
@@ -255,9 +277,7 @@ class ThinPrecision(Precision[ThinCovariance]):
         minus = np.vstack([np.sqrt(weight) * part.minus for weight, part in parts])
         if len(plus) <= _THIN_SHARE * len(omega):
             return ThinPrecision(base, plus, minus)
-        matrix = gram(plus.T) - gram(minus.T)
-        matrix[np.diag_indices_from(matrix)] += base
-        return FullPrecision(matrix)
+        return FullPrecision(ThinCovariance(base, plus, minus).matrix)
 
 
 def _that_count(rows: Array, base: Array) -> Array:

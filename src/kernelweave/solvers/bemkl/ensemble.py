@@ -22,7 +22,7 @@ __all__ = ["Ensemble", "Settings", "Snapshot"]
 
 
 # Up to this size a matrix keeps one thread busy, but hardly two.
-_SMALL = 800
+_SMALL = 512
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class Ensemble:
         self.lam, self.samples, self._products = self._ahead or self._next_samples()
         self._ahead = None
         self._update_G()
-        rest = self.UPDATES[3:]
+        rest = self.UPDATES[3:]  # All after q(G).
         if not self._side_by_side or thread_count() == 1:
             for name in rest:
                 self.update(name)

@@ -36,11 +36,8 @@ class KernelOutputs:
     def __init__(self, mean: Array, precision: float, thin: bool) -> None:
         m, n_tasks, _ = mean.shape
         self.mean, self._precision = mean, precision
-        empty = np.empty((0, m))
-        first: Covariance = FullCovariance(np.eye(m) / precision)
-        if thin:
-            first = ThinCovariance(np.full(m, 1.0 / precision), empty, empty)
-        self.covariances = [first] * n_tasks
+        kind: type[Covariance] = ThinCovariance if thin else FullCovariance
+        self.covariances = [kind.identity(m, 1.0 / precision)] * n_tasks
         self._traces = np.full(n_tasks, m / precision)
         self._log_dets = np.full(n_tasks, -m * np.log(precision))
 

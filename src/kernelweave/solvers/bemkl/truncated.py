@@ -91,7 +91,7 @@ def log_class_probability(mean: ArrayLike, std: ArrayLike, margin: float) -> Arr
     Examples
     --------
     >>> log_class_probability(-100.0, 1.0, 1.0).round(3).item()
-    -200.02
+    -5106.034
     """
     mu, s = np.asarray(mean, dtype=np.float64), np.asarray(std, dtype=np.float64)
     here, there = log_ndtr((mu - margin) / s), log_ndtr((-mu - margin) / s)
