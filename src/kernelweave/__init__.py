@@ -14,22 +14,26 @@ if TYPE_CHECKING:
     from kernelweave.estimators.bayesian_regressor import BayesianMKLRegressor
     from kernelweave.estimators.classifier import MKLClassifier
     from kernelweave.estimators.cv import MKLClassifierCV, MKLRegressorCV
+    from kernelweave.estimators.nystrom import NystromMKLClassifier
     from kernelweave.estimators.one_class import MKLOneClass
     from kernelweave.estimators.regressor import MKLRegressor
     from kernelweave.kernels.precomputed import sample_ids
     from kernelweave.reading import read_sequences
     from kernelweave.report.bootstrap import stability
+    from kernelweave.solvers.checkpoint import Checkpoint
 
 __version__ = "0.1.0"
 
 __all__ = [
     "BayesianMKLClassifier",
     "BayesianMKLRegressor",
+    "Checkpoint",
     "MKLClassifier",
     "MKLClassifierCV",
     "MKLOneClass",
     "MKLRegressor",
     "MKLRegressorCV",
+    "NystromMKLClassifier",
     "__version__",
     "read_sequences",
     "sample_ids",
@@ -40,11 +44,13 @@ __all__ = [
 _HOMES = {
     "BayesianMKLClassifier": "kernelweave.estimators.bayesian_classifier",
     "BayesianMKLRegressor": "kernelweave.estimators.bayesian_regressor",
+    "Checkpoint": "kernelweave.solvers.checkpoint",
     "MKLClassifier": "kernelweave.estimators.classifier",
     "MKLClassifierCV": "kernelweave.estimators.cv",
     "MKLOneClass": "kernelweave.estimators.one_class",
     "MKLRegressor": "kernelweave.estimators.regressor",
     "MKLRegressorCV": "kernelweave.estimators.cv",
+    "NystromMKLClassifier": "kernelweave.estimators.nystrom",
     "read_sequences": "kernelweave.reading",
     "sample_ids": "kernelweave.kernels.precomputed",
     "stability": "kernelweave.report.bootstrap",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 __all__ = [
+    "CheckpointWarning",
+    "ClusterError",
     "IndefiniteKernelWarning",
     "InterruptedFitWarning",
     "InvalidInputError",
@@ -21,6 +23,14 @@ class UnknownNameError(ValueError):
 
 class MemoryBudgetError(MemoryError):
     """The work would need more memory than there is; the message names the bytes."""
+
+
+class ClusterError(RuntimeError):
+    """A cluster cannot do its part of a fit any more; the message says what it lacks."""
+
+
+class CheckpointWarning(UserWarning):
+    """A checkpoint could not be written; the fit goes on, and the file stays as it was."""
 
 
 class IndefiniteKernelWarning(UserWarning):

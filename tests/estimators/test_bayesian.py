@@ -48,6 +48,7 @@ def test_signature_is_the_promised_one():
         "max_iter": 200, "tol": 5e-4, "normalize": "diagonal", "sigma_g": 1.0,
         "hyperparameters": None, "unlabeled": None, "bank": "auto", "cache_mb": 1000,
         "n_jobs": None, "random_state": None, "verbose": 0, "callbacks": (), "max_time": None,
+        "warm_start_from": None,
     }  # fmt: skip
     assert {name: p.default for name, p in parameters.items()} == expected
     assert [name for name, p in parameters.items() if p.kind is p.POSITIONAL_OR_KEYWORD] == [

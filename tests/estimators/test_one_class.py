@@ -50,7 +50,7 @@ def test_signature():
         "kernels": "default", "nu": 0.5, "regularizer": "simplex", "solver": "auto",
         "normalize": "trace", "tol": 1e-3, "max_iter": 1000, "bank": "auto", "cache_mb": 1000,
         "n_jobs": None, "random_state": None, "verbose": 0, "callbacks": (), "max_time": None,
-        "warm_start": False,
+        "warm_start": False, "warm_start_from": None,
     }  # fmt: skip
     assert {name: p.default for name, p in parameters.items()} == expected
     assert kernelweave.MKLOneClass is kernelweave.estimators.MKLOneClass

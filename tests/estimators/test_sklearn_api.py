@@ -13,6 +13,7 @@ from kernelweave import (
     MKLOneClass,
     MKLRegressor,
     MKLRegressorCV,
+    NystromMKLClassifier,
 )
 
 ESTIMATORS = [
@@ -24,6 +25,8 @@ ESTIMATORS = [
     MKLOneClass(nu=0.1, regularizer="lp_ball"),
     MKLClassifierCV("linear", Cs=2, cv=3),
     MKLRegressorCV("linear", Cs=2, cv=3),
+    NystromMKLClassifier(),
+    NystromMKLClassifier(n_components=5, loss="hinge", class_weight="balanced"),
     BayesianMKLClassifier(max_iter=30),
     BayesianMKLClassifier(sparsity="sparse", multi_class="ovr", max_iter=10),
     BayesianMKLRegressor(max_iter=30),

@@ -2,6 +2,7 @@
 
 from kernelweave.bank.auto import BANKS, build_bank, storage_dtype
 from kernelweave.bank.batch import BatchBank
+from kernelweave.bank.dask import DaskBank
 from kernelweave.bank.dense import DenseBank
 from kernelweave.bank.distances import DistanceBank
 from kernelweave.bank.factored import FactoredBank
@@ -14,6 +15,7 @@ from kernelweave.bank.stacked import StackedBank
 __all__ = [
     "BANKS",
     "BatchBank",
+    "DaskBank",
     "DenseBank",
     "DistanceBank",
     "ErrorBound",

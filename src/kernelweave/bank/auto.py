@@ -86,6 +86,8 @@ def build_bank(
     >>> type(build_bank("auto", KernelSet.build([Polynomial(2)], X))).__name__
     'FactoredBank'
     """
+    if getattr(spec, "builds_any_set", False):
+        return spec.build(kernel_set)
     if isinstance(kernel_set, CompositeSet):
         banks = [
             build_bank(spec, part, cache_mb=cache_mb, tol=tol, random_state=random_state)

@@ -9,6 +9,7 @@ from numpy.typing import DTypeLike
 
 from kernelweave.bank.memory import require_bytes
 from kernelweave.bank.protocol import Array, ErrorBound, KernelBank, as_tasks, kernel_indices
+from kernelweave.bank.running_batch import BatchProducts
 from kernelweave.compiled.batch import combine_tile, products, quad, quad_and_products
 from kernelweave.compiled.batch_rectangle import rectangle_products
 from kernelweave.compiled.batch_rows import BLOCK
@@ -225,6 +226,10 @@ class BatchBank(KernelBank):
             entries = len(support) * len(idx)
             map_blocks(work, len(chosen), kernel_block(entries), WORK * len(chosen) * entries)
         return out if np.ndim(v) == 2 else out[:, 0]
+
+    def running(self) -> BatchProducts:
+        """See :class:`KernelBank`."""
+        return BatchProducts(self, self._table, self._columns, self._roots, self._like)
 
     def combine(self, d: Array, out: Array | None = None) -> Array:
         """See :class:`KernelBank`."""

@@ -12,6 +12,12 @@ from numpy.typing import DTypeLike
 from kernelweave.bank.factor_tile import FactorTile
 from kernelweave.bank.memory import require_bytes
 from kernelweave.bank.protocol import Array, ErrorBound, KernelBank, as_tasks, kernel_indices
+from kernelweave.bank.running import (
+    FactorProducts,
+    RowProducts,
+    RunningProducts,
+    StackedProducts,
+)
 from kernelweave.bank.source import Source
 from kernelweave.bank.squares import SquareSum
 from kernelweave.compiled.passes import factor_products, factor_sums
@@ -25,6 +31,8 @@ _KERNEL_BLOCK = 16
 _COLUMN_BLOCK = 128
 # Sums over kernels are cut into at most this many parts, whatever the number of threads.
 _SUM_PARTS = 64
+# Highest rank of factors that running products go through.
+_THIN = 4
 # Entries of multiplied factors that are held at a time.
 _MOVED_ENTRIES = 2**22
 
@@ -208,6 +216,22 @@ class FactoredBank(KernelBank):
         cost = 2.0 * self.ranks[chosen].sum() * tasks.size
         map_blocks(work, len(chosen), _KERNEL_BLOCK, cost)
         return out if np.ndim(v) == 2 else out[:, 0]
+
+    def running(self) -> RunningProducts:
+        """See :class:`KernelBank`.
+
+        Going through a factor reads all of it, and a row from the cache is read as fast as the
+        state: only the thinnest factors are better off without both.
+        """
+        thin = np.flatnonzero(self.ranks <= _THIN)
+        wide = np.flatnonzero(self.ranks > _THIN)
+        if not len(thin):
+            return RowProducts(self)
+        own = self if not len(wide) else self.select(thin)
+        products = FactorProducts(own._factors, own._offsets)
+        if not len(wide):
+            return products
+        return StackedProducts([products, RowProducts(self.select(wide))], [thin, wide])
 
     def sum_products(self, V: Array) -> Array:
         """See :class:`KernelBank`."""

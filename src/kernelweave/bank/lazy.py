@@ -158,6 +158,10 @@ class LazyBank(KernelBank):
             map_blocks(work, len(chosen) * blocks, 1 if self.n > _COLUMN_BLOCK else 8, cost)
         return out if np.ndim(v) == 2 else out[:, 0]
 
+    def _own_cache(self) -> RowCache:
+        """See :class:`KernelBank`."""
+        return self._cache
+
     def quad(self, v: Array, kernels: Array | None = None) -> Array:
         """See :class:`KernelBank`."""
         tasks = as_tasks(v)

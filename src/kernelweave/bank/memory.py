@@ -66,8 +66,14 @@ def format_bytes(n_bytes: float) -> str:
     raise RuntimeError("unreachable")
 
 
-def require_bytes(needed: float, what: str) -> None:
-    """Refuse up front what would not fit, naming the bytes.
+_ADVICE = (
+    "Use bank='lazy' (rows on demand, at most cache_mb megabytes) or bank='auto', "
+    "fewer kernels, or fewer samples."
+)
+
+
+def require_bytes(needed: float, what: str, advice: str = _ADVICE) -> None:
+    """Refuse up front what would not fit, naming the bytes and what to do.
 
     Examples
     --------
@@ -80,6 +86,5 @@ def require_bytes(needed: float, what: str) -> None:
     if needed > 0.9 * free:
         raise MemoryBudgetError(
             f"{what} need {format_bytes(needed)} but {format_bytes(free)} of memory are free. "
-            "Use bank='lazy' (rows on demand, at most cache_mb megabytes) or bank='auto', "
-            "fewer kernels, or fewer samples."
+            f"{advice}"
         )

@@ -10,6 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from kernelweave.bank.rounds import LocalRounds, Rounds, Rules
+from kernelweave.bank.row_cache import RowCache
+from kernelweave.bank.running import RowProducts, RunningProducts, SumProducts
 from kernelweave.bank.squares import SquareSum
 from kernelweave.compiled.threads import one_blas_thread
 from kernelweave.errors import InvalidInputError
@@ -202,6 +205,21 @@ class KernelBank(MatrixBank):
     def square_factor(self) -> Array | None:
         """H of shape (R, n), R < n, with H'H = `square_sum()`; None if it is not known as such."""
         return None
+
+    def running(self) -> RunningProducts:
+        """Return K_k v of every kernel, kept up to date while v changes a little at a time."""
+        return RowProducts(self, self._own_cache())
+
+    def _own_cache(self) -> RowCache | None:
+        """Return the cache of rows the bank has itself, if any."""
+        return None
+
+    def rounds(self, rules: Rules, weights: Array | None = None) -> Rounds:
+        """Return what MWU asks for in its rounds, see :class:`Rounds`.
+
+        With `weights` the rounds know one kernel only, sum_k weights_k K_k.
+        """
+        return LocalRounds(self.running() if weights is None else SumProducts(self, weights), rules)
 
     def tile(self, rows: Array, columns: Array | None = None, dtype: DTypeLike = float) -> Tile:
         """See :class:`MatrixBank`."""

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from kernelweave.bank.protocol import Array
 from kernelweave.compiled.threads import map_blocks
 
 __all__ = ["RowCache"]
+
+Array = NDArray[Any]
 
 _BATCH_BYTES = 8e6
 

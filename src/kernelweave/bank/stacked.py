@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from kernelweave.bank.protocol import Array, ErrorBound, KernelBank, as_tasks, kernel_indices
+from kernelweave.bank.running import StackedProducts
 from kernelweave.kernels.composite_set import CompositeTile, whereabouts
 from kernelweave.kernels.lazy_names import StackedNames
 
@@ -135,6 +136,10 @@ class StackedBank(KernelBank):
             quad[own], added = part.quad_and_product(v, d[own])
             product += added
         return quad, product
+
+    def running(self) -> StackedProducts:
+        """See :class:`KernelBank`."""
+        return StackedProducts([part.running() for part in self.parts], self.members)
 
     def sum_products(self, V: Array) -> Array:
         """See :class:`KernelBank`."""

@@ -5,6 +5,7 @@ from kernelweave.estimators.bayesian_regressor import BayesianMKLRegressor
 from kernelweave.estimators.classifier import MKLClassifier
 from kernelweave.estimators.cv import MKLClassifierCV, MKLRegressorCV
 from kernelweave.estimators.learnt_kernel import LearntKernel
+from kernelweave.estimators.nystrom import NystromMKLClassifier
 from kernelweave.estimators.one_class import MKLOneClass
 from kernelweave.estimators.regressor import MKLRegressor
 
@@ -17,4 +18,5 @@ __all__ = [
     "MKLOneClass",
     "MKLRegressor",
     "MKLRegressorCV",
+    "NystromMKLClassifier",
 ]

@@ -13,13 +13,18 @@ from kernelweave.combine import Combination, get_combination
 from kernelweave.errors import InvalidInputError
 from kernelweave.estimators.decisions import Decisions
 from kernelweave.estimators.kernel_estimator import KernelEstimator
+from kernelweave.estimators.resuming import begin_session, source_of
 from kernelweave.kernels.base_set import BaseSet
 from kernelweave.kernels.distance_set import DistanceSet
 from kernelweave.losses.base import Loss
 from kernelweave.problem import Array, Problem
 from kernelweave.regularizers import get_regularizer
 from kernelweave.solvers import Limits, Point, Result, Solver, check_solver, get_solver, solve
+from kernelweave.solvers.checkpoint import Session
+from kernelweave.solvers.checkpoint_file import Saved
 from kernelweave.solvers.path import neighbour_start
+from kernelweave.solvers.resume import about, result_numbers, start_at
+from kernelweave.solvers.watch import Numbers
 
 __all__ = ["BaseMKL", "SetUp", "Tasks"]
 
@@ -69,44 +74,63 @@ class BaseMKL(KernelEstimator):
     # `fit` takes sample_weight among its keywords (see there), so routing has to be told.
     __metadata_request__fit = {"sample_weight": None}  # noqa: RUF012
 
-    def _check_weights(self, fit_params: dict[str, Any], n: int) -> Array:
-        unknown = set(fit_params) - {"sample_weight"}
-        if unknown:
-            raise TypeError(
-                f"fit() got unexpected arguments {sorted(unknown)}; allowed: 'sample_weight'."
-            )
-        given = fit_params.get("sample_weight")
-        if given is None:
-            return np.ones(n)
-        weight = np.asarray(given, dtype=np.float64)
-        if weight.ndim == 0:
-            weight = np.full(n, float(weight))
-        if weight.shape != (n,):
-            raise InvalidInputError(
-                f"sample_weight must have one entry for each of the {n} samples; got shape "
-                f"{weight.shape}."
-            )
-        if not np.all(np.isfinite(weight)) or np.any(weight < 0):
-            raise InvalidInputError("sample_weight must be finite and >= 0.")
-        if not np.any(weight > 0):
-            raise InvalidInputError("sample_weight is zero for every sample; some must be > 0.")
-        return weight
-
     # From data to a fit
 
     def _fit_tasks(self, tasks: Tasks, C: float = 1.0) -> None:
         """Fit the tasks of each group together, under one set of weights for the group."""
+        count = {"n_tasks": len(tasks.y), "n_groups": len(tasks.groups)}
+        source = source_of(self, n=tasks.y.shape[1], **count)
         with self._threads():
             made = self._set_up(tasks, C)
             weights = C * tasks.weight
-            starts = self._starts(weights, tasks.groups, made.problems[0].m)
-            parts = zip(made.problems, made.solvers, starts, strict=True)
-            results = [
-                self._solve(problem, solver, made.limits, start) for problem, solver, start in parts
-            ]
+            with begin_session(self, made.limits, made.kernel_set, source, **count) as session:
+                starts = self._starts(weights, tasks.groups, made.problems[0].m)
+                if source is not None and not any(starts):
+                    starts = self._starts_at(source, made, tasks)
+                results = self._solve_all(made, starts, session)
         self._kernel_set, self._combination = made.kernel_set, made.combination
         self._last = _LastFit(weights, results) if self.warm_start else None
         self._store(results)
+
+    def _solve_all(self, made: SetUp, starts: list[Point | None], session: Session) -> list[Result]:
+        """Solve the problems one after the other, each told to the checkpoints."""
+        results = []
+        parts = zip(made.problems, made.solvers, starts, strict=True)
+        for group, (problem, solver, start) in enumerate(parts):
+            limits = session.limits(made.limits, group, about(problem, solver))
+            result = self._solve(problem, solver, limits, start)
+            if result.converged:
+                session.end(group, result.history[-1], result_numbers(result))
+            session.flush()
+            results.append(result)
+        return results
+
+    def _starts_at(self, source: Saved, made: SetUp, tasks: Tasks) -> list[Point | None]:
+        """Where each fit starts that goes on with `warm_start_from`."""
+        groups = source.groups
+        if isinstance(self.warm_start_from, BaseMKL):
+            groups = self.warm_start_from._as_numbers(tasks)
+        parts = enumerate(zip(made.problems, made.solvers, strict=True))
+        return [start_at(groups[g], *part) if g in groups else None for g, part in parts]
+
+    def _as_numbers(self, tasks: Tasks) -> dict[int, Numbers]:
+        """Return this fit as what another one, of `tasks`, can start from."""
+        alpha = np.zeros(tasks.y.shape)
+        alpha[:, self.support_] = self.dual_coef_
+        # Without a digest it is another fit than any, which takes the point and no more.
+        C = getattr(self, "C_", getattr(self, "C", 1.0))
+        return {
+            g: {
+                "d": weights,
+                "alpha": alpha[own],
+                "intercept": self.intercept_[own],
+                "C": C * tasks.weight[own],
+                "digest": np.asarray(""),
+            }
+            for g, (weights, own) in enumerate(
+                zip(np.atleast_2d(self.weights_), tasks.groups, strict=True)
+            )
+        }
 
     def _set_up(self, tasks: Tasks, C: float) -> SetUp:
         """Check the settings, bind the kernels and put the problems together."""
@@ -175,7 +199,7 @@ class BaseMKL(KernelEstimator):
         self.gap_kind_ = results[0].certificate.kind
         self.converged_ = all(result.converged for result in results)
         self.history_ = [record for result in results for record in result.history]
-        self.n_iter_ = max(1, sum(len(result.history) - 1 for result in results))
+        self.n_iter_ = max(1, sum(result.history[-1].iteration for result in results))
 
     # From a fit to numbers
 

@@ -8,20 +8,26 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from kernelweave.bank import KernelBank
 from kernelweave.combine import WeightedSum
 from kernelweave.estimators.kernel_estimator import KernelEstimator
 from kernelweave.estimators.predictive import Predictive
+from kernelweave.estimators.resuming import begin_session, source_of
 from kernelweave.problem import Array
 from kernelweave.solvers.bemkl import (
+    BayesStart,
     Labels,
     Outputs,
     Posterior,
     Settings,
     Squares,
+    about,
     get_hyperparameters,
     infer,
+    posterior_numbers,
     selected_kernels,
 )
+from kernelweave.solvers.checkpoint_file import Saved
 from kernelweave.validation import positive_number
 
 __all__ = ["BaseBayesianMKL"]
@@ -43,15 +49,39 @@ class BaseBayesianMKL(KernelEstimator):
     ) -> list[Posterior]:
         """Find the posterior of each of the targets, and keep what users read."""
         limits, seed = self._limits(), self._seed()
+        count = {"n_tasks": sum(len(t.y) for t in targets), "n_groups": len(targets)}
+        source = source_of(self, n=targets[0].y.shape[1], **count)
         with self._threads():
             kernel_set, bank = self._build_kernels(X, _BANK_TOL, seed)
-            squares = Squares.of(bank)
-            posteriors = [
-                infer(bank, target, settings, limits, seed, squares) for target in targets
-            ]
+            posteriors = []
+            with begin_session(self, limits, kernel_set, source, **count) as session:
+                squares = Squares.of(bank)
+                for group, target in enumerate(targets):
+                    own = session.limits(limits, group, about(target, settings))
+                    start = self._start(source, group, bank, target, settings)
+                    posteriors.append(infer(bank, target, settings, own, seed, squares, start))
+                    session.flush()
         self._kernel_set, self._combination = kernel_set, WeightedSum()
         self._store(posteriors)
         return posteriors
+
+    def _start(
+        self,
+        source: Saved | None,
+        group: int,
+        bank: KernelBank,
+        target: Labels | Outputs,
+        settings: Settings,
+    ) -> BayesStart | None:
+        """Where the fit of a group starts, if not from what is drawn."""
+        if source is None:
+            return None
+        if isinstance(self.warm_start_from, BaseBayesianMKL):
+            posterior = self.warm_start_from._predictive.posteriors[group]
+            return BayesStart(posterior_numbers(posterior, bank))
+        if group not in source.groups:
+            return None
+        return BayesStart.at(source.groups[group], target, settings)
 
     def _store(self, posteriors: list[Posterior]) -> None:
         self._store_names()

@@ -79,6 +79,10 @@ class BayesianMKLClassifier(ClassifierMixin, BaseBayesianMKL):
         Draws the starting point. None always draws the same.
     verbose, callbacks, max_time : int, sequence of callables, float or None
         See :class:`MKLClassifier`.
+    warm_start_from : path, fitted BayesianMKLClassifier or None, default=None
+        Go on with a fit of the same tasks, samples and kernels; see :class:`MKLClassifier`. The
+        same fit that was cut short ends with the same posterior as if it had not been. Any other
+        one starts from there, and not from what `random_state` draws.
 
     Attributes
     ----------
@@ -148,6 +152,7 @@ class BayesianMKLClassifier(ClassifierMixin, BaseBayesianMKL):
         verbose: int = 0,
         callbacks: Sequence[Any] = (),
         max_time: float | None = None,
+        warm_start_from: Any = None,
     ) -> None:
         self.kernels = kernels
         self.sparsity = sparsity
@@ -166,6 +171,7 @@ class BayesianMKLClassifier(ClassifierMixin, BaseBayesianMKL):
         self.verbose = verbose
         self.callbacks = callbacks
         self.max_time = max_time
+        self.warm_start_from = warm_start_from
 
     def fit(self, X: Any, y: Any) -> BayesianMKLClassifier:
         """Find the posterior of the kernel weights and the decision functions.

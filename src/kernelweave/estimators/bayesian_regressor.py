@@ -51,6 +51,8 @@ class BayesianMKLRegressor(RegressorMixin, BaseBayesianMKL):
         See :class:`BayesianMKLClassifier`.
     verbose, callbacks, max_time : int, sequence of callables, float or None
         See :class:`MKLClassifier`.
+    warm_start_from : path, fitted BayesianMKLRegressor or None, default=None
+        A checkpoint or another fit to go on with; see :class:`BayesianMKLClassifier`.
 
     Attributes
     ----------
@@ -110,6 +112,7 @@ class BayesianMKLRegressor(RegressorMixin, BaseBayesianMKL):
         verbose: int = 0,
         callbacks: Sequence[Any] = (),
         max_time: float | None = None,
+        warm_start_from: Any = None,
     ) -> None:
         self.kernels = kernels
         self.sparsity = sparsity
@@ -126,6 +129,7 @@ class BayesianMKLRegressor(RegressorMixin, BaseBayesianMKL):
         self.verbose = verbose
         self.callbacks = callbacks
         self.max_time = max_time
+        self.warm_start_from = warm_start_from
 
     def fit(self, X: Any, y: Any) -> BayesianMKLRegressor:
         """Find the posterior of the kernel weights, the functions and the noise.

@@ -8,13 +8,11 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 from sklearn.base import ClassifierMixin
-from sklearn.utils import column_or_1d
 from sklearn.utils.class_weight import compute_sample_weight
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_consistent_length
 
 from kernelweave.errors import InvalidInputError
 from kernelweave.estimators.base import BaseMKL, Tasks
+from kernelweave.estimators.labels import class_codes
 from kernelweave.losses import Loss, get_loss
 from kernelweave.problem import Array
 from kernelweave.validation import positive_number, unknown_name
@@ -52,8 +50,9 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         for each kernel of the form :math:`\exp(-D)`; ``kernels="default"`` then means one squared
         distance for each standardised feature.
     solver : str or Solver, default="auto"
-        "active-set", "silp", "silp-chunking", "spicy", "spg", "pgd", "uniform" (equal weights, the
-        baseline), "auto", or an object such as ``SPG()``.
+        "active-set", "silp", "silp-chunking", "spicy", "spg", "pgd", "mwu", "uniform" and
+        "align" (equal weights, and weights by alignment with the labels: the baselines), "auto",
+        or an object such as ``SPG()``.
     normalize : {"trace", "diagonal", "center"}, None or a tuple of them, default="trace"
         Normalisation of every kernel, learnt on the training rows. "trace" scales to mean
         diagonal 1, so that C means what it means for an SVM.
@@ -79,11 +78,18 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         1 prints progress about once a second, 2 at every iteration.
     callbacks : sequence of callables, default=()
         Each is called with the newest record of `history_`; one that returns True ends the fit.
+        A :class:`Checkpoint` among them writes down where the fit stands.
     max_time : float or None, default=None
         Most seconds for the fit of one problem.
     warm_start : bool, default=False
         Start from the solution of the last call to `fit`, if it had as many samples and kernels:
         for a sequence of values of C, say.
+    warm_start_from : path, fitted MKLClassifier or None, default=None
+        Go on with a fit of the same classes, samples and kernels: the path of a
+        :class:`Checkpoint`, or the estimator. The same fit that was cut short goes on where it was:
+        `history_` has the records of this call, whose iterations (of `max_iter` in all) and seconds
+        count on; `max_time` begins anew. With other settings (C, loss, regularizer, solver, y) it
+        is where the fit starts. With `warm_start` it is for the first call to `fit` only.
 
     Attributes
     ----------
@@ -146,6 +152,7 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         callbacks: Sequence[Any] = (),
         max_time: float | None = None,
         warm_start: bool = False,
+        warm_start_from: Any = None,
     ) -> None:
         self.kernels = kernels
         self.C = C
@@ -166,6 +173,7 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         self.callbacks = callbacks
         self.max_time = max_time
         self.warm_start = warm_start
+        self.warm_start_from = warm_start_from
 
     def fit(self, X: Any, y: Any, **fit_params: Any) -> MKLClassifier:
         """Learn the kernel weights and the decision function.
@@ -193,7 +201,7 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         if self.multi_class not in ("shared", "ovr"):
             raise unknown_name("multi_class", self.multi_class, ("shared", "ovr"))
         X = self._check_X(X, reset=True)
-        codes = self._encode(X, y)
+        self.classes_, codes = class_codes(type(self).__name__, X, y)
         weight = self._check_weights(fit_params, len(codes))
         if self.class_weight is not None:
             weight = weight * compute_sample_weight(self.class_weight, self.classes_[codes])
@@ -213,21 +221,6 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
                 "'hinge', 'squared_hinge', 'logistic' or 'smooth_hinge'."
             )
         return loss
-
-    def _encode(self, X: Any, y: Any) -> Array:
-        if y is None:
-            raise InvalidInputError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None."
-            )
-        y = column_or_1d(y, warn=True)
-        check_classification_targets(y)
-        check_consistent_length(X, y)
-        self.classes_, codes = np.unique(y, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise InvalidInputError(
-                f"y holds one class only ({self.classes_[0]!r}); at least two classes are needed."
-            )
-        return codes
 
     def decision_function(self, X: Any) -> Array:
         """Signed distances: shape (n,) for two classes, (n, n_classes) otherwise."""

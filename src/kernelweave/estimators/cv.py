@@ -48,7 +48,8 @@ class MKLClassifierCV(PathCV, MKLClassifier):
         1 prints a line for every fold, 2 for every fit, 3 and 4 also what the fits print with
         1 and 2.
     callbacks : sequence of callables, default=()
-        See :class:`MKLClassifier`; called in every fit, from the threads that the folds run in.
+        See :class:`MKLClassifier`; called in every fit, from the threads that the folds run in. No
+        :class:`Checkpoint`: that is for a single fit.
 
     Attributes
     ----------

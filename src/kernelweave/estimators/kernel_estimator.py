@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from numbers import Integral
 from typing import Any
 
@@ -15,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from kernelweave.bank import KernelBank, build_bank
 from kernelweave.compiled.threads import one_blas_thread, use_threads
 from kernelweave.errors import InvalidInputError
+from kernelweave.estimators.dask_blocks import refuse_collection, wrap_predictions
 from kernelweave.estimators.learnt_kernel import LearntKernel
 from kernelweave.kernels import build_set
 from kernelweave.kernels.base_set import BaseSet
@@ -22,7 +24,7 @@ from kernelweave.kernels.lazy_names import LazyNames
 from kernelweave.kernels.samples import is_frame
 from kernelweave.kernels.text import as_text
 from kernelweave.problem import Array
-from kernelweave.solvers import Limits
+from kernelweave.solvers import Checkpoint, Limits
 from kernelweave.validation import positive_number
 
 __all__ = ["KernelEstimator"]
@@ -33,6 +35,10 @@ class KernelEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
 
     A fit leaves `weights_`, and behind them `_kernel_set` and `_combination`.
     """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        wrap_predictions(cls)
 
     @contextmanager
     def _threads(self) -> Iterator[None]:
@@ -50,12 +56,18 @@ class KernelEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         if self.max_time is not None:
             positive_number("max_time", self.max_time)
         callbacks = self.callbacks
-        if callable(callbacks):
+        if callable(callbacks) or isinstance(callbacks, Checkpoint):
             callbacks = (callbacks,)
-        if not isinstance(callbacks, Sequence) or not all(callable(c) for c in callbacks):
+        if not isinstance(callbacks, Sequence) or not all(
+            callable(c) or isinstance(c, Checkpoint) for c in callbacks
+        ):
             raise InvalidInputError(
-                f"callbacks must be a sequence of callables; got {self.callbacks!r}."
+                "callbacks must be a sequence of callables and of Checkpoint objects; got "
+                f"{self.callbacks!r}."
             )
+        for callback in callbacks:
+            if isinstance(callback, Checkpoint):
+                callback.check()
         return Limits(self.tol, int(self.max_iter), self.max_time, tuple(callbacks), self.verbose)
 
     def _check_n_jobs(self) -> None:
@@ -65,11 +77,35 @@ class KernelEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
                 f"n_jobs must be None or an integer other than 0; got {self.n_jobs!r}."
             )
 
+    def _check_weights(self, fit_params: dict[str, Any], n: int) -> Array:
+        unknown = set(fit_params) - {"sample_weight"}
+        if unknown:
+            raise TypeError(
+                f"fit() got unexpected arguments {sorted(unknown)}; allowed: 'sample_weight'."
+            )
+        given = fit_params.get("sample_weight")
+        if given is None:
+            return np.ones(n)
+        weight = np.asarray(given, dtype=np.float64)
+        if weight.ndim == 0:
+            weight = np.full(n, float(weight))
+        if weight.shape != (n,):
+            raise InvalidInputError(
+                f"sample_weight must have one entry for each of the {n} samples; got shape "
+                f"{weight.shape}."
+            )
+        if not np.all(np.isfinite(weight)) or np.any(weight < 0):
+            raise InvalidInputError("sample_weight must be finite and >= 0.")
+        if not np.any(weight > 0):
+            raise InvalidInputError("sample_weight is zero for every sample; some must be > 0.")
+        return weight
+
     def _check_X(self, X: Any, reset: bool) -> Any:
         """Check X; frames and text pass as they are, so that kernels can choose columns.
 
         Sequences in one dimension become a table with one column.
         """
+        refuse_collection(X)
         text = None if is_frame(X) else as_text(X)
         if reset:
             self._reads_sequences = text is not None and text.shape[1] == 1
@@ -142,6 +178,17 @@ class KernelEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         """Return the learnt combination as a callable for any scikit-learn ``kernel=`` argument."""
         check_is_fitted(self)
         return self._learnt()
+
+    def __sklearn_clone__(self) -> Any:
+        # A fitted estimator to start from stays what it is: a clone of it would be unfitted.
+        twin = copy(self)
+        source = getattr(self, "warm_start_from", None)
+        if source is not None:
+            twin.warm_start_from = None
+        made = super(KernelEstimator, twin).__sklearn_clone__()
+        if source is not None:
+            made.warm_start_from = source
+        return made
 
     def __sklearn_is_fitted__(self) -> bool:
         # Not by other attributes: an interrupted fit has set some of them.

@@ -8,12 +8,13 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_consistent_length
 
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.text import is_missing
 from kernelweave.problem import Array
 
-__all__ = ["ReadLabels", "known_labels", "read_labels"]
+__all__ = ["ReadLabels", "class_codes", "known_labels", "read_labels"]
 
 _SHOWN = 5
 
@@ -31,6 +32,36 @@ class ReadLabels(NamedTuple):
 
     signs: Array
     classes: Array
+
+
+def class_codes(owner: str, X: Any, y: Any) -> tuple[Array, Array]:
+    """Return the classes in order, and the number of each sample's class.
+
+    Parameters
+    ----------
+    owner : str
+        Who asks, for messages.
+    X : array or frame
+        The samples.
+    y : array-like of shape (n,)
+        Their labels.
+
+    Examples
+    --------
+    >>> class_codes("a classifier", [[0.0], [1.0]], ["b", "a"])
+    (array(['a', 'b'], dtype='<U1'), array([1, 0]))
+    """
+    if y is None:
+        raise InvalidInputError(f"{owner} requires y to be passed, but the target y is None.")
+    y = column_or_1d(y, warn=True)
+    check_classification_targets(y)
+    check_consistent_length(X, y)
+    classes, codes = np.unique(y, return_inverse=True)
+    if len(classes) < 2:
+        raise InvalidInputError(
+            f"y holds one class only ({classes[0]!r}); at least two classes are needed."
+        )
+    return classes, codes
 
 
 def read_labels(y: Any, unlabeled: Any = None) -> ReadLabels:

@@ -59,6 +59,8 @@ class MKLOneClass(OutlierMixin, BaseMKL):
         Duality gap to reach, relative to the objective.
     max_iter, max_time, warm_start : int, float or None, bool
         See :class:`MKLClassifier`.
+    warm_start_from : path, fitted MKLOneClass or None, default=None
+        A checkpoint or another fit to go on with; see :class:`MKLClassifier`.
     bank, cache_mb, n_jobs, random_state : object, float, int or None, int or None
         See :class:`MKLClassifier`.
     verbose, callbacks : int, sequence of callables
@@ -138,6 +140,7 @@ class MKLOneClass(OutlierMixin, BaseMKL):
         callbacks: Sequence[Any] = (),
         max_time: float | None = None,
         warm_start: bool = False,
+        warm_start_from: Any = None,
     ) -> None:
         self.kernels = kernels
         self.nu = nu
@@ -154,6 +157,7 @@ class MKLOneClass(OutlierMixin, BaseMKL):
         self.callbacks = callbacks
         self.max_time = max_time
         self.warm_start = warm_start
+        self.warm_start_from = warm_start_from
 
     def fit(self, X: Any, y: Any = None, **fit_params: Any) -> MKLOneClass:
         r"""Learn the kernel weights and the boundary.

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from kernelweave.losses import OneClass
 from kernelweave.problem import Array, Problem
 from kernelweave.solvers import Limits, Point, Record, Result, Solver, solve
+from kernelweave.solvers.watch import Keeper, Numbers
 
 __all__ = ["mean_diagonal", "solve_one_class"]
 
@@ -29,6 +31,30 @@ def mean_diagonal(problem: Problem) -> float:
     some = np.unique(np.linspace(0, problem.m - 1, _SOME_KERNELS).astype(np.int64))
     diagonal: Array = problem.bank.diag(some)
     return float(np.max(diagonal.mean(axis=1)))
+
+
+# What is in units of alpha; the numbers of a solver stay in the units in which it will see them.
+_OF_ALPHA = ("alpha", "intercept", "best.alpha", "best.intercept", "witness")
+
+
+class _OwnUnitsKeeper(Keeper):
+    """Hands on where the fit stands, in the units of the problem."""
+
+    def __init__(self, keeper: Keeper, own: Callable[[Record], Record], t: float) -> None:
+        self._keeper, self._own, self._t = keeper, own, t
+
+    def keep(self, line: Any, numbers: Callable[[], Numbers]) -> None:
+        def own() -> Numbers:
+            return {k: v / self._t if k in _OF_ALPHA else v for k, v in numbers().items()}
+
+        self._keeper.keep(self._own(line), own)
+
+
+def _in_units(start: Point, t: float) -> Point:
+    progress = start.progress
+    if progress is not None and progress.witness is not None:
+        progress = replace(progress, witness=t * progress.witness)
+    return Point.start(start.d, t * start.alpha, t * start.intercept, start.extra, progress)
 
 
 def solve_one_class(
@@ -69,12 +95,14 @@ def solve_one_class(
         regularizer=problem.regularizer.scaled(t**2),
     )
     if start is not None:
-        start = Point.start(start.d, t * start.alpha, t * start.intercept)
+        start = _in_units(start, t)
 
     def in_own_units(record: Record) -> Record:
         return replace(record, primal=record.primal / t**2, dual=record.dual / t**2)
 
-    def tell(callback: Callable[[Record], object]) -> Callable[[Record], object]:
+    def tell(callback: Any) -> Any:
+        if isinstance(callback, Keeper):
+            return _OwnUnitsKeeper(callback, in_own_units, t)
         return lambda record: callback(in_own_units(record))
 
     told = replace(limits, callbacks=tuple(tell(callback) for callback in limits.callbacks))
@@ -92,4 +120,5 @@ def solve_one_class(
         intercept=result.intercept / t,
         certificate=certificate,
         history=[in_own_units(record) for record in result.history],
+        witness=None if result.witness is None else result.witness / t,
     )

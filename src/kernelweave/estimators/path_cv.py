@@ -27,7 +27,7 @@ from kernelweave.compiled.threads import thread_count
 from kernelweave.errors import InvalidInputError
 from kernelweave.estimators.base import BaseMKL, SetUp, Tasks
 from kernelweave.problem import Array
-from kernelweave.solvers import Result
+from kernelweave.solvers import Checkpoint, Limits, Result
 from kernelweave.solvers.path import first_factor, walk_path
 from kernelweave.solvers.solve import reason_for_gap
 from kernelweave.validation import positive_number
@@ -146,6 +146,16 @@ class PathCV(BaseMKL):
                 "cv must be an integer >= 2 (the number of folds), a splitter or an iterable of "
                 f"(train, test) indices; got {self.cv!r}."
             )
+
+    def _limits(self) -> Limits:
+        limits = super()._limits()
+        if any(isinstance(callback, Checkpoint) for callback in limits.callbacks):
+            raise InvalidInputError(
+                f"callbacks: a Checkpoint keeps one fit, and {type(self).__name__} makes many, "
+                f"some at the same time. Give it to {self._plain.__name__} with the C that was "
+                "chosen."
+            )
+        return limits
 
     def _folds(self, X: Any, y: Array, groups: Any) -> list[tuple[Array, Array]]:
         """Split the samples, and see that every training part has every class."""

@@ -53,6 +53,11 @@ class Predictive:
         everyone = np.arange(kernel_set.n)
         self._decide = Decisions(kernel_set, WeightedSum(), weights, everyone, coef)
 
+    @property
+    def posteriors(self) -> list[Posterior]:
+        """What was fitted."""
+        return self._posteriors
+
     def mean(self, X: Any) -> Array:
         """Return the means of samples X, shape (n_new, T); the kernels are added up first."""
         return self._decide(X) + self._intercept

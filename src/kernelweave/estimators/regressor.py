@@ -38,6 +38,8 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         See :class:`MKLClassifier`.
     tol, max_iter, max_time, warm_start : float, int, float or None, bool
         See :class:`MKLClassifier`.
+    warm_start_from : path, fitted MKLRegressor or None, default=None
+        A checkpoint or another fit to go on with; see :class:`MKLClassifier`.
     bank, cache_mb, n_jobs, random_state : object, float, int or None, int or None
         See :class:`MKLClassifier`.
     verbose, callbacks : int, sequence of callables
@@ -85,6 +87,7 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         callbacks: Sequence[Any] = (),
         max_time: float | None = None,
         warm_start: bool = False,
+        warm_start_from: Any = None,
     ) -> None:
         self.kernels = kernels
         self.C = C
@@ -104,6 +107,7 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         self.callbacks = callbacks
         self.max_time = max_time
         self.warm_start = warm_start
+        self.warm_start_from = warm_start_from
 
     def fit(self, X: Any, y: Any, **fit_params: Any) -> MKLRegressor:
         """Learn the kernel weights and the function.

@@ -47,6 +47,10 @@ class NormalizationStep(ABC):
         """What the step needs to know of each training sample."""
         return None
 
+    def without_samples(self) -> NormalizationStep:
+        """Return the step with its constants, without what it knows of each training sample."""
+        return self
+
     def new_side(self, k: int, kernel: str, diag: Floats, means: Floats | None) -> Floats | None:
         """The same for new samples, from their diagonal and their means over the training set."""
         return None
@@ -167,6 +171,9 @@ class Diagonal(NormalizationStep):
     def train_side(self, k: int) -> Floats:
         return self._roots[k]
 
+    def without_samples(self) -> Diagonal:
+        return Diagonal(0)
+
     def new_side(self, k: int, kernel: str, diag: Floats, means: Floats | None) -> Floats:
         bad = np.flatnonzero(~(diag >= 0))
         if len(bad):
@@ -231,6 +238,11 @@ class Center(NormalizationStep):
 
     def train_side(self, k: int) -> Floats:
         return self._means[k]
+
+    def without_samples(self) -> Center:
+        bare = Center(0)
+        bare._grand = self._grand
+        return bare
 
     def new_side(self, k: int, kernel: str, diag: Floats, means: Floats | None) -> Floats:
         if means is None:

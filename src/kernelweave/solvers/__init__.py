@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from kernelweave.solvers.active_set import ActiveSet
+from kernelweave.solvers.align import Align
 from kernelweave.solvers.base import SOLVERS, Solver, State
 from kernelweave.solvers.certificate import Certificate, certify, recompute
+from kernelweave.solvers.checkpoint import Checkpoint
 from kernelweave.solvers.choose import check_solver, get_solver
 from kernelweave.solvers.inner import Point
 from kernelweave.solvers.loop import Record, Result
+from kernelweave.solvers.mwu import MWU
 from kernelweave.solvers.path import entry_factor, solve_path
 from kernelweave.solvers.silp import SILP, SILPChunking
 from kernelweave.solvers.solve import solve
@@ -17,12 +20,15 @@ from kernelweave.solvers.uniform import Uniform
 from kernelweave.solvers.watch import Limits
 
 __all__ = [
+    "MWU",
     "PGD",
     "SILP",
     "SOLVERS",
     "SPG",
     "ActiveSet",
+    "Align",
     "Certificate",
+    "Checkpoint",
     "Limits",
     "Point",
     "Record",

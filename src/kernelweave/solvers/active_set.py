@@ -105,6 +105,9 @@ class ActiveSet(Solver):
 
     def init(self, problem: Problem, start: Point | None) -> State:
         """Solve at the given weights, or at equal weights on the kernels most aligned with y."""
+        known = {} if start is None else start.extra
+        if "stabilised" in known:
+            return self._plain.init(problem, start)
         evaluator = Evaluator(problem, start)
         d = problem.regularizer.start(problem.m)
         if start is not None:
@@ -117,10 +120,17 @@ class ActiveSet(Solver):
             if many:
                 d = self._restricted(problem, evaluator, d, best, _FIRST_GAP)
         tol = min(self.inner_tol, _SMOOTH_TOL) if problem.loss.smooth else self.inner_tol
+        tol = float(known.get("inner_tol", tol))
         point = evaluator.evaluate(d, tol)
         quad = evaluator.quad(point)
         gradient = problem.regularizer.gradient(d) - 0.5 * quad
         return State(point, quad, evaluator, False, _Memory(gradient, tol))
+
+    def remember(self, state: State) -> dict[str, Array]:
+        """Return how exact alpha is, or what the cutting planes remember that took over."""
+        if not isinstance(state.memory, _Memory):
+            return self._plain.remember(state)
+        return {"inner_tol": np.asarray(state.memory.inner_tol)}
 
     def _restricted(
         self, problem: Problem, evaluator: Evaluator, d: Array, kernels: Array, gap: float

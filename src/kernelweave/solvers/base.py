@@ -33,6 +33,9 @@ class State:
         The solver's own numbers.
     witness : Witness, optional
         Dual variables that bound the optimum better than those of `point`.
+    ended : str
+        Why the solver will not go on, if its own plan is done; see
+        :func:`~kernelweave.solvers.solve.reason_for_gap`.
     """
 
     point: Point
@@ -41,6 +44,7 @@ class State:
     stuck: bool
     memory: Any
     witness: Witness | None = None
+    ended: str = ""
 
 
 class Solver(ABC):
@@ -57,6 +61,9 @@ class Solver(ABC):
     """
 
     name: ClassVar[str]
+    # Whether steps solve single-kernel problems, so that first weights from a part of the samples
+    # and dropping kernels are worth their price.
+    inner_solves: ClassVar[bool] = True
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -78,3 +85,12 @@ class Solver(ABC):
         `gap` is the relative duality gap at `state`, `inner_gap` the part of it that a more exact
         single-kernel solve at the same weights would close.
         """
+
+    def remember(self, state: State) -> dict[str, Array]:
+        """Return numbers of the solver's own that a checkpoint shall keep beside the point.
+
+        `init` finds them in ``start.extra`` when the same solver takes up the same problem again.
+        Asked at every record of a fit with checkpoints: hand out what is there, and only arrays
+        that later steps leave as they are.
+        """
+        return {}

@@ -169,6 +169,12 @@ class CuttingPlanes:
         self._cuts.add(point.alpha, quad)
         self._move(point, quad, root, np.inf)
 
+    def recall(self, witness: Witness) -> None:
+        """Take a bound that is known from before, also as a cut."""
+        self._cuts.add(witness.alpha, witness.quad)
+        value = dual_value(self._problem, witness.alpha, witness.quad)
+        self._lower, self.witness = value, witness
+
     def add(self, proposal: Proposal, point: Point, quad: Array, root: Root, gap: float) -> bool:
         """Take the point found at the proposed weights; returns whether it is the new centre."""
         self._cuts.add(point.alpha, quad)

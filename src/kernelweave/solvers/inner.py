@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from kernelweave.solvers.box_solver import GramSource, solve_box_qp
 from kernelweave.solvers.feasible import feasible_alpha
 from kernelweave.solvers.newton import solve_smooth
 from kernelweave.solvers.products import KernelProducts
+from kernelweave.solvers.watch import Numbers, Progress
 
 __all__ = ["Evaluator", "Point", "solve_task", "without_dust"]
 
@@ -34,6 +35,11 @@ class Point:
     intercept : ndarray of shape (T,)
     value : float
         T(d) as far as alpha shows it (:meth:`Problem.inner_value`).
+    extra : mapping of arrays
+        Of a point to start from: what the same solver remembered there
+        (:meth:`~kernelweave.solvers.Solver.remember`).
+    progress : Progress, optional
+        Of a point to start from: how far the fit had come that is taken up.
     """
 
     d: Array
@@ -41,11 +47,20 @@ class Point:
     fitted: Array
     intercept: Array
     value: float
+    extra: Numbers = field(default_factory=dict)
+    progress: Progress | None = None
 
     @classmethod
-    def start(cls, d: Array, alpha: Array, intercept: Array) -> Point:
+    def start(
+        cls,
+        d: Array,
+        alpha: Array,
+        intercept: Array,
+        extra: Numbers | None = None,
+        progress: Progress | None = None,
+    ) -> Point:
         """Return a point for solvers to start from, at which nothing has been computed yet."""
-        return cls(d, alpha, np.zeros_like(alpha), intercept, np.inf)
+        return cls(d, alpha, np.zeros_like(alpha), intercept, np.inf, extra or {}, progress)
 
 
 def without_dust(d: Array) -> Array:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
@@ -13,10 +15,11 @@ from kernelweave.problem import Array, Problem
 from kernelweave.solvers.base import Solver, State
 from kernelweave.solvers.certificate import Certificate, certify, recompute
 from kernelweave.solvers.inner import Point
+from kernelweave.solvers.resume import numbers_of
 from kernelweave.solvers.screening import Screening
-from kernelweave.solvers.watch import Limits, Watch
+from kernelweave.solvers.watch import Limits, Numbers, Progress, Watch
 
-__all__ = ["Record", "Result", "prepared", "run"]
+__all__ = ["Record", "Result", "certified_as_it_is", "prepared", "run"]
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,11 @@ _MARGIN = 0.99
 
 @dataclass(frozen=True)
 class Result:
-    """The end of a fit; `witness` are dual variables that bound the optimum better than alpha."""
+    """The end of a fit.
+
+    `witness` are dual variables that bound the optimum better than alpha, `extra` what the solver
+    needs to go on where another bank has to take over.
+    """
 
     d: Array
     alpha: Array
@@ -53,11 +60,12 @@ class Result:
     reason: str
     history: list[Record] = field(repr=False)
     witness: Array | None = field(default=None, repr=False)
+    extra: Numbers = field(default_factory=dict, repr=False)
 
     @property
     def start(self) -> Point:
         """This result as the starting point of another fit."""
-        return Point.start(self.d, self.alpha, self.intercept)
+        return Point.start(self.d, self.alpha, self.intercept, self.extra)
 
 
 class _Best:
@@ -104,15 +112,18 @@ def run(
     start: Point | None,
     history: list[Record],
     began: float,
+    since: Progress | None = None,
 ) -> Result:
     """Drive `solver` until the certificate, a limit, a callback or the user says stop.
 
-    Appends to `history`, keeps the best point, and certifies it from scratch at the end.
+    Appends to `history`, keeps the best point, and certifies it from scratch at the end. `since`
+    says how far a fit had come that this one goes on with; iterations count on from there.
     """
     problem = prepared(problem, solver)
-    screening = Screening.for_problem(problem)
+    screening = Screening.for_problem(problem) if solver.inner_solves else None
     best = _Best()
-    watch = Watch(limits, history, began)
+    since = since or Progress()
+    watch = Watch(limits, history, began, since)
     reason = "interrupted"
     try:
         state = solver.init(problem, start)
@@ -120,7 +131,7 @@ def run(
             certificate = _certify_state(problem, state)
             converged = best.offer(state, certificate, limits.tol)
             record = Record(
-                len(history),
+                since.iteration + len(history),
                 watch.seconds,
                 certificate.primal,
                 certificate.dual,
@@ -129,7 +140,8 @@ def run(
                 state.evaluator.n_steps,
                 state.evaluator.n_solves,
             )
-            watch.note(record)
+            extra = solver.remember(state) if watch.keeps else {}
+            watch.note(record, partial(numbers_of, state.point, extra, best.point, best.witness))
             reason = "converged"
             if not converged:
                 reason = _reason_to_stop(problem, limits, watch, state, certificate)
@@ -149,7 +161,43 @@ def run(
             stacklevel=3,
         )
         reason = "interrupted"
-    return _finish(problem, limits, best, reason, history)
+    result = _finish(problem, limits, best, reason, history)
+    return replace(result, extra=solver.remember(state)) if result.reason == "bank" else result
+
+
+def certified_as_it_is(
+    problem: Problem, solver: Solver, limits: Limits, start: Point, since: Progress
+) -> Result | None:
+    """Return `start`, at which a fit ended, as the result if it needs no step, as far as is known.
+
+    A bank that leaves too much open for any certificate is not the one that the fit ended on.
+    """
+    began = time.perf_counter()
+    problem = prepared(problem, solver)
+    certificate, alpha = recompute(problem, start.d, start.alpha, start.intercept, since.witness)
+    converged = certificate.gap <= limits.tol
+    if not converged and certificate.approximation <= limits.tol:
+        return None
+    record = Record(
+        since.iteration,
+        since.seconds + time.perf_counter() - began,
+        certificate.primal,
+        certificate.dual,
+        certificate.gap,
+        int(np.count_nonzero(start.d)),
+        inner_iterations=0,
+        inner_solves=0,
+    )
+    return Result(
+        start.d,
+        alpha,
+        certificate.intercept,
+        certificate,
+        converged,
+        "converged" if converged else "bank",
+        [record],
+        since.witness,
+    )
 
 
 def _certify_state(problem: Problem, state: State) -> Certificate:
@@ -170,7 +218,7 @@ def _reason_to_stop(
 ) -> str:
     if certificate.approximation > 0 and _only_the_bank_is_left(problem, limits, certificate):
         return "bank"
-    return watch.reason_to_stop() or ("stuck" if state.stuck else "")
+    return watch.reason_to_stop() or state.ended or ("stuck" if state.stuck else "")
 
 
 def _only_the_bank_is_left(problem: Problem, limits: Limits, certificate: Certificate) -> bool:

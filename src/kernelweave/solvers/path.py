@@ -15,7 +15,8 @@ from kernelweave.problem import Array, Problem
 from kernelweave.solvers.base import Solver
 from kernelweave.solvers.feasible import feasible_alpha
 from kernelweave.solvers.inner import Point
-from kernelweave.solvers.loop import Result
+from kernelweave.solvers.loop import Result, prepared
+from kernelweave.solvers.resume import scaled_alpha
 from kernelweave.solvers.solve import reason_for_gap, settle
 from kernelweave.solvers.watch import Limits
 from kernelweave.validation import positive_number
@@ -45,8 +46,7 @@ def neighbour_start(result: Result, C: Array, last_C: Array) -> Point | None:
     """
     if not result.d.any():
         return None
-    ratio = np.divide(C, last_C, out=np.zeros_like(C), where=last_C > 0)
-    return Point.start(result.d, result.alpha * ratio, result.intercept)
+    return Point.start(result.d, scaled_alpha(result.alpha, C, last_C), result.intercept)
 
 
 def solve_path(
@@ -117,6 +117,7 @@ def walk_path(
     problem: Problem, factors: Array, solver: Solver, limits: Limits, start: Point | None = None
 ) -> Iterator[Result]:
     """Yield the results of :func:`solve_path` one by one, without a word on those not converged."""
+    problem = prepared(problem, solver)
     refine = _Refine()
     last: tuple[Result, Array] | None = None
     for factor in factors:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from numbers import Integral
 
+import numpy as np
+
 from kernelweave.errors import InvalidInputError
 from kernelweave.problem import Array, Problem
 from kernelweave.solvers.base import Solver, State
+from kernelweave.solvers.certificate import Witness
 from kernelweave.solvers.chunks import ChunkEvaluator
 from kernelweave.solvers.curvature import curvature_root
 from kernelweave.solvers.cutting_planes import (
@@ -83,11 +86,28 @@ class SILP(Solver):
         """Solve at the given weights, or at equal ones."""
         evaluator = self._evaluator(problem, start)
         d = first_weights_of(problem, start)
-        point = evaluator.evaluate(d, self.inner_tol)
+        known = {} if start is None else start.extra
+        tol = float(known.get("inner_tol", self.inner_tol))
+        point = evaluator.evaluate(d, tol)
         quad = evaluator.quad(point)
-        planes = CuttingPlanes(problem, self.stabilise)
+        planes = CuttingPlanes(problem, bool(known.get("stabilised", self.stabilise)))
         planes.start(point, quad, _root(evaluator, point))
-        return State(point, quad, evaluator, False, _Memory(planes, self.inner_tol))
+        if "witness.quad" in known:
+            planes.recall(Witness(known["witness.alpha"], known["witness.quad"]))
+        memory = _Memory(planes, tol)
+        return State(point, quad, evaluator, False, memory, witness=planes.witness)
+
+    def remember(self, state: State) -> dict[str, Array]:
+        """Return the best bound, how exact alpha is, and whether steps keep near the centre."""
+        memory: _Memory = state.memory
+        known = {
+            "inner_tol": np.asarray(memory.inner_tol),
+            "stabilised": np.asarray(memory.planes.stabilised),
+        }
+        witness = state.witness
+        if witness is not None:
+            known |= {"witness.alpha": witness.alpha, "witness.quad": witness.quad}
+        return known
 
     def _evaluator(self, problem: Problem, start: Point | None) -> Evaluator | ChunkEvaluator:
         return Evaluator(problem, start)

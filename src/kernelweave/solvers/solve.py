@@ -14,10 +14,12 @@ from kernelweave.bank.protocol import MatrixBank
 from kernelweave.problem import Problem
 from kernelweave.solvers.base import Solver
 from kernelweave.solvers.certificate import recompute
+from kernelweave.solvers.checkpoint import Checkpoint, Session
 from kernelweave.solvers.coarse import first_weights
 from kernelweave.solvers.inner import Point
-from kernelweave.solvers.loop import Record, Result, prepared, run
-from kernelweave.solvers.watch import Limits
+from kernelweave.solvers.loop import Record, Result, certified_as_it_is, prepared, run
+from kernelweave.solvers.resume import about, header_of, result_numbers
+from kernelweave.solvers.watch import Limits, Progress
 
 __all__ = ["reason_for_gap", "settle", "solve"]
 
@@ -45,11 +47,37 @@ def settle(
 
     `refine` gives the more exact bank of a bank, if there is one.
     """
-    began = time.perf_counter()
-    history: list[Record] = []
-    if start is None:
+    checkpoints = [c for c in limits.callbacks if isinstance(c, Checkpoint)]
+    if not checkpoints:
+        return _settle(problem, solver, limits, start, refine)
+    with Session(checkpoints, header_of(problem)) as session:
+        kept = session.limits(limits, 0, about(problem, solver))
+        result, bank = _settle(problem, solver, kept, start, refine)
+        if result.converged:
+            session.end(0, result.history[-1], result_numbers(result))
+    return result, bank
+
+
+def _settle(
+    problem: Problem,
+    solver: Solver,
+    limits: Limits,
+    start: Point | None,
+    refine: Callable[[Any], MatrixBank | None],
+) -> tuple[Result, MatrixBank]:
+    since = Progress() if start is None or start.progress is None else start.progress
+    began = time.perf_counter() - since.seconds
+    if start is None and solver.inner_solves:
         start = first_weights(problem, solver, limits)
-    result = run(problem, solver, limits, start, history, began)
+    # Once: weights that a solver learns beforehand must not change with a more exact bank.
+    problem = prepared(problem, solver)
+    result = None
+    if start is not None and since.gap <= limits.tol:
+        # The fit that is taken up had ended; as a rule there is nothing left to do.
+        result = certified_as_it_is(problem, solver, limits, start, since)
+    history: list[Record] = [] if result is None else result.history
+    if result is None:
+        result = run(problem, solver, limits, start, history, began, since)
     solved_on = problem.bank
     while result.reason == "bank":
         finer = refine(problem.bank)
@@ -60,7 +88,7 @@ def settle(
         # Often the point is good enough and only its proof was not: look before solving again.
         result = _certified_anew(problem, solver, limits, result, began)
         if not result.converged:
-            result = run(problem, solver, limits, result.start, history, began)
+            result = run(problem, solver, limits, result.start, history, began, since)
             solved_on = finer
     return result, solved_on
 
@@ -102,6 +130,8 @@ def reason_for_gap(result: Result, limits: Limits) -> str:
         "max_iter": f"max_iter={limits.max_iter} was reached; raise it or tol",
         "max_time": f"max_time={limits.max_time} s was reached; raise it or tol",
         "stuck": "rounding stops further progress; rescale the data, lower C or raise tol",
+        "rounds": "the rounds of the solver are done; raise its max_iter, lower its eps or, if its "
+        "target omega is given, leave that to omega='auto'",
         "bank": "the bank is not exact enough; use bank='dense' or raise tol",
     }
     what = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -29,6 +30,9 @@ class _Memory:
     mass: float  # Q: how many of them it stands for
     eta: float  # how slowly the past is forgotten
     inner_tol: float
+
+
+_REMEMBERED = ("step", "reference", "mass", "eta", "inner_tol")
 
 
 @dataclass(frozen=True)
@@ -88,13 +92,18 @@ class SPG(Solver):
         """Evaluate the starting weights."""
         evaluator = Evaluator(problem, start)
         d = problem.regularizer.start(problem.m) if start is None else start.d
+        known = {} if start is None else start.extra
         tol = self.inner_tol if self.tune_precision else _UNTUNED
+        tol = float(known.get("inner_tol", tol))
         point = evaluator.evaluate(problem.regularizer.project(d), tol)
         quad = evaluator.quad(point)
         gradient = smooth_gradient(problem, point.d, quad)
         bounded = self.spectral and not problem.regularizer.orthant
         step = _first_step(point.d, gradient) if bounded else 1.0
         memory = _Memory(gradient, step, point.value, 1.0, 0.85, tol)
+        if known:
+            numbers: dict[str, Any] = {name: float(known[name]) for name in _REMEMBERED}
+            memory = replace(memory, **numbers)
         return State(point, quad, evaluator, False, memory)
 
     def step(self, problem: Problem, state: State, gap: float, inner_gap: float) -> State:
@@ -121,6 +130,10 @@ class SPG(Solver):
             scale *= 0.5
         # What is left to gain cannot be told from the noise of a rough alpha.
         return self._sharpen(problem, state)
+
+    def remember(self, state: State) -> dict[str, Array]:
+        """Return step length, running average and how exact alpha is."""
+        return {name: np.asarray(getattr(state.memory, name)) for name in _REMEMBERED}
 
     def _accept(self, problem: Problem, state: State, trial: Point, predicted: float) -> State:
         memory: _Memory = state.memory

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,12 @@ from kernelweave.regularizers.l1 import L1
 from kernelweave.regularizers.simplex import Simplex
 from kernelweave.solvers.base import Solver, State
 from kernelweave.solvers.certificate import dual_value
-from kernelweave.solvers.conjugate_terms import ConjugateTerm, SlackTerm, conjugate_term
+from kernelweave.solvers.conjugate_terms import (
+    ConjugateTerm,
+    DirectTerm,
+    SlackTerm,
+    conjugate_term,
+)
 from kernelweave.solvers.feasible import feasible_alpha
 from kernelweave.solvers.inner import Evaluator, Point, without_dust
 from kernelweave.solvers.smoothed_dual import Components, Minimum, SmoothedDual
@@ -149,6 +155,8 @@ class Spicy(Solver):
     def init(self, problem: Problem, start: Point | None) -> State:
         """Begin at `start`, or at the best constant, where alpha is minus the loss gradient."""
         passes = Passes(problem)
+        if start is not None and start.extra:
+            return self._from_memory(problem, passes, start)
         start = self._better_start(problem, start)
         if start is None or not np.any(start.alpha):
             return self._from_nothing(problem, passes)
@@ -222,6 +230,42 @@ class Spicy(Solver):
             self._next_kernels(problem, components, quad, 1.0),
         )
         return self._state(problem, passes, d, alpha, start.intercept, memory, (fitted, quad))
+
+    def _from_memory(self, problem: Problem, passes: Passes, start: Point) -> State:
+        """Go on with the same problem."""
+        known = start.extra
+        alpha = feasible_alpha(problem, start.alpha)
+        term: ConjugateTerm = DirectTerm(problem)
+        if "slack.centre" in known:
+            term = SlackTerm(problem, known["slack.centre"], float(known["slack.penalty"]))
+        components = Components(known["used"], known["fitted"], known["norms"])
+        memory = _Memory(
+            known["rho"],
+            known["intercept"],
+            components,
+            term,
+            float(known["penalty"]),
+            known["kernels"],
+            float(known["best_gap"]),
+            int(known["waited"]),
+            int(known["failed"]),
+        )
+        both = passes.evaluate(start.d, alpha)
+        return self._state(problem, passes, start.d, alpha, start.intercept, memory, both)
+
+    def remember(self, state: State) -> dict[str, Array]:
+        """Return the components, rho and the penalties: all that the next outer step takes."""
+        memory: _Memory = state.memory
+        known: dict[str, Any] = {
+            "used": memory.components.kernels,
+            "fitted": memory.components.fitted,
+            "norms": memory.components.norms,
+        }
+        names = ("rho", "intercept", "penalty", "kernels", "best_gap", "waited", "failed")
+        known |= {name: getattr(memory, name) for name in names}
+        if isinstance(memory.term, SlackTerm):
+            known |= {"slack.centre": memory.term.centre, "slack.penalty": memory.term.penalty}
+        return {name: np.asarray(value) for name, value in known.items()}
 
     def step(self, problem: Problem, state: State, gap: float, inner_gap: float) -> State:
         """One outer step: solve the inner problem, look at all kernels, move the components."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kernelweave.problem import Problem
+import numpy as np
+
+from kernelweave.problem import Array, Problem
 from kernelweave.regularizers.fixed import Fixed
 from kernelweave.solvers.base import Solver, State
 from kernelweave.solvers.inner import Evaluator, Point
@@ -29,6 +31,7 @@ class Uniform(Solver):
     """
 
     name = "uniform"
+    inner_solves = False
 
     def prepare(self, problem: Problem) -> Problem:
         """Hold the weights fixed."""
@@ -36,7 +39,8 @@ class Uniform(Solver):
 
     def init(self, problem: Problem, start: Point | None) -> State:
         """Solve once, roughly."""
-        return self._state(problem, Evaluator(problem, start), 1e-2)
+        tol = 1e-2 if start is None else float(start.extra.get("inner_tol", 1e-2))
+        return self._state(problem, Evaluator(problem, start), tol)
 
     def _state(self, problem: Problem, evaluator: Evaluator, tol: float) -> State:
         point = evaluator.evaluate(problem.regularizer.start(problem.m), tol)
@@ -45,3 +49,7 @@ class Uniform(Solver):
     def step(self, problem: Problem, state: State, gap: float, inner_gap: float) -> State:
         """Solve again, ten times as exactly."""
         return self._state(problem, state.evaluator, state.memory / 10)
+
+    def remember(self, state: State) -> dict[str, Array]:
+        """Return how exact alpha is."""
+        return {"inner_tol": np.asarray(state.memory)}

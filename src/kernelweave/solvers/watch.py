@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
-__all__ = ["Limits", "Note", "Watch"]
+from kernelweave.problem import Array
+
+__all__ = ["Keeper", "Limits", "Note", "Numbers", "Progress", "Watch"]
+
+# What a fit can be taken up from, by name.
+Numbers = Mapping[str, Array]
 
 
 class Note(Protocol):
@@ -27,7 +33,38 @@ class Note(Protocol):
         """Return what progress shows of it."""
 
 
+class Keeper(ABC):
+    """A callback that is also given what the fit could be taken up from."""
+
+    @abstractmethod
+    def keep(self, line: Note, numbers: Callable[[], Numbers]) -> None:
+        """Take the newest line; `numbers` says where the fit stands, at some cost, when called.
+
+        It may be called until the next line comes, also after a step that was interrupted.
+        """
+
+
 Callback = Callable[[Any], object]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a fit had come that another one goes on with; at first nowhere.
+
+    Attributes
+    ----------
+    iteration : int
+    seconds : float
+    gap : float
+        What its last record called the gap.
+    witness : ndarray of shape (T, n) or None
+        Dual variables that bound the optimum better than its alpha.
+    """
+
+    iteration: int = 0
+    seconds: float = 0.0
+    gap: float = np.inf
+    witness: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -40,10 +77,10 @@ class Limits:
         Relative duality gap at which the fit has converged; of a Bayesian fit, change of the lower
         bound in one iteration, for each sample and task.
     max_iter : int
-        Most steps of the solver.
+        Most steps of the solver, those of a fit that is taken up among them.
     max_time : float or None
-        Most seconds.
-    callbacks : sequence of callables
+        Most seconds, not counting those of a fit that is taken up.
+    callbacks : sequence of callables, keepers and checkpoints
         Each is called with the newest line of the history; one that returns True ends the fit.
     verbose : int
         0 is silent, 1 prints about once a second, 2 prints every step.
@@ -52,7 +89,7 @@ class Limits:
     tol: float = 1e-3
     max_iter: int = 1000
     max_time: float | None = None
-    callbacks: Sequence[Callback] = ()
+    callbacks: Sequence[Any] = ()
     verbose: int = 0
 
 
@@ -65,25 +102,39 @@ class Watch:
     history : list
         Lines are appended to it.
     began : float
-        When the fit began, by `time.perf_counter`.
+        When the fit began, by `time.perf_counter`; earlier by the seconds of `since`.
+    since : Progress
+        How far the fit had come that this one goes on with.
     """
 
-    def __init__(self, limits: Limits, history: list[Any], began: float) -> None:
+    def __init__(
+        self, limits: Limits, history: list[Any], began: float, since: Progress | None = None
+    ) -> None:
         self._limits, self._history, self._began = limits, history, began
+        self._since = since or Progress()
+        self._keepers = [c for c in limits.callbacks if isinstance(c, Keeper)]
+        self._callbacks = [c for c in limits.callbacks if not isinstance(c, Keeper)]
         self._printed = -np.inf
         self._asked = False
+
+    @property
+    def keeps(self) -> bool:
+        """Whether somebody wants to know where the fit stands."""
+        return bool(self._keepers)
 
     @property
     def seconds(self) -> float:
         """Time since the fit began."""
         return time.perf_counter() - self._began
 
-    def note(self, line: Note) -> None:
+    def note(self, line: Note, numbers: Callable[[], Numbers]) -> None:
         """Take down a line of history, show it if it is time to, and tell the callbacks."""
         self._history.append(line)
         self._show(line)
-        # All of them are told, whatever the others say.
-        answers = [bool(callback(line)) for callback in self._limits.callbacks]
+        # Keepers come first: others may raise. All are told, whatever the others say.
+        for keeper in self._keepers:
+            keeper.keep(line, numbers)
+        answers = [bool(callback(line)) for callback in self._callbacks]
         self._asked = any(answers)
 
     def reason_to_stop(self) -> str:
@@ -91,7 +142,8 @@ class Watch:
         line = self._history[-1]
         if self._asked:
             return "callback"
-        if self._limits.max_time is not None and line.seconds >= self._limits.max_time:
+        seconds = line.seconds - self._since.seconds
+        if self._limits.max_time is not None and seconds >= self._limits.max_time:
             return "max_time"
         return "max_iter" if line.iteration >= self._limits.max_iter else ""
 

@@ -13,6 +13,7 @@ from kernelweave.solvers.bemkl.posterior import (
     selected_kernels,
 )
 from kernelweave.solvers.bemkl.priors import Hyperparameters, get_hyperparameters
+from kernelweave.solvers.bemkl.resume import BayesStart, about, posterior_numbers
 from kernelweave.solvers.bemkl.squares import Squares
 from kernelweave.solvers.bemkl.targets import Labels, Outputs
 from kernelweave.solvers.bemkl.truncated import (
@@ -24,6 +25,7 @@ from kernelweave.solvers.bemkl.truncated import (
 __all__ = [
     "SELECTED",
     "BayesRecord",
+    "BayesStart",
     "Ensemble",
     "Hyperparameters",
     "Labels",
@@ -31,10 +33,12 @@ __all__ = [
     "Posterior",
     "Settings",
     "Squares",
+    "about",
     "class_probability",
     "get_hyperparameters",
     "infer",
     "log_class_probability",
+    "posterior_numbers",
     "selected_kernels",
     "truncated_moments",
 ]

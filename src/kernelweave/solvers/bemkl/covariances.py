@@ -20,8 +20,16 @@ import numpy as np
 
 from kernelweave.problem import Array
 from kernelweave.solvers.bemkl.factor import Factor, gram, product
+from kernelweave.solvers.watch import Numbers
 
-__all__ = ["FullCovariance", "FullPrecision", "Precision", "ThinCovariance", "ThinPrecision"]
+__all__ = [
+    "FullCovariance",
+    "FullPrecision",
+    "Precision",
+    "ThinCovariance",
+    "ThinPrecision",
+    "restored",
+]
 
 # Largest relative change of a precision matrix by the columns left out of it.
 _LEFT_OUT = 1e-8
@@ -164,6 +172,10 @@ class Precision(ABC, Generic[Kind]):
     def next(self, omega: Array, parts: list[tuple[float, Kind]], Z: Array) -> Precision[Any]:
         """diag(omega) + sum of weight * covariance over `parts` + Z Z'."""
 
+    @abstractmethod
+    def numbers(self) -> dict[str, Array]:
+        """Return what :func:`restored` makes the same matrix of."""
+
 
 class FullPrecision(Precision[FullCovariance | ThinCovariance]):
     """A in full; costs O(m^3). Covariances may be thin: those of before A was formed in full."""
@@ -216,6 +228,10 @@ class FullPrecision(Precision[FullCovariance | ThinCovariance]):
             matrix += weight * part.matrix
         matrix[np.diag_indices_from(matrix)] += omega
         return FullPrecision(matrix)
+
+    def numbers(self) -> dict[str, Array]:
+        """See :class:`Precision`."""
+        return {"matrix": self._matrix}
 
 
 class ThinPrecision(Precision[ThinCovariance]):
@@ -279,6 +295,17 @@ class ThinPrecision(Precision[ThinCovariance]):
         if len(plus) <= _THIN_SHARE * len(omega):
             return ThinPrecision(base, plus, minus)
         return FullPrecision(ThinCovariance(base, plus, minus).matrix)
+
+    def numbers(self) -> dict[str, Array]:
+        """See :class:`Precision`."""
+        return {"base": self._base, "plus": self._plus, "minus": self._minus}
+
+
+def restored(numbers: Numbers) -> Precision[Any]:
+    """Return the precision matrix that :meth:`Precision.numbers` was taken of."""
+    if "matrix" in numbers:
+        return FullPrecision(numbers["matrix"])
+    return ThinPrecision(numbers["base"], numbers["plus"], numbers["minus"])
 
 
 def _that_count(rows: Array, base: Array) -> Array:

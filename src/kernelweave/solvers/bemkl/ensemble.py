@@ -17,6 +17,8 @@ from kernelweave.solvers.bemkl.priors import Gamma, Hyperparameters
 from kernelweave.solvers.bemkl.sample_weights import SampleWeights
 from kernelweave.solvers.bemkl.squares import Squares
 from kernelweave.solvers.bemkl.targets import Targets
+from kernelweave.solvers.named import part_of, prefixed
+from kernelweave.solvers.watch import Numbers
 
 __all__ = ["Ensemble", "Settings", "Snapshot"]
 
@@ -186,6 +188,29 @@ class Ensemble:
         return Snapshot(
             copy(self.weights), copy(self.samples), self.targets.noise_variance, self.sigma_g
         )
+
+    def numbers(self) -> dict[str, Array]:
+        """Return all that the next iteration starts from, out of reach of later updates.
+
+        The other factors follow from these: q(lambda), q(gamma), q(omega) and the covariances of
+        q(G) are found anew before anybody asks for them.
+        """
+        return {
+            **prefixed("a", self.samples.numbers()),
+            "g.mean": self.outputs.mean,
+            **prefixed("be", self.weights.numbers()),
+            **prefixed("targets", self.targets.numbers()),
+            # Sums of a_t'K_k a_t over the tasks: they tell whether the kernels are the same.
+            "quad": np.einsum("ktn,tn->k", self._products, self.samples.mean),
+        }
+
+    def restore(self, numbers: Numbers) -> None:
+        """Go to where :meth:`numbers` was taken; only an iteration tells the bound there."""
+        self.samples.restore(part_of(numbers, "a"))
+        self.outputs.mean = numbers["g.mean"]
+        self.weights.restore(part_of(numbers, "be"))
+        self.targets.restore(part_of(numbers, "targets"))
+        self._ahead = None
 
     def lower_bound(self) -> float:
         """Right side of equation 2 for the factors as they are."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from functools import partial
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -13,9 +14,12 @@ from kernelweave.compiled.threads import one_blas_thread
 from kernelweave.errors import InterruptedFitWarning, InvalidInputError
 from kernelweave.solvers.bemkl.ensemble import Ensemble, Settings, Snapshot
 from kernelweave.solvers.bemkl.posterior import BayesRecord, Posterior, selected_kernels
+from kernelweave.solvers.bemkl.resume import BayesStart, about, progress_of
 from kernelweave.solvers.bemkl.squares import Squares
 from kernelweave.solvers.bemkl.start import guess_unlabelled
 from kernelweave.solvers.bemkl.targets import Labels, Targets
+from kernelweave.solvers.checkpoint import Checkpoint, Session
+from kernelweave.solvers.checkpoint_file import Header
 from kernelweave.solvers.watch import Limits, Watch
 
 __all__ = ["infer"]
@@ -29,6 +33,7 @@ def infer(
     limits: Limits,
     seed: int,
     squares: Squares | None = None,
+    start: BayesStart | None = None,
 ) -> Posterior:
     """Fit BEMKL: raise the lower bound on the log evidence until it hardly changes.
 
@@ -49,6 +54,8 @@ def infer(
         Draws the start; see :class:`Ensemble`.
     squares : Squares or None
         ``Squares.of(bank)``, for several fits on one bank.
+    start : BayesStart or None
+        Where to go on from, in place of what `seed` draws.
 
     Examples
     --------
@@ -63,23 +70,50 @@ def infer(
     >>> fit.converged, bool(fit.history[1].lower_bound < fit.lower_bound)
     (True, True)
     """
-    history: list[BayesRecord] = []
-    watch = Watch(limits, history, time.perf_counter())
+    header = Header("infer", len(targets.y), 1, bank.n, bank.m, "")
+    checkpoints = [c for c in limits.callbacks if isinstance(c, Checkpoint)]
+    with Session(checkpoints, header) as session:
+        limits = session.limits(limits, 0, about(targets, settings))
+        return _infer(bank, targets, settings, limits, seed, squares, start)
+
+
+def _infer(
+    bank: KernelBank,
+    targets: Targets,
+    settings: Settings,
+    limits: Limits,
+    seed: int,
+    squares: Squares | None,
+    start: BayesStart | None,
+) -> Posterior:
+    began = time.perf_counter()
     guess = None
-    if isinstance(targets, Labels):
+    if isinstance(targets, Labels) and start is None:
         guess = guess_unlabelled(bank, targets, settings, seed)
     ensemble = Ensemble(bank, targets, settings, seed, squares, guess)
+    line = None if start is None else start.place(ensemble)
+    since = progress_of(line)
+    history: list[BayesRecord] = []
+    watch = Watch(limits, history, began - since.seconds, since)
     last: Snapshot | None = None
     reason = ""
+    if line is not None and (abs(line.change) <= limits.tol or line.iteration >= limits.max_iter):
+        # The fit that is taken up had ended.
+        history.append(line)
+        last = ensemble.snapshot()
+        reason = "converged" if abs(line.change) <= limits.tol else "max_iter"
     try:
         while not reason:
             ensemble.iterate()
             bound = ensemble.lower_bound()
-            before = history[-1].lower_bound if history else float("-inf")
+            before = float("-inf") if line is None else line.lower_bound
             change = (bound - before) / targets.y.size
             active = len(selected_kernels(ensemble.weights.e_mean))
             last = ensemble.snapshot()
-            watch.note(BayesRecord(len(history) + 1, watch.seconds, bound, change, active))
+            iteration = since.iteration + len(history) + 1
+            line = BayesRecord(iteration, watch.seconds, bound, change, active)
+            numbers = ensemble.numbers() if watch.keeps else {}
+            watch.note(line, partial(dict, numbers))
             reason = "converged" if abs(change) <= limits.tol else watch.reason_to_stop()
     except np.linalg.LinAlgError as error:
         raise InvalidInputError(
@@ -94,13 +128,13 @@ def infer(
             f"the fit was interrupted after {len(history)} iterations; keeping what was found so "
             f"far (lower bound {history[-1].lower_bound:.6g}).",
             InterruptedFitWarning,
-            stacklevel=5,
+            stacklevel=6,
         )
     if last is None:
         raise RuntimeError("a fit ended without an iteration; this is a bug in the loop.")
     if reason in ("max_iter", "max_time"):
         warnings.warn(
-            _what_was_missed(reason, history[-1], limits), ConvergenceWarning, stacklevel=5
+            _what_was_missed(reason, history[-1], limits), ConvergenceWarning, stacklevel=6
         )
     return Posterior.of(last, history, reason)
 

@@ -14,13 +14,18 @@ from kernelweave.solvers.bemkl.covariances import (
     Precision,
     ThinCovariance,
     ThinPrecision,
+    restored,
 )
 from kernelweave.solvers.bemkl.priors import Gamma
+from kernelweave.solvers.named import part_of, prefixed
+from kernelweave.solvers.watch import Numbers
 
 __all__ = ["KernelOutputs", "KernelWeights"]
 
 # The thin form keeps the columns of a few iterations: it pays from so many kernels a column on.
 _THIN_FROM = 6
+
+_MOMENTS = ("e_mean", "e_variance", "b_mean", "b_variance", "covariance_be")
 
 
 class KernelOutputs:
@@ -141,6 +146,17 @@ class KernelWeights:
         for weight, covariance in _grouped(n * noise, outputs.covariances):
             total += weight * _quadratic(covariance, self.e_mean)
         self._seen, self._spread = G, float(total) / float(noise[0])
+
+    def numbers(self) -> dict[str, Array]:
+        """Return what the next iterations and predictions need of the factor."""
+        moments = {name: getattr(self, name) for name in _MOMENTS}
+        return moments | prefixed("precision", self.precision.numbers())
+
+    def restore(self, numbers: Numbers) -> None:
+        """Set the factor to what :meth:`numbers` was, all but its part of the bound."""
+        for name in _MOMENTS:
+            setattr(self, name, numbers[name])
+        self.precision = restored(part_of(numbers, "precision"))
 
     def location(self, outputs: KernelOutputs) -> Array:
         """E[e'g + b], shape (T, n)."""

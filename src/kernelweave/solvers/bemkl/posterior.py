@@ -118,6 +118,16 @@ class Posterior:
             samples.covariance(),
         )
 
+    @property
+    def sample_variance(self) -> Array:
+        """Variances of the sample weights, shape (T, n)."""
+        return self._sample_covariance.diagonal()
+
+    @property
+    def sample_precisions(self) -> Array:
+        """E[lambda], shape (T, n)."""
+        return self._sample_covariance.precisions
+
     def mean(self, cross: Array, kernels: Array) -> Array:
         """E[f] at new points, shape (T, n_new) (section 4.3).
 

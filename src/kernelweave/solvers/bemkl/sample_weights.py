@@ -10,6 +10,7 @@ from kernelweave.compiled.threads import map_blocks
 from kernelweave.problem import Array
 from kernelweave.solvers.bemkl.priors import Gamma
 from kernelweave.solvers.bemkl.squares import Squares
+from kernelweave.solvers.watch import Numbers
 
 __all__ = ["SampleCovariance", "SampleWeights"]
 
@@ -61,6 +62,15 @@ class SampleWeights:
         # tr(Cov (P - diag(lambda))), P the precision matrix and Cov its inverse.
         self.traced = squares.n - (precisions * self.variance).sum(axis=1)
 
+    def numbers(self) -> dict[str, Array]:
+        """Return what the next iterations and predictions need of the factor."""
+        return {"mean": self.mean, "variance": self.variance, "precisions": self._precisions}
+
+    def restore(self, numbers: Numbers) -> None:
+        """Set the factor to what :meth:`numbers` was, all but its part of the bound."""
+        self.mean, self.variance = numbers["mean"], numbers["variance"]
+        self._precisions = numbers["precisions"]
+
     def bound(self, lam: Gamma) -> float:
         """E[log p(a | lambda)] - E[log q(a)]."""
         squares = self.mean**2 + self.variance
@@ -83,8 +93,21 @@ class SampleCovariance:
         # Large, and quickly made anew.
         return {**self.__dict__, "_roots": []}
 
-    def signed_roots(self, t: int, vectors: Array) -> list[tuple[float, Array]]:
-        """(sign, Y) for vectors V (p, n): V Cov(a_t) V' is the sum of sign Y Y'."""
+    @property
+    def precisions(self) -> Array:
+        """E[lambda], shape (T, n)."""
+        return self._precisions
+
+    def diagonal(self) -> Array:
+        """Variances of the sample weights, shape (T, n)."""
+        pairs = zip(self._all_roots(), self._precisions, strict=True)
+        return np.array([self._squares.diagonal(root, p) for root, p in pairs])
+
+    def _all_roots(self) -> list[Array]:
         if not self._roots:
             self._roots = [self._squares.root(self._precision, p)[0] for p in self._precisions]
-        return self._squares.signed_roots(self._roots[t], self._precisions[t], vectors)
+        return self._roots
+
+    def signed_roots(self, t: int, vectors: Array) -> list[tuple[float, Array]]:
+        """(sign, Y) for vectors V (p, n): V Cov(a_t) V' is the sum of sign Y Y'."""
+        return self._squares.signed_roots(self._all_roots()[t], self._precisions[t], vectors)

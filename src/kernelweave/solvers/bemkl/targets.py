@@ -9,6 +9,7 @@ import numpy as np
 from kernelweave.problem import Array
 from kernelweave.solvers.bemkl.priors import Gamma, Hyperparameters
 from kernelweave.solvers.bemkl.truncated import truncated_moments
+from kernelweave.solvers.watch import Numbers
 
 __all__ = ["Labels", "Outputs", "Targets"]
 
@@ -82,6 +83,14 @@ class LabelFactor:
         moments = truncated_moments(location, self._labels.y, self._labels.margin)
         self.mean, self._log_mass = moments.mean, moments.log_mass
 
+    def numbers(self) -> dict[str, Array]:
+        """Return what the next iterations need of the factor."""
+        return {"location": self._location}
+
+    def restore(self, numbers: Numbers) -> None:
+        """Set the factor to what :meth:`numbers` was, for the labels at hand."""
+        self.update(numbers["location"], np.zeros(1))
+
     def bound(self, location: Array, spread: Array) -> float:
         """E[log p(f | e'g + b)] - E[log q(f)], from now another location."""
         off = self._location - location
@@ -114,6 +123,14 @@ class OutputFactor:
     def update(self, location: Array, spread: Array) -> None:
         """Set the factor; `location` is E[e'g + b], `spread` its variances summed, by task."""
         self._noise.update(self.mean.shape[1], self._squares(location, spread))
+
+    def numbers(self) -> dict[str, Array]:
+        """Return what the next iterations and predictions need of the factor."""
+        return {"shape": self._noise.shape, "scale": self._noise.scale}
+
+    def restore(self, numbers: Numbers) -> None:
+        """Set the factor to what :meth:`numbers` was."""
+        self._noise.shape, self._noise.scale = numbers["shape"], numbers["scale"]
 
     def bound(self, location: Array, spread: Array) -> float:
         """E[log p(y | e'g + b, upsilon)] + E[log p(upsilon)] - E[log q(upsilon)]."""

@@ -1,0 +1,184 @@
+"""What a superstep of `DaskBank` moves and takes, and what 10^8 points on 100 workers would.
+
+    python benchmarks/dask_supersteps.py
+
+Prints the tables of docs/scaling.md. Bytes are those of the serialised messages, both ways.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from distributed import Client, LocalCluster
+from distributed.protocol import dumps, to_serialize
+
+from kernelweave.bank import DaskBank
+from kernelweave.bank.dask.point_shard import PointShard
+from kernelweave.bank.dask.recipe import pack, recipe_of
+from kernelweave.bank.dask.team import Team
+from kernelweave.bank.rounds import Rules
+from kernelweave.compiled.threads import use_threads
+from kernelweave.kernels import RBF, KernelSet
+
+ROUNDS = 200
+
+
+def kernels_on(n: int, m: int, p: int) -> KernelSet:
+    """m Gaussian kernels on p standard normal columns."""
+    X = np.random.default_rng(0).normal(size=(n, p))
+    return KernelSet.build([RBF(width=w) for w in np.linspace(1.0, 9.0, m)], X)
+
+
+def rules_for(n: int) -> Rules:
+    """An unbounded problem in which every round moves a pair."""
+    labels = np.where(np.arange(n) % 2 == 0, 1.0, -1.0)
+    return Rules(labels, np.ones(n), np.full(n, np.inf), np.full(n, -np.inf))
+
+
+def walk(rounds: Any, m: int) -> Iterator[None]:
+    """Rounds of equal weights and small steps."""
+    d = np.full(m, 1.0 / m)
+    choice = rounds.start(np.zeros(len(rounds.values())), d)
+    while True:
+        choice = rounds.advance(choice, 1e-3, -1e-3, d)
+        yield
+
+
+def seconds_of(
+    step: Callable[[], Any], count: int, clock: Callable[[], float] = time.perf_counter
+) -> float:
+    """What the quickest tenth of the calls takes, as other programs run on the machine, too."""
+    times = []
+    for _ in range(count + 16):
+        began = clock()
+        step()
+        times.append(clock() - began)
+    return float(np.percentile(times[16:], 10))
+
+
+@contextmanager
+def counted_bytes() -> Iterator[list[int]]:
+    """Count what shard 0 is sent and what it answers."""
+    moved = [0, 0]
+    send, answer = Team._send, Team._answer
+
+    def size(obj: Any) -> int:
+        return sum(memoryview(frame).nbytes for frame in dumps(to_serialize(obj)))
+
+    def counting_send(self: Team, w: int, name: str, args: Any) -> Any:
+        moved[0] += size((name, args)) if w == 0 else 0
+        return send(self, w, name, args)
+
+    def counting_answer(self: Team, w: int, future: Any) -> Any:
+        found = answer(self, w, future)
+        moved[1] += size(found) if w == 0 else 0
+        return found
+
+    Team._send, Team._answer = counting_send, counting_answer  # type: ignore[method-assign]
+    try:
+        yield moved
+    finally:
+        Team._send, Team._answer = send, answer  # type: ignore[method-assign]
+
+
+def bytes_per_superstep(client: Client) -> None:
+    """Bytes to and from one worker, by points and by kernels."""
+    print("\n| shards | n | m | columns | to a worker | from it |\n|---|---|---|---|---|---|")
+    cases = [(n, m, p) for n in (1000, 10_000) for m, p in ((10, 50), (100, 50), (10, 500))]
+    for shard in ("points", "kernels"):
+        for n, m, p in cases:
+            bank = DaskBank(client, shard).build(kernels_on(n, m, p))
+            going = walk(bank.rounds(rules_for(n)), m)
+            next(going)
+            with counted_bytes() as moved:
+                for _ in range(10):
+                    next(going)
+            print(f"| {shard} | {n} | {m} | {p} | {moved[0] // 10} | {moved[1] // 10} |")
+
+
+def latency() -> None:
+    """Time of a round on tiny shards: what is left is messages."""
+    n, m, p = 200, 10, 10
+    print("\n| two worker processes | ms a superstep |\n|---|---|")
+    settings = {"processes": True, "threads_per_worker": 1, "dashboard_address": ":0"}
+    with LocalCluster(n_workers=2, **settings) as cluster:
+        for direct in (True, False):
+            with Client(cluster, direct_to_workers=direct) as client:
+                bank = DaskBank(client).build(kernels_on(n, m, p))
+                going = walk(bank.rounds(rules_for(n)), m)
+                took = seconds_of(lambda: next(going), ROUNDS)  # noqa: B023
+                name = "actors, straight to the worker" if direct else "actors, by the scheduler"
+                print(f"| {name} | {1e3 * took:.2f} |")
+                if direct:
+                    bytes_per_superstep(client)
+        with Client(cluster) as client:
+            workers, load = list(client.nthreads()), np.zeros(m + 2 * p)
+
+            def tasks() -> Any:
+                each = [client.submit(np.sum, load, workers=[w], pure=False) for w in workers]
+                return client.gather(each)
+
+            print(f"| tasks pinned to workers | {1e3 * seconds_of(tasks, ROUNDS):.2f} |")
+
+
+def latency_by_workers() -> float:
+    """The same inside one process; returns the seconds that each further worker adds."""
+    print("\n| workers in this process | ms a superstep |\n|---|---|")
+    counts, times = (2, 4, 8, 16), []
+    for count in counts:
+        with Client(
+            processes=False, n_workers=count, threads_per_worker=1, dashboard_address=":0"
+        ) as client:
+            bank = DaskBank(client).build(kernels_on(320, 10, 10))
+            going = walk(bank.rounds(rules_for(320)), 10)
+            times.append(seconds_of(lambda: next(going), ROUNDS))  # noqa: B023
+            print(f"| {count} | {1e3 * times[-1]:.2f} |")
+    return float(np.polyfit(counts, times, 1)[0])
+
+
+def pass_rate() -> float:
+    """Seconds of one worker's part of a round: 10^6 points, 10 kernels, 50 columns, one thread."""
+    n, m, p = 1_000_000, 10, 50
+    kernels = kernels_on(n, m, p)
+    shard = PointShard(recipe_of(kernels), pack(kernels, np.arange(n)), 0, 1000)
+    shard.begin(0, rules_for(n), np.arange(m), None)
+    d, delta = np.full(m, 1.0 / m), np.array([1e-3, -1e-3])
+    pairs = iter(np.random.default_rng(1).permutation(n).reshape(-1, 2))
+
+    def move() -> Any:
+        idx = next(pairs)
+        return shard.move(0, pack(kernels, idx), idx, delta, d)
+
+    same = np.array([0, 1])
+    packed = pack(kernels, same)
+    with use_threads(1):
+        fresh = seconds_of(move, 16, time.process_time)
+        kept = seconds_of(lambda: shard.move(0, packed, same, delta, d), 16, time.process_time)
+    print(
+        "\n| one worker's part of a round, 10^6 points x 10 kernels x 50 columns | s of CPU |"
+        "\n|---|---|"
+    )
+    print(f"| rows of both samples computed | {fresh:.3f} |\n| rows met before | {kept:.3f} |")
+    return fresh
+
+
+def projection(per_worker: float, fresh: float, bandwidth: float = 1e9) -> None:
+    """10^8 points on 100 workers: T rounds of algorithm 4 at eps = 0.2."""
+    rounds = int(np.ceil(8 * 1.5**2 * np.log(1e8) / 0.2**2))
+    messages = 100 * per_worker
+    total = rounds * (fresh + messages)
+    print(
+        f"\n{rounds} rounds x ({fresh:.3f} s pass + {messages:.3f} s messages) "
+        f"= {total / 60:.0f} min"
+    )
+    print(f"sending the samples: {1e8 * 50 * 8 / bandwidth / 60:.1f} min at 1 GB/s")
+    print(f"n numbers for a certificate: {1e8 * 8 / bandwidth:.1f} s")
+
+
+if __name__ == "__main__":
+    latency()
+    projection(latency_by_workers(), pass_rate())

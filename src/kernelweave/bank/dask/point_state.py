@@ -1,0 +1,219 @@
+"""The columns of the m x n state of MWUMKL that belong to the samples of one worker."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any
+
+import numpy as np
+
+from kernelweave.bank.dask.recipe import BatchRecipe, Recipe, Rows
+from kernelweave.bank.protocol import Array
+from kernelweave.bank.rounds import Rules
+from kernelweave.bank.running import StateProducts, Work
+from kernelweave.compiled.mwu import add_and_weigh, best_pair, state_quads
+from kernelweave.compiled.threads import map_blocks
+
+__all__ = ["PointState", "pieces"]
+
+# Entries of one stack of products or rows.
+_CHUNK_ENTRIES = 2**22
+
+
+class _Columns(StateProducts):
+    """The state; the samples of a move need not be among those here, and are sent along.
+
+    What kernels asleep have missed is known to the one who sends, too.
+
+    Parameters
+    ----------
+    recipe : Recipe
+    own : Rows
+        The samples here.
+    kernels : ndarray of int
+    weights : ndarray or None
+        With weights the state is that of one kernel, sum_k weights_k K_k.
+    cache_mb : float
+        Megabytes of rows to keep.
+    """
+
+    def __init__(
+        self, recipe: Recipe, own: Rows, kernels: Array, weights: Array | None, cache_mb: float
+    ) -> None:
+        self.sent: Any = None
+        self._recipe: Recipe = recipe
+        self._own: Any = own
+        self._kernels, self._weights = kernels, weights
+        # A batch computes rows as fast as it could read them, and whole rows of each kernel.
+        self._batch = recipe if isinstance(recipe, BatchRecipe) and weights is None else None
+        # The kernels whose rows are kept, and where among them those awake are.
+        self._cached = np.empty(0, np.int64)
+        self._places = self._cached
+        # Where the row of a sample is, the one used longest ago first.
+        self._slots: OrderedDict[int, int] = OrderedDict()
+        self._slab = np.empty((0, 0, own.n))
+        self._cache_bytes = 1e6 * cache_mb
+        super().__init__(None, len(kernels) if weights is None else 1, own.n)
+
+    def wake(self, kernels: Array | None) -> None:
+        """See :class:`RunningProducts`; rows that hold much more than the kernels awake go."""
+        super().wake(kernels)
+        inside = np.isin(self.awake, self._cached, assume_unique=True)
+        if not inside.all() or 2 * len(self.awake) < len(self._cached):
+            self._cached = np.sort(self.awake)
+            capacity = max(2, int(self._cache_bytes // (8 * max(1, len(self._cached)) * self.n)))
+            self._slab = np.empty((capacity, len(self._cached), self.n))
+            self._slots.clear()
+        self._places = np.searchsorted(self._cached, self.awake)
+
+    def add(self, left: Rows, values: Array, kernels: Array) -> None:
+        """state[k] += K_k v of these kernels, for a v of those values at the samples sent."""
+        if self._weights is not None:
+            mixed = self._recipe.weighted(left, self._own, self._weights, self._kernels)
+            self.state[0] += values @ mixed
+            return
+        for some in pieces(len(kernels), self.n):
+            part = kernels[some]
+            added = self._recipe.products(left, self._own, values[None], self._kernels[part])
+            self.state[part] += added[:, 0]
+
+    def quads(self, v: Array) -> Array:
+        """Return v'K_k v of the samples here with all; parts of a sum, which may be negative."""
+        out = np.empty(self.m)
+
+        def work(start: int, stop: int) -> None:
+            state_quads(self.state, v, out, start, stop)
+
+        map_blocks(work, self.m, max(1, 2**18 // self.n), 2.0 * self.m * self.n)
+        return out
+
+    def move(self, idx: Array, delta: Array, d: Array) -> Array:
+        """See :class:`RunningProducts`; `sent` holds the two samples."""
+        if not len(self.awake):
+            return np.zeros(self.n)
+        return self._passed(self._adder(idx, delta, np.ascontiguousarray(d)))
+
+    def _by_kernels(self, count: int) -> bool:
+        return self._batch is not None or super()._by_kernels(count)
+
+    def _adder(self, idx: Array, delta: Array, d: Array) -> Work:
+        state, awake = self.state, self.awake
+        if self._batch is not None:
+            return self._batch.adder(self.sent, self._own, self._kernels, delta, d, state, awake)
+        one, two = self._two_rows(idx)
+        places, a, b = self._places, float(delta[0]), float(delta[1])
+
+        def work(out: Array, part: tuple[int, int], columns: tuple[int, int]) -> None:
+            add_and_weigh(one, two, places, a, b, state, awake, d, out, part, columns)
+
+        return work
+
+    def _two_rows(self, idx: Array) -> list[Array]:
+        """Rows against the samples here; those met lately are kept, always in the same memory."""
+        for i in idx:
+            if int(i) in self._slots:
+                self._slots.move_to_end(int(i))
+        missing = [place for place, i in enumerate(idx) if int(i) not in self._slots]
+        if missing:
+            left = self.sent.take(np.array(missing))
+            if self._weights is None:
+                new = self._recipe.values(left, self._own, self._kernels[self._cached])
+            else:
+                new = self._recipe.weighted(left, self._own, self._weights, self._kernels)[None]
+            for column, place in enumerate(missing):
+                full = len(self._slots) == len(self._slab)
+                slot = self._slots.popitem(last=False)[1] if full else len(self._slots)
+                self._slab[slot] = new[:, column]
+                self._slots[int(idx[place])] = slot
+        return [self._slab[self._slots[int(i)]] for i in idx]
+
+
+class PointState:
+    """v and the state at the samples of one worker, and the best pair among them.
+
+    Parameters
+    ----------
+    recipe, own, kernels, weights, cache_mb
+        As in the state.
+    first : int
+        Index of the first sample here among all.
+    rules : Rules
+        Who may move, of the samples here.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        own: Rows,
+        first: int,
+        rules: Rules,
+        kernels: Array,
+        weights: Array | None,
+        cache_mb: float,
+    ) -> None:
+        self._columns = _Columns(recipe, own, kernels, weights, cache_mb)
+        self._first, self._rules = first, rules
+        self.v, self.fitted = np.zeros(own.n), np.zeros(own.n)
+
+    def clear(self) -> None:
+        """Start from v = 0, with all kernels awake."""
+        self.v.fill(0.0)
+        self._columns.reset(self.v)
+
+    def put(self, v: Array) -> None:
+        """Set v; `add` brings the products with it."""
+        self.v[:] = v
+
+    def add(self, left: Rows, values: Array, kernels: Array | None) -> None:
+        """Add the products of these kernels (None: all) with those values at the samples sent."""
+        everyone = np.arange(self._columns.m)
+        self._columns.add(left, values, everyone if kernels is None else kernels)
+
+    def wake(self, kernels: Array | None) -> None:
+        """Let only these kernels (None: all) follow the moves."""
+        self._columns.wake(kernels)
+
+    def settle(self) -> Array:
+        """Wake all kernels; returns v'K_k v, as far as v lives here on one side."""
+        self._columns.wake(None)
+        return self._columns.quads(self.v)
+
+    def weigh(self, d: Array) -> Array:
+        """Choose by weights d."""
+        self.fitted = self._columns.weigh(d)
+        return self._choose()
+
+    def move(self, pair: Rows, idx: Array, delta: Array, d: Array) -> Array:
+        """Move two samples and choose by weights d."""
+        self._columns.sent = pair
+        self.fitted = self._columns.move(idx, delta, d)
+        places = idx - self._first
+        here = (places >= 0) & (places < len(self.v))
+        self.v[places[here]] += delta[here]
+        return self._choose()
+
+    def _choose(self) -> Array:
+        """The best to rise and the best to fall: (index, score, v, K_k v of those awake)."""
+        rules = self._rules
+        i, high, j, low = best_pair(
+            self.fitted, self.v, rules.linear, rules.ridge, rules.up, rules.down
+        )
+        awake = self._columns.awake
+        out = np.full((2, 3 + len(awake)), -1.0)
+        for row, best, score in ((0, i, high), (1, j, low)):
+            if best >= 0:
+                out[row, :3] = best + self._first, score, self.v[best]
+                out[row, 3:] = self._columns.state[awake, best]
+        return out
+
+
+def pieces(count: int, entries: int) -> list[Array]:
+    """Cut `count` things of so many entries each into runs that fit in memory.
+
+    Examples
+    --------
+    >>> len(pieces(10, 2**21))
+    5
+    """
+    size = max(1, _CHUNK_ENTRIES // max(1, entries))
+    return [np.arange(f, min(f + size, count)) for f in range(0, count, size)]

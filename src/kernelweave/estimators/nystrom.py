@@ -1,0 +1,238 @@
+"""The scalable baseline: Nystrom features of every kernel, and a linear SVM on top."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from sklearn.base import ClassifierMixin
+from sklearn.svm import LinearSVC
+from sklearn.utils.class_weight import compute_sample_weight
+from sklearn.utils.validation import check_is_fitted
+
+from kernelweave.combine import WeightedSum
+from kernelweave.errors import InvalidInputError
+from kernelweave.estimators.kernel_estimator import KernelEstimator
+from kernelweave.estimators.labels import class_codes
+from kernelweave.estimators.nystrom_map import NystromMap
+from kernelweave.kernels import build_set
+from kernelweave.problem import Array
+from kernelweave.validation import positive_number, unknown_name
+
+__all__ = ["NystromMKLClassifier"]
+
+_LOSSES = ("squared_hinge", "hinge")
+# A feature takes 8 bytes, and LIBLINEAR keeps a copy with an index beside each: 16 more.
+_BYTES_EACH = 24.0
+
+
+class NystromMKLClassifier(ClassifierMixin, KernelEstimator):
+    r"""Linear SVM on the Nystrom features of all kernels, side by side.
+
+    The baseline LIBLINEAR+ of Moeller et al. (MWUMKL, section 5). Every kernel becomes at most
+    `n_components` features :math:`K_k(x, L)\, U s^{-1/2}`, with landmarks L and
+    :math:`K_k(L, L) = U \operatorname{diag}(s) U^\top`
+    (:class:`~kernelweave.estimators.nystrom_map.NystromMap`), and LIBLINEAR learns on all of them.
+    It takes time in proportion to the number of samples, and no kernel weights are learnt: the
+    model is about that of ``MKLClassifier(solver="uniform")`` with the same loss and C.
+
+    Parameters
+    ----------
+    kernels : str, kernel, family, RBFBatch or list of these, default="default"
+        What to combine, as for :class:`~kernelweave.MKLClassifier`.
+    n_components : int, default=150
+        Landmarks: training rows drawn at random, in one draw for all kernels. With fewer rows than
+        that all of them are landmarks, and the features are exact. A kernel of lower rank has
+        fewer features.
+    C : float, default=1.0
+        Weight of the loss. Features are divided by the root of the number of kernels, so that C
+        does not depend on it.
+    loss : {"squared_hinge", "hinge"}, default="squared_hinge"
+        LIBLINEAR's losses.
+    normalize : {"trace", "diagonal", "center"}, None or a tuple of them, default="trace"
+        Normalisation of every kernel, learnt on the training rows.
+    tol : float, default=1e-4
+        Tolerance of LIBLINEAR.
+    max_iter : int, default=1000
+        Most iterations of LIBLINEAR.
+    class_weight : dict, "balanced" or None, default=None
+        Factor on C for each class.
+    n_jobs : int or None, default=None
+        Threads that compute features; None means all cores. LIBLINEAR itself has one.
+    random_state : int, RandomState or None, default=None
+        Draws the landmarks, and the order in which LIBLINEAR looks at samples.
+
+    Attributes
+    ----------
+    weights_ : ndarray of shape (m,)
+        How much each kernel says: its share of :math:`|w|^2`, the squared length of the
+        coefficients, added up over classes. They sum to one. `combined_kernel` and `as_kernel`
+        weigh the kernels by them.
+    kernel_names_ : list of str
+        One readable name for each kernel.
+    coef_ : ndarray of shape (1, n_features_out) or (n_classes, n_features_out)
+        Coefficients of the features.
+    intercept_ : ndarray of shape (1,) or (n_classes,)
+    landmarks_ : ndarray of shape (n_landmarks,)
+        Which training rows are landmarks.
+    ranks_ : ndarray of shape (m,)
+        How many features each kernel has.
+    n_iter_ : int
+        Iterations of LIBLINEAR.
+    classes_ : ndarray of shape (n_classes,)
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+        Only when X has column names.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from kernelweave import NystromMKLClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> model = NystromMKLClassifier(n_components=100).fit(X[::2], y[::2])
+    >>> model.score(X[1::2], y[1::2]) > 0.95
+    True
+    >>> model.transform(X).shape[1] == len(model.get_feature_names_out())
+    True
+    """
+
+    # `fit` takes sample_weight among its keywords (see there), so routing has to be told.
+    __metadata_request__fit = {"sample_weight": None}  # noqa: RUF012
+
+    def __init__(
+        self,
+        kernels: Any = "default",
+        *,
+        n_components: int = 150,
+        C: float = 1.0,
+        loss: str = "squared_hinge",
+        normalize: Any = "trace",
+        tol: float = 1e-4,
+        max_iter: int = 1000,
+        class_weight: Any = None,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.kernels = kernels
+        self.n_components = n_components
+        self.C = C
+        self.loss = loss
+        self.normalize = normalize
+        self.tol = tol
+        self.max_iter = max_iter
+        self.class_weight = class_weight
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, **fit_params: Any) -> NystromMKLClassifier:
+        """Draw the landmarks, compute the features of the training rows, and fit LIBLINEAR.
+
+        Parameters
+        ----------
+        X : array, CSR matrix, pandas or polars frame of shape (n, n_features), or n sequences
+            Training samples; for precomputed kernels a column of
+            :func:`~kernelweave.sample_ids`.
+        y : array-like of shape (n,)
+            Class labels.
+        **fit_params : dict
+            ``sample_weight``, array-like of shape (n,): factor on C for each sample. It is taken
+            as a keyword because landmarks are drawn from the rows whatever their weight, so a fit
+            with weights does not equal a fit with repeated rows, as scikit-learn requires of a
+            `sample_weight` in the signature.
+        """
+        svm = self._linear_svm()
+        X = self._check_X(X, reset=True)
+        self.classes_, codes = class_codes(type(self).__name__, X, y)
+        weight = self._check_weights(fit_params, len(codes))
+        if self.class_weight is not None:
+            weight = weight * compute_sample_weight(self.class_weight, self.classes_[codes])
+        with self._threads():
+            kernels = build_set(self.kernels, X, normalize=self.normalize)
+            landmarks = self._draw(kernels.n)
+            features = NystromMap(kernels, landmarks)
+            if not features.width:
+                raise InvalidInputError(
+                    f"every kernel is zero between the {len(landmarks)} landmarks, so there are "
+                    "no features to learn from; raise n_components or take other kernels."
+                )
+            features.require_bytes(kernels.n, _BYTES_EACH)
+            svm.fit(features.of_training(), self.classes_[codes], sample_weight=weight)
+        self._kernel_set, self._combination, self._map = kernels, WeightedSum(), features
+        self._store_names()
+        self.landmarks_, self.ranks_ = landmarks, features.ranks
+        self.coef_, self.intercept_ = svm.coef_, svm.intercept_
+        self.n_iter_ = int(svm.n_iter_)
+        self.weights_ = self._shares()
+        return self
+
+    def _linear_svm(self) -> LinearSVC:
+        """Check the settings; the linear SVM they ask for."""
+        if not isinstance(self.n_components, Integral) or self.n_components < 1:
+            raise InvalidInputError(
+                f"n_components must be an integer >= 1; got {self.n_components!r}."
+            )
+        if self.loss not in _LOSSES:
+            raise unknown_name("loss", self.loss, _LOSSES)
+        if not isinstance(self.max_iter, Integral) or self.max_iter < 1:
+            raise InvalidInputError(f"max_iter must be an integer >= 1; got {self.max_iter!r}.")
+        return LinearSVC(
+            C=positive_number("C", self.C),
+            loss=self.loss,
+            dual="auto",
+            tol=positive_number("tol", self.tol),
+            max_iter=int(self.max_iter),
+            random_state=self._seed(),
+        )
+
+    def _draw(self, n: int) -> Array:
+        count = min(int(self.n_components), n)
+        return np.sort(np.random.default_rng(self._seed()).choice(n, count, replace=False))
+
+    def _shares(self) -> Array:
+        squares = (self.coef_**2).sum(axis=0)
+        shares = np.bincount(self._map.owner, weights=squares, minlength=len(self.ranks_))
+        total = shares.sum()
+        return shares / total if total > 0 else np.full(len(shares), 1.0 / len(shares))
+
+    def transform(self, X: Any) -> Array:
+        """Nystrom features of X, shape (n_new, n_features_out).
+
+        Their inner products are about the mean of the kernels.
+        """
+        check_is_fitted(self)
+        X = self._check_X(X, reset=False)
+        with self._threads():
+            return self._map.of_new(X)
+
+    @property
+    def _n_features_out(self) -> int:
+        return self._map.width
+
+    def get_feature_names_out(self, input_features: Any = None) -> Array:
+        """Names of the features: that of the kernel and a number.
+
+        Parameters
+        ----------
+        input_features : None
+            Not used; there for scikit-learn.
+        """
+        check_is_fitted(self)
+        names = [
+            f"{self.kernel_names_[k]} #{i}" for k, r in enumerate(self.ranks_) for i in range(r)
+        ]
+        return np.array(names, dtype=object)
+
+    def decision_function(self, X: Any) -> Array:
+        """Signed distances: shape (n,) for two classes, (n, n_classes) otherwise."""
+        check_is_fitted(self)
+        X = self._check_X(X, reset=False)
+        with self._threads():
+            decisions = self._map.decide(X, self.coef_) + self.intercept_
+        return decisions[:, 0] if decisions.shape[1] == 1 else decisions
+
+    def predict(self, X: Any) -> Array:
+        """Return the most likely class of every sample."""
+        decisions = self.decision_function(X)
+        best = (decisions > 0).astype(int) if decisions.ndim == 1 else decisions.argmax(axis=1)
+        return self.classes_[best]

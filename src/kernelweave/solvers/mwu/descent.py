@@ -1,0 +1,197 @@
+"""Rounds that end at the optimum: pairs of violators, multiplicative weights that add up."""
+
+from __future__ import annotations
+
+from math import log
+
+import numpy as np
+
+from kernelweave.bank.rounds import Choice
+from kernelweave.compiled.mwu import soft_step
+from kernelweave.problem import Array, Problem
+from kernelweave.regularizers.fixed import Fixed
+from kernelweave.solvers.base import State
+from kernelweave.solvers.feasible import feasible_alpha
+from kernelweave.solvers.inner import Point
+from kernelweave.solvers.mwu.margin import Counter, pair_rules
+
+__all__ = ["Descent"]
+
+# Rounds between two certificates: at first, and at most (with one more for so many samples).
+_FIRST_ROUNDS = 16
+_GROWTH = 0.05
+_MOST_ROUNDS = 300
+_SAMPLES = 100
+# Kernels whose weight is below this part of the largest sleep until the next certificate.
+_ASLEEP = 1e-10
+# Weights to start from are taken as if none were smaller than this part of the largest.
+_FLOOR = 1e-6
+# omega is doubled after so many certificates in a row that found only the weights wanting.
+_PATIENCE = 3
+# Rounds of one task before it is the turn of the next.
+_TURN = 8
+_DUST = 1e-12
+# The first temperature is at least this: sharp weights of a poor alpha mislead it.
+_MILD = 0.2
+# Temperatures below this are rounding.
+_COLDEST = 1e-12
+
+
+class Descent:
+    r"""Coordinate ascent in the dual, two samples a round, under multiplicative weights.
+
+    The maximum over kernels in the dual is smoothed about earlier weights :math:`d^0`,
+
+    .. math:: M(q) = \tfrac1\beta \log \sum_k d^0_k e^{\beta q_k}, \qquad
+              d_k \propto d^0_k e^{\beta q_k(\alpha)}, \qquad \beta = \omega \ln(m) / \epsilon,
+
+    so that with the target :math:`\omega = 1/\max_k q_k` and equal weights the smoothing costs at
+    most the part eps of it. Whenever the weights, and no longer alpha, are what keeps the duality
+    gap open, :math:`d^0` moves to d: the exponents add up over time, as they do in algorithm 4, and
+    the weights approach the best ones while each of these problems stays well conditioned
+    (the proximal point method with entropies). If that happens again and again omega is doubled.
+
+    A round moves the pair of samples that violates the optimality conditions most, by a line
+    search that knows how the weights will answer.
+
+    Parameters
+    ----------
+    problem : Problem
+    eps : float
+        Temperature to come to while the weights are still rough.
+    most : int or None
+        Most rounds.
+    start : Point or None
+        Where to start; its `extra` may hold what `remembered` returned.
+    """
+
+    def __init__(self, problem: Problem, eps: float, most: int | None, start: Point | None) -> None:
+        self.problem = problem
+        self.counter = Counter()
+        self._most = most
+        self._rules = [pair_rules(problem, t) for t in range(problem.n_tasks)]
+        weights = problem.regularizer.start(problem.m)
+        # Under fixed weights there is one kernel, their sum.
+        self._fixed = weights if isinstance(problem.regularizer, Fixed) else None
+        self._parts = [problem.bank.rounds(rules, self._fixed) for rules in self._rules]
+        alpha = np.zeros((problem.n_tasks, problem.n))
+        self._prior = np.zeros(problem.m if self._fixed is None else 1)
+        self._eps, self._temperature = eps, max(eps, _MILD)
+        if start is not None:
+            alpha = feasible_alpha(problem, start.alpha)
+            self._go_on_from(start)
+        for part, row in zip(self._parts, alpha, strict=True):
+            part.start(row, np.zeros(len(self._prior)))
+        self._beta, self._size = 0.0, 0.0
+        self._quick, self._moved = 0, True
+        self._choices: list[Choice] = []
+        self._weigh()
+
+    def _go_on_from(self, start: Point) -> None:
+        self.counter.n_steps = int(start.extra.get("rounds", 0))
+        if self._fixed is not None:
+            return
+        self._temperature = float(start.extra.get("temperature", self._temperature))
+        top = float(start.d.max())
+        if "log_weights" in start.extra:
+            self._prior = np.array(start.extra["log_weights"], dtype=np.float64)
+        elif top > 0:
+            self._prior = np.log(np.maximum(start.d / top, _FLOOR))
+
+    def remembered(self) -> dict[str, Array]:
+        """Return what another run needs besides alpha to go on as this one would."""
+        made = {"rounds": np.array(self.counter.n_steps)}
+        if self._fixed is not None:
+            return made
+        known = {"log_weights": self._prior, "temperature": np.array(self._temperature)}
+        return made | known
+
+    def _weigh(self) -> None:
+        """Set q and the weights of all kernels, and put those that hardly count to sleep."""
+        self._quad = np.sum([part.settle() for part in self._parts], axis=0)
+        top, m = float(self._quad.max()), len(self._quad)
+        # The problem stays the same while only alpha gets better; at first q grows from nothing.
+        if self._moved or top > 2.0 * self._size:
+            self._beta = log(m) / (self._temperature * top) if m > 1 and top > 0 else 0.0
+            self._size, self._moved = top, False
+        exponent = self._prior + self._beta * self._quad
+        d = np.exp(exponent - exponent.max())
+        d[d < _ASLEEP] = 0.0
+        self._d = d / d.sum()
+        self._awake = np.flatnonzero(self._d)
+        self._choices = []
+        for part in self._parts:
+            part.wake(self._awake)
+            self._choices.append(part.reweigh(self._d[self._awake]))
+
+    def go(self, gap: float, inner_gap: float) -> None:
+        """Make the rounds of one step; before them move the weights if they are in the way."""
+        if inner_gap < 0.5 * gap and len(self._quad) > 1:
+            self._prior = self._prior + self._beta * self._quad
+            self._prior -= self._prior.max()
+            self._quick += 1
+            if self._quick >= _PATIENCE or self._temperature > self._eps:
+                self._temperature *= 0.5
+                self._quick = 0
+            self._moved = True
+            self._weigh()
+        else:
+            self._quick = 0
+        most = _MOST_ROUNDS + self.problem.n // _SAMPLES
+        many = int(np.clip(_GROWTH * self.counter.n_steps, _FIRST_ROUNDS, most))
+        left = np.inf if self._most is None else self._most - self.counter.n_steps
+        tasks = len(self._parts)
+        # Every task has a turn between two certificates.
+        turns = [many] if tasks == 1 else [_TURN] * max(tasks, many // _TURN)
+        quad, d = self._quad[self._awake], self._d[self._awake]
+        for turn, count in enumerate(turns):
+            task = turn % tasks
+            if tasks > 1:
+                self._choices[task] = self._parts[task].reweigh(d)
+            d = self._rounds(task, int(min(count, left)), quad, d)
+            left -= count
+            if left <= 0:
+                break
+        self._weigh()
+
+    def _rounds(self, task: int, count: int, quad: Array, d: Array) -> Array:
+        """Move so many pairs of one task; changes `quad` and returns the last weights."""
+        part, rules, choice = self._parts[task], self._rules[task], self._choices[task]
+        prior = self._prior[self._awake]
+        for _ in range(count):
+            if not choice.there or choice.score_i <= choice.score_j:
+                break
+            i, j = choice.i, choice.j
+            up, down = rules.up[i] - choice.v_i, choice.v_j - rules.down[j]
+            p = choice.products[:, 0] - choice.products[:, 1]
+            eta = np.maximum(choice.block[:, 0] + choice.block[:, 1] - 2.0 * choice.block[:, 2], 0)
+            gain = rules.linear[i] - rules.linear[j]
+            gain += rules.ridge[j] * choice.v_j - rules.ridge[i] * choice.v_i
+            ridge = rules.ridge[i] + rules.ridge[j]
+            moved, d = np.empty_like(quad), np.empty_like(quad)
+            step = soft_step(gain, ridge, min(up, down), self._beta, prior, quad, p, eta, moved, d)
+            quad[:] = moved
+            # Exactly to the end of the box if near it, or dust at the ends would be moved for ever.
+            dust = _DUST * max(step, abs(choice.v_i), abs(choice.v_j))
+            rise = up if up - step <= dust else step
+            fall = down if down - step <= dust else step
+            choice = part.advance(choice, rise, -fall, d)
+            self.counter.n_steps += 1
+        self._choices[task] = choice
+        return d
+
+    def state(self) -> State:
+        """Return where the rounds stand."""
+        problem = self.problem
+        alpha = np.array([part.values() for part in self._parts])
+        fitted = np.array([part.fitted() for part in self._parts])
+        d, quad = self._d.copy(), self._quad.copy()
+        if self._fixed is not None:
+            # Only the sum of w_k q_k counts under fixed weights, and it is all that is known.
+            d, quad = self._fixed, np.full(problem.m, quad[0] / self._fixed.sum())
+        value = problem.inner_value(d, alpha, fitted)
+        point = Point(d, alpha, fitted, np.zeros(problem.n_tasks), value)
+        still = all(not c.there or c.score_i <= c.score_j for c in self._choices)
+        stuck = self._temperature < _COLDEST or (still and len(self._quad) == 1)
+        out = self._most is not None and self.counter.n_steps >= self._most
+        return State(point, quad, self.counter, stuck, self, ended="rounds" if out else "")

@@ -1,0 +1,152 @@
+"""The settings of MWUMKL (Moeller et al.: A geometric algorithm for scalable MKL)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from numbers import Integral, Real
+
+import numpy as np
+
+from kernelweave.errors import InvalidInputError
+from kernelweave.losses.hinge import Hinge
+from kernelweave.losses.squared_hinge import SquaredHinge
+from kernelweave.problem import Array, Problem
+from kernelweave.regularizers.fixed import Fixed
+from kernelweave.regularizers.simplex import Simplex
+from kernelweave.solvers.base import Solver, State
+from kernelweave.solvers.inner import Point
+from kernelweave.solvers.mwu.descent import Descent
+from kernelweave.solvers.mwu.margin import SOFT_MARGINS
+from kernelweave.solvers.mwu.target import Course, Target
+from kernelweave.validation import unknown_name
+
+__all__ = ["MWU"]
+
+
+@dataclass(frozen=True)
+class MWU(Solver):
+    r"""Multiplicative weights over the kernels, two samples a round, in O(m n) memory.
+
+    Solves the maximum-margin problem under simplex weights,
+
+    .. math:: \max_\alpha\; \sum_i y_i \alpha_i - \tfrac12 \max_k \alpha' K_k \alpha ,
+
+    by rounds that move the two samples which violate the margin most and then weigh the kernels by
+    exponentials of :math:`q_k(\alpha) = \alpha'K_k\alpha`. Only :math:`K_k\alpha` of every kernel
+    is kept: no Gram matrix, no inner solver, no linear program.
+
+    Parameters
+    ----------
+    eps : float in (0, 1), default=0.2
+        Approximation error of the paper; it decides the number of rounds for a given target. With
+        ``omega="auto"`` the relative error of the first target.
+    omega : {"auto", "paper"} or float, default="auto"
+        The target. "auto" raises it by doubling, warm, until the duality gap meets `tol`: line
+        searches and pairs that may also fall end at the certified optimum. "paper" is algorithm 4
+        as it stands (omega = 1, rho = 3/2, T rounds of fixed steps), a number the same with the
+        unit-trace kernels scaled by it; the certificate then says how far from the optimum the
+        weights are, which can be far.
+    soft_margin : {"auto", "l1", "l2"}, default="auto"
+        1-norm (hinge loss) or 2-norm (squared hinge loss); "auto" follows the estimator's loss.
+        "l2" also turns a hinge loss into the squared one of the same C.
+    max_iter : int or None, default=None
+        Most rounds. None: T for a given target, no limit for "auto".
+
+    Notes
+    -----
+    The paper has kernels of unit trace, the library of mean diagonal one. Its constants are
+    ``n C / omega`` for the 1-norm (a bound on a/T) and ``2 n C`` for the 2-norm.
+
+    One kernel is a fast approximate SVM; under fixed weights (``solver="uniform"`` or "align" say
+    which) the sum of the kernels is one kernel too.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from kernelweave import MKLClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> model = MKLClassifier("simplemkl", solver=MWU()).fit(X[::4], y[::4])
+    >>> bool(model.gap_ <= 1e-3)
+    True
+    """
+
+    eps: float = 0.2
+    omega: float | str = "auto"
+    soft_margin: str = "auto"
+    max_iter: int | None = None
+
+    name = "mwu"
+    inner_solves = False
+
+    def prepare(self, problem: Problem) -> Problem:
+        """Check the settings and the problem, and give it the loss of the soft margin."""
+        self._check()
+        if not problem.combination.linear or not isinstance(problem.regularizer, Simplex | Fixed):
+            raise InvalidInputError(
+                "solver='mwu' learns weights on the simplex of a sum of kernels; got "
+                f"regularizer={problem.regularizer!r}, combination={problem.combination!r}. Use "
+                "regularizer='simplex' and combination='sum', or another solver."
+            )
+        if not isinstance(problem.loss, Hinge | SquaredHinge):
+            raise InvalidInputError(
+                f"solver='mwu' takes loss='hinge' or 'squared_hinge'; got {problem.loss!r}."
+            )
+        if self.omega != "auto" and problem.n_tasks > 1:
+            raise InvalidInputError(
+                f"omega={self.omega!r} is for two classes; got {problem.n_tasks} tasks that share "
+                "their weights. Use omega='auto' or multi_class='ovr'."
+            )
+        if self.omega != "auto" and isinstance(problem.regularizer, Fixed):
+            raise InvalidInputError(
+                f"omega={self.omega!r} learns the weights, but they are held fixed; use "
+                "omega='auto'."
+            )
+        if self.soft_margin == "l1" and isinstance(problem.loss, SquaredHinge):
+            raise InvalidInputError(
+                "soft_margin='l1' is the hinge loss; got loss='squared_hinge'. Use "
+                "soft_margin='auto' or 'l2'."
+            )
+        if self.soft_margin == "auto":
+            return problem
+        return replace(problem, loss=SOFT_MARGINS[self.soft_margin]())
+
+    def _check(self) -> None:
+        if not isinstance(self.eps, Real) or not 0 < self.eps < 1:
+            raise InvalidInputError(f"eps must be a number in (0, 1); got {self.eps!r}.")
+        if isinstance(self.omega, str):
+            if self.omega not in ("auto", "paper"):
+                raise unknown_name("omega", self.omega, ("auto", "paper"))
+        elif not isinstance(self.omega, Real) or not 0 < self.omega < np.inf:
+            raise InvalidInputError(
+                f"omega must be 'auto', 'paper' or a number > 0; got {self.omega!r}."
+            )
+        if self.soft_margin not in ("auto", *SOFT_MARGINS):
+            raise unknown_name("soft_margin", self.soft_margin, ("auto", *SOFT_MARGINS))
+        ok = self.max_iter is None or (isinstance(self.max_iter, Integral) and self.max_iter >= 1)
+        if not ok:
+            raise InvalidInputError(
+                f"max_iter must be None or an integer >= 1; got {self.max_iter!r}."
+            )
+
+    def init(self, problem: Problem, start: Point | None) -> State:
+        """Begin with no rounds made, or where `start` is."""
+        if self.omega == "auto":
+            return Descent(problem, self.eps, self.max_iter, start).state()
+        omega = None if self.omega == "paper" else float(self.omega)
+        target = Target.of(problem, self.eps, omega)
+        box = np.where(problem.C[0] > 0, np.inf, 0.0)
+        if isinstance(problem.loss, Hinge):
+            box = problem.n * problem.C[0] / (omega or 1.0)
+        return Course.begin(problem, target, self.max_iter, box, start).state()
+
+    def step(self, problem: Problem, state: State, gap: float, inner_gap: float) -> State:
+        """Make some rounds, a tenth or so of those made before."""
+        if isinstance(state.memory, Descent):
+            state.memory.go(gap, inner_gap)
+        else:
+            state.memory.go()
+        return state.memory.state()
+
+    def remember(self, state: State) -> dict[str, Array]:
+        """Return how many rounds were made, or how sharp the weights are."""
+        return state.memory.remembered()

@@ -1,0 +1,179 @@
+"""Algorithm 4 of MWUMKL for a given target omega: fixed steps, T rounds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, log, sqrt
+
+import numpy as np
+
+from kernelweave.bank.rounds import Choice, Rounds, Rules
+from kernelweave.compiled.mwu import exponentiate, pair_quads
+from kernelweave.losses.hinge import Hinge
+from kernelweave.problem import Array, Problem
+from kernelweave.solvers.base import State
+from kernelweave.solvers.inner import Point
+from kernelweave.solvers.mwu.margin import Counter, ridge_of
+
+__all__ = ["Course", "Target"]
+
+# Rounds of the first step, and by how much of all rounds so far a step grows: each ends with a
+# certificate, which costs as much as many rounds.
+_FIRST_ROUNDS = 16
+_GROWTH = 0.2
+
+
+@dataclass(frozen=True)
+class Target:
+    """The constants of algorithm 4, on unit-trace kernels scaled by omega.
+
+    Attributes
+    ----------
+    rate : float
+        eps'/(2 rho) with eps' = -ln(1 - eps/(2 rho)).
+    rounds : int
+        T = 8 rho^2 ln(n) / eps^2, rounded up.
+    scale : ndarray of shape (m,)
+        omega / trace of every kernel.
+    ridge : ndarray of shape (n,)
+        What the 2-norm soft margin adds to the diagonal of the scaled kernels.
+    """
+
+    rate: float
+    rounds: int
+    scale: Array
+    ridge: Array
+
+    @classmethod
+    def of(cls, problem: Problem, eps: float, omega: float | None) -> Target:
+        """Return the constants; `omega` None is the paper's, with its bound rho = 3/2."""
+        value = 1.0 if omega is None else omega
+        diagonal = problem.bank.diag()
+        trace = np.maximum(diagonal.sum(axis=1), np.finfo(float).tiny)
+        ridge = value * ridge_of(problem)[0] / problem.n
+        rho = 1.5 if omega is None else 1.0 + _width(problem, value * diagonal, trace, ridge)
+        rate = -log(1.0 - eps / (2.0 * rho)) / (2.0 * rho)
+        rounds = ceil(8.0 * rho**2 * log(problem.n) / eps**2)
+        return cls(rate, max(1, rounds), value / trace, ridge)
+
+
+def _width(problem: Problem, scaled: Array, trace: Array, ridge: Array) -> float:
+    """Bound on |A_k alpha| for a pair: half the root of G_jj + G_ll + 2 |G_jl|.
+
+    |G_jl| is at most the root of G_jj G_ll, so the widest pair is that of the largest diagonals,
+    one of each class.
+    """
+    y = problem.y[0]
+    root = np.zeros(problem.m)
+    for sign in (1.0, -1.0):
+        own = y == sign
+        root += np.sqrt((scaled[:, own] / trace[:, None] + ridge[own]).max(axis=1))
+    return float(0.5 * root.max())
+
+
+@dataclass
+class Course:
+    """The numbers of a run: algorithm 4 with `a` kept signed and as a running sum.
+
+    Attributes
+    ----------
+    quad : ndarray of shape (m,)
+        a'K_k a of the running sum, kernels as the bank has them.
+    square : float
+        a' diag(ridge) a.
+    done : int
+        Rounds so far.
+    """
+
+    problem: Problem
+    target: Target
+    most: int
+    rounds: Rounds
+    choice: Choice
+    counter: Counter
+    quad: Array
+    square: float = 0.0
+    done: int = 0
+
+    @classmethod
+    def begin(
+        cls, problem: Problem, target: Target, most: int | None, box: Array, start: Point | None
+    ) -> Course:
+        """Start at zero, or where another run of the same length had come to."""
+        planned = target.rounds if most is None else min(most, target.rounds)
+        y = problem.y[0]
+        # A coordinate is full when half a step more would take a / T beyond C.
+        full = np.where(np.isfinite(box), box * planned - 0.5 + 1e-9, np.inf)
+        rules = Rules(
+            np.zeros(problem.n),
+            target.ridge,
+            np.where(y > 0, full, -np.inf),
+            np.where(y > 0, np.inf, -full),
+        )
+        rounds = problem.bank.rounds(rules)
+        course = cls(problem, target, planned, rounds, Choice.nobody(0), Counter(), np.zeros(0))
+        course._place(start)
+        return course
+
+    def _place(self, start: Point | None) -> None:
+        done = 0 if start is None else int(start.extra.get("rounds", 0))
+        a = np.zeros(self.problem.n)
+        if start is not None and done:
+            size = float(np.abs(start.alpha[0]).sum())
+            # Every round adds one half twice: the running sum is a multiple of it.
+            a = np.round(2.0 * start.alpha[0] * (done / size)) / 2.0 if size > 0 else a
+        self.done = self.counter.n_steps = done
+        self.quad = self.problem.bank.quad(a) if done else np.zeros(self.problem.m)
+        self.square = float(self.target.ridge @ a**2)
+        self.choice = self.rounds.start(a, self._coefficients())
+
+    def _coefficients(self) -> Array:
+        """Weights of the kernels in g, up to a factor: 2 |p12_k| / |u_k| on unit-trace kernels."""
+        out = np.empty(self.problem.m)
+        exponentiate(self.quad, self.target.scale, self.square, self.target.rate, out)
+        return out
+
+    def go(self) -> None:
+        """Make the rounds of one step: FIND-alpha, update, EXPONENTIATE-M."""
+        many = max(_FIRST_ROUNDS, int(_GROWTH * self.done))
+        for _ in range(min(many, self.most - self.done)):
+            choice = self.choice
+            if not choice.there:
+                self.most = self.done
+                return
+            pair_quads(self.quad, choice.products, choice.block, 0.5)
+            for place, value in ((choice.i, choice.v_i), (choice.j, choice.v_j)):
+                self.square += self.target.ridge[place] * (abs(value) + 0.25)
+            self.done += 1
+            self.counter.n_steps += 1
+            self.choice = self.rounds.advance(choice, 0.5, -0.5, self._coefficients())
+
+    def state(self) -> State:
+        """Return a / T, scaled to its best dual value, and the weights of section 4.3."""
+        problem = self.problem
+        a = self.rounds.values()
+        scale = self._best_scale(a)
+        c = self._coefficients()
+        total = float(c.sum())
+        d = c / total if total > 0 else problem.regularizer.start(problem.m)
+        alpha = scale * a[None]
+        fitted = scale / total * self.rounds.fitted()[None] if total > 0 else np.zeros_like(alpha)
+        point = Point(d, alpha, fitted, np.zeros(1), problem.inner_value(d, alpha, fitted))
+        ended = "rounds" if self.done >= self.most else ""
+        return State(point, scale**2 * self.quad, self.counter, False, self, ended=ended)
+
+    def remembered(self) -> dict[str, Array]:
+        """Return what another run needs besides alpha to go on as this one would."""
+        return {"rounds": np.array(self.done)}
+
+    def _best_scale(self, a: Array) -> float:
+        """The factor at which the dual of the soft-margin problem is largest, inside the box."""
+        size = float(np.abs(a).sum())
+        if size == 0:
+            return 0.0
+        quadratic = float(self.quad.max()) + float(ridge_of(self.problem)[0] @ a**2)
+        scale = size / quadratic if quadratic > 0 else np.inf
+        if isinstance(self.problem.loss, Hinge):
+            used = a != 0
+            scale = min(scale, float(np.min(self.problem.C[0, used] / np.abs(a[used]))))
+        return scale if np.isfinite(scale) else sqrt(self.problem.n) / size

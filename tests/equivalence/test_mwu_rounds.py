@@ -1,0 +1,169 @@
+"""MWU for a given target goes through the iterates of the paper's algorithms, on every bank."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from mwu_literal import PAPER_WIDTH, mwumkl, scaled_matrices, weights, width_bound
+from mwu_literal import exponentiate as reference_exponentials
+from mwu_problems import BANKS, N, every_state, problem_on
+from sklearn.exceptions import ConvergenceWarning
+
+from kernelweave.solvers import MWU, Limits, recompute, solve
+from kernelweave.solvers.mwu.target import exponentiate
+
+# The settings, the loss, the library's C, and what the run has to meet on its way.
+SETTINGS = {
+    "paper l1": (MWU(0.3, "paper"), "hinge", 1.0, ""),
+    "paper l1 boxed": (MWU(0.3, "paper"), "hinge", 0.1 / N, "box"),
+    "paper l2": (MWU(0.3, "paper"), "squared_hinge", 0.5, ""),
+    "omega l1": (MWU(0.4, 20.0), "hinge", 10.0, ""),
+    "omega l1 boxed": (MWU(0.4, 20.0), "hinge", 20.0 * 0.1 / N, "box"),
+    "omega l2": (MWU(0.4, 20.0), "squared_hinge", 2.0, ""),
+    "large exponents": (MWU(0.25, 26.0), "hinge", 1e3, "large"),
+    "large exponents l2": (MWU(0.25, 26.0), "squared_hinge", 1e3, "large"),
+    "cut short": (MWU(0.3, "paper", max_iter=101), "hinge", 0.1 / N, "box"),
+    "l2 of a hinge": (MWU(0.3, 5.0, "l2"), "hinge", 2.0, ""),
+}
+# All on one bank, and three on every bank.
+RUNS = [(name, "dense") for name in SETTINGS]
+RUNS += [
+    (name, kind)
+    for name in ("paper l1 boxed", "omega l2", "large exponents")
+    for kind in BANKS
+    if kind != "dense"
+]
+
+
+def written_out(problem, solver, y):
+    """The same run by the literal algorithm, and the G_k it used."""
+    Ks, C = problem.bank.rows(np.arange(N)).astype(float), problem.C[0, 0]
+    l2 = problem.loss.name == "squared_hinge" or solver.soft_margin == "l2"
+    omega = 1.0 if solver.omega == "paper" else solver.omega
+    G = scaled_matrices(Ks, y, omega, 2 * N * C if l2 else np.inf)
+    rho = PAPER_WIDTH if solver.omega == "paper" else width_bound(G, y)
+    C1 = np.inf if l2 else N * C / omega
+    return mwumkl(G, y, solver.eps, rho, C1, planned=solver.max_iter), G
+
+
+@pytest.mark.parametrize(("setting", "kind"), RUNS)
+def test_the_papers_iterates(setting, kind):
+    solver, loss, C, meets = SETTINGS[setting]
+    problem = problem_on(kind, loss, C, apart=5.0 if meets == "large" else 0.0)
+    y = problem.y[0]
+    trace, G = written_out(problem, solver, y)
+    assert not trace.failed
+    assert trace.margin[1:].min() > 1e-12  # or another order of sums may choose another sample
+    rounds = 0
+    for state in every_state(problem, solver):
+        rounds = state.evaluator.n_steps
+        if rounds == 0:
+            assert not state.point.alpha.any()
+            continue
+        a, p12 = trace.a[rounds - 1], trace.p12[rounds - 1]
+        found = y * state.point.alpha[0]
+        np.testing.assert_allclose(found / found.sum(), a / a.sum(), rtol=1e-12, atol=0)
+        np.testing.assert_allclose(state.point.d, weights(G, a, p12), rtol=1e-7, atol=1e-300)
+    assert rounds == len(trace.a) == trace.planned
+    if meets == "box":
+        box = problem.n * C / (1.0 if solver.omega == "paper" else solver.omega)
+        assert (trace.a[-1] + 0.5 > box * trace.planned).any()
+    if meets == "large" and kind != "one":
+        assert trace.u.max() >= 20
+
+
+@pytest.mark.parametrize("top", [0.3, 19.9, 20.1, 800.0])
+def test_exponentials_are_those_of_algorithm_2(top):
+    """Also their common factor, which iterates and weights do not depend on."""
+    u = top * np.array([1.0, 0.2, 0.97, 0.0])
+    a = np.ones(3)
+    G = [value**2 / 9.0 * np.ones((3, 3)) for value in u]  # a'G_k a = u_k^2
+    p12, _ = reference_exponentials(G, a, 1.0, 0.5)
+    np.testing.assert_allclose(exponentiate(u, 3), -p12, rtol=1e-12, atol=0)
+
+
+def test_a_whole_fit_ends_where_the_paper_does():
+    """With the loop around it: T rounds, a warning, and the best of the points it looked at."""
+    problem = problem_on("dense", "squared_hinge", 0.5)
+    solver = MWU(0.3, "paper")
+    trace, G = written_out(problem, solver, problem.y[0])
+    with pytest.warns(ConvergenceWarning, match="rounds"):
+        result = solve(problem, solver, Limits(tol=1e-9))
+    assert result.history[-1].inner_iterations == trace.planned
+    best = min(result.history, key=lambda record: record.gap).inner_iterations
+    a = trace.a[best - 1]
+    found = problem.y[0] * result.alpha[0]
+    np.testing.assert_allclose(found / found.sum(), a / a.sum(), atol=1e-10)
+    np.testing.assert_allclose(result.d, weights(G, a, trace.p12[best - 1]), rtol=1e-7)
+
+
+def test_a_met_tolerance_ends_a_course_early():
+    problem = problem_on("dense", "squared_hinge", 0.5)
+    result = solve(problem, MWU(0.2, 10.0), Limits(tol=0.2))
+    assert result.converged
+    full = next(iter(written_out(problem, MWU(0.2, 10.0), problem.y[0]))).planned
+    assert result.history[-1].inner_iterations < full
+
+
+def test_classes_that_are_full_end_the_run():
+    """A box too small for its class to hold half of the sum."""
+    problem = problem_on("dense", "hinge", 0.7 / N)
+    few = problem.y.copy()
+    few[0] = np.where(np.arange(N) < 2, 1.0, -1.0)  # Two positives, at most 0.7 each.
+    problem = replace(problem, y=few, C=np.full((1, N), 0.2 / N))
+    solver = MWU(0.3, "paper")
+    trace, _ = written_out(problem, solver, few[0])
+    *_, state = every_state(problem, solver)
+    assert trace.failed and state.evaluator.n_steps == len(trace.a) < trace.planned
+    found = few[0] * state.point.alpha[0]
+    np.testing.assert_allclose(found / found.sum(), trace.a[-1] / trace.a[-1].sum(), rtol=1e-12)
+
+
+def test_alpha_has_the_best_scale():
+    """The dual of the library's problem along a is a parabola, cut off by the box."""
+    for loss, C, solver in (
+        ("squared_hinge", 2.0, MWU(0.3, 20.0)),
+        ("hinge", 1e3, MWU(0.3, 20.0)),
+        ("hinge", 1.5 / N, MWU(0.3, "paper")),
+    ):
+        problem = problem_on("dense", loss, C)
+        *_, state = every_state(problem, solver)
+        alpha = state.point.alpha
+        values = []
+        for factor in (0.98, 1.0, 1.02):
+            scaled = np.clip(factor * alpha, *problem.loss.domain(problem.y, problem.C))
+            if factor > 1 and not np.array_equal(scaled, factor * alpha):
+                continue  # The box is in the way.
+            quad = problem.bank.quad(scaled)
+            values.append(-problem.dual_loss(scaled) - problem.regularizer.dual_penalty(quad))
+        assert np.argmax(values) == 1
+        if C < 1:
+            assert np.abs(alpha).max() == pytest.approx(C) and len(values) == 2
+
+
+def test_a_course_goes_on_where_it_was():
+    """From what a checkpoint keeps: alpha and the number of rounds."""
+    problem = problem_on("dense", "squared_hinge", 0.5)
+    solver = MWU(0.3, "paper")
+    kept = []
+    for state in every_state(problem, solver):
+        kept.append(replace(state.point, extra=solver.remember(state)))
+    for start in (kept[0], kept[len(kept) // 2], kept[-1]):
+        *_, last = every_state(problem, solver, start)
+        np.testing.assert_allclose(last.point.alpha, state.point.alpha, rtol=1e-9)
+        np.testing.assert_allclose(last.point.d, state.point.d, rtol=1e-9)
+        assert last.evaluator.n_steps == state.evaluator.n_steps
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge"])
+def test_samples_of_no_weight_stay_out_of_a_course(loss):
+    problem = problem_on("dense", loss, 2.0)
+    C = problem.C.copy()
+    C[0, ::3] = 0.0
+    problem = replace(problem, C=C)
+    *_, state = every_state(problem, MWU(0.4, "paper"))
+    assert not state.point.alpha[0, ::3].any() and state.point.alpha.any()
+    certificate, _ = recompute(problem, state.point.d, state.point.alpha, state.point.intercept)
+    assert np.isfinite(certificate.dual)
