@@ -58,6 +58,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-time", type=float, default=1800.0, help="seconds for a fit of MWU")
     parser.add_argument("--C", type=float, **several, default=[0.1, 1.0, 10.0], help="grid")
     parser.add_argument("--rows", type=int, default=5000, help="training rows that choose C")
+    parser.add_argument("--bank", default="lazy", help="of MWU in large, tolerances and figure4")
     parser.add_argument("--large", **several, choices=list(LARGE), default=list(LARGE))
     methods = list(METHODS)
     parser.add_argument(

@@ -35,6 +35,7 @@ def run_figure4(args: argparse.Namespace) -> None:
         whole = int(0.8 * len(y))
         for method in args.figure4_methods:
             job = Job(name, "twelve", method, eps=EPS[name], tol=args.tol, data_dir=args.data_dir)
+            job = replace(job, bank=args.bank)
             job = replace(job, C=choose_C(replace(job, max_time=60.0), args.C, rows))
             curve = curves[name, method] = ([], [], [])
             for proportion in proportions:

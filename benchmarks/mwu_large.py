@@ -41,7 +41,7 @@ def run_large(args: argparse.Namespace) -> None:
         accuracy = {}
         for method in args.methods:
             job = Job(name, "three", method, eps=eps, tol=args.tol, n_train=n_train)
-            job = replace(job, data_dir=args.data_dir, max_time=args.max_time)
+            job = replace(job, data_dir=args.data_dir, max_time=args.max_time, bank=args.bank)
             job = replace(job, C=choose_C(replace(job, max_time=60.0), args.C, rows))
             result = fit_apart(job)
             accuracy[method] = result["accuracy"]
@@ -73,7 +73,7 @@ def run_tolerances(args: argparse.Namespace) -> None:
     for name in args.large:
         for tol in (3e-1, 1e-1, 3e-2, 1e-2, 1e-3):
             job = Job(name, "three", "mwu hinge", tol=tol, eps=EPS[name], n_train=n_train)
-            job = replace(job, data_dir=args.data_dir, max_time=args.max_time)
+            job = replace(job, data_dir=args.data_dir, max_time=args.max_time, bank=args.bank)
             result = fit_apart(job)
             print(
                 f"| {name} | {result['n']:,} | {tol:g} | {result['seconds']:.1f} "

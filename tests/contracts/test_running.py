@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from running_banks import BANKS, N, case_of, numbers
 
-import kernelweave.bank.running as running
+import kernelweave.bank.running.state as state
 from kernelweave.bank import LazyBank
 
 
@@ -147,7 +147,7 @@ def test_kernels_that_sleep_miss_nothing(case, awake):
 
 def test_a_large_state_is_kept_in_float32(case, monkeypatch):
     bank, truth, atol = case
-    monkeypatch.setattr(running, "_LARGE_STATE", 5 * N - 1)
+    monkeypatch.setattr(state, "_LARGE_STATE", 5 * N - 1)
     products = bank.running()
     if isinstance(products, running.StateProducts):
         assert products.nbytes == 4 * 5 * N

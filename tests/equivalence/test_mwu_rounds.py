@@ -9,10 +9,12 @@ import pytest
 from mwu_literal import PAPER_WIDTH, mwumkl, scaled_matrices, weights, width_bound
 from mwu_literal import exponentiate as reference_exponentials
 from mwu_problems import BANKS, N, every_state, problem_on
+from sklearn.datasets import load_iris
 from sklearn.exceptions import ConvergenceWarning
 
+from kernelweave import MKLClassifier
+from kernelweave.compiled.mwu import exponentiate
 from kernelweave.solvers import MWU, Limits, recompute, solve
-from kernelweave.solvers.mwu.target import exponentiate
 
 # The settings, the loss, the library's C, and what the run has to meet on its way.
 SETTINGS = {
@@ -74,14 +76,30 @@ def test_the_papers_iterates(setting, kind):
         assert trace.u.max() >= 20
 
 
+@pytest.mark.parametrize("ridge", [0.0, 0.4])
 @pytest.mark.parametrize("top", [0.3, 19.9, 20.1, 800.0])
-def test_exponentials_are_those_of_algorithm_2(top):
-    """Also their common factor, which iterates and weights do not depend on."""
-    u = top * np.array([1.0, 0.2, 0.97, 0.0])
-    a = np.ones(3)
-    G = [value**2 / 9.0 * np.ones((3, 3)) for value in u]  # a'G_k a = u_k^2
-    p12, _ = reference_exponentials(G, a, 1.0, 0.5)
-    np.testing.assert_allclose(exponentiate(u, 3), -p12, rtol=1e-12, atol=0)
+def test_exponentials_are_those_of_algorithm_2(top, ridge):
+    """For kernels whose traces differ, one of them zero on this a."""
+    a, scale = np.array([1.0, 1.0, 2.0]), np.array([0.5, 2.0, 1.0, 3.0])
+    quad = np.array([8.0, 1.3, 0.9, 0.0])
+    G = [
+        s * q / 16.0 * np.ones((3, 3)) + ridge / 6.0 * np.eye(3)
+        for s, q in zip(scale, quad, strict=True)
+    ]
+    norms = np.sqrt(scale * quad + ridge)  # So a'G_k a = scale_k quad_k + ridge.
+    rate = top / norms.max()
+    p12, _ = reference_exponentials(G, a, rate, 0.5)
+    found = np.empty(4)
+    exponentiate(quad, scale, ridge, rate, found)
+    used = norms > 0
+    expected = -p12[used] / norms[used]
+    ratios = found[used] / scale[used]
+    np.testing.assert_allclose(ratios / ratios.sum(), expected / expected.sum(), rtol=1e-12)
+    assert np.sum(found / scale) == pytest.approx(1.0)  # The weight of the ridge.
+    if not used.all() and top < 20:
+        # sinh(c u) / u tends to c.
+        limit = rate * norms[0] / np.sinh(rate * norms[0])
+        assert found[3] / scale[3] == pytest.approx(limit * ratios[0], rel=1e-12)
 
 
 def test_a_whole_fit_ends_where_the_paper_does():
@@ -121,7 +139,7 @@ def test_classes_that_are_full_end_the_run():
     np.testing.assert_allclose(found / found.sum(), trace.a[-1] / trace.a[-1].sum(), rtol=1e-12)
 
 
-def test_alpha_has_the_best_scale():
+def test_the_bound_has_the_best_scale():
     """The dual of the library's problem along a is a parabola, cut off by the box."""
     for loss, C, solver in (
         ("squared_hinge", 2.0, MWU(0.3, 20.0)),
@@ -130,7 +148,7 @@ def test_alpha_has_the_best_scale():
     ):
         problem = problem_on("dense", loss, C)
         *_, state = every_state(problem, solver)
-        alpha = state.point.alpha
+        alpha = state.witness.alpha
         values = []
         for factor in (0.98, 1.0, 1.02):
             scaled = np.clip(factor * alpha, *problem.loss.domain(problem.y, problem.C))
@@ -141,6 +159,33 @@ def test_alpha_has_the_best_scale():
         assert np.argmax(values) == 1
         if C < 1:
             assert np.abs(alpha).max() == pytest.approx(C) and len(values) == 2
+
+
+def test_the_function_has_the_scale_of_lowest_objective():
+    for loss, C in (("squared_hinge", 2.0), ("hinge", 1e3), ("hinge", 0.1)):
+        problem = problem_on("dense", loss, C)
+        *_, state = every_state(problem, MWU(0.3, 20.0))
+        point = state.point
+        values = []
+        for factor in (0.9, 1.0, 1.1):
+            alpha = factor * point.alpha
+            certificate, kept = recompute(
+                problem, point.d, alpha, point.intercept, state.witness.alpha
+            )
+            np.testing.assert_array_equal(kept, alpha)
+            values.append(certificate.primal)
+        assert np.argmin(values) == 1
+
+
+def test_a_target_ends_with_the_last_point_not_the_best():
+    """A separable problem under a large C: the box would cut the function to nothing."""
+    X, y = load_iris(return_X_y=True)
+    model = MKLClassifier("mwumkl", solver=MWU(omega="paper"), tol=1e-6)
+    with pytest.warns(ConvergenceWarning, match="rounds of the solver are done"):
+        model.fit(X, y == 0)
+    assert model.score(X, y == 0) == 1.0
+    assert model.gap_ == pytest.approx(model.history_[-1].gap, rel=1e-6)
+    assert model.gap_ > min(record.gap for record in model.history_)
 
 
 def test_a_course_goes_on_where_it_was():

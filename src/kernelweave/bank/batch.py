@@ -9,7 +9,7 @@ from numpy.typing import DTypeLike
 
 from kernelweave.bank.memory import require_bytes
 from kernelweave.bank.protocol import Array, ErrorBound, KernelBank, as_tasks, kernel_indices
-from kernelweave.bank.running_batch import BatchProducts
+from kernelweave.bank.running import BatchProducts
 from kernelweave.compiled.batch import combine_tile, products, quad, quad_and_products
 from kernelweave.compiled.batch_rectangle import rectangle_products
 from kernelweave.compiled.batch_rows import BLOCK

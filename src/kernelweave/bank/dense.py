@@ -17,6 +17,7 @@ from kernelweave.bank.protocol import (
     rounding_error,
     semi_definite,
 )
+from kernelweave.bank.running import MatrixProducts, RunningProducts
 from kernelweave.bank.source import Source
 from kernelweave.bank.squares import SquareSum
 from kernelweave.compiled.passes import (
@@ -69,7 +70,8 @@ class DenseBank(KernelBank):
     rounding_only = True
     keeps_rows = True
 
-    # Set by `build` and `from_matrices`.
+    # Set by `build` and `from_matrices`. Matrices that were computed lie one behind the other.
+    _stack: Array | None = None
     _source: Source | None
     _matrices: list[Array]
     _scale: Array
@@ -130,6 +132,7 @@ class DenseBank(KernelBank):
                 stack[part, start:stop] = source.rows(np.arange(start, stop), computed[part])
 
         map_blocks(fill, len(parts) * len(starts), 1)
+        self._stack = stack if len(computed) == self.m else None
         for position, k in enumerate(computed):
             self._matrices[k] = stack[position]
             self._rounded[k] = dtype == np.float32
@@ -219,6 +222,10 @@ class DenseBank(KernelBank):
         map_blocks(work, len(chosen), 1, len(chosen) * len(idx) * self.n)
         return out if np.ndim(v) == 2 else out[:, 0]
 
+    def running(self) -> RunningProducts:
+        """See :class:`KernelBank`."""
+        return super().running() if self._stack is None else MatrixProducts(self, self._stack)
+
     def sum_products(self, V: Array) -> Array:
         """See :class:`KernelBank`."""
         V = np.ascontiguousarray(V, dtype=np.float64)
@@ -293,6 +300,7 @@ class DenseBank(KernelBank):
 
         map_blocks(work, self.m, 1, stack.size)
         bank._matrices = list(stack)
+        bank._stack = stack if np.all(self._scale == 1.0) else None
         return bank
 
     def select(self, kernels: Array) -> DenseBank:

@@ -14,6 +14,7 @@ from kernelweave.compiled.batch_rows import BLOCK, fill_points, load, padded, pa
 __all__ = [
     "add_and_weigh",
     "add_batch",
+    "add_stack",
     "batch_pair",
     "best_pair",
     "exponentiate",
@@ -104,6 +105,28 @@ def add_and_weigh(
     for p in range(part[0], part[1]):
         x, y = rows[places[p], first:last], others[places[p], first:last]
         _add_two(x, y, a, b, d[p], state[kernels[p], first:last], target)
+
+
+@njit(cache=True, nogil=True)
+def add_stack(
+    stack: np.ndarray,
+    pair: tuple[int, int],
+    a: float,
+    b: float,
+    state: np.ndarray,
+    kernels: np.ndarray,
+    d: np.ndarray,
+    out: np.ndarray,
+    part: tuple[int, int],
+    columns: tuple[int, int],
+) -> None:
+    """`add_and_weigh` with rows `pair` of matrices that lie one behind the other."""
+    first, last = columns
+    target = out[first:last]
+    for p in range(part[0], part[1]):
+        k = kernels[p]
+        x, y = stack[k, pair[0], first:last], stack[k, pair[1], first:last]
+        _add_two(x, y, a, b, d[p], state[k, first:last], target)
 
 
 @njit(cache=True, nogil=True)

@@ -164,7 +164,7 @@ class Align(Solver):
 
     name = "align"
     # The weights are known before the first step: none to guess, and no kernels to drop.
-    inner_solves = False
+    tries_weights = False
 
     def prepare(self, problem: Problem) -> Problem:
         """Learn the weights and hold them fixed."""

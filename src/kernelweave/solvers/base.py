@@ -36,6 +36,8 @@ class State:
     ended : str
         Why the solver will not go on, if its own plan is done; see
         :func:`~kernelweave.solvers.solve.reason_for_gap`.
+    last_counts : bool
+        The fit returns its last point, where others return the best one met.
     """
 
     point: Point
@@ -45,6 +47,7 @@ class State:
     memory: Any
     witness: Witness | None = None
     ended: str = ""
+    last_counts: bool = False
 
 
 class Solver(ABC):
@@ -61,9 +64,9 @@ class Solver(ABC):
     """
 
     name: ClassVar[str]
-    # Whether steps solve single-kernel problems, so that first weights from a part of the samples
+    # Whether steps solve problems at trial weights, so that first weights from some of the samples
     # and dropping kernels are worth their price.
-    inner_solves: ClassVar[bool] = True
+    tries_weights: ClassVar[bool] = True
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

@@ -169,9 +169,11 @@ def recompute(
 ) -> tuple[Certificate, Array]:
     """Certify from nothing but the weights and the dual variables; returns the alpha it used.
 
-    `witness` are other dual variables for the dual value, see :func:`certify`.
+    `witness` are other dual variables for the dual value, see :func:`certify`; with them alpha need
+    not be feasible itself.
     """
-    alpha = feasible_alpha(problem, alpha)
+    if witness is None:
+        alpha = feasible_alpha(problem, alpha)
     fitted, quad = problem.combination.evaluate(problem.bank, d, alpha)
     other = None
     if witness is not None:

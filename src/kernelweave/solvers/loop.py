@@ -91,7 +91,7 @@ class _Best:
         converged = certificate.gap <= _MARGIN * tol
         if not duality:
             converged &= score <= self._score + tol * max(1.0, abs(score))
-        if converged or score < self._score:
+        if converged or state.last_counts or score < self._score:
             self.point, self.certificate = state.point, certificate
             self.witness = None if state.witness is None else state.witness.alpha
             self.gap, self._score = certificate.gap, score
@@ -120,7 +120,7 @@ def run(
     says how far a fit had come that this one goes on with; iterations count on from there.
     """
     problem = prepared(problem, solver)
-    screening = Screening.for_problem(problem) if solver.inner_solves else None
+    screening = Screening.for_problem(problem) if solver.tries_weights else None
     best = _Best()
     since = since or Progress()
     watch = Watch(limits, history, began, since)

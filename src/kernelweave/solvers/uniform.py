@@ -31,7 +31,7 @@ class Uniform(Solver):
     """
 
     name = "uniform"
-    inner_solves = False
+    tries_weights = False
 
     def prepare(self, problem: Problem) -> Problem:
         """Hold the weights fixed."""

@@ -10,7 +10,7 @@ import numpy as np
 from kernelweave.bank.dask.recipe import BatchRecipe, Recipe, Rows
 from kernelweave.bank.protocol import Array
 from kernelweave.bank.rounds import Rules
-from kernelweave.bank.running import StateProducts, Work
+from kernelweave.bank.running.state import StateProducts, Work
 from kernelweave.compiled.mwu import add_and_weigh, best_pair, state_quads
 from kernelweave.compiled.threads import map_blocks
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from kernelweave.bank.protocol import Array
-from kernelweave.bank.running import Work
+from kernelweave.bank.running.state import Work
 from kernelweave.compiled.batch_rectangle import rectangle_products
 from kernelweave.compiled.mwu import add_batch
 from kernelweave.compiled.threads import map_blocks

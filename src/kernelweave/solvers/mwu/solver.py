@@ -76,7 +76,7 @@ class MWU(Solver):
     max_iter: int | None = None
 
     name = "mwu"
-    inner_solves = False
+    tries_weights = False
 
     def prepare(self, problem: Problem) -> Problem:
         """Check the settings and the problem, and give it the loss of the soft margin."""

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil, log, sqrt
+from math import ceil, exp, log, sqrt
 
 import numpy as np
+from scipy.optimize import minimize_scalar
 
 from kernelweave.bank.rounds import Choice, Rounds, Rules
 from kernelweave.compiled.mwu import exponentiate, pair_quads
 from kernelweave.losses.hinge import Hinge
 from kernelweave.problem import Array, Problem
 from kernelweave.solvers.base import State
+from kernelweave.solvers.certificate import Witness
 from kernelweave.solvers.inner import Point
 from kernelweave.solvers.mwu.margin import Counter, ridge_of
 
@@ -21,6 +23,8 @@ __all__ = ["Course", "Target"]
 # certificate, which costs as much as many rounds.
 _FIRST_ROUNDS = 16
 _GROWTH = 0.2
+# Logarithms of the largest |f(x)| between which the scale of the function is looked for.
+_LOG_SCALES = (-12.0, 12.0)
 
 
 @dataclass(frozen=True)
@@ -49,15 +53,17 @@ class Target:
         """Return the constants; `omega` None is the paper's, with its bound rho = 3/2."""
         value = 1.0 if omega is None else omega
         diagonal = problem.bank.diag()
-        trace = np.maximum(diagonal.sum(axis=1), np.finfo(float).tiny)
+        trace = diagonal.sum(axis=1)
+        # A kernel that is zero everywhere stays so.
+        inverse = np.divide(1.0, trace, out=np.zeros(problem.m), where=trace > 0)
         ridge = value * ridge_of(problem)[0] / problem.n
-        rho = 1.5 if omega is None else 1.0 + _width(problem, value * diagonal, trace, ridge)
+        rho = 1.5 if omega is None else 1.0 + _width(problem, value * diagonal, inverse, ridge)
         rate = -log(1.0 - eps / (2.0 * rho)) / (2.0 * rho)
         rounds = ceil(8.0 * rho**2 * log(problem.n) / eps**2)
-        return cls(rate, max(1, rounds), value / trace, ridge)
+        return cls(rate, max(1, rounds), value * inverse, ridge)
 
 
-def _width(problem: Problem, scaled: Array, trace: Array, ridge: Array) -> float:
+def _width(problem: Problem, scaled: Array, inverse: Array, ridge: Array) -> float:
     """Bound on |A_k alpha| for a pair: half the root of G_jj + G_ll + 2 |G_jl|.
 
     |G_jl| is at most the root of G_jj G_ll, so the widest pair is that of the largest diagonals,
@@ -67,7 +73,7 @@ def _width(problem: Problem, scaled: Array, trace: Array, ridge: Array) -> float
     root = np.zeros(problem.m)
     for sign in (1.0, -1.0):
         own = y == sign
-        root += np.sqrt((scaled[:, own] / trace[:, None] + ridge[own]).max(axis=1))
+        root += np.sqrt((scaled[:, own] * inverse[:, None] + ridge[own]).max(axis=1))
     return float(0.5 * root.max())
 
 
@@ -149,25 +155,49 @@ class Course:
             self.choice = self.rounds.advance(choice, 0.5, -0.5, self._coefficients())
 
     def state(self) -> State:
-        """Return a / T, scaled to its best dual value, and the weights of section 4.3."""
+        """Return the direction a / T and the weights of section 4.3, at the scale of the problem.
+
+        The paper's classifier has no scale. The function gets the one of lowest objective; the
+        dual variables that bound the optimum get their own, inside the box.
+        """
         problem = self.problem
         a = self.rounds.values()
-        scale = self._best_scale(a)
         c = self._coefficients()
         total = float(c.sum())
         d = c / total if total > 0 else problem.regularizer.start(problem.m)
-        alpha = scale * a[None]
-        fitted = scale / total * self.rounds.fitted()[None] if total > 0 else np.zeros_like(alpha)
-        point = Point(d, alpha, fitted, np.zeros(1), problem.inner_value(d, alpha, fitted))
+        fitted = self.rounds.fitted() / total if total > 0 else np.zeros(problem.n)
+        scale, inside = self._lowest_scale(d, fitted), self._best_scale(a)
+        point = Point(d, scale * a[None], scale * fitted[None], np.zeros(1), np.inf)
+        witness = Witness(inside * a[None], inside**2 * self.quad)
         ended = "rounds" if self.done >= self.most else ""
-        return State(point, scale**2 * self.quad, self.counter, False, self, ended=ended)
+        quad = scale**2 * self.quad
+        return State(point, quad, self.counter, False, self, witness, ended, last_counts=True)
 
     def remembered(self) -> dict[str, Array]:
         """Return what another run needs besides alpha to go on as this one would."""
         return {"rounds": np.array(self.done)}
 
+    def _lowest_scale(self, d: Array, fitted: Array) -> float:
+        """The factor on the function at which the objective of the problem is lowest."""
+        problem = self.problem
+        y, C, loss = problem.y[0], problem.C[0], problem.loss
+        size = float(np.abs(fitted).max())
+        if size == 0:
+            return 0.0
+        norms = d * np.sqrt(self.quad)
+
+        def objective(log_scale: float) -> float:
+            z = exp(log_scale) / size * fitted
+            b = loss.best_intercept(y, z, C)
+            omega = problem.regularizer.omega(exp(log_scale) / size * norms)
+            return float(np.sum(loss.value(y, z + b, C)) + omega)
+
+        # Convex in the factor, so it has one lowest point in its logarithm too.
+        found = minimize_scalar(objective, bounds=_LOG_SCALES, method="bounded")
+        return exp(float(found.x)) / size
+
     def _best_scale(self, a: Array) -> float:
-        """The factor at which the dual of the soft-margin problem is largest, inside the box."""
+        """The factor at which the dual of the problem is largest, inside the box."""
         size = float(np.abs(a).sum())
         if size == 0:
             return 0.0

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from kernelweave.bank.running import Array, StateProducts, Work
+from kernelweave.bank.running.base import Array
+from kernelweave.bank.running.state import StateProducts, Work
 from kernelweave.compiled.mwu import add_batch, batch_pair
 from kernelweave.compiled.threads import map_blocks
 

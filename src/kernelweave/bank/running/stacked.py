@@ -1,0 +1,81 @@
+"""Running products of several banks side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from kernelweave.bank.running.base import Array, RunningProducts
+from kernelweave.kernels.composite_set import whereabouts
+
+__all__ = ["StackedProducts"]
+
+
+class StackedProducts(RunningProducts):
+    """Running products of several banks side by side.
+
+    Parameters
+    ----------
+    parts : sequence of RunningProducts
+    members : sequence of integer arrays
+        Which kernels of the whole each part holds.
+    """
+
+    def __init__(self, parts: Sequence[RunningProducts], members: Sequence[Array]) -> None:
+        self._parts, self._members = list(parts), list(members)
+        self.m, self.n = sum(part.m for part in parts), parts[0].n
+        self._part, self._place = whereabouts(members)
+        self.wake(None)
+
+    @property
+    def nbytes(self) -> int:
+        """See :class:`RunningProducts`."""
+        return sum(part.nbytes for part in self._parts)
+
+    def wake(self, kernels: Array | None) -> None:
+        """See :class:`RunningProducts`."""
+        super().wake(kernels)
+        # Where the kernels awake of each part are among all those awake.
+        self._own = [np.flatnonzero(self._part[self.awake] == p) for p in range(len(self._parts))]
+        for part, own in zip(self._parts, self._own, strict=True):
+            part.wake(self._place[self.awake[own]])
+
+    def _gather(self, shape: tuple[int, ...], name: str, idx: Array) -> Array:
+        out = np.empty((len(self.awake), *shape))
+        for part, own in zip(self._parts, self._own, strict=True):
+            if len(own):
+                out[own] = getattr(part, name)(idx)
+        return out
+
+    def reset(self, v: Array) -> None:
+        """See :class:`RunningProducts`."""
+        for part in self._parts:
+            part.reset(v)
+        self.wake(None)
+
+    def settle(self, v: Array) -> Array:
+        """See :class:`RunningProducts`."""
+        out = np.empty(self.m)
+        for part, own in zip(self._parts, self._members, strict=True):
+            out[own] = part.settle(v)
+        self.wake(None)
+        return out
+
+    def at(self, idx: Array) -> Array:
+        """See :class:`RunningProducts`."""
+        return self._gather((len(idx),), "at", idx)
+
+    def block(self, idx: Array) -> Array:
+        """See :class:`RunningProducts`."""
+        return self._gather((len(idx), len(idx)), "block", idx)
+
+    def move(self, idx: Array, delta: Array, d: Array) -> Array:
+        """See :class:`RunningProducts`."""
+        pairs = zip(self._parts, self._own, strict=True)
+        return np.sum([part.move(idx, delta, d[own]) for part, own in pairs], axis=0)
+
+    def weigh(self, d: Array) -> Array:
+        """See :class:`RunningProducts`."""
+        pairs = zip(self._parts, self._own, strict=True)
+        return np.sum([part.weigh(d[own]) for part, own in pairs], axis=0)
