@@ -7,7 +7,9 @@ import pytest
 from running_banks import BANKS, N, case_of, numbers
 
 import kernelweave.bank.running.state as state
-from kernelweave.bank import LazyBank
+from kernelweave.bank import LazyBank, build_bank
+from kernelweave.bank.running import RowProducts
+from kernelweave.kernels import RBF, KernelSet
 
 
 @pytest.fixture(params=list(BANKS))
@@ -149,7 +151,7 @@ def test_a_large_state_is_kept_in_float32(case, monkeypatch):
     bank, truth, atol = case
     monkeypatch.setattr(state, "_LARGE_STATE", 5 * N - 1)
     products = bank.running()
-    if isinstance(products, running.StateProducts):
+    if isinstance(products, state.StateProducts):
         assert products.nbytes == 4 * 5 * N
     v = np.random.default_rng(7).normal(size=N)
     products.reset(v)
@@ -174,7 +176,7 @@ def test_more_kernels_than_samples(name):
     atol *= 100 * np.abs(truth).max()
     for limit in (0, 16):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(running, "_MANY_KERNELS", limit)
+            patch.setattr(state, "_MANY_KERNELS", limit)
             products = bank.running()
             products.reset(np.arange(9.0))
             total = products.move(np.array([8, 1]), np.array([0.5, -2.0]), np.arange(5.0))
@@ -184,3 +186,38 @@ def test_more_kernels_than_samples(name):
             np.testing.assert_allclose(
                 products.weigh(np.ones(m)), (truth @ v).sum(axis=0), atol=atol
             )
+
+
+def some_kernels():
+    X = np.random.default_rng(3).normal(size=(40, 3))
+    return KernelSet.build([RBF(width=w) for w in (0.5, 1.0, 2.0)], X)
+
+
+@pytest.mark.parametrize("spec", ["dense", "lazy", "factored", "auto"])
+def test_rows_stay_within_the_megabytes_asked_for(spec):
+    bank = build_bank(spec, some_kernels(), cache_mb=0.01, tol=1e-6)
+    products = RowProducts(bank)
+    products.wake(np.array([1]))
+    products.block(np.array([0, 1]))
+    assert products._cache.nbytes <= 0.005 * 1e6
+    assert products._cache.capacity == 0.005 * 1e6 // (40 * 8)
+
+
+def test_products_on_one_bank_share_the_rows_of_the_kernels_awake():
+    bank = LazyBank(dtype="float64").build(some_kernels())
+    one, two = bank.running(), bank.running()
+    for products in (one, two):
+        products.wake(np.array([2]))
+        products.block(np.array([4, 5]))
+    assert one._cache is two._cache
+    assert (one._cache.hits, one._cache.misses) == (2, 2)
+
+
+def test_rows_of_a_lazy_bank_for_few_kernels_do_not_compute_the_others(monkeypatch):
+    bank = LazyBank(dtype="float64").build(some_kernels())
+    products = bank.running()
+    products.wake(np.array([0]))
+    monkeypatch.setattr(bank._cache, "_compute", None)
+    np.testing.assert_array_equal(
+        products.block(np.array([4, 5]))[0], some_kernels().rows([4, 5], [0], [4, 5])[0]
+    )

@@ -104,20 +104,23 @@ def build_bank(
     rtol = float(np.clip(1e-3 * tol, 1e-12, 1e-6))
     if isinstance(kernel_set, BatchSet) and spec == "lazy":
         spec = "auto"
-    if spec == "dense":
-        return DenseBank(dtype).build(kernel_set)
-    if spec == "lazy":
-        return LazyBank(cache_mb, dtype).build(kernel_set)
-    if spec == "factored":
-        return FactoredBank(rtol).build(kernel_set)
-    if spec == "positional":
-        return PositionalBank().build(kernel_set)
-    if spec == "sparse":
-        return SparseBank().build(kernel_set)
-    if isinstance(kernel_set, BatchSet):
+    plans: dict[str, Any] = {
+        "dense": DenseBank(dtype),
+        "lazy": LazyBank(cache_mb, dtype),
+        "factored": FactoredBank(rtol),
+        "positional": PositionalBank(),
+        "sparse": SparseBank(),
+    }
+    if spec in plans:
+        bank = plans[spec].build(kernel_set)
+    elif isinstance(kernel_set, BatchSet):
         # Evaluating these kernels takes little longer than reading them from memory would.
-        return BatchBank(dtype).build(kernel_set)
-    return _automatic(kernel_set, cache_mb, dtype, rtol, random_state)
+        bank = BatchBank(dtype).build(kernel_set)
+    else:
+        bank = _automatic(kernel_set, cache_mb, dtype, rtol, random_state)
+    for part in bank.parts if isinstance(bank, StackedBank) else (bank,):
+        part.cache_mb = cache_mb
+    return bank
 
 
 def _automatic(

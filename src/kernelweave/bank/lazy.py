@@ -129,6 +129,10 @@ class LazyBank(KernelBank):
                 out[place, positions] = slab[:, k][slots][:, pick]
         return out
 
+    def fresh_rows(self, idx: Array, kernels: Array) -> Array:
+        """See :class:`KernelBank`."""
+        return self._source.rows(np.asarray(idx), kernels, self.dtype)
+
     def matvec(self, v: Array, kernels: Array | None = None) -> Array:
         """See :class:`KernelBank`."""
         chosen = kernel_indices(kernels, self.m)

@@ -114,6 +114,10 @@ class KernelBank(MatrixBank):
     def rows(self, idx: Array, kernels: Array | None = None, columns: Array | None = None) -> Array:
         """K_k[idx][:, columns] for each kernel: shape (m, len(idx), n or len(columns))."""
 
+    def fresh_rows(self, idx: Array, kernels: Array) -> Array:
+        """What `rows` returns for all columns, past any cache of the bank's own."""
+        return self.rows(idx, kernels)
+
     @abstractmethod
     def matvec(self, v: Array, kernels: Array | None = None) -> Array:
         """K_k v for each kernel; costs only the rows where v is not zero."""

@@ -282,7 +282,10 @@ def factor_block(
 
 @njit(cache=True, nogil=True)
 def pair_quads(quad: np.ndarray, products: np.ndarray, block: np.ndarray, step: float) -> None:
-    """v'K_k v after v_i += step, v_j -= step, in place; see :class:`~kernelweave.bank.Choice`."""
+    """v'K_k v after v_i += step, v_j -= step, in place.
+
+    `products` and `block` are those of a :class:`~kernelweave.bank.rounds.Choice`.
+    """
     for k in range(quad.shape[0]):
         eta = block[k, 0] + block[k, 1] - 2.0 * block[k, 2]
         moved = quad[k] + 2.0 * step * (products[k, 0] - products[k, 1]) + step * step * eta

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import numpy as np
 
@@ -12,6 +14,22 @@ from kernelweave.bank.running.state import StateProducts, Work
 from kernelweave.compiled.mwu import add_and_weigh, add_stack
 
 __all__ = ["MatrixProducts", "RowProducts", "SumProducts"]
+
+# Several tasks on one bank have the same kernels awake, and share their rows.
+_CACHES: WeakKeyDictionary[Any, WeakValueDictionary[tuple[str, bytes], RowCache]] = (
+    WeakKeyDictionary()
+)
+# Part of the bank's `cache_mb` for rows of a part of the kernels: the bank may keep whole ones.
+_SHARE = 0.5
+
+
+def _shared_cache(bank: Any, kind: str, of: Array, make: Callable[[], RowCache]) -> RowCache:
+    """Return the cache of this kind that others on the bank use, or a new one."""
+    known = _CACHES.setdefault(bank, WeakValueDictionary())
+    cache = known.get((kind, of.tobytes()))
+    if cache is None:
+        cache = known[kind, of.tobytes()] = make()
+    return cache
 
 
 class RowProducts(StateProducts):
@@ -53,18 +71,19 @@ class RowProducts(StateProducts):
     def _rows(self, idx: Array) -> tuple[Array, Array]:
         """Return a slab and the slots in it of these rows of the kernels in the cache."""
         if self._cache is None:
-            everything = len(self._cached) == self.m
-            self._cache = self._of_all if everything and self._of_all else self._new_cache()
+            whole = self._of_all if len(self._cached) == self.m else None
+            self._cache = whole or _shared_cache(self.bank, "rows", self._cached, self._new_cache)
         return self._cache.slots(idx)
 
     def _new_cache(self) -> RowCache:
         kernels, bank = self._cached, self.bank
-        dtype = bank.rows(np.array([0]), kernels[:1]).dtype
+        dtype = bank.fresh_rows(np.array([0]), kernels[:1]).dtype
+        share = 1.0 if len(kernels) == self.m else _SHARE
 
         def compute(idx: Array) -> Array:
-            return np.asarray(bank.rows(idx, kernels))
+            return np.asarray(bank.fresh_rows(idx, kernels))
 
-        return RowCache(compute, len(kernels), self.n, 1e6 * bank.cache_mb, dtype)
+        return RowCache(compute, len(kernels), self.n, 1e6 * share * bank.cache_mb, dtype)
 
     def block(self, idx: Array) -> Array:
         """See :class:`RunningProducts`; the next move will ask for these rows anyway."""
@@ -101,8 +120,11 @@ class SumProducts(RowProducts):
         def rows(idx: Array) -> Array:
             return bank.combine_rows(weights, np.asarray(idx), np.empty((len(idx), n)))[None]
 
+        def new_cache() -> RowCache:
+            return RowCache(rows, 1, n, 1e6 * bank.cache_mb, np.dtype(np.float64))
+
         self._weights = weights
-        self._of_all = RowCache(rows, 1, n, 1e6 * bank.cache_mb, np.dtype(np.float64))
+        self._of_all = _shared_cache(bank, "sum", weights, new_cache)
         self._cache, self._cached = None, np.empty(0, np.int64)
         StateProducts.__init__(self, bank, 1, n)
 
