@@ -24,7 +24,7 @@ class DaskBank:
     ----------
     client : dask.distributed.Client
         A running client. With ``Client(..., direct_to_workers=True)`` messages do not go through
-        the scheduler, and a superstep takes half the time.
+        the scheduler, and a superstep takes less time.
     shard : {"points", "kernels"}, default="points"
         What is cut. By points every worker holds some of the samples and computes all kernels
         against them; a round of MWU moves O(m + n_features) numbers a worker. By kernels every
