@@ -120,8 +120,7 @@ def test_a_worker_process_that_is_killed_is_replaced(data):
     compare(found, reference, X)
 
 
-@pytest.mark.parametrize("shard", ["points", "kernels"])
-@pytest.mark.parametrize("solver", ["mwu", "spg"])
+@pytest.mark.parametrize(("solver", "shard"), [("mwu", "points"), ("spg", "kernels")])
 def test_a_worker_that_goes_is_replaced_by_one_that_comes(data, solver, shard):
     X, y = data
     # Kernels fall asleep on the way: what they have missed has to be restored, too.

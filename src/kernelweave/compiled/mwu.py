@@ -298,8 +298,8 @@ def exponentiate(
 ) -> None:
     """EXPONENTIATE-M (MWUMKL algorithm 2): weights of the kernels in g, up to a common factor.
 
-    With |u_k|^2 = scale_k quad_k + ridge they are scale_k sinh(rate |u_k|) / |u_k|, by lemma 4.1;
-    where the sinh would overflow, everything is divided by the largest exponential. They are
+    With norms u_k = sqrt(scale_k quad_k + ridge) they are scale_k sinh(rate u_k) / u_k, by lemma
+    4.1; where the sinh would overflow, everything is divided by the largest exponential. They are
     divided so that the weights of the unit-trace kernels, without their scales, sum to one: that
     is the weight of the ridge. (The trace S divides out.)
     """

@@ -34,8 +34,7 @@ class State:
     witness : Witness, optional
         Dual variables that bound the optimum better than those of `point`.
     ended : str
-        Why the solver will not go on, if its own plan is done; see
-        :func:`~kernelweave.solvers.solve.reason_for_gap`.
+        Why the solver will not go on, if its own plan is done.
     last_counts : bool
         The fit returns its last point, where others return the best one met.
     """

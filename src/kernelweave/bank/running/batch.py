@@ -21,7 +21,7 @@ class BatchProducts(StateProducts):
     ----------
     bank : BatchBank
     table, columns, roots, like : ndarray
-        What compiled code knows of the kernels, see :mod:`kernelweave.compiled.batch`.
+        What compiled code knows of the kernels, see ``kernelweave.compiled.batch``.
     """
 
     def __init__(self, bank: Any, table: Array, columns: Array, roots: Array, like: Array) -> None:
