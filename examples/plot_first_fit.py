@@ -16,8 +16,8 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.model_selection import train_test_split
 
 from kernelweave import MKLClassifier
+from kernelweave.plot import plot_convergence, plot_weights
 from kernelweave.report import summary_text
-from kernelweave.report.plots import plot_convergence, plot_weights
 
 X, y = load_breast_cancer(return_X_y=True, as_frame=True)
 X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.3, stratify=y, random_state=0)

@@ -29,8 +29,8 @@ from sklearn.preprocessing import StandardScaler
 
 from kernelweave import BayesianMKLClassifier
 from kernelweave.kernels import RBF, Linear
+from kernelweave.plot import plot_weights
 from kernelweave.report import doubtful, plot_doubts, plot_probabilities, summary_text
-from kernelweave.report.plots import plot_weights
 
 SIZES = {"mRNA": 200, "miRNA": 184, "protein": 142}
 SUBTYPES = {"Basal": 0.3, "Her2": 0.2, "LumA": 0.5}

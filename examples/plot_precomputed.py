@@ -19,7 +19,7 @@ from sklearn.model_selection import GridSearchCV, train_test_split
 
 from kernelweave import MKLClassifier, sample_ids
 from kernelweave.kernels import RBF, Linear, from_matrices
-from kernelweave.report.plots import plot_weights
+from kernelweave.plot import plot_weights
 
 images, digit = load_digits(return_X_y=True)
 chosen = np.isin(digit, [3, 8, 9])

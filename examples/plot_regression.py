@@ -17,7 +17,7 @@ from sklearn.metrics import r2_score
 
 from kernelweave import MKLRegressor
 from kernelweave.kernels import RBF
-from kernelweave.report.plots import plot_weights
+from kernelweave.plot import plot_weights
 
 
 def truth(x):

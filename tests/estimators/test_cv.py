@@ -16,9 +16,9 @@ from sklearn.preprocessing import StandardScaler
 from kernelweave import MKLClassifier, MKLClassifierCV, MKLRegressor, MKLRegressorCV, sample_ids
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels import RBF, Linear, Spectrum, from_matrices
+from kernelweave.plot.c_path import spread_apart
 from kernelweave.regularizers import L1, LpBall
 from kernelweave.report import plot_path, summary_text
-from kernelweave.report.plots_path import spread_apart
 from kernelweave.solvers.path import entry_factor
 
 FOLDS = StratifiedKFold(3, shuffle=True, random_state=0)

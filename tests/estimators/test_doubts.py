@@ -16,9 +16,9 @@ from sklearn.preprocessing import StandardScaler
 from kernelweave import BayesianMKLClassifier, BayesianMKLRegressor, MKLClassifier
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels import RBF, Linear
+from kernelweave.plot.style import COLOURS
 from kernelweave.report import doubtful, plot_doubts, plot_probabilities
 from kernelweave.report.forecast import forecast
-from kernelweave.report.plots import COLOURS
 from kernelweave.solvers.bemkl import class_probability
 
 KERNELS = [Linear(), RBF(width=1.0), RBF(width=3.0)]

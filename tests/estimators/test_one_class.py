@@ -22,10 +22,10 @@ import kernelweave
 from kernelweave import MKLOneClass, sample_ids
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels import RBF, Linear, from_matrices
+from kernelweave.plot import fit_figure
 from kernelweave.regularizers import Entropy, LpBall, Regularizer, Simplex
 from kernelweave.regularizers.fixed import Fixed
 from kernelweave.report import summary_text
-from kernelweave.report.plots import fit_figure
 
 N = 30
 VIEWS = [RBF(width=1.0).on(j) for j in range(4)]

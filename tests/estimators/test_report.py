@@ -16,11 +16,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from kernelweave import MKLClassifier, MKLRegressor
+from kernelweave.describe.learnt import find_estimator, rank_kernels
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels import RBF, Linear
+from kernelweave.plot import fit_figure, plot_convergence, plot_weights
 from kernelweave.report import summary_text
-from kernelweave.report.learnt import find_estimator, rank_kernels
-from kernelweave.report.plots import fit_figure, plot_convergence, plot_weights
 
 KERNELS = [Linear(), RBF(width=1.0), RBF(width=3.0)]
 
@@ -149,7 +149,7 @@ def test_figure_of_a_real_fit_is_saved(fitted, tmp_path):
 
 
 def test_reports_import_without_pyplot():
-    code = "import sys, kernelweave.report.plots; print('matplotlib.pyplot' in sys.modules)"
+    code = "import sys, kernelweave.plot; print('matplotlib.pyplot' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 

@@ -12,16 +12,17 @@ from numpy.testing import assert_allclose
 from sklearn.datasets import load_iris
 
 from kernelweave import BayesianMKLClassifier, BayesianMKLRegressor, MKLClassifier
+from kernelweave.describe.learnt import rank_kernels
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels import RBF, Linear, WeightedDegree
+from kernelweave.plot import fit_figure, plot_convergence, plot_weights
+from kernelweave.plot.style import COLOURS
 from kernelweave.report import (
     kmer_scores,
     plot_length_position_weights,
     plot_position_weights,
     summary_text,
 )
-from kernelweave.report.learnt import rank_kernels
-from kernelweave.report.plots import COLOURS, fit_figure, plot_convergence, plot_weights
 
 KERNELS = [Linear(), RBF(width=1.0), RBF(width=3.0)]
 

@@ -20,10 +20,10 @@ from sklearn.svm import SVC
 
 import kernelweave
 from kernelweave import MKLClassifier, MKLOneClass, MKLRegressor, sample_ids, stability
+from kernelweave.describe.learnt import find_estimator
 from kernelweave.errors import InterruptedFitWarning, InvalidInputError, UnknownNameError
 from kernelweave.kernels import RBF, Linear, default_family, from_matrices
 from kernelweave.report.align import align_weights
-from kernelweave.report.learnt import find_estimator
 
 KERNELS = [RBF(width=1.0).on(j) for j in range(6)]
 

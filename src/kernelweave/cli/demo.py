@@ -18,11 +18,11 @@ from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
 
 from kernelweave.cli.progress import CountProgress, FitProgress
+from kernelweave.describe.learnt import rank_kernels
 from kernelweave.errors import InterruptedFitWarning
 from kernelweave.estimators import MKLClassifier
 from kernelweave.kernels import Kernel, OnColumns, Samples, Selection, simplemkl_family
-from kernelweave.report.learnt import rank_kernels
-from kernelweave.report.plots import fit_figure
+from kernelweave.plot import fit_figure
 
 __all__ = ["run_demo"]
 

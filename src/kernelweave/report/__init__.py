@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from kernelweave.describe.summary import summary_text
+from kernelweave.plot.c_path import plot_path
 from kernelweave.report.bootstrap import stability
 from kernelweave.report.doubts import Doubts, doubtful
 from kernelweave.report.kmer_table import KmerScores, kmer_scores
@@ -12,12 +14,10 @@ from kernelweave.report.plots_parts import (
     plot_length_weights,
     plot_position_weights,
 )
-from kernelweave.report.plots_path import plot_path
 from kernelweave.report.plots_sequences import plot_kmer_scores, plot_sequence_logo
 from kernelweave.report.plots_uncertainty import plot_doubts, plot_probabilities
 from kernelweave.report.position_shares import letter_scores, sequence_scores
 from kernelweave.report.replicates import Stability
-from kernelweave.report.summary import summary_text
 
 __all__ = [
     "Doubts",

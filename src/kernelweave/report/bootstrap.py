@@ -20,10 +20,10 @@ from sklearn.utils import check_random_state
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_consistent_length
 
+from kernelweave.describe.learnt import find_estimator
 from kernelweave.errors import InterruptedFitWarning, InvalidInputError
 from kernelweave.problem import Array
 from kernelweave.report.align import align_weights
-from kernelweave.report.learnt import find_estimator
 from kernelweave.report.replicates import Stability, check_level
 from kernelweave.report.resample import Rows, draw_rows, find_strata
 from kernelweave.validation import positive_number, unknown_name

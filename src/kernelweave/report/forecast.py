@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import xlogy
 
+from kernelweave.describe.learnt import find_estimator, is_bayesian
 from kernelweave.errors import InvalidInputError
 from kernelweave.problem import Array
-from kernelweave.report.learnt import find_estimator, is_bayesian
 from kernelweave.solvers.bemkl.truncated import class_probability
 
 __all__ = ["Forecast", "check_sure", "forecast"]

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelweave.describe.learnt import find_estimator
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels import WeightedDegree
-from kernelweave.report.learnt import find_estimator
 from kernelweave.report.replicates import Stability
 from kernelweave.report.string_members import StringMember, string_members
 from kernelweave.report.string_terms import Floats

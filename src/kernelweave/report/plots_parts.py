@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelweave.errors import InvalidInputError
+from kernelweave.plot.style import BLUE, GREY, VERMILLION, new_axes, shorten, tidy
 from kernelweave.report.part_weights import PartWeights, length_position_weights
-from kernelweave.report.plots import BLUE, GREY, VERMILLION, _new_axes, _shorten, _tidy
 from kernelweave.report.replicates import Stability
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def plot_length_weights(
             f"draw plot_position_weights."
         )
     if ax is None:
-        ax = _new_axes(max(3.6, 1.4 + 0.36 * len(parts.lengths)), 3.0)
+        ax = new_axes(max(3.6, 1.4 + 0.36 * len(parts.lengths)), 3.0)
     at = np.arange(len(parts.lengths), dtype=float)
     _draw_bars(ax, at - 0.5, at + 0.5, parts, axis=1, share=0.72)
     texts = [str(a) if a == b else f"{a}-{b}" for a, b in parts.lengths]
@@ -116,7 +116,7 @@ def plot_position_weights(
     parts = length_position_weights(model, kernel=kernel, stability=stability)
     starts, stops = _windows(parts)
     if ax is None:
-        ax = _new_axes(7.2, 2.8)
+        ax = new_axes(7.2, 2.8)
     # A bar reaches from half a position before its first k-mer to half a one after its last.
     _draw_bars(ax, starts - 0.5 - origin, stops - 0.5 - origin, parts, axis=0)
     _position_axis(ax, int(starts[0]), int(stops[-1]), origin)
@@ -160,7 +160,7 @@ def plot_length_position_weights(
     starts, stops = _windows(parts)
     rows = len(parts.lengths)
     if ax is None:
-        ax = _new_axes(7.2, max(1.8, 1.1 + 0.22 * rows))
+        ax = new_axes(7.2, max(1.8, 1.1 + 0.22 * rows))
     colours = LinearSegmentedColormap.from_list("weights", ["#ffffff", "#9BCBEB", BLUE, "#00304d"])
     edges = np.append(starts, stops[-1]) - 0.5 - origin
     most = max(float(np.abs(parts.weights).max()), np.finfo(float).tiny)
@@ -178,7 +178,7 @@ def plot_length_position_weights(
     ax.tick_params(axis="y", length=0)
     ax.set_ylabel("k-mer length")
     _position_axis(ax, int(starts[0]), int(stops[-1]), origin)
-    ax.set_title(_shorten(parts.name, 70), fontsize=11)
+    ax.set_title(shorten(parts.name, 70), fontsize=11)
     bar = ax.figure.colorbar(image, ax=ax, pad=0.015, aspect=max(8, 3 * rows), label="weight")
     bar.outline.set_visible(False)
     ax.spines[["top", "right"]].set_visible(True)
@@ -231,5 +231,5 @@ def _draw_bars(
     else:
         ax.set_ylim(bottom=0)
     ax.set_ylabel("weight")
-    ax.set_title(_shorten(parts.name, 60), fontsize=11)
-    _tidy(ax)
+    ax.set_title(shorten(parts.name, 60), fontsize=11)
+    tidy(ax)

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.strings.alphabet import Alphabet
 from kernelweave.kernels.strings.sequences import sequences_of
+from kernelweave.plot.style import BLUE, GREY, VERMILLION, new_axes, tidy
 from kernelweave.report.kmer_table import KmerScores, kmer_scores
-from kernelweave.report.plots import BLUE, GREY, VERMILLION, _new_axes, _tidy
 from kernelweave.report.plots_parts import _position_axis
 from kernelweave.report.position_shares import letter_scores, shares
 from kernelweave.report.sequence_model import SequenceModel
@@ -97,7 +97,7 @@ def plot_kmer_scores(
         scores, names = scores[rows], names[rows]
     if ax is None:
         height = max(1.9, 1.1 + (0.26 if len(names) <= 20 else 0.17) * len(names))
-        ax = _new_axes(7.2 if table.placed else 4.8, height)
+        ax = new_axes(7.2 if table.placed else 4.8, height)
     if table.placed:
         _draw_map(ax, scores, start - origin)
         _position_axis(ax, start, stop, origin)
@@ -138,7 +138,7 @@ def _draw_bars(ax: Axes, scores: Floats) -> None:
     ax.axvline(0.0, color=GREY, lw=0.8)
     ax.xaxis.set_major_locator(MaxNLocator(5))
     ax.set_xlabel("score, at any position")
-    _tidy(ax)
+    tidy(ax)
     ax.spines["left"].set_visible(False)
 
 
@@ -200,14 +200,14 @@ def plot_sequence_logo(
         alphabet, title = known.alphabet, known.title
     start, stop = _range(positions, heights.shape[1])
     if ax is None:
-        ax = _new_axes(float(np.clip(0.17 * (stop - start) + 0.8, 3.6, 12.0)), 2.6)
+        ax = new_axes(float(np.clip(0.17 * (stop - start) + 0.8, 3.6, 12.0)), 2.6)
     _draw_letters(ax, heights[:, start:stop], start - origin, alphabet)
     ax.axhline(0.0, color=_BLACK, lw=0.8)
     _position_axis(ax, start, stop, origin)
     mean = "mean " if sequence is None else ""
     ax.set_ylabel(f"{mean}share of the\ndecision value")
     ax.set_title(_title("letters", title), fontsize=11)
-    _tidy(ax)
+    tidy(ax)
     return ax
 
 

@@ -10,17 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelweave.errors import InvalidInputError
-from kernelweave.problem import Array
-from kernelweave.report.forecast import Forecast, check_sure, forecast
-from kernelweave.report.plots import (
+from kernelweave.plot.style import (
     BLACK,
     COLOURS,
     GREY,
-    _new_axes,
-    _shorten,
-    _tidy,
-    _title_and_legend,
+    new_axes,
+    shorten,
+    tidy,
+    title_and_legend,
 )
+from kernelweave.problem import Array
+from kernelweave.report.forecast import Forecast, check_sure, forecast
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -90,7 +90,7 @@ def plot_probabilities(
     seen = forecast(model, X, target=target, names=names)
     truth = _codes(seen, y, target)
     if ax is None:
-        ax = _new_axes(7.6, 4.0)
+        ax = new_axes(7.6, 4.0)
     two = len(seen.classes) == 2
     ax.axhspan(1.0 - sure if two else 0.0, sure, color=_ZONE, lw=0, zorder=0)
     for edge in {sure, 1.0 - sure if two else sure}:
@@ -117,8 +117,8 @@ def plot_probabilities(
     # Names hang below the lowest sample.
     ax.set_ylim(-0.03 if two else max(0.0, seen.low.min() - 0.25), 1.03)
     handles = [*ax.get_legend_handles_labels()[0], Patch(color=_ZONE, label="zone of doubt")]
-    _title_and_legend(ax, _title(seen, truth, sure), handles)
-    _tidy(ax)
+    title_and_legend(ax, _title(seen, truth, sure), handles)
+    tidy(ax)
     return ax
 
 
@@ -178,7 +178,7 @@ def plot_doubts(
     doubted = order[seen.certainty[order] < sure]
     rows = doubted[:top]
     if ax is None:
-        ax = _new_axes(6.4, max(1.8, 1.3 + 0.27 * len(rows)))
+        ax = new_axes(6.4, max(1.8, 1.3 + 0.27 * len(rows)))
     height = np.arange(len(rows))
     left = np.zeros(len(rows))
     for c, name in enumerate(seen.classes):
@@ -191,15 +191,15 @@ def plot_doubts(
         ax.scatter(np.full(len(rows), 1.035), height, c=own, s=34, clip_on=False)
         if len(rows):
             ax.text(1.035, -0.72, "true", ha="center", va="bottom", fontsize=8, color=BLACK)
-    ax.set_yticks(height, [_shorten(str(label), 30) for label in seen.labels[rows]])
+    ax.set_yticks(height, [shorten(str(label), 30) for label in seen.labels[rows]])
     ax.tick_params(axis="y", length=0)
     ax.set_ylim(max(len(rows), 1) - 0.4, -0.6)
     ax.set_xlim(0.0, 1.0)
     ax.set_xlabel("probability")
     most = f", the {top} most doubtful" if len(doubted) > top else ""
     title = f"{len(doubted)} of {len(seen.labels)} samples in doubt{most}"
-    _title_and_legend(ax, title, ax.get_legend_handles_labels()[0])
-    _tidy(ax)
+    title_and_legend(ax, title, ax.get_legend_handles_labels()[0])
+    tidy(ax)
     return ax
 
 
@@ -288,7 +288,7 @@ def _write_names(ax: Axes, seen: Forecast, place: Array, shown: Array, sure: flo
             continue
         taken[above].append(place[i])
         ax.annotate(
-            _shorten(str(seen.labels[i]), 12),
+            shorten(str(seen.labels[i]), 12),
             (place[i], max(seen.high[i], shown[i]) if above else min(seen.low[i], shown[i])),
             xytext=(0, 6 if above else -6),
             textcoords="offset points",

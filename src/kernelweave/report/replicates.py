@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +18,8 @@ from kernelweave.validation import positive_number
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["OFTEN", "Stability", "check_level"]
+__all__ = ["Stability", "check_level"]
 
-# The share of replicates from which the reports count a kernel as sure.
-OFTEN = 0.9
 _LISTED = 10
 
 
@@ -87,6 +85,9 @@ class Stability:
            100 %    0.8000    0.8667  0.7100 to 0.9950  a
             67 %    0.2000    0.1333  0.0050 to 0.2900  b
     """
+
+    # The share of the replicates from which on a kernel counts as found again.
+    often: ClassVar[float] = 0.9
 
     names: Sequence[str]
     weights: Array
@@ -167,19 +168,19 @@ class Stability:
     def plot(self, ax: Axes | None = None, top: int = 20) -> Axes:
         """Draw the weights with their intervals, and how often each kernel was selected.
 
-        See :func:`kernelweave.report.plots_stability.plot_stability`.
+        See :func:`kernelweave.plot.replicate_intervals.plot_stability`.
         """
-        from kernelweave.report.plots_stability import plot_stability
+        from kernelweave.plot.replicate_intervals import plot_stability
 
         return plot_stability(self, ax=ax, top=top)
 
     def __repr__(self) -> str:
         of = f" of {self.title}" if self.title else ""
-        sure = int(np.count_nonzero(self.frequency >= OFTEN))
+        sure = int(np.count_nonzero(self.frequency >= self.often))
         lines = [
             f"{self.n_bootstrap} {self.sampling} replicates{of}",
             f"  {sure} of {len(self.names)} kernels selected (weight > {self.threshold:g}) in "
-            f"{100 * OFTEN:g} % of them or more",
+            f"{100 * self.often:g} % of them or more",
         ]
         if self.n_unconverged:
             lines.append(f"  {self.n_unconverged} replicates did not reach the tolerance")

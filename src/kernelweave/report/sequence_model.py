@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelweave.combine import WeightedSum
+from kernelweave.describe.learnt import find_estimator
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels import Samples, Spectrum, WeightedDegree
 from kernelweave.kernels.normalize import Center, Diagonal
@@ -20,7 +21,6 @@ from kernelweave.kernels.strings.parts import inverse_root
 from kernelweave.kernels.strings.sequences import sequences_of
 from kernelweave.kernels.strings.strands import Strands
 from kernelweave.kernels.text import as_text
-from kernelweave.report.learnt import find_estimator
 from kernelweave.report.string_members import StringMember, string_members
 from kernelweave.report.string_terms import (
     AlignedTerm,
@@ -71,7 +71,7 @@ class SequenceModel:
         Parameters
         ----------
         model : fitted estimator
-            See :func:`kernelweave.report.learnt.find_estimator`.
+            See :func:`kernelweave.describe.learnt.find_estimator`.
         kernel : str, optional
             Text that the names of the kernels hold, if only some are meant.
         target : class label, optional

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from kernelweave.describe.learnt import find_estimator
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels import CompositeSet, KernelSet, Samples, Spectrum, WeightedDegree
-from kernelweave.report.learnt import find_estimator
 
 __all__ = ["StringMember", "string_members"]
 

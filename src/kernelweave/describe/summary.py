@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelweave.report.learnt import (
+from kernelweave.describe.learnt import (
     KernelWeight,
     find_estimator,
     is_bayesian,

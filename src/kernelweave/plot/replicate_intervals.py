@@ -8,17 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelweave.errors import InvalidInputError
-from kernelweave.problem import Array
-from kernelweave.report.plots import (
+from kernelweave.plot.style import (
     BLUE,
     GREY,
     LIGHT_BLUE,
     VERMILLION,
-    _new_axes,
-    _shorten,
-    _tidy,
+    new_axes,
+    shorten,
+    tidy,
 )
-from kernelweave.report.replicates import OFTEN, Stability
+from kernelweave.problem import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,7 +29,7 @@ _WEIGHTS_END, _BARS_START = 0.74, 0.79
 _DARK_GREY = "#666666"
 
 
-def plot_stability(result: Stability, ax: Axes | None = None, top: int = 20) -> Axes:
+def plot_stability(result: Any, ax: Axes | None = None, top: int = 20) -> Axes:
     """Draw the weights with their intervals, and how often each kernel was selected.
 
     Parameters
@@ -62,14 +61,14 @@ def plot_stability(result: Stability, ax: Axes | None = None, top: int = 20) -> 
     if top < 1:
         raise InvalidInputError(f"top must be at least 1; got {top!r}.")
     shown, rest = result.ranked[:top], result.ranked[top:]
-    names = [_shorten(str(result.names[k])) for k in shown]
+    names = [shorten(str(result.names[k])) for k in shown]
     frequency = result.frequency[shown]
     if len(rest):
         names.append(f"{len(rest)} more kernels together")
         any_of_them = result.selected(result.replicates[:, rest]).any(axis=1).mean()
         frequency = np.append(frequency, any_of_them)
     if ax is None:
-        ax = _new_axes(7.4, max(2.2, 1.35 + 0.27 * len(names)))
+        ax = new_axes(7.4, max(2.2, 1.35 + 0.27 * len(names)))
     explained = _draw_weights(ax, result, shown)
     if len(rest):
         _write_rest(ax, result, rest, len(shown))
@@ -77,8 +76,9 @@ def plot_stability(result: Stability, ax: Axes | None = None, top: int = 20) -> 
     ax.set_ylim(len(names) - 0.4, -0.6)
     ax.tick_params(axis="y", length=0)
     _draw_frequencies(ax, frequency, len(shown))
-    sure = np.count_nonzero(result.frequency >= OFTEN)
-    title = f"{sure} of {len(result.names)} kernels in {100 * OFTEN:g} % of replicates or more"
+    sure = np.count_nonzero(result.frequency >= result.often)
+    share = f"{100 * result.often:g} % of replicates or more"
+    title = f"{sure} of {len(result.names)} kernels in {share}"
     # The legend stands between the title and the axes, where no kernel can be in its way.
     ax.set_title(title, fontsize=11, pad=22)
     ax.legend(
@@ -95,7 +95,7 @@ def plot_stability(result: Stability, ax: Axes | None = None, top: int = 20) -> 
     return ax
 
 
-def _draw_weights(ax: Axes, result: Stability, shown: NDArray[np.intp]) -> list[Any]:
+def _draw_weights(ax: Axes, result: Any, shown: NDArray[np.intp]) -> list[Any]:
     """Draw intervals and marks; returns what the legend explains, in order."""
     rows = np.arange(len(shown))
     whole, mean = result.weights[shown], result.mean[shown]
@@ -109,7 +109,7 @@ def _draw_weights(ax: Axes, result: Stability, shown: NDArray[np.intp]) -> list[
     left, right = float(values.min()), float(values.max())
     _keep_room(ax, left, right if right > left else 1.0)
     ax.set_xlabel("weight", x=0.5 * _WEIGHTS_END)
-    _tidy(ax)
+    tidy(ax)
     return [bars, dots, diamonds]
 
 
@@ -127,7 +127,7 @@ def _keep_room(ax: Axes, left: float, right: float) -> None:
     ax.axvline(0.0, color=GREY, lw=0.8, zorder=0.5)
 
 
-def _write_rest(ax: Axes, result: Stability, rest: NDArray[np.intp], row: int) -> None:
+def _write_rest(ax: Axes, result: Any, rest: NDArray[np.intp], row: int) -> None:
     # In words: a sum of hundreds of weights would squeeze the others against the left end.
     total = result.replicates[:, rest].sum(axis=1)
     low, high = result.interval(total)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.isotonic import isotonic_regression
 
+from kernelweave.describe.learnt import find_estimator
 from kernelweave.errors import InvalidInputError
+from kernelweave.plot.style import BLACK, BLUE, GREY, LIGHT_BLUE, VERMILLION, shorten, tidy
 from kernelweave.problem import Array
-from kernelweave.report.learnt import find_estimator
-from kernelweave.report.plots import BLACK, BLUE, GREY, LIGHT_BLUE, VERMILLION, _shorten, _tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -73,7 +73,7 @@ def plot_path(model: Any, top: int = 8, figure: Figure | None = None) -> Figure:
     _draw_scores(lower, estimator)
     for ax in (upper, lower):
         ax.axvline(estimator.C_, color=VERMILLION, lw=1.2, ls="--", zorder=1.5)
-        _tidy(ax)
+        tidy(ax)
     Cs = estimator.Cs_
     # One value of C has no range; give it one.
     spare = (Cs[-1] / Cs[0]) ** 0.02 if Cs[-1] > Cs[0] else 2.0
@@ -101,7 +101,7 @@ def _draw_weights(ax: Axes, estimator: Any, top: int) -> None:
         colours.append(colour)
     ax.set_ylim(0.0, 1.05 * float(peak.max(initial=0.0)) or 1.0)
     ax.set_ylabel("weight")
-    names = [_shorten(str(estimator.kernel_names_[k])) for k in shown]
+    names = [shorten(str(estimator.kernel_names_[k])) for k in shown]
     _write_names(ax, names, weights[-1, shown], colours)
     if len(rest):
         last = Cs[-1]

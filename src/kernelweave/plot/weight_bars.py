@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from kernelweave.describe.learnt import KernelWeight
 from kernelweave.regularizers.groups import partition
-from kernelweave.report.learnt import KernelWeight
 
 __all__ = ["Bar", "group_colours", "weight_bars"]
 
