@@ -15,8 +15,7 @@ import matplotlib.pyplot as plt
 from sklearn.datasets import load_breast_cancer
 from sklearn.model_selection import train_test_split
 
-from kernelweave import MKLClassifier
-from kernelweave.plot import plot_convergence, plot_weights
+from kernelweave import MKLClassifier, plot
 from kernelweave.report import summary_text
 
 X, y = load_breast_cancer(return_X_y=True, as_frame=True)
@@ -40,7 +39,7 @@ print(f"test accuracy, equal weights:  {uniform.score(X_test, y_test):.3f}")
 # Most weights are exactly zero.
 
 fig, ax = plt.subplots(figsize=(7, 4.5), layout="constrained")
-plot_weights(model, ax=ax, top=12)
+plot.weights(model, ax=ax, top=12)
 plt.show()
 
 # %%
@@ -50,5 +49,5 @@ plt.show()
 # the tolerance.
 
 fig, ax = plt.subplots(figsize=(6, 3.6), layout="constrained")
-plot_convergence(model, ax=ax)
+plot.convergence(model, ax=ax)
 plt.show()

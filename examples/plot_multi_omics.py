@@ -27,9 +27,8 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict, train_te
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from kernelweave import BayesianMKLClassifier
+from kernelweave import BayesianMKLClassifier, plot
 from kernelweave.kernels import RBF, Linear
-from kernelweave.plot import plot_weights
 from kernelweave.report import doubtful, plot_doubts, plot_probabilities, summary_text
 
 SIZES = {"mRNA": 200, "miRNA": 184, "protein": 142}
@@ -122,8 +121,8 @@ print(f"accuracy on {len(y_test)} held-out patients {model.score(X_test, y_test)
 by_view, views = model_on(SIZES, gaussians=())
 by_view.fit(X_train, y_train)
 fig, (left, right) = plt.subplots(1, 2, figsize=(11, 3.6), layout="constrained")
-plot_weights(model, left, groups=owner)
-plot_weights(by_view, right, groups=views)
+plot.weights(model, left, groups=owner)
+plot.weights(by_view, right, groups=views)
 plt.show()
 
 # %%

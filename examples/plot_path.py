@@ -19,8 +19,7 @@ import pandas as pd
 from sklearn.datasets import load_breast_cancer
 from sklearn.model_selection import train_test_split
 
-from kernelweave import MKLClassifierCV
-from kernelweave.report import plot_path
+from kernelweave import MKLClassifierCV, plot
 
 X, y = load_breast_cancer(return_X_y=True, as_frame=True)
 X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0, stratify=y)
@@ -34,7 +33,10 @@ print(f"held-out accuracy {model.score(X_test, y_test):.3f}")
 # numbers along the upper edge count the kernels that have weight. Below, the score over the folds,
 # and a band of one standard deviation.
 
-plot_path(model, figure=plt.figure(figsize=(8, 5.6), layout="constrained"))
+fig, panels = plt.subplots(
+    2, 1, sharex=True, height_ratios=[2, 1], figsize=(8, 5.6), layout="constrained"
+)
+plot.path(model, panels)
 plt.show()
 
 # %%
@@ -66,7 +68,8 @@ for k in order[:6]:
 # as C grows.
 
 simplex = MKLClassifierCV(Cs=15).fit(X_train, y_train)
-plot_path(simplex, figure=plt.figure(figsize=(8, 5.6), layout="constrained"))
+fig, ax = plt.subplots(figsize=(8, 3.8), layout="constrained")
+plot.path(simplex, ax)
 plt.show()
 
 # %%

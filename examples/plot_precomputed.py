@@ -17,9 +17,8 @@ import numpy as np
 from sklearn.datasets import load_digits
 from sklearn.model_selection import GridSearchCV, train_test_split
 
-from kernelweave import MKLClassifier, sample_ids
+from kernelweave import MKLClassifier, plot, sample_ids
 from kernelweave.kernels import RBF, Linear, from_matrices
-from kernelweave.plot import plot_weights
 
 images, digit = load_digits(return_X_y=True)
 chosen = np.isin(digit, [3, 8, 9])
@@ -52,5 +51,5 @@ print(f"test accuracy: {search.score(test, y_test):.3f}")
 # Three classes share one set of weights (``multi_class="shared"``, the default).
 
 fig, ax = plt.subplots(figsize=(6, 2.2), layout="constrained")
-plot_weights(search, ax=ax)
+plot.weights(search, ax=ax)
 plt.show()

@@ -15,9 +15,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.metrics import r2_score
 
-from kernelweave import MKLRegressor
+from kernelweave import MKLRegressor, plot
 from kernelweave.kernels import RBF
-from kernelweave.plot import plot_weights
 
 
 def truth(x):
@@ -54,5 +53,5 @@ left.plot(grid, learnt, color="#0072B2", lw=1.2, label="learnt")
 left.legend(frameon=False)
 left.set_xlabel("x")
 left.spines[["top", "right"]].set_visible(False)
-plot_weights(model, ax=right)
+plot.weights(model, ax=right)
 plt.show()

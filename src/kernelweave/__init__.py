@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from kernelweave.estimators.one_class import MKLOneClass
     from kernelweave.estimators.regressor import MKLRegressor
     from kernelweave.kernels.precomputed import sample_ids
-    from kernelweave.reading import read_sequences
+    from kernelweave.model_files import load, save
+    from kernelweave.reading import read_sequences, read_table
     from kernelweave.report.bootstrap import stability
+    from kernelweave.report.comparison import compare
     from kernelweave.solvers.checkpoint import Checkpoint
 
 __version__ = "0.1.0"
@@ -35,8 +37,12 @@ __all__ = [
     "MKLRegressorCV",
     "NystromMKLClassifier",
     "__version__",
+    "compare",
+    "load",
     "read_sequences",
+    "read_table",
     "sample_ids",
+    "save",
     "stability",
 ]
 
@@ -51,11 +57,28 @@ _HOMES = {
     "MKLRegressor": "kernelweave.estimators.regressor",
     "MKLRegressorCV": "kernelweave.estimators.cv",
     "NystromMKLClassifier": "kernelweave.estimators.nystrom",
+    "compare": "kernelweave.report.comparison",
+    "load": "kernelweave.model_files",
     "read_sequences": "kernelweave.reading",
+    "read_table": "kernelweave.reading",
     "sample_ids": "kernelweave.kernels.precomputed",
+    "save": "kernelweave.model_files",
     "stability": "kernelweave.report.bootstrap",
 }
-_ROOMS = ("bank", "combine", "estimators", "kernels", "losses", "regularizers", "report", "solvers")
+_ROOMS = (
+    "bank",
+    "combine",
+    "describe",
+    "estimators",
+    "kernels",
+    "losses",
+    "model_files",
+    "plot",
+    "regularizers",
+    "report",
+    "solvers",
+    "tables",
+)
 
 
 def __getattr__(name: str) -> Any:

@@ -9,12 +9,18 @@ __all__ = [
     "InterruptedFitWarning",
     "InvalidInputError",
     "MemoryBudgetError",
+    "ModelFileError",
+    "ModelFileWarning",
     "UnknownNameError",
 ]
 
 
 class InvalidInputError(ValueError):
     """Something the caller passed is wrong; the message says what, and what is allowed."""
+
+
+class ModelFileError(InvalidInputError):
+    """A model cannot be saved, or a file is no model that can be loaded; the message says why."""
 
 
 class UnknownNameError(ValueError):
@@ -39,3 +45,7 @@ class IndefiniteKernelWarning(UserWarning):
 
 class InterruptedFitWarning(UserWarning):
     """A fit was stopped from the keyboard; the best model found so far was kept."""
+
+
+class ModelFileWarning(UserWarning):
+    """A model file was written with other versions than those that read it."""

@@ -14,10 +14,13 @@ from kernelweave.bank import (
     SparseBank,
     StackedBank,
     build_bank,
+    dense,
     factored,
+    lazy,
     protocol,
 )
 from kernelweave.bank.source import Source
+from kernelweave.compiled import threads as threads_module
 from kernelweave.compiled.threads import use_threads
 from kernelweave.errors import InvalidInputError, MemoryBudgetError
 from kernelweave.kernels import RBF, KernelSet, Linear, Polynomial, Spectrum, WeightedDegree
@@ -118,17 +121,18 @@ BANKS = {
 }
 
 
-@pytest.fixture(params=["trace", "diagonal", ("center", "trace"), None], ids=str)
+# Built once: no test changes them.
+@pytest.fixture(scope="module", params=["trace", "diagonal", ("center", "trace"), None], ids=str)
 def normalize(request):
     return request.param
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def kernels(normalize):
     return kernel_set(normalize)
 
 
-@pytest.fixture(params=list(BANKS))
+@pytest.fixture(scope="module", params=list(BANKS))
 def named_case(request, normalize):
     build, atol = BANKS[request.param]
     kernels = SETS.get(request.param.split("-")[0], kernel_set)(normalize)
@@ -136,7 +140,7 @@ def named_case(request, normalize):
     return build(kernels), truth, atol * np.abs(truth).max(), kernels.names
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def case(named_case):
     return named_case[:3]
 
@@ -387,8 +391,13 @@ def test_an_indefinite_kernel_is_named():
     assert flat.quad(v) == 0.0
 
 
-def test_same_bits_for_one_and_two_threads():
-    n = 1500
+def test_same_bits_for_one_and_two_threads(monkeypatch):
+    # Threads and several blocks for few samples, too.
+    monkeypatch.setattr(threads_module, "_WORTH_A_THREAD", 0)
+    for module in (dense, lazy):
+        monkeypatch.setattr(module, "_COLUMN_BLOCK", 200)
+    monkeypatch.setattr(dense, "_BUILD_BYTES", 2**19)
+    n = 500
     rng = np.random.default_rng(0)
     A = rng.normal(size=(3, n, 50))
     v = rng.normal(size=(2, n)) * (rng.random(n) < 0.4)

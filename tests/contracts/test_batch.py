@@ -18,6 +18,7 @@ from kernelweave.bank import (
     StackedBank,
     build_bank,
 )
+from kernelweave.compiled import threads as threads_module
 from kernelweave.compiled.threads import use_threads
 from kernelweave.errors import InvalidInputError, MemoryBudgetError
 from kernelweave.kernels import (
@@ -408,9 +409,10 @@ def test_refined_is_float64_and_exact():
     assert np.all(fine.error(np.ones(20), np.ones(9)).quad_missing == 0)
 
 
-def test_same_bits_for_one_and_two_threads():
-    bank = BatchBank().build(build_set(batch(700, 5), data(300)))
-    v, d = some(300), np.linspace(0, 1, 700)
+def test_same_bits_for_one_and_two_threads(monkeypatch):
+    monkeypatch.setattr(threads_module, "_WORTH_A_THREAD", 0)
+    bank = BatchBank().build(build_set(batch(700, 5), data(150)))
+    v, d = some(150), np.linspace(0, 1, 700)
     answers = []
     for threads in (1, 2):
         with use_threads(threads):
@@ -424,7 +426,7 @@ def test_same_bits_for_one_and_two_threads():
                     bank.square_sum(),
                     *bank.quad_and_product(v, d),
                     tile.weighted(d),
-                    tile.contract(np.ones((50, 300))),
+                    tile.contract(np.ones((50, 150))),
                 )
             )
     for one, two in zip(*answers, strict=True):

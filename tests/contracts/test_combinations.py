@@ -86,6 +86,42 @@ def test_the_derivative_is_that_of_the_matrix(combination):
 
 
 @every_combination
+def test_shares_sum_to_what_the_weights_have_gained(combination, monkeypatch):
+    bank = bank_of(combination)
+    tile = bank.tile(np.arange(7), np.arange(5, N))
+    coef = np.random.default_rng(3).normal(size=(2, N - 5))
+    gained = combination.values(tile, D) - combination.at_zero(tile)
+    used = np.flatnonzero(D)
+    shares = combination.shares(tile, D, coef, used)
+    assert shares.shape == (len(used), 7, 2)
+    np.testing.assert_allclose(shares.sum(axis=0), gained @ coef.T, rtol=1e-12, atol=1e-13)
+    assert np.ptp(combination.at_zero(tile)) == 0.0  # the same for all pairs: a baseline
+    # What a combination that says nothing of it gets is the same formula.
+    own = combination.mean_slope(tile, D)
+    S = tile.weighted(D)
+    slope = Combination.mean_slope(combination, tile, D)[S != 0]
+    np.testing.assert_allclose(slope, 1.0 if own is None else own[S != 0], rtol=1e-9)
+    monkeypatch.setattr("kernelweave.combine.base._STACK_ENTRIES", 1)
+    np.testing.assert_allclose(combination.shares(tile, D, coef, used), shares, rtol=1e-14)
+
+
+@every_combination
+def test_shares_are_those_of_weights_that_grow_together(combination):
+    """Aumann and Shapley: the integral of d_k dK/dd_k along t d, here by quadrature."""
+    bank = bank_of(combination)
+    rows, columns = np.array([2, 11]), np.array([2, 7, 29])  # a pair of equal samples among them
+    tile = bank.tile(rows, columns)
+    coef = np.array([[0.5, -1.0, 2.0]])
+    shares = combination.shares(tile, D, coef, np.arange(M))
+    nodes, weights = np.polynomial.legendre.leggauss(40)
+    for i in range(len(rows)):
+        m_i = np.zeros((len(rows), len(columns)))
+        m_i[i] = coef[0]
+        slopes = [combination.derivative(tile, t * D, m_i) for t in 0.5 * (nodes + 1.0)]
+        np.testing.assert_allclose(shares[:, i, 0], D * (0.5 * weights @ slopes), atol=1e-9)
+
+
+@every_combination
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_a_gram_answers_the_same_formed_or_not(combination, dtype):
     bank = bank_of(combination)

@@ -8,7 +8,7 @@ import pytest
 from scipy import sparse
 
 from kernelweave.bank import DaskBank, build_bank
-from kernelweave.bank.dask import points_bank
+from kernelweave.bank.dask import points_bank, team
 from kernelweave.bank.rounds import Rules
 from kernelweave.kernels import (
     RBF,
@@ -193,7 +193,11 @@ def walk(rounds, n_kernels, scale, before=lambda step: None):
     return said, np.array(quads), rounds.values(), rounds.fitted()
 
 
-@pytest.mark.parametrize("mode", ["learnt", "fixed", "selected"])
+ROUNDS = [(name, "learnt") for name in SETS]
+ROUNDS += [(name, mode) for name in ("center", "mixed") for mode in ("fixed", "selected")]
+
+
+@pytest.mark.parametrize(("case", "mode"), ROUNDS, indirect=["case"])
 def test_rounds(case, mode):
     bank, _, kernels = case
     rng = np.random.default_rng(4)
@@ -222,8 +226,9 @@ def same(course, expected):
         close(one, two)
 
 
-def test_rounds_go_on_when_a_worker_goes_while_kernels_sleep(shard):
+def test_rounds_go_on_when_a_worker_goes_while_kernels_sleep(shard, monkeypatch):
     distributed = pytest.importorskip("distributed")
+    monkeypatch.setattr(team, "_LOOK", 0.2)
     kernels = plain("diagonal")
     rng = np.random.default_rng(4)
     rules = Rules(rng.normal(size=N), rng.random(N), np.full(N, 2.0), np.full(N, -2.0))

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from naive_strings import random_texts
 from scipy import sparse
+from thinned import thinned
 
 from kernelweave import MKLClassifier, MKLOneClass, MKLRegressor
 from kernelweave.combine import WeightedSum
@@ -106,8 +107,7 @@ def against_training(kernels, d, v, new):
     return v @ np.tensordot(d, kernels.cross(new), axes=1).T
 
 
-@pytest.mark.parametrize("normalize", NORMALIZATIONS, ids=str)
-@pytest.mark.parametrize("name", list(CASES))
+@pytest.mark.parametrize(("name", "normalize"), thinned(CASES, NORMALIZATIONS), ids=str)
 def test_values(name, normalize):
     given, make = CASES[name]
     kernels = KernelSet.build(given, make(N, 0), normalize=normalize)

@@ -7,6 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from naive_strings import PROTEIN, Dictionary, random_texts
+from thinned import thinned
 
 from kernelweave.compiled import threads
 from kernelweave.compiled.position_tables import node_room
@@ -102,8 +103,7 @@ SOME_SHAPES = [
 ]
 
 
-@pytest.mark.parametrize("shape", list(SHAPES))
-@pytest.mark.parametrize("kind", list(INPUTS))
+@pytest.mark.parametrize(("kind", "shape"), thinned(INPUTS, SHAPES))
 def test_nasty_sequences(kind, shape):
     rng = np.random.default_rng(list(INPUTS).index(kind))
     known, new = INPUTS[kind](30, 20, rng), INPUTS[kind](14, 20, rng)
@@ -272,8 +272,9 @@ def test_the_same_bits_for_any_number_of_threads(shape, monkeypatch):
 # Values of pairs
 
 
-@pytest.mark.parametrize("shape", list(SHAPES))
-@pytest.mark.parametrize("kind", ["random", "half ambiguous", "two letters", "only T"])
+@pytest.mark.parametrize(
+    ("kind", "shape"), thinned(["random", "half ambiguous", "two letters", "only T"], SHAPES)
+)
 def test_pairs(kind, shape):
     rng = np.random.default_rng(9)
     left, right = INPUTS[kind](5, 20, rng), INPUTS[kind](70, 20, rng)

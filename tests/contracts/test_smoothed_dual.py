@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from thinned import thinned
 
 import kernelweave.solvers.newton_system as newton_system
 from kernelweave import sample_ids
@@ -36,7 +37,10 @@ DIRECT, SLACK = (
     ["hinge", "epsilon_insensitive", "squared_hinge"],
 )
 every_loss = pytest.mark.parametrize("name", [*DIRECT, *SLACK])
-every_number_of_tasks = pytest.mark.parametrize("T", [1, 2])
+# Half of all combinations, with every pair of loss, regularizer and number of tasks.
+every_setting = pytest.mark.parametrize(
+    ("name", "regularizer", "T"), thinned([*DIRECT, *SLACK], REGULARIZERS, [1, 2]), ids=str
+)
 
 
 class Setting:
@@ -149,9 +153,7 @@ def test_values_and_slopes_along_a_segment(name, regularizer):
     assert segment.slope(0.0) <= segment.slope(0.4) <= segment.slope(1.0)
 
 
-@every_number_of_tasks
-@every_proximal
-@every_loss
+@every_setting
 def test_the_newton_direction_undoes_the_gradient(name, regularizer, T):
     """Against differences of the gradient: H delta = -gradient, whatever H is made of."""
     setting = Setting(name, regularizer, T)
@@ -168,10 +170,11 @@ def test_the_newton_direction_undoes_the_gradient(name, regularizer, T):
     )
 
 
-@pytest.mark.parametrize("route", ["products", "many products", "factors"])
-@every_number_of_tasks
-@every_proximal
-@pytest.mark.parametrize("name", ["logistic", "hinge"])
+@pytest.mark.parametrize(
+    ("name", "regularizer", "T", "route"),
+    thinned(["logistic", "hinge"], REGULARIZERS, [1, 2], ["products", "many products", "factors"]),
+    ids=str,
+)
 def test_every_route_gives_the_dense_direction(monkeypatch, name, regularizer, T, route):
     setting = Setting(name, regularizer, T)
     here = setting.place(setting.rho)
@@ -193,9 +196,7 @@ def test_every_route_gives_the_dense_direction(monkeypatch, name, regularizer, T
     assert other[0, 3] == 0.0
 
 
-@every_number_of_tasks
-@every_proximal
-@every_loss
+@every_setting
 def test_the_model_with_corners_starts_with_the_newton_direction(name, regularizer, T):
     """It is phi to second order."""
     setting = Setting(name, regularizer, T)
@@ -207,9 +208,7 @@ def test_the_model_with_corners_starts_with_the_newton_direction(name, regulariz
     np.testing.assert_allclose(found, expected.ravel(), atol=1e-4 * np.abs(expected).max())
 
 
-@every_number_of_tasks
-@every_proximal
-@every_loss
+@every_setting
 def test_steps_reach_the_minimum(name, regularizer, T):
     """What comes back are the next components (Table 1), and their proximal objective proves it."""
     setting = Setting(name, regularizer, T)

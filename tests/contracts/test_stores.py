@@ -100,7 +100,7 @@ def kind(request):
 
 
 def filled(store, plain, alphabet, rng):
-    for n in (30, 1, 12):
+    for n in (20, 1, 8):
         some = texts(alphabet, n, rng)
         # Multiples of 1/4 add up exactly in any order.
         delta = rng.integers(-8, 9, n) / 4.0

@@ -104,9 +104,10 @@ def test_moments_match_quadrature(label, location, margin):
 
     def integral(power):
         def integrand(f):
-            return np.array([1.0, f, (f - location) ** 2])[power] * norm.pdf(f - location)
+            return (1.0, f, (f - location) ** 2)[power] * np.exp(-0.5 * (f - location) ** 2)
 
-        return sum(quad(integrand, a, b, epsabs=1e-13, epsrel=1e-12)[0] for a, b in sides[label])
+        pieces = (quad(integrand, a, b, epsabs=1e-13, epsrel=1e-12)[0] for a, b in sides[label])
+        return sum(pieces) / np.sqrt(2 * np.pi)
 
     mass, first, second = (integral(power) for power in range(3))
     got = truncated_moments(location, label, margin)

@@ -15,6 +15,7 @@ from bemkl_literal import (
     predictive_variance,
     start,
 )
+from thinned import thinned
 
 from kernelweave.bank import DenseBank, FactoredBank, StackedBank
 from kernelweave.bank.source import Source
@@ -230,8 +231,10 @@ def test_updates_between_iterations_count():
     assert mixed.lower_bound() == plain.lower_bound()
 
 
-@pytest.mark.parametrize("bank", [factored_bank, stacked_bank, stacked_factors])
-@pytest.mark.parametrize("variant", ["classes", "outputs", "sparse"])
+@pytest.mark.parametrize(
+    ("bank", "variant"),
+    thinned([factored_bank, stacked_bank, stacked_factors], ["classes", "outputs", "sparse"]),
+)
 def test_factored_and_stacked_banks(bank, variant):
     assert_follows(bank(40, 5), variant, 4, rtol=1e-8)
 
@@ -266,8 +269,7 @@ def test_many_iterations_stay_together(variant):
     assert_follows(dense_bank(10, 4), variant, 25, rtol=1e-7)
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("shape", [(12, 4), (5, 130)])
+@pytest.mark.parametrize(("variant", "shape"), thinned(VARIANTS, [(12, 4), (5, 130)]), ids=str)
 def test_predictions(variant, shape, monkeypatch):
     monkeypatch.setattr(covariances, "_LEFT_OUT", 0.0)
     bank = dense_bank(*shape)

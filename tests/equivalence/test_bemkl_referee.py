@@ -174,7 +174,7 @@ def test_every_term_of_the_bound_is_its_expectation(name):
         labels = np.resize([1.0, -1.0, 0.0], problem.y.shape)
         problem = replace(problem, y=labels)
     rng = np.random.default_rng(2)
-    state, count = random_state(problem, rng), 100_000
+    state, count = random_state(problem, rng), 40_000
     sampled = sampled_terms(problem, state, draw(problem, state, count, rng))
     written = terms(problem, state)
     assert set(sampled) == set(written)

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 from sklearn.svm import SVC, SVR, OneClassSVM
+from thinned import thinned
 
 from kernelweave.compiled.threads import use_threads
 from kernelweave.losses import get_loss
@@ -120,8 +121,7 @@ def dual_of(model, n):
     return alpha
 
 
-@pytest.mark.parametrize("C", [0.05, 1.0, 300.0])
-@pytest.mark.parametrize("weights", [None, "sample", "class"])
+@pytest.mark.parametrize(("C", "weights"), thinned([0.05, 1.0, 300.0], [None, "sample", "class"]))
 def test_hinge_against_svc(source, C, weights):
     K, y = classes()
     upper = np.full(y.size, C)
@@ -154,10 +154,13 @@ def test_samples_without_weight_do_not_count(source):
     assert result.intercept == pytest.approx(alone.intercept, abs=1e-6)
 
 
-@pytest.mark.parametrize("C, epsilon", [(0.1, 0.1), (3.0, 0.3), (50.0, 0.0), (1.0, 5.0)])
-@pytest.mark.parametrize("weighted", [False, True])
-def test_epsilon_insensitive_against_svr(source, C, epsilon, weighted):
-    K, y = regression()
+@pytest.mark.parametrize(
+    ("case", "weighted"),
+    thinned([(0.1, 0.1), (3.0, 0.3), (50.0, 0.0), (1.0, 5.0)], [False, True]),
+    ids=str,
+)
+def test_epsilon_insensitive_against_svr(source, case, weighted):
+    (C, epsilon), (K, y) = case, regression()
     sample = np.random.default_rng(6).uniform(0.1, 2, y.size) if weighted else np.ones(y.size)
     model = SVR(C=C, epsilon=epsilon, kernel="precomputed", tol=TIGHT)
     model.fit(K, y, sample_weight=sample if weighted else None)

@@ -11,6 +11,7 @@ from referee import N, make, referee
 from scipy import sparse
 from sklearn.datasets import make_classification
 from sklearn.exceptions import ConvergenceWarning
+from thinned import thinned
 
 import kernelweave.solvers.chunks as chunks
 from kernelweave.bank import DenseBank, FactoredBank, LazyBank, SparseBank, StackedBank
@@ -74,8 +75,7 @@ def one_class_referee(Ks, C, regularizer):
 # --- the optimum
 
 
-@pytest.mark.parametrize("regularizer", REGULARIZERS, ids=repr)
-@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize(("name", "regularizer"), thinned(LOSSES, REGULARIZERS), ids=str)
 def test_same_optimum_as_the_other_solvers(name, regularizer):
     problem = make_problem(name, regularizer)
     mine = solve(problem, SILPChunking(), Limits(tol=1e-6))
@@ -262,8 +262,7 @@ def sizes(monkeypatch):
     return seen
 
 
-@pytest.mark.parametrize("keeps_rows", [True, False])
-@pytest.mark.parametrize("size", [2, 3, 4, 10, 22, 64])
+@pytest.mark.parametrize(("keeps_rows", "size"), thinned([True, False], [2, 3, 4, 10, 64, 22]))
 def test_chunks_are_no_larger_than_asked_for(sizes, monkeypatch, size, keeps_rows):
     monkeypatch.setattr(DenseBank, "keeps_rows", keeps_rows)
     problem = make_problem("epsilon_insensitive")
@@ -477,9 +476,7 @@ def test_a_fine_tolerance(name, size):
     assert result.converged and result.certificate.gap <= 1e-8
 
 
-@pytest.mark.parametrize("seed", [100, 104])
-@pytest.mark.parametrize("times", [1e-4, 1e4])
-@pytest.mark.parametrize("name", LOSSES[:2])
+@pytest.mark.parametrize(("name", "times", "seed"), thinned(LOSSES[:2], [1e-4, 1e4], [104, 100]))
 def test_extreme_loss_weights(name, times, seed):
     for regularizer in (Simplex(), L1(0.7), ElasticNet(1.0, 0.6), LpBall(2.0)):
         problem = make_problem(name, regularizer, times_C=times, seed=seed)

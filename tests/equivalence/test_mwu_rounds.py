@@ -29,13 +29,10 @@ SETTINGS = {
     "cut short": (MWU(0.3, "paper", max_iter=101), "hinge", 0.1 / N, "box"),
     "l2 of a hinge": (MWU(0.3, 5.0, "l2"), "hinge", 2.0, ""),
 }
-# All on one bank, and three on every bank.
+# All on one bank, and two on every bank.
 RUNS = [(name, "dense") for name in SETTINGS]
 RUNS += [
-    (name, kind)
-    for name in ("paper l1 boxed", "omega l2", "large exponents")
-    for kind in BANKS
-    if kind != "dense"
+    (name, kind) for name in ("paper l1 boxed", "omega l2") for kind in BANKS if kind != "dense"
 ]
 
 
@@ -72,7 +69,7 @@ def test_the_papers_iterates(setting, kind):
     if meets == "box":
         box = problem.n * C / (1.0 if solver.omega == "paper" else solver.omega)
         assert (trace.a[-1] + 0.5 > box * trace.planned).any()
-    if meets == "large" and kind != "one":
+    if meets == "large":
         assert trace.u.max() >= 20
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from referee import M, N, make, referee
+from thinned import thinned
 
 from kernelweave.bank import DenseBank
 from kernelweave.combine import WeightedSum
@@ -41,8 +42,7 @@ def solvers_for(regularizer):
     return [SPG(), SILP(), *second_order, *([Spicy()] if regularizer.proximal else [])]
 
 
-@pytest.mark.parametrize("regularizer", REGULARIZERS, ids=repr)
-@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize(("name", "regularizer"), thinned(LOSSES, REGULARIZERS), ids=str)
 def test_same_optimum_as_a_convex_solver(name, regularizer):
     loss = get_loss(name)
     Ks, y, C = make(loss)

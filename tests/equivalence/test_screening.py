@@ -21,8 +21,8 @@ from kernelweave.solvers.screening import Screening
 @pytest.fixture(scope="module")
 def data():
     X, y = load_breast_cancer(return_X_y=True)
-    kernels = KernelSet.build("simplemkl", X[::4])
-    return build_bank("auto", kernels, tol=1e-6), np.where(y[::4] == 1, 1.0, -1.0)[None]
+    kernels = KernelSet.build("simplemkl", X[::6])
+    return build_bank("auto", kernels, tol=1e-6), np.where(y[::6] == 1, 1.0, -1.0)[None]
 
 
 def make(data, loss, regularizer, C=1.0):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.exceptions import ConvergenceWarning
+from thinned import thinned
 
 import kernelweave.solvers.cutting_planes as cutting_planes
 from kernelweave import MKLClassifier, MKLOneClass, MKLRegressor
@@ -226,10 +227,14 @@ def test_few_kernels_and_few_samples(name, regularizer):
         assert bracketed(result, solve(single, SPG(), Limits(tol=1e-6, max_iter=3000)))
 
 
-@pytest.mark.parametrize("C", [1e-6, 1e-2, 1e6])
 @pytest.mark.parametrize(
-    ("name", "regularizer"),
-    pairs(["hinge", "logistic", "squared", "epsilon_insensitive"], [*SPARSE, *CURVED]),
+    ("name", "regularizer", "C"),
+    thinned(
+        ["hinge", "logistic", "squared", "epsilon_insensitive"],
+        [*SPARSE, *CURVED],
+        [1e-6, 1e6, 1e-2],
+        keep=3,
+    ),
     ids=str,
 )
 def test_extreme_loss_weights(name, regularizer, C):
@@ -332,13 +337,17 @@ def stacked(kernels):
     return StackedBank(banks, parts)
 
 
+BANKS = {
+    "factored": FactoredBank(1e-9).build,
+    "coarse": FactoredBank(1e-2).build,
+    "lazy": LazyBank().build,
+    "stacked": stacked,
+}
+
+
 @pytest.mark.parametrize(
-    "bank",
-    [FactoredBank(1e-9).build, FactoredBank(1e-2).build, LazyBank().build, stacked],
-    ids=["factored", "coarse", "lazy", "stacked"],
+    ("bank", "name", "formed"), thinned(BANKS, ["hinge", "logistic"], [True, False])
 )
-@pytest.mark.parametrize("name", ["hinge", "logistic"])
-@pytest.mark.parametrize("formed", [True, False], ids=["matrix", "products"])
 def test_every_bank_gives_the_dense_optimum(kernels, bank, name, formed):
     """With and without a combined matrix; a coarse bank is refined, a rough one confirmed."""
     kernel_set, y = kernels
@@ -346,7 +355,7 @@ def test_every_bank_gives_the_dense_optimum(kernels, bank, name, formed):
     dense = DenseBank().build(kernel_set)
     exact = Problem(dense, y, C, get_loss(name), Simplex(), WeightedSum())
     reference = solve(exact, SILP(), Limits(tol=1e-6))
-    other = bank(kernel_set)
+    other = BANKS[bank](kernel_set)
     if not formed:
         other.matrix_limit = 0
     result = fit_honestly(exact.with_bank(other), tol=1e-4)
@@ -368,7 +377,7 @@ def test_classes_that_share_their_weights():
 
 def test_a_path_of_C_by_warm_starts():
     X, y = load_breast_cancer(return_X_y=True)
-    X, y = X[::4], y[::4]
+    X, y = X[::6], y[::6]
     warm = MKLClassifier("simplemkl", solver="silp", warm_start=True, tol=1e-4)
     solves = {"warm": 0, "cold": 0}
     for C in (0.1, 1.0, 10.0, 0.3):

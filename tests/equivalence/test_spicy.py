@@ -12,6 +12,7 @@ from referee import referee
 from scipy import sparse
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.exceptions import ConvergenceWarning
+from thinned import thinned
 
 import kernelweave.solvers.dual_model as dual_model
 import kernelweave.solvers.newton_system as newton_system
@@ -97,8 +98,7 @@ def test_exponents_near_one_and_large_ones(name, regularizer):
     np.testing.assert_allclose(decisions(problem, result), z, atol=5e-3 * np.abs(z).max())
 
 
-@pytest.mark.parametrize("regularizer", [*SPARSE, *CURVED], ids=repr)
-@every_loss
+@pytest.mark.parametrize(("name", "regularizer"), thinned(LOSSES, [*SPARSE, *CURVED]), ids=str)
 def test_eight_digits_in_a_few_outer_steps(name, regularizer):
     result = fit(make(name, regularizer), tol=1e-8)
     assert len(result.history) <= 12
@@ -134,8 +134,14 @@ def test_a_penalty_that_does_not_grow_gives_linear_convergence():
     assert len(slow.history) > 1.5 * len(fit(problem, Spicy(3.0), tol=1e-8).history)
 
 
-@pytest.mark.parametrize("regularizer", [Simplex(), L1(0.7), LpBall(2.0), ElasticNet()], ids=repr)
-@pytest.mark.parametrize("name", ["hinge", "logistic", "squared", "epsilon_insensitive"])
+@pytest.mark.parametrize(
+    ("name", "regularizer"),
+    thinned(
+        ["hinge", "logistic", "squared", "epsilon_insensitive"],
+        [Simplex(), L1(0.7), LpBall(2.0), ElasticNet()],
+    ),
+    ids=str,
+)
 def test_other_solvers_find_the_same(name, regularizer):
     problem = make(name, regularizer, n=30, m=80, seed=1)
     result = fit(problem, tol=1e-7)
@@ -166,8 +172,7 @@ def test_simplex_and_block_l1_are_one_problem(name):
     assert block_l1_to_simplex_C(c, norms) == pytest.approx(C, rel=1e-3)
 
 
-@pytest.mark.parametrize("regularizer", [Simplex(), L1(0.7)], ids=repr)
-@every_loss
+@pytest.mark.parametrize(("name", "regularizer"), thinned(LOSSES, [Simplex(), L1(0.7)]), ids=str)
 def test_several_tasks_share_their_weights(name, regularizer):
     problem = make(name, regularizer, n_tasks=3)
     result = fit(problem)
@@ -274,10 +279,11 @@ def test_a_sparse_bank():
     assert fit(problem).certificate.primal == pytest.approx(dense.certificate.primal, rel=2e-6)
 
 
-@pytest.mark.parametrize("formed", [True, False], ids=["matrix", "products"])
-@pytest.mark.parametrize("n_tasks", [1, 3])
-@pytest.mark.parametrize("regularizer", [Simplex(), LpBall(2.0)], ids=repr)
-@pytest.mark.parametrize("name", ["hinge", "logistic"])
+@pytest.mark.parametrize(
+    ("name", "regularizer", "n_tasks", "formed"),
+    thinned(["hinge", "logistic"], [Simplex(), LpBall(2.0)], [1, 2], [False, True]),
+    ids=str,
+)
 def test_more_samples_than_a_matrix_is_factorised_for(
     monkeypatch, name, regularizer, n_tasks, formed
 ):
@@ -348,7 +354,7 @@ def test_starts_from_another_C(loss):
     X, y = load_breast_cancer(return_X_y=True)
     X, y = X[::10], y[::10]
     warm = MKLClassifier("simplemkl", loss=loss, solver="spicy", warm_start=True, tol=1e-5)
-    for C in (1.0, 2.0, 0.3):
+    for C in (1.0, 0.3):
         warm.set_params(C=C).fit(X, y)
         cold = MKLClassifier("simplemkl", loss=loss, solver="spicy", C=C, tol=1e-5).fit(X, y)
         assert warm.converged_ and warm.objective_ == pytest.approx(cold.objective_, rel=2e-5)

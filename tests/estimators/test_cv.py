@@ -7,6 +7,7 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.testing import assert_allclose
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, ShuffleSplit, StratifiedKFold
@@ -14,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from kernelweave import MKLClassifier, MKLClassifierCV, MKLRegressor, MKLRegressorCV, sample_ids
-from kernelweave.errors import InvalidInputError
+from kernelweave.errors import InterruptedFitWarning, InvalidInputError
 from kernelweave.kernels import RBF, Linear, Spectrum, from_matrices
 from kernelweave.plot.c_path import spread_apart
 from kernelweave.regularizers import L1, LpBall
@@ -43,16 +44,16 @@ def test_scores_are_those_of_a_grid_search_on_the_same_folds(two_classes, option
     scoring = options.pop("scoring", None)
     search = GridSearchCV(MKLClassifier(**options), {"C": Cs}, cv=FOLDS, scoring=scoring).fit(X, y)
     theirs = np.array([search.cv_results_[f"split{i}_test_score"] for i in range(3)])
-    np.testing.assert_allclose(model.scores_, theirs, atol=5e-3 if scoring else 0)
+    assert_allclose(model.scores_, theirs, atol=5e-3 if scoring else 0)
     mean = model.cv_results_["mean_test_score"]
-    np.testing.assert_allclose(mean, theirs.mean(axis=0), atol=5e-3 if scoring else 1e-12)
+    assert_allclose(mean, theirs.mean(axis=0), atol=5e-3 if scoring else 1e-12)
     assert model.best_score_ == mean.max()
     assert Cs[int(mean.argmax())] == model.C_
     # The model kept is that of C_ on all samples.
     alone = clone(search.best_estimator_).set_params(C=model.C_).fit(X, y)
     assert model.objective_ == pytest.approx(alone.objective_, rel=2e-5)
     decisions = alone.decision_function(X)
-    np.testing.assert_allclose(model.decision_function(X), decisions, atol=3e-2)
+    assert_allclose(model.decision_function(X), decisions, atol=3e-2)
     np.testing.assert_array_equal(model.weights_, model.path_weights_[model.best_index_])
     assert model.gap_ == model.path_gaps_[model.best_index_] <= 1e-5
 
@@ -62,7 +63,7 @@ def test_attributes_and_table(two_classes):
     model = MKLClassifierCV(KERNELS, Cs=6, cv=4, regularizer="l1", C_ratio=100).fit(X, y)
     assert model.Cs_.shape == (6,)
     assert model.Cs_[-1] / model.Cs_[0] == pytest.approx(100)
-    np.testing.assert_allclose(np.diff(np.log(model.Cs_)), np.log(100) / 5)
+    assert_allclose(np.diff(np.log(model.Cs_)), np.log(100) / 5)
     assert model.scores_.shape == (4, 6)
     assert model.path_weights_.shape == (6, 3)
     assert np.all(model.path_gaps_ <= 1e-3)
@@ -75,7 +76,7 @@ def test_attributes_and_table(two_classes):
     assert table.max_gap.max() <= 1e-3
     assert table.mean_n_kernels.iloc[-1] >= 1
     assert (table.mean_fit_time > 0).all()
-    np.testing.assert_allclose(table.param_C, model.Cs_)
+    assert_allclose(table.param_C, model.Cs_)
     assert "MKLClassifierCV: converged" in summary_text(model)
     again = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
@@ -98,7 +99,7 @@ def test_several_classes(three_classes, multi_class):
     assert model.path_weights_.shape == ((3, 3) if multi_class == "shared" else (3, 3, 3))
     assert model.score(X, np.array(["a", "b", "c"])[y]) > 0.9
     assert model.best_score_ > -0.3
-    np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1.0)
+    assert_allclose(model.predict_proba(X).sum(axis=1), 1.0)
     figure = plot_path(model)
     assert "neg_log_loss" in figure.axes[1].get_ylabel()
 
@@ -109,7 +110,7 @@ def test_regression(curve):
     options = {"kernels": KERNELS, "epsilon": 0.05, "tol": 1e-5}
     model = MKLRegressorCV(Cs=[0.1, 1.0, 10.0], cv=folds, **options).fit(X, y)
     search = GridSearchCV(MKLRegressor(**options), {"C": [0.1, 1.0, 10.0]}, cv=folds).fit(X, y)
-    np.testing.assert_allclose(
+    assert_allclose(
         model.cv_results_["mean_test_score"], search.cv_results_["mean_test_score"], atol=2e-3
     )
     assert search.best_params_["C"] == model.C_
@@ -117,7 +118,7 @@ def test_regression(curve):
     assert automatic.best_score_ > 0.9
     # The units of y change the units of nothing else.
     larger = MKLRegressorCV(KERNELS, Cs=8, cv=folds, loss="squared").fit(X, 100 * y + 7)
-    np.testing.assert_allclose(larger.Cs_, automatic.Cs_, rtol=1e-6)
+    assert_allclose(larger.Cs_, automatic.Cs_, rtol=1e-6)
 
 
 def test_the_number_of_threads_changes_nothing(two_classes):
@@ -144,13 +145,13 @@ def test_sample_weights_go_with_their_samples(two_classes):
                 X[train], y[train], sample_weight=weight[train]
             )
             theirs[i, j] = alone.score(X[test], y[test], sample_weight=weight[test])
-    np.testing.assert_allclose(model.scores_, theirs, rtol=1e-12)
+    assert_allclose(model.scores_, theirs, rtol=1e-12)
     plain = MKLClassifierCV(Cs=[0.1, 1.0], cv=FOLDS, scoring=lambda m, X, y: m.score(X, y))
     assert plain.fit(X, y, sample_weight=weight).scores_.max() <= 1.0
     # Twice the weights are twice the C, so the path starts at half of it.
     first = MKLClassifierCV(KERNELS, Cs=2, cv=3).fit(X, y, sample_weight=weight).Cs_
     half = MKLClassifierCV(KERNELS, Cs=2, cv=3).fit(X, y, sample_weight=2 * weight).Cs_
-    np.testing.assert_allclose(half, first / 2, rtol=1e-9)
+    assert_allclose(half, first / 2, rtol=1e-9)
 
 
 def test_groups_splitters_frames_pipelines_and_sample_ids(two_classes):
@@ -176,7 +177,7 @@ def test_groups_splitters_frames_pipelines_and_sample_ids(two_classes):
     matrices = from_matrices([Linear()(X), RBF(width=1.0)(X)], names=["one", "two"])
     by_id = MKLClassifierCV(matrices, Cs=[0.1, 1.0], cv=FOLDS).fit(sample_ids(len(y)), y)
     direct = MKLClassifierCV([Linear(), RBF(width=1.0)], Cs=[0.1, 1.0], cv=FOLDS).fit(X, y)
-    np.testing.assert_allclose(by_id.scores_, direct.scores_, atol=0.03)
+    assert_allclose(by_id.scores_, direct.scores_, atol=0.03)
 
 
 def test_sequences():
@@ -209,21 +210,31 @@ def test_progress(two_classes, capsys):
     assert len(capsys.readouterr().out.splitlines()) == 4 + 2 * 4
 
 
-def test_an_interrupted_search_ends_as_such(two_classes):
+@pytest.mark.parametrize(("press_at", "n_jobs"), [(3, 1), (40, 1), (40, 2)])
+def test_an_interrupted_search_keeps_what_it_has(two_classes, press_at, n_jobs):
     X, y = two_classes
     calls = []
 
     def press(record):
         calls.append(record)
-        if len(calls) == 10:
+        if len(calls) == press_at:
             raise KeyboardInterrupt
 
-    model = MKLClassifierCV(KERNELS, Cs=5, cv=3, n_jobs=1, tol=1e-8, callbacks=press)
-    with pytest.warns(UserWarning, match="interrupted"), pytest.raises(KeyboardInterrupt):
+    model = MKLClassifierCV(KERNELS, Cs=5, cv=3, n_jobs=n_jobs, tol=1e-8, callbacks=press)
+    with pytest.warns(InterruptedFitWarning, match="interrupted"):
+        if press_at == 3:
+            # Not one C was fitted to the tolerance.
+            with pytest.raises(KeyboardInterrupt):
+                model.fit(X, y)
+            with pytest.raises(NotFittedError):
+                model.predict(X)
+            return
         model.fit(X, y)
-    assert len(calls) < 40
-    with pytest.raises(NotFittedError):
-        model.predict(X)
+    assert len(calls) < 200
+    assert model.C_ in model.Cs_ and len(model.Cs_) <= 5
+    assert model.gap_ <= 1e-8
+    alone = MKLClassifier(KERNELS, C=model.C_, tol=1e-8).fit(X, y)
+    assert_allclose(model.objective_, alone.objective_, rtol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -280,7 +291,7 @@ def test_nothing_to_learn():
     X = np.random.default_rng(0).normal(size=(30, 2))
     model = MKLRegressorCV(KERNELS, Cs=3, cv=3, scoring="neg_mean_absolute_error")
     model.fit(X, np.full(30, 2.5))
-    np.testing.assert_allclose(model.predict(X), 2.5, atol=0.2)
+    assert_allclose(model.predict(X), 2.5, atol=0.2)
 
 
 def test_products_have_a_path_too(two_classes):

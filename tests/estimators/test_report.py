@@ -15,11 +15,10 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from kernelweave import MKLClassifier, MKLRegressor
+from kernelweave import MKLClassifier, MKLRegressor, plot
 from kernelweave.describe.learnt import find_estimator, rank_kernels
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels import RBF, Linear
-from kernelweave.plot import fit_figure, plot_convergence, plot_weights
 from kernelweave.report import summary_text
 
 KERNELS = [Linear(), RBF(width=1.0), RBF(width=3.0)]
@@ -80,7 +79,7 @@ def test_a_kernel_used_by_one_class_with_opposite_signs_is_not_lost():
 
 def test_weights_beyond_top_become_one_bar_and_nothing_is_lost():
     weights = np.linspace(1, 10, 30)
-    ax = plot_weights(model_with(weights), top=5)
+    ax = plot.weights(model_with(weights), top=5)
     widths = bar_widths(ax)
     assert len(widths) == 6
     assert sum(widths) == pytest.approx(weights.sum())
@@ -90,27 +89,27 @@ def test_weights_beyond_top_become_one_bar_and_nothing_is_lost():
 
 
 def test_weights_per_class_are_dots():
-    ax = plot_weights(model_with([[0.2, 0.8], [0.6, 0.4]]))
+    ax = plot.weights(model_with([[0.2, 0.8], [0.6, 0.4]]))
     assert sorted(ax.lines[0].get_xdata()) == [0.4, 0.8]
 
 
 @pytest.mark.parametrize("top", [0, -1])
 def test_top_must_be_positive(top):
     with pytest.raises(InvalidInputError, match="top must be at least 1"):
-        plot_weights(model_with([1.0]), top=top)
+        plot.weights(model_with([1.0]), top=top)
 
 
 def test_long_names_are_shortened_in_the_middle():
     model = model_with([1.0])
     model.kernel_names_ = ["rbf(width=2) on " + "a very long column name " * 5 + "end"]
-    (label,) = [text.get_text() for text in plot_weights(model).get_yticklabels()]
+    (label,) = [text.get_text() for text in plot.weights(model).get_yticklabels()]
     assert len(label) <= 44
     assert label.startswith("rbf(width=2)")
     assert label.endswith("end")
 
 
 def test_convergence_shows_history_best_and_tolerance():
-    ax = plot_convergence(model_with([1.0], gaps=(1.0, 1e-2, 0.5, 1e-4)))
+    ax = plot.convergence(model_with([1.0], gaps=(1.0, 1e-2, 0.5, 1e-4)))
     dots, best, tolerance = ax.lines
     assert dots.get_ydata().tolist() == [1.0, 1e-2, 0.5, 1e-4]
     assert best.get_ydata().tolist() == [1.0, 1e-2, 1e-2, 1e-4]
@@ -119,7 +118,7 @@ def test_convergence_shows_history_best_and_tolerance():
 
 
 def test_gaps_without_a_logarithm_do_not_break_the_axis():
-    ax = plot_convergence(model_with([1.0], gaps=(np.inf, 0.1, 0.0, -1e-17)))
+    ax = plot.convergence(model_with([1.0], gaps=(np.inf, 0.1, 0.0, -1e-17)))
     shown = np.asarray(ax.lines[0].get_ydata())
     assert len(shown) == 3
     assert (shown > 0).all()
@@ -128,7 +127,7 @@ def test_gaps_without_a_logarithm_do_not_break_the_axis():
 def test_every_class_with_its_own_fit_has_its_own_curve():
     model = model_with([[0.5, 0.5], [0.5, 0.5]])
     model.history_ = model.history_ + model.history_
-    curves = plot_convergence(model).lines[:-1]
+    curves = plot.convergence(model).lines[:-1]
     assert [len(curve.get_xdata()) for curve in curves] == [3] * 4
 
 
@@ -137,13 +136,13 @@ def test_axes_given_are_the_axes_drawn_on():
 
     left, right = Figure().subplots(1, 2)
     model = model_with([0.5, 0.5])
-    assert plot_weights(model, ax=left) is left
-    assert plot_convergence(model, ax=right) is right
+    assert plot.weights(model, ax=left) is left
+    assert plot.convergence(model, ax=right) is right
 
 
 def test_figure_of_a_real_fit_is_saved(fitted, tmp_path):
     path = tmp_path / "fit.png"
-    fit_figure(fitted).savefig(path)
+    plot.fit_figure(fitted).savefig(path)
     assert path.read_bytes().startswith(b"\x89PNG")
     assert path.stat().st_size > 5_000
 
@@ -177,7 +176,7 @@ def test_reports_of_a_multiclass_fit(multi_class):
     )
     model = MKLClassifier(KERNELS, multi_class=multi_class).fit(X, y)
     assert "kernels" in summary_text(model)
-    assert len(fit_figure(model).axes) == 2
+    assert len(plot.fit_figure(model).axes) == 2
 
 
 def test_reports_of_a_regression():
@@ -201,4 +200,4 @@ def test_unfitted_models_are_refused(model):
 
 def test_things_that_are_no_models_are_refused():
     with pytest.raises(InvalidInputError, match="got int"):
-        plot_weights(3)
+        plot.weights(3)

@@ -11,11 +11,10 @@ from matplotlib.colors import to_hex
 from numpy.testing import assert_allclose
 from sklearn.datasets import load_iris
 
-from kernelweave import BayesianMKLClassifier, BayesianMKLRegressor, MKLClassifier
+from kernelweave import BayesianMKLClassifier, BayesianMKLRegressor, MKLClassifier, plot
 from kernelweave.describe.learnt import rank_kernels
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels import RBF, Linear, WeightedDegree
-from kernelweave.plot import fit_figure, plot_convergence, plot_weights
 from kernelweave.plot.style import COLOURS
 from kernelweave.report import (
     kmer_scores,
@@ -84,27 +83,27 @@ def test_a_kernel_with_opposite_signs_in_two_classes_is_heavy():
 
 
 def test_a_weight_has_an_error_bar_of_two_standard_deviations():
-    ax = plot_weights(bayesian([0.1, -0.5, 0.3], std=[0.1, 0.2, 0.05]))
+    ax = plot.weights(bayesian([0.1, -0.5, 0.3], std=[0.1, 0.2, 0.05]))
     assert labels_of(ax) == ["kernel 1", "kernel 2", "kernel 0"]
     assert_allclose(error_bars(ax), [[-0.9, -0.1], [0.2, 0.4], [-0.1, 0.3]])
     assert_allclose([bar.get_width() for bar in ax.containers[0]], [-0.5, 0.3, 0.1])
 
 
 def test_bars_that_could_be_zero_are_pale():
-    ax = plot_weights(bayesian([0.5, -0.4, -0.3, 0.1], std=[0.2, 0.1, 0.2, 0.04]))
+    ax = plot.weights(bayesian([0.5, -0.4, -0.3, 0.1], std=[0.2, 0.1, 0.2, 0.04]))
     assert [bar.get_alpha() is None for bar in ax.containers[0]] == [True, True, False, True]
 
 
 @pytest.mark.parametrize("weights", [[0.5, 0.4, 0.1], [0.5, -0.4, 0.1], [-0.5, -0.4, -0.1]])
 def test_all_of_an_error_bar_is_inside_the_axes(weights):
-    ax = plot_weights(bayesian(weights, std=[0.3, 0.01, 0.02]))
+    ax = plot.weights(bayesian(weights, std=[0.3, 0.01, 0.02]))
     low, high = ax.get_xlim()
     assert low <= np.min(error_bars(ax))
     assert np.max(error_bars(ax)) < high
 
 
 def test_weights_beyond_top_are_a_range_because_they_would_cancel():
-    ax = plot_weights(bayesian([0.5, 0.04, -0.03, 0.02]), top=1)
+    ax = plot.weights(bayesian([0.5, 0.04, -0.03, 0.02]), top=1)
     assert labels_of(ax) == ["kernel 0", "3 more kernels in this range"]
     rest = ax.containers[0][1]
     assert (rest.get_x(), rest.get_x() + rest.get_width()) == pytest.approx((-0.03, 0.04))
@@ -114,17 +113,17 @@ def test_weights_beyond_top_are_a_range_because_they_would_cancel():
 
 def test_groups_have_colours_and_a_legend():
     model = bayesian([0.2, 0.5, 0.3])
-    ax = plot_weights(model, groups=["gene", "protein", "gene"])
+    ax = plot.weights(model, groups=["gene", "protein", "gene"])
     faces = [to_hex(bar.get_facecolor()).upper() for bar in ax.containers[0]]
     assert faces == [COLOURS[1], COLOURS[0], COLOURS[0]]
     legend = [text.get_text() for text in ax.get_legend().get_texts()]
     assert legend == ["gene", "protein", "2 standard deviations"]
     with pytest.raises(InvalidInputError, match="one label for each of the 3 kernels"):
-        plot_weights(model, groups=["gene"])
+        plot.weights(model, groups=["gene"])
 
 
 def test_weights_without_distributions_have_no_error_bars(iris):
-    ax = plot_weights(MKLClassifier(KERNELS).fit(*iris[:2]))
+    ax = plot.weights(MKLClassifier(KERNELS).fit(*iris[:2]))
     assert len(ax.containers) == 1
     assert ax.get_legend() is None
 
@@ -155,7 +154,7 @@ def test_summary_of_one_fit_a_class_tells_the_largest_change():
 
 
 def test_the_bound_rises_on_a_linear_axis():
-    ax = plot_convergence(bayesian([0.5]))
+    ax = plot.convergence(bayesian([0.5]))
     (line,) = ax.lines
     assert line.get_ydata().tolist() == [-90.0, -50.0, -42.5]
     assert ax.get_yscale() == "linear"
@@ -165,7 +164,7 @@ def test_the_bound_rises_on_a_linear_axis():
 def test_every_class_with_a_fit_of_its_own_has_a_bound():
     model = bayesian([[0.5, 0.1], [0.2, 0.2]])
     model.history_ = model.history_ * 2
-    assert [len(line.get_xdata()) for line in plot_convergence(model).lines] == [3, 3]
+    assert [len(line.get_xdata()) for line in plot.convergence(model).lines] == [3, 3]
 
 
 @pytest.mark.parametrize("sparsity", ["dense", "sparse"])
@@ -173,7 +172,7 @@ def test_every_class_with_a_fit_of_its_own_has_a_bound():
 def test_reports_of_real_fits(iris, sparsity, multi_class):
     model = BayesianMKLClassifier(KERNELS, sparsity=sparsity, multi_class=multi_class, tol=1e-2)
     model.fit(*iris[:2])
-    left, right = fit_figure(model).axes
+    left, right = plot.fit_figure(model).axes
     used = np.flatnonzero(np.atleast_2d(model.weights_).any(axis=0))
     assert len(error_bars(left)) == len(used)
     assert len(right.lines) == (3 if multi_class == "ovr" else 1)
@@ -184,7 +183,7 @@ def test_reports_of_a_real_regression(iris):
     X, _, _, _ = iris
     model = BayesianMKLRegressor(KERNELS, tol=1e-2).fit(X[:, :3], X[:, 3])
     assert summary_text(model).startswith("BayesianMKLRegressor: converged")
-    assert len(fit_figure(model).axes) == 2
+    assert len(plot.fit_figure(model).axes) == 2
 
 
 # Sequences

@@ -23,14 +23,14 @@ ESTIMATORS = [
     MKLRegressor(loss="squared"),
     MKLOneClass(),
     MKLOneClass(nu=0.1, regularizer="lp_ball"),
-    MKLClassifierCV("linear", Cs=2, cv=3),
-    MKLRegressorCV("linear", Cs=2, cv=3),
+    MKLClassifierCV("linear", Cs=2, cv=2),
+    MKLRegressorCV("linear", Cs=2, cv=2),
     NystromMKLClassifier(),
     NystromMKLClassifier(n_components=5, loss="hinge", class_weight="balanced"),
-    BayesianMKLClassifier(max_iter=30),
-    BayesianMKLClassifier(sparsity="sparse", multi_class="ovr", max_iter=10),
-    BayesianMKLRegressor(max_iter=30),
-    BayesianMKLRegressor(sparsity="sparse", normalize_y=False, max_iter=30),
+    BayesianMKLClassifier(max_iter=8),
+    BayesianMKLClassifier("rbf", sparsity="sparse", multi_class="ovr", max_iter=5),
+    BayesianMKLRegressor(max_iter=8),
+    BayesianMKLRegressor("rbf", sparsity="sparse", normalize_y=False, max_iter=8),
 ]
 
 

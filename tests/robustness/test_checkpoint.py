@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from cut_fits import KERNELS, cut_short, resumed, saved_iteration
 from sklearn.base import clone
-from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
+from sklearn.datasets import load_diabetes
 
 from kernelweave import (
     BayesianMKLClassifier,
@@ -33,23 +33,6 @@ pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceW
 PATIENCE = 120.0  # seconds until a test gives up on another process
 
 
-@pytest.fixture(scope="module")
-def cancer():
-    X, y = load_breast_cancer(return_X_y=True)
-    return X[::6], y[::6]
-
-
-@pytest.fixture(scope="module")
-def iris():
-    X, y = load_iris(return_X_y=True)
-    return X[::2], y[::2]
-
-
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "fit.npz"
-
-
 # A process that is killed
 
 CHILD = """
@@ -66,6 +49,9 @@ CHILD = """
     model = {model}
     model.set_params(callbacks=[Checkpoint(sys.argv[1], every=1), hang]).fit(X, y)
 """
+# The data of the fixtures, for another process.
+CANCER = "(lambda X, y: (X[::6, :8], y[::6]))(*load_breast_cancer(return_X_y=True))"
+IRIS = "(lambda X, y: (X[::2], y[::2]))(*load_iris(return_X_y=True))"
 
 
 def kill_after(iteration, path, **script):
@@ -89,8 +75,7 @@ def kill_after(iteration, path, **script):
 def test_a_killed_fit_ends_at_the_same_optimum(path, cancer):
     # The tolerance is out of reach, so that the kill comes in the middle of the work.
     slow = 'MKLClassifier("simplemkl", solver="spg", tol=1e-15, max_iter=10**6)'
-    data = "(part[::6] for part in load_breast_cancer(return_X_y=True))"
-    kill_after(20, path, model=slow, data=data, hang=-1)
+    kill_after(20, path, model=slow, data=CANCER, hang=-1)
     reached = saved_iteration(path)
     model = MKLClassifier("simplemkl", solver="spg", tol=1e-4, max_iter=10**4)
     again, whole = resumed(model, path, *cancer), clone(model).fit(*cancer)
@@ -104,9 +89,8 @@ def test_a_killed_fit_ends_at_the_same_optimum(path, cancer):
 
 def test_a_killed_bayesian_fit_ends_with_the_same_posterior(path, iris):
     model = BayesianMKLClassifier(max_iter=300, tol=1e-3)
-    data = "(part[::2] for part in load_iris(return_X_y=True))"
     slow = "BayesianMKLClassifier(max_iter=300, tol=1e-3)"
-    kill_after(12, path, model=slow, data=data, hang=12)
+    kill_after(12, path, model=slow, data=IRIS, hang=12)
     assert saved_iteration(path) == 12
     again, whole = resumed(model, path, *iris), clone(model).fit(*iris)
     assert again.converged_ and again.history_[0].iteration == 13
@@ -183,8 +167,7 @@ def test_the_best_point_is_kept_for_other_settings(path, cancer):
     model = MKLClassifier("simplemkl", solver="spg", tol=1e-4)
     cut_short(model, path, 40, *cancer)
     for settings in (
-        {"C": 3.0},
-        {"solver": "silp"},
+        {"C": 3.0, "solver": "silp"},
         {"loss": "logistic"},
         {"regularizer": "lp_ball"},
         {"C": 0.01, "solver": "active-set", "loss": "squared_hinge"},

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from cut_fits import KERNELS, cut_short, resumed, saved_iteration, stop_at
 from sklearn.base import clone
-from sklearn.datasets import load_breast_cancer, load_iris
 
 from kernelweave import (
     BayesianMKLClassifier,
@@ -24,23 +23,6 @@ from kernelweave.kernels import RBF
 from kernelweave.solvers import SPG, checkpoint, checkpoint_file
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-
-
-@pytest.fixture(scope="module")
-def cancer():
-    X, y = load_breast_cancer(return_X_y=True)
-    return X[::6], y[::6]
-
-
-@pytest.fixture(scope="module")
-def iris():
-    X, y = load_iris(return_X_y=True)
-    return X[::2], y[::2]
-
-
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "fit.npz"
 
 
 # When files are written

@@ -3,41 +3,45 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
+from doc_pages import ROOT, pages_with_code, run_page
 
-ROOT = Path(__file__).resolve().parents[2]
-BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-
-
-def python_lines(page: Path) -> str:
-    """The Python of a page, every line where it stands in the page, the rest left empty."""
-    text = page.read_text(encoding="utf-8")
-    lines = [""] * text.count("\n")
-    for match in BLOCK.finditer(text):
-        first = text.count("\n", 0, match.start(1))
-        block = match.group(1).splitlines()
-        lines[first : first + len(block)] = block
-    return "\n".join(lines)
+from kernelweave.losses import Loss
 
 
-def pages_with_code() -> list[Path]:
-    """Pages written by hand that have at least one block."""
-    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-    return [page for page in pages if python_lines(page).strip()]
-
-
+# In this process: starting Python, scikit-learn and Numba anew takes longer than most pages.
 @pytest.mark.parametrize("page", pages_with_code(), ids=lambda page: page.name)
-def test_code_blocks_of_a_page_run(page, tmp_path):
-    # In a process of its own: the classes that pages define join registries for good.
-    script = tmp_path / f"{page.stem}.py"
-    script.write_text(python_lines(page), encoding="utf-8")
-    command = [sys.executable, "-W", "error::FutureWarning", str(script)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=300)
-    assert done.returncode == 0, f"{page.name} (line numbers are the page's):\n{done.stderr}"
+def test_code_blocks_of_a_page_run(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run_page(page)
+
+
+def test_no_block_of_python_escapes():
+    """Other ways to write a fence would show code that nobody runs."""
+    other = re.compile(
+        r"^[ \t]+```python|^\s*```((py|python3|pycon|ipython)\b|\{code)", re.MULTILINE
+    )
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]
+    assert [page.name for page in pages if other.search(page.read_text(encoding="utf-8"))] == []
+
+
+def test_a_page_leaves_no_class_behind(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(
+        "```python\nfrom kernelweave.losses import Squared\n\n\n"
+        "class Left(Squared):\n    name = 'left_behind'\n```\n"
+    )
+    run_page(page)
+    assert "left_behind" not in Loss.names()
+
+
+def test_an_error_in_a_page_has_its_line(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("Text.\n\n```python\nx = 1\n```\n\nMore.\n\n```python\nx.missing\n```\n")
+    with pytest.raises(AttributeError) as found:
+        run_page(page)
+    assert found.traceback[-1].lineno + 1 == 10
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.special import xlogy
+from own_losses import Huber, Poisson
+from thinned import thinned
 
 from kernelweave import MKLClassifier, MKLRegressor
 from kernelweave.bank import DenseBank
 from kernelweave.combine import WeightedSum
 from kernelweave.kernels import RBF, RBFBatch, WeightedDegree
-from kernelweave.losses import Loss, get_loss, per_weight
+from kernelweave.losses import get_loss
 from kernelweave.problem import Problem
 from kernelweave.regularizers import L1, BlockNorm, ElasticNet, Simplex
 from kernelweave.solvers import SILP, Limits, Spicy, solve
@@ -70,9 +71,10 @@ def constant_kernels(Ks):
     return [np.ones_like(Ks[0])] * 6
 
 
-@pytest.mark.parametrize("change", [zero_kernel, duplicates, only_zeros, constant_kernels])
-@every_regularizer
-@every_loss
+@pytest.mark.parametrize(
+    ("name", "regularizer", "change"),
+    thinned(LOSSES, REGULARIZERS, [zero_kernel, duplicates, only_zeros, constant_kernels]),
+)
 def test_odd_kernels(name, regularizer, change):
     result = fit(make(name, regularizer, Ks=change(matrices())))
     if change is duplicates:
@@ -106,9 +108,11 @@ def test_extreme_loss_weights(name, regularizer, C):
     assert fit(make(name, regularizer, C)).converged
 
 
-@pytest.mark.parametrize("ends", [(-6, 6), (0, 6)], ids=str)
-@every_regularizer
-@pytest.mark.parametrize("name", ["hinge", "logistic", "squared"])
+@pytest.mark.parametrize(
+    ("name", "regularizer", "ends"),
+    thinned(["hinge", "logistic", "squared"], REGULARIZERS, [(-6, 6), (0, 6)]),
+    ids=str,
+)
 def test_kernels_of_very_different_sizes(name, regularizer, ends):
     Ks = [10.0**e * K for e, K in zip(np.linspace(*ends, 6), matrices(), strict=True)]
     problem = make(name, regularizer, Ks=Ks)
@@ -129,9 +133,9 @@ def test_targets_of_any_size(name, regularizer):
         assert constant.certificate.primal == pytest.approx(0.0, abs=1e-5)
 
 
-@pytest.mark.parametrize("C", [0.1, 100.0])
-@every_regularizer
-@pytest.mark.parametrize("name", CLASSIFICATION)
+@pytest.mark.parametrize(
+    ("name", "regularizer", "C"), thinned(CLASSIFICATION, REGULARIZERS, [0.1, 100.0]), ids=str
+)
 def test_a_single_positive_and_separable_classes(name, regularizer, C):
     problem = make(name, regularizer, C)
     alone = -np.ones_like(problem.y)
@@ -142,9 +146,15 @@ def test_a_single_positive_and_separable_classes(name, regularizer, C):
     assert fit(replace(problem, y=separable)).converged
 
 
-@pytest.mark.parametrize("C", [1.0, 100.0])
-@pytest.mark.parametrize("regularizer", [Simplex(), ElasticNet(), BlockNorm(2)], ids=repr)
-@pytest.mark.parametrize("name", ["hinge", "smooth_hinge", "epsilon_insensitive"])
+@pytest.mark.parametrize(
+    ("name", "regularizer", "C"),
+    thinned(
+        ["hinge", "smooth_hinge", "epsilon_insensitive"],
+        [Simplex(), ElasticNet(), BlockNorm(2)],
+        [1.0, 100.0],
+    ),
+    ids=str,
+)
 def test_several_tasks_in_corners_of_the_loss(name, regularizer, C):
     """Few kernels of low rank and no curvature of the loss: the matrix of a step is singular."""
     problem = make(name, regularizer, C, n_tasks=3)
@@ -169,37 +179,6 @@ def test_singular_kernels_of_sequences(n, C):
     family = WeightedDegree(1).by_position(1)
     model = MKLClassifier(family, C=C, solver="spicy", tol=1e-4).fit(X, y)
     assert model.converged_ and model.score(X, y) > 0.9
-
-
-# Losses as users write them: three methods, no name.
-
-
-class Huber(Loss):
-    task = "regression"
-
-    def value(self, y, z, C):
-        r = np.abs(y - z)
-        return C * np.where(r <= 1.0, 0.5 * r**2, r - 0.5)
-
-    def gradient(self, y, z, C):
-        return C * np.clip(z - y, -1.0, 1.0)
-
-    def conjugate(self, y, alpha, C):
-        return self._finite_in_domain(y, alpha, C, 0.5 * alpha * per_weight(alpha, C) - alpha * y)
-
-
-class Poisson(Loss):
-    task = "regression"
-
-    def value(self, y, z, C):
-        return C * (np.exp(z) - y * z)
-
-    def gradient(self, y, z, C):
-        return C * (np.exp(z) - y)
-
-    def conjugate(self, y, alpha, C):
-        rate = np.maximum(y - per_weight(alpha, C), 0.0)
-        return self._finite_in_domain(y, alpha, C, C * (xlogy(rate, rate) - rate))
 
 
 @pytest.mark.parametrize("regularizer", ["simplex", "l1"])

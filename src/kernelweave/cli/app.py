@@ -2,21 +2,46 @@
 
 from __future__ import annotations
 
+import functools
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 
 import kernelweave
+from kernelweave.cli import complete
+from kernelweave.cli.options import (
+    CacheMB,
+    COption,
+    DataFile,
+    Jobs,
+    Json,
+    Kernels,
+    Loss,
+    Matrix,
+    Quiet,
+    Regularizer,
+    Seed,
+    Target,
+    Task,
+    TaskOption,
+    TestSize,
+    TimeLimit,
+    Tol,
+    View,
+)
 from kernelweave.errors import InvalidInputError
+from kernelweave.validation import parse_time
 
 __all__ = ["app", "report_error"]
 
 # Set by --traceback; an environment variable so that it also reaches errors before any command.
 _TRACEBACK = "KERNELWEAVE_TRACEBACK"
+INTERRUPTED = 130
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -54,20 +79,46 @@ def _keep_traceback(wanted: bool) -> None:
         os.environ[_TRACEBACK] = "1"
 
 
-def _check_figure(figure: Path) -> Path:
-    """Refuse before the work what cannot be saved after it."""
-    allowed = (".png", ".pdf", ".svg")
-    if figure.suffix.lower() not in allowed:
-        raise InvalidInputError(f"--figure must end in {', '.join(allowed)}; got {str(figure)!r}.")
-    if not figure.absolute().parent.is_dir():
-        raise InvalidInputError(f"--figure: there is no folder {str(figure.absolute().parent)!r}.")
-    return figure.absolute()
+def _examples(*lines: tuple[str, str]) -> str:
+    """Lay out example commands for the end of a help text."""
+    shown = "\n\n".join(f"[green]{escape(command)}[/]  {text}" for command, text in lines)
+    return f"[bold]Examples[/]\n\n{shown}"
+
+
+def _ends_at_ctrl_c(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a command end quietly, with the shell's own code, when it is interrupted."""
+
+    @functools.wraps(command)
+    def run(*args: Any, **kwargs: Any) -> None:
+        try:
+            code = command(*args, **kwargs)
+        except KeyboardInterrupt:
+            Console(stderr=True).print("\n  interrupted; nothing was saved", style="yellow")
+            code = INTERRUPTED
+        if code:
+            raise typer.Exit(code)
+
+    return run
+
+
+def _seconds(text: str | None) -> float | None:
+    """Read a time limit: "90", "90s", "5min", "1.5h"."""
+    if text is None:
+        return None
+    seconds = parse_time(text if text.strip()[-1:].isalpha() else f"{text}s")
+    if seconds is None:
+        raise InvalidInputError(
+            f"--time-limit must be a time such as 90s, 5min or 1.5h; got {text!r}."
+        )
+    return seconds
 
 
 @app.callback(
-    epilog="[bold]Examples[/]\n\n"
-    "[green]kernelweave demo[/]  see a fit on real data, in seconds\n\n"
-    "[green]kernelweave demo --seed 3 --figure weights.png[/]  another split, figure elsewhere"
+    epilog=_examples(
+        ("kernelweave demo", "see a fit on real data, in seconds"),
+        ("kernelweave fit patients.csv --target outcome --report fit.html", "which columns matter"),
+        ("kernelweave COMMAND --help", "every option, with examples"),
+    )
 )
 def kernelweave_command(
     version: Annotated[
@@ -83,15 +134,20 @@ def kernelweave_command(
         ),
     ] = False,
 ) -> None:
-    """Learn which kernels to trust: multiple kernel learning, with a certificate."""
+    """Learn which kernels to trust: multiple kernel learning, with a certificate.
+
+    Exit codes: 0 done, 1 wrong data or settings, 2 wrong usage, 130 interrupted.
+    """
 
 
 @app.command(
-    epilog="[bold]Examples[/]\n\n"
-    "[green]kernelweave demo[/]\n\n"
-    "[green]kernelweave demo --seed 3 --C 10[/]  another split, less regularisation\n\n"
-    "[green]kernelweave demo --tol 1e-5 --figure out/fit.png[/]  a tighter certificate"
+    epilog=_examples(
+        ("kernelweave demo", ""),
+        ("kernelweave demo --seed 3 --C 10", "another split, less regularisation"),
+        ("kernelweave demo --tol 1e-5 --figure out/fit.png", "a tighter certificate"),
+    )
 )
+@_ends_at_ctrl_c
 def demo(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the 70/30 split.")] = 0,
     C: Annotated[float, typer.Option("--C", help="Weight of the loss, as in an SVM.")] = 1.0,
@@ -104,8 +160,248 @@ def demo(
 
     Compares it with equal weights and the best single kernel; prints a table, saves a figure.
     """
-    figure = _check_figure(figure)
+    figure = _figure(figure)
     with Console().status("loading"):
         from kernelweave.cli.demo import run_demo
 
     run_demo(seed=seed, C=C, tol=tol, figure=figure)
+
+
+def _figure(path: Path) -> Path:
+    from kernelweave.cli.output import check_file
+
+    checked = check_file("--figure", path, (".png", ".pdf", ".svg"))
+    return path if checked is None else checked
+
+
+@app.command(
+    epilog=_examples(
+        ("kernelweave fit patients.csv --target outcome", "learn, and see what matters"),
+        ("kernelweave fit patients.csv -t outcome --report fit.html --model fit.skops", "keep it"),
+        (
+            "kernelweave fit omics.parquet -t subtype --view 'rna=rna_*' --view 'clinical=age,sex'",
+            "",
+        ),
+        ("kernelweave fit patients.csv -t outcome --kernel-matrix network=K.npy --cv 5", ""),
+        ("kernelweave fit sites.fasta -t label --time-limit 5min", "sequences, five minutes"),
+        ("kernelweave fit sensors.csv --task outlier --nu 0.05", "what is unusual?"),
+    )
+)
+@_ends_at_ctrl_c
+def fit(
+    data: DataFile,
+    target: Target = None,
+    task: TaskOption = Task.auto,
+    kernels: Kernels = "default",
+    view: View = None,
+    kernel_matrix: Matrix = None,
+    solver: Annotated[
+        str,
+        typer.Option(
+            help="auto, active-set, silp, spicy, spg, mwu, ..., or bayes (a posterior).",
+            autocompletion=complete.solvers,
+            rich_help_panel="Model",
+        ),
+    ] = "auto",
+    C: COption = None,
+    cv: Annotated[
+        int | None,
+        typer.Option(
+            min=2,
+            metavar="FOLDS",
+            help="Choose C by cross-validation.",
+            rich_help_panel="Model",
+        ),
+    ] = None,
+    loss: Loss = None,
+    regularizer: Regularizer = None,
+    balanced: Annotated[
+        bool,
+        typer.Option(
+            "--balanced", help="Give every class the same weight.", rich_help_panel="Model"
+        ),
+    ] = False,
+    nu: Annotated[
+        float,
+        typer.Option(help="Share of outliers to expect (--task outlier).", rich_help_panel="Model"),
+    ] = 0.1,
+    tol: Tol = None,
+    test_size: TestSize = 0.2,
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="R.html", help="Write a report, one HTML file.", rich_help_panel="Output"
+        ),
+    ] = None,
+    model: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="M.skops", help="Save the model for 'predict'.", rich_help_panel="Output"
+        ),
+    ] = None,
+    time_limit: TimeLimit = None,
+    cache_mb: CacheMB = None,
+    n_jobs: Jobs = None,
+    seed: Seed = 0,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> int:
+    """Learn a combination of kernels from a file, and say which ones matter.
+
+    Ctrl-C ends the fit with the best model so far, which is scored, reported and saved.
+    """
+    from kernelweave.cli.output import Output, check_file
+
+    out = Output(json=json, quiet=quiet)
+    limit = _seconds(time_limit)
+    report_path = check_file("--report", report, (".html", ".htm"))
+    model_path = check_file("--model", model)
+    with out.console.status("loading"):
+        from kernelweave.cli.build import Settings
+        from kernelweave.cli.fit import Files, run_fit
+
+    settings = Settings(
+        kernels=kernels,
+        views=view or (),
+        matrices=kernel_matrix or (),
+        solver=solver,
+        C=C,
+        cv=cv,
+        loss=loss,
+        regularizer=regularizer,
+        balanced=balanced,
+        nu=nu,
+        tol=tol,
+        time_limit=limit,
+        cache_mb=cache_mb,
+        n_jobs=n_jobs,
+        seed=seed,
+    )
+    files = Files(report_path, model_path)
+    return run_fit(data, target, task.value, settings, test_size, files, out)
+
+
+@app.command(
+    epilog=_examples(
+        ("kernelweave predict fit.skops new.csv", "a column of predictions"),
+        ("kernelweave predict fit.skops new.csv --proba -o out.parquet", "with probabilities"),
+        ("kernelweave predict fit.skops new.csv --kernel-matrix network=K_new.npy", ""),
+    )
+)
+@_ends_at_ctrl_c
+def predict(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A file that 'fit' saved.")],
+    data: DataFile,
+    proba: Annotated[
+        bool, typer.Option("--proba", help="Add a probability for each class.")
+    ] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", help="CSV, TSV, Parquet, JSON or NPY. \\[default: the screen]"
+        ),
+    ] = None,
+    kernel_matrix: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=FILE", help="Kernel values: new rows by those of the fit. Repeat."
+        ),
+    ] = None,
+    trust: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TYPE", help="A type of your own that the file may hold. Repeat."),
+    ] = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> int:
+    """Predict the rows of a file with a saved model."""
+    from kernelweave.cli.output import Output, check_file
+
+    # The predictions themselves go to standard output; what is said about them does not.
+    out = Output(json=json, quiet=quiet, to_stderr=output is None)
+    with out.console.status("loading"):
+        from kernelweave.cli.predict import FORMATS, run_predict
+
+    checked = check_file("--output", output, FORMATS)
+    return run_predict(model, data, proba, kernel_matrix or (), checked, trust or (), out)
+
+
+@app.command(epilog=_examples(("kernelweave inspect fit.skops", ""), ("... --json", "all of it")))
+@_ends_at_ctrl_c
+def inspect(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A file that 'fit' saved.")],
+    top: Annotated[int, typer.Option(min=1, help="How many kernels to list.")] = 20,
+    json: Json = False,
+) -> int:
+    """Show what a model file holds, without running anything in it."""
+    from kernelweave.cli.inspect import run_inspect
+    from kernelweave.cli.output import Output
+
+    return run_inspect(model, top, Output(json=json))
+
+
+@app.command(
+    epilog=_examples(
+        ("kernelweave compare patients.csv --target outcome", ""),
+        ("kernelweave compare a1a.libsvm --solvers spg,silp,mwu --splits 5 --time-limit 2min", ""),
+    )
+)
+@_ends_at_ctrl_c
+def compare(
+    data: DataFile,
+    target: Target = None,
+    solvers: Annotated[
+        str,
+        typer.Option(
+            metavar="NAMES",
+            help="Their names, with commas between.",
+            autocompletion=complete.solver_list,
+        ),
+    ] = "active-set,silp,spg,spicy,mwu,bayes,uniform",
+    task: TaskOption = Task.auto,
+    kernels: Kernels = "default",
+    view: View = None,
+    kernel_matrix: Matrix = None,
+    C: COption = None,
+    loss: Loss = None,
+    regularizer: Regularizer = None,
+    tol: Tol = None,
+    test_size: TestSize = 0.3,
+    splits: Annotated[int, typer.Option(min=1, help="How many splits.")] = 3,
+    time_limit: TimeLimit = None,
+    figure: Annotated[
+        Path, typer.Option(dir_okay=False, help="Where to save the figure (PNG, PDF or SVG).")
+    ] = Path("kernelweave-compare.png"),
+    cache_mb: CacheMB = None,
+    n_jobs: Jobs = None,
+    seed: Seed = 0,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> int:
+    """Fit several solvers on the same splits: accuracy, time, gap and kernels kept."""
+    from kernelweave.cli.output import Output
+
+    out = Output(json=json, quiet=quiet)
+    figure = _figure(figure)
+    limit = _seconds(time_limit)
+    names = [name.strip() for name in solvers.split(",") if name.strip()]
+    if not names:
+        raise InvalidInputError("--solvers needs at least one name, such as spg,silp,mwu.")
+    with out.console.status("loading"):
+        from kernelweave.cli.build import Settings
+        from kernelweave.cli.compare import run_compare
+
+    settings = Settings(
+        kernels=kernels,
+        views=view or (),
+        matrices=kernel_matrix or (),
+        C=C,
+        loss=loss,
+        regularizer=regularizer,
+        tol=tol,
+        time_limit=limit,
+        cache_mb=cache_mb,
+        n_jobs=n_jobs,
+        seed=seed,
+    )
+    return run_compare(data, target, task.value, names, settings, test_size, splits, figure, out)

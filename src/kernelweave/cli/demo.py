@@ -17,6 +17,7 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
 
+from kernelweave.cli.output import weights_table
 from kernelweave.cli.progress import CountProgress, FitProgress
 from kernelweave.describe.learnt import rank_kernels
 from kernelweave.errors import InterruptedFitWarning
@@ -26,10 +27,8 @@ from kernelweave.plot import fit_figure
 
 __all__ = ["run_demo"]
 
-COMPILE_SECONDS = 15  # measured on two cores
 TOP_KERNELS = 8  # in the terminal
 FIGURE_KERNELS = 12
-BAR_WIDTH = 24
 
 
 @dataclass(frozen=True)
@@ -99,7 +98,8 @@ def run_demo(*, seed: int, C: float, tol: float, figure: Path) -> None:
         f"  [dim]best single kernel: {escape(rows[2].model.kernel_names_[0])}, "
         "lowest training objective[/]\n"
     )
-    console.print(_weights_table(learnt.model))
+    ranked = rank_kernels(learnt.model)
+    console.print(weights_table([(k.name, k.weight) for k in ranked], TOP_KERNELS))
     fit_figure(learnt.model, top=FIGURE_KERNELS).savefig(figure, dpi=120)
     console.print(f"\n  figure saved to [bold]{escape(str(figure))}[/]", soft_wrap=True)
 
@@ -113,7 +113,7 @@ def _fit(kernels: list[Kernel], split: Split, label: str, **settings: Any) -> Ro
 def _fit_learnt(console: Console, kernels: list[Kernel], split: Split, C: float, tol: float) -> Row:
     """Fit with a progress bar; a fit that had to compile is timed again without."""
     label, settings = "learnt weights", {"C": C, "tol": tol}
-    with FitProgress(console, "learning the weights", tol, COMPILE_SECONDS) as progress:
+    with FitProgress(console, "learning the weights", tol) as progress:
         row = _fit(kernels, split, label, callbacks=(progress,), **settings)
     return row if progress.compile_seconds == 0 else _fit(kernels, split, label, **settings)
 
@@ -155,21 +155,4 @@ def _accuracy_table(rows: list[Row], split: Split) -> Table:
             f"{row.seconds:.2f}",
             style="bold green" if row is rows[0] else None,
         )
-    return table
-
-
-def _weights_table(model: Any) -> Table:
-    ranked = rank_kernels(model)
-    table = Table(box=None, pad_edge=False, padding=(0, 2))
-    table.add_column("  kernels that carry the weight")
-    table.add_column("weight", justify="right")
-    table.add_column("")
-    heaviest = ranked[0].weight
-    for kernel in ranked[:TOP_KERNELS]:
-        bar = "█" * max(1, round(BAR_WIDTH * kernel.weight / heaviest))
-        table.add_row(f"  {escape(kernel.name)}", f"{kernel.weight:.3f}", f"[blue]{bar}[/]")
-    rest = ranked[TOP_KERNELS:]
-    if rest:
-        weight = sum(kernel.weight for kernel in rest)
-        table.add_row(f"  [dim]{len(rest)} more[/]", f"[dim]{weight:.3f}[/]", "")
     return table

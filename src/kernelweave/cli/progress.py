@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 import time
 from contextlib import ExitStack
 from types import TracebackType
@@ -12,10 +13,32 @@ from numba.core import event
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 
-__all__ = ["CountProgress", "FitProgress"]
+from kernelweave.compiled.notice import told_elsewhere
 
+__all__ = ["CountProgress", "FitProgress", "PathProgress"]
+
+COMPILE_SECONDS = 15  # of the first run, measured on two cores
 _PLAIN_SECONDS = 2.0  # between two plain lines
 _LONG_COMPILE = 1.0  # seconds of compiling after which it is worth a word
+_FORESIGHT = 1.0  # seconds of solving after which the time left is worth a guess
+
+
+def _distance(record: Any) -> float:
+    """How far a fit is from its end: the gap, or the change of a Bayesian fit's lower bound."""
+    return float(record.change if hasattr(record, "change") else record.gap)
+
+
+def _duration(seconds: float) -> str:
+    """Return a time as people say it.
+
+    Examples
+    --------
+    >>> _duration(7.2), _duration(200), _duration(9000)
+    ('7 s', '3 min', '2.5 h')
+    """
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def _live_bar(console: Console) -> Progress:
@@ -54,9 +77,11 @@ class _CompileListener(event.Listener):
 
 
 class FitProgress:
-    """A callback for an estimator that shows the gap falling, the active kernels and the time.
+    """A callback for an estimator: the gap falling, the active kernels, the time, and what is left.
 
-    The bar is logarithmic: it is full when the gap has come down to `tol`.
+    The bar is logarithmic: it is full when the gap has come down to `tol`. The time left is what it
+    takes if the gap goes on falling as it did; or until the time limit, if that comes first. For a
+    Bayesian fit it is the change of the lower bound that falls.
 
     Parameters
     ----------
@@ -66,18 +91,22 @@ class FitProgress:
         What is being fitted.
     tol : float
         The gap at which the fit ends.
-    compile_seconds : int
-        About how long the first run compiles, for the message.
+    time_limit : float, optional
+        The seconds after which it ends.
     """
 
-    def __init__(self, console: Console, title: str, tol: float, compile_seconds: int) -> None:
+    def __init__(
+        self, console: Console, title: str, tol: float, time_limit: float | None = None
+    ) -> None:
         self._console = console
         self._title = title
         self._tol = tol
-        self._notice = f"compiling once, about {compile_seconds} s"
+        self._time_limit = time_limit
+        self._notice = f"compiling once, about {COMPILE_SECONDS} s"
         self._compiles = _CompileListener(self)
         self._told = False
         self._first_gap = 0.0
+        self._first_seconds = 0.0
         self._gap = math.inf  # the smallest so far: what the fit would keep if it stopped
         self._last: Any = None
         self._start = 0.0
@@ -95,6 +124,7 @@ class FitProgress:
         else:
             self._console.print(f"  {self._title} ...")
         self._stack.enter_context(event.install_listener("numba:compile", self._compiles))
+        self._stack.enter_context(told_elsewhere())
         return self
 
     def __exit__(
@@ -109,10 +139,15 @@ class FitProgress:
 
     def __call__(self, record: Any) -> None:
         """Show one record of the history."""
+        if self._last is not None and record.iteration <= self._last.iteration:
+            # Each class has a fit of its own, and the next one begins.
+            self._first_gap, self._gap = 0.0, math.inf
         self._last = record
-        if math.isfinite(record.gap):
-            self._first_gap = self._first_gap or max(record.gap, self._tol)
-            self._gap = min(self._gap, record.gap)
+        gap = abs(_distance(record))
+        if math.isfinite(gap):
+            if not self._first_gap:
+                self._first_gap, self._first_seconds = max(gap, self._tol), record.seconds
+            self._gap = min(self._gap, gap)
         if self._bar is None:
             self._pending = True
             if time.perf_counter() - self._printed >= _PLAIN_SECONDS:
@@ -150,7 +185,22 @@ class FitProgress:
         kernels = "kernel" if record.active_kernels == 1 else "kernels"
         # Not the record's own clock, which starts when the kernels have been built.
         seconds = time.perf_counter() - self._start
-        return f"gap {self._gap:.1e}  {record.active_kernels} {kernels}  {seconds:.1f} s"
+        what = "change" if hasattr(record, "change") else "gap"
+        return (
+            f"{what} {self._gap:.1e}  {record.active_kernels} {kernels}  {seconds:.1f} s"
+            f"{self._time_left()}"
+        )
+
+    def _time_left(self) -> str:
+        """Seconds until the tolerance is met at the pace so far, or until the limit."""
+        spent = self._last.seconds - self._first_seconds
+        done = self._fraction()
+        left = math.inf
+        if spent > _FORESIGHT and done > 0:
+            left = spent * (1 - done) / done
+        if self._time_limit is not None and spent > _FORESIGHT:
+            left = min(left, max(0.0, self._time_limit - self._last.seconds))
+        return "" if not math.isfinite(left) or done == 1 else f"  about {_duration(left)} left"
 
     def _print_line(self) -> None:
         self._console.print(f"    iteration {self._last.iteration:>3}  {self._status()}")
@@ -158,8 +208,42 @@ class FitProgress:
         self._pending = False
 
 
+class PathProgress:
+    """A callback for a cross-validated path: how many of its fits have been begun.
+
+    Parameters
+    ----------
+    console : rich.console.Console
+        Where to draw; a line now and then if it is no terminal.
+    title : str
+        What is being fitted.
+    total : int
+        How many fits there are.
+    """
+
+    def __init__(self, console: Console, title: str, total: int) -> None:
+        self._bar = CountProgress(console, title, total)
+        self._lock = threading.Lock()  # folds run in threads
+        self._last: dict[int, int] = {}
+
+    def __enter__(self) -> PathProgress:
+        self._bar.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._bar.__exit__(*error)
+
+    def __call__(self, record: Any) -> None:
+        """Count a fit when its first record comes."""
+        with self._lock:
+            own = threading.get_ident()
+            if record.iteration <= self._last.get(own, 10**9):
+                self._bar.advance()
+            self._last[own] = record.iteration
+
+
 class CountProgress:
-    """A bar for work that consists of a known number of equal parts; silent when piped.
+    """A bar for work that consists of a known number of equal parts; piped, a line now and then.
 
     Parameters
     ----------
@@ -178,9 +262,11 @@ class CountProgress:
         self._bar: Progress | None = None
         self._task = TaskID(0)
         self._start = 0.0
+        self._done = 0
+        self._printed = 0.0
 
     def __enter__(self) -> CountProgress:
-        self._start = time.perf_counter()
+        self._start = self._printed = time.perf_counter()
         if self._console.is_terminal:
             self._bar = _live_bar(self._console).__enter__()
             self._task = self._bar.add_task(self._title, total=self._total, status="")
@@ -199,6 +285,22 @@ class CountProgress:
 
     def advance(self, parts: int = 1) -> None:
         """Count `parts` more as done."""
+        now = time.perf_counter()
+        self._done += parts
+        status = f"{self._done} of {self._total}  {now - self._start:.1f} s{self._time_left(now)}"
         if self._bar is not None:
-            seconds = time.perf_counter() - self._start
-            self._bar.update(self._task, advance=parts, status=f"{seconds:.1f} s")
+            self._bar.update(self._task, advance=parts, status=status)
+        elif now - self._printed >= _PLAIN_SECONDS:
+            self._console.print(f"    {status}")
+            self._printed = now
+
+    def advance_to(self, done: int) -> None:
+        """Count all of the first `done` parts as done."""
+        if done > self._done:
+            self.advance(done - self._done)
+
+    def _time_left(self, now: float) -> str:
+        spent = now - self._start
+        if spent < _FORESIGHT or self._done >= self._total:
+            return ""
+        return f"  about {_duration(spent * (self._total - self._done) / self._done)} left"

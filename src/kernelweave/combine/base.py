@@ -16,6 +16,9 @@ from kernelweave.registry import Named
 
 __all__ = ["Combination"]
 
+# Entries of the stack of base matrices that `shares` holds at a time.
+_STACK_ENTRIES = 2**22
+
 
 class Combination(Named):
     r"""A differentiable map from weights :math:`d \ge 0` to one kernel :math:`K(d)`.
@@ -55,6 +58,66 @@ class Combination(Named):
     @abstractmethod
     def derivative(self, tile: Tile, d: Array, M: Array) -> Array:
         """sum_ij M_ij dK(d)_ij / dd_k over the tile, for every k: shape (m,)."""
+
+    # Who brought how much
+
+    def at_zero(self, tile: Tile) -> Array:
+        """K(0) on the tile: what is there before any kernel has weight."""
+        return self.values(tile, np.zeros(tile.m))
+
+    def mean_slope(self, tile: Tile, d: Array) -> Array | None:
+        r"""Slope of K in S = sum_k d_k B_k, averaged on the way from 0 to d; None if it is one.
+
+        .. math:: \int_0^1 K'(t S)\, dt = \frac{K(S) - K(0)}{S}
+
+        entry by entry, for K that depends on the weights through S, as all of ours do.
+        """
+        S = np.asarray(tile.weighted(d))
+        gained = self.values(tile, d) - self.at_zero(tile)
+        return np.divide(gained, S, out=np.zeros_like(gained), where=S != 0)
+
+    def shares(self, tile: Tile, d: Array, coef: Array, kernels: Array) -> Array:
+        r"""What each kernel adds to (K(d) - K(0)) coef', shape (len(kernels), q, T).
+
+        Aumann and Shapley's share: every weight grows from nothing at the same pace, and a kernel
+        is given what its own growth adds,
+
+        .. math:: \int_0^1 d_k \frac{\partial K}{\partial d_k}(t d)\, dt
+                  = d_k B_k \circ \int_0^1 K'(t S)\, dt .
+
+        The shares of all kernels sum to K(d) - K(0), exactly. A few kernels at a time are held.
+
+        Parameters
+        ----------
+        tile : Tile
+            Samples (rows) against training samples.
+        d : ndarray of shape (m,)
+            The weights.
+        coef : ndarray of shape (T, s)
+            Coefficients of the columns of the tile.
+        kernels : array of int
+            The kernels to tell of.
+
+        Examples
+        --------
+        >>> from kernelweave.combine import Product
+        >>> from kernelweave.kernels.tile import StackTile
+        >>> D = np.array([[[1.0]], [[3.0]]])  # two distances of one pair
+        >>> tile = StackTile((1, 1), 2, lambda kernels: D[kernels])
+        >>> shares = Product().shares(tile, np.ones(2), np.ones((1, 1)), np.array([0, 1]))
+        >>> shares.ravel().round(4), round(float(np.exp(-4) - 1), 4)
+        (array([-0.2454, -0.7363]), -0.9817)
+        """
+        slope = self.mean_slope(tile, d)
+        out = np.empty((len(kernels), tile.shape[0], len(coef)))
+        many = max(1, _STACK_ENTRIES // max(1, tile.shape[0] * tile.shape[1]))
+        for first in range(0, len(kernels), many):
+            part = kernels[first : first + many]
+            base = tile.stack(part)
+            if slope is not None:
+                base = base * slope
+            out[first : first + many] = d[part, None, None] * (base @ coef.T)
+        return out
 
     def gram(
         self,

@@ -69,3 +69,7 @@ class PolynomialMixture(Combination):
         """sum_ij M_ij (sum_q q c_q S_ij^(q-1)) K_k[i, j]."""
         slope = polynomial.polyder(self._checked())
         return tile.contract(M * polynomial.polyval(tile.weighted(d), slope, tensor=False))
+
+    def mean_slope(self, tile: Tile, d: Array) -> Array:
+        """sum_q c_q S^(q-1), entry by entry."""
+        return polynomial.polyval(tile.weighted(d), self._checked()[1:], tensor=False)

@@ -43,3 +43,8 @@ class Product(Combination):
     def derivative(self, tile: Tile, d: Array, M: Array) -> Array:
         """-sum_ij M_ij K(d)_ij D_k[i, j]."""
         return -tile.contract(M * self.values(tile, d))
+
+    def mean_slope(self, tile: Tile, d: Array) -> Array:
+        """-(1 - exp(-S)) / S, which is -1 where S is 0."""
+        S = np.asarray(tile.weighted(d))
+        return np.divide(np.expm1(-S), S, out=np.full_like(S, -1.0), where=S != 0)

@@ -110,6 +110,9 @@ class WeightedSum(Combination):
         """sum_ij M_ij K_k[i, j]."""
         return tile.contract(M)
 
+    def mean_slope(self, tile: Tile, d: Array) -> None:
+        """K is S itself."""
+
     def gram(
         self,
         bank: KernelBank,

@@ -14,7 +14,7 @@ from kernelweave.describe.learnt import (
     split_fits,
 )
 
-__all__ = ["summary_text"]
+__all__ = ["learnt_line", "state_text", "summary_text"]
 
 
 def summary_text(model: Any, top: int = 10) -> str:
@@ -54,12 +54,11 @@ def summary_text(model: Any, top: int = 10) -> str:
     estimator = find_estimator(model)
     kernels = rank_kernels(estimator)
     total = len(estimator.kernel_names_)
-    state = "converged" if estimator.converged_ else "not converged"
     bayesian = is_bayesian(estimator)
     lines = [
-        f"{type(estimator).__name__}: {state} after {int(np.max(estimator.n_iter_))} iterations",
-        *(_bound_lines(estimator) if bayesian else _gap_lines(estimator)),
-        f"  {'kernels':<11}{len(kernels)} of {total} have a non-zero weight",
+        f"{type(estimator).__name__}: {state_text(estimator)}",
+        *_quality_lines(estimator),
+        f"  {'kernels':<11}{len(kernels)} of {total} have a non-zero weight{_means(estimator)}",
     ]
     shown, rest = kernels[:top], kernels[top:]
     lines += [f"    {_weight(kernel)}  {kernel.name}" for kernel in shown]
@@ -72,8 +71,62 @@ def summary_text(model: Any, top: int = 10) -> str:
     return "\n".join(lines)
 
 
+def learnt_line(model: Any) -> str:
+    """Return in one sentence which kernels carry the weight.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> learnt_line(SimpleNamespace(weights_=[0.25, 0.0, 0.75], kernel_names_=["a", "b", "c"]))
+    '2 of 3 kernels have weight; the heaviest, c, has 75 % of it.'
+    """
+    estimator = find_estimator(model)
+    kernels = rank_kernels(estimator)
+    total = len(estimator.kernel_names_)
+    if not kernels:
+        return f"None of the {total} kernels has weight."
+    if total == 1:
+        return f"One kernel: {kernels[0].name}."
+    # Weights of Bayesian models may be negative: their size is what counts.
+    share = abs(kernels[0].weight) / sum(abs(kernel.weight) for kernel in kernels)
+    have = "has" if len(kernels) == 1 else "have"
+    heaviest = f"the heaviest, {kernels[0].name}, has {100 * share:.0f} % of it"
+    if len(kernels) == 1:
+        heaviest = f"it is {kernels[0].name}"
+    return f"{len(kernels)} of {total} kernels {have} weight{_means(estimator)}; {heaviest}."
+
+
+def _means(estimator: Any) -> str:
+    rows = np.ndim(estimator.weights_) == 2
+    return f" (means over {len(estimator.weights_)} classes)" if rows else ""
+
+
+def state_text(estimator: Any) -> str:
+    """Return in a few words how the fit ended.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> state_text(SimpleNamespace(converged_=True, n_iter_=1))
+    'converged after 1 iteration'
+    """
+    count = int(np.max(estimator.n_iter_))
+    iterations = f"{count} iteration" + ("" if count == 1 else "s")
+    if not hasattr(estimator, "converged_"):
+        # The solver is not ours and has its own warning.
+        return f"fitted in {iterations}"
+    return f"{'converged' if estimator.converged_ else 'not converged'} after {iterations}"
+
+
 def _weight(kernel: KernelWeight) -> str:
     return f"{kernel.weight:8.4f}" + ("" if kernel.std is None else f" +- {kernel.std:.4f}")
+
+
+def _quality_lines(estimator: Any) -> list[str]:
+    """What is known of how good the fit is."""
+    if is_bayesian(estimator):
+        return _bound_lines(estimator)
+    return _gap_lines(estimator) if hasattr(estimator, "gap_") else []
 
 
 def _gap_lines(estimator: Any) -> list[str]:

@@ -5,6 +5,7 @@ from kernelweave.estimators.bayesian_regressor import BayesianMKLRegressor
 from kernelweave.estimators.classifier import MKLClassifier
 from kernelweave.estimators.cv import MKLClassifierCV, MKLRegressorCV
 from kernelweave.estimators.learnt_kernel import LearntKernel
+from kernelweave.estimators.new_rows import with_new_rows
 from kernelweave.estimators.nystrom import NystromMKLClassifier
 from kernelweave.estimators.one_class import MKLOneClass
 from kernelweave.estimators.regressor import MKLRegressor
@@ -19,4 +20,5 @@ __all__ = [
     "MKLRegressor",
     "MKLRegressorCV",
     "NystromMKLClassifier",
+    "with_new_rows",
 ]

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from kernelweave.bank import DistanceBank, MatrixBank, storage_dtype
 from kernelweave.combine import Combination, get_combination
 from kernelweave.errors import InvalidInputError
-from kernelweave.estimators.decisions import Decisions
+from kernelweave.estimators.decisions import Decisions, Parts
 from kernelweave.estimators.kernel_estimator import KernelEstimator
 from kernelweave.estimators.resuming import begin_session, source_of
 from kernelweave.kernels.base_set import BaseSet
@@ -190,9 +190,7 @@ class BaseMKL(KernelEstimator):
         self.support_ = np.flatnonzero(alpha.any(axis=0))
         self.dual_coef_ = alpha[:, self.support_]
         self.intercept_ = np.concatenate([result.intercept for result in results])
-        self._decide = Decisions(
-            self._kernel_set, self._combination, weights, self.support_, self.dual_coef_
-        )
+        self._prepare()
         self.objective_ = float(sum(result.certificate.primal for result in results))
         self.dual_objective_ = float(sum(result.certificate.dual for result in results))
         self.gap_ = float(max(result.certificate.gap for result in results))
@@ -200,6 +198,17 @@ class BaseMKL(KernelEstimator):
         self.converged_ = all(result.converged for result in results)
         self.history_ = [record for result in results for record in result.history]
         self.n_iter_ = max(1, sum(result.history[-1].iteration for result in results))
+
+    def _prepare(self) -> None:
+        """Make ready to decide, from what was learnt."""
+        weights = np.atleast_2d(self.weights_)
+        self._decide = Decisions(
+            self._kernel_set, self._combination, weights, self.support_, self.dual_coef_
+        )
+
+    def _come_back(self) -> None:
+        super()._come_back()
+        self._prepare()
 
     # From a fit to numbers
 
@@ -209,6 +218,10 @@ class BaseMKL(KernelEstimator):
         X = self._check_X(X, reset=False)
         with self._threads():
             return self._decide(X) + self.intercept_
+
+    def _parts(self, X: Any) -> Parts:
+        parts = self._decide.parts(X)
+        return parts._replace(constant=parts.constant + self.intercept_)
 
     @property
     def required_columns_(self) -> dict[str, Array]:

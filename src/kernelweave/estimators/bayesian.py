@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from kernelweave.bank import KernelBank
 from kernelweave.combine import WeightedSum
+from kernelweave.estimators.decisions import Parts
 from kernelweave.estimators.kernel_estimator import KernelEstimator
 from kernelweave.estimators.predictive import Predictive
 from kernelweave.estimators.resuming import begin_session, source_of
@@ -101,7 +102,23 @@ class BaseBayesianMKL(KernelEstimator):
         self.converged_ = all(posterior.converged for posterior in posteriors)
         self.history_ = [record for posterior in posteriors for record in posterior.history]
         self.n_iter_ = max(1, sum(posterior.history[-1].iteration for posterior in posteriors))
+        self._prepare(posteriors, used)
+
+    def _prepare(self, posteriors: list[Posterior], used: list[Array]) -> None:
+        """Make ready to predict, from what was learnt."""
+        weights = np.atleast_2d(self.weights_)
         self._predictive = Predictive(self._kernel_set, posteriors, weights, used)
+
+    def _file_state(self) -> dict[str, Any]:
+        state = super()._file_state()
+        if "weights_" in state:
+            state["_posteriors"] = self._predictive.posteriors
+            state["_used"] = self._predictive.used
+        return state
+
+    def _come_back(self) -> None:
+        super()._come_back()
+        self._prepare(self.__dict__.pop("_posteriors"), self.__dict__.pop("_used"))
 
     # From a posterior to numbers
 
@@ -111,6 +128,9 @@ class BaseBayesianMKL(KernelEstimator):
         X = self._check_X(X, reset=False)
         with self._threads():
             return self._predictive.mean(X)
+
+    def _parts(self, X: Any) -> Parts:
+        return self._predictive.parts(X)
 
     def _mean_and_std(self, X: Any) -> tuple[Array, Array]:
         """Means and standard deviations of the functions, each of shape (n_new, T)."""

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_consistent_length
 
 from kernelweave.errors import InvalidInputError
 from kernelweave.estimators.bayesian import BaseBayesianMKL
+from kernelweave.estimators.decisions import Parts
 from kernelweave.problem import Array
 from kernelweave.solvers.bemkl import Hyperparameters, Outputs
 
@@ -192,6 +193,20 @@ class BayesianMKLRegressor(RegressorMixin, BaseBayesianMKL):
 
     def _columns(self, values: Array) -> Array:
         return values[:, 0] if self._one_output else values
+
+    def _parts(self, X: Any) -> Parts:
+        values, kernels, constant = super()._parts(X)
+        return Parts(self._scale[:, None] * values, kernels, self._shift + self._scale * constant)
+
+    @property
+    def _one_value(self) -> bool:
+        return bool(self._one_output)
+
+    def _decision_names(self) -> tuple[tuple[str, ...], str]:
+        if self._one_output:
+            return ("prediction",), "the prediction"
+        outputs = tuple(f"output {t}" for t in range(len(self.intercept_)))
+        return outputs, "a prediction for each output; the largest is shown"
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

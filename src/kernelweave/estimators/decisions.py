@@ -2,19 +2,55 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from kernelweave.bank.memory import require_bytes
 from kernelweave.combine import Combination, WeightedSum
 from kernelweave.estimators.learnt_kernel import LearntKernel
 from kernelweave.kernels.base_set import BaseSet
 from kernelweave.kernels.kernel_set import KernelSet
 from kernelweave.kernels.look_ups import LookUps
-from kernelweave.kernels.samples import as_samples
+from kernelweave.kernels.samples import Samples, as_samples
 from kernelweave.problem import Array
 
-__all__ = ["Decisions"]
+__all__ = ["Decisions", "Parts", "empty_parts"]
+
+# Kernel values held at a time, and of how many kernels: those on the same columns share distances.
+_BLOCK_ENTRIES = 2**22
+_TOGETHER = 64
+
+
+class Parts(NamedTuple):
+    """What each kernel adds to decision values.
+
+    Attributes
+    ----------
+    values : ndarray of shape (n, T, m_used)
+        The contributions.
+    kernels : ndarray of int, shape (m_used,)
+        The kernels they are of: those that have weight in any task.
+    constant : ndarray of shape (T,)
+        What the values are when no kernel has weight, without intercepts.
+    """
+
+    values: Array
+    kernels: Array
+    constant: Array
+
+
+def empty_parts(n: int, n_tasks: int, kernels: Array) -> Parts:
+    """Return contributions to be filled in, or refuse if they do not fit in memory.
+
+    Examples
+    --------
+    >>> empty_parts(2, 1, np.array([0, 5])).values.shape
+    (2, 1, 2)
+    """
+    what = f"contributions of {len(kernels)} kernels to {n_tasks} values of each of {n} samples"
+    require_bytes(8.0 * n * n_tasks * len(kernels), what, "Explain fewer samples at a time.")
+    return Parts(np.zeros((n, n_tasks, len(kernels))), kernels, np.zeros(n_tasks))
 
 
 class Decisions:
@@ -75,8 +111,64 @@ class Decisions:
                 out[:, tasks] += kernel.against_training(new, self._support) @ self._coef[tasks].T
         return out
 
-    def _prepare(self, kernels: KernelSet, task: int) -> LookUps:
+    def parts(self, X: Any) -> Parts:
+        """Return what each kernel of non-zero weight adds to the values of samples X.
+
+        They sum, with `constant`, to the values. How a kernel's part of anything but a sum is
+        told: :meth:`Combination.shares <kernelweave.combine.Combination.shares>`.
+        """
+        new = as_samples(X)
+        used = np.flatnonzero(self._weights.any(axis=0))
+        out = empty_parts(new.n, len(self._coef), used)
+        if not len(self._support):
+            return out
+        apart = len(self._weights) > 1
+        for row, d in enumerate(self._weights):
+            tasks = np.array([row]) if apart else np.arange(len(self._coef))
+            places = np.flatnonzero(d[used])
+            rest = self._look_up_each(new, tasks, places, out)
+            self._evaluate_each(new, tasks, rest, out)
+        if new.n:
+            tile = self._kernel_set.tile(new.take([0]), self._support)
+            out.constant[:] = self._combination.at_zero(tile)[0] @ self._coef.T
+        return out
+
+    def _look_up_each(self, new: Samples, tasks: Array, places: Array, out: Parts) -> Array:
+        """Fill in the kernels whose features can be looked up; return the places of the others."""
+        kernels = self._kernel_set
+        if not (isinstance(self._combination, WeightedSum) and isinstance(kernels, KernelSet)):
+            return places
+        rest = []
+        for place in places:
+            # One table at a time: those of all kernels together may be large.
+            k = out.kernels[place]
+            for t in tasks:
+                found = self._prepare(kernels, t, k)
+                if found.rest[k]:
+                    rest.append(place)
+                    break
+                out.values[:, t, place] = found(new)
+        return np.array(rest, dtype=np.intp)
+
+    def _evaluate_each(self, new: Samples, tasks: Array, places: Array, out: Parts) -> None:
+        """Fill in the kernels that are evaluated against the support vectors."""
+        if not len(places):
+            return
+        d = self._weights[tasks[0] if len(self._weights) > 1 else 0]
+        coef = self._coef[tasks]
+        together = min(len(places), _TOGETHER)
+        step = max(1, _BLOCK_ENTRIES // (together * len(self._support)))
+        for first in range(0, new.n, step):
+            rows = np.arange(first, min(first + step, new.n))
+            tile = self._kernel_set.tile(new.take(rows), self._support)
+            shares = self._combination.shares(tile, d, coef, out.kernels[places])
+            out.values[np.ix_(rows, tasks, places)] = shares.transpose(1, 2, 0)
+
+    def _prepare(self, kernels: KernelSet, task: int, k: int | None = None) -> LookUps:
+        """Look-ups of one task, of all kernels or of kernel k alone."""
         v = np.zeros(kernels.n)
         v[self._support] = self._coef[task]
         d = self._weights[task if len(self._weights) > 1 else 0]
+        if k is not None:
+            d = np.where(np.arange(len(d)) == k, d, 0.0)
         return LookUps(kernels, d, v)

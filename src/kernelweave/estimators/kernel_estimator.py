@@ -14,9 +14,12 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from kernelweave.bank import KernelBank, build_bank
+from kernelweave.compiled.notice import compile_notice
 from kernelweave.compiled.threads import one_blas_thread, use_threads
 from kernelweave.errors import InvalidInputError
 from kernelweave.estimators.dask_blocks import refuse_collection, wrap_predictions
+from kernelweave.estimators.explaining import SelfExplaining
+from kernelweave.estimators.filed import Filed
 from kernelweave.estimators.learnt_kernel import LearntKernel
 from kernelweave.kernels import build_set
 from kernelweave.kernels.base_set import BaseSet
@@ -30,7 +33,9 @@ from kernelweave.validation import positive_number
 __all__ = ["KernelEstimator"]
 
 
-class KernelEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class KernelEstimator(
+    SelfExplaining, Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+):
     """Shared by the estimators, whatever their model is.
 
     A fit leaves `weights_`, and behind them `_kernel_set` and `_combination`.
@@ -44,7 +49,7 @@ class KernelEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     def _threads(self) -> Iterator[None]:
         """Our threads and no others: BLAS would add up in an order that depends on its own."""
         self._check_n_jobs()
-        with use_threads(self.n_jobs), one_blas_thread():
+        with use_threads(self.n_jobs), one_blas_thread(), compile_notice():
             yield
 
     # Validation at the door
@@ -139,6 +144,9 @@ class KernelEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         names = self._kernel_set.names
         # Those of a batch are written when they are read; a list of a million takes long.
         self.kernel_names_ = names if isinstance(names, LazyNames) else list(names)
+
+    def _come_back(self) -> None:
+        self._store_names()
 
     @property
     def _n_features_out(self) -> int:

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from kernelweave.combine import WeightedSum
 from kernelweave.errors import InvalidInputError
+from kernelweave.estimators.decisions import Parts, empty_parts
 from kernelweave.estimators.kernel_estimator import KernelEstimator
 from kernelweave.estimators.labels import class_codes
 from kernelweave.estimators.nystrom_map import NystromMap
@@ -230,6 +231,12 @@ class NystromMKLClassifier(ClassifierMixin, KernelEstimator):
         with self._threads():
             decisions = self._map.decide(X, self.coef_) + self.intercept_
         return decisions[:, 0] if decisions.shape[1] == 1 else decisions
+
+    def _parts(self, X: Any) -> Parts:
+        used = np.flatnonzero(self.weights_)
+        parts = empty_parts(X.shape[0], len(self.coef_), used)
+        parts.values[:] = self._map.decide_each(X, self.coef_, used)
+        return parts._replace(constant=self.intercept_)
 
     def predict(self, X: Any) -> Array:
         """Return the most likely class of every sample."""

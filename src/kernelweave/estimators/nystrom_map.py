@@ -146,6 +146,20 @@ class NystromMap:
         self._walk(new.n, self._against(new), take)
         return out
 
+    def decide_each(self, X: Any, coef: Array, kernels: Array) -> Array:
+        """What each of the kernels adds to `decide`, shape (n_new, T, len(kernels))."""
+        new = as_samples(X)
+        out = np.zeros((new.n, len(coef), len(kernels)))
+        places = {int(k): place for place, k in enumerate(kernels)}
+
+        def take(rows: Array, k: int, phi: Array) -> None:
+            if k in places:
+                own = coef[:, self._offsets[k] : self._offsets[k + 1]]
+                out[rows[0] : rows[-1] + 1, :, places[k]] = phi @ own.T
+
+        self._walk(new.n, self._against(new), take)
+        return out
+
     def _against(self, new: Samples) -> _Values:
         def values(rows: Array, part: Array) -> Array:
             return self._kernel_set.cross(new.take(rows), self._landmarks, part)

@@ -241,6 +241,9 @@ class MKLOneClass(OutlierMixin, BaseMKL):
         """Return +1 for samples inside the boundary and -1 for outliers."""
         return np.where(self.decision_function(X) >= 0, 1, -1)
 
+    def _decision_names(self) -> tuple[tuple[str, ...], str]:
+        return ("inside",), "below 0 it is an outlier"
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = False

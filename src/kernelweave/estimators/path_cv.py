@@ -7,14 +7,14 @@ import inspect
 import threading
 import time
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from functools import partial
 from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
-from joblib import Parallel, delayed  # type: ignore[import-untyped]
 from scipy.stats import rankdata
 from sklearn import config_context, get_config
 from sklearn.base import is_classifier
@@ -24,7 +24,7 @@ from sklearn.model_selection import check_cv
 from sklearn.utils import _safe_indexing, column_or_1d
 
 from kernelweave.compiled.threads import thread_count
-from kernelweave.errors import InvalidInputError
+from kernelweave.errors import InterruptedFitWarning, InvalidInputError
 from kernelweave.estimators.base import BaseMKL, SetUp, Tasks
 from kernelweave.problem import Array
 from kernelweave.solvers import Checkpoint, Limits, Result
@@ -45,6 +45,17 @@ class _Path:
     complaints: list[str] = field(default_factory=list)
     scores: Array | None = None
     score_seconds: Array | None = None
+
+    @property
+    def scored(self) -> bool:
+        """Whether the path of a fold got as far as scores."""
+        return self.scores is not None and len(self.scores) > 0
+
+    def cut(self, count: int) -> None:
+        """Keep the first values of C only."""
+        self.results, self.seconds = self.results[:count], self.seconds[:count]
+        if self.scores is not None and self.score_seconds is not None:
+            self.scores, self.score_seconds = self.scores[:count], self.score_seconds[:count]
 
     @property
     def weights(self) -> Array:
@@ -101,19 +112,12 @@ class PathCV(BaseMKL):
             jobs = min(thread_count(), 1 + len(folds))
             stop = threading.Event()
             model = self._plain_model(max(1, thread_count() // jobs))
-            calls = [delayed(_configured)(get_config(), self._whole_path, model, made, stop)]
             given = (tasks.X, target, weight, scorer, weighs, stop, len(folds))
-            calls += [
-                delayed(_configured)(get_config(), self._fold, model, fold, *given)
-                for fold in enumerate(folds)
-            ]
-            try:
-                whole, *parts = Parallel(n_jobs=jobs, require="sharedmem")(calls)
-            except BaseException:
-                stop.set()  # Folds in other threads end with their next fit.
-                raise
+            calls = [partial(self._whole_path, model, made, stop)]
+            calls += [partial(self._fold, model, fold, *given) for fold in enumerate(folds)]
+            whole, *parts = _run_all(calls, jobs, stop)
         if any(len(path.results) < len(self.Cs_) for path in (whole, *parts)):
-            raise KeyboardInterrupt("the cross-validation was interrupted.")
+            parts = self._keep_what_there_is(whole, parts)
         self._conclude(made, whole, parts)
         self.scorer_ = scorer
         return self
@@ -211,11 +215,19 @@ class PathCV(BaseMKL):
         Cs = self.Cs_
         rows: list[list[Result]] = [[] for _ in Cs]
         path = _Path(title, rows, np.zeros(len(Cs)))
-        limits = replace(made.limits, verbose=max(0, self.verbose - 2))
+        limits = replace(
+            made.limits,
+            verbose=max(0, self.verbose - 2),
+            callbacks=(*made.limits.callbacks, lambda record: stop.is_set()),
+        )
         for problem, solver in zip(made.problems, made.solvers, strict=True):
             began = time.perf_counter()
             walk = walk_path(problem, Cs, solver, limits)
             for i, result in enumerate(walk):
+                if result.reason == "interrupted":
+                    stop.set()
+                if stop.is_set() and not result.converged:
+                    break
                 rows[i].append(result)
                 path.seconds[i] += time.perf_counter() - began
                 told = reason_for_gap(result, limits)
@@ -225,12 +237,12 @@ class PathCV(BaseMKL):
                     kernels = np.count_nonzero(result.d)
                     gap = result.certificate.gap
                     _say(f"{title}: C = {Cs[i]:.3g}  gap {gap:.1e}  kernels {kernels}")
-                if result.reason == "interrupted":
-                    stop.set()
                 if stop.is_set():
-                    path.results = [row for row in rows if len(row) == len(made.problems)]
-                    return path
+                    break
                 began = time.perf_counter()
+            if stop.is_set():
+                break
+        path.results = [row for row in rows if len(row) == len(made.problems)]
         return path
 
     def _whole_path(self, model: BaseMKL, made: SetUp, stop: threading.Event) -> _Path:
@@ -281,18 +293,48 @@ class PathCV(BaseMKL):
             )
         return path
 
+    def _come_back(self) -> None:
+        super()._come_back()
+        self.scorer_ = check_scoring(self, scoring=self.scoring)
+
     # Results
 
+    def _keep_what_there_is(self, whole: _Path, parts: list[_Path]) -> list[_Path]:
+        """After an interruption, cut the path to the C that were fitted and scored; the folds."""
+        fitted = len(whole.results)
+        scored = [part for part in parts if part.scored]
+        if not fitted:
+            raise KeyboardInterrupt("the cross-validation was interrupted before its first fit.")
+        if scored:
+            fitted = min(fitted, *(len(part.results) for part in scored))
+            how = f"the best of the first {fitted} that {len(scored)} of {len(parts)} folds scored"
+        else:
+            # At the start of the path little has been learnt: keep its end.
+            self.Cs_, whole.results = self.Cs_[fitted - 1 :], whole.results[-1:]
+            how, fitted = "the last one fitted, and no fold had scored any", 1
+        self.Cs_ = self.Cs_[:fitted]
+        for path in (whole, *scored):
+            path.cut(fitted)
+        warnings.warn(
+            f"the cross-validation was interrupted; of the values of C the model has {how}.",
+            InterruptedFitWarning,
+            stacklevel=3,
+        )
+        return scored
+
     def _conclude(self, made: SetUp, whole: _Path, parts: list[_Path]) -> None:
-        self.scores_ = np.array([part.scores for part in parts])
-        self.cv_results_ = _table(self.Cs_, self.scores_, parts)
+        if parts:
+            self.scores_ = np.array([part.scores for part in parts])
+        else:  # interrupted before the first score
+            self.scores_ = np.full((1, len(self.Cs_)), np.nan)
+        self.cv_results_ = _table(self.Cs_, self.scores_, parts or [whole])
         mean = self.cv_results_["mean_test_score"]
-        if np.all(np.isnan(mean)):
+        if parts and np.all(np.isnan(mean)):
             raise InvalidInputError(
                 f"scoring={self.scoring!r} gave no number for any C: every mean over the folds is "
                 "nan. Use another scoring, or folds that it can be computed on."
             )
-        self.best_index_ = int(np.nanargmax(mean))
+        self.best_index_ = int(np.nanargmax(mean)) if parts else 0
         self.C_ = float(self.Cs_[self.best_index_])
         self.best_score_ = float(mean[self.best_index_])
         weights = whole.weights
@@ -314,6 +356,19 @@ class PathCV(BaseMKL):
         )
 
 
+def _run_all(calls: Sequence[Callable[[], _Path]], jobs: int, stop: threading.Event) -> list[_Path]:
+    """Call each in a thread of `jobs`; after Ctrl-C with what they have by then."""
+    with ThreadPoolExecutor(jobs) as pool:
+        running = [pool.submit(_configured, get_config(), call) for call in calls]
+        try:
+            wait(running, return_when=FIRST_EXCEPTION)
+        except KeyboardInterrupt:
+            stop.set()  # The fits end with their next record.
+        if any(future.done() and future.exception() for future in running):
+            stop.set()
+        return [future.result() for future in running]
+
+
 def _configured(config: dict[str, Any], function: Any, *args: Any) -> Any:
     """Call in a thread under scikit-learn's settings of the caller's thread."""
     with config_context(**config):
@@ -328,7 +383,9 @@ def _table(Cs: Array, scores: Array, parts: list[_Path]) -> dict[str, Any]:
     """Columns of one entry for each C, named as those of ``GridSearchCV.cv_results_``."""
     mean = scores.mean(axis=0)
     seconds = np.array([part.seconds for part in parts])
-    score_seconds = np.array([part.score_seconds for part in parts])
+    score_seconds = np.array(
+        [np.zeros(len(Cs)) if part.score_seconds is None else part.score_seconds for part in parts]
+    )
     table: dict[str, Any] = {
         "mean_fit_time": seconds.mean(axis=0),
         "std_fit_time": seconds.std(axis=0),

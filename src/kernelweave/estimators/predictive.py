@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from kernelweave.combine import WeightedSum
-from kernelweave.estimators.decisions import Decisions
+from kernelweave.estimators.decisions import Decisions, Parts
 from kernelweave.kernels.base_set import BaseSet
 from kernelweave.kernels.samples import as_samples
 from kernelweave.problem import Array
@@ -58,9 +58,19 @@ class Predictive:
         """What was fitted."""
         return self._posteriors
 
+    @property
+    def used(self) -> list[Array]:
+        """The kernels that each posterior uses."""
+        return self._used
+
     def mean(self, X: Any) -> Array:
         """Return the means of samples X, shape (n_new, T); the kernels are added up first."""
         return self._decide(X) + self._intercept
+
+    def parts(self, X: Any) -> Parts:
+        """Return what each kernel adds to `mean`, in which the intercepts are the constant."""
+        parts = self._decide.parts(X)
+        return parts._replace(constant=parts.constant + self._intercept)
 
     def mean_and_variance(self, X: Any) -> tuple[Array, Array]:
         """Return means and variances of samples X, each of shape (n_new, T)."""

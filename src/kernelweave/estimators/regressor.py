@@ -155,3 +155,6 @@ class MKLRegressor(RegressorMixin, BaseMKL):
     def predict(self, X: Any) -> Array:
         """Return the fitted function at every sample."""
         return self._decisions(X)[:, 0]
+
+    def _decision_names(self) -> tuple[tuple[str, ...], str]:
+        return ("prediction",), "the prediction"

@@ -67,6 +67,11 @@ class BatchSet(BaseSet):
         self.batch = batch
         self.samples = samples
         self._all = batch.selection.bind(samples)
+        self._look()
+
+    def _look(self) -> None:
+        """Take from the samples what the kernels read."""
+        batch, samples = self.batch, self.samples
         seen = samples.derive(self._all)
         columns, self.gamma = batch.checked(seen.n_columns)
         used, positions = np.unique(columns, return_inverse=True)
@@ -82,6 +87,16 @@ class BatchSet(BaseSet):
         self.table = np.ascontiguousarray((values - self._shift).T)
         suffix = f" via {self._all.label.partition(' via ')[2]}" if batch.transformer else ""
         self.names = BatchNames(columns, self.gamma, titles, suffix)
+
+    def _file_state(self) -> dict[str, Any]:
+        # The rest is the samples and the batch once more.
+        names = ("batch", "samples", "normalization", "_all")
+        return {name: getattr(self, name) for name in names}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if "table" not in state:
+            self._look()
 
     @property
     def m(self) -> int:

@@ -45,6 +45,13 @@ class Selection:
         self.transformer = transformer
         self.label = label
 
+    def _file_state(self) -> dict[str, Any]:
+        # An Index of pandas is given as readily as a list.
+        columns = self.columns
+        if hasattr(columns, "tolist") and not isinstance(columns, np.ndarray | np.generic):
+            columns = columns.tolist()
+        return {**self.__dict__, "columns": columns}
+
     def bind(self, samples: Samples) -> Block:
         """Find the columns and fit the transformer, once for all equal selections."""
         known = samples.bound.get(self)
@@ -136,8 +143,11 @@ class Block:
         self.names = names
         self.label = label
         self.transformer = transformer
+        self._set_key()
 
-        self._key = (self.indices, n_columns, None if transformer is None else id(transformer))
+    def _set_key(self) -> None:
+        which = None if self.transformer is None else id(self.transformer)
+        self._key = (self.indices, self.n_columns, which)
         self._hash = hash(self._key)
 
     def __eq__(self, other: object) -> bool:
@@ -146,10 +156,15 @@ class Block:
     def __hash__(self) -> int:
         return self._hash
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        # Made anew, because the identity of the transformer is part of the key.
-        state = (list(self.indices), self.n_columns, self.names, self.label, self.transformer)
-        return Block, state
+    def __getstate__(self) -> dict[str, Any]:
+        # Without the key, because the identity of the transformer is part of it.
+        names = ("n_columns", "names", "label", "transformer")
+        return {"indices": list(self.indices), **{name: getattr(self, name) for name in names}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.indices = tuple(self.indices)
+        self._set_key()
 
     @property
     def _everything(self) -> bool:

@@ -165,6 +165,12 @@ class CompositeSet(BaseSet):
         self._part, self._place = whereabouts(self.members)
         self.names = StackedNames([part.names for part in self.parts], self._part, self._place)
 
+    def _file_state(self) -> dict[str, Any]:
+        return {"parts": self.parts, "members": self.members}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["parts"], state["members"])  # type: ignore[misc]
+
     @property
     def m(self) -> int:
         return len(self._part)

@@ -75,6 +75,10 @@ class Distance(Kernel):
         self._checked: tuple[NDArray[Any], str | None] | None = None
         self._learnt: float | None = None
 
+    def _file_state(self) -> dict[str, Any]:
+        metric = np.asarray(self.metric) if self.reads_ids else self.metric
+        return {**self.__dict__, "metric": metric}
+
     @property
     def reads_ids(self) -> bool:  # type: ignore[override]
         return not isinstance(self.metric, str) and not callable(self.metric)

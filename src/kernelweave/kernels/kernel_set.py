@@ -84,6 +84,10 @@ class KernelSet(BaseSet):
     def m(self) -> int:
         return len(self.kernels)
 
+    def __getstate__(self) -> dict[str, Any]:
+        # A plan is quickly made anew, and holds the kernels once more.
+        return {**self.__dict__, "_plan": None}
+
     def __repr__(self) -> str:
         return f"KernelSet(n={self.n}, m={self.m}, {self.normalization!r})"
 

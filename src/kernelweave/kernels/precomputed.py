@@ -113,6 +113,9 @@ class Precomputed(Kernel):
     def ids(self, samples: Samples) -> NDArray[np.intp]:
         return read_ids(samples, len(self._matrix), self.name, "Precomputed(K)")
 
+    def _file_state(self) -> dict[str, Any]:
+        return {**self.__dict__, "K": np.asarray(self.K)}
+
     def _parameters(self) -> dict[str, Any]:
         return {"K": self.K, "name": self._name}
 

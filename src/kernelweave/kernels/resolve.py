@@ -16,7 +16,7 @@ from kernelweave.kernels.families import NAMED_FAMILIES, Family
 from kernelweave.kernels.samples import Samples
 from kernelweave.validation import unknown_name
 
-__all__ = ["resolve", "resolve_items", "unique_names"]
+__all__ = ["numbered", "resolve", "resolve_items", "unique_names"]
 
 
 def resolve(kernels: Any, samples: Samples) -> list[Kernel]:
@@ -110,7 +110,17 @@ def unique_names(kernels: Sequence[Kernel]) -> list[str]:
     >>> unique_names([Linear(), RBF(width=1), Linear()])
     ['linear', 'rbf(width=1)', 'linear (2)']
     """
-    names = [kernel.name for kernel in kernels]
+    return numbered([kernel.name for kernel in kernels])
+
+
+def numbered(names: Sequence[str]) -> list[str]:
+    """Return names with a number behind each that was there before.
+
+    Examples
+    --------
+    >>> numbered(["a", "b", "a"])
+    ['a', 'b', 'a (2)']
+    """
     taken = set(names)
     seen: Counter[str] = Counter()
     out = []

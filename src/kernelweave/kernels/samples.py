@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from scipy import sparse
 
 from kernelweave.errors import InvalidInputError
+from kernelweave.kernels.packing import pack, unpack
 from kernelweave.kernels.text import as_text
 
 __all__ = ["Samples", "as_samples", "check_numbers", "is_frame"]
@@ -77,8 +78,12 @@ class Samples:
             del state[name]
         return state
 
+    def _file_state(self) -> dict[str, Any]:
+        return {**self.__getstate__(), "_data": pack(self._data)}
+
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+        self._data = unpack(self._data)
         self._reset()
 
     @property

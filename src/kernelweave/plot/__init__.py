@@ -1,10 +1,27 @@
-"""Figures of fitted models: matplotlib axes in and out, colour-blind safe."""
+"""Figures of fitted models: matplotlib axes in and out, colour-blind safe, without pyplot.
+
+Every function takes ``ax``, the axes to draw on, and returns what it drew on; without it there is
+a new figure, which ``ax.figure.savefig("weights.png")`` saves.
+"""
 
 from __future__ import annotations
 
-from kernelweave.plot.c_path import plot_path
-from kernelweave.plot.fit_figure import fit_figure
-from kernelweave.plot.gap_curve import plot_convergence
-from kernelweave.plot.kernel_weights import plot_weights
+from kernelweave.plot.alignment_map import alignment
+from kernelweave.plot.c_path import path
+from kernelweave.plot.decision_bars import contributions
+from kernelweave.plot.fit_panels import fit_figure
+from kernelweave.plot.gap_curve import convergence
+from kernelweave.plot.kernel_weights import weights
+from kernelweave.plot.replicate_intervals import stability
+from kernelweave.plot.solver_panels import compare
 
-__all__ = ["fit_figure", "plot_convergence", "plot_path", "plot_weights"]
+__all__ = [
+    "alignment",
+    "compare",
+    "contributions",
+    "convergence",
+    "fit_figure",
+    "path",
+    "stability",
+    "weights",
+]

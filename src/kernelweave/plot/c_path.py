@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,50 +15,50 @@ from kernelweave.problem import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
-__all__ = ["plot_path"]
+__all__ = ["path", "spread_apart"]
 
 # Okabe and Ito's palette without the vermillion of the chosen C; lines beyond it are dashed.
 _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#000000", "#8C6D1F")
 _DASHES = ("-", "--", ":")
+# Lines that cross stay apart without colours too.
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<")
 _FAINT = "#d0d0d0"
 # Shares of a panel's height between two labels.
 _LABEL_GAP = 0.062
 
 
-def plot_path(model: Any, top: int = 8, figure: Figure | None = None) -> Figure:
+def path(model: Any, ax: Any = None, top: int = 8) -> Any:
     """Draw the kernel weights along the path of C, and the cross-validated score below them.
 
     Parameters
     ----------
     model : MKLClassifierCV, MKLRegressorCV, or a pipeline that ends in one
         Fitted. Where every class has weights of its own, their mean is drawn.
+    ax : matplotlib.axes.Axes or two of them, optional
+        Where to draw: one for the weights only, or one for the weights and one for the score. A
+        new figure (not known to pyplot) with both when left out.
     top : int, default=8
         How many kernels to draw in colour and name, those with the largest weight anywhere on the
         path; the others are grey.
-    figure : matplotlib.figure.Figure, optional
-        Where to draw; a new one (not known to pyplot) when left out.
 
     Returns
     -------
-    matplotlib.figure.Figure
-        Above the weights, with the number of kernels that have any along the upper edge; below the
-        mean score over the folds and a band of one standard deviation to each side. The line
-        through both is the chosen C.
+    matplotlib.axes.Axes or tuple of two
+        What was drawn on: one if one was given, else two. The first has the weights, with the
+        number of kernels that have any along the upper edge; the second the mean score over the
+        folds and a band of one standard deviation to each side. The line through both is the
+        chosen C.
 
     Examples
     --------
     >>> from sklearn.datasets import load_iris
-    >>> from kernelweave import MKLClassifierCV
-    >>> from kernelweave.report import plot_path
+    >>> from kernelweave import MKLClassifierCV, plot
     >>> X, y = load_iris(return_X_y=True)
-    >>> figure = plot_path(MKLClassifierCV(Cs=4, cv=3).fit(X, y))
-    >>> [ax.get_xscale() for ax in figure.axes]
-    ['log', 'log']
+    >>> upper, lower = plot.path(MKLClassifierCV(Cs=4, cv=3).fit(X, y))
+    >>> upper.get_ylabel(), lower.get_xlabel()
+    ('weight', 'C')
     """
-    from matplotlib.figure import Figure
-
     if top < 1:
         raise InvalidInputError(f"top must be at least 1; got {top!r}.")
     estimator = find_estimator(model)
@@ -66,21 +67,36 @@ def plot_path(model: Any, top: int = 8, figure: Figure | None = None) -> Figure:
             "a path is what MKLClassifierCV and MKLRegressorCV have; got "
             f"{type(estimator).__name__}."
         )
-    if figure is None:
-        figure = Figure(figsize=(8.0, 5.6), layout="constrained")
-    upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=[2.0, 1.0])
-    _draw_weights(upper, estimator, top)
-    _draw_scores(lower, estimator)
-    for ax in (upper, lower):
-        ax.axvline(estimator.C_, color=VERMILLION, lw=1.2, ls="--", zorder=1.5)
-        tidy(ax)
+    panels = _panels(ax)
+    _draw_weights(panels[0], estimator, top)
+    if len(panels) > 1:
+        _draw_scores(panels[1], estimator)
     Cs = estimator.Cs_
     # One value of C has no range; give it one.
     spare = (Cs[-1] / Cs[0]) ** 0.02 if Cs[-1] > Cs[0] else 2.0
-    lower.set_xscale("log")
-    lower.set_xlim(Cs[0] / spare, Cs[-1] * spare)
-    lower.set_xlabel("C")
-    return figure
+    for panel in panels:
+        panel.axvline(estimator.C_, color=VERMILLION, lw=1.2, ls="--", zorder=1.5)
+        tidy(panel)
+        panel.set_xscale("log")
+        panel.set_xlim(Cs[0] / spare, Cs[-1] * spare)
+    panels[-1].set_xlabel("C")
+    return panels[0] if len(panels) == 1 else panels
+
+
+def _panels(ax: Any) -> tuple[Axes, ...]:
+    """The axes to draw on: those given, or two of a new figure."""
+    if ax is None:
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(8.0, 5.6), layout="constrained")
+        return tuple(figure.subplots(2, 1, sharex=True, height_ratios=[2.0, 1.0]))
+    panels = tuple(ax) if isinstance(ax, Sequence | np.ndarray) else (ax,)
+    if len(panels) not in (1, 2):
+        raise InvalidInputError(
+            "ax must be one matplotlib Axes (the weights) or two (the weights and the score); got "
+            f"{len(panels)}."
+        )
+    return panels
 
 
 def _draw_weights(ax: Axes, estimator: Any, top: int) -> None:
@@ -94,10 +110,22 @@ def _draw_weights(ax: Axes, estimator: Any, top: int) -> None:
     if len(rest):
         ax.plot(Cs, weights[:, rest], color=_FAINT, lw=0.8, zorder=1.2)
     colours = []
+    every = max(1, len(Cs) // 7)
     for i, k in enumerate(shown):
         colour = _COLOURS[i % len(_COLOURS)]
         dash = _DASHES[i // len(_COLOURS) % len(_DASHES)]
-        ax.plot(Cs, weights[:, k], dash, color=colour, lw=1.8, zorder=2.5)
+        ax.plot(
+            Cs,
+            weights[:, k],
+            dash,
+            color=colour,
+            lw=1.8,
+            marker=_MARKERS[i % len(_MARKERS)],
+            markersize=4,
+            # Of many points those of neighbours in different places.
+            markevery=(i % every, every),
+            zorder=2.5,
+        )
         colours.append(colour)
     ax.set_ylim(0.0, 1.05 * float(peak.max(initial=0.0)) or 1.0)
     ax.set_ylabel("weight")

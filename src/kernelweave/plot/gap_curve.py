@@ -12,10 +12,10 @@ from kernelweave.plot.style import BLACK, BLUE, LIGHT_BLUE, VERMILLION, new_axes
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["plot_convergence"]
+__all__ = ["convergence"]
 
 
-def plot_convergence(model: Any, ax: Axes | None = None) -> Axes:
+def convergence(model: Any, ax: Axes | None = None) -> Axes:
     r"""Draw the relative duality gap :math:`(P - D) / \max(1, |P|)` against time.
 
     For Bayesian models it is the lower bound on the log evidence.
@@ -39,10 +39,10 @@ def plot_convergence(model: Any, ax: Axes | None = None) -> Axes:
     >>> from sklearn.datasets import load_iris
     >>> from kernelweave import MKLClassifier
     >>> from kernelweave.kernels import RBF, Linear
-    >>> from kernelweave.plot import plot_convergence
+    >>> from kernelweave import plot
     >>> X, y = load_iris(return_X_y=True)
     >>> model = MKLClassifier([Linear(), RBF(width=1.0)]).fit(X, y)
-    >>> plot_convergence(model).get_yscale()
+    >>> plot.convergence(model).get_yscale()
     'log'
     """
     estimator = find_estimator(model)

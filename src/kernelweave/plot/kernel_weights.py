@@ -23,12 +23,12 @@ from kernelweave.plot.weight_bars import Bar, group_colours, weight_bars
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["plot_weights"]
+__all__ = ["weights"]
 
 _PALE = 0.4
 
 
-def plot_weights(model: Any, ax: Axes | None = None, top: int = 20, *, groups: Any = None) -> Axes:
+def weights(model: Any, ax: Axes | None = None, top: int = 20, *, groups: Any = None) -> Axes:
     """Draw the learnt kernel weights as bars, the heaviest on top.
 
     Parameters
@@ -56,10 +56,10 @@ def plot_weights(model: Any, ax: Axes | None = None, top: int = 20, *, groups: A
     >>> from sklearn.datasets import load_iris
     >>> from kernelweave import MKLClassifier
     >>> from kernelweave.kernels import RBF, Linear
-    >>> from kernelweave.plot import plot_weights
+    >>> from kernelweave import plot
     >>> X, y = load_iris(return_X_y=True)
     >>> model = MKLClassifier([Linear(), RBF(width=1.0)]).fit(X, y)
-    >>> plot_weights(model).get_xlabel()
+    >>> plot.weights(model).get_xlabel()
     'weight'
     """
     from matplotlib.patches import Patch

@@ -22,14 +22,14 @@ from kernelweave.problem import Array
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["plot_stability"]
+__all__ = ["stability"]
 
 # Shares of the width: the weights end at the first, the frequencies start at the second.
 _WEIGHTS_END, _BARS_START = 0.74, 0.79
 _DARK_GREY = "#666666"
 
 
-def plot_stability(result: Any, ax: Axes | None = None, top: int = 20) -> Axes:
+def stability(result: Any, ax: Axes | None = None, top: int = 20) -> Axes:
     """Draw the weights with their intervals, and how often each kernel was selected.
 
     Parameters
@@ -52,9 +52,10 @@ def plot_stability(result: Any, ax: Axes | None = None, top: int = 20) -> Axes:
     Examples
     --------
     >>> import numpy as np
+    >>> from kernelweave import plot
     >>> from kernelweave.report import Stability
     >>> weights = np.array([[0.7, 0.3], [0.9, 0.1], [1.0, 0.0]])
-    >>> ax = plot_stability(Stability(["a", "b"], np.array([0.8, 0.2]), weights))
+    >>> ax = plot.stability(Stability(["a", "b"], np.array([0.8, 0.2]), weights))
     >>> [label.get_text() for label in ax.get_yticklabels()]
     ['a', 'b']
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import floor, log10
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ __all__ = [
     "shorten",
     "tidy",
     "title_and_legend",
+    "two_digits",
 ]
 
 # Okabe and Ito's palette: the colours stay apart for every kind of colour vision.
@@ -72,3 +74,15 @@ def shorten(name: str, limit: int = 44) -> str:
         return name
     keep = (limit - 1) // 2
     return f"{name[:keep]}…{name[-keep:]}"
+
+
+def two_digits(seconds: float) -> str:
+    """Return a time to two digits, without an exponent.
+
+    Examples
+    --------
+    >>> two_digits(0.0123), two_digits(0.5), two_digits(12.34)
+    ('0.012', '0.50', '12')
+    """
+    digits = 1 - floor(log10(max(seconds, 1e-4)))
+    return f"{seconds:.{max(0, digits)}f}"

@@ -168,11 +168,11 @@ class Stability:
     def plot(self, ax: Axes | None = None, top: int = 20) -> Axes:
         """Draw the weights with their intervals, and how often each kernel was selected.
 
-        See :func:`kernelweave.plot.replicate_intervals.plot_stability`.
+        See :func:`kernelweave.plot.stability`.
         """
-        from kernelweave.plot.replicate_intervals import plot_stability
+        from kernelweave.plot.replicate_intervals import stability
 
-        return plot_stability(self, ax=ax, top=top)
+        return stability(self, ax=ax, top=top)
 
     def __repr__(self) -> str:
         of = f" of {self.title}" if self.title else ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -20,11 +19,9 @@ from kernelweave.errors import CheckpointWarning, InvalidInputError
 from kernelweave.solvers.checkpoint_file import Header, refuse_path, write
 from kernelweave.solvers.named import prefixed
 from kernelweave.solvers.watch import Keeper, Limits, Note, Numbers
+from kernelweave.validation import parse_time
 
 __all__ = ["Checkpoint", "Session"]
-
-_UNITS = {"s": 1.0, "min": 60.0, "h": 3600.0}
-_TIME = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(s|min|h)\s*")
 
 
 @dataclass(frozen=True)
@@ -83,9 +80,8 @@ def _interval(every: object) -> tuple[int | None, float]:
     """(iterations, seconds) between two files; the iterations are None where a time was given."""
     if isinstance(every, Integral) and not isinstance(every, bool) and int(every) >= 1:
         return int(every), 0.0
-    found = _TIME.fullmatch(every) if isinstance(every, str) else None
-    seconds = float(found[1]) * _UNITS[found[2]] if found else 0.0
-    if not seconds > 0:
+    seconds = parse_time(every) if isinstance(every, str) else None
+    if seconds is None:
         raise InvalidInputError(
             "Checkpoint: every must be an integer >= 1 (iterations) or a time such as '30s', "
             f"'5min' or '1h'; got {every!r}."

@@ -12,10 +12,12 @@ from numpy.typing import NDArray
 
 from kernelweave.errors import InvalidInputError
 
-__all__ = ["SequenceRecords", "read_sequences"]
+__all__ = ["HEADER_FIELD", "SequenceRecords", "read_sequences"]
 
 # What may stand around the key=value fields of a header.
 _BOUNDS = r"\s,;|\[\]"
+# A key and its value.
+HEADER_FIELD = re.compile(rf"(?:^|(?<=[{_BOUNDS}]))([^{_BOUNDS}=]+)=([^{_BOUNDS}]*)")
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -68,7 +70,7 @@ class SequenceRecords:
 
     def _without_field(self, key: str, i: int) -> InvalidInputError:
         header = self.descriptions[i]
-        keys = re.findall(rf"(?:^|[{_BOUNDS}])([^{_BOUNDS}=]+)=", header)
+        keys = [key for key, _ in HEADER_FIELD.findall(header)]
         listed = ", ".join(map(repr, keys)) if keys else "none"
         return InvalidInputError(
             f"record {i} has no field {key!r} in its header {header!r}; fields there: {listed}."

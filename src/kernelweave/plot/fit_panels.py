@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kernelweave.describe.learnt import find_estimator, rank_kernels
-from kernelweave.plot.gap_curve import plot_convergence
-from kernelweave.plot.kernel_weights import plot_weights
+from kernelweave.plot.gap_curve import convergence
+from kernelweave.plot.kernel_weights import weights
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -46,6 +46,6 @@ def fit_figure(model: Any, top: int = 20) -> Figure:
     bars = min(top + 1, len(rank_kernels(estimator)))
     figure = Figure(figsize=(11.0, max(3.6, 1.0 + 0.27 * bars)), layout="constrained")
     left, right = figure.subplots(1, 2)
-    plot_weights(estimator, ax=left, top=top)
-    plot_convergence(estimator, ax=right)
+    weights(estimator, ax=left, top=top)
+    convergence(estimator, ax=right)
     return figure

@@ -1,0 +1,274 @@
+"""The samples a command works on: a file, its target, and what part is held out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.model_selection import train_test_split
+
+from kernelweave.errors import InvalidInputError
+from kernelweave.reading import Table, read_matrix, read_table
+from kernelweave.validation import unknown_name
+
+__all__ = ["Data", "load_data", "read_matrices", "split_rows"]
+
+# A target of whole numbers has classes if it has at most so many different ones.
+_MOST_CLASSES = 20
+_DENSE_BYTES = 2 * 2**30
+
+
+@dataclass(frozen=True)
+class Data:
+    """Rows with a known target, and what was found out about them.
+
+    Attributes
+    ----------
+    path : Path
+        The file.
+    X : polars.DataFrame or CSR matrix
+        The columns without the target.
+    y : ndarray or None
+        The target; None where there is none to learn.
+    target : str or None
+        Its column.
+    task : {"classification", "regression", "outlier"}
+    rows : ndarray of int
+        Where the rows stand in the file, from 0.
+    n_rows : int
+        How many rows the file has.
+    about : list of (str, str)
+        What people should know, with a label each.
+    """
+
+    path: Path
+    X: Any
+    y: NDArray[Any] | None
+    target: str | None
+    task: str
+    rows: NDArray[np.intp]
+    n_rows: int
+    about: list[tuple[str, str]]
+
+    @property
+    def is_table(self) -> bool:
+        """Whether the columns have names and types."""
+        return isinstance(self.X, pl.DataFrame)
+
+    def take(self, idx: NDArray[np.intp]) -> Any:
+        """Return some of the rows."""
+        return self.X[idx]
+
+
+def load_data(path: Path, target: str | None, task: str, *, dense: bool = False) -> Data:
+    """Read a file and find its target.
+
+    Parameters
+    ----------
+    path : Path
+    target : str or None
+        Column to be predicted; None takes the labels of a format that has them.
+    task : {"auto", "classification", "regression", "outlier"}
+    dense : bool
+        Sparse data become a table, for what needs columns by name.
+    """
+    table = read_table(path)
+    about = [("data", f"{path.name}: {_size(table)} ({table.kind})")]
+    about += [("note", text) for text in table.notes]
+    X, labels, target = _take_target(table, target)
+    if labels is None and task != "outlier":
+        raise InvalidInputError(
+            "which column is to be predicted? Give --target COLUMN, or --task outlier to learn "
+            f"what is usual. Columns: {_some(table.columns)}."
+        )
+    if dense and sparse.issparse(X):
+        X = _to_frame(X, [name for name in table.columns if name != target])
+    n = X.shape[0]
+    rows = np.arange(n)
+    if task == "outlier":
+        return Data(path, X, None, target, task, rows, n, about)
+    known = ~_missing(labels)
+    if not known.all():
+        about.append(("note", f"{n - known.sum():,} rows have no {target} and are left out"))
+        rows = np.flatnonzero(known)
+        X, labels = X[rows], labels[rows]
+    if not len(rows):
+        raise InvalidInputError(f"no row of {path.name} has a value of {target!r}.")
+    task = _find_task(labels) if task == "auto" else task
+    y = _as_numbers(labels, target) if task == "regression" else _as_classes(labels, target)
+    about.append(("target", f"{target}: {_describe_target(y, task)}"))
+    return Data(path, X, y, target, task, rows, n, about)
+
+
+def split_rows(
+    data: Data, test_size: float, seed: int
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the rows to learn from and those held out; each class keeps its share.
+
+    `test_size` is a share, or a number of rows if it is 1 or more; 0 holds out nothing.
+    """
+    n = data.X.shape[0]
+    every = np.arange(n)
+    if test_size == 0:
+        return every, every[:0]
+    size: float | int = test_size
+    if test_size >= 1:
+        if test_size != int(test_size) or test_size >= n:
+            raise InvalidInputError(
+                "--test-size must be a share between 0 and 1, or a number of rows below the "
+                f"{n} there are; got {test_size:g}."
+            )
+        size = int(test_size)
+    try:
+        train, test = train_test_split(
+            every,
+            test_size=size,
+            random_state=seed,
+            stratify=data.y if data.task == "classification" else None,
+        )
+    except ValueError as error:
+        raise InvalidInputError(
+            f"--test-size {test_size:g} cannot split these {n} rows: {error}"
+        ) from error
+    return np.sort(train), np.sort(test)
+
+
+def read_matrices(texts: Sequence[str], shape: tuple[int | None, int]) -> dict[str, Any]:
+    """Read kernel matrices given as NAME=FILE.
+
+    Parameters
+    ----------
+    texts : sequence of str
+    shape : (int or None, int)
+        Rows (None: as many as columns) and columns that they must have.
+    """
+    found: dict[str, Any] = {}
+    for text in texts:
+        name, equals, file = text.partition("=")
+        if not (name and equals and file):
+            raise InvalidInputError(f"--kernel-matrix must be NAME=FILE; got {text!r}.")
+        if name in found:
+            raise InvalidInputError(f"--kernel-matrix: {name!r} is given twice.")
+        K = read_matrix(Path(file))
+        rows = shape[1] if shape[0] is None else shape[0]
+        if K.shape != (rows, shape[1]):
+            raise InvalidInputError(
+                f"--kernel-matrix {name}: {file} has shape {K.shape}, but {(rows, shape[1])} is "
+                "needed: one row for each sample and one column for each sample of the fit, in "
+                "the order of the data files."
+            )
+        found[name] = K
+    return found
+
+
+def _take_target(table: Table, target: str | None) -> tuple[Any, Any, str | None]:
+    """Return (columns without the target, target, its name)."""
+    labels = table.target
+    if labels is not None and target in (None, "target"):
+        return table.data, labels, "target"
+    if target is None and table.kind == "npz" and "y" in table.columns:
+        target = "y"
+    if target is None:
+        return table.data, None, None
+    if target not in table.columns:
+        raise unknown_name("column", target, table.columns)
+    data: Any = table.data
+    if data.shape[1] == 1:
+        raise InvalidInputError(f"the file has no other column than {target!r} to learn from.")
+    if isinstance(data, pl.DataFrame):
+        return data.drop(target), _as_array(data[target]), target
+    place = table.columns.index(target)
+    rest = [j for j in range(data.shape[1]) if j != place]
+    return data[:, rest], data[:, [place]].toarray()[:, 0], target
+
+
+def _as_array(values: pl.Series) -> NDArray[Any]:
+    """Return a column as an array; text, categories and truth values as text."""
+    if values.dtype.is_numeric():
+        return values.to_numpy()
+    return np.array([None if v is None else str(v) for v in values.to_list()], dtype=object)
+
+
+def _missing(labels: NDArray[Any]) -> NDArray[np.bool_]:
+    if labels.dtype == object:
+        return np.array([value is None for value in labels])
+    return np.isnan(labels) if labels.dtype.kind == "f" else np.zeros(len(labels), dtype=bool)
+
+
+def _find_task(labels: NDArray[Any]) -> str:
+    if labels.dtype == object:
+        return "classification"
+    whole = bool(np.all(labels == np.rint(labels)))
+    few = len(np.unique(labels)) <= min(_MOST_CLASSES, max(2, len(labels) // 5))
+    return "classification" if whole and few else "regression"
+
+
+def _as_numbers(labels: NDArray[Any], target: str | None) -> NDArray[np.float64]:
+    if labels.dtype == object:
+        raise InvalidInputError(
+            f"regression needs numbers, but column {target!r} holds text such as {labels[0]!r}. "
+            "Leave out --task, or use --task classification."
+        )
+    y = labels.astype(np.float64)
+    if not np.all(np.isfinite(y)):
+        raise InvalidInputError(f"column {target!r} must be finite; got {y[~np.isfinite(y)][0]}.")
+    return y
+
+
+def _as_classes(labels: NDArray[Any], target: str | None) -> NDArray[Any]:
+    if labels.dtype == object:
+        y: NDArray[Any] = labels.astype(str)
+    elif np.all(labels == np.rint(labels)):
+        y = labels.astype(np.int64)
+    else:
+        raise InvalidInputError(
+            f"column {target!r} holds numbers with fractions, such as {labels[0]:g}, and no "
+            "classes. Leave out --task, or use --task regression."
+        )
+    classes, counts = np.unique(y, return_counts=True)
+    if len(classes) < 2:
+        raise InvalidInputError(
+            f"every row has the same {target!r}, {classes[0]!s}: there is nothing to tell apart."
+        )
+    if counts.min() < 2:
+        rare = classes[counts.argmin()]
+        raise InvalidInputError(
+            f"class {str(rare)!r} of {target!r} has one row only; each class needs two or more. Is "
+            "it a number to be predicted (--task regression)?"
+        )
+    return y
+
+
+def _describe_target(y: NDArray[Any], task: str) -> str:
+    if task == "regression":
+        return f"regression, from {y.min():.4g} to {y.max():.4g}"
+    classes, counts = np.unique(y, return_counts=True)
+    shown = [f"{c} {k:,}" for c, k in zip(classes, counts, strict=True)]
+    return f"classification, {len(classes)} classes ({_some(shown)})"
+
+
+def _to_frame(X: Any, names: list[str]) -> pl.DataFrame:
+    need = 8 * X.shape[0] * X.shape[1]
+    if need > _DENSE_BYTES:
+        raise InvalidInputError(
+            f"views, kernel matrices and kernel files need the columns by name, and this sparse "
+            f"file would take {need / 2**30:.1f} GiB as a table. Use --kernels with the name of a "
+            "family alone."
+        )
+    return pl.DataFrame(X.toarray(), schema=names, orient="row")
+
+
+def _size(table: Table) -> str:
+    rows, columns = table.data.shape
+    return f"{rows:,} rows, {columns:,} columns"
+
+
+def _some(names: Sequence[str], count: int = 8) -> str:
+    more = f", ... ({len(names)} in all)" if len(names) > count else ""
+    return ", ".join(str(name) for name in names[:count]) + more

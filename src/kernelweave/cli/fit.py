@@ -1,0 +1,183 @@
+"""`kernelweave fit`: from a file to a model, a report and an answer."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import time
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kernelweave.cli.build import Settings, build_model, needs_names
+from kernelweave.cli.data import Data, load_data, split_rows
+from kernelweave.cli.output import Output, weights_table
+from kernelweave.cli.progress import FitProgress, PathProgress
+from kernelweave.cli.scores import Scores, held_out
+from kernelweave.describe import find_estimator, is_bayesian, rank_kernels
+from kernelweave.model_files import save
+from kernelweave.report.html import write_html
+
+__all__ = ["Files", "run_fit"]
+
+TOP_KERNELS = 10
+INTERRUPTED_MODEL = Path("kernelweave-interrupted.skops")
+_PATH_LENGTH = 20  # values of C that --cv tries
+
+
+@dataclass(frozen=True)
+class Files:
+    """What is written, if anything."""
+
+    report: Path | None
+    model: Path | None
+
+
+def run_fit(
+    path: Path,
+    target: str | None,
+    task: str,
+    settings: Settings,
+    test_size: float,
+    files: Files,
+    out: Output,
+) -> int:
+    """Read, fit, score, save; returns the exit code."""
+    with out.console.status("reading"):
+        data = load_data(path, target, task, dense=needs_names(settings))
+        train, test = split_rows(data, test_size, settings.seed)
+    for label, text in data.about:
+        out.line(label, text, note=True)
+    progress = _Reporter()
+    with out.hearing():
+        plan = build_model(data, settings, train, [progress])
+    for label, text in plan.about:
+        out.line(label, text, note=True)
+    out.line("split", f"{len(train):,} rows to learn from, {len(test):,} held out")
+    out.show()
+    y_train = None if data.y is None else data.y[train]
+    start = time.perf_counter()
+    with out.hearing() as heard, _progress(out, plan.model, settings) as shown:
+        progress.target = shown
+        plan.model.fit(plan.X[train], y_train)
+    seconds = time.perf_counter() - start
+    model = plan.model
+    out.show()
+    if heard.interrupted and files.model is None:
+        files = Files(files.report, INTERRUPTED_MODEL.absolute())
+    scores = None
+    if len(test):
+        y_test = None if data.y is None else data.y[test]
+        scores = held_out(model, plan.X[test], y_test, y_train)
+    about = [*data.about, *plan.about]
+    if files.model is not None:
+        save(model, files.model, about=_about(data, scores))
+    if files.report is not None:
+        with out.console.status("drawing the report"):
+            held = (plan.X[test], None if data.y is None else data.y[test]) if len(test) else ()
+            title = f"{data.target or 'outliers'} in {data.path.name}"
+            write_html(model, files.report, *held, title=title, about=about)
+    _tell(out, model, scores, files)
+    out.document(_document(model, data, scores, files, seconds, heard.interrupted))
+    return 130 if heard.interrupted else 0
+
+
+class _Reporter:
+    """A callback whose target is known only when the fit begins."""
+
+    def __init__(self) -> None:
+        self.target: Any = None
+
+    def __call__(self, record: Any) -> None:
+        if self.target is not None:
+            self.target(record)
+
+
+def _progress(out: Output, model: Any, settings: Settings) -> AbstractContextManager[Any]:
+    estimator = model[-1] if hasattr(model, "steps") else model
+    if settings.cv is not None:
+        total = (settings.cv + 1) * _PATH_LENGTH
+        title = f"choosing C in {settings.cv} folds"
+        return PathProgress(out.console, title, total)
+    return FitProgress(out.console, "learning the weights", estimator.tol, settings.time_limit)
+
+
+def _tell(out: Output, model: Any, scores: Scores | None, files: Files) -> None:
+    estimator = find_estimator(model)
+    ranked = rank_kernels(estimator)
+    if scores is not None:
+        out.line("held out", scores.text)
+    if hasattr(estimator, "C_"):
+        out.line("C", f"{estimator.C_:.4g}, score {estimator.best_score_:.4f} in cross-validation")
+    out.line("certificate", certificate_text(estimator))
+    out.line("kernels", f"{len(ranked)} of {len(estimator.kernel_names_):,} carry weight")
+    out.show()
+    out.show(weights_table([(k.name, k.weight) for k in ranked], TOP_KERNELS))
+    out.show()
+    if files.report is not None:
+        out.saved("report", files.report)
+    if files.model is not None:
+        out.saved("model", files.model)
+
+
+def certificate_text(estimator: Any) -> str:
+    """Say how far a fit is from the best one possible."""
+    if is_bayesian(estimator):
+        bound = float(np.sum(estimator.lower_bound_))
+        settled = "has settled" if estimator.converged_ else "still rises"
+        return f"lower bound on the log evidence {bound:.6g}, which {settled}"
+    gap, tol = estimator.gap_, estimator.tol
+    met = "reaches" if estimator.converged_ else "does not reach"
+    if getattr(estimator, "gap_kind_", "duality") != "duality":
+        return (
+            f"relative projected gradient {gap:.1e} {met} the tolerance {tol:.0e}: a stationary "
+            "point, which may not be the best one"
+        )
+    return (
+        f"gap {gap:.1e} {met} the tolerance {tol:.0e}: the objective is proven to be within "
+        f"{100 * gap:.2g} % of the best possible"
+    )
+
+
+def _certificate(estimator: Any) -> dict[str, Any]:
+    names = ("gap", "gap_kind", "objective", "dual_objective", "lower_bound", "converged", "n_iter")
+    found = {name: getattr(estimator, f"{name}_", None) for name in names}
+    return {name: value for name, value in found.items() if value is not None} | {
+        "tol": estimator.tol
+    }
+
+
+def _about(data: Data, scores: Scores | None) -> dict[str, Any]:
+    return {
+        "data": data.path.name,
+        "rows": len(data.rows),
+        "n_rows": data.n_rows,
+        "target": data.target,
+        "task": data.task,
+        "held_out": None if scores is None else scores.numbers,
+        "command": shlex.join(["kernelweave", *sys.argv[1:]]),
+    }
+
+
+def _document(
+    model: Any, data: Data, scores: Scores | None, files: Files, seconds: float, interrupted: bool
+) -> dict[str, Any]:
+    estimator = find_estimator(model)
+    return {
+        "command": "fit",
+        "data": str(data.path),
+        "target": data.target,
+        "task": data.task,
+        "model": type(estimator).__name__,
+        "C": getattr(estimator, "C_", getattr(estimator, "C", None)),
+        "held_out": None if scores is None else scores.numbers,
+        "certificate": _certificate(estimator),
+        "seconds": seconds,
+        "interrupted": interrupted,
+        "n_kernels": len(estimator.kernel_names_),
+        "kernels": [{"name": k.name, "weight": k.weight} for k in rank_kernels(estimator)],
+        "files": {"report": files.report, "model": files.model},
+    }

@@ -1,0 +1,151 @@
+"""Where a command speaks: lines for people, or one JSON document for machines."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import textwrap
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from kernelweave.errors import InterruptedFitWarning, InvalidInputError
+
+__all__ = ["Output", "check_file", "weights_table"]
+
+_LABEL = 12  # width of the labels on the left
+_BAR = 24
+
+
+class Output:
+    """What a command tells while it works and when it is done.
+
+    Parameters
+    ----------
+    json : bool
+        The result is one JSON document on standard output; everything else goes to standard error.
+    quiet : bool
+        Nothing but errors and results.
+    to_stderr : bool
+        The command writes something else to standard output.
+    """
+
+    def __init__(self, *, json: bool = False, quiet: bool = False, to_stderr: bool = False) -> None:
+        self.json = json
+        self.console = Console(stderr=json or to_stderr, highlight=False, quiet=quiet)
+        self.notes: list[str] = []
+        self.warnings: list[str] = []
+
+    def line(self, label: str, text: str, *, note: bool = False) -> None:
+        """Print one fact; a note is also kept for the JSON document."""
+        if note:
+            self.notes.append(text)
+        self.console.print(f"  [dim]{label:<{_LABEL}}[/]{escape(text)}", soft_wrap=True)
+
+    def show(self, thing: Any = "") -> None:
+        """Print a table or a line as it is, with markup."""
+        self.console.print(thing)
+
+    def text(self, lines: str) -> None:
+        """Print lines as they are, however wide."""
+        self.console.print(escape(textwrap.indent(lines, "  ")), soft_wrap=True)
+
+    def warn(self, text: str) -> None:
+        """Print a warning and keep it."""
+        self.warnings.append(text)
+        self.console.print(f"  [yellow]warning:[/] {escape(text)}", soft_wrap=True)
+
+    def saved(self, what: str, path: Path) -> None:
+        """Say where a file is."""
+        self.console.print(
+            f"  [dim]{what:<{_LABEL}}[/]saved to [bold]{escape(str(path))}[/]", soft_wrap=True
+        )
+
+    def document(self, content: dict[str, Any]) -> None:
+        """Print the result for machines, if they asked for it."""
+        if self.json:
+            notes = [*content.get("notes", ()), *self.notes]
+            whole = {**content, "notes": notes, "warnings": self.warnings}
+            json.dump(_plain(whole), sys.stdout, indent=2, allow_nan=False)
+            sys.stdout.write("\n")
+
+    @contextmanager
+    def hearing(self) -> Iterator[Heard]:
+        """Collect the warnings of the work inside, and print each once when it ends."""
+        heard = Heard()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            warnings.simplefilter("ignore", DeprecationWarning)
+            try:
+                yield heard
+            finally:
+                heard.interrupted = any(
+                    issubclass(entry.category, InterruptedFitWarning) for entry in caught
+                )
+        for text in dict.fromkeys(str(entry.message) for entry in caught):
+            self.warn(text)
+
+
+class Heard:
+    """What came up in a piece of work."""
+
+    interrupted: bool = False
+
+
+def check_file(option: str, path: Path | None, allowed: Iterable[str] = ()) -> Path | None:
+    """Refuse before the work what cannot be written after it."""
+    if path is None:
+        return None
+    suffixes = tuple(allowed)
+    if suffixes and path.suffix.lower() not in suffixes:
+        raise InvalidInputError(f"{option} must end in {', '.join(suffixes)}; got {str(path)!r}.")
+    folder = path.absolute().parent
+    if not folder.is_dir():
+        raise InvalidInputError(f"{option}: there is no folder {str(folder)!r}.")
+    if path.is_dir():
+        raise InvalidInputError(f"{option} must be a file; {str(path)!r} is a folder.")
+    return path.absolute()
+
+
+def weights_table(ranked: list[tuple[str, float]], top: int) -> Table:
+    """Lay out kernels, the heaviest first, with their weights as bars; `top` of them."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2))
+    table.add_column("  kernels that carry the weight")
+    table.add_column("weight", justify="right")
+    table.add_column("")
+    heaviest = max((abs(weight) for _, weight in ranked), default=1.0) or 1.0
+    for name, weight in ranked[:top]:
+        bar = "█" * max(1, round(_BAR * abs(weight) / heaviest))
+        colour = "blue" if weight >= 0 else "red"
+        table.add_row(f"  {escape(name)}", f"{weight:.3f}", f"[{colour}]{bar}[/]")
+    rest = [weight for _, weight in ranked[top:]]
+    if rest:
+        # Weights that may be negative would cancel.
+        shown = "" if min(rest) < 0 else f"{sum(rest):.3f}"
+        table.add_row(f"  [dim]{len(rest)} more[/]", f"[dim]{shown}[/]", "")
+    return table
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON knows it; numbers that are none become null."""
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, np.ndarray):
+        return _plain(value.tolist())
+    if isinstance(value, np.generic):
+        return _plain(value.item())
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Path):
+        return str(value)
+    return value

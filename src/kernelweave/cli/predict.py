@@ -1,0 +1,161 @@
+"""`kernelweave predict`: a model file and new samples, a prediction for each."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from scipy import sparse
+
+from kernelweave.cli.build import with_rows
+from kernelweave.cli.data import read_matrices
+from kernelweave.cli.output import Output
+from kernelweave.cli.scores import held_out
+from kernelweave.describe import find_estimator
+from kernelweave.errors import InvalidInputError
+from kernelweave.estimators.new_rows import precomputed_kernels, with_new_rows
+from kernelweave.model_files import load, read_header
+from kernelweave.reading import Table, read_table
+
+__all__ = ["FORMATS", "run_predict"]
+
+FORMATS = (".csv", ".tsv", ".parquet", ".json", ".npy")
+
+
+def run_predict(
+    path: Path,
+    data: Path,
+    proba: bool,
+    matrices: Sequence[str],
+    output: Path | None,
+    trusted: Sequence[str],
+    out: Output,
+) -> int:
+    """Load, predict, write; returns the exit code."""
+    about = read_header(path).about
+    with out.console.status("loading"):
+        model = load(path, trusted=list(trusted))
+        table = read_table(data)
+    estimator = find_estimator(model)
+    X, y = _samples(table, estimator, model, about)
+    if matrices or precomputed_kernels(estimator):
+        model, X = _on_matrices(model, X, matrices, about, table)
+    with out.hearing():
+        frame = _predictions(model, X, estimator, proba)
+    if y is not None and "outlier" not in str(about.get("task")):
+        scores = held_out(model, X, y, y)
+        out.line("known", f"{about['target']} is in the file: {scores.text}")
+    if out.json:
+        out.document({"command": "predict", "model": path, "rows": frame.to_dicts()})
+        return 0
+    if output is None:
+        sys.stdout.write(frame.write_csv())
+    else:
+        _write(frame, output)
+        out.saved(f"{len(frame):,} rows", output)
+    return 0
+
+
+def _samples(
+    table: Table, estimator: Any, model: Any, about: dict[str, Any]
+) -> tuple[Any, NDArray[Any] | None]:
+    """Return the columns that the model takes, and the target if the file has it."""
+    target, data = str(about.get("target")), table.data
+    if not isinstance(data, pl.DataFrame):
+        known = table.target if about.get("task") else None
+        return _as_wide(data, estimator), _like_classes(known, estimator)
+    y = None
+    if target in data.columns:
+        column, data = data[target], data.drop(target)
+        y = None if column.null_count() else _like_classes(column.to_numpy(), estimator)
+    if hasattr(model, "steps") or hasattr(estimator, "feature_names_in_"):
+        return data, y
+    # A model of an array without names takes the columns in their order.
+    return data.to_numpy(), y
+
+
+def _as_wide(X: Any, estimator: Any) -> Any:
+    """Sparse files end at their last column that is not empty: give or take empty ones."""
+    missing = estimator.n_features_in_ - X.shape[1]
+    if missing < 0 and X[:, estimator.n_features_in_ :].nnz:
+        raise InvalidInputError(
+            f"the file has {X.shape[1]} columns and the model knows {estimator.n_features_in_}."
+        )
+    if missing < 0:
+        return X[:, : estimator.n_features_in_]
+    return sparse.hstack([X, sparse.csr_matrix((X.shape[0], missing))], format="csr")
+
+
+def _like_classes(y: Any, estimator: Any) -> NDArray[Any] | None:
+    """Return known targets as the model writes them; None if they are not its classes."""
+    classes = getattr(estimator, "classes_", None)
+    if y is None or classes is None:
+        return None if y is None else np.asarray(y, dtype=np.float64)
+    try:
+        values = np.asarray([str(v) for v in y] if classes.dtype.kind == "U" else y)
+        return values.astype(classes.dtype)
+    except (TypeError, ValueError):
+        return None
+
+
+def _on_matrices(
+    model: Any, X: Any, texts: Sequence[str], about: dict[str, Any], table: Table
+) -> tuple[Any, Any]:
+    """Give samples their ids in precomputed matrices: old ones, or new ones with values given."""
+    n_new = table.data.shape[0]
+    n_old = about.get("n_rows")
+    if n_old is None or not hasattr(model, "steps"):
+        raise InvalidInputError(
+            "this model has precomputed kernels and was not made by kernelweave fit: predict in "
+            "Python, on sample ids."
+        )
+    if not texts:
+        if n_new != n_old:
+            needed = ", ".join(precomputed_kernels(find_estimator(model)))
+            raise InvalidInputError(
+                f"the model has kernel matrices over the {n_old} rows it was fitted on, and this "
+                f"file has {n_new}. For new samples give --kernel-matrix NAME=FILE with a matrix "
+                f"of shape ({n_new}, {n_old}) for each of: {needed}."
+            )
+        return model, with_rows(X, np.arange(n_new))
+    matrices = read_matrices(texts, (n_new, n_old))
+    steps = [*model.steps[:-1], (model.steps[-1][0], with_new_rows(model[-1], matrices))]
+    return type(model)(steps), with_rows(X, n_old + np.arange(n_new))
+
+
+def _predictions(model: Any, X: Any, estimator: Any, proba: bool) -> pl.DataFrame:
+    columns: dict[str, Any] = {}
+    if hasattr(estimator, "nu"):
+        columns["prediction"] = np.where(model.predict(X) == 1, "inside", "outside")
+        columns["score"] = np.asarray(model.decision_function(X))
+    elif hasattr(estimator, "weights_std_") and not hasattr(estimator, "classes_"):
+        columns["prediction"], columns["std"] = model.predict(X, return_std=True)
+    else:
+        columns["prediction"] = model.predict(X)
+    if proba:
+        if not hasattr(model, "predict_proba"):
+            raise InvalidInputError(
+                f"--proba: a {type(estimator).__name__} without probabilities was saved. Fit it "
+                "with --loss logistic or --solver bayes."
+            )
+        chances = model.predict_proba(X)
+        for c, name in enumerate(estimator.classes_):
+            columns[f"probability {name}"] = chances[:, c]
+    return pl.DataFrame(columns)
+
+
+def _write(frame: pl.DataFrame, path: Path) -> None:
+    kind = path.suffix.lower()
+    if kind == ".parquet":
+        frame.write_parquet(path)
+    elif kind == ".json":
+        frame.write_json(path)
+    elif kind == ".npy":
+        np.save(path, np.array(frame["prediction"].to_list()), allow_pickle=False)
+    else:
+        frame.write_csv(path, separator="\t" if kind == ".tsv" else ",")

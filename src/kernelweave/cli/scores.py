@@ -1,0 +1,61 @@
+"""How good a model is on samples it has not seen, beside what guessing would give."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["held_out"]
+
+
+def held_out(model: Any, X: Any, y: NDArray[Any] | None, y_train: NDArray[Any] | None) -> Scores:
+    """Predict samples held out, and compare.
+
+    Parameters
+    ----------
+    model : estimator or pipeline
+        Fitted.
+    X : table or matrix
+        The samples held out.
+    y : ndarray or None
+        Their targets; None for outlier detection.
+    y_train : ndarray or None
+        Targets of the training samples, for the guess.
+    """
+    predicted = np.asarray(model.predict(X))
+    n = len(predicted)
+    if y is None or y_train is None:
+        outside = int(np.sum(predicted == -1))
+        return Scores(
+            {"samples": n, "outside": outside / n},
+            f"{100 * outside / n:.1f} % of {n:,} samples are called outliers ({outside:,})",
+        )
+    if y.dtype.kind == "f":
+        error = float(np.mean((y - predicted) ** 2))
+        spread = float(np.mean((y - y.mean()) ** 2))
+        r2 = 1 - error / spread if spread > 0 else float("nan")
+        absolute = float(np.mean(np.abs(y - predicted)))
+        guess = float(np.mean(np.abs(y - np.median(y_train))))
+        return Scores(
+            {"samples": n, "r2": r2, "mean_absolute_error": absolute, "guess": guess},
+            f"R2 {r2:.3f}; errors of {absolute:.4g} on average over {n:,} samples (the median "
+            f"alone: {guess:.4g})",
+        )
+    right = int(np.sum(predicted == y))
+    classes, counts = np.unique(y_train, return_counts=True)
+    guess = float(np.mean(y == classes[counts.argmax()]))
+    return Scores(
+        {"samples": n, "accuracy": right / n, "guess": guess},
+        f"{100 * right / n:.1f} % right ({right:,} of {n:,}; the commonest class alone gives "
+        f"{100 * guess:.1f} %)",
+    )
+
+
+class Scores:
+    """Numbers by name, and a line that says them."""
+
+    def __init__(self, numbers: dict[str, float], text: str) -> None:
+        self.numbers = numbers
+        self.text = text

@@ -1,0 +1,109 @@
+"""One line for the user when Numba compiles for long: the first fit on a fresh install."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from numba.core import event
+
+__all__ = ["compile_notice", "told_elsewhere"]
+
+# Seconds of compiling after which it is worth a word.
+_LONG = 1.0
+_TEXT = (
+    "kernelweave: compiling its inner loops, once on this machine (up to half a minute); later "
+    "fits and processes start at once. KERNELWEAVE_QUIET=1 silences this line."
+)
+
+
+class _Notice(event.Listener):
+    """Hears Numba compile what its cache on disk does not have, and says so once."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.registered = False
+        self.told = False
+        self.fits = 0  # that are running
+        self.elsewhere = 0
+        self._seconds = 0.0
+        self._depth = 0  # one function compiles those it calls
+        self._since = 0.0
+
+    # Numba compiles under a lock of its own: these two are called by one thread at a time.
+
+    def on_start(self, event: Any) -> None:
+        now = time.perf_counter()
+        if self._depth == 0:
+            self._since = now
+        self._depth += 1
+        if self._seconds + now - self._since > _LONG:
+            self._tell()
+
+    def on_end(self, event: Any) -> None:
+        self._depth -= 1
+        if self._depth == 0 and self.fits:
+            self._seconds += time.perf_counter() - self._since
+
+    def _tell(self) -> None:
+        if self.told or not self.fits or self.elsewhere or not _may_speak():
+            return
+        self.told = True
+        print(_TEXT, file=sys.stderr, flush=True)
+
+
+_NOTICE = _Notice()
+
+
+def _may_speak() -> bool:
+    """Whether the user wants to hear of it, and has not heard it from the process that asked."""
+    quiet = os.environ.get("KERNELWEAVE_QUIET", "").strip().lower()
+    return quiet in ("", "0", "false") and multiprocessing.current_process().name == "MainProcess"
+
+
+@contextmanager
+def compile_notice() -> Iterator[None]:
+    """Say on stderr, once in a process, if Numba compiles for more than a second in here.
+
+    Workers of joblib, multiprocessing and Dask stay silent, and so does everybody where the
+    environment variable ``KERNELWEAVE_QUIET`` is set.
+
+    Examples
+    --------
+    >>> with compile_notice():
+    ...     pass
+    """
+    with _NOTICE.lock:
+        if not _NOTICE.registered:
+            event.register("numba:compile", _NOTICE)
+            _NOTICE.registered = True
+        _NOTICE.fits += 1
+    try:
+        yield
+    finally:
+        with _NOTICE.lock:
+            _NOTICE.fits -= 1
+
+
+@contextmanager
+def told_elsewhere() -> Iterator[None]:
+    """Keep the line back in here: a progress display says it in its own way.
+
+    Examples
+    --------
+    >>> with told_elsewhere(), compile_notice():
+    ...     pass
+    """
+    with _NOTICE.lock:
+        _NOTICE.elsewhere += 1
+    try:
+        yield
+    finally:
+        with _NOTICE.lock:
+            _NOTICE.elsewhere -= 1

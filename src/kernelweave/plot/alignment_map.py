@@ -1,0 +1,115 @@
+"""A map of which kernels say the same."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kernelweave.describe.alignment import Alignment, kernel_alignment
+from kernelweave.plot.style import BLACK, GREY, new_axes, shorten
+from kernelweave.problem import Array
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["alignment"]
+
+# Up to so many kernels the numbers are written into the map, and so many have a name.
+_WITH_NUMBERS = 12
+_WITH_NAMES = 60
+# Only rounding puts positive semi-definite kernels below zero.
+_ROUNDING = 1e-6
+_PALE = 0.55
+
+
+def alignment(model: Any, ax: Axes | None = None) -> Axes:
+    """Draw how much every two kernels resemble each other, those alike side by side.
+
+    Parameters
+    ----------
+    model : fitted estimator, pipeline, search, or Alignment
+        What :func:`~kernelweave.describe.kernel_alignment` takes (its kernels with a
+        weight, at most the 30 heaviest), or what it returned.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; a new figure (not known to pyplot) when left out.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        A square for each pair, the darker the more alike. The order is that of a tree of
+        similar kernels. A kernel that is constant is hatched: it has no alignment. Numbers are
+        written in up to 12 kernels, names up to 60.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from kernelweave import MKLClassifier, plot
+    >>> from kernelweave.kernels import RBF, Linear
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = MKLClassifier([Linear(), RBF(width=1.0)], regularizer="lp_ball").fit(X, y)
+    >>> [label.get_text() for label in plot.alignment(model).get_yticklabels()]
+    ['linear', 'rbf(width=1)']
+    """
+    found = model if isinstance(model, Alignment) else kernel_alignment(model)
+    order = found.order()
+    values = found.values[np.ix_(order, order)]
+    names = [shorten(found.names[k], 36) for k in order]
+    count = len(names)
+    if ax is None:
+        side = float(np.clip(0.34 * count, 1.9, 7.0))
+        room = 0.075 * max((len(name) for name in names), default=0) if count <= _WITH_NAMES else 0
+        ax = new_axes(side + room + 1.2, side + 0.55 * room + 0.6)
+    ax.tick_params(length=0)
+    ax.spines[:].set_visible(False)
+    if not count:
+        ax.set_xticks([])
+        ax.set_yticks([])
+        ax.set_title("no kernel has a weight", fontsize=11)
+        return ax
+    signed = bool(np.nanmin(values, initial=0.0) < -_ROUNDING)
+    image = ax.imshow(
+        np.ma.masked_invalid(values),
+        cmap="PuOr_r" if signed else "Blues",
+        vmin=-1.0 if signed else 0.0,
+        vmax=1.0,
+        interpolation="nearest",
+    )
+    _hatch(ax, np.isnan(values))
+    if count <= _WITH_NUMBERS:
+        _write_numbers(ax, values, signed)
+    if count <= _WITH_NAMES:
+        small = 8 if count <= 30 else 6
+        ax.set_yticks(np.arange(count), names, fontsize=small)
+        ax.set_xticks(
+            np.arange(count), names, rotation=45, ha="right", rotation_mode="anchor", fontsize=small
+        )
+    else:
+        ax.set_xticks([])
+        ax.set_yticks([])
+        ax.set_ylabel(f"{count} kernels")
+    title = f"alignment on {found.n_samples} samples"
+    if found.n_left_out:
+        title += f", {found.n_left_out} lighter kernels left out"
+    ax.set_title(title, fontsize=11)
+    bar = ax.figure.colorbar(image, ax=ax, shrink=0.8, aspect=18, pad=0.03)
+    bar.outline.set_visible(False)
+    bar.ax.tick_params(labelsize=8)
+    return ax
+
+
+def _hatch(ax: Axes, empty: Array) -> None:
+    """Mark the pairs that have no alignment."""
+    from matplotlib.patches import Rectangle
+
+    for i, j in np.argwhere(empty):
+        ax.add_patch(Rectangle((j - 0.5, i - 0.5), 1, 1, fc="#f2f2f2", ec=GREY, lw=0, hatch="////"))
+
+
+def _write_numbers(ax: Axes, values: Array, signed: bool) -> None:
+    for (i, j), value in np.ndenumerate(values):
+        if np.isnan(value):
+            continue
+        dark = abs(value) > (0.75 if signed else _PALE)
+        text = f"{value:.2f}"
+        ax.text(j, i, text, ha="center", va="center", fontsize=7, color="white" if dark else BLACK)

@@ -1,0 +1,263 @@
+"""Solvers side by side: how good, how fast, how many kernels."""
+
+from __future__ import annotations
+
+from textwrap import shorten as cut
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kernelweave.errors import InvalidInputError
+from kernelweave.plot.style import (
+    BLACK,
+    BLUE,
+    GREY,
+    LIGHT_BLUE,
+    new_axes,
+    shorten,
+    tidy,
+    two_digits,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["compare"]
+
+# Shares of the width: scores end at the first, their means at the second, then times and kernels.
+_SCORES_END, _MEANS_END = 0.38, 0.445
+_TIMES = (0.48, 0.25)
+_KERNELS = (0.77, 0.23)
+_STRIPE = "#f6f6f6"
+_DARK_GREY = "#555555"
+_ERROR_LETTERS = 100
+
+
+def compare(comparison: Any, ax: Axes | None = None) -> Axes:
+    """Draw a comparison of solvers: the scores, the seconds of a fit, the kernels kept.
+
+    Parameters
+    ----------
+    comparison : Comparison
+        What :func:`kernelweave.compare` returned.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; a new figure (not known to pyplot) when left out.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        A row for each solver. Small dots are the splits, the large mark is their mean, with a bar
+        of one standard deviation to each side; it is hollow where a fit did not reach its
+        tolerance. Times are on a logarithmic axis. A solver that did not take the problem says so.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from kernelweave import compare, plot
+    >>> X, y = load_iris(return_X_y=True)
+    >>> ax = plot.compare(compare(X, y, ["silp", "uniform"], n_splits=2))
+    >>> [label.get_text() for label in ax.get_yticklabels()]
+    ['silp', 'uniform']
+    """
+    rows = getattr(comparison, "rows", None)
+    if not rows:
+        raise InvalidInputError(
+            "plot.compare draws what kernelweave.compare returned; got "
+            f"{type(comparison).__name__}."
+        )
+    count = len(rows)
+    if ax is None:
+        ax = new_axes(9.2, max(1.8, 1.25 + 0.36 * count))
+    names = [shorten(row.solver, 30) for row in rows]
+    ax.set_yticks(np.arange(count), names)
+    ax.set_ylim(count - 0.5, -0.5)
+    ax.tick_params(axis="y", length=0)
+    for row in range(0, count, 2):
+        ax.axhspan(row - 0.5, row + 0.5, color=_STRIPE, lw=0, zorder=0)
+    _draw_scores(ax, rows, comparison.metric)
+    _draw_times(_panel(ax, _TIMES), rows)
+    _draw_kernels(_panel(ax, _KERNELS), rows, comparison.n_kernels)
+    for place, row in enumerate(rows):
+        if not row.fits:
+            _write_error(ax, place, row.error or "not run")
+    ax.set_title(comparison.title, fontsize=11, pad=24)
+    _legend(ax, rows)
+    return ax
+
+
+def _panel(ax: Axes, place: tuple[float, float]) -> Axes:
+    # Inside the axes, so that it works in any layout of the caller's figure.
+    panel = ax.inset_axes((place[0], 0.0, place[1], 1.0), sharey=ax)
+    panel.tick_params(axis="y", left=False, labelleft=False)
+    panel.spines["left"].set_visible(False)
+    panel.patch.set_visible(False)
+    tidy(panel)
+    return panel
+
+
+def _draw_scores(ax: Axes, rows: list[Any], metric: str) -> None:
+    values = [score for row in rows for score in row.scores]
+    low, high = (min(values), max(values)) if values else (0.0, 1.0)
+    for row in rows:
+        if row.fits:
+            low = min(low, row.score - row.score_std)
+            high = max(high, row.score + row.score_std)
+    margin = 0.06 * (high - low) or 0.05
+    start, end = low - margin, high + margin
+    for place, row in enumerate(rows):
+        if not row.fits:
+            continue
+        ax.plot(
+            [row.score - row.score_std, row.score + row.score_std],
+            [place, place],
+            color=LIGHT_BLUE,
+            lw=6,
+            solid_capstyle="butt",
+            zorder=2,
+        )
+        # Splits with the same score lie one above the other.
+        shift = np.linspace(-0.2, 0.2, len(row.scores)) if len(row.scores) > 1 else [0.0]
+        ax.plot(row.scores, place + np.asarray(shift), ".", color=_DARK_GREY, ms=4, zorder=3)
+        ax.plot(row.score, place, "o", ms=7, zorder=4, **_mark(row))
+        ax.annotate(
+            f"{row.score:.3f}",
+            xy=(_MEANS_END, place),
+            xycoords=("axes fraction", "data"),
+            ha="right",
+            va="center",
+            fontsize=8,
+            color=BLACK,
+        )
+    best = max((row.score for row in rows if row.fits), default=None)
+    if best is not None and len(rows) > 1:
+        ax.plot([best, best], [-0.5, len(rows) - 0.5], color=GREY, lw=0.8, ls=":", zorder=1)
+    _keep_room(ax, start, end)
+    ax.set_xlabel("R squared" if metric == "R2" else metric, x=0.5 * _SCORES_END)
+
+
+def _mark(row: Any) -> dict[str, Any]:
+    return {"color": BLUE, "mfc": BLUE if row.converged else "white", "mew": 1.5}
+
+
+def _keep_room(ax: Axes, start: float, end: float) -> None:
+    """Let the scores and their axis end where the times begin."""
+    from matplotlib.ticker import MaxNLocator
+
+    ax.set_xlim(start, start + (end - start) / _SCORES_END)
+    ticks = np.asarray(MaxNLocator(4).tick_values(start, end))
+    ax.set_xticks(ticks[(ticks >= start) & (ticks <= end)])
+    tidy(ax)
+    ax.spines["bottom"].set_bounds(start, end)
+    ax.spines["left"].set_visible(False)
+
+
+def _draw_times(ax: Axes, rows: list[Any]) -> None:
+    # A clock may not see a fit of microseconds.
+    times = {p: max(row.seconds, 1e-4) for p, row in enumerate(rows) if row.fits}
+    ax.set_xlabel("seconds of a fit")
+    ax.set_xscale("log")
+    if not times:
+        ax.set_xticks([])
+        return
+    start, end = 0.6 * min(times.values()), 1.6 * max(times.values())
+    # Two powers of ten at least, and room for the numbers.
+    end = max(end, 30.0 * start)
+    ax.set_xlim(start, end * (end / start) ** 0.28)
+    for place, seconds in times.items():
+        ax.plot([start, seconds], [place, place], color=LIGHT_BLUE, lw=3, solid_capstyle="butt")
+        ax.plot(seconds, place, "D", ms=5.5, **_mark(rows[place]))
+        _write(ax, f"{two_digits(seconds)} s", seconds, place)
+    ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    ax.minorticks_off()
+
+
+def _draw_kernels(ax: Axes, rows: list[Any], total: int | None) -> None:
+    ax.set_xlabel("kernels kept" + ("" if total is None else f" of {total}"))
+    ax.spines["bottom"].set_visible(False)
+    # A blank label as high as those of the others keeps the captions on one line.
+    ax.tick_params(axis="x", color="none")
+    most = max((row.kernels for row in rows if row.fits), default=1.0)
+    ax.set_xlim(0, 1.35 * max(most, 1.0))
+    ax.set_xticks([0.0], [" "])
+    for place, row in enumerate(rows):
+        if row.fits:
+            everything = total is not None and row.kernels >= total
+            ax.barh(
+                place,
+                row.kernels,
+                height=0.45,
+                color="white" if everything else BLUE,
+                edgecolor=BLUE,
+                lw=1,
+                hatch="////" if everything else None,
+            )
+            _write(ax, f"{row.kernels:.1f}".removesuffix(".0"), row.kernels, place)
+
+
+def _write(ax: Axes, text: str, x: float, place: int) -> None:
+    ax.annotate(
+        text,
+        (x, place),
+        xytext=(6, 0),
+        textcoords="offset points",
+        va="center",
+        fontsize=8,
+        color=BLACK,
+    )
+
+
+def _write_error(ax: Axes, place: int, text: str) -> None:
+    ax.annotate(
+        cut(text, _ERROR_LETTERS, placeholder=" …"),
+        xy=(0.01, place),
+        xycoords=("axes fraction", "data"),
+        va="center",
+        fontsize=8,
+        fontstyle="italic",
+        color=_DARK_GREY,
+        # Over the line of the best mean.
+        bbox={"fc": "white" if place % 2 else _STRIPE, "ec": "none", "pad": 1},
+        zorder=6,
+    )
+
+
+def _legend(ax: Axes, rows: list[Any]) -> None:
+    """Say what the marks are, as far as they are there."""
+    from matplotlib.lines import Line2D
+
+    fitted = [row for row in rows if row.fits]
+    if not fitted:
+        return
+    handles = [Line2D([], [], marker="o", ls="", ms=7, color=BLUE, label="mean")]
+    if max(len(row.fits) for row in fitted) > 1:
+        handles += [
+            Line2D([], [], marker=".", ls="", ms=5, color=_DARK_GREY, label="one split"),
+            Line2D([], [], color=LIGHT_BLUE, lw=6, label="1 standard deviation"),
+        ]
+    if not all(row.converged for row in fitted):
+        handles.append(
+            Line2D(
+                [],
+                [],
+                marker="o",
+                ls="",
+                ms=7,
+                color=BLUE,
+                mfc="white",
+                mew=1.5,
+                label="tolerance not reached",
+            )
+        )
+    if len(rows) > 1:
+        handles.append(Line2D([], [], color=GREY, lw=0.9, ls=":", label="best mean"))
+    ax.legend(
+        handles=handles,
+        loc="lower center",
+        bbox_to_anchor=(0.5, 1.0),
+        ncols=5,
+        frameon=False,
+        fontsize=8,
+        borderaxespad=0.2,
+        columnspacing=1.4,
+        handletextpad=0.5,
+    )

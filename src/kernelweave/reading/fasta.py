@@ -1,0 +1,75 @@
+"""Tables of sequences with what their headers say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+
+from kernelweave.errors import InvalidInputError
+from kernelweave.reading.infer import typed
+from kernelweave.reading.sequences import HEADER_FIELD, read_sequences
+from kernelweave.reading.table import Table
+
+__all__ = ["read_fasta"]
+
+
+def read_fasta(path: Path, kind: str) -> Table:
+    r"""Read sequences as a table: columns "id", "sequence", and the fields of the headers.
+
+    Fields are ``key=value``. Without any, headers are split at bars into field1, field2, ...;
+    without bars either, what follows the first word is the column "description".
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp(), "a.fasta")
+    >>> _ = path.write_text(">a label=1\nACGT\n>b label=-1\nGGT\n")
+    >>> table = read_fasta(path, "fasta")
+    >>> table.columns, table.data.rows()
+    (['id', 'sequence', 'label'], [('a', 'ACGT', 1), ('b', 'GGT', -1)])
+    """
+    try:
+        records = read_sequences(path)
+    except ImportError as error:
+        raise InvalidInputError(
+            f"{str(path)!r}: FASTA and FASTQ files need dnaio: pip install 'kernelweave[bio]'."
+        ) from error
+    except OSError as error:
+        reason = error.strerror or error
+        raise InvalidInputError(f"{str(path)!r} cannot be read: {reason}.") from error
+    headers = [str(header) for header in records.descriptions]
+    fields = _fields(headers)
+    texts = pl.DataFrame(fields, schema=dict.fromkeys(fields, pl.String)) if fields else None
+    frame = pl.DataFrame(
+        {"id": records.names.tolist(), "sequence": records.sequences.tolist()},
+        schema={"id": pl.String, "sequence": pl.String},
+    )
+    if texts is not None:
+        frame = frame.hstack(typed(texts))
+    found = "fasta" if records.qualities is None else "fastq"
+    return Table(frame, frame.columns, found)
+
+
+def _fields(headers: list[str]) -> dict[str, list[str | None]]:
+    """What the headers say, as columns of text."""
+    found = [dict(reversed(HEADER_FIELD.findall(header))) for header in headers]
+    # In the order in which keys are met; `reversed` above lets the first of two count.
+    keys = list(dict.fromkeys(key for row in found for key in reversed(row)))
+    if keys:
+        return {_free(key): [row.get(key) for row in found] for key in keys}
+    words = [header.split(maxsplit=1) for header in headers]
+    if all("|" in header for header in headers):
+        parts = [header.split("|") for header in headers]
+        width = max(map(len, parts))
+        return {
+            f"field{j + 1}": [row[j].strip() if j < len(row) else None for row in parts]
+            for j in range(width)
+        }
+    if any(len(pair) > 1 for pair in words):
+        return {"description": [pair[1] if len(pair) > 1 else None for pair in words]}
+    return {}
+
+
+def _free(key: str) -> str:
+    return f"{key} (header)" if key in ("id", "sequence") else key

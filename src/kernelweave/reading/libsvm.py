@@ -1,0 +1,102 @@
+"""Files of sparse rows in the format of libsvm and svmlight."""
+
+from __future__ import annotations
+
+import re
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelweave.errors import InvalidInputError
+from kernelweave.reading.files import plain_errors, unpacked
+from kernelweave.reading.table import Table
+
+__all__ = ["read_libsvm"]
+
+_NUMBER = rb"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?"
+_LABEL = re.compile(_NUMBER)
+_ENTRY = re.compile(rb"(\d+):(" + _NUMBER + rb")")
+_LONGEST = 60
+# Numbers in 32 bits count columns.
+_MOST_COLUMNS = 2**31 - 2
+
+
+def read_libsvm(path: Path, kind: str) -> Table:
+    r"""Read a libsvm file: ``label index:value index:value ...`` in each line.
+
+    Columns are called by their index, x1, x2, ... (from x0 on if there is an index 0).
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp(), "a.libsvm")
+    >>> _ = path.write_text("+1 1:0.5 3:2\n-1 2:1\n")
+    >>> table = read_libsvm(path, "libsvm")
+    >>> table.columns, table.target, table.data.toarray().tolist()
+    (['x1', 'x2', 'x3'], array([ 1, -1]), [[0.5, 0.0, 2.0], [0.0, 1.0, 0.0]])
+    """
+    from sklearn.datasets import load_svmlight_file
+
+    data = unpacked(path)
+    with plain_errors(path, "libsvm"):
+        try:
+            # Index j is column j: what is absent from one file must not move the columns of it.
+            X, y = load_svmlight_file(BytesIO(data), zero_based=True)
+        except Exception as error:
+            _explain(path, data)
+            raise error
+    if X.shape[0] == 0:
+        raise InvalidInputError(f"{str(path)!r} holds no rows.")
+    if not np.isfinite(y).all() or not np.isfinite(X.data).all():
+        _explain(path, data)
+    first = 0
+    if X.shape[1] > 1 and not (X.indices == 0).any():
+        X, first = X[:, 1:], 1
+    columns = [f"x{j}" for j in range(first, first + X.shape[1])]
+    return Table(X.tocsr(), columns, "libsvm", (), _labels(y))
+
+
+def _labels(y: NDArray[np.float64]) -> NDArray[Any]:
+    whole = np.rint(y)
+    return whole.astype(np.int64) if (whole == y).all() and (np.abs(y) < 2**53).all() else y
+
+
+def _explain(path: Path, data: bytes) -> None:
+    """Raise an error that names the first line that is wrong, if there is one."""
+    for number, line in enumerate(data.splitlines(), start=1):
+        words = line.split(b"#", 1)[0].split()
+        if not words:
+            continue
+        problem = _problem(words)
+        if problem is not None:
+            raise InvalidInputError(
+                f"{str(path)!r}, line {number}: {problem}. Lines of libsvm files are "
+                f"'label index:value index:value ...', with indices that go up."
+            )
+
+
+def _problem(words: list[bytes]) -> str | None:
+    if not _LABEL.fullmatch(words[0]):
+        return f"the label must be a number; got {_show(words[0])}"
+    last = -1
+    for word in words[1:]:
+        if word.startswith(b"qid:"):
+            continue
+        match = _ENTRY.fullmatch(word)
+        if match is None:
+            return f"expected index:value with a finite number; got {_show(word)}"
+        index = int(match[1])
+        if index <= last:
+            return f"index {index} comes after {last}"
+        if index > _MOST_COLUMNS:
+            return f"index {_show(match[1])} is too large"
+        last = index
+    return None
+
+
+def _show(word: bytes) -> str:
+    text = word.decode("utf-8", errors="replace")
+    return repr(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}...")

@@ -1,0 +1,149 @@
+"""Kernel matrices from files."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelweave.errors import InvalidInputError
+from kernelweave.reading.files import existing_file
+from kernelweave.validation import unknown_name
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = ["read_matrix"]
+
+
+def read_matrix(path: str | os.PathLike[str]) -> NDArray[Any]:
+    r"""Read a matrix of numbers: NPY, NPZ, or text (CSV, TSV) with or without names.
+
+    Parameters
+    ----------
+    path : str or path
+        The file. Of an NPZ file with several arrays, ``"file.npz:name"`` is the one called name.
+        In text, a first line and a first column of names are left out.
+
+    Returns
+    -------
+    ndarray of shape (rows, columns)
+        Float32 if the file has it so, else float64.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from kernelweave.reading import read_matrix
+    >>> path = Path(tempfile.mkdtemp(), "K.csv")
+    >>> _ = path.write_text(",a,b\na,2,1\nb,1,2\n")
+    >>> read_matrix(path)
+    array([[2., 1.],
+           [1., 2.]])
+    """
+    found, key = _split_key(path)
+    suffix = found.suffix.lower()
+    if suffix == ".npz":
+        values = _from_archive(found, key)
+    elif suffix == ".npy":
+        from kernelweave.reading.arrays import load_npy
+
+        values = load_npy(found)
+    else:
+        values = _from_text(found)
+    return _checked(found, values)
+
+
+def _split_key(path: str | os.PathLike[str]) -> tuple[Path, str | None]:
+    text = os.fspath(path) if isinstance(path, str | os.PathLike) else path
+    if isinstance(text, str) and ":" in text and not Path(text).expanduser().exists():
+        front, key = text.rsplit(":", 1)
+        if front.lower().endswith(".npz"):
+            return existing_file(front), key
+    return existing_file(path), None
+
+
+def _from_archive(path: Path, key: str | None) -> Any:
+    from kernelweave.reading.arrays import is_sparse, load_npz, load_sparse
+
+    arrays = load_npz(path)
+    if is_sparse(arrays):
+        return load_sparse(path).toarray()
+    if key is not None:
+        if key not in arrays:
+            raise InvalidInputError(f"{str(path)!r}: {unknown_name('array', key, arrays)}")
+        return arrays[key]
+    if len(arrays) > 1:
+        listed = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
+        name = next(iter(arrays))
+        raise InvalidInputError(
+            f"{str(path)!r} holds several arrays: {listed}. Say which: {path.name}:{name}."
+        )
+    return next(iter(arrays.values()))
+
+
+def _from_text(path: Path) -> Any:
+    import polars as pl
+
+    from kernelweave.reading.table import kind_by_suffix
+    from kernelweave.reading.text import read_grid
+
+    if kind_by_suffix(path) not in (None, "csv", "tsv"):
+        raise InvalidInputError(
+            f"{str(path)!r}: matrices are read from .npy, .npz, .csv, .tsv and .txt files."
+        )
+    grid = read_grid(path)
+    fields = grid.frame
+    if grid.names is not None:
+        names = dict(zip(fields.columns, grid.names, strict=True))
+        fields = pl.concat([pl.DataFrame([names], schema=fields.schema), fields])
+    numbers = fields.select(pl.all().str.strip_chars().cast(pl.Float64, strict=False))
+    values = numbers.fill_null(float("nan")).to_numpy()
+    rows, columns = _without_names(values)
+    _refuse_gaps(path, values[rows, columns], fields[rows, columns])
+    return values[rows, columns]
+
+
+def _without_names(values: NDArray[np.float64]) -> tuple[slice, slice]:
+    """Which rows and columns are left without a first line and a first column of names.
+
+    Names are known by not being numbers, or by an empty corner, or because they count up and the
+    rest is square.
+    """
+    n, p = values.shape
+    words = np.isnan(values)
+    corner = words[0, 0] and not words[0, 1:].any() and not words[1:, 0].any()
+    if corner and n == p > 2:
+        return slice(1, None), slice(1, None)
+    row = n > 1 and bool(words[0, min(1, p - 1) :].all())
+    column = p > 1 and bool(words[int(row) :, 0].all())
+    if not row and not column:
+        row = n == p + 1 and bool((np.diff(values[0]) == 1).all())
+        column = n == p - 1 and bool((np.diff(values[:, 0]) == 1).all())
+    elif not column and n == p:
+        # Names of the rows that are numbers, under a corner that is not.
+        column = bool(words[0, 0])
+    return slice(int(row), None), slice(int(column), None)
+
+
+def _refuse_gaps(path: Path, numbers: NDArray[np.float64], frame: pl.DataFrame) -> None:
+    gaps = np.argwhere(np.isnan(numbers))
+    if len(gaps):
+        i, j = (int(t) for t in gaps[0])
+        found = frame[i, j]
+        raise InvalidInputError(
+            f"{str(path)!r} must hold a number in every place; row {i + 1}, column {j + 1} of "
+            f"{numbers.shape[0]} x {numbers.shape[1]} holds {found or 'nothing'!r}."
+        )
+
+
+def _checked(path: Path, values: Any) -> NDArray[Any]:
+    if values.ndim != 2 or 0 in values.shape:
+        raise InvalidInputError(
+            f"{str(path)!r} must hold a matrix (rows, columns); got shape {values.shape}."
+        )
+    if values.dtype.kind not in "fiub":
+        raise InvalidInputError(f"{str(path)!r} must hold real numbers; got {values.dtype}.")
+    return values if values.dtype == np.float32 else values.astype(np.float64, copy=False)

@@ -1,0 +1,271 @@
+"""CSV, TSV and other tables written as text."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from kernelweave.errors import InvalidInputError
+from kernelweave.reading.files import plain_errors, unpacked
+from kernelweave.reading.infer import decimal_commas, typed
+from kernelweave.reading.layout import Lines, decode, find_lines, find_separator, has_header
+from kernelweave.reading.table import Table
+
+__all__ = ["Grid", "check_names", "read_grid", "read_text"]
+
+_HEAD_BYTES = 65536
+_HEAD_ROWS = 1000
+_LONGEST_FIELD = 2**31 - 1
+
+
+def read_text(path: Path, kind: str) -> Table:
+    r"""Read a text table; see `kernelweave.read_table` for how it is understood.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp(), "numbers.csv")
+    >>> _ = path.write_text("1,2.5\n3,4\n")
+    >>> table = read_text(path, "csv")
+    >>> table.columns, table.data.rows(), table.notes
+    (['x0', 'x1'], [(1, 2.5), (3, 4.0)], ('no header: columns are called x0, x1, ...',))
+    """
+    grid = read_grid(path)
+    notes = list(grid.notes)
+    if grid.names is None:
+        names = [f"x{j}" for j in range(grid.frame.width)]
+        notes.append("no header: columns are called x0, x1, ...")
+    else:
+        names = _named(grid.names)
+        check_names(names, path)
+    if grid.frame.height == 0:
+        raise InvalidInputError(f"{str(path)!r} has a header ({_some(names)}) and no rows.")
+    frame = grid.frame.rename(dict(zip(grid.frame.columns, names, strict=True)))
+    if grid.separator != ",":
+        frame, changed = decimal_commas(frame)
+        if changed:
+            notes.append(f"commas read as decimal points: {_some(changed)}")
+    return Table(typed(frame), names, "tsv" if grid.separator == "\t" else "csv", tuple(notes))
+
+
+def _named(header: list[str]) -> list[str]:
+    """Give columns without a name one."""
+    names = [name.strip() for name in header]
+    for j, name in enumerate(names):
+        if not name:
+            made = f"x{j}"
+            while made in names:
+                made += "_"
+            names[j] = made
+    return names
+
+
+def check_names(names: Sequence[str], path: Path) -> None:
+    """Refuse names of columns that are there twice.
+
+    Examples
+    --------
+    >>> check_names(["a", "b", "a"], Path("t.csv"))
+    Traceback (most recent call last):
+    ...
+    kernelweave.errors.InvalidInputError: 't.csv' has several columns named 'a': columns 1, 3. ...
+    """
+    if len(set(names)) == len(names):
+        return
+    places: dict[str, list[int]] = {}
+    for j, name in enumerate(names):
+        places.setdefault(name, []).append(j + 1)
+    twice = [name for name, where in places.items() if len(where) > 1]
+    more = f" (the same for {_some(twice[1:])})" if twice[1:] else ""
+    where = ", ".join(str(j) for j in places[twice[0]])
+    raise InvalidInputError(
+        f"{str(path)!r} has several columns named {twice[0]!r}: columns {where}{more}. "
+        f"Every column needs a name of its own."
+    )
+
+
+def _some(names: Sequence[str]) -> str:
+    listed = ", ".join(names[:5])
+    return listed if len(names) <= 5 else f"{listed}, ... ({len(names)} columns)"
+
+
+class Grid(NamedTuple):
+    """A text table before its fields are understood.
+
+    Attributes
+    ----------
+    frame : polars.DataFrame
+        All fields below the header, as text; its own column names mean nothing.
+    names : list of str or None
+        The header.
+    separator : str
+        What separates the fields.
+    notes : list of str
+        What a person should know.
+    """
+
+    frame: pl.DataFrame
+    names: list[str] | None
+    separator: str
+    notes: list[str]
+
+
+class _Records(NamedTuple):
+    """The lines of a table that are not blank."""
+
+    first: list[list[str]]  # Fields of the first ones.
+    widths: NDArray[np.int64]  # Number of fields of each.
+    numbers: NDArray[np.int64]  # Where each begins in the file, counted from 1.
+    frame: Callable[[int], pl.DataFrame]  # All of them from the i-th on.
+
+
+def read_grid(path: Path) -> Grid:
+    r"""Read the fields of a text table as text, and find out whether the first line is a header.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp(), "a.csv")
+    >>> _ = path.write_text("a\tb\n1\t2\n")
+    >>> grid = read_grid(path)
+    >>> grid.names, grid.frame.rows(), grid.separator
+    (['a', 'b'], [('1', '2')], '\t')
+    """
+    data, notes = _clean(path)
+    head = data[:_HEAD_BYTES].decode("utf-8", errors="ignore")
+    separator = find_separator(head, whole=len(data) <= _HEAD_BYTES).text
+    if separator == " ":
+        data = re.sub(rb"[ \t]+", b"\t", re.sub(rb"(?m)^[ \t]+|[ \t]+$", b"", data))
+        separator = "\t"
+    with plain_errors(path, "a table"):
+        lines = find_lines(data, separator)
+        split = _split_plain if lines.plain else _split_carefully
+        records = split(path, data, lines, separator)
+    widths = records.widths
+    header = records.first[0] if has_header(records.first) else None
+    if header is not None and len(widths) > 1 and (widths[1:] == widths[0] + 1).all():
+        if all(not row[-1].strip() for row in records.first[1:]):
+            header = [*header, ""]  # Only the rows end in a separator.
+        else:
+            header = ["row names", *header]
+            notes.append("the first column has no name in the header: called 'row names'")
+    else:
+        _check_widths(path, records, header is not None, separator)
+    return Grid(records.frame(0 if header is None else 1), header, separator, notes)
+
+
+def _clean(path: Path) -> tuple[bytes, list[str]]:
+    """Return a file as UTF-8 with Unix line ends, and what had to be guessed."""
+    data = unpacked(path)
+    text, note = decode(data)
+    if "\0" in text:
+        at = 1 + text.count("\n", 0, text.index("\0"))
+        raise InvalidInputError(
+            f"{str(path)!r} is not a text file: line {at} holds binary data. Is the suffix right?"
+        )
+    if note is not None or data.startswith(b"\xef\xbb\xbf"):
+        data = text.encode("utf-8")
+    if b"\r" in data:
+        data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    if not data.strip():
+        raise InvalidInputError(f"{str(path)!r} holds nothing but blank lines.")
+    return data, [] if note is None else [note]
+
+
+def _split_plain(path: Path, data: bytes, lines: Lines, separator: str) -> _Records:
+    """Leave the work to polars: quotes, if any, stand around whole fields."""
+    starts, ends, widths = lines.starts, lines.ends, lines.widths
+    filled = np.array([bool(data[a:b].strip()) for a, b in zip(starts, ends, strict=True)])
+    starts, ends, widths = starts[filled], ends[filled], widths[filled]
+    numbers = _line_numbers(data, starts) if b'"' in data else 1 + np.flatnonzero(filled)
+    some = [data[a:b] for a, b in zip(starts[:_HEAD_ROWS], ends[:_HEAD_ROWS], strict=True)]
+    first = [row for row, _ in _fields(b"\n".join(some).decode("utf-8"), separator)]
+
+    def frame(skip: int) -> pl.DataFrame:
+        schema = {f"column {j}": pl.String for j in range(int(widths[-1]))}
+        if skip >= len(starts):
+            return pl.DataFrame(schema=schema)
+        if filled.all():
+            body = data[starts[skip] :]
+        else:
+            rows = zip(starts[skip:], ends[skip:], strict=True)
+            body = b"\n".join(data[a:b] for a, b in rows)
+        quote = '"' if b'"' in body else None
+        with plain_errors(path, "a table"):
+            return pl.read_csv(
+                io.BytesIO(body),
+                has_header=False,
+                schema=schema,
+                separator=separator,
+                quote_char=quote,
+            )
+
+    return _Records(first, widths, numbers, frame)
+
+
+def _line_numbers(data: bytes, starts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where the lines begin in the file, which may hold line ends in quotes too."""
+    return 1 + np.searchsorted(np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n")), starts)
+
+
+def _split_carefully(path: Path, data: bytes, lines: Lines, separator: str) -> _Records:
+    """Split by Python's own reader, which knows what to do with quotes inside fields."""
+    numbers, rows, number = [], [], 1
+    for row, last in _fields(data.decode("utf-8"), separator):
+        if any(field.strip() for field in row) or len(row) > 1:
+            numbers.append(number)
+            rows.append(row)
+        number = last + 1
+    if not rows:
+        raise InvalidInputError(f"{str(path)!r} holds nothing but blank lines.")
+    if not lines.closed and "\n" in rows[-1][-1]:
+        raise InvalidInputError(
+            f'{str(path)!r}: a quote (") that is opened in line {numbers[-1]} is never closed.'
+        )
+    widths = np.array([len(row) for row in rows], dtype=np.int64)
+
+    def frame(skip: int) -> pl.DataFrame:
+        columns = {f"column {j}": [row[j] for row in rows[skip:]] for j in range(int(widths[-1]))}
+        return pl.DataFrame(columns, schema=dict.fromkeys(columns, pl.String))
+
+    return _Records(rows[:_HEAD_ROWS], widths, np.array(numbers), frame)
+
+
+def _fields(text: str, separator: str) -> Iterator[tuple[list[str], int]]:
+    """The fields of each line, and the number of its last line in the text."""
+    # Fields may be whole chromosomes.
+    before = csv.field_size_limit(_LONGEST_FIELD)
+    try:
+        reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
+        for row in reader:
+            yield row, reader.line_num
+    finally:
+        csv.field_size_limit(before)
+
+
+def _check_widths(path: Path, records: _Records, header: bool, separator: str) -> None:
+    widths = records.widths
+    wrong = np.flatnonzero(widths != widths[0])
+    if not len(wrong):
+        return
+    i = int(wrong[0])
+    shown = {"\t": "tab"}.get(separator, repr(separator))
+    first = "the header" if header else f"line {records.numbers[0]}"
+    others = f"; {len(wrong) - 1} other lines differ too" if len(wrong) > 1 else ""
+    raise InvalidInputError(
+        f"{str(path)!r}: line {records.numbers[i]} has {_count(int(widths[i]), 'field')}, but "
+        f"{first} has {widths[0]} (separated by {shown}){others}. Fields that hold the separator "
+        f"must stand in double quotes."
+    )
+
+
+def _count(n: int, what: str) -> str:
+    return f"{n} {what}" if n == 1 else f"{n} {what}s"

@@ -1,0 +1,157 @@
+"""A fitted model as one HTML file that needs nothing else."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from kernelweave.describe.learnt import find_estimator
+from kernelweave.errors import InvalidInputError
+
+__all__ = ["write_html"]
+
+_HERE = Path(__file__).parent
+
+
+def write_html(
+    model: Any,
+    path: str | os.PathLike[str],
+    X: Any = None,
+    y: Any = None,
+    *,
+    title: str | None = None,
+    about: Sequence[tuple[str, str]] = (),
+    max_kernels: int | None = None,
+) -> Path:
+    """Write a report on a fitted model: one HTML file that opens offline, for reading and print.
+
+    It says what was learnt in a sentence, shows the weights of kernels, views, columns and
+    families, a table of all kernels to sort and search, how the fit went and what its certificate
+    proves, which kernels say the same, and the settings to make it again. With held-out samples
+    also ROC, precision and recall, calibration and confusion, or residuals, each with 95 %
+    intervals. Models of sequences, Bayesian models and models with a path over C have sections of
+    their own.
+
+    Parameters
+    ----------
+    model : any estimator of kernelweave
+        Fitted; or a pipeline or search that ends in one.
+    path : str or path
+        Where to write; a file that is there is replaced, once the new one is complete.
+    X : array, CSR matrix, frame or sequences, optional
+        Held-out samples, as for ``model.predict``. Of more than 20,000 so many are drawn.
+    y : array-like, optional
+        Their labels or targets; for outlier models +1 (normal) or -1 (outlier).
+    title : str, optional
+        What the page is called.
+    about : sequence of (label, text), default=()
+        Lines about the data, shown with the settings.
+    max_kernels : int, optional
+        Most kernels in the table, those with most weight; 5,000 by default.
+
+    Returns
+    -------
+    pathlib.Path
+        Where it was written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from sklearn.datasets import load_iris
+    >>> from kernelweave import MKLClassifier
+    >>> from kernelweave.report import write_html
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = MKLClassifier().fit(X[::2], y[::2])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     report = write_html(model, Path(folder) / "iris.html", X[1::2], y[1::2])
+    ...     "held-out samples" in report.read_text(encoding="utf-8")
+    True
+    """
+    from kernelweave.report.html.heldout import read_held_out
+    from kernelweave.report.html.learnt import Learnt, check_max_kernels
+    from kernelweave.report.html.page import gather
+
+    find_estimator(model)
+    target = _check_path(path)
+    lines = _check_about(about)
+    if title is not None and not isinstance(title, str):
+        raise InvalidInputError(f"title must be text or None; got {title!r}.")
+    most = check_max_kernels(max_kernels)
+    held = read_held_out(model, X, y)
+    page = gather(model, Learnt.of(model, most), held, title, lines)
+    _write(target, _render(page))
+    return target
+
+
+def _check_path(path: Any) -> Path:
+    try:
+        target = Path(path)
+    except TypeError:
+        raise InvalidInputError(f"path must be the path of a file; got {path!r}.") from None
+    if target.is_dir():
+        raise InvalidInputError(f"{str(target)!r} is a folder; give the path of a file.")
+    if not target.parent.is_dir():
+        raise InvalidInputError(f"the folder of {str(target)!r} does not exist; make it first.")
+    return target
+
+
+def _check_about(about: Any) -> list[tuple[str, str]]:
+    lines = list(about.items()) if isinstance(about, dict) else list(about)
+    for line in lines:
+        if isinstance(line, str) or len(line) != 2:
+            raise InvalidInputError(f"about must hold pairs of (label, text); got {line!r}.")
+    return [(str(label), str(text)) for label, text in lines]
+
+
+@cache
+def _template() -> Any:
+    from jinja2 import Environment, FileSystemLoader
+
+    rooms = Environment(
+        loader=FileSystemLoader(_HERE / "templates"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    rooms.filters["as_json"] = _as_json
+    return rooms.get_template("report.html.j2")
+
+
+def _render(page: dict[str, Any]) -> str:
+    from markupsafe import Markup
+
+    style = (_HERE / "report.css").read_text(encoding="utf-8")
+    script = (_HERE / "report.js").read_text(encoding="utf-8")
+    return str(_template().render(page=page, style=Markup(style), script=Markup(script)))
+
+
+def _as_json(data: Any) -> Any:
+    """JSON that cannot end the script element it stands in, whatever the names are."""
+    from markupsafe import Markup
+
+    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    for letter in "<>&\u2028\u2029":
+        text = text.replace(letter, f"\\u{ord(letter):04x}")
+    return Markup(text)
+
+
+def _write(path: Path, text: str) -> None:
+    """Write the whole file or nothing: a reader never sees half of it."""
+    handle, trial = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+        # As a file that was opened in the usual way; mkstemp lets nobody else read it.
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(trial, 0o666 & ~mask)
+        os.replace(trial, path)
+    except BaseException:
+        os.unlink(trial)
+        raise

@@ -1,0 +1,125 @@
+"""Tables of any make as polars frames."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+import polars as pl
+from scipy import sparse
+
+from kernelweave.errors import InvalidInputError
+from kernelweave.kernels.samples import is_frame
+
+__all__ = ["as_polars", "closest"]
+
+
+def as_polars(X: Any) -> pl.DataFrame:
+    """Return a pandas or polars frame, or a 2-D array, as a polars frame with names of text.
+
+    The columns of arrays are called x0, x1, ... Missing values are nulls, also in pandas' text.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> as_polars(pd.DataFrame({"a": [1, 2], "b": ["x", None]})).rows()
+    [(1, 'x'), (2, None)]
+    """
+    if isinstance(X, pl.DataFrame):
+        return X
+    if sparse.issparse(X):
+        raise TypeError(
+            "a sparse matrix is not a table of columns with roles; pass it to the estimator as it "
+            "is, or X.toarray()."
+        )
+    if is_frame(X):
+        names = [str(name) for name in X.columns]
+        twice = [name for name, count in Counter(names).items() if count > 1]
+        if twice:
+            raise InvalidInputError(f"the table has several columns named {twice[0]!r}.")
+        columns = [_from_pandas(name, X.iloc[:, j]) for j, name in enumerate(names)]
+        return pl.DataFrame(columns)
+    return _from_array(X)
+
+
+def _from_array(X: Any) -> pl.DataFrame:
+    values = np.asarray(X)
+    if values.ndim != 2:
+        hint = " Reshape your data: one row for each sample." if values.ndim == 1 else ""
+        raise InvalidInputError(
+            f"expected a table: a pandas or polars DataFrame, or a 2-D array; got an array of "
+            f"shape {values.shape}.{hint}"
+        )
+    if values.dtype.kind == "c":
+        raise InvalidInputError("Complex data not supported: a table holds real numbers or text.")
+    names = [f"x{j}" for j in range(values.shape[1])]
+    return pl.DataFrame([_series(name, values[:, j]) for j, name in enumerate(names)])
+
+
+def _from_pandas(name: str, column: Any) -> pl.Series:
+    kind = getattr(column.dtype, "kind", "O")
+    if kind in "iufb":
+        # Nullable types of pandas have a missing value of their own.
+        if hasattr(column.dtype, "na_value") and column.isna().any():
+            return _series(name, column.to_numpy(dtype=np.float64, na_value=np.nan))
+        return _series(name, column.to_numpy())
+    if kind == "M":
+        zone = getattr(column.dtype, "tz", None)
+        plain = column if zone is None else column.dt.tz_localize(None)
+        return pl.Series(name, plain.to_numpy().astype("datetime64[us]"))
+    if kind == "m":
+        return pl.Series(name, column.to_numpy().astype("timedelta64[us]"))
+    missing = column.isna().to_numpy()
+    values = column.astype(object).to_numpy()
+    return _objects(name, values, missing)
+
+
+def _series(name: str, values: Any) -> pl.Series:
+    if values.dtype.kind == "O":
+        # A value that is not itself is NaN.
+        missing = np.array([value is None or value != value for value in values], dtype=bool)
+        return _objects(name, values, missing)
+    if values.dtype.kind == "f" and values.dtype.itemsize not in (4, 8):
+        values = values.astype(np.float64)
+    return pl.Series(name, np.ascontiguousarray(values))
+
+
+def _objects(name: str, values: Any, missing: Any) -> pl.Series:
+    kinds = set(map(type, values[~missing]))
+    if kinds <= {str}:
+        return pl.Series(name, _each(str, values, missing), dtype=pl.String)
+    if kinds <= {bool, np.bool_}:
+        return pl.Series(name, _each(bool, values, missing), dtype=pl.Boolean)
+    if all(issubclass(kind, int | float | np.number) for kind in kinds):
+        return pl.Series(name, _each(float, values, missing), dtype=pl.Float64)
+    strange = [kind for kind in kinds if issubclass(kind, dict | list | set | np.ndarray)]
+    if strange:
+        # The first words are those of NumPy.
+        raise TypeError(
+            f"argument must be a string or a number: column {name!r} holds {strange[0].__name__}."
+        )
+    return pl.Series(name, _each(_text, values, missing), dtype=pl.String)
+
+
+def _each(convert: Callable[[Any], Any], values: Any, missing: Any) -> list[Any]:
+    return [None if gone else convert(v) for v, gone in zip(values, missing, strict=True)]
+
+
+def _text(value: Any) -> str:
+    return value.decode("utf-8", errors="replace") if isinstance(value, bytes) else str(value)
+
+
+def closest(name: str, names: Any) -> str:
+    """Return "; did you mean ...?" with the closest name, whatever the case, or a full stop.
+
+    Examples
+    --------
+    >>> closest("Aeg", ["age", "bmi"]), closest("zzz", ["age"])
+    ("; did you mean 'age'?", '.')
+    """
+    by_lower = {str(other).lower(): str(other) for other in names}
+    close = get_close_matches(name.lower(), by_lower, n=1)
+    return f"; did you mean {by_lower[close[0]]!r}?" if close else "."

@@ -1,0 +1,263 @@
+"""Kernels for a table: families on its numbers, string kernels on its sequences."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.validation import check_is_fitted
+
+from kernelweave.errors import InvalidInputError
+from kernelweave.kernels import (
+    RBF,
+    Family,
+    Kernel,
+    Precomputed,
+    Spectrum,
+    WeightedDegree,
+    simplemkl_family,
+    spicymkl_family,
+)
+from kernelweave.kernels.families import NAMED_FAMILIES
+from kernelweave.tables.encoder import TableEncoder
+from kernelweave.tables.frames import closest
+from kernelweave.validation import unknown_name
+
+__all__ = ["Place", "default_strings", "family_kernels", "places", "table_kernels"]
+
+# Those of the families that look at single columns too.
+_BY_COLUMN: dict[str, Callable[..., Family]] = {
+    "simplemkl": simplemkl_family,
+    "spicymkl": spicymkl_family,
+}
+# Those that take numbers as they are: in a table these have units of all kinds.
+_UNSCALED = ("linear", "polynomial", "rbf")
+# One object, so that selections with it are found equal without a look inside.
+_SCALER = StandardScaler()
+_DEGREES, _LENGTHS = (2, 6, 20), {"protein": (1, 2, 3)}
+
+
+def table_kernels(
+    kernels: str | os.PathLike[str],
+    encoder: TableEncoder,
+    views: Mapping[str, Sequence[str]] | None = None,
+    matrices: Mapping[str, Any] | None = None,
+) -> list[Kernel | Family]:
+    """Return kernels for what an encoder makes of a table.
+
+    Without views a family sees all columns together; "simplemkl" and "spicymkl" also see every
+    column by itself (all values of a category as one). With views it sees each view, and nothing
+    else. Columns of sequences get string kernels: spectrum kernels, and weighted degree kernels if
+    all sequences are of the same length.
+
+    Parameters
+    ----------
+    kernels : str or path
+        "default", "simplemkl", "spicymkl", "mwumkl", "features", "linear", "polynomial", "rbf", or
+        the path of a kernel file (``.toml``).
+    encoder : TableEncoder
+        Fitted.
+    views : dict of str to list of str, optional
+        Names of views to columns of the table, as `parse_views` gives.
+    matrices : dict of str to array of shape (n, n), optional
+        Kernel matrices over the rows that the encoder's `id_column` numbers.
+
+    Returns
+    -------
+    list of Kernel and Family
+        What an estimator takes as ``kernels``.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> from kernelweave.kernels import Samples, resolve
+    >>> table = pl.DataFrame({"age": [31, 50, 40], "colour": ["red", "blue", "red"]})
+    >>> encoder = TableEncoder().fit(table)
+    >>> views = {"looks": ["colour"], "all": ["age", "colour"]}
+    >>> kernels = table_kernels("linear", encoder, views)
+    >>> [kernel.name for kernel in resolve(kernels, Samples(encoder.transform(table)))]
+    ['linear on looks', 'linear on all']
+    """
+    check_is_fitted(encoder)
+    given = dict(views or {})
+    out: list[Kernel | Family]
+    if isinstance(kernels, os.PathLike) or str(kernels).lower().endswith(".toml"):
+        from kernelweave.tables.kernel_file import read_kernel_file
+
+        out = read_kernel_file(kernels).build(encoder, given)
+    elif kernels not in NAMED_FAMILIES:
+        error = unknown_name("family of kernels", kernels, NAMED_FAMILIES)
+        raise InvalidInputError(f"{error} Or give a kernel file: a path that ends in .toml.")
+    else:
+        out = [
+            kernel
+            for place in places(encoder, given)
+            for kernel in family_kernels(kernels, place, by_column=not given)
+        ]
+    out += _precomputed(encoder, matrices or {})
+    if not out:
+        raise InvalidInputError("there is no column that a kernel could look at.")
+    return out
+
+
+@dataclass(frozen=True)
+class Place:
+    """Columns that kernels look at together.
+
+    Attributes
+    ----------
+    label : str
+        What names call them; "" for nothing.
+    groups : dict of str to list of str
+        Columns of the table to the numbers they became.
+    strings : dict of str to dict
+        Columns of sequences to their alphabet and length.
+    numbers : list of str or slice
+        All numbers. Told by the first and the last where that is possible, thousands of kernels
+        on the same columns are found equal at once.
+    """
+
+    label: str
+    groups: dict[str, list[str]]
+    strings: dict[str, dict[str, Any]]
+    numbers: Any
+
+    def string_label(self, column: str) -> str:
+        """What names call a column of sequences."""
+        if self.label in ("", "all columns", "all numbers"):
+            return column
+        return self.label if len(self.strings) == 1 else f"{self.label}: {column}"
+
+    def each(self) -> list[Place]:
+        """Every column by itself."""
+        numbers = [Place(name, {name: own}, {}, _span(own)) for name, own in self.groups.items()]
+        return numbers + [Place(name, {}, {name: what}, []) for name, what in self.strings.items()]
+
+
+def places(encoder: TableEncoder, views: Mapping[str, Sequence[str]]) -> list[Place]:
+    """Return what kernels look at: each view, or all columns if there are none.
+
+    Examples
+    --------
+    >>> encoder = TableEncoder().fit([[1.0, 2.0], [3.0, 5.0]])
+    >>> places(encoder, {"first": ["x0"]})
+    [Place(label='first', groups={'x0': ['x0']}, strings={}, numbers=['x0'])]
+    """
+    if not views:
+        return [place_of(encoder, None, list(encoder.roles_), "the table")]
+    return [place_of(encoder, name, columns, f"view {name!r}") for name, columns in views.items()]
+
+
+def place_of(encoder: TableEncoder, label: str | None, columns: Sequence[str], where: str) -> Place:
+    """Return some columns of the table as a place; without a label they are all there are.
+
+    Examples
+    --------
+    >>> encoder = TableEncoder().fit([[1.0, 2.0], [3.0, 5.0]])
+    >>> place_of(encoder, None, ["x0", "x1"], "the table").numbers
+    slice('x0', 'x1', None)
+    """
+    groups, strings = {}, {}
+    for name in columns:
+        if name not in encoder.roles_:
+            raise InvalidInputError(
+                f"{where}: the table has no column {name!r}{closest(name, encoder.roles_)}"
+            )
+        role = encoder.roles_[name]
+        if role in ("number", "category"):
+            groups[name] = encoder.encoded_columns_[name]
+        elif role == "sequence":
+            strings[name] = encoder.sequences_[name]
+    has_ids = encoder.id_column is not None
+    if not groups and not strings and not (label is None and has_ids):
+        raise InvalidInputError(
+            f"{where} has no column of use: {'; '.join(encoder.notes_) or 'none is known'}."
+        )
+    if label is None:
+        # Names need not say what goes without saying.
+        label = "all numbers" if strings else "all columns" if has_ids else ""
+    chosen = [title for own in groups.values() for title in own]
+    order = encoder.get_feature_names_out().tolist()
+    start = order.index(chosen[0]) if chosen else 0
+    beside = order[start : start + len(chosen)] == chosen
+    return Place(label, groups, strings, _span(chosen) if beside else chosen)
+
+
+def _span(titles: list[str]) -> Any:
+    """Columns that stand side by side, by the first and the last."""
+    return slice(titles[0], titles[-1]) if len(titles) > 1 else titles
+
+
+def family_kernels(family: str, place: Place, by_column: bool) -> list[Kernel | Family]:
+    """Return a family at a place, and string kernels for the sequences there.
+
+    Examples
+    --------
+    >>> place = Place("clinical", {"age": ["age"], "bmi": ["bmi"]}, {}, ["age", "bmi"])
+    >>> family_kernels("default", place, by_column=False)
+    [_FamilyOnColumns(family=default_family(per_feature=False), selection=['age', 'bmi'])]
+    """
+    out: list[Kernel | Family] = []
+    if place.groups:
+        out += _number_kernels(family, place, by_column)
+    for column, what in place.strings.items():
+        label = place.string_label(column)
+        out += [kernel.on(column, label=label) for kernel in default_strings(what)]
+    return out
+
+
+def _number_kernels(family: str, place: Place, by_column: bool) -> list[Kernel | Family]:
+    at = place.numbers
+    if family == "features":
+        whole = [title for own in place.groups.values() for title in own]
+        apart = place.groups if by_column else {place.label: whole}
+        return [_scaled(RBF(gamma=1.0, name=name), own, "", at) for name, own in apart.items()]
+    if family not in _BY_COLUMN:
+        scaler = _SCALER if family in _UNSCALED else None
+        return [NAMED_FAMILIES[family]().on(at, scaler, label=place.label)]
+    make = partial(_BY_COLUMN[family], per_feature=False)
+    out: list[Kernel | Family] = [make().on(at, label=place.label)]
+    if by_column and len(place.groups) > 1:
+        plain = make(scale=False)
+        out += [_scaled(plain, own, name, at) for name, own in place.groups.items()]
+    return out
+
+
+def _scaled(kernel: Any, own: list[str], label: str, numbers: Any) -> Any:
+    """Put a kernel on some of the numbers of a place, behind one scaler for all of them."""
+    return kernel.on(own, label=label).on(numbers, _SCALER, label="")
+
+
+def default_strings(what: Mapping[str, Any]) -> list[Kernel]:
+    """Return string kernels for sequences of some alphabet and, if all have the same, length.
+
+    Examples
+    --------
+    >>> [kernel.name for kernel in default_strings({"alphabet": "dna", "length": 5})]
+    ... # doctest: +NORMALIZE_WHITESPACE
+    ['spectrum(k=2)', 'spectrum(k=4)', 'weighted degree(degree=2)', 'weighted degree(degree=5)']
+    """
+    alphabet, length = what["alphabet"], what["length"]
+    most = 12 if alphabet == "protein" else 31
+    longest = most if length is None else min(most, length)
+    lengths = [k for k in _LENGTHS.get(alphabet, (2, 4, 6)) if k <= longest]
+    # Counts grow with the length of a sequence; the kernel should not.
+    unequal = length is None
+    out: list[Kernel] = [Spectrum(k, alphabet=alphabet, normalize=unequal) for k in lengths]
+    if length is not None:
+        degrees = dict.fromkeys(min(degree, longest) for degree in _DEGREES)
+        out += [WeightedDegree(degree, alphabet=alphabet) for degree in degrees]
+    return out
+
+
+def _precomputed(encoder: TableEncoder, matrices: Mapping[str, Any]) -> list[Kernel]:
+    if matrices and encoder.id_column is None:
+        raise InvalidInputError(
+            "kernel matrices need a column of row numbers in the table: add one, and name it with "
+            "TableEncoder(id_column='row')."
+        )
+    return [Precomputed(K, name).on(encoder.id_column) for name, K in matrices.items()]

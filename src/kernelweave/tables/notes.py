@@ -1,0 +1,102 @@
+"""What an encoder did to a table, in one line each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import polars as pl
+
+from kernelweave.tables.roles import Column, like_numbers
+
+__all__ = ["write_notes"]
+
+_SHOWN = 6
+
+
+def write_notes(found: Mapping[str, Column], frame: pl.DataFrame) -> list[str]:
+    """Return lines on missing values, categories, sequences, and on what was left out.
+
+    Examples
+    --------
+    >>> frame = pl.DataFrame({"id": ["a", "b", "c"]})
+    >>> write_notes({"id": Column("nothing", {}, 0, "different in every row")}, frame)
+    ['left out: id (different in every row)']
+    """
+    used = {name: column for name, column in found.items() if column.role not in ("nothing", "id")}
+    lines = [
+        _missing({name: column for name, column in used.items() if column.n_missing}),
+        _infinite(used, frame),
+        _categories({n: c for n, c in used.items() if c.role == "category"}),
+        _sequences({n: c for n, c in used.items() if c.role == "sequence"}),
+        _like_numbers(found, frame),
+        _left_out({n: c for n, c in found.items() if c.role == "nothing"}),
+    ]
+    return [line for line in lines if line]
+
+
+def _missing(columns: Mapping[str, Column]) -> str:
+    if not columns:
+        return ""
+    most = sorted(columns.items(), key=lambda item: -item[1].n_missing)
+    roles = {column.role for column in columns.values()}
+    done = []
+    if "number" in roles:
+        flagged = any(column.plan.get("indicator") for column in columns.values())
+        done.append("filled with the median" + (", with a column that says where" * flagged))
+    if "category" in roles:
+        done.append("a category of their own" if len(roles) == 1 else "in categories a value")
+    if "sequence" in roles:
+        done.append("sequences similar to none")
+    head = _count(len(columns), "column has", "columns have")
+    return f"{head} missing values: {_some(f'{n} ({c.n_missing})' for n, c in most)}; " + (
+        "; ".join(done)
+    )
+
+
+def _infinite(used: Mapping[str, Column], frame: pl.DataFrame) -> str:
+    floats = [n for n, c in used.items() if c.role == "number" and frame[n].dtype.is_float()]
+    if not floats:
+        return ""
+    counts = frame.select(pl.col(floats).is_infinite().sum()).row(0)
+    told = _some(f"{name} ({n})" for name, n in zip(floats, counts, strict=True) if n)
+    return f"infinite values count as missing: {told}" if told else ""
+
+
+def _categories(columns: Mapping[str, Column]) -> str:
+    if not columns:
+        return ""
+    head = _count(len(columns), "categorical column", "categorical columns")
+    return f"{head} one-hot encoded: {_some(f'{n} ({c.remark})' for n, c in columns.items())}"
+
+
+def _sequences(columns: Mapping[str, Column]) -> str:
+    if not columns:
+        return ""
+    head = _count(len(columns), "column", "columns")
+    return f"{head} of sequences: {_some(f'{n} ({c.remark})' for n, c in columns.items())}"
+
+
+def _like_numbers(found: Mapping[str, Column], frame: pl.DataFrame) -> str:
+    told = []
+    for name, column in found.items():
+        if frame[name].dtype == pl.String and column.remark != "dates":
+            example = None if column.role in ("number", "id") else like_numbers(frame[name])
+            if example is not None:
+                told.append(f"{name} ({example!r})")
+    return f"read as text, not as numbers: {_some(told)}" if told else ""
+
+
+def _left_out(columns: Mapping[str, Column]) -> str:
+    if not columns:
+        return ""
+    return f"left out: {_some(f'{name} ({column.remark})' for name, column in columns.items())}"
+
+
+def _count(n: int, one: str, many: str) -> str:
+    return f"{n} {one if n == 1 else many}"
+
+
+def _some(items: Iterable[str]) -> str:
+    every = list(items)
+    listed = ", ".join(every[:_SHOWN])
+    return listed if len(every) <= _SHOWN else f"{listed}, ... ({len(every)} in all)"

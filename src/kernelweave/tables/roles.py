@@ -1,0 +1,251 @@
+"""What the columns of a table are: numbers, categories, sequences, or nothing of use."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from typing import Any, NamedTuple
+
+import polars as pl
+
+__all__ = [
+    "MISSING",
+    "MOST_CATEGORIES",
+    "OTHER",
+    "ROLES",
+    "Column",
+    "as_numbers",
+    "as_text",
+    "like_numbers",
+    "look_at",
+    "look_at_numbers",
+]
+
+ROLES = ("number", "category", "sequence", "nothing")
+MOST_CATEGORIES = 50
+OTHER, MISSING = "other", "missing"
+# Share of missing values from which on their being missing is a column of its own.
+_MISSING_SHARE = 0.05
+
+# Letters of the alphabets, with how much of a text must be unambiguous to count as a sequence.
+_ALPHABETS = (
+    ("dna", "ACGT", "NRYSWKMBDHV-", 0.8),
+    ("rna", "ACGU", "NRYSWKMBDHV-", 0.8),
+    ("protein", "ACDEFGHIKLMNPQRSTVWY", "BJOUXZ*-", 0.97),
+)
+_SHORTEST_SEQUENCE = 8
+_SURELY_LONG = 30
+_FEW_LETTERS = 8
+_DATE = r"^\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([ T].*)?$|^\d{1,2}[-/.]\d{1,2}[-/.](\d{4}|\d{2})([ T].*)?$"
+_LIKE_NUMBER = r"^[-+]?[$€£]?\s*\d[\d.,'\s]*%?$"
+_ID_NAME = re.compile(r"(^|[\s_.-])(id|ids|index|idx|key|uuid|row|unnamed.*|row ?names?)$")
+
+
+class Column(NamedTuple):
+    """What was found out about a column.
+
+    Attributes
+    ----------
+    role : str
+        One of `ROLES`.
+    plan : dict
+        What `TableEncoder` needs to encode it, as plain values.
+    n_missing : int
+        Number of missing values.
+    remark : str
+        For people: why the column is left out, or what kind of sequences it holds.
+    """
+
+    role: str
+    plan: dict[str, Any]
+    n_missing: int
+    remark: str = ""
+
+
+def look_at(column: pl.Series, role: str | None = None) -> Column:
+    """Find out what a column is that is not numbers, or take it as what it is said to be.
+
+    Examples
+    --------
+    >>> look_at(pl.Series("smoker", [True, False, None])).plan
+    {'values': ['false', 'true'], 'other': False, 'missing': True}
+    >>> look_at(pl.Series("born", ["2001-01-31", "2002-02-28"])).remark
+    'dates'
+    """
+    if role == "nothing":
+        return Column("nothing", {}, column.null_count(), "as asked for")
+    kind = column.dtype
+    if role is None and (kind.is_temporal() or kind.is_nested()):
+        remark = "dates" if kind.is_temporal() else "lists"
+        return Column("nothing", {}, column.null_count(), remark)
+    if role is None and kind in (pl.Binary, pl.Object):
+        return Column("nothing", {}, column.null_count(), "neither numbers nor text")
+    text = as_text(column)
+    if text.null_count() == len(text):
+        return Column("nothing", {}, text.null_count(), "no values")
+    if role == "category" or (role is None and kind in (pl.Boolean, pl.Categorical, pl.Enum)):
+        return _category(text, forced=role is not None)
+    return _text(text, role)
+
+
+def look_at_numbers(frame: pl.DataFrame, forced: Collection[str] = ()) -> dict[str, Column]:
+    """Find out what columns of numbers are, all at once: there may be many thousands.
+
+    Parameters
+    ----------
+    frame : polars.DataFrame
+        The columns.
+    forced : collection of str
+        Those that are numbers because somebody said so.
+
+    Examples
+    --------
+    >>> frame = pl.DataFrame({"id": [3, 5, 4], "one": [1, 1, 1], "age": [31.0, None, 40.0]})
+    >>> for name, column in look_at_numbers(frame).items():
+    ...     print(name, column.role, column.plan or column.remark)
+    id nothing a number of its own for every row
+    one nothing the same in every row
+    age number {'fill': 35.5, 'indicator': True}
+    """
+    if not frame.width:
+        return {}
+    numbers = as_numbers(frame)
+    missing, low, high, middle = (
+        numbers.select(stat).row(0)
+        for stat in (pl.all().null_count(), pl.all().min(), pl.all().max(), pl.all().median())
+    )
+    out = {}
+    for j, name in enumerate(frame.columns):
+        often = missing[j] > _MISSING_SHARE * frame.height
+        if middle[j] is None:
+            remark = "no values"
+        elif name in forced:
+            remark = ""
+        elif low[j] == high[j] and not often:
+            remark = "the same in every row"
+        elif frame[name].dtype.is_integer() and _is_id(name, numbers[name].drop_nulls()):
+            remark = "a number of its own for every row"
+        else:
+            remark = ""
+        plan = {} if remark else {"fill": float(middle[j]), "indicator": often}
+        out[name] = Column("nothing" if remark else "number", plan, missing[j], remark)
+    return out
+
+
+def _is_id(name: str, known: pl.Series) -> bool:
+    if _ID_NAME.search(name.strip().lower()) is None:
+        return False
+    return known.n_unique() == len(known) > 2
+
+
+def _text(text: pl.Series, role: str | None) -> Column:
+    known = text.drop_nulls()
+    n_missing, distinct = len(text) - len(known), known.n_unique()
+    plan = _as_sequence(known, distinct, forced=role == "sequence")
+    if plan is not None:
+        length = plan["length"]
+        letters = f"{length} letters each" if length else "of several lengths"
+        return Column("sequence", plan, n_missing, f"{plan['alphabet']}, {letters}")
+    if known.head(1000).str.contains(_DATE).all() and known.str.contains(_DATE).all():
+        return Column("nothing", {}, n_missing, "dates")
+    if distinct == len(known) > 1:
+        return Column("nothing", {}, n_missing, "different in every row")
+    if distinct > MOST_CATEGORIES and distinct > len(known) / 2:
+        return Column("nothing", {}, n_missing, f"{distinct} different texts in {len(known)} rows")
+    return _category(text, forced=False)
+
+
+def _category(text: pl.Series, forced: bool) -> Column:
+    counts = text.drop_nulls().value_counts(sort=True)
+    n_missing = text.null_count()
+    if counts.height == 1 and not n_missing and not forced:
+        return Column("nothing", {}, 0, "the same in every row")
+    # Ties by name, so that the order of the rows does not matter.
+    ranked = counts.sort("count", text.name, descending=[True, False])[text.name].to_list()
+    room = MOST_CATEGORIES - bool(n_missing)
+    other = len(ranked) > room
+    values = sorted(ranked[: room - 1] if other else ranked)
+    if other:
+        values = [value for value in values if value != OTHER]
+    plan = {"values": values, "other": other, "missing": bool(n_missing)}
+    return Column("category", plan, n_missing, f"{len(ranked)} values")
+
+
+def _as_sequence(known: pl.Series, distinct: int, forced: bool) -> dict[str, Any] | None:
+    """Plan for a column of sequences, or None if it is none."""
+    lengths = known.str.len_chars()
+    typical = _median(lengths)
+    various = 2 * distinct >= len(known) or (typical >= _SURELY_LONG and distinct > 20)
+    if not forced and (typical < _SHORTEST_SEQUENCE or not various):
+        return None
+    for name, letters, ambiguous, share in _ALPHABETS:
+        allowed = f"(?i)^[{letters}{re.escape(ambiguous)}]*$"
+        # A glance at the first spares most columns of text the rest.
+        if not known.head(100).str.contains(allowed).all() or not known.str.contains(allowed).all():
+            continue
+        certain = int(known.str.count_matches(f"(?i)[{letters}]").sum()) / max(1, sum(lengths))
+        if not forced and (certain < share or not _like_letters(name, known)):
+            continue
+        same = lengths.min() == lengths.max() and lengths.min()
+        # Ambiguous in every alphabet: similar to nothing.
+        length = int(lengths[0]) if same else None
+        return {"alphabet": name, "length": length, "fill": "X" * (length or 1)}
+    return {"alphabet": "dna", "length": None, "fill": "X"} if forced else None
+
+
+def _like_letters(alphabet: str, known: pl.Series) -> bool:
+    """Names of people are mostly letters of proteins; sequences are in one case and varied."""
+    if alphabet != "protein":
+        return True
+    some = "".join(known.head(200).to_list())
+    return some in (some.upper(), some.lower()) and len(set(some.upper())) >= _FEW_LETTERS
+
+
+def _median(values: pl.Series) -> float:
+    return float(values.median())  # type: ignore[arg-type]
+
+
+def like_numbers(text: pl.Series) -> str | None:
+    """Return an example if a column of text looks like numbers in a dress.
+
+    Examples
+    --------
+    >>> like_numbers(pl.Series(["1,234", "5,678"])), like_numbers(pl.Series(["a", "b"]))
+    ('1,234', None)
+    """
+    known = as_text(text).drop_nulls().head(1000)
+    if not len(known) or not known.str.contains(_LIKE_NUMBER).mean() > 0.9:  # type: ignore[operator]
+        return None
+    return str(known.filter(known.str.contains(_LIKE_NUMBER))[0])
+
+
+def as_text(column: pl.Series) -> pl.Series:
+    """Return a column as text; whole numbers have no decimal point, empty text is missing.
+
+    Examples
+    --------
+    >>> as_text(pl.Series([1.0, 2.5, None])).to_list()
+    ['1', '2.5', None]
+    """
+    if column.dtype == pl.Boolean:
+        return column.cast(pl.String)
+    if column.dtype.is_float():
+        whole = column.fill_nan(None)
+        text = whole.cast(pl.String)
+        return text.str.strip_suffix(".0")
+    text = column.cast(pl.String, strict=False)
+    stripped = text.str.strip_chars()
+    return stripped.set(stripped == "", None)
+
+
+def as_numbers(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return columns as float64, with nulls for what is missing, infinite or no number.
+
+    Examples
+    --------
+    >>> as_numbers(pl.DataFrame({"a": ["1.5", "x", None], "b": [1, 2, 3]})).rows()
+    [(1.5, 1.0), (None, 2.0), (None, 3.0)]
+    """
+    text = pl.col(pl.String).str.strip_chars()
+    numbers = frame.with_columns(text).select(pl.all().cast(pl.Float64, strict=False))
+    return numbers.select(pl.when(pl.all().is_finite()).then(pl.all()))

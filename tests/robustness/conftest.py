@@ -1,0 +1,23 @@
+"""Data and files of the tests of checkpoints."""
+
+from __future__ import annotations
+
+import pytest
+from sklearn.datasets import load_breast_cancer, load_iris
+
+
+@pytest.fixture(scope="session")
+def cancer():
+    X, y = load_breast_cancer(return_X_y=True)
+    return X[::6, :8], y[::6]
+
+
+@pytest.fixture(scope="session")
+def iris():
+    X, y = load_iris(return_X_y=True)
+    return X[::2], y[::2]
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "fit.npz"
