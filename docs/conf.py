@@ -64,6 +64,14 @@ html_title = "kernelweave"
 html_static_path = ["_static"]
 html_css_files = ["custom.css"]
 html_show_sourcelink = False
+# Pages without a section of their own have nothing to show on the left.
+html_sidebars: dict[str, list[str]] = {
+    page: []
+    for page in (
+        *("index", "getting_started", "faq", "coming_from", "extending", "equations"),
+        *("glossary", "dependencies", "contributing", "changelog"),
+    )
+}
 html_theme_options = {
     "show_toc_level": 2,
     "header_links_before_dropdown": 5,

@@ -1,8 +1,19 @@
-"""Fixtures that several rooms of tests share."""
+"""Fixtures that several rooms of tests share, and how many threads a worker may use."""
 
 from __future__ import annotations
 
+import os
+
 import pytest
+from threadpoolctl import threadpool_limits
+
+# Two workers of pytest with two BLAS threads each wait for one another on two cores: up to three
+# times the work. Variables for SciPy, scikit-learn and processes yet to come; a limit for NumPy,
+# which pytest has imported already for the filters of warnings. Threads of kernelweave's own, which
+# the tests about threads are for, are not touched.
+for name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"):
+    os.environ.setdefault(name, "1")
+threadpool_limits(int(os.environ["OPENBLAS_NUM_THREADS"]), "blas")
 
 
 @pytest.fixture(scope="session")

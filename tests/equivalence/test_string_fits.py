@@ -307,7 +307,7 @@ def test_sample_weights_and_warm_starts():
 @pytest.mark.parametrize("solver", ["active-set", "silp", "silp-chunking"])
 def test_an_alpha_that_is_not_unique_does_not_hide_the_optimum(solver):
     """Single letters at positions make a singular kernel, and T has a kink at the optimum."""
-    many, labels = planted(300, 0)
+    many, labels = planted(400, 0)
     family = WeightedDegree(1).by_position()
     model = MKLClassifier(family, solver=solver, max_time=20).fit(many, labels)
     assert model.converged_ and model.gap_ <= 1e-3

@@ -12,7 +12,7 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from kernelweave import MKLClassifier, MKLRegressor
 from kernelweave.regularizers import L1
 
-CS = [0.3, 1.0]
+CS = [0.3, 1.0, 3.0]
 
 
 @pytest.mark.parametrize(

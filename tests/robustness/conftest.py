@@ -7,9 +7,16 @@ from sklearn.datasets import load_breast_cancer, load_iris
 
 
 @pytest.fixture(scope="session")
-def cancer():
+def wide_cancer():
     X, y = load_breast_cancer(return_X_y=True)
-    return X[::6, :8], y[::6]
+    return X[::6], y[::6]
+
+
+@pytest.fixture(scope="session")
+def cancer(wide_cancer):
+    """With fewer columns, and so fewer kernels."""
+    X, y = wide_cancer
+    return X[:, :8], y
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,12 @@ import numpy as np
 import polars as pl
 import pytest
 from numpy.testing import assert_allclose
-from sklearn.datasets import dump_svmlight_file, load_breast_cancer, load_diabetes
+from sklearn.datasets import (
+    dump_svmlight_file,
+    load_breast_cancer,
+    load_diabetes,
+    load_svmlight_file,
+)
 from typer.testing import CliRunner
 
 import kernelweave
@@ -158,11 +163,21 @@ def test_every_format_gives_the_same_task(folder, file):
     assert told["held_out"]["accuracy"] > 0.8
 
 
-def test_a_sparse_model_predicts_a_sparse_file(folder, tmp_path):
+def test_a_sparse_model_predicts_a_sparse_file_of_another_width(folder, tmp_path):
     model = tmp_path / "sparse.skops"
     answer("fit", folder / "cells.libsvm", "--kernels", "linear", "--model", model)
-    told = answer("predict", model, folder / "cells.libsvm")
-    assert len(told["rows"]) == N
+    whole = answer("predict", model, folder / "cells.libsvm")["rows"]
+    lines = (folder / "cells.libsvm").read_text().splitlines()
+    # Columns from the fifth on are left out, as if they were zero; then they are.
+    short = [" ".join(e for e in line.split() if e[:2] not in ("4:", "5:")) for line in lines]
+    (tmp_path / "short.libsvm").write_text("\n".join(short))
+    rows = answer("predict", model, tmp_path / "short.libsvm")["rows"]
+    X, _ = load_svmlight_file(str(folder / "cells.libsvm"))
+    assert [row["prediction"] for row in whole] == kernelweave.load(model).predict(X).tolist()
+    X = X.tolil()
+    X[:, 4:] = 0
+    expected = kernelweave.load(model).predict(X.tocsr())
+    assert [row["prediction"] for row in rows] == expected.tolist()
 
 
 def test_sequences(folder):
@@ -329,6 +344,23 @@ def test_ctrl_c_saves_the_best_model_so_far(tmp_path):
     loaded = kernelweave.load(tmp_path / "kernelweave-interrupted.skops")
     assert loaded.score(frame, y.astype(int)) > 0.6
     assert find_estimator(loaded).converged_ is False
+
+
+def test_ctrl_c_before_the_fit_saves_nothing(folder, monkeypatch):
+    def press(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("kernelweave.cli.fit.load_data", press)
+    done = run("fit", folder / "cells.csv", "-t", "diagnosis", code=130)
+    assert "nothing was saved" in done.stderr
+
+
+def test_whole_numbers_that_might_be_classes_are_told(folder, tmp_path):
+    frame = pl.read_parquet(folder / "cells.parquet").select(pl.col("^size_.*$"))
+    frame.with_columns(fold=pl.int_range(N) % 40).write_csv(tmp_path / "folds.csv")
+    told = answer("fit", tmp_path / "folds.csv", "-t", "fold", "--kernels", "linear")
+    assert told["task"] == "regression"
+    assert "--task classification" in " ".join(told["notes"])
 
 
 def test_compare_has_one_table_and_one_figure(folder, tmp_path):

@@ -213,6 +213,13 @@ def test_our_types_are_classes_that_we_define():
     assert own_class("kernelweave.kernels.", "RBF") is None
 
 
+def test_calls_are_refused_whatever_skops_thinks_of_them():
+    calls = ("method", "method of another", "operator", "partial", "any of numpy.random")
+    for call_ in (forged_nodes("x")[name] for name in calls):
+        full = f"{call_['__module__']}.{call_['__class__']}"
+        assert names.trusted_names([call_], frozenset())[1] == {full}
+
+
 def test_nothing_is_imported_to_find_out(monkeypatch):
     asked = []
     monkeypatch.setattr(names, "import_module", asked.append)

@@ -65,6 +65,8 @@ def test_a_loaded_model_says_the_same(kind, there):
     again = round_trip(model, there)
     assert type(again) is type(model)
     same_answers(model, again, X)
+    weights = getattr(model, "class_weight", None)
+    assert getattr(again, "class_weight", None) == weights
     plain = (type(None), bool, int, float, str)
     for name, value in model.get_params().items():
         mine = again.get_params()[name]
@@ -162,10 +164,12 @@ def test_the_samples_are_there_once(there):
     model = MKLClassifier(["default", RBF(width=9).on([1, 2]), RBF(width=3)]).fit(X, X[:, 0] > 0)
     save(model, there)
     with zipfile.ZipFile(there) as archive:
-        stored = sum(
-            info.file_size for info in archive.infolist() if info.filename.endswith(".npy")
-        )
+        arrays = [info for info in archive.infolist() if info.filename.endswith(".npy")]
+        schema = archive.read("schema.json").decode()
+    stored = sum(info.file_size for info in arrays)
     assert stored < 1.3 * X.nbytes
+    # Nor what is made anew.
+    assert [cache for cache in ("Plan", "Decisions", "LookUps") if f'"{cache}"' in schema] == []
 
 
 def test_the_same_model_gives_the_same_file(tmp_path):
@@ -206,9 +210,20 @@ PANDAS = {
 
 @pytest.mark.parametrize("name", PANDAS)
 def test_pandas_columns_come_back(name):
-    frame = pd.DataFrame({"a": PANDAS[name], "b": ["text", "more", "most"]}, index=[5, 6, 7])
-    again = unpack(json_and_arrays(pack(frame)))
-    pd.testing.assert_frame_equal(again, frame.reset_index(drop=True))
+    frame = pd.DataFrame({"a": PANDAS[name], "b": ["text", "more", "most"]})
+    assert not frame["a"].isna().all()
+    again = unpack(json_and_arrays(pack(frame.set_axis([5, 6, 7]))))
+    pd.testing.assert_frame_equal(again, frame)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_numbers_in_pandas_keep_their_order_in_memory(order):
+    values = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], order=order)
+    frame = pd.DataFrame(values, columns=[7, 8, 9], copy=False)
+    assert frame.to_numpy().flags.c_contiguous == (order == "C")
+    again = unpack(pack(frame))
+    pd.testing.assert_frame_equal(again, frame)
+    assert again.to_numpy().flags.c_contiguous == frame.to_numpy().flags.c_contiguous
 
 
 POLARS = {

@@ -36,6 +36,7 @@ def samples(name):
     return (fixtures.pl if name == "polars" else fixtures.pd).DataFrame(columns)
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("name", sorted(EXPECTED))
 def test_files_of_the_first_version_load(name):
     path = fixtures.FOLDER / f"model_v1_{name}.skops"

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
+from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
 from kernelweave.cli.data import Data, read_matrices
@@ -71,12 +72,18 @@ def needs_names(settings: Settings) -> bool:
 
 
 def build_model(
-    data: Data, settings: Settings, train: NDArray[np.intp], callbacks: Sequence[Any] = ()
+    data: Data,
+    settings: Settings,
+    train: NDArray[np.intp],
+    callbacks: Sequence[Any] = (),
+    *,
+    encoded: bool = False,
 ) -> Blueprint:
     """Choose the estimator for the task and give it kernels for the columns of the data.
 
-    The roles of columns are decided by the rows `train`; a pipeline decides them anew when it is
-    fitted on the same rows.
+    The rows `train` decide what each column is. The model is a pipeline, to be fitted on the same
+    rows, that takes rows as they are in a file; with ``encoded=True`` it is the estimator alone, to
+    be fitted on any rows, and the samples are encoded.
     """
     y = None if data.y is None else data.y[train]
     options = _options(data.task, settings, y) | {"callbacks": tuple(callbacks)}
@@ -86,14 +93,16 @@ def build_model(
     matrices = read_matrices(settings.matrices, (None, data.n_rows))
     X = with_rows(data.X, data.rows) if matrices else data.X
     encoder = TableEncoder(id_column=_ID if matrices else None)
-    seen = TableEncoder(id_column=encoder.id_column).fit(X[train])
+    seen = clone(encoder).fit(X[train])
     views = parse_views(settings.views, data.X.columns) if settings.views else None
     kernels = table_kernels(settings.kernels, seen, views, matrices)
     about = [("columns", text) for text in seen.notes_]
     if views:
         about.append(("views", _describe_views(views, data.X.columns)))
-    model = Pipeline([("table", encoder), ("model", kind(kernels, **options))])
-    return Blueprint(model, X, about)
+    estimator = kind(kernels, **options)
+    if encoded:
+        return Blueprint(estimator, seen.transform(X), about)
+    return Blueprint(Pipeline([("table", encoder), ("model", estimator)]), X, about)
 
 
 def with_rows(X: pl.DataFrame, rows: NDArray[np.intp]) -> pl.DataFrame:

@@ -38,7 +38,8 @@ def run_compare(
     for label, text in data.about:
         out.line(label, text, note=True)
     with out.hearing():
-        plan = build_model(data, settings, np.arange(len(data.rows)))
+        # Encoded once: a split may lack a value that the kernels of all rows know.
+        plan = build_model(data, settings, np.arange(len(data.rows)), encoded=True)
     for label, text in plan.about:
         out.line(label, text, note=True)
     out.show()

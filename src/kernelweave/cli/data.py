@@ -21,6 +21,8 @@ __all__ = ["Data", "load_data", "read_matrices", "split_rows"]
 
 # A target of whole numbers has classes if it has at most so many different ones.
 _MOST_CLASSES = 20
+# Up to so many it might have been meant to.
+_MAYBE_CLASSES = 100
 _DENSE_BYTES = 2 * 2**30
 
 
@@ -36,8 +38,10 @@ class Data:
         The columns without the target.
     y : ndarray or None
         The target; None where there is none to learn.
+    columns : list of str
+        Names of the columns of X.
     target : str or None
-        Its column.
+        The column of the target.
     task : {"classification", "regression", "outlier"}
     rows : ndarray of int
         Where the rows stand in the file, from 0.
@@ -50,6 +54,7 @@ class Data:
     path: Path
     X: Any
     y: NDArray[Any] | None
+    columns: list[str]
     target: str | None
     task: str
     rows: NDArray[np.intp]
@@ -87,12 +92,13 @@ def load_data(path: Path, target: str | None, task: str, *, dense: bool = False)
             "which column is to be predicted? Give --target COLUMN, or --task outlier to learn "
             f"what is usual. Columns: {_some(table.columns)}."
         )
+    columns = [name for name in table.columns if name != target]
     if dense and sparse.issparse(X):
-        X = _to_frame(X, [name for name in table.columns if name != target])
+        X = _to_frame(X, columns)
     n = X.shape[0]
     rows = np.arange(n)
     if task == "outlier":
-        return Data(path, X, None, target, task, rows, n, about)
+        return Data(path, X, None, columns, target, task, rows, n, about)
     known = ~_missing(labels)
     if not known.all():
         about.append(("note", f"{n - known.sum():,} rows have no {target} and are left out"))
@@ -100,10 +106,14 @@ def load_data(path: Path, target: str | None, task: str, *, dense: bool = False)
         X, labels = X[rows], labels[rows]
     if not len(rows):
         raise InvalidInputError(f"no row of {path.name} has a value of {target!r}.")
-    task = _find_task(labels) if task == "auto" else task
+    if task == "auto":
+        task = _find_task(labels)
+        if task == "regression" and len(np.unique(labels)) <= _MAYBE_CLASSES < len(labels):
+            text = f"{target} is taken as a number; --task classification if it names classes"
+            about.append(("note", text))
     y = _as_numbers(labels, target) if task == "regression" else _as_classes(labels, target)
     about.append(("target", f"{target}: {_describe_target(y, task)}"))
-    return Data(path, X, y, target, task, rows, n, about)
+    return Data(path, X, y, columns, target, task, rows, n, about)
 
 
 def split_rows(

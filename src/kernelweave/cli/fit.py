@@ -72,15 +72,18 @@ def run_fit(
     if len(test):
         y_test = None if data.y is None else data.y[test]
         scores = held_out(model, plan.X[test], y_test, y_train)
-    about = [*data.about, *plan.about]
+    # First what took long to come by.
     if files.model is not None:
         save(model, files.model, about=_about(data, scores))
+    _tell(out, model, scores)
+    if files.model is not None:
+        out.saved("model", files.model)
     if files.report is not None:
         with out.console.status("drawing the report"):
             held = (plan.X[test], None if data.y is None else data.y[test]) if len(test) else ()
             title = f"{data.target or 'outliers'} in {data.path.name}"
-            write_html(model, files.report, *held, title=title, about=about)
-    _tell(out, model, scores, files)
+            write_html(model, files.report, *held, title=title, about=[*data.about, *plan.about])
+        out.saved("report", files.report)
     out.document(_document(model, data, scores, files, seconds, heard.interrupted))
     return 130 if heard.interrupted else 0
 
@@ -105,7 +108,7 @@ def _progress(out: Output, model: Any, settings: Settings) -> AbstractContextMan
     return FitProgress(out.console, "learning the weights", estimator.tol, settings.time_limit)
 
 
-def _tell(out: Output, model: Any, scores: Scores | None, files: Files) -> None:
+def _tell(out: Output, model: Any, scores: Scores | None) -> None:
     estimator = find_estimator(model)
     ranked = rank_kernels(estimator)
     if scores is not None:
@@ -117,10 +120,6 @@ def _tell(out: Output, model: Any, scores: Scores | None, files: Files) -> None:
     out.show()
     out.show(weights_table([(k.name, k.weight) for k in ranked], TOP_KERNELS))
     out.show()
-    if files.report is not None:
-        out.saved("report", files.report)
-    if files.model is not None:
-        out.saved("model", files.model)
 
 
 def certificate_text(estimator: Any) -> str:
@@ -155,6 +154,7 @@ def _about(data: Data, scores: Scores | None) -> dict[str, Any]:
         "data": data.path.name,
         "rows": len(data.rows),
         "n_rows": data.n_rows,
+        "columns": None if data.is_table else data.columns,
         "target": data.target,
         "task": data.task,
         "held_out": None if scores is None else scores.numbers,

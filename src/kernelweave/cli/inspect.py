@@ -24,7 +24,7 @@ def run_inspect(path: Path, top: int, out: Output) -> int:
     out.line("file", f"{path.stat().st_size / 1e6:.2f} MB, format {header.format}")
     out.line("versions", ", ".join(f"{name} {v}" for name, v in header.versions.items()))
     for name, value in header.about.items():
-        if value is not None and name != "n_rows":
+        if value is not None and name not in ("n_rows", "columns"):
             out.line(name.replace("_", " "), _words(value))
     out.line("certificate", _words(header.certificate))
     out.line("kernels", f"{len(header.kernels):,} of {header.n_kernels:,} carry weight")

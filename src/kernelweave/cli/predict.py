@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from scipy import sparse
 
 from kernelweave.cli.build import with_rows
 from kernelweave.cli.data import read_matrices
@@ -68,7 +67,8 @@ def _samples(
     target, data = str(about.get("target")), table.data
     if not isinstance(data, pl.DataFrame):
         known = table.target if about.get("task") else None
-        return _as_wide(data, estimator), _like_classes(known, estimator)
+        X = table.sparse_on(about["columns"]) if about.get("columns") else data
+        return X, _like_classes(known, estimator)
     y = None
     if target in data.columns:
         column, data = data[target], data.drop(target)
@@ -77,18 +77,6 @@ def _samples(
         return data, y
     # A model of an array without names takes the columns in their order.
     return data.to_numpy(), y
-
-
-def _as_wide(X: Any, estimator: Any) -> Any:
-    """Sparse files end at their last column that is not empty: give or take empty ones."""
-    missing = estimator.n_features_in_ - X.shape[1]
-    if missing < 0 and X[:, estimator.n_features_in_ :].nnz:
-        raise InvalidInputError(
-            f"the file has {X.shape[1]} columns and the model knows {estimator.n_features_in_}."
-        )
-    if missing < 0:
-        return X[:, : estimator.n_features_in_]
-    return sparse.hstack([X, sparse.csr_matrix((X.shape[0], missing))], format="csr")
 
 
 def _like_classes(y: Any, estimator: Any) -> NDArray[Any] | None:

@@ -72,6 +72,9 @@ class _FamilyOnColumns(Family):
         inner = self.family.expand(samples.derive(self.selection.bind(samples)))
         return [OnColumns(kernel, self.selection) for kernel in inner]
 
+    def __repr__(self) -> str:
+        return f"{self.family!r}.on({self.selection!r})"
+
 
 @dataclass(frozen=True)
 class _Grid(Family):

@@ -134,7 +134,7 @@ def _pack_series(series: Any) -> dict[str, Any]:
 
 def _unpack_pandas(pandas: Any, state: dict[str, Any]) -> Any:
     if "values" in state:
-        return pandas.DataFrame(state["values"], columns=state["columns"])
+        return pandas.DataFrame(state["values"], columns=state["columns"], copy=False)
     columns = {j: _unpack_series(pandas, part) for j, part in enumerate(state["parts"])}
     frame = pandas.DataFrame(columns)
     frame.columns = state["columns"]

@@ -11,7 +11,7 @@ from kernelweave.errors import InvalidInputError, MemoryBudgetError
 from kernelweave.report.html.outlines import letter_colours, letter_outline
 from kernelweave.report.html.svg import Axis, Chart, nice_ticks
 from kernelweave.report.html.words import number, percent, plural, shorten
-from kernelweave.report.largest_kmers import top_kmers
+from kernelweave.report.largest_kmers import TopKmers, top_kmers
 from kernelweave.report.part_weights import PartWeights, length_position_weights
 from kernelweave.report.position_shares import letter_scores
 from kernelweave.report.string_members import string_members
@@ -19,6 +19,8 @@ from kernelweave.report.string_members import string_members
 __all__ = ["sequence_section"]
 
 _KMERS = 15
+# Kernels that do not look at positions give a k-mer the same score at all of them.
+_PLACES = 60
 _TARGETS = 4
 # Letters of a logo, side by side; of longer sequences the part with most to say.
 _POSITIONS = 100
@@ -199,20 +201,13 @@ def _wide(width: float, height: float, label: str, inside: str) -> Markup:
 def _target_figures(
     estimator: Any, kernel: str | None, target: Any, where: str, key: str
 ) -> list[dict[str, Any]]:
-    best = top_kmers(estimator, _KMERS, target=target, kernel=kernel)
+    best = top_kmers(estimator, _KMERS * _PLACES, target=target, kernel=kernel)
     figures = []
     n = estimator._kernel_set.n
     if best.positions is not None and n <= _MOST_SEQUENCES:
         figures.append(_logo(estimator, kernel, target, where, key))
     heads = ["k-mer", "position", "score"] if best.positions is not None else ["k-mer", "score"]
-    rows = [
-        [
-            kmer,
-            *([] if best.positions is None else [int(best.positions[i])]),
-            f"{best.scores[i]:+.4f}",
-        ]
-        for i, kmer in enumerate(best.kmers)
-    ]
+    rows = _kmer_rows(best)
     spoken = _spoken(estimator, target)
     figures.append(
         {
@@ -227,6 +222,28 @@ def _target_figures(
         }
     )
     return figures
+
+
+def _kmer_rows(best: TopKmers) -> list[list[str]]:
+    """Return a line for each k-mer and score; where it does not matter, with all its places."""
+    places: dict[tuple[str, str], list[int]] = {}
+    for i, kmer in enumerate(best.kmers):
+        own = places.setdefault((kmer, f"{best.scores[i]:+.4f}"), [])
+        if best.positions is not None:
+            own.append(int(best.positions[i]))
+    rows = [[kmer, *_where(own), score] for (kmer, score), own in places.items()]
+    return rows[:_KMERS]
+
+
+def _where(places: list[int]) -> list[str]:
+    if not places:
+        return []
+    first, last = min(places), max(places)
+    if first == last:
+        return [str(first)]
+    if last - first + 1 == len(places):
+        return [f"{first} to {last}"]
+    return [f"{len(places)} from {first} to {last}"]
 
 
 def _spoken(estimator: Any, target: Any) -> str:
