@@ -13,7 +13,7 @@ from numba.core import event
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 
-from kernelweave.compiled.notice import told_elsewhere
+from kernelweave.compiled.notice import mark_told, told_elsewhere
 
 __all__ = ["CountProgress", "FitProgress", "PathProgress"]
 
@@ -167,6 +167,7 @@ class FitProgress:
         elif not self._told:
             self._console.print(f"    {self._notice}")
         self._told = True
+        mark_told()
 
     def show_record(self) -> None:
         """Go back from the compiling notice to the last record."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from numba.core import event
 
-__all__ = ["compile_notice", "told_elsewhere"]
+__all__ = ["compile_notice", "mark_told", "told_elsewhere"]
 
 # Seconds of compiling after which it is worth a word.
 _LONG = 1.0
@@ -107,3 +107,8 @@ def told_elsewhere() -> Iterator[None]:
     finally:
         with _NOTICE.lock:
             _NOTICE.elsewhere -= 1
+
+
+def mark_told() -> None:
+    """Keep the line back from now on: the user has heard it."""
+    _NOTICE.told = True
