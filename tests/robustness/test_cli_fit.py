@@ -134,7 +134,8 @@ def test_predictions_are_those_of_the_model(fitted, folder, tmp_path):
 def test_predictions_to_the_screen_are_a_csv(fitted, folder):
     _, model, _ = fitted
     done = run("predict", model, folder / "cells.csv")
-    assert done.stdout.splitlines()[0] == "prediction"
+    assert done.stdout.splitlines()[0] == "patient,prediction"
+    assert done.stdout.splitlines()[1].startswith("p000,")
     assert len(done.stdout.splitlines()) == N + 1
 
 

@@ -16,7 +16,7 @@ from kernelweave.cli.build import Settings, build_model, needs_names
 from kernelweave.cli.data import Data, load_data, split_rows
 from kernelweave.cli.output import Output, weights_table
 from kernelweave.cli.progress import FitProgress, PathProgress
-from kernelweave.cli.scores import Scores, held_out
+from kernelweave.cli.scores import Scores, score
 from kernelweave.describe import find_estimator, is_bayesian, rank_kernels
 from kernelweave.model_files import save
 from kernelweave.report.html import write_html
@@ -71,7 +71,7 @@ def run_fit(
     scores = None
     if len(test):
         y_test = None if data.y is None else data.y[test]
-        scores = held_out(model, plan.X[test], y_test, y_train)
+        scores = score(np.asarray(model.predict(plan.X[test])), y_test, y_train)
     # First what took long to come by.
     if files.model is not None:
         save(model, files.model, about=_about(data, scores))

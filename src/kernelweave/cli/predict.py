@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from kernelweave.cli.build import with_rows
 from kernelweave.cli.data import read_matrices
 from kernelweave.cli.output import Output
-from kernelweave.cli.scores import held_out
+from kernelweave.cli.scores import score
 from kernelweave.describe import find_estimator
 from kernelweave.errors import InvalidInputError
 from kernelweave.estimators.new_rows import precomputed_kernels, with_new_rows
@@ -46,18 +46,37 @@ def run_predict(
         model, X = _on_matrices(model, X, matrices, about, table)
     with out.hearing():
         frame = _predictions(model, X, estimator, proba)
-    if y is not None and "outlier" not in str(about.get("task")):
-        scores = held_out(model, X, y, y)
+    scores = None
+    if y is not None and about.get("task") != "outlier":
+        scores = score(frame["prediction"].to_numpy(), y, y)
         out.line("known", f"{about['target']} is in the file: {scores.text}")
-    if out.json:
-        out.document({"command": "predict", "model": path, "rows": frame.to_dicts()})
-        return 0
-    if output is None:
-        sys.stdout.write(frame.write_csv())
-    else:
+    frame = _named(table, model, frame)
+    if output is not None:
         _write(frame, output)
         out.saved(f"{len(frame):,} rows", output)
+    elif not out.json:
+        sys.stdout.write(frame.write_csv())
+    out.document(
+        {
+            "command": "predict",
+            "model": path,
+            "known": None if scores is None else scores.numbers,
+            "output": output,
+            "rows": frame.to_dicts() if output is None else len(frame),
+        }
+    )
     return 0
+
+
+def _named(table: Table, model: Any, frame: pl.DataFrame) -> pl.DataFrame:
+    """Put the columns that name the rows, which no kernel uses, before the predictions."""
+    data = table.data
+    roles = getattr(model[0], "roles_", {}) if hasattr(model, "steps") else {}
+    if not isinstance(data, pl.DataFrame):
+        return frame
+    unused = [name for name in data.columns if roles.get(name) == "nothing"]
+    names = [name for name in unused if data[name].n_unique() == len(data) > 1]
+    return frame.select(*(data[name] for name in names if name not in frame.columns), pl.all())
 
 
 def _samples(

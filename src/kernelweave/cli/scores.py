@@ -7,24 +7,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["held_out"]
+__all__ = ["Scores", "score"]
 
 
-def held_out(model: Any, X: Any, y: NDArray[Any] | None, y_train: NDArray[Any] | None) -> Scores:
-    """Predict samples held out, and compare.
+def score(predicted: NDArray[Any], y: NDArray[Any] | None, y_train: NDArray[Any] | None) -> Scores:
+    """Compare predictions with the truth.
 
     Parameters
     ----------
-    model : estimator or pipeline
-        Fitted.
-    X : table or matrix
-        The samples held out.
+    predicted : ndarray
+        Predictions of samples held out.
     y : ndarray or None
         Their targets; None for outlier detection.
     y_train : ndarray or None
         Targets of the training samples, for the guess.
     """
-    predicted = np.asarray(model.predict(X))
     n = len(predicted)
     if y is None or y_train is None:
         outside = int(np.sum(predicted == -1))
