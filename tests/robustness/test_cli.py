@@ -187,7 +187,7 @@ def test_compiling_is_announced_once_when_it_takes_long(monkeypatch):
 
     from kernelweave.compiled import notice
 
-    monkeypatch.setattr("kernelweave.cli.progress._LONG_COMPILE", -1.0)
+    monkeypatch.setattr("kernelweave.compiled.notice.LONG_COMPILE", -1.0)
     monkeypatch.setattr(notice._NOTICE, "told", False)
     out = io.StringIO()
     with FitProgress(Console(file=out), "fitting", 1e-3) as progress:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import signal
@@ -12,6 +13,7 @@ import numpy as np
 import polars as pl
 import pytest
 from numpy.testing import assert_allclose
+from rich.console import Console
 from sklearn.datasets import (
     dump_svmlight_file,
     load_breast_cancer,
@@ -24,6 +26,7 @@ import kernelweave
 from kernelweave import MKLClassifier
 from kernelweave.cli.app import app
 from kernelweave.cli.complete import FAMILIES, SOLVERS
+from kernelweave.cli.output import weights_table
 from kernelweave.describe import find_estimator
 from kernelweave.errors import InvalidInputError, UnknownNameError
 from kernelweave.kernels import RBF, Linear
@@ -107,7 +110,9 @@ def test_a_fit_tells_what_it_found(fitted):
 
 def test_the_report_and_the_model_are_there(fitted):
     _, model, report = fitted
-    assert "<html" in report.read_text(encoding="utf-8")[:300]
+    page = report.read_text(encoding="utf-8")
+    assert "<html" in page[:300]
+    assert "_Reporter" not in page  # what showed the progress is no setting of the model
     assert kernelweave.load(model).predict is not None
 
 
@@ -117,6 +122,14 @@ def test_people_get_a_table(folder):
     assert "gap" in shown and "proven" in shown
     assert "kernels that carry the weight" in shown
     assert "\x1b" not in shown
+
+
+def test_long_names_stay_in_their_column():
+    table = weights_table([("rbf(width=0.5) on " + "long_name_" * 9, 1.0)], 5)
+    out = io.StringIO()
+    Console(file=out, width=80).print(table)
+    lines = out.getvalue().splitlines()
+    assert len(lines) > 2 and all(line.startswith("  ") for line in lines)
 
 
 def test_predictions_are_those_of_the_model(fitted, folder, tmp_path):

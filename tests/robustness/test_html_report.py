@@ -283,6 +283,22 @@ def test_data_settings_and_versions(classifier, tmp_path):
     assert "No calibration" not in page.text
 
 
+def test_settings_hold_no_address_in_memory(tmp_path):
+    X, y = load_iris(return_X_y=True)
+    model = MKLClassifier([Linear()], callbacks=[lambda record: None]).fit(X, y)
+    assert " at 0x" in repr(model.callbacks)
+    page = report(model, tmp_path)
+    assert "<lambda>" in page.text and "0x" not in page.text
+
+
+def test_kernels_without_weight_have_no_figure_of_their_parts(tmp_path):
+    S, t = sequences()
+    model = MKLClassifier([Spectrum(1), Spectrum(2), WeightedDegree(4)]).fit(S, t)
+    assert not model.weights_[:2].any()
+    text = report(model, tmp_path).text
+    assert "Letters" in text and "Weight of each k-mer length" not in text
+
+
 def test_weights_of_views_columns_and_families(classifier, tmp_path):
     page = report(classifier, tmp_path)
     tabs = [attrs["id"] for attrs in page.all("button") if attrs.get("role") == "tab"]

@@ -14,7 +14,7 @@ import numpy as np
 
 from kernelweave.cli.build import Settings, build_model, needs_names
 from kernelweave.cli.data import Data, load_data, split_rows
-from kernelweave.cli.output import Output, weights_table
+from kernelweave.cli.output import Output, carrying, weights_table
 from kernelweave.cli.progress import FitProgress, PathProgress
 from kernelweave.cli.scores import Scores, score
 from kernelweave.describe import find_estimator, is_bayesian, rank_kernels
@@ -65,6 +65,7 @@ def run_fit(
         plan.model.fit(plan.X[train], y_train)
     seconds = time.perf_counter() - start
     model = plan.model
+    find_estimator(model).set_params(callbacks=())  # no part of what was learnt
     out.show()
     if heard.interrupted and files.model is None:
         files = Files(files.report, INTERRUPTED_MODEL.absolute())
@@ -116,7 +117,7 @@ def _tell(out: Output, model: Any, scores: Scores | None) -> None:
     if hasattr(estimator, "C_"):
         out.line("C", f"{estimator.C_:.4g}, score {estimator.best_score_:.4f} in cross-validation")
     out.line("certificate", certificate_text(estimator))
-    out.line("kernels", f"{len(ranked)} of {len(estimator.kernel_names_):,} carry weight")
+    out.line("kernels", carrying(len(ranked), len(estimator.kernel_names_)))
     out.show()
     out.show(weights_table([(k.name, k.weight) for k in ranked], TOP_KERNELS))
     out.show()

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from kernelweave.cli.output import Output, weights_table
+from kernelweave.cli.output import Output, carrying, weights_table
 from kernelweave.model_files import read_header
 
 __all__ = ["run_inspect"]
@@ -27,7 +27,7 @@ def run_inspect(path: Path, top: int, out: Output) -> int:
         if value is not None and name not in ("n_rows", "columns"):
             out.line(name.replace("_", " "), _words(value))
     out.line("certificate", _words(header.certificate))
-    out.line("kernels", f"{len(header.kernels):,} of {header.n_kernels:,} carry weight")
+    out.line("kernels", carrying(len(header.kernels), header.n_kernels))
     out.show()
     out.show(weights_table([(k["name"], k["weight"]) for k in header.kernels], top))
     return 0

@@ -19,7 +19,7 @@ from rich.table import Table
 
 from kernelweave.errors import InterruptedFitWarning, InvalidInputError
 
-__all__ = ["Output", "check_file", "weights_table"]
+__all__ = ["Output", "carrying", "check_file", "weights_table"]
 
 _LABEL = 12  # width of the labels on the left
 _BAR = 24
@@ -115,22 +115,27 @@ def check_file(option: str, path: Path | None, allowed: Iterable[str] = ()) -> P
     return path.absolute()
 
 
+def carrying(n: int, total: int) -> str:
+    """Say how many of the kernels have a weight."""
+    return f"{n:,} of {total:,} {'carries' if n == 1 else 'carry'} weight"
+
+
 def weights_table(ranked: list[tuple[str, float]], top: int) -> Table:
     """Lay out kernels, the heaviest first, with their weights as bars; `top` of them."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2))
-    table.add_column("  kernels that carry the weight")
+    table = Table(box=None, padding=(0, 2))
+    table.add_column("kernels that carry the weight")
     table.add_column("weight", justify="right")
     table.add_column("")
     heaviest = max((abs(weight) for _, weight in ranked), default=1.0) or 1.0
     for name, weight in ranked[:top]:
         bar = "█" * max(1, round(_BAR * abs(weight) / heaviest))
         colour = "blue" if weight >= 0 else "red"
-        table.add_row(f"  {escape(name)}", f"{weight:.3f}", f"[{colour}]{bar}[/]")
+        table.add_row(escape(name), f"{weight:.3f}", f"[{colour}]{bar}[/]")
     rest = [weight for _, weight in ranked[top:]]
     if rest:
         # Weights that may be negative would cancel.
         shown = "" if min(rest) < 0 else f"{sum(rest):.3f}"
-        table.add_row(f"  [dim]{len(rest)} more[/]", f"[dim]{shown}[/]", "")
+        table.add_row(f"[dim]{len(rest)} more[/]", f"[dim]{shown}[/]", "")
     return table
 
 

@@ -13,13 +13,12 @@ from numba.core import event
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 
-from kernelweave.compiled.notice import mark_told, told_elsewhere
+from kernelweave.compiled.notice import CompileClock, mark_told, told_elsewhere
 
 __all__ = ["CountProgress", "FitProgress", "PathProgress"]
 
 COMPILE_SECONDS = 15  # of the first run, measured on two cores
 _PLAIN_SECONDS = 2.0  # between two plain lines
-_LONG_COMPILE = 1.0  # seconds of compiling after which it is worth a word
 _FORESIGHT = 1.0  # seconds of solving after which the time left is worth a guess
 
 
@@ -52,28 +51,18 @@ def _live_bar(console: Console) -> Progress:
     )
 
 
-class _CompileListener(event.Listener):
-    """Hears Numba compile the functions that its disk cache does not have."""
+class _Compiles(CompileClock):
+    """Shows on a progress display that Numba compiles."""
 
     def __init__(self, progress: FitProgress) -> None:
-        self.seconds = 0.0
+        super().__init__()
         self._progress = progress
-        self._depth = 0  # one function compiles those it calls
-        self._since = 0.0
 
-    def on_start(self, event: Any) -> None:
-        now = time.perf_counter()
-        if self._depth == 0:
-            self._since = now
-        self._depth += 1
-        if self.seconds + now - self._since > _LONG_COMPILE:
-            self._progress.show_compiling()
+    def takes_long(self) -> None:
+        self._progress.show_compiling()
 
-    def on_end(self, event: Any) -> None:
-        self._depth -= 1
-        if self._depth == 0:
-            self.seconds += time.perf_counter() - self._since
-            self._progress.show_record()
+    def is_done(self) -> None:
+        self._progress.show_record()
 
 
 class FitProgress:
@@ -103,7 +92,7 @@ class FitProgress:
         self._tol = tol
         self._time_limit = time_limit
         self._notice = f"compiling once, about {COMPILE_SECONDS} s"
-        self._compiles = _CompileListener(self)
+        self._compiles = _Compiles(self)
         self._told = False
         self._first_gap = 0.0
         self._first_seconds = 0.0

@@ -13,45 +13,75 @@ from typing import Any
 
 from numba.core import event
 
-__all__ = ["compile_notice", "mark_told", "told_elsewhere"]
+__all__ = ["CompileClock", "compile_notice", "mark_told", "told_elsewhere"]
 
 # Seconds of compiling after which it is worth a word.
-_LONG = 1.0
+LONG_COMPILE = 1.0
 _TEXT = (
     "kernelweave: compiling its inner loops, once on this machine (up to half a minute); later "
     "fits and processes start at once. KERNELWEAVE_QUIET=1 silences this line."
 )
 
 
-class _Notice(event.Listener):
-    """Hears Numba compile what its cache on disk does not have, and says so once."""
+class CompileClock(event.Listener):
+    """Counts the seconds in which Numba compiles what its cache on disk does not have.
+
+    Numba compiles under a lock of its own, so that its methods are called by one thread at a time.
+
+    Attributes
+    ----------
+    seconds : float
+        Spent so far, in functions that are done.
+    """
 
     def __init__(self) -> None:
+        self.seconds = 0.0
+        self._depth = 0  # one function compiles those it calls
+        self._since = 0.0
+
+    def on_start(self, event: Any) -> None:
+        """Begin a function."""
+        now = time.perf_counter()
+        if self._depth == 0:
+            self._since = now
+        self._depth += 1
+        if self.seconds + now - self._since > LONG_COMPILE:
+            self.takes_long()
+
+    def on_end(self, event: Any) -> None:
+        """End a function."""
+        self._depth -= 1
+        if self._depth == 0:
+            if self.counts():
+                self.seconds += time.perf_counter() - self._since
+            self.is_done()
+
+    def counts(self) -> bool:
+        """Whether what is compiled now is to be counted."""
+        return True
+
+    def takes_long(self) -> None:
+        """Called, often, when compiling has become worth a word."""
+
+    def is_done(self) -> None:
+        """Called when other work goes on."""
+
+
+class _Notice(CompileClock):
+    """Says once that Numba compiles."""
+
+    def __init__(self) -> None:
+        super().__init__()
         self.lock = threading.Lock()
         self.registered = False
         self.told = False
         self.fits = 0  # that are running
         self.elsewhere = 0
-        self._seconds = 0.0
-        self._depth = 0  # one function compiles those it calls
-        self._since = 0.0
 
-    # Numba compiles under a lock of its own: these two are called by one thread at a time.
+    def counts(self) -> bool:
+        return self.fits > 0
 
-    def on_start(self, event: Any) -> None:
-        now = time.perf_counter()
-        if self._depth == 0:
-            self._since = now
-        self._depth += 1
-        if self._seconds + now - self._since > _LONG:
-            self._tell()
-
-    def on_end(self, event: Any) -> None:
-        self._depth -= 1
-        if self._depth == 0 and self.fits:
-            self._seconds += time.perf_counter() - self._since
-
-    def _tell(self) -> None:
+    def takes_long(self) -> None:
         if self.told or not self.fits or self.elsewhere or not _may_speak():
             return
         self.told = True

@@ -13,6 +13,7 @@ from kernelweave.plot.style import (
     GREY,
     LIGHT_BLUE,
     VERMILLION,
+    legend_above,
     new_axes,
     shorten,
     tidy,
@@ -82,17 +83,7 @@ def stability(result: Any, ax: Axes | None = None, top: int = 20) -> Axes:
     title = f"{sure} of {len(result.names)} kernels in {share}"
     # The legend stands between the title and the axes, where no kernel can be in its way.
     ax.set_title(title, fontsize=11, pad=22)
-    ax.legend(
-        handles=explained,
-        loc="lower center",
-        bbox_to_anchor=(0.5, 1.0),
-        ncols=3,
-        frameon=False,
-        fontsize=8,
-        borderaxespad=0.2,
-        columnspacing=1.4,
-        handletextpad=0.5,
-    )
+    legend_above(ax, explained, 3)
     return ax
 
 

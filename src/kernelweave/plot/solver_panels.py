@@ -13,6 +13,7 @@ from kernelweave.plot.style import (
     BLUE,
     GREY,
     LIGHT_BLUE,
+    legend_above,
     new_axes,
     shorten,
     tidy,
@@ -250,14 +251,4 @@ def _legend(ax: Axes, rows: list[Any]) -> None:
         )
     if len(rows) > 1:
         handles.append(Line2D([], [], color=GREY, lw=0.9, ls=":", label="best mean"))
-    ax.legend(
-        handles=handles,
-        loc="lower center",
-        bbox_to_anchor=(0.5, 1.0),
-        ncols=5,
-        frameon=False,
-        fontsize=8,
-        borderaxespad=0.2,
-        columnspacing=1.4,
-        handletextpad=0.5,
-    )
+    legend_above(ax, handles, 5)

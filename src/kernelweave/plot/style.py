@@ -15,6 +15,7 @@ __all__ = [
     "GREY",
     "LIGHT_BLUE",
     "VERMILLION",
+    "legend_above",
     "new_axes",
     "shorten",
     "tidy",
@@ -47,8 +48,12 @@ def title_and_legend(ax: Axes, title: str, handles: list[Any], right: bool = Fal
     columns = 6
     rows = -(-len(handles) // columns)
     ax.set_title(title, fontsize=11, pad=8 + 16 * rows if rows else None)
-    if not handles:
-        return
+    if handles:
+        legend_above(ax, handles, columns, right)
+
+
+def legend_above(ax: Axes, handles: list[Any], columns: int, right: bool = False) -> None:
+    """Put a legend on top of the axes, where nothing is in its way."""
     ax.legend(
         handles=handles,
         loc="lower right" if right else "lower center",

@@ -10,7 +10,7 @@ from markupsafe import Markup, escape
 from kernelweave.errors import InvalidInputError, MemoryBudgetError
 from kernelweave.report.html.outlines import letter_colours, letter_outline
 from kernelweave.report.html.svg import Axis, Chart, nice_ticks
-from kernelweave.report.html.words import number, percent, plural, shorten
+from kernelweave.report.html.words import number, percent, shorten
 from kernelweave.report.largest_kmers import TopKmers, top_kmers
 from kernelweave.report.part_weights import PartWeights, length_position_weights
 from kernelweave.report.position_shares import letter_scores
@@ -41,8 +41,8 @@ def sequence_section(estimator: Any) -> dict[str, Any] | None:
         return None
     share = sum(weights[member.index] for member in used) / weights.sum()
     lead = (
-        f"{plural(len(used), 'string kernel')} of {len(members)} have a weight, "
-        f"{percent(float(share))} of all together. Positions are counted from 0."
+        f"String kernels that carry weight: {len(used)} of {len(members)}, with "
+        f"{percent(float(share))} of it. Positions are counted from 0."
     )
     blocks: list[dict[str, Any]] = []
     notes: list[str] = []
@@ -84,6 +84,8 @@ def _part_figures(estimator: Any, kernel: str | None, where: str) -> list[dict[s
     except InvalidInputError:
         return []  # Not taken apart: the weights above say all there is to say.
     table = parts.weights
+    if not table.any():
+        return []  # Another kernel has it all.
     if parts.windows is not None and len(parts.lengths) > 1:
         return [_part_map(parts, where)]
     if parts.windows is not None:

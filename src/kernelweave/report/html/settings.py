@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import re
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -14,6 +15,7 @@ __all__ = ["settings_section"]
 
 _PACKAGES = ("kernelweave", "numpy", "scipy", "scikit-learn", "numba", "highspy")
 _LONG = 400
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
 def settings_section(
@@ -62,7 +64,8 @@ def _say(value: Any) -> str:
     if isinstance(value, list | tuple) and len(value) > 12:
         some = ", ".join(_say(item) for item in value[:6])
         return shorten(f"{len(value):,} items: {some}, …", _LONG)
-    return shorten(repr(value), _LONG)
+    # An address in memory says nothing to a reader.
+    return shorten(_ADDRESS.sub("", repr(value)), _LONG)
 
 
 def _versions() -> list[list[str]]:
