@@ -26,8 +26,8 @@ def code_table(name: str, frame: pd.DataFrame) -> np.ndarray:
 
 
 def code_bases(table: pd.DataFrame) -> np.ndarray:
-    """A, C, G, T as 1 to 4, as the IDA repository has them; other letters are missing values."""
-    bases = {"A": 1.0, "C": 2.0, "G": 3.0, "T": 4.0}
+    """A, G, C, T as 1 to 4, as the IDA repository has them; other letters are missing values."""
+    bases = {"A": 1.0, "G": 2.0, "C": 3.0, "T": 4.0}
     codes = {**bases, **{str(int(code)): code for code in bases.values()}}
     return single_letters(table).apply(lambda column: column.map(codes)).to_numpy(float)
 
