@@ -18,7 +18,7 @@ from kernelweave import BayesianMKLClassifier, MKLClassifier, MKLClassifierCV
 from kernelweave.kernels import Kernel
 from kernelweave.regularizers import LpBall
 
-CS = (0.1, 1.0, 10.0, 100.0)
+CS = (0.01, 0.1, 1.0, 10.0, 100.0)
 # Certified relative duality gap of every convex fit.
 TOL = 1e-2
 # Processor seconds after which a fit ends: of a convex solver other than "auto", and of Bayes.
@@ -74,6 +74,11 @@ def _metric(problem: Problem) -> tuple[Callable[..., float], str]:
     return accuracy_score, "accuracy"
 
 
+def _weights(problem: Problem) -> str | None:
+    """Return the `class_weight` that goes with the metric; Bayesian MKL has none."""
+    return "balanced" if problem.balanced else None
+
+
 def _score(problem: Problem, predicted: np.ndarray) -> float:
     return float(_metric(problem)[0](problem.y_test, predicted))
 
@@ -81,7 +86,14 @@ def _score(problem: Problem, predicted: np.ndarray) -> float:
 def _with_cv(problem: Problem, folds: Any, settings: dict[str, Any]) -> dict[str, Any]:
     """C by cross-validation on the training rows, along a path."""
     model = MKLClassifierCV(
-        problem.kernels, Cs=CS, cv=folds, scoring=_metric(problem)[1], tol=TOL, n_jobs=1, **settings
+        problem.kernels,
+        Cs=CS,
+        cv=folds,
+        scoring=_metric(problem)[1],
+        tol=TOL,
+        class_weight=_weights(problem),
+        n_jobs=1,
+        **settings,
     ).fit(problem.train, problem.y_train)
     return {
         **_convex(problem, model),
@@ -93,7 +105,13 @@ def _with_cv(problem: Problem, folds: Any, settings: dict[str, Any]) -> dict[str
 
 def _with_solver(problem: Problem, solver: str, C: float) -> dict[str, Any]:
     model = MKLClassifier(
-        problem.kernels, C=C, solver=solver, tol=TOL, n_jobs=1, callbacks=[Budget(SECONDS)]
+        problem.kernels,
+        C=C,
+        solver=solver,
+        tol=TOL,
+        class_weight=_weights(problem),
+        n_jobs=1,
+        callbacks=[Budget(SECONDS)],
     ).fit(problem.train, problem.y_train)
     return _convex(problem, model)
 
@@ -128,7 +146,8 @@ def _best_single(problem: Problem, folds: Any) -> dict[str, Any]:
     ranked = [(_cv(problem, matrices[k][1], C, folds), k, C) for k in best for C in CS]
     _, chosen, C = max(ranked, key=lambda trial: trial[0])
     kernel = matrices[chosen][0]
-    model = MKLClassifier([kernel], C=C, solver="uniform", tol=TOL, n_jobs=1)
+    weights = _weights(problem)
+    model = MKLClassifier([kernel], C=C, solver="uniform", tol=TOL, class_weight=weights, n_jobs=1)
     model.fit(problem.train, problem.y_train)
     return {"score": _score(problem, model.predict(problem.test)), "kernel": kernel.name, "C": C}
 
@@ -154,7 +173,7 @@ def _cv(problem: Problem, K: np.ndarray, C: float, folds: Sequence[Any]) -> floa
     metric, y = _metric(problem)[0], problem.y_train
     scores = []
     for train, test in folds:
-        machine = SVC(C=C, kernel="precomputed", max_iter=20_000)
+        machine = SVC(C=C, kernel="precomputed", class_weight=_weights(problem), max_iter=20_000)
         machine.fit(K[np.ix_(train, train)], y[train])
         scores.append(metric(y[test], machine.predict(K[np.ix_(test, train)])))
     return float(np.mean(scores))
@@ -167,7 +186,11 @@ def _svc(problem: Problem, folds: Any) -> dict[str, Any]:
     gamma = 1.0 / problem.train.shape[1]
     grid = {"C": list(CS), "gamma": [gamma * 4.0**j for j in range(-2, 3)]}
     search = GridSearchCV(
-        SVC(max_iter=100_000), grid, cv=folds, scoring=_metric(problem)[1], n_jobs=1
+        SVC(class_weight=_weights(problem), max_iter=100_000),
+        grid,
+        cv=folds,
+        scoring=_metric(problem)[1],
+        n_jobs=1,
     ).fit(problem.train, problem.y_train)
     return {"score": _score(problem, search.predict(problem.test)), "C": search.best_params_["C"]}
 
@@ -178,6 +201,7 @@ def _svc_on_sequences(problem: Problem, folds: Any) -> dict[str, Any]:
     _, chosen, C = max(trials, key=lambda trial: trial[0])
     kernel, K = matrices[chosen]
     scale = np.diagonal(np.asarray(kernel(problem.train), dtype=float)).mean()
-    machine = SVC(C=C, kernel="precomputed").fit(K, problem.y_train)
+    machine = SVC(C=C, kernel="precomputed", class_weight=_weights(problem))
+    machine.fit(K, problem.y_train)
     against = np.asarray(kernel(problem.test, problem.train), dtype=float) / scale
     return {"score": _score(problem, machine.predict(against)), "kernel": kernel.name, "C": C}
