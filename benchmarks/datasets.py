@@ -102,7 +102,7 @@ def load(name: str, data_dir: Path | str | None) -> tuple[np.ndarray, np.ndarray
     if spec is not None and (spec.kind != "table" or spec.positive is None):
         raise ValueError(f"{name} is not a table of two classes; use load_set")
     data = load_set(name, data_dir)
-    return data.X[:, data.X.std(axis=0) > 0], signs(data)
+    return data.X[:, np.ptp(data.X, axis=0) > 0], signs(data)
 
 
 def signs(data: DataSet) -> np.ndarray:
