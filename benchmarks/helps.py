@@ -118,8 +118,8 @@ def _agreement(found: dict[str, Any]) -> str:
     text = (
         f"The five solvers of the simplex problem, on {found['cells']} splits at the same C: where "
         f"they reached the gap of {TOL:g}, objectives differ by at most "
-        f"{found['objective']:.1e} (relative) and scores by at most {100 * found['score']:.1f} "
-        f"points."
+        f"{found['objective']:.1e} (relative); scores are equal on {found['same']} splits and "
+        f"differ by at most {100 * found['score']:.1f} points ({found['where'] or 'nowhere'})."
     )
     stopped = ", ".join(
         f"{solver} on {one['fits']} (largest gap {one['gap']:.2g})"

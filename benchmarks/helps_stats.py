@@ -16,19 +16,21 @@ RIVALS = ("uniform", "single", "svc")
 
 
 def corrected_interval(
-    values: Sequence[float], n_train: int, n_test: int, level: float = 0.95
+    values: Sequence[float], n_train: int, n_test: int
 ) -> tuple[float, float, float]:
-    """Return mean, lower and upper end of the corrected resampled t interval.
+    """Return mean, lower and upper end of the corrected resampled t interval at 95 per cent.
 
     Splits of the same rows are not independent; Nadeau and Bengio (2003), section 3, put
-    1 / J + n_test / n_train in the place of 1 / J. One split has no interval (NaN).
+    1 / J + n_test / n_train in the place of 1 / J. The standard deviation counts as that of one
+    test row at least: few splits may agree to the row by chance. One split has no interval (NaN).
     """
     J = len(values)
     mean = float(np.mean(values))
     if J < 2:
         return mean, float("nan"), float("nan")
-    deviation = np.sqrt((1.0 / J + n_test / n_train) * np.var(values, ddof=1))
-    half = float(stats.t.ppf(0.5 + level / 2, J - 1) * deviation)
+    deviation = max(float(np.std(values, ddof=1)), 1.0 / n_test)
+    factor = np.sqrt(1.0 / J + n_test / n_train)
+    half = float(stats.t.ppf(0.975, J - 1) * factor * deviation)
     return mean, mean - half, mean + half
 
 
@@ -85,7 +87,7 @@ def agreement(cells: Sequence[Cell]) -> dict[str, Any]:
 
     Only fits that reached the tolerance are compared; of the others the largest gap is kept.
     """
-    objective = score = 0.0
+    objective, score, where, same = 0.0, 0.0, "", 0
     stopped: dict[str, list[float]] = {solver: [] for solver in ("auto", *SOLVERS)}
     for cell in cells:
         fits = {solver: cell["found"][solver] for solver in stopped}
@@ -95,11 +97,16 @@ def agreement(cells: Sequence[Cell]) -> dict[str, Any]:
         done = [fit for fit in fits.values() if fit["gap"] <= TOL]
         values = [fit["objective"] for fit in done]
         objective = max(objective, (max(values) - min(values)) / max(1.0, max(values)))
-        score = max(score, np.ptp([fit["score"] for fit in done]))
+        apart = float(np.ptp([fit["score"] for fit in done]))
+        same += apart == 0.0
+        if apart > score:
+            score, where = apart, cell["name"]
     return {
         "cells": len(cells),
         "objective": float(objective),
-        "score": float(score),
+        "score": score,
+        "where": where,
+        "same": same,
         "stopped": {
             solver: {"fits": len(gaps), "gap": max(gaps)}
             for solver, gaps in stopped.items()

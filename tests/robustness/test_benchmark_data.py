@@ -239,6 +239,9 @@ def test_corrected_interval_and_verdicts() -> None:
     mean, low, high = stats.corrected_interval([1.0, 2.0, 3.0, 4.0, 5.0], 70, 30)
     np.testing.assert_allclose([mean, low, high], [3.0, -0.480458, 6.480458], atol=1e-5)
     assert np.isnan(stats.corrected_interval([1.0], 70, 30)[1])
+    # Equal on all splits: the deviation of one of 30 rows; sqrt(1.571429 / 2.5) = 0.792825.
+    _, low, high = stats.corrected_interval([0.2] * 5, 70, 30)
+    np.testing.assert_allclose(high - low, 2 * 2.776445 * 0.792825 / 30, rtol=1e-6)
     assert [stats.verdict(*ends) for ends in ((0.1, 1), (-1, -0.1), (-1, 1), (0, 0))] == [
         "yes",
         "no",
