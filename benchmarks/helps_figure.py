@@ -37,11 +37,11 @@ def draw(sets: list[dict[str, Any]], path: Path) -> None:
         axes.tick_params(labelsize=8)
     panels[0].set_yticks(range(len(sets)), [one["name"] for one in sets], fontsize=8)
     panels[0].invert_yaxis()
+    panels[1].set_xlabel("difference in points of (balanced) accuracy, 95 % interval", fontsize=9)
     marks = [
         plt.Line2D([], [], color=colour, marker=marker, label=f"MKL helps: {answer}")
         for answer, (colour, marker) in LOOKS.items()
     ]
     figure.legend(handles=marks, loc="outside lower center", ncols=3, fontsize=8, frameon=False)
-    figure.supxlabel("difference in points of (balanced) accuracy, 95 % interval", fontsize=9)
     figure.savefig(path, dpi=100)
     plt.close(figure)
