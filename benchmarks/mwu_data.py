@@ -9,10 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 from datasets import load as load_plain
-from scipy import sparse
-from sklearn.datasets import fetch_openml, load_svmlight_file
+from datasets import load_set, signs
 from sklearn.preprocessing import MinMaxScaler
 
 from kernelweave.kernels import RBF, Kernel, Polynomial, RBFBatch
@@ -24,51 +22,14 @@ LARGE = {
     "adult": (0.05, [Polynomial(2), RBF(width=4.0), RBF(width=8.0)]),
 }
 EPS = {"cod_rna": 0.07, "web": 0.07, "adult": 0.05}
-# Files of libsvm lines (a set may be in two parts), and name and version on OpenML.
-LIBSVM = {
-    "adult": (["a9a", "a9a_test"], ("a9a", 1)),
-    "web": (["w8a"], ("w8a", 1)),
-    "mushroom": (["mushrooms_onehot112"], ("mushroom", 1)),
-}
 
 
 def load(name: str, data_dir: Path | str | None) -> tuple[np.ndarray, np.ndarray]:
-    """Return dense features and labels -1 and +1."""
-    if name == "vote":
-        return _vote(data_dir)
-    if name not in LIBSVM:
+    """Return dense features and labels -1 and +1; Adult is its training and test rows together."""
+    if name not in ("adult", "web", "mushroom"):
         return load_plain(name, data_dir)
-    files, (title, version) = LIBSVM[name]
-    if data_dir:
-        parts = [load_svmlight_file(str(Path(data_dir) / f"{file}.libsvm.gz")) for file in files]
-        width = max(X.shape[1] for X, _ in parts)
-        stacked = sparse.vstack(
-            [
-                sparse.csr_matrix((X.data, X.indices, X.indptr), (X.shape[0], width))
-                for X, _ in parts
-            ]
-        )
-        X, y = stacked.toarray(), np.concatenate([y for _, y in parts])
-    else:
-        bunch = fetch_openml(title, version=version, as_frame=name == "mushroom")
-        y = np.asarray(bunch.target)
-        if name == "mushroom":
-            X = pd.get_dummies(bunch.data.drop(columns="stalk-root")).to_numpy(float)
-        else:
-            X = np.asarray(bunch.data.toarray(), dtype=float)
-    return X, np.where(y == np.unique(y)[-1], 1.0, -1.0)
-
-
-def _vote(data_dir: Path | str | None) -> tuple[np.ndarray, np.ndarray]:
-    """Votes as 0 (no), 1 (yes) and one half (none), republicans positive."""
-    if data_dir:
-        table = pd.read_csv(Path(data_dir) / "house_votes84.csv.gz")
-        votes, party = table.iloc[:, :-1], table.iloc[:, -1]
-    else:
-        bunch = fetch_openml("vote", version=1, as_frame=True)
-        votes, party = bunch.data.astype(object), bunch.target
-    coded = votes.apply(lambda column: column.map({"n": 0.0, "y": 1.0})).astype(float).fillna(0.5)
-    return coded.to_numpy(), np.where(party == "republican", 1.0, -1.0)
+    data = load_set("adult_all" if name == "adult" else name, data_dir)
+    return data.X, signs(data)
 
 
 def split(
