@@ -107,7 +107,7 @@ def figure(
         axes[2].loglog(*np.reshape(done, (-1, 2)).T, label=name, **style)
     axes[0].set(title="ionosphere, 918 kernels, hinge", ylabel="relative duality gap")
     axes[1].set(title="the same fits", ylabel="kernels in use")
-    axes[2].set(title="ringnorm, n = 200, logistic, gap 1e-2", xlabel="kernels", ylabel="seconds")
+    axes[2].set(title="ringnorm, n = 200, gap 1e-2", xlabel="kernels", ylabel="seconds")
     for ax in axes[:2]:
         ax.set_xlabel("processor seconds")
     for ax in axes:
