@@ -33,6 +33,7 @@ SCRIPTS = {
     "silp-million": "strings.py --parts million",
     "silp-solvers": "silp.py",
     "spg-small": "papers_spg.py --figure OUT/proof_spg.png",
+    "spg-scaling": "papers_spg_scaling.py",
     "spg-ablation": "spg_ablation.py --figure OUT/spg_ablation.png",
     "spg-large": "large_n.py --parts adult cod_rna",
     "spg-covertype": "large_n.py --parts covertype --combinations sum --tol 1e-2",
