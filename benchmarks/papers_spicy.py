@@ -1,12 +1,12 @@
-"""Figures 2 and 3 of the SpicyMKL paper (Suzuki and Tomioka), in processor seconds of one thread.
+"""Figures 2 to 4 of the SpicyMKL paper (Suzuki and Tomioka), processor seconds of one thread.
 
     python benchmarks/papers_spicy.py --data-dir DIR --figure proof_spicy.png
-    python benchmarks/papers_spicy.py --m 50 500
+    python benchmarks/papers_spicy.py --m 50 500 --n 200 500
 
 Figure 2: ionosphere, 918 kernels, hinge loss, c = 0.05: the duality gap and the kernels in use
 while a fit goes on. Figure 3: ringnorm, n = 200, logistic loss, gap 1e-2: time against the number
-of kernels. Kernel matrices are there before the clock starts. ``benchmarks/spicy.py`` has Figures 1
-and 4, more settings and the time by the wall clock.
+of kernels; Figure 4: 20 kernels, against n. Kernel matrices are there before the clock starts.
+``benchmarks/spicy.py`` has Figure 1, more settings and the time by the wall clock.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ from kernelweave.solvers import Limits, Result, Solver, solve
 
 # Seconds, gap and kernels in use after each step.
 Trace = list[tuple[float, float, int]]
+# Of each solver: kernels m, seconds, converged, kernels kept.
+Times = dict[str, list[tuple[int, float, bool, int]]]
 LOOKS = {
     "spicy": {"color": "#D55E00", "marker": "o", "lw": 2.2},
     "active-set": {"color": "#0072B2", "marker": "s"},
@@ -63,35 +65,36 @@ def progress(data_dir: Path | str | None, limit: float) -> dict[str, Trace]:
     return {name: traced(problem, SOLVERS[name], 1e-6, limit)[1] for name in LOOKS}
 
 
-def kernels(sizes: list[int], limit: float) -> dict[str, list[tuple[int, float, bool, int]]]:
-    """Figure 3: (m, seconds, converged, kernels kept) of each solver."""
-    X, y = make_ringnorm(200)
-    X, y = draw(X, np.where(y == 1, 1.0, -1.0), 200)
-    found: dict[str, list[tuple[int, float, bool, int]]] = {name: [] for name in LOOKS}
-    for m in sizes:
+def against(points: list[tuple[int, int]], limit: float) -> Times:
+    """Each solver on ringnorm with n samples and m kernels, for each of the pairs."""
+    found: Times = {name: [] for name in LOOKS}
+    for n, m in points:
+        X, y = make_ringnorm(n)
+        X, y = draw(X, np.where(y == 1, 1.0, -1.0), n)
         batch = build_set(random_kernels(m, X.shape[1]), X)
         bank = DenseBank(storage_dtype(LOOSE)).build(batch)
         problem = block_l1_problem(bank, y, LOSSES["logistic"], 0.05)
         for name, own in found.items():
             result, trace = traced(problem, SOLVERS[name], LOOSE, limit)
-            own.append((m, trace[-1][0], result.converged, int(np.count_nonzero(result.d))))
+            kept = int(np.count_nonzero(result.d))
+            own.append((m, trace[-1][0], result.converged, kept))
     return found
 
 
-def show(found: dict[str, list[tuple[int, float, bool, int]]]) -> None:
-    """Print Figure 3 as a table."""
+def show(title: str, sizes: list[int], found: Times) -> None:
+    """Print one of the figures as a table."""
+    seconds = [entry[1] for entry in found["spicy"]]
     rows = []
-    spicy = found["spicy"]
-    slopes = growth([m for m, *_ in spicy], [seconds for _, seconds, *_ in spicy])
-    for place, (m, _, _, kept) in enumerate(spicy):
-        cells = [f"{'' if own[place][2] else '> '}{own[place][1]:.2f}" for own in found.values()]
-        rows.append([f"{m:,}", *cells, slopes[place], kept])
-    print(table(["m", *[f"{name}, s" for name in found], "spicy grows as m^", "kept"], rows))
+    for place, (size, slope) in enumerate(zip(sizes, growth(sizes, seconds), strict=True)):
+        entries = [own[place] for own in found.values()]
+        cells = [f"{'' if entry[2] else '> '}{entry[1]:.2f}" for entry in entries]
+        rows.append([f"{size:,}", *cells, slope, entries[0][3]])
+    letter = title.split()[0]
+    heads = [letter, *[f"{name}, s" for name in found], f"spicy grows as {letter}^", "kept"]
+    print(f"\n{title}\n\n{table(heads, rows)}", flush=True)
 
 
-def figure(
-    traces: dict[str, Trace], found: dict[str, list[tuple[int, float, bool, int]]], path: Path
-) -> None:
+def figure(traces: dict[str, Trace], found: Times, path: Path) -> None:
     """Gap and kernels against time, time against m."""
     from matplotlib.figure import Figure
 
@@ -124,14 +127,16 @@ def main() -> None:
     add_data_dir(parser)
     sizes = [50, 100, 200, 500, 1000, 2000, 3000, 6000]
     parser.add_argument("--m", type=int, nargs="+", default=sizes)
+    parser.add_argument("--n", type=int, nargs="+", default=[200, 500, 1000, 2000])
     parser.add_argument("--limit", type=float, default=10.0, help="processor seconds of a fit")
     parser.add_argument("--figure", type=Path)
     args = parser.parse_args()
     warnings.simplefilter("ignore", ConvergenceWarning)
     with threadpool_limits(1), use_threads(1):
-        kernels([20], 2.0)  # compiles
-        found = kernels(args.m, args.limit)
-        show(found)
+        against([(200, 20)], 2.0)  # compiles
+        found = against([(200, m) for m in args.m], args.limit)
+        show("m kernels, n = 200", args.m, found)
+        show("n samples, m = 20", args.n, against([(n, 20) for n in args.n], args.limit))
         traces = progress(args.data_dir, args.limit)
     for name, trace in traces.items():
         seconds, gap, used = trace[-1]
