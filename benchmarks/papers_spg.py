@@ -127,13 +127,13 @@ def timed(problem: Problem, setting: Any, limit: float) -> tuple[float, float]:
 
 
 def measure(
-    key: tuple[int, str, str], data_dir: Path | str | None, folds: int, limit: float
+    key: tuple[int, str, str], folds: list[tuple[np.ndarray, np.ndarray]], limit: float
 ) -> dict[str, Any]:
     """Seconds of every solver over the folds of one set; n and m."""
-    kind, name, norm = key
+    kind, _, norm = key
     seconds: dict[str, list[float]] = {who: [] for who in contestants(kind)}
     left: dict[str, float] = {}
-    for X, y in read(name, data_dir)[:folds]:
+    for X, y in folds:
         problem = make_problem(kind, StandardScaler().fit_transform(X), y, norm)
         for who, setting in contestants(kind).items():
             if who not in left:
@@ -231,9 +231,11 @@ def main() -> None:
             for key in PUBLISHED:
                 if key[0] == kind and key[1] in args.sets:
                     try:
-                        results[key] = measure(key, args.data_dir, args.folds, args.limit)
-                    except (FileNotFoundError, OSError) as error:
+                        folds = read(key[1], args.data_dir)[: args.folds]
+                    except (OSError, LookupError, ValueError, RuntimeError) as error:
                         print(f"left out: {key[1]} ({error})")
+                        continue
+                    results[key] = measure(key, folds, args.limit)
             if any(key[0] == kind for key in results):
                 show(kind, results)
     if args.figure and results:
