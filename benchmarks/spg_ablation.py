@@ -59,9 +59,9 @@ def sum_problem(X: np.ndarray, y: np.ndarray, regularizer: object, C: float) -> 
     return Problem(bank, y[None], np.full((1, len(y)), C), Hinge(), regularizer, WeightedSum())
 
 
-def product_problem(X: np.ndarray, y: np.ndarray, C: float) -> Problem:
+def product_problem(X: np.ndarray, y: np.ndarray, regularizer: object, C: float) -> Problem:
     bank = DistanceBank().build(DistanceSet.build("features", X))
-    return Problem(bank, y[None], np.full((1, len(y)), C), Hinge(), L1(1.0), Product())
+    return Problem(bank, y[None], np.full((1, len(y)), C), Hinge(), regularizer, Product())
 
 
 def adult_problem(X: np.ndarray, y: np.ndarray, C: float) -> Problem:
@@ -141,7 +141,7 @@ def small_sets(args: argparse.Namespace, names: tuple[str, ...], max_time: float
     for title, make in (
         ("sum l1", lambda X, y: sum_problem(X, y, L1(1.0), args.C)),
         ("sum p=1.33", lambda X, y: sum_problem(X, y, SquaredLp(1.33), args.C)),
-        ("product l1", lambda X, y: product_problem(X, y, args.C)),
+        ("product l1", lambda X, y: product_problem(X, y, L1(1.0), args.C)),
     ):
         header()
         for name in names:
