@@ -24,6 +24,7 @@ from collections.abc import Callable
 from typing import Any
 
 from limit_count import counting
+from limit_figure import draw
 from limit_ledger import Ledger, limit_of
 from limit_problems import DENSE, FAMILY, Task, tasks
 from part import Clock, Settings, run_alone, table
@@ -53,6 +54,7 @@ def measure(settings: Settings, clock: Clock) -> dict[str, Any]:
             with counting():
                 task.work()
         rows = [_row(task, one, clock, settings) for task in tasks(settings.full)]
+    draw(rows, BETWEEN, settings.out / "limit.png")
     return {"rates": [vars(one), vars(every)], "rows": rows}
 
 
