@@ -26,7 +26,9 @@ not zero, r the ranks of the kernels asked for, added up.
     matrices written         b m n^2
     walks (linadd)           each of the L letters of the sequences put in and looked up, and 8
                              bytes of a table for each of them
-    pairs of sequences       8 bytes for each 64 letters of each bit plane, for each pair
+    pairs of sequences       8 bytes for each 64 letters of each bit plane, for each pair; three
+                             operations for each of these words, and a weight added where the
+                             letters are equal (of random DNA, at L / 4 positions)
 """
 
 from __future__ import annotations
@@ -182,7 +184,8 @@ def pairs_of_strings(
     """See the module."""
     pairs = left.n * right.n / (2.0 if lower else 1.0)
     words = -(-weights.length // 64) * weights.bits
-    return {"moved": 8.0 * pairs * words, "of": 8.0 * right.n * words}
+    each = 3.0 * words + weights.length / 4.0
+    return {"moved": 8.0 * pairs * words, "of": 8.0 * right.n * words, "flops": pairs * each}
 
 
 # (module, class or none, function, kind of work, what it takes)
