@@ -114,11 +114,11 @@ def test_a_counted_fit_is_the_same_fit(part: Any, X: np.ndarray, name: str) -> N
     with part("limit_count").counting() as ledger:
         counted = solve(problem, get_solver(name, problem), Limits(tol=1e-3))
     np.testing.assert_array_equal(counted.d, plain.d)
-    assert "rounds" if name == "mwu" else "passes over matrices" in ledger.entries
+    assert ledger.entries["rounds" if name == "mwu" else "passes over matrices"].moved
     steps = counted.history[-1].inner_iterations
     if name in ("active-set", "silp", "spg"):
         # The steps that the formula of SMO was given are those that the fit reports.
-        assert ledger.entries["SMO steps"].flops["gemm"] >= 13 * steps
+        assert ledger.entries["SMO steps"].flops["gemm"] >= 2 * 13 * steps > 0
 
 
 def test_the_limit_takes_the_slowest_of_a_kind_and_adds_up_kinds(part: Any) -> None:
