@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from memory_use import forget_peak, memory_mb
 from mwu_data import LARGE, load, million_kernels, per_feature_kernels, split, twelve_kernels
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.kernel_approximation import Nystroem
@@ -116,19 +117,6 @@ class _Columns:
 
     def __call__(self, X: np.ndarray) -> np.ndarray:
         return X[:, self.columns]
-
-
-def memory_mb(field: str) -> float:
-    """Memory of this process by Linux: VmRSS now, VmHWM the most since `forget_peak`."""
-    with open("/proc/self/status") as status:
-        line = next(line for line in status if line.startswith(field))
-    return float(line.split()[1]) / 1e3
-
-
-def forget_peak() -> None:
-    """Let the peak begin anew, so that reading the data does not count."""
-    with open("/proc/self/clear_refs", "w") as switch:
-        switch.write("5")
 
 
 def fit_here(job: Job) -> dict[str, Any]:

@@ -1,0 +1,232 @@
+"""What the solvers do besides asking the bank: SMO, chunks, curvature, Newton, rounds of MWU.
+
+As in limit_bank.py; s is the size of a block, b the bytes of a number in it.
+
+    smo_steps          a step: three rows of the block (3 b s), four vectors read and one written
+                       twice (48 s bytes); 13 s operations
+    blocks             read and written: 2 b s^2
+    products with K(d) b s n for s rows
+    mixes of outputs   8 k n for k kernels; three times that where they change
+    curvature          Cholesky, s^3 / 3 operations; a triangular solve with k columns, s^2 k, and
+                       the product of its result with itself, 2 s k^2
+    Newton (SpicyMKL)  Cholesky, n^3 / 3 operations, and the matrix scaled twice, 32 n^2 bytes; A
+                       terms of rank one, 2 A n^2 operations; six passes over the n x n model, 48
+                       n^2 bytes. Through factors of rank r: 2 r^2 n + 2/3 r^3 operations.
+    places (SpicyMKL)  7 passes over the outputs of k kernels: 56 k n bytes
+    rounds (MWU)       the state of the kernels awake is read and written and two rows of each
+                       kernel are read, as in mwu_step.py: (16 + 2 b) k n bytes, 6 k n operations;
+                       six vectors for the next pair, 48 n bytes; an exponential a kernel
+    iterations (BEMKL) the operations of bemkl_speed.py but for its passes, which the bank counts
+    HiGHS              nothing is counted: what a simplex step takes has no formula
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from bemkl_speed import count_flops
+
+from kernelweave.solvers.bemkl.squares import ThinSquares
+
+__all__ = ["COUNTS"]
+
+Amounts = dict[str, Any]
+
+
+def smo(result: tuple[int, float], K: Any, diag: Any, *rest: Any) -> Amounts:
+    """See the module."""
+    steps, size = result[0], float(len(diag))
+    return {
+        "moved": steps * size * (3.0 * K.itemsize + 48.0),
+        "of": min(2.0 * steps, size) * size * K.itemsize,
+        "flops": 13.0 * steps * size,
+    }
+
+
+def gathered(out: Any, K: Any, idx: Any, target: Any, start: int, stop: int) -> Amounts:
+    """See the module: rows of a block."""
+    return {"moved": float(stop - start) * len(idx) * (K.itemsize + target.itemsize)}
+
+
+def gathered_columns(out: Any, rows: Any, places: Any, columns: Any, target: Any) -> Amounts:
+    """See the module: rows of a block."""
+    return {"moved": float(target.size) * (rows.itemsize + target.itemsize)}
+
+
+def added_rows(
+    out: Any, K: Any, support: Any, values: Any, target: Any, start: int, stop: int
+) -> Amounts:
+    """See the module."""
+    numbers = float(len(support)) * (stop - start)
+    return {"moved": K.itemsize * numbers, "flops": 2.0 * numbers}
+
+
+def mixed(out: Any, outputs: Any, kernels: Any, weights: Any) -> Amounts:
+    """See the module."""
+    numbers = float(len(kernels)) * outputs.shape[1]
+    return {"moved": 8.0 * numbers, "flops": 2.0 * numbers}
+
+
+def added_outputs(out: Any, change: Any, kernels: Any, *rest: Any) -> Amounts:
+    """See the module."""
+    return {"moved": 24.0 * change.size, "flops": 3.0 * change.size}
+
+
+def curvature_factor(out: Any, matrix: Any, *rest: Any, **more: Any) -> Amounts:
+    """See the module; in float32 at the rate of products, the only one known."""
+    rate = "gemm32" if matrix.dtype == np.float32 else "cholesky"
+    return {"flops": len(matrix) ** 3 / 3.0, "rate": rate}
+
+
+def curvature_solve(out: Any, factor: Any, right: Any, **more: Any) -> Amounts:
+    """See the module."""
+    size, columns = map(float, right.shape)
+    rate = "gemm32" if factor.dtype == np.float32 else "gemm"
+    return {"flops": size * size * columns + 2.0 * size * columns**2, "rate": rate}
+
+
+def newton_factor(out: Any, K: Any, D: Any) -> Amounts:
+    """See the module."""
+    return {"moved": 32.0 * K.size, "flops": len(K) ** 3 / 3.0, "rate": "cholesky"}
+
+
+def newton_model(out: Any, model: Any, D: Any, prox: Any, g: Any) -> Amounts:
+    """See the module."""
+    size = float(model.B.size)
+    return {"moved": 48.0 * size, "flops": 2.0 * len(prox.active) * size}
+
+
+def newton_curved(out: Any, model: Any, active: Any) -> Amounts:
+    """See the module."""
+    return {"moved": 16.0 * out.size, "flops": 2.0 * len(active.kernels) * out.size}
+
+
+def woodbury(out: Any, base: Any, V: Any, s: Any) -> Amounts:
+    """See the module."""
+    rank, n = map(float, V.shape)
+    return {"moved": 16.0 * V.size, "flops": 2.0 * rank * rank * n + 2.0 / 3.0 * rank**3}
+
+
+def place(out: Any, here: Any, dual: Any, rho: Any, products: Any) -> Amounts:
+    """See the module."""
+    return {"moved": 56.0 * products.size, "flops": 6.0 * products.size}
+
+
+def _cells(part: tuple[int, int], columns: tuple[int, int]) -> float:
+    return float(part[1] - part[0]) * (columns[1] - columns[0])
+
+
+def round_of_rows(
+    out: Any,
+    rows: Any,
+    others: Any,
+    places: Any,
+    a: float,
+    b: float,
+    state: Any,
+    kernels: Any,
+    d: Any,
+    total: Any,
+    part: tuple[int, int],
+    columns: tuple[int, int],
+) -> Amounts:
+    """See the module."""
+    cells = _cells(part, columns)
+    return {"moved": cells * 2.0 * (rows.itemsize + state.itemsize), "flops": 6.0 * cells}
+
+
+def round_of_matrices(
+    out: Any,
+    stack: Any,
+    pair: Any,
+    a: float,
+    b: float,
+    state: Any,
+    kernels: Any,
+    d: Any,
+    total: Any,
+    part: tuple[int, int],
+    columns: tuple[int, int],
+) -> Amounts:
+    """See the module."""
+    cells = _cells(part, columns)
+    return {"moved": cells * 2.0 * (stack.itemsize + state.itemsize), "flops": 6.0 * cells}
+
+
+def weighed_state(
+    out: Any, state: Any, kernels: Any, d: Any, total: Any, part: Any, columns: Any
+) -> Amounts:
+    """See the module: the state once."""
+    cells = _cells(part, columns)
+    return {"moved": cells * state.itemsize, "flops": 2.0 * cells}
+
+
+def state_quads(out: Any, state: Any, v: Any, target: Any, start: int, stop: int) -> Amounts:
+    """See the module: the state once."""
+    cells = float(stop - start) * len(v)
+    return {"moved": cells * state.itemsize, "flops": 2.0 * cells}
+
+
+def weighed_factors(
+    out: Any, factors: Any, used: Any, coefficients: Any, total: Any, columns: Any
+) -> Amounts:
+    """See the module: the factors once."""
+    cells = float(len(used)) * (columns[1] - columns[0])
+    return {"moved": 8.0 * cells, "flops": 2.0 * cells}
+
+
+def best_pair(out: Any, fitted: Any, *rest: Any) -> Amounts:
+    """See the module."""
+    return {"moved": 48.0 * len(fitted), "flops": 3.0 * len(fitted)}
+
+
+def soft_step(
+    out: Any, gain: Any, ridge: Any, room: Any, beta: Any, prior: Any, *rest: Any
+) -> Amounts:
+    """See the module."""
+    return {"moved": 48.0 * len(prior), "exps": float(len(prior))}
+
+
+def bayesian(out: Any, ensemble: Any) -> Amounts:
+    """See the module."""
+    squares = ensemble.samples._squares
+    rank = len(squares._thin) if isinstance(squares, ThinSquares) else ensemble.bank.n
+    return {"flops": count_flops(ensemble.bank, rank)[1][0]}
+
+
+def nothing(out: Any, *rest: Any, **more: Any) -> Amounts:
+    """No formula: only its time is known."""
+    return {}
+
+
+_SOLVERS, _RUNNING = "kernelweave.solvers.", "kernelweave.bank.running."
+COUNTS: list[tuple[str, str | None, str, str, Any]] = [
+    (_SOLVERS + "box_solver", None, "smo_steps", "SMO steps", smo),
+    (_SOLVERS + "chunks", None, "smo_steps", "SMO steps", smo),
+    (_SOLVERS + "chunks", None, "gather_columns", "blocks", gathered_columns),
+    (_SOLVERS + "chunks", None, "add_rows", "products with K(d)", added_rows),
+    (_SOLVERS + "chunks", None, "mix_outputs", "mixes of outputs", mixed),
+    (_SOLVERS + "chunks", None, "add_outputs", "mixes of outputs", added_outputs),
+    ("kernelweave.compiled.dense_rows", None, "_gather", "blocks", gathered),
+    ("kernelweave.compiled.dense_rows", None, "add_rows", "products with K(d)", added_rows),
+    (_SOLVERS + "curvature", None, "cholesky", "curvature", curvature_factor),
+    (_SOLVERS + "curvature", None, "solve_triangular", "curvature", curvature_solve),
+    (_SOLVERS + "dual_model", None, "cholesky", "Cholesky factors", newton_factor),
+    (_SOLVERS + "newton_system", None, "cholesky", "Cholesky factors", newton_factor),
+    (_SOLVERS + "newton_system", None, "_woodbury", "Newton's model", woodbury),
+    (_SOLVERS + "dual_model", "DualModel", "_newton", "Newton's model", newton_model),
+    (_SOLVERS + "dual_model", "DualModel", "_curved_part", "Newton's model", newton_curved),
+    (_SOLVERS + "smoothed_dual", "Place", "__init__", "places", place),
+    (_RUNNING + "rows", None, "add_and_weigh", "rounds", round_of_rows),
+    (_RUNNING + "rows", None, "add_stack", "rounds", round_of_matrices),
+    (_RUNNING + "state", None, "weigh_state", "rounds", weighed_state),
+    (_RUNNING + "state", None, "state_quads", "rounds", state_quads),
+    (_RUNNING + "factors", None, "weigh_factors", "rounds", weighed_factors),
+    ("kernelweave.bank.rounds", None, "best_pair", "rounds", best_pair),
+    (_SOLVERS + "mwu.descent", None, "soft_step", "rounds", soft_step),
+    (_SOLVERS + "bemkl.ensemble", "Ensemble", "iterate", "iterations", bayesian),
+    (_SOLVERS + "bemkl.squares", None, "_low_rank", "search for low rank", nothing),
+    (_SOLVERS + "cut_lp", "CutLP", "_run", "HiGHS", nothing),
+    (_SOLVERS + "cut_lp", None, "nearest_below", "HiGHS", nothing),
+]

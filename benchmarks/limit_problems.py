@@ -1,0 +1,96 @@
+"""The fixed problems of limit.py, and what is done with each: fits, banks, predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from growth_problem import SOLVERS, TOL, subset_kernels, table_data
+from sklearn.datasets import load_breast_cancer
+from strings import simulate
+
+from kernelweave import MKLClassifier
+from kernelweave.bank import KernelBank, build_bank
+from kernelweave.combine import WeightedSum
+from kernelweave.kernels import WeightedDegree, build_set
+from kernelweave.losses import Hinge
+from kernelweave.problem import Problem
+from kernelweave.regularizers import Simplex
+from kernelweave.solvers import Limits, solve
+from kernelweave.solvers.bemkl import Hyperparameters, Labels, Settings, infer
+from kernelweave.solvers.choose import get_solver
+
+__all__ = ["DENSE", "FAMILY", "Task", "tasks"]
+
+Array = np.ndarray
+DENSE, FAMILY = "matrices", "factors"
+# The estimators' own: change of the bound for each sample, and most iterations.
+_BAYES = Limits(tol=5e-4, max_iter=200)
+_DEGREE = 8
+
+
+@dataclass(frozen=True)
+class Task:
+    """Something to time, by its name and the group of rows it is shown in."""
+
+    group: str
+    name: str
+    about: str
+    work: Callable[[], Any]
+
+
+def tasks(full: bool, small: bool = False) -> Iterator[Task]:
+    """Yield all tasks; small ones of the same kinds load the compiled code.
+
+    `matrices`: Gaussians on subsets of columns, most of which are kept as n x n matrices.
+    `factors`: the SimpleMKL family on scikit-learn's breast cancer data, most of which have factors
+    of low rank. Solvers are given the bank; building it is a task of its own.
+    """
+    n, m = (2000, 40) if full else (1000, 20)
+    n = 150 if small else n
+    X, y = table_data(n)
+    yield from _of_table(DENSE, X, y, subset_kernels(m))
+    cancer, benign = load_breast_cancer(return_X_y=True)
+    step = 1 if full else 2
+    step = 6 if small else step
+    yield from _of_table(FAMILY, cancer[::step], benign[::step], "simplemkl")
+    yield _prediction(X, y, subset_kernels(m), 2 * n)
+    yield _strings(500 if small else 20_000 if full else 5_000)
+
+
+def _of_table(group: str, X: Array, y: Array, kernels: Any) -> Iterator[Task]:
+    def build() -> KernelBank:
+        return build_bank("auto", build_set(kernels, X), tol=TOL)
+
+    bank = build()
+    about = f"{bank.m} kernels, n = {bank.n:,}, {bank.nbytes / 1e6:.0f} MB"
+    yield Task(group, "bank", about, build)
+    signs = np.where(y > 0, 1.0, -1.0)[None]
+    problem = Problem(bank, signs, np.ones_like(signs), Hinge(), Simplex(), WeightedSum())
+    for name in SOLVERS:
+        if name == "bayes":
+            yield Task(group, name, about, lambda: _infer(bank, signs))
+        else:
+            solver = get_solver(name, problem)
+            yield Task(group, name, about, lambda s=solver: solve(problem, s, Limits(tol=TOL)))
+
+
+def _infer(bank: KernelBank, signs: Array) -> Any:
+    return infer(bank, Labels(signs), Settings(Hyperparameters()), _BAYES, 0)
+
+
+def _prediction(X: Array, y: Array, kernels: Any, count: int) -> Task:
+    model = MKLClassifier(kernels, solver="uniform", tol=TOL, n_jobs=1).fit(X, y)
+    new, _ = table_data(count, seed=1)
+    about = f"{count:,} rows, {len(model.support_):,} support vectors, {len(kernels)} kernels"
+    return Task("other", "prediction", about, lambda: model.decision_function(new))
+
+
+def _strings(n: int) -> Task:
+    length = 60
+    X, y = simulate(n, length=length)
+    model = MKLClassifier(WeightedDegree(_DEGREE).by_position(), tol=TOL, n_jobs=1)
+    about = f"{n:,} sequences of {length} letters, {length} kernels"
+    return Task("other", "strings", about, lambda: model.fit(X, y))

@@ -1,0 +1,158 @@
+"""The counts behind the limit, and the lines behind the growth, of the benchmarks."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kernelweave.bank import DenseBank, FactoredBank, build_bank
+from kernelweave.combine import WeightedSum
+from kernelweave.kernels import RBF, build_set
+from kernelweave.losses import Hinge
+from kernelweave.problem import Problem
+from kernelweave.regularizers import Simplex
+from kernelweave.solvers import Limits, solve
+from kernelweave.solvers.choose import get_solver
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+pytestmark = pytest.mark.skipif(not BENCHMARKS.is_dir(), reason="benchmarks are not here")
+
+
+@pytest.fixture
+def part(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Import a file of benchmarks/, which finds its siblings by bare names."""
+    before = set(sys.modules)
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    yield import_module
+    for name in set(sys.modules) - before:
+        if str(BENCHMARKS) in str(getattr(sys.modules[name], "__file__", "")):
+            del sys.modules[name]
+
+
+@pytest.fixture
+def X() -> np.ndarray:
+    return np.random.default_rng(0).normal(size=(40, 3))
+
+
+def test_a_line_is_found_with_its_error(part: Any) -> None:
+    upper_slope = part("growth_slope").upper_slope
+    sizes = np.array([10.0, 20.0, 40.0, 80.0, 160.0])
+    values = 3.0 * sizes**1.7
+    values[0] = 100.0  # Of the lower part, which does not count.
+    exact = upper_slope(sizes, values)
+    assert exact.exponent == pytest.approx(1.7)
+    assert exact.error == pytest.approx(0.0, abs=1e-9)
+    assert exact.points == 4
+    off = values * np.exp([0.0, 0.1, -0.1, 0.05, 0.2])
+    line, cov = np.polyfit(np.log(sizes[1:]), np.log(off[1:]), 1, cov=True)
+    rough = upper_slope(sizes, off)
+    assert rough.exponent == pytest.approx(line[0])
+    assert rough.error == pytest.approx(np.sqrt(cov[0, 0]))
+
+
+def test_two_points_have_no_line(part: Any) -> None:
+    assert part("growth_slope").upper_slope([1.0, 2.0], [1.0, 2.0]) is None
+
+
+def test_series_double(part: Any) -> None:
+    sizes_of = part("growth").sizes_of
+    assert sizes_of("silp", "n", False) == [(200, 20), (400, 20), (800, 20), (1600, 20)]
+    assert sizes_of("silp", "m", True)[-1] == (200, 1280)
+
+
+def test_passes_over_matrices_count_the_rows_they_read(part: Any, X: np.ndarray) -> None:
+    bank = DenseBank("float32").build(build_set([RBF(width=1.0), RBF(width=2.0)], X))
+    v = np.zeros(40)
+    v[[1, 5, 39]] = 1.0
+    with part("limit_count").counting() as ledger:
+        bank.matvec(v)
+    assert ledger.total("moved") == 2 * 3 * 40 * 4
+    assert ledger.total("flops") == 2 * 2 * 3 * 40
+    with part("limit_count").counting() as ledger:
+        bank.matvec(v, np.array([0]))
+        bank.combine(np.array([0.0, 1.0]))
+    assert ledger.total("moved") == 3 * 40 * 4 + 40 * 40 * (4 + 8)
+    with part("limit_count").counting() as ledger:
+        bank.quad(np.ones(40))
+    assert ledger.total("moved") == 2 * 4 * 40 * 41 / 2
+
+
+def test_building_counts_an_exponential_for_each_pair(part: Any, X: np.ndarray) -> None:
+    with part("limit_count").counting() as ledger:
+        DenseBank().build(build_set([RBF(width=1.0).on([0]), RBF(width=1.5).on([1])], X))
+    assert ledger.total("exps") == 2 * 40 * 40
+
+
+def test_factors_count_by_their_ranks(part: Any, X: np.ndarray) -> None:
+    bank = FactoredBank().build(build_set([RBF(width=9.0).on([0]), RBF(width=9.0).on([1])], X))
+    with part("limit_count").counting() as ledger:
+        bank.matvec(np.ones(40))
+    assert ledger.total("moved") == 8 * 40 * (bank.ranks.sum() + 2)
+    assert ledger.total("flops") == 4 * 40 * bank.ranks.sum()
+
+
+def test_counting_ends_with_the_block(part: Any, X: np.ndarray) -> None:
+    before = DenseBank.matvec
+    with part("limit_count").counting():
+        assert DenseBank.matvec is not before
+    assert DenseBank.matvec is before
+
+
+@pytest.mark.parametrize("name", ["active-set", "silp", "silp-chunking", "spicy", "mwu", "spg"])
+def test_a_counted_fit_is_the_same_fit(part: Any, X: np.ndarray, name: str) -> None:
+    y = np.where(X[:, 0] * X[:, 1] + 0.3 * X[:, 2] > 0, 1.0, -1.0)[None]
+    bank = build_bank("dense", build_set([RBF(width=w) for w in (0.5, 1.0, 2.0)], X))
+    problem = Problem(bank, y, np.ones_like(y), Hinge(), Simplex(), WeightedSum())
+    plain = solve(problem, get_solver(name, problem), Limits(tol=1e-3))
+    with part("limit_count").counting() as ledger:
+        counted = solve(problem, get_solver(name, problem), Limits(tol=1e-3))
+    np.testing.assert_array_equal(counted.d, plain.d)
+    assert ledger.entries["rounds" if name == "mwu" else "passes over matrices"].moved
+    steps = counted.history[-1].inner_iterations
+    if name in ("active-set", "silp", "spg"):
+        # The steps that the formula of SMO was given are those that the fit reports.
+        assert ledger.entries["SMO steps"].flops["gemm"] >= 2 * 13 * steps > 0
+
+
+def test_the_limit_takes_the_slowest_of_a_kind_and_adds_up_kinds(part: Any) -> None:
+    module, levels = part("limit_ledger"), part("roofline").LEVELS
+    ledger = module.Ledger()
+    ledger.add("pass", moved=100.0, of=levels[1], flops=10.0)
+    ledger.add("pass", moved=100.0, of=levels[1] + 1)
+    ledger.add("factor", flops=30.0, rate="cholesky")
+    ledger.add("kernels", exps=8.0, by="own32", moved=1.0)
+    rates = {
+        "read": {str(level): 100.0 for level in levels} | {str(levels[1]): 50.0},
+        "flops": {"gemm": 10.0, "cholesky": 10.0},
+        "exps": {"own32": 2.0},
+    }
+    limit = module.limit_of(ledger, rates)
+    assert limit.by_kind == {"pass": 4.0, "factor": 3.0, "kernels": 4.0}
+    assert limit.seconds == 11.0
+    assert limit.by_resource == {"memory": 4.0, "flops": 3.0, "exp": 4.0}
+
+
+def test_seconds_of_work_inside_other_work_count_once(
+    part: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = part("limit_ledger")
+    ledger, ticks = module.Ledger(), iter([0.0, 1.0, 4.0, 10.0])
+    monkeypatch.setattr(module.time, "process_time", lambda: next(ticks))
+    ledger.timed("outer", lambda: ledger.timed("inner", lambda: None))
+    assert ledger.entries["inner"].seconds == 3.0
+    assert ledger.entries["outer"].seconds == 7.0
+
+
+def test_a_size_between_two_levels_is_taken_as_the_faster(part: Any) -> None:
+    roofline = part("roofline")
+    low, high = roofline.LEVELS[1:3]
+    assert roofline.level_of(high - 1) == low
+    assert roofline.level_of(high) == high
+    assert roofline.level_of(1) == roofline.LEVELS[0]
