@@ -253,6 +253,19 @@ def test_a_damaged_file(path, iris):
     refused(path, "no checkpoint of kernelweave", iris)
 
 
+@pytest.mark.parametrize("name", ["0.d", "0.alpha", "0.record.gap", "groups", "version", "n"])
+def test_a_file_that_was_changed(path, iris, name):
+    """With check sums that are right again, as a script that writes arrays makes them."""
+    MKLClassifier(KERNELS, callbacks=[Checkpoint(path)]).fit(*iris)
+    with np.load(path) as file:
+        whole = {key: file[key] for key in file.files}
+    for other in (np.array("x"), np.zeros(2), whole["0.d"][:1] + 1.0):
+        np.savez(path, **{**whole, name: other})
+        refused(path, "no checkpoint of kernelweave: (parts of it|it is damaged)", iris)
+    np.savez(path, **{key: value for key, value in whole.items() if key != name})
+    refused(path, "no checkpoint of kernelweave: (parts of it|it is damaged)", iris)
+
+
 def test_checkpoints_of_other_fits(path, iris):
     X, y = iris
     MKLClassifier(KERNELS, callbacks=[Checkpoint(path)]).fit(X, y)

@@ -27,7 +27,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 import kernelweave
 from kernelweave import Checkpoint, MKLClassifier, load, save
-from kernelweave.errors import ModelFileError
+from kernelweave.errors import MemoryBudgetError, ModelFileError, ModelFileWarning
 from kernelweave.kernels import RBF, Linear, families
 from kernelweave.model_files import names, read_header
 from kernelweave.model_files.names import own_class
@@ -345,6 +345,61 @@ def test_a_header_that_cannot_be_read_is_told(text, saved, there):
     for read in (load, read_header):
         with pytest.raises(ModelFileError, match="its header cannot be read"):
             read(there)
+
+
+@pytest.mark.parametrize("version", [3, None, [], {}])
+def test_versions_that_are_no_text_are_told(version, saved, there):
+    parts = parts_of(saved[0])
+    header = json.loads(parts[HEADER])
+    header["versions"]["kernelweave"] = version
+    put_together(there, {**parts, HEADER: json.dumps(header).encode()})
+    with pytest.raises(ModelFileError, match="its versions are no text"):
+        load(there)
+
+
+def test_a_version_of_thousands_of_digits_is_newer(saved, there):
+    parts = parts_of(saved[0])
+    header = json.loads(parts[HEADER])
+    header["versions"]["kernelweave"] = "9" * 5000
+    put_together(there, {**parts, HEADER: json.dumps(header).encode()})
+    with pytest.warns(ModelFileWarning, match="It was written by kernelweave 999"):
+        load(there)
+
+
+def test_parts_that_no_memory_holds_are_refused_before_they_are_unpacked(saved, there):
+    """Ten megabytes of zeros take ten kilobytes."""
+    parts = parts_of(saved[0])
+    parts["more.npy"] = b"\0" * 10**7
+    put_together(there, parts)
+    with zipfile.ZipFile(there) as archive:
+        needed = sum(info.file_size for info in archive.infolist())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kernelweave.bank.memory.available_bytes", lambda: 1.5 * needed)
+        patch.setattr(zipfile.ZipFile, "read", only_the_header)
+        with pytest.raises(MemoryBudgetError, match=r"forged.skops': the parts .* need 20.* MB"):
+            load(there)
+
+
+def only_the_header(archive, name):
+    if name != HEADER:
+        pytest.fail(f"{name} was unpacked")
+    with archive.open(name) as file:
+        return file.read()
+
+
+@pytest.mark.parametrize("name", [HEADER, SCHEMA])
+def test_members_in_the_packing_of_others_are_told(name, saved, there):
+    """Errors of the unpacker of xz are of no kind that others have."""
+    with zipfile.ZipFile(there, "w") as archive:
+        for member, data in parts_of(saved[0]).items():
+            packing = zipfile.ZIP_LZMA if member == name else zipfile.ZIP_STORED
+            archive.writestr(member, data, packing)
+    wrong = bytearray(there.read_bytes())
+    begin = wrong.index(name.encode()) + len(name)
+    wrong[begin + 4 : begin + 9] = b"\xff" * 5
+    there.write_bytes(wrong)
+    with pytest.raises(ModelFileError, match=r"header cannot be read|is damaged"):
+        load(there)
 
 
 def test_a_file_of_a_newer_format_asks_for_an_update(saved, there):

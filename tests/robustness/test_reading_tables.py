@@ -265,7 +265,7 @@ def test_files_that_are_not_there(tmp_path, write):
         ("a.parquet", "a,b\n1,2\n", ["cannot be read as Parquet"]),
         ("a.parquet", b"PAR1" + b"x" * 40 + b"PAR1", ["cannot be read as Parquet"]),
         ("a.feather", b"ARROW1\0\0" + b"x" * 40 + b"ARROW1", ["cannot be read as Arrow"]),
-        ("a.libsvm", "1 1:2\nyes 1:2\n", ["line 2", "label must be a number", "'yes'"]),
+        ("a.libsvm", "1 1:2\nyes 1:2\n", ["line 2", "label must be a finite number", "'yes'"]),
         ("a.libsvm", "1 1:2\n1 3:1 2:1\n", ["line 2", "index 2 comes after 3"]),
         ("a.libsvm", "1 1:2\n\n1 a:1\n", ["line 3", "'a:1'"]),
         ("a.libsvm", "1 1:nan\n", ["line 1", "finite"]),

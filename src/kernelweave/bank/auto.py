@@ -10,6 +10,7 @@ from kernelweave.bank.batch import BatchBank
 from kernelweave.bank.dense import DenseBank
 from kernelweave.bank.factored import FactoredBank, RankExceeded, factor_kernel
 from kernelweave.bank.lazy import LazyBank
+from kernelweave.bank.memory import cache_bytes
 from kernelweave.bank.positional import PositionalBank
 from kernelweave.bank.protocol import Array, KernelBank
 from kernelweave.bank.source import Source
@@ -72,7 +73,7 @@ def build_bank(
         The kernels on the training rows. Those of a batch are never stored unless "dense" or
         "factored" asks for it.
     cache_mb : float
-        Megabytes for matrices or cached rows.
+        Megabytes for matrices or cached rows; where memory is short, half of what there is.
     tol : float
         Relative gap the fit aims at: decides the storage type and the factors' trace error.
     random_state : int or None
@@ -143,7 +144,8 @@ def _automatic(
     held = np.array([source.holds_matrix(k) for k in rest], dtype=bool)
     computed_bytes = (~held).sum() * source.n**2 * np.dtype(dtype).itemsize
     dense, lazy = rest, rest[:0]
-    if computed_bytes > 1e6 * cache_mb:
+    short = DenseBank(dtype).bytes_for(source.n, int((~held).sum())) > cache_bytes(float("inf"))
+    if computed_bytes > 1e6 * cache_mb or (computed_bytes and short):
         dense, lazy = rest[held], rest[~held]
         known = np.array([k in features for k in lazy], dtype=bool)
         sparse, lazy = np.concatenate([sparse, lazy[known]]), lazy[~known]

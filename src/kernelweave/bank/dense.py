@@ -30,7 +30,7 @@ from kernelweave.compiled.passes import (
     row_products,
     sum_of_squares,
 )
-from kernelweave.compiled.threads import map_blocks, one_blas_thread
+from kernelweave.compiled.threads import map_blocks, one_blas_thread, thread_count
 
 __all__ = ["DenseBank"]
 
@@ -110,11 +110,19 @@ class DenseBank(KernelBank):
         bank._rounded = np.zeros(bank.m, dtype=bool)
         return bank
 
+    def bytes_for(self, n: int, m: int) -> float:
+        """Bytes that it takes to compute m kernels on n samples and to work with them."""
+        needed = float(m) * n**2 * np.dtype(self.dtype).itemsize
+        # Solvers form a sum of them, if they are not too large.
+        if n <= self.matrix_limit:
+            needed += 8.0 * n**2
+        return needed + min(needed, 2.0 * thread_count() * _BUILD_BYTES)
+
     def _fill(self, computed: Array, source: Source) -> None:
         if not len(computed):
             return
         dtype = np.dtype(self.dtype)
-        needed = len(computed) * self.n**2 * dtype.itemsize
+        needed = self.bytes_for(self.n, len(computed))
         require_bytes(needed, f"{len(computed)} dense {self.n} x {self.n} kernel matrices")
         stack = np.empty((len(computed), self.n, self.n), dtype)
         # Kernels of the same columns share work, so they stay together.

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from kernelweave.bank.dense import DenseBank
-from kernelweave.bank.memory import require_bytes
+from kernelweave.bank.memory import available_bytes, cache_bytes, require_bytes
 from kernelweave.bank.protocol import (
     Array,
     ErrorBound,
@@ -88,7 +88,7 @@ class LazyBank(KernelBank):
         def compute(idx: Array) -> Array:
             return source.rows(idx, dtype=dtype)
 
-        bank._cache = RowCache(compute, bank.m, bank.n, 1e6 * self.cache_mb, dtype)
+        bank._cache = RowCache(compute, bank.m, bank.n, cache_bytes(self.cache_mb), dtype)
         return bank
 
     def _measured_unit(self) -> Array:
@@ -230,7 +230,9 @@ class LazyBank(KernelBank):
         require_bytes(8.0 * self.n**2, f"one dense {self.n} x {self.n} matrix")
         active = np.flatnonzero(d)
         out = np.empty((self.n, self.n)) if out is None else out
-        step = max(1, int(_CHUNK_BYTES // (8 * self.n * max(1, len(active)))))
+        # Rows as they are kept and as float64 are there at the same time.
+        at_once = min(_CHUNK_BYTES, 0.25 * available_bytes())
+        step = max(1, int(at_once // (8 * self.n * max(1, len(active)))))
         for first in range(0, self.n, step):
             idx = np.arange(first, min(first + step, self.n))
             out[idx] = np.tensordot(d[active], self.rows(idx, active).astype(np.float64), axes=1)

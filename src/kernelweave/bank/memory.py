@@ -1,75 +1,30 @@
-"""How much memory there is, and a refusal that names the bytes."""
+"""Refusals of kernels that do not fit in memory."""
 
 from __future__ import annotations
 
-import os
-
 from kernelweave.errors import MemoryBudgetError
+from kernelweave.memory import available_bytes, format_bytes
 
-__all__ = ["available_bytes", "format_bytes", "require_bytes"]
+__all__ = ["available_bytes", "cache_bytes", "format_bytes", "out_of_memory", "require_bytes"]
 
-
-def available_bytes() -> float:
-    """Return the memory a fit may take: what the system has free, under the process's own limit.
-
-    Examples
-    --------
-    >>> available_bytes() > 0
-    True
-    """
-    free = _free_system_bytes()
-    try:
-        import resource
-
-        soft = resource.getrlimit(resource.RLIMIT_AS)[0]
-        if soft != resource.RLIM_INFINITY:
-            free = min(free, float(soft) - _used_bytes())
-    except (ImportError, OSError):
-        pass  # Windows has no such limit.
-    return max(free, 0.0)
-
-
-def _free_system_bytes() -> float:
-    try:
-        with open("/proc/meminfo") as lines:
-            for line in lines:
-                if line.startswith("MemAvailable:"):
-                    return float(line.split()[1]) * 1024.0
-    except OSError:
-        pass
-    try:
-        return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")) / 2
-    except (AttributeError, OSError, ValueError):
-        return float("inf")
-
-
-def _used_bytes() -> float:
-    try:
-        with open("/proc/self/statm") as line:
-            return float(line.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:
-        return 0.0
-
-
-def format_bytes(n_bytes: float) -> str:
-    """Bytes for people.
-
-    Examples
-    --------
-    >>> format_bytes(3.2e9)
-    '3.2 GB'
-    """
-    for unit in ("B", "kB", "MB", "GB", "TB"):
-        if abs(n_bytes) < 1000 or unit == "TB":
-            return f"{n_bytes:.3g} {unit}"
-        n_bytes /= 1000
-    raise RuntimeError("unreachable")
-
+# Part of the memory that kernels may take for themselves; the rest is for whoever works with them.
+_SHARE = 0.5
 
 _ADVICE = (
     "Use bank='lazy' (rows on demand, at most cache_mb megabytes) or bank='auto', "
     "fewer kernels, or fewer samples."
 )
+
+
+def cache_bytes(cache_mb: float) -> float:
+    """Return how many bytes of kernels to keep: `cache_mb`, or less where memory is short.
+
+    Examples
+    --------
+    >>> cache_bytes(1)
+    1000000.0
+    """
+    return min(1e6 * cache_mb, _SHARE * available_bytes())
 
 
 def require_bytes(needed: float, what: str, advice: str = _ADVICE) -> None:
@@ -88,3 +43,19 @@ def require_bytes(needed: float, what: str, advice: str = _ADVICE) -> None:
             f"{what} need {format_bytes(needed)} but {format_bytes(free)} of memory are free. "
             f"{advice}"
         )
+
+
+def out_of_memory(what: str, error: MemoryError) -> MemoryBudgetError:
+    """Return the error for memory that ran out after all, with what to do.
+
+    Examples
+    --------
+    >>> error = out_of_memory("MKLClassifier", MemoryError("Unable to allocate 3.1 GiB"))
+    >>> str(error)[:59]
+    'MKLClassifier ran out of memory: Unable to allocate 3.1 GiB'
+    """
+    reason = str(error).rstrip(".") or "an array could not be made"
+    return MemoryBudgetError(
+        f"{what} ran out of memory: {reason}. {format_bytes(available_bytes())} are free. "
+        "Fewer kernels, or fewer samples at a time, take less; so does a smaller cache_mb."
+    )

@@ -108,7 +108,7 @@ class Decisions:
             if d.any():
                 tasks = slice(row, row + 1) if len(rest) > 1 else slice(None)
                 kernel = LearntKernel(kernels, d, self._combination)
-                out[:, tasks] += kernel.against_training(new, self._support) @ self._coef[tasks].T
+                out[:, tasks] += kernel.products(new, self._support, self._coef[tasks])
         return out
 
     def parts(self, X: Any) -> Parts:

@@ -14,9 +14,10 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from kernelweave.bank import KernelBank, build_bank
+from kernelweave.bank.memory import out_of_memory
 from kernelweave.compiled.notice import compile_notice
 from kernelweave.compiled.threads import one_blas_thread, use_threads
-from kernelweave.errors import InvalidInputError
+from kernelweave.errors import InvalidInputError, MemoryBudgetError
 from kernelweave.estimators.dask_blocks import refuse_collection, wrap_predictions
 from kernelweave.estimators.explaining import SelfExplaining
 from kernelweave.estimators.filed import Filed
@@ -47,10 +48,18 @@ class KernelEstimator(
 
     @contextmanager
     def _threads(self) -> Iterator[None]:
-        """Our threads and no others: BLAS would add up in an order that depends on its own."""
+        """Our threads and no others: BLAS would add up in an order that depends on its own.
+
+        Memory that runs out inside is told with what can be done about it.
+        """
         self._check_n_jobs()
         with use_threads(self.n_jobs), one_blas_thread(), compile_notice():
-            yield
+            try:
+                yield
+            except MemoryBudgetError:
+                raise
+            except MemoryError as error:
+                raise out_of_memory(type(self).__name__, error) from error
 
     # Validation at the door
 

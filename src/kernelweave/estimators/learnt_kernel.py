@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -59,17 +59,31 @@ class LearntKernel:
         width = self.kernel_set.n if idx is None else len(idx)
         return self._rows(as_samples(X), width, lambda part: self.kernel_set.tile(part, idx))
 
+    def products(self, X: Any, idx: Array, coef: Array) -> Array:
+        """Gram matrix of X against the training rows `idx`, times `coef.T`; it is never whole."""
+        left = as_samples(X)
+        out = np.zeros((left.n, len(coef)))
+        for rows, values in self._blocks(left, len(idx), lambda p: self.kernel_set.tile(p, idx)):
+            out[rows] = values @ coef.T
+        return out
+
     def _rows(self, left: Samples, width: int, tile: Callable[[Samples], Tile]) -> Array:
-        """K(d) a bounded number of rows at a time."""
         out = np.zeros((left.n, width))
+        for rows, values in self._blocks(left, width, tile):
+            out[rows] = values
+        return out
+
+    def _blocks(
+        self, left: Samples, width: int, tile: Callable[[Samples], Tile]
+    ) -> Iterator[tuple[Array, Array]]:
+        """K(d) a bounded number of rows at a time, and which these are."""
         if not width:
-            return out
+            return
         step = max(1, _BLOCK_ENTRIES // width)
         for first in range(0, left.n, step):
             rows = np.arange(first, min(first + step, left.n))
             part = left if len(rows) == left.n else left.take(rows)
-            out[rows] = self.combination.values(tile(part), self.weights)
-        return out
+            yield rows, self.combination.values(tile(part), self.weights)
 
     def __sklearn_clone__(self) -> LearntKernel:
         return self

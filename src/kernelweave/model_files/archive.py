@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from kernelweave.bank.memory import require_bytes
 from kernelweave.errors import ModelFileError
 from kernelweave.model_files.header import FORMAT, Header
 
@@ -25,9 +26,11 @@ SCHEMA = "schema.json"
 # Data that do not get smaller than this part of themselves are stored as they are.
 _WORTH = 0.9
 _LOOK_AT = 2**16
+_ELSEWHERE = "Load it where there is more memory."
 # As early as a zip archive can tell: the same model gives the same file, but for its header.
 _NO_TIME = (1980, 1, 1, 0, 0, 0)
-_DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, KeyError, OSError, RuntimeError)
+# Unpackers have errors of their own, and none lists them.
+_DAMAGED = Exception
 
 
 def checked_path(path: str | os.PathLike[str]) -> Path:
@@ -101,6 +104,8 @@ def read(path: str | os.PathLike[str]) -> tuple[Header, dict[str, Any], dict[str
         if sorted(names) != sorted(digests):
             odd = sorted(set(names) ^ set(digests)) or ["two members of one name"]
             raise _changed(file, odd[0])
+        unpacked = float(sum(info.file_size for info in archive.infolist()))
+        require_bytes(2.0 * unpacked, f"{str(file)!r}: the parts of the model", _ELSEWHERE)
         members = {}
         for name in names:
             try:
@@ -164,7 +169,7 @@ def _header(file: Path, archive: zipfile.ZipFile) -> tuple[Header, dict[str, str
         raise _no_model(file, why)
     try:
         header, digests = Header.from_json(archive.read(HEADER))
-    except (*_DAMAGED, TypeError, RecursionError) as error:
+    except _DAMAGED as error:
         raise _no_model(file, f"its header cannot be read ({error})") from error
     if header.format > FORMAT:
         writer = f" ({version})" if (version := header.versions.get("kernelweave")) else ""

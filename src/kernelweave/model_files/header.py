@@ -98,6 +98,8 @@ class Header:
         for name, kind in known.items():
             if type(values[name]).__name__ != str(kind).partition("[")[0]:
                 raise ValueError(f"its entry {name!r} is missing or of the wrong kind")
+        if not all(isinstance(version, str) for version in values["versions"].values()):
+            raise ValueError("its versions are no text")
         digests = entries.get("digests")
         if not isinstance(digests, dict):
             raise ValueError("it has no digests")

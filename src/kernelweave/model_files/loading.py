@@ -160,4 +160,4 @@ def _warn_of_versions(where: str, header: Header, nodes: list[dict[str, Any]]) -
 
 def _minor(version: str) -> tuple[int, ...]:
     """The first two numbers of a version."""
-    return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
+    return tuple(int(part) for part in re.findall(r"\d{1,9}", version)[:2])

@@ -11,7 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from kernelweave.errors import InvalidInputError
-from kernelweave.reading.files import plain_errors
+from kernelweave.reading.files import numbered_names, plain_errors
 from kernelweave.reading.table import Table
 from kernelweave.reading.text import check_names
 
@@ -45,7 +45,7 @@ def read_arrays(path: Path, kind: str) -> Table:
         arrays = load_npz(path)
         if is_sparse(arrays):
             matrix = load_sparse(path)
-            return Table(matrix, [f"x{j}" for j in range(matrix.shape[1])], kind)
+            return Table(matrix, numbered_names(path, 0, matrix.shape[1]), kind)
     named = _columns(path, arrays)
     check_names([name for name, _ in named], path)
     with plain_errors(path, kind.upper()):
@@ -70,7 +70,7 @@ def load_npy(path: Path) -> NDArray[Any]:
             if file.read(len(_MAGIC)) != _MAGIC:
                 raise ValueError("it does not begin as such files do")
         try:
-            return np.load(path, allow_pickle=False)
+            return _sized(np.load(path, allow_pickle=False), "the array")
         except ValueError as error:
             if "allow_pickle" in str(error):
                 raise _pickled(path, "the array") from error
@@ -102,7 +102,7 @@ def load_npz(path: Path) -> dict[str, NDArray[Any]]:
                 raise
             if not isinstance(value, np.ndarray):
                 raise ValueError(f"{name!r} is not an array")
-            out[name] = value
+            out[name] = _sized(value, f"array {name!r}")
     if not out:
         raise InvalidInputError(f"{str(path)!r} holds no arrays.")
     return out
@@ -145,6 +145,13 @@ def load_sparse(path: Path) -> Any:
     if 0 in matrix.shape:
         raise InvalidInputError(f"{str(path)!r} holds a sparse matrix of shape {matrix.shape}.")
     return matrix
+
+
+def _sized(array: NDArray[Any], what: str) -> NDArray[Any]:
+    # Any number of elements without a size fits in a small file, and is too many to go through.
+    if array.dtype.itemsize == 0:
+        raise ValueError(f"{what} holds elements of no size ({array.dtype})")
+    return array
 
 
 def _pickled(path: Path, what: str) -> InvalidInputError:

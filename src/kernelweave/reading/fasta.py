@@ -13,12 +13,16 @@ from kernelweave.reading.table import Table
 
 __all__ = ["read_fasta"]
 
+# More than this is no set of fields, but words that happen to hold the sign.
+_MOST_FIELDS = 1000
+
 
 def read_fasta(path: Path, kind: str) -> Table:
     r"""Read sequences as a table: columns "id", "sequence", and the fields of the headers.
 
     Fields are ``key=value``. Without any, headers are split at bars into field1, field2, ...;
-    without bars either, what follows the first word is the column "description".
+    without bars either, or with more than 1,000 fields, what follows the first word is the column
+    "description".
 
     Examples
     --------
@@ -56,12 +60,12 @@ def _fields(headers: list[str]) -> dict[str, list[str | None]]:
     found = [dict(reversed(HEADER_FIELD.findall(header))) for header in headers]
     # In the order in which keys are met; `reversed` above lets the first of two count.
     keys = list(dict.fromkeys(key for row in found for key in reversed(row)))
-    if keys:
+    if 0 < len(keys) <= _MOST_FIELDS:
         return {_free(key): [row.get(key) for row in found] for key in keys}
     words = [header.split(maxsplit=1) for header in headers]
-    if all("|" in header for header in headers):
+    width = 1 + max(header.count("|") for header in headers)
+    if not keys and width <= _MOST_FIELDS and all("|" in header for header in headers):
         parts = [header.split("|") for header in headers]
-        width = max(map(len, parts))
         return {
             f"field{j + 1}": [row[j].strip() if j < len(row) else None for row in parts]
             for j in range(width)

@@ -4,26 +4,33 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import io
 import lzma
 import os
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from kernelweave.errors import InvalidInputError
+from kernelweave.errors import InvalidInputError, MemoryBudgetError
+from kernelweave.memory import available_bytes, format_bytes
 
-__all__ = ["PACKED", "existing_file", "plain_errors", "unpacked"]
+__all__ = ["PACKED", "existing_file", "numbered_names", "plain_errors", "unpacked"]
 
 _UNPACKERS: dict[str, tuple[bytes, Any]] = {
-    ".gz": (b"\x1f\x8b", gzip.decompress),
-    ".bz2": (b"BZh", bz2.decompress),
-    ".xz": (b"\xfd7zXZ\x00", lzma.decompress),
+    ".gz": (b"\x1f\x8b", gzip.open),
+    ".bz2": (b"BZh", bz2.open),
+    ".xz": (b"\xfd7zXZ\x00", lzma.open),
 }
 PACKED = tuple(_UNPACKERS)
 _LONGEST_REASON = 200
+# Unpacked so much at a time, and no more in all than this part of the memory: text takes several
+# times its size before it is a table.
+_PIECE = 2**24
+_SHARE = 0.25
+# A name such as x1234567 and its place in a list.
+_NAME_BYTES = 70.0
 
 
 def existing_file(path: str | os.PathLike[str]) -> Path:
@@ -87,8 +94,11 @@ def unpacked(path: Path) -> bytes:
     for magic, unpack in _UNPACKERS.values():
         if data.startswith(magic):
             try:
-                data = unpack(data)
-            except (OSError, EOFError, zlib.error, lzma.LZMAError, ValueError) as error:
+                data = _unpack(path, unpack(io.BytesIO(data)))
+            except MemoryBudgetError:
+                raise
+            except Exception as error:
+                # Every kind of packing has errors of its own.
                 raise InvalidInputError(
                     f"{str(path)!r} is packed, but cannot be unpacked: {error}. Is it complete?"
                 ) from error
@@ -98,9 +108,41 @@ def unpacked(path: Path) -> bytes:
     return data
 
 
+def _unpack(path: Path, packed: Any) -> bytes:
+    most = _SHARE * available_bytes()
+    out = bytearray()
+    while piece := packed.read(_PIECE):
+        out += piece
+        if len(out) > most:
+            raise MemoryBudgetError(
+                f"{str(path)!r} is packed, and unpacked it needs more than {format_bytes(most)}, "
+                f"a quarter of the memory that is free."
+            )
+    return bytes(out)
+
+
+def numbered_names(path: Path, first: int, stop: int) -> list[str]:
+    """Return names of columns by their number, or say that the memory does not hold them.
+
+    Examples
+    --------
+    >>> numbered_names(Path("a.libsvm"), 1, 3)
+    ['x1', 'x2']
+    """
+    needed, free = _NAME_BYTES * (stop - first), available_bytes()
+    if needed > _SHARE * free:
+        raise MemoryBudgetError(
+            f"{str(path)!r} says it has {stop - first} columns, whose names alone need "
+            f"{format_bytes(needed)}; {format_bytes(free)} of memory are free."
+        )
+    return [f"x{j}" for j in range(first, stop)]
+
+
 @contextmanager
 def plain_errors(path: Path, kind: str) -> Iterator[None]:
     """Turn what a library raises about a broken file into an `InvalidInputError`.
+
+    A file that says it is larger than memory is one, a `MemoryBudgetError`.
 
     Examples
     --------
@@ -112,8 +154,11 @@ def plain_errors(path: Path, kind: str) -> Iterator[None]:
     """
     try:
         yield
-    except (InvalidInputError, MemoryError, KeyboardInterrupt, SystemExit, GeneratorExit):
+    except (InvalidInputError, MemoryBudgetError, KeyboardInterrupt, SystemExit, GeneratorExit):
         raise
+    except MemoryError as error:
+        reason = str(error) or "out of memory"
+        raise MemoryBudgetError(f"{str(path)!r} cannot be read as {kind}: {reason}.") from error
     except BaseException as error:
         # Panics of polars are no `Exception`.
         lines = str(error).strip().splitlines() or [type(error).__name__]

@@ -28,7 +28,7 @@ def typed(frame: pl.DataFrame) -> pl.DataFrame:
     if rest:
         cleaned = frame.select(_clean(pl.col(rest)))
         done |= _as_numbers(cleaned)
-        done |= {name: _boolean(cleaned[name]) for name in rest if name not in done}
+        done |= _as_booleans(cleaned.select([name for name in rest if name not in done]))
     return pl.DataFrame([done[name] for name in frame.columns])
 
 
@@ -47,19 +47,28 @@ def _as_numbers(text: pl.DataFrame) -> dict[str, pl.Series]:
     numbers = numbers.select(pl.col(some).fill_nan(None))
     whole = numbers.select((pl.all() == pl.all().round()).all()).row(0)
     largest = numbers.select(pl.all().abs().max()).row(0)
-    out = {}
+    # Tables may have as many columns as there are genes: all of them at a time.
+    coded = text.select(pl.col(some).str.contains(r"^\s*[-+]?0\d").any()).row(0)
+    small = [
+        name
+        for j, name in enumerate(some)
+        if whole[j] and not coded[j] and largest[j] is not None and largest[j] < _EXACT
+    ]
+    out = _by_name(numbers) | _by_name(numbers.select(pl.col(small).cast(pl.Int64)))
     for j, name in enumerate(some):
-        out[name] = numbers[name]
-        if largest[j] is not None and whole[j] and largest[j] < float("inf"):
-            out[name] = _whole(out[name], text[name], largest[j])
+        if whole[j] and largest[j] is not None and _EXACT <= largest[j] < float("inf"):
+            out[name] = _large(out[name], text[name])
+        if whole[j] and coded[j] and largest[j] is not None and largest[j] < float("inf"):
+            out[name] = text[name]
     return out
 
 
-def _whole(numbers: pl.Series, text: pl.Series, largest: float) -> pl.Series:
-    if text.str.contains(r"^\s*[-+]?0\d").any():
-        return text
-    if largest < _EXACT:
-        return numbers.cast(pl.Int64)
+def _by_name(frame: pl.DataFrame) -> dict[str, pl.Series]:
+    return {column.name: column for column in frame.get_columns()}
+
+
+def _large(numbers: pl.Series, text: pl.Series) -> pl.Series:
+    """Whole numbers that floats cannot tell apart."""
     if not text.drop_nulls().str.contains(r"^\s*[-+]?\d+\s*$").all():
         return numbers
     exact = text.str.strip_chars().cast(pl.Int64, strict=False)
@@ -67,11 +76,15 @@ def _whole(numbers: pl.Series, text: pl.Series, largest: float) -> pl.Series:
     return exact if exact.null_count() == text.null_count() else text
 
 
-def _boolean(text: pl.Series) -> pl.Series:
-    lower = text.str.to_lowercase()
-    if text.null_count() < len(text) and lower.drop_nulls().is_in(["true", "false"]).all():
-        return (lower == "true").alias(text.name)
-    return text
+def _as_booleans(text: pl.DataFrame) -> dict[str, pl.Series]:
+    """All columns, those whose values are all true or false as booleans."""
+    if not text.width:
+        return {}
+    lower = text.select(pl.all().str.to_lowercase())
+    nulls = text.null_count().row(0)
+    either = lower.select(pl.all().drop_nulls().is_in(["true", "false"]).all()).row(0)
+    truth = [name for j, name in enumerate(text.columns) if either[j] and nulls[j] < text.height]
+    return _by_name(text) | _by_name(lower.select(pl.col(truth) == "true"))
 
 
 def decimal_commas(frame: pl.DataFrame) -> tuple[pl.DataFrame, list[str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from io import BytesIO
 from pathlib import Path
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelweave.errors import InvalidInputError
-from kernelweave.reading.files import plain_errors, unpacked
+from kernelweave.reading.files import numbered_names, plain_errors, unpacked
 from kernelweave.reading.table import Table
 
 __all__ = ["read_libsvm"]
@@ -55,7 +56,7 @@ def read_libsvm(path: Path, kind: str) -> Table:
     first = 0
     if X.shape[1] > 1 and not (X.indices == 0).any():
         X, first = X[:, 1:], 1
-    columns = [f"x{j}" for j in range(first, first + X.shape[1])]
+    columns = numbered_names(path, first, first + X.shape[1])
     return Table(X.tocsr(), columns, "libsvm", (), _labels(y))
 
 
@@ -79,20 +80,22 @@ def _explain(path: Path, data: bytes) -> None:
 
 
 def _problem(words: list[bytes]) -> str | None:
-    if not _LABEL.fullmatch(words[0]):
-        return f"the label must be a number; got {_show(words[0])}"
+    if not _LABEL.fullmatch(words[0]) or not math.isfinite(float(words[0])):
+        return f"the label must be a finite number; got {_show(words[0])}"
     last = -1
     for word in words[1:]:
         if word.startswith(b"qid:"):
             continue
         match = _ENTRY.fullmatch(word)
-        if match is None:
+        if match is None or not math.isfinite(float(match[2])):
             return f"expected index:value with a finite number; got {_show(word)}"
-        index = int(match[1])
+        digits = match[1].lstrip(b"0") or b"0"
+        # Python does not make numbers of thousands of digits.
+        if len(digits) > len(str(_MOST_COLUMNS)) or int(digits) > _MOST_COLUMNS:
+            return f"index {_show(match[1])} is too large"
+        index = int(digits)
         if index <= last:
             return f"index {index} comes after {last}"
-        if index > _MOST_COLUMNS:
-            return f"index {_show(match[1])} is too large"
         last = index
     return None
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelweave.errors import InvalidInputError
-from kernelweave.reading.files import existing_file
+from kernelweave.reading.files import existing_file, plain_errors
 from kernelweave.validation import unknown_name
 
 if TYPE_CHECKING:
@@ -70,7 +70,8 @@ def _from_archive(path: Path, key: str | None) -> Any:
 
     arrays = load_npz(path)
     if is_sparse(arrays):
-        return load_sparse(path).toarray()
+        with plain_errors(path, "a matrix"):
+            return load_sparse(path).toarray()
     if key is not None:
         if key not in arrays:
             raise InvalidInputError(f"{str(path)!r}: {unknown_name('array', key, arrays)}")

@@ -59,11 +59,13 @@ def read_text(path: Path, kind: str) -> Table:
 def _named(header: list[str]) -> list[str]:
     """Give columns without a name one."""
     names = [name.strip() for name in header]
+    taken = set(names)
     for j, name in enumerate(names):
         if not name:
             made = f"x{j}"
-            while made in names:
+            while made in taken:
                 made += "_"
+            taken.add(made)
             names[j] = made
     return names
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
-import zipfile
-import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
@@ -24,9 +22,8 @@ _FORMAT = "kernelweave checkpoint"
 _VERSION = 1
 # Those of a batch are written when they are read, and a million take half a minute.
 _MOST_NAMES = 10_000
-# What a file that was cut short, changed or never was one of ours makes NumPy raise.
-_UNREADABLE = (OSError, ValueError, KeyError, EOFError, NotImplementedError)
-_DAMAGED = (*_UNREADABLE, zipfile.BadZipFile, zlib.error)
+# Under this name a file has the digest of all that is in it.
+_WHOLE = "sha256"
 
 
 @dataclass(frozen=True)
@@ -164,6 +161,7 @@ def write(path: Path, header: Header, groups: Mapping[int, Numbers]) -> None:
     objects = sorted(name for name, value in made.items() if value.dtype.hasobject)
     if objects:
         raise TypeError(f"a checkpoint holds numbers and text only; got objects in {objects}.")
+    made[_WHOLE] = np.asarray(_digest_of_all(made))
     trial = _beside(path)
     try:
         with open(trial, "xb") as file:
@@ -188,22 +186,24 @@ def read(path: str | os.PathLike[str]) -> Saved:
             "of the same kind or None."
         )
     arrays = _load(file, where)
+    version = str(arrays.get("version"))
+    if version.isdigit() and version != str(_VERSION):
+        raise InvalidInputError(
+            f"warm_start_from: {where} has version {version} of the checkpoint format; this "
+            f"kernelweave reads version {_VERSION}. Take it up with the kernelweave that wrote it, "
+            "or start anew."
+        )
     try:
-        version = int(arrays["version"])
-        if version != _VERSION:
-            raise InvalidInputError(
-                f"warm_start_from: {where} has version {version} of the checkpoint format; this "
-                f"kernelweave reads version {_VERSION}. Take it up with the kernelweave that wrote "
-                "it, or start anew."
-            )
         header = Header(**{f.name: arrays[f.name].item() for f in fields(Header)})
         groups: dict[int, dict[str, Any]] = {int(g): {} for g in arrays["groups"]}
         for key, value in arrays.items():
             number, _, name = key.partition(".")
             if name:
                 groups[int(number)][name] = value
-    except (KeyError, TypeError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise _not_one(where, f"parts of it are missing ({error})") from error
+    if str(arrays.pop(_WHOLE, "")) != _digest_of_all(arrays):
+        raise _not_one(where, "it is damaged, or has been changed since it was written")
     return Saved(f"the checkpoint {where}", header, groups)
 
 
@@ -212,11 +212,16 @@ def _load(file: Path, where: str) -> dict[str, Any]:
         # Nothing is unpickled, so a file from elsewhere cannot run anything.
         with np.load(file, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
-    except (*_DAMAGED, AttributeError, TypeError) as error:
+    except Exception as error:
+        # There is no end to what damaged archives and headers of arrays make Python raise.
         raise _not_one(where, f"it cannot be read ({error})") from error
     if "format" not in arrays or str(arrays["format"]) != _FORMAT:
         raise _not_one(where, "it holds other arrays")
     return arrays
+
+
+def _digest_of_all(arrays: Mapping[str, Any]) -> str:
+    return digest_of(*(part for name in sorted(arrays) for part in (name, arrays[name])))
 
 
 def _not_one(where: str, why: str) -> InvalidInputError:

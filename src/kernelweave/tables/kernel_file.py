@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,6 +13,7 @@ from typing import Any
 
 from sklearn.preprocessing import StandardScaler
 
+from kernelweave.bank.memory import require_bytes
 from kernelweave.errors import InvalidInputError, UnknownNameError
 from kernelweave.kernels import RBF, Family, Kernel, Linear, Polynomial, Spectrum, WeightedDegree
 from kernelweave.kernels.choose import describe_request
@@ -42,10 +44,11 @@ def _is_whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
+_MOST = 2**31 - 1
 _POSITIVE = _Value("a number > 0", lambda v: _is_number(v) and 0 < v < float("inf"))
 _NOT_NEGATIVE = _Value("a number >= 0", lambda v: _is_number(v) and 0 <= v < float("inf"))
-_COUNT = _Value("a whole number >= 1", lambda v: _is_whole(v) and v >= 1)
-_SHIFT = _Value("a whole number >= 0", lambda v: _is_whole(v) and v >= 0)
+_COUNT = _Value("a whole number >= 1", lambda v: _is_whole(v) and 1 <= v <= _MOST)
+_SHIFT = _Value("a whole number >= 0", lambda v: _is_whole(v) and 0 <= v <= _MOST)
 _SWITCH = _Value("true or false", lambda v: isinstance(v, bool), several=False)
 _TEXT = _Value("text in quotes", lambda v: isinstance(v, str) and bool(v.strip()), several=False)
 _TEXTS = _Value(
@@ -71,6 +74,9 @@ _MAKERS: dict[str, Callable[..., Kernel]] = {
     "spectrum": Spectrum,
     "weighted_degree": WeightedDegree,
 }
+# A kernel of a list, with its parameters.
+_KERNEL_BYTES = 1000.0
+_FEWER = "Every combination of the values in the lists is a kernel: shorten them."
 _ON_STRINGS = ("spectrum", "weighted_degree")
 _WHERE = {"columns": _TEXTS, "view": _TEXTS, "each": _SWITCH, "name": _TEXT}
 
@@ -142,12 +148,18 @@ def read_kernel_file(path: str | os.PathLike[str]) -> KernelFile:
     """
     found = existing_file(path)
     try:
-        content = tomllib.loads(unpacked(found).decode("utf-8"))
+        # Windows' editor begins files with a mark that TOML does not have.
+        content = tomllib.loads(unpacked(found).decode("utf-8-sig"))
     except tomllib.TOMLDecodeError as error:
         raise InvalidInputError(f"{str(found)!r} is not right TOML: {error}.") from error
     except (UnicodeDecodeError, RecursionError) as error:
         raise InvalidInputError(f"{str(found)!r} is not a TOML file.") from error
+    except ValueError as error:
+        # Of whole numbers with thousands of digits.
+        raise InvalidInputError(f"{str(found)!r} cannot be read: {error}.") from error
     shown = repr(str(found))
+    if _has_huge(content):
+        raise InvalidInputError(f"{shown}: whole numbers of TOML have no more than 64 bits.")
     for key in content:
         if key not in ("kernel", "views"):
             raise InvalidInputError(f"{shown}: {unknown_name('key', key, ('kernel', 'views'))}")
@@ -159,6 +171,18 @@ def read_kernel_file(path: str | os.PathLike[str]) -> KernelFile:
     for number, entry in enumerate(kernels, start=1):
         _check_entry(entry, _place(found, number))
     return KernelFile(found, kernels, _check_views(content.get("views", {}), shown))
+
+
+def _has_huge(content: Any) -> bool:
+    """Whether there are whole numbers that are no floats and cannot even be shown."""
+    waiting = [content]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, dict | list):
+            waiting.extend(item.values() if isinstance(item, dict) else item)
+        elif isinstance(item, int) and item.bit_length() > 64:
+            return True
+    return False
 
 
 def _place(path: Path, number: int) -> str:
@@ -302,6 +326,8 @@ class _Entry:
         kind = self.entry["kind"]
         keys = [key for key in _PARAMETERS[kind] if key in self.entry]
         lists = [v if isinstance(v := self.entry[key], list) else [v] for key in keys]
+        count = math.prod(map(len, lists))
+        require_bytes(_KERNEL_BYTES * count, f"{self.where}: {count} kernels", _FEWER)
         out = []
         for values in product(*lists):
             try:

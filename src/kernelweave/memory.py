@@ -1,0 +1,116 @@
+"""How much memory there is."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+__all__ = ["available_bytes", "format_bytes"]
+
+# Where Linux says what a process and the groups it is in may take.
+_PROC = Path("/proc")
+_GROUPS = Path("/sys/fs/cgroup")
+# (limit, use, its name for files that are cached and can be dropped) in both versions of groups.
+_VERSION_2 = ("memory.max", "memory.current", "inactive_file")
+_VERSION_1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+
+
+def available_bytes() -> float:
+    """Return the memory a fit may take.
+
+    That is what the system has free, under the limits of the process (``ulimit -v`` and ``-d``) and
+    of the control groups it is in (containers, batch systems).
+
+    Examples
+    --------
+    >>> available_bytes() > 0
+    True
+    """
+    return max(min([_free_system_bytes(), *_under_own_limits(), *_left_to_groups()]), 0.0)
+
+
+def _free_system_bytes() -> float:
+    found = _sizes(_PROC / "meminfo").get("MemAvailable")
+    if found is not None:
+        return found
+    try:
+        return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")) / 2
+    except (AttributeError, OSError, ValueError):
+        return float("inf")
+
+
+def _under_own_limits() -> Iterator[float]:
+    """What the limits of the process leave of addresses and of data."""
+    try:
+        import resource
+    except ImportError:
+        return  # Windows has no such limits.
+    used = _sizes(_PROC / "self" / "status")
+    for limit, use in ((resource.RLIMIT_AS, "VmSize"), (resource.RLIMIT_DATA, "VmData")):
+        soft = resource.getrlimit(limit)[0]
+        if soft != resource.RLIM_INFINITY:
+            yield float(soft) - used.get(use, 0.0)
+
+
+def _left_to_groups() -> Iterator[float]:
+    """What is left to each control group with a limit that the process is in."""
+    try:
+        lines = (_PROC / "self" / "cgroup").read_text().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        number, _, rest = line.partition(":")
+        kinds, _, path = rest.partition(":")
+        if number == "0" and not kinds:
+            yield from _left_along(_GROUPS, path, *_VERSION_2)
+        elif "memory" in kinds.split(","):
+            yield from _left_along(_GROUPS / "memory", path, *_VERSION_1)
+
+
+def _left_along(root: Path, path: str, limit: str, use: str, cached: str) -> Iterator[float]:
+    # The limits of all groups above count too. A container may see its own group as the root, under
+    # a path that only the host knows.
+    inner = root / path.lstrip("/")
+    for group in (inner, *inner.parents):
+        if not group.is_relative_to(root):
+            return
+        most, used = _number(group / limit), _number(group / use)
+        if most is not None and used is not None:
+            yield most - used + _sizes(group / "memory.stat").get(cached, 0.0)
+
+
+def _number(path: Path) -> float | None:
+    """The number in a file; None if it holds no limit, or is not there."""
+    try:
+        return float(path.read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def _sizes(path: Path) -> dict[str, float]:
+    """The bytes in a file of lines such as "VmSize: 12 kB" or "inactive_file 12288"."""
+    try:
+        lines = [line.split() for line in path.read_text().splitlines()]
+    except OSError:
+        return {}
+    return {
+        words[0].rstrip(":"): float(words[1]) * (1024.0 if words[2:] == ["kB"] else 1.0)
+        for words in lines
+        if len(words) > 1 and words[1].isdigit()
+    }
+
+
+def format_bytes(n_bytes: float) -> str:
+    """Bytes for people.
+
+    Examples
+    --------
+    >>> format_bytes(3.2e9)
+    '3.2 GB'
+    """
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if abs(n_bytes) < 1000 or unit == "TB":
+            return f"{n_bytes:.3g} {unit}"
+        n_bytes /= 1000
+    raise RuntimeError("unreachable")
