@@ -119,14 +119,17 @@ def _inside(loss, y, C, alpha):
 
 def _loss(loss, y, z, C):
     margin = 1 - y * z
-    return C * {
-        "hinge": lambda: np.maximum(margin, 0),
-        "squared_hinge": lambda: np.maximum(margin, 0) ** 2,
-        "logistic": lambda: np.logaddexp(LONG(0), -y * z),
-        "smooth_hinge": lambda: np.logaddexp(LONG(0), loss.sigma * margin) / LONG(loss.sigma),
-        "squared": lambda: (y - z) ** 2,
-        "epsilon_insensitive": lambda: np.maximum(np.abs(y - z) - LONG(loss.epsilon), 0),
-    }[loss.name]()
+    return (
+        C
+        * {
+            "hinge": lambda: np.maximum(margin, 0),
+            "squared_hinge": lambda: np.maximum(margin, 0) ** 2,
+            "logistic": lambda: np.logaddexp(LONG(0), -y * z),
+            "smooth_hinge": lambda: np.logaddexp(LONG(0), loss.sigma * margin) / LONG(loss.sigma),
+            "squared": lambda: (y - z) ** 2,
+            "epsilon_insensitive": lambda: np.maximum(np.abs(y - z) - LONG(loss.epsilon), 0),
+        }[loss.name]()
+    )
 
 
 def _conjugate(loss, y, alpha, C):
