@@ -41,13 +41,15 @@ def referee(Ks, y, C, loss, regularizer, n_tasks):
         terms.append(0.5 * sum(cp.quad_over_lin(c, d[k]) for k, c in enumerate(components)))
         constraints = _price_of_weights(regularizer, d, terms)
     problem = cp.Problem(cp.Minimize(sum(terms)), constraints)
-    problem.solve(solver=cp.CLARABEL)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        problem.solve(solver=cp.CLARABEL)
     weights = d.value
     if isinstance(regularizer, BY_NORMS):
         weights = regularizer.weights_from_norms(
             np.array([np.linalg.norm(c.value) for c in components])
         )
-    return problem.value, weights, np.array([z.value for z in decisions])
+    # Not `problem.value`, which divides by weights that are zero to the last digit.
+    return problem.solution.opt_val, weights, np.array([z.value for z in decisions])
 
 
 def _omega(regularizer, norms):
@@ -57,7 +59,7 @@ def _omega(regularizer, norms):
     if isinstance(regularizer, L1):
         return c * cp.sum(norms)
     p, g = regularizer.p, regularizer.groups
-    groups = [norms[first : first + g] for first in range(0, M, g)]
+    groups = [norms[first : first + g] for first in range(0, norms.shape[0], g)]
     return c * sum(cp.pnorm(own, 2 * p / (p + 1), approx=False) for own in groups)
 
 
@@ -66,7 +68,7 @@ def _price_of_weights(regularizer, d, terms):
     if isinstance(regularizer, LpBall):
         return [cp.pnorm(d, regularizer.p, approx=False) <= 1]
     if isinstance(regularizer, Entropy):
-        terms.append(s * (np.log(M) - cp.sum(cp.entr(d))))
+        terms.append(s * (np.log(d.shape[0]) - cp.sum(cp.entr(d))))
         return [cp.sum(d) == 1]
     if isinstance(regularizer, ElasticNet):
         rho = regularizer.l1_ratio

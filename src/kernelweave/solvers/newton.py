@@ -159,7 +159,7 @@ def solve_smooth(
     alpha, fitted, intercept : optional
         Warm start: dual variables, ``K @ alpha`` if it is known, and the intercept.
     max_iter : int
-        Most Newton steps.
+        Most Newton steps. If they were not enough from a warm start, as many are taken from zero.
 
     Returns
     -------
@@ -184,7 +184,16 @@ def solve_smooth(
     # turned down, for their objective is infinite.
     with np.errstate(over="ignore", invalid="ignore"):
         problem = _Problem(loss, y, C, gram)
-        return _iterate(problem, _start(problem, alpha, fitted, intercept), tol, max_iter)
+        cold = _cold_start(problem, intercept)
+        here = _start(problem, cold, alpha, fitted, intercept)
+        found = _iterate(problem, here, tol, max_iter)
+        if found.converged or found.n_steps < max_iter or here is cold:
+            return found
+        # From inside the margin of a steep loss with corners, samples enter and leave their corners
+        # one at a time and nothing is gained. From zero they only leave.
+        again = _iterate(problem, cold, tol, max_iter)
+        best = again if again.violation < found.violation else found
+        return replace(best, n_steps=found.n_steps + again.n_steps)
 
 
 def _iterate(problem: _Problem, here: _Point, tol: float, max_iter: int) -> NewtonResult:
@@ -219,10 +228,15 @@ def _iterate(problem: _Problem, here: _Point, tol: float, max_iter: int) -> Newt
             last, stalls = not steps.factorise(), 0
 
 
-def _start(problem: _Problem, alpha: Array | None, fitted: Array | None, b: float) -> _Point:
-    """The warm start, unless zero is better (after a large change of K it can be)."""
+def _cold_start(problem: _Problem, b: float) -> _Point:
     zero = np.zeros(problem.gram.n)
-    cold = problem.point(zero, zero.copy(), b)
+    return problem.point(zero, zero.copy(), b)
+
+
+def _start(
+    problem: _Problem, cold: _Point, alpha: Array | None, fitted: Array | None, b: float
+) -> _Point:
+    """The warm start, unless zero is better (after a large change of K it can be)."""
     if alpha is None or not np.any(alpha):
         return cold
     alpha = np.asarray(alpha, dtype=np.float64)

@@ -70,6 +70,9 @@ class SPG(Solver):
     A regularizer that is not smooth (`BlockNorm`) is taken by its proximal map in place of gradient
     and projection, and by its value in the line search.
 
+    The paper's longest step is 10. In sums of kernels it is 10 times the square of the largest
+    weight, if that is above one: under a small price weights can be in the thousands.
+
     Examples
     --------
     >>> from sklearn.datasets import load_iris
@@ -144,6 +147,9 @@ class SPG(Solver):
             moved = trial.d - state.point.d
             change = float(moved @ (gradient - memory.gradient))
             low, high = _SPECTRAL_RANGE
+            if problem.combination.linear:
+                # The paper's 10 is for weights of about one, and a step has their unit squared.
+                high *= max(1.0, float(trial.d.max()) ** 2)
             size = float(moved @ (moved / self._metric(problem, trial.d)))
             step = high if change <= 0 else float(np.clip(size / change, low, high))
         if self.nonmonotone:
