@@ -1,6 +1,6 @@
 """The five papers: one small result of each beside the published one, or all their tables.
 
-    python benchmarks/papers.py [--data-dir DIR]           # about two and a half minutes
+    python benchmarks/papers.py [--data-dir DIR]           # about one processor minute
     python benchmarks/papers.py --full --data-dir DIR      # every script, many hours
 
 With --full the scripts of all tables and figures run one after the other with the papers' settings,
