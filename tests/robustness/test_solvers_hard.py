@@ -48,7 +48,7 @@ def test_all_solvers_under_any_trouble(seed, troubles):
 
 
 @every_solver
-@hard_settings(3)
+@hard_settings(6)
 @given(seed=seeds, trouble=st.sampled_from(TROUBLES))
 def test_each_solver_with_the_losses_it_likes_best(name, seed, trouble):
     """Hinge losses under simplex weights: all solvers take them."""
