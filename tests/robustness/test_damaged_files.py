@@ -47,7 +47,7 @@ def test_tables(name, tmp_path):
     if "sequence" in read_of(tmp_path / name, TABLES[name]).columns:
         readers.append(read_sequences)
 
-    @hard(30)
+    @hard(15)
     @given(DEEDS)
     def check(deeds):
         path = tmp_path / name
@@ -97,7 +97,7 @@ def archive(path, parts):
 def test_arrays_in_archives(name, tmp_path):
     """With the right check sums, as a forger would write them."""
 
-    @hard(60)
+    @hard(30)
     @given(changed_parts(TABLES[name]))
     def check(parts):
         archive(tmp_path / name, parts)
@@ -106,7 +106,7 @@ def test_arrays_in_archives(name, tmp_path):
     check()
 
 
-@hard(150)
+@hard(80)
 @given(DEEDS)
 def test_kernel_files(tmp_path_factory, deeds):
     path = tmp_path_factory.getbasetemp() / "k.toml"
@@ -131,7 +131,7 @@ def model(tmp_path_factory):
 def test_model_files(model, tmp_path):
     data, values = model
 
-    @hard(60)
+    @hard(30)
     @given(DEEDS)
     def check(deeds):
         path = tmp_path / "m.skops"
@@ -150,7 +150,7 @@ def test_model_files(model, tmp_path):
 def test_model_files_with_the_right_digests(model, tmp_path):
     """What a forger writes is refused or made; nothing else is raised and nothing is run."""
 
-    @hard(60)
+    @hard(30)
     @given(changed_parts(model[0]))
     def check(parts):
         path = tmp_path / "m.skops"
@@ -182,7 +182,7 @@ def test_checkpoints(estimator, tmp_path):
     def fit(path):
         resumed(estimator, path, X, y)
 
-    @hard(25)
+    @hard(15)
     @given(changed_parts(data) | DEEDS)
     def check(change):
         if isinstance(change, dict):
