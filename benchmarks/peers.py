@@ -10,8 +10,8 @@ it takes minutes. KERNELWEAVE_PEERS_TORCH names the PyTorch for MKLpy (default "
 Every contestant runs in a process of its own, bound to one core, on the same splits, after a
 warm-up on 60 rows and 3 kernels. Times are processor seconds, so that other work on the machine
 counts for little: the smallest of several fits where one takes less than a second, and the mean of
-that over the splits. Memory is the peak of the resident set during the first fit above what the process held
-before it, the data among that.
+that over the splits. Memory is the peak of the resident set during the first fit above what the
+process held before it, the data among that.
 """
 
 from __future__ import annotations
