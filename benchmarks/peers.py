@@ -33,7 +33,7 @@ from peers_text import tell
 
 __all__ = ["TITLE", "measure", "tell"]
 TITLE = "The peers"
-QUICK_SECONDS, FULL_SECONDS = 10.0, 30.0
+QUICK_SECONDS, FULL_SECONDS = 10.0, 20.0
 QUICK_SPLITS, FULL_SPLITS = 1, 3
 
 
@@ -74,7 +74,7 @@ def spectra(data: Data, environments: dict[str, Any], seconds: float, room: Path
     data.save(path)
     pair = {"MKLpy": ("mklpy", "spectrum_kernel"), "kernelweave": ("kernelweave", "Spectrum")}
     found = {
-        title: run(environments[library], library, name, [path], seconds)[0]
+        title: run(environments[library], library, [name], [path], seconds)[name][0]
         for title, (library, name) in pair.items()
     }
     matrices = {title: answer.pop("decision", None) for title, answer in found.items()}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -21,69 +20,71 @@ from sklearn.metrics import accuracy_score, r2_score
 WORKER = Path(__file__).with_name("peers_worker.py")
 THREADS = ("OMP", "OPENBLAS", "MKL", "NUMBA", "VECLIB_MAXIMUM", "NUMEXPR")
 OWN = ("kernelweave", "sklearn")
-MKLPY = ("AverageMKL", "EasyMKL", "PWMK", "CKA", "MEMO", "GRAM")
-LINE_UP: dict[str, list[tuple[str, str]]] = {
-    TWO_CLASSES: [
-        *(
-            ("kernelweave", name)
-            for name in ("auto", "silp", "spg", "spicy", "mwu", "uniform", "bayes")
-        ),
-        ("kernelweave", "auto, with the check"),
-        ("kernelweave", "auto, from rows"),
-        ("sklearn", "SVC, mean"),
-        ("sklearn", "SVC, rbf"),
-        ("intelex", "SVC, rbf"),
-        *(("mklpy", name) for name in MKLPY),
-    ],
-    CLASSES: [
-        *(("kernelweave", name) for name in ("auto, ovr", "auto", "uniform", "bayes")),
-        ("kernelweave", "auto, with the check"),
-        ("kernelweave", "auto, from rows"),
-        ("sklearn", "SVC, mean"),
-        ("sklearn", "SVC, rbf"),
-        ("intelex", "SVC, rbf"),
-        *(("mklpy", name) for name in MKLPY),
-    ],
-    NUMBERS: [
-        *(
-            ("kernelweave", name)
-            for name in ("auto", "spg", "spicy", "uniform", "bayes", "auto, from rows")
-        ),
-        ("kernelweave", "auto, with the check"),
-        ("himalaya", "KernelRidge, mean"),
-        ("himalaya", "MultipleKernelRidgeCV, random_search"),
-        ("himalaya", "MultipleKernelRidgeCV, hyper_gradient"),
-    ],
+MKLPY = ["AverageMKL", "EasyMKL", "PWMK", "CKA", "MEMO", "GRAM"]
+FIRST = ["auto, with the check", "auto, from rows"]
+SVM = {"sklearn": ["SVC, mean", "SVC, rbf"], "intelex": ["SVC, rbf"]}
+LINE_UP: dict[str, dict[str, list[str]]] = {
+    TWO_CLASSES: {
+        "kernelweave": ["auto", "silp", "spg", "spicy", "mwu", "uniform", "bayes", *FIRST],
+        **SVM,
+        "mklpy": MKLPY,
+    },
+    CLASSES: {
+        "kernelweave": ["auto, ovr", "auto", "uniform", "bayes", *FIRST],
+        **SVM,
+        "mklpy": MKLPY,
+    },
+    NUMBERS: {
+        "kernelweave": ["auto", "spg", "spicy", "uniform", "bayes", *FIRST],
+        "himalaya": [
+            "KernelRidge, mean",
+            "MultipleKernelRidgeCV, random_search",
+            "MultipleKernelRidgeCV, hyper_gradient",
+        ],
+    },
 }
 
 
+def line_up(data: Data) -> dict[str, list[str]]:
+    """Return who takes part, by library; sequences have no columns for a Gaussian kernel."""
+    found = LINE_UP[data.kind]
+    if data.rows.ndim > 1:
+        return found
+    return {
+        library: [name for name in names if name != "SVC, rbf"] for library, names in found.items()
+    }
+
+
 def run(
-    environment: Environment, library: str, name: str, paths: list[Path], seconds: float
-) -> list[dict[str, Any]]:
-    """Run a contestant on the splits in these files; return what it took for each, or why not."""
+    environment: Environment, library: str, names: list[str], paths: list[Path], seconds: float
+) -> dict[str, list[dict[str, Any]]]:
+    """Run contestants on the splits in these files; return what each took, or why it did not."""
     if environment.python is None:
-        return [{"error": environment.note}]
+        return {name: [{"error": environment.note}] for name in names}
     variables = {**(dict(os.environ) if library in OWN else apart()), "KERNELWEAVE_QUIET": "1"}
     variables |= {f"{name}_NUM_THREADS": "1" for name in THREADS}
     with tempfile.TemporaryDirectory() as room:
-        answer = Path(room) / "answer.json"
-        order = [library, name, str(answer), str(seconds), *map(str, paths)]
-        try:
-            done = subprocess.run(
-                [environment.python, str(WORKER), *order],
-                env=variables,
-                capture_output=True,
-                text=True,
-                timeout=20 * seconds * len(paths) + 120,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            return [{"late": seconds}]
-        if answer.exists():
-            return json.loads(answer.read_text())
-    if done.returncode == -getattr(signal, "SIGXCPU", 0):
-        return [{"late": seconds}]
-    return [{"error": last_line(done.stderr)}]
+        order = [library, room, str(seconds), json.dumps(names), *map(str, paths)]
+        done = subprocess.run(
+            [environment.python, str(WORKER), *order],
+            env=variables,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode != 0:
+            return {name: [{"error": last_line(done.stderr)}] for name in names}
+        stems = {name: Path(room) / str(number) for number, name in enumerate(names)}
+        return {name: read_answer(stem, seconds) for name, stem in stems.items()}
+
+
+def read_answer(stem: Path, seconds: float) -> list[dict[str, Any]]:
+    """Return what a contestant wrote; nothing at all means that its time was up."""
+    if stem.with_suffix(".json").exists():
+        return json.loads(stem.with_suffix(".json").read_text())
+    if stem.with_suffix(".error").exists():
+        return [{"error": last_line(stem.with_suffix(".error").read_text())}]
+    return [{"late": seconds}]
 
 
 def environments_with_own(made: dict[str, Environment]) -> dict[str, Environment]:
@@ -105,14 +106,12 @@ def contest(
     best = [optimum(data) for data in splits]
     rows = []
     decisions: dict[tuple[str, str], Any] = {}
-    for library, name in LINE_UP[splits[0].kind]:
-        if name == "SVC, rbf" and splits[0].rows.ndim == 1:  # sequences
-            continue
-        say(f"{library}: {name}")
-        found = run(environments[library], library, name, paths, seconds)
-        decisions[library, name] = found[0].pop("decision", None)
-        judged = [judge(*parts) for parts in zip(splits, found, best, strict=False)]
-        rows.append({"library": library, "name": name, **mean(judged)})
+    for library, names in line_up(splits[0]).items():
+        say(f"{library}: {'; '.join(names)}")
+        for name, found in run(environments[library], library, names, paths, seconds).items():
+            decisions[library, name] = found[0].pop("decision", None)
+            judged = [judge(*parts) for parts in zip(splits, found, best, strict=False)]
+            rows.append({"library": library, "name": name, **mean(judged)})
     for path in paths:
         path.unlink()
     return {

@@ -1,10 +1,12 @@
-"""Run one contestant of ``peers.py`` in a process of its own and write down what it took.
+"""Run contestants of one library of ``peers.py``, each in a process of its own.
 
-    python peers_worker.py LIBRARY CONTESTANT ANSWER.json SECONDS DATA.npz ...
+    python peers_worker.py LIBRARY FOLDER SECONDS '["CONTESTANT", ...]' DATA.npz ...
 
-LIBRARY is a module ``peers_LIBRARY.py`` beside this file; every DATA.npz is one split. After
-SECONDS of processor time on one of them the system ends the process; after a third of that on the
-first one the others are left out. Seconds are processor seconds of a process bound to one core.
+LIBRARY is a module ``peers_LIBRARY.py`` beside this file, imported once; every contestant is then a
+fork of this process. It writes FOLDER/NUMBER.json, and FOLDER/NUMBER.error if it fails. Every
+DATA.npz is one split. After SECONDS of processor time on one of them the system ends a contestant;
+after a third of that on the first one the others are left out. Seconds are processor seconds of a
+process bound to one core.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import gc
 import importlib
 import json
 import os
+import signal
 import sys
 import time
 import warnings
@@ -118,22 +121,39 @@ def listed(values: Any) -> Any:
     return None if values is None else np.asarray(values, dtype=float).tolist()
 
 
-def main() -> None:
-    """Read the order, run it, write the answer."""
-    library, name, answer, seconds, *paths = sys.argv[1:]
-    warnings.simplefilter("ignore")
-    make = importlib.import_module(f"peers_{library}").CONTESTANTS[name]
+def contest(make: Any, seconds: float, paths: list[str], answer: Path) -> None:
+    """Measure one contestant on all splits; write down what there is after each."""
     found: list[dict[str, Any]] = []
     for path in paths:
         data = Data.load(path)
         if not found:
-            limit_seconds(float(seconds))
+            limit_seconds(seconds)
             warm_up(make, data)
-        limit_seconds(float(seconds))
+        limit_seconds(seconds)
         found.append(measure(make, data))
-        Path(answer).write_text(json.dumps(found))
-        if found[0]["seconds"] > float(seconds) / 3:
+        answer.write_text(json.dumps(found))
+        if found[0]["seconds"] > seconds / 3:
             break
+
+
+def main() -> None:
+    """Read the order and run it, one fork after the other."""
+    library, folder, seconds, names, *paths = sys.argv[1:]
+    warnings.simplefilter("ignore")
+    contestants = importlib.import_module(f"peers_{library}").CONTESTANTS
+    for number, name in enumerate(json.loads(names)):
+        stem = Path(folder) / str(number)
+        child = os.fork()
+        if child == 0:
+            try:
+                contest(contestants[name], float(seconds), paths, stem.with_suffix(".json"))
+            except BaseException as error:
+                stem.with_suffix(".error").write_text(f"{type(error).__name__}: {error}")
+            finally:
+                os._exit(0)
+        _, status = os.waitpid(child, 0)
+        if os.WIFSIGNALED(status) and os.WTERMSIG(status) != signal.SIGXCPU:
+            stem.with_suffix(".error").write_text(f"signal {os.WTERMSIG(status)}")
 
 
 if __name__ == "__main__":
