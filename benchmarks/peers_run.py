@@ -79,12 +79,12 @@ def run(
 
 
 def read_answer(stem: Path, seconds: float) -> list[dict[str, Any]]:
-    """Return what a contestant wrote; nothing at all means that its time was up."""
-    if stem.with_suffix(".json").exists():
-        return json.loads(stem.with_suffix(".json").read_text())
+    """Return what a contestant wrote; one that was late or failed on any split did so on all."""
+    if stem.with_suffix(".late").exists():
+        return [{"late": seconds}]
     if stem.with_suffix(".error").exists():
         return [{"error": last_line(stem.with_suffix(".error").read_text())}]
-    return [{"late": seconds}]
+    return json.loads(stem.with_suffix(".json").read_text())
 
 
 def environments_with_own(made: dict[str, Environment]) -> dict[str, Environment]:

@@ -68,7 +68,6 @@ def row(entry: dict[str, Any], splits: int) -> list[str]:
     if entry["splits"] < splits:
         title += f" ({counted(entry['splits'], 'split')})"
     memory = "" if entry["memory"] is None else f"{max(0.0, entry['memory']):.0f} MB"
-    above = "" if entry["above"] is None else f"+{100 * max(0.0, entry['above']):.2g} %"
     return [
         title,
         seconds(entry["seconds"]),
@@ -76,7 +75,7 @@ def row(entry: dict[str, Any], splits: int) -> list[str]:
         memory,
         share(entry["score"]),
         share(entry["score_of_weights"]),
-        above,
+        above(entry["above"]),
     ]
 
 
@@ -93,6 +92,14 @@ def ms(value: float) -> str:
 def share(value: float | None) -> str:
     """Return a score to three digits."""
     return "" if value is None else f"{value:.3f}"
+
+
+def above(value: float | None) -> str:
+    """Return by how many per cent an objective is above the optimum."""
+    if value is None:
+        return ""
+    percent = 100 * value
+    return "< 0.1 %" if percent < 0.1 else f"+{percent:.{1 if percent < 10 else 0}f} %"
 
 
 def same(problem: dict[str, Any]) -> str:

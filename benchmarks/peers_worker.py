@@ -3,10 +3,10 @@
     python peers_worker.py LIBRARY FOLDER SECONDS '["CONTESTANT", ...]' DATA.npz ...
 
 LIBRARY is a module ``peers_LIBRARY.py`` beside this file, imported once; every contestant is then a
-fork of this process. It writes FOLDER/NUMBER.json, and FOLDER/NUMBER.error if it fails. Every
-DATA.npz is one split. After SECONDS of processor time on one of them the system ends a contestant;
-after a third of that on the first one the others are left out. Seconds are processor seconds of a
-process bound to one core.
+fork of this process. It writes FOLDER/NUMBER.json, beside it NUMBER.error if it fails and
+NUMBER.late if its time is up. Every DATA.npz is one split. After SECONDS of processor time on one
+of them the system ends a contestant; after a third of that on the first one the others are left
+out. Seconds are processor seconds of a process bound to one core.
 """
 
 from __future__ import annotations
@@ -152,8 +152,10 @@ def main() -> None:
             finally:
                 os._exit(0)
         _, status = os.waitpid(child, 0)
-        if os.WIFSIGNALED(status) and os.WTERMSIG(status) != signal.SIGXCPU:
-            stem.with_suffix(".error").write_text(f"signal {os.WTERMSIG(status)}")
+        if os.WIFSIGNALED(status):
+            late = os.WTERMSIG(status) == signal.SIGXCPU
+            kind = ".late" if late else ".error"
+            stem.with_suffix(kind).write_text(f"signal {os.WTERMSIG(status)}")
 
 
 if __name__ == "__main__":
