@@ -20,6 +20,8 @@ LOOKS = {
     "himalaya": ("#009E73", "D"),
 }
 LEAST = 1e-3
+# The same solution as "auto", from elsewhere.
+ALIKE = ("auto, with the check", "auto, from rows")
 
 
 def draw(result: dict[str, Any], path: Path) -> None:
@@ -51,7 +53,11 @@ def draw(result: dict[str, Any], path: Path) -> None:
 def panel(axes: Axes, problem: dict[str, Any]) -> None:
     """Draw all contestants whose weights were judged; those that ran out of time are named."""
     late = [entry["name"] for entry in problem["rows"] if "late" in entry]
-    shown = [entry for entry in problem["rows"] if entry.get("above") is not None]
+    shown = [
+        entry
+        for entry in problem["rows"]
+        if entry.get("above") is not None and entry["name"] not in ALIKE
+    ]
     for i, entry in enumerate(shown):
         colour, shape = LOOKS[entry["library"]]
         at = entry["seconds"], max(LEAST, 100 * entry["above"])
