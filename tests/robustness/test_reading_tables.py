@@ -65,7 +65,7 @@ def refused(path, *words, reader=read_table):
         ("a.csv", CSV.rstrip("\n")),
         *(("a.csv", CSV.replace("NA", gap)) for gap in ("", "N/A", "nan", "NaN", "null", "None")),
         *(("a.csv", CSV.replace("NA", gap)) for gap in ("?", ".", "  ")),
-        ("a.csv.gz", gzip.compress(CSV.encode())),
+        ("a.csv.gz", gzip.compress(CSV.encode(), mtime=0)),
         ("a.csv.bz2", bz2.compress(CSV.encode())),
         ("a.csv.xz", lzma.compress(CSV.encode())),
         ("a.csv.gz", CSV),  # Unpacked by a browser.
@@ -258,7 +258,7 @@ def test_files_that_are_not_there(tmp_path, write):
         ("a.csv", "a,b\n", ["header (a, b) and no rows"]),
         ("a.csv", " \n\n", ["nothing but blank lines"]),
         ("a.csv", b"a,b\n1,\0\n", ["line 2", "binary data"]),
-        ("a.csv.gz", gzip.compress(CSV.encode())[:30], ["cannot be unpacked"]),
+        ("a.csv.gz", gzip.compress(CSV.encode(), mtime=0)[:30], ["cannot be unpacked"]),
         ("a.xlsx", b"PK\x03\x04 sheet", [".xlsx", "Save the sheet as CSV", ".parquet"]),
         ("a.pkl", b"\x80\x04N.", ["can run code"]),
         ("a.jpg", b"\xff\xd8\xff\0\0", ["'.jpg'", ".csv", ".libsvm"]),
