@@ -184,6 +184,22 @@ def test_products_and_quadratic_forms(case, v, chosen):
     )
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_quadratic_forms_of_tasks_with_few_and_with_many_samples(dtype, monkeypatch):
+    """Rows come in blocks, of which a task with few samples has fewer."""
+    monkeypatch.setattr(dense, "_ROW_BLOCK", 16)
+    bank = DenseBank(dtype).build(kernel_set())
+    truth = bank.matvec(np.eye(N)).transpose(0, 2, 1)
+    v = np.random.default_rng(1).normal(size=(3, N))
+    v[1, 19:] = 0.0
+    v[2, ::7] = 0.0
+    np.testing.assert_allclose(
+        bank.quad(v),
+        np.einsum("ti,kij,tj->k", v, truth, v),
+        rtol=1e-5 if dtype == "float32" else 1e-12,
+    )
+
+
 @pytest.mark.parametrize("chosen", [None, np.array([4, 0, 2])], ids=["all", "some"])
 def test_products_at_some_samples(case, v, chosen):
     bank, truth, atol = case

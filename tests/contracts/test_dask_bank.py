@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
+from small_clusters import small_cluster
 
 from kernelweave.bank import DaskBank, build_bank
 from kernelweave.bank.dask import points_bank, team
@@ -227,18 +228,12 @@ def same(course, expected):
 
 
 def test_rounds_go_on_when_a_worker_goes_while_kernels_sleep(shard, monkeypatch):
-    distributed = pytest.importorskip("distributed")
     monkeypatch.setattr(team, "_LOOK", 0.2)
     kernels = plain("diagonal")
     rng = np.random.default_rng(4)
     rules = Rules(rng.normal(size=N), rng.random(N), np.full(N, 2.0), np.full(N, -2.0))
     expected = walk(build_bank("lazy", kernels, tol=1e-9).rounds(rules), 6, 0.1)
-    with (
-        distributed.LocalCluster(
-            processes=False, n_workers=2, threads_per_worker=1, dashboard_address=":0"
-        ) as cluster,
-        distributed.Client(cluster) as client,
-    ):
+    with small_cluster() as (cluster, client):
         bank = DaskBank(client, shard, patience=0).build(kernels)
 
         def before(step):

@@ -11,13 +11,14 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.datasets import make_classification
+from small_clusters import small_cluster
 
 from kernelweave import BayesianMKLRegressor, MKLClassifier, MKLOneClass, MKLRegressor
 from kernelweave.bank import DaskBank, build_bank, protocol
 from kernelweave.bank.dask import team
 from kernelweave.kernels import RBF, Linear, RBFBatch
 
-distributed = pytest.importorskip("distributed")
+pytest.importorskip("distributed")
 
 KERNELS = [RBF(width=w).on(s) for w in (1.0, 3.0) for s in ([0, 1], [1, 2], [3])] + [Linear()]
 
@@ -108,12 +109,7 @@ def test_a_worker_process_that_is_killed_is_replaced(data, monkeypatch):
     X, y = data
     model = MKLClassifier(KERNELS, solver="mwu", tol=0.1)
     reference = clone(model).set_params(bank=OneMachine()).fit(X, y)
-    with (
-        distributed.LocalCluster(
-            processes=True, n_workers=2, threads_per_worker=1, dashboard_address=":0"
-        ) as cluster,
-        distributed.Client(cluster, direct_to_workers=True) as client,
-    ):
+    with small_cluster(processes=True, direct_to_workers=True) as (_, client):
         alive = list(client.run(os.getpid).values())
         other = MKLClassifier(KERNELS, solver="spg", tol=0.1, bank=DaskBank(client, "kernels"))
         alone = clone(other).set_params(bank=OneMachine()).fit(X, y)
@@ -138,12 +134,7 @@ def test_a_worker_that_goes_is_replaced_by_one_that_comes(data, solver, shard, m
     kernels = RBFBatch.random(40, 4, sizes=(1, 3))
     model = MKLClassifier(kernels, solver=solver, tol=1e-2)
     reference = clone(model).set_params(bank=OneMachine()).fit(X, y)
-    with (
-        distributed.LocalCluster(
-            processes=False, n_workers=2, threads_per_worker=1, dashboard_address=":0"
-        ) as cluster,
-        distributed.Client(cluster) as client,
-    ):
+    with small_cluster() as (cluster, client):
         gone = []
 
         def go(record):

@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+from small_clusters import small_cluster
 
 from kernelweave import MKLClassifier
 from kernelweave.bank import DaskBank
@@ -41,8 +42,7 @@ def model(bank, **params):
 
 def test_a_cluster_without_workers():
     with (
-        distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=":0") as cluster,
-        distributed.Client(cluster) as client,
+        small_cluster(n_workers=0) as (_, client),
         pytest.raises(InvalidInputError, match="has no workers"),
     ):
         model(DaskBank(client)).fit(X, y)
@@ -109,10 +109,7 @@ def test_workers_without_kernelweave(threads, monkeypatch):
 
 def test_no_worker_left(monkeypatch):
     monkeypatch.setattr(team, "_LOOK", 0.2)
-    with (
-        distributed.LocalCluster(n_workers=2, processes=False, dashboard_address=":0") as cluster,
-        distributed.Client(cluster) as client,
-    ):
+    with small_cluster() as (cluster, client):
         bank = DaskBank(client, patience=0.3).build(KernelSet.build([Linear()], X))
         assert bank.quad(np.ones(30)) > 0
         for worker in list(cluster.workers.values()):

@@ -112,6 +112,7 @@ def quad_block(
     total = 0.0
     n = v.shape[0]
     n_support = support.shape[0]
+    last = max(first, last)
     whole = last - (last - first) % 4 if dense_rows else first
     for position in range(first, whole, 4):
         i0, i1, i2, i3 = support[position : position + 4]

@@ -11,11 +11,14 @@ from kernelweave.combine import Combination, WeightedSum
 from kernelweave.kernels.base_set import BaseSet
 from kernelweave.kernels.samples import Samples, as_samples
 from kernelweave.kernels.tile import Tile
+from kernelweave.memory import available_bytes
 from kernelweave.problem import Array
 
 __all__ = ["LearntKernel"]
 
 _BLOCK_ENTRIES = 2**21
+# Several arrays of a block's size are there at once; fewer rows where memory is short.
+_BYTES_AN_ENTRY = 128
 
 
 class LearntKernel:
@@ -79,7 +82,8 @@ class LearntKernel:
         """K(d) a bounded number of rows at a time, and which these are."""
         if not width:
             return
-        step = max(1, _BLOCK_ENTRIES // width)
+        entries = min(_BLOCK_ENTRIES, available_bytes() / _BYTES_AN_ENTRY)
+        step = max(1, int(entries // width))
         for first in range(0, left.n, step):
             rows = np.arange(first, min(first + step, left.n))
             part = left if len(rows) == left.n else left.take(rows)
