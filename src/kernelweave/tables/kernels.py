@@ -199,7 +199,7 @@ def family_kernels(family: str, place: Place, by_column: bool) -> list[Kernel | 
     --------
     >>> place = Place("clinical", {"age": ["age"], "bmi": ["bmi"]}, {}, ["age", "bmi"])
     >>> family_kernels("default", place, by_column=False)
-    [_FamilyOnColumns(family=default_family(per_feature=False), selection=['age', 'bmi'])]
+    [default_family(per_feature=False).on(['age', 'bmi'])]
     """
     out: list[Kernel | Family] = []
     if place.groups:
