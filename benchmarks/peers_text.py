@@ -20,9 +20,9 @@ def tell(result: dict[str, Any]) -> str:
     """Return the tables, one for each problem, and what was installed."""
     parts = [installed(result["peers"])]
     for name, problem in result["problems"].items():
-        parts += [f"## {name}", facts(problem), contestants(problem), same(problem)]
+        parts += [f"### {name}", facts(problem), contestants(problem), same(problem)]
     if "spectrum" in result:
-        parts += ["## Spectrum kernels", spectra(result["spectrum"])]
+        parts += ["### Spectrum kernels", spectra(result["spectrum"])]
     return "\n\n".join(part for part in parts if part)
 
 
