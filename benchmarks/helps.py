@@ -23,10 +23,11 @@ results are in OUT/helps, a file for each set and split.
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from helps_cells import run_cells
-from helps_contest import BAYES_SECONDS, SECONDS, TOL
+from helps_contest import BAYES_SECONDS, SECONDS, SOLVERS, TOL
 from helps_figure import TITLES, draw
 from helps_problems import QUICK, SETS
 from helps_stats import agreement, summarise
@@ -56,7 +57,8 @@ def tell(result: dict[str, Any]) -> str:
     missing = "".join(f"\n\nLeft out: {reason}." for reason in result["missing"])
     if not result["sets"]:
         return "No data." + missing
-    parts = [_verdicts(result["sets"]), _counts(result["sets"]), _kinds(result["sets"])]
+    sets = result["sets"]
+    parts = [_verdicts(sets), _counts(sets), _kinds(sets), _solvers(sets)]
     return "\n\n".join([*parts, _agreement(result["agreement"])]) + missing
 
 
@@ -98,12 +100,11 @@ def _kinds(sets: list[dict[str, Any]]) -> str:
     for one in sets:
         row = [one["name"]]
         for who in ("auto", "lp2", "bayes"):
-            mean, low, high = (100 * value for value in one["scores"][who])
             marks = [
                 {"yes": "+", "no": "-"}.get(one["versus"][f"{who} - {rival}"]["verdict"], "0")
                 for rival in TITLES
             ]
-            row.append(f"{mean:.1f} ± {(high - low) / 2:.1f} ({' '.join(marks)})")
+            row.append(f"{_spread(one['scores'][who])} ({' '.join(marks)})")
         row.append(f"{one['bayes_stopped']} of {one['splits']}")
         rows.append(row)
     heads = ["set", "sparse (simplex)", "dense (p = 2)", "Bayesian", "Bayesian stopped early"]
@@ -112,6 +113,18 @@ def _kinds(sets: list[dict[str, Any]]) -> str:
         f"weights, the best single kernel and SVC (+ yes, - no, 0 no difference).\n\n"
         f"{table(heads, rows)}"
     )
+
+
+def _solvers(sets: list[dict[str, Any]]) -> str:
+    """Every solver of the simplex problem, by itself."""
+    solvers = ("auto", *SOLVERS)
+    rows = [[one["name"], *(_spread(one["scores"][who]) for who in solvers)] for one in sets]
+    return f"Each solver of the sparse kind, at the same C.\n\n{table(['set', *solvers], rows)}"
+
+
+def _spread(interval: Sequence[float]) -> str:
+    mean, low, high = (100 * value for value in interval)
+    return f"{mean:.1f} ± {(high - low) / 2:.1f}"
 
 
 def _agreement(found: dict[str, Any]) -> str:

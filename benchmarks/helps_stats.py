@@ -46,7 +46,7 @@ def summarise(cells: Sequence[Cell]) -> list[dict[str, Any]]:
     out = []
     for name in dict.fromkeys(cell["name"] for cell in cells):
         own = [cell for cell in cells if cell["name"] == name]
-        scores = {who: [_score(cell, who) for cell in own] for who in (*MKL, *RIVALS)}
+        scores = {who: [_score(cell, who) for cell in own] for who in (*MKL, *SOLVERS, *RIVALS)}
         shape = own[0]["train"], own[0]["test"]
         out.append(
             {
