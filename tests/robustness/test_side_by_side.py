@@ -13,12 +13,10 @@ import pytest
 SCRIPT = Path(__file__).parents[1] / "helpers" / "side_by_side.py"
 # Whoever waits for a lock that no one holds waits for ever; this is when it is called so.
 PATIENCE = 600
-FULL = ["forked", "spawned"] if os.environ.get("KERNELWEAVE_HARD") == "full" else []
+WORKS = ["thread_numbers", "threads", "forked", "forked_while_fitting", "spawned", "joblib_workers"]
 
 
-@pytest.mark.parametrize(
-    "work", ["thread_numbers", "threads", "forked_while_fitting", "joblib_workers", *FULL]
-)
+@pytest.mark.parametrize("work", WORKS)
 def test_the_same_answers(work):
     if "forked" in work and not hasattr(os, "fork"):
         pytest.skip("no fork here")
