@@ -16,9 +16,12 @@ for name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"):
 threadpool_limits(int(os.environ["OPENBLAS_NUM_THREADS"]), "blas")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def dask_client():
-    """A client of a cluster of two workers on this machine, started once.
+    """A client of a cluster of two workers on this machine, started once for a file of tests.
+
+    Not for all of them: its threads draw from `random`, and Hypothesis takes that for a fault of
+    whatever test it is running.
 
     The workers are threads, which start at once, but everything travels through sockets as it does
     between machines. Workers that are processes: `test_dask_fits.py`.
