@@ -21,11 +21,17 @@ from kernelweave.kernels import RBF, Linear, Polynomial
 
 KERNELS = [RBF(width=w) for w in (0.5, 1.0, 2.0, 4.0)] + [Linear(), Polynomial(2)]
 MODELS = {
-    "auto": lambda jobs: MKLClassifier(KERNELS, n_jobs=jobs),
-    "silp": lambda jobs: MKLClassifier(KERNELS, solver="silp", n_jobs=jobs),
-    "spg": lambda jobs: MKLClassifier(KERNELS, solver="spg", regularizer="lp_ball", n_jobs=jobs),
-    "spicy": lambda jobs: MKLClassifier(KERNELS, loss="logistic", solver="spicy", n_jobs=jobs),
-    "mwu": lambda jobs: MKLClassifier(KERNELS, solver="mwu", loss="squared_hinge", n_jobs=jobs),
+    "auto": lambda jobs: MKLClassifier(KERNELS, tol=1e-2, n_jobs=jobs),
+    "silp": lambda jobs: MKLClassifier(KERNELS, tol=1e-2, solver="silp", n_jobs=jobs),
+    "spg": lambda jobs: MKLClassifier(
+        KERNELS, tol=1e-2, solver="spg", regularizer="lp_ball", n_jobs=jobs
+    ),
+    "spicy": lambda jobs: MKLClassifier(
+        KERNELS, tol=1e-2, loss="logistic", solver="spicy", n_jobs=jobs
+    ),
+    "mwu": lambda jobs: MKLClassifier(
+        KERNELS, tol=1e-2, solver="mwu", loss="squared_hinge", n_jobs=jobs
+    ),
     "bayes": lambda jobs: BayesianMKLClassifier(KERNELS, max_iter=10, n_jobs=jobs),
 }
 
@@ -73,7 +79,7 @@ def _pooled(method, while_fitting=False):
     other = threading.Thread(target=lambda: [answer("auto", seed=s) for s in range(3)])
     if while_fitting:
         other.start()
-    with multiprocessing.get_context(method).Pool(2) as pool:
+    with multiprocessing.get_context(method).Pool(1 if method == "spawn" else 2) as pool:
         for name, found in zip(names, pool.map(answer, names), strict=True):
             out[name].append(found)
     if while_fitting:

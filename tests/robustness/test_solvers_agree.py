@@ -1,6 +1,6 @@
 """All solvers end at the optimum of a general convex solver, on random problems.
 
-40 problems as a rule, 200 with ``KERNELWEAVE_HARD=full``.
+25 problems as a rule, 200 with ``KERNELWEAVE_HARD=full``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SLOW = "pgd"
 TOL, MOST = 1e-4, (1000, 100)
 
 
-@pytest.mark.parametrize("seed", range(200 if FULL else 40))
+@pytest.mark.parametrize("seed", range(200 if FULL else 25))
 def test_same_optimum(seed):
     problem = draw(seed, n=(8, 25), m=(1, 8))
     Ks = list(problem.bank.rows(np.arange(problem.n)))

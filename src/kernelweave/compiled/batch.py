@@ -199,13 +199,14 @@ def quad_and_products(
     """quads[k] = sum_t V[t]'K_k V[t] and total += sum_k d_k K_k V, for k in first..last."""
     one = np.empty((1, V.shape[0], table.shape[1] + rest.shape[1]))
     chosen = np.empty(1, np.int64)
+    # Not literals 0 and 1, for which Numba would compile `quad` and `products` once more.
+    ends = np.arange(2)
     for k in range(first, last):
-        if d[k] == 0.0:
-            chosen[0] = k
-            quad(table, columns, roots, chosen, V, like, quads[k : k + 1], 0, 1)
-            continue
         chosen[0] = k
-        products(table, rest, columns, roots, chosen, V, like, one, 0, 1)
+        if d[k] == 0.0:
+            quad(table, columns, roots, chosen, V, like, quads[k : k + 1], ends[0], ends[1])
+            continue
+        products(table, rest, columns, roots, chosen, V, like, one, ends[0], ends[1])
         value = 0.0
         for t in range(V.shape[0]):
             value += dot(one[0, t], V[t], table.shape[1])

@@ -61,6 +61,7 @@ def walk(
     by_length: bool,
     bottom: int,
     top: int,
+    place: int,
     out: np.ndarray,
 ) -> None:
     """Add to `out` what positions bottom ... top - 1 contribute to K v, for all sequences.
@@ -89,7 +90,9 @@ def walk(
         Whether `out` has one row for each length (unweighted: `steps` only gives the degree).
     bottom, top : int
         The positions.
-    out : ndarray of shape (rows, degree or 1, n)
+    place : int
+        Where the sequences looked up begin in `out`.
+    out : ndarray of shape (rows, degree or 1, at least place + n)
         The sums.
     """
     length, degree = steps.shape
@@ -133,8 +136,8 @@ def walk(
             sums[1:] = np.cumsum(weights)
         entries = in_words[:used], in_valids[:used], in_amounts[:used]
         build_tables(*entries, bits, degree, starts, weights, tables)
-        place = words, valids, length - at, bits, shared, starts
+        look = words, valids, length - at, bits, shared, starts
         if by_length:
-            look_up_lengths(*place, tables, noted, out[row_of[at]])
+            look_up_lengths(*look, tables, noted, out[row_of[at], :, place : place + n])
         else:
-            look_up(*place, sums, tables, noted, out[row_of[at], 0])
+            look_up(*look, sums, tables, noted, out[row_of[at], 0, place : place + n])

@@ -139,15 +139,16 @@ class PositionWeights:
         def work(start: int, stop: int) -> None:
             for item in range(start, stop):
                 b, p = divmod(item, len(parts))
-                here = slice(blocks[b], min(blocks[b] + _BLOCK, new.n))
-                letters = new.letters[:, here]
+                place = blocks[b]
+                # Contiguous always, so that one form of `walk` is compiled and no other.
+                letters = np.ascontiguousarray(new.letters[:, place : place + _BLOCK])
                 bottom, top = parts[p]
-                target, row_of = out[:, :, here], self.window_of
+                target, row_of = out, self.window_of
                 if apart:
                     row_of = np.where(row_of >= 0, np.searchsorted(rows[p], row_of), -1)
                     target = np.zeros((len(rows[p]), lengths, letters.shape[1]))
-                    partial[b, p] = target
-                self._walk(letters, known, v, row_of, bottom, top, target)
+                    partial[b, p], place = target, 0
+                self._walk(letters, known, v, row_of, bottom, top, place, target)
 
         cost = 8.0 * self.length * (new.n + known.n)
         map_blocks(work, len(blocks) * len(parts), 1, cost)
@@ -163,6 +164,7 @@ class PositionWeights:
         row_of: NDArray[np.int64],
         bottom: int,
         top: int,
+        place: int,
         out: Floats,
     ) -> None:
         depth = self.table_depth(letters.shape[1], known.n)
@@ -180,6 +182,7 @@ class PositionWeights:
             self.by_length,
             bottom,
             top,
+            place,
             out,
         )
 
