@@ -1,4 +1,4 @@
-"""Blocks and products of chosen rows of one dense matrix."""
+"""Blocks and products of chosen rows and columns of one dense matrix."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numpy.typing import DTypeLike, NDArray
 from kernelweave.compiled.passes import add_rows
 from kernelweave.compiled.threads import map_blocks
 
-__all__ = ["rows_product", "square_block"]
+__all__ = ["add_rectangle", "copy_rectangle", "rectangle", "rows_product", "square_block"]
 
 # Columns a thread takes at a time: their part of the sum stays in the first-level cache.
 _COLUMNS = 2048
@@ -43,6 +43,60 @@ def square_block(K: NDArray, idx: NDArray[np.int64], dtype: DTypeLike = np.float
     # NumPy asks for huge pages, which Numba's own arrays do not get: fewer page faults.
     out = np.empty((size, size), dtype=dtype)
     map_blocks(lambda lo, hi: _gather(K, idx, out, lo, hi), size, _ROWS, _MISS * size * size)
+    return out
+
+
+@njit(cache=True, nogil=True)
+def copy_rectangle(
+    K: NDArray,
+    left: NDArray[np.int64],
+    right: NDArray[np.int64],
+    scale: float,
+    out: NDArray,
+    start: int,
+    stop: int,
+) -> None:
+    """out[r, c] = scale K[left[r], right[c]] for r in start..stop."""
+    for r in range(start, stop):
+        row = K[left[r]]
+        target = out[r]
+        for c in range(right.size):
+            target[c] = scale * row[right[c]]
+
+
+@njit(cache=True, nogil=True, fastmath=True)
+def add_rectangle(
+    K: NDArray,
+    left: NDArray[np.int64],
+    right: NDArray[np.int64],
+    weight: float,
+    out: NDArray,
+    start: int,
+    stop: int,
+) -> None:
+    """out[r, c] += weight K[left[r], right[c]] for r in start..stop."""
+    for r in range(start, stop):
+        row = K[left[r]]
+        target = out[r]
+        for c in range(right.size):
+            target[c] += weight * row[right[c]]
+
+
+def rectangle(
+    K: NDArray, left: NDArray[np.int64], right: NDArray[np.int64], dtype: DTypeLike = np.float64
+) -> NDArray:
+    """Return ``K[left][:, right]`` in the given dtype.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rectangle(np.diag([1.0, 2.0, 3.0]), np.array([2]), np.array([0, 2]))
+    array([[0., 3.]])
+    """
+    if not K.flags.c_contiguous:
+        return K[np.ix_(left, right)].astype(dtype, copy=False)
+    out = np.empty((left.size, right.size), dtype=dtype)
+    copy_rectangle(K, left, right, 1.0, out, 0, left.size)
     return out
 
 
