@@ -20,12 +20,10 @@ from kernelweave.bank.protocol import (
 from kernelweave.bank.running import MatrixProducts, RunningProducts
 from kernelweave.bank.source import Source
 from kernelweave.bank.squares import SquareSum
-from kernelweave.compiled.dense_rows import add_rectangle, copy_rectangle
+from kernelweave.compiled.dense_rows import add_rectangle, add_weighted_rows, copy_rectangle
 from kernelweave.compiled.passes import (
     add_row_products,
     add_rows,
-    add_rows_of_four,
-    add_some_rows,
     quad_block,
     row_products,
     sum_of_squares,
@@ -275,28 +273,16 @@ class DenseBank(KernelBank):
     def _sum_rows(self, d: Array, idx: Array, out: Array) -> Array:
         active = np.flatnonzero(d)
         weights = d[active] * self._scale[active]
-        fours = self._fours(active)
-        rest = range(4 * len(fours), len(active))
+        matrices = [self._matrices[k] for k in active]
         # A few rows stay in the processor's cache while the kernels pass by.
         few = max(1, _CACHED_ENTRIES // self.n)
 
         def work(start: int, stop: int) -> None:
-            rows, some = out[start:stop], idx[start:stop]
-            rows.fill(0.0)
-            for p, (K0, K1, K2, K3) in enumerate(fours):
-                add_rows_of_four(K0, K1, K2, K3, weights[4 * p : 4 * p + 4], some, rows)
-            for p in rest:
-                add_some_rows(self._matrices[active[p]], some, weights[p], rows)
+            out[start:stop].fill(0.0)
+            add_weighted_rows(matrices, weights, idx[start:stop], out[start:stop])
 
         map_blocks(work, len(idx), few, len(active) * out.size)
         return out
-
-    def _fours(self, active: Array) -> list[list[Array]]:
-        """Matrices in groups of four, if all are of one type; the last few are left over."""
-        matrices = [self._matrices[k] for k in active]
-        if len({K.dtype for K in matrices}) > 1:
-            return []
-        return [matrices[p : p + 4] for p in range(0, len(matrices) - 3, 4)]
 
     def take(self, idx: Array) -> DenseBank:
         """See :class:`KernelBank`."""
