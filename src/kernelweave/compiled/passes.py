@@ -17,6 +17,7 @@ __all__ = [
     "add_rows_of_four",
     "add_some_rows",
     "factor_products",
+    "factor_rows",
     "factor_sums",
     "quad_block",
     "row_products",
@@ -233,6 +234,27 @@ def factor_products(
             _project(F, V[t], c)
             out[p, t] = 0.0
             _expand(F, c, out[p, t])
+
+
+@njit(cache=True, nogil=True, fastmath=True)
+def factor_rows(
+    factors: np.ndarray,
+    offsets: np.ndarray,
+    kernels: np.ndarray,
+    idx: np.ndarray,
+    out: np.ndarray,
+    first: int,
+    last: int,
+) -> None:
+    """out[p, s] = row idx[s] of F'F for the factor F of kernel kernels[p], for p in first..last."""
+    c = np.empty(factors.shape[0])
+    for p in range(first, last):
+        F = factors[offsets[kernels[p]] : offsets[kernels[p] + 1]]
+        for s in range(idx.shape[0]):
+            for r in range(F.shape[0]):
+                c[r] = F[r, idx[s]]
+            out[p, s] = 0.0
+            _expand(F, c, out[p, s])
 
 
 @njit(cache=True, nogil=True, fastmath=True)
