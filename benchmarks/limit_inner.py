@@ -181,11 +181,9 @@ def best_pair(out: Any, fitted: Any, *rest: Any) -> Amounts:
     return {"moved": 48.0 * len(fitted), "flops": 3.0 * len(fitted)}
 
 
-def soft_step(
-    out: Any, gain: Any, ridge: Any, room: Any, beta: Any, prior: Any, *rest: Any
-) -> Amounts:
+def pair_step(out: Any, i: Any, j: Any, products: Any, *rest: Any) -> Amounts:
     """See the module."""
-    return {"moved": 48.0 * len(prior), "exps": float(len(prior))}
+    return {"moved": 48.0 * len(products), "exps": float(len(products))}
 
 
 def bayesian(out: Any, ensemble: Any) -> Amounts:
@@ -224,7 +222,7 @@ COUNTS: list[tuple[str, str | None, str, str, Any]] = [
     (_RUNNING + "state", None, "state_quads", "rounds", state_quads),
     (_RUNNING + "factors", None, "weigh_factors", "rounds", weighed_factors),
     ("kernelweave.bank.rounds", None, "best_pair", "rounds", best_pair),
-    (_SOLVERS + "mwu.descent", None, "soft_step", "rounds", soft_step),
+    (_SOLVERS + "mwu.descent", None, "pair_step", "rounds", pair_step),
     (_SOLVERS + "bemkl.ensemble", "Ensemble", "iterate", "iterations", bayesian),
     (_SOLVERS + "bemkl.squares", None, "_low_rank", "search for low rank", nothing),
     (_SOLVERS + "cut_lp", "CutLP", "_run", "HiGHS", nothing),

@@ -23,7 +23,16 @@ from kernelweave.bank.source import Source
 from kernelweave.compiled import threads as threads_module
 from kernelweave.compiled.threads import use_threads
 from kernelweave.errors import InvalidInputError, MemoryBudgetError
-from kernelweave.kernels import RBF, KernelSet, Linear, Polynomial, Spectrum, WeightedDegree
+from kernelweave.kernels import (
+    RBF,
+    KernelSet,
+    Linear,
+    Polynomial,
+    Spectrum,
+    WeightedDegree,
+    from_matrices,
+    sample_ids,
+)
 
 N = 60
 
@@ -93,7 +102,17 @@ def mixed_set(normalize="trace", n=N):
     return KernelSet.build(kernels, table, normalize=normalize)
 
 
-SETS = {"sparse": sparse_set, "positional": positional_set, "mixed": mixed_set}
+def given_set(normalize="trace", n=N):
+    """Precomputed matrices over more samples than those of the fit, which are in disorder."""
+    rng = np.random.default_rng(0)
+    factors = [rng.normal(size=(n + 25, rank)) for rank in (2, 5, 30, 70, 90)]
+    matrices = [2.0 + A @ A.T for A in factors]
+    matrices[3] = matrices[3].astype(np.float32)
+    ids = sample_ids(n + 25)[rng.permutation(n + 25)[:n]]
+    return KernelSet.build(from_matrices(matrices), ids, normalize=normalize)
+
+
+SETS = {"given": given_set, "sparse": sparse_set, "positional": positional_set, "mixed": mixed_set}
 
 
 def stacked(kernels):
@@ -118,6 +137,8 @@ BANKS = {
     "positional": (lambda ks: PositionalBank().build(ks), 1e-12),
     "positional-auto": (lambda ks: build_bank("auto", ks), 1e-12),
     "mixed-auto": (lambda ks: build_bank("auto", ks), 1e-4),
+    "given-dense": (lambda ks: DenseBank().build(ks), 1e-6),
+    "given-auto": (lambda ks: build_bank("auto", ks), 1e-4),
 }
 
 

@@ -9,6 +9,7 @@ import pytest
 from scipy import sparse
 
 from kernelweave.compiled.threads import use_threads
+from kernelweave.errors import InvalidInputError
 from kernelweave.kernels import (
     RBF,
     Distance,
@@ -17,7 +18,9 @@ from kernelweave.kernels import (
     Normalization,
     Pair,
     Polynomial,
+    Precomputed,
     Samples,
+    evaluate,
     from_matrices,
     sample_ids,
     simplemkl_family,
@@ -201,3 +204,46 @@ def test_normalisation_reads_names_and_tuples():
     assert Normalization.parse(None).names == ()
     assert Normalization.parse("trace").pure_scaling
     assert not Normalization.parse(("trace", "center")).pure_scaling
+
+
+def given_kernels(X):
+    """Precomputed kernels on a column of ids, of two sizes and two layouts, beside others."""
+    rng = np.random.default_rng(3)
+    grams = [A @ A.T for A in rng.normal(size=(7, 40, 5))]
+    larger = rng.normal(size=(60, 5))
+    matrices = [*grams[:4], grams[4].astype(np.float32), np.asfortranarray(grams[5])]
+    kernels = [Precomputed(K).on(3) for K in [*matrices, larger @ larger.T]]
+    ids = rng.permutation(40)[: len(X)]
+    return [*kernels, *(kernel.on([0, 1, 2]) for kernel in KERNELS[:4])], np.column_stack([X, ids])
+
+
+@pytest.mark.parametrize("rows", [1, 2**18], ids=["in pieces", "at once"])
+@pytest.mark.parametrize("few", [3, 20])
+@pytest.mark.parametrize("spec", [None, "trace", "diagonal"], ids=str)
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_weighted_sums_are_those_of_the_single_kernels(X, monkeypatch, rows, few, spec, dtype):
+    monkeypatch.setattr(evaluate, "_SUM_ENTRIES", rows)
+    monkeypatch.setattr(evaluate, "_CHUNK_ROWS", 2)
+    kernels, table = given_kernels(X)
+    fitted = KernelSet.build(kernels, table, spec)
+    new = np.column_stack([X[::-1], np.arange(25)])
+    d = np.linspace(0.5, 2.0, fitted.m)
+    d[[1, 8]] = 0.0
+    idx = np.arange(24, 24 - few, -1)
+    expected = np.tensordot(d, fitted.cross(new, idx), axes=1)
+    with use_threads(2):
+        found = fitted.tile(new, idx, dtype).weighted(d)
+    assert found.dtype == dtype
+    tolerance = 1e-12 if dtype == "float64" else 1e-5
+    np.testing.assert_allclose(found, expected, atol=tolerance * np.abs(expected).max())
+    everything = fitted.tile(new, None, dtype).weighted(0.0 * d)
+    assert everything.shape == (25, 25) and not everything.any()
+
+
+def test_a_weighted_sum_evaluates_no_kernel_without_weight(X, monkeypatch):
+    fitted = KernelSet.build([Linear(), RBF(width=1)], X)
+    monkeypatch.setattr(RBF, "evaluate_into", lambda *given: pytest.fail("has no weight"))
+    found = fitted.tile(X).weighted([2.0, 0.0])
+    np.testing.assert_allclose(found, 2.0 * fitted.cross(X, kernels=[0])[0])
+    with pytest.raises(InvalidInputError, match="bound to 3"):
+        fitted.tile(X[:, :2]).weighted([1.0, 0.0])

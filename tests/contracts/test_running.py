@@ -137,6 +137,10 @@ def test_kernels_that_sleep_miss_nothing(case, awake):
             np.testing.assert_allclose(products.at(idx), (own @ v)[:, idx], atol=scale)
             pair = own[:, idx][:, :, idx]
             np.testing.assert_allclose(products.block(idx), pair, atol=atol)
+            at, both = products.pair(int(idx[0]), int(idx[-1]))
+            np.testing.assert_allclose(at, (own @ v)[:, idx[[0, -1]]], atol=scale)
+            expected = np.stack([pair[:, 0, 0], pair[:, -1, -1], pair[:, 0, -1]], axis=1)
+            np.testing.assert_allclose(both, expected, atol=atol)
         quad = products.settle(v)
         np.testing.assert_allclose(quad, truth @ v @ v, atol=scale * np.abs(v).sum())
         assert quad.min() >= 0

@@ -13,7 +13,7 @@ from sklearn.datasets import load_iris
 from sklearn.exceptions import ConvergenceWarning
 
 from kernelweave import MKLClassifier
-from kernelweave.compiled.mwu import exponentiate
+from kernelweave.compiled.mwu_step import exponentiate
 from kernelweave.solvers import MWU, Limits, recompute, solve
 
 # The settings, the loss, the library's C, and what the run has to meet on its way.

@@ -9,6 +9,7 @@ import numpy as np
 from kernelweave.bank.batch import BatchBank
 from kernelweave.bank.dense import DenseBank
 from kernelweave.bank.factored import FactoredBank, RankExceeded, factor_kernel
+from kernelweave.bank.given import GivenBank
 from kernelweave.bank.lazy import LazyBank
 from kernelweave.bank.memory import cache_bytes
 from kernelweave.bank.positional import PositionalBank
@@ -144,8 +145,10 @@ def _automatic(
     held = np.array([source.holds_matrix(k) for k in rest], dtype=bool)
     computed_bytes = (~held).sum() * source.n**2 * np.dtype(dtype).itemsize
     dense, lazy = rest, rest[:0]
-    short = DenseBank(dtype).bytes_for(source.n, int((~held).sum())) > cache_bytes(float("inf"))
-    if computed_bytes > 1e6 * cache_mb or (computed_bytes and short):
+    if computed_bytes and (
+        computed_bytes > 1e6 * cache_mb
+        or DenseBank(dtype).bytes_for(source.n, int((~held).sum())) > cache_bytes(float("inf"))
+    ):
         dense, lazy = rest[held], rest[~held]
         known = np.array([k in features for k in lazy], dtype=bool)
         sparse, lazy = np.concatenate([sparse, lazy[known]]), lazy[~known]
@@ -163,6 +166,11 @@ def _automatic(
         names = [source.names[k] for k in sparse]
         parts.append(SparseBank().from_factors([features[k] for k in sparse], names))
         members.append(sparse)
+    given = GivenBank.of(Source.of(kernel_set, rest[held]))
+    if given is not None:
+        parts.append(given)
+        members.append(rest[held])
+        dense = np.setdiff1d(dense, rest[held])
     for plan, own in ((DenseBank(dtype), dense), (LazyBank(cache_mb, dtype), lazy)):
         if len(own):
             parts.append(plan.build(Source.of(kernel_set, own)))

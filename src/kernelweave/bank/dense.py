@@ -20,12 +20,10 @@ from kernelweave.bank.protocol import (
 from kernelweave.bank.running import MatrixProducts, RunningProducts
 from kernelweave.bank.source import Source
 from kernelweave.bank.squares import SquareSum
+from kernelweave.compiled.dense_rows import add_rectangle, add_weighted_rows, copy_rectangle
 from kernelweave.compiled.passes import (
-    add_block,
-    add_matrix,
     add_row_products,
     add_rows,
-    add_some_rows,
     quad_block,
     row_products,
     sum_of_squares,
@@ -266,29 +264,22 @@ class DenseBank(KernelBank):
     def combine(self, d: Array, out: Array | None = None) -> Array:
         """See :class:`KernelBank`."""
         out = np.empty((self.n, self.n)) if out is None else out
-        active = np.flatnonzero(d)
-        weights = d[active] * self._scale[active]
-
-        def work(start: int, stop: int) -> None:
-            out[start:stop].fill(0.0)
-            for weight, k in zip(weights, active, strict=True):
-                add_matrix(self._matrices[k][start:stop], weight, out[start:stop])
-
-        map_blocks(work, self.n, max(1, 2**17 // self.n), len(active) * self.n**2)
-        return out
+        return self._sum_rows(d, np.arange(self.n), out)
 
     def combine_rows(self, d: Array, idx: Array, out: Array) -> Array:
         """See :class:`KernelBank`."""
-        idx = np.asarray(idx, dtype=np.int64)
+        return self._sum_rows(d, np.asarray(idx, dtype=np.int64), out)
+
+    def _sum_rows(self, d: Array, idx: Array, out: Array) -> Array:
         active = np.flatnonzero(d)
+        weights = d[active] * self._scale[active]
+        matrices = [self._matrices[k] for k in active]
         # A few rows stay in the processor's cache while the kernels pass by.
         few = max(1, _CACHED_ENTRIES // self.n)
 
         def work(start: int, stop: int) -> None:
             out[start:stop].fill(0.0)
-            for k in active:
-                weight = d[k] * self._scale[k]
-                add_some_rows(self._matrices[k], idx[start:stop], weight, out[start:stop])
+            add_weighted_rows(matrices, weights, idx[start:stop], out[start:stop])
 
         map_blocks(work, len(idx), few, len(active) * out.size)
         return out
@@ -299,16 +290,15 @@ class DenseBank(KernelBank):
         bank = DenseBank(self.dtype)
         bank._source = None
         bank.n, bank.m, bank.names = len(idx), self.m, self.names
-        bank._scale, bank._rounded = self._scale, self._rounded
-        stack = np.zeros((self.m, len(idx), len(idx)))
+        bank._scale, bank._rounded = np.ones(self.m), self._rounded
+        stack = np.empty((self.m, len(idx), len(idx)))
 
         def work(start: int, stop: int) -> None:
             for k in range(start, stop):
-                add_block(self._matrices[k], idx, 1.0, stack[k], 0, len(idx))
+                copy_rectangle(self._matrices[k], idx, idx, self._scale[k], stack[k], 0, len(idx))
 
         map_blocks(work, self.m, 1, stack.size)
-        bank._matrices = list(stack)
-        bank._stack = stack if np.all(self._scale == 1.0) else None
+        bank._matrices, bank._stack = list(stack), stack
         return bank
 
     def select(self, kernels: Array) -> DenseBank:
@@ -330,7 +320,8 @@ class DenseBank(KernelBank):
 
         def work(start: int, stop: int) -> None:
             for k in active:
-                add_block(self._matrices[k], idx, d[k] * self._scale[k], out, start, stop)
+                weight = d[k] * self._scale[k]
+                add_rectangle(self._matrices[k], idx, idx, weight, out, start, stop)
 
         map_blocks(work, len(idx), 64, len(active) * len(idx) ** 2)
         return out

@@ -20,7 +20,7 @@ from kernelweave.bank.running import (
 )
 from kernelweave.bank.source import Source
 from kernelweave.bank.squares import SquareSum
-from kernelweave.compiled.passes import factor_products, factor_sums
+from kernelweave.compiled.passes import factor_products, factor_rows, factor_sums
 from kernelweave.compiled.pivoted import INNER, SQUARED_DISTANCE, eliminate, pivoted_cholesky_form
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.errors import InvalidInputError
@@ -33,6 +33,8 @@ _COLUMN_BLOCK = 128
 _SUM_PARTS = 64
 # Highest rank of factors that running products go through.
 _THIN = 4
+# Up to this many rows are multiplied out in one pass over all factors, more by BLAS.
+_FEW_ROWS = 16
 # Entries of multiplied factors that are held at a time.
 _MOVED_ENTRIES = 2**22
 
@@ -189,6 +191,15 @@ class FactoredBank(KernelBank):
         """See :class:`KernelBank`."""
         chosen = kernel_indices(kernels, self.m)
         out = np.empty((len(chosen), len(idx), self.n if columns is None else len(columns)))
+        if columns is None and len(idx) <= _FEW_ROWS:
+            few = np.asarray(idx, dtype=np.int64)
+
+            def work(start: int, stop: int) -> None:
+                factor_rows(self._factors, self._offsets, chosen, few, out, start, stop)
+
+            cost = float(self.ranks[chosen].sum()) * len(few) * self.n
+            map_blocks(work, len(chosen), _KERNEL_BLOCK, cost)
+            return out
         for position, k in enumerate(chosen):
             F = self._factors[self._offsets[k] : self._offsets[k + 1]]
             np.matmul(F[:, idx].T, F if columns is None else F[:, columns], out=out[position])

@@ -172,10 +172,7 @@ class LocalRounds(Rounds):
         )
         if i < 0 or j < 0:
             return Choice.nobody(len(self._products.awake), i, j)
-        idx = np.array([i, j])
-        between = self._products.block(idx)
-        block = np.stack([between[:, 0, 0], between[:, 1, 1], between[:, 0, 1]], axis=1)
-        at = self._products.at(idx)
+        at, block = self._products.pair(i, j)
         return Choice(i, j, score_i, score_j, float(v[i]), float(v[j]), at, block)
 
     def values(self) -> Array:

@@ -72,6 +72,10 @@ class Source:
         """Names of the kernels."""
         return tuple(self.kernel_set.names[k] for k in self.members)
 
+    @cached_property
+    def _scale(self) -> Array | None:
+        return self.kernel_set.scale
+
     def kernel(self, k: int) -> Kernel:
         """Return the k-th kernel, bound but not normalised."""
         return self.kernel_set.kernels[self.members[k]]
@@ -101,11 +105,23 @@ class Source:
 
     def stored_matrix(self, k: int) -> tuple[Array, float] | None:
         """Return a matrix that exists already and its scale, if normalising only scales it."""
-        scale = self.kernel_set.scale if self.kernel_set.normalization.pure_scaling else None
+        scale = self._scale
         matrix = None if scale is None else self.kernel(k).as_matrix(self.kernel_set.samples)
         if matrix is None or scale is None:
             return None
         return np.ascontiguousarray(matrix), float(scale[self.members[k]])
+
+    def given(self, k: int) -> tuple[Array, Array, float] | None:
+        """Return a given matrix over all its samples, which of them are meant, and its scale.
+
+        None if there is no such matrix, or if normalising does more than to scale it.
+        """
+        scale = self._scale
+        matrix = None if scale is None else self.kernel(k).whole_matrix()
+        if matrix is None or scale is None:
+            return None
+        ids = self.kernel(k).ids(self.kernel_set.samples)
+        return matrix, np.asarray(ids), float(scale[self.members[k]])
 
     def holds_matrix(self, k: int) -> bool:
         """Whether `stored_matrix` has an answer."""
@@ -150,6 +166,10 @@ class BatchSource(Source):
         return list(range(len(kernels)))
 
     def stored_matrix(self, k: int) -> tuple[Array, float] | None:
+        """No matrix exists."""
+        return None
+
+    def given(self, k: int) -> tuple[Array, Array, float] | None:
         """No matrix exists."""
         return None
 

@@ -1,15 +1,24 @@
-"""Blocks and products of chosen rows of one dense matrix."""
+"""Blocks and products of chosen rows and columns of one dense matrix."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 from numba import njit
 from numpy.typing import DTypeLike, NDArray
 
-from kernelweave.compiled.passes import add_rows
+from kernelweave.compiled.passes import add_rows, add_rows_of_four, add_some_rows
 from kernelweave.compiled.threads import map_blocks
 
-__all__ = ["rows_product", "square_block"]
+__all__ = [
+    "add_rectangle",
+    "add_weighted_rows",
+    "copy_rectangle",
+    "rectangle",
+    "rows_product",
+    "square_block",
+]
 
 # Columns a thread takes at a time: their part of the sum stays in the first-level cache.
 _COLUMNS = 2048
@@ -44,6 +53,82 @@ def square_block(K: NDArray, idx: NDArray[np.int64], dtype: DTypeLike = np.float
     out = np.empty((size, size), dtype=dtype)
     map_blocks(lambda lo, hi: _gather(K, idx, out, lo, hi), size, _ROWS, _MISS * size * size)
     return out
+
+
+@njit(cache=True, nogil=True)
+def copy_rectangle(
+    K: NDArray,
+    left: NDArray[np.int64],
+    right: NDArray[np.int64],
+    scale: float,
+    out: NDArray,
+    start: int,
+    stop: int,
+) -> None:
+    """out[r, c] = scale K[left[r], right[c]] for r in start..stop."""
+    for r in range(start, stop):
+        row = K[left[r]]
+        target = out[r]
+        for c in range(right.size):
+            target[c] = scale * row[right[c]]
+
+
+@njit(cache=True, nogil=True, fastmath=True)
+def add_rectangle(
+    K: NDArray,
+    left: NDArray[np.int64],
+    right: NDArray[np.int64],
+    weight: float,
+    out: NDArray,
+    start: int,
+    stop: int,
+) -> None:
+    """out[r, c] += weight K[left[r], right[c]] for r in start..stop."""
+    for r in range(start, stop):
+        row = K[left[r]]
+        target = out[r]
+        for c in range(right.size):
+            target[c] += weight * row[right[c]]
+
+
+def rectangle(
+    K: NDArray, left: NDArray[np.int64], right: NDArray[np.int64], dtype: DTypeLike = np.float64
+) -> NDArray:
+    """Return ``K[left][:, right]`` in the given dtype.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rectangle(np.diag([1.0, 2.0, 3.0]), np.array([2]), np.array([0, 2]))
+    array([[0., 3.]])
+    """
+    if not K.flags.c_contiguous:
+        return K[np.ix_(left, right)].astype(dtype, copy=False)
+    out = np.empty((left.size, right.size), dtype=dtype)
+    copy_rectangle(K, left, right, 1.0, out, 0, left.size)
+    return out
+
+
+def add_weighted_rows(
+    matrices: Sequence[NDArray], weights: NDArray, idx: NDArray[np.int64], out: NDArray
+) -> None:
+    """Add sum_k weights[k] matrices[k][idx] to `out`, four matrices at a time.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> out = np.zeros((1, 2))
+    >>> add_weighted_rows([np.eye(2), np.ones((2, 2))], np.array([1.0, 2.0]), np.array([1]), out)
+    >>> out
+    array([[2., 3.]])
+    """
+    alike = len({K.dtype for K in matrices}) == 1
+    whole = len(matrices) - len(matrices) % 4 if alike else 0
+    for p in range(0, whole, 4):
+        K0, K1, K2, K3 = matrices[p : p + 4]
+        add_rows_of_four(K0, K1, K2, K3, weights[p : p + 4], idx, out)
+    for p in range(whole, len(matrices)):
+        add_some_rows(matrices[p], idx, weights[p], out)
 
 
 def rows_product(K: NDArray, idx: NDArray[np.int64], delta: NDArray) -> NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""Rounds of MWUMKL: one pass over the m x n state, the pair to move next, the step along it.
+"""Rounds of MWUMKL: one pass over the m x n state, and the pair to move next.
 
 No loop here adds up in an order that depends on how the work was cut: sums over kernels are taken
 for each sample on its own, in the order of the kernels.
@@ -17,23 +17,18 @@ __all__ = [
     "add_stack",
     "batch_pair",
     "best_pair",
-    "exponentiate",
     "factor_at",
     "factor_block",
+    "factor_pair",
     "gather",
-    "pair_quads",
-    "soft_step",
+    "matrix_pair",
+    "row_pair",
     "state_quads",
     "weigh_factors",
     "weigh_state",
 ]
 
 _SCALAR = {"contract", "nnan", "ninf", "nsz"}
-# Line searches end where the slope has fallen to this part of the first one.
-_SLOPE_LEFT = 0.05
-_MOST_TRIALS = 60
-# Beyond this, cosh and sinh are exp / 2 to the last digit (the paper's "q = 20").
-_LARGE = 20.0
 
 
 @njit(cache=True, nogil=True)
@@ -223,6 +218,68 @@ def gather(state: np.ndarray, kernels: np.ndarray, idx: np.ndarray, out: np.ndar
             out[p, s] = row[idx[s]]
 
 
+@njit(cache=True, nogil=True)
+def matrix_pair(
+    stack: np.ndarray,
+    state: np.ndarray,
+    kernels: np.ndarray,
+    i: int,
+    j: int,
+    at: np.ndarray,
+    block: np.ndarray,
+) -> None:
+    """What a :class:`~kernelweave.bank.rounds.Choice` of i and j knows, from matrices."""
+    for p in range(kernels.shape[0]):
+        k = kernels[p]
+        at[p, 0], at[p, 1] = state[k, i], state[k, j]
+        block[p, 0], block[p, 1], block[p, 2] = stack[k, i, i], stack[k, j, j], stack[k, i, j]
+
+
+@njit(cache=True, nogil=True)
+def row_pair(
+    rows: np.ndarray,
+    others: np.ndarray,
+    places: np.ndarray,
+    state: np.ndarray,
+    kernels: np.ndarray,
+    i: int,
+    j: int,
+    at: np.ndarray,
+    block: np.ndarray,
+) -> None:
+    """`matrix_pair` from row i and row j of the kernels in a cache."""
+    for p in range(kernels.shape[0]):
+        k, r = kernels[p], places[p]
+        at[p, 0], at[p, 1] = state[k, i], state[k, j]
+        block[p, 0], block[p, 1], block[p, 2] = rows[r, i], others[r, j], rows[r, j]
+
+
+@njit(cache=True, nogil=True)
+def factor_pair(
+    factors: np.ndarray,
+    offsets: np.ndarray,
+    kernels: np.ndarray,
+    z: np.ndarray,
+    i: int,
+    j: int,
+    at: np.ndarray,
+    block: np.ndarray,
+) -> None:
+    """`matrix_pair` from factors."""
+    for p in range(kernels.shape[0]):
+        k = kernels[p]
+        at_i, at_j, ii, jj, ij = 0.0, 0.0, 0.0, 0.0, 0.0
+        for r in range(offsets[k], offsets[k + 1]):
+            x, y = factors[r, i], factors[r, j]
+            at_i += x * z[r]
+            at_j += y * z[r]
+            ii += x * x
+            jj += y * y
+            ij += x * y
+        at[p, 0], at[p, 1] = at_i, at_j
+        block[p, 0], block[p, 1], block[p, 2] = ii, jj, ij
+
+
 @njit(cache=True, nogil=True, fastmath=_SCALAR)
 def weigh_factors(
     factors: np.ndarray,
@@ -278,121 +335,3 @@ def factor_block(
             for s in range(idx.shape[0]):
                 for t in range(idx.shape[0]):
                     out[p, s, t] += row[idx[s]] * row[idx[t]]
-
-
-@njit(cache=True, nogil=True)
-def pair_quads(quad: np.ndarray, products: np.ndarray, block: np.ndarray, step: float) -> None:
-    """v'K_k v after v_i += step, v_j -= step, in place.
-
-    `products` and `block` are those of a :class:`~kernelweave.bank.rounds.Choice`.
-    """
-    for k in range(quad.shape[0]):
-        eta = block[k, 0] + block[k, 1] - 2.0 * block[k, 2]
-        moved = quad[k] + 2.0 * step * (products[k, 0] - products[k, 1]) + step * step * eta
-        quad[k] = max(moved, 0.0)
-
-
-@njit(cache=True, nogil=True)
-def exponentiate(
-    quad: np.ndarray, scale: np.ndarray, ridge: float, rate: float, out: np.ndarray
-) -> None:
-    """EXPONENTIATE-M (MWUMKL algorithm 2): weights of the kernels in g, up to a common factor.
-
-    With norms u_k = sqrt(scale_k quad_k + ridge) they are scale_k sinh(rate u_k) / u_k, by lemma
-    4.1; where the sinh would overflow, everything is divided by the largest exponential. They are
-    divided so that the weights of the unit-trace kernels, without their scales, sum to one: that
-    is the weight of the ridge. (The trace S divides out.)
-    """
-    m = quad.shape[0]
-    top = 0.0
-    for k in range(m):
-        out[k] = np.sqrt(scale[k] * quad[k] + ridge)
-        top = max(top, rate * out[k])
-    total = 0.0
-    for k in range(m):
-        norm = out[k]
-        if top < _LARGE:
-            out[k] = np.sinh(rate * norm) / norm if norm > 0.0 else rate
-        else:
-            out[k] = np.exp(rate * norm - top) / norm if norm > 0.0 else rate * np.exp(-top)
-        total += out[k]
-    for k in range(m):
-        out[k] *= scale[k] / total if top > 0.0 else 0.0
-
-
-@njit(cache=True, nogil=True, fastmath=_SCALAR)
-def _slope(
-    t: float,
-    beta: float,
-    prior: np.ndarray,
-    q: np.ndarray,
-    p: np.ndarray,
-    eta: np.ndarray,
-    moved: np.ndarray,
-    d: np.ndarray,
-) -> tuple[float, float]:
-    """Half the slope of the soft maximum of q at step t, and half its curvature; fills q(t), d."""
-    m = q.shape[0]
-    top = -np.inf
-    for k in range(m):
-        moved[k] = max(q[k] + t * (2.0 * p[k] + t * eta[k]), 0.0)
-        d[k] = prior[k] + beta * moved[k]
-        top = max(top, d[k])
-    total = 0.0
-    for k in range(m):
-        # Quashed by the largest, as in EXPONENTIATE-M: nothing can overflow.
-        d[k] = np.exp(d[k] - top)
-        total += d[k]
-    mean, square, bend = 0.0, 0.0, 0.0
-    for k in range(m):
-        d[k] /= total
-        half = p[k] + t * eta[k]
-        mean += d[k] * half
-        square += d[k] * half * half
-        bend += d[k] * eta[k]
-    return mean, bend + 2.0 * beta * max(square - mean * mean, 0.0)
-
-
-@njit(cache=True, nogil=True)
-def soft_step(
-    gain: float,
-    ridge: float,
-    most: float,
-    beta: float,
-    prior: np.ndarray,
-    q: np.ndarray,
-    p: np.ndarray,
-    eta: np.ndarray,
-    moved: np.ndarray,
-    d: np.ndarray,
-) -> float:
-    """Step t in (0, most] along a pair, near the top of the smoothed dual; fills q(t) and d(t).
-
-    The dual rises along the pair at the rate gain - ridge t - sum_k d_k(t) (p_k + t eta_k), where
-    d_k(t) is proportional to exp(prior_k + beta q_k(t)), q_k(t) = q_k + 2 t p_k + t^2 eta_k. It is
-    concave: Newton's steps, kept inside a bracket.
-    """
-    mean, bend = _slope(0.0, beta, prior, q, p, eta, moved, d)
-    first = gain - mean
-    low, high = 0.0, most
-    t = 0.0
-    slope, curve = first, ridge + bend
-    for _ in range(_MOST_TRIALS):
-        step = slope / curve if curve > 0.0 else np.inf
-        t = t + step
-        if not low < t < high:
-            if high == np.inf:
-                t = 2.0 * max(low, 1e-300) if step == np.inf else t
-            elif t >= high and low == 0.0 and high == most:
-                t = most
-            else:
-                t = 0.5 * (low + high)
-        mean, bend = _slope(t, beta, prior, q, p, eta, moved, d)
-        slope, curve = gain - ridge * t - mean, ridge + bend
-        if abs(slope) <= _SLOPE_LEFT * first or (t == most and slope > 0.0):
-            break
-        if slope > 0.0:
-            low = t
-        else:
-            high = t
-    return t

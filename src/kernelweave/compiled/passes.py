@@ -12,12 +12,12 @@ import numpy as np
 from numba import njit
 
 __all__ = [
-    "add_block",
-    "add_matrix",
     "add_row_products",
     "add_rows",
+    "add_rows_of_four",
     "add_some_rows",
     "factor_products",
+    "factor_rows",
     "factor_sums",
     "quad_block",
     "row_products",
@@ -49,35 +49,33 @@ def add_rows(
 
 
 @njit(cache=True, nogil=True, fastmath=True)
-def add_block(
-    K: np.ndarray, idx: np.ndarray, weight: float, out: np.ndarray, start: int, stop: int
-) -> None:
-    """out[r, c] += weight K[idx[r], idx[c]] for r in start..stop; fastest when idx is sorted."""
-    for r in range(start, stop):
-        row = K[idx[r]]
-        target = out[r]
-        for c in range(idx.shape[0]):
-            target[c] += weight * row[idx[c]]
-
-
-@njit(cache=True, nogil=True, fastmath=True)
-def add_matrix(K: np.ndarray, weight: float, out: np.ndarray) -> None:
-    """out += weight K, whatever the two types."""
-    for i in range(K.shape[0]):
-        row = K[i]
-        target = out[i]
-        for j in range(row.shape[0]):
-            target[j] += weight * row[j]
-
-
-@njit(cache=True, nogil=True, fastmath=True)
 def add_some_rows(K: np.ndarray, idx: np.ndarray, weight: float, out: np.ndarray) -> None:
-    """out[r] += weight K[idx[r]]."""
+    """out[r] += weight K[idx[r]], whatever the two types."""
     for r in range(idx.shape[0]):
         row = K[idx[r]]
         target = out[r]
         for j in range(row.shape[0]):
             target[j] += weight * row[j]
+
+
+@njit(cache=True, nogil=True, fastmath=True)
+def add_rows_of_four(
+    K0: np.ndarray,
+    K1: np.ndarray,
+    K2: np.ndarray,
+    K3: np.ndarray,
+    weights: np.ndarray,
+    idx: np.ndarray,
+    out: np.ndarray,
+) -> None:
+    """out[r] += sum_k weights[k] K_k[idx[r]]; `out` passes through the cache a quarter as often."""
+    w0, w1, w2, w3 = weights[0], weights[1], weights[2], weights[3]
+    for r in range(idx.shape[0]):
+        i = idx[r]
+        r0, r1, r2, r3 = K0[i], K1[i], K2[i], K3[i]
+        target = out[r]
+        for j in range(r0.shape[0]):
+            target[j] += (w0 * r0[j] + w1 * r1[j]) + (w2 * r2[j] + w3 * r3[j])
 
 
 @njit(cache=True, nogil=True, fastmath=True)
@@ -236,6 +234,27 @@ def factor_products(
             _project(F, V[t], c)
             out[p, t] = 0.0
             _expand(F, c, out[p, t])
+
+
+@njit(cache=True, nogil=True, fastmath=True)
+def factor_rows(
+    factors: np.ndarray,
+    offsets: np.ndarray,
+    kernels: np.ndarray,
+    idx: np.ndarray,
+    out: np.ndarray,
+    first: int,
+    last: int,
+) -> None:
+    """out[p, s] = row idx[s] of F'F for the factor F of kernel kernels[p], for p in first..last."""
+    c = np.empty(factors.shape[0])
+    for p in range(first, last):
+        F = factors[offsets[kernels[p]] : offsets[kernels[p] + 1]]
+        for s in range(idx.shape[0]):
+            for r in range(F.shape[0]):
+                c[r] = F[r, idx[s]]
+            out[p, s] = 0.0
+            _expand(F, c, out[p, s])
 
 
 @njit(cache=True, nogil=True, fastmath=True)

@@ -19,6 +19,8 @@ __all__ = ["LearntKernel"]
 _BLOCK_ENTRIES = 2**21
 # Several arrays of a block's size are there at once; fewer rows where memory is short.
 _BYTES_AN_ENTRY = 128
+# So few are there whatever else is: asking for memory takes longer than computing them.
+_FEW_ENTRIES = 2**15
 
 
 class LearntKernel:
@@ -82,7 +84,9 @@ class LearntKernel:
         """K(d) a bounded number of rows at a time, and which these are."""
         if not width:
             return
-        entries = min(_BLOCK_ENTRIES, available_bytes() / _BYTES_AN_ENTRY)
+        entries = min(_BLOCK_ENTRIES, left.n * width)
+        if entries > _FEW_ENTRIES:
+            entries = min(entries, int(available_bytes() / _BYTES_AN_ENTRY))
         step = max(1, int(entries // width))
         for first in range(0, left.n, step):
             rows = np.arange(first, min(first + step, left.n))

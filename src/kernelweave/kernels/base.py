@@ -210,6 +210,13 @@ class Kernel(ABC):
         """
         return None
 
+    def whole_matrix(self) -> NDArray[Any] | None:
+        """Return the matrix of a precomputed kernel over all samples it was given for, else None.
+
+        `ids` says which of them are meant. It may be the user's own array: do not write into it.
+        """
+        return None
+
     def ids(self, samples: Samples) -> NDArray[np.intp] | None:
         """Return the sample ids a precomputed kernel would read, else None."""
         return None

@@ -353,6 +353,9 @@ class OnColumns(Kernel):
     def as_matrix(self, samples: Samples) -> NDArray[Any] | None:
         return self.kernel.as_matrix(samples.derive(self._bound))
 
+    def whole_matrix(self) -> NDArray[Any] | None:
+        return self.kernel.whole_matrix()
+
     def ids(self, samples: Samples) -> NDArray[np.intp] | None:
         return self.kernel.ids(samples.derive(self._bound))
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from kernelweave.compiled.dense_rows import add_rectangle, add_weighted_rows
 from kernelweave.compiled.threads import map_blocks, one_blas_thread
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.base import Kernel
@@ -19,6 +20,10 @@ __all__ = ["Plan", "evaluate_stack"]
 # Rows are cut so that one intermediate matrix has about this many entries and stays in the cache.
 _CHUNK_ENTRIES = 2**16
 _CHUNK_ROWS = 32
+# The same for the values of all kernels that are added up at a time.
+_SUM_ENTRIES = 2**18
+# Numbers that memory hands out together.
+_CACHE_LINE = 8
 # Below this many entries starting threads costs more than it saves.
 _THREAD_ENTRIES = 2**18
 # From this many multiplications on BLAS starts threads of its own, which cost more than they save
@@ -124,6 +129,29 @@ class Plan:
             map_blocks(run, tasks, 1)
         return out
 
+    def weighted(
+        self, weights: NDArray[Any], left: Samples, right: Samples, dtype: DTypeLike = np.float64
+    ) -> NDArray[Any]:
+        """Return sum_k weights[k] K_k for two sets of samples, shape (q, n), in bounded memory.
+
+        A few rows at a time: what is added up stays in the processor's cache.
+        """
+        kind = np.dtype(dtype)
+        out = np.zeros((left.n, right.n), dtype=kind)
+        widest = max((len(members) for _, members in self._groups), default=1)
+        rows = int(max(_CHUNK_ROWS, _SUM_ENTRIES // max(1, widest * right.n)))
+
+        def run(first: int, last: int) -> None:
+            part = left if last - first == left.n else left.take(np.arange(first, last))
+            for path, members in self._groups:
+                _add(out[first:last], path, members, weights, Pair(part, right, kind))
+
+        if left.n > rows:
+            self._warm(left, right)
+        work = float(self.m) * out.size * right.n_columns
+        map_blocks(run, left.n, rows, work if work < _BLAS_THREADS else float("inf"))
+        return out
+
     def _warm(self, left: Samples, right: Samples) -> None:
         """Run the transformers before threads start, so that none runs twice."""
         for path, _ in self._groups:
@@ -141,3 +169,56 @@ def _fill(
         kernel.evaluate_into(pair, out[k])
         if len(pair) > _KEPT_BLOCKS:
             pair.clear()
+
+
+def _add(
+    out: NDArray[Any],
+    path: tuple[Any, ...],
+    members: list[tuple[int, Kernel]],
+    weights: NDArray[Any],
+    pair: Pair,
+) -> None:
+    for block in path:
+        pair = pair.on(block)
+    given = [(k, K) for k, kernel in members if (K := _readable(kernel)) is not None]
+    for size in {len(K) for _, K in given}:
+        alike = [(k, K) for k, K in given if len(K) == size]
+        kernel = dict(members)[alike[0][0]]
+        left, right = (np.asarray(kernel.ids(side)) for side in (pair.left, pair.right))
+        _add_given([K for _, K in alike], weights[[k for k, _ in alike]], left, right, out)
+    done = {k for k, _ in given}
+    computed = [(k, kernel) for k, kernel in members if k not in done]
+    if not computed:
+        return
+    values = np.empty((len(computed), *out.shape), out.dtype)
+    for place, (_, kernel) in enumerate(computed):
+        kernel.evaluate_into(pair, values[place])
+        if len(pair) > _KEPT_BLOCKS:
+            pair.clear()
+    own = weights[[k for k, _ in computed]].astype(out.dtype, copy=False)
+    out += (own @ values.reshape(len(computed), -1)).reshape(out.shape)
+
+
+def _readable(kernel: Kernel) -> NDArray[Any] | None:
+    """Return the matrix of a precomputed kernel, if its rows can be read one by one."""
+    matrix = kernel.whole_matrix()
+    return matrix if matrix is not None and matrix.flags.c_contiguous else None
+
+
+def _add_given(
+    matrices: list[NDArray[Any]],
+    weights: NDArray[Any],
+    left: NDArray[np.intp],
+    right: NDArray[np.intp],
+    out: NDArray[Any],
+) -> None:
+    """out += sum_k weights[k] matrices[k][left][:, right]."""
+    size = len(matrices[0])
+    if _CACHE_LINE * len(right) < size:
+        for K, weight in zip(matrices, weights, strict=True):
+            add_rectangle(K, left, right, weight, out, 0, len(out))
+        return
+    # Nearly all of a row has to be read anyway: from front to back that is quicker.
+    rows = np.zeros((len(left), size))
+    add_weighted_rows(matrices, weights, left, rows)
+    add_rectangle(rows, np.arange(len(left)), right, 1.0, out, 0, len(out))

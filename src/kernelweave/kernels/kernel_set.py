@@ -153,11 +153,7 @@ class KernelSet(BaseSet):
         array of shape (m', n_new, len(idx) or n)
         """
         new = as_samples(X_new)
-        if new.n_columns != self.samples.n_columns:
-            raise InvalidInputError(
-                f"X has {new.n_columns} columns, but the kernels were bound to "
-                f"{self.samples.n_columns}."
-            )
+        self._check_columns(new)
         chosen = self._chosen(kernels)
         self.learn(chosen)
         right = None if idx is None else self._positions(idx)
@@ -191,7 +187,26 @@ class KernelSet(BaseSet):
         """Return the values of `cross` as a tile, evaluated a few kernels at a time."""
         new = as_samples(X_new)
         shape = (new.n, self.n if idx is None else len(np.asarray(idx)))
-        return StackTile(shape, self.m, lambda part: self.cross(new, idx, part, dtype), dtype)
+        add_up = (
+            (lambda d: self._sum(d, new, idx, dtype)) if self.normalization.pure_scaling else None
+        )
+        return StackTile(
+            shape, self.m, lambda part: self.cross(new, idx, part, dtype), dtype, add_up
+        )
+
+    def _sum(
+        self, d: Floats, new: Samples, idx: ArrayLike | None, dtype: DTypeLike
+    ) -> NDArray[Any]:
+        """sum_k d_k K_k of new samples against training samples, if normalising only scales."""
+        self._check_columns(new)
+        chosen = np.flatnonzero(d)
+        self.learn(chosen.tolist())
+        weights = d[chosen]
+        for step in self.steps:
+            if isinstance(step, Trace):
+                weights = weights * step.scale[chosen]
+        train = self.samples if idx is None else self.samples.take(self._positions(idx))
+        return self._planned(chosen.tolist()).weighted(weights, new, train, dtype)
 
     def tile_between(self, X: Any, Z: Any) -> Tile:
         """Return the values of `between` as a tile, evaluated a few kernels at a time."""
@@ -285,6 +300,13 @@ class KernelSet(BaseSet):
         return e
 
     # Statistics
+
+    def _check_columns(self, new: Samples) -> None:
+        if new.n_columns != self.samples.n_columns:
+            raise InvalidInputError(
+                f"X has {new.n_columns} columns, but the kernels were bound to "
+                f"{self.samples.n_columns}."
+            )
 
     def _chosen(self, kernels: ArrayLike | None) -> list[int]:
         chosen: list[int] = self._asked(kernels).tolist()

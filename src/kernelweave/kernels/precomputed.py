@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from kernelweave.compiled.dense_rows import rectangle
 from kernelweave.errors import IndefiniteKernelWarning, InvalidInputError
 from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.pair import Pair
@@ -104,11 +105,13 @@ class Precomputed(Kernel):
         return self._matrix.diagonal()[ids].astype(np.float64)
 
     def as_matrix(self, samples: Samples) -> NDArray[Any]:
-        K = self._matrix
-        ids = read_ids(samples, len(K), self.name, "Precomputed(K)")
+        K, ids = self._matrix, self.ids(samples)
         if len(ids) == len(K) and (ids == np.arange(len(K))).all():
             return K
-        return K[np.ix_(ids, ids)]
+        return rectangle(K, ids, ids, K.dtype)
+
+    def whole_matrix(self) -> NDArray[Any]:
+        return self._matrix
 
     def ids(self, samples: Samples) -> NDArray[np.intp]:
         return read_ids(samples, len(self._matrix), self.name, "Precomputed(K)")
@@ -322,6 +325,4 @@ def look_up(A: NDArray[Any], pair: Pair, name: str, call: str) -> NDArray[Any]:
     """
     left = read_ids(pair.left, len(A), name, call)
     right = read_ids(pair.right, len(A), name, call)
-    everything = len(right) == len(A) and (right == np.arange(len(A))).all()
-    values = A[left] if everything else A[np.ix_(left, right)]
-    return values.astype(pair.dtype, copy=False)
+    return rectangle(A, left, right, pair.dtype)

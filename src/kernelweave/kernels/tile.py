@@ -57,6 +57,8 @@ class StackTile(Tile):
         ``evaluate(kernels) -> (len(kernels), q, s)``.
     dtype : numpy dtype
         Type of `weighted`.
+    add_up : callable, optional
+        ``add_up(d) -> (q, s)``: `weighted` itself, where there is a way without stacks.
 
     Examples
     --------
@@ -74,10 +76,12 @@ class StackTile(Tile):
         m: int,
         evaluate: Callable[[Array], Array],
         dtype: DTypeLike = np.float64,
+        add_up: Callable[[Array], Array] | None = None,
     ) -> None:
         self.shape = shape
         self.m = m
         self._evaluate = evaluate
+        self._add_up = add_up
         self._dtype = np.dtype(dtype)
 
     def _parts(self, kernels: Array) -> list[Array]:
@@ -87,6 +91,8 @@ class StackTile(Tile):
 
     def weighted(self, d: ArrayLike) -> Array:
         """See :class:`Tile`."""
+        if self._add_up is not None:
+            return self._add_up(np.asarray(d, dtype=np.float64))
         weights = np.asarray(d, dtype=self._dtype)
         out = np.zeros(self.shape, self._dtype)
         for part in self._parts(np.flatnonzero(weights)):

@@ -197,14 +197,15 @@ def get_loss(loss: str | Loss, **params: Any) -> Loss:
     >>> get_loss("squared", epsilon=0.5)
     Squared()
     """
-    known = {key for cls in Loss.registry.values() for key in inspect.signature(cls).parameters}
-    for key in params:
-        if key not in known:
-            raise unknown_name("loss parameter", key, known)
+    if params:  # Reading signatures takes longer than a small fit's own steps.
+        known = {key for cls in Loss.registry.values() for key in inspect.signature(cls).parameters}
+        for key in params:
+            if key not in known:
+                raise unknown_name("loss parameter", key, known)
     if isinstance(loss, Loss):
         return _trainable(loss)
     cls = Loss.find(loss)
-    own = inspect.signature(cls).parameters
+    own = inspect.signature(cls).parameters if params else {}
     return _trainable(cls(**{key: value for key, value in params.items() if key in own}))
 
 

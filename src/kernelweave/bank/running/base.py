@@ -56,6 +56,20 @@ class RunningProducts(ABC):
     def block(self, idx: Array) -> Array:
         """K_k[idx][:, idx] of every kernel awake, shape (len(awake), len(idx), len(idx))."""
 
+    def pair(self, i: int, j: int) -> tuple[Array, Array]:
+        """What moving i and j has to know of every kernel awake.
+
+        (K_k v)_i and (K_k v)_j, shape (len(awake), 2), and K_k[i, i], K_k[j, j] and K_k[i, j],
+        shape (len(awake), 3).
+        """
+        idx = np.array([i, j])
+        block = self.block(idx)
+        return self.at(idx), np.stack([block[:, 0, 0], block[:, 1, 1], block[:, 0, 1]], axis=1)
+
+    def _empty_pair(self) -> tuple[Array, Array]:
+        """Memory for what `pair` returns."""
+        return np.empty((len(self.awake), 2)), np.empty((len(self.awake), 3))
+
     @abstractmethod
     def move(self, idx: Array, delta: Array, d: Array) -> Array:
         """Add `delta` to v at two samples and return sum_k d_k K_k v, shape (n,)."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from kernelweave.bank.running.base import Array, RunningProducts
-from kernelweave.compiled.mwu import factor_at, factor_block, weigh_factors
+from kernelweave.compiled.mwu import factor_at, factor_block, factor_pair, weigh_factors
 from kernelweave.compiled.threads import map_blocks
 
 __all__ = ["FactorProducts"]
@@ -58,6 +58,12 @@ class FactorProducts(RunningProducts):
         out = np.empty((len(self.awake), len(idx), len(idx)))
         factor_block(self._factors, self._offsets, self.awake, np.asarray(idx), out)
         return out
+
+    def pair(self, i: int, j: int) -> tuple[Array, Array]:
+        """See :class:`RunningProducts`."""
+        at, block = self._empty_pair()
+        factor_pair(self._factors, self._offsets, self.awake, self._z, i, j, at, block)
+        return at, block
 
     def move(self, idx: Array, delta: Array, d: Array) -> Array:
         """See :class:`RunningProducts`."""

@@ -11,7 +11,7 @@ import numpy as np
 from kernelweave.bank.row_cache import RowCache
 from kernelweave.bank.running.base import Array
 from kernelweave.bank.running.state import StateProducts, Work
-from kernelweave.compiled.mwu import add_and_weigh, add_stack
+from kernelweave.compiled.mwu import add_and_weigh, add_stack, matrix_pair, row_pair
 
 __all__ = ["MatrixProducts", "RowProducts", "SumProducts"]
 
@@ -93,6 +93,15 @@ class RowProducts(StateProducts):
         pick = np.ix_(self._places, idx)
         return np.stack([slab[slot][pick] for slot in slots], axis=1).astype(np.float64)
 
+    def pair(self, i: int, j: int) -> tuple[Array, Array]:
+        """See :class:`RunningProducts`."""
+        at, block = self._empty_pair()
+        if len(self.awake):
+            slab, slots = self._rows(np.array([i, j]))
+            rows, others = slab[slots[0]], slab[slots[1]]
+            row_pair(rows, others, self._places, self.state, self.awake, i, j, at, block)
+        return at, block
+
     def _adder(self, idx: Array, delta: Array, d: Array) -> Work:
         slab, slots = self._rows(idx)
         rows, others = slab[slots[0]], slab[slots[-1]]
@@ -149,6 +158,12 @@ class MatrixProducts(StateProducts):
     def block(self, idx: Array) -> Array:
         """See :class:`RunningProducts`."""
         return self._stack[np.ix_(self.awake, idx, idx)].astype(np.float64)
+
+    def pair(self, i: int, j: int) -> tuple[Array, Array]:
+        """See :class:`RunningProducts`."""
+        at, block = self._empty_pair()
+        matrix_pair(self._stack, self.state, self.awake, i, j, at, block)
+        return at, block
 
     def _adder(self, idx: Array, delta: Array, d: Array) -> Work:
         pair = (int(idx[0]), int(idx[-1]))

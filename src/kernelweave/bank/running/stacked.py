@@ -70,6 +70,14 @@ class StackedProducts(RunningProducts):
         """See :class:`RunningProducts`."""
         return self._gather((len(idx), len(idx)), "block", idx)
 
+    def pair(self, i: int, j: int) -> tuple[Array, Array]:
+        """See :class:`RunningProducts`."""
+        at, block = self._empty_pair()
+        for part, own in zip(self._parts, self._own, strict=True):
+            if len(own):
+                at[own], block[own] = part.pair(i, j)
+        return at, block
+
     def move(self, idx: Array, delta: Array, d: Array) -> Array:
         """See :class:`RunningProducts`."""
         pairs = zip(self._parts, self._own, strict=True)

@@ -7,7 +7,7 @@ from math import log
 import numpy as np
 
 from kernelweave.bank.rounds import Choice
-from kernelweave.compiled.mwu import soft_step
+from kernelweave.compiled.mwu_step import pair_step
 from kernelweave.problem import Array, Problem
 from kernelweave.regularizers.fixed import Fixed
 from kernelweave.solvers.base import State
@@ -30,7 +30,6 @@ _FLOOR = 1e-6
 _PATIENCE = 3
 # Rounds of one task before it is the turn of the next.
 _TURN = 8
-_DUST = 1e-12
 # The first temperature is at least this: sharp weights of a poor alpha mislead it.
 _MILD = 0.2
 # Temperatures below this are rounding.
@@ -161,20 +160,22 @@ class Descent:
         for _ in range(count):
             if not choice.there or choice.score_i <= choice.score_j:
                 break
-            i, j = choice.i, choice.j
-            up, down = rules.up[i] - choice.v_i, choice.v_j - rules.down[j]
-            p = choice.products[:, 0] - choice.products[:, 1]
-            eta = np.maximum(choice.block[:, 0] + choice.block[:, 1] - 2.0 * choice.block[:, 2], 0)
-            gain = rules.linear[i] - rules.linear[j]
-            gain += rules.ridge[j] * choice.v_j - rules.ridge[i] * choice.v_i
-            ridge = rules.ridge[i] + rules.ridge[j]
-            moved, d = np.empty_like(quad), np.empty_like(quad)
-            step = soft_step(gain, ridge, min(up, down), self._beta, prior, quad, p, eta, moved, d)
-            quad[:] = moved
-            # Exactly to the end of the box if near it, or dust at the ends would be moved for ever.
-            dust = _DUST * max(step, abs(choice.v_i), abs(choice.v_j))
-            rise = up if up - step <= dust else step
-            fall = down if down - step <= dust else step
+            d = np.empty_like(quad)
+            rise, fall = pair_step(
+                choice.i,
+                choice.j,
+                choice.products,
+                choice.block,
+                np.array([choice.v_i, choice.v_j]),
+                rules.linear,
+                rules.ridge,
+                rules.up,
+                rules.down,
+                self._beta,
+                prior,
+                quad,
+                d,
+            )
             choice = part.advance(choice, rise, -fall, d)
             self.counter.n_steps += 1
         self._choices[task] = choice

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from kernelweave.bank.rounds import Choice, Rounds, Rules
-from kernelweave.compiled.mwu import exponentiate, pair_quads
+from kernelweave.compiled.mwu_step import exponentiate, pair_quads
 from kernelweave.losses.hinge import Hinge
 from kernelweave.problem import Array, Problem
 from kernelweave.solvers.base import State
