@@ -67,8 +67,8 @@ class SPG(Solver):
 
     Notes
     -----
-    A regularizer that is not smooth (`BlockNorm`) is taken by its proximal map in place of gradient
-    and projection, and by its value in the line search.
+    A regularizer that is not smooth (`BlockNorm`, `SquaredLp` for 1 < p < 2) is taken by its
+    proximal map in place of gradient and projection, and by its value in the line search.
 
     The paper's longest step is 10. In sums of kernels it is 10 times the square of the largest
     weight, if that is above one: under a small price weights can be in the thousands.
