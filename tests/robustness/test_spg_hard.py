@@ -69,6 +69,12 @@ def test_slopes_that_rise_steeply_from_zero_in_a_product():
     assert done.converged
 
 
+def test_sparse_sums_by_steps_that_grow_with_the_weight():
+    """Steps of equal length need 84 iterations."""
+    done = plain_run(iris_sum(L1()), SPG(), 70)
+    assert done.converged
+
+
 @pytest.mark.parametrize("regularizer", [L1(), SquaredLp(2.0)], ids=str)
 def test_steps_by_the_size_of_weights_are_given_up_where_they_creep(regularizer):
     """Hundreds of small weights that have to go: scaled steps alone need 341 and over 400."""

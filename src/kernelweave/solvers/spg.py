@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from kernelweave.problem import Array, Problem
+from kernelweave.regularizers.l1 import L1
 from kernelweave.solvers.base import Solver, State
 from kernelweave.solvers.certificate import projected_gradient, smooth_gradient
 from kernelweave.solvers.inner import Evaluator, Point, without_dust
@@ -61,11 +62,14 @@ class SPG(Solver):
         (where the paper goes by fixed levels of the gap), and never rises. Off: 1e-6 throughout,
         unless even that hides the decrease.
     scaled : bool, default=True
-        Take larger spectral steps in larger weights, as descent in log(d) would, in combinations
-        that are not sums, if all d >= 0 are allowed. Not in the paper. Weights of a product are
-        inverse squared widths and differ by orders of magnitude. Steps of equal length, which rid
-        a fit of thousands of small weights sooner, are tried after 50 iterations, and whichever
-        lowers the objective more is kept (:class:`~kernelweave.solvers.spg_race.Race`).
+        Take larger spectral steps in larger weights, if all d >= 0 are allowed. Not in the paper.
+        In combinations that are not sums, steps grow with the square of a weight, as descent in
+        log(d) would have it: weights of a product are inverse squared widths and differ by orders
+        of magnitude. In sums under l1 they grow with the weight: the curvature of T in d_k is at
+        most q_k / d_k, and all q_k of weights above zero are equal in the end. Steps of equal
+        length, which rid a fit of thousands of small weights sooner, are tried after 50
+        iterations, and whichever lowers the objective more is kept
+        (:class:`~kernelweave.solvers.spg_race.Race`).
     inner_tol : float, default=1e-2
         Tolerance of the first single-kernel solve, if it is tuned.
 
@@ -168,13 +172,14 @@ class SPG(Solver):
         return State(trial, quad, state.evaluator, False, new)
 
     def _metric(self, problem: Problem, d: Array, race: Race) -> Array | float:
-        """Factor on the step of every weight: its square, relative to the largest; or one."""
-        scaled = self.scaled and self.spectral and not problem.combination.linear
-        if not scaled or not problem.regularizer.orthant or race.second:
+        """Factor on the step of every weight: a power of its part of the largest, or one."""
+        regularizer, linear = problem.regularizer, problem.combination.linear
+        scaled = self.scaled and self.spectral and (isinstance(regularizer, L1) or not linear)
+        if not scaled or not regularizer.orthant or race.second:
             return 1.0
         size = np.maximum(d, d.mean())
         top = float(size.max())
-        return (size / top) ** 2 if top > 0 else 1.0
+        return (size / top) ** (1 if linear else 2) if top > 0 else 1.0
 
     def _sharpen(self, problem: Problem, state: State) -> State:
         """Solve again at the same weights, ten times as exactly, and start the averages anew."""
