@@ -10,6 +10,8 @@ __all__ = ["Race"]
 
 # Steps of one kind before the two are compared. Most fits are done by then, or nearly.
 _ROUND = 50
+# A kind is kept until its rate is below this part of what the other one last had.
+_PATIENCE = 0.3
 
 
 @dataclass(frozen=True)
@@ -17,8 +19,8 @@ class Race:
     """Takes steps of the first kind for a round, then of the second, then of the better one.
 
     The rate of a kind is how far the objective fell in a step of its last round. Rates fall as a
-    fit goes on, so the kind that was given up has its turn again as soon as the other has come down
-    to what it had brought: neither can cost more than about twice the steps of the better one.
+    fit goes on, so the kind that was given up has its turn again when the other one has come down
+    to a third of what it had brought.
 
     All fields are numbers, for checkpoints.
 
@@ -54,6 +56,6 @@ class Race:
         if taken < _ROUND:
             return replace(self, taken=taken)
         rate = (self.began - value) / taken
-        if self.other > rate:
+        if _PATIENCE * self.other > rate:
             return Race(value, 1.0 - self.second, 0.0, self.other, rate)
         return Race(value, self.second, 0.0, rate, self.other)
