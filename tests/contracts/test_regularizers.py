@@ -165,7 +165,7 @@ def test_prox_agrees_with_a_conic_solver(reg: Regularizer) -> None:
     np.testing.assert_allclose(found, d.value, atol=1e-4)
 
 
-PROXIMABLE = [r for r in REGULARIZERS if r.convex and not isinstance(r, SquaredLp)]
+PROXIMABLE = [*(r for r in REGULARIZERS if r.convex), SquaredLp(1.01)]
 
 
 @pytest.mark.parametrize(
@@ -184,6 +184,23 @@ def test_prox_is_least(reg: Regularizer, m: int, step: float) -> None:
             gain = step * (reg.value(u) - reg.value(d)) - (v - d) @ (u - d)
             size = step * (reg.value(u) + reg.value(d)) + (np.abs(v) + d) @ (u + d)
             assert gain >= -1e-12 * size
+
+
+@pytest.mark.parametrize("p", [1.01, 1.1, 1.33, 1.9, 2.0, 2.1, 5.0])
+@settings(max_examples=40, deadline=None)
+@given(
+    v=arrays(np.float64, 6, elements=st.floats(-1e6, 1e6)),
+    powers=arrays(np.float64, 6, elements=st.floats(-8.0, 8.0)),
+)
+def test_prox_of_a_squared_norm_with_a_step_for_each_weight(p, v, powers) -> None:
+    """x + t |x|^(2-p) x^(p-1) = v wherever there is weight, and no other weights."""
+    steps = 10.0**powers
+    x = SquaredLp(p, 0.5).prox(v, steps)
+    size = norm(x, p)
+    used = x > 1e-290
+    pull = 0.5 * steps * (size * (x / size) ** (p - 1.0) if size > 0 else 0.0)
+    np.testing.assert_allclose((x + pull)[used], v[used], rtol=1e-9, atol=1e-12 * np.abs(v).max())
+    assert np.all(x[v <= 0] == 0)
 
 
 @pytest.mark.parametrize("p", [1.0001, 1.001, 1.01, 1.2, 1.9, 2.0, 2.001, 3.0, 20.0])
@@ -219,6 +236,12 @@ def test_very_many_kernels() -> None:
         d = reg.prox(v, 1.0)
         assert (v - d) @ d == pytest.approx(reg.value(d), rel=1e-9)
         assert reg.dual_penalty(2.0 * (v - d)) == 0
+    for p in (1.0, 1.1, 1.33, 3.0):
+        reg = SquaredLp(p)
+        d = reg.prox(v, 1.0)
+        # Optimality by Fenchel and Young: r(d) + r*(v - d) = <v - d, d>.
+        conjugate = reg.dual_penalty(2.0 * np.maximum(v - d, 0.0))
+        assert (v - d) @ d == pytest.approx(reg.value(d) + conjugate, rel=1e-9)
     q, norms = v**2, np.abs(v)
     d = Entropy(0.1).prox(v, 1.0)
     assert d.sum() == pytest.approx(1.0, abs=1e-12)

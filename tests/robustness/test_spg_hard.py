@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import time
+
+import numpy as np
 import pytest
 from hard_problems import check_fit, draw, fit
+from sklearn.datasets import load_iris
 
-from kernelweave.regularizers import L1, BlockNorm
+from kernelweave.bank import DenseBank, DistanceBank
+from kernelweave.combine import Product, WeightedSum
+from kernelweave.kernels import DistanceSet, KernelSet
+from kernelweave.losses import Hinge
+from kernelweave.problem import Problem
+from kernelweave.regularizers import L1, BlockNorm, SquaredLp
+from kernelweave.solvers import SPG, Limits
+from kernelweave.solvers.loop import run
+from kernelweave.solvers.spg_race import Race
 
 
 @pytest.mark.parametrize(
@@ -19,3 +31,62 @@ def test_large_weights_of_a_small_price(seed, loss, regularizer):
     done = fit(problem, "spg", 1e-4, max_iter=200)
     check_fit(done, 1e-4)
     assert done.result.converged and done.result.d.max() > 10.0
+
+
+def iris_sum(regularizer):
+    """Two of the three irises, the SimpleMKL family, C = 10."""
+    X, y = load_iris(return_X_y=True)
+    bank = DenseBank().build(KernelSet.build("simplemkl", X[50:] - X[50:].mean(axis=0)))
+    y = np.where(y[50:] == 1, 1.0, -1.0)
+    return Problem(bank, y[None], np.full((1, len(y)), 10.0), Hinge(), regularizer, WeightedSum())
+
+
+def wide_product(regularizer):
+    """Two of 300 features tell the classes of 60 samples; a product over all, C = 10."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 300))
+    y = np.where(X[:, 0] + X[:, 1] + 0.3 * rng.normal(size=60) > 0, 1.0, -1.0)
+    bank = DistanceBank().build(DistanceSet.build("features", X))
+    return Problem(bank, y[None], np.full((1, len(y)), 10.0), Hinge(), regularizer, Product())
+
+
+def plain_run(problem, solver, max_iter):
+    """A fit from equal weights, none of them learnt on some of the samples first."""
+    limits = Limits(tol=1e-3, max_iter=max_iter)
+    return run(problem, solver, limits, None, [], time.perf_counter())
+
+
+@pytest.mark.parametrize("p", [1.1, 1.33])
+def test_slopes_that_rise_steeply_from_zero(p):
+    """Gradients of |d|_p^2 bend without bound at d = 0; 400 projected gradients left gap 0.1."""
+    done = plain_run(iris_sum(SquaredLp(p)), SPG(), 45)
+    assert done.converged
+
+
+def test_slopes_that_rise_steeply_from_zero_in_a_product():
+    """Steps that differ from weight to weight: gap 1e-2 after 400 of them."""
+    done = plain_run(wide_product(SquaredLp(1.1)), SPG(), 250)
+    assert done.converged
+
+
+def test_sparse_sums_by_steps_that_grow_with_the_weight():
+    """Steps of equal length need 84 iterations."""
+    done = plain_run(iris_sum(L1()), SPG(), 70)
+    assert done.converged
+
+
+@pytest.mark.parametrize("regularizer", [L1(), SquaredLp(2.0)], ids=str)
+def test_steps_by_the_size_of_weights_are_given_up_where_they_creep(regularizer):
+    """Hundreds of small weights that have to go: scaled steps alone need 341 and over 400."""
+    done = plain_run(wide_product(regularizer), SPG(), 250)
+    assert done.converged
+
+
+def test_a_race_goes_back_to_what_brought_more():
+    """Of two kinds of steps the second brings nothing: it has one round of eight."""
+    race, value, seconds = Race(100.0), 100.0, 0
+    for taken in range(400):
+        seconds += int(race.second)
+        value -= 0.0 if race.second else 1.0 / (1.0 + taken)
+        race = race.step(value)
+    assert seconds == 50

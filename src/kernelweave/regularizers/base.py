@@ -48,8 +48,8 @@ class Regularizer(Named):
         Whether r is convex. One that is not has no `omega`, no `dual_penalty` and so no duality
         gap.
     orthant : bool
-        Whether r is smooth and all weights :math:`d \ge 0` are allowed, so that `project` treats
-        every weight on its own and steps may differ from weight to weight.
+        Whether all weights :math:`d \ge 0` are allowed and steps may differ from weight to weight,
+        those of `project`, or of `prox` where r is not smooth.
     bounded : bool
         Whether the allowed weights are a bounded set. One-class problems ask for that: nothing but
         the set keeps their weights from growing or vanishing.
@@ -69,11 +69,15 @@ class Regularizer(Named):
 
     kind = "regularizer"
     sparse: ClassVar[bool]
-    smooth: ClassVar[bool] = True
     convex: ClassVar[bool] = True
     orthant: ClassVar[bool] = False
     bounded: ClassVar[bool] = False
     proximal: ClassVar[bool] = False
+
+    @property
+    def smooth(self) -> bool:
+        """Most are; a class that never is says ``smooth = False``."""
+        return True
 
     def bind(self, bank: MatrixBank, combination: Combination) -> Regularizer:
         """Return the regularizer for these kernels; called once before a fit.
@@ -94,10 +98,12 @@ class Regularizer(Named):
     def project(self, v: Array) -> Array:
         """Nearest allowed weights."""
 
-    def prox(self, v: Array, step: float) -> Array:
+    def prox(self, v: Array, step: Array | float) -> Array:
         r"""Weights that minimise :math:`\tfrac12 |d - v|^2 + \mathrm{step} \cdot r(d)`.
 
-        Needed where `smooth` is false, offered where it is a closed form.
+        Needed where `smooth` is false, offered where it is a closed form. Of an `orthant` that is
+        not smooth `step` may be one number for each weight,
+        :math:`\tfrac12 \sum_k (d_k - v_k)^2 / \mathrm{step}_k + r(d)`.
         """
         raise NotImplementedError(f"{self!r} has no prox; it is smooth, so use its gradient.")
 

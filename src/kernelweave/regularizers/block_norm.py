@@ -133,7 +133,7 @@ class BlockNorm(Regularizer):
     def project(self, v: Array) -> Array:
         return np.maximum(v, 0.0)
 
-    def prox(self, v: Array, step: float) -> Array:
+    def prox(self, v: Array, step: Array | float) -> Array:
         """Moreau: what is left of v beyond its projection on the dual ball of each group."""
         p, radius, groups = self._exponent(), step * self._price(), self._groups(len(v))
         if p == 1.0:

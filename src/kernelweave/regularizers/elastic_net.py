@@ -85,7 +85,7 @@ class ElasticNet(Regularizer):
     def project(self, v: Array) -> Array:
         return np.maximum(v, 0.0)
 
-    def prox(self, v: Array, step: float) -> Array:
+    def prox(self, v: Array, step: Array | float) -> Array:
         a, b = self._prices()
         return np.maximum(v - step * a, 0.0) / (1.0 + step * b)
 

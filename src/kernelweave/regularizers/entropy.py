@@ -74,8 +74,8 @@ class Entropy(Regularizer):
     def project(self, v: Array) -> Array:
         return project_simplex(v)
 
-    def prox(self, v: Array, step: float) -> Array:
-        return _prox(v, step * self._price())
+    def prox(self, v: Array, step: Array | float) -> Array:
+        return _prox(v, float(step) * self._price())
 
     def omega(self, norms: Array) -> float:
         price, m = self._price(), len(norms)

@@ -68,7 +68,7 @@ class Fixed(Regularizer):
         """See :class:`Regularizer`."""
         return self._given().copy()
 
-    def prox(self, v: Array, step: float) -> Array:
+    def prox(self, v: Array, step: Array | float) -> Array:
         """See :class:`Regularizer`."""
         return self.project(v)
 

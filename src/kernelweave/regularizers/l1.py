@@ -63,7 +63,7 @@ class L1(Regularizer):
     def project(self, v: Array) -> Array:
         return np.maximum(v, 0.0)
 
-    def prox(self, v: Array, step: float) -> Array:
+    def prox(self, v: Array, step: Array | float) -> Array:
         return np.maximum(v - step * self._price(), 0.0)
 
     def omega(self, norms: Array) -> float:

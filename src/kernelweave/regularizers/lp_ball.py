@@ -67,7 +67,7 @@ class LpBall(Regularizer):
     def project(self, v: Array) -> Array:
         return project_lp_ball(v, self._exponent())
 
-    def prox(self, v: Array, step: float) -> Array:
+    def prox(self, v: Array, step: Array | float) -> Array:
         return self.project(v)
 
     def omega(self, norms: Array) -> float:

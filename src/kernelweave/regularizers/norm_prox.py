@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from kernelweave.regularizers.groups import Partition, Segments
 
-__all__ = ["NormProx", "power_prox", "separable_prox", "soft_threshold"]
+__all__ = ["NormProx", "power_prox", "power_roots", "separable_prox", "soft_threshold"]
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -257,7 +257,7 @@ def _sizes(
         if guess is None:
             # Almost the threshold, unless that takes almost all.
             guess = (np.maximum(n - pull, rise * n) / each) ** rise
-        w, shrunk = _roots(n, each, pull, power, np.minimum(guess, bound), bound, error)
+        w, shrunk = power_roots(n, each, pull, power, np.minimum(guess, bound), bound, error)
         if error == 0.0:
             break
         mass = shrunk * w / each
@@ -296,10 +296,10 @@ def _balance(total: Array, price: Array | float, degree: float) -> Array:
         return total / (1.0 + price)
     power = 1.0 / (degree - 1.0)
     bound = np.minimum(total / price, total ** (1.0 / power))
-    return _roots(total, 1.0, price, power, bound, bound, 0.0)[1]
+    return power_roots(total, 1.0, price, power, bound, bound, 0.0)[1]
 
 
-def _roots(
+def power_roots(
     n: Array,
     raised: Array | float,
     linear: Array | float,
@@ -332,5 +332,7 @@ def _roots(
     top = np.where(power * top <= n, np.maximum(top, 0.0), np.maximum(n - linear * new, 0.0))
     if 0 < left <= few:  # these go on by themselves
         each, pull = (np.broadcast_to(x, n.shape)[busy] for x in (raised, linear))
-        new[busy], top[busy] = _roots(n[busy], each, pull, power, new[busy], bound[busy], error)
+        new[busy], top[busy] = power_roots(
+            n[busy], each, pull, power, new[busy], bound[busy], error
+        )
     return new, top

@@ -45,7 +45,7 @@ class Simplex(Regularizer):
     def project(self, v: Array) -> Array:
         return project_simplex(v)
 
-    def prox(self, v: Array, step: float) -> Array:
+    def prox(self, v: Array, step: Array | float) -> Array:
         return self.project(v)
 
     def omega(self, norms: Array) -> float:

@@ -10,6 +10,7 @@ from kernelweave.regularizers.base import Array, Regularizer
 from kernelweave.regularizers.lp_ball import checked_exponent, largest_on_sphere, sphere_weights
 from kernelweave.regularizers.norm_prox import NormProx, power_prox
 from kernelweave.regularizers.norms import dual_exponent, norm
+from kernelweave.regularizers.squared_norm_prox import squared_norm_prox
 from kernelweave.validation import positive_number
 
 __all__ = ["SquaredLp"]
@@ -58,6 +59,11 @@ class SquaredLp(Regularizer):
     def examples(cls) -> list[Self]:
         return [cls(), cls(1.0, 0.5), cls(1.33, 3.0), cls(4.0, 0.2)]
 
+    @property
+    def smooth(self) -> bool:
+        """Not between 1 and 2: there slopes rise infinitely steeply from zero."""
+        return not 1.0 < self._exponent() < 2.0
+
     def _exponent(self) -> float:
         return checked_exponent("SquaredLp", self.p)
 
@@ -77,6 +83,12 @@ class SquaredLp(Regularizer):
 
     def project(self, v: Array) -> Array:
         return np.maximum(v, 0.0)
+
+    def prox(self, v: Array, step: Array | float) -> Array:
+        p, price = self._exponent(), step * self._price()
+        if p == 1.0:
+            return power_prox(np.maximum(v, 0.0), 1.0, float(price), 2.0).norms
+        return squared_norm_prox(v, price, p)
 
     def _radius(self, norms: Array) -> float:
         """Norm t of the best weights."""

@@ -152,12 +152,12 @@ def smooth_gradient(problem: Problem, d: Array, quad: Array) -> Array:
 def projected_gradient(problem: Problem, d: Array, quad: Array, step: Array | float) -> Array:
     """d - P(d - step grad T(d)); where r is not smooth its prox takes the place of P.
 
-    `step` may be one number for each weight if the allowed weights are all d >= 0.
+    `step` may be one number for each weight under a regularizer that is an `orthant`.
     """
     target = d - step * smooth_gradient(problem, d, quad)
     if problem.regularizer.smooth:
         return d - problem.regularizer.project(target)
-    return d - problem.regularizer.prox(target, float(step))
+    return d - problem.regularizer.prox(target, step)
 
 
 def recompute(

@@ -14,6 +14,7 @@ from kernelweave.regularizers.base import Regularizer
 from kernelweave.regularizers.l1 import L1
 from kernelweave.regularizers.lp_ball import LpBall
 from kernelweave.regularizers.simplex import Simplex
+from kernelweave.regularizers.squared_lp import SquaredLp
 from kernelweave.solvers.certificate import Witness, dual_value
 from kernelweave.solvers.curvature import minimise_model, minimise_penalised_model
 from kernelweave.solvers.cut_dual import solve_dual
@@ -61,10 +62,11 @@ class _Metric:
 
 
 def _prox_is_cheap(problem: Problem) -> bool:
-    """Whether a level-set step by prox steps pays; onto an lp ball the closed form does as well."""
+    """Whether a level-set step by prox steps pays; under lp norms the closed form does as well."""
     regularizer = problem.regularizer
     has_prox = type(regularizer).prox is not Regularizer.prox
-    return has_prox and not isinstance(regularizer, LpBall) and problem.m <= _MOST_DENSE
+    closed = isinstance(regularizer, LpBall | SquaredLp)
+    return has_prox and not closed and problem.m <= _MOST_DENSE
 
 
 def refuse_unsupported(name: str, problem: Problem) -> None:

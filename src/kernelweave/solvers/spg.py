@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from kernelweave.problem import Array, Problem
+from kernelweave.regularizers.l1 import L1
 from kernelweave.solvers.base import Solver, State
 from kernelweave.solvers.certificate import projected_gradient, smooth_gradient
 from kernelweave.solvers.inner import Evaluator, Point, without_dust
+from kernelweave.solvers.spg_race import Race
 
 __all__ = ["PGD", "SPG"]
 
@@ -30,6 +32,7 @@ class _Memory:
     mass: float  # Q: how many of them it stands for
     eta: float  # how slowly the past is forgotten
     inner_tol: float
+    race: Race  # of scaled steps against plain ones
 
 
 _REMEMBERED = ("step", "reference", "mass", "eta", "inner_tol")
@@ -59,16 +62,21 @@ class SPG(Solver):
         (where the paper goes by fixed levels of the gap), and never rises. Off: 1e-6 throughout,
         unless even that hides the decrease.
     scaled : bool, default=True
-        Take larger spectral steps in larger weights, as descent in log(d) would, in combinations
-        that are not sums, if all d >= 0 are allowed. Not in the paper. Weights of a product are
-        inverse squared widths and differ by orders of magnitude.
+        Take larger spectral steps in larger weights, if all d >= 0 are allowed. Not in the paper.
+        In combinations that are not sums, steps grow with the square of a weight, as descent in
+        log(d) would have it: weights of a product are inverse squared widths and differ by orders
+        of magnitude. In sums under l1 they grow with the weight: the curvature of T in d_k is at
+        most q_k / d_k, and all q_k of weights above zero are equal in the end. Steps of equal
+        length, which rid a fit of thousands of small weights sooner, are tried after 50
+        iterations, and whichever lowers the objective more is kept
+        (:class:`~kernelweave.solvers.spg_race.Race`).
     inner_tol : float, default=1e-2
         Tolerance of the first single-kernel solve, if it is tuned.
 
     Notes
     -----
-    A regularizer that is not smooth (`BlockNorm`) is taken by its proximal map in place of gradient
-    and projection, and by its value in the line search.
+    A regularizer that is not smooth (`BlockNorm`, `SquaredLp` for 1 < p < 2) is taken by its
+    proximal map in place of gradient and projection, and by its value in the line search.
 
     The paper's longest step is 10. In sums of kernels it is 10 times the square of the largest
     weight, if that is above one: under a small price weights can be in the thousands.
@@ -103,10 +111,11 @@ class SPG(Solver):
         gradient = smooth_gradient(problem, point.d, quad)
         bounded = self.spectral and not problem.regularizer.orthant
         step = _first_step(point.d, gradient) if bounded else 1.0
-        memory = _Memory(gradient, step, point.value, 1.0, 0.85, tol)
+        memory = _Memory(gradient, step, point.value, 1.0, 0.85, tol, Race(point.value))
         if known:
             numbers: dict[str, Any] = {name: float(known[name]) for name in _REMEMBERED}
-            memory = replace(memory, **numbers)
+            race = {name: float(known[f"race.{name}"]) for name in asdict(memory.race)}
+            memory = replace(memory, **numbers, race=Race(**race))
         return State(point, quad, evaluator, False, memory)
 
     def step(self, problem: Problem, state: State, gap: float, inner_gap: float) -> State:
@@ -116,7 +125,7 @@ class SPG(Solver):
             # Moving the weights cannot close this part of the gap: only exactness can.
             return self._sharpen(problem, state)
         point = state.point
-        steps = memory.step * self._metric(problem, point.d)
+        steps = memory.step * self._metric(problem, point.d, memory.race)
         direction = projected_gradient(problem, point.d, state.quad, steps)
         slope = float(memory.gradient @ direction)
         if not problem.regularizer.smooth:
@@ -135,14 +144,17 @@ class SPG(Solver):
         return self._sharpen(problem, state)
 
     def remember(self, state: State) -> dict[str, Array]:
-        """Return step length, running average and how exact alpha is."""
-        return {name: np.asarray(getattr(state.memory, name)) for name in _REMEMBERED}
+        """Return step length, running average, how exact alpha is, and the race."""
+        race = {f"race.{name}": value for name, value in asdict(state.memory.race).items()}
+        own = {name: getattr(state.memory, name) for name in _REMEMBERED}
+        return {name: np.asarray(value) for name, value in {**own, **race}.items()}
 
     def _accept(self, problem: Problem, state: State, trial: Point, predicted: float) -> State:
         memory: _Memory = state.memory
         quad = state.evaluator.quad(trial)
         gradient = smooth_gradient(problem, trial.d, quad)
         step, reference, mass, eta = memory.step, trial.value, 1.0, memory.eta
+        race = memory.race.step(trial.value)
         if self.spectral:
             moved = trial.d - state.point.d
             change = float(moved @ (gradient - memory.gradient))
@@ -150,23 +162,24 @@ class SPG(Solver):
             if problem.combination.linear:
                 # The paper's 10 is for weights of about one, and a step has their unit squared.
                 high *= max(1.0, float(trial.d.max()) ** 2)
-            size = float(moved @ (moved / self._metric(problem, trial.d)))
+            size = float(moved @ (moved / self._metric(problem, trial.d, race)))
             step = high if change <= 0 else float(np.clip(size / change, low, high))
         if self.nonmonotone:
             eta = _adapt_eta(memory.eta, state.point.value - trial.value, predicted)
             mass = eta * memory.mass + 1.0
             reference = (eta * memory.mass * memory.reference + trial.value) / mass
-        new = _Memory(gradient, step, reference, mass, eta, memory.inner_tol)
+        new = _Memory(gradient, step, reference, mass, eta, memory.inner_tol, race)
         return State(trial, quad, state.evaluator, False, new)
 
-    def _metric(self, problem: Problem, d: Array) -> Array | float:
-        """Factor on the step of every weight: its square, relative to the largest."""
-        scaled = self.scaled and self.spectral and not problem.combination.linear
-        if not scaled or not problem.regularizer.orthant:
+    def _metric(self, problem: Problem, d: Array, race: Race) -> Array | float:
+        """Factor on the step of every weight: a power of its part of the largest, or one."""
+        regularizer, linear = problem.regularizer, problem.combination.linear
+        scaled = self.scaled and self.spectral and (isinstance(regularizer, L1) or not linear)
+        if not scaled or not regularizer.orthant or race.second:
             return 1.0
         size = np.maximum(d, d.mean())
         top = float(size.max())
-        return (size / top) ** 2 if top > 0 else 1.0
+        return (size / top) ** (1 if linear else 2) if top > 0 else 1.0
 
     def _sharpen(self, problem: Problem, state: State) -> State:
         """Solve again at the same weights, ten times as exactly, and start the averages anew."""
