@@ -159,10 +159,10 @@ class Spicy(Solver):
         passes = Passes(problem)
         if start is not None and start.extra:
             return self._from_memory(problem, passes, start)
-        start = self._better_start(problem, start)
-        if start is None or not np.any(start.alpha):
+        better = self._better_start(problem, start)
+        if better is None or not np.any(better.alpha):
             return self._from_nothing(problem, passes)
-        return self._from_point(problem, passes, start)
+        return self._from_point(problem, passes, better, start is not None)
 
     def _better_start(self, problem: Problem, start: Point | None) -> Point | None:
         """Solve the single-kernel problem at the first weights, where that is worth it.
@@ -213,7 +213,7 @@ class Spicy(Solver):
         )
         return self._state(problem, passes, d, alpha, intercept, memory, (fitted, quad))
 
-    def _from_point(self, problem: Problem, passes: Passes, start: Point) -> State:
+    def _from_point(self, problem: Problem, passes: Passes, start: Point, given: bool) -> State:
         d = without_dust(problem.regularizer.project(start.d))
         alpha = feasible_alpha(problem, start.alpha)
         fitted, quad = passes.evaluate(d, alpha)
@@ -224,18 +224,20 @@ class Spicy(Solver):
         scale, _ = _best_scale(problem, alpha, quad)
         term = conjugate_term(problem, fitted + start.intercept[:, None], alpha)
         gap = certify(problem, d, alpha, start.intercept, fitted, quad).gap
+        # Equal weights are spread thin, and smaller than those to come.
+        trust = self._trust(gap) if given else self.growth
         memory = _Memory(
             term.inside(scale * alpha),
             start.intercept.copy(),
             components,
             term,
-            self.first_penalty * self._trust(gap) * float(d.max()),
+            self.first_penalty * trust * float(d.max()),
             self._next_kernels(problem, components, quad, 1.0),
         )
         return self._state(problem, passes, d, alpha, start.intercept, memory, (fitted, quad))
 
     def _trust(self, gap: float) -> float:
-        """Factor of the first penalty at a start with this gap.
+        """Factor of the first penalty at given weights with this gap.
 
         What the q_k there are wrong by moves the components by gamma times as much: with a large
         gamma a rough start would lose all kernels but one.
