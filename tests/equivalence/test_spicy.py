@@ -36,6 +36,7 @@ from kernelweave.regularizers import (
     simplex_C_to_block_l1,
 )
 from kernelweave.solvers import SILP, SPG, ActiveSet, Limits, Spicy, solve
+from kernelweave.solvers.inner import Point
 from kernelweave.solvers.loop import Result
 from kernelweave.solvers.path import entry_factor
 
@@ -289,8 +290,8 @@ def test_more_samples_than_a_matrix_is_factorised_for(
 ):
     problem = make(name, regularizer, n=40, m=8, n_tasks=n_tasks)
     dense = fit(problem)
-    for module in (newton_system, dual_model):
-        monkeypatch.setattr(module, "CHOLESKY_LIMIT", 20)
+    monkeypatch.setattr(newton_system, "CHOLESKY_LIMIT", 20)
+    monkeypatch.setattr(dual_model, "MODEL_LIMIT", 20)
     problem.bank.matrix_limit = 1000 if formed else 0
     result = fit(problem)
     assert result.certificate.primal == pytest.approx(dense.certificate.primal, rel=2e-6)
@@ -443,3 +444,15 @@ def test_what_rounding_forbids_is_given_up_in_time(name):
         result = solve(problem, Spicy(), Limits(tol=1e-18))
     assert result.reason == "stuck" and result.certificate.gap < 1e-8
     assert len(result.history) < 25 and result.history[-1].inner_iterations < 200
+
+
+def test_only_a_good_start_raises_the_first_penalty():
+    """A large one would leave a single kernel to a rough start, and its inner problem unsolved."""
+    problem = make("hinge", Simplex(), n=40, m=8)
+    best, solver = fit(problem), Spicy()
+    unit = solver.first_penalty
+    good = solver.init(problem, Point.start(best.d, best.alpha, best.intercept))
+    assert good.memory.penalty == pytest.approx(solver.growth * unit * best.d.max())
+    equal = np.full(8, 1 / 8)
+    rough = solver.init(problem, Point.start(equal, np.zeros_like(best.alpha), best.intercept))
+    assert rough.memory.penalty < 0.5 * solver.growth * unit / 8

@@ -143,26 +143,26 @@ def test_a_solver_takes_as_many_steps_as_if_nothing_had_happened(solver, path, c
     assert len(resumed(model, path, *cancer).history_) == 2
 
 
-def test_plain_cutting_planes_go_on_as_such(path, monkeypatch):
+def test_cutting_planes_that_took_over_go_on_as_such(path, monkeypatch):
     rng = np.random.default_rng(0)
     X = rng.integers(0, 2, size=(60, 12)).astype(float)
     y = np.where(X[:, 0] + X[:, 1] * X[:, 2] + 0.2 * rng.normal(size=60) > 0.7, 1, -1)
     model = MKLClassifier([Linear().on(j) for j in range(12)], C=100.0, tol=1e-6)
     whole = clone(model).fit(X, y)
     taken_over = []
-    plain = ActiveSet._plain.fget
-    watched = property(lambda self: taken_over.append(True) or plain(self))
-    monkeypatch.setattr(ActiveSet, "_plain", watched)
+    planes = ActiveSet._planes.fget
+    watched = property(lambda self: taken_over.append(True) or planes(self))
+    monkeypatch.setattr(ActiveSet, "_planes", watched)
     callbacks = [Checkpoint(path, every=1), lambda record: bool(taken_over)]
     part = clone(model).set_params(callbacks=callbacks).fit(X, y)
     assert taken_over
-    assert not bool(checkpoint_file.read(path).groups[0]["extra.stabilised"])
+    assert "extra.stabilised" in checkpoint_file.read(path).groups[0]
     taken_over.clear()
     resumed(clone(model).set_params(callbacks=[lambda record: True]), path, X, y)
     assert taken_over  # from the first record on
     again = resumed(model, path, X, y)
     assert again.converged_
-    assert len(part.history_) + len(again.history_) <= len(whole.history_) + 2
+    assert len(part.history_) + len(again.history_) <= len(whole.history_) + 5
 
 
 def test_the_best_point_is_kept_for_other_settings(path, cancer):

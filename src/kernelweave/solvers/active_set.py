@@ -53,6 +53,7 @@ class _Memory:
     gradient: Array
     inner_tol: float
     model: _Model | None = None
+    before: float = np.inf  # the gap before alpha was last made more exact, in place of a step
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ class ActiveSet(Solver):
         """Solve at the given weights, or at equal weights on the kernels most aligned with y."""
         known = {} if start is None else start.extra
         if "stabilised" in known:
-            return self._plain.init(problem, start)
+            return self._planes.init(problem, start)
         evaluator = Evaluator(problem, start)
         d = problem.regularizer.start(problem.m)
         if start is not None:
@@ -124,13 +125,15 @@ class ActiveSet(Solver):
         point = evaluator.evaluate(d, tol)
         quad = evaluator.quad(point)
         gradient = problem.regularizer.gradient(d) - 0.5 * quad
-        return State(point, quad, evaluator, False, _Memory(gradient, tol))
+        before = float(known.get("before", np.inf))
+        return State(point, quad, evaluator, False, _Memory(gradient, tol, before=before))
 
     def remember(self, state: State) -> dict[str, Array]:
         """Return how exact alpha is, or what the cutting planes remember that took over."""
         if not isinstance(state.memory, _Memory):
-            return self._plain.remember(state)
-        return {"inner_tol": np.asarray(state.memory.inner_tol)}
+            return self._planes.remember(state)
+        memory = state.memory
+        return {"inner_tol": np.asarray(memory.inner_tol), "before": np.asarray(memory.before)}
 
     def _restricted(
         self, problem: Problem, evaluator: Evaluator, d: Array, kernels: Array, gap: float
@@ -151,7 +154,7 @@ class ActiveSet(Solver):
     def step(self, problem: Problem, state: State, gap: float, inner_gap: float) -> State:
         """Minimise over a working set of kernels, then look at all of them."""
         if not isinstance(state.memory, _Memory):
-            return self._plain.step(problem, state, gap, inner_gap)
+            return self._planes.step(problem, state, gap, inner_gap)
         if problem.m <= _MANY * self.working_set:
             return self._model_step(problem, state, gap, inner_gap)
         memory: _Memory = state.memory
@@ -178,14 +181,24 @@ class ActiveSet(Solver):
                 return self._arrived(problem, state, trial, memory.inner_tol)
             moved = True
             scale *= 0.5
-        if at_a_kink(problem, gap, inner_gap):
+        if at_a_kink(problem, gap, inner_gap, memory.before):
             # A model of one slope leads nowhere; cutting planes add up what every alpha says.
-            return self._plain.init(problem, point)
-        return self._sharpen(problem, state, point.d if moved else target, inner_gap)
+            return self._taken_over(problem, state)
+        new = self._sharpen(problem, state, point.d if moved else target, inner_gap)
+        new.memory.before = gap
+        return new
 
     @property
-    def _plain(self) -> SILP:
-        return SILP(stabilise=False, inner_tol=self.inner_tol)
+    def _planes(self) -> SILP:
+        return SILP(inner_tol=self.inner_tol)
+
+    def _taken_over(self, problem: Problem, state: State) -> State:
+        """Go on with cutting planes from the same point, with an alpha as exact as it is."""
+        known = {"inner_tol": np.asarray(state.memory.inner_tol)}
+        new = self._planes.init(problem, replace(state.point, extra=known))
+        new.evaluator.n_solves += state.evaluator.n_solves
+        new.evaluator.n_steps += state.evaluator.n_steps
+        return new
 
     def _target(self, problem: Problem, state: State, gap: float) -> Array:
         """Minimiser of the quadratic model over the working set; zero elsewhere."""

@@ -22,6 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelweave.bank.protocol import KernelBank
+from kernelweave.bank.stacked import StackedBank
+from kernelweave.memory import available_bytes
 from kernelweave.problem import Array
 from kernelweave.regularizers.norm_prox import NormProx
 from kernelweave.solvers.line_search import zero_of_slope
@@ -31,6 +33,7 @@ from kernelweave.solvers.newton_system import (
     cholesky,
     through_factors,
 )
+from kernelweave.solvers.split_system import SplitSystem
 
 if TYPE_CHECKING:
     from kernelweave.solvers.smoothed_dual import Place
@@ -41,11 +44,28 @@ __all__ = ["STEEP_ENOUGH", "DualModel", "model_serves"]
 _MOST, _ENOUGH = 12, 1e-3
 # Part of the slope of Newton's direction that a bent one must have.
 STEEP_ENOUGH = 0.1
+# Up to this many samples a factor of the whole matrix is quicker than one of its hard part.
+WHOLE_LIMIT = 1000
+# Most samples of a model, if the matrices of that size that it takes fit in half of the memory.
+MODEL_LIMIT, _MATRICES = 20_000, 3
 
 
 def model_serves(bank: KernelBank, n_tasks: int, kernels: NDArray[np.intp]) -> bool:
-    """Whether a model can be formed: few samples, and no factors that are quicker."""
-    return n_tasks * bank.n <= CHOLESKY_LIMIT and not through_factors(bank, kernels)
+    """Whether a model can be formed: there is room for its matrix, and no quicker way.
+
+    Quicker are factors of low rank and, with many samples, banks whose products take no rows.
+    """
+    size = n_tasks * bank.n
+    if size > MODEL_LIMIT or through_factors(bank, kernels):
+        return False
+    if size <= CHOLESKY_LIMIT:
+        return True
+    return _works_with_rows(bank) and 8.0 * _MATRICES * size**2 <= 0.5 * available_bytes()
+
+
+def _works_with_rows(bank: KernelBank) -> bool:
+    parts = bank.parts if isinstance(bank, StackedBank) else (bank,)
+    return any(part.keeps_rows or bank.n <= part.matrix_limit for part in parts)
 
 
 class DualModel:
@@ -70,13 +90,13 @@ class DualModel:
         )
         self.level = np.repeat(place.level, self.shape[1])
         self.B = self._curved_part(place.active())
+        self._tasks = np.repeat(np.eye(self.shape[0]), self.shape[1], axis=1)
+        self._split = SplitSystem(self.B)
 
     def _curved_part(self, active: ActiveKernels) -> Array:
-        """B, and the part of the intercepts, which is as straightforward."""
+        """B."""
         dual, (T, n) = self.place.dual, self.shape
-        K = dual.problem.bank.combine(active.weights(dual.problem.m))
-        K += dual.intercept_penalty
-        B = K
+        B = K = dual.problem.bank.combine(active.weights(dual.problem.m))
         if T > 1:
             B = np.zeros((T * n, T * n))
             for t in range(T):
@@ -84,6 +104,11 @@ class DualModel:
         G = active.normals.reshape(len(active.kernels), T * n)
         B -= (G.T * (self.gamma * active.shares)) @ G
         return B
+
+    def _bend(self, delta: Array) -> Array:
+        """B delta, and what the intercepts add, which is as straightforward."""
+        sums = self.place.dual.intercept_penalty * (self._tasks @ delta)
+        return self.B @ delta + sums @ self._tasks
 
     def minimise(self, gradient: Array) -> Array:
         """Return the step to the minimum, nearly; `gradient` is that of phi, (T, n)."""
@@ -103,7 +128,7 @@ class DualModel:
             z = self.term.decision(self.place.rho + delta.reshape(self.shape))
             prox = self._prox(self.G @ delta)
             f = prox.norms[self.some] @ self.G
-            g = f + self.B @ delta + self.level - z.ravel()
+            g = f + self._bend(delta) + self.level - z.ravel()
         return delta.reshape(self.shape)
 
     def _prox(self, change: Array) -> NormProx:
@@ -115,15 +140,18 @@ class DualModel:
     def _newton(self, D: Array, prox: NormProx, g: Array) -> Array:
         """Newton's direction on the model."""
         G = self.G[np.searchsorted(self.some, prox.active)]
-        V = np.concatenate([G, prox.coupling.T @ G])
+        V = np.concatenate([G, prox.coupling.T @ G, self._tasks])
         s = self.gamma * np.concatenate([prox.slopes, prox.signs])
+        s = np.append(s, np.full(len(self._tasks), self.place.dual.intercept_penalty))
+        if len(D) > WHOLE_LIMIT:
+            return self._split.solve(D, V, s, g)
         return -cholesky(self.B + (V.T * s) @ V, D)(g)
 
     def _search(self, delta: Array, direction: Array, decrement: float) -> float:
         """Step length to where the model is nearly least."""
         rho, step = self.place.rho + delta.reshape(self.shape), direction.reshape(self.shape)
-        G_delta, G_step, B_step = self.G @ delta, self.G @ direction, self.B @ direction
-        fixed = float((self.B @ delta + self.level) @ direction)
+        G_delta, G_step, B_step = self.G @ delta, self.G @ direction, self._bend(direction)
+        fixed = float(delta @ B_step + self.level @ direction)
         square = float(B_step @ direction)
 
         def slope(t: float) -> float:

@@ -150,7 +150,8 @@ def run(
             if screening is not None:
                 screening.look(certificate, state)
             open_part = certificate.gap - certificate.approximation
-            state = solver.step(problem, state, open_part, _inner_gap(certificate, state.point))
+            inner_gap = _inner_gap(problem, certificate, state.point)
+            state = solver.step(problem, state, open_part, inner_gap)
     except KeyboardInterrupt:
         if best.point is None:
             raise
@@ -207,10 +208,18 @@ def _certify_state(problem: Problem, state: State) -> Certificate:
     )
 
 
-def _inner_gap(certificate: Certificate, point: Point) -> float:
-    """The part of the relative gap that a more exact alpha at the same weights would close."""
-    primal = certificate.bank_primal
-    return max(0.0, primal - point.value) / max(1.0, abs(primal))
+def _inner_gap(problem: Problem, certificate: Certificate, point: Point) -> float:
+    """The part of the relative gap that a more exact alpha at the same weights would close.
+
+    The objective is that at the weights of the point: the certificate's own can be below T(d), for
+    it takes the norms of the components at their best weights.
+    """
+    b = certificate.intercept
+    loss = problem.loss.value(problem.y, point.fitted + b[:, None], problem.C)
+    quadratic = 0.5 * float(np.sum(point.alpha * point.fitted))
+    primal = float(np.sum(loss) + problem.loss.alpha_sum * np.sum(b)) + quadratic
+    owed = primal + float(problem.regularizer.value(point.d)) - point.value
+    return max(0.0, owed) / max(1.0, abs(certificate.bank_primal))
 
 
 def _reason_to_stop(

@@ -26,7 +26,16 @@ from kernelweave.bank.protocol import KernelBank
 from kernelweave.problem import Array
 from kernelweave.regularizers.norm_prox import NormProx
 
-__all__ = ["CHOLESKY_LIMIT", "ActiveKernels", "cholesky", "newton_direction", "through_factors"]
+__all__ = [
+    "CHOLESKY_LIMIT",
+    "FLOOR",
+    "ActiveKernels",
+    "Solve",
+    "cholesky",
+    "conjugate_gradients",
+    "newton_direction",
+    "through_factors",
+]
 
 # Up to this many samples the matrix is formed and factorised.
 CHOLESKY_LIMIT = 3000
@@ -37,7 +46,7 @@ _CG_TOL, _CG_STEPS = 1e-5, 500
 # What is added to a diagonal that is not positive, relative to its largest entry.
 _RIDGE = 1e-13
 # Least curvature of a sample where a system is solved by products, relative to the kernels'.
-_FLOOR = 1e-9
+FLOOR = 1e-9
 
 Solve = Callable[[Array], Array]
 
@@ -127,17 +136,17 @@ def newton_direction(bank: KernelBank, D: Array, active: ActiveKernels, gradient
             K += (V.T * s) @ V
             return -cholesky(K, D[0])(gradient[0])[None]
         K += active.intercept_penalty
-        floor = _FLOOR * float(K.diagonal().mean())
+        floor = FLOOR * float(K.diagonal().mean())
         solves = [cholesky(K.copy(), np.maximum(row, floor)) for row in D]
-        return _conjugate_gradients(lambda v: v @ K + active.bend(v), D, gradient, solves, floor)
+        return conjugate_gradients(lambda v: v @ K + active.bend(v), D, gradient, solves, floor)[0]
     diagonal = weights[active.kernels] @ bank.diag(active.kernels)
     solves = []
     for task in range(T):
         alone = D[task] + diagonal
         solves.append(_woodbury(alone, *active.low_rank(task)) if T == 1 else _diagonal(alone))
     product = _products(bank, weights, active)
-    floor = _FLOOR * float(diagonal.mean())
-    return _conjugate_gradients(product, D, gradient, solves, floor)
+    floor = FLOOR * float(diagonal.mean())
+    return conjugate_gradients(product, D, gradient, solves, floor)[0]
 
 
 def through_factors(bank: KernelBank, kernels: NDArray[np.intp]) -> bool:
@@ -170,7 +179,7 @@ def _by_factors(bank: FactoredBank, D: Array, active: ActiveKernels, gradient: A
     F, owner = bank.factor_of(active.kernels)
     scale = (active.penalty * active.shares)[owner]
     diagonal = scale @ (F * F)
-    floor = _FLOOR * (float(diagonal.mean()) + active.intercept_penalty)
+    floor = FLOOR * (float(diagonal.mean()) + active.intercept_penalty)
     base = np.maximum(D, floor)
     T = len(D)
     solves = []
@@ -183,11 +192,11 @@ def _by_factors(bank: FactoredBank, D: Array, active: ActiveKernels, gradient: A
         level = active.intercept_penalty * v.sum(axis=1, keepdims=True)
         return ((v @ F.T) * scale) @ F + level + active.bend(v)
 
-    return _conjugate_gradients(product, D, gradient, solves, floor)
+    return conjugate_gradients(product, D, gradient, solves, floor)[0]
 
 
 def cholesky(K: Array, D: Array) -> Solve:
-    """Solve with K + diag(D), scaled to a diagonal of ones; K is overwritten."""
+    """Solve with K + diag(D), scaled to a diagonal of ones; K is overwritten. Takes columns too."""
     total = D + K.diagonal()
     size = np.where(np.isfinite(total), total, 0.0)
     ridge = _RIDGE * float(size.max(initial=0.0))
@@ -202,13 +211,13 @@ def cholesky(K: Array, D: Array) -> Solve:
         except LinAlgError:
             ridge = max(100.0 * ridge, np.finfo(np.float64).tiny)
             continue
-        return lambda v: scale * cho_solve(factor, scale * v, check_finite=False)
+        return lambda v: (scale * cho_solve(factor, (scale * v.T).T, check_finite=False).T).T
     return _diagonal(total)
 
 
 def _diagonal(total: Array) -> Solve:
     inverse = 1.0 / np.maximum(total, np.finfo(np.float64).tiny)
-    return lambda v: inverse * v
+    return lambda v: (inverse * v.T).T
 
 
 def _woodbury(base: Array, V: Array, s: Array) -> Solve:
@@ -230,14 +239,16 @@ def _woodbury(base: Array, V: Array, s: Array) -> Solve:
     return solve
 
 
-def _conjugate_gradients(
+def conjugate_gradients(
     product: Callable[[Array], Array],
     D: Array,
     gradient: Array,
     solves: list[Solve],
     floor: float,
-) -> Array:
-    """Solve (D + product) x = -gradient, preconditioned task by task."""
+    most: int = _CG_STEPS,
+    tol: float = _CG_TOL,
+) -> tuple[Array, bool]:
+    """Solve (D + product) x = -gradient, preconditioned task by task; whether `most` steps did."""
     T, n = gradient.shape
     # A sample that cannot move would only make numbers infinite.
     moving = np.isfinite(D)
@@ -254,11 +265,11 @@ def _conjugate_gradients(
         return (np.array(solved) * moving).ravel()
 
     shape = (T * n, T * n)
-    found, _ = cg(
+    found, missed = cg(
         LinearOperator(shape, matvec=matvec, dtype=np.float64),
         -(gradient * moving).ravel(),
-        rtol=_CG_TOL,
-        maxiter=_CG_STEPS,
+        rtol=tol,
+        maxiter=most,
         M=LinearOperator(shape, matvec=precondition, dtype=np.float64),
     )
-    return np.asarray(found).reshape(T, n)
+    return np.asarray(found).reshape(T, n), missed == 0

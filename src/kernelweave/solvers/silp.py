@@ -40,6 +40,7 @@ _MOST_CHUNK = 65_536
 class _Memory:
     planes: CuttingPlanes
     inner_tol: float
+    before: float = np.inf  # the gap before alpha was last made more exact, in place of a step
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ class SILP(Solver):
         planes.start(point, quad, _root(evaluator, point))
         if "witness.quad" in known:
             planes.recall(Witness(known["witness.alpha"], known["witness.quad"]))
-        memory = _Memory(planes, tol)
+        memory = _Memory(planes, tol, float(known.get("before", np.inf)))
         return State(point, quad, evaluator, False, memory, witness=planes.witness)
 
     def remember(self, state: State) -> dict[str, Array]:
@@ -102,6 +103,7 @@ class SILP(Solver):
         memory: _Memory = state.memory
         known = {
             "inner_tol": np.asarray(memory.inner_tol),
+            "before": np.asarray(memory.before),
             "stabilised": np.asarray(memory.planes.stabilised),
         }
         witness = state.witness
@@ -122,7 +124,7 @@ class SILP(Solver):
         # A fall below what a rough alpha leaves open cannot be told from noise.
         lost = proposal.promised <= noise or (planes.failed >= _MOST_FAILED and noise > 0)
         linear = polyhedral(problem.regularizer) and planes.stabilised
-        if linear and lost and at_a_kink(problem, gap, inner_gap):
+        if linear and lost and at_a_kink(problem, gap, inner_gap, memory.before):
             # Steps near the centre see one slope of T at a time; the master sees all cuts.
             planes.stop_stabilising()
             memory.inner_tol = self.inner_tol
@@ -133,6 +135,7 @@ class SILP(Solver):
         if memory.inner_tol < _INNER_FLOOR:
             state.stuck = True
             return state
+        memory.before = gap if lost else np.inf
         if lost:
             self._sharpen(planes, evaluator, proposal.d, memory.inner_tol, noise, gap)
         else:

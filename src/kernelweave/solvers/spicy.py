@@ -16,7 +16,7 @@ from kernelweave.regularizers.elastic_net import ElasticNet
 from kernelweave.regularizers.l1 import L1
 from kernelweave.regularizers.simplex import Simplex
 from kernelweave.solvers.base import Solver, State
-from kernelweave.solvers.certificate import dual_value
+from kernelweave.solvers.certificate import certify, dual_value
 from kernelweave.solvers.conjugate_terms import (
     ConjugateTerm,
     DirectTerm,
@@ -41,6 +41,8 @@ _INNER_SHARE = 1e-3
 # Kernels among which the first weights are thought to be spread.
 _SPREAD = 10
 _FIRST_SOLVE = 1e-3
+# Relative gap below which a start lets the first penalty be larger.
+_GOOD_START = 0.1
 # Part of a norm beyond the threshold that is worth another step at the same penalty.
 _NOTICED = 0.3
 # Roots of q may change by this times the root of the relative gap.
@@ -101,13 +103,13 @@ class Spicy(Solver):
     (:class:`~kernelweave.solvers.smoothed_dual.SmoothedDual`).
 
     The penalty :math:`\gamma` has the unit of a weight. It starts at `first_penalty` times a
-    typical weight (from a warm start: ten times that) and grows by `growth` after an inner problem
-    that took at most 8 Newton steps, by 2 up to 16 steps, and not at all beyond, nor while kernels
-    that should be in use were not looked at. After at most 2 steps, or at most 8 that did not halve
-    the gap, it grows by the square of `growth`. An inner problem that is not solved after 40
-    steps is tried again: with slack variables if it had none, else with a smaller penalty. So the
-    gap falls faster than linearly in the number of outer steps. The penalties of the intercept
-    and of the slack variables grow alike.
+    typical weight (from a good warm start: up to ten times that) and grows by `growth` after an
+    inner problem that took at most 8 Newton steps, by 2 up to 16 steps, and not at all beyond, nor
+    while kernels that should be in use were not looked at. After at most 2 steps, or at most 8 that
+    did not halve the gap, it grows by the square of `growth`. An inner problem that is not solved
+    after 40 steps is tried again: with slack variables if it had none, else with a smaller penalty.
+    So the gap falls faster than linearly in the number of outer steps. The penalties of the
+    intercept and of the slack variables grow alike.
 
     With very many kernels an inner problem looks only at the kernels in use and those next in line.
     Then one pass over all m certifies the step, and names the kernels for the next one.
@@ -157,10 +159,10 @@ class Spicy(Solver):
         passes = Passes(problem)
         if start is not None and start.extra:
             return self._from_memory(problem, passes, start)
-        start = self._better_start(problem, start)
-        if start is None or not np.any(start.alpha):
+        better = self._better_start(problem, start)
+        if better is None or not np.any(better.alpha):
             return self._from_nothing(problem, passes)
-        return self._from_point(problem, passes, start)
+        return self._from_point(problem, passes, better, start is not None)
 
     def _better_start(self, problem: Problem, start: Point | None) -> Point | None:
         """Solve the single-kernel problem at the first weights, where that is worth it.
@@ -211,7 +213,7 @@ class Spicy(Solver):
         )
         return self._state(problem, passes, d, alpha, intercept, memory, (fitted, quad))
 
-    def _from_point(self, problem: Problem, passes: Passes, start: Point) -> State:
+    def _from_point(self, problem: Problem, passes: Passes, start: Point, given: bool) -> State:
         d = without_dust(problem.regularizer.project(start.d))
         alpha = feasible_alpha(problem, start.alpha)
         fitted, quad = passes.evaluate(d, alpha)
@@ -221,15 +223,26 @@ class Spicy(Solver):
         # The alpha of another C may be far beyond the norm constraint.
         scale, _ = _best_scale(problem, alpha, quad)
         term = conjugate_term(problem, fitted + start.intercept[:, None], alpha)
+        gap = certify(problem, d, alpha, start.intercept, fitted, quad).gap
+        # Equal weights are spread thin, and smaller than those to come.
+        trust = self._trust(gap) if given else self.growth
         memory = _Memory(
             term.inside(scale * alpha),
             start.intercept.copy(),
             components,
             term,
-            self.first_penalty * self.growth * float(d.max()),
+            self.first_penalty * trust * float(d.max()),
             self._next_kernels(problem, components, quad, 1.0),
         )
         return self._state(problem, passes, d, alpha, start.intercept, memory, (fitted, quad))
+
+    def _trust(self, gap: float) -> float:
+        """Factor of the first penalty at given weights with this gap.
+
+        What the q_k there are wrong by moves the components by gamma times as much: with a large
+        gamma a rough start would lose all kernels but one.
+        """
+        return float(np.clip(_GOOD_START / max(gap, 1e-300), 1.0, self.growth))
 
     def _from_memory(self, problem: Problem, passes: Passes, start: Point) -> State:
         """Go on with the same problem."""

@@ -10,9 +10,12 @@ from kernelweave.solvers.feasible import feasible_alpha
 __all__ = ["aligned_kernels", "at_a_kink", "spread_over", "working_kernels"]
 
 
-# Steps that fail while alpha owes less than this part of the gap are not to be blamed on it. Below
-# a gap of _KINK_GAP rounding may be the cause.
+# Steps that fail while alpha owes less than this part of the gap may have another cause. Below a
+# gap of _KINK_GAP that may be rounding.
 _KINK_SHARE, _KINK_GAP = 1e-3, 1e-6
+# A tenth of what alpha owes is about a third of its error in the q_k, and so of the gap, if alpha
+# is to blame for the gap; at a kink the gap stays.
+_STAYED = 0.8
 
 
 def aligned_kernels(problem: Problem, count: int) -> Array:
@@ -56,10 +59,14 @@ def _lowest(score: Array, count: int) -> Array:
     return np.arange(len(score))
 
 
-def at_a_kink(problem: Problem, gap: float, inner_gap: float) -> bool:
+def at_a_kink(problem: Problem, gap: float, inner_gap: float, before: float) -> bool:
     """Whether steps fail because T has no gradient here, not for want of a more exact alpha.
 
     Where K(d) is singular and the loss piecewise linear, alpha need not be unique; any one of them
     gives T(d), but the q_k of one alone need not tell where T falls, nor certify that it does not.
+
+    What alpha owes does not decide it: its square root is what the q_k are wrong by. So alpha has
+    been made more exact, from where the gap was `before` (infinite if it has not), and in vain.
     """
-    return not problem.loss.smooth and gap > _KINK_GAP and inner_gap < _KINK_SHARE * gap
+    exact = gap > _KINK_GAP and inner_gap < _KINK_SHARE * gap
+    return not problem.loss.smooth and exact and gap > _STAYED * before
