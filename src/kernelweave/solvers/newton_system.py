@@ -188,7 +188,8 @@ def _by_factors(bank: FactoredBank, D: Array, active: ActiveKernels, gradient: A
 
 def cholesky(K: Array, D: Array) -> Solve:
     """Solve with K + diag(D), scaled to a diagonal of ones; K is overwritten."""
-    total = D + K.diagonal()
+    # Differences of huge numbers may end just below zero.
+    total = np.maximum(D + K.diagonal(), 0.0)
     size = np.where(np.isfinite(total), total, 0.0)
     ridge = _RIDGE * float(size.max(initial=0.0))
     scale = 1.0 / np.sqrt(total + ridge)  # zero for samples that cannot move
