@@ -60,6 +60,7 @@ def test_all_contestants_on_one_split(contest, problem):
 
 def test_rare_classes_count_as_much(contest, problem):
     assert contest._score(problem, -np.ones(30)) == 0.5
+    assert contest._weights(problem) == "balanced"
     plain = contest.Problem(**{**vars(problem), "balanced": False})
     assert contest._score(plain, -np.ones(30)) == 0.8
 
