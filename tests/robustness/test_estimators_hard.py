@@ -145,6 +145,13 @@ def test_a_fold_with_constant_targets_is_fitted_by_the_constant():
     assert np.all(np.isfinite(scores)) and scores[2] == pytest.approx(-1.0, abs=0.11)
 
 
+def test_a_gap_just_above_the_tolerance_is_not_called_converged():
+    X, y = ordered_data()
+    model = MKLClassifier(from_matrices([np.outer(x, x) for x in X.T]), C=10.0, max_iter=1)
+    assert quietly(model, sample_ids(30), y)
+    assert model.tol < model.gap_ < 5 * model.tol and not model.converged_
+
+
 @pytest.mark.parametrize("scale", [1e-12, 1e12])
 def test_precomputed_kernels_of_any_size_in_a_grid_search(scale):
     X, y = ordered_data()
