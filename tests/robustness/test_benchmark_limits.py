@@ -82,6 +82,10 @@ def test_passes_over_matrices_count_the_rows_they_read(part: Any, X: np.ndarray)
     with part("limit_count").counting() as ledger:
         bank.quad(np.ones(40))
     assert ledger.total("moved") == 2 * 4 * 40 * 41 / 2
+    with part("limit_count").counting() as ledger:
+        bank.quad(v)  # A square of three rows.
+        bank.products_at(v, np.array([0, 2]))
+    assert ledger.total("moved") == 2 * 4 * 3 * 3 / 2 + 2 * 4 * 2 * 40
 
 
 def test_building_counts_an_exponential_for_each_pair(part: Any, X: np.ndarray) -> None:

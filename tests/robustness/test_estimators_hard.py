@@ -22,7 +22,7 @@ from kernelweave import (
     sample_ids,
 )
 from kernelweave.errors import InvalidInputError
-from kernelweave.kernels import from_matrices
+from kernelweave.kernels import Linear, from_matrices
 from kernelweave.losses import get_loss
 from kernelweave.regularizers import Simplex
 from kernelweave.solvers import SOLVERS
@@ -145,6 +145,13 @@ def test_a_fold_with_constant_targets_is_fitted_by_the_constant():
     assert np.all(np.isfinite(scores)) and scores[2] == pytest.approx(-1.0, abs=0.11)
 
 
+def test_a_gap_just_above_the_tolerance_is_not_called_converged():
+    X, y = ordered_data()
+    model = MKLClassifier(from_matrices([np.outer(x, x) for x in X.T]), C=10.0, max_iter=1)
+    assert quietly(model, sample_ids(30), y)
+    assert model.tol < model.gap_ < 5 * model.tol and not model.converged_
+
+
 @pytest.mark.parametrize("scale", [1e-12, 1e12])
 def test_precomputed_kernels_of_any_size_in_a_grid_search(scale):
     X, y = ordered_data()
@@ -155,6 +162,24 @@ def test_precomputed_kernels_of_any_size_in_a_grid_search(scale):
     searches = [GridSearchCV(m, grid, cv=3).fit(ids, y) for m in (model, one)]
     scores = [search.cv_results_["mean_test_score"] for search in searches]
     np.testing.assert_allclose(scores[0], scores[1], atol=0.05)
+
+
+def test_a_C_beyond_reach_in_a_grid_search_ends_and_says_so(monkeypatch):
+    """Steps in proportion to C: the weights wait for a machine that no one can train."""
+    monkeypatch.setattr("kernelweave.solvers.inner._MOST_STEPS", 1000)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30, 2))
+    y = (X[:, 0] + 2.0 * rng.normal(size=30) > 0).astype(int)
+    model = MKLClassifier([Linear().on([0]), Linear().on([1])])
+    with pytest.warns(ConvergenceWarning, match="too many steps with C this large"):
+        search = GridSearchCV(model, {"C": [1.0, 1e9]}, cv=3, error_score="raise").fit(X, y)
+    assert np.all(np.isfinite(search.cv_results_["mean_test_score"]))
+    with pytest.warns(ConvergenceWarning, match="too many steps"):
+        alone = model.set_params(C=1e9).fit(X, y)
+    assert not alone.converged_
+    # Newton's method does not mind.
+    smooth = model.set_params(loss="squared_hinge").fit(X, y)
+    assert smooth.converged_
 
 
 @hard_settings(20)

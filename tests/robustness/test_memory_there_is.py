@@ -67,8 +67,15 @@ def test_limits_of_the_process(machine, monkeypatch, limit, use):
     import resource
 
     machine({"proc__self__status": f"Name: python\n{use}:  1000000 kB\n"})
-    limits = {getattr(resource, limit): 3_024_000_000}
-    monkeypatch.setattr(
-        resource, "getrlimit", lambda which: (limits.get(which, resource.RLIM_INFINITY),) * 2
-    )
+    none = resource.RLIM_INFINITY
+    soft = {getattr(resource, limit): 3_024_000_000}
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (soft.get(which, none), none))
     assert memory.available_bytes() == 2e9
+
+
+def test_a_system_that_says_only_how_much_it_has(machine, monkeypatch):
+    """Half of it may be free."""
+    machine({"proc__meminfo": ""})
+    sizes = {"SC_PHYS_PAGES": 4_000_000, "SC_PAGE_SIZE": 4096}
+    monkeypatch.setattr(memory.os, "sysconf", sizes.__getitem__)
+    assert memory.available_bytes() == 4_000_000 * 4096 / 2

@@ -8,6 +8,7 @@ import pytest
 from kernelweave.losses import SquaredHinge
 from kernelweave.solvers.box_solver import DenseGram
 from kernelweave.solvers.newton import solve_smooth
+from kernelweave.solvers.newton_system import _woodbury, cholesky
 
 
 @pytest.mark.parametrize("seed", [10, 38, 51])
@@ -22,3 +23,19 @@ def test_a_warm_start_of_other_weights_at_a_huge_C(seed):
     assert found.converged
     cold = solve_smooth(loss, y, C, gram, tol=1e-6)
     np.testing.assert_allclose(found.fitted, cold.fitted, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_diagonal_that_rounding_takes_below_zero():
+    solve = cholesky(np.diag([1.0, -1e-9]), np.zeros(2))
+    assert np.all(np.isfinite(solve(np.ones(2))))
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_low_rank_part_that_takes_all_curvature_away():
+    """The identity less the projection onto v: its inverse is that of the rest."""
+    v = np.array([[0.6, 0.8, 0.0]])
+    solve = _woodbury(np.ones(3), v, np.array([-1.0]))
+    across = np.array([-0.8, 0.6, 5.0])
+    np.testing.assert_allclose(solve(across), across, atol=1e-12)
+    assert np.all(np.isfinite(solve(np.ones(3))))

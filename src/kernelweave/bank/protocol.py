@@ -151,6 +151,23 @@ class KernelBank(MatrixBank):
     def error(self, v: Array, d: Array) -> ErrorBound:
         """How far `quad(v)` and sum_k d_k K_k v can be from the exact kernels' answers."""
 
+    def rounding(self, v: Array, d: Array) -> ErrorBound:
+        """How far sums in float64 can take `quad(v)` and sum_k d_k K_k v from their exact values.
+
+        By sqrt(n) units in the last place of the sum of the sizes of their terms: rounding goes up
+        as often as down.
+        """
+        tasks = as_tasks(v)
+        unit = np.full(self.m, np.sqrt(self.n) * np.finfo(np.float64).eps)
+        quad, product = np.zeros(self.m), np.zeros_like(tasks)
+        size = max(1, int(_CHUNK_ENTRIES // self.n))
+        for first in range(0, self.m, size):
+            part = np.arange(first, min(first + size, self.m))
+            bound = rounding_error(tasks, d[part], self.diag(part), unit[part])
+            quad[part] = bound.quad_missing
+            product += bound.product
+        return ErrorBound(quad, quad, product)
+
     def spread(self) -> Array:
         """Upper bounds on the largest eigenvalue of each kernel on vectors of sum zero, (m,).
 

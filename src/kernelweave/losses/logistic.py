@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import expit, logit, xlogy
+from scipy.special import expit, logit, xlog1py, xlogy
 
 from kernelweave.losses.base import Array, Loss
 from kernelweave.losses.numeric import per_weight
 
-__all__ = ["Logistic", "fraction", "logistic_prox"]
+__all__ = ["Logistic", "fraction", "logistic_prox", "negative_entropy"]
 
 
 class Logistic(Loss):
@@ -44,7 +44,7 @@ class Logistic(Loss):
 
     def conjugate(self, y: Array, alpha: Array, C: Array) -> Array:
         t = fraction(y, alpha, C)
-        return self._finite_in_domain(y, alpha, C, C * (xlogy(t, t) + xlogy(1.0 - t, 1.0 - t)))
+        return self._finite_in_domain(y, alpha, C, C * negative_entropy(t))
 
     def conjugate_gradient(self, y: Array, alpha: Array, C: Array) -> Array:
         return y * logit(fraction(y, alpha, C))
@@ -91,3 +91,18 @@ def fraction(y: Array, alpha: Array, C: Array) -> Array:
     [0.25, 1.0]
     """
     return np.clip(per_weight(y * alpha, C), 0.0, 1.0)
+
+
+def negative_entropy(t: Array) -> Array:
+    """``t log t + (1 - t) log(1 - t)`` on [0, 1].
+
+    Right to the last digits for the smallest t, too: it is multiplied by C, and the larger C is,
+    the smaller t.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> negative_entropy(np.array([0.0, 0.5, 1.0])).round(4).tolist()
+    [0.0, -0.6931, 0.0]
+    """
+    return xlogy(t, t) + xlog1py(1.0 - t, -t)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Self
 
 import numpy as np
-from scipy.special import expit, logit, xlogy
+from scipy.special import expit, logit
 
 from kernelweave.losses.base import Array, Loss
-from kernelweave.losses.logistic import fraction, logistic_prox
+from kernelweave.losses.logistic import fraction, logistic_prox, negative_entropy
 from kernelweave.validation import positive_number
 
 __all__ = ["SmoothHinge"]
@@ -68,8 +68,7 @@ class SmoothHinge(Loss):
 
     def conjugate(self, y: Array, alpha: Array, C: Array) -> Array:
         t = fraction(y, alpha, C)
-        entropy = xlogy(t, t) + xlogy(1.0 - t, 1.0 - t)
-        values = -y * alpha + C / self._sharpness() * entropy
+        values = -y * alpha + C / self._sharpness() * negative_entropy(t)
         return self._finite_in_domain(y, alpha, C, values)
 
     def conjugate_gradient(self, y: Array, alpha: Array, C: Array) -> Array:

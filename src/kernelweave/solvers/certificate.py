@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kernelweave.bank.protocol import ErrorBound
 from kernelweave.problem import Array, Problem
 from kernelweave.solvers.feasible import feasible_alpha
 
@@ -18,6 +19,8 @@ __all__ = [
     "recompute",
     "smooth_gradient",
 ]
+
+_EPS = float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,7 @@ def certify(
     fitted: Array,
     quad: Array,
     witness: Witness | None = None,
+    rounding: bool = False,
 ) -> Certificate:
     r"""Bound the optimum from both sides at one point, or say how far from stationary it is.
 
@@ -111,22 +115,38 @@ def certify(
         alpha'(dK/dd_k) alpha, summed over tasks, for all m kernels; for a sum this is q_k(alpha).
     witness : Witness, optional
         Other dual variables; in a convex problem the dual value is the better of the two.
+    rounding : bool
+        Whether to count against us what sums in float64 can lose as well. That is little, unless C
+        is so large that kernels times alpha are nothing but the difference of huge numbers.
     """
     best = _best_intercepts(problem, fitted, intercept)
     if not problem.convex:
         return _stationarity(problem, d, alpha, fitted, best, quad)
-    error = problem.bank.error(alpha, d)
+    error = _error(problem, alpha, d, rounding)
     primal = _primal(problem, d, fitted, best, quad, 0.0)
     dual = dual_value(problem, alpha, quad)
-    upper = _primal(problem, d, fitted, best, quad + error.norm_missing, error.product)
+    slack = error.product + (_EPS * np.abs(fitted + best[:, None]) if rounding else 0.0)
+    upper = _primal(problem, d, fitted, best, quad + error.norm_missing, slack)
     lower = dual_value(problem, alpha, quad + error.quad_missing)
     if witness is not None:
         dual = max(dual, dual_value(problem, witness.alpha, witness.quad))
-        missing = problem.bank.error(witness.alpha, d).quad_missing
+        missing = _error(problem, witness.alpha, d, rounding).quad_missing
         lower = max(lower, dual_value(problem, witness.alpha, witness.quad + missing))
     gap = (upper - lower) / max(1.0, abs(upper))
     exact = (primal - dual) / max(1.0, abs(primal))
     return Certificate(upper, lower, gap, "duality", max(0.0, gap - exact), primal, best)
+
+
+def _error(problem: Problem, alpha: Array, d: Array, rounding: bool) -> ErrorBound:
+    error = problem.bank.error(alpha, d)
+    if not rounding:
+        return error
+    more = problem.bank.rounding(alpha, d)
+    return ErrorBound(
+        error.quad_missing + more.quad_missing,
+        error.norm_missing + more.norm_missing,
+        error.product + more.product,
+    )
 
 
 def _stationarity(
@@ -179,7 +199,7 @@ def recompute(
     if witness is not None:
         witness = feasible_alpha(problem, witness)
         other = Witness(witness, problem.bank.quad(witness))
-    return certify(problem, d, alpha, intercept, fitted, quad, other), alpha
+    return certify(problem, d, alpha, intercept, fitted, quad, other, rounding=True), alpha
 
 
 def _best_intercepts(problem: Problem, fitted: Array, guess: Array) -> Array:

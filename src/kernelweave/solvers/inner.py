@@ -85,11 +85,15 @@ def solve_task(
     y, C, loss = problem.y[task], problem.C[task], problem.loss
     if not loss.smooth:
         qp = loss.box_qp(y, C)
-        most = max(_MOST_STEPS, 100 * gram.n)
+        most = _most_steps(gram)
         box = solve_box_qp(qp, gram, tol=tol, a=qp.split(alpha), fitted=fitted, max_iter=most)
         return box.alpha, box.fitted, box.intercept, box.n_steps
     newton = solve_smooth(loss, y, C, gram, tol=tol, alpha=alpha, fitted=fitted, intercept=b)
     return newton.alpha, newton.fitted, newton.intercept, newton.n_steps
+
+
+def _most_steps(gram: GramSource) -> int:
+    return max(_MOST_STEPS, 100 * gram.n)
 
 
 class Evaluator:
@@ -103,12 +107,15 @@ class Evaluator:
     ----------
     n_solves, n_steps : int
         Single-kernel problems solved so far, and the steps that took.
+    cut_short : bool
+        Whether one of those solved last ended for want of steps.
     """
 
     def __init__(self, problem: Problem, start: Point | None = None) -> None:
         self.problem = problem
         self.n_solves = 0
         self.n_steps = 0
+        self.cut_short = False
         given = np.zeros((problem.n_tasks, problem.n)) if start is None else start.alpha
         self._alpha = feasible_alpha(problem, given)
         self._intercept = np.zeros(problem.n_tasks) if start is None else start.intercept.copy()
@@ -140,12 +147,14 @@ class Evaluator:
         self._gram = gram
         fitted = self._fitted(gram)
         alpha = np.empty_like(self._alpha)
+        self.cut_short = False
         for t in range(problem.n_tasks):
             gram.parts = None
             alpha[t], fitted[t], self._intercept[t], steps = solve_task(
                 problem, t, gram, tol, self._alpha[t], fitted[t], self._intercept[t]
             )
             self.n_steps += steps
+            self.cut_short |= steps >= _most_steps(gram)
             if self._products is not None:
                 self._products.add(gram, t)
         self.n_solves += problem.n_tasks

@@ -227,7 +227,10 @@ def _reason_to_stop(
 ) -> str:
     if certificate.approximation > 0 and _only_the_bank_is_left(problem, limits, certificate):
         return "bank"
-    return watch.reason_to_stop() or state.ended or ("stuck" if state.stuck else "")
+    asked = watch.reason_to_stop() or state.ended
+    if asked or not state.stuck:
+        return asked
+    return "steps" if getattr(state.evaluator, "cut_short", False) else "stuck"
 
 
 def _only_the_bank_is_left(problem: Problem, limits: Limits, certificate: Certificate) -> bool:

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import LinAlgError, cho_factor, cho_solve, lu_factor, lu_solve
+from scipy.linalg import LinAlgError, cho_factor, cho_solve, lu_solve, pinvh
+from scipy.linalg.lapack import dgetrf
 from scipy.sparse.linalg import LinearOperator, cg
 
 from kernelweave.bank.factored import FactoredBank
@@ -197,7 +198,8 @@ def _by_factors(bank: FactoredBank, D: Array, active: ActiveKernels, gradient: A
 
 def cholesky(K: Array, D: Array) -> Solve:
     """Solve with K + diag(D), scaled to a diagonal of ones; K is overwritten. Takes columns too."""
-    total = D + K.diagonal()
+    # Differences of huge numbers may end just below zero.
+    total = np.maximum(D + K.diagonal(), 0.0)
     size = np.where(np.isfinite(total), total, 0.0)
     ridge = _RIDGE * float(size.max(initial=0.0))
     scale = 1.0 / np.sqrt(total + ridge)  # zero for samples that cannot move
@@ -225,15 +227,21 @@ def _woodbury(base: Array, V: Array, s: Array) -> Solve:
     keep = s != 0
     V, s = V[keep], s[keep]
     inverse = 1.0 / base
+    if not len(s):
+        return lambda v: inverse * v
     # (diag(1/s) + V base^-1 V') with its rows scaled, so that no size of s overflows.
     root = np.sqrt(np.abs(s))
     V = root[:, None] * V
     small = (V * inverse) @ V.T
     small[np.diag_indices(len(s))] += np.sign(s)
-    factor = lu_factor(small, overwrite_a=True, check_finite=False)
+    *factor, singular = dgetrf(small)
+    # Of a matrix without an inverse, the rows of V in which it has one.
+    pseudo = pinvh(small, check_finite=False) if singular else None
 
     def solve(v: Array) -> Array:
         u = inverse * v
+        if pseudo is not None:
+            return u - inverse * ((pseudo @ (V @ u)) @ V)
         return u - inverse * (lu_solve(factor, V @ u, check_finite=False) @ V)
 
     return solve

@@ -130,6 +130,8 @@ def reason_for_gap(result: Result, limits: Limits) -> str:
         "max_iter": f"max_iter={limits.max_iter} was reached; raise it or tol",
         "max_time": f"max_time={limits.max_time} s was reached; raise it or tol",
         "stuck": "rounding stops further progress; rescale the data, lower C or raise tol",
+        "steps": "a single kernel takes too many steps with C this large; lower C, scale the data, "
+        "or take a loss without corners ('squared_hinge', 'squared')",
         "rounds": "the rounds of the solver are done; raise its max_iter, lower its eps or, if its "
         "target omega is given, leave that to omega='auto'",
         "bank": "the bank is not exact enough; use bank='dense' or raise tol",
