@@ -123,6 +123,7 @@ def test_predictions_do_not_form_a_matrix_of_all_samples(monkeypatch, name, valu
             sizes.append(values.size)
             yield rows, values
 
+    monkeypatch.setattr("kernelweave.estimators.learnt_kernel._FEW_ENTRIES", 0)
     monkeypatch.setattr(f"kernelweave.estimators.learnt_kernel.{name}", value)
     monkeypatch.setattr(LearntKernel, "_blocks", watched)
     np.testing.assert_allclose(model.decision_function(X), whole, rtol=1e-12)
