@@ -17,7 +17,6 @@ from kernelweave.problem import Problem
 from kernelweave.regularizers import L1, BlockNorm, SquaredLp
 from kernelweave.solvers import SPG, Limits
 from kernelweave.solvers.loop import run
-from kernelweave.solvers.spg_race import Race
 
 
 @pytest.mark.parametrize(
@@ -76,17 +75,7 @@ def test_sparse_sums_by_steps_that_grow_with_the_weight():
 
 
 @pytest.mark.parametrize("regularizer", [L1(), SquaredLp(2.0)], ids=str)
-def test_steps_by_the_size_of_weights_are_given_up_where_they_creep(regularizer):
+def test_plain_steps_in_turn_where_steps_by_the_size_of_weights_creep(regularizer):
     """Hundreds of small weights that have to go: scaled steps alone need 341 and over 400."""
     done = plain_run(wide_product(regularizer), SPG(), 250)
     assert done.converged
-
-
-def test_a_race_goes_back_to_what_brought_more():
-    """Of two kinds of steps the second brings nothing: it has one round of eight."""
-    race, value, seconds = Race(100.0), 100.0, 0
-    for taken in range(400):
-        seconds += int(race.second)
-        value -= 0.0 if race.second else 1.0 / (1.0 + taken)
-        race = race.step(value)
-    assert seconds == 50

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,13 +12,15 @@ from kernelweave.regularizers.l1 import L1
 from kernelweave.solvers.base import Solver, State
 from kernelweave.solvers.certificate import projected_gradient, smooth_gradient
 from kernelweave.solvers.inner import Evaluator, Point, without_dust
-from kernelweave.solvers.spg_race import Race
 
 __all__ = ["PGD", "SPG"]
 
 _SUFFICIENT = 1e-4
 _SMALLEST_STEP = 1e-8
 _SPECTRAL_RANGE = (1e-30, 10.0)
+# Steps in a row that are scaled, and plain. Scaled ones alone do not end where thousands of small
+# weights have to go (leukemia), plain ones alone not where widths differ (australian).
+_SCALED_TURN, _PLAIN_TURN = 50, 25
 _INNER_FLOOR = 1e-14
 # Tolerance of the single-kernel solves when it is not tuned (the paper's plain descent).
 _UNTUNED = 1e-6
@@ -32,10 +34,10 @@ class _Memory:
     mass: float  # Q: how many of them it stands for
     eta: float  # how slowly the past is forgotten
     inner_tol: float
-    race: Race  # of scaled steps against plain ones
+    taken: float  # steps so far
 
 
-_REMEMBERED = ("step", "reference", "mass", "eta", "inner_tol")
+_REMEMBERED = ("step", "reference", "mass", "eta", "inner_tol", "taken")
 
 
 @dataclass(frozen=True)
@@ -66,10 +68,9 @@ class SPG(Solver):
         In combinations that are not sums, steps grow with the square of a weight, as descent in
         log(d) would have it: weights of a product are inverse squared widths and differ by orders
         of magnitude. In sums under l1 they grow with the weight: the curvature of T in d_k is at
-        most q_k / d_k, and all q_k of weights above zero are equal in the end. Steps of equal
-        length, which rid a fit of thousands of small weights sooner, are tried after 50
-        iterations, and whichever lowers the objective more is kept
-        (:class:`~kernelweave.solvers.spg_race.Race`).
+        most q_k / d_k, and all q_k of weights above zero are equal in the end. In products every
+        50 such steps are followed by 25 of equal length, which rid a fit of thousands of small
+        weights sooner.
     inner_tol : float, default=1e-2
         Tolerance of the first single-kernel solve, if it is tuned.
 
@@ -111,11 +112,10 @@ class SPG(Solver):
         gradient = smooth_gradient(problem, point.d, quad)
         bounded = self.spectral and not problem.regularizer.orthant
         step = _first_step(point.d, gradient) if bounded else 1.0
-        memory = _Memory(gradient, step, point.value, 1.0, 0.85, tol, Race(point.value))
+        memory = _Memory(gradient, step, point.value, 1.0, 0.85, tol, 0.0)
         if known:
             numbers: dict[str, Any] = {name: float(known[name]) for name in _REMEMBERED}
-            race = {name: float(known[f"race.{name}"]) for name in asdict(memory.race)}
-            memory = replace(memory, **numbers, race=Race(**race))
+            memory = replace(memory, **numbers)
         return State(point, quad, evaluator, False, memory)
 
     def step(self, problem: Problem, state: State, gap: float, inner_gap: float) -> State:
@@ -125,7 +125,7 @@ class SPG(Solver):
             # Moving the weights cannot close this part of the gap: only exactness can.
             return self._sharpen(problem, state)
         point = state.point
-        steps = memory.step * self._metric(problem, point.d, memory.race)
+        steps = memory.step * self._metric(problem, point.d, memory.taken)
         direction = projected_gradient(problem, point.d, state.quad, steps)
         slope = float(memory.gradient @ direction)
         if not problem.regularizer.smooth:
@@ -144,17 +144,15 @@ class SPG(Solver):
         return self._sharpen(problem, state)
 
     def remember(self, state: State) -> dict[str, Array]:
-        """Return step length, running average, how exact alpha is, and the race."""
-        race = {f"race.{name}": value for name, value in asdict(state.memory.race).items()}
-        own = {name: getattr(state.memory, name) for name in _REMEMBERED}
-        return {name: np.asarray(value) for name, value in {**own, **race}.items()}
+        """Return step length, running average, how exact alpha is, and the number of steps."""
+        return {name: np.asarray(getattr(state.memory, name)) for name in _REMEMBERED}
 
     def _accept(self, problem: Problem, state: State, trial: Point, predicted: float) -> State:
         memory: _Memory = state.memory
         quad = state.evaluator.quad(trial)
         gradient = smooth_gradient(problem, trial.d, quad)
         step, reference, mass, eta = memory.step, trial.value, 1.0, memory.eta
-        race = memory.race.step(trial.value)
+        taken = memory.taken + 1.0
         if self.spectral:
             moved = trial.d - state.point.d
             change = float(moved @ (gradient - memory.gradient))
@@ -162,20 +160,21 @@ class SPG(Solver):
             if problem.combination.linear:
                 # The paper's 10 is for weights of about one, and a step has their unit squared.
                 high *= max(1.0, float(trial.d.max()) ** 2)
-            size = float(moved @ (moved / self._metric(problem, trial.d, race)))
+            size = float(moved @ (moved / self._metric(problem, trial.d, taken)))
             step = high if change <= 0 else float(np.clip(size / change, low, high))
         if self.nonmonotone:
             eta = _adapt_eta(memory.eta, state.point.value - trial.value, predicted)
             mass = eta * memory.mass + 1.0
             reference = (eta * memory.mass * memory.reference + trial.value) / mass
-        new = _Memory(gradient, step, reference, mass, eta, memory.inner_tol, race)
+        new = _Memory(gradient, step, reference, mass, eta, memory.inner_tol, taken)
         return State(trial, quad, state.evaluator, False, new)
 
-    def _metric(self, problem: Problem, d: Array, race: Race) -> Array | float:
+    def _metric(self, problem: Problem, d: Array, taken: float) -> Array | float:
         """Factor on the step of every weight: a power of its part of the largest, or one."""
         regularizer, linear = problem.regularizer, problem.combination.linear
         scaled = self.scaled and self.spectral and (isinstance(regularizer, L1) or not linear)
-        if not scaled or not regularizer.orthant or race.second:
+        plain_turn = not linear and taken % (_SCALED_TURN + _PLAIN_TURN) >= _SCALED_TURN
+        if not scaled or not regularizer.orthant or plain_turn:
             return 1.0
         size = np.maximum(d, d.mean())
         top = float(size.max())
