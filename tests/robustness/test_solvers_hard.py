@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hard_problems import LOSSES, TROUBLES, check_fit, draw, fit, hard_settings
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kernelweave.bank import DenseBank
@@ -61,6 +61,7 @@ def test_each_solver_with_the_losses_it_likes_best(name, seed, trouble):
         assert done.result.converged
 
 
+@example(seed=170, size=6, C=8)  # steps of cutting planes became infinitely stiff
 @hard_settings(5)
 @given(seed=seeds, size=st.integers(-12, 12), C=st.integers(-8, 8))
 def test_one_scale_for_all_kernels_and_any_C(seed, size, C):

@@ -30,6 +30,8 @@ _ENOUGH = 0.1
 _SUFFICIENT = 1e-4
 # After a step that did not descend, distances from the best weights count this much more.
 _STIFFER = 4.0
+# Steps are nil long before; without an end it would be infinite, and infinity times zero is NaN.
+_STIFFEST = 1e100
 _DAMPING = 1e-3
 _MOST_TRIALS = 10
 # Kernels that may enter in one level step, beside those in use.
@@ -188,7 +190,7 @@ class CuttingPlanes:
         if fell <= least:
             self.failed += 1
             if proposal.kind == "level":
-                self._stiffness *= _STIFFER
+                self._stiffness = min(self._stiffness * _STIFFER, _STIFFEST)
             return False
         if proposal.kind == "level" and fell > 0.5 * proposal.promised:
             self._stiffness = max(1.0, self._stiffness / _STIFFER)
@@ -283,7 +285,7 @@ class CuttingPlanes:
             promised = fixed - float(self._cuts.values(d).max())
             if promised >= _ENOUGH * (fixed - self._own_cut(d)):
                 break
-            self._stiffness *= _STIFFER
+            self._stiffness = min(self._stiffness * _STIFFER, _STIFFEST)
         return Proposal(d, promised, "level")
 
     def _own_cut(self, d: Array) -> float:
