@@ -44,9 +44,11 @@ def smo(result: tuple[int, float], K: Any, diag: Any, *rest: Any) -> Amounts:
     }
 
 
-def gathered(out: Any, K: Any, idx: Any, target: Any, start: int, stop: int) -> Amounts:
+def gathered(
+    out: Any, K: Any, left: Any, right: Any, scale: float, target: Any, start: int, stop: int
+) -> Amounts:
     """See the module: rows of a block."""
-    return {"moved": float(stop - start) * len(idx) * (K.itemsize + target.itemsize)}
+    return {"moved": float(stop - start) * len(right) * (K.itemsize + target.itemsize)}
 
 
 def gathered_columns(out: Any, rows: Any, places: Any, columns: Any, target: Any) -> Amounts:
@@ -206,13 +208,13 @@ COUNTS: list[tuple[str, str | None, str, str, Any]] = [
     (_SOLVERS + "chunks", None, "add_rows", "products with K(d)", added_rows),
     (_SOLVERS + "chunks", None, "mix_outputs", "mixes of outputs", mixed),
     (_SOLVERS + "chunks", None, "add_outputs", "mixes of outputs", added_outputs),
-    ("kernelweave.compiled.dense_rows", None, "_gather", "blocks", gathered),
+    ("kernelweave.compiled.dense_rows", None, "copy_rectangle", "blocks", gathered),
     ("kernelweave.compiled.dense_rows", None, "add_rows", "products with K(d)", added_rows),
     (_SOLVERS + "curvature", None, "cholesky", "curvature", curvature_factor),
     (_SOLVERS + "curvature", None, "solve_triangular", "curvature", curvature_solve),
     (_SOLVERS + "dual_model", None, "cholesky", "Cholesky factors", newton_factor),
     (_SOLVERS + "newton_system", None, "cholesky", "Cholesky factors", newton_factor),
-    (_SOLVERS + "newton_system", None, "_woodbury", "Newton's model", woodbury),
+    (_SOLVERS + "newton_system", None, "with_low_rank", "Newton's model", woodbury),
     (_SOLVERS + "dual_model", "DualModel", "_newton", "Newton's model", newton_model),
     (_SOLVERS + "dual_model", "DualModel", "_curved_part", "Newton's model", newton_curved),
     (_SOLVERS + "smoothed_dual", "Place", "__init__", "places", place),

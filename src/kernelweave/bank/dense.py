@@ -97,14 +97,16 @@ class DenseBank(KernelBank):
         bank._fill(np.array(computed, dtype=np.int64), source)
         return bank
 
-    def from_matrices(self, matrices: Sequence[Array], names: Sequence[str] = ()) -> DenseBank:
-        """Return a new bank around symmetric matrices, taken as they are."""
+    def from_matrices(
+        self, matrices: Sequence[Array], names: Sequence[str] = (), scale: Array | None = None
+    ) -> DenseBank:
+        """Return a new bank around symmetric matrices, taken as they are, times a factor each."""
         bank = DenseBank(self.dtype)
         bank._source = None
         bank._matrices = [np.ascontiguousarray(K) for K in matrices]
         bank.m, bank.n = len(matrices), matrices[0].shape[0]
         bank.names = tuple(names) or tuple(f"kernel {k}" for k in range(bank.m))
-        bank._scale = np.ones(bank.m)
+        bank._scale = np.ones(bank.m) if scale is None else np.asarray(scale, dtype=np.float64)
         bank._rounded = np.zeros(bank.m, dtype=bool)
         return bank
 

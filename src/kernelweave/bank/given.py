@@ -59,8 +59,8 @@ class GivenBank(KernelBank):
     def __init__(
         self, matrices: Sequence[Array], ids: Array, scale: Array, names: Sequence[str]
     ) -> None:
-        self._whole = DenseBank().from_matrices(matrices, names)
-        self._whole._scale = np.asarray(scale, dtype=np.float64)
+        self._matrices, self._scale = matrices, np.asarray(scale)
+        self._whole = DenseBank().from_matrices(matrices, names, scale)
         self._ids = np.asarray(ids, dtype=np.int64)
         self.n, self.m, self.names = len(self._ids), self._whole.m, self._whole.names
         self._cut: DenseBank | None = None
@@ -163,8 +163,8 @@ class GivenBank(KernelBank):
         """See :class:`KernelBank`."""
         if self._cut is not None:
             return self._cut.select(kernels)
-        chosen = self._whole.select(kernels)
-        return GivenBank(chosen._matrices, self._ids, chosen._scale, chosen.names)
+        matrices, names = ([own[k] for k in kernels] for own in (self._matrices, self.names))
+        return GivenBank(matrices, self._ids, self._scale[kernels], names)
 
     # What only a cut answers quickly
 

@@ -36,6 +36,7 @@ __all__ = [
     "conjugate_gradients",
     "newton_direction",
     "through_factors",
+    "with_low_rank",
 ]
 
 # Up to this many samples the matrix is formed and factorised.
@@ -144,7 +145,9 @@ def newton_direction(bank: KernelBank, D: Array, active: ActiveKernels, gradient
     solves = []
     for task in range(T):
         alone = D[task] + diagonal
-        solves.append(_woodbury(alone, *active.low_rank(task)) if T == 1 else _diagonal(alone))
+        solves.append(
+            with_low_rank(_diagonal(alone), *active.low_rank(task)) if T == 1 else _diagonal(alone)
+        )
     product = _products(bank, weights, active)
     floor = FLOOR * float(diagonal.mean())
     return conjugate_gradients(product, D, gradient, solves, floor)[0]
@@ -187,7 +190,8 @@ def _by_factors(bank: FactoredBank, D: Array, active: ActiveKernels, gradient: A
     for task in range(T):
         V, s = active.low_rank(task) if T == 1 else (np.ones((1, F.shape[1])), None)
         s = np.array([active.intercept_penalty]) if s is None else s
-        solves.append(_woodbury(base[task], np.concatenate([F, V]), np.concatenate([scale, s])))
+        both = np.concatenate([F, V]), np.concatenate([scale, s])
+        solves.append(with_low_rank(_diagonal(base[task]), *both))
 
     def product(v: Array) -> Array:
         level = active.intercept_penalty * v.sum(axis=1, keepdims=True)
@@ -222,29 +226,28 @@ def _diagonal(total: Array) -> Solve:
     return lambda v: (inverse * v.T).T
 
 
-def _woodbury(base: Array, V: Array, s: Array) -> Solve:
-    """Solve with diag(base) + V'diag(s) V, base > 0."""
+def with_low_rank(solve: Solve, V: Array, s: Array) -> Solve:
+    """Solve with A + V'diag(s) V by Woodbury's formula; `solve`, that with A, takes columns too."""
     keep = s != 0
     V, s = V[keep], s[keep]
-    inverse = 1.0 / base
     if not len(s):
-        return lambda v: inverse * v
-    # (diag(1/s) + V base^-1 V') with its rows scaled, so that no size of s overflows.
-    root = np.sqrt(np.abs(s))
-    V = root[:, None] * V
-    small = (V * inverse) @ V.T
+        return solve
+    # (diag(1/s) + V A^-1 V') with its rows scaled, so that no size of s overflows.
+    V = np.sqrt(np.abs(s))[:, None] * V
+    Z = solve(V.T.copy())
+    small = V @ Z
     small[np.diag_indices(len(s))] += np.sign(s)
     *factor, singular = dgetrf(small)
     # Of a matrix without an inverse, the rows of V in which it has one.
     pseudo = pinvh(small, check_finite=False) if singular else None
 
-    def solve(v: Array) -> Array:
-        u = inverse * v
-        if pseudo is not None:
-            return u - inverse * ((pseudo @ (V @ u)) @ V)
-        return u - inverse * (lu_solve(factor, V @ u, check_finite=False) @ V)
+    def whole(v: Array) -> Array:
+        u = solve(v)
+        w = V @ u
+        w = lu_solve(factor, w, check_finite=False) if pseudo is None else pseudo @ w
+        return u - Z @ w
 
-    return solve
+    return whole
 
 
 def conjugate_gradients(

@@ -9,10 +9,15 @@ beside D, what the kernels add is next to nothing once the hard ones have answer
 from __future__ import annotations
 
 import numpy as np
-from scipy.linalg import lu_factor, lu_solve
 
 from kernelweave.problem import Array
-from kernelweave.solvers.newton_system import FLOOR, Solve, cholesky, conjugate_gradients
+from kernelweave.solvers.newton_system import (
+    FLOOR,
+    Solve,
+    cholesky,
+    conjugate_gradients,
+    with_low_rank,
+)
 
 __all__ = ["SplitSystem"]
 
@@ -93,7 +98,7 @@ class SplitSystem:
     def _iterate(
         self, D: Array, V: Array, s: Array, g: Array, hard: Solve, most: int
     ) -> tuple[Array, bool]:
-        precondition = _with_low_rank(hard, V, s)
+        precondition = with_low_rank(hard, V, s)
         found, enough = conjugate_gradients(
             lambda v: v @ self._B + ((v @ V.T) * s) @ V,
             D[None],
@@ -104,23 +109,3 @@ class SplitSystem:
             _TOL,
         )
         return found[0], enough
-
-
-def _with_low_rank(solve: Solve, V: Array, s: Array) -> Solve:
-    """Solve with A + V'diag(s) V, `solve` being that with A."""
-    keep = s != 0
-    V, s = V[keep], s[keep]
-    if not len(s):
-        return solve
-    # (diag(1/s) + V A^-1 V') with its rows scaled, so that no size of s overflows.
-    V = np.sqrt(np.abs(s))[:, None] * V
-    Z = solve(V.T.copy())
-    small = V @ Z
-    small[np.diag_indices(len(s))] += np.sign(s)
-    factor = lu_factor(small, overwrite_a=True, check_finite=False)
-
-    def whole(v: Array) -> Array:
-        u = solve(v)
-        return u - Z @ lu_solve(factor, V @ u, check_finite=False)
-
-    return whole
