@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,15 @@ from kernelweave.combine.base import Combination
 from kernelweave.losses.base import Loss
 from kernelweave.regularizers.base import Regularizer
 
-__all__ = ["Problem"]
+__all__ = ["RESOLVED", "Problem"]
 
 Array = NDArray[Any]
+
+# Objectives below this part of the best constant predictor's are lost in the rounding of its terms,
+# of which there may be many thousands.
+RESOLVED = 1e-12
+# Kernels that are asked for their diagonal: with a million of them some are enough.
+_SOME_KERNELS = 1000
 
 
 @dataclass(frozen=True)
@@ -67,6 +74,57 @@ class Problem:
     def convex(self) -> bool:
         """Whether the problem has a dual, so that a fit can end with a duality gap."""
         return self.combination.linear and self.regularizer.convex
+
+    @cached_property
+    def kernel_size(self) -> float:
+        """Largest mean diagonal of the kernels: 1 if they are normalised, or made of distances."""
+        if self.combination.base != "kernels":
+            return 1.0
+        some = np.unique(np.linspace(0, self.m - 1, _SOME_KERNELS).astype(np.int64))
+        diagonal: Array = self.bank.diag(some)
+        return float(np.max(diagonal.mean(axis=1)))
+
+    @cached_property
+    def constant_value(self) -> float:
+        """Objective of the best constant predictor, with the cheapest weights, which are free.
+
+        A one-class problem has no other constant than zero; it is measured by what a single sample
+        would cost, ``K_ii / 2``.
+        """
+        loss = self.loss
+        if loss.task == "one_class":
+            return 0.5 * loss.alpha_sum**2 * self.kernel_size
+        flat = np.zeros(self.n)
+        best = [loss.best_intercept(y, flat, C) for y, C in zip(self.y, self.C, strict=True)]
+        level = np.broadcast_to(np.array(best)[:, None], self.y.shape)
+        return float(np.sum(loss.value(self.y, level, self.C)))
+
+    @property
+    def floor(self) -> float:
+        """Objectives below this cannot be told from zero in float64."""
+        return max(RESOLVED * self.constant_value, float(np.finfo(np.float64).tiny))
+
+    def unit(self, *values: float) -> float:
+        """What a difference of objectives is compared with: their size, or `floor` if that is more.
+
+        Nothing is ever compared with one: an objective has the units of C times the loss.
+        """
+        return max(self.floor, *(abs(value) for value in values))
+
+    @cached_property
+    def decision_unit(self) -> float:
+        """What differences of decision values are compared with.
+
+        One for classification, whose margins are one; the spread of the targets for regression; for
+        one class the size of the kernels, which is that of K alpha.
+        """
+        if self.loss.task == "classification":
+            return 1.0
+        if self.loss.task == "one_class":
+            return self.loss.alpha_sum * self.kernel_size or 1.0
+        size = float(np.abs(self.y).max())
+        spread = float(np.std(self.y / size, axis=1).max()) * size if size > 0 else 0.0
+        return spread or size or 1.0
 
     def bound(self) -> Problem:
         """Return the problem with its regularizer told about kernels and combination."""

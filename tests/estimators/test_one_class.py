@@ -261,13 +261,6 @@ def test_bounded_says_whether_the_allowed_weights_are_bounded(regularizer):
     assert Fixed([1.0]).bounded and not Regularizer.bounded
 
 
-@pytest.mark.parametrize("regularizer", [reg for reg in ALL if reg.bounded], ids=repr)
-def test_bounded_regularizers_can_be_had_at_another_price(regularizer):
-    d = np.array([0.1, 0.2, 0.0, 0.7])
-    assert regularizer.scaled(5.0).value(d) == pytest.approx(5.0 * regularizer.value(d))
-    assert isinstance(regularizer.scaled(5.0), type(regularizer))
-
-
 @pytest.mark.parametrize(
     "regularizer", [name for name, cls in Regularizer.registry.items() if not cls.bounded]
 )

@@ -59,7 +59,6 @@ class BatchBank(KernelBank):
 
     # One pass adds up all kernels, as fast as it would take to compute a few rows of each.
     matrix_limit = 20_000
-    rounding_only = True
 
     # Set by `build`.
     _columns: Array

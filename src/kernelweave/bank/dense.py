@@ -65,7 +65,6 @@ class DenseBank(KernelBank):
 
     # The matrices are there already: adding them up costs one pass.
     matrix_limit = 20_000
-    rounding_only = True
     keeps_rows = True
 
     # Set by `build` and `from_matrices`. Matrices that were computed lie one behind the other.
@@ -356,8 +355,12 @@ class DenseBank(KernelBank):
             return ErrorBound.none(self.m)
         return rounding_error(v, d, self.diag(), np.where(self._rounded, 2.0**-24, 0.0))
 
+    @property
+    def approximates(self) -> Source | None:
+        """See :class:`KernelBank`; matrices that were rounded to float32."""
+        return self._source if self._rounded.any() else None
+
     def refined(self) -> DenseBank | None:
         """Return the same matrices in float64, if any was stored in float32."""
-        if self._source is None or not self._rounded.any():
-            return None
-        return DenseBank("float64").build(self._source)
+        source = self.approximates
+        return None if source is None else DenseBank("float64").build(source)

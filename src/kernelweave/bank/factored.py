@@ -392,13 +392,21 @@ class FactoredBank(KernelBank):
     def error(self, v: Array, d: Array) -> ErrorBound:
         """What the factors leave out; see the class docstring.
 
-        The factors are themselves kernels, below the exact ones, so a function built from them
-        has an exact norm no larger than the one computed here: the primal side needs no bound.
+        The kernels E that they leave out are semi-definite, with a known diagonal: v'Ev is at most
+        the smaller of two bounds, and an entry of Ev at most sqrt(E_ii v'Ev), by Cauchy and
+        Schwarz. What predicts is the function of the exact kernels.
         """
         tasks = as_tasks(v)
-        by_norm = (tasks**2).sum() * self._residual.sum(axis=1)
-        by_entry = ((np.abs(tasks) @ np.sqrt(self._residual).T) ** 2).sum(axis=0)
-        return ErrorBound(np.minimum(by_norm, by_entry), np.zeros(self.m), 0.0)
+        roots = np.sqrt(self._residual)
+        by_norm = (tasks**2).sum(axis=1)[:, None] * self._residual.sum(axis=1)
+        left_out = np.minimum(by_norm, (np.abs(tasks) @ roots.T) ** 2)
+        missing = left_out.sum(axis=0)
+        return ErrorBound(missing, missing, (np.sqrt(left_out) * d) @ roots)
+
+    @property
+    def approximates(self) -> Source | None:
+        """See :class:`KernelBank`."""
+        return self._source
 
     def refined(self) -> FactoredBank | None:
         """Return factors a hundred times closer, down to a relative trace error of 1e-12."""

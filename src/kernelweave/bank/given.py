@@ -53,7 +53,6 @@ class GivenBank(KernelBank):
     """
 
     matrix_limit = DenseBank.matrix_limit
-    rounding_only = True
     keeps_rows = True
 
     def __init__(

@@ -32,6 +32,7 @@ _SAMPLED_ENTRIES = 2**22
 # One tile of a streaming pass, all kernels together: it stays in the cache of a core.
 _TILE_ROWS = 64
 _TILE_ENTRIES = 2**18
+_TILE_KERNELS = 64
 
 
 class LazyBank(KernelBank):
@@ -58,7 +59,6 @@ class LazyBank(KernelBank):
     array([[[ 3., 13., 23.]]])
     """
 
-    rounding_only = True
     keeps_rows = True
 
     # Set by `build`.
@@ -190,26 +190,50 @@ class LazyBank(KernelBank):
         """See :class:`KernelBank`; small tiles computed afresh, past the cache.
 
         A pass over all rows would throw out what the cache holds, and writing rows to memory
-        takes longer than computing them.
+        takes longer than computing them. Kernels in use are evaluated between all samples and the
+        support of v, the others on its support, half of it: they are symmetric.
         """
         tasks = as_tasks(v)
-        support = np.flatnonzero(tasks.any(axis=0))
         product = np.zeros_like(tasks)
         pieces = np.zeros((-(-self.n // _TILE_ROWS), self.m))
-        width = max(1, _TILE_ENTRIES // (_TILE_ROWS * self.m))
-        blocks = [support[first : first + width] for first in range(0, len(support), width)]
+        support = np.flatnonzero(tasks.any(axis=0))
+        values = np.ascontiguousarray(tasks[:, support].T, dtype=self.dtype)
+        used, rest = self._together(np.flatnonzero(d)), self._together(np.flatnonzero(d == 0))
 
-        def work(start: int, stop: int) -> None:
+        def sums(rows: Array, first: int, kernels: Array) -> Array:
+            """(K_k v)[rows] of these kernels, from the support from its `first` member on."""
+            out = np.zeros((len(kernels), len(rows), len(tasks)))
+            width = max(_TILE_ROWS, _TILE_ENTRIES // (_TILE_ROWS * len(kernels)))
+            for start in range(first, len(support), width):
+                columns = slice(start, start + width)
+                tile = self._source.tile(rows, support[columns], kernels, self.dtype)
+                out += tile @ values[columns]
+            return out
+
+        def use(start: int, stop: int) -> None:
             rows = np.arange(start, stop)
-            sums = np.zeros((self.m, len(rows), len(tasks)))
-            for columns in blocks:
-                values = self._source.tile(rows, columns, self.dtype)
-                sums += values @ tasks[:, columns].T.astype(values.dtype)
-            pieces[start // _TILE_ROWS] = np.einsum("krt,tr->k", sums, tasks[:, rows])
-            product[:, rows] = np.tensordot(d, sums, axes=1).T
+            for kernels in used:
+                own = sums(rows, 0, kernels)
+                pieces[start // _TILE_ROWS, kernels] = np.einsum("krt,tr->k", own, tasks[:, rows])
+                product[:, rows] += np.tensordot(d[kernels], own, axes=1).T
 
-        map_blocks(work, self.n, _TILE_ROWS)
+        def look(start: int, stop: int) -> None:
+            rows = support[start:stop]
+            for kernels in rest:
+                # What is right of the block on the diagonal stands for its mirror image, too.
+                own = 2.0 * sums(rows, start, kernels)
+                own -= self._source.tile(rows, rows, kernels, self.dtype) @ values[start:stop]
+                pieces[start // _TILE_ROWS, kernels] = np.einsum("krt,tr->k", own, tasks[:, rows])
+
+        map_blocks(use, self.n, _TILE_ROWS)
+        map_blocks(look, len(support), _TILE_ROWS)
         return semi_definite(pieces.sum(axis=0), v, self, np.arange(self.m)), product
+
+    def _together(self, kernels: Array) -> list[Array]:
+        """Split kernels into parts of a tile; those that read the same columns stay together."""
+        alike = np.argsort(self._source.sharing(kernels), kind="stable")
+        parts = -(-len(kernels) // _TILE_KERNELS)
+        return np.array_split(kernels[alike], parts) if parts else []
 
     def take(self, idx: Array) -> DenseBank:
         """See :class:`KernelBank`; the few samples' matrices are formed."""
@@ -255,6 +279,11 @@ class LazyBank(KernelBank):
         if self.dtype == "float64":
             return ErrorBound.none(self.m)
         return rounding_error(v, d, self._diagonals, self._unit)
+
+    @property
+    def approximates(self) -> Source | None:
+        """See :class:`KernelBank`; kernels whose rows are evaluated in float32."""
+        return None if self.dtype == "float64" else self._source
 
     def refined(self) -> LazyBank | None:
         """Return the same bank with float64 rows."""

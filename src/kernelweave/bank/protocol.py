@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -17,6 +17,9 @@ from kernelweave.bank.squares import SquareSum
 from kernelweave.compiled.threads import one_blas_thread
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.tile import StackTile, Tile
+
+if TYPE_CHECKING:
+    from kernelweave.bank.source import Source
 
 __all__ = [
     "ErrorBound",
@@ -46,9 +49,8 @@ class ErrorBound:
     quad_missing : ndarray of shape (m,)
         v'K_k v (exact) is at most the bank's answer plus this.
     norm_missing : ndarray of shape (m,)
-        The function K_k v as the bank computes it has, under the exact kernel, a squared norm of
-        at most the bank's v'K_k v plus this. Zero for a factored bank: its kernels lie below the
-        exact ones, and a larger kernel gives the same function a smaller norm.
+        The function K_k v of the exact kernel has a squared norm of at most the bank's v'K_k v plus
+        this.
     product : ndarray of shape (T, n), or 0.0
         Entrywise bound on the error of sum_k d_k K_k v.
     """
@@ -102,8 +104,6 @@ class KernelBank(MatrixBank):
     `kernels` restricts any answer to those kernels, in that order; None means all.
     """
 
-    # Whether `error` is only the worst that rounding could do, which is far more than it does.
-    rounding_only: bool = False
     # Variables that a decomposition solver should move at a time, more where a product with the
     # kernel costs much and a block of it little; None if it does not matter.
     round_size: int | None = None
@@ -251,6 +251,11 @@ class KernelBank(MatrixBank):
     @abstractmethod
     def select(self, kernels: Array) -> KernelBank:
         """See :class:`MatrixBank`."""
+
+    @property
+    def approximates(self) -> Source | None:
+        """The kernels that the bank knows only nearly; None if it is exact."""
+        return None
 
     def refined(self) -> KernelBank | None:
         """Return a more exact bank of the same kernels, or None if this one is exact."""

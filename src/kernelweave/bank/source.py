@@ -95,9 +95,9 @@ class Source:
         chosen = self.members if kernels is None else self.members[kernels]
         return self.kernel_set.rows(idx, chosen, idx, dtype)
 
-    def tile(self, idx: Array, columns: Array, dtype: Any) -> Array:
-        """Normalised kernels between some samples and others, shape (m, len(idx), len(columns))."""
-        return self.kernel_set.rows(idx, self.members, columns, dtype)
+    def tile(self, idx: Array, columns: Array, kernels: Array, dtype: Any) -> Array:
+        """Some normalised kernels between some samples and others, (m, len(idx), len(columns))."""
+        return self.kernel_set.rows(idx, self.members[kernels], columns, dtype)
 
     def diag(self) -> Array:
         """Normalised diagonals, shape (m, n)."""

@@ -45,7 +45,6 @@ class StackedBank(KernelBank):
         self.names = StackedNames([part.names for part in self.parts], self._part, self._place)
         self.matrix_limit = min(part.matrix_limit for part in self.parts)
         self.round_size = max((part.round_size or 0 for part in self.parts), default=0) or None
-        self.rounding_only = all(part.rounding_only for part in self.parts)
 
     @property
     def nbytes(self) -> int:

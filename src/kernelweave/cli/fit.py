@@ -17,7 +17,7 @@ from kernelweave.cli.data import Data, load_data, split_rows
 from kernelweave.cli.output import Output, carrying, weights_table
 from kernelweave.cli.progress import FitProgress, PathProgress
 from kernelweave.cli.scores import Scores, score
-from kernelweave.describe import find_estimator, is_bayesian, rank_kernels
+from kernelweave.describe import bound_text, find_estimator, is_bayesian, rank_kernels
 from kernelweave.model_files import save
 from kernelweave.report.html import write_html
 
@@ -136,10 +136,7 @@ def certificate_text(estimator: Any) -> str:
             f"relative projected gradient {gap:.1e} {met} the tolerance {tol:.0e}: a stationary "
             "point, which may not be the best one"
         )
-    return (
-        f"gap {gap:.1e} {met} the tolerance {tol:.0e}: the objective is proven to be within "
-        f"{100 * gap:.2g} % of the best possible"
-    )
+    return f"gap {gap:.1e} {met} the tolerance {tol:.0e}: {bound_text(estimator)}"
 
 
 def _certificate(estimator: Any) -> dict[str, Any]:

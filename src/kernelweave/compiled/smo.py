@@ -27,13 +27,15 @@ from numpy.typing import NDArray
 
 from kernelweave.compiled.lanes import fmax
 
-__all__ = ["BIG", "TAU", "objective", "slopes", "smo_steps"]
+__all__ = ["BIG", "objective", "slopes", "smo_steps"]
 
 Vector = NDArray[np.float64]
 # Stands for infinity: fast-math code must not meet a real one.
 BIG = 1e300
-# Smallest curvature of a pair (LIBSVM's): duplicate rows get a long step that the box ends.
+# Smallest curvature of a pair, in parts of the largest diagonal entry (LIBSVM has it without a
+# unit): duplicate rows get a long step that the box ends. The kernel zero gets the last number.
 TAU = 1e-12
+_NO_CURVATURE = 1e-250
 # Place of the index inside a tagged float; at most 65,536 variables at a time.
 _TAG = np.int64(0xFFFF)
 _CLEAR = np.int64(~0xFFFF)
@@ -97,13 +99,13 @@ def _tagged(value: float, k: int) -> float:
 
 @njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
 def _partner(
-    top: float, own: float, row: NDArray, diag: Vector, low: Vector, fitted: Vector
+    top: float, own: float, row: NDArray, diag: Vector, low: Vector, fitted: Vector, tau: float
 ) -> tuple[int, float]:
     """Second index of the pair, and the violation: argmax of (top - E_k)^2 / curvature."""
     best, gap = 0.0, 0.0
     for k in range(fitted.size):
         slack = fmax(top - (low[k] - fitted[k]), 0.0)  # exactly 0 for the first index itself
-        curvature = fmax((own + diag[k]) - 2.0 * row[k], TAU)
+        curvature = fmax((own + diag[k]) - 2.0 * row[k], tau)
         best = fmax(best, _tagged(slack * slack / curvature, k))
         gap = fmax(gap, slack)
     return int(np.float64(best).view(np.int64) & _TAG), gap
@@ -181,13 +183,14 @@ def smo_steps(
     slopes(alpha, fitted, pos, neg, lo, hi, up, low)
     i = _move(0.0, K[0], K[0], up, fitted)
     patience = max(100, size // 4)
+    tau = max(TAU * diag.max(), _NO_CURVATURE)
     steps = 0
     while True:
         if up[i] == -BIG:
             return steps, 0.0
         top = up[i] - fitted[i]
         row = K[i]
-        j, gap = _partner(top, diag[i], row, diag, low, fitted)
+        j, gap = _partner(top, diag[i], row, diag, low, fitted, tau)
         if gap <= tol:
             # The tag may have hidden a slightly larger one.
             first = _first_exactly(up, fitted)
@@ -200,7 +203,7 @@ def smo_steps(
         look = enough > 0 and steps % patience == patience - 1
         if look and _count_active(top, top - gap, up, low, fitted) <= enough:
             return steps, gap
-        curvature = max(diag[i] + diag[j] - 2.0 * row[j], TAU)
+        curvature = max(diag[i] + diag[j] - 2.0 * row[j], tau)
         before_i, before_j = alpha[i], alpha[j]
         step = _step_pair(i, j, (top - (low[j] - fitted[j])) / curvature, alpha, lo, hi)
         if alpha[i] == before_i and alpha[j] == before_j:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kernelweave.describe.alignment import Alignment, kernel_alignment
+from kernelweave.describe.certificate import bound_text, is_zero, relative_bound
 from kernelweave.describe.explanation import Contribution, Explanation
 from kernelweave.describe.kernel_info import KernelInfo, describe_kernels
 from kernelweave.describe.learnt import KernelWeight, find_estimator, is_bayesian, rank_kernels
@@ -15,12 +16,15 @@ __all__ = [
     "Explanation",
     "KernelInfo",
     "KernelWeight",
+    "bound_text",
     "describe_kernels",
     "find_estimator",
     "html_repr",
     "is_bayesian",
+    "is_zero",
     "kernel_alignment",
     "learnt_line",
     "rank_kernels",
+    "relative_bound",
     "summary_text",
 ]

@@ -20,8 +20,8 @@ __all__ = ["learnt_line", "state_text", "summary_text"]
 def summary_text(model: Any, top: int = 10) -> str:
     r"""Describe a fitted model: how good, how sure of it, kernels kept, heaviest weights.
 
-    The gap is the relative duality gap :math:`(P - D) / \max(1, |P|)` of the final weights: the
-    objective is at most that far above the best one possible. Where a problem has none (products of
+    The gap is the relative duality gap :math:`(P - D) / \max(|P|, |D|)` of the final weights, with
+    the best objective between the dual value D and the objective P. Where a problem has none (products of
     kernels), the line says that it is the relative projected gradient.
 
     A Bayesian model has neither. It has the lower bound on the log evidence of the data, with its

@@ -193,6 +193,7 @@ class BaseMKL(KernelEstimator):
         self._prepare()
         self.objective_ = float(sum(result.certificate.primal for result in results))
         self.dual_objective_ = float(sum(result.certificate.dual for result in results))
+        self.objective_floor_ = float(sum(result.certificate.floor for result in results))
         self.gap_ = float(max(result.certificate.gap for result in results))
         self.gap_kind_ = results[0].certificate.kind
         self.converged_ = all(result.converged for result in results)

@@ -103,9 +103,13 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         Indices of the support vectors among the training rows.
     intercept_ : ndarray of shape (n_tasks,)
     objective_, dual_objective_ : float
-        Upper and lower bound on the optimum.
+        Objective of the fit, or a little above it, and a lower bound on the best one possible.
+    objective_floor_ : float
+        1e-12 of the objective of the best constant: one below cannot be told from zero.
     gap_ : float
-        Relative duality gap, at most `tol` when `converged_`.
+        Relative duality gap, at most `tol` when `converged_`: ``(objective_ - dual_objective_) /
+        max(abs(objective_), abs(dual_objective_), objective_floor_)``, the largest over classes for
+        ``multi_class="ovr"``. It is the same in any units of kernels, C and targets.
     gap_kind_ : {"duality", "projected_gradient"}
         What `gap_` is. A sum of kernels has a duality gap; other combinations (and the log det)
         make the problem non-convex, and `gap_` says how far from stationary the weights are.

@@ -11,18 +11,19 @@ from sklearn.base import OutlierMixin
 
 from kernelweave.errors import InvalidInputError
 from kernelweave.estimators.base import BaseMKL, Tasks
-from kernelweave.estimators.one_class_units import mean_diagonal, solve_one_class
 from kernelweave.losses import OneClass
 from kernelweave.problem import Array, Problem
 from kernelweave.regularizers import Regularizer, get_regularizer
 from kernelweave.solvers import Limits, Point, Result, Solver
+from kernelweave.solvers.solve import certified_exactly
 from kernelweave.validation import positive_number
 
 __all__ = ["MKLOneClass"]
 
-# A sample on the boundary is inside. Scores of training rows differ from the fitted values in the
-# last digit of float32 at most, so the boundary is that much further out.
-_ROUNDING = 2.0**-22
+# A sample on the boundary is inside. Its score can differ from the fitted value, a sum in another
+# order, by some last digits of float64, so the boundary is that much further out. The certificate
+# allows for as much.
+_ROUNDING = 2.0**-45
 # Objectives below this part of the mean diagonal of the kernels are zero but for rounding.
 _ZERO = 1e-7
 
@@ -64,8 +65,7 @@ class MKLOneClass(OutlierMixin, BaseMKL):
     bank, cache_mb, n_jobs, random_state : object, float, int or None, int or None
         See :class:`MKLClassifier`.
     verbose, callbacks : int, sequence of callables
-        See :class:`MKLClassifier`. Lines printed have the objective in the units of
-        :func:`~kernelweave.estimators.one_class_units.solve_one_class`.
+        See :class:`MKLClassifier`.
 
     Attributes
     ----------
@@ -77,7 +77,7 @@ class MKLOneClass(OutlierMixin, BaseMKL):
         Alphas of the support vectors, all positive; they sum to one.
     gap_ : float
         Duality gap relative to the objective, at most `tol` when `converged_`:
-        ``(objective_ - dual_objective_) / abs(objective_)``.
+        ``(objective_ - dual_objective_) / max(abs(objective_), abs(dual_objective_))``.
     kernel_names_, support_, intercept_ : list and ndarrays
         See :class:`MKLClassifier`. The intercept is minus the offset.
     objective_, dual_objective_, gap_kind_, converged_ : floats, str and bool
@@ -212,8 +212,11 @@ class MKLOneClass(OutlierMixin, BaseMKL):
     def _solve(
         self, problem: Problem, solver: Solver, limits: Limits, start: Point | None
     ) -> Result:
-        result = solve_one_class(problem, solver, limits, start)
-        if abs(result.certificate.dual) <= _ZERO * mean_diagonal(problem):
+        # Of the kernels as they are, not of a bank's: else samples on the boundary may be outside.
+        result = certified_exactly(
+            problem, solver, limits, super()._solve(problem, solver, limits, start)
+        )
+        if abs(result.certificate.dual) <= _ZERO * problem.kernel_size:
             warnings.warn(
                 "the training samples surround the origin in every kernel, so all scores are zero "
                 "and nothing was learnt. Use kernels that are not centred, such as RBF, or a "

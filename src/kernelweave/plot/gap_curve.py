@@ -16,7 +16,7 @@ __all__ = ["convergence"]
 
 
 def convergence(model: Any, ax: Axes | None = None) -> Axes:
-    r"""Draw the relative duality gap :math:`(P - D) / \max(1, |P|)` against time.
+    r"""Draw the relative duality gap :math:`(P - D) / \max(|P|, |D|)` against time.
 
     For Bayesian models it is the lower bound on the log evidence.
 

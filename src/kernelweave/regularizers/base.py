@@ -172,13 +172,6 @@ class Regularizer(Named):
         """
         return 0.0
 
-    def scaled(self, factor: float) -> Regularizer:
-        """Return the regularizer with `factor` times the price.
-
-        Asked of those that are `bounded`; the indicator of a set returns itself.
-        """
-        return self
-
     @abstractmethod
     def start(self, m: int) -> Array:
         """Weights to start from: equal, and allowed."""

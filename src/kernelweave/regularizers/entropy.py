@@ -101,9 +101,6 @@ class Entropy(Regularizer):
         d: Array = softmax((0.5 / self._price()) * q)
         return d
 
-    def scaled(self, factor: float) -> Entropy:
-        return Entropy(factor * self._price())
-
     def start(self, m: int) -> Array:
         return np.full(m, 1.0 / m)
 

@@ -168,7 +168,7 @@ class ActiveSet(Solver):
         """Minimise the quadratic model and search along the segment to its minimiser."""
         memory: _Memory = state.memory
         point = state.point
-        unit = max(1.0, abs(point.value))
+        unit = problem.unit(point.value)
         target = self._target(problem, state, gap)
         direction = target - point.d
         slope = float(memory.gradient @ direction)
@@ -206,7 +206,7 @@ class ActiveSet(Solver):
         d, gradient = state.point.d, memory.gradient
         chosen = working_kernels(d, gradient, self.working_set)
         root = self._model(problem, state, chosen, gap).root
-        accuracy = 0.01 * gap * max(1.0, abs(state.point.value))
+        accuracy = 0.01 * gap * problem.unit(state.point.value)
         target = np.zeros_like(d)
         target[chosen] = minimise_model(
             root.T @ root,
@@ -244,6 +244,6 @@ class ActiveSet(Solver):
             return state
         there = state.evaluator.evaluate(without_dust(d), tol)
         # T(d) >= there.value, while T here is at most what the inner gap leaves open.
-        if there.value > here.value + inner_gap * max(1.0, abs(here.value)):
+        if there.value > here.value + inner_gap * problem.unit(here.value):
             there = state.evaluator.evaluate(here.d, tol)
         return self._arrived(problem, state, there, tol)

@@ -99,7 +99,9 @@ class _Blocks:
         direct = self._matrix is not None and gram.n <= _DIRECT
         self.limit = gram.n if direct else _WHOLE
         self.diag = np.asarray(gram.diag(), dtype=np.float64)
-        scale = max(np.abs(state.pos).max(initial=0.0), np.abs(state.neg).max(initial=0.0))
+        # Of one class the linear terms are zero, and the violation is compared with K alpha.
+        linear = max(np.abs(state.pos).max(initial=0.0), np.abs(state.neg).max(initial=0.0))
+        scale = linear or float(np.abs(state.fitted).max(initial=0.0))
         self._dtype = np.float32 if tol > _FLOAT32_TOL * scale else np.float64
 
     def get(self, idx: Index) -> NDArray:

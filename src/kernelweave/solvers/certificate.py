@@ -35,16 +35,23 @@ class Certificate:
         Dual objective of a feasible alpha: the optimum is at least this. Of a problem that is not
         convex only the best objective at the same weights is at least this.
     gap : float
-        Duality gap relative to the objective, (primal - dual) / max(1, abs(primal)), or how far
-        from stationary the point is, see :func:`certify`.
+        Duality gap relative to the objective, (primal - dual) / max(abs(primal), abs(dual)), or how
+        far from stationary the point is, see :func:`certify`. Objectives below 1e-12 of that of
+        the best constant predictor are taken as that much
+        (:attr:`~kernelweave.problem.Problem.floor`).
     kind : {"duality", "projected_gradient"}
         Which of the two `gap` is.
     approximation : float
-        The part of `gap` owed to the bank (factors, float32) rather than to the solver.
+        The part of `gap` owed to the bank (factors, float32) and to rounding rather than to the
+        solver.
+    rounding : float
+        The part of `gap` owed to sums in float64, as far as it was counted.
     bank_primal : float
         The objective on the bank's own kernels, before its errors are counted against it.
     intercept : ndarray of shape (T,)
         The intercepts at which `primal` was taken.
+    floor : float
+        Objectives below this cannot be told from zero.
     """
 
     primal: float
@@ -52,8 +59,10 @@ class Certificate:
     gap: float
     kind: str
     approximation: float
+    rounding: float
     bank_primal: float
     intercept: Array
+    floor: float
 
 
 @dataclass(frozen=True)
@@ -92,13 +101,14 @@ def certify(
     A problem that is not convex in d (products, log det) has no duality gap in d. At fixed weights
     it has one, in alpha; to that is added the projected gradient,
 
-    .. math:: \max_k\; \frac{\big| d - P(d - \nabla T(d)) \big|_k \max(1, d_k)}
-              {\max(1, |T(d) - r(d)|)},
+    .. math:: \max_k\; \big| d - P(d - \nabla T(d) / U) \big|_k \max(1, d_k), \qquad
+              U = |T(d) - r(d)|,
 
     where P projects onto the allowed weights. (SPG-GMKL stops on the norm of the projected gradient
-    itself.) A weight above one counts by its own size: in a product it is an inverse squared width,
-    and what matters is what a change by a factor would do. It is relative to the part of T that the
-    data decide, so that weights so large that they cost more than the data are not stationary.
+    itself, which depends on the units of the problem.) A weight above one counts by its own size:
+    in a product it is an inverse squared width, and what matters is what a change by a factor would
+    do. U is the part of T that the data decide, so that weights so large that they cost more than
+    the data are not stationary.
 
     Parameters
     ----------
@@ -122,19 +132,33 @@ def certify(
     best = _best_intercepts(problem, fitted, intercept)
     if not problem.convex:
         return _stationarity(problem, d, alpha, fitted, best, quad)
-    error = _error(problem, alpha, d, rounding)
     primal = _primal(problem, d, fitted, best, quad, 0.0)
     dual = dual_value(problem, alpha, quad)
-    slack = error.product + (_EPS * np.abs(fitted + best[:, None]) if rounding else 0.0)
-    upper = _primal(problem, d, fitted, best, quad + error.norm_missing, slack)
-    lower = dual_value(problem, alpha, quad + error.quad_missing)
     if witness is not None:
         dual = max(dual, dual_value(problem, witness.alpha, witness.quad))
-        missing = _error(problem, witness.alpha, d, rounding).quad_missing
-        lower = max(lower, dual_value(problem, witness.alpha, witness.quad + missing))
-    gap = (upper - lower) / max(1.0, abs(upper))
-    exact = (primal - dual) / max(1.0, abs(primal))
-    return Certificate(upper, lower, gap, "duality", max(0.0, gap - exact), primal, best)
+    exact = (primal - dual) / problem.unit(primal, dual)
+
+    def bounds(counted: bool) -> tuple[float, float]:
+        """Upper and lower bound, with what rounding can do counted or not."""
+        error = _error(problem, alpha, d, counted)
+        slack = error.product + (_EPS * np.abs(fitted + best[:, None]) if counted else 0.0)
+        upper = _primal(problem, d, fitted, best, quad + error.norm_missing, slack)
+        lower = dual_value(problem, alpha, quad + error.quad_missing)
+        if witness is not None:
+            missing = _error(problem, witness.alpha, d, counted).quad_missing
+            lower = max(lower, dual_value(problem, witness.alpha, witness.quad + missing))
+        return upper, lower
+
+    upper, lower = bounds(False)
+    gap = (upper - lower) / problem.unit(upper, lower)
+    lost = _EPS
+    if rounding:
+        before = gap
+        upper, lower = bounds(True)
+        gap = (upper - lower) / problem.unit(upper, lower)
+        lost = max(lost, gap - before)
+    more = max(0.0, gap - exact)
+    return Certificate(upper, lower, gap, "duality", more, lost, primal, best, problem.floor)
 
 
 def _error(problem: Problem, alpha: Array, d: Array, rounding: bool) -> ErrorBound:
@@ -156,11 +180,12 @@ def _stationarity(
     quadratic = 0.5 * float(np.sum(alpha * fitted))
     upper = _loss(problem, fitted, intercept, 0.0) + quadratic + price
     lower = -problem.dual_loss(alpha) - quadratic + price
-    unit = max(1.0, abs(upper))
-    moves = np.abs(projected_gradient(problem, d, quad, 1.0))
+    moves = np.abs(projected_gradient(problem, d, quad, 1.0 / problem.unit(upper - price)))
     residual = float(np.max(moves * np.maximum(1.0, d)))
-    gap = residual / max(1.0, abs(upper - price)) + max(0.0, upper - lower) / unit
-    return Certificate(upper, lower, gap, "projected_gradient", 0.0, upper, intercept)
+    gap = residual + max(0.0, upper - lower) / problem.unit(upper, lower)
+    return Certificate(
+        upper, lower, gap, "projected_gradient", 0.0, _EPS, upper, intercept, problem.floor
+    )
 
 
 def smooth_gradient(problem: Problem, d: Array, quad: Array) -> Array:
@@ -198,7 +223,8 @@ def recompute(
     other = None
     if witness is not None:
         witness = feasible_alpha(problem, witness)
-        other = Witness(witness, problem.bank.quad(witness))
+        nowhere = np.zeros(problem.m)
+        other = Witness(witness, problem.combination.evaluate(problem.bank, nowhere, witness)[1])
     return certify(problem, d, alpha, intercept, fitted, quad, other, rounding=True), alpha
 
 

@@ -236,7 +236,7 @@ class ChunkEvaluator:
             violation = ends[2] - ends[3]
             stalled = 0 if violation < best else stalled + 1
             best = min(best, violation)
-            if violation <= _VIOLATION_FLOOR or self._owed(state, task, ends) <= tol:
+            if violation <= _VIOLATION_FLOOR * self.problem.decision_unit or self._owed(state, task, ends) <= tol:
                 return
             idx = self._choose(ends, task)
             if not self._chunk(state, task, idx, combined, _LOCAL * violation):
@@ -250,7 +250,7 @@ class ChunkEvaluator:
         quadratic = 0.5 * float(state.alpha @ state.fitted)
         above = losses + quadratic
         below = -float(np.sum(loss.conjugate(y, state.alpha, C))) - quadratic
-        return (above - below) / max(1.0, abs(above))
+        return (above - below) / self.problem.unit(above, below)
 
     def _choose(self, ends: Ends, task: int) -> Array:
         """All variables that can still move, or those of them that violate most."""

@@ -15,7 +15,7 @@ __all__ = ["ConjugateTerm", "DirectTerm", "SlackTerm", "conjugate_term"]
 _INSIDE, _INSIDE_AT_ZERO = 1e-13, 1e-100
 _SHORT_OF_THE_END = 0.99
 _MOST_OF_THE_ROOM = 0.9
-# First penalty of the slack variables, in units of targets for each unit of alpha.
+# First penalty of the slack variables, in units of decision values for each unit of alpha.
 _FIRST_SLACK = 10.0
 
 
@@ -152,11 +152,8 @@ class SlackTerm(ConjugateTerm):
     @classmethod
     def at(cls, problem: Problem, decision: Array, alpha: Array) -> SlackTerm:
         """Return the term at decision values and an alpha to start from."""
-        unit = 1.0
-        if problem.loss.task == "regression":
-            unit = float(np.std(problem.y)) or 1.0
         size = float(np.mean(np.abs(alpha))) or float(np.mean(problem.C))
-        return cls(problem, decision, _FIRST_SLACK * unit / size)
+        return cls(problem, decision, _FIRST_SLACK * problem.decision_unit / size)
 
     def decision(self, rho: Array) -> Array:
         problem = self.problem

@@ -224,7 +224,7 @@ class CuttingPlanes:
 
     def propose(self, gap: float) -> Proposal:
         """Return the weights to try next; `gap` is the relative gap at the centre."""
-        accuracy = 0.01 * gap * max(1.0, abs(self.centre.value))
+        accuracy = 0.01 * gap * self._problem.unit(self.centre.value)
         master = self._solve_master(accuracy)
         if master is not None:
             self._learn(master)

@@ -51,7 +51,7 @@ def centre(
     start = np.asarray(alpha, dtype=np.float64)
     low, high = np.broadcast_to(lo, start.shape), np.broadcast_to(hi, start.shape)
     least, most = float(low.sum()), float(high.sum())
-    slack = 1e-9 * max(1.0, abs(total))
+    slack = 1e-9 * (abs(total) or float(np.abs(start).max(initial=0.0)))
     if not least - slack <= total <= most + slack:
         raise InvalidInputError(
             f"no dual point has the sum {total:g}: with these bounds sums go from {least:g} to "
@@ -59,7 +59,7 @@ def centre(
         )
     point = np.clip(start, low, high)
     tau_low, tau_high = -np.inf, np.inf
-    tau, reach = 0.0, 1.0 + float(np.abs(start).max(initial=0.0))
+    tau, reach = 0.0, float(np.abs(start).max(initial=0.0)) or abs(total) or 1.0
     for _ in range(200):
         excess = float(point.sum()) - total
         if abs(excess) <= 4.0 * _EPS * (float(np.abs(point).sum()) + abs(total)):

@@ -79,14 +79,18 @@ def solve_task(
 ) -> tuple[Array, Array, float, int]:
     """Solve one single-kernel problem from a warm start: (alpha, K alpha, intercept, steps).
 
-    Piecewise-linear losses go to the SMO solver, smooth ones to Newton's method. The alpha
+    Piecewise-linear losses go to the SMO solver, where `tol` is the KKT violation in units of
+    decision values, smooth ones to Newton's method, where it is the relative gap. The alpha
     returned is feasible: inside its box and with the right sum.
     """
     y, C, loss = problem.y[task], problem.C[task], problem.loss
     if not loss.smooth:
         qp = loss.box_qp(y, C)
         most = _most_steps(gram)
-        box = solve_box_qp(qp, gram, tol=tol, a=qp.split(alpha), fitted=fitted, max_iter=most)
+        violation = tol * problem.decision_unit
+        box = solve_box_qp(
+            qp, gram, tol=violation, a=qp.split(alpha), fitted=fitted, max_iter=most
+        )
         return box.alpha, box.fitted, box.intercept, box.n_steps
     newton = solve_smooth(loss, y, C, gram, tol=tol, alpha=alpha, fitted=fitted, intercept=b)
     return newton.alpha, newton.fitted, newton.intercept, newton.n_steps

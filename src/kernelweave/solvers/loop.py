@@ -19,7 +19,7 @@ from kernelweave.solvers.resume import numbers_of
 from kernelweave.solvers.screening import Screening
 from kernelweave.solvers.watch import Limits, Numbers, Progress, Watch
 
-__all__ = ["Record", "Result", "certified_as_it_is", "prepared", "run"]
+__all__ = ["OWN_SHARE", "Record", "Result", "certified_as_it_is", "prepared", "run"]
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,8 @@ class Record:
 
 # A little below the tolerance, so that the last certificate, taken anew, meets it too.
 _MARGIN = 0.99
+# Part of the tolerance that a solver may use up on a bank that is not exact.
+OWN_SHARE = 0.9
 
 
 @dataclass(frozen=True)
@@ -81,16 +83,16 @@ class _Best:
         self.gap = np.inf
         self._score = np.inf
 
-    def offer(self, state: State, certificate: Certificate, tol: float) -> bool:
+    def offer(self, state: State, certificate: Certificate, tol: float, unit: float) -> bool:
         """Take the state's point if it is better; returns whether the fit has converged with it.
 
-        A stationary point above another point seen is not the end.
+        A stationary point above another point seen is not the end; `unit` is that of objectives.
         """
         duality = certificate.kind == "duality"
         score = certificate.gap - certificate.approximation if duality else certificate.primal
         converged = certificate.gap <= _MARGIN * tol
         if not duality:
-            converged &= score <= self._score + tol * max(1.0, abs(score))
+            converged &= score <= self._score + tol * unit
         if converged or state.last_counts or score < self._score:
             self.point, self.certificate = state.point, certificate
             self.witness = None if state.witness is None else state.witness.alpha
@@ -113,11 +115,14 @@ def run(
     history: list[Record],
     began: float,
     since: Progress | None = None,
+    own_share: float = OWN_SHARE,
 ) -> Result:
     """Drive `solver` until the certificate, a limit, a callback or the user says stop.
 
     Appends to `history`, keeps the best point, and certifies it from scratch at the end. `since`
-    says how far a fit had come that this one goes on with; iterations count on from there.
+    says how far a fit had come that this one goes on with; iterations count on from there. On a
+    bank that is not exact the run ends, with the reason "bank", when the gap but for the bank's
+    errors is `own_share` of the tolerance: the kernels themselves then have to say how large it is.
     """
     problem = prepared(problem, solver)
     screening = Screening.for_problem(problem) if solver.tries_weights else None
@@ -129,7 +134,8 @@ def run(
         state = solver.init(problem, start)
         while True:
             certificate = _certify_state(problem, state)
-            converged = best.offer(state, certificate, limits.tol)
+            unit = problem.unit(certificate.primal)
+            converged = best.offer(state, certificate, limits.tol, unit)
             record = Record(
                 since.iteration + len(history),
                 watch.seconds,
@@ -144,7 +150,7 @@ def run(
             watch.note(record, partial(numbers_of, state.point, extra, best.point, best.witness))
             reason = "converged"
             if not converged:
-                reason = _reason_to_stop(problem, limits, watch, state, certificate)
+                reason = _reason_to_stop(problem, limits, watch, state, certificate, own_share)
             if reason:
                 break
             if screening is not None:
@@ -219,13 +225,19 @@ def _inner_gap(problem: Problem, certificate: Certificate, point: Point) -> floa
     quadratic = 0.5 * float(np.sum(point.alpha * point.fitted))
     primal = float(np.sum(loss) + problem.loss.alpha_sum * np.sum(b)) + quadratic
     owed = primal + float(problem.regularizer.value(point.d)) - point.value
-    return max(0.0, owed) / max(1.0, abs(certificate.bank_primal))
+    return max(0.0, owed) / problem.unit(certificate.bank_primal)
 
 
 def _reason_to_stop(
-    problem: Problem, limits: Limits, watch: Watch, state: State, certificate: Certificate
+    problem: Problem,
+    limits: Limits,
+    watch: Watch,
+    state: State,
+    certificate: Certificate,
+    own_share: float,
 ) -> str:
-    if certificate.approximation > 0 and _only_the_bank_is_left(problem, limits, certificate):
+    owed_to_solver = certificate.gap - certificate.approximation
+    if certificate.approximation > 0 and owed_to_solver <= own_share * limits.tol:
         return "bank"
     asked = watch.reason_to_stop() or state.ended
     if asked or not state.stuck:
@@ -233,25 +245,13 @@ def _reason_to_stop(
     return "steps" if getattr(state.evaluator, "cut_short", False) else "stuck"
 
 
-def _only_the_bank_is_left(problem: Problem, limits: Limits, certificate: Certificate) -> bool:
-    """Whether a more exact bank helps more now than another step.
-
-    Factors leave out about as much as they say. Rounding does far less than it could, so there
-    steps go on to the tolerance, and a more exact bank then has only to confirm it.
-    """
-    owed_to_solver = certificate.gap - certificate.approximation
-    if problem.bank.rounding_only:
-        return owed_to_solver <= 0.9 * limits.tol
-    return owed_to_solver <= max(0.3 * limits.tol, 0.1 * certificate.approximation)
-
-
 def _finish(
     problem: Problem, limits: Limits, best: _Best, reason: str, history: list[Record]
 ) -> Result:
     point = best.point
-    if point is None:
+    if point is None or best.certificate is None:
         raise RuntimeError("a fit ended without a single point; this is a bug in the solver.")
-    if reason == "bank" and best.certificate is not None:
+    if reason == "bank":
         # Another bank will certify this point.
         last = best.certificate
         return Result(
@@ -262,7 +262,8 @@ def _finish(
     if converged:
         reason = "converged"
     elif reason == "converged":
-        reason = "stuck"  # Single-precision rows said so, exact ones do not.
+        # What rounding could do was not counted before.
+        reason = "bank" if best.certificate.approximation > 0 else "stuck"
     return Result(
         point.d,
         alpha,

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelweave.losses import Loss
+from kernelweave.problem import RESOLVED
 from kernelweave.solvers.box_solver import GramSource
 from kernelweave.solvers.feasible import centre
 from kernelweave.solvers.line_search import zero_of_slope
@@ -83,7 +84,8 @@ class _Problem:
         self.domain = loss.domain(self.y, self.C)
         # Gaps are relative to the objective; where that vanishes, rounding does not.
         zero = np.zeros(self.y.shape)
-        self.floor = 1e-10 * float(loss.value(self.y, zero, self.C).sum()) + _TINY
+        self.constant = self.point(zero, zero.copy(), 0.0)
+        self.floor = RESOLVED * self.constant.primal + _TINY
 
     def product(self, idx: Index, v: Array) -> Array:
         """``K[:, idx] @ v``."""
@@ -184,7 +186,7 @@ def solve_smooth(
     # turned down, for their objective is infinite.
     with np.errstate(over="ignore", invalid="ignore"):
         problem = _Problem(loss, y, C, gram)
-        cold = _cold_start(problem, intercept)
+        cold = problem.constant
         here = _start(problem, cold, alpha, fitted, intercept)
         found = _iterate(problem, here, tol, max_iter)
         if found.converged or found.n_steps < max_iter or here is cold:
@@ -226,11 +228,6 @@ def _iterate(problem: _Problem, here: _Point, tol: float, max_iter: int) -> Newt
             # What is left is rounding. A factorisation suffers less from it than conjugate
             # gradients do; after that, this is all.
             last, stalls = not steps.factorise(), 0
-
-
-def _cold_start(problem: _Problem, b: float) -> _Point:
-    zero = np.zeros(problem.gram.n)
-    return problem.point(zero, zero.copy(), b)
 
 
 def _start(

@@ -163,7 +163,8 @@ def intercept_only(problem: Problem) -> Point:
     if loss.smooth:
         alpha = 0.0 - loss.gradient(y, z, C)
     else:
-        near = _AT_THE_KINK * np.maximum(1.0, np.maximum(np.abs(y), np.abs(z)))
+        unit = problem.decision_unit
+        near = _AT_THE_KINK * np.maximum(unit, np.maximum(np.abs(y), np.abs(z)))
         low, high = -loss.gradient(y, z + near, C), -loss.gradient(y, z - near, C)
         room = (high - low).sum(axis=1)
         missing = loss.alpha_sum - low.sum(axis=1)

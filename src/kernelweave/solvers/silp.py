@@ -120,7 +120,7 @@ class SILP(Solver):
         planes, evaluator = memory.planes, state.evaluator
         centre = planes.centre
         proposal = planes.propose(gap)
-        noise = inner_gap * max(1.0, abs(centre.value))
+        noise = inner_gap * problem.unit(centre.value)
         # A fall below what a rough alpha leaves open cannot be told from noise.
         lost = proposal.promised <= noise or (planes.failed >= _MOST_FAILED and noise > 0)
         linear = polyhedral(problem.regularizer) and planes.stabilised

@@ -10,6 +10,7 @@ from typing import Any
 
 from sklearn.exceptions import ConvergenceWarning
 
+from kernelweave.bank.exact import exact_bank
 from kernelweave.bank.protocol import MatrixBank
 from kernelweave.problem import Problem
 from kernelweave.solvers.base import Solver
@@ -17,11 +18,22 @@ from kernelweave.solvers.certificate import recompute
 from kernelweave.solvers.checkpoint import Checkpoint, Session
 from kernelweave.solvers.coarse import first_weights
 from kernelweave.solvers.inner import Point
-from kernelweave.solvers.loop import Record, Result, certified_as_it_is, prepared, run
+from kernelweave.solvers.loop import (
+    OWN_SHARE,
+    Record,
+    Result,
+    certified_as_it_is,
+    prepared,
+    run,
+)
 from kernelweave.solvers.resume import about, header_of, result_numbers
 from kernelweave.solvers.watch import Limits, Progress
 
-__all__ = ["reason_for_gap", "settle", "solve"]
+__all__ = ["certified_exactly", "reason_for_gap", "settle", "solve"]
+
+# While a bank is off by so little that this part of the tolerance is left to the solver, the fit
+# goes on with it; then a more exact one takes over.
+_LEAST_SHARE = 0.2
 
 
 def solve(problem: Problem, solver: Solver, limits: Limits, start: Point | None = None) -> Result:
@@ -79,33 +91,47 @@ def _settle(
     if result is None:
         result = run(problem, solver, limits, start, history, began, since)
     solved_on = problem.bank
+    share = OWN_SHARE
     while result.reason == "bank":
-        finer = refine(problem.bank)
-        if finer is None:
-            result = _certified_anew(problem, solver, limits, result, began)
-            break
-        problem = problem.with_bank(finer)
         # Often the point is good enough and only its proof was not: look before solving again.
-        result = _certified_anew(problem, solver, limits, result, began)
-        if not result.converged:
-            result = run(problem, solver, limits, result.start, history, began, since)
-            solved_on = finer
+        found = result.certificate
+        result = certified_exactly(problem, solver, limits, result)
+        if result.converged:
+            break
+        # What the bank is off by in truth, which is far less than what it could be as a rule.
+        off = max(0.0, result.certificate.gap - (found.gap - found.approximation))
+        share = min(0.5 * share, OWN_SHARE - 1.5 * off / limits.tol if limits.tol > 0 else 0.0)
+        if share < _LEAST_SHARE:
+            finer, share = refine(problem.bank), OWN_SHARE
+            if finer is None:
+                return result, solved_on
+            problem, solved_on = problem.with_bank(finer), finer
+        result = run(problem, solver, limits, result.start, history, began, since, share)
+    if not result.converged:
+        result = certified_exactly(problem, solver, limits, result)
     return result, solved_on
 
 
-def _certified_anew(
-    problem: Problem, solver: Solver, limits: Limits, result: Result, began: float
+def certified_exactly(
+    problem: Problem, solver: Solver, limits: Limits, result: Result
 ) -> Result:
-    """Return the same point with a certificate from another bank, as one more line of history."""
+    """Return the same point certified by the kernels themselves, as one more line of history.
+
+    A result on an exact bank is returned as it is.
+    """
+    began = time.perf_counter()
+    exact = problem.with_bank(exact_bank(problem.bank))
+    if exact.bank is problem.bank:
+        return result
     certificate, alpha = recompute(
-        prepared(problem, solver), result.d, result.alpha, result.intercept, result.witness
+        prepared(exact, solver), result.d, result.alpha, result.intercept, result.witness
     )
     last = result.history[-1]
     result.history.append(
         replace(
             last,
             iteration=last.iteration + 1,
-            seconds=time.perf_counter() - began,
+            seconds=last.seconds + time.perf_counter() - began,
             primal=certificate.primal,
             dual=certificate.dual,
             gap=certificate.gap,

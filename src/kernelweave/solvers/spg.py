@@ -17,7 +17,10 @@ __all__ = ["PGD", "SPG"]
 
 _SUFFICIENT = 1e-4
 _SMALLEST_STEP = 1e-8
-_SPECTRAL_RANGE = (1e-30, 10.0)
+# The paper clips steps to at most 10, and starts at 1, for objectives of about a hundred and weights
+# of about one; a step has the unit of a squared weight over an objective.
+_FIRST, _LONGEST = 100.0, 1000.0
+_SHORTEST = 1e-30
 # Steps in a row that are scaled, and plain. Scaled ones alone do not end where thousands of small
 # weights have to go (leukemia), plain ones alone not where widths differ (australian).
 _SCALED_TURN, _PLAIN_TURN = 50, 25
@@ -54,7 +57,7 @@ class SPG(Solver):
     ----------
     spectral : bool, default=True
         Choose the step length by the last change of the gradient (Barzilai and Borwein). Off: every
-        search starts from step length one.
+        search starts from the same step length.
     nonmonotone : bool, default=True
         Compare with a running average of past objectives, so that a good long step is not cut for
         a small rise. Off: every step must lower the objective.
@@ -111,7 +114,9 @@ class SPG(Solver):
         quad = evaluator.quad(point)
         gradient = smooth_gradient(problem, point.d, quad)
         bounded = self.spectral and not problem.regularizer.orthant
-        step = _first_step(point.d, gradient) if bounded else 1.0
+        step = _FIRST * _step_unit(problem, point)
+        if bounded:
+            step = min(_first_step(point.d, gradient), _LONGEST / _FIRST * step)
         memory = _Memory(gradient, step, point.value, 1.0, 0.85, tol, 0.0)
         if known:
             numbers: dict[str, Any] = {name: float(known[name]) for name in _REMEMBERED}
@@ -132,7 +137,7 @@ class SPG(Solver):
             value = problem.regularizer.value
             slope += float(value(point.d) - value(point.d - direction))
         scale = 1.0
-        noise = inner_gap * max(1.0, abs(point.value))
+        noise = inner_gap * problem.unit(point.value)
         while scale * slope > noise and scale >= _SMALLEST_STEP:
             d = without_dust(point.d - scale * direction)
             trial = state.evaluator.evaluate(d, memory.inner_tol)
@@ -156,10 +161,8 @@ class SPG(Solver):
         if self.spectral:
             moved = trial.d - state.point.d
             change = float(moved @ (gradient - memory.gradient))
-            low, high = _SPECTRAL_RANGE
-            if problem.combination.linear:
-                # The paper's 10 is for weights of about one, and a step has their unit squared.
-                high *= max(1.0, float(trial.d.max()) ** 2)
+            unit = _step_unit(problem, trial)
+            low, high = _SHORTEST * unit, _LONGEST * unit
             size = float(moved @ (moved / self._metric(problem, trial.d, taken)))
             step = high if change <= 0 else float(np.clip(size / change, low, high))
         if self.nonmonotone:
@@ -214,10 +217,19 @@ class PGD(SPG):
     name = "pgd"
 
 
+def _step_unit(problem: Problem, point: Point) -> float:
+    """Unit of step lengths: a squared weight over an objective.
+
+    In a product the weights of normalised distances are compared with one.
+    """
+    weight = max(1.0, float(point.d.max())) if problem.combination.linear else 1.0
+    return weight**2 / problem.unit(point.value)
+
+
 def _first_step(d: Array, gradient: Array) -> float:
     """A first step length that moves weights of bounded size by about that size."""
-    span = float(np.ptp(gradient)) or float(np.abs(gradient).max()) or 1.0
-    return float(np.clip(d.max() / span, *_SPECTRAL_RANGE))
+    span = float(np.ptp(gradient)) or float(np.abs(gradient).max())
+    return float(d.max() / span) if span > 0 else np.inf
 
 
 def _adapt_eta(eta: float, decrease: float, predicted: float) -> float:

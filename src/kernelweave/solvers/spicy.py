@@ -284,7 +284,7 @@ class Spicy(Solver):
         """One outer step: solve the inner problem, look at all kernels, move the components."""
         memory: _Memory = state.memory
         passes: Passes = state.evaluator
-        accuracy = _INNER_SHARE * gap * max(1.0, abs(state.point.value))
+        accuracy = _INNER_SHARE * gap * problem.unit(state.point.value)
         found = self._inner(problem, memory, accuracy)
         passes.n_solves += 1
         passes.n_steps += found.steps
@@ -308,7 +308,8 @@ class Spicy(Solver):
             memory.components,
             memory.intercept,
             memory.penalty,
-            memory.penalty,
+            # In units of decision values for each unit of alpha, as a weight times a kernel is.
+            memory.penalty * (problem.kernel_size or 1.0),
         )
         return dual.minimise(memory.rho, accuracy, _MOST)
 
@@ -417,7 +418,7 @@ def _typical_weight(problem: Problem, quad: Array, penalty: float) -> float:
     norms = np.zeros(problem.m)
     top = np.argsort(-quad, kind="stable")[:_SPREAD]
     spread = problem.y - problem.y.mean(axis=1, keepdims=True)
-    norms[top] = float(np.sqrt(np.sum(spread**2))) / len(top)
+    norms[top] = float(np.sqrt(np.sum(spread**2) / (problem.kernel_size or 1.0))) / len(top)
     regularizer = problem.regularizer
     for _ in range(60):
         if not penalty > 0 or regularizer.omega(norms) <= penalty:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from kernelweave.describe.certificate import bound_text, is_zero, relative_bound
 from kernelweave.describe.learnt import is_bayesian, split_fits
 from kernelweave.report.html.svg import SERIES, Axis, Chart, fewer
 from kernelweave.report.html.words import number, percent, plural, seconds
@@ -28,7 +29,8 @@ def proven(estimator: Any) -> dict[str, str]:
     Examples
     --------
     >>> from types import SimpleNamespace
-    >>> proven(SimpleNamespace(gap_=2e-4, gap_kind_="duality", tol=1e-3, converged_=True))["text"]
+    >>> fit = SimpleNamespace(gap_=2e-4, objective_=1.0, dual_objective_=0.9998, converged_=True)
+    >>> proven(fit)["text"]
     'within 0.02 % of the best'
     """
     if is_bayesian(estimator):
@@ -37,12 +39,14 @@ def proven(estimator: Any) -> dict[str, str]:
         return {"state": "bad", "text": "stopped before the bound settled", "head": "Inference"}
     if not hasattr(estimator, "gap_"):
         return {"state": "plain", "text": "none: a baseline", "head": "Certificate"}
-    gap = float(estimator.gap_)
     if getattr(estimator, "gap_kind_", "duality") != "duality":
         text = "stationary point" if estimator.converged_ else "not yet stationary"
         return {"state": "plain" if estimator.converged_ else "bad", "text": text, "head": "End"}
-    text = f"within {percent(gap)} of the best" if np.isfinite(gap) else "no bound found"
-    if not estimator.converged_ and np.isfinite(gap):
+    share = relative_bound(estimator)
+    text = f"within {percent(share)} of the best" if np.isfinite(share) else "no bound found"
+    if is_zero(estimator):
+        text = "an objective of zero"
+    elif not estimator.converged_ and np.isfinite(share):
         text = f"only {text}"
     return {"state": "good" if estimator.converged_ else "bad", "text": text, "head": "Certificate"}
 
@@ -76,12 +80,13 @@ def _gap_lead(estimator: Any) -> str:
             f"projected gradient is {number(gap, 2)} (tolerance {number(tol, 2)}). That makes it a "
             "stationary point, from which no small step leads down, and not a proven optimum."
         )
-    if not np.isfinite(gap):
-        return f"{after.capitalize()} there is no finite bound on the best objective yet."
+    share = relative_bound(estimator)
+    if is_zero(estimator) or not np.isfinite(share):
+        return f"{after.capitalize()} {bound_text(estimator)}."
     bound = (
         f"The objective is {number(float(estimator.objective_), 6)}, and the dual problem proves "
         f"that no weights and no function have one below "
-        f"{number(float(estimator.dual_objective_), 6)}: the fit is within {percent(gap)} of the "
+        f"{number(float(estimator.dual_objective_), 6)}: the fit is within {percent(share)} of the "
         "best."
     )
     if estimator.converged_:
