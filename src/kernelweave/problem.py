@@ -14,13 +14,14 @@ from kernelweave.combine.base import Combination
 from kernelweave.losses.base import Loss
 from kernelweave.regularizers.base import Regularizer
 
-__all__ = ["RESOLVED", "Problem"]
+__all__ = ["Problem", "lost_in_rounding"]
 
 Array = NDArray[Any]
 
+_EPS, _TINY = np.finfo(np.float64).eps, np.finfo(np.float64).tiny
 # Objectives below this part of the best constant predictor's are lost in the rounding of its terms,
 # of which there may be many thousands.
-RESOLVED = 1e-12
+_RESOLVED = 1e-12
 # Kernels that are asked for their diagonal: with a million of them some are enough.
 _SOME_KERNELS = 1000
 
@@ -99,10 +100,10 @@ class Problem:
         level = np.broadcast_to(np.array(best)[:, None], self.y.shape)
         return float(np.sum(loss.value(self.y, level, self.C)))
 
-    @property
+    @cached_property
     def floor(self) -> float:
-        """Objectives below this cannot be told from zero in float64."""
-        return max(RESOLVED * self.constant_value, float(np.finfo(np.float64).tiny))
+        """Objectives below this cannot be told from zero, see :func:`lost_in_rounding`."""
+        return lost_in_rounding(self.loss, self.y, self.C, self.constant_value)
 
     def unit(self, *values: float) -> float:
         """What a difference of objectives is compared with: their size, or `floor` if that is more.
@@ -110,6 +111,11 @@ class Problem:
         Nothing is ever compared with one: an objective has the units of C times the loss.
         """
         return max(self.floor, *(abs(value) for value in values))
+
+    def relative_gap(self, upper: float, lower: float) -> float:
+        """Difference of two bounds on the optimum relative to their size; zero if both are."""
+        size = self.unit(upper, lower)
+        return (upper - lower) / size if size > self.floor else 0.0
 
     @cached_property
     def decision_unit(self) -> float:
@@ -150,3 +156,24 @@ class Problem:
         """
         quadratic = float(np.sum(alpha * fitted))
         return float(self.regularizer.value(d)) - self.dual_loss(alpha) - 0.5 * quadratic
+
+
+def lost_in_rounding(loss: Loss, y: Array, C: Array, constant_value: float) -> float:
+    """Objective below which nothing can be told from zero in float64.
+
+    It is 1e-12 of that of the best constant predictor, or what predictions of the targets cost that
+    are off by some units in the last place: the targets may be all but constant, far from zero.
+
+    Examples
+    --------
+    >>> from kernelweave.losses import Hinge, Squared
+    >>> y, C = np.array([1.0, -1.0]), np.ones(2)
+    >>> lost_in_rounding(Hinge(), y, C, 2.0)
+    2e-12
+    >>> bool(lost_in_rounding(Squared(), 1e9 + 1e-7 * y, C, 2e-14) > 1e-14)
+    True
+    """
+    least = _RESOLVED * constant_value
+    if loss.task == "regression":
+        least = max(least, float(np.sum(loss.value(y, y * (1.0 + 4.0 * _EPS), C))))
+    return max(least, float(_TINY))

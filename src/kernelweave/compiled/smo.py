@@ -183,7 +183,9 @@ def smo_steps(
     slopes(alpha, fitted, pos, neg, lo, hi, up, low)
     i = _move(0.0, K[0], K[0], up, fitted)
     patience = max(100, size // 4)
-    tau = max(TAU * diag.max(), _NO_CURVATURE)
+    tau = TAU * diag.max()
+    if not tau > _NO_CURVATURE:  # (said so that NaN is not taken)
+        tau = _NO_CURVATURE
     steps = 0
     while True:
         if up[i] == -BIG:

@@ -21,8 +21,8 @@ def summary_text(model: Any, top: int = 10) -> str:
     r"""Describe a fitted model: how good, how sure of it, kernels kept, heaviest weights.
 
     The gap is the relative duality gap :math:`(P - D) / \max(|P|, |D|)` of the final weights, with
-    the best objective between the dual value D and the objective P. Where a problem has none (products of
-    kernels), the line says that it is the relative projected gradient.
+    the best objective between the dual value D and the objective P. Where a problem has none
+    (products of kernels), the line says that it is the relative projected gradient.
 
     A Bayesian model has neither. It has the lower bound on the log evidence of the data, with its
     change a sample in the last iteration, and each weight has a standard deviation.

@@ -108,8 +108,9 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         1e-12 of the objective of the best constant: one below cannot be told from zero.
     gap_ : float
         Relative duality gap, at most `tol` when `converged_`: ``(objective_ - dual_objective_) /
-        max(abs(objective_), abs(dual_objective_), objective_floor_)``, the largest over classes for
-        ``multi_class="ovr"``. It is the same in any units of kernels, C and targets.
+        max(abs(objective_), abs(dual_objective_))``, or zero where both are below
+        `objective_floor_`; the largest over classes for ``multi_class="ovr"``. It is the same in
+        any units of kernels, C and targets.
     gap_kind_ : {"duality", "projected_gradient"}
         What `gap_` is. A sum of kernels has a duality gap; other combinations (and the log det)
         make the problem non-convex, and `gap_` says how far from stationary the weights are.

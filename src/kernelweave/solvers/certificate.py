@@ -36,9 +36,8 @@ class Certificate:
         convex only the best objective at the same weights is at least this.
     gap : float
         Duality gap relative to the objective, (primal - dual) / max(abs(primal), abs(dual)), or how
-        far from stationary the point is, see :func:`certify`. Objectives below 1e-12 of that of
-        the best constant predictor are taken as that much
-        (:attr:`~kernelweave.problem.Problem.floor`).
+        far from stationary the point is, see :func:`certify`. It is zero where neither can be told
+        from zero (:attr:`~kernelweave.problem.Problem.floor`).
     kind : {"duality", "projected_gradient"}
         Which of the two `gap` is.
     approximation : float
@@ -136,7 +135,7 @@ def certify(
     dual = dual_value(problem, alpha, quad)
     if witness is not None:
         dual = max(dual, dual_value(problem, witness.alpha, witness.quad))
-    exact = (primal - dual) / problem.unit(primal, dual)
+    exact = problem.relative_gap(primal, dual)
 
     def bounds(counted: bool) -> tuple[float, float]:
         """Upper and lower bound, with what rounding can do counted or not."""
@@ -150,12 +149,12 @@ def certify(
         return upper, lower
 
     upper, lower = bounds(False)
-    gap = (upper - lower) / problem.unit(upper, lower)
+    gap = problem.relative_gap(upper, lower)
     lost = _EPS
     if rounding:
         before = gap
         upper, lower = bounds(True)
-        gap = (upper - lower) / problem.unit(upper, lower)
+        gap = problem.relative_gap(upper, lower)
         lost = max(lost, gap - before)
     more = max(0.0, gap - exact)
     return Certificate(upper, lower, gap, "duality", more, lost, primal, best, problem.floor)
@@ -182,7 +181,7 @@ def _stationarity(
     lower = -problem.dual_loss(alpha) - quadratic + price
     moves = np.abs(projected_gradient(problem, d, quad, 1.0 / problem.unit(upper - price)))
     residual = float(np.max(moves * np.maximum(1.0, d)))
-    gap = residual + max(0.0, upper - lower) / problem.unit(upper, lower)
+    gap = residual + max(0.0, problem.relative_gap(upper, lower))
     return Certificate(
         upper, lower, gap, "projected_gradient", 0.0, _EPS, upper, intercept, problem.floor
     )

@@ -236,7 +236,8 @@ class ChunkEvaluator:
             violation = ends[2] - ends[3]
             stalled = 0 if violation < best else stalled + 1
             best = min(best, violation)
-            if violation <= _VIOLATION_FLOOR * self.problem.decision_unit or self._owed(state, task, ends) <= tol:
+            least = _VIOLATION_FLOOR * self.problem.decision_unit
+            if violation <= least or self._owed(state, task, ends) <= tol:
                 return
             idx = self._choose(ends, task)
             if not self._chunk(state, task, idx, combined, _LOCAL * violation):

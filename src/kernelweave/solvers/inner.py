@@ -88,9 +88,7 @@ def solve_task(
         qp = loss.box_qp(y, C)
         most = _most_steps(gram)
         violation = tol * problem.decision_unit
-        box = solve_box_qp(
-            qp, gram, tol=violation, a=qp.split(alpha), fitted=fitted, max_iter=most
-        )
+        box = solve_box_qp(qp, gram, tol=violation, a=qp.split(alpha), fitted=fitted, max_iter=most)
         return box.alpha, box.fitted, box.intercept, box.n_steps
     newton = solve_smooth(loss, y, C, gram, tol=tol, alpha=alpha, fitted=fitted, intercept=b)
     return newton.alpha, newton.fitted, newton.intercept, newton.n_steps

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelweave.losses import Loss
-from kernelweave.problem import RESOLVED
+from kernelweave.problem import lost_in_rounding
 from kernelweave.solvers.box_solver import GramSource
 from kernelweave.solvers.feasible import centre
 from kernelweave.solvers.line_search import zero_of_slope
@@ -33,7 +33,6 @@ Index = NDArray[np.int64]
 CHOLESKY_LIMIT = 3000
 # ... up to this many straight away: beyond, conjugate gradients are tried first.
 CG_FROM = 300
-_TINY = float(np.finfo(np.float64).tiny)
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +84,7 @@ class _Problem:
         # Gaps are relative to the objective; where that vanishes, rounding does not.
         zero = np.zeros(self.y.shape)
         self.constant = self.point(zero, zero.copy(), 0.0)
-        self.floor = RESOLVED * self.constant.primal + _TINY
+        self.floor = lost_in_rounding(loss, self.y, self.C, self.constant.primal)
 
     def product(self, idx: Index, v: Array) -> Array:
         """``K[:, idx] @ v``."""
@@ -125,7 +124,8 @@ class _Problem:
         there = self.point(feasible, fitted, b)
         conjugate = float(self.loss.conjugate(self.y, feasible, self.C).sum())
         gap = there.primal + conjugate + 0.5 * float(feasible @ fitted)
-        violation = max(gap, 0.0) / max(abs(there.primal), self.floor)
+        size = abs(there.primal)
+        violation = max(gap, 0.0) / size if size > self.floor else 0.0
         return NewtonResult(feasible, fitted, there.b, violation, 0, False)
 
 

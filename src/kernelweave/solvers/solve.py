@@ -112,9 +112,7 @@ def _settle(
     return result, solved_on
 
 
-def certified_exactly(
-    problem: Problem, solver: Solver, limits: Limits, result: Result
-) -> Result:
+def certified_exactly(problem: Problem, solver: Solver, limits: Limits, result: Result) -> Result:
     """Return the same point certified by the kernels themselves, as one more line of history.
 
     A result on an exact bank is returned as it is.

@@ -17,8 +17,8 @@ __all__ = ["PGD", "SPG"]
 
 _SUFFICIENT = 1e-4
 _SMALLEST_STEP = 1e-8
-# The paper clips steps to at most 10, and starts at 1, for objectives of about a hundred and weights
-# of about one; a step has the unit of a squared weight over an objective.
+# The paper clips steps to at most 10, and starts at 1, for objectives of about a hundred and
+# weights of about one; a step has the unit of a squared weight over an objective.
 _FIRST, _LONGEST = 100.0, 1000.0
 _SHORTEST = 1e-30
 # Steps in a row that are scaled, and plain. Scaled ones alone do not end where thousands of small
