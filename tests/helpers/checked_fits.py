@@ -17,6 +17,7 @@ from true_certificate import (
     LONG,
     constant_objective,
     dual_objective,
+    norms_of,
     primal_objective,
     relative_gap,
     truth,
@@ -320,7 +321,8 @@ def check_model(case, solver, model):
     # The same function as it predicts, with its values rounded: either may be meant.
     decisions = model.predict(case.X) if is_regression(case) else model.decision_function(case.X)
     decisions = decisions + (b - model.intercept_)
-    rounded = primal_objective(*problem, d, alpha, decisions[None], b)
+    norms = norms_of(case.Ks, d, alpha)
+    rounded = primal_objective(*problem[1:], norms, decisions[None], b)
     primal = min(true.primal, rounded)
     unit = max(abs(primal), abs(true.dual), 1e-12 * true.constant)
     if primal > model.objective_ + _ROUNDING * unit:

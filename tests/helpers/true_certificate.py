@@ -28,6 +28,7 @@ __all__ = [
     "Truth",
     "constant_objective",
     "dual_objective",
+    "norms_of",
     "primal_objective",
     "relative_gap",
     "truth",
@@ -111,12 +112,16 @@ def truth(Ks, y, C, loss, regularizer, d, alpha, intercept, witness=None):
     )
 
 
-def primal_objective(Ks, y, C, loss, regularizer, d, alpha, decisions, intercept):
-    """Objective of a function of norms d_k sqrt(q_k(alpha)) that takes these decision values."""
+def norms_of(Ks, d, alpha):
+    """Norms of the components d_k K_k alpha, over all tasks."""
     Ks = [np.asarray(K, dtype=LONG) for K in Ks]
-    y, C, d, alpha, z, b = (np.asarray(a, LONG) for a in (y, C, d, alpha, decisions, intercept))
-    price = _omega(regularizer, d * np.sqrt(_quad(Ks, alpha)))
-    return float(_loss(loss, y, z, C).sum() + price + _total(loss) * b.sum())
+    return np.asarray(d, dtype=LONG) * np.sqrt(_quad(Ks, np.asarray(alpha, dtype=LONG)))
+
+
+def primal_objective(y, C, loss, regularizer, norms, decisions, intercept):
+    """Objective of a function by the norms of its components and its decision values."""
+    y, C, norms, z, b = (np.asarray(a, LONG) for a in (y, C, norms, decisions, intercept))
+    return float(_loss(loss, y, z, C).sum() + _omega(regularizer, norms) + _total(loss) * b.sum())
 
 
 def dual_objective(Ks, y, C, loss, regularizer, alpha):
