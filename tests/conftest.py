@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from zlib import crc32
 
 import pytest
 from threadpoolctl import threadpool_limits
@@ -14,6 +15,22 @@ from threadpoolctl import threadpool_limits
 for name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 threadpool_limits(int(os.environ["OPENBLAS_NUM_THREADS"]), "blas")
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--part",
+        default="0/1",
+        help="k/n runs the k-th of n parts of the tests, of about equal size and always the same.",
+    )
+
+
+def pytest_collection_modifyitems(config, items):
+    part, parts = map(int, config.getoption("--part").split("/"))
+    others = [item for item in items if crc32(item.nodeid.encode()) % parts != part]
+    if others:
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if crc32(item.nodeid.encode()) % parts == part]
 
 
 @pytest.fixture(scope="module")

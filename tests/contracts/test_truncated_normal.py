@@ -5,6 +5,7 @@ from __future__ import annotations
 import mpmath
 import numpy as np
 import pytest
+from same_numbers import assert_same_numbers
 from scipy.integrate import quad
 from scipy.stats import norm
 
@@ -144,7 +145,7 @@ def test_mixed_labels_and_shapes():
     for at in np.ndindex(3, 5):
         one = truncated_moments(location[at], label[at], 1.0)
         assert one.mean.shape == ()
-        np.testing.assert_array_equal([part[at] for part in got], one)
+        assert_same_numbers([part[at] for part in got], one)
     wide = truncated_moments(location, label[:1], 1.0)
     assert wide.mean.shape == (3, 5)
     assert truncated_moments(np.empty((0,)), np.empty((0,)), 1.0).mean.shape == (0,)

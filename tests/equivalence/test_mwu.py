@@ -32,18 +32,6 @@ def same_decisions(result, Ks, decisions, atol):
     np.testing.assert_allclose(mine, decisions, atol=atol * np.abs(decisions).max())
 
 
-def optimum_of(problem, Ks):
-    """Objective, weights and decision values by a general solver, or by second-order steps.
-
-    The general solver gives up on several tasks of squared losses.
-    """
-    if problem.loss.name == "hinge" or problem.n_tasks == 1:
-        return referee(Ks, problem.y, problem.C, problem.loss, Simplex(), problem.n_tasks)
-    result = solve(problem, ActiveSet(), Limits(tol=1e-9))
-    decisions = result.alpha @ np.tensordot(result.d, Ks, axes=1) + result.intercept[:, None]
-    return result.certificate.primal, result.d, decisions
-
-
 @pytest.mark.parametrize(
     ("name", "n_tasks", "tol"), thinned(["hinge", "squared_hinge"], [3, 1], [1e-5, 1e-3])
 )
@@ -52,7 +40,7 @@ def test_same_optimum_as_a_convex_solver(name, n_tasks, tol):
     loss = get_loss(name)
     Ks, y, C = make(loss, n_tasks)
     problem = Problem(DenseBank().from_matrices(Ks), y, C, loss, Simplex(), WeightedSum())
-    value, best, decisions = optimum_of(problem, Ks)
+    value, best, decisions = referee(Ks, y, C, loss, Simplex(), n_tasks)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         result = solve(problem, MWU(), Limits(tol=tol))
@@ -114,7 +102,7 @@ def test_the_two_norm_margin_of_a_hinge_is_the_squared_hinge():
     squared = problem_on("dense", "squared_hinge", 1.0)
     plain = solve(squared, MWU(), Limits(tol=1e-6))
     assert turned.converged
-    assert turned.certificate.primal == plain.certificate.primal
+    assert turned.certificate.primal == pytest.approx(plain.certificate.primal, rel=1e-6)
     same = solve(problem, MWU(soft_margin="l1"), Limits(tol=1e-6))
     hinge = solve(problem, ActiveSet(), Limits(tol=1e-6))
     assert same.certificate.primal == pytest.approx(hinge.certificate.primal, rel=1e-6)
@@ -359,18 +347,19 @@ def test_memory_is_m_times_n(solver):
     X = rng.normal(size=(n, 4))
     y = np.where(X[:, 0] + 0.3 * rng.normal(size=n) > 0, 1.0, -1.0)
     kernels = KernelSet.build([RBF(width=w) for w in (0.5, 1.0, 2.0, 4.0)], X)
-    bank = LazyBank(cache_mb).build(kernels)
     C = np.full((1, n), 1.0)
-    problem = Problem(bank, y[None], C, get_loss("hinge"), Simplex(), WeightedSum())
-    small = replace(problem, bank=bank.take(np.arange(50)), y=problem.y[:, :50], C=C[:, :50])
     warnings.simplefilter("ignore", ConvergenceWarning)
-    solve(small, solver, Limits(tol=0.5, max_iter=3))  # Compile first.
-    tracemalloc.start()
-    try:
-        solve(problem, solver, Limits(tol=1e-12, max_iter=12))
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
+    # Twice, the second time counted: what is compiled in between is no part of a fit.
+    for counted in (False, True):
+        bank = LazyBank(cache_mb).build(kernels)
+        problem = Problem(bank, y[None], C, get_loss("hinge"), Simplex(), WeightedSum())
+        if counted:
+            tracemalloc.start()
+        try:
+            solve(problem, solver, Limits(tol=1e-12, max_iter=12))
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
     state = bank.m * n * 8
     assert peak < 40 * state + 3e6 * cache_mb  # 6 MB where one matrix of n^2 numbers is 25 or 50.
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import cvxpy as cp
 import numpy as np
 import pytest
-from referee import M, N, make, referee
+from referee import M, N, RefereeError, make, referee
 from thinned import thinned
 
 from kernelweave.bank import DenseBank
@@ -35,6 +36,34 @@ REGULARIZERS = [
     BlockNorm(3, 1.5, 0.7),
     Entropy(3.0),
 ]
+
+
+@pytest.mark.parametrize("name", ["hinge", "squared_hinge", "logistic", "squared"])
+def test_the_referee_asks_another_solver_if_one_fails(name):
+    """And believes none that cannot prove its answer."""
+    loss = get_loss(name)
+    Ks, y, C = make(loss)
+    problem = Ks, y, C, loss, LpBall(2.0), 1
+    useless = cp.SCS, {"max_iters": 3}
+    with pytest.raises(RefereeError, match="no solver of cvxpy found the optimum"):
+        referee(*problem, solvers=[useless])
+    value, weights, decisions = referee(*problem)
+    for second in ((cp.CLARABEL, {}), (cp.SCS, {"eps_abs": 1e-10, "eps_rel": 1e-10})):
+        again = referee(*problem, solvers=[useless, second])
+        assert again[0] == pytest.approx(value, rel=4e-7)
+        np.testing.assert_allclose(again[1], weights, atol=1e-3)
+        np.testing.assert_allclose(again[2], decisions, atol=1e-2 * np.abs(decisions).max())
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
+@pytest.mark.parametrize("name", ["hinge", "squared_hinge"])
+def test_the_referee_answers_in_any_unit(name, unit):
+    loss = get_loss(name)
+    Ks, y, C = make(loss)
+    value, weights, _ = referee(Ks, y, C, loss, Simplex(), 1)
+    found = referee([unit * K for K in Ks], y, C / unit, loss, Simplex(), 1)
+    assert found[0] == pytest.approx(value / unit, rel=4e-7)
+    np.testing.assert_allclose(found[1], weights, atol=1e-3)
 
 
 def solvers_for(regularizer):

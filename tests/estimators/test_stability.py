@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from same_numbers import AFTER_A_FIT, assert_same_numbers
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
@@ -81,7 +82,9 @@ def test_planted_kernels_are_selected_and_noise_is_not(planted, sampling):
     assert result.frequency[:2].min() >= 0.9
     assert result.frequency[2:].max() <= 0.1
     assert result.low[:2].max() > 0.0 and result.high[2:].max() < 0.1
-    assert np.array_equal(result.weights, MKLClassifier(KERNELS, C=0.1).fit(X, y).weights_)
+    assert_same_numbers(
+        result.weights, MKLClassifier(KERNELS, C=0.1).fit(X, y).weights_, AFTER_A_FIT
+    )
     assert result.sampling == sampling
     assert not hasattr(model, "weights_")
 
@@ -108,7 +111,7 @@ def test_weights_of_every_class_are_averaged(three_classes):
     model = MKLClassifier(kernels, multi_class="ovr")
     result = stability(model, X, y, n_bootstrap=3, random_state=0)
     assert result.replicates.shape == (3, 4)
-    assert np.array_equal(result.weights, model.fit(X, y).weights_.mean(axis=0))
+    assert_same_numbers(result.weights, model.fit(X, y).weights_.mean(axis=0), AFTER_A_FIT)
 
 
 # Rows
@@ -161,10 +164,10 @@ def test_sample_weights_change_the_weights(planted):
     given = {"fit_params": {"sample_weight": weight}, "n_bootstrap": 2, "random_state": 0}
     model = MKLClassifier(KERNELS, C=0.1)
     result = stability(model, X, y, **given)
-    assert np.array_equal(result.weights, model.fit(X, y, sample_weight=weight).weights_)
+    assert_same_numbers(result.weights, model.fit(X, y, sample_weight=weight).weights_, AFTER_A_FIT)
     inside = {"fit_params": {"mklclassifier__sample_weight": weight}}
     again = stability(make_pipeline(model), X, y, **(given | inside))
-    assert np.array_equal(result.replicates, again.replicates)
+    assert_same_numbers(result.replicates, again.replicates, AFTER_A_FIT)
 
 
 def test_a_replicate_is_the_fit_on_its_rows(planted):
@@ -179,7 +182,7 @@ def test_a_replicate_is_the_fit_on_its_rows(planted):
 
     result = stability(Listener(KERNELS), X, y_number, n_bootstrap=2, random_state=0)
     for (rows, targets), weights in zip(seen[1:], result.replicates, strict=True):
-        assert np.array_equal(MKLRegressor(KERNELS).fit(rows, targets).weights_, weights)
+        assert_same_numbers(MKLRegressor(KERNELS).fit(rows, targets).weights_, weights, AFTER_A_FIT)
 
 
 # Seeds and jobs
@@ -201,7 +204,7 @@ def test_processes_give_the_same_result(planted):
     given = {"n_bootstrap": 4, "random_state": 0}
     alone = stability(MKLClassifier(KERNELS), X, y, n_jobs=1, **given)
     many = stability(MKLClassifier(KERNELS), X, y, n_jobs=2, **given)
-    assert np.array_equal(alone.replicates, many.replicates)
+    assert_same_numbers(alone.replicates, many.replicates, AFTER_A_FIT)
 
 
 def test_fits_beside_each_other_have_one_thread_each():
@@ -276,7 +279,7 @@ def test_pipelines_and_searches(planted):
     result = stability(search, X, y, n_bootstrap=2, random_state=0)
     assert result.replicates.shape == (2, 6)
     assert result.title == "MKLClassifier"
-    assert np.array_equal(result.weights, find_estimator(search.fit(X, y)).weights_)
+    assert_same_numbers(result.weights, find_estimator(search.fit(X, y)).weights_, AFTER_A_FIT)
 
 
 def test_texts_in_front_of_a_vectorizer():

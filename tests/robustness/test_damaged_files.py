@@ -10,7 +10,6 @@ import zipfile
 
 import good_files
 import model_file_kinds as kinds
-import numpy as np
 import polars as pl
 import pytest
 from cut_fits import KERNELS, cut_short, resumed
@@ -18,6 +17,7 @@ from damaged_bytes import DEEDS, damaged, hard
 from forged_model_files import HEADER, put_together
 from hypothesis import given
 from hypothesis import strategies as st
+from same_numbers import assert_same_numbers
 from sklearn.datasets import load_iris
 from sklearn.preprocessing import StandardScaler
 
@@ -142,7 +142,7 @@ def test_model_files(model, tmp_path):
         except ModelFileError as error:
             assert str(path) in str(error)
         else:
-            assert np.array_equal(again.decision_function(kinds.iris()[0]), values)
+            assert_same_numbers(again.decision_function(kinds.iris()[0]), values)
 
     check()
 

@@ -1,0 +1,81 @@
+"""What a fit states about itself is true: recomputed in extended precision, kernels by hand.
+
+21 problems of all losses and regularizers as a rule, each fitted by every solver that takes it;
+about 4,000 fits with ``KERNELWEAVE_HARD=full``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from checked_fits import alpha_of, draw_case, fits_of, intercept_of, matrix_of
+from hard_problems import FULL
+from sklearn.datasets import load_breast_cancer
+from sklearn.preprocessing import StandardScaler
+from true_certificate import dual_objective, relative_gap, truth
+
+from kernelweave import MKLClassifier, MKLOneClass
+from kernelweave.kernels import Linear
+from kernelweave.losses import get_loss
+from kernelweave.regularizers import Simplex
+
+
+@pytest.mark.parametrize("seed", range(660 if FULL else 21))
+def test_what_a_fit_states_is_true(seed):
+    done = fits_of(draw_case(seed), seed)
+    assert len(done) >= 2
+    assert [str(violation) for one in done for violation in one.violations] == []
+
+
+def simplemkl_by_hand(X, rows, chosen):
+    """Some matrices of the family on some rows, scaled to mean diagonal 1 over all of them."""
+    columns = [slice(None), *(slice(j, j + 1) for j in range(X.shape[1]))]
+    formulas = [("rbf", 2.0**j) for j in range(-3, 7)] + [("polynomial", j) for j in (1, 2, 3)]
+    for k in chosen:
+        kind, number = formulas[k % 13]
+        part = X[:, columns[k // 13]]
+        scale = 1.0
+        if kind == "polynomial":
+            part = part.astype(np.longdouble)
+            scale = np.mean((np.sum(part**2, axis=1) + 1) ** number)
+        yield matrix_of(kind, number, part[rows], None) / scale
+
+
+@pytest.mark.parametrize("C", [1e3, 1e6, 1e7])
+def test_factors_instead_of_kernels_do_not_flatter_the_objective(C):
+    """The function predicts with exact kernels, whatever the fit kept instead of them."""
+    X, y = load_breast_cancer(return_X_y=True)
+    X, y = StandardScaler().fit_transform(X), np.where(y == 1, 1.0, -1.0)
+    model = MKLClassifier("simplemkl", C=C).fit(X, y)
+    d, used, every = model.weights_, np.flatnonzero(model.weights_), np.arange(len(y))
+    Ks = list(simplemkl_by_hand(X, every, used))
+    weights, alpha = np.full((1, len(y)), C), alpha_of(model, len(y))
+    hinge, b = get_loss("hinge"), model.intercept_
+    true = truth(Ks, y[None], weights, hinge, Simplex(), d[used], alpha, b)
+    assert true.primal <= model.objective_ * (1 + 1e-9)
+    support = model.support_
+    Ks = simplemkl_by_hand(X, support, range(len(d)))
+    few = [y[None, support], weights[:, support], hinge, Simplex(), alpha[:, support]]
+    dual = max(dual_objective(Ks, *few), model.dual_objective_)
+    assert not model.converged_ or relative_gap(true.primal, dual, true.constant) <= model.tol
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_samples_around_the_origin_of_a_one_class_model(seed):
+    """The optimum is far smaller than the terms of the objective."""
+    X = np.random.default_rng(seed).normal(size=(100, 4)) + 0.05
+    model = MKLOneClass([Linear(), Linear().on([0, 1])], nu=0.9).fit(X)
+    Ks = [matrix_of("linear", None, X[:, :columns], "trace") for columns in (4, 2)]
+    y, C, loss = np.ones((1, 100)), np.full((1, 100), 1 / 90), get_loss("one_class")
+    b, alpha = intercept_of(model), alpha_of(model, 100)
+    converged, tol = model.converged_, model.tol
+    true = truth(Ks, y, C, loss, Simplex(), model.weights_, alpha, b)
+    unit = max(abs(true.primal), abs(true.dual))
+    assert true.primal <= model.objective_ + 1e-9 * unit
+    expected = relative_gap(model.objective_, model.dual_objective_, 0.0)
+    assert model.gap_ == pytest.approx(expected, rel=1e-6, abs=1e-12)
+    # Cutting planes may know a better bound than that of the alpha they return.
+    exact = model.set_params(tol=1e-9).fit(X)
+    dual = max(true.dual, dual_objective(Ks, y, C, loss, Simplex(), alpha_of(exact, 100)))
+    gap = relative_gap(true.primal, dual, 0.0)
+    assert not converged or gap <= tol * (1 + 1e-6)
