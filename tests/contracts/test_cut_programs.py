@@ -18,7 +18,8 @@ from kernelweave.problem import Problem
 from kernelweave.regularizers import ElasticNet, Entropy, Simplex, SquaredLp
 from kernelweave.solvers.curvature import minimise_model, minimise_penalised_model
 from kernelweave.solvers.cut_dual import solve_dual
-from kernelweave.solvers.cut_lp import CutLP, nearest_below
+from kernelweave.solvers.cut_lp import CutLP
+from kernelweave.solvers.cut_qp import nearest_below
 from kernelweave.solvers.cuts import _PATIENCE, Cuts
 
 M = 4
@@ -193,8 +194,6 @@ def test_highs_is_silent_and_starts_no_threads(capfd):
     lp._build(1.0)
     lp._add_rows()
     lp.solve()
-    d = np.full(30, 1 / 30)
-    assert nearest_below(cuts.constants, -0.5 * cuts.quads, d, np.eye(30), 1.0, True) is not None
     assert len(os.listdir("/proc/self/task")) == before
     assert capfd.readouterr() == ("", "")
 
@@ -207,7 +206,8 @@ for option, value in (("output_flag", False), ("threads", 2)):
 other.addVars(1, np.zeros(1), np.ones(1))
 assert other.run() == highspy.HighsStatus.kOk
 
-from kernelweave.solvers.cut_lp import CutLP, nearest_below
+from kernelweave.solvers.cut_lp import CutLP
+from kernelweave.solvers.cut_qp import nearest_below
 
 class Cuts:
     constants, quads = np.zeros(2), np.array([[1.0, 2.0], [2.0, 1.0]])
@@ -217,8 +217,6 @@ class Cuts:
         return self.constants - 0.5 * self.quads @ d
 
 assert abs(CutLP(Cuts(), None).solve().value + 0.75) < 1e-9
-slopes = -0.5 * Cuts.quads
-assert nearest_below(np.zeros(2), slopes, np.full(2, 0.5), np.eye(2), 1.0, True) is not None
 """
 
 
@@ -267,12 +265,14 @@ def test_the_level_step_against_a_convex_solver(size, exact_sum):
         assert shares @ (constants + slopes @ weights) == pytest.approx(level, abs=1e-5)
 
 
-def test_a_level_step_beyond_the_reach_of_highs_is_not_asked_for():
-    """HiGHS 1.15 writes beyond its arrays where the metric is 1e15 times the slopes."""
+def test_a_step_on_cuts_under_any_metric():
+    """From none to one of 1e20; where that is no number there is no step."""
     slopes = np.array([[-1.0, 0.0], [1.0, 0.0]])
-    args = np.zeros(2), slopes, np.full(2, 0.5)
-    assert nearest_below(*args, np.eye(2), 1.0, True) is not None
-    for metric in (1e20 * np.eye(2), np.full((2, 2), np.nan), np.full((2, 2), np.inf)):
+    args = np.zeros(2), slopes, np.array([0.3, 0.7])
+    np.testing.assert_allclose(nearest_below(*args, np.zeros((2, 2)), 1.0, True)[0], [0, 1])
+    stiff = nearest_below(*args, 1e20 * np.eye(2), 1.0, True)[0]
+    np.testing.assert_allclose(stiff, [0.3, 0.7], atol=1e-6)
+    for metric in (np.full((2, 2), np.nan), np.full((2, 2), np.inf)):
         assert nearest_below(*args, metric, 1.0, True) is None
 
 
@@ -307,23 +307,21 @@ def price(regularizer, x):
     return 0.5 * s * cp.square(cp.pnorm(x, regularizer.p, approx=False)), []
 
 
-@pytest.mark.parametrize("damping", [0.0, 0.3])
 @pytest.mark.parametrize("regularizer", [ElasticNet(0.8, 0.5), Entropy(0.3)], ids=repr)
-def test_the_model_with_a_curved_price_against_a_convex_solver(regularizer, damping):
+def test_the_model_with_a_curved_price_against_a_convex_solver(regularizer):
     rng = np.random.default_rng(9)
     for rank in (2, 8):
         R = rng.normal(size=(rank, 6))
         d, gradient = rng.dirichlet(np.ones(6)), -np.abs(rng.normal(size=6))
-        rho = damping * np.linalg.norm(R, 2) ** 2
         x = cp.Variable(6, nonneg=True)
         cost, rows = price(regularizer, x)
         model = gradient @ (x - d) + 0.5 * cp.sum_squares(R @ (x - d))
-        objective = cost + model + 0.5 * rho * cp.sum_squares(x - d)
+        objective = cost + model
         expected = cp.Problem(cp.Minimize(objective), rows).solve(solver=cp.CLARABEL)
-        found = minimise_penalised_model(R, gradient, d, regularizer, damping)
+        found = minimise_penalised_model(R, gradient, d, regularizer)
         move = found - d
         value = regularizer.value(found) + gradient @ move + 0.5 * np.sum((R @ move) ** 2)
-        assert value + 0.5 * rho * move @ move == pytest.approx(expected, abs=1e-4)
+        assert value == pytest.approx(expected, abs=1e-4)
 
 
 @pytest.mark.parametrize("regularizer", [ElasticNet(0.8, 0.5), Entropy(0.3)], ids=repr)
@@ -336,12 +334,10 @@ def test_without_curvature_the_price_alone_bends_the_model(regularizer):
         return regularizer.value(x) + gradient @ x
 
     best = regularizer.dual_weights(-2 * gradient)
-    found = minimise_penalised_model(np.zeros((1, 3)), gradient, d, regularizer, 0.0)
+    found = minimise_penalised_model(np.zeros((1, 3)), gradient, d, regularizer)
     for _ in range(20):
-        found = minimise_penalised_model(np.zeros((1, 3)), gradient, found, regularizer, 0.0)
+        found = minimise_penalised_model(np.zeros((1, 3)), gradient, found, regularizer)
     assert value(found) == pytest.approx(value(best), abs=1e-6)
-    short = minimise_penalised_model(np.zeros((1, 3)), gradient, d, regularizer, 1e6)
-    assert 0 < np.abs(short - d).max() < 1e-3
 
 
 @pytest.mark.parametrize(
@@ -353,7 +349,7 @@ def test_the_smooth_master_under_other_prices(regularizer):
     cost, rows = price(regularizer, d)
     rows += [theta >= c - 0.5 * (q @ d) for c, q in zip(cuts.constants, cuts.quads, strict=True)]
     expected = cp.Problem(cp.Minimize(cost + theta), rows).solve(solver=cp.CLARABEL)
-    found = solve_dual(cuts, regularizer, np.eye(7)[-1], accuracy=1e-8)
+    found = solve_dual(cuts, regularizer, np.eye(7)[-1], expected + 1e-6)
     assert found.value <= expected + 1e-7
     assert found.value == pytest.approx(expected, abs=1e-5)
     assert regularizer.value(found.d) + cuts.values(found.d).max() == pytest.approx(
@@ -364,4 +360,4 @@ def test_the_smooth_master_under_other_prices(regularizer):
 
 def test_a_regularizer_that_cannot_tell_its_weights_has_no_master():
     cuts = random_cuts(np.random.default_rng(11), 3, 4)
-    assert solve_dual(cuts, SquaredLp(1.0), np.eye(3)[-1], 1e-6) is None
+    assert solve_dual(cuts, SquaredLp(1.0), np.eye(3)[-1], 0.0) is None

@@ -37,12 +37,12 @@ def planted(n, seed):
 
 @pytest.fixture
 def taken_over(monkeypatch):
-    """Whether each state that cutting planes began with was stabilised."""
+    """Whether each solver of cutting planes that began was stabilised."""
     seen, init = [], SILP.init
 
     def watched(self, problem, start):
         state = init(self, problem, start)
-        seen.append(state.memory.planes.stabilised)
+        seen.append(self.stabilise)
         return state
 
     monkeypatch.setattr(SILP, "init", watched)

@@ -156,7 +156,7 @@ def test_cutting_planes_that_took_over_go_on_as_such(path, monkeypatch):
     callbacks = [Checkpoint(path, every=1), lambda record: bool(taken_over)]
     part = clone(model).set_params(callbacks=callbacks).fit(X, y)
     assert taken_over
-    assert "extra.stabilised" in checkpoint_file.read(path).groups[0]
+    assert "extra.planes" in checkpoint_file.read(path).groups[0]
     taken_over.clear()
     resumed(clone(model).set_params(callbacks=[lambda record: True]), path, X, y)
     assert taken_over  # from the first record on

@@ -107,7 +107,7 @@ class ActiveSet(Solver):
     def init(self, problem: Problem, start: Point | None) -> State:
         """Solve at the given weights, or at equal weights on the kernels most aligned with y."""
         known = {} if start is None else start.extra
-        if "stabilised" in known:
+        if "planes" in known:
             return self._planes.init(problem, start)
         evaluator = Evaluator(problem, start)
         d = problem.regularizer.start(problem.m)
@@ -184,9 +184,7 @@ class ActiveSet(Solver):
         if at_a_kink(problem, gap, inner_gap, memory.before):
             # A model of one slope leads nowhere; cutting planes add up what every alpha says.
             return self._taken_over(problem, state)
-        new = self._sharpen(problem, state, point.d if moved else target, inner_gap)
-        new.memory.before = gap
-        return new
+        return self._sharpen(problem, state, point.d if moved else target, gap, inner_gap)
 
     @property
     def _planes(self) -> SILP:
@@ -234,16 +232,19 @@ class ActiveSet(Solver):
         new = _Memory(gradient, tol, state.memory.model)
         return State(point, quad, state.evaluator, False, new)
 
-    def _sharpen(self, problem: Problem, state: State, d: Array, inner_gap: float) -> State:
+    def _sharpen(
+        self, problem: Problem, state: State, d: Array, gap: float, inner_gap: float
+    ) -> State:
         """Go to d with an alpha ten times as exact; stay if d turns out to be worse for sure."""
         memory: _Memory = state.memory
         here = state.point
         tol = memory.inner_tol / 10
         if tol < _INNER_FLOOR:
-            state.stuck = True
-            return state
+            return self._taken_over(problem, state)
         there = state.evaluator.evaluate(without_dust(d), tol)
         # T(d) >= there.value, while T here is at most what the inner gap leaves open.
         if there.value > here.value + inner_gap * problem.unit(here.value):
             there = state.evaluator.evaluate(here.d, tol)
-        return self._arrived(problem, state, there, tol)
+        new = self._arrived(problem, state, there, tol)
+        new.memory.before = gap
+        return new

@@ -13,6 +13,7 @@ from kernelweave.solvers.feasible import feasible_alpha
 __all__ = [
     "Certificate",
     "Witness",
+    "best_intercepts",
     "certify",
     "dual_value",
     "projected_gradient",
@@ -128,7 +129,7 @@ def certify(
         Whether to count against us what sums in float64 can lose as well. That is little, unless C
         is so large that kernels times alpha are nothing but the difference of huge numbers.
     """
-    best = _best_intercepts(problem, fitted, intercept)
+    best = best_intercepts(problem, fitted, intercept)
     if not problem.convex:
         return _stationarity(problem, d, alpha, fitted, best, quad)
     primal = _primal(problem, d, fitted, best, quad, 0.0)
@@ -227,7 +228,8 @@ def recompute(
     return certify(problem, d, alpha, intercept, fitted, quad, other, rounding=True), alpha
 
 
-def _best_intercepts(problem: Problem, fitted: Array, guess: Array) -> Array:
+def best_intercepts(problem: Problem, fitted: Array, guess: Array) -> Array:
+    """Intercepts of least loss beside these decision values."""
     loss = problem.loss
     return np.array(
         [

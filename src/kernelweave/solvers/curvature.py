@@ -143,27 +143,24 @@ def minimise_penalised_model(
     gradient: Array,
     d: Array,
     regularizer: Regularizer,
-    damping: float,
 ) -> Array:
     r"""Minimise a model of T with r as it is, by accelerated prox steps from d.
 
-    .. math:: r(x) + g \cdot (x - d) + \tfrac12 |R (x - d)|^2 + \tfrac12 \rho |R|^2 |x - d|^2
+    .. math:: r(x) + g \cdot (x - d) + \tfrac12 |R (x - d)|^2
 
-    `gradient` is that of T without r, `damping` is :math:`\rho`. Momentum starts anew whenever it
+    `gradient` is that of T without r. Momentum starts anew whenever it
     points uphill. Ends when a step is a ten-thousandth of the first one. Where R is zero, that is
     where all alpha are at their bounds, nothing but r bends: one long prox step is taken.
     """
     top = float(np.linalg.norm(root @ root.T if len(root) < len(d) else root.T @ root, 2))
     if not top > 0:
         long = (2.0 * float(d.sum()) + 1.0) / max(float(np.linalg.norm(gradient)), 1e-300)
-        step = long / (1.0 + damping)
-        return regularizer.prox(d - step * gradient, step)
-    bound, extra = top * (1.0 + damping), top * damping
-    step = 1.0 / bound
+        return regularizer.prox(d - long * gradient, long)
+    step = 1.0 / top
     x, ahead, age = d, d, 1.0
     first = 0.0
     for _ in range(_MOST_PROX_STEPS):
-        slope = gradient + root.T @ (root @ (ahead - d)) + extra * (ahead - d)
+        slope = gradient + root.T @ (root @ (ahead - d))
         new = regularizer.prox(ahead - step * slope, step)
         move = new - x
         if float((ahead - new) @ move) > 0:

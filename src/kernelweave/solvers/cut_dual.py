@@ -5,20 +5,30 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from scipy.optimize import minimize
 
 from kernelweave.problem import Array
 from kernelweave.regularizers.base import Regularizer
+from kernelweave.solvers.curvature import minimise_model
 from kernelweave.solvers.cut_lp import MasterSolution
 from kernelweave.solvers.cuts import Cuts
 
-__all__ = ["solve_dual"]
+__all__ = ["solve_dual", "solve_proximal"]
 
-_MOST_STEPS = 100
+_MOST_STEPS = 50
+# Change of one multiplier, of a sum of one, by which the curvature is taken: the root of what
+# float64 resolves, which balances rounding against the error of a difference.
+_DIFFERENCE = 1.5e-8
+_SUFFICIENT, _SHORTEST = 1e-4, 1e-9
+# The master is solved to this part of what is between it and the best objective so far.
+_ACCURACY = 0.01
+_EPS = float(np.finfo(np.float64).eps)
+
+# The minimiser and the minimum over d of r(d) - 1/2 mix . d (and a proximal term, if any).
+Response = Callable[[Array], tuple[Array, float]]
 
 
 def solve_dual(
-    cuts: Cuts, regularizer: Regularizer, start: Array, accuracy: float
+    cuts: Cuts, regularizer: Regularizer, start: Array, upper: float
 ) -> MasterSolution | None:
     r"""Minimise :math:`r(d) + \max_j (c_j - \frac12 q_j \cdot d)` by its dual.
 
@@ -36,8 +46,8 @@ def solve_dual(
     regularizer : Regularizer
     start : ndarray of shape (J,)
         Multipliers to start from.
-    accuracy : float
-        How far below the optimum the value may end.
+    upper : float
+        What the optimum is known to be below. The value ends at least 99 % of the way to it.
 
     Returns
     -------
@@ -47,43 +57,68 @@ def solve_dual(
     if regularizer.dual_weights(cuts.quads[-1]) is None:
         return None
 
-    def value(multipliers: Array) -> float:
-        mix = multipliers @ cuts.quads
-        return float(multipliers @ cuts.constants) - regularizer.dual_penalty(mix)
+    def response(mix: Array) -> tuple[Array, float]:
+        return np.asarray(regularizer.dual_weights(mix)), -regularizer.dual_penalty(mix)
+
+    return _solve(cuts, response, start, upper)
+
+
+def solve_proximal(
+    cuts: Cuts, regularizer: Regularizer, centre: Array, step: float, start: Array, upper: float
+) -> MasterSolution:
+    r"""Minimise :math:`r(d) + \max_j (c_j - \frac12 q_j \cdot d) + \frac1{2t} |d - \hat d|^2`.
+
+    The step of a proximal bundle method of step length t (Bonnans et al. 2006, Numerical
+    Optimization, section 10.3), for any r with a prox: the weights that belong to multipliers are
+    :math:`\mathrm{prox}_{t r}(\hat d + \frac t2 \sum_j \lambda_j q_j)`. The value is that with the
+    proximal term.
+    """
+
+    def response(mix: Array) -> tuple[Array, float]:
+        d = regularizer.prox(centre + 0.5 * step * mix, step)
+        away = float(np.sum((d - centre) ** 2)) / (2.0 * step)
+        return d, float(regularizer.value(d)) + away - 0.5 * float(mix @ d)
+
+    return _solve(cuts, response, start, upper)
+
+
+def _solve(cuts: Cuts, response: Response, start: Array, upper: float) -> MasterSolution:
+    """Climb on the simplex of multipliers by Newton's method with a bisected step.
+
+    The gradient is what each cut says at the weights; its differences, along one multiplier after
+    the other, give the curvature.
+    """
+
+    def at(multipliers: Array) -> tuple[MasterSolution, Array]:
+        d, value = response(multipliers @ cuts.quads)
+        found = MasterSolution(d, multipliers, float(multipliers @ cuts.constants) + value)
+        return found, cuts.values(d)
+
+    def curvature(place: MasterSolution, heights: Array) -> Array:
+        moved = [at(place.multipliers + row)[1] for row in _DIFFERENCE * np.eye(len(cuts))]
+        B = (heights - np.array(moved)) / _DIFFERENCE
+        return 0.5 * (B + B.T)
 
     # A mean with a poor cut can be far below a single good one.
-    first = max([start, *np.eye(len(cuts))], key=value)
-    multipliers = _climb(cuts, regularizer, first, value, accuracy)
-    if not value(multipliers) >= value(first):
-        multipliers = first
-    d = regularizer.dual_weights(multipliers @ cuts.quads)
-    return MasterSolution(np.asarray(d), multipliers, value(multipliers))
-
-
-def _climb(
-    cuts: Cuts,
-    regularizer: Regularizer,
-    first: Array,
-    value: Callable[[Array], float],
-    accuracy: float,
-) -> Array:
-    """Multipliers from SciPy's SLSQP, on the simplex to the last digit."""
-    size = len(cuts)
-    unit = max(abs(value(first)), accuracy, 1e-300)
-
-    def negative(multipliers: Array) -> tuple[float, Array]:
-        d = np.asarray(regularizer.dual_weights(multipliers @ cuts.quads))
-        return -value(multipliers) / unit, -cuts.values(d) / unit
-
-    found = minimize(
-        negative,
-        first,
-        jac=True,
-        method="SLSQP",
-        bounds=[(0.0, 1.0)] * size,
-        constraints={"type": "eq", "fun": lambda x: x.sum() - 1.0, "jac": lambda x: np.ones(size)},
-        options={"maxiter": _MOST_STEPS, "ftol": 0.1 * accuracy / unit},
-    ).x
-    multipliers = np.where(found > 1e-9, found, 0.0)
-    total = float(multipliers.sum())
-    return multipliers / total if np.isfinite(total) and total > 0 else first
+    firsts = [at(multipliers) for multipliers in [start, *np.eye(len(cuts))]]
+    best, heights = max(firsts, key=lambda first: first[0].value)
+    for _ in range(_MOST_STEPS):
+        # The weights are this far from the bound of the multipliers.
+        left = float(heights.max() - best.multipliers @ heights)
+        if not left > max(_ACCURACY * (upper - best.value), _EPS * abs(best.value)):
+            break
+        target = minimise_model(
+            curvature(best, heights), -heights, best.multipliers, 0.01 * left, False
+        )
+        direction = target - best.multipliers
+        slope, scale = float(heights @ direction), 1.0
+        while scale > _SHORTEST:
+            found, seen = at(best.multipliers + scale * direction)
+            if found.value >= best.value + _SUFFICIENT * scale * slope:
+                break
+            scale *= 0.5
+        if not found.value > best.value:
+            break
+        best, heights = found, seen
+    total = float(best.multipliers.sum())
+    return MasterSolution(best.d, best.multipliers / total, best.value)

@@ -11,15 +11,10 @@ import numpy as np
 from kernelweave.problem import Array
 from kernelweave.solvers.cuts import Cuts
 
-__all__ = ["CutLP", "MasterSolution", "nearest_below"]
+__all__ = ["CutLP", "MasterSolution"]
 
 # A solution is believed if its two sides, computed here, agree to this part of their size.
 _AGREEMENT = 1e-6
-# Cuts that one quadratic program takes in: those highest at the centre.
-_QP_CUTS = 12
-# A quadratic program this steep is left alone: HiGHS cycles, and far beyond it corrupts memory.
-_STEEPEST = 1e8
-_MOST_QP_STEPS = 1000
 
 
 @dataclass(frozen=True)
@@ -162,61 +157,6 @@ class CutLP:
         return MasterSolution(d, multipliers, below)
 
 
-def nearest_below(
-    constants: Array, slopes: Array, centre: Array, metric: Array, limit: float, exact_sum: bool
-) -> tuple[Array, Array] | None:
-    r"""Minimise :math:`\max_j (c_j + g_j \cdot d) + \frac12 (d - \hat d)' H (d - \hat d)`.
-
-    Over weights d >= 0 that sum to `limit` (or, without `exact_sum`, to at most that), and over
-    the cuts that are highest at the centre :math:`\hat d`. Returns (weights, multipliers of all
-    cuts) or None where HiGHS fails.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> found = nearest_below(
-    ...     np.zeros(2), np.array([[-1.0, 0.0], [1.0, 0.0]]), np.full(2, 0.5), np.eye(2), 1.0, True
-    ... )
-    >>> found[0].round(6)
-    array([0., 1.])
-    """
-    chosen = np.sort(np.argsort(-(constants + slopes @ centre), kind="stable")[:_QP_CUTS])
-    size = len(centre)
-    unit = max(float(np.abs(slopes).max()), 1e-300)
-    scaled = metric / unit
-    if not np.abs(scaled).max() <= _STEEPEST:
-        return None
-    highs = highspy.Highs()
-    for option, value in (
-        ("output_flag", False),
-        ("threads", 1),
-        ("qp_iteration_limit", _MOST_QP_STEPS),
-    ):
-        highs.setOptionValue(option, value)
-    infinite = highspy.kHighsInf
-    highs.addVars(size + 1, np.append(np.zeros(size), -infinite), np.full(size + 1, infinite))
-    cost = np.append(-scaled @ centre, 1.0)
-    highs.changeColsCost(size + 1, np.arange(size + 1, dtype=np.int32), cost)
-    everyone = np.arange(size, dtype=np.int32)
-    highs.addRow(limit if exact_sum else -infinite, limit, size, everyone, np.ones(size))
-    for j in chosen:
-        row = np.append(-slopes[j] / unit, 1.0)
-        columns = np.arange(size + 1, dtype=np.int32)
-        highs.addRow(float(constants[j]) / unit, infinite, size + 1, columns, row)
-    highs.passHessian(_triangle(scaled))
-    _run_on_one_thread(highs)
-    solution = highs.getSolution()
-    d, duals = np.array(solution.col_value)[:size], np.array(solution.row_dual)
-    if highs.getModelStatus() != highspy.HighsModelStatus.kOptimal or len(d) != size:
-        return None
-    multipliers = np.zeros(len(constants))
-    multipliers[chosen] = np.maximum(duals[1:], 0.0)
-    total = float(multipliers.sum())
-    if not (np.isfinite(d).all() and np.isfinite(total) and total > 0):
-        return None
-    return np.maximum(d, 0.0), multipliers / total
-
-
 def _run_on_one_thread(highs: Any) -> None:
     """Run HiGHS; its threads are the process's, and another user of it may have set their number.
 
@@ -225,17 +165,3 @@ def _run_on_one_thread(highs: Any) -> None:
     if highs.run() == highspy.HighsStatus.kError:
         highs.setOptionValue("threads", 0)
         highs.run()
-
-
-def _triangle(metric: Array) -> Any:
-    """H over the weights and a zero for the level, as HiGHS keeps it: columns of a lower half."""
-    size = len(metric)
-    columns, rows = np.triu_indices(size)
-    hessian = highspy.HighsHessian()
-    hessian.dim_ = size + 1
-    hessian.format_ = highspy.HessianFormat.kTriangular
-    counts = np.append(np.arange(size, 0, -1), 0)
-    hessian.start_ = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
-    hessian.index_ = rows.astype(np.int32)
-    hessian.value_ = metric[columns, rows]
-    return hessian

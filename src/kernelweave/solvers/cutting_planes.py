@@ -17,27 +17,24 @@ from kernelweave.regularizers.simplex import Simplex
 from kernelweave.regularizers.squared_lp import SquaredLp
 from kernelweave.solvers.certificate import Witness, dual_value
 from kernelweave.solvers.curvature import minimise_model, minimise_penalised_model
-from kernelweave.solvers.cut_dual import solve_dual
-from kernelweave.solvers.cut_lp import CutLP, MasterSolution, nearest_below
+from kernelweave.solvers.cut_dual import solve_dual, solve_proximal
+from kernelweave.solvers.cut_lp import CutLP, MasterSolution
+from kernelweave.solvers.cut_qp import nearest_below
 from kernelweave.solvers.cuts import Cuts
 from kernelweave.solvers.inner import Point, without_dust
 from kernelweave.solvers.working_set import working_kernels
 
-__all__ = ["CuttingPlanes", "Proposal", "polyhedral", "refuse_unsupported"]
+__all__ = ["ENOUGH", "CuttingPlanes", "Proposal", "polyhedral", "refuse_unsupported"]
 
-# Part of the promised decrease that a step has to bring.
-_ENOUGH = 0.1
-_SUFFICIENT = 1e-4
-# After a step that did not descend, distances from the best weights count this much more.
-_STIFFER = 4.0
-# Steps are nil long before; without an end it would be infinite, and infinity times zero is NaN.
-_STIFFEST = 1e100
-_DAMPING = 1e-3
-_MOST_TRIALS = 10
-# Kernels that may enter in one level step, beside those in use.
+# Part of what a step promises that it has to bring, or that the model has to rise by where it does
+# not; the usual parameter of serious steps (Bonnans et al. 2006, Numerical Optimization, 10.3).
+ENOUGH = 0.1
+# Kernels that may enter in one step over the curvature, beside those in use.
 _ENTERING = 64
 # From this many samples on the curvature is kept for as long as it brings the gap down fivefold.
 _KEEP_FROM = 2000
+# Proximal steps are tried longer and longer, by factors of ten, until they promise enough.
+_MOST_STEPS_TRIED = 12
 # Most kernels over which the curvature is taken where all of them have weight.
 _MOST_DENSE = 5000
 
@@ -47,11 +44,11 @@ Root = Callable[[Array], Array]
 
 @dataclass(frozen=True)
 class Proposal:
-    """Weights to try next, and how far the model of the cuts promises T to fall."""
+    """Weights to try next, and how far the model of the cuts lets T fall there."""
 
     d: Array
     promised: float
-    kind: str  # "lp", "level", "dual" or "closed-form"
+    kind: str  # "curved", "closed-form", "safe" or "master"
 
 
 @dataclass
@@ -101,33 +98,32 @@ def polyhedral(regularizer: Regularizer) -> bool:
 class CuttingPlanes:
     r"""All cuts so far, the best weights so far (the *centre*), and the next weights to try.
 
-    With weights on a polyhedron (simplex, l1) the master is SILP's linear program. Its optimum is
-    a vertex with at most as many kernels as there are cuts, so its weights are tried once there
-    are enough cuts, and for as long as they bring what they promise. Cutting planes are known to
-    zigzag; when these do, a level-set step takes their place: the weights nearest to the centre
-    among those with a low model value,
+    The *model* :math:`r(d) + \max_j \mathrm{cut}_j(d)` is below T everywhere. The *master* is its
+    minimum over all weights: SILP's linear program on a polyhedron (simplex, l1), and smooth under
+    other regularizers (:func:`~kernelweave.solvers.cut_dual.solve_dual`). It bounds the optimum
+    from below, and the paper goes to its weights; cutting planes are known to zigzag that way.
+
+    So a step tries first where the curvature of T at the centre points to:
 
     .. math:: \min_d\; r(d) + \max_j \mathrm{cut}_j(d)
-              + \tfrac{\sigma}{2} (d - \hat d)' H (d - \hat d),
+              + \tfrac{1}{2} (d - \hat d)' H (d - \hat d)
 
-    with distances measured by the curvature of T at the centre: where one cut is active this is
-    a Newton step, and where it was too bold the new cut and a larger :math:`\sigma` shorten it.
-    The linear program still gives the lower bound.
+    on a polyhedron; where the prox of r is cheap, the same with the centre's cut alone; under the
+    lp ball and squared lp, the closed form from the norms of the components at the centre
+    (:meth:`Regularizer.weights_from_norms`).
 
-    Under other regularizers the master is smooth
-    (:func:`~kernelweave.solvers.cut_dual.solve_dual`). Where the prox of r is cheap, steps are
-    level-set ones on the centre's cut and the master only bounds; under the lp ball and squared lp
-    its weights are tried until they zigzag, and then the closed form takes their place: d from the
-    norms of the components at the centre (:meth:`Regularizer.weights_from_norms`), which never
-    ascends.
+    Where that promises less than a tenth of the gap, or has just failed, a step goes *half way* to
+    the master's weights (Ben-Ameur and Neto 2007, Networks 49:3, "in-out" cutting planes). It needs
+    no curvature, and ends with certainty: half way the model is at least half the gap below the
+    centre, so that either T falls there, or the new cut, which is at most T at the centre and is
+    nearly as high half way, is nearly as high at the master's weights too and cuts them off.
 
     Parameters
     ----------
     problem : Problem
     stabilise : bool
-        Whether level-set and closed-form steps take the place of the master's weights. Without
-        them these are the paper's plain cutting planes, and the closed form is for a master that
-        has no answer.
+        Without it every step goes to the master's weights, as in the paper. The closed form is
+        then for a master that has no answer.
 
     Attributes
     ----------
@@ -135,8 +131,6 @@ class CuttingPlanes:
         The best point so far and its q_k.
     witness : Witness or None
         The dual variables with the best lower bound so far.
-    failed : int
-        Steps in a row that did not descend.
     """
 
     def __init__(self, problem: Problem, stabilise: bool) -> None:
@@ -150,23 +144,15 @@ class CuttingPlanes:
         self._linear = polyhedral(problem.regularizer)
         self._curved = self._linear or _prox_is_cheap(problem)
         self._multipliers = np.empty(0)
+        self._in_step = np.empty(0)
         self._lower = -np.inf
-        self._zigzag = False
-        self.failed = 0
-        self._stiffness = 1.0
+        self._failed = 0  # steps since the centre was last moved
+        self._blind = False  # the last step taught nothing
+        self._was_safe = True  # the last step needed no curvature, or there was none
         self._metric: _Metric | None = None
         self.witness: Witness | None = None
         self.centre: Point
         self.quad: Array
-
-    @property
-    def stabilised(self) -> bool:
-        """Whether steps keep near the centre."""
-        return self._stabilise
-
-    def stop_stabilising(self) -> None:
-        """Take the master's weights as they are from now on."""
-        self._stabilise = False
 
     def start(self, point: Point, quad: Array, root: Root) -> None:
         """Take the first point."""
@@ -179,34 +165,34 @@ class CuttingPlanes:
         value = dual_value(self._problem, witness.alpha, witness.quad)
         self._lower, self.witness = value, witness
 
-    def add(self, proposal: Proposal, point: Point, quad: Array, root: Root, gap: float) -> bool:
-        """Take the point found at the proposed weights; returns whether it is the new centre."""
+    def add(
+        self, proposal: Proposal, point: Point, owed: float, quad: Array, root: Root, gap: float
+    ) -> bool:
+        """Take the point found at the proposed weights; returns whether anything was learnt.
+
+        That is either weights that are better for sure, T there being at most ``owed`` above the
+        point's value, or a cut that rises from the model.
+        """
         self._cuts.add(point.alpha, quad)
         fell = self.centre.value - point.value
-        if proposal.kind in ("lp", "dual") and fell < _ENOUGH * proposal.promised:
-            self._zigzag = True
-        # What a closed-form step promises is no more than its slope, which can be far too much.
-        least = 0.0 if proposal.kind == "closed-form" else _SUFFICIENT * proposal.promised
-        if fell <= least:
-            self.failed += 1
-            if proposal.kind == "level":
-                self._stiffness = min(self._stiffness * _STIFFER, _STIFFEST)
-            return False
-        if proposal.kind == "level" and fell > 0.5 * proposal.promised:
-            self._stiffness = max(1.0, self._stiffness / _STIFFER)
-        self._move(point, quad, root, gap)
-        return True
+        rose = proposal.promised - fell
+        learnt = fell > owed or rose >= ENOUGH * proposal.promised > 0
+        self._blind = not learnt
+        self._failed += 1
+        if fell > owed:
+            failed = fell < ENOUGH * proposal.promised
+            self._move(point, quad, root, gap)
+            self._failed = int(failed)
+        return learnt
 
     def replace_centre(self, point: Point, quad: Array, root: Root, gap: float) -> None:
-        """Take a point with a more exact alpha as the centre, whatever its value."""
+        """Take a point with a more exact alpha at the same weights as the centre."""
         self._cuts.add(point.alpha, quad)
-        # Steps that got nowhere for want of a better alpha say nothing about distances.
-        self._stiffness = 1.0
         self._move(point, quad, root, gap)
 
     def _move(self, point: Point, quad: Array, root: Root, gap: float) -> None:
         self.centre, self.quad = point, quad
-        self.failed = 0
+        self._failed = 0
         if not (self._curved and self._stabilise):
             return
         kernels = np.arange(self._problem.m)
@@ -222,27 +208,91 @@ class CuttingPlanes:
     def _gradient(self) -> Array:
         return self._problem.regularizer.gradient(self.centre.d) - 0.5 * self.quad
 
+    @property
+    def unit(self) -> float:
+        """What differences of T are compared with."""
+        return self._problem.unit(self.centre.value)
+
     def propose(self, gap: float) -> Proposal:
         """Return the weights to try next; `gap` is the relative gap at the centre."""
-        accuracy = 0.01 * gap * self._problem.unit(self.centre.value)
-        master = self._solve_master(accuracy)
+        master = self._solve_master()
         if master is not None:
             self._learn(master)
-        if self._linear:
-            return self._next_linear(master, accuracy)
-        if self._stabilise and self._curved:
-            return self._level_step(accuracy)
-        if master is None or (self._stabilise and self._zigzag):
-            return self._closed_form()
-        return Proposal(master.d, self.centre.value - master.value, "dual")
+        room = min(gap * self.unit, self._room())
+        if not self._stabilise:
+            if master is None:
+                return self._proposal(self._closed_form(), "closed-form")
+            return self._proposal(master.d, "master")
+        if not self._blind:
+            proposal = self._own_step(0.01 * room)
+            # Where it promises less than is left to gain, the two kinds of steps take turns.
+            if proposal.promised >= (0.0 if self._was_safe else ENOUGH * room):
+                self._was_safe = False
+                return proposal
+        self._was_safe = True
+        return self._safe_step(master)
 
-    def _solve_master(self, accuracy: float) -> MasterSolution | None:
+    def _room(self) -> float:
+        """How far T at the centre is above the best bound."""
+        return self.centre.value - self._lower
+
+    def _proposal(self, d: Array, kind: str) -> Proposal:
+        d = without_dust(d)
+        return Proposal(d, self.centre.value - self._model(d), kind)
+
+    def _model(self, d: Array) -> float:
+        """What the cuts tell of T(d): it is at least this."""
+        return float(self._problem.regularizer.value(d)) + float(self._cuts.values(d).max())
+
+    def _safe_step(self, master: MasterSolution | None) -> Proposal:
+        """Half way to the master's weights, or a proximal step that promises as much."""
+        if master is not None or self._linear:
+            there = self._closed_form() if master is None else master.d
+            return self._proposal(0.5 * (self.centre.d + there), "safe")
+        start = np.eye(len(self._cuts))[-1]
+        step = float(np.linalg.norm(self.centre.d) / max(np.linalg.norm(self.quad), 1e-300))
+        best = None
+        for _ in range(_MOST_STEPS_TRIED):
+            found = solve_proximal(
+                self._cuts,
+                self._problem.regularizer,
+                self.centre.d,
+                step,
+                start,
+                self.centre.value,
+            )
+            self._offer(found.multipliers)
+            proposal = self._proposal(found.d, "safe")
+            if best is None or proposal.promised > best.promised:
+                best = proposal
+            if best.promised >= 0.5 * self._room():
+                break
+            start = found.multipliers
+            step *= 10.0
+        return best
+
+    def _own_step(self, accuracy: float) -> Proposal:
+        """A step over what is known at the centre, shorter after each one that failed."""
+        if self._metric is None:
+            d, kind = self._closed_form(), "closed-form"
+        elif self._linear:
+            # The cuts of failed steps shorten it.
+            return self._proposal(self._newton_step(self._metric, accuracy), "curved")
+        else:
+            d = minimise_penalised_model(
+                self._metric.root, -0.5 * self.quad, self.centre.d, self._problem.regularizer
+            )
+            kind = "curved"
+        step = 0.5**self._failed * (d - self.centre.d)
+        return self._proposal(self.centre.d + step, kind)
+
+    def _solve_master(self) -> MasterSolution | None:
         if self._linear:
             return self._lp.solve(self._sum_limit())
         start = np.append(self._multipliers, np.zeros(len(self._cuts) - len(self._multipliers)))
         if not start.sum() > 0:
             start[-1] = 1.0
-        return solve_dual(self._cuts, self._problem.regularizer, start, accuracy)
+        return solve_dual(self._cuts, self._problem.regularizer, start, self.centre.value)
 
     def _sum_limit(self) -> float:
         """Sum of the weights, or what it may grow to under l1."""
@@ -253,49 +303,21 @@ class CuttingPlanes:
     def _learn(self, master: MasterSolution) -> None:
         """Keep the best lower bound, and drop cuts that have long been of no use."""
         self._offer(master.multipliers)
-        idle = self._cuts.used(master.multipliers)
+        used = master.multipliers.copy()
+        used[: len(self._in_step)] += self._in_step
+        idle = self._cuts.used(used)
         self._lp.drop(idle)
         self._multipliers = np.delete(master.multipliers, idle)
-
-    def _next_linear(self, master: MasterSolution | None, accuracy: float) -> Proposal:
-        enough = len(self._cuts) >= np.count_nonzero(self.centre.d)
-        tried = not self._stabilise or (enough and not self._zigzag)
-        if master is not None and tried:
-            return Proposal(without_dust(master.d), self.centre.value - master.value, "lp")
-        return self._level_step(accuracy)
-
-    def _level_step(self, accuracy: float) -> Proposal:
-        """The nearest weights that the model calls good enough, nearer still if cuts object."""
-        metric = self._metric
-        if metric is None:
-            return self._closed_form()
-        for _ in range(_MOST_TRIALS):
-            if self._linear:
-                d = self._newton_step(metric, accuracy)
-            else:
-                d = minimise_penalised_model(
-                    metric.root,
-                    -0.5 * self.quad,
-                    self.centre.d,
-                    self._problem.regularizer,
-                    _DAMPING * (self._stiffness - 1.0),
-                )
-            d = without_dust(d)
-            fixed = self.centre.value - float(self._problem.regularizer.value(d))
-            promised = fixed - float(self._cuts.values(d).max())
-            if promised >= _ENOUGH * (fixed - self._own_cut(d)):
-                break
-            self._stiffness = min(self._stiffness * _STIFFER, _STIFFEST)
-        return Proposal(d, promised, "level")
+        self._in_step = np.empty(0)
 
     def _own_cut(self, d: Array) -> float:
         """The centre's bound on J(d)."""
         return -self._problem.dual_loss(self.centre.alpha) - 0.5 * float(self.quad @ d)
 
     def _newton_step(self, metric: _Metric, accuracy: float) -> Array:
-        """The level-set step on a polyhedron."""
+        """Minimise the centre's cut with its curvature, or all cuts if any is higher there."""
         kernels = metric.kernels
-        hessian = self._stiffness * (metric.root.T @ metric.root)
+        hessian = metric.root.T @ metric.root
         free_sum = isinstance(self._problem.regularizer, L1)
         gradient, here = self._gradient()[kernels], self.centre.d[kernels]
         d = np.zeros_like(self.centre.d)
@@ -305,28 +327,19 @@ class CuttingPlanes:
         return d
 
     def _mind_all_cuts(self, d: Array, kernels: Array, hessian: Array, free_sum: bool) -> None:
-        """Replace the step by one on the model of all cuts, if HiGHS finds it."""
-        problem, centre = self._problem, self.centre
+        """Replace the step by one on the model of all cuts."""
         slopes = -0.5 * self._cuts.quads[:, kernels]
         if free_sum:
-            slopes = slopes + problem.regularizer.gradient(centre.d)[kernels]
-        ridge = 1e-8 * max(float(hessian.trace()) / len(hessian), 1e-300)
-        metric = hessian + ridge * np.eye(len(hessian))
+            slopes = slopes + self._problem.regularizer.gradient(self.centre.d)[kernels]
+        here = self.centre.d[kernels]
         found = nearest_below(
-            self._cuts.constants,
-            slopes,
-            centre.d[kernels],
-            metric,
-            self._sum_limit(),
-            not free_sum,
+            self._cuts.constants, slopes, here, hessian, self._sum_limit(), not free_sum
         )
         if found is None:
-            return
-        weights, multipliers = found
-        total = float(weights.sum())
-        if total > 0:
-            d[kernels] = weights if free_sum else weights / total
-            self._offer(multipliers)
+            d[kernels] = here + 0.5**self._failed * (d[kernels] - here)
+        else:
+            d[kernels], self._in_step = found
+            self._offer(self._in_step)
 
     def _offer(self, multipliers: Array) -> None:
         """Take the bound of these multipliers if it beats the one that is known.
@@ -338,11 +351,7 @@ class CuttingPlanes:
         if value > self._lower:
             self._lower, self.witness = value, witness
 
-    def _closed_form(self) -> Proposal:
+    def _closed_form(self) -> Array:
         """Weights from the norms of the components at the centre: a step that never ascends."""
         norms = self.centre.d * np.sqrt(self.quad)
-        d = self._problem.regularizer.weights_from_norms(norms)
-        slope = float(self._gradient() @ (d - self.centre.d))
-        # Taken again from the same centre it would fail again, for want of a better alpha.
-        promised = 0.0 if self.failed > 1 else max(-slope, 0.0)
-        return Proposal(d, promised, "closed-form")
+        return self._problem.regularizer.weights_from_norms(norms)

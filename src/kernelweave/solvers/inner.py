@@ -16,7 +16,7 @@ from kernelweave.solvers.newton import solve_smooth
 from kernelweave.solvers.products import KernelProducts
 from kernelweave.solvers.watch import Numbers, Progress
 
-__all__ = ["Evaluator", "Point", "solve_task", "without_dust"]
+__all__ = ["Evaluator", "Point", "owed_by_alpha", "solve_task", "without_dust"]
 
 _SMALL_N = 300
 # SMO creeps on singular kernels: what it has not reached by then, other weights may spare it.
@@ -72,6 +72,19 @@ def without_dust(d: Array) -> Array:
     array([0.5, 0. , 0. ])
     """
     return np.where(d > 1e-12 * d.max(), d, 0.0)
+
+
+def owed_by_alpha(problem: Problem, point: Point, intercept: Array) -> float:
+    """How far T(d) may be above the value of the point: the duality gap at its own weights.
+
+    The objective is that at the weights of the point. One at the best weights for the norms of the
+    components can be below T(d).
+    """
+    decision = point.fitted + intercept[:, None]
+    loss = problem.loss.value(problem.y, decision, problem.C)
+    quadratic = 0.5 * float(np.sum(point.alpha * point.fitted))
+    primal = float(np.sum(loss) + problem.loss.alpha_sum * np.sum(intercept)) + quadratic
+    return max(0.0, primal + float(problem.regularizer.value(point.d)) - point.value)
 
 
 def solve_task(

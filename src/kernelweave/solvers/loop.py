@@ -14,7 +14,7 @@ from kernelweave.errors import InterruptedFitWarning
 from kernelweave.problem import Array, Problem
 from kernelweave.solvers.base import Solver, State
 from kernelweave.solvers.certificate import Certificate, certify, recompute
-from kernelweave.solvers.inner import Point
+from kernelweave.solvers.inner import Point, owed_by_alpha
 from kernelweave.solvers.resume import numbers_of
 from kernelweave.solvers.screening import Screening
 from kernelweave.solvers.watch import Limits, Numbers, Progress, Watch
@@ -215,16 +215,8 @@ def _certify_state(problem: Problem, state: State) -> Certificate:
 
 
 def _inner_gap(problem: Problem, certificate: Certificate, point: Point) -> float:
-    """The part of the relative gap that a more exact alpha at the same weights would close.
-
-    The objective is that at the weights of the point: the certificate's own can be below T(d), for
-    it takes the norms of the components at their best weights.
-    """
-    b = certificate.intercept
-    loss = problem.loss.value(problem.y, point.fitted + b[:, None], problem.C)
-    quadratic = 0.5 * float(np.sum(point.alpha * point.fitted))
-    primal = float(np.sum(loss) + problem.loss.alpha_sum * np.sum(b)) + quadratic
-    owed = primal + float(problem.regularizer.value(point.d)) - point.value
+    """The part of the relative gap that a more exact alpha at the same weights would close."""
+    owed = owed_by_alpha(problem, point, certificate.intercept)
     return max(0.0, owed) / problem.unit(certificate.bank_primal)
 
 

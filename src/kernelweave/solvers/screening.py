@@ -16,6 +16,7 @@ __all__ = ["Screening"]
 # With fewer kernels than this a pass costs too little to save.
 _FEWEST = 20
 # Computed once for a bank, however many fits share it: along a path, or one for each class.
+_EPS = float(np.finfo(np.float64).eps)
 _SPREADS: WeakKeyDictionary[Any, Array] = WeakKeyDictionary()
 
 
@@ -57,10 +58,15 @@ class Screening:
     def look(self, certificate: Certificate, state: State) -> None:
         """Drop what the certificate of this state proves to be zero."""
         problem = self._problem
-        missing = problem.bank.error(state.point.alpha, state.point.d).quad_missing
+        alpha, d = state.point.alpha, state.point.d
+        missing = problem.bank.error(alpha, d).quad_missing
+        missing = missing + problem.bank.rounding(alpha, d).quad_missing
         # Not certificate.dual, which may be that of a witness: the ball is around this alpha.
-        dual = dual_value(problem, state.point.alpha, state.quad + missing)
-        radius = np.sqrt(2.0 * self._lipschitz * max(0.0, certificate.primal - dual))
+        dual = dual_value(problem, alpha, state.quad + missing)
+        # The difference of two sums of n terms can be no closer than this to their own.
+        rounding = problem.n * _EPS * (abs(certificate.primal) + abs(dual))
+        gap = max(0.0, certificate.primal - dual) + rounding
+        radius = np.sqrt(2.0 * self._lipschitz * gap)
         if not radius <= 0.7 * self._radius:
             return  # Half the gap is the least that may tell something new.
         self._radius = radius

@@ -10,27 +10,29 @@ import numpy as np
 from kernelweave.errors import InvalidInputError
 from kernelweave.problem import Array, Problem
 from kernelweave.solvers.base import Solver, State
-from kernelweave.solvers.certificate import Witness
+from kernelweave.solvers.certificate import Witness, best_intercepts
 from kernelweave.solvers.chunks import ChunkEvaluator
 from kernelweave.solvers.curvature import curvature_root
 from kernelweave.solvers.cutting_planes import (
+    ENOUGH,
     CuttingPlanes,
+    Proposal,
     Root,
     polyhedral,
     refuse_unsupported,
 )
-from kernelweave.solvers.inner import Evaluator, Point, without_dust
-from kernelweave.solvers.working_set import aligned_kernels, at_a_kink, spread_over
+from kernelweave.solvers.inner import Evaluator, Point, owed_by_alpha, without_dust
+from kernelweave.solvers.working_set import aligned_kernels, spread_over
 
 __all__ = ["SILP", "SILPChunking"]
 
 _INNER_FLOOR = 1e-14
-# The single-kernel problem is solved more exactly once it owes more than this part of the gap.
-_INNER_SHARE = 0.1
-# Chunking never asks for an alpha that owes less than this part of the gap.
-_LEAST_SHARE = 1e-4
-# After this many steps in a row that did not descend, a rough alpha is to blame.
-_MOST_FAILED = 3
+# What alpha may owe at the centre, as a part of the gap, and at a trial, as a part of what the step
+# promises. An error of at most this part of a step's promise leaves no doubt about the step where
+# it has to bring as much as that (de Oliveira and Sagastizabal 2014, Optim. Methods Softw. 29:6).
+_INNER_SHARE = ENOUGH
+# An alpha that owes less than this part of what it may was made too exact.
+_TOO_EXACT = 0.01
 _FIRST_KERNELS = 64
 # What the compiled steps can number.
 _MOST_CHUNK = 65_536
@@ -40,7 +42,7 @@ _MOST_CHUNK = 65_536
 class _Memory:
     planes: CuttingPlanes
     inner_tol: float
-    before: float = np.inf  # the gap before alpha was last made more exact, in place of a step
+    sharpest: bool = False  # the centre's alpha cannot be made more exact
 
 
 @dataclass(frozen=True)
@@ -58,10 +60,12 @@ class SILP(Solver):
     Parameters
     ----------
     stabilise : bool, default=True
-        Take level-set steps when cutting planes zigzag. False is the algorithm of the paper, which
-        can need hundreds of steps where this one needs ten.
+        Go where the curvature at the best weights points to, or half way to the weights of the
+        linear program. False is the algorithm of the paper, which can need hundreds of steps where
+        this one needs ten.
     inner_tol : float, default=1e-3
-        Tolerance of the first single-kernel solves. It only falls from there, as the gap closes.
+        Tolerance of the first single-kernel solves. Each later one is solved until what it owes is
+        a tenth of what its step promises.
 
     Examples
     --------
@@ -86,26 +90,33 @@ class SILP(Solver):
     def init(self, problem: Problem, start: Point | None) -> State:
         """Solve at the given weights, or at equal ones."""
         evaluator = self._evaluator(problem, start)
-        d = first_weights_of(problem, start)
+        d = self._first_weights(problem, start)
         known = {} if start is None else start.extra
         tol = float(known.get("inner_tol", self.inner_tol))
         point = evaluator.evaluate(d, tol)
         quad = evaluator.quad(point)
-        planes = CuttingPlanes(problem, bool(known.get("stabilised", self.stabilise)))
+        planes = CuttingPlanes(problem, self.stabilise)
         planes.start(point, quad, _root(evaluator, point))
         if "witness.quad" in known:
             planes.recall(Witness(known["witness.alpha"], known["witness.quad"]))
-        memory = _Memory(planes, tol, float(known.get("before", np.inf)))
-        return State(point, quad, evaluator, False, memory, witness=planes.witness)
+        return State(point, quad, evaluator, False, _Memory(planes, tol), witness=planes.witness)
+
+    def _first_weights(self, problem: Problem, start: Point | None) -> Array:
+        """Given weights; or equal ones, if there are many on the kernels most aligned with y.
+
+        Algorithm 1 as it is in the paper starts at equal weights on all kernels.
+        """
+        if start is not None:
+            return without_dust(problem.regularizer.project(start.d))
+        d = problem.regularizer.start(problem.m)
+        if self.stabilise and polyhedral(problem.regularizer) and problem.m > _FIRST_KERNELS:
+            return spread_over(aligned_kernels(problem, _FIRST_KERNELS), d)
+        return d
 
     def remember(self, state: State) -> dict[str, Array]:
-        """Return the best bound, how exact alpha is, and whether steps keep near the centre."""
+        """Return the best bound, and how exact alpha is."""
         memory: _Memory = state.memory
-        known = {
-            "inner_tol": np.asarray(memory.inner_tol),
-            "before": np.asarray(memory.before),
-            "stabilised": np.asarray(memory.planes.stabilised),
-        }
+        known = {"inner_tol": np.asarray(memory.inner_tol), "planes": np.asarray(True)}
         witness = state.witness
         if witness is not None:
             known |= {"witness.alpha": witness.alpha, "witness.quad": witness.quad}
@@ -118,52 +129,67 @@ class SILP(Solver):
         """Ask the cutting planes for weights, solve there, and add the new cut."""
         memory: _Memory = state.memory
         planes, evaluator = memory.planes, state.evaluator
-        centre = planes.centre
-        proposal = planes.propose(gap)
-        noise = inner_gap * problem.unit(centre.value)
-        # A fall below what a rough alpha leaves open cannot be told from noise.
-        lost = proposal.promised <= noise or (planes.failed >= _MOST_FAILED and noise > 0)
-        linear = polyhedral(problem.regularizer) and planes.stabilised
-        if linear and lost and at_a_kink(problem, gap, inner_gap, memory.before):
-            # Steps near the centre see one slope of T at a time; the master sees all cuts.
-            planes.stop_stabilising()
-            memory.inner_tol = self.inner_tol
-            proposal = planes.propose(gap)
-        if not planes.stabilised:
-            lost = proposal.promised <= noise
-        memory.inner_tol = self._tightened(memory.inner_tol, gap, inner_gap, lost)
-        if memory.inner_tol < _INNER_FLOOR:
-            state.stuck = True
-            return state
-        memory.before = gap if lost else np.inf
-        if lost:
-            self._sharpen(planes, evaluator, proposal.d, memory.inner_tol, noise, gap)
+        stuck = False
+        if inner_gap > _INNER_SHARE * gap and not memory.sharpest:
+            self._sharpen(memory, evaluator, gap, inner_gap)
         else:
-            point = evaluator.evaluate(proposal.d, memory.inner_tol)
-            quad = evaluator.quad(point)
-            planes.add(proposal, point, quad, _root(evaluator, point), gap)
-        return State(planes.centre, planes.quad, evaluator, False, memory, witness=planes.witness)
+            proposal, before = planes.propose(gap), planes.centre
+            point, owed = self._solve_at(memory, evaluator, proposal)
+            quad, root = evaluator.quad(point), _root(evaluator, point)
+            learnt = planes.add(proposal, point, owed, quad, root, gap)
+            memory.sharpest &= planes.centre is before
+            # Other steps have safe ones to fall back on.
+            stuck = not learnt and proposal.kind in ("safe", "master")
+        return State(planes.centre, planes.quad, evaluator, stuck, memory, witness=planes.witness)
 
-    def _tightened(self, tol: float, gap: float, inner_gap: float, lost: bool) -> float:
-        """Tolerance of the next single-kernel solve."""
-        return tol / 10 if lost or inner_gap > _INNER_SHARE * gap else tol
+    def _solve_at(
+        self, memory: _Memory, evaluator: Evaluator | ChunkEvaluator, proposal: Proposal
+    ) -> tuple[Point, float]:
+        """Solve at the proposed weights as exactly as it takes to judge the step."""
+        allowed = _INNER_SHARE * proposal.promised
+        # T there is at least the value of the point: no use to know better by how much it fails.
+        failed = memory.planes.centre.value - ENOUGH * proposal.promised
+        return self._solve(memory, evaluator, proposal.d, allowed, failed)
 
-    def _sharpen(
+    def _solve(
         self,
-        planes: CuttingPlanes,
+        memory: _Memory,
         evaluator: Evaluator | ChunkEvaluator,
         d: Array,
-        tol: float,
-        noise: float,
-        gap: float,
+        allowed: float,
+        enough: float = np.inf,
+    ) -> tuple[Point, float]:
+        """Solve at d until alpha owes no more than allowed, or T(d) is known to be above `enough`.
+
+        Returns the point and what its alpha owes.
+        """
+        problem, tol = evaluator.problem, self._first_tol(memory, allowed)
+        while True:
+            point = evaluator.evaluate(d, tol)
+            owed = _owed(problem, point)
+            if owed <= allowed or point.value > enough or tol < 10 * _INNER_FLOOR:
+                break
+            tol /= 10
+        memory.inner_tol = tol
+        if owed <= _TOO_EXACT * allowed:
+            memory.inner_tol = min(10 * tol, self.inner_tol)
+        return point, owed
+
+    def _first_tol(self, memory: _Memory, allowed: float) -> float:
+        """Tolerance with which the next solve starts."""
+        return memory.inner_tol
+
+    def _sharpen(
+        self, memory: _Memory, evaluator: Evaluator | ChunkEvaluator, gap: float, inner_gap: float
     ) -> None:
-        """Go to d with a more exact alpha; stay if d turns out to be worse for sure."""
-        here = planes.centre
-        point = evaluator.evaluate(d, tol)
-        # T(d) >= point.value, while T here is at most what the inner gap leaves open.
-        if point.value > here.value + noise:
-            point = evaluator.evaluate(here.d, tol)
-        planes.replace_centre(point, evaluator.quad(point), _root(evaluator, point), gap)
+        """Make the centre's alpha exact enough to measure steps against it."""
+        planes = memory.planes
+        owed = _owed(evaluator.problem, planes.centre)
+        allowed = owed * (0.5 * _INNER_SHARE * gap / inner_gap)
+        point, left = self._solve(memory, evaluator, planes.centre.d, allowed)
+        memory.sharpest = not left <= 0.5 * owed
+        if left < owed:
+            planes.replace_centre(point, evaluator.quad(point), _root(evaluator, point), gap)
 
 
 @dataclass(frozen=True)
@@ -220,20 +246,14 @@ class SILPChunking(SILP):
     def _evaluator(self, problem: Problem, start: Point | None) -> Evaluator | ChunkEvaluator:
         return ChunkEvaluator(problem, start, int(self.chunk_size))
 
-    def _tightened(self, tol: float, gap: float, inner_gap: float, lost: bool) -> float:
-        """Gap that alpha may owe at the next weights: a part of what is owed in all."""
-        least = min(tol, _INNER_SHARE * gap)
-        return max(least / 10, min(least, _LEAST_SHARE * gap)) if lost else least
+    def _first_tol(self, memory: _Memory, allowed: float) -> float:
+        """Relative gap that alpha may owe at the next weights."""
+        return min(max(allowed / memory.planes.unit, _INNER_FLOOR), self.inner_tol)
 
 
-def first_weights_of(problem: Problem, start: Point | None) -> Array:
-    """Given weights; or equal ones, if there are many on the kernels most aligned with y."""
-    if start is not None:
-        return without_dust(problem.regularizer.project(start.d))
-    d = problem.regularizer.start(problem.m)
-    if polyhedral(problem.regularizer) and problem.m > _FIRST_KERNELS:
-        return spread_over(aligned_kernels(problem, _FIRST_KERNELS), d)
-    return d
+def _owed(problem: Problem, point: Point) -> float:
+    """How far T(d) may be above the value of the point."""
+    return owed_by_alpha(problem, point, best_intercepts(problem, point.fitted, point.intercept))
 
 
 def _root(evaluator: Evaluator | ChunkEvaluator, point: Point) -> Root:
