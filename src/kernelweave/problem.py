@@ -175,5 +175,6 @@ def lost_in_rounding(loss: Loss, y: Array, C: Array, constant_value: float) -> f
     """
     least = _RESOLVED * constant_value
     if loss.task == "regression":
-        least = max(least, float(np.sum(loss.value(y, y * (1.0 + 4.0 * _EPS), C))))
+        off = loss.value(y, y * (1.0 + 4.0 * _EPS), C) - loss.value(y, y, C)
+        least = max(least, float(np.sum(off)))
     return max(least, float(_TINY))

@@ -66,6 +66,9 @@ class Solver(ABC):
     # Whether steps solve problems at trial weights, so that first weights from some of the samples
     # and dropping kernels are worth their price.
     tries_weights: ClassVar[bool] = True
+    # Whether cutting planes take over where steps lead nowhere though the gap is open: where T has
+    # no gradient, a solver that goes by the slope of one alpha cannot go on by itself.
+    hands_over: ClassVar[bool] = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

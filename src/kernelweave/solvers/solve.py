@@ -14,7 +14,7 @@ from kernelweave.bank.exact import exact_bank
 from kernelweave.bank.protocol import MatrixBank
 from kernelweave.problem import Problem
 from kernelweave.solvers.base import Solver
-from kernelweave.solvers.certificate import recompute
+from kernelweave.solvers.certificate import Certificate, recompute
 from kernelweave.solvers.checkpoint import Checkpoint, Session
 from kernelweave.solvers.coarse import first_weights
 from kernelweave.solvers.inner import Point
@@ -27,6 +27,7 @@ from kernelweave.solvers.loop import (
     run,
 )
 from kernelweave.solvers.resume import about, header_of, result_numbers
+from kernelweave.solvers.silp import SILP
 from kernelweave.solvers.watch import Limits, Progress
 
 __all__ = ["certified_exactly", "reason_for_gap", "settle", "solve"]
@@ -89,51 +90,62 @@ def _settle(
         result = certified_as_it_is(problem, solver, limits, start, since)
     history: list[Record] = [] if result is None else result.history
     if result is None:
-        result = run(problem, solver, limits, start, history, began, since)
+        result = _driven(problem, solver, limits, start, history, began, since)
     solved_on = problem.bank
     share = OWN_SHARE
-    while result.reason == "bank":
+    while result.reason in ("bank", "stuck"):
         # Often the point is good enough and only its proof was not: look before solving again.
         found = result.certificate
         result = certified_exactly(problem, solver, limits, result)
+        if result.certificate is not found:
+            history.append(_line(history[-1], result.certificate, time.perf_counter() - began))
         if result.converged:
             break
         # What the bank is off by in truth, which is far less than what it could be as a rule.
         off = max(0.0, result.certificate.gap - (found.gap - found.approximation))
         share = min(0.5 * share, OWN_SHARE - 1.5 * off / limits.tol if limits.tol > 0 else 0.0)
-        if share < _LEAST_SHARE:
+        if share < _LEAST_SHARE or result.reason == "stuck":
             finer, share = refine(problem.bank), OWN_SHARE
             if finer is None:
                 return result, solved_on
             problem, solved_on = problem.with_bank(finer), finer
-        result = run(problem, solver, limits, result.start, history, began, since, share)
+        result = _driven(problem, solver, limits, result.start, history, began, since, share)
     if not result.converged:
         result = certified_exactly(problem, solver, limits, result)
     return result, solved_on
 
 
-def certified_exactly(problem: Problem, solver: Solver, limits: Limits, result: Result) -> Result:
-    """Return the same point certified by the kernels themselves, as one more line of history.
+def _line(last: Record, certificate: Certificate, seconds: float) -> Record:
+    """Return a line of history for a point that was only certified again."""
+    return replace(
+        last,
+        iteration=last.iteration + 1,
+        seconds=seconds,
+        primal=certificate.primal,
+        dual=certificate.dual,
+        gap=certificate.gap,
+    )
 
-    A result on an exact bank is returned as it is.
-    """
-    began = time.perf_counter()
+
+def _driven(
+    problem: Problem, solver: Solver, limits: Limits, start: Point | None, *course: Any
+) -> Result:
+    """Run the solver; where it gives up too early cutting planes go on from its best point."""
+    result = run(problem, solver, limits, start, *course)
+    early = result.reason == "stuck" and not result.certificate.at_rounding
+    if not (early and solver.hands_over and problem.convex):
+        return result
+    other = run(problem, SILP(), limits, result.start, *course)
+    return other if other.certificate.gap < result.certificate.gap else result
+
+
+def certified_exactly(problem: Problem, solver: Solver, limits: Limits, result: Result) -> Result:
+    """Return the same point certified by the kernels themselves, if the bank is not exact."""
     exact = problem.with_bank(exact_bank(problem.bank))
     if exact.bank is problem.bank:
         return result
     certificate, alpha = recompute(
         prepared(exact, solver), result.d, result.alpha, result.intercept, result.witness
-    )
-    last = result.history[-1]
-    result.history.append(
-        replace(
-            last,
-            iteration=last.iteration + 1,
-            seconds=last.seconds + time.perf_counter() - began,
-            primal=certificate.primal,
-            dual=certificate.dual,
-            gap=certificate.gap,
-        )
     )
     converged = certificate.gap <= limits.tol
     return replace(
@@ -153,7 +165,10 @@ def reason_for_gap(result: Result, limits: Limits) -> str:
     advice = {
         "max_iter": f"max_iter={limits.max_iter} was reached; raise it or tol",
         "max_time": f"max_time={limits.max_time} s was reached; raise it or tol",
-        "stuck": "rounding stops further progress; rescale the data, lower C or raise tol",
+        "stuck": "rounding stops further progress; rescale the data, lower C or raise tol"
+        if result.certificate.at_rounding
+        else "the solver finds no better weights, though rounding is not in the way; use another "
+        "solver or raise tol",
         "steps": "a single kernel takes too many steps with C this large; lower C, scale the data, "
         "or take a loss without corners ('squared_hinge', 'squared')",
         "rounds": "the rounds of the solver are done; raise its max_iter, lower its eps or, if its "

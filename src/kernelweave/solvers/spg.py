@@ -102,6 +102,7 @@ class SPG(Solver):
     inner_tol: float = 1e-2
 
     name = "spg"
+    hands_over = True
 
     def init(self, problem: Problem, start: Point | None) -> State:
         """Evaluate the starting weights."""
@@ -215,6 +216,7 @@ class PGD(SPG):
     tune_precision: bool = False
 
     name = "pgd"
+    hands_over = False  # It is a baseline.
 
 
 def _step_unit(problem: Problem, point: Point) -> float:

@@ -138,6 +138,7 @@ class Spicy(Solver):
     working_set: int = 64
 
     name = "spicy"
+    hands_over = True
 
     def prepare(self, problem: Problem) -> Problem:
         """Refuse what has no prox, or no dual."""

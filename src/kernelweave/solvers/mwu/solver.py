@@ -77,6 +77,7 @@ class MWU(Solver):
 
     name = "mwu"
     tries_weights = False
+    hands_over = True
 
     def prepare(self, problem: Problem) -> Problem:
         """Check the settings and the problem, and give it the loss of the soft margin."""
