@@ -14,6 +14,7 @@ from kernelweave.errors import InvalidInputError
 from kernelweave.estimators.decisions import Decisions, Parts
 from kernelweave.estimators.kernel_estimator import KernelEstimator
 from kernelweave.estimators.resuming import begin_session, source_of
+from kernelweave.estimators.target_units import RAW, TargetUnits, carry
 from kernelweave.kernels.base_set import BaseSet
 from kernelweave.kernels.distance_set import DistanceSet
 from kernelweave.losses.base import Loss
@@ -41,6 +42,8 @@ class Tasks(NamedTuple):
     loss : Loss
     groups : list of ndarray of int
         The tasks that share kernel weights.
+    units : TargetUnits
+        The user's units of the targets.
     """
 
     X: Any
@@ -48,16 +51,21 @@ class Tasks(NamedTuple):
     weight: Array
     loss: Loss
     groups: list[Array]
+    units: TargetUnits = RAW
 
 
 class SetUp(NamedTuple):
-    """Kernels bound to samples, and one problem with its solver for each group of tasks."""
+    """Kernels bound to samples, and one problem with its solver for each group of tasks.
+
+    `units` are the user's units of the problems' targets.
+    """
 
     kernel_set: BaseSet
     combination: Combination
     problems: list[Problem]
     solvers: list[Solver]
     limits: Limits
+    units: TargetUnits
 
 
 @dataclass(frozen=True)
@@ -66,6 +74,7 @@ class _LastFit:
 
     C: Array
     results: list[Result]
+    units: TargetUnits = RAW
 
 
 class BaseMKL(KernelEstimator):
@@ -84,20 +93,20 @@ class BaseMKL(KernelEstimator):
             made = self._set_up(tasks, C)
             weights = C * tasks.weight
             with begin_session(self, made.limits, made.kernel_set, source, **count) as session:
-                starts = self._starts(weights, tasks.groups, made.problems[0].m)
+                starts = self._starts(weights, tasks, made.problems[0].m)
                 if source is not None and not any(starts):
                     starts = self._starts_at(source, made, tasks)
                 results = self._solve_all(made, starts, session)
-        self._kernel_set, self._combination = made.kernel_set, made.combination
-        self._last = _LastFit(weights, results) if self.warm_start else None
-        self._store(results)
+        self._last = _LastFit(weights, results, tasks.units) if self.warm_start else None
+        self._store(made, results)
 
     def _solve_all(self, made: SetUp, starts: list[Point | None], session: Session) -> list[Result]:
         """Solve the problems one after the other, each told to the checkpoints."""
         results = []
         parts = zip(made.problems, made.solvers, starts, strict=True)
         for group, (problem, solver, start) in enumerate(parts):
-            limits = session.limits(made.limits, group, about(problem, solver))
+            known = about(problem, solver) | made.units.numbers()
+            limits = session.limits(made.limits, group, known)
             result = self._solve(problem, solver, limits, start)
             if result.converged:
                 session.end(group, result.history[-1], result_numbers(result))
@@ -110,23 +119,32 @@ class BaseMKL(KernelEstimator):
         groups = source.groups
         if isinstance(self.warm_start_from, BaseMKL):
             groups = self.warm_start_from._as_numbers(tasks)
+        groups = {g: carry(numbers, tasks.units) for g, numbers in groups.items()}
         parts = enumerate(zip(made.problems, made.solvers, strict=True))
         return [start_at(groups[g], *part) if g in groups else None for g, part in parts]
 
+    @property
+    def _units(self) -> TargetUnits:
+        """The user's units of the fitted targets; only a regressor has any."""
+        return RAW
+
     def _as_numbers(self, tasks: Tasks) -> dict[int, Numbers]:
         """Return this fit as what another one, of `tasks`, can start from."""
+        units = self._units
         alpha = np.zeros(tasks.y.shape)
-        alpha[:, self.support_] = self.dual_coef_
+        alpha[:, self.support_] = self.dual_coef_ / units.scale
+        intercept = units.fitted(self.intercept_)
         # Without a digest it is another fit than any, which takes the point and no more.
         C = getattr(self, "C_", getattr(self, "C", 1.0))
         return {
             g: {
                 "d": weights,
                 "alpha": alpha[own],
-                "intercept": self.intercept_[own],
+                "intercept": intercept[own],
                 "C": C * tasks.weight[own],
                 "digest": np.asarray(""),
             }
+            | units.numbers()
             for g, (weights, own) in enumerate(
                 zip(np.atleast_2d(self.weights_), tasks.groups, strict=True)
             )
@@ -144,7 +162,7 @@ class BaseMKL(KernelEstimator):
             for g in tasks.groups
         ]
         solvers = [get_solver(self.solver, problem) for problem in problems]
-        return SetUp(kernel_set, combination, problems, solvers, limits)
+        return SetUp(kernel_set, combination, problems, solvers, limits, tasks.units)
 
     def _solve(
         self, problem: Problem, solver: Solver, limits: Limits, start: Point | None
@@ -169,27 +187,31 @@ class BaseMKL(KernelEstimator):
             bank.matrix_limit = MatrixBank.matrix_limit
         return distances, bank
 
-    def _starts(self, C: Array, groups: list[Array], m: int) -> list[Point | None]:
+    def _starts(self, C: Array, tasks: Tasks, m: int) -> list[Point | None]:
         """Where each fit starts: with `warm_start` at the last solution, if it is of this shape."""
+        groups = tasks.groups
         nowhere: list[Point | None] = [None] * len(groups)
         last: _LastFit | None = getattr(self, "_last", None) if self.warm_start else None
         if last is None or last.C.shape != C.shape or len(last.results) != len(groups):
             return nowhere
-        if len(last.results[0].d) != m:
+        if len(last.results[0].d) != m or not last.units.comparable(tasks.units):
             return nowhere
         return [
             neighbour_start(result, C[g], last.C[g])
             for g, result in zip(groups, last.results, strict=True)
         ]
 
-    def _store(self, results: list[Result]) -> None:
+    def _store(self, made: SetUp, results: list[Result]) -> None:
+        """Keep what was learnt, in the user's units."""
+        self._kernel_set, self._combination = made.kernel_set, made.combination
         self._store_names()
         weights = np.array([result.d for result in results])
         self.weights_ = weights[0] if len(results) == 1 else weights
         alpha = np.concatenate([result.alpha for result in results])
         self.support_ = np.flatnonzero(alpha.any(axis=0))
-        self.dual_coef_ = alpha[:, self.support_]
-        self.intercept_ = np.concatenate([result.intercept for result in results])
+        self.dual_coef_ = made.units.scale * alpha[:, self.support_]
+        intercept = np.concatenate([result.intercept for result in results])
+        self.intercept_ = made.units.predictions(intercept)
         self._prepare()
         self.objective_ = float(sum(result.certificate.primal for result in results))
         self.dual_objective_ = float(sum(result.certificate.dual for result in results))
