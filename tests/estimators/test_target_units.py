@@ -212,6 +212,15 @@ def test_a_warm_start_across_units(curve, loss):
     assert_allclose(model.predict(X), raw.fit(X, y).predict(X), atol=5e-2)
 
 
+def test_from_a_fitted_estimator_of_other_units(curve):
+    X, y = curve
+    first = MKLRegressor(KERNELS, tol=1e-5).fit(X, y)
+    model = MKLRegressor(KERNELS, tol=1e-5, warm_start_from=first).fit(X, 3e6 + 1e5 * y)
+    # Both weights and dual variables are those of the optimum.
+    assert model.history_[0].gap < 1e-4
+    assert model.history_[-1].inner_iterations < 0.1 * first.history_[-1].inner_iterations
+
+
 @pytest.mark.parametrize("scales", [("standardize",) * 2, ("standardize", None), (None,) * 2])
 def test_from_a_fitted_estimator(curve, scales):
     X, y = curve
@@ -221,7 +230,7 @@ def test_from_a_fitted_estimator(curve, scales):
         first = MKLRegressor(KERNELS, loss="squared", target_scale=one, tol=1e-5).fit(X, y)
         model = clone(first).set_params(target_scale=two, warm_start_from=first)
         model.fit(X, factor * y)
-        # The squared loss has the same solution in any units, so this is a start at the optimum.
+        # The squared loss has the same weights in any units, so this is a start at the optimum.
         assert model.converged_ and model.history_[0].gap < 1e-3
         assert_allclose(model.predict(X) / factor, first.predict(X), atol=0.3)
 
