@@ -205,7 +205,7 @@ def test_a_warm_start_across_units(curve, loss):
     model.fit(X, 1e6 * y - 4e6)
     assert len(model.history_) <= 2
     assert_allclose((model.predict(X) + 4e6) / 1e6, reference, atol=1e-2)
-    # Raw targets are another problem, which is not started from such numbers.
+    # Raw targets are another problem, and the numbers a start all the same.
     raw = clone(model).set_params(target_scale=None)
     model.set_params(target_scale=None).fit(X, y)
     assert model.converged_

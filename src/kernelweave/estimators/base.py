@@ -14,7 +14,7 @@ from kernelweave.errors import InvalidInputError
 from kernelweave.estimators.decisions import Decisions, Parts
 from kernelweave.estimators.kernel_estimator import KernelEstimator
 from kernelweave.estimators.resuming import begin_session, source_of
-from kernelweave.estimators.target_units import RAW, TargetUnits, carry
+from kernelweave.estimators.target_units import RAW, TargetUnits
 from kernelweave.kernels.base_set import BaseSet
 from kernelweave.kernels.distance_set import DistanceSet
 from kernelweave.losses.base import Loss
@@ -74,7 +74,6 @@ class _LastFit:
 
     C: Array
     results: list[Result]
-    units: TargetUnits = RAW
 
 
 class BaseMKL(KernelEstimator):
@@ -93,11 +92,11 @@ class BaseMKL(KernelEstimator):
             made = self._set_up(tasks, C)
             weights = C * tasks.weight
             with begin_session(self, made.limits, made.kernel_set, source, **count) as session:
-                starts = self._starts(weights, tasks, made.problems[0].m)
+                starts = self._starts(weights, tasks.groups, made.problems[0].m)
                 if source is not None and not any(starts):
                     starts = self._starts_at(source, made, tasks)
                 results = self._solve_all(made, starts, session)
-        self._last = _LastFit(weights, results, tasks.units) if self.warm_start else None
+        self._last = _LastFit(weights, results) if self.warm_start else None
         self._store(made, results)
 
     def _solve_all(self, made: SetUp, starts: list[Point | None], session: Session) -> list[Result]:
@@ -105,8 +104,7 @@ class BaseMKL(KernelEstimator):
         results = []
         parts = zip(made.problems, made.solvers, starts, strict=True)
         for group, (problem, solver, start) in enumerate(parts):
-            known = about(problem, solver) | made.units.numbers()
-            limits = session.limits(made.limits, group, known)
+            limits = session.limits(made.limits, group, about(problem, solver))
             result = self._solve(problem, solver, limits, start)
             if result.converged:
                 session.end(group, result.history[-1], result_numbers(result))
@@ -119,7 +117,6 @@ class BaseMKL(KernelEstimator):
         groups = source.groups
         if isinstance(self.warm_start_from, BaseMKL):
             groups = self.warm_start_from._as_numbers(tasks)
-        groups = {g: carry(numbers, tasks.units) for g, numbers in groups.items()}
         parts = enumerate(zip(made.problems, made.solvers, strict=True))
         return [start_at(groups[g], *part) if g in groups else None for g, part in parts]
 
@@ -130,6 +127,7 @@ class BaseMKL(KernelEstimator):
 
     def _as_numbers(self, tasks: Tasks) -> dict[int, Numbers]:
         """Return this fit as what another one, of `tasks`, can start from."""
+        # In the units of what was solved: those of the user may be others in the new fit.
         units = self._units
         alpha = np.zeros(tasks.y.shape)
         alpha[:, self.support_] = self.dual_coef_ / units.scale
@@ -144,7 +142,6 @@ class BaseMKL(KernelEstimator):
                 "C": C * tasks.weight[own],
                 "digest": np.asarray(""),
             }
-            | units.numbers()
             for g, (weights, own) in enumerate(
                 zip(np.atleast_2d(self.weights_), tasks.groups, strict=True)
             )
@@ -187,14 +184,13 @@ class BaseMKL(KernelEstimator):
             bank.matrix_limit = MatrixBank.matrix_limit
         return distances, bank
 
-    def _starts(self, C: Array, tasks: Tasks, m: int) -> list[Point | None]:
+    def _starts(self, C: Array, groups: list[Array], m: int) -> list[Point | None]:
         """Where each fit starts: with `warm_start` at the last solution, if it is of this shape."""
-        groups = tasks.groups
         nowhere: list[Point | None] = [None] * len(groups)
         last: _LastFit | None = getattr(self, "_last", None) if self.warm_start else None
         if last is None or last.C.shape != C.shape or len(last.results) != len(groups):
             return nowhere
-        if len(last.results[0].d) != m or not last.units.comparable(tasks.units):
+        if len(last.results[0].d) != m:
             return nowhere
         return [
             neighbour_start(result, C[g], last.C[g])

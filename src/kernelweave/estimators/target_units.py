@@ -9,9 +9,8 @@ import numpy as np
 from kernelweave.errors import InvalidInputError
 from kernelweave.losses.base import Loss
 from kernelweave.problem import Array
-from kernelweave.solvers.watch import Numbers
 
-__all__ = ["RAW", "TargetUnits", "carry", "check_loss_of_residuals", "standardize"]
+__all__ = ["RAW", "TargetUnits", "check_loss_of_residuals", "standardize"]
 
 # Targets whose range is within rounding of this many units in the last place are constant.
 _ROUNDING = 10 * float(np.finfo(np.float64).eps)
@@ -37,35 +36,8 @@ class TargetUnits(NamedTuple):
         """Return predictions (or intercepts) in the units of the fit."""
         return (predictions - self.shift) / self.scale
 
-    def comparable(self, other: TargetUnits) -> bool:
-        """Whether fits in these and in the other units have numbers of the same size.
-
-        Two fits of standardised targets have, whatever the units of their users are.
-        """
-        return self == other or RAW not in (self, other)
-
-    def numbers(self) -> dict[str, Array]:
-        """Return the units as a checkpoint holds them: nothing for raw targets."""
-        if self == RAW:
-            return {}
-        return {"target_shift": np.asarray(self.shift), "target_scale": np.asarray(self.scale)}
-
 
 RAW = TargetUnits()
-
-
-def carry(numbers: Numbers, new: TargetUnits) -> Numbers:
-    """Return the numbers of a fit as the start of another one, of targets with units `new`.
-
-    Between raw and standardised targets only the kernel weights carry over: by what factor dual
-    variables differ depends on the loss. Numbers without units, as older checkpoints hold them,
-    are of raw targets.
-    """
-    shift, scale = numbers.get("target_shift", 0.0), numbers.get("target_scale", 1.0)
-    if TargetUnits(float(shift), float(scale)).comparable(new):
-        return numbers
-    of_targets = {"alpha", "intercept", "best.alpha", "best.intercept"}
-    return {k: np.zeros_like(v) if k in of_targets else v for k, v in numbers.items()}
 
 
 def standardize(y: Array, weight: Array) -> tuple[Array, TargetUnits]:
