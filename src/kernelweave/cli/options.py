@@ -103,8 +103,8 @@ COption = Annotated[
 Loss = Annotated[
     str | None,
     typer.Option(
-        help="hinge, squared_hinge, logistic; epsilon_insensitive (0.1 standard deviations of the "
-        "target are free), squared.",
+        help="hinge, squared_hinge, logistic, ...; in regression epsilon_insensitive (errors below "
+        "0.1 standard deviations are free) or squared.",
         rich_help_panel="Model",
     ),
 ]
