@@ -71,7 +71,7 @@ def sines(frequencies: np.ndarray, n: int = 1000) -> Moves:
     """Regression on one sine wave after the other."""
     x = np.linspace(1, 20 * np.pi, n)[:, None]
     kernels = [RBF(width=width) for width in SINE_WIDTHS]
-    model = MKLRegressor(kernels, C=10, epsilon=0.01, solver="silp")
+    model = MKLRegressor(kernels, C=10, epsilon=0.01, target_scale=None, solver="silp")
     weights = [model.fit(x, np.sin(f * x[:, 0])).weights_ for f in frequencies]
     return Moves(frequencies, SINE_WIDTHS, np.array(weights))
 

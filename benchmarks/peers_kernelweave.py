@@ -35,7 +35,9 @@ def described(kernels: list[list[Any]]) -> list[Any]:
 def estimator(data: Data, kernels: Any, **options: Any) -> Any:
     """Return the estimator for this kind of targets."""
     if data.kind == NUMBERS:
-        return MKLRegressor(kernels, loss="squared", C=data.C, n_jobs=1, **options)
+        # The peers fit the targets as they are, and gaps are compared with their objectives.
+        raw = {"loss": "squared", "C": data.C, "target_scale": None}
+        return MKLRegressor(kernels, **raw, n_jobs=1, **options)
     return MKLClassifier(kernels, C=data.C, n_jobs=1, **options)
 
 

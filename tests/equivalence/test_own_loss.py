@@ -253,12 +253,20 @@ def test_a_warm_start_at_which_the_loss_overflows() -> None:
 def test_other_losses_train_for_regression(loss, regularizer, weighted, numbers) -> None:
     X, y = numbers
     solver = "spg" if isinstance(regularizer, LpBall) else "auto"
+    options = {}
     if isinstance(loss, Poisson):
         y = np.floor(2.0 * np.abs(y))
+        options["target_scale"] = None
     check_loss(loss, np.unique(y)[:5])
     params = {"sample_weight": np.random.default_rng(0).integers(0, 3, len(y))} if weighted else {}
     model = MKLRegressor(
-        simplemkl_family(), loss=loss, C=3.0, solver=solver, regularizer=regularizer, tol=1e-6
+        simplemkl_family(),
+        loss=loss,
+        C=3.0,
+        solver=solver,
+        regularizer=regularizer,
+        tol=1e-6,
+        **options,
     ).fit(X, y, **params)
     assert model.converged_
     assert -1e-12 <= model.gap_ <= 1e-6
@@ -308,6 +316,11 @@ def test_huber_has_the_optimum_of_its_definition(numbers) -> None:
 
 
 # What cannot be done, and says so
+
+
+def test_counts_are_not_standardised(numbers) -> None:
+    with pytest.raises(InvalidInputError, match=r"Poisson\(\).*target_scale=None"):
+        MKLRegressor(loss=Poisson()).fit(numbers[0], np.floor(np.abs(numbers[1])))
 
 
 def test_no_screening_without_a_lipschitz_constant() -> None:

@@ -18,12 +18,14 @@ def test_signature():
     parameters = inspect.signature(MKLRegressor).parameters
     assert parameters["loss"].default == "epsilon_insensitive"
     assert parameters["epsilon"].default == 0.1
+    assert parameters["target_scale"].default == "standardize"
     assert parameters["kernels"].default == "default"
 
 
 def test_one_kernel_is_an_svr(curve):
     X, y = curve
-    model = MKLRegressor(RBF(gamma=0.7), C=5.0, epsilon=0.05, tol=1e-8).fit(X, y)
+    options = {"C": 5.0, "epsilon": 0.05, "target_scale": None, "tol": 1e-8}
+    model = MKLRegressor(RBF(gamma=0.7), **options).fit(X, y)
     svr = SVR(gamma=0.7, C=5.0, epsilon=0.05, tol=1e-9).fit(X, y)
     np.testing.assert_allclose(model.predict(X), svr.predict(X), atol=1e-3)
 
@@ -58,9 +60,9 @@ def test_sample_weights(curve):
 
 
 @pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
-def test_units_of_y(curve, unit):
+def test_raw_targets_of_any_size(curve, unit):
     X, y = curve
-    model = MKLRegressor(epsilon=0.01 * unit, C=1.0, tol=1e-3).fit(X, unit * y)
+    model = MKLRegressor(epsilon=0.01 * unit, target_scale=None).fit(X, unit * y)
     assert np.isfinite(model.predict(X)).all()
     assert model.gap_ <= 1e-3 and model.converged_
 

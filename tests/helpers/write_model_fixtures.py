@@ -19,7 +19,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from kernelweave import BayesianMKLRegressor, MKLClassifier, save
+from kernelweave import BayesianMKLRegressor, MKLClassifier, MKLRegressor, save
 from kernelweave.kernels import RBF, Linear, Polynomial, RBFBatch, Spectrum, WeightedDegree
 from kernelweave.model_files.header import FORMAT
 
@@ -67,6 +67,14 @@ def bayesian_model():
     return BayesianMKLRegressor([Linear(), batch], max_iter=10).fit(X, X[:, 1] + y), X
 
 
+def regressor_model():
+    """Written before there was `target_scale`: C and epsilon refer to the raw targets."""
+    columns, y = table()
+    X = np.column_stack([columns["age"], columns["dose"]])
+    kernels = [RBF(width=1).on([0, 1], StandardScaler()), Linear().on(1)]
+    return MKLRegressor(kernels, C=50.0, epsilon=5.0).fit(X, 300 + 40 * X[:, 1] + 20 * y), X
+
+
 def pipeline_model():
     columns, y = table()
     numbers = make_pipeline(SimpleImputer(), StandardScaler())
@@ -82,6 +90,7 @@ MODELS = {
     "sequences": sequence_model,
     "bayesian": bayesian_model,
     "pipeline": pipeline_model,
+    "regressor": regressor_model,
 }
 
 

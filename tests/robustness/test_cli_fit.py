@@ -206,11 +206,15 @@ def test_regression_in_units_of_the_target(folder):
     frame = pl.DataFrame(X[:150], schema=[f"x{j}" for j in range(10)], orient="row")
     for name, factor in (("small", 1e-3), ("large", 1e3)):
         frame.with_columns(pl.Series("y", factor * y[:150])).write_csv(folder / f"{name}.csv")
-    small = answer("fit", folder / "small.csv", "-t", "y")
-    large = answer("fit", folder / "large.csv", "-t", "y")
-    assert small["task"] == large["task"] == "regression"
-    assert small["held_out"]["r2"] == pytest.approx(large["held_out"]["r2"], abs=5e-3)
-    assert small["held_out"]["r2"] > 0.2
+    for options, C in (((), 1.0), (("--C", 3, "--loss", "squared"), 3.0)):
+        small = answer("fit", folder / "small.csv", "-t", "y", *options)
+        large = answer("fit", folder / "large.csv", "-t", "y", *options)
+        assert small["task"] == large["task"] == "regression"
+        assert small["C"] == large["C"] == C
+        assert small["held_out"]["r2"] == pytest.approx(large["held_out"]["r2"], abs=5e-3)
+        assert small["held_out"]["r2"] > 0.2
+        objectives = [told["certificate"]["objective"] for told in (small, large)]
+        assert objectives[0] == pytest.approx(objectives[1], rel=1e-3)
 
 
 def test_outliers(folder, tmp_path):

@@ -353,6 +353,14 @@ def test_targets_that_do_not_vary_have_no_r2(tmp_path):
     assert "Held-out Mean absolute error" in page.text
 
 
+def test_whose_objective_it_is(tmp_path):
+    X = np.arange(12.0)[:, None]
+    standardised = report(MKLRegressor([Linear()]).fit(X, 1e6 * X[:, 0]), tmp_path)
+    assert "The objective of the standardised targets is" in standardised.text
+    raw = report(MKLRegressor([Linear()], target_scale=None).fit(X, X[:, 0]), tmp_path)
+    assert "The objective is" in raw.text
+
+
 def test_outliers_only(tmp_path):
     X = np.random.default_rng(0).normal(size=(40, 2))
     model = MKLOneClass([RBF(width=1.0)], nu=0.2).fit(X)

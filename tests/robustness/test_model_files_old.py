@@ -31,7 +31,7 @@ def samples(name):
     columns, _ = fixtures.table()
     if name == "sequences":
         return fixtures.sequences()[0]
-    if name == "bayesian":
+    if name in ("bayesian", "regressor"):
         return np.column_stack([columns["age"], columns["dose"]])
     return (fixtures.pl if name == "polars" else fixtures.pd).DataFrame(columns)
 
@@ -47,10 +47,14 @@ def test_files_of_the_first_version_load(name):
     # Not only what it predicts: what it can be asked, and a new fit, work too.
     assert repr(model)
     final = model[-1] if name == "pipeline" else model
+    if name == "regressor":
+        # C and epsilon of its fit were in units of y, and they still are.
+        assert final.target_scale is None
+        assert (final.target_shift_, final.target_scale_) == (0.0, 1.0)
     assert len(final.kernel_names_) == len(np.atleast_2d(final.weights_)[0])
     if name != "pipeline":
         assert model.combined_kernel(X).shape == (len(X), len(X))
-        y = X[:, 1] if name == "bayesian" else np.arange(len(X)) % 2
+        y = X[:, 1] if name in ("bayesian", "regressor") else np.arange(len(X)) % 2
         assert model.fit(X, y).weights_.any()
 
 

@@ -29,8 +29,6 @@ from kernelweave.tables import TableEncoder, parse_views, table_kernels
 __all__ = ["Blueprint", "Settings", "build_model", "needs_names", "with_rows"]
 
 _ID = "row"
-# Insensitive to errors of this part of the target's standard deviation.
-_EPSILON = 0.1
 
 
 @dataclass(frozen=True)
@@ -85,8 +83,7 @@ def build_model(
     rows, that takes rows as they are in a file; with ``encoded=True`` it is the estimator alone, to
     be fitted on any rows, and the samples are encoded.
     """
-    y = None if data.y is None else data.y[train]
-    options = _options(data.task, settings, y) | {"callbacks": tuple(callbacks)}
+    options = _options(data.task, settings) | {"callbacks": tuple(callbacks)}
     kind = _estimator(data.task, settings)
     if not data.is_table:
         return Blueprint(kind(settings.kernels, **options), data.X, [("kernels", settings.kernels)])
@@ -134,7 +131,7 @@ def _estimator(task: str, settings: Settings) -> type[KernelEstimator]:
     return MKLClassifier if settings.cv is None else MKLClassifierCV
 
 
-def _options(task: str, settings: Settings, y: NDArray[Any] | None) -> dict[str, Any]:
+def _options(task: str, settings: Settings) -> dict[str, Any]:
     """Return the parameters of the estimator."""
     given: dict[str, Any] = {
         "max_time": settings.time_limit,
@@ -162,12 +159,6 @@ def _options(task: str, settings: Settings, y: NDArray[Any] | None) -> dict[str,
     elif not bayes:
         given |= {"loss": settings.loss, "cv": settings.cv}
         given |= {"C": settings.C, "class_weight": "balanced" if settings.balanced else None}
-        if task == "regression" and y is not None:
-            # In units of the target, so that the same numbers mean the same for any target.
-            spread = float(np.std(y)) or 1.0
-            given["epsilon"] = _EPSILON * spread
-            if settings.cv is None:
-                given["C"] = (1.0 if settings.C is None else settings.C) * spread
     return {name: value for name, value in given.items() if value is not None}
 
 

@@ -94,12 +94,19 @@ Matrix = Annotated[
 COption = Annotated[
     float | None,
     typer.Option(
-        "--C", help="Weight of the loss, as in an SVM. \\[default: 1]", rich_help_panel="Model"
+        "--C",
+        help="Weight of the loss, as in an SVM; of a standardised target in regression. "
+        "\\[default: 1]",
+        rich_help_panel="Model",
     ),
 ]
 Loss = Annotated[
     str | None,
-    typer.Option(help="hinge, squared_hinge, logistic, squared, ...", rich_help_panel="Model"),
+    typer.Option(
+        help="hinge, squared_hinge, logistic, ...; in regression epsilon_insensitive (errors below "
+        "0.1 standard deviations are free) or squared.",
+        rich_help_panel="Model",
+    ),
 ]
 Regularizer = Annotated[
     str | None,

@@ -11,7 +11,14 @@ from sklearn.exceptions import NotFittedError
 
 from kernelweave.errors import InvalidInputError
 
-__all__ = ["KernelWeight", "find_estimator", "is_bayesian", "rank_kernels", "split_fits"]
+__all__ = [
+    "KernelWeight",
+    "find_estimator",
+    "is_bayesian",
+    "objective_of",
+    "rank_kernels",
+    "split_fits",
+]
 
 
 class KernelWeight(NamedTuple):
@@ -52,6 +59,21 @@ def find_estimator(model: Any) -> Any:
         "a report needs a fitted MKL estimator, or a pipeline or search that ends in one; "
         f"got {type(model).__name__}."
     )
+
+
+def objective_of(estimator: Any) -> str:
+    """Return what the objective of a convex fit is the objective of, if not of the targets given.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> objective_of(SimpleNamespace(target_scale="standardize"))
+    'of the standardised targets'
+    >>> objective_of(SimpleNamespace())
+    ''
+    """
+    standardised = getattr(estimator, "target_scale", None) is not None
+    return "of the standardised targets" if standardised else ""
 
 
 def is_bayesian(estimator: Any) -> bool:

@@ -10,6 +10,7 @@ from kernelweave.describe.learnt import (
     KernelWeight,
     find_estimator,
     is_bayesian,
+    objective_of,
     rank_kernels,
     split_fits,
 )
@@ -22,7 +23,8 @@ def summary_text(model: Any, top: int = 10) -> str:
 
     The gap is the relative duality gap :math:`(P - D) / \max(|P|, |D|)` of the final weights, with
     the best objective between the dual value D and the objective P. Where a problem has none
-    (products of kernels), the line says that it is the relative projected gradient.
+    (products of kernels), the line says that it is the relative projected gradient. The objective
+    of a regressor is that of its standardised targets, unless it has ``target_scale=None``.
 
     A Bayesian model has neither. It has the lower bound on the log evidence of the data, with its
     change a sample in the last iteration, and each weight has a standard deviation.
@@ -133,8 +135,9 @@ def _gap_lines(estimator: Any) -> list[str]:
     tolerance = f", tolerance {estimator.tol:.1e}" if hasattr(estimator, "tol") else ""
     kind = getattr(estimator, "gap_kind_", "duality")
     what = "relative projected gradient" if kind == "projected_gradient" else "relative"
+    problem = f" ({objective_of(estimator)})" if objective_of(estimator) else ""
     return [
-        f"  objective  {float(np.sum(estimator.objective_)):.6g}",
+        f"  objective  {float(np.sum(estimator.objective_)):.6g}{problem}",
         f"  gap        {float(np.max(estimator.gap_)):.1e} ({what}{tolerance})",
     ]
 

@@ -14,6 +14,7 @@ from kernelweave.errors import InvalidInputError
 from kernelweave.estimators.decisions import Decisions, Parts
 from kernelweave.estimators.kernel_estimator import KernelEstimator
 from kernelweave.estimators.resuming import begin_session, source_of
+from kernelweave.estimators.target_units import RAW, TargetUnits
 from kernelweave.kernels.base_set import BaseSet
 from kernelweave.kernels.distance_set import DistanceSet
 from kernelweave.losses.base import Loss
@@ -41,6 +42,8 @@ class Tasks(NamedTuple):
     loss : Loss
     groups : list of ndarray of int
         The tasks that share kernel weights.
+    units : TargetUnits
+        The user's units of the targets.
     """
 
     X: Any
@@ -48,16 +51,21 @@ class Tasks(NamedTuple):
     weight: Array
     loss: Loss
     groups: list[Array]
+    units: TargetUnits = RAW
 
 
 class SetUp(NamedTuple):
-    """Kernels bound to samples, and one problem with its solver for each group of tasks."""
+    """Kernels bound to samples, and one problem with its solver for each group of tasks.
+
+    `units` are the user's units of the problems' targets.
+    """
 
     kernel_set: BaseSet
     combination: Combination
     problems: list[Problem]
     solvers: list[Solver]
     limits: Limits
+    units: TargetUnits
 
 
 @dataclass(frozen=True)
@@ -88,9 +96,8 @@ class BaseMKL(KernelEstimator):
                 if source is not None and not any(starts):
                     starts = self._starts_at(source, made, tasks)
                 results = self._solve_all(made, starts, session)
-        self._kernel_set, self._combination = made.kernel_set, made.combination
         self._last = _LastFit(weights, results) if self.warm_start else None
-        self._store(results)
+        self._store(made, results)
 
     def _solve_all(self, made: SetUp, starts: list[Point | None], session: Session) -> list[Result]:
         """Solve the problems one after the other, each told to the checkpoints."""
@@ -113,17 +120,25 @@ class BaseMKL(KernelEstimator):
         parts = enumerate(zip(made.problems, made.solvers, strict=True))
         return [start_at(groups[g], *part) if g in groups else None for g, part in parts]
 
+    @property
+    def _units(self) -> TargetUnits:
+        """The user's units of the fitted targets; only a regressor has any."""
+        return RAW
+
     def _as_numbers(self, tasks: Tasks) -> dict[int, Numbers]:
         """Return this fit as what another one, of `tasks`, can start from."""
+        # In the units of what was solved: those of the user may be others in the new fit.
+        units = self._units
         alpha = np.zeros(tasks.y.shape)
-        alpha[:, self.support_] = self.dual_coef_
+        alpha[:, self.support_] = self.dual_coef_ / units.scale
+        intercept = units.fitted(self.intercept_)
         # Without a digest it is another fit than any, which takes the point and no more.
         C = getattr(self, "C_", getattr(self, "C", 1.0))
         return {
             g: {
                 "d": weights,
                 "alpha": alpha[own],
-                "intercept": self.intercept_[own],
+                "intercept": intercept[own],
                 "C": C * tasks.weight[own],
                 "digest": np.asarray(""),
             }
@@ -144,7 +159,7 @@ class BaseMKL(KernelEstimator):
             for g in tasks.groups
         ]
         solvers = [get_solver(self.solver, problem) for problem in problems]
-        return SetUp(kernel_set, combination, problems, solvers, limits)
+        return SetUp(kernel_set, combination, problems, solvers, limits, tasks.units)
 
     def _solve(
         self, problem: Problem, solver: Solver, limits: Limits, start: Point | None
@@ -182,14 +197,17 @@ class BaseMKL(KernelEstimator):
             for g, result in zip(groups, last.results, strict=True)
         ]
 
-    def _store(self, results: list[Result]) -> None:
+    def _store(self, made: SetUp, results: list[Result]) -> None:
+        """Keep what was learnt, in the user's units."""
+        self._kernel_set, self._combination = made.kernel_set, made.combination
         self._store_names()
         weights = np.array([result.d for result in results])
         self.weights_ = weights[0] if len(results) == 1 else weights
         alpha = np.concatenate([result.alpha for result in results])
         self.support_ = np.flatnonzero(alpha.any(axis=0))
-        self.dual_coef_ = alpha[:, self.support_]
-        self.intercept_ = np.concatenate([result.intercept for result in results])
+        self.dual_coef_ = made.units.scale * alpha[:, self.support_]
+        intercept = np.concatenate([result.intercept for result in results])
+        self.intercept_ = made.units.predictions(intercept)
         self._prepare()
         self.objective_ = float(sum(result.certificate.primal for result in results))
         self.dual_objective_ = float(sum(result.certificate.dual for result in results))

@@ -154,20 +154,23 @@ class MKLClassifierCV(PathCV, MKLClassifier):
 class MKLRegressorCV(PathCV, MKLRegressor):
     """Regressor with learnt kernel weights that chooses C by cross-validation along a path.
 
-    Same parameters and attributes as :class:`MKLClassifierCV`, with a regression loss.
+    Same parameters and attributes as :class:`MKLClassifierCV`, with a regression loss. Targets are
+    standardised as in :class:`MKLRegressor`, in every fold by those of its training part; scores
+    are those of predictions in units of y.
 
     Parameters
     ----------
     kernels : str, kernel, family or list of kernels and families, default="default"
         What to combine; see :class:`MKLClassifier`.
     Cs, C_ratio : int or sequence of float, float
-        The values of C; see :class:`MKLClassifierCV`. The best kernel moves the function by half
-        of the targets' mean deviation at the smallest C, where some kernel always has weight.
+        The values of C, which refer to the standardised targets; see :class:`MKLClassifierCV`. The
+        best kernel moves the function by half of the targets' mean deviation at the smallest C,
+        where some kernel always has weight.
     cv : int, splitter or iterable of (train, test), default=5
         Folds; an integer means consecutive folds without shuffling.
     scoring : str, callable or None, default=None
         What to maximise, as in scikit-learn; None is R squared.
-    loss, epsilon : str or Loss, float
+    loss, epsilon, target_scale : str or Loss, float, str or None
         See :class:`MKLRegressor`.
     regularizer, combination, solver, normalize : str or object
         See :class:`MKLClassifier`.
@@ -186,8 +189,10 @@ class MKLRegressorCV(PathCV, MKLRegressor):
         See :class:`MKLClassifierCV`.
     weights_, kernel_names_, dual_coef_, support_, intercept_ : ndarrays and list
         Of the model for `C_` on all samples; see :class:`MKLRegressor`.
+    target_shift_, target_scale_ : float
+        Of all samples; see :class:`MKLRegressor`.
     objective_, dual_objective_, gap_, gap_kind_, converged_ : floats, str and bool
-        See :class:`MKLClassifier`.
+        See :class:`MKLRegressor`.
     n_iter_, history_, n_features_in_, feature_names_in_ : int, list, int, ndarray
         See :class:`MKLClassifier`.
 
@@ -216,6 +221,7 @@ class MKLRegressorCV(PathCV, MKLRegressor):
         scoring: Any = None,
         loss: str | Loss = "epsilon_insensitive",
         epsilon: float = 0.1,
+        target_scale: str | None = "standardize",
         regularizer: Any = "simplex",
         combination: Any = "sum",
         solver: Any = "auto",
@@ -237,6 +243,7 @@ class MKLRegressorCV(PathCV, MKLRegressor):
         self.scoring = scoring
         self.loss = loss
         self.epsilon = epsilon
+        self.target_scale = target_scale
         self.regularizer = regularizer
         self.combination = combination
         self.solver = solver

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import OutlierMixin
 
 from kernelweave.errors import InvalidInputError
-from kernelweave.estimators.base import BaseMKL, Tasks
+from kernelweave.estimators.base import BaseMKL, SetUp, Tasks
 from kernelweave.losses import OneClass
 from kernelweave.problem import Array, Problem
 from kernelweave.regularizers import Regularizer, get_regularizer
@@ -226,8 +226,8 @@ class MKLOneClass(OutlierMixin, BaseMKL):
             )
         return result
 
-    def _store(self, results: list[Result]) -> None:
-        super()._store(results)
+    def _store(self, made: SetUp, results: list[Result]) -> None:
+        super()._store(made, results)
         rho = -float(self.intercept_[0])
         self.offset_ = rho - _ROUNDING * abs(rho)
         self.intercept_ = np.array([-self.offset_])

@@ -275,13 +275,12 @@ class PathCV(BaseMKL):
             tasks = model._tasks(_safe_indexing(X, train), y[train], given)
             made = model._set_up(tasks, 1.0)
             path = self._walk(title, made, stop)
-            model._kernel_set, model._combination = made.kernel_set, made.combination
             X_test, y_test = _safe_indexing(X, test), y[test]
             score = partial(scorer, sample_weight=weight[test]) if weighs else scorer
             scores, seconds = [], []
             for row in path.results:
                 began = time.perf_counter()
-                model._store(row)
+                model._store(made, row)
                 scores.append(float(score(model, X_test, y_test)))
                 seconds.append(time.perf_counter() - began)
         path.scores, path.score_seconds = np.array(scores), np.array(seconds)
@@ -340,8 +339,7 @@ class PathCV(BaseMKL):
         weights = whole.weights
         self.path_weights_ = weights[:, 0] if weights.shape[1] == 1 else weights
         self.path_gaps_ = whole.gaps
-        self._kernel_set, self._combination = made.kernel_set, made.combination
-        self._store(whole.results[self.best_index_])
+        self._store(made, whole.results[self.best_index_])
         self._warn_of([text for path in (whole, *parts) for text in path.complaints])
 
     def _warn_of(self, complaints: list[str]) -> None:

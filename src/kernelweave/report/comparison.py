@@ -319,6 +319,7 @@ def _settings(template: Any) -> dict[str, str]:
         "C": "C",
         "loss": "loss",
         "epsilon": "epsilon",
+        "target_scale": "target_scale",
         "regularizer": "regularizer",
         "tol": "tolerance",
     }

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from kernelweave.describe.certificate import bound_text, is_zero, relative_bound
-from kernelweave.describe.learnt import is_bayesian, split_fits
+from kernelweave.describe.learnt import is_bayesian, objective_of, split_fits
 from kernelweave.report.html.svg import SERIES, Axis, Chart, fewer
 from kernelweave.report.html.words import number, percent, plural, seconds
 
@@ -83,8 +83,9 @@ def _gap_lead(estimator: Any) -> str:
     share = relative_bound(estimator)
     if is_zero(estimator) or not np.isfinite(share):
         return f"{after.capitalize()} {bound_text(estimator)}."
+    objective = " ".join(["The objective", objective_of(estimator)]).strip()
     bound = (
-        f"The objective is {number(float(estimator.objective_), 6)}, and the dual problem proves "
+        f"{objective} is {number(float(estimator.objective_), 6)}, and the dual problem proves "
         f"that no weights and no function have one below "
         f"{number(float(estimator.dual_objective_), 6)}: the fit is within {percent(share)} of the "
         "best."
