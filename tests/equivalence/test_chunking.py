@@ -394,14 +394,6 @@ def test_products_are_refused():
         SILPChunking().prepare(product)
 
 
-@pytest.mark.parametrize("size", [1, 0, -4, 2.5, "a", None])
-def test_a_chunk_has_a_whole_number_of_variables(size):
-    with pytest.raises(
-        InvalidInputError, match=f"chunk_size must be an integer from 2 to 65536; got {size!r}"
-    ):
-        solve(make_problem("hinge"), SILPChunking(chunk_size=size), Limits())
-
-
 # --- limits
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from kernelweave.solvers.base import Solver, State
 from kernelweave.solvers.curvature import curvature_root, minimise_model
 from kernelweave.solvers.inner import Evaluator, Point, without_dust
 from kernelweave.solvers.loop import run
+from kernelweave.solvers.settings import integer, number
 from kernelweave.solvers.silp import SILP
 from kernelweave.solvers.watch import Limits
 from kernelweave.solvers.working_set import aligned_kernels, at_a_kink, spread_over, working_kernels
@@ -85,8 +86,8 @@ class ActiveSet(Solver):
     True
     """
 
-    working_set: int = 64
-    inner_tol: float = 1e-3
+    working_set: int = field(default=64, metadata=integer(1))
+    inner_tol: float = field(default=1e-3, metadata=number(above=0, most=1))
 
     name = "active-set"
 

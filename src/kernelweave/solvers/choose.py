@@ -11,6 +11,7 @@ from kernelweave.regularizers.lp_ball import LpBall
 from kernelweave.regularizers.simplex import Simplex
 from kernelweave.solvers.active_set import ActiveSet
 from kernelweave.solvers.base import SOLVERS, Solver
+from kernelweave.solvers.settings import check_settings
 from kernelweave.solvers.silp import SILP
 from kernelweave.solvers.spg import SPG
 from kernelweave.solvers.spicy import Spicy
@@ -26,13 +27,15 @@ _FEW_SAMPLES, _THOUSAND = 1500, 1000
 
 
 def check_solver(spec: str | Solver) -> None:
-    """Raise if `spec` is neither a solver nor the name of one.
+    """Raise if `spec` is neither a solver, of allowed settings, nor the name of one.
 
     Examples
     --------
     >>> check_solver("silp")
     """
-    if not isinstance(spec, Solver) and spec not in ("auto", *SOLVERS):
+    if isinstance(spec, Solver):
+        check_settings(spec)
+    elif spec not in ("auto", *SOLVERS):
         raise unknown_name("solver", spec, ["auto", *SOLVERS])
 
 

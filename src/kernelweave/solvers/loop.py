@@ -17,6 +17,7 @@ from kernelweave.solvers.certificate import Certificate, certify, recompute
 from kernelweave.solvers.inner import Point
 from kernelweave.solvers.resume import numbers_of
 from kernelweave.solvers.screening import Screening
+from kernelweave.solvers.settings import check_settings
 from kernelweave.solvers.watch import Limits, Numbers, Progress, Watch
 
 __all__ = ["Record", "Result", "certified_as_it_is", "prepared", "run"]
@@ -99,7 +100,11 @@ class _Best:
 
 
 def prepared(problem: Problem, solver: Solver) -> Problem:
-    """Return the problem that `solver` really solves, its regularizer told about the kernels."""
+    """Return the problem that `solver` really solves, its regularizer told about the kernels.
+
+    The entry to every fit: the settings of the solver are checked here.
+    """
+    check_settings(solver)
     return solver.prepare(problem.bound())
 
 

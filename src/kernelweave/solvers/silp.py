@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from numbers import Integral
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from kernelweave.solvers.cutting_planes import (
     refuse_unsupported,
 )
 from kernelweave.solvers.inner import Evaluator, Point, without_dust
+from kernelweave.solvers.settings import flag, integer, number
 from kernelweave.solvers.working_set import aligned_kernels, at_a_kink, spread_over
 
 __all__ = ["SILP", "SILPChunking"]
@@ -73,8 +73,8 @@ class SILP(Solver):
     True
     """
 
-    stabilise: bool = True
-    inner_tol: float = 1e-3
+    stabilise: bool = field(default=True, metadata=flag())
+    inner_tol: float = field(default=1e-3, metadata=number(above=0, most=1))
 
     name = "silp"
 
@@ -199,8 +199,8 @@ class SILPChunking(SILP):
     True
     """
 
-    inner_tol: float = 0.1
-    chunk_size: int = 2048
+    inner_tol: float = field(default=0.1, metadata=number(above=0, most=1))
+    chunk_size: int = field(default=2048, metadata=integer(2, _MOST_CHUNK))
 
     name = "silp-chunking"
 
@@ -210,10 +210,6 @@ class SILPChunking(SILP):
             raise InvalidInputError(
                 f"solver 'silp-chunking' takes piecewise-linear losses ('hinge', "
                 f"'epsilon_insensitive', 'one_class'); got {problem.loss!r}. Use solver='silp'."
-            )
-        if not isinstance(self.chunk_size, Integral) or not 2 <= self.chunk_size <= _MOST_CHUNK:
-            raise InvalidInputError(
-                f"chunk_size must be an integer from 2 to {_MOST_CHUNK}; got {self.chunk_size!r}."
             )
         return super().prepare(problem)
 

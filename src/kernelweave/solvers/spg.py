@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from kernelweave.regularizers.l1 import L1
 from kernelweave.solvers.base import Solver, State
 from kernelweave.solvers.certificate import projected_gradient, smooth_gradient
 from kernelweave.solvers.inner import Evaluator, Point, without_dust
+from kernelweave.solvers.settings import flag, number
 
 __all__ = ["PGD", "SPG"]
 
@@ -92,11 +93,11 @@ class SPG(Solver):
     True
     """
 
-    spectral: bool = True
-    nonmonotone: bool = True
-    tune_precision: bool = True
-    scaled: bool = True
-    inner_tol: float = 1e-2
+    spectral: bool = field(default=True, metadata=flag())
+    nonmonotone: bool = field(default=True, metadata=flag())
+    tune_precision: bool = field(default=True, metadata=flag())
+    scaled: bool = field(default=True, metadata=flag())
+    inner_tol: float = field(default=1e-2, metadata=number(above=0, most=1))
 
     name = "spg"
 
@@ -207,9 +208,9 @@ class PGD(SPG):
     (False, False, False)
     """
 
-    spectral: bool = False
-    nonmonotone: bool = False
-    tune_precision: bool = False
+    spectral: bool = field(default=False, metadata=flag())
+    nonmonotone: bool = field(default=False, metadata=flag())
+    tune_precision: bool = field(default=False, metadata=flag())
 
     name = "pgd"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from kernelweave.solvers.conjugate_terms import (
 )
 from kernelweave.solvers.feasible import feasible_alpha
 from kernelweave.solvers.inner import Evaluator, Point, without_dust
+from kernelweave.solvers.settings import integer, number
 from kernelweave.solvers.smoothed_dual import Components, Minimum, SmoothedDual
 from kernelweave.solvers.working_set import aligned_kernels, spread_over
 
@@ -133,9 +134,9 @@ class Spicy(Solver):
     True
     """
 
-    first_penalty: float = 30.0
-    growth: float = 10.0
-    working_set: int = 64
+    first_penalty: float = field(default=30.0, metadata=number(above=0))
+    growth: float = field(default=10.0, metadata=number(least=1))
+    working_set: int = field(default=64, metadata=integer(1))
 
     name = "spicy"
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from numbers import Integral, Real
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from kernelweave.solvers.inner import Point
 from kernelweave.solvers.mwu.descent import Descent
 from kernelweave.solvers.mwu.margin import SOFT_MARGINS
 from kernelweave.solvers.mwu.target import Course, Target
-from kernelweave.validation import unknown_name
+from kernelweave.solvers.settings import choice, either, integer, number
 
 __all__ = ["MWU"]
 
@@ -70,17 +69,18 @@ class MWU(Solver):
     True
     """
 
-    eps: float = 0.2
-    omega: float | str = "auto"
-    soft_margin: str = "auto"
-    max_iter: int | None = None
+    eps: float = field(default=0.2, metadata=number(above=0, below=1))
+    omega: float | str = field(
+        default="auto", metadata=either(choice("auto", "paper"), number(above=0))
+    )
+    soft_margin: str = field(default="auto", metadata=choice("auto", *SOFT_MARGINS))
+    max_iter: int | None = field(default=None, metadata=either(choice(None), integer(1)))
 
     name = "mwu"
     tries_weights = False
 
     def prepare(self, problem: Problem) -> Problem:
-        """Check the settings and the problem, and give it the loss of the soft margin."""
-        self._check()
+        """Check the problem, and give it the loss of the soft margin."""
         if not problem.combination.linear or not isinstance(problem.regularizer, Simplex | Fixed):
             raise InvalidInputError(
                 "solver='mwu' learns weights on the simplex of a sum of kernels; got "
@@ -109,24 +109,6 @@ class MWU(Solver):
         if self.soft_margin == "auto":
             return problem
         return replace(problem, loss=SOFT_MARGINS[self.soft_margin]())
-
-    def _check(self) -> None:
-        if not isinstance(self.eps, Real) or not 0 < self.eps < 1:
-            raise InvalidInputError(f"eps must be a number in (0, 1); got {self.eps!r}.")
-        if isinstance(self.omega, str):
-            if self.omega not in ("auto", "paper"):
-                raise unknown_name("omega", self.omega, ("auto", "paper"))
-        elif not isinstance(self.omega, Real) or not 0 < self.omega < np.inf:
-            raise InvalidInputError(
-                f"omega must be 'auto', 'paper' or a number > 0; got {self.omega!r}."
-            )
-        if self.soft_margin not in ("auto", *SOFT_MARGINS):
-            raise unknown_name("soft_margin", self.soft_margin, ("auto", *SOFT_MARGINS))
-        ok = self.max_iter is None or (isinstance(self.max_iter, Integral) and self.max_iter >= 1)
-        if not ok:
-            raise InvalidInputError(
-                f"max_iter must be None or an integer >= 1; got {self.max_iter!r}."
-            )
 
     def init(self, problem: Problem, start: Point | None) -> State:
         """Begin with no rounds made, or where `start` is."""
