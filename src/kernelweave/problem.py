@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from kernelweave.bank.protocol import MatrixBank
 from kernelweave.combine.base import Combination
+from kernelweave.deadline import NEVER, Deadline
 from kernelweave.losses.base import Loss
 from kernelweave.regularizers.base import Regularizer
 
@@ -39,6 +40,9 @@ class Problem:
     loss : Loss
     regularizer : Regularizer
     combination : Combination
+    deadline : Deadline, default=NEVER
+        When the fit has to end. It travels with the problem, also into those on some of the
+        samples or kernels, to everything that takes long inside one step of a solver.
     """
 
     bank: Any
@@ -47,6 +51,7 @@ class Problem:
     loss: Loss
     regularizer: Regularizer
     combination: Combination
+    deadline: Deadline = NEVER
 
     @property
     def n(self) -> int:

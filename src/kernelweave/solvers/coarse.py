@@ -34,6 +34,8 @@ def first_weights(problem: Problem, solver: Solver, limits: Limits) -> Point | N
     """Return a point to start from, or None where the problem is small enough as it is."""
     start = None
     for size in _sizes(problem):
+        if problem.deadline.passed():
+            break
         start = _from_some_samples(problem, solver, limits, size, start)
     if start is not None:
         return start
@@ -104,4 +106,4 @@ def _from_some_kernels(problem: Problem, solver: Solver, limits: Limits) -> Poin
 
 
 def _quiet(limits: Limits) -> Limits:
-    return Limits(max(limits.tol, _TOL), min(limits.max_iter, _STEPS), limits.max_time)
+    return Limits(max(limits.tol, _TOL), min(limits.max_iter, _STEPS))

@@ -10,6 +10,7 @@ from functools import partial
 import numpy as np
 
 from kernelweave.compiled.threads import one_blas_thread
+from kernelweave.deadline import TimeUp
 from kernelweave.errors import InterruptedFitWarning
 from kernelweave.problem import Array, Problem
 from kernelweave.solvers.base import Solver, State
@@ -122,13 +123,14 @@ def run(
     """Drive `solver` until the certificate, a limit, a callback or the user says stop.
 
     Appends to `history`, keeps the best point, and certifies it from scratch at the end. `since`
-    says how far a fit had come that this one goes on with; iterations count on from there.
+    says how far a fit had come that this one goes on with; iterations count on from there. The time
+    limit is the problem's deadline.
     """
     problem = prepared(problem, solver)
     screening = Screening.for_problem(problem) if solver.tries_weights else None
     best = _Best()
     since = since or Progress()
-    watch = Watch(limits, history, began, since)
+    watch = Watch(limits, history, began, since, problem.deadline)
     reason = "interrupted"
     try:
         state = solver.init(problem, start)
@@ -157,6 +159,9 @@ def run(
             open_part = certificate.gap - certificate.approximation
             inner_gap = _inner_gap(problem, certificate, state.point)
             state = solver.step(problem, state, open_part, inner_gap)
+    except TimeUp:
+        # In the middle of a step, at a point that would not have been accepted.
+        reason = "max_time"
     except KeyboardInterrupt:
         if best.point is None:
             raise
@@ -230,6 +235,8 @@ def _inner_gap(problem: Problem, certificate: Certificate, point: Point) -> floa
 def _reason_to_stop(
     problem: Problem, limits: Limits, watch: Watch, state: State, certificate: Certificate
 ) -> str:
+    if watch.time_is_up:
+        return "max_time"  # Not even for a more exact bank.
     if certificate.approximation > 0 and _only_the_bank_is_left(problem, limits, certificate):
         return "bank"
     asked = watch.reason_to_stop() or state.ended

@@ -11,6 +11,7 @@ from typing import Any
 from sklearn.exceptions import ConvergenceWarning
 
 from kernelweave.bank.protocol import MatrixBank
+from kernelweave.deadline import Deadline
 from kernelweave.problem import Problem
 from kernelweave.solvers.base import Solver
 from kernelweave.solvers.certificate import recompute
@@ -66,7 +67,10 @@ def _settle(
     refine: Callable[[Any], MatrixBank | None],
 ) -> tuple[Result, MatrixBank]:
     since = Progress() if start is None or start.progress is None else start.progress
-    began = time.perf_counter() - since.seconds
+    now = time.perf_counter()
+    began = now - since.seconds
+    if limits.max_time is not None:
+        problem = replace(problem, deadline=Deadline.after(limits.max_time, now))
     if start is None and solver.tries_weights:
         start = first_weights(problem, solver, limits)
     # Once: weights that a solver learns beforehand must not change with a more exact bank.
@@ -87,7 +91,9 @@ def _settle(
         problem = problem.with_bank(finer)
         # Often the point is good enough and only its proof was not: look before solving again.
         result = _certified_anew(problem, solver, limits, result, began)
-        if not result.converged:
+        if not result.converged and problem.deadline.passed():
+            result = replace(result, reason="max_time")
+        elif not result.converged:
             result = run(problem, solver, limits, result.start, history, began, since)
             solved_on = finer
     return result, solved_on

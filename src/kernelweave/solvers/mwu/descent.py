@@ -149,16 +149,16 @@ class Descent:
                 self._choices[task] = self._parts[task].reweigh(d)
             d = self._rounds(task, int(min(count, left)), quad, d)
             left -= count
-            if left <= 0:
+            if left <= 0 or self.problem.deadline.passed():
                 break
         self._weigh()
 
     def _rounds(self, task: int, count: int, quad: Array, d: Array) -> Array:
         """Move so many pairs of one task; changes `quad` and returns the last weights."""
         part, rules, choice = self._parts[task], self._rules[task], self._choices[task]
-        prior = self._prior[self._awake]
+        prior, deadline = self._prior[self._awake], self.problem.deadline
         for _ in range(count):
-            if not choice.there or choice.score_i <= choice.score_j:
+            if not choice.there or choice.score_i <= choice.score_j or deadline.passed():
                 break
             d = np.empty_like(quad)
             rise, fall = pair_step(

@@ -144,6 +144,8 @@ class Course:
         many = max(_FIRST_ROUNDS, int(_GROWTH * self.done))
         for _ in range(min(many, self.most - self.done)):
             choice = self.choice
+            if self.problem.deadline.passed():
+                return
             if not choice.there:
                 self.most = self.done
                 return
