@@ -7,12 +7,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from kernelweave.combine.weighted_sum import WeightedSum
 from kernelweave.errors import InvalidInputError
 from kernelweave.problem import Array, Problem
 from kernelweave.regularizers.l1 import L1
-from kernelweave.regularizers.simplex import Simplex
-from kernelweave.solvers.base import Solver, State
+from kernelweave.solvers.base import Solver, State, require_linear
 from kernelweave.solvers.curvature import curvature_root, minimise_model
 from kernelweave.solvers.inner import Evaluator, Point, without_dust
 from kernelweave.solvers.loop import run
@@ -93,16 +91,13 @@ class ActiveSet(Solver):
 
     def prepare(self, problem: Problem) -> Problem:
         """Refuse regularizers whose weights do not live in a polyhedron."""
-        if not isinstance(problem.regularizer, Simplex | L1):
+        regularizer = problem.regularizer
+        if not (regularizer.polyhedral and regularizer.sparse):
             raise InvalidInputError(
                 f"solver 'active-set' takes the regularizers 'simplex' and 'l1'; got "
                 f"{problem.regularizer!r}. Use solver='spg' or 'auto'."
             )
-        if not isinstance(problem.combination, WeightedSum):
-            raise InvalidInputError(
-                f"solver 'active-set' takes sums of kernels; got the combination "
-                f"{problem.combination!r}. Use solver='spg' or 'auto'."
-            )
+        require_linear(self.name, problem)
         return problem
 
     def init(self, problem: Problem, start: Point | None) -> State:

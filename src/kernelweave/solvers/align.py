@@ -8,12 +8,11 @@ import numpy as np
 from scipy.optimize import nnls
 
 from kernelweave.bank.centred import centred_products, centred_squares
-from kernelweave.combine.weighted_sum import WeightedSum
 from kernelweave.compiled.threads import one_blas_thread
 from kernelweave.errors import InvalidInputError
 from kernelweave.problem import Array, Problem
 from kernelweave.regularizers.fixed import Fixed
-from kernelweave.solvers.base import Solver, State
+from kernelweave.solvers.base import Solver, State, require_linear
 from kernelweave.solvers.inner import Point
 from kernelweave.solvers.settings import choice, other_solver
 from kernelweave.solvers.uniform import Uniform
@@ -168,17 +167,13 @@ class Align(Solver):
 
     def prepare(self, problem: Problem) -> Problem:
         """Learn the weights and hold them fixed."""
-        if not isinstance(problem.combination, WeightedSum):
-            raise InvalidInputError(
-                f"solver 'align' takes sums of kernels; got the combination "
-                f"{problem.combination!r}. Use solver='spg' or 'auto'."
-            )
+        require_linear(self.name, problem)
         if problem.loss.task == "one_class":
             raise InvalidInputError(
                 "solver 'align' weighs kernels by their alignment with targets, and a one-class "
                 "problem has none. Use solver='auto' or 'uniform'."
             )
-        if not isinstance(problem.regularizer, Fixed):
+        if not problem.regularizer.fixed:
             problem = problem.with_regularizer(Fixed(alignment_weights(problem, self.method)))
         return self._second.prepare(problem)
 

@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 
 from kernelweave.problem import Array, Problem
-from kernelweave.regularizers.fixed import Fixed
 from kernelweave.solvers.base import Solver
 from kernelweave.solvers.inner import Point
 from kernelweave.solvers.loop import run
@@ -39,8 +38,8 @@ def first_weights(problem: Problem, solver: Solver, limits: Limits) -> Point | N
         start = _from_some_samples(problem, solver, limits, size, start)
     if start is not None:
         return start
-    fixed = isinstance(problem.regularizer, Fixed)
-    if problem.m > _MANY_KERNELS and problem.convex and not (problem.regularizer.sparse or fixed):
+    known = problem.regularizer.sparse or problem.regularizer.fixed
+    if problem.m > _MANY_KERNELS and problem.convex and not known:
         return _from_some_kernels(problem, solver, limits)
     return None
 

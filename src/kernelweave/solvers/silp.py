@@ -15,7 +15,6 @@ from kernelweave.solvers.curvature import curvature_root
 from kernelweave.solvers.cutting_planes import (
     CuttingPlanes,
     Root,
-    polyhedral,
     refuse_unsupported,
 )
 from kernelweave.solvers.inner import Evaluator, Point, without_dust
@@ -123,7 +122,7 @@ class SILP(Solver):
         noise = inner_gap * max(1.0, abs(centre.value))
         # A fall below what a rough alpha leaves open cannot be told from noise.
         lost = proposal.promised <= noise or (planes.failed >= _MOST_FAILED and noise > 0)
-        linear = polyhedral(problem.regularizer) and planes.stabilised
+        linear = problem.regularizer.polyhedral and planes.stabilised
         if linear and lost and at_a_kink(problem, gap, inner_gap, memory.before):
             # Steps near the centre see one slope of T at a time; the master sees all cuts.
             planes.stop_stabilising()
@@ -227,7 +226,7 @@ def first_weights_of(problem: Problem, start: Point | None) -> Array:
     if start is not None:
         return without_dust(problem.regularizer.project(start.d))
     d = problem.regularizer.start(problem.m)
-    if polyhedral(problem.regularizer) and problem.m > _FIRST_KERNELS:
+    if problem.regularizer.polyhedral and problem.m > _FIRST_KERNELS:
         return spread_over(aligned_kernels(problem, _FIRST_KERNELS), d)
     return d
 

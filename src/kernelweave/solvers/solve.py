@@ -67,6 +67,7 @@ def _settle(
     refine: Callable[[Any], MatrixBank | None],
 ) -> tuple[Result, MatrixBank]:
     since = Progress() if start is None or start.progress is None else start.progress
+    problem = problem.as_sum()
     now = time.perf_counter()
     began = now - since.seconds
     if limits.max_time is not None:

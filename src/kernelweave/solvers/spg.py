@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from kernelweave.problem import Array, Problem
-from kernelweave.regularizers.l1 import L1
 from kernelweave.solvers.base import Solver, State
 from kernelweave.solvers.certificate import projected_gradient, smooth_gradient
 from kernelweave.solvers.inner import Evaluator, Point, without_dust
@@ -173,7 +172,7 @@ class SPG(Solver):
     def _metric(self, problem: Problem, d: Array, taken: float) -> Array | float:
         """Factor on the step of every weight: a power of its part of the largest, or one."""
         regularizer, linear = problem.regularizer, problem.combination.linear
-        scaled = self.scaled and self.spectral and (isinstance(regularizer, L1) or not linear)
+        scaled = self.scaled and self.spectral and (regularizer.polyhedral or not linear)
         plain_turn = not linear and taken % (_SCALED_TURN + _PLAIN_TURN) >= _SCALED_TURN
         if not scaled or not regularizer.orthant or plain_turn:
             return 1.0

@@ -9,7 +9,6 @@ import numpy as np
 from kernelweave.bank.rounds import Choice
 from kernelweave.compiled.mwu_step import pair_step
 from kernelweave.problem import Array, Problem
-from kernelweave.regularizers.fixed import Fixed
 from kernelweave.solvers.base import State
 from kernelweave.solvers.feasible import feasible_alpha
 from kernelweave.solvers.inner import Point
@@ -71,7 +70,7 @@ class Descent:
         self._rules = [pair_rules(problem, t) for t in range(problem.n_tasks)]
         weights = problem.regularizer.start(problem.m)
         # Under fixed weights there is one kernel, their sum.
-        self._fixed = weights if isinstance(problem.regularizer, Fixed) else None
+        self._fixed = weights if problem.regularizer.fixed else None
         self._parts = [problem.bank.rounds(rules, self._fixed) for rules in self._rules]
         alpha = np.zeros((problem.n_tasks, problem.n))
         self._prior = np.zeros(problem.m if self._fixed is None else 1)

@@ -10,8 +10,6 @@ from kernelweave.errors import InvalidInputError
 from kernelweave.losses.hinge import Hinge
 from kernelweave.losses.squared_hinge import SquaredHinge
 from kernelweave.problem import Array, Problem
-from kernelweave.regularizers.fixed import Fixed
-from kernelweave.regularizers.simplex import Simplex
 from kernelweave.solvers.base import Solver, State
 from kernelweave.solvers.inner import Point
 from kernelweave.solvers.mwu.descent import Descent
@@ -81,10 +79,12 @@ class MWU(Solver):
 
     def prepare(self, problem: Problem) -> Problem:
         """Check the problem, and give it the loss of the soft margin."""
-        if not problem.combination.linear or not isinstance(problem.regularizer, Simplex | Fixed):
+        regularizer = problem.regularizer
+        simplex = regularizer.polyhedral and not regularizer.orthant
+        if not problem.combination.linear or not (simplex or regularizer.fixed):
             raise InvalidInputError(
                 "solver='mwu' learns weights on the simplex of a sum of kernels; got "
-                f"regularizer={problem.regularizer!r}, combination={problem.combination!r}. Use "
+                f"regularizer={regularizer!r}, combination={problem.combination!r}. Use "
                 "regularizer='simplex' and combination='sum', or another solver."
             )
         if not isinstance(problem.loss, Hinge | SquaredHinge):
@@ -96,7 +96,7 @@ class MWU(Solver):
                 f"omega={self.omega!r} is for two classes; got {problem.n_tasks} tasks that share "
                 "their weights. Use omega='auto' or multi_class='ovr'."
             )
-        if self.omega != "auto" and isinstance(problem.regularizer, Fixed):
+        if self.omega != "auto" and regularizer.fixed:
             raise InvalidInputError(
                 f"omega={self.omega!r} learns the weights, but they are held fixed; use "
                 "omega='auto'."
