@@ -38,6 +38,8 @@ class State:
         Why the solver will not go on, if its own plan is done.
     last_counts : bool
         The fit returns its last point, where others return the best one met.
+    to_the_end : bool
+        The fit goes on until `ended` or a limit, whatever the gap.
     """
 
     point: Point
@@ -48,6 +50,7 @@ class State:
     witness: Witness | None = None
     ended: str = ""
     last_counts: bool = False
+    to_the_end: bool = False
 
 
 class Solver(ABC):

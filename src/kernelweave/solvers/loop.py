@@ -150,7 +150,7 @@ def run(
             extra = solver.remember(state) if watch.keeps else {}
             watch.note(record, partial(numbers_of, state.point, extra, best.point, best.witness))
             reason = "converged"
-            if not converged:
+            if not converged or (state.to_the_end and not state.ended):
                 reason = _reason_to_stop(problem, limits, watch, state, certificate)
             if reason:
                 break

@@ -13,7 +13,7 @@ from kernelweave.problem import Array, Problem
 from kernelweave.solvers.base import Solver, State
 from kernelweave.solvers.inner import Point
 from kernelweave.solvers.mwu.descent import Descent
-from kernelweave.solvers.mwu.margin import SOFT_MARGINS
+from kernelweave.solvers.mwu.margin import BISECTED, SOFT_MARGINS
 from kernelweave.solvers.mwu.target import Course, Target
 from kernelweave.solvers.settings import choice, either, integer, number
 
@@ -40,9 +40,10 @@ class MWU(Solver):
     omega : {"auto", "paper"} or float, default="auto"
         The target. "auto" raises it by doubling, warm, until the duality gap meets `tol`: line
         searches and pairs that may also fall end at the certified optimum. "paper" is algorithm 4
-        as it stands (omega = 1, rho = 3/2, T rounds of fixed steps), a number the same with the
-        unit-trace kernels scaled by it; the certificate then says how far from the optimum the
-        weights are, which can be far.
+        as it stands (omega = 1, rho = 3/2, T rounds of fixed steps, its own classifier), a number
+        the same with the unit-trace kernels scaled by it, the scale and intercept of lowest
+        objective, and an end at `tol`; the certificate then says how far from the optimum the
+        function is, which can be far.
     soft_margin : {"auto", "l1", "l2"}, default="auto"
         1-norm (hinge loss) or 2-norm (squared hinge loss); "auto" follows the estimator's loss.
         "l2" also turns a hinge loss into the squared one of the same C.
@@ -53,6 +54,13 @@ class MWU(Solver):
     -----
     The paper has kernels of unit trace, the library of mean diagonal one. Its constants are
     ``n C / omega`` for the 1-norm (a bound on a/T) and ``2 n C`` for the 2-norm.
+
+    With ``omega="paper"`` the rounds end after T or a limit of the user's, not at `tol`. The
+    function that predicts is the paper's: it bisects the hulls of the two classes, and is 1 and -1
+    at their nearest points. `gap_` is the true duality gap of this function, intercept included, in
+    the estimator's problem with its `C`. That is not what the paper minimises: under the 1-norm its
+    C bounds a/T, and belongs to another, far larger C of the hinge loss. So the gap can be near one
+    where the classifier is a good one.
 
     One kernel is a fast approximate SVM; under fixed weights (``solver="uniform"`` or "align" say
     which) the sum of the kernels is one kernel too.
@@ -106,9 +114,12 @@ class MWU(Solver):
                 "soft_margin='l1' is the hinge loss; got loss='squared_hinge'. Use "
                 "soft_margin='auto' or 'l2'."
             )
-        if self.soft_margin == "auto":
-            return problem
-        return replace(problem, loss=SOFT_MARGINS[self.soft_margin]())
+        if self.soft_margin != "auto":
+            problem = replace(problem, loss=SOFT_MARGINS[self.soft_margin]())
+        bisected = BISECTED.get(type(problem.loss))
+        if self.omega == "paper" and bisected is not None:
+            problem = replace(problem, loss=bisected())
+        return problem
 
     def init(self, problem: Problem, start: Point | None) -> State:
         """Begin with no rounds made, or where `start` is."""
