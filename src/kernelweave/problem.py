@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 
 from kernelweave.bank.protocol import MatrixBank
 from kernelweave.combine.base import Combination
+from kernelweave.combine.linear import LinearBank
+from kernelweave.combine.weighted_sum import WeightedSum
+from kernelweave.deadline import NEVER, Deadline
 from kernelweave.losses.base import Loss
 from kernelweave.regularizers.base import Regularizer
 
@@ -47,6 +50,9 @@ class Problem:
     loss : Loss
     regularizer : Regularizer
     combination : Combination
+    deadline : Deadline, default=NEVER
+        When the fit has to end. It travels with the problem, also into those on some of the
+        samples or kernels, to everything that takes long inside one step of a solver.
     """
 
     bank: Any
@@ -55,6 +61,7 @@ class Problem:
     loss: Loss
     regularizer: Regularizer
     combination: Combination
+    deadline: Deadline = NEVER
 
     @property
     def n(self) -> int:
@@ -132,9 +139,26 @@ class Problem:
         spread = float(np.std(self.y / size, axis=1).max()) * size if size > 0 else 0.0
         return spread or size or 1.0
 
+    def as_sum(self) -> Problem:
+        r"""Return the same problem as one of a weighted sum, where the combination is linear.
+
+        :math:`K(d) = \sum_k d_k G_k` with :math:`G_k = K(e_k)`: the weights stay what they are,
+        and the bank answers for the :math:`G_k`
+        (:class:`~kernelweave.combine.linear.LinearBank`). Other problems stay as they are.
+        """
+        if self.combination.is_sum or not self.combination.linear:
+            return self
+        bank = LinearBank.of(self.combination, self.bank)
+        return replace(self, bank=bank, combination=WeightedSum())
+
     def bound(self) -> Problem:
-        """Return the problem with its regularizer told about kernels and combination."""
-        return self.with_regularizer(self.regularizer.bind(self.bank, self.combination))
+        """Return the problem for solvers: a linear combination is a sum, and the regularizer knows.
+
+        It is told about the kernels and their combination.
+        """
+        problem = self.as_sum()
+        regularizer = problem.regularizer.bind(problem.bank, problem.combination)
+        return problem.with_regularizer(regularizer)
 
     def with_regularizer(self, regularizer: Regularizer) -> Problem:
         """Return the same problem under another regularizer."""

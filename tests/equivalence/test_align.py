@@ -333,15 +333,6 @@ class TestEstimators:
             MKLClassifier(batch, solver="align").fit(X, y)
 
 
-@pytest.mark.parametrize(
-    ("solver", "message"),
-    [(Align("both"), "joint"), (Align(then="spg"), "then"), (Align(then=SPG), "then")],
-)
-def test_bad_settings(solver, message):
-    with pytest.raises((InvalidInputError, ValueError), match=message):
-        solve(problem_of(), solver, Limits())
-
-
 def test_what_it_does_not_take():
     X, y = make_classification(40, 4, random_state=0)
     with pytest.raises(InvalidInputError, match="sums of kernels"):

@@ -367,24 +367,6 @@ def test_memory_is_m_times_n(solver):
 # What is not possible
 
 
-def test_bad_settings_say_what_is_allowed():
-    problem = problem_on("dense", "hinge", 1.0)
-    limits = Limits()
-    for eps in (0.0, 1.0, -0.1, np.nan, "small", None):
-        with pytest.raises(InvalidInputError, match=r"eps.*\(0, 1\).*got"):
-            solve(problem, MWU(eps), limits)
-    for omega in (0.0, -1.0, np.inf, np.nan, None):
-        with pytest.raises(InvalidInputError, match=r"omega.*'auto', 'paper' or a number.*got"):
-            solve(problem, MWU(omega=omega), limits)
-    with pytest.raises(ValueError, match=r"papper.*did you mean 'paper'"):
-        solve(problem, MWU(omega="papper"), limits)
-    with pytest.raises(ValueError, match=r"'l3'.*'auto', 'l1', 'l2'"):
-        solve(problem, MWU(soft_margin="l3"), limits)
-    for most in (0, -3, 2.5):
-        with pytest.raises(InvalidInputError, match=r"max_iter.*got"):
-            solve(problem, MWU(max_iter=most), limits)
-
-
 def test_what_is_not_supported_is_refused_with_what_is():
     X, y = load_iris(return_X_y=True)
     pair = y < 2

@@ -6,14 +6,18 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from mwu_literal import PAPER_WIDTH, mwumkl, scaled_matrices, weights, width_bound
+from mwu_literal import PAPER_WIDTH, mwumkl, n_rounds, scaled_matrices, weights, width_bound
 from mwu_literal import exponentiate as reference_exponentials
 from mwu_problems import BANKS, N, every_state, problem_on
-from sklearn.datasets import load_iris
+from sklearn.datasets import load_breast_cancer, load_iris
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.preprocessing import MinMaxScaler
+from sklearn.svm import SVC
 
 from kernelweave import MKLClassifier
+from kernelweave.bank import DenseBank
 from kernelweave.compiled.mwu_step import exponentiate
+from kernelweave.kernels import KernelSet
 from kernelweave.solvers import MWU, Limits, recompute, solve
 
 # The settings, the loss, the library's C, and what the run has to meet on its way.
@@ -209,3 +213,63 @@ def test_samples_of_no_weight_stay_out_of_a_course(loss):
     assert not state.point.alpha[0, ::3].any() and state.point.alpha.any()
     certificate, _ = recompute(problem, state.point.d, state.point.alpha, state.point.intercept)
     assert np.isfinite(certificate.dual)
+
+
+# The paper's classifier
+
+
+def wdbc():
+    X, y = load_breast_cancer(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(y))
+    X, y = MinMaxScaler().fit_transform(X)[order], y[order]
+    return X[:400], y[:400], X[400:], y[400:]
+
+
+@pytest.mark.parametrize("C", [1.0, 0.5 / 400, 10 / 400**2, 3 / 400**2])
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_the_paper_with_the_hinge_is_as_good_as_a_support_vector_machine(C):
+    """From a hard margin down to hulls of the means of a third of the samples."""
+    X, y, X_new, y_new = wdbc()
+    plain = SVC(C=10.0).fit(X, y).score(X_new, y_new)
+    model = MKLClassifier("mwumkl", C=C, solver=MWU(omega="paper")).fit(X, y)
+    assert model.score(X_new, y_new) >= plain - 0.03
+    assert len(np.unique(model.predict(X_new))) == 2
+
+
+@pytest.mark.parametrize(("loss", "C"), [("hinge", 1.0), ("hinge", 1e-4), ("squared_hinge", 2.0)])
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_the_papers_classifier_bisects_the_hulls_and_has_its_own_certificate(loss, C):
+    X, y, _, _ = wdbc()
+    X, y = X[:120], y[:120]
+    solver = MWU(omega="paper")
+    model = MKLClassifier("mwumkl", loss=loss, C=C, solver=solver, bank="dense", tol=1e-9).fit(X, y)
+    signs = np.where(y == 1, 1.0, -1.0)
+    alpha = np.zeros(len(y))
+    alpha[model.support_] = model.dual_coef_[0]
+    f = model.decision_function(X)
+    ridge = 0.5 / C * alpha if loss == "squared_hinge" else 0.0
+    for sign in (1.0, -1.0):
+        own = np.abs(alpha) * (signs == sign)
+        assert own.sum() == pytest.approx(0.5 * np.abs(alpha).sum())
+        # f + ridge is 1 and -1 at the nearest points of the two hulls.
+        assert np.average(f + ridge, weights=own) == pytest.approx(sign, rel=1e-6)
+    # The objective is that of the function that predicts, not of one with a better intercept.
+    losses = np.maximum(0.0, 1.0 - signs * f) ** (2 if loss == "squared_hinge" else 1)
+    kernels = KernelSet.build("mwumkl", X)
+    Ks = DenseBank().build(kernels).rows(np.arange(len(y)))
+    components = model.weights_ * np.sqrt([alpha @ K @ alpha for K in Ks])
+    price = 0.5 * components.sum() ** 2
+    assert model.objective_ == pytest.approx(C * losses.sum() + price, rel=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_the_paper_makes_all_its_rounds_whatever_the_tolerance():
+    problem = problem_on("dense", "squared_hinge", 0.5)
+    for limits in (Limits(tol=0.99), Limits(tol=1e-9)):
+        result = solve(problem, MWU(0.3, "paper"), limits)
+        assert result.history[-1].inner_iterations == n_rounds(problem.n, 0.3, PAPER_WIDTH)
+    assert solve(problem, MWU(0.3, "paper"), Limits(tol=0.99)).reason == "converged"
+    early = solve(problem, MWU(0.3, "paper"), Limits(tol=0.99, max_iter=3))
+    assert early.history[-1].iteration == 3
+    asked = Limits(tol=0.99, callbacks=[lambda record: record.iteration == 2])
+    assert solve(problem, MWU(0.3, "paper"), asked).history[-1].iteration == 2

@@ -117,12 +117,8 @@ def _problems():
                 ),
             )
     for loss in ("hinge", "squared", "logistic"):
-        made[f"four samples, {loss}"] = (
-            lambda loss=loss: _plain(loss, Simplex(), n=(4, 4)),
-        )
-        made[f"C of a million, {loss}"] = (
-            lambda loss=loss: _with_C(_plain(loss, Simplex()), 1e6),
-        )
+        made[f"four samples, {loss}"] = (lambda loss=loss: _plain(loss, Simplex(), n=(4, 4)),)
+        made[f"C of a million, {loss}"] = (lambda loss=loss: _with_C(_plain(loss, Simplex()), 1e6),)
         made[f"C of a millionth, {loss}"] = (
             lambda loss=loss: _with_C(_plain(loss, L1(0.7)), 1e-6),
         )

@@ -33,8 +33,11 @@ class Combination(Named):
     base : {"kernels", "distances"}
         What the base matrices B_k are.
     linear : bool
-        Whether K(d) is linear in d. The problem is then convex and a fit ends with a duality gap;
-        otherwise it ends at a stationary point.
+        Whether K(d) is linear in d, with K(0) = 0. The problem is then convex and a fit ends with a
+        duality gap; otherwise it ends at a stationary point. Before a fit a linear combination is
+        reduced to a weighted sum (:meth:`Problem.as_sum <kernelweave.problem.Problem.as_sum>`).
+    is_sum : bool
+        Whether K(d) is the weighted sum of the base matrices itself.
 
     Examples
     --------
@@ -50,6 +53,7 @@ class Combination(Named):
     kind = "combination"
     base: ClassVar[str] = "kernels"
     linear: ClassVar[bool] = False
+    is_sum: ClassVar[bool] = False
 
     @abstractmethod
     def values(self, tile: Tile, d: Array) -> Array:

@@ -101,6 +101,7 @@ class WeightedSum(Combination):
 
     name = "sum"
     linear = True
+    is_sum = True
 
     def values(self, tile: Tile, d: Array) -> Array:
         """sum_k d_k K_k."""

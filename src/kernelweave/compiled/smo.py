@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from kernelweave.compiled.lanes import fmax
 
-__all__ = ["BIG", "objective", "slopes", "smo_steps"]
+__all__ = ["BIG", "objective", "patience", "slopes", "smo_steps"]
 
 Vector = NDArray[np.float64]
 # Stands for infinity: fast-math code must not meet a real one.
@@ -158,6 +158,12 @@ def _count_active(top: float, bottom: float, up: Vector, low: Vector, fitted: Ve
 
 
 @njit(cache=True, nogil=True)
+def patience(size: int) -> int:
+    """Steps between two looks at how many of so many variables can still move."""
+    return max(100, size // 4)
+
+
+@njit(cache=True, nogil=True)
 def smo_steps(
     K: NDArray,
     diag: Vector,
@@ -182,7 +188,7 @@ def smo_steps(
     up, low = np.empty(size), np.empty(size)
     slopes(alpha, fitted, pos, neg, lo, hi, up, low)
     i = _move(0.0, K[0], K[0], up, fitted)
-    patience = max(100, size // 4)
+    every = patience(size)
     tau = TAU * diag.max()
     if not tau > _NO_CURVATURE:  # (said so that NaN is not taken)
         tau = _NO_CURVATURE
@@ -202,7 +208,7 @@ def smo_steps(
             continue
         if steps >= max_steps:
             return steps, gap
-        look = enough > 0 and steps % patience == patience - 1
+        look = enough > 0 and steps % every == every - 1
         if look and _count_active(top, top - gap, up, low, fitted) <= enough:
             return steps, gap
         curvature = max(diag[i] + diag[j] - 2.0 * row[j], tau)

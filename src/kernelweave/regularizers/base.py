@@ -55,6 +55,14 @@ class Regularizer(Named):
         the set keeps their weights from growing or vanishing.
     proximal : bool
         Whether there is a `norm_prox`, which SpicyMKL goes by.
+    selective : bool
+        Whether a kernel of weight zero changes nothing for the others, so that a solver may look at
+        some kernels alone.
+    fixed : bool
+        Whether only one set of weights is allowed.
+    polyhedral : bool
+        Whether the best weights sum to one and r is zero there or, of an `orthant`, r is
+        proportional to the sum of the weights: cutting planes then form a linear program.
 
     Examples
     --------
@@ -73,11 +81,18 @@ class Regularizer(Named):
     orthant: ClassVar[bool] = False
     bounded: ClassVar[bool] = False
     proximal: ClassVar[bool] = False
+    selective: ClassVar[bool] = False
+    fixed: ClassVar[bool] = False
 
     @property
     def smooth(self) -> bool:
         """Most are; a class that never is says ``smooth = False``."""
         return True
+
+    @property
+    def polyhedral(self) -> bool:
+        """Few are; a class that always is says ``polyhedral = True``."""
+        return False
 
     def bind(self, bank: MatrixBank, combination: Combination) -> Regularizer:
         """Return the regularizer for these kernels; called once before a fit.

@@ -49,6 +49,7 @@ class ElasticNet(Regularizer):
     sparse = True
     orthant = True
     proximal = True
+    selective = True
 
     def __init__(self, weight: float = 1.0, l1_ratio: float = 0.5) -> None:
         self.weight = weight

@@ -38,6 +38,7 @@ class Fixed(Regularizer):
 
     sparse = False
     bounded = True
+    fixed = True
 
     def __init__(self, weights: Sequence[float] | Array) -> None:
         self.weights = weights

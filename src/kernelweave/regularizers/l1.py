@@ -43,6 +43,8 @@ class L1(Regularizer):
     sparse = True
     orthant = True
     proximal = True
+    selective = True
+    polyhedral = True
 
     def __init__(self, weight: float = 1.0) -> None:
         self.weight = weight

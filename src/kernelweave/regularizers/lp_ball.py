@@ -54,6 +54,11 @@ class LpBall(Regularizer):
     def examples(cls) -> list[Self]:
         return [cls(p) for p in (1.0, 1.1, 1.5, 2.0, 3.0, 8.0)]
 
+    @property
+    def polyhedral(self) -> bool:
+        """The ball of the 1-norm: weights below a sum of one are never better."""
+        return self.p == 1
+
     def _exponent(self) -> float:
         return checked_exponent("LpBall", self.p)
 

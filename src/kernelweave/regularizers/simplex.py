@@ -34,6 +34,8 @@ class Simplex(Regularizer):
     sparse = True
     bounded = True
     proximal = True
+    selective = True
+    polyhedral = True
 
     def value(self, d: Array) -> float:
         inside = abs(float(np.sum(d)) - 1.0) <= 1e-9 and float(np.min(d)) >= -1e-9

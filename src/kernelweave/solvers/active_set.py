@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from kernelweave.combine.weighted_sum import WeightedSum
 from kernelweave.errors import InvalidInputError
 from kernelweave.problem import Array, Problem
 from kernelweave.regularizers.l1 import L1
-from kernelweave.regularizers.simplex import Simplex
-from kernelweave.solvers.base import Solver, State
+from kernelweave.solvers.base import Solver, State, require_linear
 from kernelweave.solvers.curvature import curvature_root, minimise_model
 from kernelweave.solvers.inner import Evaluator, Point, without_dust
 from kernelweave.solvers.loop import run
+from kernelweave.solvers.settings import integer, number
 from kernelweave.solvers.silp import SILP
 from kernelweave.solvers.watch import Limits
 from kernelweave.solvers.working_set import aligned_kernels, at_a_kink, spread_over, working_kernels
@@ -85,23 +84,20 @@ class ActiveSet(Solver):
     True
     """
 
-    working_set: int = 64
-    inner_tol: float = 1e-3
+    working_set: int = field(default=64, metadata=integer(1))
+    inner_tol: float = field(default=1e-3, metadata=number(above=0, most=1))
 
     name = "active-set"
 
     def prepare(self, problem: Problem) -> Problem:
         """Refuse regularizers whose weights do not live in a polyhedron."""
-        if not isinstance(problem.regularizer, Simplex | L1):
+        regularizer = problem.regularizer
+        if not (regularizer.polyhedral and regularizer.sparse):
             raise InvalidInputError(
                 f"solver 'active-set' takes the regularizers 'simplex' and 'l1'; got "
                 f"{problem.regularizer!r}. Use solver='spg' or 'auto'."
             )
-        if not isinstance(problem.combination, WeightedSum):
-            raise InvalidInputError(
-                f"solver 'active-set' takes sums of kernels; got the combination "
-                f"{problem.combination!r}. Use solver='spg' or 'auto'."
-            )
+        require_linear(self.name, problem)
         return problem
 
     def init(self, problem: Problem, start: Point | None) -> State:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy.optimize import nnls
 
 from kernelweave.bank.centred import centred_products, centred_squares
-from kernelweave.combine.weighted_sum import WeightedSum
 from kernelweave.compiled.threads import one_blas_thread
 from kernelweave.errors import InvalidInputError
 from kernelweave.problem import Array, Problem
 from kernelweave.regularizers.fixed import Fixed
-from kernelweave.solvers.base import Solver, State
+from kernelweave.solvers.base import Solver, State, require_linear
 from kernelweave.solvers.inner import Point
+from kernelweave.solvers.settings import choice, other_solver
 from kernelweave.solvers.uniform import Uniform
-from kernelweave.validation import unknown_name
 
 __all__ = ["METHODS", "Align", "alignment_weights", "independent_weights", "joint_weights"]
 
@@ -159,8 +158,8 @@ class Align(Solver):
     array([1., 0.])
     """
 
-    method: str = "joint"
-    then: Solver | None = None
+    method: str = field(default="joint", metadata=choice(*METHODS))
+    then: Solver | None = field(default=None, metadata=other_solver())
 
     name = "align"
     # The weights are known before the first step: none to guess, and no kernels to drop.
@@ -168,23 +167,13 @@ class Align(Solver):
 
     def prepare(self, problem: Problem) -> Problem:
         """Learn the weights and hold them fixed."""
-        if self.method not in METHODS:
-            raise unknown_name("method", self.method, METHODS)
-        if not (self.then is None or isinstance(self.then, Solver)):
-            raise InvalidInputError(
-                f"then must be None or a solver object such as SPG(); got {self.then!r}."
-            )
-        if not isinstance(problem.combination, WeightedSum):
-            raise InvalidInputError(
-                f"solver 'align' takes sums of kernels; got the combination "
-                f"{problem.combination!r}. Use solver='spg' or 'auto'."
-            )
+        require_linear(self.name, problem)
         if problem.loss.task == "one_class":
             raise InvalidInputError(
                 "solver 'align' weighs kernels by their alignment with targets, and a one-class "
                 "problem has none. Use solver='auto' or 'uniform'."
             )
-        if not isinstance(problem.regularizer, Fixed):
+        if not problem.regularizer.fixed:
             problem = problem.with_regularizer(Fixed(alignment_weights(problem, self.method)))
         return self._second.prepare(problem)
 

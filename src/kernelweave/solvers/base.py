@@ -6,11 +6,12 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from kernelweave.errors import InvalidInputError
 from kernelweave.problem import Array, Problem
 from kernelweave.solvers.certificate import Witness
 from kernelweave.solvers.inner import Point
 
-__all__ = ["SOLVERS", "Solver", "State"]
+__all__ = ["SOLVERS", "Solver", "State", "require_linear"]
 
 SOLVERS: dict[str, type[Solver]] = {}
 
@@ -37,6 +38,8 @@ class State:
         Why the solver will not go on, if its own plan is done.
     last_counts : bool
         The fit returns its last point, where others return the best one met.
+    to_the_end : bool
+        The fit goes on until `ended` or a limit, whatever the gap.
     """
 
     point: Point
@@ -47,6 +50,7 @@ class State:
     witness: Witness | None = None
     ended: str = ""
     last_counts: bool = False
+    to_the_end: bool = False
 
 
 class Solver(ABC):
@@ -99,3 +103,13 @@ class Solver(ABC):
         that later steps leave as they are.
         """
         return {}
+
+
+def require_linear(name: str, problem: Problem) -> None:
+    """Raise if the combination is not linear in the weights, for solvers that need it to be."""
+    if not problem.combination.linear:
+        raise InvalidInputError(
+            f"solver {name!r} takes sums of kernels (combination='sum', or another one that is "
+            f"linear in the weights); got the combination {problem.combination!r}. Use "
+            "solver='spg' or 'auto'."
+        )

@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kernelweave.compiled.dense_rows import square_block
-from kernelweave.compiled.smo import objective, smo_steps
+from kernelweave.compiled.smo import objective
+from kernelweave.deadline import NEVER, Deadline
 from kernelweave.losses.box_qp import BoxQP
 from kernelweave.solvers.gram_source import DenseGram, GramSource
 from kernelweave.solvers.signed_qp import (
@@ -28,6 +29,7 @@ from kernelweave.solvers.signed_qp import (
     mend_sum,
     nearest_feasible,
     signed_form,
+    smo_until,
     worst_violators,
 )
 
@@ -136,7 +138,7 @@ def _choose(
     return active, max(0.9 * tol, _LOCAL_WHOLE * (top - bottom))
 
 
-def _run(state: SignedQP, gram: GramSource, tol: float, max_iter: int) -> None:
+def _run(state: SignedQP, gram: GramSource, tol: float, max_iter: int, deadline: Deadline) -> None:
     """Solve local problems until no variable at all violates by more than `tol`."""
     blocks = _Blocks(gram, state, tol)
     previous = np.empty(0, dtype=np.int64)
@@ -145,7 +147,7 @@ def _run(state: SignedQP, gram: GramSource, tol: float, max_iter: int) -> None:
         ends = state.ends()
         up, low, top, bottom = ends
         violation = top - bottom
-        if violation <= tol:
+        if violation <= tol or deadline.passed():
             return
         if previous.size:
             blocks.check(gap, up[previous].max() - low[previous].min())
@@ -153,7 +155,8 @@ def _run(state: SignedQP, gram: GramSource, tol: float, max_iter: int) -> None:
         idx = np.sort(previous)
         alpha, fitted = state.alpha[idx], state.fitted[idx]
         block = blocks.get(idx)
-        steps, gap = smo_steps(
+        steps, gap = smo_until(
+            deadline,
             block,
             blocks.diag[idx],
             fitted,
@@ -190,6 +193,7 @@ def solve_box_qp(
     a: ArrayLike | None = None,
     fitted: ArrayLike | None = None,
     max_iter: int = 10_000_000,
+    deadline: Deadline = NEVER,
 ) -> BoxQPResult:
     r"""Solve the dual of a piecewise-linear loss for one kernel.
 
@@ -215,6 +219,8 @@ def solve_box_qp(
         ``K @ alpha`` of the start, if the caller has it: saves one product.
     max_iter : int
         Largest number of SMO steps.
+    deadline : Deadline
+        When to return what there is.
 
     Returns
     -------
@@ -243,7 +249,7 @@ def solve_box_qp(
         used = np.flatnonzero(alpha)
         fitted = gram.product(used, alpha[used]) if used.size else np.zeros(gram.n)
     state = SignedQP(pos, neg, lo, hi, alpha, np.array(fitted, dtype=np.float64))
-    _run(state, gram, tol, max_iter)
+    _run(state, gram, tol, max_iter, deadline)
     ends = state.ends()
     violation = max(0.0, ends[2] - ends[3])
     mend_sum(state, qp.total)

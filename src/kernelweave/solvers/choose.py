@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from kernelweave.combine.weighted_sum import WeightedSum
 from kernelweave.problem import Problem
-from kernelweave.regularizers.block_norm import BlockNorm
-from kernelweave.regularizers.elastic_net import ElasticNet
-from kernelweave.regularizers.l1 import L1
-from kernelweave.regularizers.lp_ball import LpBall
-from kernelweave.regularizers.simplex import Simplex
 from kernelweave.solvers.active_set import ActiveSet
 from kernelweave.solvers.base import SOLVERS, Solver
+from kernelweave.solvers.settings import check_settings
 from kernelweave.solvers.silp import SILP
 from kernelweave.solvers.spg import SPG
 from kernelweave.solvers.spicy import Spicy
@@ -26,13 +21,15 @@ _FEW_SAMPLES, _THOUSAND = 1500, 1000
 
 
 def check_solver(spec: str | Solver) -> None:
-    """Raise if `spec` is neither a solver nor the name of one.
+    """Raise if `spec` is neither a solver, of allowed settings, nor the name of one.
 
     Examples
     --------
     >>> check_solver("silp")
     """
-    if not isinstance(spec, Solver) and spec not in ("auto", *SOLVERS):
+    if isinstance(spec, Solver):
+        check_settings(spec)
+    elif spec not in ("auto", *SOLVERS):
         raise unknown_name("solver", spec, ["auto", *SOLVERS])
 
 
@@ -63,25 +60,25 @@ def get_solver(spec: str | Solver, problem: Problem) -> Solver:
 def automatic(problem: Problem) -> Solver:
     """Return the solver that was fastest for such problems.
 
-    Outside sums of kernels and convex regularizers there is only SPG. Sparse weights (simplex, l1)
-    go to second-order steps. Under the lp ball SPG is as good as any and takes any number of
+    Outside linear combinations and convex regularizers there is only SPG. Sparse weights (simplex,
+    l1) go to second-order steps. Under the lp ball SPG is as good as any and takes any number of
     kernels; the other regularizers go to SILP, which needs a fraction of the single-kernel solves
     (``benchmarks/silp.py``). Where losses have no corners and samples are few, SpicyMKL is faster
     than either on more than 1,000 kernels, under the elastic net and under block norms
     (``benchmarks/spicy.py``).
     """
     regularizer = problem.regularizer
-    if not isinstance(problem.combination, WeightedSum) or not regularizer.convex:
+    if not problem.convex:
         return SPG()
     if problem.loss.task == "one_class":
         # Several alphas can be best, as for columns of few distinct values: second-order steps
         # know of one only, and get stuck.
         return SPG()
     few_samples = problem.n * problem.n_tasks <= _FEW_SAMPLES and problem.loss.steep
-    if isinstance(regularizer, Simplex | L1):
+    if regularizer.sparse and regularizer.polyhedral:
         return Spicy() if few_samples and problem.m > _THOUSAND else ActiveSet()
-    if isinstance(regularizer, ElasticNet | BlockNorm) and few_samples:
+    if regularizer.sparse and regularizer.proximal and few_samples:
         return Spicy()
-    if isinstance(regularizer, LpBall):
-        return SILP() if regularizer.p == 1 else SPG()
+    if regularizer.bounded and regularizer.proximal:
+        return SILP() if regularizer.polyhedral else SPG()
     return SILP() if problem.m <= _MANY_KERNELS else SPG()

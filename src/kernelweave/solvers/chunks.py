@@ -9,7 +9,6 @@ import numpy as np
 from kernelweave.bank.protocol import KernelBank, semi_definite
 from kernelweave.compiled.chunking import add_outputs, gather_columns, mix_outputs
 from kernelweave.compiled.passes import add_rows
-from kernelweave.compiled.smo import smo_steps
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.problem import Array, Problem
 from kernelweave.solvers.feasible import feasible_alpha
@@ -20,6 +19,7 @@ from kernelweave.solvers.signed_qp import (
     intercept_of,
     mend_sum,
     signed_form,
+    smo_until,
     worst_violators,
 )
 
@@ -151,6 +151,7 @@ class ChunkEvaluator:
         self._outputs = np.zeros((problem.m, *shape))
         if self._alpha.any():
             self._outputs += problem.bank.matvec(self._alpha)
+        self._has_state = False
         self._rows: CombinedRows | None = None
         self._single_tol = _SINGLE_TOL
         self._previous = [np.empty(0, dtype=np.int64) for _ in range(problem.n_tasks)]
@@ -159,14 +160,20 @@ class ChunkEvaluator:
         self._forms = [signed_form(program, problem.n) for program in programs]
 
     def evaluate(self, d: Array, tol: float) -> Point:
-        """Go on with alpha at the weights d until it owes a relative duality gap of at most tol."""
+        """Go on with alpha at the weights d until it owes a relative duality gap of at most tol.
+
+        Deadlines count as in :meth:`Evaluator.evaluate`.
+        """
+        ended = self.problem.deadline
+        if self._has_state:
+            ended.check()
         combined = self._combined_at(d, tol)
         point = self._go_on(d, tol, combined)
         # Rounded rows may hide what alpha owes. From exact outputs a second look moves alpha by
         # little, and rounds as little; if that is still too much, rows are exact from now on.
-        if self._is_rounded(combined) and self._most_owed(point) > tol:
+        if self._is_rounded(combined) and self._most_owed(point) > tol and not ended.passed():
             point = self._go_on(d, tol, combined)
-            if self._most_owed(point) > tol:
+            if self._most_owed(point) > tol and not ended.passed():
                 self._single_tol = np.inf
                 point = self._go_on(d, tol, self._combined_at(d, tol))
         self.n_solves += self.problem.n_tasks
@@ -239,6 +246,8 @@ class ChunkEvaluator:
             least = _VIOLATION_FLOOR * self.problem.decision_unit
             if violation <= least or self._owed(state, task, ends) <= tol:
                 return
+            if self.problem.deadline.passed():
+                return
             idx = self._choose(ends, task)
             if not self._chunk(state, task, idx, combined, _LOCAL * violation):
                 return
@@ -277,7 +286,8 @@ class ChunkEvaluator:
     ) -> bool:
         """Solve over the variables `idx`; returns whether any of them moved."""
         alpha, fitted = state.alpha[idx], state.fitted[idx]
-        steps, _ = smo_steps(
+        steps, _ = smo_until(
+            self.problem.deadline,
             combined.block(idx),
             combined.diagonal[idx],
             fitted,
@@ -302,6 +312,7 @@ class ChunkEvaluator:
 
     def quad(self, point: Point) -> Array:
         """q_k(alpha) for all kernels; `point` is the one evaluated last."""
+        self._has_state = True
         quad = np.einsum("ktn,tn->k", self._outputs, point.alpha)
         return semi_definite(quad, point.alpha, self.problem.bank, np.arange(self.problem.m))
 

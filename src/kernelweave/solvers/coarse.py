@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 
 from kernelweave.problem import Array, Problem
-from kernelweave.regularizers.fixed import Fixed
 from kernelweave.solvers.base import Solver
 from kernelweave.solvers.inner import Point
 from kernelweave.solvers.loop import run
@@ -34,11 +33,13 @@ def first_weights(problem: Problem, solver: Solver, limits: Limits) -> Point | N
     """Return a point to start from, or None where the problem is small enough as it is."""
     start = None
     for size in _sizes(problem):
+        if problem.deadline.passed():
+            break
         start = _from_some_samples(problem, solver, limits, size, start)
     if start is not None:
         return start
-    fixed = isinstance(problem.regularizer, Fixed)
-    if problem.m > _MANY_KERNELS and problem.convex and not (problem.regularizer.sparse or fixed):
+    known = problem.regularizer.sparse or problem.regularizer.fixed
+    if problem.m > _MANY_KERNELS and problem.convex and not known:
         return _from_some_kernels(problem, solver, limits)
     return None
 
@@ -104,4 +105,4 @@ def _from_some_kernels(problem: Problem, solver: Solver, limits: Limits) -> Poin
 
 
 def _quiet(limits: Limits) -> Limits:
-    return Limits(max(limits.tol, _TOL), min(limits.max_iter, _STEPS), limits.max_time)
+    return Limits(max(limits.tol, _TOL), min(limits.max_iter, _STEPS))

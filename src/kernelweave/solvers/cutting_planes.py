@@ -7,14 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernelweave.combine.weighted_sum import WeightedSum
 from kernelweave.errors import InvalidInputError
 from kernelweave.problem import Array, Problem
 from kernelweave.regularizers.base import Regularizer
 from kernelweave.regularizers.l1 import L1
 from kernelweave.regularizers.lp_ball import LpBall
-from kernelweave.regularizers.simplex import Simplex
 from kernelweave.regularizers.squared_lp import SquaredLp
+from kernelweave.solvers.base import require_linear
 from kernelweave.solvers.certificate import Witness, dual_value
 from kernelweave.solvers.curvature import minimise_model, minimise_penalised_model
 from kernelweave.solvers.cut_dual import solve_dual, solve_proximal
@@ -24,7 +23,7 @@ from kernelweave.solvers.cuts import Cuts
 from kernelweave.solvers.inner import Point, without_dust
 from kernelweave.solvers.working_set import working_kernels
 
-__all__ = ["ENOUGH", "CuttingPlanes", "Proposal", "polyhedral", "refuse_unsupported"]
+__all__ = ["ENOUGH", "CuttingPlanes", "Proposal", "refuse_unsupported"]
 
 # Part of what a step promises that it has to bring, or that the model has to rise by where it does
 # not; the usual parameter of serious steps (Bonnans et al. 2006, Numerical Optimization, 10.3).
@@ -70,29 +69,13 @@ def _prox_is_cheap(problem: Problem) -> bool:
 
 def refuse_unsupported(name: str, problem: Problem) -> None:
     """Raise if the problem is not one for cutting planes."""
-    if not isinstance(problem.combination, WeightedSum):
-        raise InvalidInputError(
-            f"solver {name!r} takes sums of kernels (combination='sum'); got the combination "
-            f"{problem.combination!r}. Use solver='spg' or 'auto'."
-        )
+    require_linear(name, problem)
     if not problem.regularizer.convex:
         raise InvalidInputError(
             f"solver {name!r} takes convex regularizers ('simplex', 'l1', 'lp_ball', "
             f"'squared_lp', 'elastic_net', 'block_norm', 'entropy'); got "
             f"{problem.regularizer!r}, which is not convex. Use solver='spg' or 'auto'."
         )
-
-
-def polyhedral(regularizer: Regularizer) -> bool:
-    """Whether the weights live on a polyhedron at a linear price: the master is a linear program.
-
-    Examples
-    --------
-    >>> polyhedral(Simplex()), polyhedral(LpBall(2))
-    (True, False)
-    """
-    ball = isinstance(regularizer, LpBall) and regularizer.p == 1
-    return ball or isinstance(regularizer, Simplex | L1)
 
 
 class CuttingPlanes:
@@ -141,7 +124,7 @@ class CuttingPlanes:
         if isinstance(problem.regularizer, L1):
             price = float(problem.regularizer.gradient(np.zeros(1))[0])
         self._lp = CutLP(self._cuts, price)
-        self._linear = polyhedral(problem.regularizer)
+        self._linear = problem.regularizer.polyhedral
         self._curved = self._linear or _prox_is_cheap(problem)
         self._multipliers = np.empty(0)
         self._in_step = np.empty(0)

@@ -91,7 +91,7 @@ class DualModel:
         self.level = np.repeat(place.level, self.shape[1])
         self.B = self._curved_part(place.active())
         self._tasks = np.repeat(np.eye(self.shape[0]), self.shape[1], axis=1)
-        self._split = SplitSystem(self.B)
+        self._split = SplitSystem(self.B, dual.problem.deadline)
 
     def _curved_part(self, active: ActiveKernels) -> Array:
         """B."""
@@ -111,10 +111,15 @@ class DualModel:
         return self.B @ delta + sums @ self._tasks
 
     def minimise(self, gradient: Array) -> Array:
-        """Return the step to the minimum, nearly; `gradient` is that of phi, (T, n)."""
+        """Return the step to the minimum, nearly; `gradient` is that of phi, (T, n).
+
+        A deadline that passes on the way raises `TimeUp`.
+        """
         delta, first = np.zeros(gradient.size), 0.0
         g, prox, z = gradient.ravel(), self.place.prox, self.place.z
+        deadline = self.place.dual.problem.deadline
         for _ in range(_MOST):
+            deadline.check()
             rho = self.place.rho + delta.reshape(self.shape)
             D = self.term.curvature(rho, z)
             direction = self._newton(D.ravel(), prox, g)

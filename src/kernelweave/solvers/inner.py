@@ -100,10 +100,27 @@ def solve_task(
     if not loss.smooth:
         qp = loss.box_qp(y, C)
         most = _most_steps(gram)
-        violation = tol * problem.decision_unit
-        box = solve_box_qp(qp, gram, tol=violation, a=qp.split(alpha), fitted=fitted, max_iter=most)
+        box = solve_box_qp(
+            qp,
+            gram,
+            tol=tol * problem.decision_unit,
+            a=qp.split(alpha),
+            fitted=fitted,
+            max_iter=most,
+            deadline=problem.deadline,
+        )
         return box.alpha, box.fitted, box.intercept, box.n_steps
-    newton = solve_smooth(loss, y, C, gram, tol=tol, alpha=alpha, fitted=fitted, intercept=b)
+    newton = solve_smooth(
+        loss,
+        y,
+        C,
+        gram,
+        tol=tol,
+        alpha=alpha,
+        fitted=fitted,
+        intercept=b,
+        deadline=problem.deadline,
+    )
     return newton.alpha, newton.fitted, newton.intercept, newton.n_steps
 
 
@@ -131,6 +148,7 @@ class Evaluator:
         self.n_solves = 0
         self.n_steps = 0
         self.cut_short = False
+        self._has_state = False
         given = np.zeros((problem.n_tasks, problem.n)) if start is None else start.alpha
         self._alpha = feasible_alpha(problem, given)
         self._intercept = np.zeros(problem.n_tasks) if start is None else start.intercept.copy()
@@ -153,8 +171,14 @@ class Evaluator:
         self._products = KernelProducts.for_problem(self.problem, self._alpha)
 
     def evaluate(self, d: Array, tol: float) -> Point:
-        """Solve the single-kernel problems at weights d."""
+        """Solve the single-kernel problems at weights d.
+
+        A solve during which the problem's deadline passes returns what it has. After that, no other
+        is begun: `TimeUp` ends the step, once there is a first state to go back to.
+        """
         problem = self.problem
+        if self._has_state:
+            problem.deadline.check()
         # A rough alpha needs no more than float32; the last certificate is taken from the bank.
         rough = tol >= 1e-4 and problem.n > _SMALL_N and not problem.loss.smooth
         dtype = np.float32 if rough else np.float64
@@ -204,6 +228,7 @@ class Evaluator:
 
     def quad(self, point: Point) -> Array:
         """alpha'(dK/dd_k) alpha for all kernels that may matter; zero for those dropped."""
+        self._has_state = True
         kernels = None
         if self._kept is not None:
             kernels = np.union1d(self._kept, np.flatnonzero(point.d))

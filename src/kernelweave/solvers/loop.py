@@ -10,6 +10,7 @@ from functools import partial
 import numpy as np
 
 from kernelweave.compiled.threads import one_blas_thread
+from kernelweave.deadline import TimeUp
 from kernelweave.errors import InterruptedFitWarning
 from kernelweave.problem import Array, Problem
 from kernelweave.solvers.base import Solver, State
@@ -17,6 +18,7 @@ from kernelweave.solvers.certificate import Certificate, certify, recompute
 from kernelweave.solvers.inner import Point, owed_by_alpha
 from kernelweave.solvers.resume import numbers_of
 from kernelweave.solvers.screening import Screening
+from kernelweave.solvers.settings import check_settings
 from kernelweave.solvers.watch import Limits, Numbers, Progress, Watch
 
 __all__ = ["OWN_SHARE", "Record", "Result", "certified_as_it_is", "prepared", "run"]
@@ -101,7 +103,11 @@ class _Best:
 
 
 def prepared(problem: Problem, solver: Solver) -> Problem:
-    """Return the problem that `solver` really solves, its regularizer told about the kernels."""
+    """Return the problem that `solver` really solves, its regularizer told about the kernels.
+
+    The entry to every fit: the settings of the solver are checked here.
+    """
+    check_settings(solver)
     return solver.prepare(problem.bound())
 
 
@@ -123,12 +129,13 @@ def run(
     says how far a fit had come that this one goes on with; iterations count on from there. On a
     bank that is not exact the run ends, with the reason "bank", when the gap but for the bank's
     errors is `own_share` of the tolerance: the kernels themselves then have to say how large it is.
+    The time limit is the problem's deadline.
     """
     problem = prepared(problem, solver)
     screening = Screening.for_problem(problem) if solver.tries_weights else None
     best = _Best()
     since = since or Progress()
-    watch = Watch(limits, history, began, since)
+    watch = Watch(limits, history, began, since, problem.deadline)
     reason = "interrupted"
     try:
         state = solver.init(problem, start)
@@ -149,7 +156,7 @@ def run(
             extra = solver.remember(state) if watch.keeps else {}
             watch.note(record, partial(numbers_of, state.point, extra, best.point, best.witness))
             reason = "converged"
-            if not converged:
+            if not converged or (state.to_the_end and not state.ended):
                 reason = _reason_to_stop(problem, limits, watch, state, certificate, own_share)
             if reason:
                 break
@@ -158,6 +165,9 @@ def run(
             open_part = certificate.gap - certificate.approximation
             inner_gap = _inner_gap(problem, certificate, state.point)
             state = solver.step(problem, state, open_part, inner_gap)
+    except TimeUp:
+        # In the middle of a step, at a point that would not have been accepted.
+        reason = "max_time"
     except KeyboardInterrupt:
         if best.point is None:
             raise
@@ -228,6 +238,8 @@ def _reason_to_stop(
     certificate: Certificate,
     own_share: float,
 ) -> str:
+    if watch.time_is_up:
+        return "max_time"  # Not even for a more exact bank.
     owed_to_solver = certificate.gap - certificate.approximation
     if certificate.approximation > 0 and owed_to_solver <= own_share * limits.tol:
         return "bank"

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelweave.deadline import NEVER, Deadline
 from kernelweave.losses import Loss
 from kernelweave.problem import lost_in_rounding
 from kernelweave.solvers.box_solver import GramSource
@@ -76,8 +77,11 @@ class _Point:
 class _Problem:
     """One smooth loss on one kernel."""
 
-    def __init__(self, loss: Loss, y: Array, C: Array, gram: GramSource) -> None:
+    def __init__(
+        self, loss: Loss, y: Array, C: Array, gram: GramSource, deadline: Deadline
+    ) -> None:
         self.loss, self.y, self.gram = loss, np.asarray(y, dtype=np.float64), gram
+        self.deadline = deadline
         self.C = np.broadcast_to(np.asarray(C, dtype=np.float64), self.y.shape)
         self.matrix = gram.dense()
         self.domain = loss.domain(self.y, self.C)
@@ -140,6 +144,7 @@ def solve_smooth(
     fitted: Array | None = None,
     intercept: float = 0.0,
     max_iter: int = 200,
+    deadline: Deadline = NEVER,
 ) -> NewtonResult:
     """Solve the single-kernel problem of a smooth loss.
 
@@ -162,6 +167,8 @@ def solve_smooth(
         Warm start: dual variables, ``K @ alpha`` if it is known, and the intercept.
     max_iter : int
         Most Newton steps. If they were not enough from a warm start, as many are taken from zero.
+    deadline : Deadline
+        When to return what there is.
 
     Returns
     -------
@@ -185,7 +192,7 @@ def solve_smooth(
     # A loss that grows like exp may overflow at a bad warm start or too long a step: both are
     # turned down, for their objective is infinite.
     with np.errstate(over="ignore", invalid="ignore"):
-        problem = _Problem(loss, y, C, gram)
+        problem = _Problem(loss, y, C, gram, deadline)
         cold = problem.constant
         here = _start(problem, cold, alpha, fitted, intercept)
         found = _iterate(problem, here, tol, max_iter)
@@ -204,6 +211,10 @@ def _iterate(problem: _Problem, here: _Point, tol: float, max_iter: int) -> Newt
     step, last, stalls = 0, False, 0
     best: NewtonResult | None = None
     while True:
+        if problem.deadline.passed():
+            # A product can take as long as all that a user was ready to wait.
+            found = best or problem.certified(here.alpha, here.fitted, here.b)
+            return replace(found, n_steps=step, converged=found.violation <= tol)
         gradient = problem.loss.gradient(problem.y, here.fitted + here.b, problem.C)
         rho = here.alpha + gradient
         Krho = problem.full_product(rho)
@@ -258,7 +269,7 @@ class _Steps:
     def __init__(self, problem: _Problem, tol: float) -> None:
         self.problem, self.tol = problem, tol
         self.diag = np.maximum(problem.gram.diag(), 0.0)
-        self.cg = CgSteps(problem.product, self.diag)
+        self.cg = CgSteps(problem.product, self.diag, deadline=problem.deadline)
         self._factorise = False
 
     def direction(self, here: _Point, rho: Array, Krho: Array) -> Direction:

@@ -22,6 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
+from kernelweave.deadline import NEVER, Deadline
+
 __all__ = ["CgSteps", "Direction", "cholesky_step", "useful_rows"]
 
 Array = NDArray[np.float64]
@@ -140,6 +142,8 @@ class CgSteps:
         Diagonal of K.
     rank : int
         Largest rank of the factor, and the number of iterations that call for it.
+    deadline : Deadline
+        When a step is taken as it is.
 
     Examples
     --------
@@ -151,10 +155,13 @@ class CgSteps:
     ([-0.5, 0.5], True)
     """
 
-    def __init__(self, product: Product, diag: Array, rank: int = 100) -> None:
+    def __init__(
+        self, product: Product, diag: Array, rank: int = 100, deadline: Deadline = NEVER
+    ) -> None:
         self.product = product
         self.diag = diag
         self.rank = rank
+        self._deadline = deadline
         self._factor: Array | None = None
         self._rest = diag
 
@@ -189,10 +196,12 @@ class CgSteps:
 
         most = 2 * len(rows) + 10 if limit is None else limit
         trial = most if self._factor is not None else min(self.rank, most)
-        done = system.iterate(self._preconditioner(w[rows], rows, s), enough, trial)
+        ends = self._deadline
+        done = system.iterate(self._preconditioner(w[rows], rows, s), enough, trial, ends)
         if not done and trial < most:
             self._make_factor()
-            done = system.iterate(self._preconditioner(w[rows], rows, s), enough, most - trial)
+            more = most - trial
+            done = system.iterate(self._preconditioner(w[rows], rows, s), enough, more, ends)
         return _direction(rho, Krho, w, rows, s * system.x, system.Ksx), done
 
     def _preconditioner(self, w: Array, rows: Index, s: Array) -> Callable[[Array], Array]:
@@ -242,8 +251,12 @@ class _System:
         solve: Callable[[Array], Array],
         enough: Callable[[Array, Array], bool],
         limit: int,
+        deadline: Deadline,
     ) -> bool:
-        """Conjugate gradients preconditioned by `solve`, from where we are; whether it sufficed."""
+        """Conjugate gradients preconditioned by `solve`, from where we are; whether it sufficed.
+
+        What there is when the deadline passes has to suffice.
+        """
         s, r = self.s, self.residual
         Ms = solve(s)
         sMs, ss = float(s @ Ms), float(s @ s)
@@ -258,7 +271,7 @@ class _System:
         z = constrained()
         p, rz = z, float(r @ z)
         for _ in range(limit):
-            if enough(self.x, r) or not rz > 0:
+            if enough(self.x, r) or not rz > 0 or deadline.passed():
                 return True
             Kp = self.product(self.rows, s * p)
             Ap = p + s * Kp[self.rows]

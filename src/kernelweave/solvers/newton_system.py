@@ -24,6 +24,7 @@ from scipy.sparse.linalg import LinearOperator, cg
 
 from kernelweave.bank.factored import FactoredBank
 from kernelweave.bank.protocol import KernelBank
+from kernelweave.deadline import NEVER, Deadline
 from kernelweave.problem import Array
 from kernelweave.regularizers.norm_prox import NormProx
 
@@ -106,7 +107,13 @@ class ActiveKernels:
         return V, np.concatenate([[self.intercept_penalty], self.diagonal, signs])
 
 
-def newton_direction(bank: KernelBank, D: Array, active: ActiveKernels, gradient: Array) -> Array:
+def newton_direction(
+    bank: KernelBank,
+    D: Array,
+    active: ActiveKernels,
+    gradient: Array,
+    deadline: Deadline = NEVER,
+) -> Array:
     r"""Solve :math:`H \delta = -\nabla\varphi`.
 
     Where the kernels in use have factors of low rank, the system is solved through them. Up to
@@ -121,6 +128,8 @@ def newton_direction(bank: KernelBank, D: Array, active: ActiveKernels, gradient
         Curvature of the conjugate loss, >= 0; infinite for samples that cannot move.
     active : ActiveKernels
     gradient : ndarray of shape (T, n)
+    deadline : Deadline
+        When to give up, by `TimeUp`.
 
     Returns
     -------
@@ -130,7 +139,7 @@ def newton_direction(bank: KernelBank, D: Array, active: ActiveKernels, gradient
     T, n = D.shape
     weights = active.weights(bank.m)
     if isinstance(bank, FactoredBank) and through_factors(bank, active.kernels):
-        return _by_factors(bank, D, active, gradient)
+        return _by_factors(bank, D, active, gradient, deadline)
     if n <= CHOLESKY_LIMIT:
         K = bank.combine(weights)
         if T == 1:
@@ -140,7 +149,11 @@ def newton_direction(bank: KernelBank, D: Array, active: ActiveKernels, gradient
         K += active.intercept_penalty
         floor = FLOOR * float(K.diagonal().mean())
         solves = [cholesky(K.copy(), np.maximum(row, floor)) for row in D]
-        return conjugate_gradients(lambda v: v @ K + active.bend(v), D, gradient, solves, floor)[0]
+
+        def whole(v: Array) -> Array:
+            return v @ K + active.bend(v)
+
+        return conjugate_gradients(whole, D, gradient, solves, floor, deadline=deadline)[0]
     diagonal = weights[active.kernels] @ bank.diag(active.kernels)
     solves = []
     for task in range(T):
@@ -150,7 +163,7 @@ def newton_direction(bank: KernelBank, D: Array, active: ActiveKernels, gradient
         )
     product = _products(bank, weights, active)
     floor = FLOOR * float(diagonal.mean())
-    return conjugate_gradients(product, D, gradient, solves, floor)[0]
+    return conjugate_gradients(product, D, gradient, solves, floor, deadline=deadline)[0]
 
 
 def through_factors(bank: KernelBank, kernels: NDArray[np.intp]) -> bool:
@@ -178,7 +191,9 @@ def _products(bank: KernelBank, weights: Array, active: ActiveKernels) -> Callab
     return product
 
 
-def _by_factors(bank: FactoredBank, D: Array, active: ActiveKernels, gradient: Array) -> Array:
+def _by_factors(
+    bank: FactoredBank, D: Array, active: ActiveKernels, gradient: Array, deadline: Deadline
+) -> Array:
     """Solve through the factors F of the kernels in use: n r^2 instead of n^3."""
     F, owner = bank.factor_of(active.kernels)
     scale = (active.penalty * active.shares)[owner]
@@ -197,7 +212,7 @@ def _by_factors(bank: FactoredBank, D: Array, active: ActiveKernels, gradient: A
         level = active.intercept_penalty * v.sum(axis=1, keepdims=True)
         return ((v @ F.T) * scale) @ F + level + active.bend(v)
 
-    return conjugate_gradients(product, D, gradient, solves, floor)[0]
+    return conjugate_gradients(product, D, gradient, solves, floor, deadline=deadline)[0]
 
 
 def cholesky(K: Array, D: Array) -> Solve:
@@ -258,8 +273,12 @@ def conjugate_gradients(
     floor: float,
     most: int = _CG_STEPS,
     tol: float = _CG_TOL,
+    deadline: Deadline = NEVER,
 ) -> tuple[Array, bool]:
-    """Solve (D + product) x = -gradient, preconditioned task by task; whether `most` steps did."""
+    """Solve (D + product) x = -gradient, preconditioned task by task; whether `most` steps did.
+
+    A deadline that passes on the way raises `TimeUp`.
+    """
     T, n = gradient.shape
     # A sample that cannot move would only make numbers infinite.
     moving = np.isfinite(D)
@@ -267,6 +286,7 @@ def conjugate_gradients(
     D = np.where(moving, np.maximum(D, floor), 0.0)
 
     def matvec(v: Array) -> Array:
+        deadline.check()
         v = v.reshape(T, n) * moving
         return ((D * v + product(v)) * moving).ravel()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from kernelweave.bank.protocol import semi_definite
-from kernelweave.combine import Gram, WeightedSum
+from kernelweave.combine import Gram
 from kernelweave.problem import Array, Problem
 
 __all__ = ["KernelProducts"]
@@ -36,8 +36,7 @@ class KernelProducts:
         """Return the store, or None where a matrix is formed or the products are too many."""
         bank = problem.bank
         small = 8.0 * problem.m * alpha.size <= _MOST_BYTES
-        is_sum = isinstance(problem.combination, WeightedSum)
-        wanted = is_sum and bank.n > bank.matrix_limit and small
+        wanted = problem.combination.is_sum and bank.n > bank.matrix_limit and small
         return cls(problem, alpha) if wanted else None
 
     def fitted(self, gram: Gram) -> Array:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelweave.compiled.smo import BIG, slopes
+from kernelweave.compiled.smo import BIG, patience, slopes, smo_steps
+from kernelweave.deadline import NEVER, Deadline
 from kernelweave.errors import InvalidInputError
 from kernelweave.losses.box_qp import BoxQP
 
@@ -19,6 +20,7 @@ __all__ = [
     "mend_sum",
     "nearest_feasible",
     "signed_form",
+    "smo_until",
     "worst_violators",
 ]
 
@@ -29,6 +31,8 @@ Ends = tuple[Vector, Vector, float, float]
 
 # Part of a round's variables kept from the round before.
 _KEEP = 0.5
+# Numbers that compiled steps read between two looks at the clock: a tenth of a second or so.
+_READ = 1e8
 
 
 @dataclass
@@ -124,6 +128,39 @@ def worst_violators(ends: Ends, previous: Index, count: int) -> Index:
         chosen.append(candidates)
     # The newest come first, so that they are kept before those that have stayed long.
     return np.concatenate([*chosen, kept])
+
+
+def smo_until(
+    deadline: Deadline,
+    K: NDArray,
+    diag: Vector,
+    fitted: Vector,
+    pos: Vector,
+    neg: Vector,
+    lo: Vector,
+    hi: Vector,
+    alpha: Vector,
+    tol: float,
+    max_steps: int,
+    enough: int,
+) -> tuple[int, float]:
+    """:func:`~kernelweave.compiled.smo.smo_steps`, which also ends once the deadline has passed.
+
+    Steps are taken in blocks after which the compiled code looks up as it would without them: the
+    result has the same bits.
+    """
+    problem = (K, diag, fitted, pos, neg, lo, hi, alpha, tol)
+    if deadline is NEVER:
+        return smo_steps(*problem, max_steps, enough)
+    every = patience(alpha.size)
+    block = every * max(1, int(_READ / (every * alpha.size)))
+    steps, gap = 0, math.inf
+    while True:
+        most = min(block, max_steps - steps)
+        taken, gap = smo_steps(*problem, most, enough)
+        steps += taken
+        if taken < block or steps >= max_steps or deadline.passed():
+            return steps, gap
 
 
 def intercept_of(ends: Ends) -> float:

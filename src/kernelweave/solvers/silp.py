@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from numbers import Integral
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -18,10 +17,10 @@ from kernelweave.solvers.cutting_planes import (
     CuttingPlanes,
     Proposal,
     Root,
-    polyhedral,
     refuse_unsupported,
 )
 from kernelweave.solvers.inner import Evaluator, Point, owed_by_alpha, without_dust
+from kernelweave.solvers.settings import flag, integer, number
 from kernelweave.solvers.working_set import aligned_kernels, spread_over
 
 __all__ = ["SILP", "SILPChunking"]
@@ -77,8 +76,8 @@ class SILP(Solver):
     True
     """
 
-    stabilise: bool = True
-    inner_tol: float = 1e-3
+    stabilise: bool = field(default=True, metadata=flag())
+    inner_tol: float = field(default=1e-3, metadata=number(above=0, most=1))
 
     name = "silp"
 
@@ -109,7 +108,7 @@ class SILP(Solver):
         if start is not None:
             return without_dust(problem.regularizer.project(start.d))
         d = problem.regularizer.start(problem.m)
-        if self.stabilise and polyhedral(problem.regularizer) and problem.m > _FIRST_KERNELS:
+        if self.stabilise and problem.regularizer.polyhedral and problem.m > _FIRST_KERNELS:
             return spread_over(aligned_kernels(problem, _FIRST_KERNELS), d)
         return d
 
@@ -225,8 +224,8 @@ class SILPChunking(SILP):
     True
     """
 
-    inner_tol: float = 0.1
-    chunk_size: int = 2048
+    inner_tol: float = field(default=0.1, metadata=number(above=0, most=1))
+    chunk_size: int = field(default=2048, metadata=integer(2, _MOST_CHUNK))
 
     name = "silp-chunking"
 
@@ -236,10 +235,6 @@ class SILPChunking(SILP):
             raise InvalidInputError(
                 f"solver 'silp-chunking' takes piecewise-linear losses ('hinge', "
                 f"'epsilon_insensitive', 'one_class'); got {problem.loss!r}. Use solver='silp'."
-            )
-        if not isinstance(self.chunk_size, Integral) or not 2 <= self.chunk_size <= _MOST_CHUNK:
-            raise InvalidInputError(
-                f"chunk_size must be an integer from 2 to {_MOST_CHUNK}; got {self.chunk_size!r}."
             )
         return super().prepare(problem)
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelweave.deadline import TimeUp
 from kernelweave.problem import Array, Problem
 from kernelweave.regularizers.norm_prox import NormProx
 from kernelweave.solvers.conjugate_terms import ConjugateTerm
@@ -123,7 +124,7 @@ class SmoothedDual:
     def minimise(self, rho: Array, accuracy: float, most: int) -> Minimum:
         """Newton steps from rho until the duality gap of the inner problem is at most `accuracy`.
 
-        Or `most` of them.
+        Or `most` of them, or as many as the problem's deadline allows.
         """
         here = Place(self, rho, self.problem.bank.matvec(rho, self.kernels))
         for step in range(most + 1):
@@ -131,13 +132,17 @@ class SmoothedDual:
             gap = self.term.gap(here.rho, here.z + gradient)
             if gap <= accuracy:
                 return self._found(here, step, True)
-            if step == most:
+            if step == most or self.problem.deadline.passed():
                 break
-            there = self._search(here, gradient, self._direction(here, gradient), gap)
+            try:
+                direction = self._direction(here, gradient)
+            except TimeUp:
+                break
+            there = self._search(here, gradient, direction, gap)
             if there is None:
                 return self._found(here, step, False)
             here = there
-        return self._found(here, most, False)
+        return self._found(here, step, False)
 
     def _found(self, here: Place, steps: int, converged: bool) -> Minimum:
         active = here.prox.active
@@ -153,7 +158,7 @@ class SmoothedDual:
         if model_serves(bank, self.problem.n_tasks, here.active().kernels):
             return DualModel(here).minimise(gradient)
         D = self.term.curvature(here.rho, here.z)
-        delta = newton_direction(bank, D, here.active(), gradient)
+        delta = newton_direction(bank, D, here.active(), gradient, self.problem.deadline)
         bent = self.term.bent(here.rho, here.z, delta, D)
         # As steep as Newton's, or nearly so, and it cannot be cut short.
         good = np.sum(gradient * bent) <= STEEP_ENOUGH * np.sum(gradient * delta)

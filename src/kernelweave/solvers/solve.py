@@ -12,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from kernelweave.bank.exact import exact_bank
 from kernelweave.bank.protocol import MatrixBank
+from kernelweave.deadline import Deadline
 from kernelweave.problem import Problem
 from kernelweave.solvers.base import Solver
 from kernelweave.solvers.certificate import Certificate, recompute
@@ -79,7 +80,11 @@ def _settle(
     refine: Callable[[Any], MatrixBank | None],
 ) -> tuple[Result, MatrixBank]:
     since = Progress() if start is None or start.progress is None else start.progress
-    began = time.perf_counter() - since.seconds
+    problem = problem.as_sum()
+    now = time.perf_counter()
+    began = now - since.seconds
+    if limits.max_time is not None:
+        problem = replace(problem, deadline=Deadline.after(limits.max_time, now))
     if start is None and solver.tries_weights:
         start = first_weights(problem, solver, limits)
     # Once: weights that a solver learns beforehand must not change with a more exact bank.
@@ -101,6 +106,8 @@ def _settle(
             history.append(_line(history[-1], result.certificate, time.perf_counter() - began))
         if result.converged:
             break
+        if problem.deadline.passed():
+            return replace(result, reason="max_time"), solved_on
         # What the bank is off by in truth, which is far less than what it could be as a rule.
         off = max(0.0, result.certificate.gap - (found.gap - found.approximation))
         share = min(0.5 * share, OWN_SHARE - 1.5 * off / limits.tol if limits.tol > 0 else 0.0)

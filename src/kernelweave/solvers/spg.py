@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from kernelweave.problem import Array, Problem
-from kernelweave.regularizers.l1 import L1
 from kernelweave.solvers.base import Solver, State
 from kernelweave.solvers.certificate import projected_gradient, smooth_gradient
 from kernelweave.solvers.inner import Evaluator, Point, without_dust
+from kernelweave.solvers.settings import flag, number
 
 __all__ = ["PGD", "SPG"]
 
@@ -95,11 +95,11 @@ class SPG(Solver):
     True
     """
 
-    spectral: bool = True
-    nonmonotone: bool = True
-    tune_precision: bool = True
-    scaled: bool = True
-    inner_tol: float = 1e-2
+    spectral: bool = field(default=True, metadata=flag())
+    nonmonotone: bool = field(default=True, metadata=flag())
+    tune_precision: bool = field(default=True, metadata=flag())
+    scaled: bool = field(default=True, metadata=flag())
+    inner_tol: float = field(default=1e-2, metadata=number(above=0, most=1))
 
     name = "spg"
     hands_over = True
@@ -176,7 +176,7 @@ class SPG(Solver):
     def _metric(self, problem: Problem, d: Array, taken: float) -> Array | float:
         """Factor on the step of every weight: a power of its part of the largest, or one."""
         regularizer, linear = problem.regularizer, problem.combination.linear
-        scaled = self.scaled and self.spectral and (isinstance(regularizer, L1) or not linear)
+        scaled = self.scaled and self.spectral and (regularizer.polyhedral or not linear)
         plain_turn = not linear and taken % (_SCALED_TURN + _PLAIN_TURN) >= _SCALED_TURN
         if not scaled or not regularizer.orthant or plain_turn:
             return 1.0
@@ -211,9 +211,9 @@ class PGD(SPG):
     (False, False, False)
     """
 
-    spectral: bool = False
-    nonmonotone: bool = False
-    tune_precision: bool = False
+    spectral: bool = field(default=False, metadata=flag())
+    nonmonotone: bool = field(default=False, metadata=flag())
+    tune_precision: bool = field(default=False, metadata=flag())
 
     name = "pgd"
     hands_over = False  # It is a baseline.

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelweave.combine.weighted_sum import WeightedSum
 from kernelweave.errors import InvalidInputError
 from kernelweave.problem import Array, Problem
 from kernelweave.regularizers.base import Regularizer
-from kernelweave.regularizers.elastic_net import ElasticNet
-from kernelweave.regularizers.l1 import L1
-from kernelweave.regularizers.simplex import Simplex
-from kernelweave.solvers.base import Solver, State
+from kernelweave.solvers.base import Solver, State, require_linear
 from kernelweave.solvers.certificate import certify, dual_value
 from kernelweave.solvers.conjugate_terms import (
     ConjugateTerm,
@@ -25,14 +21,12 @@ from kernelweave.solvers.conjugate_terms import (
 )
 from kernelweave.solvers.feasible import feasible_alpha
 from kernelweave.solvers.inner import Evaluator, Point, without_dust
+from kernelweave.solvers.settings import integer, number
 from kernelweave.solvers.smoothed_dual import Components, Minimum, SmoothedDual
 from kernelweave.solvers.working_set import aligned_kernels, spread_over
 
 __all__ = ["Spicy"]
 
-# Regularizers under which a kernel of weight zero changes nothing for the others, so that those
-# far from active can be left out of an inner problem.
-_SELECTIVE = (Simplex, L1, ElasticNet)
 # Newton steps after which an inner problem counts as easy, hard, or too hard for its penalty.
 _VERY_EASY, _EASY, _HARD, _MOST = 2, 8, 16, 40
 _SLOW_GROWTH = 2.0
@@ -133,20 +127,16 @@ class Spicy(Solver):
     True
     """
 
-    first_penalty: float = 30.0
-    growth: float = 10.0
-    working_set: int = 64
+    first_penalty: float = field(default=30.0, metadata=number(above=0))
+    growth: float = field(default=10.0, metadata=number(least=1))
+    working_set: int = field(default=64, metadata=integer(1))
 
     name = "spicy"
     hands_over = True
 
     def prepare(self, problem: Problem) -> Problem:
         """Refuse what has no prox, or no dual."""
-        if not isinstance(problem.combination, WeightedSum):
-            raise InvalidInputError(
-                f"solver 'spicy' takes sums of kernels; got the combination "
-                f"{problem.combination!r}. Use solver='spg' or 'auto'."
-            )
+        require_linear(self.name, problem)
         if not problem.regularizer.proximal:
             names = [name for name, cls in Regularizer.registry.items() if cls.proximal]
             raise InvalidInputError(
@@ -364,7 +354,7 @@ class Spicy(Solver):
         self, problem: Problem, components: Components, quad: Array, gap: float
     ) -> NDArray[np.intp]:
         """Kernels to look at: those in use, and those next in line while q may still change."""
-        if problem.m <= self.working_set or not isinstance(problem.regularizer, _SELECTIVE):
+        if problem.m <= self.working_set or not problem.regularizer.selective:
             return np.arange(problem.m)
         most = min(self.working_set + len(components.kernels), problem.m - 1)
         top = np.argpartition(-quad, most)[:most]

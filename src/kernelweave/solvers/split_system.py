@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from kernelweave.deadline import NEVER, Deadline
 from kernelweave.problem import Array
 from kernelweave.solvers.newton_system import (
     FLOOR,
@@ -43,10 +44,12 @@ class SplitSystem:
     ----------
     B : ndarray of shape (N, N)
         Positive semi-definite.
+    deadline : Deadline
+        When to give up, by `TimeUp`.
     """
 
-    def __init__(self, B: Array) -> None:
-        self._B = B
+    def __init__(self, B: Array, deadline: Deadline = NEVER) -> None:
+        self._B, self._deadline = B, deadline
         self._own = np.maximum(B.diagonal(), 0.0)
         self._floor = FLOOR * float(self._own.mean())
         self._known: tuple[Array, Solve] | None = None
@@ -107,5 +110,6 @@ class SplitSystem:
             self._floor,
             most,
             _TOL,
+            self._deadline,
         )
         return found[0], enough

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from kernelweave.deadline import Deadline
 from kernelweave.problem import Array
 
 __all__ = ["Keeper", "Limits", "Note", "Numbers", "Progress", "Watch"]
@@ -105,13 +106,21 @@ class Watch:
         When the fit began, by `time.perf_counter`; earlier by the seconds of `since`.
     since : Progress
         How far the fit had come that this one goes on with.
+    deadline : Deadline, optional
+        When the fit has to end; by default `limits.max_time` after it began.
     """
 
     def __init__(
-        self, limits: Limits, history: list[Any], began: float, since: Progress | None = None
+        self,
+        limits: Limits,
+        history: list[Any],
+        began: float,
+        since: Progress | None = None,
+        deadline: Deadline | None = None,
     ) -> None:
         self._limits, self._history, self._began = limits, history, began
-        self._since = since or Progress()
+        start = began + (since or Progress()).seconds
+        self._deadline = deadline or Deadline.after(limits.max_time, start)
         self._keepers = [c for c in limits.callbacks if isinstance(c, Keeper)]
         self._callbacks = [c for c in limits.callbacks if not isinstance(c, Keeper)]
         self._printed = -np.inf
@@ -137,13 +146,17 @@ class Watch:
         answers = [bool(callback(line)) for callback in self._callbacks]
         self._asked = any(answers)
 
+    @property
+    def time_is_up(self) -> bool:
+        """Whether the deadline has passed."""
+        return self._deadline.passed()
+
     def reason_to_stop(self) -> str:
-        """Name the limit that the last line reached: "callback", "max_time", "max_iter" or ""."""
+        """Name the limit that is reached: "callback", "max_time", "max_iter", or none by ""."""
         line = self._history[-1]
         if self._asked:
             return "callback"
-        seconds = line.seconds - self._since.seconds
-        if self._limits.max_time is not None and seconds >= self._limits.max_time:
+        if self.time_is_up:
             return "max_time"
         return "max_iter" if line.iteration >= self._limits.max_iter else ""
 

@@ -9,7 +9,6 @@ import numpy as np
 from kernelweave.bank.rounds import Choice
 from kernelweave.compiled.mwu_step import pair_step
 from kernelweave.problem import Array, Problem
-from kernelweave.regularizers.fixed import Fixed
 from kernelweave.solvers.base import State
 from kernelweave.solvers.feasible import feasible_alpha
 from kernelweave.solvers.inner import Point
@@ -71,7 +70,7 @@ class Descent:
         self._rules = [pair_rules(problem, t) for t in range(problem.n_tasks)]
         weights = problem.regularizer.start(problem.m)
         # Under fixed weights there is one kernel, their sum.
-        self._fixed = weights if isinstance(problem.regularizer, Fixed) else None
+        self._fixed = weights if problem.regularizer.fixed else None
         self._parts = [problem.bank.rounds(rules, self._fixed) for rules in self._rules]
         alpha = np.zeros((problem.n_tasks, problem.n))
         self._prior = np.zeros(problem.m if self._fixed is None else 1)
@@ -149,16 +148,16 @@ class Descent:
                 self._choices[task] = self._parts[task].reweigh(d)
             d = self._rounds(task, int(min(count, left)), quad, d)
             left -= count
-            if left <= 0:
+            if left <= 0 or self.problem.deadline.passed():
                 break
         self._weigh()
 
     def _rounds(self, task: int, count: int, quad: Array, d: Array) -> Array:
         """Move so many pairs of one task; changes `quad` and returns the last weights."""
         part, rules, choice = self._parts[task], self._rules[task], self._choices[task]
-        prior = self._prior[self._awake]
+        prior, deadline = self._prior[self._awake], self.problem.deadline
         for _ in range(count):
-            if not choice.there or choice.score_i <= choice.score_j:
+            if not choice.there or choice.score_i <= choice.score_j or deadline.passed():
                 break
             d = np.empty_like(quad)
             rise, fall = pair_step(

@@ -10,10 +10,33 @@ from kernelweave.losses.hinge import Hinge
 from kernelweave.losses.squared_hinge import SquaredHinge
 from kernelweave.problem import Array, Problem
 
-__all__ = ["SOFT_MARGINS", "Counter", "pair_rules", "ridge_of"]
+__all__ = ["BISECTED", "SOFT_MARGINS", "Counter", "pair_rules", "ridge_of"]
 
 # MWUMKL, footnote 1: the 1-norm soft margin bounds alpha, the 2-norm adds to the diagonal.
 SOFT_MARGINS: dict[str, type[Loss]] = {"l1": Hinge, "l2": SquaredHinge}
+
+
+class _GivenIntercept:
+    """A loss under which the certificate is that of the intercept it is given, not of the best."""
+
+    def best_intercept(self, y: Array, f: Array, C: Array, start: float = 0.0) -> float:
+        """Return the intercept given."""
+        return start
+
+
+class _BisectedHinge(_GivenIntercept, Hinge):
+    pass
+
+
+class _BisectedSquaredHinge(_GivenIntercept, SquaredHinge):
+    pass
+
+
+# The losses of algorithm 4, whose intercept bisects the two hulls.
+BISECTED: dict[type[Loss], type[Loss]] = {
+    Hinge: _BisectedHinge,
+    SquaredHinge: _BisectedSquaredHinge,
+}
 
 
 class Counter:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from numbers import Integral, Real
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -11,14 +10,12 @@ from kernelweave.errors import InvalidInputError
 from kernelweave.losses.hinge import Hinge
 from kernelweave.losses.squared_hinge import SquaredHinge
 from kernelweave.problem import Array, Problem
-from kernelweave.regularizers.fixed import Fixed
-from kernelweave.regularizers.simplex import Simplex
 from kernelweave.solvers.base import Solver, State
 from kernelweave.solvers.inner import Point
 from kernelweave.solvers.mwu.descent import Descent
-from kernelweave.solvers.mwu.margin import SOFT_MARGINS
+from kernelweave.solvers.mwu.margin import BISECTED, SOFT_MARGINS
 from kernelweave.solvers.mwu.target import Course, Target
-from kernelweave.validation import unknown_name
+from kernelweave.solvers.settings import choice, either, integer, number
 
 __all__ = ["MWU"]
 
@@ -43,9 +40,10 @@ class MWU(Solver):
     omega : {"auto", "paper"} or float, default="auto"
         The target. "auto" raises it by doubling, warm, until the duality gap meets `tol`: line
         searches and pairs that may also fall end at the certified optimum. "paper" is algorithm 4
-        as it stands (omega = 1, rho = 3/2, T rounds of fixed steps), a number the same with the
-        unit-trace kernels scaled by it; the certificate then says how far from the optimum the
-        weights are, which can be far.
+        as it stands (omega = 1, rho = 3/2, T rounds of fixed steps, its own classifier), a number
+        the same with the unit-trace kernels scaled by it, the scale and intercept of lowest
+        objective, and an end at `tol`; the certificate then says how far from the optimum the
+        function is, which can be far.
     soft_margin : {"auto", "l1", "l2"}, default="auto"
         1-norm (hinge loss) or 2-norm (squared hinge loss); "auto" follows the estimator's loss.
         "l2" also turns a hinge loss into the squared one of the same C.
@@ -56,6 +54,13 @@ class MWU(Solver):
     -----
     The paper has kernels of unit trace, the library of mean diagonal one. Its constants are
     ``n C / omega`` for the 1-norm (a bound on a/T) and ``2 n C`` for the 2-norm.
+
+    With ``omega="paper"`` the rounds end after T or a limit of the user's, not at `tol`. The
+    function that predicts is the paper's: it bisects the hulls of the two classes, and is 1 and -1
+    at their nearest points. `gap_` is the true duality gap of this function, intercept included, in
+    the estimator's problem with its `C`. That is not what the paper minimises: under the 1-norm its
+    C bounds a/T, and belongs to another, far larger C of the hinge loss. So the gap can be near one
+    where the classifier is a good one.
 
     One kernel is a fast approximate SVM; under fixed weights (``solver="uniform"`` or "align" say
     which) the sum of the kernels is one kernel too.
@@ -70,22 +75,25 @@ class MWU(Solver):
     True
     """
 
-    eps: float = 0.2
-    omega: float | str = "auto"
-    soft_margin: str = "auto"
-    max_iter: int | None = None
+    eps: float = field(default=0.2, metadata=number(above=0, below=1))
+    omega: float | str = field(
+        default="auto", metadata=either(choice("auto", "paper"), number(above=0))
+    )
+    soft_margin: str = field(default="auto", metadata=choice("auto", *SOFT_MARGINS))
+    max_iter: int | None = field(default=None, metadata=either(choice(None), integer(1)))
 
     name = "mwu"
     tries_weights = False
     hands_over = True
 
     def prepare(self, problem: Problem) -> Problem:
-        """Check the settings and the problem, and give it the loss of the soft margin."""
-        self._check()
-        if not problem.combination.linear or not isinstance(problem.regularizer, Simplex | Fixed):
+        """Check the problem, and give it the loss of the soft margin."""
+        regularizer = problem.regularizer
+        simplex = regularizer.polyhedral and not regularizer.orthant
+        if not problem.combination.linear or not (simplex or regularizer.fixed):
             raise InvalidInputError(
                 "solver='mwu' learns weights on the simplex of a sum of kernels; got "
-                f"regularizer={problem.regularizer!r}, combination={problem.combination!r}. Use "
+                f"regularizer={regularizer!r}, combination={problem.combination!r}. Use "
                 "regularizer='simplex' and combination='sum', or another solver."
             )
         if not isinstance(problem.loss, Hinge | SquaredHinge):
@@ -97,7 +105,7 @@ class MWU(Solver):
                 f"omega={self.omega!r} is for two classes; got {problem.n_tasks} tasks that share "
                 "their weights. Use omega='auto' or multi_class='ovr'."
             )
-        if self.omega != "auto" and isinstance(problem.regularizer, Fixed):
+        if self.omega != "auto" and regularizer.fixed:
             raise InvalidInputError(
                 f"omega={self.omega!r} learns the weights, but they are held fixed; use "
                 "omega='auto'."
@@ -107,27 +115,12 @@ class MWU(Solver):
                 "soft_margin='l1' is the hinge loss; got loss='squared_hinge'. Use "
                 "soft_margin='auto' or 'l2'."
             )
-        if self.soft_margin == "auto":
-            return problem
-        return replace(problem, loss=SOFT_MARGINS[self.soft_margin]())
-
-    def _check(self) -> None:
-        if not isinstance(self.eps, Real) or not 0 < self.eps < 1:
-            raise InvalidInputError(f"eps must be a number in (0, 1); got {self.eps!r}.")
-        if isinstance(self.omega, str):
-            if self.omega not in ("auto", "paper"):
-                raise unknown_name("omega", self.omega, ("auto", "paper"))
-        elif not isinstance(self.omega, Real) or not 0 < self.omega < np.inf:
-            raise InvalidInputError(
-                f"omega must be 'auto', 'paper' or a number > 0; got {self.omega!r}."
-            )
-        if self.soft_margin not in ("auto", *SOFT_MARGINS):
-            raise unknown_name("soft_margin", self.soft_margin, ("auto", *SOFT_MARGINS))
-        ok = self.max_iter is None or (isinstance(self.max_iter, Integral) and self.max_iter >= 1)
-        if not ok:
-            raise InvalidInputError(
-                f"max_iter must be None or an integer >= 1; got {self.max_iter!r}."
-            )
+        if self.soft_margin != "auto":
+            problem = replace(problem, loss=SOFT_MARGINS[self.soft_margin]())
+        bisected = BISECTED.get(type(problem.loss))
+        if self.omega == "paper" and bisected is not None:
+            problem = replace(problem, loss=bisected())
+        return problem
 
     def init(self, problem: Problem, start: Point | None) -> State:
         """Begin with no rounds made, or where `start` is."""

@@ -41,12 +41,15 @@ class Target:
         omega / trace of every kernel.
     ridge : ndarray of shape (n,)
         What the 2-norm soft margin adds to the diagonal of the scaled kernels.
+    paper : bool
+        Whether omega is the paper's: all T rounds are made, and its own classifier is returned.
     """
 
     rate: float
     rounds: int
     scale: Array
     ridge: Array
+    paper: bool
 
     @classmethod
     def of(cls, problem: Problem, eps: float, omega: float | None) -> Target:
@@ -60,7 +63,7 @@ class Target:
         rho = 1.5 if omega is None else 1.0 + _width(problem, value * diagonal, inverse, ridge)
         rate = -log(1.0 - eps / (2.0 * rho)) / (2.0 * rho)
         rounds = ceil(8.0 * rho**2 * log(problem.n) / eps**2)
-        return cls(rate, max(1, rounds), value * inverse, ridge)
+        return cls(rate, max(1, rounds), value * inverse, ridge, omega is None)
 
 
 def _width(problem: Problem, scaled: Array, inverse: Array, ridge: Array) -> float:
@@ -144,6 +147,8 @@ class Course:
         many = max(_FIRST_ROUNDS, int(_GROWTH * self.done))
         for _ in range(min(many, self.most - self.done)):
             choice = self.choice
+            if self.problem.deadline.passed():
+                return
             if not choice.there:
                 self.most = self.done
                 return
@@ -155,10 +160,11 @@ class Course:
             self.choice = self.rounds.advance(choice, 0.5, -0.5, self._coefficients())
 
     def state(self) -> State:
-        """Return the direction a / T and the weights of section 4.3, at the scale of the problem.
+        """Return the direction a / T and the weights of section 4.3, with a scale.
 
-        The paper's classifier has no scale. The function gets the one of lowest objective; the
-        dual variables that bound the optimum get their own, inside the box.
+        The paper's own target gives its own classifier, which bisects the hulls. For others the
+        function gets the scale of lowest objective, and later the best intercept. The dual
+        variables that bound the optimum have a scale of their own, inside the box.
         """
         problem = self.problem
         a = self.rounds.values()
@@ -166,16 +172,42 @@ class Course:
         total = float(c.sum())
         d = c / total if total > 0 else problem.regularizer.start(problem.m)
         fitted = self.rounds.fitted() / total if total > 0 else np.zeros(problem.n)
-        scale, inside = self._lowest_scale(d, fitted), self._best_scale(a)
-        point = Point(d, scale * a[None], scale * fitted[None], np.zeros(1), np.inf)
+        paper, inside = self.target.paper, self._best_scale(a)
+        scale, b = self._bisector(a, fitted) if paper else (self._lowest_scale(d, fitted), 0.0)
+        point = Point(d, scale * a[None], scale * fitted[None], np.array([b]), np.inf)
         witness = Witness(inside * a[None], inside**2 * self.quad)
         ended = "rounds" if self.done >= self.most else ""
         quad = scale**2 * self.quad
-        return State(point, quad, self.counter, False, self, witness, ended, last_counts=True)
+        return State(
+            point,
+            quad,
+            self.counter,
+            False,
+            self,
+            witness,
+            ended,
+            last_counts=True,
+            to_the_end=paper,
+        )
 
     def remembered(self) -> dict[str, Array]:
         """Return what another run needs besides alpha to go on as this one would."""
         return {"rounds": np.array(self.done)}
+
+    def _bisector(self, a: Array, fitted: Array) -> tuple[float, float]:
+        r"""Scale and intercept of the function whose zero set bisects the two hulls.
+
+        The nearest points of the hulls are the means of each class weighted by a. There the
+        function is 1 and -1 (Bennett and Bredensteiner 2000), with what the 2-norm soft margin adds
+        to the diagonal counted in: with f = K(d) a + ridge a, s = |a|_1 / (a'f) and
+        b = -s sum_i |a_i| f_i / |a|_1.
+        """
+        f = fitted + ridge_of(self.problem)[0] * a
+        size, between = float(np.abs(a).sum()), float(a @ f)
+        if not between > 0:
+            return 0.0, 0.0
+        scale = size / between
+        return scale, -scale * float(np.abs(a) @ f) / size
 
     def _lowest_scale(self, d: Array, fitted: Array) -> float:
         """The factor on the function at which the objective of the problem is lowest."""

@@ -1,0 +1,57 @@
+"""When a fit has to end, for everything that takes long inside one step of a solver."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+__all__ = ["NEVER", "Deadline", "TimeUp"]
+
+
+class TimeUp(Exception):
+    """The time of a fit is over; the loop ends it with the best point so far."""
+
+
+@dataclass(frozen=True)
+class Deadline:
+    """A moment, and the clock by which it passes.
+
+    What can return what it has so far asks `passed` and does so. What cannot, or has nothing yet
+    that is better than the last step's, calls `check`.
+
+    Attributes
+    ----------
+    at : float
+        The time on the clock from which on it has passed.
+    clock : callable
+        Returns seconds.
+
+    Examples
+    --------
+    >>> Deadline(3.0, clock=lambda: 2.0).passed(), NEVER.passed()
+    (False, False)
+    >>> Deadline.after(None, start=0.0) is NEVER
+    True
+    """
+
+    at: float
+    clock: Callable[[], float] = time.perf_counter
+
+    @classmethod
+    def after(cls, seconds: float | None, start: float) -> Deadline:
+        """Return the deadline so many seconds after `start`, by `time.perf_counter`."""
+        return NEVER if seconds is None else cls(start + seconds)
+
+    def passed(self) -> bool:
+        """Whether the time is over."""
+        return self.at < math.inf and self.clock() >= self.at
+
+    def check(self) -> None:
+        """Raise `TimeUp` if the time is over."""
+        if self.passed():
+            raise TimeUp
+
+
+NEVER = Deadline(math.inf)
