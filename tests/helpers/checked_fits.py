@@ -44,6 +44,7 @@ __all__ = [
     "Violation",
     "alpha_of",
     "check_model",
+    "compare",
     "draw_case",
     "fits_of",
     "intercept_of",
@@ -262,7 +263,7 @@ def fits_of(case, seed=0):
     whole = [one for one in done if np.isfinite(one.primal)]
     groups = [[one for one in whole if (one.solver == "uniform") == fixed] for fixed in (0, 1)]
     for group in filter(None, groups):
-        _compare(case, group)
+        compare(case, group)
     return done
 
 
@@ -318,12 +319,19 @@ def check_model(case, solver, model):
         wrong("finite", f"objective, dual, gap, weights, intercept: {numbers}")
         return Checked(solver, model, np.nan, np.nan, model.converged_, found)
     true = truth(*problem, d, alpha, b)
-    # The same function as it predicts, with its values rounded: either may be meant.
+    primal = true.primal
     decisions = model.predict(case.X) if is_regression(case) else model.decision_function(case.X)
     decisions = decisions + (b - model.intercept_)
-    norms = norms_of(case.Ks, d, alpha)
-    rounded = primal_objective(*problem[1:], norms, decisions[None], b)
-    primal = min(true.primal, rounded)
+    terms = list(zip(d, case.Ks, strict=True))
+    f = sum(w * (alpha @ K) for w, K in terms) + b[:, None]
+    size = sum(w * (abs(alpha) @ abs(K)) for w, K in terms) + abs(b)[:, None]
+    off = float(np.abs(decisions - f[0]).max())
+    if off > _ROUNDING * float(size.max()):
+        wrong("decision", f"values are off by {off:.3g}, their terms are {float(size.max()):.3g}")
+    else:
+        # With its values rounded it is the same function: the lower objective may be meant.
+        norms = norms_of(case.Ks, d, alpha)
+        primal = min(primal, primal_objective(*problem[1:], norms, decisions[None], b))
     unit = max(abs(primal), abs(true.dual), 1e-12 * true.constant)
     if primal > model.objective_ + _ROUNDING * unit:
         wrong("objective", f"P = {primal:.15g} > objective_ = {model.objective_:.15g}")
@@ -334,12 +342,6 @@ def check_model(case, solver, model):
         wrong("converged", f"converged_ = {model.converged_} with gap_ = {model.gap_:.6g}")
     if not _allowed(problem[-1], d):
         wrong("weights", f"outside their set: {d}")
-    terms = list(zip(d, case.Ks, strict=True))
-    f = sum(w * (alpha @ K) for w, K in terms) + b[:, None]
-    size = sum(w * (abs(alpha) @ abs(K)) for w, K in terms) + abs(b)[:, None]
-    off = float(np.abs(decisions - f[0]).max())
-    if off > _ROUNDING * float(size.max()):
-        wrong("decision", f"values are off by {off:.3g}, their terms are {float(size.max()):.3g}")
     return Checked(solver, model, primal, true.dual, model.converged_, found)
 
 
@@ -357,7 +359,7 @@ def _allowed(regularizer, d):
     return True
 
 
-def _compare(case, group):
+def compare(case, group):
     """What fits of one problem say of each other: bounds on the same optimum.
 
     Any dual variables prove a lower bound, so those of all fits are tried on each of them; and if
