@@ -74,8 +74,8 @@ class Case:
         What an estimator is given; no target for a one-class problem.
     Ks : list of ndarray
         The kernel matrices by hand, normalised, in extended precision.
-    y, C : ndarray of shape (1, n)
-        Targets and weights of the losses.
+    y, C : ndarray of shape (T, n)
+        Targets and weights of the losses, for each task.
     loss, regularizer
         Their settings.
     settings : dict
@@ -226,19 +226,26 @@ def draw_case(seed):
     if loss_name == "one_class":
         nu = float(rng.choice([0.1, 0.5, 0.9]))
         settings["nu"] = nu
-        target, y, C = None, np.ones(n), 1.0 / n / nu
+        target, y, C = None, np.ones((1, n)), 1.0 / n / nu
         words += f" nu={nu}"
     elif loss_name in CLASSIFICATION:
-        target = y = np.where(signal > np.median(signal), 1.0, -1.0)
+        # Two classes, or three that share their weights, each against the rest.
+        n_classes = int(rng.choice([2, 2, 2, 3]))
+        ends = np.quantile(signal, np.arange(1, n_classes) / n_classes)
+        target = np.searchsorted(ends, signal)
+        classes = [1] if n_classes == 2 else range(n_classes)
+        y = np.array([np.where(target == c, 1.0, -1.0) for c in classes])
+        words += f" classes={n_classes}"
         settings["C"] = C
     else:
-        target = y = signal * 10.0 ** rng.integers(-3, 4)
+        target = signal * 10.0 ** rng.integers(-3, 4)
+        y = target[None]
         settings["C"] = C
     loss = get_loss(loss_name)
     if loss_name == "epsilon_insensitive":
         loss = type(loss)(0.1 * float(np.abs(y).max()))
-    C = np.full((1, n), C)
-    return Case(words, kernels, X, target, Ks, y[None], C, loss, regularizer, settings)
+    C = np.full(y.shape, C)
+    return Case(words, kernels, X, target, Ks, y, C, loss, regularizer, settings)
 
 
 # Fits
@@ -321,17 +328,17 @@ def check_model(case, solver, model):
     true = truth(*problem, d, alpha, b)
     primal = true.primal
     decisions = model.predict(case.X) if is_regression(case) else model.decision_function(case.X)
-    decisions = decisions + (b - model.intercept_)
+    decisions = np.atleast_2d(decisions.T) + (b - model.intercept_)[:, None]
     terms = list(zip(d, case.Ks, strict=True))
     f = sum(w * (alpha @ K) for w, K in terms) + b[:, None]
     size = sum(w * (abs(alpha) @ abs(K)) for w, K in terms) + abs(b)[:, None]
-    off = float(np.abs(decisions - f[0]).max())
+    off = float(np.abs(decisions - f).max())
     if off > _ROUNDING * float(size.max()):
         wrong("decision", f"values are off by {off:.3g}, their terms are {float(size.max()):.3g}")
     else:
         # With its values rounded it is the same function: the lower objective may be meant.
         norms = norms_of(case.Ks, d, alpha)
-        primal = min(primal, primal_objective(*problem[1:], norms, decisions[None], b))
+        primal = min(primal, primal_objective(*problem[1:], norms, decisions, b))
     unit = max(abs(primal), abs(true.dual), 1e-12 * true.constant)
     if primal > model.objective_ + _ROUNDING * unit:
         wrong("objective", f"P = {primal:.15g} > objective_ = {model.objective_:.15g}")
