@@ -5,10 +5,10 @@ it), NumPy itself and LLVM choose other instructions on each. All of them can be
 of an older one. ``python .ci/simulated_cpus.py prescott tests/equivalence/test_silp.py`` runs some
 tests on one of them; without tests it runs those that CI does.
 
-Chosen so that all fit into about fifteen minutes on two cores: all numeric tests on the oldest
-processor, which has the least in common with today's (no AVX, no fused multiplication and
-addition), and one in four on each of the others, each another quarter. A third of the time is
-spent on compiling for each of them.
+Chosen so that all of it fits into a quarter of an hour on two cores: all numeric tests on the
+oldest processor, which has the least in common with today's (no AVX, no fused multiplication and
+addition), and a quarter of them on each of the four others, together all of them once more. Each
+starts with an empty cache of compiled code, so compiling is part of that time.
 """
 
 from __future__ import annotations

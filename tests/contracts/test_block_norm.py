@@ -43,8 +43,8 @@ def bound(groups: object, p: float = 2.0) -> BlockNorm:
 )
 def test_groups_are_found(groups: object, expected: dict[str, float]) -> None:
     reg = bound(groups)
-    assert reg.group_weights(D) == pytest.approx(expected, rel=1e-14)
-    assert reg.value(D) == pytest.approx(sum(expected.values()), rel=1e-14)
+    assert reg.group_weights(D) == pytest.approx(expected, rel=1e-13)
+    assert reg.value(D) == pytest.approx(sum(expected.values()), rel=1e-13)
     twin = pickle.loads(pickle.dumps(reg))
     assert twin.group_weights(D) == reg.group_weights(D)
     assert clone(reg) == reg
@@ -100,7 +100,7 @@ def test_shuffled_groups_are_those_in_order() -> None:
             expected = getattr(one, method)(np.abs(v))[order]
             np.testing.assert_allclose(getattr(other, method)(np.abs(v)[order]), expected)
         np.testing.assert_allclose(other.prox(v[order], 0.8), one.prox(v, 0.8)[order], atol=1e-14)
-        assert other.omega(np.abs(v)[order]) == pytest.approx(one.omega(np.abs(v)), rel=1e-14)
+        assert other.omega(np.abs(v)[order]) == pytest.approx(one.omega(np.abs(v)), rel=1e-13)
         screened = one.screened(0 * v, np.abs(v))[order]
         assert np.array_equal(other.screened(0 * v, np.abs(v)[order]), screened)
 

@@ -145,7 +145,7 @@ def test_a_corner_holds_a_whole_interval(loss: Loss, corner: float, step: float)
     y, C = np.ones(3), np.full(3, 2.0)
     for made in (loss, Plain(loss)):
         z = made.prox(y, v, C, step)
-        np.testing.assert_allclose(z, corner, rtol=1e-15, atol=1e-30)
+        np.testing.assert_allclose(z, corner, rtol=1e-14, atol=1e-30)
         assert not np.any(made.prox_slope(y, v, z, C, step))
         outside = np.array([corner - 2.5 * step, corner + 0.1])
         z = made.prox(y[:2], outside, C[:2], step)

@@ -205,7 +205,7 @@ def test_letters_that_match_nothing():
     # An N does not even match itself.
     assert K[2, 2] == pytest.approx(blocks("ACNTA", "ACNTA", 2))
     N = WeightedDegree(2, normalize=True)(X)
-    np.testing.assert_allclose(np.diagonal(N), [1.0, 0.0, 1.0, 1.0, 1.0], rtol=1e-15)
+    np.testing.assert_allclose(np.diagonal(N), [1.0, 0.0, 1.0, 1.0, 1.0], rtol=1e-14)
     assert np.all(np.isfinite(N)) and not N[1].any()
     nothing = WeightedDegree(2, normalize=True, shift=1)(["NNN", "NNN"])
     np.testing.assert_array_equal(nothing, np.zeros((2, 2)))

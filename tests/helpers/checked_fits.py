@@ -44,6 +44,7 @@ __all__ = [
     "Violation",
     "alpha_of",
     "check_model",
+    "compare",
     "draw_case",
     "fits_of",
     "intercept_of",
@@ -73,8 +74,8 @@ class Case:
         What an estimator is given; no target for a one-class problem.
     Ks : list of ndarray
         The kernel matrices by hand, normalised, in extended precision.
-    y, C : ndarray of shape (1, n)
-        Targets and weights of the losses.
+    y, C : ndarray of shape (T, n)
+        Targets and weights of the losses, for each task.
     loss, regularizer
         Their settings.
     settings : dict
@@ -225,19 +226,26 @@ def draw_case(seed):
     if loss_name == "one_class":
         nu = float(rng.choice([0.1, 0.5, 0.9]))
         settings["nu"] = nu
-        target, y, C = None, np.ones(n), 1.0 / n / nu
+        target, y, C = None, np.ones((1, n)), 1.0 / n / nu
         words += f" nu={nu}"
     elif loss_name in CLASSIFICATION:
-        target = y = np.where(signal > np.median(signal), 1.0, -1.0)
+        # Two classes, or three that share their weights, each against the rest.
+        n_classes = int(rng.choice([2, 2, 2, 3]))
+        ends = np.quantile(signal, np.arange(1, n_classes) / n_classes)
+        target = np.searchsorted(ends, signal)
+        classes = [1] if n_classes == 2 else range(n_classes)
+        y = np.array([np.where(target == c, 1.0, -1.0) for c in classes])
+        words += f" classes={n_classes}"
         settings["C"] = C
     else:
-        target = y = signal * 10.0 ** rng.integers(-3, 4)
+        target = signal * 10.0 ** rng.integers(-3, 4)
+        y = target[None]
         settings["C"] = C
     loss = get_loss(loss_name)
     if loss_name == "epsilon_insensitive":
         loss = type(loss)(0.1 * float(np.abs(y).max()))
-    C = np.full((1, n), C)
-    return Case(words, kernels, X, target, Ks, y[None], C, loss, regularizer, settings)
+    C = np.full(y.shape, C)
+    return Case(words, kernels, X, target, Ks, y, C, loss, regularizer, settings)
 
 
 # Fits
@@ -262,7 +270,7 @@ def fits_of(case, seed=0):
     whole = [one for one in done if np.isfinite(one.primal)]
     groups = [[one for one in whole if (one.solver == "uniform") == fixed] for fixed in (0, 1)]
     for group in filter(None, groups):
-        _compare(case, group)
+        compare(case, group)
     return done
 
 
@@ -318,12 +326,19 @@ def check_model(case, solver, model):
         wrong("finite", f"objective, dual, gap, weights, intercept: {numbers}")
         return Checked(solver, model, np.nan, np.nan, model.converged_, found)
     true = truth(*problem, d, alpha, b)
-    # The same function as it predicts, with its values rounded: either may be meant.
+    primal = true.primal
     decisions = model.predict(case.X) if is_regression(case) else model.decision_function(case.X)
-    decisions = decisions + (b - model.intercept_)
-    norms = norms_of(case.Ks, d, alpha)
-    rounded = primal_objective(*problem[1:], norms, decisions[None], b)
-    primal = min(true.primal, rounded)
+    decisions = np.atleast_2d(decisions.T) + (b - model.intercept_)[:, None]
+    terms = list(zip(d, case.Ks, strict=True))
+    f = sum(w * (alpha @ K) for w, K in terms) + b[:, None]
+    size = sum(w * (abs(alpha) @ abs(K)) for w, K in terms) + abs(b)[:, None]
+    off = float(np.abs(decisions - f).max())
+    if off > _ROUNDING * float(size.max()):
+        wrong("decision", f"values are off by {off:.3g}, their terms are {float(size.max()):.3g}")
+    else:
+        # With its values rounded it is the same function: the lower objective may be meant.
+        norms = norms_of(case.Ks, d, alpha)
+        primal = min(primal, primal_objective(*problem[1:], norms, decisions, b))
     unit = max(abs(primal), abs(true.dual), 1e-12 * true.constant)
     if primal > model.objective_ + _ROUNDING * unit:
         wrong("objective", f"P = {primal:.15g} > objective_ = {model.objective_:.15g}")
@@ -334,12 +349,6 @@ def check_model(case, solver, model):
         wrong("converged", f"converged_ = {model.converged_} with gap_ = {model.gap_:.6g}")
     if not _allowed(problem[-1], d):
         wrong("weights", f"outside their set: {d}")
-    terms = list(zip(d, case.Ks, strict=True))
-    f = sum(w * (alpha @ K) for w, K in terms) + b[:, None]
-    size = sum(w * (abs(alpha) @ abs(K)) for w, K in terms) + abs(b)[:, None]
-    off = float(np.abs(decisions - f[0]).max())
-    if off > _ROUNDING * float(size.max()):
-        wrong("decision", f"values are off by {off:.3g}, their terms are {float(size.max()):.3g}")
     return Checked(solver, model, primal, true.dual, model.converged_, found)
 
 
@@ -357,7 +366,7 @@ def _allowed(regularizer, d):
     return True
 
 
-def _compare(case, group):
+def compare(case, group):
     """What fits of one problem say of each other: bounds on the same optimum.
 
     Any dual variables prove a lower bound, so those of all fits are tried on each of them; and if

@@ -316,7 +316,14 @@ def _entropy(norms, s):
         d = weights(least)
     d = d / d.sum()
     used = norms > 0
-    return np.sum(half[used] / d[used]) + s * np.sum(_x_log_x(d) + d * np.log(LONG(m)))
+    return np.sum(half[used] / d[used]) + s * np.mean(_above_tangent(m * d))
+
+
+def _above_tangent(x):
+    """x log(x) - x + 1, also to many digits where x is nearly 1."""
+    e = x - 1
+    series = e**2 * (LONG(1) / 2 - e / 6 + e**2 / 12 - e**3 / 20 + e**4 / 30)
+    return np.where(np.abs(e) < 1e-4, series, _x_log_x(x) - e)
 
 
 def _dual_price(regularizer, q):
@@ -335,7 +342,7 @@ def _dual_price(regularizer, q):
         rho = LONG(regularizer.l1_ratio)
         return np.sum(np.maximum(z - s * rho, 0) ** 2) / (2 * s * (1 - rho))
     if isinstance(regularizer, Entropy):
-        return z.max() + s * np.log(np.mean(np.exp((z - z.max()) / s)))
+        return z.max() + s * np.log1p(np.mean(np.expm1((z - z.max()) / s)))
     return _norm(z, _conjugate_exponent(regularizer.p)) ** 2 / (2 * s)
 
 

@@ -6,9 +6,19 @@ about 4,000 fits with ``KERNELWEAVE_HARD=full``.
 
 from __future__ import annotations
 
+from copy import copy
+
 import numpy as np
 import pytest
-from checked_fits import alpha_of, draw_case, fits_of, intercept_of, matrix_of
+from checked_fits import (
+    alpha_of,
+    check_model,
+    compare,
+    draw_case,
+    fits_of,
+    intercept_of,
+    matrix_of,
+)
 from hard_problems import FULL
 from sklearn.datasets import load_breast_cancer
 from sklearn.preprocessing import StandardScaler
@@ -25,6 +35,35 @@ def test_what_a_fit_states_is_true(seed):
     done = fits_of(draw_case(seed), seed)
     assert len(done) >= 2
     assert [str(violation) for one in done for violation in one.violations] == []
+
+
+LIES = {
+    "objective": lambda model: {"objective_": 0.99 * model.objective_},
+    "definition": lambda model: {"gap_": 2 * model.gap_ + 1e-9},
+    "converged": lambda model: {"converged_": not model.converged_},
+    "dual": lambda model: {"dual_objective_": 1.01 * model.objective_},
+    "weights": lambda model: {"weights_": 1.01 * model.weights_},
+    "gap": lambda model: {"dual_coef_": 0.9 * model.dual_coef_, "converged_": True},
+    "decision": lambda model: {"dual_coef_": 0.9 * model.dual_coef_},
+}
+
+
+@pytest.fixture(scope="module")
+def honest():
+    """A problem and a fit of it."""
+    case = draw_case(0)
+    return case, next(one for one in fits_of(case) if one.solver == "silp")
+
+
+@pytest.mark.parametrize("kind", LIES)
+def test_a_false_statement_is_found(kind, honest):
+    case, fit = honest
+    model = copy(fit.model)
+    for name, value in LIES[kind](model).items():
+        setattr(model, name, value)
+    found = check_model(case, fit.solver, model)
+    compare(case, [found])
+    assert kind in [violation.kind for violation in found.violations]
 
 
 def simplemkl_by_hand(X, rows, chosen):
