@@ -165,7 +165,9 @@ class _Program:
             return _Place(x, z, s, y, level, price)
 
         pure = newton(-p.x * p.z, -p.s * p.y)
-        far = p.moved(pure, _room((p.x, pure.x), (p.s, pure.s)), _room((p.z, pure.z), (p.y, pure.y)))
+        far = p.moved(
+            pure, _room((p.x, pure.x), (p.s, pure.s)), _room((p.z, pure.z), (p.y, pure.y))
+        )
         mu = p.complementarity
         aim = mu * min(1.0, max(far.complementarity, 0.0) / mu) ** 3 if mu > 0 else 0.0
         step = newton(aim - p.x * p.z - pure.x * pure.z, aim - p.s * p.y - pure.s * pure.y)

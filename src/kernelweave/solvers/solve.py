@@ -67,7 +67,7 @@ def _settle(
 ) -> tuple[Result, MatrixBank]:
     since = Progress() if start is None or start.progress is None else start.progress
     began = time.perf_counter() - since.seconds
-    if start is None and solver.tries_weights:
+    if start is None and solver.starts_coarse():
         start = first_weights(problem, solver, limits)
     # Once: weights that a solver learns beforehand must not change with a more exact bank.
     problem = prepared(problem, solver)
