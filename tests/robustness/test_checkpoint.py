@@ -147,7 +147,7 @@ def test_cutting_planes_that_took_over_go_on_as_such(path, monkeypatch):
     rng = np.random.default_rng(0)
     X = rng.integers(0, 2, size=(60, 12)).astype(float)
     y = np.where(X[:, 0] + X[:, 1] * X[:, 2] + 0.2 * rng.normal(size=60) > 0.7, 1, -1)
-    model = MKLClassifier([Linear().on(j) for j in range(12)], C=100.0, tol=1e-6)
+    model = MKLClassifier([Linear().on(j) for j in range(12)], C=10.0, tol=1e-6)
     whole = clone(model).fit(X, y)
     taken_over = []
     planes = ActiveSet._planes.fget

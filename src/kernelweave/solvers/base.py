@@ -83,6 +83,10 @@ class Solver(ABC):
         """Return the problem to solve and certify; raise if it is not one for this solver."""
         return problem
 
+    def starts_coarse(self) -> bool:
+        """Whether first weights may be learnt on some of the samples, where these are many."""
+        return self.tries_weights
+
     @abstractmethod
     def init(self, problem: Problem, start: Point | None) -> State:
         """Return the first state, from `start` if there is one."""

@@ -19,6 +19,8 @@ _MOST_STEPS = 50
 # float64 resolves, which balances rounding against the error of a difference.
 _DIFFERENCE = 1.5e-8
 _SUFFICIENT, _SHORTEST = 1e-4, 1e-9
+# A step that gains less than this part of what is missing is the last: rounding has won.
+_WORTH = 1e-3
 # The master is solved to this part of what is between it and the best objective so far.
 _ACCURACY = 0.01
 _EPS = float(np.finfo(np.float64).eps)
@@ -117,8 +119,10 @@ def _solve(cuts: Cuts, response: Response, start: Array, upper: float) -> Master
             if found.value >= best.value + _SUFFICIENT * scale * slope:
                 break
             scale *= 0.5
-        if not found.value > best.value:
+        gained = found.value - best.value
+        if gained > 0:
+            best, heights = found, seen
+        if not gained > _WORTH * left:
             break
-        best, heights = found, seen
     total = float(best.multipliers.sum())
     return MasterSolution(best.d, best.multipliers / total, best.value)

@@ -32,6 +32,8 @@ ENOUGH = 0.1
 _ENTERING = 64
 # From this many samples on the curvature is kept for as long as it brings the gap down fivefold.
 _KEEP_FROM = 2000
+# Steps over the curvature after which a safe one is due if what is left to gain has not halved.
+_PATIENCE = 4
 # Proximal steps are tried longer and longer, by factors of ten, until they promise enough.
 _MOST_STEPS_TRIED = 12
 # Most kernels over which the curvature is taken where all of them have weight.
@@ -95,7 +97,7 @@ class CuttingPlanes:
     lp ball and squared lp, the closed form from the norms of the components at the centre
     (:meth:`Regularizer.weights_from_norms`).
 
-    Where that promises less than a tenth of the gap, or has just failed, a step goes *half way* to
+    Where such steps do not halve the gap in time, or teach nothing at all, one goes *half way* to
     the master's weights (Ben-Ameur and Neto 2007, Networks 49:3, "in-out" cutting planes). It needs
     no curvature, and ends with certainty: half way the model is at least half the gap below the
     centre, so that either T falls there, or the new cut, which is at most T at the centre and is
@@ -131,7 +133,8 @@ class CuttingPlanes:
         self._lower = -np.inf
         self._failed = 0  # steps since the centre was last moved
         self._blind = False  # the last step taught nothing
-        self._was_safe = True  # the last step needed no curvature, or there was none
+        self._goal = np.inf  # what was left to gain when that was last halved
+        self._waited = 0  # steps over the curvature since then
         self._metric: _Metric | None = None
         self.witness: Witness | None = None
         self.centre: Point
@@ -206,14 +209,13 @@ class CuttingPlanes:
             if master is None:
                 return self._proposal(self._closed_form(), "closed-form")
             return self._proposal(master.d, "master")
-        if not self._blind:
-            proposal = self._own_step(0.01 * room)
-            # Where it promises less than is left to gain, the two kinds of steps take turns.
-            if proposal.promised >= (0.0 if self._was_safe else ENOUGH * room):
-                self._was_safe = False
-                return proposal
-        self._was_safe = True
-        return self._safe_step(master)
+        if room <= 0.5 * self._goal:
+            self._goal, self._waited = room, 0
+        if self._blind or self._waited >= _PATIENCE:
+            self._waited = 0
+            return self._safe_step(master)
+        self._waited += 1
+        return self._own_step(0.01 * room)
 
     def _room(self) -> float:
         """How far T at the centre is above the best bound."""

@@ -30,6 +30,8 @@ _INNER_FLOOR = 1e-14
 # promises. An error of at most this part of a step's promise leaves no doubt about the step where
 # it has to bring as much as that (de Oliveira and Sagastizabal 2014, Optim. Methods Softw. 29:6).
 _INNER_SHARE = ENOUGH
+# Range of the factor by which a tolerance that was not enough is made smaller.
+_TIGHTER = 1e-3, 0.1
 # An alpha that owes less than this part of what it may was made too exact.
 _TOO_EXACT = 0.01
 _FIRST_KERNELS = 64
@@ -86,6 +88,10 @@ class SILP(Solver):
         refuse_unsupported(self.name, problem)
         return problem
 
+    def starts_coarse(self) -> bool:
+        """Algorithm 1 as it is in the paper starts at equal weights."""
+        return self.stabilise
+
     def init(self, problem: Problem, start: Point | None) -> State:
         """Solve at the given weights, or at equal ones."""
         evaluator = self._evaluator(problem, start)
@@ -101,10 +107,7 @@ class SILP(Solver):
         return State(point, quad, evaluator, False, _Memory(planes, tol), witness=planes.witness)
 
     def _first_weights(self, problem: Problem, start: Point | None) -> Array:
-        """Given weights; or equal ones, if there are many on the kernels most aligned with y.
-
-        Algorithm 1 as it is in the paper starts at equal weights on all kernels.
-        """
+        """Given weights; or equal ones, if there are many on the kernels most aligned with y."""
         if start is not None:
             return without_dust(problem.regularizer.project(start.d))
         d = problem.regularizer.start(problem.m)
@@ -166,9 +169,10 @@ class SILP(Solver):
         while True:
             point = evaluator.evaluate(d, tol)
             owed = _owed(problem, point)
-            if owed <= allowed or point.value > enough or tol < 10 * _INNER_FLOOR:
+            if owed <= allowed or point.value > enough or tol <= _INNER_FLOOR:
                 break
-            tol /= 10
+            # What alpha owes falls about as its tolerance does.
+            tol = max(tol * float(np.clip(0.5 * allowed / owed, *_TIGHTER)), _INNER_FLOOR)
         memory.inner_tol = tol
         if owed <= _TOO_EXACT * allowed:
             memory.inner_tol = min(10 * tol, self.inner_tol)

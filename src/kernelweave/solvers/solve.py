@@ -85,7 +85,7 @@ def _settle(
     began = now - since.seconds
     if limits.max_time is not None:
         problem = replace(problem, deadline=Deadline.after(limits.max_time, now))
-    if start is None and solver.tries_weights:
+    if start is None and solver.starts_coarse():
         start = first_weights(problem, solver, limits)
     # Once: weights that a solver learns beforehand must not change with a more exact bank.
     problem = prepared(problem, solver)
