@@ -19,6 +19,7 @@ from kernelweave.solvers.cutting_planes import (
     Root,
     refuse_unsupported,
 )
+from kernelweave.solvers.feasible import feasible_alpha
 from kernelweave.solvers.inner import Evaluator, Point, owed_by_alpha, without_dust
 from kernelweave.solvers.settings import flag, integer, number
 from kernelweave.solvers.working_set import aligned_kernels, spread_over
@@ -102,8 +103,10 @@ class SILP(Solver):
         quad = evaluator.quad(point)
         planes = CuttingPlanes(problem, self.stabilise)
         planes.start(point, quad, _root(evaluator, point))
-        if "witness.quad" in known:
-            planes.recall(Witness(known["witness.alpha"], known["witness.quad"]))
+        if "witness.alpha" in known:
+            # Its q_k are asked for anew: another bank may have been less exact.
+            alpha = feasible_alpha(problem, known["witness.alpha"])
+            planes.recall(Witness(alpha, problem.bank.quad(alpha)))
         return State(point, quad, evaluator, False, _Memory(planes, tol), witness=planes.witness)
 
     def _first_weights(self, problem: Problem, start: Point | None) -> Array:
@@ -121,7 +124,7 @@ class SILP(Solver):
         known = {"inner_tol": np.asarray(memory.inner_tol), "planes": np.asarray(True)}
         witness = state.witness
         if witness is not None:
-            known |= {"witness.alpha": witness.alpha, "witness.quad": witness.quad}
+            known["witness.alpha"] = witness.alpha
         return known
 
     def _evaluator(self, problem: Problem, start: Point | None) -> Evaluator | ChunkEvaluator:
