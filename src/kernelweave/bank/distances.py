@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -177,6 +178,14 @@ class DistanceBank(MatrixBank):
         # Before threads ask for tiles, so that no transformer runs twice.
         bank._parts(np.dtype(self.dtype))
         return bank
+
+    def in_double(self) -> DistanceBank:
+        """Return the same bank for sums over tiles in float64, computed from the samples."""
+        if self.tile_dtype == "float64":
+            return self
+        twin = copy(self)
+        twin.tile_dtype = "float64"
+        return twin
 
     @property
     def nbytes(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kernelweave.bank.batch import BatchBank
+from kernelweave.bank.distances import DistanceBank
 from kernelweave.bank.lazy import LazyBank
 from kernelweave.bank.stacked import StackedBank
 
@@ -37,5 +38,6 @@ def exact_bank(bank: Any) -> Any:
         return bank if same else StackedBank(parts, bank.members)
     if isinstance(bank, BatchBank):
         return bank.refined() or bank
-    source = getattr(bank, "approximates", None)  # Distances are kept as they are.
-    return bank if source is None else LazyBank(dtype="float64").build(source)
+    if isinstance(bank, DistanceBank):
+        return bank.in_double()
+    return bank if bank.approximates is None else LazyBank(dtype="float64").build(bank.approximates)

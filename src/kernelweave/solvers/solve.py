@@ -117,7 +117,8 @@ def _settle(
                 return result, solved_on
             problem, solved_on = problem.with_bank(finer), finer
         result = _driven(problem, solver, limits, result.start, history, began, since, share)
-    if not result.converged:
+    # Where the problem is not convex, what the bank is off by has not been counted.
+    if not result.converged or not problem.convex:
         result = certified_exactly(problem, solver, limits, result)
     return result, solved_on
 
