@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from true_certificate import (
     LONG,
-    constant_objective,
     dual_objective,
+    floor_of,
     norms_of,
     primal_objective,
     relative_gap,
@@ -295,14 +295,8 @@ def alpha_of(model, n):
 
 
 def intercept_of(model):
-    """The intercept of the objective.
-
-    The boundary of a one-class model is drawn a little further out, by the last digit of float32,
-    so that samples on it are inside.
-    """
-    if not isinstance(model, MKLOneClass):
-        return model.intercept_
-    return model.intercept_ / (1.0 + np.sign(model.intercept_) * 2.0**-22)
+    """The intercept of the objective."""
+    return model.intercept_
 
 
 def problem_of(case, solver, model):
@@ -339,12 +333,14 @@ def check_model(case, solver, model):
         # With its values rounded it is the same function: the lower objective may be meant.
         norms = norms_of(case.Ks, d, alpha)
         primal = min(primal, primal_objective(*problem[1:], norms, decisions, b))
-    unit = max(abs(primal), abs(true.dual), 1e-12 * true.constant)
+    unit = max(abs(primal), abs(true.dual), true.floor)
     if primal > model.objective_ + _ROUNDING * unit:
         wrong("objective", f"P = {primal:.15g} > objective_ = {model.objective_:.15g}")
-    expected = relative_gap(model.objective_, model.dual_objective_, true.constant)
+    expected = relative_gap(model.objective_, model.dual_objective_, model.objective_floor_)
     if not np.isclose(model.gap_, expected, rtol=1e-6, atol=1e-12):
         wrong("definition", f"gap_ = {model.gap_:.6g}, by its definition {expected:.6g}")
+    if not np.isclose(model.objective_floor_, true.floor, rtol=1e-6):
+        wrong("floor", f"objective_floor_ = {model.objective_floor_:.6g}, not {true.floor:.6g}")
     if model.converged_ != (model.gap_ <= model.tol):
         wrong("converged", f"converged_ = {model.converged_} with gap_ = {model.gap_:.6g}")
     if not _allowed(problem[-1], d):
@@ -372,12 +368,12 @@ def compare(case, group):
     Any dual variables prove a lower bound, so those of all fits are tried on each of them; and if
     they do not do, those of fits that are as exact as can be.
     """
-    constant = constant_objective(case.y, case.C, case.loss)
+    floor = floor_of(case.Ks, case.y, case.C, case.loss)
     best = max(one.dual for one in group)
     lowest = min(one.primal for one in group)
 
     def bad(one):
-        gap = relative_gap(one.primal, best, constant)
+        gap = relative_gap(one.primal, best, floor)
         return one.converged and gap > one.model.tol * (1 + 1e-6)
 
     if any(bad(one) for one in group):
@@ -385,10 +381,10 @@ def compare(case, group):
     for one in group:
         where = f"[{case.words} solver={one.solver} bank={one.model.bank}]"
         if bad(one):
-            gap = relative_gap(one.primal, best, constant)
+            gap = relative_gap(one.primal, best, floor)
             words = f"converged_ with gap_ = {one.model.gap_:.6g}, true gap {gap:.6g} {where}"
             one.violations.append(Violation("gap", words))
-        unit = max(abs(lowest), abs(best), 1e-12 * constant)
+        unit = max(abs(lowest), abs(best), floor)
         if one.model.dual_objective_ > lowest + _ROUNDING * unit:
             words = (
                 f"dual_objective_ = {one.model.dual_objective_:.15g} > P = {lowest:.15g} {where}"

@@ -130,7 +130,7 @@ def _judge(written, Ks, y, C, loss, regularizer, unit):
     value = primal_objective(y, C, loss, regularizer, norms, z, b)
     alpha = unit * np.array([own.dual_value for own in written.defined])
     dual = max(dual_objective(Ks, y, C, loss, regularizer, sign * alpha) for sign in (1, -1))
-    gap = abs(relative_gap(value, dual, constant_objective(y, C, loss)))
+    gap = abs(relative_gap(value, dual, 1e-12 * constant_objective(y, C, loss)))
     weights = written.d.value
     if isinstance(regularizer, BY_NORMS):
         weights = regularizer.weights_from_norms(norms)

@@ -28,6 +28,7 @@ __all__ = [
     "Truth",
     "constant_objective",
     "dual_objective",
+    "floor_of",
     "norms_of",
     "primal_objective",
     "relative_gap",
@@ -38,13 +39,25 @@ LONG = np.longdouble
 _EPS = float(np.finfo(np.float64).eps)
 
 
-def relative_gap(primal, dual, constant):
-    """Return (P - D) / max(|P|, |D|, floor).
+def relative_gap(primal, dual, floor):
+    """Return (P - D) / max(|P|, |D|), or zero where both are below the floor."""
+    size = max(abs(primal), abs(dual))
+    return (primal - dual) / size if size > floor else 0.0
 
-    The floor is 1e-12 times `constant`, the objective of the best constant function.
+
+def floor_of(Ks, y, C, loss):
+    """Objective below which float64 tells nothing from zero.
+
+    1e-12 of that of the best constant function (of one class: of a single sample), or what targets
+    cost that are off by four units in the last place.
     """
-    unit = max(abs(primal), abs(dual), 1e-12 * constant)
-    return (primal - dual) / unit if unit else primal - dual
+    if loss.name == "one_class":
+        return 0.5e-12 * max(float(np.mean(np.diagonal(K))) for K in Ks)
+    floor = 1e-12 * constant_objective(y, C, loss)
+    if loss.task == "regression":
+        y, C = np.asarray(y, dtype=LONG), np.asarray(C, dtype=LONG)
+        floor = max(floor, float(np.sum(_loss(loss, y, y * (1 + 4 * _EPS), C))))
+    return floor
 
 
 @dataclass(frozen=True)
@@ -55,8 +68,8 @@ class Truth:
     ----------
     primal, dual : float
         Of the function with these weights and intercept, and of the dual variables.
-    constant : float
-        Objective of the best constant function.
+    floor : float
+        Objective below which float64 tells nothing from zero.
     slack : float
         What float64 may hide in them: rounding of sums of n products (Higham: n units in the last
         place of the sum of their sizes), and of the terms themselves.
@@ -66,14 +79,14 @@ class Truth:
 
     primal: float
     dual: float
-    constant: float
+    floor: float
     slack: float
     outside: float
 
     @property
     def gap(self):
         """Relative duality gap."""
-        return relative_gap(self.primal, self.dual, self.constant)
+        return relative_gap(self.primal, self.dual, self.floor)
 
 
 def truth(Ks, y, C, loss, regularizer, d, alpha, intercept, witness=None):
@@ -106,7 +119,7 @@ def truth(Ks, y, C, loss, regularizer, d, alpha, intercept, witness=None):
     return Truth(
         float(losses + price + shift),
         float(dual),
-        constant_objective(y, C, loss),
+        floor_of(Ks, y, C, loss),
         float(abs(slack) + lower + 64 * _EPS * size),
         outside,
     )

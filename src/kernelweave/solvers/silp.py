@@ -151,7 +151,7 @@ class SILP(Solver):
         self, memory: _Memory, evaluator: Evaluator | ChunkEvaluator, proposal: Proposal
     ) -> tuple[Point, float]:
         """Solve at the proposed weights as exactly as it takes to judge the step."""
-        allowed = _INNER_SHARE * proposal.promised
+        allowed = _INNER_SHARE * max(0.0, proposal.promised)
         # T there is at least the value of the point: no use to know better by how much it fails.
         failed = memory.planes.centre.value - ENOUGH * proposal.promised
         return self._solve(memory, evaluator, proposal.d, allowed, failed)
