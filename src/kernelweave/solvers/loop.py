@@ -21,7 +21,7 @@ from kernelweave.solvers.screening import Screening
 from kernelweave.solvers.settings import check_settings
 from kernelweave.solvers.watch import Limits, Numbers, Progress, Watch
 
-__all__ = ["Record", "Result", "certified_as_it_is", "prepared", "run"]
+__all__ = ["Record", "Result", "certified_as_it_is", "prepared", "run", "tolerance"]
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,8 @@ class Record:
         return f"objective {self.primal:.6g}  gap {self.gap:.2e}  kernels {self.active_kernels}"
 
 
+# Rounding does about this part of what it could.
+_ROUNDING_DOES = 1e-6
 # A little below the tolerance, so that the last certificate, taken anew, meets it too.
 _MARGIN = 0.99
 
@@ -135,8 +137,9 @@ def run(
     try:
         state = solver.init(problem, start)
         while True:
-            certificate = _certify_state(problem, state)
-            converged = best.offer(state, certificate, limits.tol)
+            certificate = _certify_state(problem, state, resolve=not limits.tol)
+            tol = tolerance(problem, limits, certificate)
+            converged = best.offer(state, certificate, tol)
             record = Record(
                 since.iteration + len(history),
                 watch.seconds,
@@ -151,7 +154,7 @@ def run(
             watch.note(record, partial(numbers_of, state.point, extra, best.point, best.witness))
             reason = "converged"
             if not converged or (state.to_the_end and not state.ended):
-                reason = _reason_to_stop(problem, limits, watch, state, certificate)
+                reason = _reason_to_stop(problem, tol, watch, state, certificate)
             if reason:
                 break
             if screening is not None:
@@ -186,8 +189,9 @@ def certified_as_it_is(
     began = time.perf_counter()
     problem = prepared(problem, solver)
     certificate, alpha = recompute(problem, start.d, start.alpha, start.intercept, since.witness)
-    converged = certificate.gap <= limits.tol
-    if not converged and certificate.approximation <= limits.tol:
+    tol = tolerance(problem, limits, certificate)
+    converged = certificate.gap <= tol
+    if not converged and certificate.approximation <= tol:
         return None
     record = Record(
         since.iteration,
@@ -211,10 +215,34 @@ def certified_as_it_is(
     )
 
 
-def _certify_state(problem: Problem, state: State) -> Certificate:
+def tolerance(
+    problem: Problem, limits: Limits, certificate: Certificate, finest: bool = False
+) -> float:
+    """Return the gap at which a fit has converged, see :meth:`Limits.target`.
+
+    What float64 leaves open of a gap is all that an exact bank leaves open; of any other bank it
+    counts once there is no finer one.
+    """
+    if limits.tol > 0 or certificate.kind != "duality":
+        return limits.target()
+    if not finest:
+        left_out = problem.bank.error(np.ones(problem.n), np.ones(problem.m)).quad_missing
+        finest = not np.any(left_out)
+    return limits.target(certificate.approximation if finest else 0.0)
+
+
+def _certify_state(problem: Problem, state: State, resolve: bool) -> Certificate:
+    """Certify the point; with `resolve`, `approximation` counts what float64 can lose too."""
     point = state.point
     return certify(
-        problem, point.d, point.alpha, point.intercept, point.fitted, state.quad, state.witness
+        problem,
+        point.d,
+        point.alpha,
+        point.intercept,
+        point.fitted,
+        state.quad,
+        state.witness,
+        rounding=resolve,
     )
 
 
@@ -233,11 +261,11 @@ def _inner_gap(problem: Problem, certificate: Certificate, point: Point) -> floa
 
 
 def _reason_to_stop(
-    problem: Problem, limits: Limits, watch: Watch, state: State, certificate: Certificate
+    problem: Problem, tol: float, watch: Watch, state: State, certificate: Certificate
 ) -> str:
     if watch.time_is_up:
         return "max_time"  # Not even for a more exact bank.
-    if certificate.approximation > 0 and _only_the_bank_is_left(problem, limits, certificate):
+    if certificate.approximation > 0 and _only_the_bank_is_left(problem, tol, certificate):
         return "bank"
     asked = watch.reason_to_stop() or state.ended
     if asked or not state.stuck:
@@ -245,16 +273,16 @@ def _reason_to_stop(
     return "steps" if getattr(state.evaluator, "cut_short", False) else "stuck"
 
 
-def _only_the_bank_is_left(problem: Problem, limits: Limits, certificate: Certificate) -> bool:
+def _only_the_bank_is_left(problem: Problem, tol: float, certificate: Certificate) -> bool:
     """Whether a more exact bank helps more now than another step.
 
     Factors leave out about as much as they say. Rounding does far less than it could, so there
     steps go on to the tolerance, and a more exact bank then has only to confirm it.
     """
     owed_to_solver = certificate.gap - certificate.approximation
-    if problem.bank.rounding_only:
-        return owed_to_solver <= 0.9 * limits.tol
-    return owed_to_solver <= max(0.3 * limits.tol, 0.1 * certificate.approximation)
+    if problem.bank.rounding_only and tol > certificate.approximation * _ROUNDING_DOES:
+        return owed_to_solver <= 0.9 * tol
+    return owed_to_solver <= max(0.3 * tol, 0.1 * certificate.approximation)
 
 
 def _finish(
@@ -270,7 +298,7 @@ def _finish(
             point.d, point.alpha, last.intercept, last, False, reason, history, best.witness
         )
     certificate, alpha = recompute(problem, point.d, point.alpha, point.intercept, best.witness)
-    converged = certificate.gap <= limits.tol
+    converged = certificate.gap <= tolerance(problem, limits, certificate)
     if converged:
         reason = "converged"
     elif reason == "converged":

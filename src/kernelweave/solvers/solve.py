@@ -18,7 +18,14 @@ from kernelweave.solvers.certificate import recompute
 from kernelweave.solvers.checkpoint import Checkpoint, Session
 from kernelweave.solvers.coarse import first_weights
 from kernelweave.solvers.inner import Point
-from kernelweave.solvers.loop import Record, Result, certified_as_it_is, prepared, run
+from kernelweave.solvers.loop import (
+    Record,
+    Result,
+    certified_as_it_is,
+    prepared,
+    run,
+    tolerance,
+)
 from kernelweave.solvers.resume import about, header_of, result_numbers
 from kernelweave.solvers.watch import Limits, Progress
 
@@ -77,7 +84,7 @@ def _settle(
     # Once: weights that a solver learns beforehand must not change with a more exact bank.
     problem = prepared(problem, solver)
     result = None
-    if start is not None and since.gap <= limits.tol:
+    if start is not None and since.gap <= limits.target():
         # The fit that is taken up had ended; as a rule there is nothing left to do.
         result = certified_as_it_is(problem, solver, limits, start, since)
     history: list[Record] = [] if result is None else result.history
@@ -87,7 +94,7 @@ def _settle(
     while result.reason == "bank":
         finer = refine(problem.bank)
         if finer is None:
-            result = _certified_anew(problem, solver, limits, result, began)
+            result = _certified_anew(problem, solver, limits, result, began, finest=True)
             break
         problem = problem.with_bank(finer)
         # Often the point is good enough and only its proof was not: look before solving again.
@@ -101,7 +108,12 @@ def _settle(
 
 
 def _certified_anew(
-    problem: Problem, solver: Solver, limits: Limits, result: Result, began: float
+    problem: Problem,
+    solver: Solver,
+    limits: Limits,
+    result: Result,
+    began: float,
+    finest: bool = False,
 ) -> Result:
     """Return the same point with a certificate from another bank, as one more line of history."""
     certificate, alpha = recompute(
@@ -118,7 +130,7 @@ def _certified_anew(
             gap=certificate.gap,
         )
     )
-    converged = certificate.gap <= limits.tol
+    converged = certificate.gap <= tolerance(problem, limits, certificate, finest)
     return replace(
         result,
         alpha=alpha,
@@ -148,6 +160,10 @@ def reason_for_gap(result: Result, limits: Limits) -> str:
         "projected_gradient": "relative projected gradient",
     }[result.certificate.kind]
     return (
-        f"the {what} is {result.certificate.gap:.2g}, above tol={limits.tol:g}: "
+        f"the {what} is {result.certificate.gap:.2g}, above {_told_tolerance(limits)}: "
         f"{advice.get(result.reason, result.reason)}."
     )
+
+
+def _told_tolerance(limits: Limits) -> str:
+    return f"tol={limits.tol:g}" if limits.tol > 0 else "what float64 can resolve (tol=0)"
