@@ -255,7 +255,7 @@ class TestSettings:
             ({"hyperparameters": {"alpha": 1.0}}, "'alpha'.*allowed: alpha_lambda"),
             ({"hyperparameters": {"alpha_omega": -1.0}}, r"alpha_omega.*> 0; got -1.0"),
             ({"hyperparameters": 3}, "dictionary"),
-            ({"tol": 0.0}, "tol must be a finite number > 0"),
+            ({"tol": -1.0}, "tol must be a finite number >= 0"),
             ({"max_iter": 0}, "max_iter must be an integer >= 1"),
             ({"max_time": -1}, "max_time"),
             ({"n_jobs": 0}, "n_jobs"),

@@ -329,7 +329,7 @@ class TestInput:
             ({"n_components": 0}, "n_components must be an integer >= 1; got 0"),
             ({"n_components": 2.5}, "n_components"),
             ({"C": -1.0}, "C must"),
-            ({"tol": 0.0}, "tol must"),
+            ({"tol": -1.0}, "tol must"),
             ({"max_iter": 0}, "max_iter"),
             ({"loss": "logistic"}, "squared_hinge"),
             ({"n_jobs": 0}, "n_jobs"),

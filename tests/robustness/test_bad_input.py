@@ -109,7 +109,7 @@ class TestNumbers:
             ({"C": -1.0}, "C must be a finite number > 0; got -1.0"),
             ({"C": 0}, "C must be"),
             ({"C": "1"}, "C must be"),
-            ({"tol": 0.0}, "tol must be"),
+            ({"tol": -1e-9}, "tol must be"),
             ({"max_iter": 0}, "max_iter must be an integer >= 1; got 0"),
             ({"max_time": -1}, "max_time must be"),
             ({"cache_mb": 0}, "cache_mb must be > 0"),

@@ -129,14 +129,15 @@ def certificate_text(estimator: Any) -> str:
         bound = float(np.sum(estimator.lower_bound_))
         settled = "has settled" if estimator.converged_ else "still rises"
         return f"lower bound on the log evidence {bound:.6g}, which {settled}"
-    gap, tol = estimator.gap_, estimator.tol
+    gap = estimator.gap_
+    tol = f"the tolerance {estimator.tol:.0e}" if estimator.tol else "what float64 can resolve"
     met = "reaches" if estimator.converged_ else "does not reach"
     if getattr(estimator, "gap_kind_", "duality") != "duality":
         return (
-            f"relative projected gradient {gap:.1e} {met} the tolerance {tol:.0e}: a stationary "
+            f"relative projected gradient {gap:.1e} {met} {tol}: a stationary "
             "point, which may not be the best one"
         )
-    return f"gap {gap:.1e} {met} the tolerance {tol:.0e}: {bound_text(estimator)}"
+    return f"gap {gap:.1e} {met} {tol}: {bound_text(estimator)}"
 
 
 def _certificate(estimator: Any) -> dict[str, Any]:

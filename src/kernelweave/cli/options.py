@@ -117,7 +117,10 @@ Regularizer = Annotated[
 ]
 Tol = Annotated[
     float | None,
-    typer.Option(help="Relative duality gap to reach. \\[default: 1e-3]", rich_help_panel="Effort"),
+    typer.Option(
+        help="Relative duality gap to reach; 0 is what float64 can resolve. \\[default: 1e-3]",
+        rich_help_panel="Effort",
+    ),
 ]
 TestSize = Annotated[
     float,

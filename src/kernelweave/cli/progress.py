@@ -87,9 +87,11 @@ class FitProgress:
     def __init__(
         self, console: Console, title: str, tol: float, time_limit: float | None = None
     ) -> None:
+        from kernelweave.solvers import Limits
+
         self._console = console
         self._title = title
-        self._tol = tol
+        self._tol = Limits(tol).target()
         self._time_limit = time_limit
         self._notice = f"compiling once, about {COMPILE_SECONDS} s"
         self._compiles = _Compiles(self)

@@ -59,7 +59,7 @@ class BayesianMKLClassifier(ClassifierMixin, BaseBayesianMKL):
         Most iterations.
     tol : float, default=5e-4
         The fit ends when an iteration changes the lower bound by less than this for each sample
-        (and class or label, if they share weights).
+        (and class or label, if they share weights). 0 is what float64 can resolve.
     normalize : {"trace", "diagonal", "center"}, None or a tuple of them, default="diagonal"
         Normalisation of every kernel, learnt on the training rows.
     sigma_g : float, default=1.0

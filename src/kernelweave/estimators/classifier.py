@@ -57,7 +57,8 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         Normalisation of every kernel, learnt on the training rows. "trace" scales to mean
         diagonal 1, so that C means what it means for an SVM.
     tol : float, default=1e-3
-        Relative duality gap to reach; where there is none, relative projected gradient.
+        Relative duality gap to reach; where there is none, relative projected gradient. 0 is what
+        float64 can resolve.
     max_iter : int, default=1000
         Most iterations over the weights.
     multi_class : {"shared", "ovr"}, default="shared"

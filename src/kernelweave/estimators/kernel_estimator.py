@@ -64,7 +64,7 @@ class KernelEstimator(
     # Validation at the door
 
     def _limits(self) -> Limits:
-        positive_number("tol", self.tol)
+        positive_number("tol", self.tol, allow_zero=True)
         if not isinstance(self.max_iter, Integral) or self.max_iter < 1:
             raise InvalidInputError(f"max_iter must be an integer >= 1; got {self.max_iter!r}.")
         if self.max_time is not None:

@@ -19,6 +19,7 @@ from kernelweave.estimators.labels import class_codes
 from kernelweave.estimators.nystrom_map import NystromMap
 from kernelweave.kernels import build_set
 from kernelweave.problem import Array
+from kernelweave.solvers import Limits
 from kernelweave.validation import positive_number, unknown_name
 
 __all__ = ["NystromMKLClassifier"]
@@ -54,7 +55,7 @@ class NystromMKLClassifier(ClassifierMixin, KernelEstimator):
     normalize : {"trace", "diagonal", "center"}, None or a tuple of them, default="trace"
         Normalisation of every kernel, learnt on the training rows.
     tol : float, default=1e-4
-        Tolerance of LIBLINEAR.
+        Tolerance of LIBLINEAR; 0 is what float64 can resolve.
     max_iter : int, default=1000
         Most iterations of LIBLINEAR.
     class_weight : dict, "balanced" or None, default=None
@@ -181,7 +182,7 @@ class NystromMKLClassifier(ClassifierMixin, KernelEstimator):
             C=positive_number("C", self.C),
             loss=self.loss,
             dual="auto",
-            tol=positive_number("tol", self.tol),
+            tol=Limits(positive_number("tol", self.tol, allow_zero=True)).target(),
             max_iter=int(self.max_iter),
             random_state=self._seed(),
         )

@@ -57,7 +57,7 @@ class MKLOneClass(OutlierMixin, BaseMKL):
         See :class:`MKLClassifier`; "auto" is "spg". Kernels that are centred surround the origin,
         and nothing can be learnt from them.
     tol : float, default=1e-3
-        Duality gap to reach, relative to the objective.
+        Duality gap to reach, relative to the objective. 0 is what float64 can resolve.
     max_iter, max_time, warm_start : int, float or None, bool
         See :class:`MKLClassifier`.
     warm_start_from : path, fitted MKLOneClass or None, default=None

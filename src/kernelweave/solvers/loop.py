@@ -21,7 +21,14 @@ from kernelweave.solvers.screening import Screening
 from kernelweave.solvers.settings import check_settings
 from kernelweave.solvers.watch import Limits, Numbers, Progress, Watch
 
-__all__ = ["OWN_SHARE", "Record", "Result", "certified_as_it_is", "prepared", "run"]
+__all__ = [
+    "OWN_SHARE",
+    "Record",
+    "Result",
+    "certified_as_it_is",
+    "prepared",
+    "run",
+]
 
 
 @dataclass(frozen=True)
@@ -140,9 +147,9 @@ def run(
     try:
         state = solver.init(problem, start)
         while True:
-            certificate = _certify_state(problem, state)
-            unit = problem.unit(certificate.primal)
-            converged = best.offer(state, certificate, limits.tol, unit)
+            certificate = _certify_state(problem, state, resolve=not limits.tol)
+            tol = limits.target(certificate.rounding)
+            converged = best.offer(state, certificate, tol, problem.unit(certificate.primal))
             record = Record(
                 since.iteration + len(history),
                 watch.seconds,
@@ -157,7 +164,7 @@ def run(
             watch.note(record, partial(numbers_of, state.point, extra, best.point, best.witness))
             reason = "converged"
             if not converged or (state.to_the_end and not state.ended):
-                reason = _reason_to_stop(problem, limits, watch, state, certificate, own_share)
+                reason = _reason_to_stop(own_share * tol, watch, state, certificate)
             if reason:
                 break
             if screening is not None:
@@ -192,8 +199,9 @@ def certified_as_it_is(
     began = time.perf_counter()
     problem = prepared(problem, solver)
     certificate, alpha = recompute(problem, start.d, start.alpha, start.intercept, since.witness)
-    converged = certificate.gap <= limits.tol
-    if not converged and certificate.approximation <= limits.tol:
+    tol = limits.target(certificate.rounding)
+    converged = certificate.gap <= tol
+    if not converged and certificate.approximation <= tol:
         return None
     record = Record(
         since.iteration,
@@ -217,10 +225,18 @@ def certified_as_it_is(
     )
 
 
-def _certify_state(problem: Problem, state: State) -> Certificate:
+def _certify_state(problem: Problem, state: State, resolve: bool) -> Certificate:
+    """Certify the point; with `resolve`, `approximation` counts what float64 can lose too."""
     point = state.point
     return certify(
-        problem, point.d, point.alpha, point.intercept, point.fitted, state.quad, state.witness
+        problem,
+        point.d,
+        point.alpha,
+        point.intercept,
+        point.fitted,
+        state.quad,
+        state.witness,
+        rounding=resolve,
     )
 
 
@@ -230,18 +246,10 @@ def _inner_gap(problem: Problem, certificate: Certificate, point: Point) -> floa
     return max(0.0, owed) / problem.unit(certificate.bank_primal)
 
 
-def _reason_to_stop(
-    problem: Problem,
-    limits: Limits,
-    watch: Watch,
-    state: State,
-    certificate: Certificate,
-    own_share: float,
-) -> str:
+def _reason_to_stop(own_tol: float, watch: Watch, state: State, certificate: Certificate) -> str:
     if watch.time_is_up:
         return "max_time"  # Not even for a more exact bank.
-    owed_to_solver = certificate.gap - certificate.approximation
-    if certificate.approximation > 0 and owed_to_solver <= own_share * limits.tol:
+    if certificate.approximation > 0 and certificate.gap - certificate.approximation <= own_tol:
         return "bank"
     asked = watch.reason_to_stop() or state.ended
     if asked or not state.stuck:
@@ -262,7 +270,7 @@ def _finish(
             point.d, point.alpha, last.intercept, last, False, reason, history, best.witness
         )
     certificate, alpha = recompute(problem, point.d, point.alpha, point.intercept, best.witness)
-    converged = certificate.gap <= limits.tol
+    converged = certificate.gap <= limits.target(certificate.rounding)
     if converged:
         reason = "converged"
     elif reason == "converged":

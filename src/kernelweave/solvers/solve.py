@@ -90,7 +90,7 @@ def _settle(
     # Once: weights that a solver learns beforehand must not change with a more exact bank.
     problem = prepared(problem, solver)
     result = None
-    if start is not None and since.gap <= limits.tol:
+    if start is not None and since.gap <= limits.target():
         # The fit that is taken up had ended; as a rule there is nothing left to do.
         result = certified_as_it_is(problem, solver, limits, start, since)
     history: list[Record] = [] if result is None else result.history
@@ -155,7 +155,7 @@ def certified_exactly(problem: Problem, solver: Solver, limits: Limits, result: 
     certificate, alpha = recompute(
         prepared(exact, solver), result.d, result.alpha, result.intercept, result.witness
     )
-    converged = certificate.gap <= limits.tol
+    converged = certificate.gap <= limits.target(certificate.rounding)
     return replace(
         result,
         alpha=alpha,
@@ -188,6 +188,10 @@ def reason_for_gap(result: Result, limits: Limits) -> str:
         "projected_gradient": "relative projected gradient",
     }[result.certificate.kind]
     return (
-        f"the {what} is {result.certificate.gap:.2g}, above tol={limits.tol:g}: "
+        f"the {what} is {result.certificate.gap:.2g}, above {_told_tolerance(limits)}: "
         f"{advice.get(result.reason, result.reason)}."
     )
+
+
+def _told_tolerance(limits: Limits) -> str:
+    return f"tol={limits.tol:g}" if limits.tol > 0 else "what float64 can resolve (tol=0)"

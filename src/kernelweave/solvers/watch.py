@@ -15,6 +15,10 @@ from kernelweave.problem import Array
 
 __all__ = ["Keeper", "Limits", "Note", "Numbers", "Progress", "Watch"]
 
+# What tol=0 means: a hundred units in the last place, or this many times what rounding may do.
+_LEAST = 100.0 * float(np.finfo(np.float64).eps)
+_ROUNDINGS = 10.0
+
 # What a fit can be taken up from, by name.
 Numbers = Mapping[str, Array]
 
@@ -76,7 +80,8 @@ class Limits:
     ----------
     tol : float
         Relative duality gap at which the fit has converged; of a Bayesian fit, change of the lower
-        bound in one iteration, for each sample and task.
+        bound in one iteration, for each sample and task. Zero means what float64 can resolve
+        (:meth:`target`).
     max_iter : int
         Most steps of the solver, those of a fit that is taken up among them.
     max_time : float or None
@@ -92,6 +97,13 @@ class Limits:
     max_time: float | None = None
     callbacks: Sequence[Any] = ()
     verbose: int = 0
+
+    def target(self, rounding: float = 0.0) -> float:
+        """Return the tolerance a fit is held to: `tol`, or for zero what float64 can resolve.
+
+        `rounding` is what rounding may have done to the number compared with it.
+        """
+        return self.tol if self.tol > 0 else max(_LEAST, _ROUNDINGS * rounding)
 
 
 class Watch:

@@ -37,8 +37,9 @@ def infer(
 ) -> Posterior:
     """Fit BEMKL: raise the lower bound on the log evidence until it hardly changes.
 
-    The end is an iteration that changes it by less than `limits.tol` for each target. (Relative to
-    the bound itself, one number would mean different things: priors put constants into it.)
+    The end is an iteration that changes it by less than `limits.tol` for each target, or for a
+    `tol` of zero by no more than float64 can resolve. (Relative to the bound itself, one number
+    would mean different things: priors put constants into it.)
     Samples without a label start from what the others say of them. Warns when an iteration or time
     limit came first. Ctrl-C keeps the last whole iteration.
 
@@ -97,11 +98,12 @@ def _infer(
     watch = Watch(limits, history, began - since.seconds, since)
     last: Snapshot | None = None
     reason = ""
-    if line is not None and (abs(line.change) <= limits.tol or line.iteration >= limits.max_iter):
+    ended = line is not None and _stands_still(line.lower_bound, line.change, targets, limits)
+    if line is not None and (ended or line.iteration >= limits.max_iter):
         # The fit that is taken up had ended.
         history.append(line)
         last = ensemble.snapshot()
-        reason = "converged" if abs(line.change) <= limits.tol else "max_iter"
+        reason = "converged" if ended else "max_iter"
     try:
         while not reason:
             ensemble.iterate()
@@ -114,7 +116,8 @@ def _infer(
             line = BayesRecord(iteration, watch.seconds, bound, change, active)
             numbers = ensemble.numbers() if watch.keeps else {}
             watch.note(line, partial(dict, numbers))
-            reason = "converged" if abs(change) <= limits.tol else watch.reason_to_stop()
+            still = _stands_still(bound, change, targets, limits)
+            reason = "converged" if still else watch.reason_to_stop()
     except np.linalg.LinAlgError as error:
         raise InvalidInputError(
             f"rounding left no precise posterior: sigma_g={settings.sigma_g:g} is too small for "
@@ -137,6 +140,12 @@ def _infer(
             _what_was_missed(reason, history[-1], limits), ConvergenceWarning, stacklevel=6
         )
     return Posterior.of(last, history, reason)
+
+
+def _stands_still(bound: float, change: float, targets: Targets, limits: Limits) -> bool:
+    """Whether the change of the lower bound for each target is within the tolerance."""
+    rounding = float(np.finfo(np.float64).eps) * abs(bound) / targets.y.size
+    return abs(change) <= limits.target(rounding)
 
 
 def _what_was_missed(reason: str, line: BayesRecord, limits: Limits) -> str:
