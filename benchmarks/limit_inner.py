@@ -228,5 +228,5 @@ COUNTS: list[tuple[str, str | None, str, str, Any]] = [
     (_SOLVERS + "bemkl.ensemble", "Ensemble", "iterate", "iterations", bayesian),
     (_SOLVERS + "bemkl.squares", None, "_low_rank", "search for low rank", nothing),
     (_SOLVERS + "cut_lp", "CutLP", "_run", "HiGHS", nothing),
-    (_SOLVERS + "cut_lp", None, "nearest_below", "HiGHS", nothing),
+    (_SOLVERS + "cut_qp", None, "nearest_below", "steps on all cuts", nothing),
 ]

@@ -5,7 +5,7 @@
     python benchmarks/silp.py --quick                         # smaller and only once
 
 small         ionosphere and sonar, SimpleMKL family, simplex: seconds, single-kernel solves, and
-              the parts of the fit that HiGHS takes.
+              the parts of the fit that linear and quadratic programs take.
 points        10 RBF kernels on growing n, dense and lazy banks: wrapper against chunking.
 regularizers  every regularizer that SILP and SPG both solve: what `solver="auto"` goes by.
 
@@ -58,8 +58,8 @@ from kernelweave.solvers.cut_lp import CutLP
 TOL = 1e-3
 
 
-class HighsClock:
-    """Counts the seconds spent in HiGHS, on linear and on quadratic programs."""
+class ProgramClock:
+    """Counts the seconds spent on linear and on quadratic programs."""
 
     def __init__(self) -> None:
         self.reset()
@@ -86,7 +86,7 @@ class Entry:
 
     seconds: float
     result: Result
-    highs: dict[str, float]
+    programs: dict[str, float]
 
     def text(self) -> str:
         if not self.result.converged:
@@ -95,7 +95,7 @@ class Entry:
 
 
 def race(
-    problem: Problem, solvers: dict[str, Solver], repeat: int, max_time: float, clock: HighsClock
+    problem: Problem, solvers: dict[str, Solver], repeat: int, max_time: float, clock: ProgramClock
 ) -> dict[str, Entry]:
     """Fastest run of each solver over interleaved rounds; the slow ones run only once."""
     limits = Limits(tol=TOL, max_iter=100_000, max_time=max_time)
@@ -124,7 +124,7 @@ def simplemkl_bank(name: str, data_dir: Any) -> tuple[Any, np.ndarray]:
     return build_bank("auto", kernels, cache_mb=1000, tol=TOL, random_state=0), y
 
 
-def small(args: argparse.Namespace, clock: HighsClock) -> None:
+def small(args: argparse.Namespace, clock: ProgramClock) -> None:
     print("\n## small: SimpleMKL family, simplex, hinge")
     print("| data | C | solver | time | of the fastest | solves | in LPs | in QPs |")
     print("|---|---|---|---|---|---|---|---|")
@@ -143,7 +143,7 @@ def small(args: argparse.Namespace, clock: HighsClock) -> None:
             fastest = min(entry.seconds for entry in best.values())
             for label, entry in best.items():
                 solves = entry.result.history[-1].inner_solves
-                shares = [f"{part / entry.seconds:.1%}" for part in entry.highs.values()]
+                shares = [f"{part / entry.seconds:.1%}" for part in entry.programs.values()]
                 print(
                     f"| {name}, m = {bank.m} | {C:g} | {label} | {entry.text()} "
                     f"| {entry.seconds / fastest:.2f}x | {solves} | {' | '.join(shares)} |",
@@ -151,7 +151,7 @@ def small(args: argparse.Namespace, clock: HighsClock) -> None:
                 )
 
 
-def points(args: argparse.Namespace, clock: HighsClock) -> None:
+def points(args: argparse.Namespace, clock: ProgramClock) -> None:
     print("\n## points: 10 RBF kernels, simplex, hinge")
     print("| bank | n | C | wrong labels | active-set | silp | silp-chunking | silp / chunking |")
     print("|---|---|---|---|---|---|---|---|")
@@ -179,7 +179,7 @@ def points(args: argparse.Namespace, clock: HighsClock) -> None:
                 print(f"| {kind} | {n} | {C:g} | {flip:.0%} | {cells} | {ratio:.2f} |", flush=True)
 
 
-def regularizers(args: argparse.Namespace, clock: HighsClock) -> None:
+def regularizers(args: argparse.Namespace, clock: ProgramClock) -> None:
     print("\n## regularizers: SimpleMKL family, hinge (seconds, single-kernel solves)")
     print("| regularizer | data | C | spg | silp | spg / silp |")
     print("|---|---|---|---|---|---|")
@@ -227,7 +227,7 @@ def main() -> None:
     if args.quick:
         args.repeat, args.sizes = 1, args.sizes[:1]
     warnings.simplefilter("ignore", ConvergenceWarning)
-    clock = HighsClock()
+    clock = ProgramClock()
     # Compilation is not part of any time.
     rng = np.random.default_rng(0)
     warm = DenseBank().build(build_set([RBF(1.0), RBF(2.0)], rng.normal(size=(400, 2))))

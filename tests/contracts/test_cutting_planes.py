@@ -225,7 +225,7 @@ def test_a_step_that_teaches_nothing_is_followed_by_one_without_curvature(regula
 @pytest.mark.parametrize("name", ["hinge", "squared"])
 def test_steps_without_curvature_alone_get_there(name, regularizer):
     problem = make(name, regularizer).bound()
-    planes, point, quad, root, _ = planes_at(problem)
+    planes, _, _, root, _ = planes_at(problem)
     optimum = solve(problem, SPG(), Limits(tol=1e-7, max_iter=5000)).certificate.primal
     unit = max(1.0, abs(optimum))
     for _ in range(300):

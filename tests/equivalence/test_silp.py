@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris, make_classification
 from sklearn.exceptions import ConvergenceWarning
 from thinned import thinned
 
@@ -277,6 +277,35 @@ def test_plain_cutting_planes_far_from_the_first_weights():
     problem = make("hinge", L1(1e-3), n=30, m=8, C=(0.1, 0.1))
     plain = fit_honestly(problem, SILP(stabilise=False), tol=1e-6, max_iter=300)
     assert plain.converged and bracketed(plain, solve(problem, SILP(), Limits(tol=1e-6)))
+
+
+def small_gaussians(n, m, seed):
+    """Gaussian kernels of random widths on one to three of 20 features, and labels."""
+    X, y = make_classification(
+        n, n_features=20, n_informative=6, n_redundant=4, flip_y=0.05, random_state=seed
+    )
+    X, rng = (X - X.mean(axis=0)) / X.std(axis=0), np.random.default_rng(seed)
+    Ks = []
+    for _ in range(m):
+        own = X[:, rng.choice(20, size=rng.integers(1, 4), replace=False)]
+        width = 2.0 ** rng.uniform(-2, 4) * own.shape[1]
+        Ks.append(np.exp(-np.sum((own[:, None] - own[None]) ** 2, axis=2) / width))
+    return Ks, np.where(y > 0, 1.0, -1.0)[None]
+
+
+def test_plain_cutting_planes_end_by_their_own_rule():
+    """It gave up at 5e-4: alpha was made as exact as could be for what an old one owed."""
+    Ks, y = small_gaussians(190, 40, seed=2)
+    problem = replace(make("epsilon_insensitive", Simplex(), Ks=Ks), y=y, C=np.ones_like(y))
+    assert fit_honestly(problem, SILP(stabilise=False), tol=1e-4, max_iter=1000).converged
+
+
+@pytest.mark.parametrize("regularizer", [*SPARSE, LpBall(2.0)], ids=repr)
+def test_plain_cutting_planes_start_at_equal_weights(regularizer):
+    Ks, y = small_gaussians(40, 70, seed=0)
+    problem = replace(make("hinge", regularizer, Ks=Ks), y=y, C=np.ones_like(y))
+    first = fit_honestly(problem, SILP(stabilise=False), tol=1e-9, max_iter=0)
+    np.testing.assert_array_equal(first.d, regularizer.start(70))
 
 
 @pytest.mark.parametrize(("name", "regularizer"), pairs(SMOOTH_OR_NOT, SPARSE), ids=str)

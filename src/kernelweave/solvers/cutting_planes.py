@@ -35,9 +35,11 @@ _KEEP_FROM = 2000
 # Steps over the curvature after which a safe one is due if what is left to gain has not halved.
 _PATIENCE = 4
 # Proximal steps are tried longer and longer, by factors of ten, until they promise enough.
-_MOST_STEPS_TRIED = 12
+_MOST_PROXIMAL = 12
 # Most kernels over which the curvature is taken where all of them have weight.
 _MOST_DENSE = 5000
+
+_EPS = float(np.finfo(np.float64).eps)
 
 # Square root of the Hessian over some kernels, at the weights of the newest point.
 Root = Callable[[Array], Array]
@@ -215,7 +217,9 @@ class CuttingPlanes:
             self._waited = 0
             return self._safe_step(master)
         self._waited += 1
-        return self._own_step(0.01 * room)
+        proposal = self._own_step(0.01 * room)
+        # Less than that is a difference that rounding makes.
+        return proposal if proposal.promised > _EPS * unit else self._safe_step(master)
 
     def _room(self) -> float:
         """How far T at the centre is above the best bound."""
@@ -230,31 +234,34 @@ class CuttingPlanes:
         return float(self._problem.regularizer.value(d)) + float(self._cuts.values(d).max())
 
     def _safe_step(self, master: MasterSolution | None) -> Proposal:
-        """Half way to the master's weights, or a proximal step that promises as much."""
+        """Half way to the master's weights, or a proximal step where there is no master."""
         if master is not None or self._linear:
             there = self._closed_form() if master is None else master.d
             return self._proposal(0.5 * (self.centre.d + there), "safe")
-        start = np.eye(len(self._cuts))[-1]
-        step = float(np.linalg.norm(self.centre.d) / max(np.linalg.norm(self.quad), 1e-300))
-        best = None
-        for _ in range(_MOST_STEPS_TRIED):
+        return self._proximal_step()
+
+    def _proximal_step(self) -> Proposal:
+        """The shortest proximal step, of those tried, that promises half of what is left."""
+        multipliers = np.eye(len(self._cuts))[-1]
+        size = max(float(np.linalg.norm(self.quad)), 1e-300)
+        first, best = float(np.linalg.norm(self.centre.d)) / size, None
+        for power in range(_MOST_PROXIMAL):
             found = solve_proximal(
                 self._cuts,
                 self._problem.regularizer,
                 self.centre.d,
-                step,
-                start,
+                first * 10.0**power,
+                multipliers,
                 self.centre.value,
             )
-            self._offer(found.multipliers)
+            multipliers = found.multipliers
+            self._offer(multipliers)
             proposal = self._proposal(found.d, "safe")
             if best is None or proposal.promised > best.promised:
                 best = proposal
             if best.promised >= 0.5 * self._room():
                 break
-            start = found.multipliers
-            step *= 10.0
-        return best
+        return proposal if best is None else best
 
     def _own_step(self, accuracy: float) -> Proposal:
         """A step over what is known at the centre, shorter after each one that failed."""

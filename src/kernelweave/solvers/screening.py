@@ -15,8 +15,8 @@ __all__ = ["Screening"]
 
 # With fewer kernels than this a pass costs too little to save.
 _FEWEST = 20
-# Computed once for a bank, however many fits share it: along a path, or one for each class.
 _EPS = float(np.finfo(np.float64).eps)
+# Computed once for a bank, however many fits share it: along a path, or one for each class.
 _SPREADS: WeakKeyDictionary[Any, Array] = WeakKeyDictionary()
 
 
