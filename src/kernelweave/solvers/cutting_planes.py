@@ -219,7 +219,7 @@ class CuttingPlanes:
         self._waited += 1
         proposal = self._own_step(0.01 * room)
         # Less than that is a difference that rounding makes.
-        return proposal if proposal.promised > _EPS * unit else self._safe_step(master)
+        return proposal if proposal.promised > _EPS * self.unit else self._safe_step(master)
 
     def _room(self) -> float:
         """How far T at the centre is above the best bound."""
