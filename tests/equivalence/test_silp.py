@@ -319,7 +319,7 @@ def test_to_eight_digits(name, regularizer):
 def test_what_rounding_forbids_is_given_up_in_time(name, regularizer):
     problem = make(name, regularizer, n=40, m=12, C=(50.0, 200.0))
     result = fit_honestly(problem, tol=1e-18)
-    assert result.reason == "stuck" and len(result.history) < 60
+    assert result.reason == "stuck" and len(result.history) < 200
     assert result.certificate.gap < 1e-7
 
 

@@ -237,8 +237,18 @@ class CuttingPlanes:
         """Half way to the master's weights, or a proximal step where there is no master."""
         if master is not None or self._linear:
             there = self._closed_form() if master is None else master.d
-            return self._proposal(0.5 * (self.centre.d + there), "safe")
+            proposal = self._proposal(0.5 * (self.centre.d + there), "safe")
+            if not self._linear or proposal.promised >= 0.25 * self._room():
+                return proposal
+            return max(proposal, self._exact_half_way(), key=lambda one: one.promised)
         return self._proximal_step()
+
+    def _exact_half_way(self) -> Proposal:
+        """Half way to the master's weights beyond the tolerances of HiGHS, over some kernels."""
+        d = self.centre.d.copy()
+        kernels = working_kernels(d, self._gradient(), _ENTERING)
+        self._mind_all_cuts(d, kernels, np.zeros((len(kernels), len(kernels))))
+        return self._proposal(0.5 * (self.centre.d + d), "safe")
 
     def _proximal_step(self) -> Proposal:
         """The shortest proximal step, of those tried, that promises half of what is left."""
@@ -315,11 +325,12 @@ class CuttingPlanes:
         d = np.zeros_like(self.centre.d)
         d[kernels] = minimise_model(hessian, gradient, here, accuracy, free_sum)
         if self._cuts.values(d).max() > self._own_cut(d) + accuracy:
-            self._mind_all_cuts(d, kernels, hessian, free_sum)
+            self._mind_all_cuts(d, kernels, hessian)
         return d
 
-    def _mind_all_cuts(self, d: Array, kernels: Array, hessian: Array, free_sum: bool) -> None:
+    def _mind_all_cuts(self, d: Array, kernels: Array, hessian: Array) -> None:
         """Replace the step by one on the model of all cuts."""
+        free_sum = isinstance(self._problem.regularizer, L1)
         slopes = -0.5 * self._cuts.quads[:, kernels]
         if free_sum:
             slopes = slopes + self._problem.regularizer.gradient(self.centre.d)[kernels]

@@ -200,6 +200,9 @@ class Evaluator:
         if self._products is not None:
             self._products.settle(gram, alpha, fitted)
         self._alpha = alpha
+        if problem.loss.smooth and gram.dense() is not None:
+            # Newton's steps add up to K(d) alpha with an error that a large C multiplies.
+            fitted = self._fitted(gram)
         value = problem.inner_value(d, alpha, fitted)
         return Point(d, alpha.copy(), fitted, self._intercept.copy(), value)
 

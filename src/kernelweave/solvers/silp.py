@@ -134,18 +134,36 @@ class SILP(Solver):
         """Ask the cutting planes for weights, solve there, and add the new cut."""
         memory: _Memory = state.memory
         planes, evaluator = memory.planes, state.evaluator
-        stuck = False
+        owed_here, stuck = _owed(problem, planes.centre), False
         if inner_gap > _INNER_SHARE * gap and not memory.sharpest:
-            self._sharpen(memory, evaluator, gap, inner_gap)
+            allowed = 0.5 * _INNER_SHARE * (gap / inner_gap) * owed_here
+            self._sharpen(memory, evaluator, allowed, owed_here, gap)
         else:
-            proposal, before = planes.propose(gap), planes.centre
-            point, owed = self._solve_at(memory, evaluator, proposal)
-            quad, root = evaluator.quad(point), _root(evaluator, point)
-            learnt = planes.add(proposal, point, owed, quad, root, gap)
-            memory.sharpest &= planes.centre is before
-            # Other steps have safe ones to fall back on.
-            stuck = not learnt and proposal.kind in ("safe", "master")
+            proposal = planes.propose(gap)
+            if owed_here > proposal.promised > 0 and not memory.sharpest:
+                # What the step may gain is less than what the centre's own alpha leaves open.
+                allowed = _INNER_SHARE * proposal.promised
+                self._sharpen(memory, evaluator, allowed, owed_here, gap)
+            else:
+                stuck = not self._try(memory, evaluator, proposal, gap)
         return State(planes.centre, planes.quad, evaluator, stuck, memory, witness=planes.witness)
+
+    def _try(
+        self,
+        memory: _Memory,
+        evaluator: Evaluator | ChunkEvaluator,
+        proposal: Proposal,
+        gap: float,
+    ) -> bool:
+        """Solve at the proposed weights and add the cut; returns whether it is of use to go on."""
+        planes = memory.planes
+        before = planes.centre
+        point, owed = self._solve_at(memory, evaluator, proposal)
+        quad, root = evaluator.quad(point), _root(evaluator, point)
+        learnt = planes.add(proposal, point, owed, quad, root, gap)
+        memory.sharpest &= planes.centre is before
+        # Steps of other kinds have safe ones to fall back on.
+        return learnt or proposal.kind not in ("safe", "master")
 
     def _solve_at(
         self, memory: _Memory, evaluator: Evaluator | ChunkEvaluator, proposal: Proposal
@@ -186,12 +204,15 @@ class SILP(Solver):
         return memory.inner_tol
 
     def _sharpen(
-        self, memory: _Memory, evaluator: Evaluator | ChunkEvaluator, gap: float, inner_gap: float
+        self,
+        memory: _Memory,
+        evaluator: Evaluator | ChunkEvaluator,
+        allowed: float,
+        owed: float,
+        gap: float,
     ) -> None:
-        """Make the centre's alpha exact enough to measure steps against it."""
+        """Make the centre's alpha, which owes `owed`, exact enough to measure steps against it."""
         planes = memory.planes
-        owed = _owed(evaluator.problem, planes.centre)
-        allowed = owed * (0.5 * _INNER_SHARE * gap / inner_gap)
         point, left = self._solve(memory, evaluator, planes.centre.d, allowed)
         memory.sharpest = not left <= 0.5 * owed
         if left < owed:
