@@ -11,6 +11,9 @@ from kernelweave.bank.stacked import StackedBank
 
 __all__ = ["exact_bank"]
 
+# Megabytes: tiles are computed past the cache, which then has its smallest size.
+_NO_CACHE = 1e-6
+
 
 def exact_bank(bank: Any) -> Any:
     """Return the same kernels in float64, nothing of them stored; the bank itself if it is exact.
@@ -40,4 +43,6 @@ def exact_bank(bank: Any) -> Any:
         return bank.refined() or bank
     if isinstance(bank, DistanceBank):
         return bank.in_double()
-    return bank if bank.approximates is None else LazyBank(dtype="float64").build(bank.approximates)
+    if bank.approximates is None:
+        return bank
+    return LazyBank(_NO_CACHE, "float64").build(bank.approximates)
