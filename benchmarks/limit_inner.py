@@ -202,8 +202,7 @@ def nothing(out: Any, *rest: Any, **more: Any) -> Amounts:
 
 _SOLVERS, _RUNNING = "kernelweave.solvers.", "kernelweave.bank.running."
 COUNTS: list[tuple[str, str | None, str, str, Any]] = [
-    (_SOLVERS + "box_solver", None, "smo_steps", "SMO steps", smo),
-    (_SOLVERS + "chunks", None, "smo_steps", "SMO steps", smo),
+    (_SOLVERS + "signed_qp", None, "smo_steps", "SMO steps", smo),
     (_SOLVERS + "chunks", None, "gather_columns", "blocks", gathered_columns),
     (_SOLVERS + "chunks", None, "add_rows", "products with K(d)", added_rows),
     (_SOLVERS + "chunks", None, "mix_outputs", "mixes of outputs", mixed),

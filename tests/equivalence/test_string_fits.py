@@ -263,7 +263,7 @@ def test_the_referee(name):
     C = np.full((1, 24), 0.7)
     value, weights, decisions = referee(Ks, y, C, get_loss(name), Simplex(), 1)
     family = WeightedDegree(3).by_length().by_position(8)
-    for solver in (ActiveSet(), SPG(), *([SILPChunking(6)] if name == "hinge" else [])):
+    for solver in (ActiveSet(), SPG(), *([SILPChunking(chunk_size=6)] if name == "hinge" else [])):
         model = MKLClassifier(family, C=0.7, loss=name, tol=1e-7, solver=solver)
         model.fit(texts, y[0])
         assert model.objective_ == pytest.approx(value, rel=1e-6)

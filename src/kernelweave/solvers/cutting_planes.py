@@ -63,12 +63,15 @@ class _Metric:
     gap: float
 
 
+def _has_prox(regularizer: Regularizer) -> bool:
+    return type(regularizer).prox is not Regularizer.prox
+
+
 def _prox_is_cheap(problem: Problem) -> bool:
     """Whether a level-set step by prox steps pays; under lp norms the closed form does as well."""
     regularizer = problem.regularizer
-    has_prox = type(regularizer).prox is not Regularizer.prox
     closed = isinstance(regularizer, LpBall | SquaredLp)
-    return has_prox and not closed and problem.m <= _MOST_DENSE
+    return _has_prox(regularizer) and not closed and problem.m <= _MOST_DENSE
 
 
 def refuse_unsupported(name: str, problem: Problem) -> None:
@@ -235,7 +238,7 @@ class CuttingPlanes:
 
     def _safe_step(self, master: MasterSolution | None) -> Proposal:
         """Half way to the master's weights, or a proximal step where there is no master."""
-        if master is not None or self._linear:
+        if master is not None or self._linear or not _has_prox(self._problem.regularizer):
             there = self._closed_form() if master is None else master.d
             proposal = self._proposal(0.5 * (self.centre.d + there), "safe")
             if not self._linear or proposal.promised >= 0.25 * self._room():
