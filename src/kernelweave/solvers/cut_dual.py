@@ -11,6 +11,7 @@ from kernelweave.regularizers.base import Regularizer
 from kernelweave.solvers.curvature import minimise_model
 from kernelweave.solvers.cut_lp import MasterSolution
 from kernelweave.solvers.cuts import Cuts
+from kernelweave.solvers.line_search import zero_of_slope
 
 __all__ = ["solve_dual", "solve_proximal"]
 
@@ -18,7 +19,6 @@ _MOST_STEPS = 50
 # Change of one multiplier, of a sum of one, by which the curvature is taken: the root of what
 # float64 resolves, which balances rounding against the error of a difference.
 _DIFFERENCE = 1.5e-8
-_SUFFICIENT, _SHORTEST = 1e-4, 1e-9
 # A step that gains less than this part of what is missing is the last: rounding has won.
 _WORTH = 1e-3
 # The master is solved to this part of what is between it and the best objective so far.
@@ -85,7 +85,7 @@ def solve_proximal(
 
 
 def _solve(cuts: Cuts, response: Response, start: Array, upper: float) -> MasterSolution:
-    """Climb on the simplex of multipliers by Newton's method with a bisected step.
+    """Climb on the simplex of multipliers by Newton's method with a search along each step.
 
     The gradient is what each cut says at the weights; its differences, along one multiplier after
     the other, give the curvature.
@@ -101,6 +101,13 @@ def _solve(cuts: Cuts, response: Response, start: Array, upper: float) -> Master
         B = (heights - np.array(moved)) / _DIFFERENCE
         return 0.5 * (B + B.T)
 
+    def along(place: MasterSolution, heights: Array, way: Array) -> tuple[MasterSolution, Array]:
+        def fall(t: float) -> float:
+            return -float(at(place.multipliers + t * way)[1] @ way)
+
+        t = zero_of_slope(fall, -float(heights @ way), lambda t: True)
+        return at(place.multipliers + t * way)
+
     # A mean with a poor cut can be far below a single good one.
     firsts = [at(multipliers) for multipliers in [start, *np.eye(len(cuts))]]
     best, heights = max(firsts, key=lambda first: first[0].value)
@@ -112,13 +119,7 @@ def _solve(cuts: Cuts, response: Response, start: Array, upper: float) -> Master
         target = minimise_model(
             curvature(best, heights), -heights, best.multipliers, 0.01 * left, False
         )
-        direction = target - best.multipliers
-        slope, scale = float(heights @ direction), 1.0
-        while scale > _SHORTEST:
-            found, seen = at(best.multipliers + scale * direction)
-            if found.value >= best.value + _SUFFICIENT * scale * slope:
-                break
-            scale *= 0.5
+        found, seen = along(best, heights, target - best.multipliers)
         gained = found.value - best.value
         if gained > 0:
             best, heights = found, seen

@@ -9,7 +9,7 @@ import numpy as np
 from kernelweave.errors import InvalidInputError
 from kernelweave.problem import Array, Problem
 from kernelweave.solvers.base import Solver, State
-from kernelweave.solvers.certificate import Witness, best_intercepts
+from kernelweave.solvers.certificate import Witness, best_intercepts, certify
 from kernelweave.solvers.chunks import ChunkEvaluator
 from kernelweave.solvers.curvature import curvature_root
 from kernelweave.solvers.cutting_planes import (
@@ -158,6 +158,8 @@ class SILP(Solver):
         """Solve at the proposed weights and add the cut; returns whether it is of use to go on."""
         planes = memory.planes
         before = planes.centre
+        if proposal.kind == "safe" and gap <= _resolution(evaluator.problem, before, planes.quad):
+            return False
         point, owed = self._solve_at(memory, evaluator, proposal)
         quad, root = evaluator.quad(point), _root(evaluator, point)
         learnt = planes.add(proposal, point, owed, quad, root, gap)
@@ -277,6 +279,12 @@ class SILPChunking(SILP):
 def _owed(problem: Problem, point: Point) -> float:
     """How far T(d) may be above the value of the point."""
     return owed_by_alpha(problem, point, best_intercepts(problem, point.fitted, point.intercept))
+
+
+def _resolution(problem: Problem, point: Point, quad: Array) -> float:
+    """Relative gap that the rounding of sums in float64 can make at this point."""
+    at = point.d, point.alpha, point.intercept, point.fitted, quad
+    return certify(problem, *at, rounding=True).approximation
 
 
 def _root(evaluator: Evaluator | ChunkEvaluator, point: Point) -> Root:
