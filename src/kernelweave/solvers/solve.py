@@ -95,7 +95,7 @@ def _settle(
         result = certified_as_it_is(problem, solver, limits, start, since)
     history: list[Record] = [] if result is None else result.history
     if result is None:
-        result = _driven(problem, solver, limits, start, history, began, since)
+        result, solver = _driven(problem, solver, limits, start, history, began, since)
     solved_on = problem.bank
     share = OWN_SHARE
     while result.reason in ("bank", "stuck"):
@@ -116,7 +116,9 @@ def _settle(
             if finer is None:
                 return result, solved_on
             problem, solved_on = problem.with_bank(finer), finer
-        result = _driven(problem, solver, limits, result.start, history, began, since, share)
+        result, solver = _driven(
+            problem, solver, limits, result.start, history, began, since, share
+        )
     # Where the problem is not convex, what the bank is off by has not been counted.
     if not result.converged or not problem.convex:
         result = certified_exactly(problem, solver, limits, result)
@@ -137,14 +139,19 @@ def _line(last: Record, certificate: Certificate, seconds: float) -> Record:
 
 def _driven(
     problem: Problem, solver: Solver, limits: Limits, start: Point | None, *course: Any
-) -> Result:
-    """Run the solver; where it gives up too early cutting planes go on from its best point."""
+) -> tuple[Result, Solver]:
+    """Run the solver; where it gives up too early cutting planes go on from its best point.
+
+    Also returns the solver that the result is of.
+    """
     result = run(problem, solver, limits, start, *course)
     early = result.reason == "stuck" and not result.certificate.at_rounding
     if not (early and solver.hands_over and problem.convex):
-        return result
-    other = run(problem, SILP(), limits, result.start, *course)
-    return other if other.certificate.gap < result.certificate.gap else result
+        return result, solver
+    planes = SILP()
+    other = run(problem, planes, limits, result.start, *course)
+    better = other.certificate.gap < result.certificate.gap
+    return (other, planes) if better else (result, solver)
 
 
 def certified_exactly(problem: Problem, solver: Solver, limits: Limits, result: Result) -> Result:
