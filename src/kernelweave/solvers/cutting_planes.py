@@ -257,7 +257,11 @@ class CuttingPlanes:
         """The shortest proximal step, of those tried, that promises half of what is left."""
         multipliers = np.eye(len(self._cuts))[-1]
         size = max(float(np.linalg.norm(self.quad)), 1e-300)
-        first, best = float(np.linalg.norm(self.centre.d)) / size, None
+        # Of no weights at all the first ones of a fit tell the unit.
+        problem, weights = self._problem, self.centre.d
+        if not weights.any():
+            weights = problem.regularizer.start(problem.m)
+        first, best = float(np.linalg.norm(weights)) / size, None
         for power in range(_MOST_PROXIMAL):
             found = solve_proximal(
                 self._cuts,
