@@ -13,6 +13,7 @@ SEEDS = range(10 if FULL else 2)
 FEW = [
     "hinge Simplex()",
     "logistic BlockNorm(groups=2, weight=0.7)",
+    "smooth_hinge Entropy(weight=0.5)",
     "one_class LpBall()",
     "one kernel, hinge ElasticNet()",
     "1 of low rank, hinge ElasticNet()",
