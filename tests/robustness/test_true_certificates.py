@@ -30,7 +30,8 @@ from kernelweave.losses import get_loss
 from kernelweave.regularizers import Simplex
 
 
-@pytest.mark.parametrize("seed", range(660 if FULL else 21))
+# The last two made solvers fail with errors of their own.
+@pytest.mark.parametrize("seed", [*range(660 if FULL else 21), 100_147, 100_214])
 def test_what_a_fit_states_is_true(seed):
     done = fits_of(draw_case(seed), seed)
     assert len(done) >= 2

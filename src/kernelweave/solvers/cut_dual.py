@@ -105,8 +105,10 @@ def _solve(cuts: Cuts, response: Response, start: Array, upper: float) -> Master
         def fall(t: float) -> float:
             return -float(at(place.multipliers + t * way)[1] @ way)
 
-        t = zero_of_slope(fall, -float(heights @ way), lambda t: True)
-        return at(place.multipliers + t * way)
+        first = -float(heights @ way)
+        if not first < 0:
+            return place, heights
+        return at(place.multipliers + zero_of_slope(fall, first, lambda t: True) * way)
 
     # A mean with a poor cut can be far below a single good one.
     firsts = [at(multipliers) for multipliers in [start, *np.eye(len(cuts))]]

@@ -265,22 +265,28 @@ class CuttingPlanes:
             weights = problem.regularizer.start(problem.m)
         first, best = float(np.linalg.norm(weights)) / size, None
         for power in range(_MOST_PROXIMAL):
-            found = solve_proximal(
-                self._cuts,
-                self._problem.regularizer,
-                self.centre.d,
-                first * 10.0**power,
-                multipliers,
-                self.centre.value,
-            )
+            # Steps beyond all numbers are no use, nor are longer ones.
+            with np.errstate(over="ignore", invalid="ignore"):
+                found = solve_proximal(
+                    self._cuts,
+                    problem.regularizer,
+                    self.centre.d,
+                    first * 10.0**power,
+                    multipliers,
+                    self.centre.value,
+                )
+                proposal = self._proposal(found.d, "safe")
+            if not np.isfinite([*found.d, *found.multipliers, proposal.promised]).all():
+                break
             multipliers = found.multipliers
             self._offer(multipliers)
-            proposal = self._proposal(found.d, "safe")
             if best is None or proposal.promised > best.promised:
                 best = proposal
             if best.promised >= 0.5 * self._room():
                 break
-        return proposal if best is None else best
+        if best is None:
+            return self._proposal(0.5 * (self.centre.d + self._closed_form()), "safe")
+        return best
 
     def _own_step(self, accuracy: float) -> Proposal:
         """A step over what is known at the centre, shorter after each one that failed."""
