@@ -152,6 +152,8 @@ def _run(state: SignedQP, gram: GramSource, tol: float, max_iter: int, deadline:
         if previous.size:
             blocks.check(gap, up[previous].max() - low[previous].min())
         previous, local_tol = _choose(ends, previous, blocks.limit, gram.round_size or _ROUND, tol)
+        if not previous.size:
+            return  # NaN compares with nothing: a broken kernel has no variable to move.
         idx = np.sort(previous)
         alpha, fitted = state.alpha[idx], state.fitted[idx]
         block = blocks.get(idx)

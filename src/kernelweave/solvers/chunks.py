@@ -249,7 +249,7 @@ class ChunkEvaluator:
             if self.problem.deadline.passed():
                 return
             idx = self._choose(ends, task)
-            if not self._chunk(state, task, idx, combined, _LOCAL * violation):
+            if not len(idx) or not self._chunk(state, task, idx, combined, _LOCAL * violation):
                 return
 
     def _owed(self, state: SignedQP, task: int, ends: Ends) -> float:
