@@ -68,7 +68,7 @@ def _has_prox(regularizer: Regularizer) -> bool:
 
 
 def _prox_is_cheap(problem: Problem) -> bool:
-    """Whether a level-set step by prox steps pays; under lp norms the closed form does as well."""
+    """Whether steps over the curvature by prox steps pay; the closed form does under lp norms."""
     regularizer = problem.regularizer
     closed = isinstance(regularizer, LpBall | SquaredLp)
     return _has_prox(regularizer) and not closed and problem.m <= _MOST_DENSE

@@ -49,9 +49,6 @@ class Keeper(ABC):
         """
 
 
-Callback = Callable[[Any], object]
-
-
 @dataclass(frozen=True)
 class Progress:
     """How far a fit had come that another one goes on with; at first nowhere.
