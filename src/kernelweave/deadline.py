@@ -7,7 +7,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-__all__ = ["NEVER", "Deadline", "TimeUp"]
+__all__ = ["GRACE", "NEVER", "Deadline", "TimeUp"]
+
+# Seconds after the deadline in which a pass over the kernels may still end a step; the last
+# certificate has as many more.
+GRACE = 0.4
 
 
 class TimeUp(Exception):
@@ -48,10 +52,23 @@ class Deadline:
         """Whether the time is over."""
         return self.at < math.inf and self.clock() >= self.at
 
+    def later(self, seconds: float) -> Deadline:
+        """Return the deadline so many seconds later."""
+        return NEVER if self.at == math.inf else Deadline(self.at + seconds, self.clock)
+
     def check(self) -> None:
         """Raise `TimeUp` if the time is over."""
         if self.passed():
             raise TimeUp
+
+    def look(self, graces: int = 1) -> Callable[[], None]:
+        """Return what ends a pass over the kernels, so many times `GRACE` after the deadline.
+
+        It is for :func:`~kernelweave.compiled.threads.between_blocks`. By another clock than the
+        usual one nobody can tell how long a block takes: there no pass is ended.
+        """
+        usual = self.clock is time.perf_counter
+        return (self.later(graces * GRACE) if usual else NEVER).check
 
 
 NEVER = Deadline(math.inf)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["available_bytes", "format_bytes"]
+__all__ = ["FEW_SAMPLES", "available_bytes", "format_bytes", "square_side"]
 
 # Where Linux says what a process and the groups it is in may take.
 _PROC = Path("/proc")
@@ -14,6 +16,8 @@ _GROUPS = Path("/sys/fs/cgroup")
 # (limit, use, its name for files that are cached and can be dropped) in both versions of groups.
 _VERSION_2 = ("memory.max", "memory.current", "inactive_file")
 _VERSION_1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+# Matrices of so few samples count for nothing: half a megabyte each.
+FEW_SAMPLES = 256
 
 
 def available_bytes() -> float:
@@ -99,6 +103,21 @@ def _sizes(path: Path) -> dict[str, float]:
         for words in lines
         if len(words) > 1 and words[1].isdigit()
     }
+
+
+def square_side(n_bytes: float, copies: float = 1.0) -> int:
+    """Return the most samples whose square float64 matrices, so many of them, fit in the bytes.
+
+    At least 256, which hardly take any memory.
+
+    Examples
+    --------
+    >>> square_side(8e6), square_side(32e6, copies=4), square_side(10)
+    (1000, 1000, 256)
+    """
+    if math.isinf(n_bytes):
+        return sys.maxsize
+    return max(FEW_SAMPLES, math.isqrt(int(n_bytes / (8.0 * copies))))
 
 
 def format_bytes(n_bytes: float) -> str:

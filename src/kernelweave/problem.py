@@ -112,6 +112,39 @@ class Problem:
         """Objectives below this cannot be told from zero, see :func:`lost_in_rounding`."""
         return lost_in_rounding(self.loss, self.y, self.C, self.constant_value)
 
+    def typical_weights(self, kernels: Array, penalty: float) -> Array:
+        """Return the weights for a function as large as the targets, shared by some kernels.
+
+        Or for a smaller one, whose penalty is at most `penalty`. All kernels have equal shares.
+        """
+        spread = self.y - self.y.mean(axis=1, keepdims=True)
+        norms = np.zeros(self.m)
+        norms[kernels] = np.sqrt(np.sum(spread**2) / (self.kernel_size or 1.0)) / len(kernels)
+        for _ in range(60):
+            if not penalty > 0 or self.regularizer.omega(norms) <= penalty:
+                break
+            norms *= 0.5
+        return self.regularizer.weights_from_norms(norms)
+
+    @cached_property
+    def weight_unit(self) -> float:
+        """What sums of weights are compared with: one where the regularizer bounds them.
+
+        Where it does not, they have the unit of its price over that of the kernels.
+        """
+        if self.regularizer.bounded or not self.convex:
+            return 1.0
+        typical = self.typical_weights(np.arange(self.m), 0.5 * self.constant_value)
+        return float(typical.sum()) or 1.0
+
+    def start(self) -> Array:
+        """Equal weights to start from."""
+        return self.weight_unit * self.regularizer.start(self.m)
+
+    def reach(self, d: Array) -> float:
+        """Sum that weights without a bound may grow to in one step from d: a trust region."""
+        return 2.0 * float(d.sum()) + self.weight_unit
+
     def unit(self, *values: float) -> float:
         """What a difference of objectives is compared with: their size, or `floor` if that is more.
 

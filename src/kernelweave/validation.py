@@ -5,14 +5,26 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from difflib import get_close_matches
-from numbers import Real
+from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
 
 from kernelweave.errors import InvalidInputError, UnknownNameError
 
-__all__ = ["parse_time", "positive_number", "unknown_name"]
+__all__ = [
+    "LARGEST",
+    "parse_time",
+    "positive_number",
+    "require_array",
+    "require_kind",
+    "require_names",
+    "unknown_name",
+]
 
+# Largest size of a number that is computed with: products of three of them are within float64, and
+# so are sums of very many squares.
+LARGEST = 1e100
 _LISTED = 30  # names that an error lists
 _UNITS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 _TIME = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(s|min|h)\s*")
@@ -51,6 +63,67 @@ def positive_number(name: str, value: object, *, allow_zero: bool = False) -> fl
     raise InvalidInputError(f"{name} must be a finite number {bound}; got {value!r}.")
 
 
+def require_array(
+    name: str,
+    value: Any,
+    shape: tuple[int | None, ...],
+    *,
+    whole: bool = False,
+    low: float = -np.inf,
+    high: float = np.inf,
+) -> None:
+    """Raise unless `value` is an array of finite numbers of this shape, between these bounds.
+
+    Numbers are float64, or any integers with ``whole=True``; None in a shape is any length. For
+    what comes from files, where compiled code relies on it.
+
+    Examples
+    --------
+    >>> require_array("support_", np.array([0, 7]), (None,), whole=True, low=0, high=5)
+    Traceback (most recent call last):
+    ...
+    kernelweave.errors.InvalidInputError: support_ must be from 0 to 5; got 7.
+    """
+    kind = "integers" if whole else "float64"
+    if not isinstance(value, np.ndarray):
+        raise InvalidInputError(f"{name} must be an array of {kind}; got a {type(value).__name__}.")
+    fits = value.ndim == len(shape) and all(
+        size is None or size == found for size, found in zip(shape, value.shape, strict=True)
+    )
+    ok = (value.dtype.kind in "iu" and value.dtype.isnative) if whole else value.dtype == np.float64
+    if not fits or not ok:
+        needed = " x ".join("any" if size is None else str(size) for size in shape) or "one number"
+        raise InvalidInputError(
+            f"{name} must be an array of {kind} ({needed}); got shape {value.shape} of "
+            f"{value.dtype}."
+        )
+    wrong = value[~((value >= low) & (value <= high) & np.isfinite(value))]
+    if wrong.size:
+        bounds = f"from {low:g} to {high:g}" if np.isfinite([low, high]).any() else "finite"
+        raise InvalidInputError(f"{name} must be {bounds}; got {wrong.flat[0]}.")
+
+
+def require_kind(name: str, value: Any, kinds: type[Any] | tuple[type[Any], ...]) -> None:
+    """Raise unless `value` is of this class, or of one of these.
+
+    Examples
+    --------
+    >>> require_kind("gap_", "small", Real)
+    Traceback (most recent call last):
+    ...
+    kernelweave.errors.InvalidInputError: gap_ must be a Real; got 'small'.
+    """
+    if not isinstance(value, kinds) or (isinstance(value, bool) and kinds in (Integral, Real)):
+        every = kinds if isinstance(kinds, tuple) else (kinds,)
+        allowed = " or ".join(kind.__name__ for kind in every)
+        raise InvalidInputError(f"{name} must be a {allowed}; got {_short(value)}.")
+
+
+def _short(value: object) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= 80 else f"a {type(value).__name__}"
+
+
 def parse_time(text: str) -> float | None:
     """Return the seconds in a time such as "30s", "5min" or "1.5h"; None if it is none, or zero.
 
@@ -62,3 +135,16 @@ def parse_time(text: str) -> float | None:
     found = _TIME.fullmatch(text)
     seconds = float(found[1]) * _UNITS[found[2]] if found else 0.0
     return seconds if seconds > 0 else None
+
+
+def require_names(what: str, names: Any, count: int) -> None:
+    """Raise unless `names` is a list of so many texts.
+
+    Examples
+    --------
+    >>> require_names("columns", ["age"], 1)
+    """
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise InvalidInputError(f"{what} must be a list of names; got {type(names).__name__}.")
+    if len(names) != count:
+        raise InvalidInputError(f"{what} must have {count} names; got {len(names)}.")

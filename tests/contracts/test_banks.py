@@ -528,7 +528,8 @@ class TestChoice:
 def test_the_lazy_cache_forgets_the_oldest_rows():
     X = np.random.default_rng(0).normal(size=(50, 3))
     kernels = KernelSet.build([RBF(width=1.0), Linear()], X)
-    bank = LazyBank(10 * 2 * 50 * 4 / 1e6).build(kernels)
+    # Rows take two thirds of the megabytes.
+    bank = LazyBank(1.6 * 10 * 2 * 50 * 4 / 1e6).build(kernels)
     assert bank._cache.capacity == 10
     bank.rows(np.arange(10))
     assert (bank._cache.hits, bank._cache.misses) == (0, 10)

@@ -290,7 +290,7 @@ def test_the_model_of_a_polyhedral_step_against_a_convex_solver(rank, free_sum):
         most = 2 * d.sum() + 1
         rows = [cp.sum(x) <= most] if free_sum else [cp.sum(x) == d.sum()]
         expected = cp.Problem(cp.Minimize(objective), rows).solve(solver=cp.CLARABEL)
-        found = minimise_model(R.T @ R, gradient, d, 1e-7, free_sum)
+        found = minimise_model(R.T @ R, gradient, d, 1e-7, most if free_sum else None)
         value = gradient @ (found - d) + 0.5 * np.sum((R @ (found - d)) ** 2)
         assert found.min() >= 0
         assert found.sum() <= most + 1e-9 if free_sum else found.sum() == pytest.approx(d.sum())
@@ -318,7 +318,7 @@ def test_the_model_with_a_curved_price_against_a_convex_solver(regularizer):
         model = gradient @ (x - d) + 0.5 * cp.sum_squares(R @ (x - d))
         objective = cost + model
         expected = cp.Problem(cp.Minimize(objective), rows).solve(solver=cp.CLARABEL)
-        found = minimise_penalised_model(R, gradient, d, regularizer)
+        found = minimise_penalised_model(R, gradient, d, regularizer, 3.0)
         move = found - d
         value = regularizer.value(found) + gradient @ move + 0.5 * np.sum((R @ move) ** 2)
         assert value == pytest.approx(expected, abs=1e-4)
@@ -334,9 +334,10 @@ def test_without_curvature_the_price_alone_bends_the_model(regularizer):
         return regularizer.value(x) + gradient @ x
 
     best = regularizer.dual_weights(-2 * gradient)
-    found = minimise_penalised_model(np.zeros((1, 3)), gradient, d, regularizer)
-    for _ in range(20):
-        found = minimise_penalised_model(np.zeros((1, 3)), gradient, found, regularizer)
+    found, flat = d, np.zeros((1, 3))
+    for _ in range(21):
+        most = 2 * found.sum() + 1
+        found = minimise_penalised_model(flat, gradient, found, regularizer, most)
     assert value(found) == pytest.approx(value(best), abs=1e-6)
 
 

@@ -149,6 +149,17 @@ def test_the_general_search_for_the_intercept_is_optimal_too(loss: Loss) -> None
     assert values[0] == pytest.approx(values[1], rel=1e-12)
 
 
+@pytest.mark.parametrize("decades", [20, 57])
+@pytest.mark.parametrize("loss", [get_loss(name) for name in NAMES[:4]], ids=repr)
+def test_best_intercept_of_weights_that_differ_by_many_decades(loss: Loss, decades: int) -> None:
+    """The light class has a say too: no other constant is cheaper by more than rounding."""
+    y, f = np.array([1.0, 1.0, -1.0]), np.zeros(3)
+    C = np.array([1.0, 10.0**-decades, 10.0**decades])
+    found = float(np.sum(loss.value(y, f + loss.best_intercept(y, f, C), C)))
+    others = np.linspace(-3.0 * decades, 3.0 * decades, 2001)
+    assert found <= (1 + 1e-6) * min(float(np.sum(loss.value(y, f + b, C))) for b in others)
+
+
 @every_loss
 def test_best_intercept_is_finite_for_one_class_only_and_for_weight_zero(loss: Loss) -> None:
     y, f = np.ones(5), np.linspace(-1, 1, 5)

@@ -102,12 +102,12 @@ def test_more_hard_samples_than_a_factor_takes(monkeypatch, products):
     assert products[0] <= N
 
 
-def test_a_model_is_formed_where_there_is_room_for_it(monkeypatch):
+def test_a_model_is_formed_where_there_is_room_for_it():
     bank, kernels = DenseBank().from_matrices([np.eye(4)]), np.array([0])
     bank.n = 6400
-    monkeypatch.setattr(dual_model, "available_bytes", lambda: 8e9)
+    bank.work_bytes = 4e9
     assert model_serves(bank, 1, kernels) and not model_serves(bank, 4, kernels)
-    monkeypatch.setattr(dual_model, "available_bytes", lambda: 1e9)
+    bank.work_bytes = 0.5e9
     assert not model_serves(bank, 1, kernels)
     bank.n = 3000
     assert model_serves(bank, 1, kernels)

@@ -51,6 +51,7 @@ REGULARIZERS = [
     BlockNorm(groups=[0, 0, 1, 1, 2, 2]),
     Entropy(0.5),
 ]
+WITHOUT_A_BOUND = [L1(0.7), SquaredLp(2.0, 0.5), ElasticNet(0.5, 0.0), REGULARIZERS[5]]
 LEARNING = ["active-set", "silp", "silp-chunking", "spg", "spicy", "mwu"]
 UNITS = [1e-9, 1e-4, 3.0, 1e4, 1e9] if FULL else [1e-9, 1e9]
 
@@ -109,6 +110,14 @@ def scaled_targets(problem, t):
         loss, C = type(loss)(epsilon=t * loss.epsilon), t * C
     other = replace(problem, y=t * problem.y, C=C, loss=loss)
     return other.with_regularizer(at_price(problem.regularizer, t**2)), t**2
+
+
+def scaled_weights(problem, t):
+    """Kernels times t under a regularizer of d that is the given one of t d."""
+    Ks = [t * K for K in matrices_of(problem.bank)]
+    degree = 2 if isinstance(problem.regularizer, SquaredLp | ElasticNet) else 1
+    other = replace(problem, bank=DenseBank().from_matrices(Ks))
+    return other.with_regularizer(at_price(problem.regularizer, t**degree))
 
 
 def fit(problem, solver):
@@ -170,6 +179,19 @@ def test_targets_in_other_units(name, regularizer, solver):
     for t in UNITS:
         other, objective = scaled_targets(problem, t)
         assert_same(problem, result, other, fit(other, solver), objective, t)
+
+
+@pytest.mark.parametrize(
+    ("name", "regularizer", "solver"), cases(2, regularizers=WITHOUT_A_BOUND), ids=str
+)
+def test_weights_in_other_units(name, regularizer, solver):
+    """Nothing bounds them, so they have the size that the price and the kernels give them."""
+    problem = problem_of(name, regularizer)
+    result = fit(problem, solver)
+    for t in UNITS:
+        other = scaled_weights(problem, t)
+        twin = fit(other, solver)
+        assert_same(problem, result, other, twin, d=t * twin.d)
 
 
 @pytest.mark.parametrize(("name", "regularizer", "solver"), cases(4), ids=str)

@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 from sklearn.datasets import load_iris
 
-from kernelweave import BayesianMKLClassifier, MKLClassifier, sample_ids
+from kernelweave import BayesianMKLClassifier, MKLClassifier, load, sample_ids, save
 from kernelweave.errors import InvalidInputError, UnknownNameError
 from kernelweave.estimators import with_new_rows
 from kernelweave.kernels import RBF, Linear, Spectrum, from_matrices
@@ -49,6 +49,16 @@ def test_the_same_as_a_matrix_over_all_samples(iris, normalize):
     assert_allclose(grown.decision_function(sample_ids(100)), whole.decision_function(OLD[:, None]))
     with pytest.raises(InvalidInputError, match="0 to 99"):
         model.predict([[100]])
+
+
+def test_new_rows_are_saved_with_the_model(iris, tmp_path):
+    grams, _, y = iris
+    model = fit(cut(grams, OLD, OLD), y[OLD])
+    grown = with_new_rows(model, cut(grams, NEW, OLD))
+    save(grown, tmp_path / "grown.skops")
+    again = load(tmp_path / "grown.skops")
+    ids = sample_ids(150)[NEW]
+    assert_allclose(again.decision_function(ids), grown.decision_function(ids), rtol=1e-9)
 
 
 def test_beside_kernels_of_other_kinds(iris):

@@ -13,10 +13,12 @@ import pytest
 from sklearn.base import clone
 from sklearn.model_selection import train_test_split
 from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from kernelweave import MKLClassifier
+from kernelweave import MKLClassifier, load, save
 from kernelweave.errors import InvalidInputError
+from kernelweave.kernels import RBF, Linear
 from kernelweave.tables import TableEncoder, table_kernels
 
 N = 40
@@ -314,3 +316,52 @@ def test_in_a_pipeline_with_mixed_kernels(table):
 @pytest.mark.filterwarnings("ignore")
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
+
+
+def test_very_many_columns_are_encoded_as_few_are():
+    rng = np.random.default_rng(5)
+    width = 20_000
+    values = rng.normal(size=(12, width)).round(3)
+    values[rng.random(values.shape) < 0.01] = np.nan
+    values[3, ::1000], values[:, 7], values[:, 8] = np.inf, np.nan, 2.5
+    wide = pl.DataFrame({f"g{j}": values[:, j] for j in range(width)}).with_columns(
+        pl.Series("colour", ["red", "blue"] * 6),
+        pl.Series("count", np.arange(12) % 5),
+        pl.Series("id", np.arange(12)),
+        pl.Series("letters", [letters(rng, "ACGT", 12) for _ in range(12)]),
+    )
+    encoder = TableEncoder(roles={"g3": "category"}).fit(wide)
+    encoded = encoder.transform(wide)
+    some = [*(f"g{j}" for j in range(10)), "g19000", "colour", "count", "id", "letters"]
+    few = TableEncoder(roles={"g3": "category"}).fit(wide.select(some))
+    expected = few.transform(wide.select(some))
+    assert encoded.select(expected.columns).equals(expected)
+    assert encoder.encoded_columns_ | few.encoded_columns_ == encoder.encoded_columns_
+    assert encoder.notes_[1:] == [
+        "infinite values count as missing: g0 (1), g1000 (1), g2000 (1), g3000 (1), g4000 (1), "
+        "g5000 (1), ... (20 in all)",
+        *few.notes_[2:],
+    ]
+    numbers = [name for name in wide.columns if encoder.roles_[name] == "number"]
+    known = wide.select(numbers).to_numpy()
+    known[np.isinf(known)] = np.nan
+    filled = np.where(np.isnan(known), np.nanmedian(known, axis=0), known)
+    np.testing.assert_allclose(encoded.select(numbers).to_numpy(), filled, rtol=1e-12)
+
+
+def test_very_many_columns_are_fitted_by_name_in_any_order_and_come_back(tmp_path):
+    rng = np.random.default_rng(6)
+    width = 3000
+    y = np.arange(20) % 2
+    values = rng.normal(size=(20, width)) + y[:, None]
+    names = [f"g{j}" for j in range(width)]
+    frame = pl.from_numpy(values, schema=names, orient="row")
+    by_name = RBF(gamma=1e-4).on(names)
+    turned = by_name(frame, pl.DataFrame(frame.get_columns()[::-1]))
+    model = MKLClassifier([by_name, Linear().on(slice("g5", "g9"), StandardScaler())])
+    model.fit(frame, y)
+    loaded = load(save(model, tmp_path / "wide.skops"))
+    np.testing.assert_allclose(turned, by_name(frame), rtol=1e-9)
+    decided = model.decision_function(frame)
+    np.testing.assert_allclose(loaded.decision_function(frame), decided, rtol=1e-9)
+    assert (model.predict(frame) == y).all()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -123,6 +124,18 @@ def test_C_and_epsilon_refer_to_the_standardised_targets(curve):
     assert_allclose(model.predict(X), y.mean() + y.std() * svr.predict(X), atol=2e-2)
     by_object = MKLRegressor(RBF(gamma=0.7), C=5.0, loss=EpsilonInsensitive(0.05), tol=1e-8)
     assert_allclose(by_object.fit(X, y).predict(X), model.predict(X))
+
+
+def test_an_epsilon_wider_than_the_targets_is_named(curve):
+    X, y = curve
+    small = 1e-4 * y
+    with pytest.warns(UserWarning, match=r"epsilon=0\.1 of one value.*nothing is learnt"):
+        model = MKLRegressor(target_scale=None).fit(X, small)
+    assert len(model.support_) == 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        MKLRegressor().fit(X, small)
+        MKLRegressor(target_scale=None).fit(X, np.full(len(y), 7.0))  # a constant is right here
 
 
 def test_raw_targets(curve):

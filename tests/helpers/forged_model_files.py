@@ -14,14 +14,15 @@ def parts_of(path):
         return {name: archive.read(name) for name in archive.namelist()}
 
 
-def put_together(path, parts, *, honest=True):
+def put_together(path, parts, *, honest=True, packed=False):
     """Write an archive; an honest one has the right digests."""
     if honest:
         header = json.loads(parts[HEADER])
         rest = {name: data for name, data in parts.items() if name != HEADER}
         header["digests"] = {name: hashlib.sha256(d).hexdigest() for name, d in rest.items()}
         parts = {HEADER: json.dumps(header).encode(), **rest}
-    with zipfile.ZipFile(path, "w") as archive:
+    method = zipfile.ZIP_DEFLATED if packed else zipfile.ZIP_STORED
+    with zipfile.ZipFile(path, "w", method) as archive:
         for name, data in parts.items():
             archive.writestr(name, data)
     return path

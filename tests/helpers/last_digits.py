@@ -51,8 +51,7 @@ SOLVERS = {
     "uniform": "uniform",
     "align": "align",
 }
-# What each is asked for; steps of first order are slow beyond that, and rounds slower still.
-TOL = {"spg": 1e-4, "spicy": 1e-4, "mwu": 1e-3}
+TOL = 1e-6
 
 
 class _Blurred(list):
@@ -217,10 +216,9 @@ class Outcome:
 
 def outcome(problem, name, seed, max_iter=2000):
     """Fit one problem with last digits drawn from `seed`."""
-    tol = TOL.get(name, 1e-6)
     if name == "align" and problem.loss.task == "one_class":
         return Outcome("refused", 0.0, 0.0, 0.0)  # there are no targets to align with
-    done = fit(blurred(problem, seed), SOLVERS[name], tol=tol, max_iter=max_iter)
+    done = fit(blurred(problem, seed), SOLVERS[name], tol=TOL, max_iter=max_iter)
     if done is None:
         return Outcome("refused", 0.0, 0.0, 0.0)
     result, certificate = done.result, done.result.certificate
@@ -228,7 +226,7 @@ def outcome(problem, name, seed, max_iter=2000):
         # Weights that were learnt beforehand, from kernels of other last digits.
         done = replace(done, problem=done.problem.with_regularizer(Fixed(result.d)))
     assert np.isfinite(result.d).all() and np.isfinite(result.alpha).all()
-    assert result.converged == (certificate.gap <= tol) and result.converged != done.warned
+    assert result.converged == (certificate.gap <= TOL) and result.converged != done.warned
     true_gap = certificate.gap if problem.loss.task == "one_class" else done.truth.gap
     # What rounding may hide is known to the certificate, and no less than the sums themselves.
     resolvable = certificate.approximation + np.finfo(float).eps * problem.n

@@ -87,7 +87,7 @@ BANKS = {
     "lazy": (numbers, lambda ks: LazyBank(dtype="float64").build(ks), 1e-12),
     "lazy32": (numbers, lambda ks: LazyBank().build(ks), 1e-5),
     # Room for three rows: nearly every move computes its rows again.
-    "lazy-small": (numbers, lambda ks: LazyBank(3 * 5 * N * 8 / 1e6, "float64").build(ks), 1e-12),
+    "lazy-small": (numbers, lambda ks: LazyBank(5 * 5 * N * 8 / 1e6, "float64").build(ks), 1e-12),
     "factored": (numbers, lambda ks: FactoredBank(1e-12).build(ks), 1e-7),
     "thin": (thin, lambda ks: FactoredBank().build(ks), 1e-5),
     "stacked": (numbers, stacked, 1e-7),

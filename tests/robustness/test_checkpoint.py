@@ -26,7 +26,7 @@ from kernelweave import (
 from kernelweave.bank import FactoredBank
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels import RBF, Linear
-from kernelweave.solvers import SOLVERS, ActiveSet, checkpoint_file
+from kernelweave.solvers import SILP, SOLVERS, ActiveSet, checkpoint_file
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -143,20 +143,27 @@ def test_a_solver_takes_as_many_steps_as_if_nothing_had_happened(solver, path, c
     assert len(resumed(model, path, *cancer).history_) == 2
 
 
-def test_cutting_planes_that_took_over_go_on_as_such(path, monkeypatch):
+@pytest.mark.parametrize("solver", ["active-set", "spg"])
+def test_cutting_planes_that_took_over_go_on_as_such(solver, path, monkeypatch):
     rng = np.random.default_rng(0)
     X = rng.integers(0, 2, size=(60, 12)).astype(float)
     y = np.where(X[:, 0] + X[:, 1] * X[:, 2] + 0.2 * rng.normal(size=60) > 0.7, 1, -1)
-    model = MKLClassifier([Linear().on(j) for j in range(12)], C=10.0, tol=1e-6)
+    kernels = [Linear().on(j) for j in range(12)]
+    model = MKLClassifier(kernels, C=10.0, solver=solver, tol=1e-6)
     whole = clone(model).fit(X, y)
-    taken_over = []
-    planes = ActiveSet._planes.fget
-    watched = property(lambda self: taken_over.append(True) or planes(self))
-    monkeypatch.setattr(ActiveSet, "_planes", watched)
+    assert whole.converged_
+    taken_over, init = [], SILP.init
+
+    def watched(self, problem, start):
+        taken_over.append(True)
+        return init(self, problem, start)
+
+    monkeypatch.setattr(SILP, "init", watched)
     callbacks = [Checkpoint(path, every=1), lambda record: bool(taken_over)]
     part = clone(model).set_params(callbacks=callbacks).fit(X, y)
-    assert taken_over
-    assert "extra.planes" in checkpoint_file.read(path).groups[0]
+    assert taken_over and not part.converged_
+    solves = [line.inner_solves for line in part.history_]
+    assert solves == sorted(solves)
     taken_over.clear()
     resumed(clone(model).set_params(callbacks=[lambda record: True]), path, X, y)
     assert taken_over  # from the first record on

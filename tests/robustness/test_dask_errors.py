@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -43,7 +44,7 @@ def model(bank, **params):
 def test_a_cluster_without_workers():
     with (
         small_cluster(n_workers=0) as (_, client),
-        pytest.raises(InvalidInputError, match="has no workers"),
+        pytest.raises(ClusterError, match="has no workers"),
     ):
         model(DaskBank(client)).fit(X, y)
 
@@ -52,9 +53,9 @@ def test_a_closed_client():
     client = distributed.Client(processes=False, n_workers=1, dashboard_address=":0")
     bank = DaskBank(client).build(KernelSet.build([Linear()], X))
     client.close()
-    with pytest.raises(InvalidInputError, match="client of the bank is closed"):
+    with pytest.raises(ClusterError, match="client of the bank is closed"):
         bank.quad(np.ones(30))
-    with pytest.raises(InvalidInputError, match="client of the bank is closed"):
+    with pytest.raises(ClusterError, match="client of the bank is closed"):
         model(DaskBank(client)).fit(X, y)
 
 
@@ -116,6 +117,22 @@ def test_no_worker_left(monkeypatch):
             cluster.sync(worker.close)
         with pytest.raises(ClusterError, match=r"none has come in its place within 0\.3 s"):
             bank.quad(np.ones(30))
+
+
+def test_a_scheduler_that_has_ended(monkeypatch):
+    monkeypatch.setattr(team, "_LOOK", 0.2)
+    with small_cluster() as (cluster, client):
+        bank = DaskBank(client).build(KernelSet.build([Linear()], X))
+        assert bank.quad(np.ones(30)) > 0
+        cluster.sync(cluster.scheduler.close)
+        began = time.monotonic()
+        with pytest.raises(ClusterError, match="scheduler"):
+            # Workers that are still there may answer some calls before they end too.
+            while time.monotonic() < began + 60:
+                bank.quad(np.ones(30))
+        with pytest.raises(ClusterError, match="scheduler"):
+            model(DaskBank(client)).fit(X, y)
+        assert time.monotonic() < began + 30
 
 
 def test_errors_of_workers_come_here(threads):

@@ -19,6 +19,7 @@ FEW = [
     "1 of low rank, hinge ElasticNet()",
     "12 of low rank, epsilon_insensitive L1(weight=0.7)",
     "low rank, weights far from the first ones, hinge",
+    "C of a million, hinge",
     "C of a million, squared",
     "four samples, hinge",
     "singular kernels, logistic",

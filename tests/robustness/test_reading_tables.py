@@ -165,6 +165,58 @@ def test_types_of_columns(write, values, kind):
         assert [str(value) for value in column] == values
 
 
+KINDS = {
+    "whole": ["1", "-2", "", "40"],
+    "real": ["1.5", "2", "NA", "-3e2"],
+    "code": ["007", "010", "", "1"],
+    "long": ["9007199254740993", "1", "", "2"],
+    "name": ["99999999999999999999", "1", "", "2"],
+    "truth": ["true", "", "False", "TRUE"],
+    "text": ["x", " y ", "?", "1"],
+    "nothing": ["", "NA", "", "."],
+}
+EXPECTED = {
+    "whole": (pl.Int64, [1, -2, None, 40]),
+    "real": (pl.Float64, [1.5, 2.0, None, -300.0]),
+    "code": (pl.String, ["007", "010", None, "1"]),
+    "long": (pl.Int64, [9007199254740993, 1, None, 2]),
+    "name": (pl.String, ["99999999999999999999", "1", None, "2"]),
+    "truth": (pl.Boolean, [True, None, False, True]),
+    "text": (pl.String, ["x", "y", None, "1"]),
+    "nothing": (pl.String, [None] * 4),
+}
+
+
+@pytest.mark.parametrize("quoted", [False, True])
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+@pytest.mark.parametrize("repeats", [1, 250])
+def test_tables_with_far_more_columns_than_rows(write, repeats, separator, quoted):
+    """One table of many columns, and the same columns one under the other."""
+    commas = separator == ";"
+    columns = {f"{kind}{r}": KINDS[kind] for r in range(repeats) for kind in KINDS}
+    rows = [list(columns), *zip(*columns.values(), strict=True)]
+    if repeats == 1:
+        rows += 20 * rows[1:]
+    if commas:
+        rows[1:] = [[field.replace("1.5", "1,5") for field in row] for row in rows[1:]]
+    mark = '"' if quoted else ""
+    text = "\n".join(separator.join(f"{mark}{field}{mark}" for field in row) for row in rows)
+    table = read_table(write("many.csv", text))
+    assert table.columns == table.data.columns == list(columns)
+    assert any("decimal points: real0" in note for note in table.notes) == commas
+    for kind, (dtype, values) in EXPECTED.items():
+        for name in (f"{kind}0", f"{kind}{repeats - 1}"):
+            assert table.data[name].dtype == dtype, name
+            assert table.data[name][:4].to_list() == values, name
+
+
+def test_quotes_that_are_needed_are_kept_in_wide_tables(write):
+    names = ",".join(f"c{j}" for j in range(50))
+    row = ",".join(['"a,b"', '"a""b"', '"two\nlines"', *["1"] * 47])
+    table = read_table(write("wide.csv", f"{names}\n{row}\n"))
+    assert table.data.row(0)[:4] == ("a,b", 'a"b', "two\nlines", 1)
+
+
 def test_libsvm_in_every_way(write):
     text = "+1 1:0.5 3:2 # a comment\n-1 2:1e-1\n1\n"
     expected = [[0.5, 0, 2], [0, 0.1, 0], [0, 0, 0]]

@@ -104,7 +104,8 @@ def build_bank(
         raise InvalidInputError(f"cache_mb must be > 0; got {cache_mb!r}.")
     dtype = storage_dtype(tol)
     rtol = float(np.clip(1e-3 * tol, 1e-12, 1e-6))
-    if isinstance(kernel_set, BatchSet) and spec == "lazy":
+    frugal = spec == "lazy"
+    if isinstance(kernel_set, BatchSet) and frugal:
         spec = "auto"
     plans: dict[str, Any] = {
         "dense": DenseBank(dtype),
@@ -122,6 +123,10 @@ def build_bank(
         bank = _automatic(kernel_set, cache_mb, dtype, rtol, random_state)
     for part in bank.parts if isinstance(bank, StackedBank) else (bank,):
         part.cache_mb = cache_mb
+    if isinstance(bank, StackedBank):
+        bank.cache_mb = cache_mb
+    if frugal:
+        bank.work_bytes = min(bank.work_bytes, cache_bytes(cache_mb))
     return bank
 
 
@@ -143,6 +148,7 @@ def _automatic(
     aligned = np.array(sorted(strings), dtype=np.int64)
     rest = np.setdiff1d(np.arange(source.m), np.concatenate([thin, sparse, aligned]))
     held = np.array([source.holds_matrix(k) for k in rest], dtype=bool)
+    dtype = source.storage(dtype, rest[~held])
     computed_bytes = (~held).sum() * source.n**2 * np.dtype(dtype).itemsize
     dense, lazy = rest, rest[:0]
     if computed_bytes and (

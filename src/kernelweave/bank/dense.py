@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelweave.bank.memory import require_bytes
+from kernelweave.bank.memory import AS_ROWS, require_bytes
 from kernelweave.bank.protocol import (
     Array,
     ErrorBound,
@@ -15,6 +15,7 @@ from kernelweave.bank.protocol import (
     as_tasks,
     kernel_indices,
     rounding_error,
+    sample_indices,
     semi_definite,
 )
 from kernelweave.bank.running import MatrixProducts, RunningProducts
@@ -120,9 +121,10 @@ class DenseBank(KernelBank):
     def _fill(self, computed: Array, source: Source) -> None:
         if not len(computed):
             return
+        self.dtype = source.storage(self.dtype, computed)
         dtype = np.dtype(self.dtype)
         needed = self.bytes_for(self.n, len(computed))
-        require_bytes(needed, f"{len(computed)} dense {self.n} x {self.n} kernel matrices")
+        require_bytes(needed, f"{len(computed)} dense {self.n} x {self.n} kernel matrices", AS_ROWS)
         stack = np.empty((len(computed), self.n, self.n), dtype)
         # Kernels of the same columns share work, so they stay together.
         order = sorted(range(len(computed)), key=source.sharing(computed).__getitem__)
@@ -217,7 +219,7 @@ class DenseBank(KernelBank):
     def products_at(self, v: Array, idx: Array, kernels: Array | None = None) -> Array:
         """See :class:`KernelBank`."""
         chosen = kernel_indices(kernels, self.m)
-        tasks = as_tasks(v)
+        tasks, idx = as_tasks(v), sample_indices(idx, self.n)
         out = np.empty((len(chosen), len(tasks), len(idx)))
 
         def work(start: int, stop: int) -> None:
@@ -269,7 +271,7 @@ class DenseBank(KernelBank):
 
     def combine_rows(self, d: Array, idx: Array, out: Array) -> Array:
         """See :class:`KernelBank`."""
-        return self._sum_rows(d, np.asarray(idx, dtype=np.int64), out)
+        return self._sum_rows(d, sample_indices(idx, self.n), out)
 
     def _sum_rows(self, d: Array, idx: Array, out: Array) -> Array:
         active = np.flatnonzero(d)
@@ -287,7 +289,7 @@ class DenseBank(KernelBank):
 
     def take(self, idx: Array) -> DenseBank:
         """See :class:`KernelBank`."""
-        idx = np.asarray(idx, dtype=np.int64)
+        idx = sample_indices(idx, self.n)
         bank = DenseBank(self.dtype)
         bank._source = None
         bank.n, bank.m, bank.names = len(idx), self.m, self.names
@@ -315,7 +317,7 @@ class DenseBank(KernelBank):
 
     def combine_block(self, d: Array, idx: Array) -> Array:
         """See :class:`KernelBank`."""
-        idx = np.asarray(idx, dtype=np.int64)
+        idx = sample_indices(idx, self.n)
         out = np.zeros((len(idx), len(idx)))
         active = np.flatnonzero(d)
 

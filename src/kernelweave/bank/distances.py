@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 from scipy import sparse
 
-from kernelweave.bank.memory import available_bytes
+from kernelweave.bank.memory import cache_bytes
 from kernelweave.bank.protocol import Array, MatrixBank
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.kernels.distance import Distance
@@ -27,6 +27,8 @@ _Positions = tuple[Array | slice, np.dtype[Any]]
 _WIDE = 64
 # Rows of a stored matrix that are computed at a time.
 _BLOCK_ROWS = 64
+# Part of `cache_mb` for kept matrices; the rest is for K(d) and what solvers make of it.
+_KEPT = 2 / 3
 
 
 class StoredPart(Part):
@@ -108,12 +110,13 @@ class DistanceBank(MatrixBank):
 
     Squared distances on columns are computed from the columns by one matrix product for all
     kernels. Given matrices are read where they are. Other metrics, and squared distances on many
-    columns, are kept as matrices as long as they fit in `cache_mb`, and computed anew beyond that.
+    columns, are kept as matrices as long as they fit in two thirds of `cache_mb`, and computed anew
+    beyond that.
 
     Parameters
     ----------
     cache_mb : float, default=1000
-        Megabytes that kept matrices may take.
+        Megabytes for kept matrices, K(d) or rows of it, and the matrices of solvers.
     dtype : {"float32", "float64"}, default="float32"
         Type of kept matrices. A tile of a longer type is computed from the samples.
 
@@ -144,31 +147,39 @@ class DistanceBank(MatrixBank):
     def build(self, distances: DistanceSet) -> DistanceBank:
         """Return a new bank over the training samples of `distances`."""
         kind = np.dtype(self.dtype)
-        budget = min(1e6 * self.cache_mb, 0.5 * available_bytes())
+        budget = cache_bytes(self.cache_mb)
+        size, spent = kind.itemsize * float(distances.n) ** 2, 0.0
         matrices: list[Array] = []
         factors: list[tuple[int, int, float]] = []
         kept: set[int] = set()
         for members in _worth_keeping(distances).values():
             matrix, scale = _given_matrix(members[0][0], distances.samples)
             if matrix is None:
-                budget -= kind.itemsize * float(distances.n) ** 2
-                if budget < 0:
+                spent += size
+                if spent > _KEPT * budget:
+                    spent -= size
                     break
                 matrix = _computed_matrix(members[0][0], distances.samples, kind)
             factors += [(term.k, len(matrices), scale * factor) for term, factor in members]
             matrices.append(matrix)
             kept.update(id(term) for term, _ in members)
+        work = budget - spent
         if not matrices:
-            return self._assemble(distances, None, distances.terms)
+            return self._assemble(distances, None, distances.terms, work)
         rows, cols, values = zip(*factors, strict=True)
         table = sparse.csr_matrix((values, (rows, cols)), shape=(distances.m, len(matrices)))
         rest = [term for term in distances.terms if id(term) not in kept]
-        return self._assemble(distances, StoredPart(matrices, table), rest)
+        return self._assemble(distances, StoredPart(matrices, table), rest, work)
 
     def _assemble(
-        self, distances: DistanceSet, stored: StoredPart | None, rest: Sequence[Term]
+        self,
+        distances: DistanceSet,
+        stored: StoredPart | None,
+        rest: Sequence[Term],
+        work_bytes: float,
     ) -> DistanceBank:
         bank = DistanceBank(self.cache_mb, self.dtype)
+        bank.work_bytes = work_bytes
         bank.distances = distances
         bank.n, bank.m, bank.names = distances.n, distances.m, distances.names
         bank._stored = stored
@@ -227,7 +238,7 @@ class DistanceBank(MatrixBank):
         stored = self._stored
         if stored is not None:
             stored = StoredPart([D[np.ix_(idx, idx)] for D in stored.matrices], stored.factors)
-        return self._assemble(self.distances.take(idx), stored, self._rest)
+        return self._assemble(self.distances.take(idx), stored, self._rest, self.work_bytes)
 
     def select(self, kernels: Array) -> DistanceBank:
         """See :class:`MatrixBank`."""
@@ -235,16 +246,16 @@ class DistanceBank(MatrixBank):
         distances = self.distances.select(chosen)
         stored = self._stored
         if stored is None:
-            return self._assemble(distances, None, distances.terms)
+            return self._assemble(distances, None, distances.terms, self.work_bytes)
         rest = [
             Term(i, t.path, t.leaf) for i, k in enumerate(chosen) for t in self._rest if t.k == k
         ]
         factors = stored.factors[chosen]
         used = np.unique(factors.indices)
         if len(used) == 0:
-            return self._assemble(distances, None, rest)
+            return self._assemble(distances, None, rest, self.work_bytes)
         stored = StoredPart([stored.matrices[i] for i in used], factors[:, used])
-        return self._assemble(distances, stored, rest)
+        return self._assemble(distances, stored, rest, self.work_bytes)
 
 
 def _worth_keeping(distances: DistanceSet) -> dict[Any, list[tuple[Term, float]]]:

@@ -10,8 +10,15 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from kernelweave.bank.factor_tile import FactorTile
-from kernelweave.bank.memory import require_bytes
-from kernelweave.bank.protocol import Array, ErrorBound, KernelBank, as_tasks, kernel_indices
+from kernelweave.bank.memory import AS_ROWS, require_bytes
+from kernelweave.bank.protocol import (
+    Array,
+    ErrorBound,
+    KernelBank,
+    as_tasks,
+    kernel_indices,
+    sample_indices,
+)
 from kernelweave.bank.running import (
     FactorProducts,
     RowProducts,
@@ -35,6 +42,8 @@ _SUM_PARTS = 64
 _THIN = 4
 # Up to this many rows are multiplied out in one pass over all factors, more by BLAS.
 _FEW_ROWS = 16
+# A residual diagonal may be negative by this part of the kernel's own before it is not rounding.
+_NEGATIVE = 1e-5
 # Entries of multiplied factors that are held at a time.
 _MOVED_ENTRIES = 2**22
 
@@ -64,17 +73,18 @@ def factor_kernel(
             block, kind, formula.p0, formula.p1, formula.p2, residual, factor, target
         )
     else:
-        factor, rank = _pivoted_rows(lambda i: source.raw_row(k, i), residual, limit, target)
+        factor, rank = _pivoted_rows(source, k, residual, limit, target)
     if residual.sum() > target and rank == limit < source.n:
         raise RankExceeded(source.names[k])
     return source.normalised_factor(k, factor[:rank], residual)
 
 
 def _pivoted_rows(
-    row_of: Callable[[int], Array], residual: Array, limit: int, target: float
+    source: Source, k: int, residual: Array, limit: int, target: float
 ) -> tuple[Array, int]:
     """Pivoted Cholesky of a kernel that only offers rows, growing the factor as needed."""
     n = len(residual)
+    slack = _NEGATIVE * residual
     factor = np.empty((min(limit, 32), n))
     rank = 0
     while rank < limit and residual.sum() > target:
@@ -83,8 +93,14 @@ def _pivoted_rows(
             break
         if rank == len(factor):
             factor = np.vstack([factor, np.empty((min(rank, limit - rank), n))])
-        factor[rank] = row_of(pivot)
+        factor[rank] = source.raw_row(k, pivot)
+        left = residual + slack
         eliminate(factor, rank, pivot, float(np.sqrt(residual[pivot])), residual)
+        if not np.all(factor[rank] ** 2 <= left):  # (said so that NaN is refused)
+            raise InvalidInputError(
+                f"kernel '{source.names[k]}' is not positive semi-definite. Leave it out, or "
+                "repair its matrix with kernelweave.kernels.nearest_psd(K)."
+            )
         rank += 1
     return factor, rank
 
@@ -159,7 +175,9 @@ class FactoredBank(KernelBank):
         bank.ranks = np.array([len(factor) for factor, _ in pieces])
         bank._offsets = np.concatenate([[0], np.cumsum(bank.ranks)])
         total = int(bank._offsets[-1])
-        require_bytes(8.0 * total * bank.n, f"factors of {bank.m} kernels (total rank {total})")
+        require_bytes(
+            8.0 * total * bank.n, f"factors of {bank.m} kernels (total rank {total})", AS_ROWS
+        )
         bank._factors = np.empty((total, bank.n))
         bank._residual = np.empty((bank.m, bank.n))
         for k, (factor, residual) in enumerate(pieces):
@@ -192,7 +210,7 @@ class FactoredBank(KernelBank):
         chosen = kernel_indices(kernels, self.m)
         out = np.empty((len(chosen), len(idx), self.n if columns is None else len(columns)))
         if columns is None and len(idx) <= _FEW_ROWS:
-            few = np.asarray(idx, dtype=np.int64)
+            few = sample_indices(idx, self.n)
 
             def work(start: int, stop: int) -> None:
                 factor_rows(self._factors, self._offsets, chosen, few, out, start, stop)

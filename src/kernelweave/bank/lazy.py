@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from kernelweave.bank.dense import DenseBank
-from kernelweave.bank.memory import available_bytes, cache_bytes, require_bytes
+from kernelweave.bank.memory import cache_bytes, require_bytes, rows_and_work
 from kernelweave.bank.protocol import (
     Array,
     ErrorBound,
@@ -22,13 +23,18 @@ from kernelweave.bank.row_cache import RowCache
 from kernelweave.bank.source import Source
 from kernelweave.compiled.passes import add_rows, row_products
 from kernelweave.compiled.threads import map_blocks
+from kernelweave.kernels.tile import StackTile, Tile
 
 __all__ = ["LazyBank"]
 
 _COLUMN_BLOCK = 1024
 _CHUNK_BYTES = 64e6
 _SAMPLED_ROWS = 8
-_SAMPLED_ENTRIES = 2**22
+# Rows of a sum of kernels are added up so many bytes at a time.
+_SUM_BYTES = 8e6
+# Numbers for each kernel and sample that the smallest fit takes beside two rows: the diagonals, the
+# products with alpha, and what is computed from these.
+_NUMBERS = 4
 # One tile of a streaming pass, all kernels together: it stays in the cache of a core.
 _TILE_ROWS = 64
 _TILE_ENTRIES = 2**18
@@ -38,13 +44,14 @@ _TILE_KERNELS = 64
 class LazyBank(KernelBank):
     """Kernel rows on demand, with a least-recently-used cache over rows.
 
-    One entry of the cache holds the same row of every kernel. No n x n matrix is ever formed by a
-    fit; memory is the cache plus O(m n).
+    One entry of the cache holds the same row of every kernel. A fit takes `cache_mb` plus O(m n):
+    up to two thirds of `cache_mb` are for cached rows, and what they leave is for the square
+    matrices that solvers form on as many samples as fit in there.
 
     Parameters
     ----------
     cache_mb : float, default=1000
-        Megabytes the cached rows may take.
+        Megabytes for cached rows and the matrices of solvers together.
     dtype : {"float32", "float64"}, default="float32"
         Type in which rows are evaluated and kept. Sums are float64. The error of float32 rows is
         measured on a few of them and enters the certificate with a margin of four.
@@ -73,35 +80,47 @@ class LazyBank(KernelBank):
 
     def build(self, kernels: Any) -> LazyBank:
         """Return a new bank over a KernelSet, or a Source of some of it, with an empty cache."""
-        bank = self._over(Source.of(kernels))
-        bank._diagonals = bank._source.diag()
+        source = Source.of(kernels)
+        kept = source.storage(self.dtype, range(source.m), on_the_way=True)
+        bank = LazyBank(self.cache_mb, kept)._over(source)
+        bank._diagonals = source.diag()
         bank._unit = bank._measured_unit()
         return bank
 
-    def _over(self, source: Source) -> LazyBank:
+    def _over(self, source: Source, instead_of: RowCache | None = None) -> LazyBank:
         bank = LazyBank(self.cache_mb, self.dtype)
         bank._source = source
         bank.n, bank.m, bank.names = source.n, source.m, source.names
         dtype = np.dtype(self.dtype)
-        require_bytes(2.0 * bank.m * bank.n * dtype.itemsize, "two rows of every kernel")
+        entries = float(bank.m) * bank.n
+        require_bytes(
+            (2.0 * dtype.itemsize + 8.0 * _NUMBERS) * entries,
+            f"two rows of {bank.m} kernels on {bank.n} samples, and products with them,",
+            kernels=bank.m,
+        )
 
         def compute(idx: Array) -> Array:
             return source.rows(idx, dtype=dtype)
 
-        bank._cache = RowCache(compute, bank.m, bank.n, cache_bytes(self.cache_mb), dtype)
+        budget = cache_bytes(self.cache_mb)
+        rows, bank.work_bytes = rows_and_work(budget, entries * bank.n * dtype.itemsize)
+        bank._cache = RowCache(compute, bank.m, bank.n, rows, dtype, instead_of)
         return bank
 
     def _measured_unit(self) -> Array:
         """Relative error of float32 rows, measured on a few of them, with a margin of four."""
         if self.dtype == "float64":
             return np.zeros(self.m)
-        count = np.clip(_SAMPLED_ENTRIES // (self.m * self.n), 1, _SAMPLED_ROWS)
-        idx = np.unique(np.linspace(0, self.n - 1, int(count)).astype(np.int64))
-        exact = self._source.rows(idx)
-        error = np.abs(self._source.rows(idx, dtype=np.float32) - exact)
         root = np.sqrt(np.maximum(self._diagonals, 1e-300))
-        relative = error / (root[:, idx, None] * root[:, None, :])
-        return np.maximum(4.0 * relative.max(axis=(1, 2)), 2.0**-24)
+        worst = np.zeros(self.m)
+        for i in np.unique(np.linspace(0, self.n - 1, _SAMPLED_ROWS).astype(np.int64)):
+            row = np.array([i])
+            error = self._source.rows(row)[:, 0]
+            error -= self._source.rows(row, dtype=np.float32)[:, 0]
+            np.abs(error, out=error)
+            error /= root
+            np.maximum(worst, error.max(axis=1) / root[:, i], out=worst)
+        return np.maximum(4.0 * worst, 2.0**-24)
 
     @property
     def nbytes(self) -> int:
@@ -161,6 +180,17 @@ class LazyBank(KernelBank):
             cost = len(chosen) * self.n * values.size
             map_blocks(work, len(chosen) * blocks, 1 if self.n > _COLUMN_BLOCK else 8, cost)
         return out if np.ndim(v) == 2 else out[:, 0]
+
+    def tile(self, rows: Array, columns: Array | None = None, dtype: DTypeLike = float) -> Tile:
+        """See :class:`KernelBank`; some columns of rows that cannot all be kept, past the cache."""
+        if columns is None or self._cache.capacity == self.n:
+            return super().tile(rows, columns, dtype)
+        rows, columns = np.asarray(rows), np.asarray(columns)
+
+        def evaluate(kernels: Array) -> Array:
+            return self._source.tile(rows, columns, kernels, self.dtype)
+
+        return StackTile((len(rows), len(columns)), self.m, evaluate, dtype)
 
     def _own_cache(self) -> RowCache:
         """See :class:`KernelBank`."""
@@ -238,37 +268,59 @@ class LazyBank(KernelBank):
     def take(self, idx: Array) -> DenseBank:
         """See :class:`KernelBank`; the few samples' matrices are formed."""
         idx = np.asarray(idx)
+        # These matrices take the memory of the rows.
+        self._cache.release()
         require_bytes(8.0 * self.m * len(idx) ** 2, f"{self.m} kernels on {len(idx)} samples")
-        stack = self._source.block(idx)
-        return DenseBank().from_matrices(list(stack), self.names)
+        stack = np.empty((self.m, len(idx), len(idx)))
+        for kernels, rows in self._blocks(np.arange(self.m), len(idx), len(idx)):
+            stack[np.ix_(kernels, rows)] = self._source.tile(idx[rows], idx, kernels, np.float64)
+        bank = DenseBank().from_matrices(list(stack), self.names)
+        bank.work_bytes = max(cache_bytes(self.cache_mb) - stack.nbytes, 0.0)
+        return bank
 
     def select(self, kernels: Array) -> LazyBank:
-        """See :class:`KernelBank`; the new bank starts with an empty cache of the same size."""
+        """See :class:`KernelBank`; rows of the new bank take the place of those of this one."""
         chosen = kernel_indices(kernels, self.m)
-        bank = self._over(self._source.select(chosen))
+        bank = self._over(self._source.select(chosen), self._cache)
         bank._diagonals, bank._unit = self._diagonals[chosen], self._unit[chosen]
         return bank
 
     def combine(self, d: Array, out: Array | None = None) -> Array:
         """See :class:`KernelBank`."""
-        require_bytes(8.0 * self.n**2, f"one dense {self.n} x {self.n} matrix")
-        active = np.flatnonzero(d)
-        out = np.empty((self.n, self.n)) if out is None else out
-        # Rows as they are kept and as float64 are there at the same time.
-        at_once = min(_CHUNK_BYTES, 0.25 * available_bytes())
-        step = max(1, int(at_once // (8 * self.n * max(1, len(active)))))
-        for first in range(0, self.n, step):
-            idx = np.arange(first, min(first + step, self.n))
-            out[idx] = np.tensordot(d[active], self.rows(idx, active).astype(np.float64), axes=1)
+        if out is None:
+            require_bytes(8.0 * self.n**2, f"one dense {self.n} x {self.n} matrix")
+            out = np.empty((self.n, self.n))
+        return self.combine_rows(d, np.arange(self.n), out)
+
+    def combine_rows(self, d: Array, idx: Array, out: Array) -> Array:
+        """See :class:`KernelBank`."""
+        out[:] = 0.0
+        for kernels, rows in self._blocks(np.flatnonzero(d), len(idx), self.n):
+            values = self.rows(idx[rows], kernels).astype(np.float64)
+            out[rows] += np.tensordot(d[kernels], values, axes=1)
         return out
+
+    def _blocks(self, kernels: Array, count: int, width: int) -> Iterator[tuple[Array, Array]]:
+        """Yield (kernels, places of rows), for a stack of few bytes with rows of that width."""
+        many = max(1, int(_SUM_BYTES // (8 * width)))
+        for part in range(0, len(kernels), many):
+            some = kernels[part : part + many]
+            step = max(1, many // len(some))
+            for first in range(0, count, step):
+                yield some, np.arange(first, min(first + step, count))
 
     def combine_block(self, d: Array, idx: Array) -> Array:
         """See :class:`KernelBank`; computed afresh, which costs less than whole rows."""
-        active = np.flatnonzero(d)
-        block = self._source.block(idx, active, self.dtype)
-        if len(active) == 1 and d[active[0]] == 1.0:
-            return block[0]
-        return np.tensordot(d[active].astype(block.dtype), block, axes=1)
+        idx = np.asarray(idx)
+        out = np.zeros((len(idx), len(idx)), self.dtype)
+        weights = d.astype(self.dtype)
+        for kernels, rows in self._blocks(np.flatnonzero(d), len(idx), len(idx)):
+            first, last = rows[0], rows[-1] + 1
+            tile = self._source.tile(idx[rows], idx[first:], kernels, self.dtype)
+            out[rows, first:] += np.tensordot(weights[kernels], tile, axes=1)
+            # What is right of the square on the diagonal stands for its mirror image, too.
+            out[last:, rows] = out[rows, last:].T
+        return out
 
     def diag(self, kernels: Array | None = None) -> Array:
         """See :class:`KernelBank`."""
@@ -289,4 +341,6 @@ class LazyBank(KernelBank):
         """Return the same bank with float64 rows."""
         if self.dtype == "float64":
             return None
-        return LazyBank(self.cache_mb, "float64").build(self._source)
+        bank = LazyBank(self.cache_mb, "float64")._over(self._source, self._cache)
+        bank._diagonals, bank._unit = self._diagonals, np.zeros(self.m)
+        return bank

@@ -5,11 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from kernelweave.bank.memory import cache_bytes
 from kernelweave.bank.rounds import LocalRounds, Rounds, Rules
 from kernelweave.bank.row_cache import RowCache
 from kernelweave.bank.running import RowProducts, RunningProducts, SumProducts
@@ -17,6 +19,7 @@ from kernelweave.bank.squares import SquareSum
 from kernelweave.compiled.threads import one_blas_thread
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.tile import StackTile, Tile
+from kernelweave.memory import FEW_SAMPLES, square_side
 
 if TYPE_CHECKING:
     from kernelweave.bank.source import Source
@@ -29,6 +32,7 @@ __all__ = [
     "kernel_indices",
     "round_size_of",
     "rounding_error",
+    "sample_indices",
     "semi_definite",
 ]
 
@@ -77,6 +81,33 @@ class MatrixBank(ABC):
     tile_dtype: str = "float64"
     # Megabytes that rows of K(d) may take where a combination has to keep them itself.
     cache_mb: float = 1000
+
+    @cached_property
+    def work_bytes(self) -> float:
+        """Bytes that a solver may take for square matrices of samples beside the bank.
+
+        Half of what is free, unless the bank has promised less.
+        """
+        return cache_bytes(float("inf"))
+
+    @property
+    def kept_bytes(self) -> float:
+        """Bytes for rows of K(d), or of some kernels, that are kept beside the bank."""
+        return min(1e6 * self.cache_mb, self.work_bytes)
+
+    def square_limit(self, most: int, copies: float) -> int:
+        """Return on how many samples, at most `most`, so many square matrices may be formed."""
+        if min(most, self.n) <= FEW_SAMPLES:
+            return most  # Asking how much memory there is would take longer than small fits do.
+        return min(most, square_side(self.work_bytes, copies))
+
+    @property
+    def forms_matrix(self) -> bool:
+        """Whether solvers form K(d) as a matrix: it is cheap, and there is room for it.
+
+        That is half of the room, as what is computed from the matrix is of the same size.
+        """
+        return self.n <= self.square_limit(self.matrix_limit, copies=2)
 
     @abstractmethod
     def tile(self, rows: Array, columns: Array | None = None, dtype: DTypeLike = float) -> Tile:
@@ -313,5 +344,17 @@ def as_tasks(v: Array) -> Array:
 
 
 def kernel_indices(kernels: Array | None, m: int) -> Array:
-    """Indices of the kernels asked for."""
-    return np.arange(m) if kernels is None else np.asarray(kernels, dtype=np.int64)
+    """Indices of the kernels asked for, checked."""
+    return np.arange(m) if kernels is None else _indices(kernels, m, "kernel")
+
+
+def sample_indices(idx: Any, n: int) -> Array:
+    """Indices of samples, checked: compiled code reads wherever it is told to."""
+    return _indices(idx, n, "sample")
+
+
+def _indices(given: Any, size: int, what: str) -> Array:
+    chosen = np.asarray(given, dtype=np.int64)
+    if chosen.size and not (chosen.min() >= 0 and chosen.max() < size):
+        raise InvalidInputError(f"{what} indices must be in 0..{size - 1}; got {given!r}.")
+    return chosen

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -30,6 +31,8 @@ class RowCache:
         Budget of the slab; at least two rows are kept, whatever it is.
     dtype : numpy dtype
         Storage.
+    instead_of : RowCache, optional
+        Forgets its rows when this one takes memory for its own.
 
     Examples
     --------
@@ -45,12 +48,22 @@ class RowCache:
     """
 
     def __init__(
-        self, compute: Callable[[Array], Array], m: int, n: int, max_bytes: float, dtype: np.dtype
+        self,
+        compute: Callable[[Array], Array],
+        m: int,
+        n: int,
+        max_bytes: float,
+        dtype: np.dtype,
+        instead_of: RowCache | None = None,
     ) -> None:
         self._compute = compute
-        row_bytes = m * n * np.dtype(dtype).itemsize
+        self.dtype = np.dtype(dtype)
+        row_bytes = m * n * self.dtype.itemsize
         self.capacity = int(np.clip(max_bytes // row_bytes, min(2, n), n))
-        self._slab = np.empty((self.capacity, m, n), dtype)
+        self._shape = self.capacity, m, n
+        # Taken when the first row is: many caches are made and never asked.
+        self._slab: Array | None = None
+        self._instead_of = instead_of
         self._slot = np.full(n, -1)
         self._row = np.full(self.capacity, -1)
         self._stamp = np.zeros(self.capacity, dtype=np.int64)
@@ -58,11 +71,6 @@ class RowCache:
         self._used = 0
         self.hits = 0
         self.misses = 0
-
-    @property
-    def dtype(self) -> np.dtype:
-        """Storage."""
-        return self._slab.dtype
 
     def clear(self, compute: Callable[[Array], Array]) -> None:
         """Forget all rows and compute others from now on, in the same memory."""
@@ -72,10 +80,22 @@ class RowCache:
         self._stamp[:] = 0
         self._used = 0
 
+    def release(self) -> None:
+        """Forget all rows and give their memory back; it is taken again when a row is asked for."""
+        self.clear(self._compute)
+        self._slab = None
+
     @property
     def nbytes(self) -> int:
-        """Bytes of the slab."""
-        return int(self._slab.nbytes)
+        """Bytes of the slab, once it is in use."""
+        return math.prod(self._shape) * self.dtype.itemsize
+
+    def _memory(self) -> Array:
+        if self._slab is None:
+            if self._instead_of is not None:
+                self._instead_of.release()
+            self._slab = np.empty(self._shape, self.dtype)
+        return self._slab
 
     def slots(self, idx: Array) -> tuple[Array, Array]:
         """Return the slab and the slots that hold rows `idx` (at most `capacity` distinct rows)."""
@@ -88,7 +108,7 @@ class RowCache:
         self.misses += len(missing)
         if len(missing):
             self._load(missing)
-        return self._slab, self._slot[idx]
+        return self._memory(), self._slot[idx]
 
     def _load(self, missing: Array) -> None:
         order = self._room_for(len(missing))
@@ -96,7 +116,7 @@ class RowCache:
         self._slot[old[old >= 0]] = -1
         # A few rows at a time: they are copied while still in the cache of the processor, and
         # memory of this size is used again instead of being asked for anew.
-        batch = max(1, int(_BATCH_BYTES // self._slab[0].nbytes))
+        batch = max(1, int(_BATCH_BYTES * self.capacity // self.nbytes))
         for first in range(0, len(missing), batch):
             self._store(order[first : first + batch], self._compute(missing[first : first + batch]))
         self._row[order] = missing
@@ -104,9 +124,11 @@ class RowCache:
         self._stamp[order] = self._clock
 
     def _store(self, slots: Array, values: Array) -> None:
+        slab = self._memory()
+
         def copy(start: int, stop: int) -> None:
             for place in range(start, stop):
-                self._slab[slots[place]] = values[:, place]
+                slab[slots[place]] = values[:, place]
 
         map_blocks(copy, len(slots), 16, values.size)
 

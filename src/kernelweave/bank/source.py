@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kernelweave.bank.protocol import Array
+from kernelweave.compiled.finite import fits_float32
 from kernelweave.kernels.base import ElementwiseForm
 from kernelweave.kernels.batch_set import BatchSet
 from kernelweave.kernels.evaluate import evaluate_stack
@@ -103,6 +104,24 @@ class Source:
         """Normalised diagonals, shape (m, n)."""
         return self.kernel_set.diag(self.members)
 
+    def storage(self, dtype: str, kernels: Any, on_the_way: bool = False) -> str:
+        """Return the type to keep these kernels in: `dtype`, or "float64" if they do not fit.
+
+        With `on_the_way` everything they are computed from must fit as well.
+        """
+        if dtype == "float64":
+            return dtype
+        for k in kernels:
+            fits = fits_float32(self.kernel_set.diag([self.members[k]]))
+            if not (fits and (not on_the_way or self._evaluates_in_float32(k))):
+                return "float64"
+        return dtype
+
+    def _evaluates_in_float32(self, k: int) -> bool:
+        form = self.kernel(k).form()
+        rate = form.p0 if form is not None and form.ingredient == "sqdist" else 1.0
+        return fits_float32(np.array([rate])) and fits_float32(self.raw_diagonal(k))
+
     def stored_matrix(self, k: int) -> tuple[Array, float] | None:
         """Return a matrix that exists already and its scale, if normalising only scales it."""
         scale = self._scale
@@ -144,7 +163,7 @@ class Source:
 
     def raw_diagonal(self, k: int) -> Array:
         """k(x, x) before normalisation."""
-        return np.array(self.kernel(k).diagonal(self.kernel_set.samples), dtype=np.float64)
+        return np.array(self.kernel_set.raw_diag(int(self.members[k]), self.kernel_set.samples))
 
     def raw_row(self, k: int, i: int) -> Array:
         """Row i before normalisation."""

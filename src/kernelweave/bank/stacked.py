@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -43,8 +44,14 @@ class StackedBank(KernelBank):
         self.m = sum(part.m for part in self.parts)
         self._part, self._place = whereabouts(self.members)
         self.names = StackedNames([part.names for part in self.parts], self._part, self._place)
+        self.cache_mb = min(part.cache_mb for part in self.parts)
         self.matrix_limit = min(part.matrix_limit for part in self.parts)
         self.round_size = max((part.round_size or 0 for part in self.parts), default=0) or None
+
+    @cached_property
+    def work_bytes(self) -> float:
+        """See :class:`MatrixBank`; what every part allows."""
+        return min(part.work_bytes for part in self.parts)
 
     @property
     def nbytes(self) -> int:

@@ -36,6 +36,7 @@ from kernelweave.cli.options import (
 )
 from kernelweave.errors import InvalidInputError
 from kernelweave.validation import parse_time
+from kernelweave.visible_text import visible
 
 __all__ = ["app", "report_error"]
 
@@ -57,7 +58,7 @@ def report_error(error: Exception) -> int:
     if os.environ.get(_TRACEBACK):
         console.print_exception()
         return 1
-    message = escape(str(error) or type(error).__name__)
+    message = escape(visible(str(error), lines=True) or type(error).__name__)
     console.print(f"[bold red]error:[/] {message}", soft_wrap=True)
     if not isinstance(error, (ValueError, OSError, MemoryError)):
         # Not a mistake of the caller's: say how to find out more.
@@ -307,6 +308,12 @@ def predict(
             metavar="NAME=FILE", help="Kernel values: new rows by those of the fit. Repeat."
         ),
     ] = None,
+    raw: Annotated[
+        bool,
+        typer.Option(
+            "--raw", help="Write text of CSV and TSV as it is, even what a spreadsheet would run."
+        ),
+    ] = False,
     trust: Annotated[
         list[str] | None,
         typer.Option(metavar="TYPE", help="A type of your own that the file may hold. Repeat."),
@@ -323,7 +330,7 @@ def predict(
         from kernelweave.cli.predict import FORMATS, run_predict
 
     checked = check_file("--output", output, FORMATS)
-    return run_predict(model, data, proba, kernel_matrix or (), checked, trust or (), out)
+    return run_predict(model, data, proba, kernel_matrix or (), checked, raw, trust or (), out)
 
 
 @app.command(epilog=_examples(("kernelweave inspect fit.skops", ""), ("... --json", "all of it")))

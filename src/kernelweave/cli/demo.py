@@ -11,13 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 from sklearn.datasets import load_breast_cancer
 from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
 
-from kernelweave.cli.output import weights_table
+from kernelweave.cli.output import shown, weights_table
 from kernelweave.cli.progress import CountProgress, FitProgress
 from kernelweave.describe.learnt import rank_kernels
 from kernelweave.errors import InterruptedFitWarning
@@ -91,17 +90,17 @@ def run_demo(*, seed: int, C: float, tol: float, figure: Path) -> None:
         learnt = _fit_learnt(console, kernels, split, C, tol)
         rows = [learnt, _fit_uniform(kernels, split, C), _fit_singles(console, kernels, split, C)]
     for text in {str(entry.message): None for entry in caught}:
-        console.print(f"  [yellow]warning:[/] {escape(text)}")
+        console.print(f"  [yellow]warning:[/] {shown(text)}")
     console.print()
     console.print(_accuracy_table(rows, split))
     console.print(
-        f"  [dim]best single kernel: {escape(rows[2].model.kernel_names_[0])}, "
+        f"  [dim]best single kernel: {shown(rows[2].model.kernel_names_[0])}, "
         "lowest training objective[/]\n"
     )
     ranked = rank_kernels(learnt.model)
     console.print(weights_table([(k.name, k.weight) for k in ranked], TOP_KERNELS))
     fit_figure(learnt.model, top=FIGURE_KERNELS).savefig(figure, dpi=120)
-    console.print(f"\n  figure saved to [bold]{escape(str(figure))}[/]", soft_wrap=True)
+    console.print(f"\n  figure saved to [bold]{shown(str(figure))}[/]", soft_wrap=True)
 
 
 def _fit(kernels: list[Kernel], split: Split, label: str, **settings: Any) -> Row:

@@ -79,14 +79,29 @@ def run_fit(
     _tell(out, model, scores)
     if files.model is not None:
         out.saved("model", files.model)
+    interrupted = heard.interrupted
     if files.report is not None:
-        with out.console.status("drawing the report"):
-            held = (plan.X[test], None if data.y is None else data.y[test]) if len(test) else ()
-            title = f"{data.target or 'outliers'} in {data.path.name}"
-            write_html(model, files.report, *held, title=title, about=[*data.about, *plan.about])
-        out.saved("report", files.report)
-    out.document(_document(model, data, scores, files, seconds, heard.interrupted))
-    return 130 if heard.interrupted else 0
+        held = (plan.X[test], None if data.y is None else data.y[test]) if len(test) else ()
+        title = f"{data.target or 'outliers'} in {data.path.name}"
+        about = [*data.about, *plan.about]
+        try:
+            with out.console.status("drawing the report"):
+                write_html(model, files.report, *held, title=title, about=about)
+            out.saved("report", files.report)
+        except KeyboardInterrupt:
+            interrupted = True
+            out.warn(_unfinished_report(files))
+            files = Files(None, files.model)
+    out.document(_document(model, data, scores, files, seconds, interrupted))
+    return 130 if interrupted else 0
+
+
+def _unfinished_report(files: Files) -> str:
+    """Say what there is, and what there is not, after Ctrl-C while the report was drawn."""
+    kept = "the model was not saved, for there was no --model"
+    if files.model is not None:
+        kept = f"the model is saved in {files.model}"
+    return f"interrupted while the report was drawn: {files.report} was not written; {kept}"
 
 
 class _Reporter:

@@ -18,11 +18,17 @@ from rich.markup import escape
 from rich.table import Table
 
 from kernelweave.errors import InterruptedFitWarning, InvalidInputError
+from kernelweave.visible_text import visible
 
-__all__ = ["Output", "carrying", "check_file", "weights_table"]
+__all__ = ["Output", "carrying", "check_file", "shown", "weights_table"]
 
 _LABEL = 12  # width of the labels on the left
 _BAR = 24
+
+
+def shown(text: str, *, lines: bool = False) -> str:
+    """Return text for the console: neither markup nor a control character in it means anything."""
+    return escape(visible(text, lines=lines))
 
 
 class Output:
@@ -48,7 +54,7 @@ class Output:
         """Print one fact; a note is also kept for the JSON document."""
         if note:
             self.notes.append(text)
-        self.console.print(f"  [dim]{label:<{_LABEL}}[/]{escape(text)}", soft_wrap=True)
+        self.console.print(f"  [dim]{label:<{_LABEL}}[/]{shown(text)}", soft_wrap=True)
 
     def show(self, thing: Any = "") -> None:
         """Print a table or a line as it is, with markup."""
@@ -56,17 +62,17 @@ class Output:
 
     def text(self, lines: str) -> None:
         """Print lines as they are, however wide."""
-        self.console.print(escape(textwrap.indent(lines, "  ")), soft_wrap=True)
+        self.console.print(shown(textwrap.indent(lines, "  "), lines=True), soft_wrap=True)
 
     def warn(self, text: str) -> None:
         """Print a warning and keep it."""
         self.warnings.append(text)
-        self.console.print(f"  [yellow]warning:[/] {escape(text)}", soft_wrap=True)
+        self.console.print(f"  [yellow]warning:[/] {shown(text)}", soft_wrap=True)
 
     def saved(self, what: str, path: Path) -> None:
         """Say where a file is."""
         self.console.print(
-            f"  [dim]{what:<{_LABEL}}[/]saved to [bold]{escape(str(path))}[/]", soft_wrap=True
+            f"  [dim]{what:<{_LABEL}}[/]saved to [bold]{shown(str(path))}[/]", soft_wrap=True
         )
 
     def document(self, content: dict[str, Any]) -> None:
@@ -130,12 +136,12 @@ def weights_table(ranked: list[tuple[str, float]], top: int) -> Table:
     for name, weight in ranked[:top]:
         bar = "█" * max(1, round(_BAR * abs(weight) / heaviest))
         colour = "blue" if weight >= 0 else "red"
-        table.add_row(escape(name), f"{weight:.3f}", f"[{colour}]{bar}[/]")
+        table.add_row(shown(name), f"{weight:.3f}", f"[{colour}]{bar}[/]")
     rest = [weight for _, weight in ranked[top:]]
     if rest:
         # Weights that may be negative would cancel.
-        shown = "" if min(rest) < 0 else f"{sum(rest):.3f}"
-        table.add_row(f"[dim]{len(rest)} more[/]", f"[dim]{shown}[/]", "")
+        total = "" if min(rest) < 0 else f"{sum(rest):.3f}"
+        table.add_row(f"[dim]{len(rest)} more[/]", f"[dim]{total}[/]", "")
     return table
 
 

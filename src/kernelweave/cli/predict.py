@@ -20,9 +20,12 @@ from kernelweave.errors import InvalidInputError
 from kernelweave.estimators.new_rows import precomputed_kernels, with_new_rows
 from kernelweave.model_files import load, read_header
 from kernelweave.reading import Table, read_table
+from kernelweave.visible_text import visible
 
 __all__ = ["FORMATS", "run_predict"]
 
+# What makes a spreadsheet take a cell for a formula.
+_RUN = ("=", "+", "-", "@", "\t", "\r")
 FORMATS = (".csv", ".tsv", ".parquet", ".json", ".npy")
 
 
@@ -32,6 +35,7 @@ def run_predict(
     proba: bool,
     matrices: Sequence[str],
     output: Path | None,
+    raw: bool,
     trusted: Sequence[str],
     out: Output,
 ) -> int:
@@ -52,10 +56,10 @@ def run_predict(
         out.line("known", f"{about['target']} is in the file: {scores.text}")
     frame = _named(table, model, frame)
     if output is not None:
-        _write(frame, output)
+        _write(frame, output, raw)
         out.saved(f"{len(frame):,} rows", output)
     elif not out.json:
-        sys.stdout.write(frame.write_csv())
+        sys.stdout.write((frame if raw else guarded(frame)).write_csv())
     out.document(
         {
             "command": "predict",
@@ -156,7 +160,24 @@ def _predictions(model: Any, X: Any, estimator: Any, proba: bool) -> pl.DataFram
     return pl.DataFrame(columns)
 
 
-def _write(frame: pl.DataFrame, path: Path) -> None:
+def guarded(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return a table whose text is safe in a spreadsheet and on a screen.
+
+    A spreadsheet runs text that begins with =, +, -, @, a tab or a carriage return: such text gets
+    an apostrophe in front. Control characters are written as Python writes them. Numbers stay.
+    """
+    text = [name for name in frame.columns if frame.schema[name] in (pl.String, pl.Categorical)]
+    safe = frame.with_columns(
+        pl.col(name).cast(pl.String).map_elements(_guarded, return_dtype=pl.String) for name in text
+    )
+    return safe.rename({name: _guarded(name) for name in frame.columns})
+
+
+def _guarded(text: str) -> str:
+    return ("'" if text.startswith(_RUN) else "") + visible(text)
+
+
+def _write(frame: pl.DataFrame, path: Path, raw: bool) -> None:
     kind = path.suffix.lower()
     if kind == ".parquet":
         frame.write_parquet(path)
@@ -165,4 +186,5 @@ def _write(frame: pl.DataFrame, path: Path) -> None:
     elif kind == ".npy":
         np.save(path, np.array(frame["prediction"].to_list()), allow_pickle=False)
     else:
+        frame = frame if raw else guarded(frame)
         frame.write_csv(path, separator="\t" if kind == ".tsv" else ",")

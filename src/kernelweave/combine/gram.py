@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from kernelweave.bank.memory import rows_and_work
 from kernelweave.bank.protocol import Array, MatrixBank
 from kernelweave.bank.row_cache import RowCache
 from kernelweave.combine.tiles import fill_symmetric, row_step
@@ -14,6 +15,7 @@ from kernelweave.compiled.dense_rows import rows_product, square_block
 from kernelweave.compiled.passes import add_rows
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.kernels.tile import Tile
+from kernelweave.memory import square_side
 
 __all__ = ["Gram", "TiledGram"]
 
@@ -25,8 +27,8 @@ class Gram:
 
     Parameters
     ----------
-    n : int
-        Number of samples.
+    bank : MatrixBank
+        The base matrices.
     d : ndarray of shape (m,)
         The weights.
 
@@ -42,12 +44,17 @@ class Gram:
 
     round_size: int | None = None
 
-    def __init__(self, n: int, d: Array) -> None:
-        self.n = n
+    def __init__(self, bank: MatrixBank, d: Array) -> None:
+        self.n = bank.n
+        self._bank = bank
         self.d = d
         self.active = np.flatnonzero(d)
         self.parts: Array | None = None
         self._matrix: Array | None = None
+
+    def square_limit(self, most: int, copies: float) -> int:
+        """See :class:`MatrixBank`."""
+        return self._bank.square_limit(most, copies)
 
     def dense(self) -> Array | None:
         """The matrix, if it has been formed."""
@@ -113,22 +120,28 @@ class TiledGram(Gram):
         dtype: np.dtype,
         reuse: Gram | None = None,
     ) -> None:
-        super().__init__(bank.n, d)
+        super().__init__(bank, d)
         self._values = values
-        self._bank = bank
         self._dtype = dtype
         self._cache: RowCache | None = None
-        if bank.n <= bank.matrix_limit:
+        if bank.forms_matrix:
             self._matrix = matrix_memory(bank.n, dtype, reuse)
             fill_symmetric(bank, lambda tile: values(tile, d), self._matrix)
             return
+        wanted = dtype.itemsize * float(bank.n) ** 2
+        rows, self._work_bytes = rows_and_work(bank.kept_bytes, wanted)
         old = reuse._cache if isinstance(reuse, TiledGram) else None
         if old is not None and old.dtype == dtype:
             old.clear(self._rows)
             self._cache = old
         else:
-            budget = 1e6 * bank.cache_mb
-            self._cache = RowCache(self._rows, 1, bank.n, budget, dtype)
+            self._cache = RowCache(self._rows, 1, bank.n, rows, dtype, instead_of=old)
+
+    def square_limit(self, most: int, copies: float) -> int:
+        """See :class:`MatrixBank`; beside the rows."""
+        if self._cache is None:
+            return super().square_limit(most, copies)
+        return min(most, square_side(self._work_bytes, copies))
 
     def _rows(self, idx: Array) -> Array:
         """K(d)[idx], shape (1, len(idx), n)."""

@@ -51,6 +51,9 @@ class PolynomialMixture(Combination):
         """Instances that the contract tests check."""
         return [cls(), cls((0.0, 1.0)), cls((0.5, 0.0, 2.0))]
 
+    def _after_load(self) -> None:
+        self._checked()
+
     def _checked(self) -> Array:
         c = np.asarray(self.coefficients, dtype=np.float64)
         if c.ndim != 1 or not np.all(np.isfinite(c)) or np.any(c < 0) or not np.any(c > 0):

@@ -48,7 +48,7 @@ class SumGram(Gram):
         dtype: DTypeLike = np.float64,
         reuse: Gram | None = None,
     ) -> None:
-        super().__init__(bank.n, d)
+        super().__init__(bank, d)
         self.bank = bank
         self.round_size = bank.round_size
         self._known: tuple[Array, Array] | None = None
@@ -56,7 +56,7 @@ class SumGram(Gram):
             self._known = reuse._known
             if reuse._matrix is not None and reuse._matrix.dtype == dtype:
                 self._matrix = reuse._matrix
-        if self._matrix is None and bank.n <= bank.matrix_limit:
+        if self._matrix is None and bank.forms_matrix:
             self._matrix = bank.combine(d, matrix_memory(bank.n, np.dtype(dtype), reuse))
 
     def diag(self) -> Array:

@@ -30,7 +30,7 @@ from kernelweave.compiled.lanes import fmax
 __all__ = ["BIG", "objective", "patience", "slopes", "smo_steps"]
 
 Vector = NDArray[np.float64]
-# Stands for infinity: fast-math code must not meet a real one.
+# Stands for infinity, which would make NaN of a difference.
 BIG = 1e300
 # Smallest curvature of a pair, in parts of the largest diagonal entry (LIBSVM has it without a
 # unit): duplicate rows get a long step that the box ends. The kernel zero gets the last number.
@@ -39,8 +39,9 @@ _NO_CURVATURE = 1e-250
 # Place of the index inside a tagged float; at most 65,536 variables at a time.
 _TAG = np.int64(0xFFFF)
 _CLEAR = np.int64(~0xFFFF)
-# Safe here: no NaN or infinity enters. Sums keep their order: a slack of 0 must stay exactly 0.
-_FAST = {"contract", "nnan", "nsz", "arcp"}
+# Nothing is promised about NaN and infinity: kernels are finite, but sums of them times alpha may
+# overflow. Sums keep their order: a slack of 0 must stay exactly 0.
+_FAST = {"contract", "nsz", "arcp"}
 
 
 @njit(cache=True, nogil=True)
@@ -97,6 +98,16 @@ def _tagged(value: float, k: int) -> float:
     return np.int64(bits).view(np.float64)
 
 
+@njit(cache=True, nogil=True)
+def _place(tagged: float, size: int) -> int:
+    """The index inside a tagged float: below `size`, whatever the float is.
+
+    A maximum returns one of its arguments, all of them tagged with an index in range. That holds
+    for NaN on the processors we know of, but nothing promises it.
+    """
+    return min(int(np.float64(tagged).view(np.int64) & _TAG), size - 1)
+
+
 @njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
 def _partner(
     top: float, own: float, row: NDArray, diag: Vector, low: Vector, fitted: Vector, tau: float
@@ -108,19 +119,19 @@ def _partner(
         curvature = fmax((own + diag[k]) - 2.0 * row[k], tau)
         best = fmax(best, _tagged(slack * slack / curvature, k))
         gap = fmax(gap, slack)
-    return int(np.float64(best).view(np.int64) & _TAG), gap
+    return _place(best, fitted.size), gap
 
 
 @njit(cache=True, nogil=True, fastmath=_FAST)
 def _move(step: float, row_i: NDArray, row_j: NDArray, up: Vector, fitted: Vector) -> int:
     """Add ``step * (K_i - K_j)`` to F and, in the same pass, return argmax of ``up - F``."""
-    best = -2.0 * BIG
+    best = _tagged(-2.0 * BIG, 0)  # NaN is never larger: then the first one is returned
     for k in range(fitted.size):
         # Two products: a difference of float32 rows would be rounded to float32.
         value = (fitted[k] + step * row_i[k]) - step * row_j[k]
         fitted[k] = value
         best = fmax(best, _tagged(up[k] - value, k))
-    return int(np.float64(best).view(np.int64) & _TAG)
+    return _place(best, fitted.size)
 
 
 @njit(cache=True, nogil=True)

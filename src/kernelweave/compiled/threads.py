@@ -7,16 +7,17 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from functools import cache
 from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["map_blocks", "one_blas_thread", "thread_count", "use_threads"]
+__all__ = ["between_blocks", "map_blocks", "one_blas_thread", "thread_count", "use_threads"]
 
 _INSIDE_WORKER = threading.local()
 _THREADS: ContextVar[int | None] = ContextVar("kernelweave_threads", default=None)
+_BETWEEN: ContextVar[Callable[[], None] | None] = ContextVar("kernelweave_between", default=None)
 
 
 def _cores() -> int:
@@ -111,6 +112,27 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_start_anew_after_fork)
 
 
+@contextmanager
+def between_blocks(look: Callable[[], None] | None) -> Iterator[None]:
+    """Call `look` before every block of the passes inside; what it raises ends a pass.
+
+    So a pass over all kernels, which may take many seconds, ends soon after its time is over.
+
+    Examples
+    --------
+    >>> seen = []
+    >>> with between_blocks(lambda: seen.append(1)):
+    ...     map_blocks(lambda start, stop: None, 10, block=5, work=0)
+    >>> len(seen)
+    2
+    """
+    token = _BETWEEN.set(look)
+    try:
+        yield
+    finally:
+        _BETWEEN.reset(token)
+
+
 # A thread takes tens of microseconds to wake: less work than this is done where it is asked for.
 _WORTH_A_THREAD = 4e6
 
@@ -140,26 +162,37 @@ def map_blocks(
     inside = getattr(_INSIDE_WORKER, "yes", False)
     alone = inside or work < _WORTH_A_THREAD
     workers = 1 if alone else min(thread_count(), len(starts))
+    look = _BETWEEN.get()
     with one_blas_thread():
         if workers <= 1:
             for start in starts:
+                if look is not None:
+                    look()
                 func(start, min(start + block, n_items))
             return
         # The calling thread works too, so one thread fewer is borrowed from the pool.
         queue = iter(starts)
         lock = threading.Lock()
 
+        ended = False
+
         def drain() -> None:
-            while True:
+            while not ended:
+                if look is not None:
+                    look()
                 with lock:
                     start = next(queue, None)
                 if start is None:
                     return
                 func(start, min(start + block, n_items))
 
-        jobs = [_pool(_cores()).submit(drain) for _ in range(workers - 1)]
+        # Each in a copy of this thread's context, where NumPy keeps what it may warn about.
+        pool = _pool(_cores())
+        jobs = [pool.submit(copy_context().run, drain) for _ in range(workers - 1)]
         try:
             drain()
         finally:
+            # After Ctrl-C or an error nobody takes up another block.
+            ended = True
             for job in jobs:
                 job.result()

@@ -14,6 +14,7 @@ from kernelweave.describe.learnt import (
     rank_kernels,
     split_fits,
 )
+from kernelweave.visible_text import visible
 
 __all__ = ["learnt_line", "state_text", "summary_text"]
 
@@ -63,7 +64,7 @@ def summary_text(model: Any, top: int = 10) -> str:
         f"  {'kernels':<11}{len(kernels)} of {total} have a non-zero weight{_means(estimator)}",
     ]
     shown, rest = kernels[:top], kernels[top:]
-    lines += [f"    {_weight(kernel)}  {kernel.name}" for kernel in shown]
+    lines += [f"    {_weight(kernel)}  {visible(kernel.name)}" for kernel in shown]
     if rest and bayesian:
         weights = [kernel.weight for kernel in rest]
         lines.append(f"    {len(rest)} more from {min(weights):.4f} to {max(weights):.4f}")
@@ -88,13 +89,13 @@ def learnt_line(model: Any) -> str:
     if not kernels:
         return f"None of the {total} kernels has weight."
     if total == 1:
-        return f"One kernel: {kernels[0].name}."
+        return f"One kernel: {visible(kernels[0].name)}."
     # Weights of Bayesian models may be negative: their size is what counts.
     share = abs(kernels[0].weight) / sum(abs(kernel.weight) for kernel in kernels)
     have = "has" if len(kernels) == 1 else "have"
-    heaviest = f"the heaviest, {kernels[0].name}, has {100 * share:.0f} % of it"
+    heaviest = f"the heaviest, {visible(kernels[0].name)}, has {100 * share:.0f} % of it"
     if len(kernels) == 1:
-        heaviest = f"it is {kernels[0].name}"
+        heaviest = f"it is {visible(kernels[0].name)}"
     return f"{len(kernels)} of {total} kernels {have} weight{_means(estimator)}; {heaviest}."
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,9 +12,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from kernelweave.bank import DistanceBank, MatrixBank, storage_dtype
 from kernelweave.combine import Combination, get_combination
+from kernelweave.deadline import Deadline
 from kernelweave.errors import InvalidInputError
 from kernelweave.estimators.decisions import Decisions, Parts
 from kernelweave.estimators.kernel_estimator import KernelEstimator
+from kernelweave.estimators.loss_weights import check_loss_weights
 from kernelweave.estimators.resuming import begin_session, source_of
 from kernelweave.estimators.target_units import RAW, TargetUnits
 from kernelweave.kernels.base_set import BaseSet
@@ -20,12 +24,22 @@ from kernelweave.kernels.distance_set import DistanceSet
 from kernelweave.losses.base import Loss
 from kernelweave.problem import Array, Problem
 from kernelweave.regularizers import get_regularizer
-from kernelweave.solvers import Limits, Point, Result, Solver, check_solver, get_solver, solve
+from kernelweave.solvers import (
+    Limits,
+    Point,
+    Record,
+    Result,
+    Solver,
+    check_solver,
+    get_solver,
+    solve,
+)
 from kernelweave.solvers.checkpoint import Session
 from kernelweave.solvers.checkpoint_file import Saved
 from kernelweave.solvers.path import neighbour_start
 from kernelweave.solvers.resume import about, result_numbers, start_at
 from kernelweave.solvers.watch import Numbers
+from kernelweave.validation import require_array, require_kind
 
 __all__ = ["BaseMKL", "SetUp", "Tasks"]
 
@@ -88,23 +102,33 @@ class BaseMKL(KernelEstimator):
         """Fit the tasks of each group together, under one set of weights for the group."""
         count = {"n_tasks": len(tasks.y), "n_groups": len(tasks.groups)}
         source = source_of(self, n=tasks.y.shape[1], **count)
+        began = time.perf_counter()
         with self._threads():
             made = self._set_up(tasks, C)
+            built = time.perf_counter() - began
             weights = C * tasks.weight
             with begin_session(self, made.limits, made.kernel_set, source, **count) as session:
                 starts = self._starts(weights, tasks.groups, made.problems[0].m)
                 if source is not None and not any(starts):
                     starts = self._starts_at(source, made, tasks)
-                results = self._solve_all(made, starts, session)
+                results = self._solve_all(made, starts, session, built)
         self._last = _LastFit(weights, results) if self.warm_start else None
         self._store(made, results)
 
-    def _solve_all(self, made: SetUp, starts: list[Point | None], session: Session) -> list[Result]:
-        """Solve the problems one after the other, each told to the checkpoints."""
+    def _solve_all(
+        self, made: SetUp, starts: list[Point | None], session: Session, built: float
+    ) -> list[Result]:
+        """Solve the problems one after the other, each told to the checkpoints.
+
+        The seconds in which their kernels were built count as time of each.
+        """
         results = []
         parts = zip(made.problems, made.solvers, starts, strict=True)
         for group, (problem, solver, start) in enumerate(parts):
             limits = session.limits(made.limits, group, about(problem, solver))
+            if self.max_time is not None:
+                deadline = Deadline.after(self.max_time - built, time.perf_counter())
+                problem = replace(problem, deadline=deadline)
             result = self._solve(problem, solver, limits, start)
             if result.converged:
                 session.end(group, result.history[-1], result_numbers(result))
@@ -118,7 +142,9 @@ class BaseMKL(KernelEstimator):
         if isinstance(self.warm_start_from, BaseMKL):
             groups = self.warm_start_from._as_numbers(tasks)
         parts = enumerate(zip(made.problems, made.solvers, strict=True))
-        return [start_at(groups[g], *part) if g in groups else None for g, part in parts]
+        return [
+            start_at(groups[g], *part, source.where) if g in groups else None for g, part in parts
+        ]
 
     @property
     def _units(self) -> TargetUnits:
@@ -153,6 +179,7 @@ class BaseMKL(KernelEstimator):
         regularizer = get_regularizer(self.regularizer)
         combination = get_combination(self.combination)
         check_solver(self.solver)
+        check_loss_weights(C, tasks.weight)
         kernel_set, bank = self._build(tasks.X, combination)
         problems = [
             Problem(bank, tasks.y[g], C * tasks.weight[g], tasks.loss, regularizer, combination)
@@ -199,6 +226,9 @@ class BaseMKL(KernelEstimator):
 
     def _store(self, made: SetUp, results: list[Result]) -> None:
         """Keep what was learnt, in the user's units."""
+        for result in results:
+            found = result.certificate
+            self._require_finite(result.d, result.alpha, result.intercept, found.primal, found.gap)
         self._kernel_set, self._combination = made.kernel_set, made.combination
         self._store_names()
         weights = np.array([result.d for result in results])
@@ -225,6 +255,26 @@ class BaseMKL(KernelEstimator):
             self._kernel_set, self._combination, weights, self.support_, self.dual_coef_
         )
 
+    def _check_fitted(self) -> None:
+        super()._check_fitted()
+        distances = isinstance(self._kernel_set, DistanceSet)
+        if distances != (self._combination.base == "distances"):
+            raise InvalidInputError(f"{self._combination!r} is one of other kernels than these.")
+        n = self._kernel_set.n
+        require_array("weights_", np.asarray(self.weights_), np.shape(self.weights_), low=0.0)
+        require_array("support_", self.support_, (None,), whole=True, low=0, high=n - 1)
+        if len(np.unique(self.support_)) < len(self.support_):
+            raise InvalidInputError("support_ must name each sample once.")
+        require_array("dual_coef_", self.dual_coef_, (len(self.intercept_), len(self.support_)))
+        for name in ("objective_", "dual_objective_", "gap_"):
+            require_kind(name, getattr(self, name), Real)
+        # Files of the first version do not have it.
+        require_kind("objective_floor_", getattr(self, "objective_floor_", 0.0), Real)
+        require_kind("gap_kind_", self.gap_kind_, str)
+        require_kind("converged_", self.converged_, (bool, np.bool_))
+        self._check_history(Record)
+        self._limits()
+
     def _come_back(self) -> None:
         super()._come_back()
         self._prepare()
@@ -236,7 +286,9 @@ class BaseMKL(KernelEstimator):
         check_is_fitted(self)
         X = self._check_X(X, reset=False)
         with self._threads():
-            return self._decide(X) + self.intercept_
+            values = self._decide(X) + self.intercept_
+        self._require_finite(values)
+        return values
 
     def _parts(self, X: Any) -> Parts:
         parts = self._decide.parts(X)

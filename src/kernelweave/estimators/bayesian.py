@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
+from contextlib import suppress
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -10,12 +13,16 @@ from sklearn.utils.validation import check_is_fitted
 
 from kernelweave.bank import KernelBank
 from kernelweave.combine import WeightedSum
+from kernelweave.compiled.threads import between_blocks
+from kernelweave.deadline import Deadline, TimeUp
+from kernelweave.errors import InvalidInputError
 from kernelweave.estimators.decisions import Parts
 from kernelweave.estimators.kernel_estimator import KernelEstimator
 from kernelweave.estimators.predictive import Predictive
 from kernelweave.estimators.resuming import begin_session, source_of
 from kernelweave.problem import Array
 from kernelweave.solvers.bemkl import (
+    BayesRecord,
     BayesStart,
     Labels,
     Outputs,
@@ -29,7 +36,7 @@ from kernelweave.solvers.bemkl import (
     selected_kernels,
 )
 from kernelweave.solvers.checkpoint_file import Saved
-from kernelweave.validation import positive_number
+from kernelweave.validation import positive_number, require_array, require_kind
 
 __all__ = ["BaseBayesianMKL"]
 
@@ -52,15 +59,24 @@ class BaseBayesianMKL(KernelEstimator):
         limits, seed = self._limits(), self._seed()
         count = {"n_tasks": sum(len(t.y) for t in targets), "n_groups": len(targets)}
         source = source_of(self, n=targets[0].y.shape[1], **count)
+        began = time.perf_counter()
         with self._threads():
             kernel_set, bank = self._build_kernels(X, _BANK_TOL, seed)
             posteriors = []
             with begin_session(self, limits, kernel_set, source, **count) as session:
-                squares = Squares.of(bank)
+                squares = None
+                with suppress(TimeUp), between_blocks(Deadline.after(self.max_time, began).look()):
+                    squares = Squares.of(bank)
+                built = time.perf_counter() - began
                 for group, target in enumerate(targets):
                     own = session.limits(limits, group, about(target, settings))
                     start = self._start(source, group, bank, target, settings)
-                    posteriors.append(infer(bank, target, settings, own, seed, squares, start))
+                    deadline = None
+                    if self.max_time is not None:
+                        deadline = Deadline.after(self.max_time - built, time.perf_counter())
+                    posteriors.append(
+                        infer(bank, target, settings, own, seed, squares, start, deadline)
+                    )
                     session.flush()
         self._kernel_set, self._combination = kernel_set, WeightedSum()
         self._store(posteriors)
@@ -82,9 +98,11 @@ class BaseBayesianMKL(KernelEstimator):
             return BayesStart(posterior_numbers(posterior, bank))
         if group not in source.groups:
             return None
-        return BayesStart.at(source.groups[group], target, settings)
+        return BayesStart.at(source.groups[group], target, settings, source.where)
 
     def _store(self, posteriors: list[Posterior]) -> None:
+        for found in posteriors:
+            self._require_finite(found.e_mean, found.b_mean, found.lower_bound)
         self._store_names()
         weights = np.array([posterior.e_mean for posterior in posteriors])
         used = [np.arange(weights.shape[1])] * len(posteriors)
@@ -116,6 +134,32 @@ class BaseBayesianMKL(KernelEstimator):
             state["_used"] = self._predictive.used
         return state
 
+    def _after_load(self) -> None:
+        if hasattr(self, "_predictive"):
+            self._posteriors, self._used = self._predictive.posteriors, self._predictive.used
+        super()._after_load()
+
+    def _check_fitted(self) -> None:
+        super()._check_fitted()
+        m, n, n_tasks = self._kernel_set.m, self._kernel_set.n, len(self.intercept_)
+        posteriors, used = self._posteriors, self._used
+        require_kind("the posteriors", posteriors, list)
+        rows = len(np.atleast_2d(self.weights_))
+        if len(posteriors) != rows or len(used) != rows:
+            raise InvalidInputError(f"there must be {rows} posteriors; got {len(posteriors)}.")
+        for posterior, own in zip(posteriors, used, strict=True):
+            require_kind("a posterior", posterior, Posterior)
+            posterior.check(m, n, n_tasks // rows)
+            require_array("kernels in use", own, (None,), whole=True, low=0, high=m - 1)
+            if (np.diff(own) <= 0).any():
+                raise InvalidInputError("kernels in use must be in order, each once.")
+        require_array("weights_std_", self.weights_std_, np.shape(self.weights_), low=0.0)
+        require_array("intercept_std_", self.intercept_std_, (n_tasks,), low=0.0)
+        require_kind("lower_bound_", self.lower_bound_, Real)
+        require_kind("converged_", self.converged_, (bool, np.bool_))
+        self._check_history(BayesRecord)
+        self._limits()
+
     def _come_back(self) -> None:
         super()._come_back()
         self._prepare(self.__dict__.pop("_posteriors"), self.__dict__.pop("_used"))
@@ -127,7 +171,9 @@ class BaseBayesianMKL(KernelEstimator):
         check_is_fitted(self)
         X = self._check_X(X, reset=False)
         with self._threads():
-            return self._predictive.mean(X)
+            mean = self._predictive.mean(X)
+        self._require_finite(mean)
+        return mean
 
     def _parts(self, X: Any) -> Parts:
         return self._predictive.parts(X)
@@ -138,4 +184,5 @@ class BaseBayesianMKL(KernelEstimator):
         X = self._check_X(X, reset=False)
         with self._threads():
             mean, variance = self._predictive.mean_and_variance(X)
+        self._require_finite(mean, variance)
         return mean, np.sqrt(variance)

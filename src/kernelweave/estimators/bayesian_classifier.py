@@ -77,8 +77,11 @@ class BayesianMKLClassifier(ClassifierMixin, BaseBayesianMKL):
         See :class:`MKLClassifier`.
     random_state : int, RandomState or None, default=None
         Draws the starting point. None always draws the same.
-    verbose, callbacks, max_time : int, sequence of callables, float or None
+    verbose, callbacks : int, sequence of callables
         See :class:`MKLClassifier`.
+    max_time : float or None, default=None
+        Most seconds for the fit of one problem, building its kernels included. Where that is too
+        short for a first iteration, predictions are a constant with the spread of the prior.
     warm_start_from : path, fitted BayesianMKLClassifier or None, default=None
         Go on with a fit of the same tasks, samples and kernels; see :class:`MKLClassifier`. The
         same fit that was cut short ends with the same posterior as if it had not been. Any other
@@ -198,6 +201,10 @@ class BayesianMKLClassifier(ClassifierMixin, BaseBayesianMKL):
         self._infer(X, [Labels(part, margin) for part in parts], settings)
         self.classes_, self._margin = labels.classes, margin
         return self
+
+    def _check_fitted(self) -> None:
+        super()._check_fitted()
+        positive_number("the margin", self._margin, allow_zero=True)
 
     @property
     def _several_labels(self) -> bool:

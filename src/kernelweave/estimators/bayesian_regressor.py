@@ -13,13 +13,12 @@ from sklearn.utils.validation import check_consistent_length
 from kernelweave.errors import InvalidInputError
 from kernelweave.estimators.bayesian import BaseBayesianMKL
 from kernelweave.estimators.decisions import Parts
+from kernelweave.estimators.target_units import standardize
 from kernelweave.problem import Array
 from kernelweave.solvers.bemkl import Hyperparameters, Outputs
+from kernelweave.validation import require_array, require_kind
 
 __all__ = ["BayesianMKLRegressor"]
-
-# Outputs that differ by no more than rounding of this many units are constant.
-_ROUNDING = 10 * np.finfo(np.float64).eps
 
 
 class BayesianMKLRegressor(RegressorMixin, BaseBayesianMKL):
@@ -51,7 +50,7 @@ class BayesianMKLRegressor(RegressorMixin, BaseBayesianMKL):
     bank, cache_mb, n_jobs, random_state : object, float, int or None, int or None
         See :class:`BayesianMKLClassifier`.
     verbose, callbacks, max_time : int, sequence of callables, float or None
-        See :class:`MKLClassifier`.
+        See :class:`BayesianMKLClassifier`.
     warm_start_from : path, fitted BayesianMKLRegressor or None, default=None
         A checkpoint or another fit to go on with; see :class:`BayesianMKLClassifier`.
 
@@ -149,11 +148,15 @@ class BayesianMKLRegressor(RegressorMixin, BaseBayesianMKL):
             raise InvalidInputError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None."
             )
-        target = check_array(y, ensure_2d=False, allow_nd=False, dtype=np.float64, input_name="y")
-        check_consistent_length(X, target)
-        table = target[:, None] if target.ndim == 1 else target
-        shift, scale = self._units(table)
-        fitted = np.ascontiguousarray(((table - shift) / scale).T)
+        # Numbers that overflow when they are checked or standardised are refused below.
+        with np.errstate(over="ignore", invalid="ignore"):
+            target = check_array(
+                y, ensure_2d=False, allow_nd=False, dtype=np.float64, input_name="y"
+            )
+            check_consistent_length(X, target)
+            table = target[:, None] if target.ndim == 1 else target
+            fitted, shift, scale = self._standardized(table)
+        self._require_finite(shift, scale)
         (posterior,) = self._infer(X, [Outputs(fitted)], settings)
         self._shift, self._scale, self._one_output = shift, scale, target.ndim == 1
         self.intercept_ = shift + scale * posterior.b_mean
@@ -161,13 +164,23 @@ class BayesianMKLRegressor(RegressorMixin, BaseBayesianMKL):
         self.noise_std_ = scale * np.sqrt(posterior.noise_variance)
         return self
 
-    def _units(self, table: Array) -> tuple[Array, Array]:
-        """Shift and scale of each output."""
+    def _check_fitted(self) -> None:
+        super()._check_fitted()
+        n_outputs = len(self.intercept_)
+        require_array("the shift of the outputs", self._shift, (n_outputs,))
+        require_array("the scale of the outputs", self._scale, (n_outputs,))
+        require_array("noise_std_", self.noise_std_, (n_outputs,), low=0.0)
+        require_kind("whether there is one output", self._one_output, (bool, np.bool_))
+
+    def _standardized(self, table: Array) -> tuple[Array, Array, Array]:
+        """Return each output in its own units as a row, and the shift and scale of each."""
         if not self.normalize_y:
-            return np.zeros(table.shape[1]), np.ones(table.shape[1])
-        shift, scale = table.mean(axis=0), table.std(axis=0)
-        constant = scale <= _ROUNDING * np.abs(shift)
-        return shift, np.where(constant, 1.0, scale)
+            width = table.shape[1]
+            return np.ascontiguousarray(table.T), np.zeros(width), np.ones(width)
+        outputs = [standardize(column, np.ones(len(column))) for column in table.T]
+        shift = np.array([units.shift for _, units in outputs])
+        scale = np.array([units.scale for _, units in outputs])
+        return np.array([z for z, _ in outputs]), shift, scale
 
     def predict(self, X: Any, return_std: bool = False) -> Array | tuple[Array, Array]:
         """Return the predictive mean of every sample.

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 from sklearn.base import ClassifierMixin
-from sklearn.utils.class_weight import compute_sample_weight
 
 from kernelweave.errors import InvalidInputError
 from kernelweave.estimators.base import BaseMKL, Tasks
 from kernelweave.estimators.labels import class_codes
+from kernelweave.estimators.loss_weights import read_sample_weight, with_class_weight
 from kernelweave.losses import Loss, get_loss
 from kernelweave.problem import Array
 from kernelweave.validation import positive_number, unknown_name
@@ -70,7 +70,8 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         How the kernel matrices are kept; see :func:`kernelweave.bank.build_bank`. For a product
         "auto" forms K(d) up to 5,000 samples, "lazy" up to 2,000.
     cache_mb : float, default=1000
-        Megabytes for kernel matrices or cached rows.
+        Megabytes for kernel matrices or cached rows; with ``bank="lazy"`` a fit takes no more than
+        that and some numbers for each kernel and sample.
     n_jobs : int or None, default=None
         Threads; None means all cores. Passes over the kernels give the same bits for any number.
     random_state : int, RandomState or None, default=None
@@ -81,7 +82,8 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         Each is called with the newest record of `history_`; one that returns True ends the fit.
         A :class:`Checkpoint` among them writes down where the fit stands.
     max_time : float or None, default=None
-        Most seconds for the fit of one problem.
+        Most seconds for the fit of one problem, building its kernels included. Where that is too
+        short for a first step, the model is the best constant.
     warm_start : bool, default=False
         Start from the solution of the last call to `fit`, if it had as many samples and kernels:
         for a sequence of values of C, say.
@@ -208,9 +210,8 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
             raise unknown_name("multi_class", self.multi_class, ("shared", "ovr"))
         X = self._check_X(X, reset=True)
         self.classes_, codes = class_codes(type(self).__name__, X, y)
-        weight = self._check_weights(fit_params, len(codes))
-        if self.class_weight is not None:
-            weight = weight * compute_sample_weight(self.class_weight, self.classes_[codes])
+        weight = read_sample_weight(fit_params, len(codes))
+        weight = with_class_weight(weight, self.class_weight, self.classes_, codes)
         n_classes = len(self.classes_)
         tasks = [1] if n_classes == 2 else range(n_classes)
         targets = np.array([np.where(codes == c, 1.0, -1.0) for c in tasks])

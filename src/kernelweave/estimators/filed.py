@@ -22,9 +22,19 @@ class Filed:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)  # type: ignore[misc]
-        # Only files come without the names.
+        # Only files come without the names. `load` checks them; skops itself can read them too.
         if "weights_" in state and "kernel_names_" not in state:
             self._come_back()
+
+    def _after_load(self) -> None:
+        for name in _REMADE:
+            self.__dict__.pop(name, None)
+        if hasattr(self, "weights_"):
+            self._check_fitted()
+            self._come_back()
+
+    def _check_fitted(self) -> None:
+        """Raise unless what was learnt, and came from a file, fits together."""
 
     def _come_back(self) -> None:
         """Make what a file does not hold."""

@@ -9,12 +9,14 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from kernelweave.bank import KernelBank, build_bank
 from kernelweave.bank.memory import out_of_memory
+from kernelweave.combine import Combination
 from kernelweave.compiled.notice import compile_notice
 from kernelweave.compiled.threads import one_blas_thread, use_threads
 from kernelweave.errors import InvalidInputError, MemoryBudgetError
@@ -25,11 +27,12 @@ from kernelweave.estimators.learnt_kernel import LearntKernel
 from kernelweave.kernels import build_set
 from kernelweave.kernels.base_set import BaseSet
 from kernelweave.kernels.lazy_names import LazyNames
+from kernelweave.kernels.sample_checks import check_sparse
 from kernelweave.kernels.samples import is_frame
 from kernelweave.kernels.text import as_text
 from kernelweave.problem import Array
 from kernelweave.solvers import Checkpoint, Limits
-from kernelweave.validation import positive_number
+from kernelweave.validation import positive_number, require_array, require_kind, require_names
 
 __all__ = ["KernelEstimator"]
 
@@ -53,7 +56,9 @@ class KernelEstimator(
         Memory that runs out inside is told with what can be done about it.
         """
         self._check_n_jobs()
-        with use_threads(self.n_jobs), one_blas_thread(), compile_notice():
+        # Overflow is no news of NumPy's: kernel values and results are looked at themselves.
+        quiet = np.errstate(over="ignore", invalid="ignore", divide="ignore")
+        with use_threads(self.n_jobs), one_blas_thread(), compile_notice(), quiet:
             try:
                 yield
             except MemoryBudgetError:
@@ -91,35 +96,14 @@ class KernelEstimator(
                 f"n_jobs must be None or an integer other than 0; got {self.n_jobs!r}."
             )
 
-    def _check_weights(self, fit_params: dict[str, Any], n: int) -> Array:
-        unknown = set(fit_params) - {"sample_weight"}
-        if unknown:
-            raise TypeError(
-                f"fit() got unexpected arguments {sorted(unknown)}; allowed: 'sample_weight'."
-            )
-        given = fit_params.get("sample_weight")
-        if given is None:
-            return np.ones(n)
-        weight = np.asarray(given, dtype=np.float64)
-        if weight.ndim == 0:
-            weight = np.full(n, float(weight))
-        if weight.shape != (n,):
-            raise InvalidInputError(
-                f"sample_weight must have one entry for each of the {n} samples; got shape "
-                f"{weight.shape}."
-            )
-        if not np.all(np.isfinite(weight)) or np.any(weight < 0):
-            raise InvalidInputError("sample_weight must be finite and >= 0.")
-        if not np.any(weight > 0):
-            raise InvalidInputError("sample_weight is zero for every sample; some must be > 0.")
-        return weight
-
     def _check_X(self, X: Any, reset: bool) -> Any:
         """Check X; frames and text pass as they are, so that kernels can choose columns.
 
         Sequences in one dimension become a table with one column.
         """
         refuse_collection(X)
+        if sparse.issparse(X):
+            check_sparse(X)
         text = None if is_frame(X) else as_text(X)
         if reset:
             self._reads_sequences = text is not None and text.shape[1] == 1
@@ -129,7 +113,8 @@ class KernelEstimator(
                     f"X holds no text, but {type(self).__name__} was fitted on sequences; give a "
                     f"list, array or Series of str or bytes."
                 )
-            return validate_data(self, X, reset=reset, accept_sparse="csr", dtype="numeric")
+            with np.errstate(invalid="ignore"):  # by a sum that is to show whether X is finite
+                return validate_data(self, X, reset=reset, accept_sparse="csr", dtype="numeric")
         table = X if text is None else text
         validate_data(self, table, reset=reset, skip_check_array=True)
         if table.shape[0] == 0:
@@ -144,6 +129,18 @@ class KernelEstimator(
         bank = build_bank(self.bank, kernels, cache_mb=self.cache_mb, tol=tol, random_state=seed)
         return kernels, bank
 
+    def _require_finite(self, *numbers: Any) -> None:
+        """Refuse to store or to return what overflow has made of the numbers of a fit."""
+        if not all(np.isfinite(values).all() for values in numbers):
+            raise self._overflow()
+
+    def _overflow(self) -> InvalidInputError:
+        return InvalidInputError(
+            f"{type(self).__name__}: numbers overflow float64 on the way from the kernels to the "
+            f"result. Bring the columns of X, the targets, sample_weight and C nearer to 1 in "
+            f"size, and use normalize='trace'."
+        )
+
     def _seed(self) -> int:
         if self.random_state is None:
             return 0  # A fit should not change between runs.
@@ -153,6 +150,43 @@ class KernelEstimator(
         names = self._kernel_set.names
         # Those of a batch are written when they are read; a list of a million takes long.
         self.kernel_names_ = names if isinstance(names, LazyNames) else list(names)
+
+    def _check_fitted(self) -> None:
+        require_kind("the kernels of the model", self._kernel_set, BaseSet)
+        require_kind("the combination of the kernels", self._combination, Combination)
+        require_kind("what the model reads", self._reads_sequences, bool)
+        width = self._kernel_set.samples.n_columns
+        if self.n_features_in_ != width:
+            raise InvalidInputError(f"n_features_in_ must be {width}; got {self.n_features_in_!r}.")
+        if hasattr(self, "feature_names_in_"):
+            names = self.feature_names_in_
+            require_kind("feature_names_in_", names, np.ndarray)
+            require_names("feature_names_in_", names.tolist(), width)
+        require_kind("weights_", self.weights_, np.ndarray)
+        groups = (None,) if self.weights_.ndim > 1 else ()
+        require_array("weights_", self.weights_, (*groups, self._kernel_set.m))
+        if groups and len(self.weights_) != len(self.intercept_):
+            raise InvalidInputError("weights_ must have one row, or one for each decision value.")
+        require_array("intercept_", self.intercept_, (None,))
+        require_kind("n_iter_", self.n_iter_, Integral)
+        if hasattr(self, "classes_"):
+            self._check_classes()
+        self._check_n_jobs()
+
+    def _check_classes(self) -> None:
+        n_values = len(self.intercept_)
+        require_kind("classes_", self.classes_, np.ndarray)
+        if self.classes_.shape not in ((2,) if n_values == 1 else (n_values,), (n_values, 2)):
+            raise InvalidInputError(
+                f"classes_ must fit {n_values} decision values; got shape {self.classes_.shape}."
+            )
+
+    def _check_history(self, kind: type[Any]) -> None:
+        require_kind("history_", self.history_, list)
+        for line in self.history_:
+            require_kind("a line of history_", line, kind)
+        if not self.history_:
+            raise InvalidInputError("history_ must have at least one line.")
 
     def _come_back(self) -> None:
         self._store_names()

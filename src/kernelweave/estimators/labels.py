@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.text import is_missing
 from kernelweave.problem import Array
 
-__all__ = ["ReadLabels", "class_codes", "known_labels", "read_labels"]
+__all__ = ["ReadLabels", "class_codes", "known_labels", "plain_labels", "read_labels"]
 
 _SHOWN = 5
 
@@ -53,7 +54,7 @@ def class_codes(owner: str, X: Any, y: Any) -> tuple[Array, Array]:
     """
     if y is None:
         raise InvalidInputError(f"{owner} requires y to be passed, but the target y is None.")
-    y = column_or_1d(y, warn=True)
+    y = plain_labels(y)
     check_classification_targets(y)
     check_consistent_length(X, y)
     classes, codes = np.unique(y, return_inverse=True)
@@ -62,6 +63,21 @@ def class_codes(owner: str, X: Any, y: Any) -> tuple[Array, Array]:
             f"y holds one class only ({classes[0]!r}); at least two classes are needed."
         )
     return classes, codes
+
+
+def plain_labels(y: Any) -> Array:
+    """Return labels in one dimension, all of one kind and none of them missing.
+
+    Examples
+    --------
+    >>> plain_labels(np.array([2, 1], dtype=object))
+    array([2, 1])
+    """
+    column: Array = column_or_1d(_as_objects(y) if isinstance(y, list | tuple) else y, warn=True)
+    if column.dtype.kind != "O":
+        return column
+    _refuse_missing(column, "Every sample needs a label: drop those without.")
+    return _tidy(column, "Use one kind.")
 
 
 def read_labels(y: Any, unlabeled: Any = None) -> ReadLabels:
@@ -100,34 +116,28 @@ def known_labels(y: Any, unlabeled: Any = None) -> tuple[Array, Array]:
     >>> known_labels([3.0, np.nan, 5.0], np.nan)
     (array([3., 5.]), array([ True, False,  True]))
     """
-    table = _table(y, mixed=unlabeled is not None)
+    table = _table(y)
     known = ~_marked(table, unlabeled)
     values = table[known]
-    if any(is_missing(item) for item in values.tolist()):
-        raise InvalidInputError(
-            "y contains NaN or another missing value. To learn from samples without a label as "
-            "well, say unlabeled=np.nan; otherwise drop them."
-        )
-    return (_tidy(values) if table.ndim == 1 else _zeros_and_ones(table, known)), known
+    _refuse_missing(
+        values,
+        "To learn from samples without a label as well, say unlabeled=np.nan; otherwise drop them.",
+    )
+    if table.ndim == 2:
+        return _zeros_and_ones(table, known), known
+    return _tidy(values, "Use one kind, and a marker for samples without one (unlabeled)."), known
 
 
-def _table(y: Any, mixed: bool) -> Array:
-    """One or two dimensions; a single column becomes one dimension.
-
-    Lists that may hold a marker of another type than the labels keep the types of their items.
-    """
+def _table(y: Any) -> Array:
+    """One or two dimensions; a single column becomes one dimension."""
     if y is None:
         raise InvalidInputError("a classifier requires y to be passed, but the target y is None.")
     if sparse.issparse(y):
         y = y.toarray()
-    try:
-        objects = mixed and isinstance(y, list | tuple)
-        table = np.asarray(y, dtype=object) if objects else np.asarray(y)
-    except ValueError as error:
-        raise InvalidInputError(f"y could not be read as an array: {error}") from error
+    table = _as_objects(y) if isinstance(y, list | tuple) else np.asarray(y)
     if table.ndim == 2 and table.shape[1] > 1:
         return table
-    column: Array = column_or_1d(table if mixed else y, warn=True)
+    column: Array = column_or_1d(table, warn=True)
     return column
 
 
@@ -143,15 +153,33 @@ def _marked(table: Array, marker: Any) -> Array:
     return np.array(marked, dtype=bool).reshape(table.shape)
 
 
-def _tidy(values: Array) -> Array:
-    """Give labels from a column of objects their own type, now that the marker is gone."""
+def _as_objects(y: Any) -> Array:
+    """Read a list whose items keep their types: NumPy would make 1 beside "a" the text "1"."""
+    try:
+        table = np.asarray(y, dtype=object)
+    except ValueError as error:
+        raise InvalidInputError(f"y could not be read as an array: {error}") from error
+    if table.ndim == 1 and any(isinstance(item, list | np.ndarray) for item in table):
+        raise InvalidInputError("y could not be read as an array: its rows have several lengths.")
+    return table
+
+
+def _refuse_missing(values: Array, advice: str) -> None:
+    if any(is_missing(item) for item in values.tolist()):
+        raise InvalidInputError(f"y contains NaN or another missing value. {advice}")
+
+
+def _tidy(values: Array, advice: str) -> Array:
+    """Give labels from a column of objects, none of them missing, their own type."""
     if values.dtype.kind != "O":
         return values
     text = [isinstance(item, str) for item in values]
-    if any(text) and not all(text):
+    numbers = [isinstance(item, bool | np.bool_ | Real) for item in values]
+    if not (all(text) or all(numbers)):
+        if any(text):
+            raise InvalidInputError(f"y mixes text with other labels: {_some(values)}. {advice}")
         raise InvalidInputError(
-            f"y mixes text with other labels: {_some(values)}; use one kind, and a marker for "
-            "samples without a label (unlabeled)."
+            f"Unknown label type: labels must be text or numbers; y holds {_some(values)}."
         )
     return np.array(values.tolist())
 

@@ -16,7 +16,7 @@ from kernelweave.problem import Array
 
 __all__ = ["LearntKernel"]
 
-_BLOCK_ENTRIES = 2**21
+_BLOCK_ENTRIES = 2**20
 # Several arrays of a block's size are there at once; fewer rows where memory is short.
 _BYTES_AN_ENTRY = 128
 # So few are there whatever else is: asking for memory takes longer than computing them.

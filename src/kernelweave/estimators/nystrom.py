@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.svm import LinearSVC
-from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.validation import check_is_fitted
 
 from kernelweave.combine import WeightedSum
@@ -16,11 +15,22 @@ from kernelweave.errors import InvalidInputError
 from kernelweave.estimators.decisions import Parts, empty_parts
 from kernelweave.estimators.kernel_estimator import KernelEstimator
 from kernelweave.estimators.labels import class_codes
+from kernelweave.estimators.loss_weights import (
+    check_loss_weights,
+    read_sample_weight,
+    with_class_weight,
+)
 from kernelweave.estimators.nystrom_map import NystromMap
 from kernelweave.kernels import build_set
 from kernelweave.problem import Array
 from kernelweave.solvers import Limits
-from kernelweave.validation import positive_number, unknown_name
+from kernelweave.validation import (
+    LARGEST,
+    positive_number,
+    require_array,
+    require_kind,
+    unknown_name,
+)
 
 __all__ = ["NystromMKLClassifier"]
 
@@ -146,9 +156,9 @@ class NystromMKLClassifier(ClassifierMixin, KernelEstimator):
         svm = self._linear_svm()
         X = self._check_X(X, reset=True)
         self.classes_, codes = class_codes(type(self).__name__, X, y)
-        weight = self._check_weights(fit_params, len(codes))
-        if self.class_weight is not None:
-            weight = weight * compute_sample_weight(self.class_weight, self.classes_[codes])
+        weight = read_sample_weight(fit_params, len(codes))
+        weight = with_class_weight(weight, self.class_weight, self.classes_, codes)
+        check_loss_weights(svm.C, weight)
         with self._threads():
             kernels = build_set(self.kernels, X, normalize=self.normalize)
             landmarks = self._draw(kernels.n)
@@ -159,7 +169,12 @@ class NystromMKLClassifier(ClassifierMixin, KernelEstimator):
                     "no features to learn from; raise n_components or take other kernels."
                 )
             features.require_bytes(kernels.n, _BYTES_EACH)
-            svm.fit(features.of_training(), self.classes_[codes], sample_weight=weight)
+            training = features.of_training()
+            # No features of a kernel are larger, and liblinear never ends on such numbers.
+            if not max(training.max(), -training.min()) ** 2 <= LARGEST:
+                raise self._overflow()
+            svm.fit(training, self.classes_[codes], sample_weight=weight)
+        self._require_finite(svm.coef_, svm.intercept_)
         self._kernel_set, self._combination, self._map = kernels, WeightedSum(), features
         self._store_names()
         self.landmarks_, self.ranks_ = landmarks, features.ranks
@@ -167,6 +182,14 @@ class NystromMKLClassifier(ClassifierMixin, KernelEstimator):
         self.n_iter_ = int(svm.n_iter_)
         self.weights_ = self._shares()
         return self
+
+    def _check_fitted(self) -> None:
+        super()._check_fitted()
+        require_kind("the Nystrom map", self._map, NystromMap)
+        self._map.check(self._kernel_set)
+        require_array("coef_", self.coef_, (len(self.intercept_), self._map.width))
+        self.landmarks_, self.ranks_ = self._map.landmarks, self._map.ranks
+        self._linear_svm()
 
     def _linear_svm(self) -> LinearSVC:
         """Check the settings; the linear SVM they ask for."""
@@ -178,8 +201,14 @@ class NystromMKLClassifier(ClassifierMixin, KernelEstimator):
             raise unknown_name("loss", self.loss, _LOSSES)
         if not isinstance(self.max_iter, Integral) or self.max_iter < 1:
             raise InvalidInputError(f"max_iter must be an integer >= 1; got {self.max_iter!r}.")
+        C = positive_number("C", self.C)
+        # liblinear never ends where the square of C is zero or infinite.
+        if not 1 / LARGEST <= C <= LARGEST:
+            raise InvalidInputError(
+                f"C must lie between {1 / LARGEST:g} and {LARGEST:g}; got {self.C!r}."
+            )
         return LinearSVC(
-            C=positive_number("C", self.C),
+            C=C,
             loss=self.loss,
             dual="auto",
             tol=Limits(positive_number("tol", self.tol, allow_zero=True)).target(),
@@ -231,6 +260,7 @@ class NystromMKLClassifier(ClassifierMixin, KernelEstimator):
         X = self._check_X(X, reset=False)
         with self._threads():
             decisions = self._map.decide(X, self.coef_) + self.intercept_
+        self._require_finite(decisions)
         return decisions[:, 0] if decisions.shape[1] == 1 else decisions
 
     def _parts(self, X: Any) -> Parts:

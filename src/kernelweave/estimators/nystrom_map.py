@@ -9,11 +9,14 @@ import numpy as np
 
 from kernelweave.bank.memory import require_bytes
 from kernelweave.compiled.threads import map_blocks
+from kernelweave.errors import InvalidInputError
+from kernelweave.kernels.base_set import BaseSet
 from kernelweave.kernels.batch_set import BatchSet
 from kernelweave.kernels.composite_set import CompositeSet
 from kernelweave.kernels.kernel_set import KernelSet
 from kernelweave.kernels.samples import Samples, as_samples
 from kernelweave.problem import Array
+from kernelweave.validation import require_array, require_kind
 
 __all__ = ["NystromMap"]
 
@@ -74,9 +77,30 @@ class NystromMap:
         self._kernel_set = kernel_set
         self._landmarks = np.asarray(landmarks, dtype=np.int64)
         self._maps = self._learn()
+        self._count()
+
+    def _count(self) -> None:
         self.ranks = np.array([W.shape[1] for W in self._maps])
         self._offsets = np.concatenate([[0], np.cumsum(self.ranks)])
         self.owner = np.repeat(np.arange(len(self.ranks)), self.ranks)
+
+    @property
+    def landmarks(self) -> Array:
+        """Which of the samples are landmarks."""
+        return self._landmarks
+
+    def check(self, kernel_set: BaseSet) -> None:
+        """Raise unless this, which came from a file, is a map of these kernels."""
+        if self._kernel_set is not kernel_set:
+            raise InvalidInputError("the Nystrom map must be one of the kernels of the model.")
+        high = kernel_set.n - 1
+        require_array("the landmarks", self._landmarks, (None,), whole=True, low=0, high=high)
+        require_kind("the maps of the kernels", self._maps, list)
+        if len(self._maps) != kernel_set.m:
+            raise InvalidInputError(f"there must be {kernel_set.m} maps; got {len(self._maps)}.")
+        for W in self._maps:
+            require_array("the map of a kernel", W, (len(self._landmarks), None))
+        self._count()
 
     @property
     def width(self) -> int:

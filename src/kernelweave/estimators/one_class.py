@@ -11,6 +11,7 @@ from sklearn.base import OutlierMixin
 
 from kernelweave.errors import InvalidInputError
 from kernelweave.estimators.base import BaseMKL, SetUp, Tasks
+from kernelweave.estimators.loss_weights import read_sample_weight
 from kernelweave.losses import OneClass
 from kernelweave.problem import Array, Problem
 from kernelweave.regularizers import Regularizer, get_regularizer
@@ -177,7 +178,8 @@ class MKLOneClass(OutlierMixin, BaseMKL):
         self._check_regularizer()
         X = self._check_X(X, reset=True)
         n = X.shape[0]
-        weight = self._check_weights(fit_params, n)
+        weight = read_sample_weight(fit_params, n)
+        weight = weight / weight.max()  # Their sum may overflow; only their ratios count.
         # Divided first, so that the bounds add up to 1 / nu to the last digit or so.
         bound = weight / weight.sum() / nu
         self._fit_tasks(Tasks(X, np.ones((1, n)), bound[None, :], OneClass(), [np.array([0])]))

@@ -26,6 +26,8 @@ from sklearn.utils import _safe_indexing, column_or_1d
 from kernelweave.compiled.threads import thread_count
 from kernelweave.errors import InterruptedFitWarning, InvalidInputError
 from kernelweave.estimators.base import BaseMKL, SetUp, Tasks
+from kernelweave.estimators.labels import plain_labels
+from kernelweave.estimators.loss_weights import check_loss_weights, read_sample_weight
 from kernelweave.problem import Array
 from kernelweave.solvers import Checkpoint, Limits, Result
 from kernelweave.solvers.path import first_factor, walk_path
@@ -102,13 +104,14 @@ class PathCV(BaseMKL):
         self._check_settings()
         scorer = check_scoring(self, scoring=self.scoring)
         tasks: Tasks = self._tasks(X, y, fit_params)
-        target = column_or_1d(y)
-        weight = self._check_weights(fit_params, len(target))
+        target = plain_labels(y) if is_classifier(self) else column_or_1d(y)
+        weight = read_sample_weight(fit_params, len(target))
         weighs = fit_params.get("sample_weight") is not None and self._weighs(scorer)
         folds = self._folds(tasks.X, target, groups)
         with self._threads():
             made = self._set_up(tasks, 1.0)
             self.Cs_ = self._grid(made)
+            check_loss_weights(float(self.Cs_[-1]), tasks.weight)
             jobs = min(thread_count(), 1 + len(folds))
             stop = threading.Event()
             model = self._plain_model(max(1, thread_count() // jobs))

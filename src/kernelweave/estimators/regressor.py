@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -12,16 +14,17 @@ from sklearn.utils.validation import check_consistent_length
 
 from kernelweave.errors import InvalidInputError
 from kernelweave.estimators.base import BaseMKL, SetUp, Tasks
+from kernelweave.estimators.loss_weights import read_sample_weight
 from kernelweave.estimators.target_units import (
     RAW,
     TargetUnits,
     check_loss_of_residuals,
     standardize,
 )
-from kernelweave.losses import Loss, get_loss
+from kernelweave.losses import EpsilonInsensitive, Loss, get_loss
 from kernelweave.problem import Array
 from kernelweave.solvers import Result
-from kernelweave.validation import positive_number
+from kernelweave.validation import positive_number, require_kind
 
 __all__ = ["MKLRegressor"]
 
@@ -202,9 +205,19 @@ class MKLRegressor(RegressorMixin, BaseMKL):
             )
         target = check_array(column_or_1d(y, warn=True), ensure_2d=False, dtype=np.float64)
         check_consistent_length(X, target)
-        weight, units = self._check_weights(fit_params, len(target)), RAW
+        weight, units = read_sample_weight(fit_params, len(target)), RAW
         if self.target_scale is not None:
             target, units = standardize(target, weight)
+        spread = float(np.ptp(target))
+        if isinstance(loss, EpsilonInsensitive) and 0 < spread <= 2 * loss.epsilon:
+            warnings.warn(
+                f"all targets lie within epsilon={loss.epsilon:g} of one value (they span "
+                f"{spread:.3g}), so a constant has no loss and nothing is learnt. Use a smaller "
+                "epsilon, or target_scale='standardize', under which epsilon is in standard "
+                "deviations of y.",
+                UserWarning,
+                stacklevel=3,
+            )
         return Tasks(X, target[None, :], weight[None, :], loss, [np.array([0])], units)
 
     def _regression_loss(self) -> Loss:
@@ -236,6 +249,11 @@ class MKLRegressor(RegressorMixin, BaseMKL):
     @property
     def _units(self) -> TargetUnits:
         return TargetUnits(self.target_shift_, self.target_scale_)
+
+    def _check_fitted(self) -> None:
+        super()._check_fitted()
+        require_kind("target_shift_", self.target_shift_, Real)
+        positive_number("target_scale_", self.target_scale_)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         # Files and pickles of before `target_scale` are of models of raw targets.

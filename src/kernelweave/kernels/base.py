@@ -112,6 +112,16 @@ class Kernel(ABC):
         """Return the kernel with everything it learns from training samples frozen."""
         return self
 
+    def _after_load(self) -> None:
+        """Raise unless the parameters, which came from a file, are there and allowed."""
+        _ = self.name
+
+    def check_bound(self, samples: Samples) -> None:
+        """Raise unless this bound kernel, which came from a file, fits its training samples."""
+        self.bind(samples)
+        if self.form() is not None:
+            samples.array()  # Raises unless these are finite numbers.
+
     @classmethod
     def examples(cls) -> list[Kernel]:
         """Return small instances for the contract tests."""

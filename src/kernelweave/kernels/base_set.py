@@ -10,10 +10,12 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from kernelweave.errors import InvalidInputError
+from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.samples import Samples
 from kernelweave.kernels.tile import Tile
+from kernelweave.validation import require_kind, require_names
 
-__all__ = ["BaseSet"]
+__all__ = ["BaseSet", "check_kernels"]
 
 
 class BaseSet(ABC):
@@ -72,3 +74,21 @@ class BaseSet(ABC):
                 f"sample indices must be a 1-D array in 0..{self.n - 1}; got {idx!r}."
             )
         return index
+
+
+def check_kernels(kernels: Any, samples: Any, names: Any) -> None:
+    """Raise unless bound kernels, which came from a file, fit their samples and have names.
+
+    Examples
+    --------
+    >>> from kernelweave.kernels import Linear
+    >>> check_kernels([Linear()], Samples([[1.0]]), ["linear"])
+    """
+    require_kind("the kernels", kernels, list)
+    require_kind("the training samples", samples, Samples)
+    if not kernels:
+        raise InvalidInputError("there must be at least one kernel.")
+    require_names("the names of the kernels", names, len(kernels))
+    for kernel in kernels:
+        require_kind("a kernel", kernel, Kernel)
+        kernel.check_bound(samples)

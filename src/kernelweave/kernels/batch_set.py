@@ -16,10 +16,13 @@ from kernelweave.kernels.lazy_names import BatchNames
 from kernelweave.kernels.normalize import Normalization
 from kernelweave.kernels.samples import Samples, as_samples
 from kernelweave.kernels.tile import Tile
+from kernelweave.validation import require_kind
 
 __all__ = ["BatchSet"]
 
 Array = NDArray[Any]
+
+_STATE = ("batch", "samples", "normalization", "_all")
 
 
 class BatchSet(BaseSet):
@@ -88,15 +91,19 @@ class BatchSet(BaseSet):
         suffix = f" via {self._all.label.partition(' via ')[2]}" if batch.transformer else ""
         self.names = BatchNames(columns, self.gamma, titles, suffix)
 
-    def _file_state(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, Any]:
         # The rest is the samples and the batch once more.
-        names = ("batch", "samples", "normalization", "_all")
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in _STATE}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        if "table" not in state:
-            self._look()
+        for name in _STATE:
+            setattr(self, name, state[name])
+        self._look()
+
+    def _after_load(self) -> None:
+        require_kind("the normalization", self.normalization, Normalization)
+        if "center" in self.normalization.names:
+            raise InvalidInputError("kernels of an RBFBatch cannot be centred.")
 
     @property
     def m(self) -> int:

@@ -67,11 +67,12 @@ def _position(item: Any, samples: Samples) -> int:
                 f"column {item!r} was asked for by name, but X has no column names; use indices, "
                 f"or pass a DataFrame."
             )
-        if item not in samples.columns:
+        places = samples.places.get(item, [])
+        if not places:
             raise unknown_name("column", item, samples.columns)
-        if samples.columns.count(item) > 1:
+        if len(places) > 1:
             raise InvalidInputError(f"X has several columns named {item!r}; use indices.")
-        return samples.columns.index(item)
+        return places[0]
     if isinstance(item, Integral) and not isinstance(item, bool | np.bool_):
         p = samples.n_columns
         if not -p <= int(item) < p:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 from collections.abc import Callable, Sequence
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,9 @@ from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.base import ElementwiseForm, Kernel, comparable, no_exponent
 from kernelweave.kernels.choose import choose_columns, describe_columns, describe_request
 from kernelweave.kernels.pair import Pair
+from kernelweave.kernels.sample_checks import refuse_huge
 from kernelweave.kernels.samples import Samples
+from kernelweave.validation import require_kind, require_names
 
 __all__ = ["Block", "OnColumns", "Selection"]
 
@@ -52,6 +55,12 @@ class Selection:
             columns = columns.tolist()
         return {**self.__dict__, "columns": columns}
 
+    def _after_load(self) -> None:
+        require_kind("the label of a selection", self.label, (str, type(None)))
+        if self.transformer is not None:
+            _check_transformer(self.transformer)
+        hash(self)
+
     def bind(self, samples: Samples) -> Block:
         """Find the columns and fit the transformer, once for all equal selections."""
         known = samples.bound.get(self)
@@ -68,6 +77,7 @@ class Selection:
         _check_transformer(self.transformer)
         fitted = clone(self.transformer)
         part = Block(indices, samples.n_columns, names, label).native(samples)
+        refuse_huge(part, indices)
         try:
             fitted.fit(part)
         except Exception as error:
@@ -166,6 +176,20 @@ class Block:
         self.indices = tuple(self.indices)
         self._set_key()
 
+    def _after_load(self) -> None:
+        require_kind("the number of columns of a block", self.n_columns, Integral)
+        for j in self.indices:
+            require_kind("a column of a block", j, Integral)
+        if not self.indices or not 0 <= min(self.indices) <= max(self.indices) < self.n_columns:
+            raise InvalidInputError(
+                f"a block must have columns from 0 to {self.n_columns - 1}; got {self.indices!r}."
+            )
+        require_kind("the label of a block", self.label, str)
+        if self.names is not None:
+            require_names("the columns of a block", self.names, len(self.indices))
+        if self.transformer is not None:
+            _check_transformer(self.transformer)
+
     @property
     def _everything(self) -> bool:
         return self.indices == tuple(range(self.n_columns))
@@ -176,7 +200,9 @@ class Block:
             if self._everything and self._positions(samples) == self.indices:
                 return samples
             return Samples(self.native(samples))
-        out = self.transformer.transform(self.native(samples))
+        part = self.native(samples)
+        refuse_huge(part, self.indices)
+        out = self.transformer.transform(part)
         if getattr(out, "ndim", 2) != 2:
             raise InvalidInputError(
                 f"{_title(self.transformer)} on {self.label or 'all columns'} must give a 2-D "
@@ -192,7 +218,11 @@ class Block:
         data, chosen = samples.native, list(self._positions(samples))
         if hasattr(data, "iloc"):
             return data.iloc[:, chosen]
-        if sparse.issparse(data) or not isinstance(data, np.ndarray):
+        if not sparse.issparse(data) and not isinstance(data, np.ndarray):
+            # A frame of polars: nothing can be written into it.
+            everything = chosen == list(range(samples.n_columns))
+            return data if everything else data[:, chosen]
+        if sparse.issparse(data):
             return data[:, chosen]
         steps = np.diff(chosen)
         if len(chosen) == 1 or (steps == 1).all():
@@ -210,10 +240,10 @@ class Block:
         # Frames may come with their columns in another order.
         if [samples.columns[j] for j in self.indices] == self.names:
             return self.indices
-        missing = [name for name in self.names if name not in samples.columns]
+        missing = [name for name in self.names if name not in samples.places]
         if missing:
             raise InvalidInputError(f"X has no column {missing[0]!r}, which the kernel needs.")
-        return tuple(samples.columns.index(name) for name in self.names)
+        return tuple(samples.places[name][0] for name in self.names)
 
     def _names_out(self, count: int) -> list[str] | None:
         if isinstance(self.transformer, OneToOneFeatureMixin):
@@ -282,6 +312,15 @@ class OnColumns(Kernel):
         out._block = self.selection.bind(samples)
         out.kernel = self.kernel.bind(samples.derive(out._block))
         return out
+
+    def _after_load(self) -> None:
+        super()._after_load()
+        require_kind("the kernel on some columns", self.kernel, Kernel)
+        require_kind("a selection of columns", self.selection, Selection)
+        require_kind("a block of columns", self._block, (Block, type(None)))
+
+    def check_bound(self, samples: Samples) -> None:
+        self.kernel.check_bound(samples.derive(self._bound))
 
     @property
     def _bound(self) -> Block:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.base_set import BaseSet
 from kernelweave.kernels.batch import RBFBatch
@@ -17,6 +18,7 @@ from kernelweave.kernels.lazy_names import StackedNames
 from kernelweave.kernels.resolve import resolve_items
 from kernelweave.kernels.samples import as_samples
 from kernelweave.kernels.tile import Tile
+from kernelweave.validation import require_array, require_kind
 
 __all__ = ["CompositeSet", "build_set", "whereabouts"]
 
@@ -170,6 +172,16 @@ class CompositeSet(BaseSet):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(state["parts"], state["members"])  # type: ignore[misc]
+
+    def _after_load(self) -> None:
+        for part, own in zip(self.parts, self.members, strict=True):
+            require_kind("a part of the kernels", part, BaseSet)
+            require_array("the kernels of a part", own, (part.m,), whole=True)
+            if part.samples is not self.samples:
+                raise InvalidInputError("all parts of the kernels must have the same samples.")
+        every = np.concatenate(self.members)
+        if not np.array_equal(np.sort(every), np.arange(len(every))):
+            raise InvalidInputError("each kernel must be in one part, once.")
 
     @property
     def m(self) -> int:

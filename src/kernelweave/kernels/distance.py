@@ -14,7 +14,13 @@ from sklearn.metrics.pairwise import additive_chi2_kernel
 from kernelweave.errors import IndefiniteKernelWarning, InvalidInputError
 from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.pair import Pair
-from kernelweave.kernels.precomputed import look_up, read_ids, real_matrix, symmetric_matrix
+from kernelweave.kernels.precomputed import (
+    checked_matrix,
+    look_up,
+    read_ids,
+    real_matrix,
+    symmetric_matrix,
+)
 from kernelweave.kernels.samples import Samples
 from kernelweave.validation import positive_number, unknown_name
 
@@ -103,6 +109,16 @@ class Distance(Kernel):
         else:
             out._learnt = positive_number("scale of Distance", self.scale)
         return out
+
+    def _after_load(self) -> None:
+        super()._after_load()
+        checked_matrix(self._checked, self.name, "distance")
+        if self._learnt is not None:
+            positive_number("scale of Distance", self._learnt)
+
+    def check_bound(self, samples: Samples) -> None:
+        _ = self._rate
+        self._check_metric(samples)
 
     def _check_metric(self, samples: Samples) -> None:
         if self.reads_ids:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.base import Kernel, no_exponent
-from kernelweave.kernels.base_set import BaseSet
+from kernelweave.kernels.base_set import BaseSet, check_kernels
 from kernelweave.kernels.exponent import Array, EvaluatedPart, Part, Term, terms_of, through
 from kernelweave.kernels.families import feature_distances
 from kernelweave.kernels.normalize import Normalization
@@ -165,6 +165,12 @@ class DistanceSet(BaseSet):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._reset()
+
+    def _after_load(self) -> None:
+        check_kernels(self.kernels, self.samples, self.names)
+        for kernel in self.kernels:
+            if not kernel.has_exponent:
+                raise no_exponent(kernel.name)
 
     def take(self, idx: ArrayLike) -> DistanceSet:
         """Return the same distances on some of the samples."""

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from kernelweave.compiled.dense_rows import add_rectangle, add_weighted_rows
+from kernelweave.compiled.finite import all_finite
 from kernelweave.compiled.threads import map_blocks, one_blas_thread
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.pair import Pair
 from kernelweave.kernels.samples import Samples
 
-__all__ = ["Plan", "evaluate_stack"]
+__all__ = ["NotFiniteError", "Plan", "evaluate_stack"]
 
 # Rows are cut so that one intermediate matrix has about this many entries and stays in the cache.
 _CHUNK_ENTRIES = 2**16
 _CHUNK_ROWS = 32
 # The same for the values of all kernels that are added up at a time.
 _SUM_ENTRIES = 2**18
+# And where many kernels are, of one stack of them.
+_STACK_ENTRIES = 2**20
 # Numbers that memory hands out together.
 _CACHE_LINE = 8
 # Below this many entries starting threads costs more than it saves.
@@ -29,8 +33,21 @@ _THREAD_ENTRIES = 2**18
 # From this many multiplications on BLAS starts threads of its own, which cost more than they save
 # on blocks this small (limiting them costs some 50 microseconds, hence not always).
 _BLAS_THREADS = 2**18
+# Values that overflow are found by looking at all of them, which names the kernel as well.
+_QUIET = partial(np.errstate, over="ignore", invalid="ignore", divide="ignore")
 # Products and sums read many column blocks through one pair; it is emptied beyond this number.
 _KEPT_BLOCKS = 64
+
+
+class NotFiniteError(InvalidInputError):
+    """Kernel values are infinite or NaN; compiled code must not see them."""
+
+    def __init__(self, kernel: str, dtype: Any = np.float64) -> None:
+        super().__init__(
+            f"kernel '{kernel}' has values that are infinite or NaN in {np.dtype(dtype).name}. "
+            f"Scale the columns it reads (for instance with kernel.on(columns, StandardScaler())), "
+            f"lower its degree or its factor, or leave it out."
+        )
 
 
 def evaluate_stack(
@@ -56,6 +73,7 @@ def evaluate_stack(
     Returns
     -------
     array of shape (m, q, n)
+        Finite: an error names the first kernel with another value.
 
     Examples
     --------
@@ -91,6 +109,7 @@ class Plan:
 
     def __init__(self, kernels: Sequence[Kernel]) -> None:
         self.m = len(kernels)
+        self._kernels = kernels
         groups: dict[tuple[Any, ...], list[tuple[int, Kernel]]] = {}
         for k, kernel in enumerate(kernels):
             groups.setdefault(kernel.path, []).append((k, kernel.core))
@@ -116,7 +135,11 @@ class Plan:
                 start = starts[task % len(starts)]
                 stop = min(start + rows, left.n)
                 part = left if len(starts) == 1 else left.take(np.arange(start, stop))
-                _fill(out[:, start:stop], path, members, Pair(part, right, kind))
+                with _QUIET():
+                    _fill(out[:, start:stop], path, members, Pair(part, right, kind))
+                for k, _ in members:
+                    if not all_finite(out[k, start:stop]):
+                        raise NotFiniteError(self._kernels[k].name, kind)
 
         tasks = len(self._groups) * len(starts)
         if out.size * right.n_columns < _BLAS_THREADS:
@@ -143,8 +166,12 @@ class Plan:
 
         def run(first: int, last: int) -> None:
             part = left if last - first == left.n else left.take(np.arange(first, last))
-            for path, members in self._groups:
-                _add(out[first:last], path, members, weights, Pair(part, right, kind))
+            with _QUIET():
+                for path, members in self._groups:
+                    _add(out[first:last], path, members, weights, Pair(part, right, kind))
+            if not all_finite(out[first:last]):
+                self.evaluate(part, right, kind)  # raises an error that names the kernel
+                raise NotFiniteError("sum of all kernels", kind)
 
         if left.n > rows:
             self._warm(left, right)
@@ -190,13 +217,16 @@ def _add(
     computed = [(k, kernel) for k, kernel in members if k not in done]
     if not computed:
         return
-    values = np.empty((len(computed), *out.shape), out.dtype)
-    for place, (_, kernel) in enumerate(computed):
-        kernel.evaluate_into(pair, values[place])
-        if len(pair) > _KEPT_BLOCKS:
-            pair.clear()
-    own = weights[[k for k, _ in computed]].astype(out.dtype, copy=False)
-    out += (own @ values.reshape(len(computed), -1)).reshape(out.shape)
+    many = max(1, _STACK_ENTRIES // out.size)
+    for first in range(0, len(computed), many):
+        some = computed[first : first + many]
+        values = np.empty((len(some), *out.shape), out.dtype)
+        for place, (_, kernel) in enumerate(some):
+            kernel.evaluate_into(pair, values[place])
+            if len(pair) > _KEPT_BLOCKS:
+                pair.clear()
+        own = weights[[k for k, _ in some]].astype(out.dtype, copy=False)
+        out += (own @ values.reshape(len(some), -1)).reshape(out.shape)
 
 
 def _readable(kernel: Kernel) -> NDArray[Any] | None:

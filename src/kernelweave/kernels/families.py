@@ -18,7 +18,8 @@ from kernelweave.kernels.columns import OnColumns, Selection
 from kernelweave.kernels.linear import Linear
 from kernelweave.kernels.polynomial import Polynomial
 from kernelweave.kernels.rbf import RBF
-from kernelweave.kernels.samples import Samples, check_numbers
+from kernelweave.kernels.sample_checks import check_numbers
+from kernelweave.kernels.samples import Samples
 
 __all__ = [
     "NAMED_FAMILIES",

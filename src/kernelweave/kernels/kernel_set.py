@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.base import Kernel
-from kernelweave.kernels.base_set import BaseSet
-from kernelweave.kernels.evaluate import Plan, evaluate_stack
+from kernelweave.kernels.base_set import BaseSet, check_kernels
+from kernelweave.kernels.evaluate import NotFiniteError, Plan, evaluate_stack
 from kernelweave.kernels.normalize import Normalization, NormalizationStep, Trace
 from kernelweave.kernels.resolve import resolve, unique_names
 from kernelweave.kernels.samples import Samples, as_samples
@@ -19,6 +19,7 @@ from kernelweave.kernels.scaled_factor import ScaledFactor
 from kernelweave.kernels.sparse_factor import SparseFactor
 from kernelweave.kernels.strings.positional_factor import PositionalFactor
 from kernelweave.kernels.tile import StackTile, Tile
+from kernelweave.validation import LARGEST, require_kind
 
 __all__ = ["KernelSet"]
 
@@ -63,6 +64,9 @@ class KernelSet(BaseSet):
     array([[[1.2]]])
     """
 
+    # Kernels that no step scales and whose size is known to be usable; found again, not kept.
+    _in_range: frozenset[int] = frozenset()
+
     def __init__(
         self, kernels: Sequence[Kernel], samples: Samples, normalize: Any = "trace"
     ) -> None:
@@ -71,7 +75,7 @@ class KernelSet(BaseSet):
         self.normalization = Normalization.parse(normalize)
         self.names = unique_names(self.kernels)
         self.steps = self.normalization.steps(len(self.kernels))
-        self._all_learnt = not self.steps
+        self._all_learnt = False
         self._plan: tuple[list[int], Plan] | None = None
 
     @classmethod
@@ -86,7 +90,20 @@ class KernelSet(BaseSet):
 
     def __getstate__(self) -> dict[str, Any]:
         # A plan is quickly made anew, and holds the kernels once more.
-        return {**self.__dict__, "_plan": None}
+        state = {**self.__dict__, "_plan": None}
+        state.pop("_in_range", None)
+        return state
+
+    def _after_load(self) -> None:
+        check_kernels(self.kernels, self.samples, self.names)
+        require_kind("the normalization", self.normalization, Normalization)
+        asked = [type(step) for step in self.normalization.steps(0)]
+        require_kind("the steps of the normalization", self.steps, list)
+        if [type(step) for step in self.steps] != asked:
+            raise InvalidInputError(f"the steps of {self.normalization!r} are others.")
+        for step in self.steps:
+            step.check(self.m, self.n)
+        self._all_learnt, self._plan = False, None
 
     def __repr__(self) -> str:
         return f"KernelSet(n={self.n}, m={self.m}, {self.normalization!r})"
@@ -117,7 +134,9 @@ class KernelSet(BaseSet):
         left = self._positions(idx)
         right = None if columns is None else self._positions(columns)
         self.learn(chosen)
-        return self._normalised_rows(chosen, left, right, dtype, len(self.steps))
+        return _in_type(
+            lambda kind: self._normalised_rows(chosen, left, right, kind, len(self.steps)), dtype
+        )
 
     def diag(self, kernels: ArrayLike | None = None) -> Floats:
         """Return the normalised diagonals, shape (m', n)."""
@@ -158,14 +177,14 @@ class KernelSet(BaseSet):
         self.learn(chosen)
         right = None if idx is None else self._positions(idx)
         if not any(step.needs_means for step in self.steps):
-            return self._cross_block(chosen, new, right, dtype)
+            return _in_type(lambda kind: self._cross_block(chosen, new, right, kind), dtype)
         out = np.empty(
             (len(chosen), new.n, self.n if right is None else len(right)), dtype=np.dtype(dtype)
         )
         rows = max(1, _STACK_ENTRIES // max(1, self.n * len(chosen)))
         for start in range(0, new.n, rows):
             part = new.take(np.arange(start, min(start + rows, new.n)))
-            values = self._cross_block(chosen, part, None, dtype)
+            values = _in_type(lambda kind: self._cross_block(chosen, part, None, kind), dtype)  # noqa: B023
             out[:, start : start + rows] = values if right is None else values[:, :, right]
         return out
 
@@ -218,7 +237,7 @@ class KernelSet(BaseSet):
         values = None
         if any(step.needs_means for step in self.steps):
             values = evaluate_stack([self.kernels[k]], new, self.samples)[0]
-        diag = np.zeros(0) if self.normalization.pure_scaling else self.kernels[k].diagonal(new)
+        diag = self._new_diag(k, new)
         sides = []
         for step in self.steps:
             means = values.mean(axis=1) if values is not None and step.needs_means else None
@@ -331,10 +350,37 @@ class KernelSet(BaseSet):
             for i, k in enumerate(missing):
                 diag = self._stage_diag(k, stage)
                 step.learn(k, self.names[k], diag, None if means is None else means[i])
+        if not self.normalization.scales:
+            for k in set(kernels) - self._in_range:
+                largest = float(np.abs(self._stage_diag(k, len(self.steps))).max(initial=0.0))
+                if not largest <= LARGEST:
+                    raise InvalidInputError(
+                        f"kernel '{self.names[k]}' has a diagonal of up to {largest:g}; kernel "
+                        f"values must be at most {LARGEST:g} in size, or sums and squares of them "
+                        f"would overflow. Scale its columns, or use normalize='trace'."
+                    )
+            self._in_range |= set(kernels)
         self._all_learnt = len(set(kernels)) == self.m
 
+    def raw_diag(self, k: int, samples: Samples) -> Floats:
+        """Return k(x, x) of samples before normalisation, all finite."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            diag = np.asarray(self.kernels[k].diagonal(samples), dtype=np.float64)
+        if not np.isfinite(diag).all():
+            raise NotFiniteError(self.names[k])
+        return diag
+
+    def _new_diag(self, k: int, new: Samples) -> Floats:
+        """Return k(x, x) of new samples for the steps, or zeros where no step asks.
+
+        Samples that a given matrix got after the fit have none.
+        """
+        if any(step.needs_diagonal for step in self.steps):
+            return self.raw_diag(k, new)
+        return np.zeros(new.n)
+
     def _stage_diag(self, k: int, stage: int) -> Floats:
-        diag = self.kernels[k].diagonal(self.samples)
+        diag = self.raw_diag(k, self.samples)
         for step in self.steps[:stage]:
             diag = step.apply_diag(k, diag, step.train_side(k))
         return diag
@@ -396,13 +442,22 @@ class KernelSet(BaseSet):
         self, k: int, values: NDArray[Any], new: Samples, right: NDArray[np.intp] | None
     ) -> None:
         steps: list[NormalizationStep] = self.steps
-        scaling = self.normalization.pure_scaling
-        diag = np.zeros(0) if scaling else self.kernels[k].diagonal(new)
+        diag = self._new_diag(k, new)
         for step in steps:
             means = values.mean(axis=1, dtype=np.float64) if step.needs_means else None
             side = step.new_side(k, self.names[k], diag, means)
             step.apply(k, values, side, _at(step.train_side(k), right))
             diag = step.apply_diag(k, diag, side)
+
+
+def _in_type(compute: Callable[[DTypeLike], NDArray[Any]], dtype: DTypeLike) -> NDArray[Any]:
+    """Return values in a type, computed in float64 where float32 overflows on the way."""
+    if np.dtype(dtype) == np.float64:
+        return compute(np.float64)
+    try:
+        return compute(dtype)
+    except NotFiniteError:
+        return compute(np.float64).astype(dtype)
 
 
 def _at(side: Floats | None, index: NDArray[np.intp] | None) -> Floats | None:

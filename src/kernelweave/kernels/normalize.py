@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.scaled_factor import ScaledFactor
-from kernelweave.validation import unknown_name
+from kernelweave.validation import require_array, require_kind, unknown_name
 
 __all__ = ["Center", "Diagonal", "Normalization", "NormalizationStep", "Trace"]
 
@@ -23,6 +23,9 @@ _F = TypeVar("_F", bound=ScaledFactor)
 
 # A centred diagonal this small against the one before is rounding error of zero.
 _ROUNDING = 1e-12
+# A kernel of this size has entries that float64 keeps with fewer digits, or not at all.
+_TINY = 1e-290
+_ABOVE_ZERO = float(np.nextafter(0.0, 1.0))
 
 
 class NormalizationStep(ABC):
@@ -30,6 +33,7 @@ class NormalizationStep(ABC):
 
     name: ClassVar[str]
     needs_means: ClassVar[bool] = False
+    needs_diagonal: ClassVar[bool] = False
     pure_scaling: ClassVar[bool] = False
 
     @abstractmethod
@@ -38,6 +42,10 @@ class NormalizationStep(ABC):
     @abstractmethod
     def has(self, k: int) -> bool:
         """Whether the constants of kernel k are known."""
+
+    @abstractmethod
+    def check(self, n_kernels: int, n: int) -> None:
+        """Raise unless the constants, which came from a file, are those of so many kernels."""
 
     @abstractmethod
     def learn(self, k: int, kernel: str, diag: Floats, means: Floats | None) -> None:
@@ -106,13 +114,25 @@ class Trace(NormalizationStep):
     def has(self, k: int) -> bool:
         return not np.isnan(self.scale[k])
 
+    def check(self, n_kernels: int, n: int) -> None:
+        require_kind("factors of normalize='trace'", self.scale, np.ndarray)
+        known = np.where(np.isnan(self.scale), 1.0, self.scale)  # Not all need have been learnt.
+        require_array("factors of normalize='trace'", known, (n_kernels,), low=_ABOVE_ZERO)
+
     def learn(self, k: int, kernel: str, diag: Floats, means: Floats | None) -> None:
-        mean = float(diag.mean())
-        if not mean > 0 or not np.isfinite(mean):
+        with np.errstate(over="ignore"):
+            mean = float(diag.mean())
+        if not mean > 0:
             raise InvalidInputError(
                 f"kernel '{kernel}' has mean diagonal {mean:g} on the training samples, so it "
                 f"cannot be scaled to 1 (normalize='trace'). A zero kernel carries nothing (are "
                 f"its columns constant?): leave it out, or use normalize=None."
+            )
+        if not _TINY <= mean < np.inf:
+            raise InvalidInputError(
+                f"kernel '{kernel}' has mean diagonal {mean:g} on the training samples, so it "
+                f"cannot be scaled to 1 (normalize='trace') with the digits float64 has. Scale the "
+                f"columns it reads."
             )
         self.scale[k] = 1.0 / mean
 
@@ -151,12 +171,16 @@ class Diagonal(NormalizationStep):
     """
 
     name = "diagonal"
+    needs_diagonal = True
 
     def __init__(self, n_kernels: int) -> None:
         self._roots: dict[int, Floats] = {}
 
     def has(self, k: int) -> bool:
         return k in self._roots
+
+    def check(self, n_kernels: int, n: int) -> None:
+        _check_sides("diagonal", self._roots, n_kernels, n, low=0.0)
 
     def learn(self, k: int, kernel: str, diag: Floats, means: Floats | None) -> None:
         roots = self.new_side(k, kernel, diag, means)
@@ -175,7 +199,7 @@ class Diagonal(NormalizationStep):
         return Diagonal(0)
 
     def new_side(self, k: int, kernel: str, diag: Floats, means: Floats | None) -> Floats:
-        bad = np.flatnonzero(~(diag >= 0))
+        bad = np.flatnonzero(~((diag >= 0) & (diag < np.inf)))
         if len(bad):
             raise InvalidInputError(
                 f"kernel '{kernel}' has k(x, x) = {diag[bad[0]]:g} for sample {bad[0]}"
@@ -232,8 +256,20 @@ class Center(NormalizationStep):
     def has(self, k: int) -> bool:
         return k in self._means
 
+    def check(self, n_kernels: int, n: int) -> None:
+        _check_sides("center", self._means, n_kernels, n)
+        if self._grand.keys() != self._means.keys():
+            raise InvalidInputError("normalize='center' must have a mean for each kernel.")
+        for mean in self._grand.values():
+            require_array("a mean of normalize='center'", np.asarray(mean), ())
+
     def learn(self, k: int, kernel: str, diag: Floats, means: Floats | None) -> None:
         self._means[k] = self.new_side(k, kernel, diag, means)
+        if not np.isfinite(self._means[k]).all():
+            raise InvalidInputError(
+                f"kernel '{kernel}' has values so large that their mean overflows, so it cannot be "
+                f"centred (normalize='center'). Scale the columns it reads."
+            )
         self._grand[k] = float(self._means[k].mean())
 
     def train_side(self, k: int) -> Floats:
@@ -273,6 +309,22 @@ class Center(NormalizationStep):
         return (roots + roots.mean()) ** 2
 
 
+def _check_sides(
+    name: str, sides: dict[int, Floats], n_kernels: int, n: int, low: float = -np.inf
+) -> None:
+    require_kind(f"what normalize={name!r} has learnt", sides, dict)
+    for k, side in sides.items():
+        require_array(
+            f"kernels of normalize={name!r}",
+            np.asarray(k),
+            (),
+            whole=True,
+            low=0,
+            high=n_kernels - 1,
+        )
+        require_array(f"what normalize={name!r} has learnt", side, (n,), low=low)
+
+
 _STEPS: dict[str, type[NormalizationStep]] = {s.name: s for s in (Trace, Diagonal, Center)}
 
 
@@ -305,6 +357,15 @@ class Normalization:
             if name not in _STEPS:
                 raise unknown_name("normalization", name, _STEPS)
         return cls(*names)
+
+    def _after_load(self) -> None:
+        require_kind("the names of a normalization", self.names, tuple)
+        Normalization.parse(self.names)
+
+    @property
+    def scales(self) -> bool:
+        """Whether kernels end on a scale of about one, whatever theirs was."""
+        return any(_STEPS[name] is not Center for name in self.names)
 
     @property
     def pure_scaling(self) -> bool:

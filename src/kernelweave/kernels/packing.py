@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from kernelweave.errors import ModelFileError
 from kernelweave.kernels.text import is_missing
 
-__all__ = ["pack", "unpack"]
+__all__ = ["pack", "polars_frame", "unpack"]
 
 _NUMBERS = "biuf"
 _NUMBERS_AND_TIMES = "biufmM"
@@ -40,9 +40,29 @@ def pack(data: Any) -> Any:
     if hasattr(data, "iloc"):
         return _pack_pandas(data)
     if type(data).__module__.startswith("polars"):
-        parts = [_pack_polars(data[name]) for name in data.columns]
-        return {"table": "polars", "columns": list(data.columns), "parts": parts}
+        state = {"table": "polars", "columns": list(data.columns)}
+        columns = data.get_columns()
+        kinds = {str(kind) for kind in data.dtypes}
+        if kinds == {"Float64"} and not any(column.null_count() for column in columns):
+            return {**state, "values": data.to_numpy()}
+        return {**state, "parts": [_pack_polars(column) for column in columns]}
     return data
+
+
+def polars_frame(values: NDArray[Any], names: Sequence[str]) -> Any:
+    """Return an array of numbers as a frame of polars.
+
+    Examples
+    --------
+    >>> polars_frame(np.array([[1.0, 2.0, 3.0]]), ["a", "b", "c"]).rows()
+    [(1.0, 2.0, 3.0)]
+    """
+    import polars
+
+    if 0 < values.shape[0] < values.shape[1]:
+        # Each series is made by Python, so that few long ones, turned over, take less time.
+        return polars.from_numpy(values.T, orient="row").transpose(column_names=names)
+    return polars.from_numpy(values, schema=list(names), orient="row")
 
 
 def unpack(state: Any) -> Any:
@@ -180,6 +200,8 @@ def _pack_polars(series: Any) -> dict[str, Any]:
 
 
 def _unpack_polars(polars: Any, state: dict[str, Any]) -> Any:
+    if "values" in state:
+        return polars_frame(state["values"], state["columns"])
     pairs = zip(state["columns"], state["parts"], strict=True)
     return polars.DataFrame([_unpack_column(polars, name, part) for name, part in pairs])
 

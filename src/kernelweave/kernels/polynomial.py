@@ -68,8 +68,12 @@ class Polynomial(Kernel):
         return float(self.degree)
 
     def bind(self, samples: Samples) -> Polynomial:
-        _ = self._numbers
+        self._after_load()
         return self
+
+    def _after_load(self) -> None:
+        _ = self._numbers
+        super()._after_load()
 
     def evaluate(self, pair: Pair) -> NDArray[Any]:
         out = np.empty(pair.shape, dtype=pair.dtype)

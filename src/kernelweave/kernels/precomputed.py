@@ -17,6 +17,7 @@ from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.pair import Pair
 from kernelweave.kernels.psd import bounds_spectrum, scan, symmetrized
 from kernelweave.kernels.samples import Samples
+from kernelweave.validation import LARGEST, require_kind
 
 __all__ = ["Precomputed", "from_matrices", "sample_ids"]
 
@@ -90,6 +91,14 @@ class Precomputed(Kernel):
             warnings.warn(self._checked[1], IndefiniteKernelWarning, stacklevel=2)
         read_ids(samples, len(self._matrix), self.name, "Precomputed(K)")
         return self
+
+    def _after_load(self) -> None:
+        super()._after_load()
+        # That it is positive semidefinite was found before it was written, at some cost.
+        checked_matrix(self._checked, self.name, "kernel")
+
+    def check_bound(self, samples: Samples) -> None:
+        self.ids(samples)
 
     @property
     def _matrix(self) -> NDArray[Any]:
@@ -179,6 +188,26 @@ def from_matrices(matrices: Sequence[Any], names: Sequence[str] | None = None) -
     return [Precomputed(K, title) for K, title in zip(given, titles, strict=True)]
 
 
+def checked_matrix(checked: Any, name: str, kind: str) -> None:
+    """Raise unless this is what the check of a matrix found: the matrix, and a warning or None.
+
+    Samples that came after the fit are the last ones, with NaN between them (`with_new_rows`).
+    """
+    if checked is None:
+        return
+    require_kind(f"what is known of '{name}'", checked, tuple)
+    matrix, note = checked
+    require_kind(f"the matrix of '{name}'", matrix, np.ndarray)
+    require_kind(f"the warning about '{name}'", note, (str, type(None)))
+    if matrix.ndim == 2 and matrix.dtype.kind == "f":
+        late = int(np.isnan(matrix.diagonal()).sum())
+        if late:
+            matrix = matrix.copy()
+            between = matrix[len(matrix) - late :, len(matrix) - late :]
+            between[np.isnan(between)] = 0.0
+    real_matrix(matrix, name, kind)
+
+
 def check_square(K: Any, name: str, kind: str) -> None:
     """Raise unless K is a dense square matrix.
 
@@ -222,8 +251,11 @@ def real_matrix(K: Any, name: str, kind: str) -> tuple[NDArray[Any], float]:
         raise InvalidInputError(f"'{name}' is empty.")
     asymmetry, finite = scan(A)
     if not finite:
-        i, j = (int(t) for t in np.argwhere(~np.isfinite(A))[0])
-        raise InvalidInputError(f"'{name}' must be finite; got {A[i, j]} at ({i}, {j}).")
+        bad = ~np.isfinite(A)
+        # If there is none, a sum of two entries overflowed.
+        allowed = "finite" if bad.any() else f"at most {LARGEST:g} in size"
+        i, j = (int(t) for t in np.argwhere(bad if bad.any() else np.abs(A) > LARGEST)[0])
+        raise InvalidInputError(f"'{name}' must be {allowed}; got {A[i, j]} at ({i}, {j}).")
     return A, asymmetry
 
 

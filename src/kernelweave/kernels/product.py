@@ -49,6 +49,14 @@ class Product(Kernel):
         names = (f"({k.name})" if is_sum(k) else k.name for k in self.factors)
         return " * ".join(names)
 
+    def _after_load(self) -> None:
+        super()._after_load()
+        check_parts("Product", self.factors)
+
+    def check_bound(self, samples: Samples) -> None:
+        for kernel in self.factors:
+            kernel.check_bound(samples)
+
     def bind(self, samples: Samples) -> Product:
         check_parts("Product", self.factors)
         return Product(*(kernel.bind(samples) for kernel in self.factors))
@@ -114,7 +122,7 @@ def check_parts(kind: str, parts: tuple[Any, ...]) -> None:
     ...
     kernelweave.errors.InvalidInputError: Sum needs at least one kernel; got none.
     """
-    if not parts:
+    if not isinstance(parts, tuple) or not parts:
         raise InvalidInputError(f"{kind} needs at least one kernel; got none.")
     for part in parts:
         if not isinstance(part, Kernel):

@@ -82,8 +82,12 @@ class RBF(Kernel):
         return self.rate
 
     def bind(self, samples: Samples) -> RBF:
-        _ = self.rate
+        self._after_load()
         return self
+
+    def _after_load(self) -> None:
+        _ = self.rate
+        super()._after_load()
 
     def evaluate(self, pair: Pair) -> NDArray[Any]:
         known = _known(pair).get(self.rate)

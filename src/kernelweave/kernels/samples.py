@@ -11,14 +11,15 @@ from scipy import sparse
 
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.packing import pack, unpack
+from kernelweave.kernels.sample_checks import check_size, check_sparse, not_numbers
 from kernelweave.kernels.text import as_text
+from kernelweave.validation import require_names
 
-__all__ = ["Samples", "as_samples", "check_numbers", "is_frame"]
+__all__ = ["Samples", "as_samples", "is_frame", "row_square_norms"]
 
 # Column blocks that are copies are kept up to this size for each set of samples; larger ones are
 # cut again on every use, so that many thousand overlapping blocks never add up to gigabytes.
 _KEEP_BYTES = 256 * 2**20
-_LONGEST_REASON = 60
 
 
 class Samples:
@@ -86,6 +87,19 @@ class Samples:
         self._data = unpack(self._data)
         self._reset()
 
+    def _after_load(self) -> None:
+        if self._parent is not None or self._index is not None:
+            raise InvalidInputError("the training samples must be a whole set.")
+        data, _ = _accept(self._data)
+        if data.shape != (self.n, self.n_columns):
+            raise InvalidInputError(
+                f"the training samples have shape {data.shape}; it should be "
+                f"({self.n!r}, {self.n_columns!r})."
+            )
+        self._data = data
+        if self.columns is not None:
+            require_names("the columns of the training samples", self.columns, self.n_columns)
+
     @property
     def base(self) -> Samples:
         """The whole set these rows were taken from (itself if they are the whole set)."""
@@ -107,6 +121,17 @@ class Samples:
             return self._data
         data = self.base._data
         return data.iloc[self._index] if hasattr(data, "iloc") else data[self._index]
+
+    @property
+    def places(self) -> dict[str, list[int]]:
+        """Where the columns of each name are."""
+        cache = self.base._cache
+        if "places" not in cache:
+            places: dict[str, list[int]] = {}
+            for j, name in enumerate(self.columns or []):
+                places.setdefault(name, []).append(j)
+            cache["places"] = places
+        return cache["places"]
 
     def take(self, index: ArrayLike) -> Samples:
         """Return the samples at these positions; nothing is copied until it is asked for."""
@@ -220,6 +245,7 @@ def _accept(X: Any) -> tuple[Any, list[str] | None]:
     if sparse.issparse(X):
         if X.ndim != 2:
             raise InvalidInputError(f"sparse X must have 2 dimensions; got {X.ndim}.")
+        check_sparse(X)
         data, names = X.tocsr(), None
     elif is_frame(X):
         labels = list(X.columns)
@@ -278,7 +304,7 @@ def _accept_array(X: Any) -> NDArray[Any]:
 
 
 def _to_float(base: Samples) -> Any:
-    """Convert the data of a whole set to float64 and refuse what is not a finite number."""
+    """Convert the data of a whole set to float64 and refuse what kernels cannot use."""
     data = base._data
     try:
         if sparse.issparse(data) or isinstance(data, np.ndarray):
@@ -288,90 +314,8 @@ def _to_float(base: Samples) -> Any:
         else:
             values = data.to_numpy().astype(np.float64, copy=False)
     except (TypeError, ValueError) as error:
-        raise _not_numbers(base, error) from error
-    _check_finite(base, values)
+        raise not_numbers(base, error) from error
+    check_size(base, values)
     if not sparse.issparse(values) and values.shape[1] == 1:
         values = np.ascontiguousarray(values)
     return values
-
-
-def check_numbers(samples: Samples) -> None:
-    """Raise if a column holds text that is no number, before a transformer stumbles over it.
-
-    Examples
-    --------
-    >>> check_numbers(Samples([[1.0, "2.5"], [3.0, "4"]]))
-    """
-    base = samples.base
-    data = base._data
-    if sparse.issparse(data) or (isinstance(data, np.ndarray) and data.dtype.kind not in "OSU"):
-        return
-    for j in range(base.n_columns):
-        text = as_text(_column(data, j))
-        if text is None:
-            continue
-        try:
-            text.astype(np.float64)
-        except (TypeError, ValueError) as error:
-            raise _not_numbers(base, error) from error
-
-
-def _not_numbers(base: Samples, error: Exception) -> InvalidInputError:
-    culprit, place = "some columns", "'sequence'"
-    for j in range(base.n_columns):
-        column = _column(base._data, j)
-        try:
-            np.asarray(column).astype(np.float64)
-        except (TypeError, ValueError):
-            culprit = column_label(base, j)
-            place = repr(j if base.columns is None else base.columns[j])
-            break
-    example = f"Spectrum(k=3).on({place})"
-    if base.n_columns == 1 and base.columns is None:
-        example = "kernels=[Spectrum(k=3), WeightedDegree(degree=5)]"
-    reason = str(error)
-    if len(reason) > _LONGEST_REASON:  # It holds the text, which may be a whole chromosome.
-        reason = f"{reason[:_LONGEST_REASON]}..."
-    return InvalidInputError(
-        f"{culprit} of X cannot be read as numbers ({reason}). Choose numeric columns with "
-        f"kernel.on(columns), or encode these with kernel.on(columns, OneHotEncoder()). For "
-        f"sequences use the string kernels Spectrum and WeightedDegree, such as {example}."
-    )
-
-
-def _column(data: Any, j: int) -> Any:
-    if isinstance(data, np.ndarray):
-        return data[:, j]
-    if hasattr(data, "iloc"):
-        return data.iloc[:, j]
-    return data[:, j]
-
-
-def column_label(samples: Samples, j: int) -> str:
-    """Return how to speak of one column in a message.
-
-    Examples
-    --------
-    >>> column_label(Samples([[1.0, 2.0]]), 1)
-    'column 1'
-    """
-    return f"column {j}" if samples.columns is None else f"column {samples.columns[j]!r}"
-
-
-def _check_finite(base: Samples, values: Any) -> None:
-    numbers = values.data if sparse.issparse(values) else values
-    with np.errstate(over="ignore", invalid="ignore"):
-        if np.isfinite(np.sum(numbers)) or np.isfinite(numbers).all():
-            return
-    dense = values.tocoo() if sparse.issparse(values) else values
-    if sparse.issparse(dense):
-        bad = np.flatnonzero(~np.isfinite(dense.data))[0]
-        row, col, value = int(dense.row[bad]), int(dense.col[bad]), dense.data[bad]
-    else:
-        row, col = (int(i) for i in np.argwhere(~np.isfinite(dense))[0])
-        value = dense[row, col]
-    kind = "NaN" if np.isnan(value) else "infinity"
-    raise InvalidInputError(
-        f"X contains {kind} in {column_label(base, col)} (row {row}); kernels need finite "
-        f"numbers. Drop those rows, or impute with kernel.on(columns, SimpleImputer())."
-    )

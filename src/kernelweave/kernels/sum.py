@@ -49,6 +49,14 @@ class Sum(Kernel):
     def name(self) -> str:
         return " + ".join(kernel.name for kernel in self.terms)
 
+    def _after_load(self) -> None:
+        super()._after_load()
+        check_parts("Sum", self.terms)
+
+    def check_bound(self, samples: Samples) -> None:
+        for kernel in self.terms:
+            kernel.check_bound(samples)
+
     def bind(self, samples: Samples) -> Sum:
         check_parts("Sum", self.terms)
         return Sum(*(kernel.bind(samples) for kernel in self.terms))

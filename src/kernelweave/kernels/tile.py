@@ -14,7 +14,7 @@ __all__ = ["StackTile", "Tile"]
 Array = NDArray[Any]
 
 # Entries of one temporary stack of matrices.
-_STACK_ENTRIES = 2**23
+_STACK_ENTRIES = 2**21
 
 
 class Tile(ABC):

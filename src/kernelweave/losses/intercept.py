@@ -62,7 +62,10 @@ def root_of_slope(
         # Where a summand overflows, nothing is small beside the others.
         if np.isfinite(scale):
             first_scale = scale if first_scale is None else first_scale
-            if abs(slope) <= 2 * _EPS * scale + 1e-2 * _EPS * first_scale:
+            # Summands of one sign may fall towards zero for ever. Those of both signs have a root,
+            # however small they are beside those of the start: weights may differ by many decades.
+            one_sign = min(values.min(), shift) >= 0 or max(values.max(), shift) <= 0
+            if abs(slope) <= 2 * _EPS * scale + (1e-2 * _EPS * first_scale if one_sign else 0.0):
                 return b
         low, high = (b, high) if slope < 0 else (low, b)
         bracketed = bool(np.isfinite(low) and np.isfinite(high))

@@ -14,9 +14,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from kernelweave.bank.memory import require_bytes
-from kernelweave.errors import ModelFileError
+from kernelweave.errors import MemoryBudgetError, ModelFileError
 from kernelweave.model_files.header import FORMAT, Header
+from kernelweave.model_files.schema import walk
+from kernelweave.reading.bounded import OF_ARRAYS, Allowance, check_npy, read_npz
 
 __all__ = ["HEADER", "SCHEMA", "as_skops", "checked_path", "read", "read_header", "write"]
 
@@ -26,7 +27,9 @@ SCHEMA = "schema.json"
 # Data that do not get smaller than this part of themselves are stored as they are.
 _WORTH = 0.9
 _LOOK_AT = 2**16
-_ELSEWHERE = "Load it where there is more memory."
+# How much memory a byte of a member takes: of JSON as Python's objects; of arrays as they are, and
+# on the way to skops.
+_OF_JSON, _OF_DATA = 30.0, 2.0
 # As early as a zip archive can tell: the same model gives the same file, but for its header.
 _NO_TIME = (1980, 1, 1, 0, 0, 0)
 # Unpackers have errors of their own, and none lists them.
@@ -91,25 +94,28 @@ def read_header(path: str | os.PathLike[str]) -> Header:
     """
     file = Path(path)
     with _opened(file) as archive:
-        header, _ = _header(file, archive)
+        header, _ = _header(file, archive, Allowance(file, OF_ARRAYS))
     return header
 
 
 def read(path: str | os.PathLike[str]) -> tuple[Header, dict[str, Any], dict[str, bytes]]:
     """Read a model file: header, schema, and all other members; raises unless they are whole."""
     file = Path(path)
+    allowance = Allowance(file, OF_ARRAYS)
     with _opened(file) as archive:
-        header, digests = _header(file, archive)
+        header, digests = _header(file, archive, allowance)
         names = [name for name in archive.namelist() if name != HEADER]
         if sorted(names) != sorted(digests):
             odd = sorted(set(names) ^ set(digests)) or ["two members of one name"]
             raise _changed(file, odd[0])
-        unpacked = float(sum(info.file_size for info in archive.infolist()))
-        require_bytes(2.0 * unpacked, f"{str(file)!r}: the parts of the model", _ELSEWHERE)
         members = {}
         for name in names:
+            times = _OF_JSON if name == SCHEMA else _OF_DATA
             try:
-                members[name] = archive.read(name)
+                members[name] = allowance.read_member(archive, name, times)
+                _check_arrays(name, members[name], allowance)
+            except MemoryBudgetError:
+                raise
             except _DAMAGED as error:
                 raise _changed(file, f"{name}: {error}") from error
             if _digest(members[name]) != digests[name]:
@@ -120,7 +126,18 @@ def read(path: str | os.PathLike[str]) -> tuple[Header, dict[str, Any], dict[str
             raise ValueError("it is no dict")
     except (KeyError, ValueError, RecursionError) as error:
         raise _changed(file, f"{SCHEMA}: {error}") from error
+    # An array is made for each part that refers to it.
+    files = [node["file"] for node in walk(schema) if isinstance(node.get("file"), str)]
+    allowance.take(sum(len(members.get(name, b"")) for name in files), "the arrays of the model")
     return header, schema, members
+
+
+def _check_arrays(name: str, data: bytes, allowance: Allowance) -> None:
+    """Raise unless the arrays in a member, which may be an archive, are as large as they say."""
+    if data.startswith(b"\x93NUMPY"):
+        check_npy(io.BytesIO(data), len(data), name)
+    elif data.startswith(b"PK"):
+        read_npz(io.BytesIO(data), allowance)
 
 
 def as_skops(schema: dict[str, Any], members: Mapping[str, bytes]) -> bytes:
@@ -157,7 +174,9 @@ def _opened(file: Path) -> zipfile.ZipFile:
         raise _no_model(file, why) from error
 
 
-def _header(file: Path, archive: zipfile.ZipFile) -> tuple[Header, dict[str, str]]:
+def _header(
+    file: Path, archive: zipfile.ZipFile, allowance: Allowance
+) -> tuple[Header, dict[str, str]]:
     names = archive.namelist()
     if names.count(HEADER) != 1:
         if SCHEMA in names:
@@ -168,7 +187,9 @@ def _header(file: Path, archive: zipfile.ZipFile) -> tuple[Header, dict[str, str
             why = "it is another kind of zip archive"
         raise _no_model(file, why)
     try:
-        header, digests = Header.from_json(archive.read(HEADER))
+        header, digests = Header.from_json(allowance.read_member(archive, HEADER, _OF_JSON))
+    except MemoryBudgetError:
+        raise
     except _DAMAGED as error:
         raise _no_model(file, f"its header cannot be read ({error})") from error
     if header.format > FORMAT:

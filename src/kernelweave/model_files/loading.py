@@ -5,16 +5,22 @@ from __future__ import annotations
 import os
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import metadata
 from typing import Any
 
 from sklearn.exceptions import InconsistentVersionWarning
 
-from kernelweave.errors import InvalidInputError, ModelFileError, ModelFileWarning
+from kernelweave.errors import (
+    InvalidInputError,
+    MemoryBudgetError,
+    ModelFileError,
+    ModelFileWarning,
+)
 from kernelweave.model_files.archive import as_skops, read
 from kernelweave.model_files.header import Header
 from kernelweave.model_files.names import MOVED, trusted_names
+from kernelweave.model_files.restoring import check_names, restore
 from kernelweave.model_files.schema import PROTOCOL, walk
 
 __all__ = ["load"]
@@ -75,7 +81,7 @@ def load(path: str | os.PathLike[str], *, trusted: Sequence[str | type[Any]] = (
     ours, refused = trusted_names(nodes, by_user)
     if refused:
         raise _untrusted(where, refused, header)
-    model = _made(as_skops(schema, members), sorted(ours | by_user), where, header)
+    model = _made(schema, nodes, members, sorted(ours | by_user), where, header)
     _warn_of_versions(where, header, nodes)
     return model
 
@@ -103,25 +109,40 @@ def _checked_nodes(schema: dict[str, Any], where: str) -> list[dict[str, Any]]:
     return nodes
 
 
-def _made(data: bytes, trusted: list[str], where: str, header: Header) -> Any:
+def _made(
+    schema: dict[str, Any],
+    nodes: list[dict[str, Any]],
+    members: Mapping[str, bytes],
+    trusted: list[str],
+    where: str,
+    header: Header,
+) -> Any:
     import skops.io  # type: ignore[import-untyped]
     from skops.io.exceptions import (  # type: ignore[import-untyped]
         UntrustedTypesFoundException,
     )
 
+    data = as_skops(schema, members)
     try:
         with warnings.catch_warnings():
             # `_warn_of_versions` says it once, and not for every transformer.
             warnings.simplefilter("ignore", InconsistentVersionWarning)
-            return skops.io.loads(data, trusted=trusted)
+            check_names(nodes)
+            model = skops.io.loads(data, trusted=trusted)
+            restore(model)
+            return model
     except UntrustedTypesFoundException:
         found = set(skops.io.get_untrusted_types(data=data)) - set(trusted)
     except ModelFileError as error:
         raise ModelFileError(f"{where}: {error}") from error
-    except Exception as error:
+    except (MemoryBudgetError, KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:
+        # Panics of polars are no `Exception`.
+        told = _too_new(header) or "It is damaged, or needs something that is not installed here."
+        reason = str(error).rstrip(".")
         raise ModelFileError(
-            f"{where} cannot be loaded: {type(error).__name__}: {error}. "
-            + (_too_new(header) or "It is damaged, or needs something that is not installed here.")
+            f"{where} cannot be loaded: {type(error).__name__}: {reason}. {told}"
         ) from error
     raise _untrusted(where, found, header)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +13,15 @@ import polars as pl
 from numpy.typing import NDArray
 
 from kernelweave.errors import InvalidInputError
+from kernelweave.reading.bounded import OF_ARRAYS, Allowance, check_npy, read_npz
 from kernelweave.reading.files import numbered_names, plain_errors
 from kernelweave.reading.table import Table
 from kernelweave.reading.text import check_names
 
-__all__ = ["load_npy", "load_npz", "load_sparse", "read_arrays"]
+__all__ = ["load_npy", "load_npz", "read_arrays", "sparse_of"]
 
 # Arrays of text with these names are taken as the names of the columns of X.
 _NAMES = ("columns", "feature_names")
-_MAGIC = b"\x93NUMPY"
 _SPARSE = {"format", "shape", "data"}
 
 
@@ -44,7 +46,7 @@ def read_arrays(path: Path, kind: str) -> Table:
     else:
         arrays = load_npz(path)
         if is_sparse(arrays):
-            matrix = load_sparse(path)
+            matrix = sparse_of(path, arrays)
             return Table(matrix, numbered_names(path, 0, matrix.shape[1]), kind)
     named = _columns(path, arrays)
     check_names([name for name, _ in named], path)
@@ -64,17 +66,13 @@ def load_npy(path: Path) -> NDArray[Any]:
     >>> load_npy(path)
     array([0, 1, 2])
     """
-    with plain_errors(path, "NPY"):
-        # Anything else `np.load` takes for a pickle.
+    with plain_errors(path, "NPY"), _no_pickles(path):
+        size = path.stat().st_size
         with open(path, "rb") as file:
-            if file.read(len(_MAGIC)) != _MAGIC:
-                raise ValueError("it does not begin as such files do")
-        try:
-            return _sized(np.load(path, allow_pickle=False), "the array")
-        except ValueError as error:
-            if "allow_pickle" in str(error):
-                raise _pickled(path, "the array") from error
-            raise
+            check_npy(file, size, "the array")
+        Allowance(path, OF_ARRAYS).take(size, "the array")
+        array: NDArray[Any] = np.load(path, allow_pickle=False)
+        return array
 
 
 def load_npz(path: Path) -> dict[str, NDArray[Any]]:
@@ -88,21 +86,10 @@ def load_npz(path: Path) -> dict[str, NDArray[Any]]:
     >>> load_npz(path)
     {'a': array([0, 1, 2])}
     """
-    with plain_errors(path, "NPZ"):
+    with plain_errors(path, "NPZ"), _no_pickles(path):
         if not zipfile.is_zipfile(path):
             raise ValueError("it is no archive of arrays")
-        archive = np.load(path, allow_pickle=False)
-        out = {}
-        for name in archive.files:
-            try:
-                value = archive[name]
-            except ValueError as error:
-                if "allow_pickle" in str(error):
-                    raise _pickled(path, f"array {name!r}") from error
-                raise
-            if not isinstance(value, np.ndarray):
-                raise ValueError(f"{name!r} is not an array")
-            out[name] = _sized(value, f"array {name!r}")
+        out = read_npz(path, Allowance(path, OF_ARRAYS))
     if not out:
         raise InvalidInputError(f"{str(path)!r} holds no arrays.")
     return out
@@ -119,8 +106,8 @@ def is_sparse(arrays: dict[str, NDArray[Any]]) -> bool:
     return set(arrays) >= _SPARSE and arrays["format"].ndim == 0
 
 
-def load_sparse(path: Path) -> Any:
-    """Return the matrix that `scipy.sparse.save_npz` wrote, as CSR.
+def sparse_of(path: Path, arrays: Mapping[str, NDArray[Any]]) -> Any:
+    """Return the matrix that `scipy.sparse.save_npz` wrote into these arrays, as CSR.
 
     Examples
     --------
@@ -128,37 +115,49 @@ def load_sparse(path: Path) -> Any:
     >>> from scipy import sparse
     >>> path = Path(tempfile.mkdtemp(), "a.npz")
     >>> sparse.save_npz(path, sparse.eye(2, format="csr"))
-    >>> load_sparse(path).toarray().tolist()
+    >>> sparse_of(path, load_npz(path)).toarray().tolist()
     [[1.0, 0.0], [0.0, 1.0]]
     """
     from scipy import sparse
 
     with plain_errors(path, "a sparse NPZ"):
-        matrix = sparse.csr_matrix(sparse.load_npz(path))
-        # Indices out of range would be read as whatever is in memory there.
+        kind, data = str(np.asarray(arrays["format"]).astype(np.str_)), arrays["data"]
+        n, p = (int(size) for size in arrays["shape"])
+        if data.dtype.kind not in "biuf":
+            raise ValueError(f"its values are {data.dtype}, not real numbers")
+        # One number for each row and column, whatever else there is.
+        Allowance(path, OF_ARRAYS).take(8.0 * (n + p), f"a sparse matrix of {n} x {p}")
+        if kind == "coo":
+            parts: Any = (data, (arrays["row"], arrays["col"]))
+        elif kind == "dia":
+            parts = (data, arrays["offsets"])
+        elif kind in ("csr", "csc", "bsr"):
+            parts = (data, arrays["indices"], arrays["indptr"])
+        else:
+            raise ValueError(f"its format is {kind!r}")
+        found = getattr(sparse, f"{kind}_matrix")(parts, shape=(n, p))
+        if hasattr(found, "check_format"):
+            # Indices out of range would be read as whatever is in memory there.
+            found.check_format(full_check=True)
+        matrix = sparse.csr_matrix(found).astype(np.float64)
         matrix.check_format(full_check=True)
-        if not np.issubdtype(matrix.dtype, np.number) and matrix.dtype != bool:
-            raise ValueError(f"its values are {matrix.dtype}, not numbers")
-        if np.issubdtype(matrix.dtype, np.complexfloating):
-            raise ValueError("its values are complex numbers")
-        matrix = matrix.astype(np.float64)
     if 0 in matrix.shape:
         raise InvalidInputError(f"{str(path)!r} holds a sparse matrix of shape {matrix.shape}.")
     return matrix
 
 
-def _sized(array: NDArray[Any], what: str) -> NDArray[Any]:
-    # Any number of elements without a size fits in a small file, and is too many to go through.
-    if array.dtype.itemsize == 0:
-        raise ValueError(f"{what} holds elements of no size ({array.dtype})")
-    return array
-
-
-def _pickled(path: Path, what: str) -> InvalidInputError:
-    return InvalidInputError(
-        f"{str(path)!r}: {what} holds Python objects, which are not read because they can run "
-        f"code. Save numbers or text: array.astype(float), array.astype(str)."
-    )
+@contextmanager
+def _no_pickles(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        if "allow_pickle" not in str(error):
+            raise
+        what = str(error).partition(" holds ")[0]
+        raise InvalidInputError(
+            f"{str(path)!r}: {what} holds Python objects, which are not read because they can run "
+            f"code. Save numbers or text: array.astype(float), array.astype(str)."
+        ) from error
 
 
 def _columns(path: Path, arrays: dict[str, NDArray[Any]]) -> list[tuple[str, NDArray[Any]]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bz2
 import gzip
-import io
 import lzma
 import os
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from typing import Any
 
 from kernelweave.errors import InvalidInputError, MemoryBudgetError
 from kernelweave.memory import available_bytes, format_bytes
+from kernelweave.reading.bounded import Allowance
 
 __all__ = ["PACKED", "existing_file", "numbered_names", "plain_errors", "unpacked"]
 
@@ -24,13 +24,11 @@ _UNPACKERS: dict[str, tuple[bytes, Any]] = {
     ".xz": (b"\xfd7zXZ\x00", lzma.open),
 }
 PACKED = tuple(_UNPACKERS)
+_LONGEST_MAGIC = max(len(magic) for magic, _ in _UNPACKERS.values())
 _LONGEST_REASON = 200
-# Unpacked so much at a time, and no more in all than this part of the memory: text takes several
-# times its size before it is a table.
-_PIECE = 2**24
-_SHARE = 0.25
-# A name such as x1234567 and its place in a list.
+# A name such as x1234567 and its place in a list, and the part of the memory that all may take.
 _NAME_BYTES = 70.0
+_SHARE = 0.25
 
 
 def existing_file(path: str | os.PathLike[str]) -> Path:
@@ -87,38 +85,28 @@ def unpacked(path: Path) -> bytes:
     b'a,b'
     """
     try:
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            begin = file.peek(_LONGEST_MAGIC)  # A pipe cannot go back.
+            unpack = next((u for magic, u in _UNPACKERS.values() if begin.startswith(magic)), None)
+            data = Allowance(path).read(file) if unpack is None else _unpack(path, unpack(file))
     except OSError as error:
         reason = error.strerror or error
         raise InvalidInputError(f"{str(path)!r} cannot be read: {reason}.") from error
-    for magic, unpack in _UNPACKERS.values():
-        if data.startswith(magic):
-            try:
-                data = _unpack(path, unpack(io.BytesIO(data)))
-            except MemoryBudgetError:
-                raise
-            except Exception as error:
-                # Every kind of packing has errors of its own.
-                raise InvalidInputError(
-                    f"{str(path)!r} is packed, but cannot be unpacked: {error}. Is it complete?"
-                ) from error
-            break
     if not data:
         raise InvalidInputError(f"{str(path)!r} holds nothing.")
     return data
 
 
 def _unpack(path: Path, packed: Any) -> bytes:
-    most = _SHARE * available_bytes()
-    out = bytearray()
-    while piece := packed.read(_PIECE):
-        out += piece
-        if len(out) > most:
-            raise MemoryBudgetError(
-                f"{str(path)!r} is packed, and unpacked it needs more than {format_bytes(most)}, "
-                f"a quarter of the memory that is free."
-            )
-    return bytes(out)
+    try:
+        return Allowance(path).read(packed, "it is packed, and its unpacked content")
+    except MemoryBudgetError:
+        raise
+    except Exception as error:
+        # Every kind of packing has errors of its own.
+        raise InvalidInputError(
+            f"{str(path)!r} is packed, but cannot be unpacked: {error}. Is it complete?"
+        ) from error
 
 
 def numbered_names(path: Path, first: int, stop: int) -> list[str]:

@@ -168,6 +168,8 @@ class Lines(NamedTuple):
         Whether quotes stand around whole fields and nowhere else.
     closed : bool
         Whether every quote that was opened has been closed.
+    bare : bool
+        Whether the quotes could be left out, as no field needs them.
     """
 
     starts: NDArray[np.int64]
@@ -175,6 +177,7 @@ class Lines(NamedTuple):
     widths: NDArray[np.int64]
     plain: bool
     closed: bool
+    bare: bool
 
 
 def find_lines(data: bytes, separator: str) -> Lines:
@@ -193,7 +196,7 @@ def find_lines(data: bytes, separator: str) -> Lines:
         between = separator.encode()
         widths = np.array([line.count(between) + 1 for line in lines], dtype=np.int64)
         ends = np.cumsum([len(line) + 1 for line in lines]) - 1
-        return Lines(_after(ends), ends, widths, True, True)
+        return Lines(_after(ends), ends, widths, True, True, True)
     values = np.frombuffer(data, np.uint8)
     is_quote = values == ord('"')
     # The sum may overflow: only its last bit counts.
@@ -205,8 +208,15 @@ def find_lines(data: bytes, separator: str) -> Lines:
     separators = np.flatnonzero((values == ord(separator)) & ~inside)
     widths = np.searchsorted(separators, ends) - np.searchsorted(separators, starts) + 1
     closed = not inside[-1]
-    plain = closed and _quotes_whole_fields(values, is_quote, inside, ord(separator))
-    return Lines(starts, ends, widths, plain, closed)
+    borders = [ord("\n"), ord("\r"), ord(separator)]
+    whole = closed and _quotes_whole_fields(values, is_quote, inside, borders)
+    # Of a quote in a quoted field there are two, side by side.
+    plain = whole or (
+        closed and _quotes_whole_fields(values, is_quote, inside, [*borders, ord('"')])
+    )
+    outside = len(separators) + len(ends) - (ends[-1] == len(values))
+    bare = whole and data.count(separator.encode()) + data.count(b"\n") == outside
+    return Lines(starts, ends, widths, plain, closed, bare)
 
 
 def _after(ends: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -217,11 +227,11 @@ def _quotes_whole_fields(
     values: NDArray[np.uint8],
     is_quote: NDArray[np.bool_],
     inside: NDArray[np.bool_],
-    separator: int,
+    borders: list[int],
 ) -> bool:
     quotes = np.flatnonzero(is_quote)
     border = np.zeros(256, dtype=bool)
-    border[[ord("\n"), ord("\r"), separator, ord('"')]] = True
+    border[borders] = True
     opening, closing = quotes[inside[quotes]], quotes[~inside[quotes]]
     before = border[values[np.maximum(opening - 1, 0)]] | (opening == 0)
     after = border[values[np.minimum(closing + 1, len(values) - 1)]] | (closing == len(values) - 1)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelweave.errors import InvalidInputError
+from kernelweave.reading.bounded import OF_ARRAYS, Allowance
 from kernelweave.reading.files import existing_file, plain_errors
 from kernelweave.validation import unknown_name
 
@@ -66,12 +67,15 @@ def _split_key(path: str | os.PathLike[str]) -> tuple[Path, str | None]:
 
 
 def _from_archive(path: Path, key: str | None) -> Any:
-    from kernelweave.reading.arrays import is_sparse, load_npz, load_sparse
+    from kernelweave.reading.arrays import is_sparse, load_npz, sparse_of
 
     arrays = load_npz(path)
     if is_sparse(arrays):
+        matrix = sparse_of(path, arrays)
+        needed = 8.0 * matrix.shape[0] * matrix.shape[1]
+        Allowance(path, OF_ARRAYS).take(needed, "the matrix, zeros included,")
         with plain_errors(path, "a matrix"):
-            return load_sparse(path).toarray()
+            return matrix.toarray()
     if key is not None:
         if key not in arrays:
             raise InvalidInputError(f"{str(path)!r}: {unknown_name('array', key, arrays)}")

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
+from io import BufferedReader
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kernelweave.errors import InvalidInputError
+from kernelweave.reading.bounded import Allowance, CountedStream
 
 __all__ = ["HEADER_FIELD", "SequenceRecords", "read_sequences"]
 
@@ -18,6 +21,10 @@ __all__ = ["HEADER_FIELD", "SequenceRecords", "read_sequences"]
 _BOUNDS = r"\s,;|\[\]"
 # A key and its value.
 HEADER_FIELD = re.compile(rf"(?:^|(?<=[{_BOUNDS}]))([^{_BOUNDS}=]+)=([^{_BOUNDS}]*)")
+_NAMES = {"fasta": (".fasta", ".fa", ".fna", ".csfasta", ".csfa"), "fastq": (".fastq", ".fq")}
+_PACKED = (".gz", ".bz2", ".xz", ".zst")
+# What Python needs for the texts of a record besides their letters.
+_RECORD_BYTES = 300
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -107,15 +114,23 @@ def read_sequences(path: str | os.PathLike[str]) -> SequenceRecords:
     """
     try:
         import dnaio
+        from xopen import xopen  # dnaio brings it along.
     except ImportError as error:
         raise ImportError("read_sequences needs dnaio: pip install 'kernelweave[bio]'.") from error
     where = os.fspath(path)
+    allowance = Allowance(Path(where))
     headers: list[str] = []
     sequences: list[str] = []
     qualities: list[str] = []
     try:
-        with dnaio.open(where) as reader:
+        with (
+            xopen(where, "rb", threads=0) as packed,
+            dnaio.open(
+                BufferedReader(CountedStream(packed, allowance)), fileformat=_format_by_name(where)
+            ) as reader,
+        ):
             for record in reader:
+                allowance.take(_RECORD_BYTES, "its records")
                 headers.append(record.name)
                 sequences.append(record.sequence)
                 if record.qualities is not None:
@@ -137,6 +152,15 @@ def read_sequences(path: str | os.PathLike[str]) -> SequenceRecords:
         sequences=_objects(sequences),
         qualities=_objects(qualities) if qualities else None,
     )
+
+
+def _format_by_name(where: str) -> str | None:
+    """What the name of a file says; None leaves it to the first letter inside."""
+    suffixes = Path(where.lower()).suffixes
+    if suffixes and suffixes[-1] in _PACKED:
+        suffixes.pop()
+    last = suffixes[-1] if suffixes else ""
+    return next((kind for kind, names in _NAMES.items() if last in names), None)
 
 
 def _objects(items: list[str]) -> NDArray[Any]:

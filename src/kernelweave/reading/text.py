@@ -14,16 +14,22 @@ import polars as pl
 from numpy.typing import NDArray
 
 from kernelweave.errors import InvalidInputError
+from kernelweave.reading.bounded import Allowance
 from kernelweave.reading.files import plain_errors, unpacked
-from kernelweave.reading.infer import decimal_commas, typed
+from kernelweave.reading.infer import typed
 from kernelweave.reading.layout import Lines, decode, find_lines, find_separator, has_header
 from kernelweave.reading.table import Table
 
 __all__ = ["Grid", "check_names", "read_grid", "read_text"]
 
 _HEAD_BYTES = 65536
-_HEAD_ROWS = 1000
+# Rows, and fields of them beyond the first few rows, by which a header is known.
+_HEAD_ROWS, _HEAD_FIELDS = 1000, 1_000_000
 _LONGEST_FIELD = 2**31 - 1
+# Memory for each field, for one in a file with quotes and for each line, as measured at the peak of
+# reading; and the part of the memory that is free that all may take.
+_FIELD_BYTES, _CAREFUL_BYTES, _LINE_BYTES = 40.0, 120.0, 70.0
+_OF_TABLES = 0.9
 
 
 def read_text(path: Path, kind: str) -> Table:
@@ -48,12 +54,11 @@ def read_text(path: Path, kind: str) -> Table:
         check_names(names, path)
     if grid.frame.height == 0:
         raise InvalidInputError(f"{str(path)!r} has a header ({_some(names)}) and no rows.")
-    frame = grid.frame.rename(dict(zip(grid.frame.columns, names, strict=True)))
-    if grid.separator != ",":
-        frame, changed = decimal_commas(frame)
-        if changed:
-            notes.append(f"commas read as decimal points: {_some(changed)}")
-    return Table(typed(frame), names, "tsv" if grid.separator == "\t" else "csv", tuple(notes))
+    grid.frame.columns = names
+    frame, changed = typed(grid.frame, commas=grid.separator != ",")
+    if changed:
+        notes.append(f"commas read as decimal points: {_some(changed)}")
+    return Table(frame, names, "tsv" if grid.separator == "\t" else "csv", tuple(notes))
 
 
 def _named(header: list[str]) -> list[str]:
@@ -147,6 +152,7 @@ def read_grid(path: Path) -> Grid:
     if separator == " ":
         data = re.sub(rb"[ \t]+", b"\t", re.sub(rb"(?m)^[ \t]+|[ \t]+$", b"", data))
         separator = "\t"
+    _check_size(path, data, separator)
     with plain_errors(path, "a table"):
         lines = find_lines(data, separator)
         split = _split_plain if lines.plain else _split_carefully
@@ -162,6 +168,16 @@ def read_grid(path: Path) -> Grid:
     else:
         _check_widths(path, records, header is not None, separator)
     return Grid(records.frame(0 if header is None else 1), header, separator, notes)
+
+
+def _check_size(path: Path, data: bytes, separator: str) -> None:
+    """Refuse what would not fit in memory as a table, before its fields are looked for."""
+    n_lines = data.count(b"\n") + 1
+    n_fields = data.count(separator.encode()) + n_lines
+    each = _CAREFUL_BYTES if b'"' in data else _FIELD_BYTES
+    needed = 3.0 * len(data) + each * n_fields + _LINE_BYTES * n_lines
+    what = f"a table of {n_lines} lines and {n_fields} fields"
+    Allowance(path, _OF_TABLES).take(needed, what)
 
 
 def _clean(path: Path) -> tuple[bytes, list[str]]:
@@ -188,7 +204,8 @@ def _split_plain(path: Path, data: bytes, lines: Lines, separator: str) -> _Reco
     filled = np.array([bool(data[a:b].strip()) for a, b in zip(starts, ends, strict=True)])
     starts, ends, widths = starts[filled], ends[filled], widths[filled]
     numbers = _line_numbers(data, starts) if b'"' in data else 1 + np.flatnonzero(filled)
-    some = [data[a:b] for a, b in zip(starts[:_HEAD_ROWS], ends[:_HEAD_ROWS], strict=True)]
+    few = max(3, min(_HEAD_ROWS, _HEAD_FIELDS // int(widths.max())))
+    some = [data[a:b] for a, b in zip(starts[:few], ends[:few], strict=True)]
     first = [row for row, _ in _fields(b"\n".join(some).decode("utf-8"), separator)]
 
     def frame(skip: int) -> pl.DataFrame:
@@ -200,6 +217,8 @@ def _split_plain(path: Path, data: bytes, lines: Lines, separator: str) -> _Reco
         else:
             rows = zip(starts[skip:], ends[skip:], strict=True)
             body = b"\n".join(data[a:b] for a, b in rows)
+        if lines.bare and len(schema) > len(starts):
+            return _wide_frame(body, separator, list(schema))
         quote = '"' if b'"' in body else None
         with plain_errors(path, "a table"):
             return pl.read_csv(
@@ -211,6 +230,16 @@ def _split_plain(path: Path, data: bytes, lines: Lines, separator: str) -> _Reco
             )
 
     return _Records(first, widths, numbers, frame)
+
+
+def _wide_frame(body: bytes, separator: str, names: list[str]) -> pl.DataFrame:
+    """Split lines without quotes that matter; polars takes long for each column of a file."""
+    lines = body.replace(b'"', b"").decode("utf-8").removesuffix("\n").split("\n")
+    cells = pl.Series("cells", lines).str.split(separator).explode()
+    cells = cells.to_frame().select(pl.when(pl.col("cells") != "").then("cells")).to_series()
+    width = len(names)
+    rows = {str(i): cells[i * width : (i + 1) * width] for i in range(len(lines))}
+    return pl.DataFrame(rows).transpose(column_names=names)
 
 
 def _line_numbers(data: bytes, starts: NDArray[np.int64]) -> NDArray[np.int64]:

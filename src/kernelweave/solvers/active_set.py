@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
 
 from kernelweave.errors import InvalidInputError
 from kernelweave.problem import Array, Problem
-from kernelweave.regularizers.l1 import L1
 from kernelweave.solvers.base import Solver, State, require_linear
 from kernelweave.solvers.curvature import curvature_root, minimise_model
+from kernelweave.solvers.hand_over import run_to_the_end
 from kernelweave.solvers.inner import Evaluator, Point, without_dust
-from kernelweave.solvers.loop import run
+from kernelweave.solvers.kept import ABOVE_ZERO, Kept
 from kernelweave.solvers.settings import integer, number
-from kernelweave.solvers.silp import SILP
 from kernelweave.solvers.watch import Limits
 from kernelweave.solvers.working_set import aligned_kernels, at_a_kink, spread_over, working_kernels
 
@@ -88,6 +89,11 @@ class ActiveSet(Solver):
     inner_tol: float = field(default=1e-3, metadata=number(above=0, most=1))
 
     name = "active-set"
+    kept: ClassVar[Mapping[str, Kept]] = {
+        "inner_tol": Kept(low=ABOVE_ZERO, needed=False),
+        "before": Kept(infinite=True, needed=False),
+    }
+    hands_over = True
 
     def prepare(self, problem: Problem) -> Problem:
         """Refuse regularizers whose weights do not live in a polyhedron."""
@@ -103,10 +109,8 @@ class ActiveSet(Solver):
     def init(self, problem: Problem, start: Point | None) -> State:
         """Solve at the given weights, or at equal weights on the kernels most aligned with y."""
         known = {} if start is None else start.extra
-        if "planes" in known:
-            return self._planes.init(problem, start)
         evaluator = Evaluator(problem, start)
-        d = problem.regularizer.start(problem.m)
+        d = problem.start()
         if start is not None:
             d = without_dust(problem.regularizer.project(start.d))
         if start is None and problem.m > self.working_set:
@@ -125,10 +129,8 @@ class ActiveSet(Solver):
         return State(point, quad, evaluator, False, _Memory(gradient, tol, before=before))
 
     def remember(self, state: State) -> dict[str, Array]:
-        """Return how exact alpha is, or what the cutting planes remember that took over."""
-        if not isinstance(state.memory, _Memory):
-            return self._planes.remember(state)
-        memory = state.memory
+        """Return how exact alpha is, and what that did to the gap."""
+        memory: _Memory = state.memory
         return {"inner_tol": np.asarray(memory.inner_tol), "before": np.asarray(memory.before)}
 
     def _restricted(
@@ -139,7 +141,7 @@ class ActiveSet(Solver):
         start = Point.start(d[kernels], *evaluator.where)
         limits = Limits(tol=_RESTRICTED_SHARE * gap, max_iter=_RESTRICTED_STEPS)
         solver = replace(self, working_set=len(kernels))
-        result = run(few, solver, limits, start, [], time.perf_counter())
+        result, _ = run_to_the_end(few, solver, limits, start, [], time.perf_counter())
         evaluator.go_to(result.alpha, result.intercept)
         evaluator.n_solves += result.history[-1].inner_solves
         evaluator.n_steps += result.history[-1].inner_iterations
@@ -149,8 +151,6 @@ class ActiveSet(Solver):
 
     def step(self, problem: Problem, state: State, gap: float, inner_gap: float) -> State:
         """Minimise over a working set of kernels, then look at all of them."""
-        if not isinstance(state.memory, _Memory):
-            return self._planes.step(problem, state, gap, inner_gap)
         if problem.m <= _MANY * self.working_set:
             return self._model_step(problem, state, gap, inner_gap)
         memory: _Memory = state.memory
@@ -178,21 +178,9 @@ class ActiveSet(Solver):
             moved = True
             scale *= 0.5
         if at_a_kink(problem, gap, inner_gap, memory.before):
-            # A model of one slope leads nowhere; cutting planes add up what every alpha says.
-            return self._taken_over(problem, state)
+            # A model of one slope leads nowhere.
+            return replace(state, stuck=True)
         return self._sharpen(problem, state, point.d if moved else target, gap, inner_gap)
-
-    @property
-    def _planes(self) -> SILP:
-        return SILP(inner_tol=self.inner_tol)
-
-    def _taken_over(self, problem: Problem, state: State) -> State:
-        """Go on with cutting planes from the same point, with an alpha as exact as it is."""
-        known = {"inner_tol": np.asarray(state.memory.inner_tol)}
-        new = self._planes.init(problem, replace(state.point, extra=known))
-        new.evaluator.n_solves += state.evaluator.n_solves
-        new.evaluator.n_steps += state.evaluator.n_steps
-        return new
 
     def _target(self, problem: Problem, state: State, gap: float) -> Array:
         """Minimiser of the quadratic model over the working set; zero elsewhere."""
@@ -201,14 +189,9 @@ class ActiveSet(Solver):
         chosen = working_kernels(d, gradient, self.working_set)
         root = self._model(problem, state, chosen, gap).root
         accuracy = 0.01 * gap * problem.unit(state.point.value)
+        most = None if problem.regularizer.bounded else problem.reach(d)
         target = np.zeros_like(d)
-        target[chosen] = minimise_model(
-            root.T @ root,
-            gradient[chosen],
-            d[chosen],
-            accuracy,
-            isinstance(problem.regularizer, L1),
-        )
+        target[chosen] = minimise_model(root.T @ root, gradient[chosen], d[chosen], accuracy, most)
         return target
 
     def _model(self, problem: Problem, state: State, kernels: Array, gap: float) -> _Model:
@@ -236,7 +219,7 @@ class ActiveSet(Solver):
         here = state.point
         tol = memory.inner_tol / 10
         if tol < _INNER_FLOOR:
-            return self._taken_over(problem, state)
+            return replace(state, stuck=True)
         there = state.evaluator.evaluate(without_dust(d), tol)
         # T(d) >= there.value, while T here is at most what the inner gap leaves open.
         if there.value > here.value + inner_gap * problem.unit(here.value):

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 from scipy.optimize import nnls
 
 from kernelweave.bank.centred import centred_products, centred_squares
-from kernelweave.compiled.threads import one_blas_thread
+from kernelweave.compiled.threads import between_blocks, one_blas_thread
+from kernelweave.deadline import TimeUp
 from kernelweave.errors import InvalidInputError
 from kernelweave.problem import Array, Problem
 from kernelweave.regularizers.fixed import Fixed
 from kernelweave.solvers.base import Solver, State, require_linear
 from kernelweave.solvers.inner import Point
+from kernelweave.solvers.kept import Kept
 from kernelweave.solvers.settings import choice, other_solver
 from kernelweave.solvers.uniform import Uniform
 
@@ -105,14 +108,19 @@ def _to_sum_one(v: Array) -> Array:
 def alignment_weights(problem: Problem, method: str) -> Array:
     """Weights from the kernels and the targets of a problem; the loss and its weights do not count.
 
-    The targets of several tasks count together: Y Y' is the sum over tasks of y y'.
+    The targets of several tasks count together: Y Y' is the sum over tasks of y y'. Equal ones
+    where the problem's time is over first.
     """
     bank, y = problem.bank, problem.y
-    # <H K H, y y'> = (H y)'K(H y).
-    a = bank.quad(y - y.mean(axis=1, keepdims=True))
-    if method == "independent":
-        return independent_weights(a, centred_squares(bank))
-    return joint_weights(a, centred_products(bank))
+    try:
+        with between_blocks(problem.deadline.look()):
+            # <H K H, y y'> = (H y)'K(H y).
+            a = bank.quad(y - y.mean(axis=1, keepdims=True))
+            if method == "independent":
+                return independent_weights(a, centred_squares(bank))
+            return joint_weights(a, centred_products(bank))
+    except TimeUp:
+        return _to_sum_one(np.zeros(problem.m))
 
 
 @dataclass(frozen=True)
@@ -124,6 +132,7 @@ class Align(Solver):
     centered alignment", JMLR 13, 2012). The estimator's regularizer is not used, and sample and
     class weights count in the second stage only. Weights sum to one. The certificate is that of
     the problem with these weights held fixed; a problem whose weights are fixed already keeps them.
+    Where `max_time` is too short for the first stage, all weights are equal.
 
     Parameters
     ----------
@@ -188,6 +197,11 @@ class Align(Solver):
     def step(self, problem: Problem, state: State, gap: float, inner_gap: float) -> State:
         """Go on with the second stage."""
         return self._second.step(problem, state, gap, inner_gap)
+
+    @property
+    def kept(self) -> Mapping[str, Kept]:  # type: ignore[override]
+        """What `remember` returns."""
+        return self._second.kept
 
     def remember(self, state: State) -> dict[str, Array]:
         """Return what the solver of the second stage wants to keep."""

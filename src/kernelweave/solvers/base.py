@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -10,6 +11,7 @@ from kernelweave.errors import InvalidInputError
 from kernelweave.problem import Array, Problem
 from kernelweave.solvers.certificate import Witness
 from kernelweave.solvers.inner import Point
+from kernelweave.solvers.kept import Kept
 
 __all__ = ["SOLVERS", "Solver", "State", "require_linear"]
 
@@ -73,6 +75,8 @@ class Solver(ABC):
     # Whether cutting planes take over where steps lead nowhere though the gap is open: where T has
     # no gradient, a solver that goes by the slope of one alpha cannot go on by itself.
     hands_over: ClassVar[bool] = False
+    # What `remember` returns: numbers that come from a file are checked by it.
+    kept: ClassVar[Mapping[str, Kept]] = {}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -104,7 +108,7 @@ class Solver(ABC):
 
         `init` finds them in ``start.extra`` when the same solver takes up the same problem again.
         Asked at every record of a fit with checkpoints: hand out what is there, and only arrays
-        that later steps leave as they are.
+        that later steps leave as they are. What a file holds is checked by `kept` before.
         """
         return {}
 

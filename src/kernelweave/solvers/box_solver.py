@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kernelweave.compiled.dense_rows import square_block
+from kernelweave.compiled.finite import fits_float32
 from kernelweave.compiled.smo import objective
 from kernelweave.deadline import NEVER, Deadline
 from kernelweave.losses.box_qp import BoxQP
@@ -99,12 +100,14 @@ class _Blocks:
         self._gram = gram
         self._matrix = gram.dense()
         direct = self._matrix is not None and gram.n <= _DIRECT
-        self.limit = gram.n if direct else _WHOLE
+        # A block, and a part of it when variables have settled.
+        self.limit = gram.n if direct else gram.square_limit(_WHOLE, copies=2)
         self.diag = np.asarray(gram.diag(), dtype=np.float64)
         # Of one class the linear terms are zero, and the violation is compared with K alpha.
         linear = max(np.abs(state.pos).max(initial=0.0), np.abs(state.neg).max(initial=0.0))
         scale = linear or float(np.abs(state.fitted).max(initial=0.0))
-        self._dtype = np.float32 if tol > _FLOAT32_TOL * scale else np.float64
+        single = tol > _FLOAT32_TOL * scale and fits_float32(self.diag)
+        self._dtype = np.float32 if single else np.float64
 
     def get(self, idx: Index) -> NDArray:
         """Return the block of the variables `idx`."""
@@ -141,6 +144,7 @@ def _choose(
 def _run(state: SignedQP, gram: GramSource, tol: float, max_iter: int, deadline: Deadline) -> None:
     """Solve local problems until no variable at all violates by more than `tol`."""
     blocks = _Blocks(gram, state, tol)
+    round_size = gram.square_limit(gram.round_size or _ROUND, copies=2)
     previous = np.empty(0, dtype=np.int64)
     best_value, best_violation, stalled, gap = math.inf, math.inf, 0, math.inf
     while state.n_steps < max_iter and stalled < _STALLED:
@@ -151,7 +155,7 @@ def _run(state: SignedQP, gram: GramSource, tol: float, max_iter: int, deadline:
             return
         if previous.size:
             blocks.check(gap, up[previous].max() - low[previous].min())
-        previous, local_tol = _choose(ends, previous, blocks.limit, gram.round_size or _ROUND, tol)
+        previous, local_tol = _choose(ends, previous, blocks.limit, round_size, tol)
         if not previous.size:
             return  # NaN compares with nothing: a broken kernel has no variable to move.
         idx = np.sort(previous)

@@ -5,18 +5,28 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from kernelweave.errors import InvalidInputError
+from kernelweave.errors import InvalidInputError, MemoryBudgetError
+from kernelweave.reading.bounded import OF_ARRAYS, Allowance, read_npz
 from kernelweave.solvers.watch import Numbers
 
-__all__ = ["Header", "Saved", "digest_of", "names_digest", "read", "refuse_path", "write"]
+__all__ = [
+    "Header",
+    "Saved",
+    "digest_of",
+    "names_digest",
+    "read",
+    "refuse_path",
+    "refused_by_name",
+    "write",
+]
 
 _FORMAT = "kernelweave checkpoint"
 _VERSION = 1
@@ -210,14 +220,27 @@ def read(path: str | os.PathLike[str]) -> Saved:
 def _load(file: Path, where: str) -> dict[str, Any]:
     try:
         # Nothing is unpickled, so a file from elsewhere cannot run anything.
-        with np.load(file, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
+        arrays: dict[str, Any] = read_npz(file, Allowance(file, OF_ARRAYS))
+    except MemoryBudgetError:
+        raise
     except Exception as error:
         # There is no end to what damaged archives and headers of arrays make Python raise.
         raise _not_one(where, f"it cannot be read ({error})") from error
     if "format" not in arrays or str(arrays["format"]) != _FORMAT:
         raise _not_one(where, "it holds other arrays")
     return arrays
+
+
+@contextmanager
+def refused_by_name(where: str) -> Iterator[None]:
+    """Say of numbers that are refused where they come from."""
+    try:
+        yield
+    except Exception as error:
+        raise InvalidInputError(
+            f"warm_start_from: {where} cannot be gone on with: {str(error).rstrip('.')}. It is "
+            "damaged, or has been changed; leave warm_start_from=None to start anew."
+        ) from error
 
 
 def _digest_of_all(arrays: Mapping[str, Any]) -> str:

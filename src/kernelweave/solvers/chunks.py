@@ -144,7 +144,8 @@ class ChunkEvaluator:
 
     def __init__(self, problem: Problem, start: Point | None, size: int) -> None:
         self.problem = problem
-        self.size = size
+        # A block, and a copy of it.
+        self.size = problem.bank.square_limit(size, copies=2)
         self.n_solves = self.n_steps = self.n_chunks = 0
         shape = problem.n_tasks, problem.n
         self._alpha = feasible_alpha(problem, np.zeros(shape) if start is None else start.alpha)
@@ -207,7 +208,7 @@ class ChunkEvaluator:
 
     def _combined_at(self, d: Array, tol: float) -> CombinedByKernel | CombinedRows:
         bank = self.problem.bank
-        if not bank.keeps_rows or bank.n > bank.matrix_limit:
+        if not (bank.keeps_rows and bank.forms_matrix):
             return CombinedByKernel(bank, d)
         # A rough alpha needs no more than float32; g itself is in float64.
         dtype = np.dtype(np.float32 if tol >= self._single_tol else np.float64)

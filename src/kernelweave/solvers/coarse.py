@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import time
+import warnings
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
 
+from kernelweave.bank.memory import cache_bytes
+from kernelweave.compiled.threads import between_blocks
+from kernelweave.deadline import TimeUp
+from kernelweave.errors import InterruptedFitWarning
+from kernelweave.memory import square_side
 from kernelweave.problem import Array, Problem
 from kernelweave.solvers.base import Solver
+from kernelweave.solvers.hand_over import run_to_the_end
 from kernelweave.solvers.inner import Point
-from kernelweave.solvers.loop import run
+from kernelweave.solvers.loop import Result
 from kernelweave.solvers.watch import Limits
 
 __all__ = ["first_weights"]
@@ -30,28 +38,31 @@ _SHARE_OF_KERNELS = 50
 
 
 def first_weights(problem: Problem, solver: Solver, limits: Limits) -> Point | None:
-    """Return a point to start from, or None where the problem is small enough as it is."""
+    """Return a point to start from, or None where the problem is small enough as it is.
+
+    Also None, or what there is, where the problem's time is over first.
+    """
     start = None
-    for size in _sizes(problem):
-        if problem.deadline.passed():
-            break
-        start = _from_some_samples(problem, solver, limits, size, start)
-    if start is not None:
-        return start
-    known = problem.regularizer.sparse or problem.regularizer.fixed
-    if problem.m > _MANY_KERNELS and problem.convex and not known:
-        return _from_some_kernels(problem, solver, limits)
-    return None
+    with suppress(TimeUp), between_blocks(problem.deadline.look()):
+        for size in _sizes(problem):
+            problem.deadline.check()
+            start = _from_some_samples(problem, solver, limits, size, start)
+        known = problem.regularizer.sparse or problem.regularizer.fixed
+        if start is None and problem.m > _MANY_KERNELS and problem.convex and not known:
+            start = _from_some_kernels(problem, solver, limits)
+    return start
 
 
 def _sizes(problem: Problem) -> list[int]:
     """Numbers of samples to learn first weights on, growing."""
     bank = problem.bank
+    if problem.n <= _MANY_SAMPLES:
+        return []
     most = problem.n / _GROWTH
     if problem.combination.linear:
-        # A part of the samples of such a bank is kept as matrices.
-        most = min(most, np.sqrt(1e6 * bank.cache_mb / (8 * problem.m)))
-    if problem.n <= _MANY_SAMPLES or most < _FEWEST_SAMPLES:
+        # A part of the samples of such a bank is kept as matrices, and two more of that size.
+        most = min(most, square_side(cache_bytes(bank.cache_mb), problem.m + 2))
+    if most < _FEWEST_SAMPLES:
         return []
     sizes = [int(min(_SOME_SAMPLES, most))]
     while _GROWTH * sizes[-1] <= most:
@@ -78,7 +89,7 @@ def _from_some_samples(
     )
     if start is not None:
         start = _at(start.d, few)
-    return _at(run(few, solver, _quiet(limits), start, [], time.perf_counter()).d, problem)
+    return _at(_learnt(few, solver, limits, start).d, problem)
 
 
 def _at(d: Array, problem: Problem) -> Point:
@@ -98,11 +109,19 @@ def _from_some_kernels(problem: Problem, solver: Solver, limits: Limits) -> Poin
     chosen = np.sort(np.random.default_rng(0).permutation(problem.m)[:count])
     factor = float(regularizer.start(problem.m).sum() / regularizer.start(len(chosen)).sum())
     few = replace(problem, bank=problem.bank.select(chosen), C=problem.C * factor)
-    result = run(few, solver, _quiet(limits), None, [], time.perf_counter())
+    result = _learnt(few, solver, limits, None)
     alpha = result.alpha / factor
     d = regularizer.dual_weights(problem.bank.quad(alpha))
     return None if d is None else Point.start(d, alpha, result.intercept)
 
 
-def _quiet(limits: Limits) -> Limits:
-    return Limits(max(limits.tol, _TOL), min(limits.max_iter, _STEPS))
+def _learnt(few: Problem, solver: Solver, limits: Limits, start: Point | None) -> Result:
+    """Solve the smaller problem roughly; Ctrl-C, which it would end with, ends the whole fit."""
+    rough = Limits(max(limits.tol, _TOL), min(limits.max_iter, _STEPS))
+    with warnings.catch_warnings():
+        # What is kept then is no model of the whole problem.
+        warnings.simplefilter("ignore", InterruptedFitWarning)
+        result, _ = run_to_the_end(few, solver, rough, start, [], time.perf_counter())
+    if result.reason == "interrupted":
+        raise KeyboardInterrupt("interrupted while first weights were learnt.")
+    return result

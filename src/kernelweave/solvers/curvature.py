@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
+from kernelweave.compiled.finite import fits_float32
 from kernelweave.losses.box_qp import BoxQP
 from kernelweave.problem import Array, Problem
 from kernelweave.regularizers.base import Regularizer
@@ -59,6 +60,9 @@ def curvature_root(
         dtype = np.float32 if len(free) > _SINGLE_FROM else np.float64
         changes = products(t, free, kernels)
         matrix = block(point.d, free, dtype)
+        if dtype == np.float32 and not fits_float32(matrix.diagonal()):
+            dtype = np.float64
+            matrix = block(point.d, free, dtype)
         matrix[np.diag_indices_from(matrix)] += stiffness.astype(dtype)
         factor = _safe_cholesky(matrix)
         right = np.column_stack([changes.T, np.ones(len(free))]).astype(factor.dtype)
@@ -102,23 +106,24 @@ def _free_samples(problem: Problem, point: Point, task: int) -> tuple[Array, Arr
         room = 1e-9 * np.maximum(C, 1e-300)
         free = np.flatnonzero((alpha > lo + room) & (alpha < hi - room) & (alpha != 0))
         stiffness = np.zeros(len(free))
-    if len(free) > _MOST_CURVED:
-        pick = np.linspace(0, len(free) - 1, _MOST_CURVED).astype(np.int64)
+    most = problem.bank.square_limit(_MOST_CURVED, copies=4)
+    if len(free) > most:
+        pick = np.linspace(0, len(free) - 1, most).astype(np.int64)
         free, stiffness = free[pick], stiffness[pick]
     return free, stiffness
 
 
 def minimise_model(
-    hessian: Array, gradient: Array, d: Array, accuracy: float, free_sum: bool
+    hessian: Array, gradient: Array, d: Array, accuracy: float, most: float | None = None
 ) -> Array:
     """Minimise g'(x - d) + 1/2 (x - d)'H(x - d) over weights x >= 0.
 
-    They keep the sum of d, or with `free_sum` (l1) may grow to a trust region: twice that sum, plus
-    one. `accuracy` is how far above the minimum the model may end.
+    They keep the sum of d, or have any sum up to `most`. `accuracy` is how far above the minimum
+    the model may end.
 
     Examples
     --------
-    >>> minimise_model(np.eye(2), np.array([-0.2, 0.0]), np.array([0.5, 0.5]), 1e-9, False)
+    >>> minimise_model(np.eye(2), np.array([-0.2, 0.0]), np.array([0.5, 0.5]), 1e-9)
     array([0.6, 0.4])
     """
     H = hessian.copy()
@@ -126,16 +131,16 @@ def minimise_model(
     linear = gradient - H @ d
     total = float(d.sum())
     at = d
-    if free_sum:
-        # One more variable takes up the sum that L1 leaves free, up to a trust region.
-        total = 2.0 * total + 1.0
+    if most is not None:
+        # One more variable takes up what is left of the sum.
+        total = most
         H = np.pad(H, ((0, 1), (0, 1)))
         linear = np.append(linear, 0.0)
         at = np.append(d, total - d.sum())
     size = len(linear)
     qp = BoxQP(np.ones(size), linear, np.full(size, total), np.arange(size, dtype=np.int64), total)
-    tol = accuracy / max(total, 1e-12)
-    return solve_box_qp(qp, DenseGram(H), tol=tol, a=at, max_iter=100 * size + 10_000).a[: len(d)]
+    steps = 100 * size + 10_000
+    return solve_box_qp(qp, DenseGram(H), tol=accuracy / total, a=at, max_iter=steps).a[: len(d)]
 
 
 def minimise_penalised_model(
@@ -143,6 +148,7 @@ def minimise_penalised_model(
     gradient: Array,
     d: Array,
     regularizer: Regularizer,
+    most: float,
 ) -> Array:
     r"""Minimise a model of T with r as it is, by accelerated prox steps from d.
 
@@ -150,11 +156,12 @@ def minimise_penalised_model(
 
     `gradient` is that of T without r. Momentum starts anew whenever it
     points uphill. Ends when a step is a ten-thousandth of the first one. Where R is zero, that is
-    where all alpha are at their bounds, nothing but r bends: one long prox step is taken.
+    where all alpha are at their bounds, nothing but r bends: one prox step is taken, as long as a
+    sum of weights of `most`.
     """
     top = float(np.linalg.norm(root @ root.T if len(root) < len(d) else root.T @ root, 2))
     if not top > 0:
-        long = (2.0 * float(d.sum()) + 1.0) / max(float(np.linalg.norm(gradient)), 1e-300)
+        long = most / max(float(np.linalg.norm(gradient)), 1e-300)
         return regularizer.prox(d - long * gradient, long)
     step = 1.0 / top
     x, ahead, age = d, d, 1.0

@@ -118,9 +118,7 @@ def _solve(cuts: Cuts, response: Response, start: Array, upper: float) -> Master
         left = float(heights.max() - best.multipliers @ heights)
         if not left > max(_ACCURACY * (upper - best.value), _EPS * abs(best.value)):
             break
-        target = minimise_model(
-            curvature(best, heights), -heights, best.multipliers, 0.01 * left, False
-        )
+        target = minimise_model(curvature(best, heights), -heights, best.multipliers, 0.01 * left)
         found, seen = along(best, heights, target - best.multipliers)
         gained = found.value - best.value
         if gained > 0:

@@ -10,7 +10,6 @@ import numpy as np
 from kernelweave.errors import InvalidInputError
 from kernelweave.problem import Array, Problem
 from kernelweave.regularizers.base import Regularizer
-from kernelweave.regularizers.l1 import L1
 from kernelweave.regularizers.lp_ball import LpBall
 from kernelweave.regularizers.squared_lp import SquaredLp
 from kernelweave.solvers.base import require_linear
@@ -127,11 +126,10 @@ class CuttingPlanes:
         self._problem = problem
         self._stabilise = stabilise
         self._cuts = Cuts(problem)
-        price = None
-        if isinstance(problem.regularizer, L1):
-            price = float(problem.regularizer.gradient(np.zeros(1))[0])
-        self._lp = CutLP(self._cuts, price)
         self._linear = problem.regularizer.polyhedral
+        self._free_sum = self._linear and not problem.regularizer.bounded  # l1
+        price = float(problem.regularizer.gradient(np.zeros(1))[0]) if self._free_sum else None
+        self._lp = CutLP(self._cuts, price)
         self._curved = self._linear or _prox_is_cheap(problem)
         self._multipliers = np.empty(0)
         self._in_step = np.empty(0)
@@ -262,7 +260,7 @@ class CuttingPlanes:
         # Of no weights at all the first ones of a fit tell the unit.
         problem, weights = self._problem, self.centre.d
         if not weights.any():
-            weights = problem.regularizer.start(problem.m)
+            weights = problem.start()
         first, best = float(np.linalg.norm(weights)) / size, None
         for power in range(_MOST_PROXIMAL):
             # Steps beyond all numbers are no use, nor are longer ones.
@@ -297,7 +295,11 @@ class CuttingPlanes:
             return self._proposal(self._newton_step(self._metric, accuracy), "curved")
         else:
             d = minimise_penalised_model(
-                self._metric.root, -0.5 * self.quad, self.centre.d, self._problem.regularizer
+                self._metric.root,
+                -0.5 * self.quad,
+                self.centre.d,
+                self._problem.regularizer,
+                self._problem.reach(self.centre.d),
             )
             kind = "curved"
         step = 0.5**self._failed * (d - self.centre.d)
@@ -313,9 +315,7 @@ class CuttingPlanes:
 
     def _sum_limit(self) -> float:
         """Sum of the weights, or what it may grow to under l1."""
-        if not isinstance(self._problem.regularizer, L1):
-            return 1.0
-        return 2.0 * float(self.centre.d.sum()) + 1.0
+        return self._problem.reach(self.centre.d) if self._free_sum else 1.0
 
     def _learn(self, master: MasterSolution) -> None:
         """Keep the best lower bound, and drop cuts that have long been of no use."""
@@ -335,23 +335,22 @@ class CuttingPlanes:
         """Minimise the centre's cut with its curvature, or all cuts if any is higher there."""
         kernels = metric.kernels
         hessian = metric.root.T @ metric.root
-        free_sum = isinstance(self._problem.regularizer, L1)
+        most = self._sum_limit() if self._free_sum else None
         gradient, here = self._gradient()[kernels], self.centre.d[kernels]
         d = np.zeros_like(self.centre.d)
-        d[kernels] = minimise_model(hessian, gradient, here, accuracy, free_sum)
+        d[kernels] = minimise_model(hessian, gradient, here, accuracy, most)
         if self._cuts.values(d).max() > self._own_cut(d) + accuracy:
             self._mind_all_cuts(d, kernels, hessian)
         return d
 
     def _mind_all_cuts(self, d: Array, kernels: Array, hessian: Array) -> None:
         """Replace the step by one on the model of all cuts."""
-        free_sum = isinstance(self._problem.regularizer, L1)
         slopes = -0.5 * self._cuts.quads[:, kernels]
-        if free_sum:
+        if self._free_sum:
             slopes = slopes + self._problem.regularizer.gradient(self.centre.d)[kernels]
         here = self.centre.d[kernels]
         found = nearest_below(
-            self._cuts.constants, slopes, here, hessian, self._sum_limit(), not free_sum
+            self._cuts.constants, slopes, here, hessian, self._sum_limit(), not self._free_sum
         )
         if found is None:
             d[kernels] = here + 0.5**self._failed * (d[kernels] - here)

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from kernelweave.bank.protocol import KernelBank
 from kernelweave.bank.stacked import StackedBank
-from kernelweave.memory import available_bytes
+from kernelweave.memory import FEW_SAMPLES, square_side
 from kernelweave.problem import Array
 from kernelweave.regularizers.norm_prox import NormProx
 from kernelweave.solvers.line_search import zero_of_slope
@@ -46,7 +46,7 @@ _MOST, _ENOUGH = 12, 1e-3
 STEEP_ENOUGH = 0.1
 # Up to this many samples a factor of the whole matrix is quicker than one of its hard part.
 WHOLE_LIMIT = 1000
-# Most samples of a model, if the matrices of that size that it takes fit in half of the memory.
+# Most samples of a model, and the matrices of that size that it takes.
 MODEL_LIMIT, _MATRICES = 20_000, 3
 
 
@@ -58,14 +58,14 @@ def model_serves(bank: KernelBank, n_tasks: int, kernels: NDArray[np.intp]) -> b
     size = n_tasks * bank.n
     if size > MODEL_LIMIT or through_factors(bank, kernels):
         return False
-    if size <= CHOLESKY_LIMIT:
-        return True
-    return _works_with_rows(bank) and 8.0 * _MATRICES * size**2 <= 0.5 * available_bytes()
+    if size > CHOLESKY_LIMIT and not _works_with_rows(bank):
+        return False
+    return size <= FEW_SAMPLES or size <= square_side(bank.work_bytes, _MATRICES)
 
 
 def _works_with_rows(bank: KernelBank) -> bool:
     parts = bank.parts if isinstance(bank, StackedBank) else (bank,)
-    return any(part.keeps_rows or bank.n <= part.matrix_limit for part in parts)
+    return any(part.keeps_rows or part.forms_matrix for part in parts)
 
 
 class DualModel:

@@ -38,6 +38,9 @@ class GramSource(Protocol):
     def dense(self) -> NDArray | None:
         """Return the whole matrix if there is one at no cost, else None."""
 
+    def square_limit(self, most: int, copies: float) -> int:
+        """Return on how many samples, at most `most`, so many square matrices may be formed."""
+
 
 class DenseGram:
     """A Gram matrix in memory.
@@ -85,3 +88,7 @@ class DenseGram:
     def dense(self) -> NDArray:
         """Return the matrix itself."""
         return self._K
+
+    def square_limit(self, most: int, copies: float) -> int:
+        """Return `most`: where there is room for the matrix, there is for parts of it."""
+        return most

@@ -9,6 +9,7 @@ import numpy as np
 
 from kernelweave.combine.gram import Gram
 from kernelweave.compiled.dense_rows import square_block
+from kernelweave.compiled.finite import fits_float32
 from kernelweave.problem import Array, Problem
 from kernelweave.solvers.box_solver import GramSource, solve_box_qp
 from kernelweave.solvers.feasible import feasible_alpha
@@ -183,6 +184,9 @@ class Evaluator:
         rough = tol >= 1e-4 and problem.n > _SMALL_N and not problem.loss.smooth
         dtype = np.float32 if rough else np.float64
         gram = problem.combination.gram(problem.bank, d, dtype, self._gram)
+        formed = gram.dense()
+        if rough and formed is not None and not fits_float32(formed.diagonal()):
+            gram = problem.combination.gram(problem.bank, d, np.float64, gram)
         self._gram = gram
         fitted = self._fitted(gram)
         alpha = np.empty_like(self._alpha)

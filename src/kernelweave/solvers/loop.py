@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
 
-from kernelweave.compiled.threads import one_blas_thread
-from kernelweave.deadline import TimeUp
-from kernelweave.errors import InterruptedFitWarning
+from kernelweave.compiled.threads import between_blocks, one_blas_thread
+from kernelweave.deadline import NEVER, Deadline, TimeUp
+from kernelweave.errors import InterruptedFitWarning, InvalidInputError
 from kernelweave.problem import Array, Problem
 from kernelweave.solvers.base import Solver, State
-from kernelweave.solvers.certificate import Certificate, certify, recompute
+from kernelweave.solvers.certificate import Certificate, best_intercepts, certify, recompute
+from kernelweave.solvers.feasible import feasible_alpha
 from kernelweave.solvers.inner import Point, owed_by_alpha
 from kernelweave.solvers.resume import numbers_of
 from kernelweave.solvers.screening import Screening
@@ -26,6 +29,7 @@ __all__ = [
     "Record",
     "Result",
     "certified_as_it_is",
+    "last_passes",
     "prepared",
     "run",
 ]
@@ -60,7 +64,7 @@ class Result:
     """The end of a fit.
 
     `witness` are dual variables that bound the optimum better than alpha, `extra` what the solver
-    needs to go on where another bank has to take over.
+    needs to go on where another bank has to take over, `last` is where it stood in the end.
     """
 
     d: Array
@@ -72,6 +76,7 @@ class Result:
     history: list[Record] = field(repr=False)
     witness: Array | None = field(default=None, repr=False)
     extra: Numbers = field(default_factory=dict, repr=False)
+    last: Point | None = field(default=None, repr=False)
 
     @property
     def start(self) -> Point:
@@ -87,6 +92,7 @@ class _Best:
 
     def __init__(self) -> None:
         self.point: Point | None = None
+        self.state: State | None = None
         self.certificate: Certificate | None = None
         self.witness: Array | None = None
         self.gap = np.inf
@@ -104,6 +110,7 @@ class _Best:
             converged &= score <= self._score + tol * unit
         if converged or state.last_counts or score < self._score:
             self.point, self.certificate = state.point, certificate
+            self.state = state
             self.witness = None if state.witness is None else state.witness.alpha
             self.gap, self._score = certificate.gap, score
         return converged
@@ -143,13 +150,24 @@ def run(
     best = _Best()
     since = since or Progress()
     watch = Watch(limits, history, began, since, problem.deadline)
+    # Work counts on from what another solver, or this one on another bank, did for the same fit.
+    steps, solves = 0, 0
+    if history:
+        steps, solves = history[-1].inner_iterations, history[-1].inner_solves
     reason = "interrupted"
+    state: State | None = None
     try:
-        state = solver.init(problem, start)
+        with between_blocks(problem.deadline.look()):
+            state = solver.init(problem, start)
         while True:
             certificate = _certify_state(problem, state, resolve=not limits.tol)
             tol = limits.target(certificate.rounding)
             converged = best.offer(state, certificate, tol, problem.unit(certificate.primal))
+            if converged and limits.tol:
+                # The last certificate counts what float64 can lose; near the tolerance it decides.
+                # Where that is most of the tolerance no step would help.
+                whole = _certify_state(problem, state, resolve=True)
+                converged = whole.gap <= tol or whole.rounding > 0.5 * tol
             record = Record(
                 since.iteration + len(history),
                 watch.seconds,
@@ -157,8 +175,8 @@ def run(
                 certificate.dual,
                 certificate.gap,
                 int(np.count_nonzero(state.point.d)),
-                state.evaluator.n_steps,
-                state.evaluator.n_solves,
+                steps + state.evaluator.n_steps,
+                solves + state.evaluator.n_solves,
             )
             extra = solver.remember(state) if watch.keeps else {}
             watch.note(record, partial(numbers_of, state.point, extra, best.point, best.witness))
@@ -171,10 +189,13 @@ def run(
                 screening.look(certificate, state)
             open_part = certificate.gap - certificate.approximation
             inner_gap = _inner_gap(problem, certificate, state.point)
-            state = solver.step(problem, state, open_part, inner_gap)
+            with between_blocks(problem.deadline.look()):
+                state = solver.step(problem, state, open_part, inner_gap)
     except TimeUp:
         # In the middle of a step, at a point that would not have been accepted.
         reason = "max_time"
+        if best.point is None:
+            history.append(_offer_constant(problem, best, since, watch))
     except KeyboardInterrupt:
         if best.point is None:
             raise
@@ -186,7 +207,10 @@ def run(
         )
         reason = "interrupted"
     result = _finish(problem, limits, best, reason, history)
-    return replace(result, extra=solver.remember(state)) if result.reason == "bank" else result
+    if state is None:
+        return result
+    extra = solver.remember(state) if result.reason == "bank" else {}
+    return replace(result, extra=extra, last=state.point)
 
 
 def certified_as_it_is(
@@ -225,6 +249,14 @@ def certified_as_it_is(
     )
 
 
+@contextmanager
+def last_passes(problem: Problem, reason: str) -> Iterator[None]:
+    """End the passes inside, with `TimeUp`, soon after a deadline or Ctrl-C that ended a fit."""
+    ends = {"max_time": problem.deadline, "interrupted": Deadline(time.perf_counter())}
+    with between_blocks(ends.get(reason, NEVER).look(graces=2)):
+        yield
+
+
 def _certify_state(problem: Problem, state: State, resolve: bool) -> Certificate:
     """Certify the point; with `resolve`, `approximation` counts what float64 can lose too."""
     point = state.point
@@ -261,15 +293,24 @@ def _finish(
     problem: Problem, limits: Limits, best: _Best, reason: str, history: list[Record]
 ) -> Result:
     point = best.point
-    if point is None or best.certificate is None:
-        raise RuntimeError("a fit ended without a single point; this is a bug in the solver.")
+    if point is None or best.certificate is None or best.state is None:
+        raise _not_a_number(problem)
     if reason == "bank":
         # Another bank will certify this point.
         last = best.certificate
         return Result(
             point.d, point.alpha, last.intercept, last, False, reason, history, best.witness
         )
-    certificate, alpha = recompute(problem, point.d, point.alpha, point.intercept, best.witness)
+    try:
+        with last_passes(problem, reason):
+            certificate, alpha = recompute(
+                problem, point.d, point.alpha, point.intercept, best.witness
+            )
+    except TimeUp:
+        # From the products that the solver has kept; what they may have rounded is counted.
+        certificate, alpha = _certify_state(problem, best.state, True), point.alpha
+    if not np.isfinite(certificate.primal):
+        raise _not_a_number(problem)
     converged = certificate.gap <= limits.target(certificate.rounding)
     if converged:
         reason = "converged"
@@ -285,4 +326,34 @@ def _finish(
         reason,
         history,
         best.witness,
+    )
+
+
+def _offer_constant(problem: Problem, best: _Best, since: Progress, watch: Watch) -> Record:
+    """Take the best constant, which needs no kernel, where time was too short for a first point.
+
+    A one-class problem has none: it takes one pass for the alpha that is spread most evenly.
+    """
+    zero = np.zeros(problem.y.shape)
+    d, alpha = problem.regularizer.start(problem.m), feasible_alpha(problem, zero)
+    fitted, quad = zero, np.zeros(problem.m)
+    if alpha.any():
+        fitted, quad = problem.combination.evaluate(problem.bank, d, alpha)
+    intercept = best_intercepts(problem, fitted, np.zeros(problem.n_tasks))
+    point = Point(d, alpha, fitted, intercept, problem.inner_value(d, alpha, fitted))
+    state = State(point, quad, None, False, None)
+    certificate = _certify_state(problem, state, True)
+    best.offer(state, certificate, 0.0, problem.unit(certificate.primal))
+    used = int(np.count_nonzero(d))
+    numbers = (certificate.primal, certificate.dual, certificate.gap, used, 0, 0)
+    return Record(since.iteration, watch.seconds, *numbers)
+
+
+def _not_a_number(problem: Problem) -> InvalidInputError:
+    return InvalidInputError(
+        "the objective cannot be computed in float64: with targets up to "
+        f"{float(np.abs(problem.y).max()):g}, loss weights (C times the weights of samples and "
+        f"classes) up to {float(problem.C.max()):g} and kernels of the size "
+        f"{problem.kernel_size:g} it is not a finite number. Normalise the kernels, scale the "
+        "samples or the targets, or lower C."
     )

@@ -150,7 +150,7 @@ def solve_smooth(
 
     Newton's method with a line search. The linear systems are solved by conjugate gradients on
     products with K, or by Cholesky where the matrix is there and small, or not too large (3,000
-    rows with curvature) and conjugate gradients are slow.
+    rows with curvature, fewer where memory is short) and conjugate gradients are slow.
 
     Parameters
     ----------
@@ -271,6 +271,8 @@ class _Steps:
         self.diag = np.maximum(problem.gram.diag(), 0.0)
         self.cg = CgSteps(problem.product, self.diag, deadline=problem.deadline)
         self._factorise = False
+        # The matrix, its part with curvature, and the factor of that.
+        self._most = problem.gram.square_limit(CHOLESKY_LIMIT, copies=3)
 
     def direction(self, here: _Point, rho: Array, Krho: Array) -> Direction:
         """Newton direction at `here`."""
@@ -278,7 +280,7 @@ class _Steps:
         w = problem.loss.curvature(problem.y, here.fitted + here.b, problem.C)
         rows = useful_rows(w, self.diag)
         target = 0.1 * self.tol * max(abs(here.primal), problem.floor)
-        if problem.matrix is None or len(rows) > CHOLESKY_LIMIT:
+        if problem.matrix is None or len(rows) > self._most:
             return self.cg.solve(w, rows, rho, Krho, target)[0]
         if len(rows) > CG_FROM and not self._factorise:
             # With more products than this a factorisation would have been quicker.
@@ -291,7 +293,7 @@ class _Steps:
     def factorise(self) -> bool:
         """Use factorisations from now on, where n allows it; whether this changes anything."""
         problem, n = self.problem, self.problem.gram.n
-        if self._factorise or n > CHOLESKY_LIMIT or (problem.matrix is not None and n <= CG_FROM):
+        if self._factorise or n > self._most or (problem.matrix is not None and n <= CG_FROM):
             return False
         if problem.matrix is None:
             problem.matrix = problem.gram.block(np.arange(n))

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from kernelweave.deadline import NEVER, Deadline
+from kernelweave.errors import InvalidInputError
 
 __all__ = ["CgSteps", "Direction", "cholesky_step", "useful_rows"]
 
@@ -125,7 +126,10 @@ def _factor(B: Array) -> tuple[Array, bool]:
             return cho_factor(shifted, lower=True, overwrite_a=True, check_finite=False)
         except LinAlgError:
             identity *= 4.0
-    raise LinAlgError("the kernel matrix is far from positive semi-definite.")
+    raise InvalidInputError(
+        "kernel values times C are too large for float64, or a kernel is far from positive "
+        "semi-definite. Lower C, scale the columns of X, or use normalize='trace'."
+    )
 
 
 class CgSteps:

@@ -107,6 +107,9 @@ class ActiveKernels:
         return V, np.concatenate([[self.intercept_penalty], self.diagonal, signs])
 
 
+# Sizes at the ends of float64 may overflow on the way; a direction that is no number is turned down
+# by the search along it.
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def newton_direction(
     bank: KernelBank,
     D: Array,
@@ -117,9 +120,9 @@ def newton_direction(
     r"""Solve :math:`H \delta = -\nabla\varphi`.
 
     Where the kernels in use have factors of low rank, the system is solved through them. Up to
-    3,000 samples it is formed and factorised. Beyond, and where several tasks meet, conjugate
-    gradients work on products, preconditioned by what is known: each task's own matrix, or the
-    diagonal and all parts of rank one.
+    3,000 samples it is formed and factorised, if the bank leaves room for that. Beyond, and where
+    several tasks meet, conjugate gradients work on products, preconditioned by what is known: each
+    task's own matrix, or the diagonal and all parts of rank one.
 
     Parameters
     ----------
@@ -140,7 +143,7 @@ def newton_direction(
     weights = active.weights(bank.m)
     if isinstance(bank, FactoredBank) and through_factors(bank, active.kernels):
         return _by_factors(bank, D, active, gradient, deadline)
-    if n <= CHOLESKY_LIMIT:
+    if n <= bank.square_limit(CHOLESKY_LIMIT, copies=2 + T):
         K = bank.combine(weights)
         if T == 1:
             V, s = active.low_rank(0)
@@ -173,7 +176,7 @@ def through_factors(bank: KernelBank, kernels: NDArray[np.intp]) -> bool:
 
 def _products(bank: KernelBank, weights: Array, active: ActiveKernels) -> Callable[[Array], Array]:
     """Products with H but for D, from the combined matrix if the bank finds that cheaper."""
-    if bank.n <= bank.matrix_limit:
+    if bank.forms_matrix:
         K = bank.combine(weights)
 
         def kernel_product(v: Array) -> Array:
@@ -221,7 +224,9 @@ def cholesky(K: Array, D: Array) -> Solve:
     total = np.maximum(D + K.diagonal(), 0.0)
     size = np.where(np.isfinite(total), total, 0.0)
     ridge = _RIDGE * float(size.max(initial=0.0))
-    scale = 1.0 / np.sqrt(total + ridge)  # zero for samples that cannot move
+    # Zero for samples that cannot move, and for those that nothing holds: K is zero there.
+    scale = np.zeros_like(total)
+    np.divide(1.0, np.sqrt(total + ridge), out=scale, where=total + ridge > 0)
     K *= scale[:, None]
     K *= scale
     here = np.diag_indices(len(K))

@@ -36,7 +36,7 @@ class KernelProducts:
         """Return the store, or None where a matrix is formed or the products are too many."""
         bank = problem.bank
         small = 8.0 * problem.m * alpha.size <= _MOST_BYTES
-        wanted = problem.combination.is_sum and bank.n > bank.matrix_limit and small
+        wanted = problem.combination.is_sum and not bank.forms_matrix and small
         return cls(problem, alpha) if wanted else None
 
     def fitted(self, gram: Gram) -> Array:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kernelweave.problem import Array, Problem
-from kernelweave.solvers.checkpoint_file import Header, digest_of, read
+from kernelweave.solvers.checkpoint_file import Header, digest_of, read, refused_by_name
 from kernelweave.solvers.inner import Point
+from kernelweave.solvers.kept import PLANES_KEPT, Kept, check_kept
 from kernelweave.solvers.named import part_of, prefixed
 from kernelweave.solvers.watch import Numbers, Progress
 
@@ -82,14 +83,47 @@ def scaled_alpha(alpha: Array, C: Array, last_C: Array) -> Array:
     return alpha * np.divide(C, last_C, out=np.zeros_like(C), where=last_C > 0)
 
 
-def start_at(numbers: Numbers, problem: Problem, solver: Solver) -> Point | None:
-    """Return the point from which `solver` goes on.
+_POINT_KEPT = {
+    "d": Kept(("m",), low=0.0),
+    "alpha": Kept(("T", "n")),
+    "intercept": Kept(("T",)),
+}
+_KEPT = _POINT_KEPT | {
+    "C": Kept(("T", "n"), low=0.0),
+    "witness": Kept(("T", "n"), needed=False),
+}
+_RECORD_KEPT = {
+    "iteration": Kept(low=0.0),
+    "seconds": Kept(low=0.0),
+    "gap": Kept(low=0.0, infinite=True),
+}
+
+
+def _check(numbers: Numbers, problem: Problem, solver: Solver, same: bool) -> None:
+    """Raise unless these could be the numbers of a fit of this problem, or of this same fit."""
+    sizes = {"T": problem.n_tasks, "n": problem.n, "m": problem.m}
+    check_kept(numbers, _KEPT, sizes)
+    check_kept(part_of(numbers, "best"), _POINT_KEPT, sizes, or_none=True)
+    if same:
+        check_kept(part_of(numbers, "record"), _RECORD_KEPT, sizes)
+        extra = part_of(numbers, "extra")
+        handed_over = solver.hands_over and "planes" in extra
+        check_kept(extra, PLANES_KEPT if handed_over else solver.kept, sizes, or_none=True)
+
+
+def start_at(
+    numbers: Numbers, problem: Problem, solver: Solver, where: str = "the start"
+) -> Point | None:
+    """Return the point from which `solver` goes on; messages call `numbers` by `where`.
 
     The same fit goes on where it was, its iterations and seconds count on. Any other one starts
     from the best point, as from the solution for a neighbouring C; None where no kernel had weight:
     not every solver can leave that.
     """
-    if str(numbers["digest"]) != str(about(problem, solver)["digest"]):
+    same = str(numbers.get("digest")) == str(about(problem, solver)["digest"])
+    with refused_by_name(where):
+        _check(numbers, problem, solver, same)
+    if not same:
         best = part_of(numbers, "best") or numbers
         d, alpha, intercept = (best[name] for name in _POINT)
         if not d.any():
@@ -129,4 +163,4 @@ def start_from(path: str | os.PathLike[str], problem: Problem, solver: Solver) -
     saved = read(path)
     wanted = header_of(problem)
     saved.check(kind=wanted.kind, n_tasks=wanted.n_tasks, n=wanted.n, m=wanted.m)
-    return start_at(saved.groups[0], problem, solver)
+    return start_at(saved.groups.get(0, {}), problem, solver, saved.where)

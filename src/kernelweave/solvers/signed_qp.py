@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelweave.compiled.smo import BIG, patience, slopes, smo_steps
-from kernelweave.deadline import NEVER, Deadline
+from kernelweave.deadline import Deadline
 from kernelweave.errors import InvalidInputError
 from kernelweave.losses.box_qp import BoxQP
 
@@ -33,6 +33,8 @@ Ends = tuple[Vector, Vector, float, float]
 _KEEP = 0.5
 # Numbers that compiled steps read between two looks at the clock: a tenth of a second or so.
 _READ = 1e8
+# A step on few variables takes as long as reading so many numbers.
+_LEAST_READ = 1000
 
 
 @dataclass
@@ -146,14 +148,12 @@ def smo_until(
 ) -> tuple[int, float]:
     """:func:`~kernelweave.compiled.smo.smo_steps`, which also ends once the deadline has passed.
 
-    Steps are taken in blocks after which the compiled code looks up as it would without them: the
-    result has the same bits.
+    Steps are taken in blocks, for Ctrl-C waits for the end of a compiled call. After a block the
+    compiled code looks up as it would without it: the result has the same bits.
     """
     problem = (K, diag, fitted, pos, neg, lo, hi, alpha, tol)
-    if deadline is NEVER:
-        return smo_steps(*problem, max_steps, enough)
     every = patience(alpha.size)
-    block = every * max(1, int(_READ / (every * alpha.size)))
+    block = every * max(1, int(_READ / (every * max(alpha.size, _LEAST_READ))))
     steps, gap = 0, math.inf
     while True:
         most = min(block, max_steps - steps)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
@@ -21,6 +23,7 @@ from kernelweave.solvers.cutting_planes import (
 )
 from kernelweave.solvers.feasible import feasible_alpha
 from kernelweave.solvers.inner import Evaluator, Point, owed_by_alpha, without_dust
+from kernelweave.solvers.kept import PLANES_KEPT, Kept
 from kernelweave.solvers.settings import flag, integer, number
 from kernelweave.solvers.working_set import aligned_kernels, spread_over
 
@@ -83,6 +86,7 @@ class SILP(Solver):
     inner_tol: float = field(default=1e-3, metadata=number(above=0, most=1))
 
     name = "silp"
+    kept: ClassVar[Mapping[str, Kept]] = PLANES_KEPT
 
     def prepare(self, problem: Problem) -> Problem:
         """Refuse problems without cutting planes."""
@@ -113,7 +117,7 @@ class SILP(Solver):
         """Given weights; or equal ones, if there are many on the kernels most aligned with y."""
         if start is not None:
             return without_dust(problem.regularizer.project(start.d))
-        d = problem.regularizer.start(problem.m)
+        d = problem.start()
         if self.stabilise and problem.regularizer.polyhedral and problem.m > _FIRST_KERNELS:
             return spread_over(aligned_kernels(problem, _FIRST_KERNELS), d)
         return d

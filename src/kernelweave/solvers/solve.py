@@ -12,23 +12,23 @@ from sklearn.exceptions import ConvergenceWarning
 
 from kernelweave.bank.exact import exact_bank
 from kernelweave.bank.protocol import MatrixBank
-from kernelweave.deadline import Deadline
+from kernelweave.deadline import NEVER, Deadline, TimeUp
 from kernelweave.problem import Problem
 from kernelweave.solvers.base import Solver
 from kernelweave.solvers.certificate import Certificate, recompute
 from kernelweave.solvers.checkpoint import Checkpoint, Session
 from kernelweave.solvers.coarse import first_weights
+from kernelweave.solvers.hand_over import run_to_the_end
 from kernelweave.solvers.inner import Point
 from kernelweave.solvers.loop import (
     OWN_SHARE,
     Record,
     Result,
     certified_as_it_is,
+    last_passes,
     prepared,
-    run,
 )
 from kernelweave.solvers.resume import about, header_of, result_numbers
-from kernelweave.solvers.silp import SILP
 from kernelweave.solvers.watch import Limits, Progress
 
 __all__ = ["certified_exactly", "reason_for_gap", "settle", "solve"]
@@ -83,7 +83,7 @@ def _settle(
     problem = problem.as_sum()
     now = time.perf_counter()
     began = now - since.seconds
-    if limits.max_time is not None:
+    if limits.max_time is not None and problem.deadline is NEVER:
         problem = replace(problem, deadline=Deadline.after(limits.max_time, now))
     if start is None and solver.starts_coarse():
         start = first_weights(problem, solver, limits)
@@ -95,7 +95,7 @@ def _settle(
         result = certified_as_it_is(problem, solver, limits, start, since)
     history: list[Record] = [] if result is None else result.history
     if result is None:
-        result, solver = _driven(problem, solver, limits, start, history, began, since)
+        result, solver = run_to_the_end(problem, solver, limits, start, history, began, since)
     solved_on = problem.bank
     share = OWN_SHARE
     while result.reason in ("bank", "stuck"):
@@ -116,7 +116,7 @@ def _settle(
             if finer is None:
                 return result, solved_on
             problem, solved_on = problem.with_bank(finer), finer
-        result, solver = _driven(
+        result, solver = run_to_the_end(
             problem, solver, limits, result.start, history, began, since, share
         )
     # Where the problem is not convex, what the bank is off by has not been counted.
@@ -137,31 +137,22 @@ def _line(last: Record, certificate: Certificate, seconds: float) -> Record:
     )
 
 
-def _driven(
-    problem: Problem, solver: Solver, limits: Limits, start: Point | None, *course: Any
-) -> tuple[Result, Solver]:
-    """Run the solver; where it gives up too early cutting planes go on from its best point.
-
-    Also returns the solver that the result is of.
-    """
-    result = run(problem, solver, limits, start, *course)
-    early = result.reason == "stuck" and not result.certificate.at_rounding
-    if not (early and solver.hands_over and problem.convex):
-        return result, solver
-    planes = SILP()
-    other = run(problem, planes, limits, result.start, *course)
-    better = other.certificate.gap < result.certificate.gap
-    return (other, planes) if better else (result, solver)
-
-
 def certified_exactly(problem: Problem, solver: Solver, limits: Limits, result: Result) -> Result:
-    """Return the same point certified by the kernels themselves, if the bank is not exact."""
+    """Return the same point certified by the kernels themselves, if the bank is not exact.
+
+    Where there is no time for that, the certificate that counts the bank's errors stays.
+    """
     exact = problem.with_bank(exact_bank(problem.bank))
     if exact.bank is problem.bank:
         return result
-    certificate, alpha = recompute(
-        prepared(exact, solver), result.d, result.alpha, result.intercept, result.witness
-    )
+    reason = "max_time" if problem.deadline.passed() else result.reason
+    try:
+        with last_passes(problem, reason):
+            certificate, alpha = recompute(
+                prepared(exact, solver), result.d, result.alpha, result.intercept, result.witness
+            )
+    except TimeUp:
+        return result
     converged = certificate.gap <= limits.target(certificate.rounding)
     return replace(
         result,

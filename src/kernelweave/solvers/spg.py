@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from kernelweave.problem import Array, Problem
 from kernelweave.solvers.base import Solver, State
 from kernelweave.solvers.certificate import projected_gradient, smooth_gradient
 from kernelweave.solvers.inner import Evaluator, Point, without_dust
+from kernelweave.solvers.kept import ABOVE_ZERO, Kept
 from kernelweave.solvers.settings import flag, number
 
 __all__ = ["PGD", "SPG"]
@@ -38,9 +40,6 @@ class _Memory:
     eta: float  # how slowly the past is forgotten
     inner_tol: float
     taken: float  # steps so far
-
-
-_REMEMBERED = ("step", "reference", "mass", "eta", "inner_tol", "taken")
 
 
 @dataclass(frozen=True)
@@ -83,7 +82,8 @@ class SPG(Solver):
     proximal map in place of gradient and projection, and by its value in the line search.
 
     The paper's longest step is 10. In sums of kernels it is 10 times the square of the largest
-    weight, if that is above one: under a small price weights can be in the thousands.
+    weight, if that is above what the problem lets expect: under a small price weights can be in the
+    thousands.
 
     Examples
     --------
@@ -102,12 +102,20 @@ class SPG(Solver):
     inner_tol: float = field(default=1e-2, metadata=number(above=0, most=1))
 
     name = "spg"
+    kept: ClassVar[Mapping[str, Kept]] = {
+        "step": Kept(low=ABOVE_ZERO),
+        "reference": Kept(),
+        "mass": Kept(low=0.0),
+        "eta": Kept(low=0.0),
+        "inner_tol": Kept(low=ABOVE_ZERO),
+        "taken": Kept(low=0.0),
+    }
     hands_over = True
 
     def init(self, problem: Problem, start: Point | None) -> State:
         """Evaluate the starting weights."""
         evaluator = Evaluator(problem, start)
-        d = problem.regularizer.start(problem.m) if start is None else start.d
+        d = problem.start() if start is None else start.d
         known = {} if start is None else start.extra
         tol = self.inner_tol if self.tune_precision else _UNTUNED
         tol = float(known.get("inner_tol", tol))
@@ -120,7 +128,7 @@ class SPG(Solver):
             step = min(_first_step(point.d, gradient), _LONGEST / _FIRST * step)
         memory = _Memory(gradient, step, point.value, 1.0, 0.85, tol, 0.0)
         if known:
-            numbers: dict[str, Any] = {name: float(known[name]) for name in _REMEMBERED}
+            numbers: dict[str, Any] = {name: float(known[name]) for name in self.kept}
             memory = replace(memory, **numbers)
         return State(point, quad, evaluator, False, memory)
 
@@ -151,7 +159,7 @@ class SPG(Solver):
 
     def remember(self, state: State) -> dict[str, Array]:
         """Return step length, running average, how exact alpha is, and the number of steps."""
-        return {name: np.asarray(getattr(state.memory, name)) for name in _REMEMBERED}
+        return {name: np.asarray(getattr(state.memory, name)) for name in self.kept}
 
     def _accept(self, problem: Problem, state: State, trial: Point, predicted: float) -> State:
         memory: _Memory = state.memory
@@ -224,7 +232,8 @@ def _step_unit(problem: Problem, point: Point) -> float:
 
     In a product the weights of normalised distances are compared with one.
     """
-    weight = max(1.0, float(point.d.max())) if problem.combination.linear else 1.0
+    linear = problem.combination.linear
+    weight = max(problem.weight_unit, float(point.d.max())) if linear else 1.0
     return weight**2 / problem.unit(point.value)
 
 

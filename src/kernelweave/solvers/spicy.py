@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,7 @@ from kernelweave.solvers.conjugate_terms import (
 )
 from kernelweave.solvers.feasible import feasible_alpha
 from kernelweave.solvers.inner import Evaluator, Point, without_dust
+from kernelweave.solvers.kept import ABOVE_ZERO, Kept
 from kernelweave.solvers.settings import integer, number
 from kernelweave.solvers.smoothed_dual import Components, Minimum, SmoothedDual
 from kernelweave.solvers.working_set import aligned_kernels, spread_over
@@ -68,9 +70,10 @@ class Passes:
         if self._kept is None:
             return self.problem.combination.evaluate(bank, d, alpha)
         kept = np.union1d(self._kept, np.flatnonzero(d))
-        fitted, some = self.problem.combination.evaluate(bank.select(kept), d[kept], alpha)
-        quad = np.zeros(bank.m)
-        quad[kept] = some
+        fitted, quad = np.zeros_like(alpha), np.zeros(bank.m)
+        if len(kept):
+            part = bank.select(kept)
+            fitted, quad[kept] = self.problem.combination.evaluate(part, d[kept], alpha)
         return fitted, quad
 
 
@@ -132,6 +135,20 @@ class Spicy(Solver):
     working_set: int = field(default=64, metadata=integer(1))
 
     name = "spicy"
+    kept: ClassVar[Mapping[str, Kept]] = {
+        "used": Kept(("used",), kernels=True),
+        "fitted": Kept(("used", "T", "n")),
+        "norms": Kept(("used",), low=0.0),
+        "rho": Kept(("T", "n")),
+        "intercept": Kept(("T",)),
+        "penalty": Kept(low=ABOVE_ZERO),
+        "kernels": Kept(("kernels",), kernels=True),
+        "best_gap": Kept(low=0.0, infinite=True),
+        "waited": Kept(low=0.0),
+        "failed": Kept(low=0.0),
+        "slack.centre": Kept(("T", "n"), needed=False),
+        "slack.penalty": Kept(low=ABOVE_ZERO, needed=False),
+    }
     hands_over = True
 
     def prepare(self, problem: Problem) -> Problem:
@@ -153,7 +170,7 @@ class Spicy(Solver):
         better = self._better_start(problem, start)
         if better is None or not np.any(better.alpha):
             return self._from_nothing(problem, passes)
-        return self._from_point(problem, passes, better, start is not None)
+        return self._from_point(problem, passes, better)
 
     def _better_start(self, problem: Problem, start: Point | None) -> Point | None:
         """Solve the single-kernel problem at the first weights, where that is worth it.
@@ -165,7 +182,7 @@ class Spicy(Solver):
             return None
         if start is None:
             best = aligned_kernels(problem, self.working_set)
-            d = spread_over(best, problem.regularizer.start(problem.m))
+            d = spread_over(best, problem.start())
         else:
             d = without_dust(problem.regularizer.project(start.d))
         if (start is not None and problem.loss.steep and np.any(start.alpha)) or not np.any(d):
@@ -184,7 +201,8 @@ class Spicy(Solver):
         scale, bound = _best_scale(problem, alpha, quad)
         alpha, quad = scale * alpha, scale**2 * quad
         objective = float(np.sum(loss.value(y, level, C)) + loss.alpha_sum * np.sum(intercept))
-        weight = _typical_weight(problem, quad, min(0.5 * objective, 2.0 * bound))
+        aligned = np.argsort(-quad, kind="stable")[:_SPREAD]
+        typical = problem.typical_weights(aligned, min(0.5 * objective, 2.0 * bound))
         d, fitted = np.zeros(problem.m), flat
         if problem.regularizer.bounded:
             # Some kernel must have weight.
@@ -199,12 +217,12 @@ class Spicy(Solver):
             intercept,
             Components.none(problem),
             term,
-            self.first_penalty * weight,
+            self.first_penalty * (float(typical.max()) or 1.0),
             self._next_kernels(problem, Components.none(problem), quad, 1.0),
         )
         return self._state(problem, passes, d, alpha, intercept, memory, (fitted, quad))
 
-    def _from_point(self, problem: Problem, passes: Passes, start: Point, given: bool) -> State:
+    def _from_point(self, problem: Problem, passes: Passes, start: Point) -> State:
         d = without_dust(problem.regularizer.project(start.d))
         alpha = feasible_alpha(problem, start.alpha)
         fitted, quad = passes.evaluate(d, alpha)
@@ -215,20 +233,18 @@ class Spicy(Solver):
         scale, _ = _best_scale(problem, alpha, quad)
         term = conjugate_term(problem, fitted + start.intercept[:, None], alpha)
         gap = certify(problem, d, alpha, start.intercept, fitted, quad).gap
-        # Equal weights are spread thin, and smaller than those to come.
-        trust = self._trust(gap) if given else self.growth
         memory = _Memory(
             term.inside(scale * alpha),
             start.intercept.copy(),
             components,
             term,
-            self.first_penalty * trust * float(d.max()),
+            self.first_penalty * self._trust(gap) * float(d.max()),
             self._next_kernels(problem, components, quad, 1.0),
         )
         return self._state(problem, passes, d, alpha, start.intercept, memory, (fitted, quad))
 
     def _trust(self, gap: float) -> float:
-        """Factor of the first penalty at given weights with this gap.
+        """Factor of the first penalty at weights with this gap.
 
         What the q_k there are wrong by moves the components by gamma times as much: with a large
         gamma a rough start would lose all kernels but one.
@@ -399,21 +415,3 @@ def _best_scale(problem: Problem, alpha: Array, quad: Array) -> tuple[float, flo
     values = [dual_value(problem, t * alpha, t**2 * quad) for t in scales]
     best = int(np.argmax(values))
     return float(scales[best]), values[best]
-
-
-def _typical_weight(problem: Problem, quad: Array, penalty: float) -> float:
-    """Weight of a kernel if the ten most aligned share a function of this penalty.
-
-    Or of the norm of the targets, if that is less.
-    """
-    norms = np.zeros(problem.m)
-    top = np.argsort(-quad, kind="stable")[:_SPREAD]
-    spread = problem.y - problem.y.mean(axis=1, keepdims=True)
-    norms[top] = float(np.sqrt(np.sum(spread**2) / (problem.kernel_size or 1.0))) / len(top)
-    regularizer = problem.regularizer
-    for _ in range(60):
-        if not penalty > 0 or regularizer.omega(norms) <= penalty:
-            break
-        norms *= 0.5
-    weight = float(np.max(regularizer.weights_from_norms(norms)))
-    return weight if weight > 0 else 1.0

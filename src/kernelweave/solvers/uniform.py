@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -10,6 +12,7 @@ from kernelweave.problem import Array, Problem
 from kernelweave.regularizers.fixed import Fixed
 from kernelweave.solvers.base import Solver, State
 from kernelweave.solvers.inner import Evaluator, Point
+from kernelweave.solvers.kept import ABOVE_ZERO, Kept
 
 __all__ = ["Uniform"]
 
@@ -31,6 +34,7 @@ class Uniform(Solver):
     """
 
     name = "uniform"
+    kept: ClassVar[Mapping[str, Kept]] = {"inner_tol": Kept(low=ABOVE_ZERO)}
     tries_weights = False
 
     def prepare(self, problem: Problem) -> Problem:

@@ -160,12 +160,15 @@ class Watch:
         """Whether the deadline has passed."""
         return self._deadline.passed()
 
-    def reason_to_stop(self) -> str:
-        """Name the limit that is reached: "callback", "max_time", "max_iter", or none by ""."""
+    def reason_to_stop(self, ahead: float = 0.0) -> str:
+        """Name the limit that is reached: "callback", "max_time", "max_iter", or none by "".
+
+        `ahead` are the seconds of the next step, if it cannot be cut.
+        """
         line = self._history[-1]
         if self._asked:
             return "callback"
-        if self.time_is_up:
+        if self._deadline.later(-ahead).passed():
             return "max_time"
         return "max_iter" if line.iteration >= self._limits.max_iter else ""
 

@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from kernelweave.errors import InvalidInputError
+from kernelweave.kernels.packing import polars_frame
 from kernelweave.kernels.samples import is_frame
 from kernelweave.tables.frames import as_polars, closest
 from kernelweave.tables.notes import write_notes
@@ -26,11 +27,17 @@ from kernelweave.tables.roles import (
     look_at,
     look_at_numbers,
 )
-from kernelweave.validation import unknown_name
+from kernelweave.validation import require_kind, require_names, unknown_name
 
 __all__ = ["TableEncoder"]
 
 _SHOWN = 5
+# What is known of a column, by its role.
+_PLANS: dict[str, dict[str, type[Any]]] = {
+    "number": {"fill": float, "indicator": bool},
+    "category": {"values": list, "other": bool, "missing": bool},
+    "sequence": {"fill": str},
+}
 
 
 class TableEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):  # type: ignore[call-arg]
@@ -128,23 +135,25 @@ class TableEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
 
     def _look(self, frame: pl.DataFrame, asked: dict[str, str]) -> dict[str, Column]:
         said = {name for name, role in asked.items() if role == "number"}
-        plain = {name for name, kind in frame.schema.items() if kind.is_numeric()}
+        names = frame.columns
+        pairs = zip(names, frame.dtypes, strict=True)
+        plain = {name for name, kind in pairs if kind.is_numeric()}
         wanted = ((plain - asked.keys()) | said) - {self.id_column}
-        numbers = [name for name in frame.columns if name in wanted]
-        found = look_at_numbers(frame.select(numbers), said)
-        for name in frame.columns:
+        found = look_at_numbers(_chosen(frame, [name for name in names if name in wanted]), said)
+        for name in names:
             if name == self.id_column:
                 found[name] = Column("id", {}, 0)
             elif name not in found:
                 found[name] = look_at(frame[name], asked.get(name))
-        return {name: found[name] for name in frame.columns}
+        return {name: found[name] for name in names}
 
     def _asked(self, names: Sequence[str]) -> dict[str, str]:
         asked = {} if self.roles is None else self.roles
         if not isinstance(asked, dict):
             raise InvalidInputError(f"roles must be a dict of column to role; got {asked!r}.")
+        there = set(names)
         for name, role in asked.items():
-            if name not in names:
+            if name not in there:
                 raise InvalidInputError(
                     f"roles names a column {name!r} that the table has not"
                     f"{closest(str(name), names)}"
@@ -168,9 +177,22 @@ class TableEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
             own = [_free(title, taken) for title in _titles(name, role, self._plans[name])]
             self.encoded_columns_[name] = own
             by_role.setdefault("number" if role == "category" else role, []).extend(own)
-        self._outputs = [
-            title for role in ("number", "sequence", "id") for title in by_role.get(role, [])
-        ]
+        self._numbers = by_role.get("number", [])
+        self._outputs = [*self._numbers, *by_role.get("sequence", []), *by_role.get("id", [])]
+
+    def _after_load(self) -> None:
+        if not hasattr(self, "_names"):
+            return
+        require_names("the columns of the table", self._names, self.n_features_in_)
+        for name in self._names:
+            role, plan = self.roles_[name], self._plans[name]
+            if role not in (*ROLES, "id"):
+                raise unknown_name(f"role of column {name!r}", role, ROLES)
+            for entry, kind in _PLANS.get(role, {}).items():
+                require_kind(f"{entry!r} of column {name!r}", plan[entry], kind)
+            if role == "category":
+                require_names(f"values of column {name!r}", plan["values"], len(plan["values"]))
+        self._name_outputs()
 
     def transform(self, X: Any) -> pl.DataFrame:
         """Return the table as numbers (and text of sequences).
@@ -188,8 +210,10 @@ class TableEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
         check_is_fitted(self)
         frame = as_polars(X)
         self._check_columns(X, frame)
-        numbers = [name for name in self._names if self.roles_[name] == "number"]
-        out = self._encode_numbers(frame.select(numbers))
+        place = {title: j for j, title in enumerate(self._numbers)}
+        numbers = np.empty((frame.height, len(place)), order="F")
+        self._fill_numbers(frame, numbers, place)
+        others: dict[str, pl.Series] = {}
         strange: dict[str, list[str]] = {}
         for name in self._names:
             role, titles = self.roles_[name], self.encoded_columns_[name]
@@ -197,31 +221,38 @@ class TableEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
                 continue
             if role == "category":
                 columns, unseen = _encode_category(frame[name], self._plans[name])
+                for title, column in zip(titles, columns, strict=True):
+                    numbers[:, place[title]] = column.to_numpy()
                 if unseen:
                     strange[name] = unseen
             elif role == "sequence":
-                columns = [as_text(frame[name]).fill_null(self._plans[name]["fill"])]
+                others[titles[0]] = as_text(frame[name]).fill_null(self._plans[name]["fill"])
             else:
-                columns = [frame[name]]
-            out.update(zip(titles, columns, strict=True))
+                others[titles[0]] = frame[name]
         if strange:
             _warn_unseen(strange)
-        return pl.DataFrame([out[title].alias(title) for title in self._outputs])
+        rest = [others[title].alias(title) for title in self._outputs[len(place) :]]
+        return polars_frame(numbers, self._numbers).hstack(rest) if place else pl.DataFrame(rest)
 
-    def _encode_numbers(self, frame: pl.DataFrame) -> dict[str, pl.Series]:
-        if not frame.width:
-            return {}
-        numbers = as_numbers(frame)
-        for name, kind in frame.schema.items():
+    def _fill_numbers(
+        self, frame: pl.DataFrame, out: NDArray[np.float64], place: dict[str, int]
+    ) -> None:
+        """Write the columns of numbers where they belong, missing values filled."""
+        names = [name for name in self._names if self.roles_[name] == "number"]
+        if not names:
+            return
+        frame = _chosen(frame, names)
+        values = as_numbers(frame)
+        missing = np.isnan(values)
+        for j, (name, kind) in enumerate(zip(names, frame.dtypes, strict=True)):
             if not kind.is_numeric():
-                _check_number(frame[name], numbers[name])
-        filled = []
-        for name in frame.columns:
-            plan, titles = self._plans[name], self.encoded_columns_[name]
-            filled.append(pl.col(name).fill_null(plan["fill"]).alias(titles[0]))
-            if plan["indicator"]:
-                filled.append(pl.col(name).is_null().cast(pl.Float64).alias(titles[1]))
-        return {column.name: column for column in numbers.select(filled).get_columns()}
+                _check_number(frame[name], missing[:, j])
+        plans = [self._plans[name] for name in names]
+        titles = [self.encoded_columns_[name] for name in names]
+        np.copyto(values, np.array([plan["fill"] for plan in plans]), where=missing)
+        out[:, [place[own[0]] for own in titles]] = values
+        flagged = [j for j, plan in enumerate(plans) if plan["indicator"]]
+        out[:, [place[titles[j][1]] for j in flagged]] = missing[:, flagged]
 
     def _check_columns(self, X: Any, frame: pl.DataFrame) -> None:
         _check_size(frame)
@@ -275,6 +306,11 @@ def _check_size(frame: pl.DataFrame) -> None:
         )
 
 
+def _chosen(frame: pl.DataFrame, names: list[str]) -> pl.DataFrame:
+    """The columns of these names; to select very many takes long, even if it is all of them."""
+    return frame if names == frame.columns else frame.select(names)
+
+
 def _titles(name: str, role: str, plan: dict[str, Any]) -> list[str]:
     if role == "nothing":
         return []
@@ -296,9 +332,9 @@ def _free(title: str, taken: set[str]) -> str:
     return out
 
 
-def _check_number(column: pl.Series, numbers: pl.Series) -> None:
+def _check_number(column: pl.Series, missing: NDArray[np.bool_]) -> None:
     """Refuse what is no number in a column that held numbers."""
-    wrong = column.filter(column.is_not_null() & numbers.is_null())
+    wrong = column.filter(column.is_not_null() & pl.Series(missing))
     if column.dtype == pl.String:
         wrong = as_text(wrong).drop_nulls()
     if len(wrong) and column.dtype != pl.Boolean:

@@ -12,9 +12,12 @@ import polars as pl
 from scipy import sparse
 
 from kernelweave.errors import InvalidInputError
+from kernelweave.kernels.packing import polars_frame
 from kernelweave.kernels.samples import is_frame
 
 __all__ = ["as_polars", "closest"]
+
+_ARRAY_KINDS = "iuf"
 
 
 def as_polars(X: Any) -> pl.DataFrame:
@@ -40,6 +43,10 @@ def as_polars(X: Any) -> pl.DataFrame:
         twice = [name for name, count in Counter(names).items() if count > 1]
         if twice:
             raise InvalidInputError(f"the table has several columns named {twice[0]!r}.")
+        kinds = set(X.dtypes)
+        only = kinds.pop() if len(kinds) == 1 else None
+        if isinstance(only, np.dtype) and only.kind in _ARRAY_KINDS:
+            return polars_frame(_usual_float(X.to_numpy()), names)
         columns = [_from_pandas(name, X.iloc[:, j]) for j, name in enumerate(names)]
         return pl.DataFrame(columns)
     return _from_array(X)
@@ -56,6 +63,8 @@ def _from_array(X: Any) -> pl.DataFrame:
     if values.dtype.kind == "c":
         raise InvalidInputError("Complex data not supported: a table holds real numbers or text.")
     names = [f"x{j}" for j in range(values.shape[1])]
+    if values.dtype.kind in _ARRAY_KINDS:
+        return polars_frame(_usual_float(values), names)
     return pl.DataFrame([_series(name, values[:, j]) for j, name in enumerate(names)])
 
 
@@ -82,9 +91,13 @@ def _series(name: str, values: Any) -> pl.Series:
         # A value that is not itself is NaN.
         missing = np.array([value is None or value != value for value in values], dtype=bool)
         return _objects(name, values, missing)
-    if values.dtype.kind == "f" and values.dtype.itemsize not in (4, 8):
-        values = values.astype(np.float64)
-    return pl.Series(name, np.ascontiguousarray(values))
+    return pl.Series(name, np.ascontiguousarray(_usual_float(values)))
+
+
+def _usual_float(values: Any) -> Any:
+    """Floats of other sizes than polars has as float64."""
+    unusual = values.dtype.kind == "f" and values.dtype.itemsize not in (4, 8)
+    return values.astype(np.float64) if unusual else values
 
 
 def _objects(name: str, values: Any, missing: Any) -> pl.Series:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+import numpy as np
 import polars as pl
 
 from kernelweave.tables.roles import Column, like_numbers
@@ -54,10 +55,12 @@ def _missing(columns: Mapping[str, Column]) -> str:
 
 
 def _infinite(used: Mapping[str, Column], frame: pl.DataFrame) -> str:
-    floats = [n for n, c in used.items() if c.role == "number" and frame[n].dtype.is_float()]
+    holed = [name for name, c in used.items() if c.role == "number" and c.n_missing]
+    kinds = frame.schema if holed else {}
+    floats = [name for name in holed if kinds[name].is_float()]
     if not floats:
         return ""
-    counts = frame.select(pl.col(floats).is_infinite().sum()).row(0)
+    counts = np.isinf(frame.select(floats).to_numpy()).sum(axis=0)
     told = _some(f"{name} ({n})" for name, n in zip(floats, counts, strict=True) if n)
     return f"infinite values count as missing: {told}" if told else ""
 
@@ -79,10 +82,10 @@ def _sequences(columns: Mapping[str, Column]) -> str:
 def _like_numbers(found: Mapping[str, Column], frame: pl.DataFrame) -> str:
     told = []
     for name, column in found.items():
-        if frame[name].dtype == pl.String and column.remark != "dates":
-            example = None if column.role in ("number", "id") else like_numbers(frame[name])
-            if example is not None:
-                told.append(f"{name} ({example!r})")
+        if column.role in ("number", "id") or column.remark == "dates":
+            continue
+        if frame[name].dtype == pl.String and (example := like_numbers(frame[name])) is not None:
+            told.append(f"{name} ({example!r})")
     return f"read as text, not as numbers: {_some(told)}" if told else ""
 
 

@@ -6,7 +6,9 @@ import re
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 __all__ = [
     "MISSING",
@@ -38,6 +40,8 @@ _SURELY_LONG = 30
 _FEW_LETTERS = 8
 _DATE = r"^\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([ T].*)?$|^\d{1,2}[-/.]\d{1,2}[-/.](\d{4}|\d{2})([ T].*)?$"
 _LIKE_NUMBER = r"^[-+]?[$€£]?\s*\d[\d.,'\s]*%?$"
+_FLOATS, _INTEGERS = (pl.Float64, pl.Float32), (pl.Int64, pl.Int32, pl.Int16, pl.Int8)
+_ARRAY_KINDS = (*_FLOATS, *_INTEGERS, pl.UInt64, pl.UInt32, pl.UInt16, pl.UInt8)
 _ID_NAME = re.compile(r"(^|[\s_.-])(id|ids|index|idx|key|uuid|row|unnamed.*|row ?names?)$")
 
 
@@ -110,32 +114,45 @@ def look_at_numbers(frame: pl.DataFrame, forced: Collection[str] = ()) -> dict[s
     if not frame.width:
         return {}
     numbers = as_numbers(frame)
-    missing, low, high, middle = (
-        numbers.select(stat).row(0)
-        for stat in (pl.all().null_count(), pl.all().min(), pl.all().max(), pl.all().median())
-    )
+    missing = np.isnan(numbers).sum(axis=0)
+    same = (np.fmin.reduce(numbers, axis=0) == np.fmax.reduce(numbers, axis=0)).tolist()
+    often = (missing > _MISSING_SHARE * frame.height).tolist()
+    middle, missing = _medians(numbers, frame.height - missing).tolist(), missing.tolist()
     out = {}
-    for j, name in enumerate(frame.columns):
-        often = missing[j] > _MISSING_SHARE * frame.height
-        if middle[j] is None:
+    for j, (name, kind) in enumerate(zip(frame.columns, frame.dtypes, strict=True)):
+        if missing[j] == frame.height:
             remark = "no values"
         elif name in forced:
             remark = ""
-        elif low[j] == high[j] and not often:
+        elif same[j] and not often[j]:
             remark = "the same in every row"
-        elif frame[name].dtype.is_integer() and _is_id(name, numbers[name].drop_nulls()):
+        elif kind.is_integer() and _is_id(name, numbers[:, j]):
             remark = "a number of its own for every row"
         else:
             remark = ""
-        plan = {} if remark else {"fill": float(middle[j]), "indicator": often}
+        plan = {} if remark else {"fill": middle[j], "indicator": often[j]}
         out[name] = Column("nothing" if remark else "number", plan, missing[j], remark)
     return out
 
 
-def _is_id(name: str, known: pl.Series) -> bool:
+def _medians(numbers: NDArray[np.float64], known: NDArray[np.intp]) -> NDArray[np.float64]:
+    """Medians of columns that have so many values beside NaN; NaN if there are none."""
+    out = np.full(len(known), np.nan)
+    for count in np.unique(known[known > 0]):
+        alike = np.flatnonzero(known == count)
+        # NaN comes last.
+        low, high = (count - 1) // 2, count // 2
+        ranked = np.partition(numbers[:, alike], (low, high), axis=0)
+        with np.errstate(over="ignore"):
+            out[alike] = ranked[low] + (ranked[high] - ranked[low]) / 2
+    return out
+
+
+def _is_id(name: str, values: NDArray[np.float64]) -> bool:
     if _ID_NAME.search(name.strip().lower()) is None:
         return False
-    return known.n_unique() == len(known) > 2
+    known = values[~np.isnan(values)]
+    return len(np.unique(known)) == len(known) > 2
 
 
 def _text(text: pl.Series, role: str | None) -> Column:
@@ -238,14 +255,27 @@ def as_text(column: pl.Series) -> pl.Series:
     return stripped.set(stripped == "", None)
 
 
-def as_numbers(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return columns as float64, with nulls for what is missing, infinite or no number.
+def as_numbers(frame: pl.DataFrame) -> NDArray[np.float64]:
+    """Return columns as one array of float64, with NaN for what is missing, infinite or no number.
 
     Examples
     --------
-    >>> as_numbers(pl.DataFrame({"a": ["1.5", "x", None], "b": [1, 2, 3]})).rows()
-    [(1.5, 1.0), (None, 2.0), (None, 3.0)]
+    >>> as_numbers(pl.DataFrame({"a": ["1.5", "x", None], "b": [1, 2, 3]}))
+    array([[1.5, 1. ],
+           [nan, 2. ],
+           [nan, 3. ]])
     """
-    text = pl.col(pl.String).str.strip_chars()
-    numbers = frame.with_columns(text).select(pl.all().cast(pl.Float64, strict=False))
-    return numbers.select(pl.when(pl.all().is_finite()).then(pl.all()))
+    alike: dict[Any, list[int]] = {}
+    for j, kind in enumerate(frame.dtypes):
+        alike.setdefault(kind, []).append(j)
+    columns = frame.get_columns() if len(alike) > 1 else []
+    out = np.empty(frame.shape, order="F")
+    for kind, places in alike.items():
+        part = frame if len(alike) == 1 else pl.DataFrame([columns[j] for j in places])
+        # NumPy converts the usual kinds: an expression for each of many columns takes long.
+        if kind not in _ARRAY_KINDS:
+            text = pl.col(pl.String).str.strip_chars()
+            part = part.with_columns(text).select(pl.all().cast(pl.Float64, strict=False))
+        out[:, places] = part.to_numpy()
+    out[~np.isfinite(out)] = np.nan
+    return out

@@ -8,6 +8,7 @@ import time
 import uuid
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,8 @@ __all__ = ["Team", "check_client", "pickled_bytes"]
 # Seconds between two looks at whether a worker that has not answered is still there.
 _LOOK = 2.0
 _POLL = 0.1
+# Seconds in which a scheduler has to answer.
+_ANSWER = 5.0
 # A shard that kills its workers would do so for ever.
 _MOST_REPLACED = 3
 # Part of a worker's memory limit that shards may take; the rest is for messages and Python.
@@ -52,9 +55,22 @@ def check_client(client: Any) -> None:
             "DaskBank needs a client in blocking mode; got one with asynchronous=True."
         )
     if client.status != "running":
-        raise InvalidInputError(
-            f"the dask client of the bank is {client.status}; a fit needs one that is running."
+        raise ClusterError(
+            f"the dask client of the bank is {client.status}; a fit needs one that is running. Its "
+            "scheduler may have ended, or the client was closed."
         )
+
+
+def _workers(client: Any) -> list[str]:
+    """Addresses of the workers; raises if the scheduler does not answer."""
+    check_client(client)
+    try:
+        return list(client.sync(client.scheduler.ncores, callback_timeout=_ANSWER))
+    except OSError as error:  # TimeoutError is one of them.
+        raise ClusterError(
+            f"the scheduler of the dask cluster does not answer ({type(error).__name__}): it has "
+            "ended, or the network to it is down."
+        ) from error
 
 
 def pickled_bytes(obj: Any) -> float:
@@ -110,10 +126,9 @@ class Team:
     @staticmethod
     def addresses(client: Any) -> list[str]:
         """Return the workers of the cluster."""
-        check_client(client)
-        found = list(client.nthreads())
+        found = _workers(client)
         if not found:
-            raise InvalidInputError(
+            raise ClusterError(
                 "the dask cluster has no workers; start some (LocalCluster(n_workers=2), "
                 "cluster.scale(10)) and wait for them with client.wait_for_workers(n)."
             )
@@ -194,8 +209,11 @@ class Team:
             try:
                 return _Seat(address, future, future.result(timeout=_LOOK))
             except TimeoutError:
-                if address not in self._client.nthreads():
+                if address not in _workers(self._client):
                     raise _Lost from None
+            except CancelledError:  # With the scheduler, or its worker.
+                _workers(self._client)
+                raise _Lost from None
             except ImportError as error:
                 raise ClusterError(
                     f"worker {address} cannot import kernelweave ({error}); install the same "
@@ -227,10 +245,10 @@ class Team:
             try:
                 return future.result(timeout=_LOOK)
             except TimeoutError:
-                gone = seat.address not in self._client.nthreads()
+                gone = seat.address not in _workers(self._client)
                 if gone or seat.future.status not in ("finished", "pending"):
                     break
-            except OSError:
+            except (OSError, CancelledError):
                 break
         raise _Lost
 
@@ -273,7 +291,7 @@ class Team:
         """Return a worker without a shard, after some time any worker there is."""
         deadline = time.monotonic() + self._patience
         while True:
-            there = [address for address in self._client.nthreads() if address != lost]
+            there = [address for address in _workers(self._client) if address != lost]
             load = {address: 0 for address in there}
             for seat in self._seats:
                 if seat is not None and seat.address in load:

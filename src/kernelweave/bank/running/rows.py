@@ -83,7 +83,8 @@ class RowProducts(StateProducts):
         def compute(idx: Array) -> Array:
             return np.asarray(bank.fresh_rows(idx, kernels))
 
-        return RowCache(compute, len(kernels), self.n, 1e6 * share * bank.cache_mb, dtype)
+        budget = min(1e6 * share * bank.cache_mb, bank.kept_bytes)
+        return RowCache(compute, len(kernels), self.n, budget, dtype)
 
     def block(self, idx: Array) -> Array:
         """See :class:`RunningProducts`; the next move will ask for these rows anyway."""
@@ -130,7 +131,7 @@ class SumProducts(RowProducts):
             return bank.combine_rows(weights, np.asarray(idx), np.empty((len(idx), n)))[None]
 
         def new_cache() -> RowCache:
-            return RowCache(rows, 1, n, 1e6 * bank.cache_mb, np.dtype(np.float64))
+            return RowCache(rows, 1, n, bank.kept_bytes, np.dtype(np.float64))
 
         self._weights = weights
         self._of_all = _shared_cache(bank, "sum", weights, new_cache)

@@ -49,6 +49,26 @@ class Alphabet:
     complement: str = ""
     fold_case: bool = True
 
+    def __post_init__(self) -> None:
+        kinds = (self.name, self.letters, self.ambiguous, self.complement)
+        texts = all(isinstance(text, str) for text in kinds)
+        if not texts or not isinstance(self.fold_case, bool):
+            raise InvalidInputError("an Alphabet is made of texts, and fold_case is True or False.")
+        letters, every = self.letters, self.letters + self.ambiguous
+        known = every.isascii() and every.isprintable() and len(set(letters)) == len(letters)
+        if not known or not 2 <= len(letters) <= _MOST_LETTERS:
+            raise InvalidInputError(
+                f"an alphabet of letters needs 2 to {_MOST_LETTERS} different ASCII letters; "
+                f"got {letters!r}. Named ones are 'dna', 'rna' and 'protein'."
+            )
+        if self.complement and sorted(self.complement) != sorted(letters):
+            raise InvalidInputError(
+                f"complement must have each of the letters {letters!r} once; got "
+                f"{self.complement!r}."
+            )
+
+    _after_load = __post_init__
+
     @property
     def size(self) -> int:
         """Number of letters."""
@@ -133,13 +153,7 @@ def get_alphabet(spec: str | Alphabet) -> Alphabet:
         )
     if spec.lower() in _NAMED:
         return _NAMED[spec.lower()]
-    ascii_letters = spec.isascii() and spec.isprintable()
-    if len(set(spec)) == len(spec) and 2 <= len(spec) <= _MOST_LETTERS and ascii_letters:
+    if len(spec) < 2 or len(set(spec)) == len(spec):
         folds = spec.upper() == spec and spec.lower() != spec
         return Alphabet(repr(spec), spec, fold_case=folds)
-    if len(spec) < 2 or len(set(spec)) == len(spec):
-        raise InvalidInputError(
-            f"an alphabet of letters needs 2 to {_MOST_LETTERS} different ASCII letters; "
-            f"got {spec!r}. Named ones are 'dna', 'rna' and 'protein'."
-        )
     raise unknown_name("alphabet", spec, _NAMED)

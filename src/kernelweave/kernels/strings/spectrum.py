@@ -81,6 +81,17 @@ class Spectrum(StringKernel):
         self._letters = get_alphabet(alphabet)
         self._check()
 
+    def _after_load(self) -> None:
+        super()._after_load()
+        if self._letters != get_alphabet(self.alphabet) or self._factors is not None:
+            raise InvalidInputError(
+                "letters and factors of Spectrum must be those of its settings."
+            )
+        self._check()
+
+    def check_bound(self, samples: Samples) -> None:
+        self._read(samples)
+
     def _check(self) -> None:
         most = MOST_BITS // self._letters.bits
         pair = self.k if isinstance(self.k, tuple | list) else (self.k, self.k)

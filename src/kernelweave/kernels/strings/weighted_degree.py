@@ -90,6 +90,14 @@ class WeightedDegree(StringKernel):
         self._letters = get_alphabet(alphabet)
         self._check()
 
+    def _after_load(self) -> None:
+        super()._after_load()
+        if self._letters != get_alphabet(self.alphabet) or self._merged is not None:
+            raise InvalidInputError(
+                "letters and weights of WeightedDegree must be those of its settings."
+            )
+        self._check()
+
     def _check(self) -> None:
         most = 64 // self._letters.bits
         if not _is_whole(self.degree) or not 1 <= self.degree <= most:

@@ -21,6 +21,7 @@ import numpy as np
 from kernelweave.problem import Array
 from kernelweave.solvers.bemkl.factor import Factor, gram, product
 from kernelweave.solvers.watch import Numbers
+from kernelweave.validation import positive_number, require_array
 
 __all__ = [
     "FullCovariance",
@@ -62,6 +63,10 @@ class Covariance(ABC):
     def scaled_less(self, scale: float, w: Array) -> Covariance:
         """Return scale * (this matrix) - w w'."""
 
+    @abstractmethod
+    def check(self, m: int) -> None:
+        """Raise unless this, which came from a file, is of m kernels."""
+
 
 @dataclass(frozen=True)
 class FullCovariance(Covariance):
@@ -92,6 +97,10 @@ class FullCovariance(Covariance):
         matrix = scale * self.matrix
         matrix -= np.outer(w, w)
         return FullCovariance(matrix)
+
+    def check(self, m: int) -> None:
+        """See :class:`Covariance`."""
+        require_array("a covariance", self.matrix, (m, m))
 
 
 @dataclass(frozen=True)
@@ -138,6 +147,13 @@ class ThinCovariance(Covariance):
         """See :class:`Covariance`."""
         minus = np.vstack([np.sqrt(scale) * self.minus, w[None]])
         return ThinCovariance(scale * self.base, self.plus, minus, scale * self.gain)
+
+    def check(self, m: int) -> None:
+        """See :class:`Covariance`."""
+        require_array("the diagonal of a covariance", self.base, (m,))
+        for rows in (self.plus, self.minus):
+            require_array("the rows of a covariance", rows, (None, m))
+        positive_number("the gain of a covariance", self.gain)
 
 
 Kind = TypeVar("Kind", bound=Covariance)

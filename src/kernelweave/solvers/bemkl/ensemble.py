@@ -131,6 +131,11 @@ class Ensemble:
 
         map_blocks(work, 2, 1)
 
+    def iterate_without_kernels(self) -> None:
+        """Update what follows q(a), which stays at its prior: f is then a constant."""
+        for name in self.UPDATES[2:]:
+            self.update(name)
+
     def update(self, name: str) -> None:
         """Update one factor; `name` is one of `UPDATES`."""
         if name in self.UPDATES[:3]:

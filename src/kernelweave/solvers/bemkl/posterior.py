@@ -10,6 +10,7 @@ from kernelweave.problem import Array
 from kernelweave.solvers.bemkl.covariances import Covariance
 from kernelweave.solvers.bemkl.ensemble import Snapshot
 from kernelweave.solvers.bemkl.sample_weights import SampleCovariance
+from kernelweave.validation import positive_number, require_array, require_kind
 
 __all__ = ["SELECTED", "BayesRecord", "Posterior", "selected_kernels"]
 
@@ -117,6 +118,22 @@ class Posterior:
             weights.covariance_be,
             samples.covariance(),
         )
+
+    def check(self, m: int, n: int, n_tasks: int) -> None:
+        """Raise unless the moments, which came from a file, are of m kernels and n samples."""
+        require_array("e_mean", self.e_mean, (m,))
+        require_array("e_std", self.e_std, (m,), low=0.0)
+        require_array("b_mean", self.b_mean, (n_tasks,))
+        require_array("b_std", self.b_std, (n_tasks,), low=0.0)
+        require_array("a_mean", self.a_mean, (n_tasks, n))
+        require_array("noise_variance", self.noise_variance, (n_tasks,), low=0.0)
+        positive_number("sigma_g", self.sigma_g)
+        require_kind("the covariance of the kernel weights", self._covariance, Covariance)
+        self._covariance.check(m)
+        require_array("the covariances of b and e", self._covariance_be, (n_tasks, m))
+        require_kind("the covariance of a", self._sample_covariance, SampleCovariance)
+        self._sample_covariance.check(n, n_tasks)
+        require_kind("history", self.history, list)
 
     @property
     def sample_variance(self) -> Array:

@@ -11,7 +11,8 @@ from kernelweave.problem import Array
 from kernelweave.solvers.bemkl.ensemble import Ensemble, Settings
 from kernelweave.solvers.bemkl.posterior import BayesRecord, Posterior
 from kernelweave.solvers.bemkl.targets import Targets
-from kernelweave.solvers.checkpoint_file import digest_of
+from kernelweave.solvers.checkpoint_file import digest_of, refused_by_name
+from kernelweave.solvers.kept import ABOVE_ZERO, Kept, check_kept
 from kernelweave.solvers.named import part_of
 from kernelweave.solvers.watch import Numbers, Progress
 
@@ -19,6 +20,33 @@ __all__ = ["BayesStart", "about", "posterior_numbers"]
 
 # Kernels are those of before if their quadratic forms are: to what single precision leaves.
 _SAME = 1e-4
+
+_KEPT = {
+    "a.mean": Kept(("T", "n")),
+    "a.variance": Kept(("T", "n"), low=0.0),
+    "a.precisions": Kept(("T", "n"), low=ABOVE_ZERO),
+    "g.mean": Kept(("m", "T", "n")),
+    "be.e_mean": Kept(("m",)),
+    "be.e_variance": Kept(("m",), low=0.0),
+    "be.b_mean": Kept(("T",)),
+    "be.b_variance": Kept(("T",), low=0.0),
+    "be.covariance_be": Kept(("T", "m")),
+    "be.precision.matrix": Kept(("m", "m"), needed=False),
+    "be.precision.base": Kept(("m",), low=ABOVE_ZERO, needed=False),
+    "be.precision.plus": Kept(("plus", "m"), needed=False),
+    "be.precision.minus": Kept(("minus", "m"), needed=False),
+    "targets.location": Kept(("T", "n"), needed=False),
+    "targets.shape": Kept(("T",), low=ABOVE_ZERO, needed=False),
+    "targets.scale": Kept(("T",), low=ABOVE_ZERO, needed=False),
+}
+_QUAD_KEPT = {"quad": Kept(("m",))}
+_RECORD_KEPT = {
+    "iteration": Kept(low=0.0),
+    "seconds": Kept(low=0.0),
+    "lower_bound": Kept(),
+    "change": Kept(infinite=True),
+    "active_kernels": Kept(low=0.0),
+}
 
 
 def about(targets: Targets, settings: Settings) -> dict[str, Array]:
@@ -72,20 +100,30 @@ class BayesStart:
 
     numbers: Numbers
     line: BayesRecord | None = None
+    where: str = "the start"
 
     @classmethod
-    def at(cls, numbers: Numbers, targets: Targets, settings: Settings) -> BayesStart:
+    def at(
+        cls, numbers: Numbers, targets: Targets, settings: Settings, where: str = "the start"
+    ) -> BayesStart:
         """Return the start from a checkpoint; the same fit goes on, any other one starts there."""
-        if str(numbers["digest"]) != str(about(targets, settings)["digest"]):
-            return cls(numbers)
+        if str(numbers.get("digest")) != str(about(targets, settings)["digest"]):
+            return cls(numbers, None, where)
         values = part_of(numbers, "record")
-        return cls(
-            numbers, BayesRecord(**{f.name: values[f.name].item() for f in fields(BayesRecord)})
-        )
+        with refused_by_name(where):
+            check_kept(values, _RECORD_KEPT, {})
+            line = BayesRecord(**{f.name: values[f.name].item() for f in fields(BayesRecord)})
+        return cls(numbers, line, where)
 
     def place(self, ensemble: Ensemble) -> BayesRecord | None:
         """Take the ensemble there; returns the line to go on from, if the fit is the same."""
-        ensemble.restore(self.numbers)
+        n_tasks, n = ensemble.samples.mean.shape
+        with refused_by_name(self.where):
+            sizes = {"T": n_tasks, "n": n, "m": ensemble.bank.m}
+            check_kept(self.numbers, _KEPT, sizes)
+            if self.line is not None:
+                check_kept(self.numbers, _QUAD_KEPT, sizes)
+            ensemble.restore(self.numbers)
         if self.line is None:
             return None
         known = self.numbers["quad"]

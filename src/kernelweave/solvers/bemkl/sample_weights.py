@@ -11,8 +11,11 @@ from kernelweave.problem import Array
 from kernelweave.solvers.bemkl.priors import Gamma
 from kernelweave.solvers.bemkl.squares import Squares
 from kernelweave.solvers.watch import Numbers
+from kernelweave.validation import positive_number, require_array, require_kind
 
 __all__ = ["SampleCovariance", "SampleWeights"]
+
+_TINY = float(np.finfo(np.float64).tiny)
 
 
 class SampleWeights:
@@ -92,6 +95,14 @@ class SampleCovariance:
     def __getstate__(self) -> dict[str, Any]:
         # Large, and quickly made anew.
         return {**self.__dict__, "_roots": []}
+
+    def check(self, n: int, n_tasks: int) -> None:
+        """Raise unless this, which came from a file, is of n samples."""
+        require_kind("the sum of squared kernels", self._squares, Squares)
+        self._squares.check(n)
+        positive_number("1 / sigma_g^2", self._precision)
+        require_array("E[lambda]", self._precisions, (n_tasks, n), low=_TINY)
+        self._roots = []
 
     @property
     def precisions(self) -> Array:

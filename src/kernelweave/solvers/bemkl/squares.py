@@ -10,6 +10,7 @@ from scipy.linalg.lapack import dpstrf
 from kernelweave.bank.protocol import KernelBank
 from kernelweave.problem import Array
 from kernelweave.solvers.bemkl.factor import Factor, gram, product
+from kernelweave.validation import require_array
 
 __all__ = ["FullSquares", "Squares", "ThinSquares"]
 
@@ -19,6 +20,8 @@ _THIN_SHARE = 0.5
 _WORTH_LOOKING = 256
 # What may be left out of the sum, beside precisions of size one.
 _LEFT_OUT = 1e-10
+# Numbers on the diagonals of kernels that are held at a time.
+_DIAGONAL_ENTRIES = 2**20
 
 
 class Squares(ABC):
@@ -47,6 +50,19 @@ class Squares(ABC):
         thin = _low_rank(full) if bank.n > _WORTH_LOOKING else None
         return FullSquares(full) if thin is None else ThinSquares(thin)
 
+    @staticmethod
+    def unknown(bank: KernelBank) -> Squares:
+        """Stand in for the sum where there is no time to form it.
+
+        Nothing is known of a then beyond its prior. As kernels have no negative eigenvalues, the
+        trace of a square is at most the square of the trace: the lower bound stays one.
+        """
+        squares = ThinSquares(np.zeros((0, bank.n)))
+        parts = np.array_split(np.arange(bank.m), -(-bank.m * bank.n // _DIAGONAL_ENTRIES))
+        traces = [bank.diag(part).sum(axis=1, dtype=np.float64) for part in parts]
+        squares.trace = float(np.sum(np.concatenate(traces) ** 2))
+        return squares
+
     @abstractmethod
     def root(self, scale: float, precisions: Array) -> tuple[Array, float]:
         """Return a root of the covariance, and the log det of its inverse."""
@@ -64,6 +80,10 @@ class Squares(ABC):
         self, root: Array, precisions: Array, vectors: Array
     ) -> list[tuple[float, Array]]:
         """(sign, Y) for vectors V (p, n): V Cov V' is the sum of sign Y Y'."""
+
+    @abstractmethod
+    def check(self, n: int) -> None:
+        """Raise unless this, which came from a file, is of n samples."""
 
 
 class FullSquares(Squares):
@@ -93,6 +113,11 @@ class FullSquares(Squares):
     ) -> list[tuple[float, Array]]:
         """See :class:`Squares`."""
         return [(1.0, product(vectors, root.T))]
+
+    def check(self, n: int) -> None:
+        """See :class:`Squares`."""
+        require_array("the sum of squared kernels", self._matrix, (n, n))
+        FullSquares.__init__(self, self._matrix)
 
 
 class ThinSquares(Squares):
@@ -126,6 +151,11 @@ class ThinSquares(Squares):
     ) -> list[tuple[float, Array]]:
         """See :class:`Squares`."""
         return [(1.0, vectors / np.sqrt(precisions)), (-1.0, product(vectors, root.T))]
+
+    def check(self, n: int) -> None:
+        """See :class:`Squares`."""
+        require_array("the sum of squared kernels", self._thin, (None, n))
+        ThinSquares.__init__(self, self._thin)
 
 
 def _low_rank(full: Array) -> Array | None:

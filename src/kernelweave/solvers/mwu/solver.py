@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -12,6 +14,7 @@ from kernelweave.losses.squared_hinge import SquaredHinge
 from kernelweave.problem import Array, Problem
 from kernelweave.solvers.base import Solver, State
 from kernelweave.solvers.inner import Point
+from kernelweave.solvers.kept import ABOVE_ZERO, Kept
 from kernelweave.solvers.mwu.descent import Descent
 from kernelweave.solvers.mwu.margin import BISECTED, SOFT_MARGINS
 from kernelweave.solvers.mwu.target import Course, Target
@@ -83,6 +86,11 @@ class MWU(Solver):
     max_iter: int | None = field(default=None, metadata=either(choice(None), integer(1)))
 
     name = "mwu"
+    kept: ClassVar[Mapping[str, Kept]] = {
+        "rounds": Kept(low=0.0),
+        "log_weights": Kept(("m",), needed=False),
+        "temperature": Kept(low=ABOVE_ZERO, needed=False),
+    }
     tries_weights = False
     hands_over = True
 
@@ -98,7 +106,8 @@ class MWU(Solver):
             )
         if not isinstance(problem.loss, Hinge | SquaredHinge):
             raise InvalidInputError(
-                f"solver='mwu' takes loss='hinge' or 'squared_hinge'; got {problem.loss!r}."
+                f"solver='mwu' takes loss='hinge' or 'squared_hinge'; got {problem.loss!r}. Use "
+                "solver='auto', 'silp', 'spg' or 'spicy', which take every loss."
             )
         if self.omega != "auto" and problem.n_tasks > 1:
             raise InvalidInputError(

@@ -198,9 +198,9 @@ class Course:
         r"""Scale and intercept of the function whose zero set bisects the two hulls.
 
         The nearest points of the hulls are the means of each class weighted by a. There the
-        function is 1 and -1 (Bennett and Bredensteiner 2000), with what the 2-norm soft margin adds
-        to the diagonal counted in: with f = K(d) a + ridge a, s = |a|_1 / (a'f) and
-        b = -s sum_i |a_i| f_i / |a|_1.
+        function is 1 and -1 (Bennett and Bredensteiner 2000; the authors' program does the same),
+        with what the 2-norm soft margin adds to the diagonal counted in: with f = K(d) a + ridge a,
+        s = |a|_1 / (a'f) and b = -s sum_i |a_i| f_i / |a|_1.
         """
         f = fitted + ridge_of(self.problem)[0] * a
         size, between = float(np.abs(a).sum()), float(a @ f)

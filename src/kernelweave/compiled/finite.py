@@ -1,0 +1,43 @@
+"""Are all numbers of a block finite? One pass, while the block is still in the cache."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+__all__ = ["all_finite", "fits_float32"]
+
+# Beyond these float32 overflows in sums, or loses digits that it has elsewhere.
+_SMALLEST, _LARGEST = 1e-36, 1e36
+
+
+def fits_float32(diagonal: np.ndarray) -> bool:
+    """Whether a kernel matrix with such a diagonal can be kept in float32.
+
+    A kernel is positive semi-definite, |K_ij| <= sqrt(K_ii K_jj): its diagonal bounds all values,
+    and their rounding relative to that is 2^-24 as long as the diagonal is zero or in this range.
+
+    Examples
+    --------
+    >>> fits_float32(np.array([0.0, 1.0])), fits_float32(np.array([1.0, 1e40]))
+    (True, False)
+    """
+    sizes = np.abs(diagonal[diagonal != 0])
+    return bool(sizes.size == 0 or (sizes.min() >= _SMALLEST and sizes.max() <= _LARGEST))
+
+
+# No flag may promise that NaN and infinity do not occur: they are what is looked for.
+@njit(cache=True, nogil=True, fastmath={"reassoc", "nsz"})
+def all_finite(values: np.ndarray) -> bool:
+    """Whether a 2-D array holds neither NaN nor infinity.
+
+    Zero times a finite number is zero, times anything else NaN: one sum tells, and LLVM turns it
+    into SIMD instructions, which it does not for a comparison that may end the loop.
+    """
+    zero = values.dtype.type(0.0)
+    total = zero
+    for i in range(values.shape[0]):
+        row = values[i]
+        for j in range(row.shape[0]):
+            total += zero * row[j]
+    return total == zero

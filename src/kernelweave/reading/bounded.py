@@ -1,0 +1,163 @@
+"""How much a file may become in memory: counted while it is unpacked, before anything is made.
+
+What a file says about its sizes is not trusted. A small file can say little and unpack to much, or
+say much and hold nothing.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import zipfile
+from pathlib import Path
+from typing import IO, Any
+
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+
+from kernelweave.errors import MemoryBudgetError
+from kernelweave.memory import available_bytes, format_bytes
+
+__all__ = ["OF_ARRAYS", "Allowance", "CountedStream", "check_npy", "read_npz"]
+
+_PIECE = 2**20
+# Parts of the memory that is free. What is made of text takes several times its size; arrays are
+# what they are.
+_OF_TEXT, OF_ARRAYS = 0.25, 0.5
+# Others unpack all they are given at once, however much that becomes.
+_PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_MAGIC = b"\x93NUMPY"
+# Version 3 differs from 2 in the letters that names of fields may have, and not in sizes.
+_HEADERS = {1: npy.read_array_header_1_0} | dict.fromkeys((2, 3), npy.read_array_header_2_0)
+
+
+class Allowance:
+    """The bytes that one file may still take: at first a part of the memory that is free.
+
+    Parameters
+    ----------
+    path : path
+        The file, for messages.
+    share : float, default=0.25
+        The part.
+
+    Examples
+    --------
+    >>> Allowance(Path("a.csv.gz")).read(io.BytesIO(b"1,2"))
+    b'1,2'
+    """
+
+    def __init__(self, path: Path, share: float = _OF_TEXT) -> None:
+        self._path, self._share, self._free = path, share, available_bytes()
+        self._left = self._most = share * self._free
+
+    def take(self, n_bytes: float, what: str) -> None:
+        """Count bytes, or refuse the file because there are too many of them."""
+        self._left -= n_bytes
+        if self._left < 0:
+            taken = format_bytes(self._most - self._left)
+            raise MemoryBudgetError(
+                f"{str(self._path)!r}: {what} needs {taken} or more, and the limit is "
+                f"{format_bytes(self._most)}, {self._share:.0%} of the {format_bytes(self._free)} "
+                "of memory that are free. Read it where more memory is free, or make it smaller."
+            )
+
+    def read(self, stream: IO[bytes], what: str = "its content", times: float = 1.0) -> bytes:
+        """Read a stream to its end, each byte counted as `times` bytes of memory."""
+        out = io.BytesIO()
+        while piece := stream.read(_PIECE):
+            self.take(times * len(piece), what)
+            out.write(piece)
+        return out.getvalue()  # Without another copy.
+
+    def read_member(self, archive: zipfile.ZipFile, name: str, times: float = 1.0) -> bytes:
+        """Read a member of an archive; its size there may be anything."""
+        info = archive.getinfo(name)
+        if info.compress_type not in _PACKINGS:
+            raise ValueError(f"{name!r} is packed by zip method {info.compress_type}, not deflate")
+        with archive.open(info) as stream:
+            return self.read(stream, f"the unpacked {name!r}", times)
+
+
+class CountedStream(io.RawIOBase):
+    """A stream that counts what is read from it; for readers that take streams.
+
+    Examples
+    --------
+    >>> stream = CountedStream(io.BytesIO(b"ACGT"), Allowance(Path("a.fa")))
+    >>> io.BufferedReader(stream).read()
+    b'ACGT'
+    """
+
+    def __init__(self, stream: Any, allowance: Allowance) -> None:
+        self._stream, self._allowance = stream, allowance
+
+    def readable(self) -> bool:
+        """See :class:`io.RawIOBase`."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """See :class:`io.RawIOBase`."""
+        data = self._stream.read(min(len(buffer), _PIECE))
+        self._allowance.take(len(data), "its content")
+        buffer[: len(data)] = data
+        return len(data)
+
+
+def check_npy(stream: IO[bytes], size: int, what: str) -> None:
+    """Raise `ValueError` unless an NPY file of `size` bytes holds what its header tells.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> buffer = io.BytesIO()
+    >>> np.save(buffer, np.arange(3))
+    >>> check_npy(io.BytesIO(buffer.getvalue()), 140, "the array")
+    Traceback (most recent call last):
+    ...
+    ValueError: the array has shape (3,) of int64, which is 24 bytes, but 12 are there
+    """
+    # Anything else `np.load` takes for a pickle.
+    if stream.read(len(_MAGIC)) != _MAGIC:
+        raise ValueError(f"{what} does not begin as NPY files do")
+    stream.seek(0)
+    version, _ = npy.read_magic(stream)
+    if version not in _HEADERS:
+        raise ValueError(f"{what} has version {version} of the NPY format")
+    shape, _, dtype = _HEADERS[version](stream)
+    if dtype.hasobject:
+        raise ValueError(f"{what} holds Python objects (allow_pickle=False)")
+    # Any number of elements without a size fits in a small file, and is too many to go through.
+    if dtype.itemsize == 0:
+        raise ValueError(f"{what} holds elements of no size ({dtype})")
+    told, there = math.prod(shape) * dtype.itemsize, size - stream.tell()
+    if min(shape, default=0) < 0 or told != there:
+        raise ValueError(
+            f"{what} has shape {shape} of {dtype}, which is {told} bytes, but {there} are there"
+        )
+
+
+def read_npz(source: Path | IO[bytes], allowance: Allowance) -> dict[str, NDArray[Any]]:
+    """Return the arrays of an NPZ file, unpacked no further than the allowance goes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> buffer = io.BytesIO()
+    >>> np.savez_compressed(buffer, a=np.arange(3))
+    >>> read_npz(buffer, Allowance(Path("a.npz")))
+    {'a': array([0, 1, 2])}
+    """
+    out = {}
+    with zipfile.ZipFile(source) as archive:
+        for name in archive.namelist():
+            if not name.endswith(".npy"):
+                raise ValueError(f"{name!r} is not an array")
+            key = name.removesuffix(".npy")
+            data = allowance.read_member(archive, name)
+            check_npy(io.BytesIO(data), len(data), f"array {key!r}")
+            # Made anew, so that the bytes can be forgotten.
+            allowance.take(len(data), f"array {key!r}")
+            out[key] = npy.read_array(io.BytesIO(data), allow_pickle=False)
+            allowance.take(-len(data), f"array {key!r}")
+    return out

@@ -1,0 +1,90 @@
+"""What the arrays of a checkpoint have to be: the one place where they are checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from kernelweave.errors import InvalidInputError
+from kernelweave.solvers.watch import Numbers
+from kernelweave.validation import LARGEST, require_array
+
+__all__ = ["ABOVE_ZERO", "PLANES_KEPT", "Kept", "check_kept"]
+
+ABOVE_ZERO = float(np.finfo(np.float64).tiny)
+
+
+class Kept(NamedTuple):
+    """What one array of a checkpoint has to be.
+
+    Attributes
+    ----------
+    shape : tuple of str
+        A letter for each axis: "T", "n" and "m" are tasks, samples and kernels; any other letter
+        is a length that all arrays with that letter share.
+    low : float
+        The numbers are no smaller than this, and none is beyond 1e100.
+    kernels : bool
+        Whether they are numbers of kernels, in order.
+    infinite : bool
+        Whether they may be infinite.
+    needed : bool
+        Whether the array has to be there.
+    """
+
+    shape: tuple[str, ...] = ()
+    low: float = -np.inf
+    kernels: bool = False
+    infinite: bool = False
+    needed: bool = True
+
+
+# What cutting planes remember, under the name of the solver that handed over to them as well.
+PLANES_KEPT: Mapping[str, Kept] = {
+    "inner_tol": Kept(low=ABOVE_ZERO, needed=False),
+    "planes": Kept(needed=False),
+    "witness.alpha": Kept(("T", "n"), needed=False),
+}
+
+
+def check_kept(
+    numbers: Numbers, kept: Mapping[str, Kept], sizes: Mapping[str, int], *, or_none: bool = False
+) -> None:
+    """Raise unless each array that is known is what it has to be; others are left alone.
+
+    With ``or_none=True`` those that are needed may also be missing altogether.
+
+    Examples
+    --------
+    >>> kept = {"d": Kept(("m",), low=0.0)}
+    >>> check_kept({"d": np.array([0.5, -0.5])}, kept, {"m": 2})
+    Traceback (most recent call last):
+    ...
+    kernelweave.errors.InvalidInputError: 'd' must be from 0 to 1e+100; got -0.5.
+    """
+    known = dict(sizes)
+    needed = [name for name, entry in kept.items() if entry.needed]
+    missing = [name for name in needed if name not in numbers]
+    if missing and not (or_none and missing == needed):
+        raise InvalidInputError(f"{missing[0]!r} is missing.")
+    for name, entry in kept.items():
+        if name not in numbers:
+            continue
+        value = np.asarray(numbers[name])
+        for letter, size in zip(entry.shape, value.shape, strict=False):
+            known.setdefault(letter, size)
+        shape = tuple(known.get(letter) for letter in entry.shape)
+        if entry.kernels:
+            top = known["m"] - 1
+            require_array(repr(name), value, shape, whole=True, low=0, high=top)
+            if (np.diff(value) <= 0).any():
+                raise InvalidInputError(f"{name!r} must name kernels in order, each once.")
+            continue
+        # Counts are whole numbers where they are written.
+        numeric = value.astype(np.float64) if value.dtype.kind in "iub" else value
+        if entry.infinite and numeric.dtype == np.float64:
+            numeric = np.asarray(np.minimum(numeric, LARGEST))
+        low = max(entry.low, -LARGEST)
+        require_array(repr(name), numeric, shape, low=low, high=LARGEST)
