@@ -256,8 +256,10 @@ def _conjugate(loss, y, alpha, C):
 
 
 def _negative_entropy(t):
+    # Rounding 1 - t would lose the digits of a small t, and C times that is seen when C is large.
     t = np.clip(t, LONG(0), LONG(1))
-    return _x_log_x(t) + _x_log_x(1 - t)
+    rest = np.where(t < 1, (1 - t) * np.log1p(-np.where(t < 1, t, LONG(0))), LONG(0))
+    return _x_log_x(t) + rest
 
 
 def _x_log_x(t):
