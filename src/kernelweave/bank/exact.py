@@ -7,12 +7,10 @@ from typing import Any
 from kernelweave.bank.batch import BatchBank
 from kernelweave.bank.distances import DistanceBank
 from kernelweave.bank.lazy import LazyBank
+from kernelweave.bank.memory import NO_CACHE
 from kernelweave.bank.stacked import StackedBank
 
 __all__ = ["exact_bank"]
-
-# Megabytes: tiles are computed past the cache, which then has its smallest size.
-_NO_CACHE = 1e-6
 
 
 def exact_bank(bank: Any) -> Any:
@@ -45,4 +43,5 @@ def exact_bank(bank: Any) -> Any:
         return bank.in_double()
     if bank.approximates is None:
         return bank
-    return LazyBank(_NO_CACHE, "float64").build(bank.approximates)
+    # Tiles are computed past the cache.
+    return LazyBank(NO_CACHE, "float64").build(bank.approximates)

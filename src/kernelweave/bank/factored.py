@@ -29,7 +29,7 @@ from kernelweave.bank.source import Source
 from kernelweave.bank.squares import SquareSum
 from kernelweave.compiled.passes import factor_products, factor_rows, factor_sums
 from kernelweave.compiled.pivoted import INNER, SQUARED_DISTANCE, eliminate, pivoted_cholesky_form
-from kernelweave.compiled.threads import map_blocks
+from kernelweave.compiled.threads import look_between_blocks, map_blocks
 from kernelweave.errors import InvalidInputError
 
 __all__ = ["FactoredBank", "RankExceeded", "factor_kernel"]
@@ -46,6 +46,8 @@ _FEW_ROWS = 16
 _NEGATIVE = 1e-5
 # Entries of multiplied factors that are held at a time.
 _MOVED_ENTRIES = 2**22
+# Multiplications of compiled code between two looks at the clock, some hundredths of a second.
+_PIVOT_WORK = 2e7
 
 
 class RankExceeded(Exception):
@@ -69,9 +71,24 @@ def factor_kernel(
         formula, block = form
         kind = SQUARED_DISTANCE if formula.ingredient == "sqdist" else INNER
         factor = np.empty((limit, source.n))
-        rank = pivoted_cholesky_form(
-            block, kind, formula.p0, formula.p1, formula.p2, residual, factor, target
-        )
+        rank = most = 0
+        while rank == most < limit:
+            look_between_blocks()
+            # A pivot takes one multiplication for each sample and pivot before it, or column.
+            each = source.n * (rank + block.shape[1] + 1)
+            most = min(limit, rank + max(1, int(_PIVOT_WORK // each)))
+            rank = pivoted_cholesky_form(
+                block,
+                kind,
+                formula.p0,
+                formula.p1,
+                formula.p2,
+                residual,
+                factor,
+                target,
+                rank,
+                most,
+            )
     else:
         factor, rank = _pivoted_rows(source, k, residual, limit, target)
     if residual.sum() > target and rank == limit < source.n:
@@ -88,6 +105,7 @@ def _pivoted_rows(
     factor = np.empty((min(limit, 32), n))
     rank = 0
     while rank < limit and residual.sum() > target:
+        look_between_blocks()
         pivot = int(residual.argmax())
         if residual[pivot] <= 0:
             break

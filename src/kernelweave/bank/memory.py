@@ -7,6 +7,7 @@ from kernelweave.memory import available_bytes, format_bytes
 
 __all__ = [
     "AS_ROWS",
+    "NO_CACHE",
     "available_bytes",
     "cache_bytes",
     "format_bytes",
@@ -15,6 +16,8 @@ __all__ = [
     "rows_and_work",
 ]
 
+# Megabytes: nothing is kept, or a cache has its smallest size.
+NO_CACHE = 1e-6
 # Part of the memory that kernels may take for themselves; the rest is for whoever works with them.
 _SHARE = 0.5
 # Part of a budget for cached rows at most. Of what is left, solvers may take this part for their

@@ -188,13 +188,21 @@ class KernelBank(MatrixBank):
         By sqrt(n) units in the last place of the sum of the sizes of their terms: rounding goes up
         as often as down.
         """
+        return self._by_diagonals(v, d, np.sqrt(self.n) * np.finfo(np.float64).eps)
+
+    def largest_quad(self, v: Array) -> Array:
+        """Upper bounds on v'K_k v by the diagonals alone, as |K_ij| <= sqrt(K_ii K_jj): (m,)."""
+        return self._by_diagonals(v, np.zeros(self.m), 1.0).quad_missing
+
+    def _by_diagonals(self, v: Array, d: Array, unit: float) -> ErrorBound:
+        """Bound for kernel values off by up to `unit` sqrt(K_ii K_jj), some kernels at a time."""
         tasks = as_tasks(v)
-        unit = np.full(self.m, np.sqrt(self.n) * np.finfo(np.float64).eps)
         quad, product = np.zeros(self.m), np.zeros_like(tasks)
         size = max(1, int(_CHUNK_ENTRIES // self.n))
         for first in range(0, self.m, size):
             part = np.arange(first, min(first + size, self.m))
-            bound = rounding_error(tasks, d[part], self.diag(part), unit[part])
+            units = np.full(len(part), unit)
+            bound = rounding_error(tasks, d[part], self.diag(part), units)
             quad[part] = bound.quad_missing
             product += bound.product
         return ErrorBound(quad, quad, product)

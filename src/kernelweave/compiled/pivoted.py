@@ -74,15 +74,16 @@ def pivoted_cholesky_form(
     residual: np.ndarray,
     factors: np.ndarray,
     target: float,
+    rank: int,
+    most: int,
 ) -> int:
-    """Factor an elementwise kernel on the rows of X; return the rank.
+    """Factor an elementwise kernel on the rows of X, from `rank` pivots on; return their number.
 
-    `residual` enters as the diagonal of K and leaves as the diagonal of the remainder; `factors`
-    (max_rank, n) receives one row a pivot. Stops when the remainder's trace is at most `target`
-    or `factors` is full.
+    `residual` enters as the diagonal of what these pivots leave of K, and leaves as the diagonal of
+    the remainder; `factors` (max_rank, n) receives one row a pivot. Stops when the remainder's
+    trace is at most `target` or there are `most` pivots.
     """
-    rank = 0
-    while rank < factors.shape[0]:
+    while rank < most:
         pivot = 0
         trace = 0.0
         for j in range(residual.shape[0]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from functools import cache
@@ -13,7 +13,14 @@ from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["between_blocks", "map_blocks", "one_blas_thread", "thread_count", "use_threads"]
+__all__ = [
+    "between_blocks",
+    "look_between_blocks",
+    "map_blocks",
+    "one_blas_thread",
+    "thread_count",
+    "use_threads",
+]
 
 _INSIDE_WORKER = threading.local()
 _THREADS: ContextVar[int | None] = ContextVar("kernelweave_threads", default=None)
@@ -133,6 +140,13 @@ def between_blocks(look: Callable[[], None] | None) -> Iterator[None]:
         _BETWEEN.reset(token)
 
 
+def look_between_blocks() -> None:
+    """Call what :func:`between_blocks` was given, for work that takes long inside of a block."""
+    look = _BETWEEN.get()
+    if look is not None:
+        look()
+
+
 # A thread takes tens of microseconds to wake: less work than this is done where it is asked for.
 _WORTH_A_THREAD = 4e6
 
@@ -162,37 +176,62 @@ def map_blocks(
     inside = getattr(_INSIDE_WORKER, "yes", False)
     alone = inside or work < _WORTH_A_THREAD
     workers = 1 if alone else min(thread_count(), len(starts))
-    look = _BETWEEN.get()
     with one_blas_thread():
         if workers <= 1:
             for start in starts:
-                if look is not None:
-                    look()
+                look_between_blocks()
                 func(start, min(start + block, n_items))
             return
-        # The calling thread works too, so one thread fewer is borrowed from the pool.
-        queue = iter(starts)
-        lock = threading.Lock()
+        _on_threads(func, starts, n_items, block, workers)
 
-        ended = False
 
-        def drain() -> None:
-            while not ended:
-                if look is not None:
-                    look()
-                with lock:
-                    start = next(queue, None)
-                if start is None:
-                    return
-                func(start, min(start + block, n_items))
+class _Ended(Exception):
+    """Another thread of the same pass was interrupted, or failed."""
 
-        # Each in a copy of this thread's context, where NumPy keeps what it may warn about.
-        pool = _pool(_cores())
-        jobs = [pool.submit(copy_context().run, drain) for _ in range(workers - 1)]
+
+def _on_threads(
+    func: Callable[[int, int], None], starts: range, n_items: int, block: int, workers: int
+) -> None:
+    queue = iter(starts)
+    lock = threading.Lock()
+    look = _BETWEEN.get()
+    ended = False
+
+    def look_at_all() -> None:
+        if ended:
+            raise _Ended
+        if look is not None:
+            look()
+
+    def drain() -> None:
+        nonlocal ended
         try:
-            drain()
-        finally:
-            # After Ctrl-C or an error nobody takes up another block.
+            with between_blocks(look_at_all):
+                while True:
+                    look_at_all()
+                    with lock:
+                        start = next(queue, None)
+                    if start is None:
+                        return
+                    func(start, min(start + block, n_items))
+        except _Ended:
+            return
+        except BaseException:
+            # After Ctrl-C or an error nobody takes up another block, nor ends a long one.
             ended = True
-            for job in jobs:
+            raise
+
+    # The calling thread works too, so one thread fewer is borrowed from the pool. Each works in a
+    # copy of this thread's context, where NumPy keeps what it may warn about.
+    pool = _pool(_cores())
+    jobs = [pool.submit(copy_context().run, drain) for _ in range(workers - 1)]
+    try:
+        drain()
+        for job in jobs:
+            # Those that wait for a thread of the pool would find nothing left to do.
+            if not job.cancel():
                 job.result()
+    finally:
+        # Ctrl-C may also have come while this thread waited.
+        ended = not all(job.cancel() or job.done() for job in jobs)
+        wait(jobs)

@@ -11,8 +11,10 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from kernelweave.bank import DistanceBank, MatrixBank, storage_dtype
+from kernelweave.bank.memory import NO_CACHE
 from kernelweave.combine import Combination, get_combination
-from kernelweave.deadline import Deadline
+from kernelweave.compiled.threads import between_blocks
+from kernelweave.deadline import NEVER, Deadline, TimeUp
 from kernelweave.errors import InvalidInputError
 from kernelweave.estimators.decisions import Decisions, Parts
 from kernelweave.estimators.kernel_estimator import KernelEstimator
@@ -104,7 +106,7 @@ class BaseMKL(KernelEstimator):
         source = source_of(self, n=tasks.y.shape[1], **count)
         began = time.perf_counter()
         with self._threads():
-            made = self._set_up(tasks, C)
+            made = self._set_up(tasks, C, began)
             built = time.perf_counter() - began
             weights = C * tasks.weight
             with begin_session(self, made.limits, made.kernel_set, source, **count) as session:
@@ -173,14 +175,18 @@ class BaseMKL(KernelEstimator):
             )
         }
 
-    def _set_up(self, tasks: Tasks, C: float) -> SetUp:
-        """Check the settings, bind the kernels and put the problems together."""
+    def _set_up(self, tasks: Tasks, C: float, began: float | None = None) -> SetUp:
+        """Check the settings, bind the kernels and put the problems together.
+
+        `began` is when a fit began whose `max_time` counts here too.
+        """
         limits = self._limits()
+        deadline = NEVER if began is None else Deadline.after(limits.max_time, began)
         regularizer = get_regularizer(self.regularizer)
         combination = get_combination(self.combination)
         check_solver(self.solver)
         check_loss_weights(C, tasks.weight)
-        kernel_set, bank = self._build(tasks.X, combination)
+        kernel_set, bank = self._build(tasks.X, combination, deadline)
         problems = [
             Problem(bank, tasks.y[g], C * tasks.weight[g], tasks.loss, regularizer, combination)
             for g in tasks.groups
@@ -193,20 +199,30 @@ class BaseMKL(KernelEstimator):
     ) -> Result:
         return solve(problem, solver, limits, start)
 
-    def _build(self, X: Any, combination: Combination) -> tuple[BaseSet, MatrixBank]:
+    def _build(
+        self, X: Any, combination: Combination, deadline: Deadline
+    ) -> tuple[BaseSet, MatrixBank]:
         """Bind the kernels (or distances) to the samples, and put them into a bank."""
         if combination.base == "distances":
-            return self._build_distances(X, combination)
-        return self._build_kernels(X, self.tol, self._seed())
+            return self._build_distances(X, combination, deadline)
+        return self._build_kernels(X, self.tol, self._seed(), deadline)
 
-    def _build_distances(self, X: Any, combination: Combination) -> tuple[BaseSet, MatrixBank]:
+    def _build_distances(
+        self, X: Any, combination: Combination, deadline: Deadline
+    ) -> tuple[BaseSet, MatrixBank]:
         if self.bank not in ("auto", "lazy"):
             raise InvalidInputError(
                 f"combination={combination.name!r} is computed from distances, which are kept in "
                 f"their own way: bank must be 'auto' or 'lazy'; got {self.bank!r}."
             )
         distances = DistanceSet.build(self.kernels, X, normalize=self.normalize)
-        bank = DistanceBank(self.cache_mb, storage_dtype(self.tol)).build(distances)
+        dtype = storage_dtype(self.tol)
+        try:
+            with between_blocks(deadline.look(graces=0)):
+                bank = DistanceBank(self.cache_mb, dtype).build(distances)
+        except TimeUp:
+            # Nothing is kept, so that there is nothing to build.
+            bank = DistanceBank(NO_CACHE, dtype).build(distances)
         if self.bank == "lazy":
             bank.matrix_limit = MatrixBank.matrix_limit
         return distances, bank

@@ -61,11 +61,12 @@ class BaseBayesianMKL(KernelEstimator):
         source = source_of(self, n=targets[0].y.shape[1], **count)
         began = time.perf_counter()
         with self._threads():
-            kernel_set, bank = self._build_kernels(X, _BANK_TOL, seed)
+            ends = Deadline.after(self.max_time, began)
+            kernel_set, bank = self._build_kernels(X, _BANK_TOL, seed, ends)
             posteriors = []
             with begin_session(self, limits, kernel_set, source, **count) as session:
                 squares = None
-                with suppress(TimeUp), between_blocks(Deadline.after(self.max_time, began).look()):
+                with suppress(TimeUp), between_blocks(ends.look()):
                     squares = Squares.of(bank)
                 built = time.perf_counter() - began
                 for group, target in enumerate(targets):

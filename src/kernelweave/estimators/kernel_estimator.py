@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
+from functools import partial
 from numbers import Integral
 from typing import Any
 
@@ -18,7 +19,8 @@ from kernelweave.bank import KernelBank, build_bank
 from kernelweave.bank.memory import out_of_memory
 from kernelweave.combine import Combination
 from kernelweave.compiled.notice import compile_notice
-from kernelweave.compiled.threads import one_blas_thread, use_threads
+from kernelweave.compiled.threads import between_blocks, one_blas_thread, use_threads
+from kernelweave.deadline import NEVER, Deadline, TimeUp
 from kernelweave.errors import InvalidInputError, MemoryBudgetError
 from kernelweave.estimators.dask_blocks import refuse_collection, wrap_predictions
 from kernelweave.estimators.explaining import SelfExplaining
@@ -123,11 +125,31 @@ class KernelEstimator(
 
     # Kernels
 
-    def _build_kernels(self, X: Any, tol: float, seed: int) -> tuple[BaseSet, KernelBank]:
-        """Bind the kernels to the samples, and put them into a bank made for `tol`."""
+    def _build_kernels(
+        self, X: Any, tol: float, seed: int, deadline: Deadline = NEVER
+    ) -> tuple[BaseSet, KernelBank]:
+        """Bind the kernels to the samples, and put them into a bank made for `tol`.
+
+        Where the deadline passes on the way, into one that has nothing to build.
+        """
         kernels = build_set(self.kernels, X, normalize=self.normalize)
-        bank = build_bank(self.bank, kernels, cache_mb=self.cache_mb, tol=tol, random_state=seed)
-        return kernels, bank
+        build = partial(
+            build_bank, kernel_set=kernels, cache_mb=self.cache_mb, tol=tol, random_state=seed
+        )
+        try:
+            with between_blocks(deadline.look(graces=0)):
+                return kernels, build(self.bank)
+        except TimeUp:
+            centred = "center" in kernels.normalization.names
+        try:
+            with between_blocks(deadline.look() if centred else None):
+                return kernels, build("lazy")
+        except TimeUp:
+            raise InvalidInputError(
+                f"max_time={self.max_time} s was reached while kernels were centred, and without "
+                f"that there is no model. normalize={self.normalize!r} takes a pass over all "
+                "kernels before the first step: raise max_time, or use normalize='trace'."
+            ) from None
 
     def _require_finite(self, *numbers: Any) -> None:
         """Refuse to store or to return what overflow has made of the numbers of a fit."""

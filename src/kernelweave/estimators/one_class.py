@@ -215,9 +215,10 @@ class MKLOneClass(OutlierMixin, BaseMKL):
         self, problem: Problem, solver: Solver, limits: Limits, start: Point | None
     ) -> Result:
         # Of the kernels as they are, not of a bank's: else samples on the boundary may be outside.
-        result = certified_exactly(
-            problem, solver, limits, super()._solve(problem, solver, limits, start)
-        )
+        # Where the fit has not converged, that is what it ended with.
+        result = super()._solve(problem, solver, limits, start)
+        if result.converged:
+            result = certified_exactly(problem, solver, limits, result)
         if abs(result.certificate.dual) <= _ZERO * problem.kernel_size:
             warnings.warn(
                 "the training samples surround the origin in every kernel, so all scores are zero "

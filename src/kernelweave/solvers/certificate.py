@@ -269,7 +269,12 @@ def _primal(
 
 
 def dual_value(problem: Problem, alpha: Array, quad: Array) -> float:
-    """Dual objective of alpha scaled into the norm constraint; `quad` is its q_k or above."""
+    """Dual objective of alpha scaled into the norm constraint; `quad` is its q_k or above.
+
+    Minus infinity for no alpha at all where a sum is asked for, as in a one-class problem.
+    """
+    if problem.loss.alpha_sum and not alpha.any():
+        return -np.inf
     scale = problem.regularizer.dual_scale(quad)
     return float(
         -problem.dual_loss(scale * alpha) - problem.regularizer.dual_penalty(scale**2 * quad)

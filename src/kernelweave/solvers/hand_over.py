@@ -8,7 +8,7 @@ from typing import Any
 from kernelweave.problem import Problem
 from kernelweave.solvers.base import Solver
 from kernelweave.solvers.inner import Point
-from kernelweave.solvers.loop import Result, run
+from kernelweave.solvers.loop import Result, run, warn_of_interruption
 from kernelweave.solvers.silp import SILP
 from kernelweave.solvers.watch import Limits
 
@@ -36,7 +36,12 @@ def run_to_the_end(
     known = {"witness.alpha": result.alpha if result.witness is None else result.witness}
     there = Point.start(last.d, last.alpha, last.intercept, known)
     planes = SILP()
-    other = run(problem, planes, limits, there, *course)
+    try:
+        other = run(problem, planes, limits, there, *course)
+    except KeyboardInterrupt:
+        # Before a first point of these: there is one all the same.
+        warn_of_interruption(result.history, found.gap)
+        return replace(result, reason="interrupted"), solver
     if other.certificate.gap < found.gap:
         return other, planes
     ended = "interrupted" if other.reason == "interrupted" else result.reason

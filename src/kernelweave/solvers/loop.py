@@ -12,11 +12,17 @@ from functools import partial
 import numpy as np
 
 from kernelweave.compiled.threads import between_blocks, one_blas_thread
-from kernelweave.deadline import NEVER, Deadline, TimeUp
+from kernelweave.deadline import Deadline, TimeUp
 from kernelweave.errors import InterruptedFitWarning, InvalidInputError
 from kernelweave.problem import Array, Problem
 from kernelweave.solvers.base import Solver, State
-from kernelweave.solvers.certificate import Certificate, best_intercepts, certify, recompute
+from kernelweave.solvers.certificate import (
+    Certificate,
+    Witness,
+    best_intercepts,
+    certify,
+    recompute,
+)
 from kernelweave.solvers.feasible import feasible_alpha
 from kernelweave.solvers.inner import Point, owed_by_alpha
 from kernelweave.solvers.resume import numbers_of
@@ -32,6 +38,7 @@ __all__ = [
     "last_passes",
     "prepared",
     "run",
+    "warn_of_interruption",
 ]
 
 
@@ -199,18 +206,23 @@ def run(
     except KeyboardInterrupt:
         if best.point is None:
             raise
-        warnings.warn(
-            f"the fit was interrupted after {len(history)} iterations; keeping the best point so "
-            f"far (relative gap {best.gap:.2g}).",
-            InterruptedFitWarning,
-            stacklevel=3,
-        )
+        warn_of_interruption(history, best.gap)
         reason = "interrupted"
     result = _finish(problem, limits, best, reason, history)
     if state is None:
         return result
     extra = solver.remember(state) if result.reason == "bank" else {}
     return replace(result, extra=extra, last=state.point)
+
+
+def warn_of_interruption(history: list[Record], gap: float) -> None:
+    """Tell that Ctrl-C has ended a fit, which keeps a point with this gap."""
+    warnings.warn(
+        f"the fit was interrupted after {len(history)} iterations; keeping the best point so far "
+        f"(relative gap {gap:.2g}).",
+        InterruptedFitWarning,
+        stacklevel=4,
+    )
 
 
 def certified_as_it_is(
@@ -252,8 +264,11 @@ def certified_as_it_is(
 @contextmanager
 def last_passes(problem: Problem, reason: str) -> Iterator[None]:
     """End the passes inside, with `TimeUp`, soon after a deadline or Ctrl-C that ended a fit."""
-    ends = {"max_time": problem.deadline, "interrupted": Deadline(time.perf_counter())}
-    with between_blocks(ends.get(reason, NEVER).look(graces=2)):
+    look = problem.deadline.look(graces=2)
+    if reason == "interrupted":
+        # There may be two of them: of the bank's kernels, and of those that it keeps nearly.
+        look = Deadline(time.perf_counter()).look()
+    with between_blocks(look):
         yield
 
 
@@ -309,6 +324,7 @@ def _finish(
     except TimeUp:
         # From the products that the solver has kept; what they may have rounded is counted.
         certificate, alpha = _certify_state(problem, best.state, True), point.alpha
+        reason = "interrupted" if reason == "interrupted" else "max_time"
     if not np.isfinite(certificate.primal):
         raise _not_a_number(problem)
     converged = certificate.gap <= limits.target(certificate.rounding)
@@ -332,16 +348,17 @@ def _finish(
 def _offer_constant(problem: Problem, best: _Best, since: Progress, watch: Watch) -> Record:
     """Take the best constant, which needs no kernel, where time was too short for a first point.
 
-    A one-class problem has none: it takes one pass for the alpha that is spread most evenly.
+    Zero is no dual point of a one-class problem: there the alpha that is spread most evenly bounds
+    the optimum, by the diagonals of the kernels.
     """
-    zero = np.zeros(problem.y.shape)
-    d, alpha = problem.regularizer.start(problem.m), feasible_alpha(problem, zero)
-    fitted, quad = zero, np.zeros(problem.m)
-    if alpha.any():
-        fitted, quad = problem.combination.evaluate(problem.bank, d, alpha)
-    intercept = best_intercepts(problem, fitted, np.zeros(problem.n_tasks))
-    point = Point(d, alpha, fitted, intercept, problem.inner_value(d, alpha, fitted))
-    state = State(point, quad, None, False, None)
+    d, zero = problem.regularizer.start(problem.m), np.zeros(problem.y.shape)
+    witness = None
+    if problem.loss.alpha_sum:
+        spread = feasible_alpha(problem, zero)
+        witness = Witness(spread, problem.bank.largest_quad(spread))
+    intercept = best_intercepts(problem, zero, np.zeros(problem.n_tasks))
+    point = Point(d, zero, zero, intercept, problem.inner_value(d, zero, zero))
+    state = State(point, np.zeros(problem.m), None, False, None, witness)
     certificate = _certify_state(problem, state, True)
     best.offer(state, certificate, 0.0, problem.unit(certificate.primal))
     used = int(np.count_nonzero(d))

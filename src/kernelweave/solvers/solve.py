@@ -12,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from kernelweave.bank.exact import exact_bank
 from kernelweave.bank.protocol import MatrixBank
+from kernelweave.compiled.threads import between_blocks
 from kernelweave.deadline import NEVER, Deadline, TimeUp
 from kernelweave.problem import Problem
 from kernelweave.solvers.base import Solver
@@ -27,6 +28,7 @@ from kernelweave.solvers.loop import (
     certified_as_it_is,
     last_passes,
     prepared,
+    warn_of_interruption,
 )
 from kernelweave.solvers.resume import about, header_of, result_numbers
 from kernelweave.solvers.watch import Limits, Progress
@@ -98,30 +100,41 @@ def _settle(
         result, solver = run_to_the_end(problem, solver, limits, start, history, began, since)
     solved_on = problem.bank
     share = OWN_SHARE
-    while result.reason in ("bank", "stuck"):
-        # Often the point is good enough and only its proof was not: look before solving again.
-        found = result.certificate
-        result = certified_exactly(problem, solver, limits, result)
-        if result.certificate is not found:
-            history.append(_line(history[-1], result.certificate, time.perf_counter() - began))
-        if result.converged:
-            break
-        if problem.deadline.passed():
-            return replace(result, reason="max_time"), solved_on
-        # What the bank is off by in truth, which is far less than what it could be as a rule.
-        off = max(0.0, result.certificate.gap - (found.gap - found.approximation))
-        share = min(0.5 * share, OWN_SHARE - 1.5 * off / limits.tol if limits.tol > 0 else 0.0)
-        if share < _LEAST_SHARE or result.reason == "stuck":
-            finer, share = refine(problem.bank), OWN_SHARE
-            if finer is None:
-                return result, solved_on
-            problem, solved_on = problem.with_bank(finer), finer
-        result, solver = run_to_the_end(
-            problem, solver, limits, result.start, history, began, since, share
-        )
-    # Where the problem is not convex, what the bank is off by has not been counted.
-    if not result.converged or not problem.convex:
-        result = certified_exactly(problem, solver, limits, result)
+    try:
+        while result.reason in ("bank", "stuck"):
+            # Often the point is good enough and only its proof was not: look before solving again.
+            found = result.certificate
+            result = certified_exactly(problem, solver, limits, result)
+            if result.certificate is not found:
+                history.append(_line(history[-1], result.certificate, time.perf_counter() - began))
+            if result.converged:
+                break
+            problem.deadline.check()
+            # What the bank is off by in truth, which is far less than what it could be as a rule.
+            off = max(0.0, result.certificate.gap - (found.gap - found.approximation))
+            share = min(0.5 * share, OWN_SHARE - 1.5 * off / limits.tol if limits.tol > 0 else 0.0)
+            if share < _LEAST_SHARE or result.reason == "stuck":
+                with between_blocks(problem.deadline.look(graces=0)):
+                    finer, share = refine(problem.bank), OWN_SHARE
+                if finer is None:
+                    return result, solved_on
+                problem, solved_on = problem.with_bank(finer), finer
+            before = result
+            result, solver = run_to_the_end(
+                problem, solver, limits, before.start, history, began, since, share
+            )
+            cut = result.reason in ("max_time", "interrupted")
+            if cut and before.certificate.gap < result.certificate.gap:
+                result = replace(before, reason=result.reason)
+        # Where the problem is not convex, what the bank is off by has not been counted.
+        if not result.converged or not problem.convex:
+            result = certified_exactly(problem, solver, limits, result)
+    except TimeUp:
+        result = replace(result, reason="max_time")
+    except KeyboardInterrupt:
+        # Between two runs, or before a first point of the second one.
+        warn_of_interruption(history, result.certificate.gap)
+        result = replace(result, reason="interrupted")
     return result, solved_on
 
 
@@ -145,9 +158,8 @@ def certified_exactly(problem: Problem, solver: Solver, limits: Limits, result: 
     exact = problem.with_bank(exact_bank(problem.bank))
     if exact.bank is problem.bank:
         return result
-    reason = "max_time" if problem.deadline.passed() else result.reason
     try:
-        with last_passes(problem, reason):
+        with last_passes(problem, result.reason):
             certificate, alpha = recompute(
                 prepared(exact, solver), result.d, result.alpha, result.intercept, result.witness
             )
