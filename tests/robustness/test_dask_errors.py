@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 import pytest
-from small_clusters import small_cluster
+from small_clusters import cluster_of_processes, small_cluster
 
 from kernelweave import MKLClassifier
 from kernelweave.bank import DaskBank
@@ -133,6 +133,26 @@ def test_a_scheduler_that_has_ended(monkeypatch):
         with pytest.raises(ClusterError, match="scheduler"):
             model(DaskBank(client)).fit(X, y)
         assert time.monotonic() < began + 30
+
+
+def test_a_scheduler_that_is_killed_in_mid_fit(tmp_path):
+    """SIGKILL: it cannot say goodbye."""
+    with cluster_of_processes(tmp_path) as (scheduler, client):
+        ended = []
+
+        def kill(record):
+            if not ended:
+                scheduler.kill()
+                scheduler.wait()
+                ended.append(time.monotonic())
+
+        # So many steps that the worker's answers cannot suffice for all of them.
+        long = {"solver": "spg", "regularizer": "lp_ball", "tol": 1e-300, "max_iter": 10**8}
+        with pytest.raises(ClusterError, match="scheduler"):
+            model(DaskBank(client), callbacks=[kill], **long).fit(X, y)
+        with pytest.raises(ClusterError, match="scheduler"):
+            model(DaskBank(client)).fit(X, y)
+        assert time.monotonic() < ended[0] + 30
 
 
 def test_errors_of_workers_come_here(threads):

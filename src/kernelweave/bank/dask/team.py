@@ -19,11 +19,11 @@ from kernelweave.errors import ClusterError, InvalidInputError, MemoryBudgetErro
 
 __all__ = ["Team", "check_client", "pickled_bytes"]
 
-# Seconds between two looks at whether a worker that has not answered is still there.
+# Seconds between two looks at whether a worker, or the scheduler, that has not answered is there.
 _LOOK = 2.0
 _POLL = 0.1
-# Seconds in which a scheduler has to answer.
-_ANSWER = 5.0
+# Seconds in which a scheduler has to answer that has not ended.
+_ANSWER = 30.0
 # A shard that kills its workers would do so for ever.
 _MOST_REPLACED = 3
 # Part of a worker's memory limit that shards may take; the rest is for messages and Python.
@@ -63,14 +63,19 @@ def check_client(client: Any) -> None:
 
 def _workers(client: Any) -> list[str]:
     """Addresses of the workers; raises if the scheduler does not answer."""
-    check_client(client)
-    try:
-        return list(client.sync(client.scheduler.ncores, callback_timeout=_ANSWER))
-    except OSError as error:  # TimeoutError is one of them.
-        raise ClusterError(
-            f"the scheduler of the dask cluster does not answer ({type(error).__name__}): it has "
-            "ended, or the network to it is down."
-        ) from error
+    ends = time.monotonic() + _ANSWER
+    while True:
+        check_client(client)
+        try:
+            return list(client.sync(client.scheduler.ncores, callback_timeout=_LOOK))
+        except OSError as error:  # TimeoutError is one of them.
+            # One that is busy, as while it imports kernelweave, keeps its line to the client open.
+            line = client.scheduler_comm
+            if time.monotonic() > ends or line is None or line.closed():
+                raise ClusterError(
+                    f"the scheduler of the dask cluster does not answer ({type(error).__name__}): "
+                    "it has ended, or the network to it is down."
+                ) from error
 
 
 def pickled_bytes(obj: Any) -> float:
