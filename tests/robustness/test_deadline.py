@@ -16,6 +16,7 @@ from kernelweave import MKLClassifier
 from kernelweave.bank import DenseBank
 from kernelweave.combine import WeightedSum
 from kernelweave.deadline import NEVER, Deadline, TimeUp
+from kernelweave.errors import InterruptedFitWarning
 from kernelweave.kernels import KernelSet
 from kernelweave.losses import Logistic, SquaredHinge, get_loss
 from kernelweave.problem import Problem
@@ -39,6 +40,7 @@ from kernelweave.solvers import (
 from kernelweave.solvers.box_solver import DenseGram, solve_box_qp
 from kernelweave.solvers.inner import Evaluator
 from kernelweave.solvers.newton import solve_smooth
+from kernelweave.solvers.solve import settle
 
 SOLVERS = [
     ActiveSet(),
@@ -220,3 +222,43 @@ def test_max_time_of_an_estimator():
         model.fit(X, y)
     assert not model.converged_ and len(model.history_) == 1
     assert model.gap_ > 1e-12 and np.isclose(model.weights_.sum(), 1.0)
+
+
+def rough_problem():
+    """One whose bank has to be refined, as float32 leaves too much open."""
+    X, _ = load_breast_cancer(return_X_y=True)
+    bank = DenseBank("float32").build(KernelSet.build("mwumkl", X[:120]))
+    return replace(problem_of(), bank=bank)
+
+
+def ended_by(error):
+    """Return what is left of a fit that is ended while its bank is refined."""
+
+    def refine(bank):
+        raise error
+
+    return settle(rough_problem(), ActiveSet(), Limits(tol=1e-9), None, refine)[0]
+
+
+def test_a_bank_that_is_not_refined_in_time_leaves_the_model_of_the_first_one():
+    found = ended_by(TimeUp())
+    assert found.reason == "max_time" and 0 < found.certificate.gap < 1e-3
+
+
+def test_ctrl_c_while_a_bank_is_refined_keeps_the_model_of_the_first_one():
+    with pytest.warns(InterruptedFitWarning, match="keeping the best point"):
+        found = ended_by(KeyboardInterrupt())
+    assert found.reason == "interrupted" and 0 < found.certificate.gap < 1e-3
+
+
+def test_a_finer_bank_without_time_for_a_step_leaves_the_model_of_the_first_one(monkeypatch):
+    monkeypatch.setattr("kernelweave.deadline.GRACE", 0.0)
+    clock = [0.0]
+    problem = replace(rough_problem(), deadline=Deadline(1.0, lambda: clock[0]))
+
+    def refine(bank):
+        clock[0] = 2.0
+        return bank.refined()
+
+    found, _ = settle(problem, ActiveSet(), Limits(tol=1e-9), None, refine)
+    assert found.reason == "max_time" and 0 < found.certificate.gap < 1e-3

@@ -21,11 +21,16 @@ from kernelweave import (
     MKLOneClass,
     MKLRegressor,
 )
-from kernelweave.bank import DenseBank
-from kernelweave.compiled.threads import between_blocks, map_blocks, use_threads
+from kernelweave.bank import DenseBank, FactoredBank
+from kernelweave.compiled.threads import (
+    between_blocks,
+    look_between_blocks,
+    map_blocks,
+    use_threads,
+)
 from kernelweave.deadline import NEVER, Deadline
 from kernelweave.errors import InterruptedFitWarning, InvalidInputError
-from kernelweave.kernels import RBF, Linear
+from kernelweave.kernels import RBF, Kernel, KernelSet, Linear
 from kernelweave.losses import get_loss
 from kernelweave.solvers.bemkl import (
     BayesStart,
@@ -145,6 +150,37 @@ def test_ctrl_c_in_a_long_pass():
     assert not model.converged_ and model.dual_objective_ <= model.objective_
 
 
+def test_a_long_block_ends_when_another_thread_is_interrupted():
+    long = threading.Event()
+
+    def work(start, stop):
+        if threading.current_thread() is threading.main_thread():
+            long.wait()
+            raise KeyboardInterrupt
+        long.set()
+        while True:
+            look_between_blocks()
+
+    with use_threads(2), pytest.raises(KeyboardInterrupt):
+        map_blocks(work, 2, block=1)
+
+
+def test_an_error_in_a_thread_ends_the_pass():
+    done = []
+    failed = threading.Event()
+
+    def work(start, stop):
+        if threading.current_thread() is not threading.main_thread():
+            failed.set()
+            raise ZeroDivisionError
+        failed.wait()
+        done.append(start)
+
+    with use_threads(2), pytest.raises(ZeroDivisionError):
+        map_blocks(work, 10**6, block=1)
+    assert len(done) < 10**6
+
+
 class PressedInTheFirstStep(SPG):
     """Ctrl-C comes once, in a step on a part of the samples."""
 
@@ -216,3 +252,102 @@ def test_a_fit_that_is_taken_up_is_not_given_up_for_a_constant():
 def test_of_one_class():
     model = MKLOneClass(KERNELS[:5], nu=0.3, **LONG)
     assert seconds_of(model, X[:2000]) < LIMIT + 1.0
+
+
+class Counted(Kernel):
+    """A Gaussian kernel, known by its values only, that counts them."""
+
+    count: ClassVar[list[int]] = []
+
+    def __init__(self, width=1.0):
+        self.width = width
+
+    @property
+    def name(self):
+        return f"counted {self.width:g}"
+
+    def evaluate(self, pair):
+        self.count.append(pair.sqdist.size)
+        return np.exp(-pair.sqdist / self.width**2)
+
+    def diagonal(self, samples):
+        return np.ones(samples.n)
+
+
+# Nothing can be done in this time, if there is no grace.
+NONE = {"max_time": 1e-9, "n_jobs": 1}
+N_FEW = 600
+
+
+@pytest.fixture
+def no_grace(monkeypatch):
+    monkeypatch.setattr("kernelweave.deadline.GRACE", 0.0)
+
+
+def values_of(model, *data):
+    """How many values of each kernel a fit computes that has no time."""
+    Counted.count.clear()
+    with pytest.warns(ConvergenceWarning, match="max_time=1e-09"):
+        model.fit(*data)
+    return sum(Counted.count) / len(model.kernels)
+
+
+@pytest.mark.parametrize("bank", ["auto", "dense", "factored", "lazy"])
+def test_a_bank_is_not_built_when_the_time_is_over(bank, no_grace):
+    """Its matrices or factors would be all for nothing; the model is the best constant."""
+    X_few, y = X[:N_FEW], F[:N_FEW] > 0.5
+    model = MKLClassifier([Counted(w) for w in (0.5, 2.0)], bank=bank, **NONE)
+    assert values_of(model, X_few, y) < 0.1 * N_FEW**2
+    assert not model.converged_ and len(model.support_) == 0
+    assert model.gap_ == pytest.approx(1.0) and model.dual_objective_ <= model.objective_
+    assert not model.predict(X[-5:]).any() and y.mean() < 0.5
+
+
+@pytest.mark.parametrize("bank", ["dense", "factored"])
+def test_a_posterior_whose_bank_is_not_built(bank, no_grace):
+    model = BayesianMKLRegressor([Counted(w) for w in (0.5, 2.0)], bank=bank, **NONE)
+    assert values_of(model, X[:N_FEW], F[:N_FEW]) < 0.1 * N_FEW**2
+    assert np.ptp(model.predict(X[-5:])) < 1e-9
+
+
+def test_distances_are_not_kept_when_the_time_is_over(no_grace):
+    wide = RNG.normal(size=(N_FEW, 70))
+    model = MKLClassifier([RBF(width=w) for w in (3.0, 9.0)], combination="product", **NONE)
+    with pytest.warns(ConvergenceWarning, match="max_time=1e-09"):
+        model.fit(wide, wide[:, 0] > 0)
+    assert len(model.support_) == 0 and len(model.predict(wide[:5])) == 5
+
+
+def test_kernels_that_cannot_be_centred_in_time(no_grace):
+    model = MKLClassifier([Counted()], normalize="center", **NONE)
+    with pytest.raises(InvalidInputError, match=r"max_time=1e-09.*centred.*normalize='center'"):
+        model.fit(X[:N_FEW], F[:N_FEW] > 0)
+    assert not hasattr(model, "weights_")
+
+
+def test_factors_are_cut_in_the_middle_of_a_kernel():
+    """A look comes after some pivots; how many at a time changes nothing."""
+    kernels = KernelSet.build([RBF(width=0.3)], X[:1500])
+    looks = []
+    with use_threads(1), between_blocks(lambda: looks.append(1)):
+        whole = FactoredBank().build(kernels)
+    assert len(looks) > 10 and whole.ranks[0] > 1000
+
+    def look():
+        looks.pop()
+        if len(looks) == 5:
+            raise TimeoutError
+
+    with use_threads(1), between_blocks(look), pytest.raises(TimeoutError):
+        FactoredBank().build(kernels)
+
+
+def test_one_class_without_a_pass(no_grace):
+    """What is left is zero, and a bound by the diagonals of the kernels."""
+    kernels = [Counted(w) for w in (0.5, 2.0)]
+    model = MKLOneClass(kernels, nu=0.3, bank="lazy", **NONE)
+    assert values_of(model, X[:N_FEW]) < 0.1 * N_FEW**2
+    best = MKLOneClass(kernels, nu=0.3).fit(X[:N_FEW])
+    assert model.dual_objective_ <= best.dual_objective_ <= best.objective_ <= model.objective_
+    assert model.objective_ == 0.0 and model.gap_ == pytest.approx(1.0)
+    assert np.all(model.score_samples(X[-5:]) == 0.0) and np.all(model.predict(X[-5:]) == 1)

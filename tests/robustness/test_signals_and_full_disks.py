@@ -17,7 +17,7 @@ from cut_fits import cut_short, resumed, saved_iteration
 from kernelweave import MKLClassifier
 from kernelweave.errors import CheckpointWarning
 
-SCRIPT = Path(__file__).parents[1] / "helpers" / "full_disk.py"
+HELPERS = Path(__file__).parents[1] / "helpers"
 PATIENCE = 600
 
 pytestmark = [
@@ -29,7 +29,10 @@ pytestmark = [
 def test_a_disk_that_runs_full(tmp_path):
     """Real writes that fail half-way, of checkpoints, models and reports."""
     done = subprocess.run(
-        [sys.executable, SCRIPT, tmp_path], capture_output=True, text=True, timeout=PATIENCE
+        [sys.executable, HELPERS / "full_disk.py", tmp_path],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
@@ -76,6 +79,37 @@ def test_a_signal_from_outside(number, path):
         assert process.returncode == -number
         assert saved_iteration(path) == 0
     assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+def interrupted(what):
+    """Send Ctrl-C to a process that fits; how it ended."""
+    process = subprocess.Popen(
+        [sys.executable, HELPERS / "interrupted_fits.py", what],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        first = process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=PATIENCE)
+    assert first.strip() == "now" and process.returncode == 0, err
+    found = json.loads(out)
+    # Of a processor, so that a busy machine makes no test fail.
+    assert found["seconds"] < 1.3
+    return found
+
+
+@pytest.mark.parametrize("solver", ["spicy hinge", "spicy logistic", "silp-chunking"])
+def test_ctrl_c_in_mid_fit_keeps_a_model(solver):
+    found = interrupted(solver)
+    assert found["end"] == "model" and found["fitted"] and found["warned"] == [True]
+    assert found["bounds"][0] <= found["bounds"][1] and found["predicts"] == 5
+
+
+@pytest.mark.parametrize("bank", ["dense", "factored"])
+def test_ctrl_c_while_a_bank_is_built(bank):
+    assert interrupted(bank)["end"] == "KeyboardInterrupt"
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EIO])
