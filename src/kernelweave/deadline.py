@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 __all__ = ["GRACE", "NEVER", "Deadline", "TimeUp"]
 
@@ -31,6 +31,8 @@ class Deadline:
         The time on the clock from which on it has passed.
     clock : callable
         Returns seconds.
+    stop : callable or None
+        Returns whether the time is over whatever the clock says.
 
     Examples
     --------
@@ -42,19 +44,26 @@ class Deadline:
 
     at: float
     clock: Callable[[], float] = time.perf_counter
+    stop: Callable[[], bool] | None = None
 
     @classmethod
-    def after(cls, seconds: float | None, start: float) -> Deadline:
+    def after(
+        cls, seconds: float | None, start: float, stop: Callable[[], bool] | None = None
+    ) -> Deadline:
         """Return the deadline so many seconds after `start`, by `time.perf_counter`."""
-        return NEVER if seconds is None else cls(start + seconds)
+        if seconds is None:
+            return NEVER if stop is None else cls(math.inf, stop=stop)
+        return cls(start + seconds, stop=stop)
 
     def passed(self) -> bool:
         """Whether the time is over."""
+        if self.stop is not None and self.stop():
+            return True
         return self.at < math.inf and self.clock() >= self.at
 
     def later(self, seconds: float) -> Deadline:
         """Return the deadline so many seconds later."""
-        return NEVER if self.at == math.inf else Deadline(self.at + seconds, self.clock)
+        return NEVER if self is NEVER else replace(self, at=self.at + seconds)
 
     def check(self) -> None:
         """Raise `TimeUp` if the time is over."""

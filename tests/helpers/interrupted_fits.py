@@ -60,11 +60,10 @@ def model_of(what):
     if what in ("dense", "factored"):
         return MKLClassifier([Slow(w) for w in np.geomspace(0.5, 10, 20)], bank=what, n_jobs=1)
     kernels = [RBF(width=w) for w in np.geomspace(0.5, 10, 8)]
+    # Nothing is kept, so that every pass computes them.
+    long = {"bank": "lazy", "cache_mb": 20, "tol": 1e-12, "n_jobs": 1, "callbacks": [say_now]}
     solver, _, loss = what.partition(" ")
-    rest = {"loss": loss or "hinge", "C": 100.0, "callbacks": [say_now]}
-    return MKLClassifier(
-        kernels, solver=solver, bank="lazy", cache_mb=20, tol=1e-12, n_jobs=1, **rest
-    )
+    return MKLClassifier(kernels, solver=solver, loss=loss or "hinge", C=100.0, **long)
 
 
 def main(what):
@@ -84,7 +83,8 @@ def main(what):
         here.recv(1)
         pressed.append(time.process_time())
 
-    threading.Thread(target=note, daemon=True).start()
+    watcher = threading.Thread(target=note, daemon=True)
+    watcher.start()
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         try:
@@ -93,6 +93,7 @@ def main(what):
         except KeyboardInterrupt:
             end = "KeyboardInterrupt"
     ended = time.process_time()
+    watcher.join()
     found = {"end": end, "seconds": ended - pressed[0], "fitted": hasattr(model, "weights_")}
     if end == "model":
         found["warned"] = [w.category is InterruptedFitWarning for w in told]

@@ -224,6 +224,19 @@ def test_max_time_of_an_estimator():
     assert model.gap_ > 1e-12 and np.isclose(model.weights_.sum(), 1.0)
 
 
+@pytest.mark.parametrize("solver", [ActiveSet(), SILPChunking(chunk_size=4), Spicy()], ids=repr)
+def test_a_fit_that_is_told_to_stop_ends_in_mid_step(solver):
+    """As those of a cross-validation are by Ctrl-C."""
+    asked = []
+
+    def stop():
+        asked.append(True)
+        return len(asked) > 9
+
+    found, _ = settle(problem_of(), solver, Limits(tol=1e-14, stop=stop), None, lambda bank: None)
+    assert len(asked) <= 9 + 12 and not found.converged and len(found.history) <= 9
+
+
 def rough_problem():
     """One whose bank has to be refined, as float32 leaves too much open."""
     X, _ = load_breast_cancer(return_X_y=True)

@@ -106,7 +106,7 @@ class BaseMKL(KernelEstimator):
         source = source_of(self, n=tasks.y.shape[1], **count)
         began = time.perf_counter()
         with self._threads():
-            made = self._set_up(tasks, C, began)
+            made = self._set_up(tasks, C, Deadline.after(self._limits().max_time, began))
             built = time.perf_counter() - began
             weights = C * tasks.weight
             with begin_session(self, made.limits, made.kernel_set, source, **count) as session:
@@ -175,13 +175,9 @@ class BaseMKL(KernelEstimator):
             )
         }
 
-    def _set_up(self, tasks: Tasks, C: float, began: float | None = None) -> SetUp:
-        """Check the settings, bind the kernels and put the problems together.
-
-        `began` is when a fit began whose `max_time` counts here too.
-        """
+    def _set_up(self, tasks: Tasks, C: float, deadline: Deadline = NEVER) -> SetUp:
+        """Check the settings, bind the kernels, in time, and put the problems together."""
         limits = self._limits()
-        deadline = NEVER if began is None else Deadline.after(limits.max_time, began)
         regularizer = get_regularizer(self.regularizer)
         combination = get_combination(self.combination)
         check_solver(self.solver)

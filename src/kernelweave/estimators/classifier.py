@@ -83,7 +83,7 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         A :class:`Checkpoint` among them writes down where the fit stands.
     max_time : float or None, default=None
         Most seconds for the fit of one problem, building its kernels included. Where that is too
-        short for a first step, the model is the best constant.
+        short for them or for a first step, the model is the best constant.
     warm_start : bool, default=False
         Start from the solution of the last call to `fit`, if it had as many samples and kernels:
         for a sequence of values of C, say.

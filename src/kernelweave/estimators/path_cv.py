@@ -24,6 +24,7 @@ from sklearn.model_selection import check_cv
 from sklearn.utils import _safe_indexing, column_or_1d
 
 from kernelweave.compiled.threads import thread_count
+from kernelweave.deadline import Deadline
 from kernelweave.errors import InterruptedFitWarning, InvalidInputError
 from kernelweave.estimators.base import BaseMKL, SetUp, Tasks
 from kernelweave.estimators.labels import plain_labels
@@ -221,7 +222,7 @@ class PathCV(BaseMKL):
         limits = replace(
             made.limits,
             verbose=max(0, self.verbose - 2),
-            callbacks=(*made.limits.callbacks, lambda record: stop.is_set()),
+            stop=stop.is_set,
         )
         for problem, solver in zip(made.problems, made.solvers, strict=True):
             began = time.perf_counter()
@@ -276,7 +277,13 @@ class PathCV(BaseMKL):
         with model._threads():
             given = {"sample_weight": weight[train]}
             tasks = model._tasks(_safe_indexing(X, train), y[train], given)
-            made = model._set_up(tasks, 1.0)
+            try:
+                made = model._set_up(tasks, 1.0, Deadline.after(None, 0.0, stop.is_set))
+            except InvalidInputError:
+                if not stop.is_set():
+                    raise
+                # There was no time to centre the kernels.
+                return _Path(title, [], np.zeros(0))
             path = self._walk(title, made, stop)
             X_test, y_test = _safe_indexing(X, test), y[test]
             score = partial(scorer, sample_weight=weight[test]) if weighs else scorer
@@ -364,7 +371,7 @@ def _run_all(calls: Sequence[Callable[[], _Path]], jobs: int, stop: threading.Ev
         try:
             wait(running, return_when=FIRST_EXCEPTION)
         except KeyboardInterrupt:
-            stop.set()  # The fits end with their next record.
+            stop.set()
         if any(future.done() and future.exception() for future in running):
             stop.set()
         return [future.result() for future in running]

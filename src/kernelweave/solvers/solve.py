@@ -85,8 +85,8 @@ def _settle(
     problem = problem.as_sum()
     now = time.perf_counter()
     began = now - since.seconds
-    if limits.max_time is not None and problem.deadline is NEVER:
-        problem = replace(problem, deadline=Deadline.after(limits.max_time, now))
+    if problem.deadline is NEVER:
+        problem = replace(problem, deadline=Deadline.after(limits.max_time, now, limits.stop))
     if start is None and solver.starts_coarse():
         start = first_weights(problem, solver, limits)
     # Once: weights that a solver learns beforehand must not change with a more exact bank.

@@ -87,6 +87,8 @@ class Limits:
         Each is called with the newest line of the history; one that returns True ends the fit.
     verbose : int
         0 is silent, 1 prints about once a second, 2 prints every step.
+    stop : callable or None
+        Asked often, in the middle of steps too: whether the fit shall end as if time were over.
     """
 
     tol: float = 1e-3
@@ -94,6 +96,7 @@ class Limits:
     max_time: float | None = None
     callbacks: Sequence[Any] = ()
     verbose: int = 0
+    stop: Callable[[], bool] | None = None
 
     def target(self, rounding: float = 0.0) -> float:
         """Return the tolerance a fit is held to: `tol`, or for zero what float64 can resolve.
@@ -129,7 +132,7 @@ class Watch:
     ) -> None:
         self._limits, self._history, self._began = limits, history, began
         start = began + (since or Progress()).seconds
-        self._deadline = deadline or Deadline.after(limits.max_time, start)
+        self._deadline = deadline or Deadline.after(limits.max_time, start, limits.stop)
         self._keepers = [c for c in limits.callbacks if isinstance(c, Keeper)]
         self._callbacks = [c for c in limits.callbacks if not isinstance(c, Keeper)]
         self._printed = -np.inf
