@@ -51,28 +51,12 @@ def gathered(
     return {"moved": float(stop - start) * len(right) * (K.itemsize + target.itemsize)}
 
 
-def gathered_columns(out: Any, rows: Any, places: Any, columns: Any, target: Any) -> Amounts:
-    """See the module: rows of a block."""
-    return {"moved": float(target.size) * (rows.itemsize + target.itemsize)}
-
-
 def added_rows(
     out: Any, K: Any, support: Any, values: Any, target: Any, start: int, stop: int
 ) -> Amounts:
     """See the module."""
     numbers = float(len(support)) * (stop - start)
     return {"moved": K.itemsize * numbers, "flops": 2.0 * numbers}
-
-
-def mixed(out: Any, outputs: Any, kernels: Any, weights: Any) -> Amounts:
-    """See the module."""
-    numbers = float(len(kernels)) * outputs.shape[1]
-    return {"moved": 8.0 * numbers, "flops": 2.0 * numbers}
-
-
-def added_outputs(out: Any, change: Any, kernels: Any, *rest: Any) -> Amounts:
-    """See the module."""
-    return {"moved": 24.0 * change.size, "flops": 3.0 * change.size}
 
 
 def curvature_factor(out: Any, matrix: Any, *rest: Any, **more: Any) -> Amounts:
@@ -203,10 +187,6 @@ def nothing(out: Any, *rest: Any, **more: Any) -> Amounts:
 _SOLVERS, _RUNNING = "kernelweave.solvers.", "kernelweave.bank.running."
 COUNTS: list[tuple[str, str | None, str, str, Any]] = [
     (_SOLVERS + "signed_qp", None, "smo_steps", "SMO steps", smo),
-    (_SOLVERS + "chunks", None, "gather_columns", "blocks", gathered_columns),
-    (_SOLVERS + "chunks", None, "add_rows", "products with K(d)", added_rows),
-    (_SOLVERS + "chunks", None, "mix_outputs", "mixes of outputs", mixed),
-    (_SOLVERS + "chunks", None, "add_outputs", "mixes of outputs", added_outputs),
     ("kernelweave.compiled.dense_rows", None, "copy_rectangle", "blocks", gathered),
     ("kernelweave.compiled.dense_rows", None, "add_rows", "products with K(d)", added_rows),
     (_SOLVERS + "curvature", None, "cholesky", "curvature", curvature_factor),

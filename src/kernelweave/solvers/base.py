@@ -28,7 +28,7 @@ class State:
         The current weights, dual variables and intercepts.
     quad : ndarray of shape (m,)
         alpha'(dK/dd_k) alpha at `point`, for all m kernels: q_k(alpha) for a sum.
-    evaluator : Evaluator or ChunkEvaluator
+    evaluator : Evaluator
         What solved the single-kernel problems; it counts them.
     stuck : bool
         The solver cannot improve further; the loop stops and the certificate tells the rest.

@@ -12,6 +12,7 @@ over all of them; a small problem is one round on the matrix as it is.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,6 +39,8 @@ __all__ = ["BoxQPResult", "DenseGram", "GramSource", "solve_box_qp"]
 
 Vector = NDArray[np.float64]
 Index = NDArray[np.int64]
+# Whether alpha, with K alpha and the intercept that belong to it, is good enough to stop.
+GoodEnough = Callable[[Vector, Vector, float], bool]
 
 # Variables of a round while too many to take them all can still move, where it does not matter.
 _ROUND = 512
@@ -96,12 +99,16 @@ def _fill(room: Vector, amount: float) -> Vector:
 class _Blocks:
     """Local matrices: the whole one where there is one, float32 copies while they are enough."""
 
-    def __init__(self, gram: GramSource, state: SignedQP, tol: float) -> None:
+    def __init__(self, gram: GramSource, state: SignedQP, tol: float, most: int | None) -> None:
         self._gram = gram
         self._matrix = gram.dense()
         direct = self._matrix is not None and gram.n <= _DIRECT
         # A block, and a part of it when variables have settled.
-        self.limit = gram.n if direct else gram.square_limit(_WHOLE, copies=2)
+        whole, some = most or _WHOLE, most or gram.round_size or _ROUND
+        self.limit = gram.square_limit(whole, copies=2)
+        if direct:
+            self.limit = gram.n if most is None else min(most, gram.n)
+        self.round_size = gram.square_limit(some, copies=2)
         self.diag = np.asarray(gram.diag(), dtype=np.float64)
         # Of one class the linear terms are zero, and the violation is compared with K alpha.
         linear = max(np.abs(state.pos).max(initial=0.0), np.abs(state.neg).max(initial=0.0))
@@ -128,23 +135,37 @@ class _Blocks:
 
 
 def _choose(
-    ends: Ends, previous: Index, limit: int, round_size: int, tol: float
+    ends: Ends, previous: Index, blocks: _Blocks, tol: float, early: bool
 ) -> tuple[Index, float]:
-    """Variables of the next local problem, newest first, and the tolerance to solve it to."""
+    """Variables of the next local problem, newest first, and the tolerance to solve it to.
+
+    With `early` the answer may be good enough long before `tol`, which is looked at in between.
+    """
     up, low, top, bottom = ends
     active = np.flatnonzero((up >= bottom) | (low <= top))
-    if active.size > limit:
-        chosen = worst_violators(ends, previous, round_size)
-        return chosen, max(0.9 * tol, _LOCAL * (top - bottom))
-    if active.size > 0.9 * up.size:
-        return np.arange(up.size), tol
-    return active, max(0.9 * tol, _LOCAL_WHOLE * (top - bottom))
+    rough = max(0.9 * tol, _LOCAL * (top - bottom))
+    if active.size > blocks.limit:
+        # A pair has no room for old ones.
+        kept = previous if blocks.round_size > 2 else previous[:0]
+        return worst_violators(ends, kept, blocks.round_size), rough
+    whole = active.size > 0.9 * up.size and up.size <= blocks.limit
+    chosen = np.arange(up.size) if whole else active
+    if early:
+        return chosen, rough
+    return chosen, tol if whole else max(0.9 * tol, _LOCAL_WHOLE * (top - bottom))
 
 
-def _run(state: SignedQP, gram: GramSource, tol: float, max_iter: int, deadline: Deadline) -> None:
+def _run(
+    state: SignedQP,
+    gram: GramSource,
+    tol: float,
+    max_iter: int,
+    deadline: Deadline,
+    most: int | None,
+    good_enough: GoodEnough | None,
+) -> None:
     """Solve local problems until no variable at all violates by more than `tol`."""
-    blocks = _Blocks(gram, state, tol)
-    round_size = gram.square_limit(gram.round_size or _ROUND, copies=2)
+    blocks = _Blocks(gram, state, tol, most)
     previous = np.empty(0, dtype=np.int64)
     best_value, best_violation, stalled, gap = math.inf, math.inf, 0, math.inf
     while state.n_steps < max_iter and stalled < _STALLED:
@@ -153,9 +174,11 @@ def _run(state: SignedQP, gram: GramSource, tol: float, max_iter: int, deadline:
         violation = top - bottom
         if violation <= tol or deadline.passed():
             return
+        if good_enough is not None and good_enough(state.alpha, state.fitted, intercept_of(ends)):
+            return
         if previous.size:
             blocks.check(gap, up[previous].max() - low[previous].min())
-        previous, local_tol = _choose(ends, previous, blocks.limit, round_size, tol)
+        previous, local_tol = _choose(ends, previous, blocks, tol, good_enough is not None)
         if not previous.size:
             return  # NaN compares with nothing: a broken kernel has no variable to move.
         idx = np.sort(previous)
@@ -200,6 +223,8 @@ def solve_box_qp(
     fitted: ArrayLike | None = None,
     max_iter: int = 10_000_000,
     deadline: Deadline = NEVER,
+    most: int | None = None,
+    good_enough: GoodEnough | None = None,
 ) -> BoxQPResult:
     r"""Solve the dual of a piecewise-linear loss for one kernel.
 
@@ -227,6 +252,11 @@ def solve_box_qp(
         Largest number of SMO steps.
     deadline : Deadline
         When to return what there is.
+    most : int, optional
+        Most variables of a round; by default as many as is quickest.
+    good_enough : callable, optional
+        ``good_enough(alpha, K alpha, intercept)`` is asked between rounds; the first True ends the
+        solve.
 
     Returns
     -------
@@ -255,7 +285,7 @@ def solve_box_qp(
         used = np.flatnonzero(alpha)
         fitted = gram.product(used, alpha[used]) if used.size else np.zeros(gram.n)
     state = SignedQP(pos, neg, lo, hi, alpha, np.array(fitted, dtype=np.float64))
-    _run(state, gram, tol, max_iter, deadline)
+    _run(state, gram, tol, max_iter, deadline, most, good_enough)
     ends = state.ends()
     violation = max(0.0, ends[2] - ends[3])
     mend_sum(state, qp.total)

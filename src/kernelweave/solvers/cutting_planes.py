@@ -139,6 +139,7 @@ class CuttingPlanes:
         self._goal = np.inf  # what was left to gain when that was last halved
         self._waited = 0  # steps over the curvature since then
         self._metric: _Metric | None = None
+        self._new_root: tuple[Root, float] | None = None  # of a centre whose curvature is not known
         self.witness: Witness | None = None
         self.centre: Point
         self.quad: Array
@@ -182,11 +183,17 @@ class CuttingPlanes:
     def _move(self, point: Point, quad: Array, root: Root, gap: float) -> None:
         self.centre, self.quad = point, quad
         self._failed = 0
-        if not (self._curved and self._stabilise):
+        self._new_root = root, gap
+
+    def _take_curvature(self) -> None:
+        """Take the curvature at a new centre, or keep the last one while it serves well."""
+        if self._new_root is None or not (self._curved and self._stabilise):
             return
+        root, gap = self._new_root
+        self._new_root = None
         kernels = np.arange(self._problem.m)
         if self._linear:
-            kernels = working_kernels(point.d, self._gradient(), _ENTERING)
+            kernels = working_kernels(self.centre.d, self._gradient(), _ENTERING)
         last = self._metric
         same = last is not None and np.array_equal(last.kernels, kernels)
         if last is not None and same and self._problem.n > _KEEP_FROM and gap < 0.2 * last.gap:
@@ -204,6 +211,7 @@ class CuttingPlanes:
 
     def propose(self, gap: float) -> Proposal:
         """Return the weights to try next; `gap` is the relative gap at the centre."""
+        self._take_curvature()
         master = self._solve_master()
         if master is not None:
             self._learn(master)

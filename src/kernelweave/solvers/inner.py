@@ -20,6 +20,8 @@ from kernelweave.solvers.watch import Numbers, Progress
 __all__ = ["Evaluator", "Point", "owed_by_alpha", "solve_task", "without_dust"]
 
 _SMALL_N = 300
+# Decision values differ by no less than this part of their unit.
+_VIOLATION_FLOOR = 1e-13
 # SMO creeps on singular kernels: what it has not reached by then, other weights may spare it.
 _MOST_STEPS = 3_000_000
 
@@ -89,26 +91,43 @@ def owed_by_alpha(problem: Problem, point: Point, intercept: Array) -> float:
 
 
 def solve_task(
-    problem: Problem, task: int, gram: GramSource, tol: float, alpha: Array, fitted: Array, b: float
+    problem: Problem,
+    task: int,
+    gram: GramSource,
+    tol: float,
+    alpha: Array,
+    fitted: Array,
+    b: float,
+    chunk: int | None = None,
 ) -> tuple[Array, Array, float, int]:
     """Solve one single-kernel problem from a warm start: (alpha, K alpha, intercept, steps).
 
     Piecewise-linear losses go to the SMO solver, where `tol` is the KKT violation in units of
-    decision values, smooth ones to Newton's method, where it is the relative gap. The alpha
-    returned is feasible: inside its box and with the right sum.
+    decision values, smooth ones to Newton's method, where it is the relative gap. With `chunk` it
+    is the relative gap for the SMO solver too, which then moves at most so many variables at a
+    time. The alpha returned is feasible: inside its box and with the right sum.
     """
     y, C, loss = problem.y[task], problem.C[task], problem.loss
+
+    def owes_little(alpha: Array, fitted: Array, b: float) -> bool:
+        above = float(np.sum(loss.value(y, fitted + b, C))) + loss.alpha_sum * b
+        below = -float(np.sum(loss.conjugate(y, alpha, C)))
+        quadratic = 0.5 * float(alpha @ fitted)
+        above, below = above + quadratic, below - quadratic
+        return above - below <= tol * problem.unit(above, below)
+
     if not loss.smooth:
         qp = loss.box_qp(y, C)
-        most = _most_steps(gram)
         box = solve_box_qp(
             qp,
             gram,
-            tol=tol * problem.decision_unit,
+            tol=problem.decision_unit * (tol if chunk is None else _VIOLATION_FLOOR),
             a=qp.split(alpha),
             fitted=fitted,
-            max_iter=most,
+            max_iter=_most_steps(gram),
             deadline=problem.deadline,
+            most=chunk,
+            good_enough=None if chunk is None else owes_little,
         )
         return box.alpha, box.fitted, box.intercept, box.n_steps
     newton = solve_smooth(
@@ -136,6 +155,14 @@ class Evaluator:
     large for a combined matrix it also keeps K_k alpha of the kernels in use
     (:class:`~kernelweave.solvers.products.KernelProducts`).
 
+    Parameters
+    ----------
+    problem : Problem
+    start : Point, optional
+        Where the first solve starts.
+    chunk : int, optional
+        Most variables that a solve moves at a time, see :func:`solve_task`.
+
     Attributes
     ----------
     n_solves, n_steps : int
@@ -144,8 +171,11 @@ class Evaluator:
         Whether one of those solved last ended for want of steps.
     """
 
-    def __init__(self, problem: Problem, start: Point | None = None) -> None:
+    def __init__(
+        self, problem: Problem, start: Point | None = None, chunk: int | None = None
+    ) -> None:
         self.problem = problem
+        self._chunk = chunk
         self.n_solves = 0
         self.n_steps = 0
         self.cut_short = False
@@ -194,7 +224,7 @@ class Evaluator:
         for t in range(problem.n_tasks):
             gram.parts = None
             alpha[t], fitted[t], self._intercept[t], steps = solve_task(
-                problem, t, gram, tol, self._alpha[t], fitted[t], self._intercept[t]
+                problem, t, gram, tol, self._alpha[t], fitted[t], self._intercept[t], self._chunk
             )
             self.n_steps += steps
             self.cut_short |= steps >= _most_steps(gram)

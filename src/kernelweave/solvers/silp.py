@@ -12,7 +12,6 @@ from kernelweave.errors import InvalidInputError
 from kernelweave.problem import Array, Problem
 from kernelweave.solvers.base import Solver, State
 from kernelweave.solvers.certificate import Witness, best_intercepts, certify
-from kernelweave.solvers.chunks import ChunkEvaluator
 from kernelweave.solvers.curvature import curvature_root
 from kernelweave.solvers.cutting_planes import (
     ENOUGH,
@@ -131,7 +130,7 @@ class SILP(Solver):
             known["witness.alpha"] = witness.alpha
         return known
 
-    def _evaluator(self, problem: Problem, start: Point | None) -> Evaluator | ChunkEvaluator:
+    def _evaluator(self, problem: Problem, start: Point | None) -> Evaluator:
         return Evaluator(problem, start)
 
     def step(self, problem: Problem, state: State, gap: float, inner_gap: float) -> State:
@@ -155,7 +154,7 @@ class SILP(Solver):
     def _try(
         self,
         memory: _Memory,
-        evaluator: Evaluator | ChunkEvaluator,
+        evaluator: Evaluator,
         proposal: Proposal,
         gap: float,
     ) -> bool:
@@ -172,7 +171,7 @@ class SILP(Solver):
         return learnt or proposal.kind not in ("safe", "master")
 
     def _solve_at(
-        self, memory: _Memory, evaluator: Evaluator | ChunkEvaluator, proposal: Proposal
+        self, memory: _Memory, evaluator: Evaluator, proposal: Proposal
     ) -> tuple[Point, float]:
         """Solve at the proposed weights as exactly as it takes to judge the step."""
         allowed = _INNER_SHARE * max(0.0, proposal.promised)
@@ -183,7 +182,7 @@ class SILP(Solver):
     def _solve(
         self,
         memory: _Memory,
-        evaluator: Evaluator | ChunkEvaluator,
+        evaluator: Evaluator,
         d: Array,
         allowed: float,
         enough: float = np.inf,
@@ -212,7 +211,7 @@ class SILP(Solver):
     def _sharpen(
         self,
         memory: _Memory,
-        evaluator: Evaluator | ChunkEvaluator,
+        evaluator: Evaluator,
         allowed: float,
         owed: float,
         gap: float,
@@ -229,11 +228,11 @@ class SILP(Solver):
 class SILPChunking(SILP):
     r"""SILP by chunking: alpha and the weights move together (Sonnenburg et al. 2006, Algorithm 2).
 
-    Early weights need no exact alpha. Alpha moves in chunks of `chunk_size` variables, the matrix
-    of all kernels' outputs moves along (:class:`~kernelweave.solvers.chunks.ChunkEvaluator`), and
-    the cutting planes are asked for new weights as soon as alpha is good enough for the gap that
-    is left. Beside the bank it needs O(mn) memory, and up to one n x n matrix where :class:`SILP`
-    forms one.
+    Early weights need no exact alpha. Alpha moves in chunks of `chunk_size` variables, the outputs
+    :math:`g_{ki} = (K_k \alpha)_i` of the kernels in use move along, and the cutting planes are
+    asked for new weights as soon as alpha is good enough for the gap that is left. A change of the
+    weights then costs one product :math:`d \cdot g`: nothing is started anew. Beside the bank that
+    takes O(mn) memory; where :class:`SILP` forms the matrix of the combined kernel, so does this.
 
     For the hinge, epsilon-insensitive and one-class losses, with the regularizers of
     :class:`SILP`, over any bank.
@@ -272,8 +271,8 @@ class SILPChunking(SILP):
             )
         return super().prepare(problem)
 
-    def _evaluator(self, problem: Problem, start: Point | None) -> Evaluator | ChunkEvaluator:
-        return ChunkEvaluator(problem, start, int(self.chunk_size))
+    def _evaluator(self, problem: Problem, start: Point | None) -> Evaluator:
+        return Evaluator(problem, start, int(self.chunk_size))
 
     def _first_tol(self, memory: _Memory, allowed: float) -> float:
         """Relative gap that alpha may owe at the next weights."""
@@ -291,7 +290,7 @@ def _resolution(problem: Problem, point: Point, quad: Array) -> float:
     return certify(problem, *at, rounding=True).approximation
 
 
-def _root(evaluator: Evaluator | ChunkEvaluator, point: Point) -> Root:
+def _root(evaluator: Evaluator, point: Point) -> Root:
     def root(kernels: Array) -> Array:
         parts = evaluator.curvature_parts(point)
         return curvature_root(evaluator.problem, point, kernels, *parts)
