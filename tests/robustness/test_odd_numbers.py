@@ -181,13 +181,15 @@ def damaged(kind, how):
         X.indices[5] = 4_000_000
     elif how == "negative":
         X.indices[5] = -3
+    elif how == "no integers":
+        X.indices = X.indices + 0.5
     else:
         X.indptr[3] = X.indptr[-1] + 7
     return X
 
 
 @pytest.mark.parametrize("kind", ["csr", "csc"])
-@pytest.mark.parametrize("how", ["beyond", "negative", "ends"])
+@pytest.mark.parametrize("how", ["beyond", "negative", "ends", "no integers"])
 def test_sparse_indices_outside_the_matrix_are_refused(kind, how):
     good = sparse.random_array((30, 8), density=0.3, format="csr", rng=np.random.default_rng(1))
     y = np.where(np.arange(30) % 2, 1, -1)
