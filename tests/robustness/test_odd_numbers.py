@@ -20,7 +20,7 @@ from scipy import sparse
 
 from kernelweave import BayesianMKLClassifier, MKLClassifier, MKLOneClass, MKLRegressor
 from kernelweave.errors import InvalidInputError
-from kernelweave.kernels import RBF, Distance, Kernel, KernelSet, Linear, Polynomial
+from kernelweave.kernels import RBF, Distance, Kernel, KernelSet, Linear, Polynomial, sample_ids
 
 HELPERS = Path(__file__).parents[1] / "helpers"
 BANKS = ("dense", "lazy", "factored", "auto")
@@ -142,6 +142,32 @@ def test_new_rows_that_overflow_are_refused(model, normalize):
         with pytest.raises(InvalidInputError, match=r"polynomial\(degree=5\)"):
             model.predict(X * 1e50)
         assert np.isfinite(model.predict(X)).all()
+
+
+@pytest.mark.parametrize("unit", [1e-30, 1e25, 1e45])
+def test_products_of_distances_that_float32_cannot_hold(unit):
+    """Samples in other units, and kernels that take them back: the same problem."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(30, 2)), np.where(np.arange(30) % 2, 1, -1)
+
+    def fitted(unit):
+        kernels = [RBF(gamma=unit**-2).on(0), Distance("cityblock", scale=unit).on(1)]
+        model = MKLClassifier(kernels, combination="product", regularizer="l1", tol=1e-4)
+        return model.fit(X * unit, y)
+
+    expected, found = fitted(1.0), fitted(unit)
+    assert found.converged_
+    np.testing.assert_allclose(found.objective_, expected.objective_, rtol=1e-3)
+
+
+@pytest.mark.parametrize("largest", [1e101, 1e303])
+def test_given_distances_too_large_for_a_product_are_refused(largest):
+    X, y = overflowing()
+    D = np.abs(np.subtract.outer(X[:, 0], X[:, 0]))
+    given = Distance(largest * (D / D.max()), name="far")
+    model = MKLClassifier([given], combination="product", regularizer="l1")
+    with pytest.raises(InvalidInputError, match=r"kernel 'far' has distances of .*at most 1e\+100"):
+        model.fit(sample_ids(30), y)
 
 
 class OwnKernel(Kernel):

@@ -206,6 +206,14 @@ class DistanceBank(MatrixBank):
         twin.tile_dtype = "float64"
         return twin
 
+    def refined(self) -> DistanceBank | None:
+        """Return the same distances in float64."""
+        if self.dtype == "float64":
+            return None
+        bank = DistanceBank(self.cache_mb, "float64").build(self.distances)
+        bank.matrix_limit = self.matrix_limit
+        return bank
+
     @property
     def nbytes(self) -> int:
         """Bytes of kept matrices and columns."""
