@@ -385,6 +385,8 @@ def _table(Cs: Array, scores: Array, parts: list[_Path]) -> dict[str, Any]:
     mean = scores.mean(axis=0)
     # Scores without a bound (r2) may be so low that their squares overflow.
     size = np.fmax(np.abs(scores).max(axis=0), np.finfo(np.float64).tiny)
+    with np.errstate(invalid="ignore"):  # Infinite ones have no standard deviation.
+        spread = size * (scores / size).std(axis=0)
     seconds = np.array([part.seconds for part in parts])
     score_seconds = np.array(
         [np.zeros(len(Cs)) if part.score_seconds is None else part.score_seconds for part in parts]
@@ -402,7 +404,7 @@ def _table(Cs: Array, scores: Array, parts: list[_Path]) -> dict[str, Any]:
     ranked = rankdata(-np.where(np.isnan(mean), -np.inf, mean), method="min")
     return table | {
         "mean_test_score": mean,
-        "std_test_score": size * (scores / size).std(axis=0),
+        "std_test_score": spread,
         "rank_test_score": ranked.astype(np.int32),
         "max_gap": np.max([part.gaps for part in parts], axis=0),
         "mean_n_kernels": np.mean([part.kernels for part in parts], axis=0),
