@@ -230,7 +230,7 @@ def numbers_of(model):
 
 
 # Bounds on the optimum may say that nothing is known, and scores of scikit-learn's may overflow.
-UNBOUNDED = {"dual_objective_", "objective_floor_", "scores_"}
+UNBOUNDED = {"dual_objective_", "objective_floor_", "scores_", "best_score_"}
 
 
 def complaints(model, X, y, weight, new):

@@ -111,7 +111,8 @@ class PathCV(BaseMKL):
         with self._threads():
             made = self._set_up(tasks, 1.0)
             self.Cs_ = self._grid(made)
-            check_loss_weights(float(self.Cs_[-1]), tasks.weight)
+            for C in (self.Cs_[0], self.Cs_[-1]):
+                check_loss_weights(float(C), tasks.weight)
             jobs = min(thread_count(), 1 + len(folds))
             stop = threading.Event()
             model = self._plain_model(max(1, thread_count() // jobs))
