@@ -19,6 +19,7 @@ __all__ = [
     "require_array",
     "require_kind",
     "require_names",
+    "require_sparse",
     "unknown_name",
 ]
 
@@ -101,6 +102,51 @@ def require_array(
     if wrong.size:
         bounds = f"from {low:g} to {high:g}" if np.isfinite([low, high]).any() else "finite"
         raise InvalidInputError(f"{name} must be {bounds}; got {wrong.flat[0]}.")
+
+
+def require_sparse(name: str, matrix: Any) -> None:
+    """Raise if a sparse matrix of SciPy's names rows or columns it does not have.
+
+    SciPy does not look when one is put together, and neither its compiled code nor ours looks
+    later: such a matrix would read and write other memory. SciPy's own check
+    (`check_format`) changes the matrix that it looks at.
+
+    Examples
+    --------
+    >>> from scipy import sparse
+    >>> matrix = sparse.csr_array([[0.0, 1.0]])
+    >>> require_sparse("sparse X", matrix)
+    >>> matrix.indices[0] = 7
+    >>> require_sparse("sparse X", matrix)
+    Traceback (most recent call last):
+    ...
+    kernelweave.errors.InvalidInputError: sparse X of shape (1, 2) is damaged: its index arrays \
+(csr) name rows or columns that it does not have, or do not belong together.
+    """
+    if matrix.format in ("csr", "csc", "bsr"):
+        unit = matrix.blocksize if matrix.format == "bsr" else (1, 1)
+        shape = [size // step for size, step in zip(matrix.shape, unit, strict=True)]
+        major, minor = shape[::-1] if matrix.format == "csc" else shape
+        ends, index = np.asarray(matrix.indptr), np.asarray(matrix.indices)
+        good = _whole(ends, major + 1) and _whole(index) and ends[0] == 0
+        good = good and bool(np.all(ends[1:] >= ends[:-1]))
+        good = good and ends[-1] <= min(len(index), len(matrix.data))
+        places = [(index[: ends[-1]], minor)] if good else []
+    elif matrix.format == "coo":
+        places = list(zip(matrix.coords, matrix.shape, strict=True))
+        good = all(_whole(index, len(matrix.data)) for index, _ in places)
+    else:
+        return  # made of Python objects, or of diagonals: SciPy puts its indices together itself
+    if not good or any(i.size and (i.min() < 0 or i.max() >= size) for i, size in places):
+        raise InvalidInputError(
+            f"{name} of shape {matrix.shape} is damaged: its index arrays ({matrix.format}) name "
+            f"rows or columns that it does not have, or do not belong together."
+        )
+
+
+def _whole(index: np.ndarray, count: int | None = None) -> bool:
+    """Whether an index array is a list of integers, of this length if one is given."""
+    return index.ndim == 1 and index.dtype.kind in "iu" and count in (None, len(index))
 
 
 def require_kind(name: str, value: Any, kinds: type[Any] | tuple[type[Any], ...]) -> None:

@@ -324,3 +324,16 @@ def test_labels_keep_apart():
     assert np.all(np.diff(np.sort(places)) >= 0.05 - 1e-12)
     assert places.min() >= 0 and places.max() <= 1 + 1e-12
     np.testing.assert_array_equal(np.argsort(places), [2, 1, 0, 3, 4])
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("unit", [1e200, np.inf])
+def test_scores_whose_squares_overflow(two_classes, unit):
+    X, y = two_classes
+
+    def score(model, X, y):
+        return -unit * abs(X[0, 0])
+
+    model = MKLClassifierCV(KERNELS, Cs=[0.1, 1.0], cv=FOLDS, scoring=score, tol=0.1).fit(X, y)
+    expected = unit * (model.scores_ / unit).std(axis=0) if unit < np.inf else np.nan
+    assert_allclose(model.cv_results_["std_test_score"], expected)

@@ -2,7 +2,8 @@
 
 Everything is recomputed in extended precision from the public attributes of fitted estimators;
 the kernels are written out by hand. ``python tests/helpers/checked_fits.py 4000`` checks that many
-fits and prints what it found.
+fits and prints what it found; ``... 4000 FIRST DECADES`` begins at another seed and draws weights
+of the samples over so many decades.
 """
 
 from __future__ import annotations
@@ -80,6 +81,8 @@ class Case:
         Their settings.
     settings : dict
         Other parameters of the estimator.
+    weights : dict
+        Weights of the samples by the name that `fit` has for them, if there are any.
     """
 
     words: str
@@ -92,6 +95,7 @@ class Case:
     loss: object
     regularizer: object
     settings: dict
+    weights: dict
 
     def estimator(self, solver, **others):
         """An estimator that is not fitted yet."""
@@ -200,8 +204,11 @@ def _regularizer(rng, name, m):
     }[name]
 
 
-def draw_case(seed):
-    """A problem of any kind; the loss and the regularizer go round with the seed."""
+def draw_case(seed, decades=0):
+    """A problem of any kind; the loss and the regularizer go round with the seed.
+
+    Weights of samples, over so many decades, are drawn only if there are any.
+    """
     rng = np.random.default_rng(seed)
     n, m = int(rng.integers(12, 41)), int(rng.integers(1, 7))
     loss_name = LOSSES[seed % len(LOSSES)]
@@ -244,8 +251,13 @@ def draw_case(seed):
     loss = get_loss(loss_name)
     if loss_name == "epsilon_insensitive":
         loss = type(loss)(0.1 * float(np.abs(y).max()))
-    C = np.full(y.shape, C)
-    return Case(words, kernels, X, target, Ks, y, C, loss, regularizer, settings)
+    C, weights = np.full(y.shape, C), {}
+    if decades:
+        weight = 10.0 ** rng.uniform(-decades / 2, decades / 2, n)
+        weights = {"sample_weight": weight}
+        C = C * (weight / weight.mean() if loss_name == "one_class" else weight)
+        words += f" decades={decades}"
+    return Case(words, kernels, X, target, Ks, y, C, loss, regularizer, settings, weights)
 
 
 # Fits
@@ -279,7 +291,8 @@ def fitted(model, case):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            model.fit(case.X) if case.target is None else model.fit(case.X, case.target)
+            given = (case.X,) if case.target is None else (case.X, case.target)
+            model.fit(*given, **case.weights)
         except InvalidInputError as error:
             if "solver" not in str(error):
                 raise
@@ -402,11 +415,11 @@ def _exact_bounds(case, one):
             yield dual_objective(*problem, alpha_of(model, case.y.shape[1]))
 
 
-def main(count, first=0):
+def main(count, first=0, decades=0):
     """Check so many fits, and print every violation and how many there are of each kind."""
     seed, fits, bad, found, open_ends = first, 0, 0, Counter(), Counter()
     while fits < count:
-        for one in fits_of(draw_case(seed), seed):
+        for one in fits_of(draw_case(seed, decades), seed):
             fits += 1
             bad += bool(one.violations)
             found.update(violation.kind for violation in one.violations)

@@ -12,20 +12,26 @@ from __future__ import annotations
 import sys
 import traceback
 import warnings
+from contextlib import ExitStack
+from functools import cache
 
 import numpy as np
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
+from small_clusters import small_cluster
 from true_certificate import truth
 
 from kernelweave import (
     BayesianMKLClassifier,
     BayesianMKLRegressor,
     MKLClassifier,
+    MKLClassifierCV,
     MKLOneClass,
     MKLRegressor,
+    MKLRegressorCV,
     NystromMKLClassifier,
 )
+from kernelweave.bank import DaskBank
 from kernelweave.errors import MemoryBudgetError
 from kernelweave.kernels import (
     RBF,
@@ -37,6 +43,7 @@ from kernelweave.kernels import (
     RBFBatch,
     Spectrum,
     WeightedDegree,
+    feature_distances,
     sample_ids,
 )
 from kernelweave.losses import get_loss
@@ -48,6 +55,8 @@ NUMBERS = np.array([
 ])  # fmt: skip
 SOLVERS = ["auto", "silp", "silp-chunking", "active-set", "uniform", "align", "spg", "pgd", "spicy"]
 BANKS = ["auto", "dense", "lazy", "factored"]
+REGULARIZERS = ["l1", "squared_lp", "elastic_net", "block_norm", "log_det", "lp_ball", "entropy"]
+OPEN = ExitStack()  # what is closed at the end of the process
 
 
 class Spoilt(Kernel):
@@ -134,6 +143,49 @@ def problem(rng):
     return X, kernels, pick(rng, BANKS), new
 
 
+@cache
+def cluster():
+    """A client of two workers, for all cases of a process."""
+    return OPEN.enter_context(small_cluster())[1]
+
+
+def distances(rng, n, p):
+    """Kernels to multiply, each to its power, and samples where these are no numbers."""
+    scale = 10.0 ** rng.uniform(-30, 30)
+    makers = [
+        lambda: RBF(gamma=pick(rng, [1.0, scale])).on([0]),
+        lambda: Distance(pick(rng, ["euclidean", "cityblock", "sqeuclidean"])),
+        lambda: Distance("cityblock", scale=scale),
+        lambda: feature_distances(),
+        lambda: RBF(gamma=1.0) * Distance("euclidean").on([p - 1]),
+        Linear,
+    ]
+    if rng.random() < 0.7:
+        return [pick(rng, makers)() for _ in range(rng.integers(1, 4))], None
+    points = rng.normal(size=(n, 2))
+    with np.errstate(all="ignore"):
+        given = spoil(rng, np.abs(points[:, :1] - points[:, 0]))
+        given = given + given.T
+    return [Distance(given), Distance(np.abs(points[:, 1:] - points[:, 1]))], sample_ids(n)
+
+
+def newer(rng, model, X, new):
+    """Make of a drawn estimator a product of kernels, or one on a cluster; or leave it."""
+    ids = X is new or isinstance(X, list) or sparse.issparse(X)
+    kind = pick(rng, ["product", "cluster", "regularizer", "as it is"])
+    if kind == "product" and not ids and isinstance(model, (MKLClassifier, MKLRegressor)):
+        kernels, samples = distances(rng, *X.shape)
+        model.set_params(kernels=kernels, combination="product", normalize=None)
+        model.set_params(bank=pick(rng, ["auto", "lazy"]), regularizer=pick(rng, REGULARIZERS))
+        model.set_params(solver=pick(rng, ["auto", "spg", "pgd", "uniform"]))
+        X, new = (X, new) if samples is None else (samples, samples)
+    elif kind == "cluster" and "bank" in model.get_params():
+        model.set_params(bank=DaskBank(cluster(), pick(rng, ["points", "kernels"])))
+    elif kind == "regularizer" and "regularizer" in model.get_params():
+        model.set_params(regularizer=pick(rng, REGULARIZERS))
+    return X, new
+
+
 def case(seed):
     """An estimator, what to fit it on, and new samples."""
     rng = np.random.default_rng(seed)
@@ -147,6 +199,7 @@ def case(seed):
     C = {"C": pick(rng, [1.0, 1.0, 10.0 ** rng.uniform(-20, 20), 10.0 ** rng.uniform(-300, 300)])}
     solver = {"solver": pick(rng, [*SOLVERS, "mwu"]), "max_time": 5.0}
     names = ["hinge", "squared_hinge", "logistic", "smooth_hinge"]
+    path = {"Cs": pick(rng, [3, [1e-3, 1.0], [1e-200, 1.0, 1e90]]), "cv": 2}
     made = [
         lambda: (MKLClassifier(loss=pick(rng, names), **C, **solver, **common), y),
         lambda: (MKLClassifier(loss=pick(rng, names), **C, **solver, **common), y),
@@ -156,8 +209,12 @@ def case(seed):
         lambda: (BayesianMKLClassifier(**common), y),
         lambda: (BayesianMKLRegressor(**common), target),
         lambda: (NystromMKLClassifier(n_components=5, kernels=kernels, max_iter=50), y),
+        lambda: (MKLClassifierCV(loss=pick(rng, names), **path, **solver, **common), y),
+        lambda: (MKLRegressorCV(loss=pick(rng, ["epsilon_insensitive", "squared"]), **path,
+                                **solver, **common), target),
     ]  # fmt: skip
     model, y = pick(rng, made)()
+    X, new = newer(rng, model, X, new)
     weight = {}
     if rng.random() < 0.25 and not isinstance(model, (BayesianMKLClassifier, BayesianMKLRegressor)):
         weight = {"sample_weight": np.abs(spoil(rng, np.ones(n)))}
@@ -172,8 +229,8 @@ def numbers_of(model):
     yield from ((k, v) for k, v in vars(model).items() if k.endswith("_") and k[0] != "_")
 
 
-# Bounds on the optimum may say that nothing is known.
-UNBOUNDED = {"dual_objective_", "objective_floor_"}
+# Bounds on the optimum may say that nothing is known, and scores of scikit-learn's may overflow.
+UNBOUNDED = {"dual_objective_", "objective_floor_", "scores_", "best_score_"}
 
 
 def complaints(model, X, y, weight, new):
@@ -183,7 +240,7 @@ def complaints(model, X, y, weight, new):
             value = np.asarray(value)
             if value.dtype.kind == "f" and not np.isfinite(value).all():
                 yield f"{name} is not finite"
-    if type(model) is MKLClassifier and len(model.classes_) == 2 and model.gap_kind_ == "duality":
+    if isinstance(model, MKLClassifier) and model.gap_kind_ == "duality":
         yield from false_certificate(model, y, weight)
     for samples in (X, new):
         try:
@@ -200,8 +257,13 @@ def false_certificate(model, y, weight):
     """Whether the objective and the gap of a fit are what its weights and dual variables give."""
     kernels = model._kernel_set
     Ks = kernels.rows(np.arange(kernels.n)) if hasattr(kernels, "rows") else []
-    signs = np.where(y == model.classes_[1], 1.0, -1.0)[None]
-    C = np.broadcast_to(model.C * weight.get("sample_weight", 1.0), signs.shape)
+    classes = model.classes_[1:] if len(model.classes_) == 2 else model.classes_
+    signs = np.where(y == classes[:, None], 1.0, -1.0)
+    C = np.broadcast_to(
+        getattr(model, "C_" if isinstance(model, MKLClassifierCV) else "C")
+        * weight.get("sample_weight", 1.0),
+        signs.shape,
+    )
     fixed = model.solver in ("uniform", "align")
     if not model.converged_ or fixed or not len(Ks) or not C.all():
         return
@@ -250,9 +312,10 @@ def outcome(seed):
 
 def main(first, count):
     warnings.simplefilter("ignore", ConvergenceWarning)
-    for seed in range(first, first + count):
-        print(f"try {seed}", flush=True)
-        print(seed, outcome(seed), flush=True)
+    with OPEN:
+        for seed in range(first, first + count):
+            print(f"try {seed}", flush=True)
+            print(seed, outcome(seed), flush=True)
 
 
 if __name__ == "__main__":

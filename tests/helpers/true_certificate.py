@@ -208,8 +208,18 @@ def _box(loss, y, C):
 
 
 def _centred(alpha, low, high, total):
-    """Shift alpha inside its box to the right sum, by bisection, and the rest to one entry."""
-    if alpha.sum() == total:
+    """Shift alpha inside its box to the right sum, by bisection, and the rest to one entry.
+
+    What is only rounding goes to the largest entry with room for it: there it is no more than its
+    last digits, and a sample of tiny weight would pay for it by orders of magnitude.
+    """
+    missing = total - alpha.sum()
+    if missing == 0:
+        return alpha
+    room = high - alpha if missing > 0 else alpha - low
+    if abs(missing) <= 64 * _EPS * np.abs(alpha).sum() and room.max() >= abs(missing):
+        alpha = alpha.copy()
+        alpha[np.argmax(np.where(room >= abs(missing), np.abs(alpha), -1))] += missing
         return alpha
     reach = np.abs(alpha).max() + abs(total) + np.where(np.isfinite(high), high, 0).max()
     least, most = -2 * reach, 2 * reach

@@ -21,6 +21,7 @@ from kernelweave import (
 )
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels import RBF, Linear, Polynomial
+from kernelweave.regularizers import LpBall, Simplex, SquaredLp
 from kernelweave.solvers import MWU
 from kernelweave.solvers.newton_system import cholesky
 
@@ -181,3 +182,11 @@ def test_screening_that_drops_every_kernel():
         bank="lazy",
     ).fit(samples, labels)
     assert model.converged_ and not model.weights_.any()
+
+
+@pytest.mark.parametrize("regularizer", [Simplex(), LpBall(2.0), SquaredLp(2.0)], ids=str)
+def test_a_penalty_that_overflows_is_infinite(regularizer):
+    """Solvers may come by such a point; a power of Python's floats ended them by an error."""
+    huge = np.array([1e200, 1e200])
+    assert regularizer.omega(huge) > 1e200
+    assert regularizer.dual_penalty(huge) >= 0.5e200

@@ -20,7 +20,7 @@ from scipy import sparse
 
 from kernelweave import BayesianMKLClassifier, MKLClassifier, MKLOneClass, MKLRegressor
 from kernelweave.errors import InvalidInputError
-from kernelweave.kernels import RBF, Distance, Kernel, KernelSet, Linear, Polynomial
+from kernelweave.kernels import RBF, Distance, Kernel, KernelSet, Linear, Polynomial, sample_ids
 
 HELPERS = Path(__file__).parents[1] / "helpers"
 BANKS = ("dense", "lazy", "factored", "auto")
@@ -144,6 +144,32 @@ def test_new_rows_that_overflow_are_refused(model, normalize):
         assert np.isfinite(model.predict(X)).all()
 
 
+@pytest.mark.parametrize("unit", [1e-30, 1e25, 1e45])
+def test_products_of_distances_that_float32_cannot_hold(unit):
+    """Samples in other units, and kernels that take them back: the same problem."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(30, 2)), np.where(np.arange(30) % 2, 1, -1)
+
+    def fitted(unit):
+        kernels = [RBF(gamma=unit**-2).on(0), Distance("cityblock", scale=unit).on(1)]
+        model = MKLClassifier(kernels, combination="product", regularizer="l1", tol=1e-4)
+        return model.fit(X * unit, y)
+
+    expected, found = fitted(1.0), fitted(unit)
+    assert found.converged_
+    np.testing.assert_allclose(found.objective_, expected.objective_, rtol=1e-3)
+
+
+@pytest.mark.parametrize("largest", [1e101, 1e303])
+def test_given_distances_too_large_for_a_product_are_refused(largest):
+    X, y = overflowing()
+    D = np.abs(np.subtract.outer(X[:, 0], X[:, 0]))
+    given = Distance(largest * (D / D.max()), name="far")
+    model = MKLClassifier([given], combination="product", regularizer="l1")
+    with pytest.raises(InvalidInputError, match=r"kernel 'far' has distances of .*at most 1e\+100"):
+        model.fit(sample_ids(30), y)
+
+
 class OwnKernel(Kernel):
     """A user's kernel with one value that is none; its diagonal does not show it."""
 
@@ -181,13 +207,15 @@ def damaged(kind, how):
         X.indices[5] = 4_000_000
     elif how == "negative":
         X.indices[5] = -3
+    elif how == "no integers":
+        X.indices = X.indices + 0.5
     else:
         X.indptr[3] = X.indptr[-1] + 7
     return X
 
 
 @pytest.mark.parametrize("kind", ["csr", "csc"])
-@pytest.mark.parametrize("how", ["beyond", "negative", "ends"])
+@pytest.mark.parametrize("how", ["beyond", "negative", "ends", "no integers"])
 def test_sparse_indices_outside_the_matrix_are_refused(kind, how):
     good = sparse.random_array((30, 8), density=0.3, format="csr", rng=np.random.default_rng(1))
     y = np.where(np.arange(30) % 2, 1, -1)

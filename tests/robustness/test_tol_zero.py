@@ -124,3 +124,12 @@ def test_the_command_line_takes_it(tmp_path):
     out = CliRunner().invoke(app, ["fit", str(table), "-t", "label", "--tol", "0"])
     assert out.exit_code == 0, out.output
     assert "what float64 can resolve" in " ".join(out.output.split())
+
+
+@pytest.mark.parametrize("regularizer", ["l1", "squared_lp"])
+def test_a_product_ends_where_float64_does(regularizer):
+    """Its distances are kept in float64 then; that they were not ended in an AttributeError."""
+    model = MKLClassifier(combination="product", regularizer=regularizer, tol=1e-13, max_iter=300)
+    with pytest.warns(ConvergenceWarning):
+        model.fit(X[:40, :2], y[:40])
+    assert model.gap_ < 1e-5

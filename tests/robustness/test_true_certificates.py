@@ -1,7 +1,7 @@
 """What a fit states about itself is true: recomputed in extended precision, kernels by hand.
 
-21 problems of all losses and regularizers as a rule, each fitted by every solver that takes it;
-about 4,000 fits with ``KERNELWEAVE_HARD=full``.
+21 problems of all losses and regularizers as a rule, each fitted by every solver that takes it, and
+some with weights of samples over many decades; about 6,000 fits with ``KERNELWEAVE_HARD=full``.
 """
 
 from __future__ import annotations
@@ -34,6 +34,20 @@ from kernelweave.regularizers import Simplex
 @pytest.mark.parametrize("seed", [*range(660 if FULL else 21), 100_147, 100_214])
 def test_what_a_fit_states_is_true(seed):
     done = fits_of(draw_case(seed), seed)
+    assert len(done) >= 2
+    assert [str(violation) for one in done for violation in one.violations] == []
+
+
+# The first two ended in errors of Python's, the last in "too large for float64".
+FAR_APART = [(9, 20), (11, 60), (1, 120)]
+
+
+@pytest.mark.parametrize(
+    ("seed", "decades"),
+    [*FAR_APART, *((seed, 8 + seed % 50) for seed in range(300 if FULL else 0))],
+)
+def test_it_is_true_of_weights_over_many_decades(seed, decades):
+    done = fits_of(draw_case(seed, decades), seed)
     assert len(done) >= 2
     assert [str(violation) for one in done for violation in one.violations] == []
 

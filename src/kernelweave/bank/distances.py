@@ -12,12 +12,15 @@ from scipy import sparse
 
 from kernelweave.bank.memory import cache_bytes
 from kernelweave.bank.protocol import Array, MatrixBank
+from kernelweave.compiled.finite import fits_float32
 from kernelweave.compiled.threads import map_blocks
+from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.distance import Distance
 from kernelweave.kernels.distance_set import DistanceSet, DistanceTile, sort_terms
 from kernelweave.kernels.exponent import Part, Term, row_chunks, taken, through
 from kernelweave.kernels.samples import Samples
 from kernelweave.kernels.squared_part import squared_columns
+from kernelweave.validation import LARGEST
 
 __all__ = ["DistanceBank", "StoredPart"]
 
@@ -145,7 +148,12 @@ class DistanceBank(MatrixBank):
         self.dtype = self.tile_dtype = dtype
 
     def build(self, distances: DistanceSet) -> DistanceBank:
-        """Return a new bank over the training samples of `distances`."""
+        """Return a new bank over the training samples of `distances`.
+
+        In float64 if float32 cannot hold them; `InvalidInputError` if not even that can.
+        """
+        if not fits_float32(_sizes(distances)) and self.dtype != "float64":
+            return DistanceBank(self.cache_mb, "float64").build(distances)
         kind = np.dtype(self.dtype)
         budget = cache_bytes(self.cache_mb)
         size, spent = kind.itemsize * float(distances.n) ** 2, 0.0
@@ -197,6 +205,14 @@ class DistanceBank(MatrixBank):
         twin = copy(self)
         twin.tile_dtype = "float64"
         return twin
+
+    def refined(self) -> DistanceBank | None:
+        """Return the same distances in float64."""
+        if self.dtype == "float64":
+            return None
+        bank = DistanceBank(self.cache_mb, "float64").build(self.distances)
+        bank.matrix_limit = self.matrix_limit
+        return bank
 
     @property
     def nbytes(self) -> int:
@@ -256,6 +272,37 @@ class DistanceBank(MatrixBank):
             return self._assemble(distances, None, rest, self.work_bytes)
         stored = StoredPart([stored.matrices[i] for i in used], factors[:, used])
         return self._assemble(distances, stored, rest, self.work_bytes)
+
+
+def _sizes(distances: DistanceSet) -> Array:
+    """Sizes of the D_k, and of the numbers they are computed from; raises if they are too large.
+
+    By the triangle inequality two samples are no further from each other than twice as far as
+    both are from a third. Of given matrices all entries are looked at, before and after they are
+    scaled.
+    """
+    sizes, before, samples = np.zeros(distances.m), [], distances.samples
+    first = samples.take(np.array([0]))
+    with np.errstate(over="ignore", invalid="ignore"):
+        for term in distances.terms:
+            given, scale = _given_matrix(term, samples)
+            if given is None:
+                D = term.exponent(first, samples, np.float64)
+                values = through(term.path, samples).array()
+                numbers = values.data if sparse.issparse(values) else values
+                before.append(float(np.abs(numbers).max(initial=0.0)) ** 2)
+            else:
+                D = max(scale, 1.0) * given
+                before.append(float(np.max(given)))
+            sizes[term.k] += float(np.max(D))
+    for name, size in zip(distances.names, sizes, strict=True):
+        if not size <= LARGEST:
+            raise InvalidInputError(
+                f"kernel '{name}' has distances of {size:g}; they must be finite and at most "
+                f"{LARGEST:g}, or sums of them would overflow. Scale the columns it reads, or "
+                f"lower its gamma or raise its scale."
+            )
+    return np.array([*sizes, *before])
 
 
 def _worth_keeping(distances: DistanceSet) -> dict[Any, list[tuple[Term, float]]]:

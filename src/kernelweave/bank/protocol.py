@@ -121,6 +121,10 @@ class MatrixBank(ABC):
     def select(self, kernels: Array) -> MatrixBank:
         """Return a bank of some of the matrices on the same samples."""
 
+    def refined(self) -> MatrixBank | None:
+        """Return a more exact bank of the same matrices, or None if this one is exact."""
+        return None
+
     @property
     @abstractmethod
     def nbytes(self) -> int:

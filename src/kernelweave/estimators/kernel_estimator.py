@@ -29,12 +29,17 @@ from kernelweave.estimators.learnt_kernel import LearntKernel
 from kernelweave.kernels import build_set
 from kernelweave.kernels.base_set import BaseSet
 from kernelweave.kernels.lazy_names import LazyNames
-from kernelweave.kernels.sample_checks import check_sparse
 from kernelweave.kernels.samples import is_frame
 from kernelweave.kernels.text import as_text
 from kernelweave.problem import Array
 from kernelweave.solvers import Checkpoint, Limits
-from kernelweave.validation import positive_number, require_array, require_kind, require_names
+from kernelweave.validation import (
+    positive_number,
+    require_array,
+    require_kind,
+    require_names,
+    require_sparse,
+)
 
 __all__ = ["KernelEstimator"]
 
@@ -105,7 +110,7 @@ class KernelEstimator(
         """
         refuse_collection(X)
         if sparse.issparse(X):
-            check_sparse(X)
+            require_sparse("sparse X", X)
         text = None if is_frame(X) else as_text(X)
         if reset:
             self._reads_sequences = text is not None and text.shape[1] == 1

@@ -112,7 +112,8 @@ class PathCV(BaseMKL):
         with self._threads():
             made = self._set_up(tasks, 1.0)
             self.Cs_ = self._grid(made)
-            check_loss_weights(float(self.Cs_[-1]), tasks.weight)
+            for C in (self.Cs_[0], self.Cs_[-1]):
+                check_loss_weights(float(C), tasks.weight)
             jobs = min(thread_count(), 1 + len(folds))
             stop = threading.Event()
             model = self._plain_model(max(1, thread_count() // jobs))
@@ -390,6 +391,10 @@ def _say(text: str) -> None:
 def _table(Cs: Array, scores: Array, parts: list[_Path]) -> dict[str, Any]:
     """Columns of one entry for each C, named as those of ``GridSearchCV.cv_results_``."""
     mean = scores.mean(axis=0)
+    # Scores without a bound (r2) may be so low that their squares overflow.
+    size = np.fmax(np.abs(scores).max(axis=0), np.finfo(np.float64).tiny)
+    with np.errstate(invalid="ignore"):  # Infinite ones have no standard deviation.
+        spread = size * (scores / size).std(axis=0)
     seconds = np.array([part.seconds for part in parts])
     score_seconds = np.array(
         [np.zeros(len(Cs)) if part.score_seconds is None else part.score_seconds for part in parts]
@@ -407,7 +412,7 @@ def _table(Cs: Array, scores: Array, parts: list[_Path]) -> dict[str, Any]:
     ranked = rankdata(-np.where(np.isnan(mean), -np.inf, mean), method="min")
     return table | {
         "mean_test_score": mean,
-        "std_test_score": scores.std(axis=0),
+        "std_test_score": spread,
         "rank_test_score": ranked.astype(np.int32),
         "max_gap": np.max([part.gaps for part in parts], axis=0),
         "mean_n_kernels": np.mean([part.kernels for part in parts], axis=0),

@@ -95,11 +95,20 @@ class Pair:
             self._check_columns()
             sparse_input = self.left.is_sparse or self.right.is_sparse
             if not sparse_input and self.right.n_columns <= _DIRECT_COLUMNS:
-                D = _direct_sqdist(*self._centred())
+                D = _direct_sqdist(*self._differenced())
             else:
                 D = self._expanded_sqdist(sparse_input)
             self.memo["sqdist"] = D
         return self.memo["sqdist"]
+
+    def _differenced(self) -> tuple[Any, Any]:
+        """Both sides for differences of entries, which are exact but for their own rounding.
+
+        In float64 they are taken as they are: a shift would round small entries beside huge ones.
+        """
+        if self.dtype == np.float64:
+            return self.left.array(), self.right.array()
+        return self._centred()
 
     def _centred(self) -> tuple[Any, Any]:
         """Both sides relative to one origin near the data, so that little cancels."""
@@ -121,7 +130,7 @@ class Pair:
         D += left_sq[:, None]
         D += right_sq
         if self.dtype == np.float64 and not sparse_input:
-            _repair_cancelled(D, U, V, left_sq, right_sq)
+            _repair_cancelled(D, *self._differenced(), left_sq, right_sq)
         else:
             np.maximum(D, 0, out=D)
         rows, cols = self.same_rows()

@@ -19,43 +19,12 @@ if TYPE_CHECKING:
 __all__ = [
     "check_numbers",
     "check_size",
-    "check_sparse",
     "column_label",
     "not_numbers",
     "refuse_huge",
 ]
 
 _LONGEST_REASON = 60
-
-
-def check_sparse(X: Any) -> None:
-    """Raise if a sparse matrix names rows or columns it does not have.
-
-    SciPy does not look when one is put together, and neither its compiled code nor ours looks
-    later: such a matrix would read and write other memory.
-
-    Examples
-    --------
-    >>> check_sparse(sparse.csr_array([[0.0, 1.0]]))
-    """
-    if X.format in ("csr", "csc", "bsr"):
-        unit = X.blocksize if X.format == "bsr" else (1, 1)
-        shape = [size // step for size, step in zip(X.shape, unit, strict=True)]
-        ends, index = np.asarray(X.indptr), np.asarray(X.indices)
-        major, minor = shape[::-1] if X.format == "csc" else shape
-        good = len(ends) == major + 1 and ends[0] == 0 and bool(np.all(ends[1:] >= ends[:-1]))
-        good = good and ends[-1] <= min(len(index), len(X.data))
-        places = [(index[: ends[-1]], minor)] if good else []
-    elif X.format == "coo":
-        places = list(zip((X.row, X.col), X.shape, strict=True))
-        good = len(X.row) == len(X.col) == len(X.data)
-    else:
-        return  # made of Python objects, or of diagonals: SciPy puts its indices together itself
-    if not good or any(i.size and (i.min() < 0 or i.max() >= size) for i, size in places):
-        raise InvalidInputError(
-            f"sparse X of shape {X.shape} is damaged: its index arrays ({X.format}) name rows or "
-            f"columns that it does not have, or do not belong together."
-        )
 
 
 def check_numbers(samples: Samples) -> None:

@@ -11,9 +11,9 @@ from scipy import sparse
 
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.packing import pack, unpack
-from kernelweave.kernels.sample_checks import check_size, check_sparse, not_numbers
+from kernelweave.kernels.sample_checks import check_size, not_numbers
 from kernelweave.kernels.text import as_text
-from kernelweave.validation import require_names
+from kernelweave.validation import require_names, require_sparse
 
 __all__ = ["Samples", "as_samples", "is_frame", "row_square_norms"]
 
@@ -245,7 +245,7 @@ def _accept(X: Any) -> tuple[Any, list[str] | None]:
     if sparse.issparse(X):
         if X.ndim != 2:
             raise InvalidInputError(f"sparse X must have 2 dimensions; got {X.ndim}.")
-        check_sparse(X)
+        require_sparse("sparse X", X)
         data, names = X.tocsr(), None
     elif is_frame(X):
         labels = list(X.columns)

@@ -22,7 +22,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 
 from kernelweave.errors import InvalidInputError
-from kernelweave.validation import require_array, require_kind
+from kernelweave.validation import require_array, require_kind, require_sparse
 
 __all__ = ["check_names", "restore"]
 
@@ -111,15 +111,13 @@ def _check_fields(part: Any) -> None:
 
 
 def _check_sparse(matrix: Any) -> None:
-    if matrix.format in ("csr", "csc", "bsr"):
-        matrix.check_format(full_check=True)
-    elif matrix.format != "coo":
+    if matrix.format not in ("csr", "csc", "bsr", "coo"):
         raise InvalidInputError(
             f"a sparse matrix must be CSR, CSC, BSR or COO; got {matrix.format}."
         )
-    else:
-        for name, size, places in zip(["row", "col"], matrix.shape, matrix.coords, strict=True):
-            require_array(name, places, (matrix.nnz,), whole=True, low=0, high=size - 1)
+    require_sparse("a sparse matrix", matrix)
+    if not matrix.data.dtype.isnative:
+        raise InvalidInputError(f"the values of a sparse matrix cannot be {matrix.data.dtype}.")
 
 
 def _check_libsvm(svm: Any) -> None:

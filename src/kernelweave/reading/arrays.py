@@ -17,6 +17,7 @@ from kernelweave.reading.bounded import OF_ARRAYS, Allowance, check_npy, read_np
 from kernelweave.reading.files import numbered_names, plain_errors
 from kernelweave.reading.table import Table
 from kernelweave.reading.text import check_names
+from kernelweave.validation import require_sparse
 
 __all__ = ["load_npy", "load_npz", "read_arrays", "sparse_of"]
 
@@ -136,11 +137,8 @@ def sparse_of(path: Path, arrays: Mapping[str, NDArray[Any]]) -> Any:
         else:
             raise ValueError(f"its format is {kind!r}")
         found = getattr(sparse, f"{kind}_matrix")(parts, shape=(n, p))
-        if hasattr(found, "check_format"):
-            # Indices out of range would be read as whatever is in memory there.
-            found.check_format(full_check=True)
+        require_sparse(f"the matrix in {str(path)!r}", found)
         matrix = sparse.csr_matrix(found).astype(np.float64)
-        matrix.check_format(full_check=True)
     if 0 in matrix.shape:
         raise InvalidInputError(f"{str(path)!r} holds a sparse matrix of shape {matrix.shape}.")
     return matrix

@@ -77,7 +77,8 @@ class LpBall(Regularizer):
 
     def omega(self, norms: Array) -> float:
         p = self._exponent()
-        return 0.5 * norm(norms, 2.0 * p / (p + 1.0)) ** 2
+        size = norm(norms, 2.0 * p / (p + 1.0))
+        return 0.5 * (size * size)
 
     def norm_prox(self, norms: Array, step: float) -> NormProx:
         return power_prox(norms, self._exponent(), step, 2.0)

@@ -51,7 +51,8 @@ class Simplex(Regularizer):
         return self.project(v)
 
     def omega(self, norms: Array) -> float:
-        return 0.5 * float(np.sum(norms)) ** 2
+        total = float(np.sum(norms))
+        return 0.5 * (total * total)
 
     def norm_prox(self, norms: Array, step: float) -> NormProx:
         return power_prox(norms, 1.0, step, 2.0)

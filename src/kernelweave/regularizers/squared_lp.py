@@ -73,7 +73,8 @@ class SquaredLp(Regularizer):
     def value(self, d: Array) -> float:
         if float(np.min(d)) < -1e-9:
             return np.inf
-        return 0.5 * self._price() * norm(d, self._exponent()) ** 2
+        size = norm(d, self._exponent())
+        return 0.5 * self._price() * (size * size)
 
     def gradient(self, d: Array) -> Array:
         p, size = self._exponent(), norm(d, self._exponent())
@@ -97,7 +98,8 @@ class SquaredLp(Regularizer):
         return float(np.cbrt(size * (size / (2.0 * self._price()))))
 
     def omega(self, norms: Array) -> float:
-        return 1.5 * self._price() * self._radius(norms) ** 2
+        radius = self._radius(norms)
+        return 1.5 * self._price() * (radius * radius)
 
     def norm_prox(self, norms: Array, step: float) -> NormProx:
         # Omega is 3/4 (2 s)^(1/3) times the norm to the power of 4/3.
@@ -109,7 +111,8 @@ class SquaredLp(Regularizer):
 
     def dual_penalty(self, q: Array) -> float:
         size = norm(0.5 * np.maximum(q, 0.0), dual_exponent(self._exponent()))
-        return size**2 / (2.0 * self._price())
+        # A product of floats that is too large is infinite, where a power would raise.
+        return (size * size) / (2.0 * self._price())
 
     def dual_weights(self, q: Array) -> Array | None:
         p = self._exponent()

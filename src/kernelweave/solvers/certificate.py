@@ -188,8 +188,10 @@ def _stationarity(
     quadratic = 0.5 * float(np.sum(alpha * fitted))
     upper = _loss(problem, fitted, intercept, 0.0) + quadratic + price
     lower = -problem.dual_loss(alpha) - quadratic + price
-    moves = np.abs(projected_gradient(problem, d, quad, 1.0 / problem.unit(upper - price)))
-    residual = float(np.max(moves * np.maximum(1.0, d)))
+    residual = np.nan
+    if np.isfinite(quad).all():
+        moves = np.abs(projected_gradient(problem, d, quad, 1.0 / problem.unit(upper - price)))
+        residual = float(np.max(moves * np.maximum(1.0, d)))
     gap = residual + max(0.0, problem.relative_gap(upper, lower))
     return Certificate(
         upper, lower, gap, "projected_gradient", 0.0, _EPS, upper, intercept, problem.floor

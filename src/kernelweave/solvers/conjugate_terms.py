@@ -7,8 +7,9 @@ from abc import ABC, abstractmethod
 import numpy as np
 
 from kernelweave.problem import Array, Problem
+from kernelweave.validation import LARGEST
 
-__all__ = ["ConjugateTerm", "DirectTerm", "SlackTerm", "conjugate_term"]
+__all__ = ["ConjugateTerm", "DirectTerm", "SlackTerm", "conjugate_term", "penalty_in_range"]
 
 # Room that is left to the ends of a domain at which the conjugate is steep, relative to its width:
 # at an end that is zero numbers can be as small as they like.
@@ -17,6 +18,11 @@ _SHORT_OF_THE_END = 0.99
 _MOST_OF_THE_ROOM = 0.9
 # First penalty of the slack variables, in units of decision values for each unit of alpha.
 _FIRST_SLACK = 10.0
+
+
+def penalty_in_range(penalty: float) -> float:
+    """The nearest penalty with which float64 can compute: squares of it, and one over it."""
+    return min(max(penalty, 1.0 / LARGEST), LARGEST)
 
 
 class ConjugateTerm(ABC):
@@ -147,7 +153,7 @@ class SlackTerm(ConjugateTerm):
     def __init__(self, problem: Problem, centre: Array, penalty: float) -> None:
         super().__init__(problem)
         self.centre = centre
-        self.penalty = penalty
+        self.penalty = penalty_in_range(penalty)
 
     @classmethod
     def at(cls, problem: Problem, decision: Array, alpha: Array) -> SlackTerm:

@@ -298,6 +298,8 @@ def _reason_to_stop(own_tol: float, watch: Watch, state: State, certificate: Cer
         return "max_time"  # Not even for a more exact bank.
     if certificate.approximation > 0 and certificate.gap - certificate.approximation <= own_tol:
         return "bank"
+    if certificate.kind != "duality" and np.isnan(certificate.gap):
+        return "stuck"  # A gradient that overflows leads nowhere.
     asked = watch.reason_to_stop() or state.ended
     if asked or not state.stuck:
         return asked
@@ -325,7 +327,7 @@ def _finish(
         # From the products that the solver has kept; what they may have rounded is counted.
         certificate, alpha = _certify_state(problem, best.state, True), point.alpha
         reason = "interrupted" if reason == "interrupted" else "max_time"
-    if not np.isfinite(certificate.primal):
+    if not np.isfinite([certificate.primal, certificate.gap]).all():
         raise _not_a_number(problem)
     converged = certificate.gap <= limits.target(certificate.rounding)
     if converged:

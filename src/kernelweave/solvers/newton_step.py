@@ -31,6 +31,10 @@ Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 Product = Callable[[Index, Array], Array]
 
+_EPS = float(np.finfo(np.float64).eps)
+# Diagonals that are tried, each a hundred times the last: from rounding to far beyond the matrix.
+_DIAGONALS = 12
+
 
 @dataclass(frozen=True, eq=False)
 class Direction:
@@ -104,28 +108,33 @@ def cholesky_step(
     B = np.array(matrix if whole else matrix[np.ix_(rows, rows)], dtype=np.float64)
     # Centred by the weights, B has s as an eigenvector: eta stays orthogonal to it by itself.
     share = w[rows] / w[rows].sum()
+    sizes = w[rows] * float(np.abs(B.diagonal()).max())
     mean = B @ share
     B -= mean
     B -= (mean - mean @ share)[:, None]
     B *= s
     B *= s[:, None]
     target = s * (Krho[rows] - Krho[rows] @ share)
-    eta = -cho_solve(_factor(B), target, check_finite=False)
+    eta = -cho_solve(_factor(B, sizes), target, check_finite=False)
     eta -= (float(s @ eta) / float(s @ s)) * s
     weighted = s * eta
     return _direction(rho, Krho, w, rows, weighted, product(rows, weighted))
 
 
-def _factor(B: Array) -> tuple[Array, bool]:
-    """Cholesky factor of ``I + B``, with a larger identity where rounding made B indefinite."""
-    identity = 1.0
-    for _ in range(60):
+def _factor(B: Array, sizes: Array) -> tuple[Array, bool]:
+    """Cholesky factor of ``I + B``, with a larger diagonal where rounding made B indefinite.
+
+    Rounding goes by the size of each row before it was centred. Weights of samples may differ by
+    many decades: the same for all rows would be too little for some or drown the others.
+    """
+    more = 0.0
+    for _ in range(_DIAGONALS):
         shifted = B.copy()
-        shifted.flat[:: len(B) + 1] += identity
+        shifted.flat[:: len(B) + 1] += 1.0 + more * sizes
         try:
             return cho_factor(shifted, lower=True, overwrite_a=True, check_finite=False)
         except LinAlgError:
-            identity *= 4.0
+            more = max(_EPS, 100.0 * more)
     raise InvalidInputError(
         "kernel values times C are too large for float64, or a kernel is far from positive "
         "semi-definite. Lower C, scale the columns of X, or use normalize='trace'."

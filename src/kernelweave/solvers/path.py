@@ -142,7 +142,7 @@ class _Refine:
         for coarse, finer in self._known:
             if coarse is bank:
                 return finer
-        finer = bank.refined()  # type: ignore[attr-defined]
+        finer = bank.refined()
         self._known.append((bank, finer))
         return finer
 

@@ -19,6 +19,7 @@ from kernelweave.solvers.conjugate_terms import (
     DirectTerm,
     SlackTerm,
     conjugate_term,
+    penalty_in_range,
 )
 from kernelweave.solvers.feasible import feasible_alpha
 from kernelweave.solvers.inner import Evaluator, Point, without_dust
@@ -88,6 +89,9 @@ class _Memory:
     best_gap: float = np.inf
     waited: int = 0
     failed: int = 0
+
+    def __post_init__(self) -> None:
+        self.penalty = penalty_in_range(self.penalty)
 
 
 @dataclass(frozen=True)
@@ -168,7 +172,7 @@ class Spicy(Solver):
         if start is not None and start.extra:
             return self._from_memory(problem, passes, start)
         better = self._better_start(problem, start)
-        if better is None or not np.any(better.alpha):
+        if better is None or not np.any(better.alpha) or not np.any(better.d):
             return self._from_nothing(problem, passes)
         return self._from_point(problem, passes, better)
 
@@ -291,7 +295,9 @@ class Spicy(Solver):
         """One outer step: solve the inner problem, look at all kernels, move the components."""
         memory: _Memory = state.memory
         passes: Passes = state.evaluator
-        accuracy = _INNER_SHARE * gap * problem.unit(state.point.value)
+        # A rough alpha may have any value, but the optimum is no larger than a constant's.
+        size = min(abs(state.point.value), problem.constant_value)
+        accuracy = _INNER_SHARE * gap * problem.unit(size)
         found = self._inner(problem, memory, accuracy)
         passes.n_solves += 1
         passes.n_steps += found.steps
@@ -332,7 +338,7 @@ class Spicy(Solver):
         if not found.converged and (found.steps >= _MOST or gap > _SMALL_GAP):
             new.failed = memory.failed + 1
             if isinstance(memory.term, SlackTerm):
-                new.penalty = memory.penalty / self.growth
+                new.penalty = penalty_in_range(memory.penalty / self.growth)
             else:
                 # At the ends of its domain alpha has too few digits to tell decision values.
                 new.term = SlackTerm.at(problem, memory.term.decision(memory.rho), memory.rho)
@@ -347,7 +353,7 @@ class Spicy(Solver):
             growth = 1.0
         elif found.steps <= (_VERY_EASY if better else _EASY):
             growth = self.growth**2
-        new.penalty = growth * memory.penalty
+        new.penalty = penalty_in_range(growth * memory.penalty)
         new.intercept = found.intercept
         new.components = found.components
         new.term = memory.term.after(found.decision, growth)
