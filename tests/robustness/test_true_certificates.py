@@ -25,7 +25,7 @@ from sklearn.preprocessing import StandardScaler
 from true_certificate import dual_objective, relative_gap, truth
 
 from kernelweave import MKLClassifier, MKLOneClass
-from kernelweave.kernels import Linear
+from kernelweave.kernels import RBF, Linear
 from kernelweave.losses import get_loss
 from kernelweave.regularizers import Simplex
 
@@ -50,6 +50,22 @@ def test_it_is_true_of_weights_over_many_decades(seed, decades):
     done = fits_of(draw_case(seed, decades), seed)
     assert len(done) >= 2
     assert [str(violation) for one in done for violation in one.violations] == []
+
+
+@pytest.mark.parametrize("n_columns", [1, 6])
+def test_small_differences_beside_huge_numbers_count_in_every_bank(n_columns):
+    """A shift of the columns, or squares instead of differences, would lose them."""
+    X = 1e-4 * np.random.default_rng(0).normal(size=(60, n_columns))
+    X[::7, 0] = 1e20
+    y = X[:, -1] > 0
+    widths = [RBF(gamma=1e8), RBF(gamma=1e7)]
+    squares = ((X[:, None] - X[None]) ** 2).sum(axis=-1)
+    np.testing.assert_allclose(widths[0](X), np.exp(-1e8 * squares), atol=1e-12)
+    banks = ("dense", "lazy", "factored")
+    models = [MKLClassifier(widths, normalize=None, bank=bank).fit(X, y) for bank in banks]
+    assert [model.converged_ for model in models] == 3 * [True]
+    objectives = [model.objective_ for model in models]
+    np.testing.assert_allclose(objectives, objectives[0], rtol=2e-3)
 
 
 LIES = {
