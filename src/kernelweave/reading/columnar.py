@@ -78,4 +78,4 @@ def _count_text(path: Path, frame: pl.DataFrame) -> None:
             n_bytes = (lengths.cast(pl.Float64) * counts.to_series(1)).sum()
         else:
             continue
-        allowance.take(n_bytes, "its text")
+        allowance.take(float(n_bytes), "its text")

@@ -85,7 +85,7 @@ def _count_pages(data: bytes, column: dict[int, Any], allowance: Allowance) -> f
             raise ValueError(f"a page has a size of {min(unpacked, packed)} bytes")
         allowance.take(_PAGE_BYTES + copies * unpacked, "its unpacked content")
         reader.at += packed
-        header = page.get(_HEADERS.get(page.get(1)), {})
+        header = page.get(_HEADERS.get(page.get(1, -1), -1), {})
         n_values += header.get(1, 0)
         if column.get(1) == _TEXT and _DELTA_TEXT in (header.get(2), header.get(4)):
             largest = max(largest, float(unpacked))
