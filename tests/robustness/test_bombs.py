@@ -91,7 +91,63 @@ def bombs(tmp_path_factory):
     }
 
 
+@pytest.fixture(scope="module")
+def columnar_bombs(tmp_path_factory):
+    """Parquet and Arrow files whose rows and columns are few, or not told."""
+    folder = tmp_path_factory.mktemp("columnar")
+    zeros = pl.DataFrame({f"a{j}": pl.zeros(5 * 10**6, eager=True) for j in range(9)})
+    zeros.write_ipc(folder / "zeros.arrow", compression="zstd")
+    zeros.write_ipc_stream(folder / "zeros_stream.arrow", compression="zstd")
+    letters = "A" * (LARGE // 550)
+    texts = pl.DataFrame({"a": [f"{i}{letters}" for i in range(550)]})
+    texts.write_parquet(folder / "texts.parquet", compression="zstd")
+    texts.write_ipc(folder / "texts.feather", compression="zstd")
+    texts.write_ipc_stream(folder / "texts_stream.arrow", compression="lz4")
+    one = pl.Series("a", [letters])
+    same = one.gather([0] * 550)
+    same.to_frame().write_parquet(folder / "same.parquet")
+    newest = {"compat_level": pl.CompatLevel.newest(), "compression": "zstd"}
+    same.to_frame().write_ipc_stream(folder / "same.arrow", **newest)
+    categories = one.cast(pl.Categorical).gather([0] * 550).to_frame()
+    categories.write_ipc(folder / "categories.arrow", compression="zstd")
+    categories.write_parquet(folder / "categories.parquet")
+    unpacked, text = "its unpacked content needs", "its text needs"
+    words = {
+        "zeros.arrow": unpacked,
+        "zeros_stream.arrow": unpacked,
+        "texts.parquet": unpacked,
+        "texts.feather": unpacked,
+        "texts_stream.arrow": unpacked,
+        "same.parquet": text,
+        "same.arrow": text,
+        "categories.arrow": text,
+        "categories.parquet": text,
+    }
+    return {("read_table", folder / name): told for name, told in words.items()}
+
+
 def test_bombs_are_refused_before_they_are_large(bombs):
+    check_refused(bombs)
+
+
+def test_columnar_bombs_are_refused_before_they_are_large(columnar_bombs):
+    check_refused(columnar_bombs)
+
+
+def test_texts_told_by_differences_are_counted_while_they_are_made(tmp_path):
+    """550 texts of a megabyte in one page that unpacks to little more than one of them."""
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "differences.parquet"
+    parquet.write_table(
+        arrow.table({"a": ["A" * (LARGE // 550)] * 550}),
+        path,
+        use_dictionary=False,
+        column_encoding={"a": "DELTA_BYTE_ARRAY"},
+    )
+    check_refused({("read_table", path): "its text needs"})
+
+
+def check_refused(bombs):
     """In a process that may take 700 MB: each takes less, and the error names the file."""
     command = [sys.executable, str(PROCESS), *(f"{reader}={path}" for reader, path in bombs)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)

@@ -135,3 +135,26 @@ def test_a_kernel_file_from_the_editor_of_windows(write):
     frame = pl.DataFrame({"age": [1.0, 2.0, 3.0]})
     path = write("k.toml", '\ufeff[[kernel]]\r\nkind = "linear"\r\n')
     assert len(table_kernels(path, TableEncoder().fit(frame))) == 1
+
+
+def test_a_packed_buffer_that_tells_a_huge_size_is_refused(write):
+    for written in (pl.DataFrame.write_ipc, pl.DataFrame.write_ipc_stream):
+        buffer = io.BytesIO()
+        written(pl.DataFrame({"a": np.zeros(10**4)}), buffer, compression="zstd")
+        true = (8 * 10**4).to_bytes(8, "little")
+        assert true in buffer.getvalue()
+        forged = buffer.getvalue().replace(true, (10**15).to_bytes(8, "little"))
+        with pytest.raises(MemoryBudgetError, match="its unpacked content needs 1e\\+03 TB"):
+            read_table(write("a.arrow", forged))
+
+
+def test_pages_and_not_the_footer_tell_how_much_is_unpacked(write, monkeypatch):
+    monkeypatch.setattr("kernelweave.reading.bounded.available_bytes", lambda: 1e9)
+    buffer = io.BytesIO()
+    pl.DataFrame({"a": [0.5, 1.5]}).write_parquet(buffer)
+    data = buffer.getvalue()
+    # The header of the first page: its kind, then its unpacked size in one byte, here in five.
+    assert data[4] == data[6] == 0x15 and data[7] < 128
+    forged = data[:7] + b"\xfe\xff\xff\xff\x0f" + data[8:]
+    with pytest.raises(MemoryBudgetError, match="its unpacked content needs 2"):
+        read_table(write("a.parquet", forged))

@@ -28,8 +28,10 @@ from kernelweave.kernels import RBF, Kernel, Linear
 from kernelweave.kernels.packing import pack, unpack
 from kernelweave.losses import Loss
 from kernelweave.model_files import Header, header, read_header
+from kernelweave.model_files.schema import walk
 from kernelweave.regularizers import Regularizer
 from kernelweave.solvers import SOLVERS
+from kernelweave.tables import TableEncoder
 
 METHODS = ("predict", "decision_function", "predict_proba", "transform", "score_samples")
 KERNELS = [
@@ -57,6 +59,39 @@ def same_answers(first, second, X, rtol=1e-9):
 
 
 # Round trips
+
+
+def wide_model(n_columns):
+    rng = np.random.default_rng(0)
+    table = pl.DataFrame(
+        rng.normal(size=(12, n_columns)), schema=[f"g{j}" for j in range(n_columns)]
+    )
+    table = table.with_columns(
+        pl.Series("colour", ["red", "blue", None] * 4),
+        pl.Series("holes", [None, None, 1.5, 2.5] * 3),
+        pl.Series("same", [1.0] * 12),
+    )
+    return make_pipeline(TableEncoder(), MKLClassifier([Linear()])).fit(table, [0, 1] * 6), table
+
+
+def test_the_encoder_of_a_table_comes_back_whole(there):
+    model, table = wide_model(3)
+    before, after = model[0], round_trip(model, there)[0]
+    assert after.roles_ == before.roles_ and after.notes_ == before.notes_
+    assert after.encoded_columns_ == before.encoded_columns_
+    assert after.feature_names_in_.dtype == object
+    assert after.feature_names_in_.tolist() == table.columns
+    polars.testing.assert_frame_equal(after.transform(table), before.transform(table))
+
+
+def test_a_file_has_no_node_for_each_column_of_a_table(there):
+    """One for each takes minutes to read where there are as many columns as there are genes."""
+    counts = []
+    for n_columns in (20, 200):
+        save(wide_model(n_columns)[0], there)
+        with zipfile.ZipFile(there) as archive:
+            counts.append(len(list(walk(json.loads(archive.read("schema.json"))))))
+    assert counts[0] == counts[1]
 
 
 @pytest.mark.parametrize("kind", kinds.KINDS)

@@ -98,6 +98,57 @@ def test_parquet_and_arrow_in_every_way(write):
         assert table.kind in ("parquet", "arrow")
 
 
+def mixed_frame():
+    """Columns of many types, nested ones too, in enough rows for several pages."""
+    n = 3000
+    return pl.DataFrame(
+        {
+            "number": [None if i % 7 == 0 else i / 3 for i in range(n)],
+            "text": [f"text {i % 11}" for i in range(n)],
+            "other text": [f"text number {i}" for i in range(n)],
+            "truth": [i % 2 == 0 for i in range(n)],
+            "lists": [[str(j) for j in range(i % 4)] for i in range(n)],
+            "struct": [{"a": i, "b": [i, i]} for i in range(n)],
+            "price": pl.Series(range(n)).cast(pl.Decimal(20, 2)),
+            "kind": pl.Series([f"kind {i % 3}" for i in range(n)], dtype=pl.Categorical),
+            "day": pl.Series(range(n)).cast(pl.Date),
+            "nothing": [None] * n,
+            "bytes": [b"abc"] * n,
+        }
+    )
+
+
+@pytest.mark.parametrize("packing", ["uncompressed", "snappy", "gzip", "brotli", "lz4", "zstd"])
+def test_parquet_of_every_packing_is_what_was_written(tmp_path, packing):
+    frame = mixed_frame()
+    for size in (None, 500):
+        path = tmp_path / "a.parquet"
+        frame.write_parquet(path, compression=packing, row_group_size=size, data_page_size=1000)
+        assert read_table(path).data.equals(frame)
+
+
+@pytest.mark.parametrize("packing", ["uncompressed", "lz4", "zstd"])
+def test_arrow_of_every_packing_is_what_was_written(tmp_path, packing):
+    frame = mixed_frame()
+    for name, level in (("a", pl.CompatLevel.oldest()), ("b", pl.CompatLevel.newest())):
+        path, stream = tmp_path / f"{name}.arrow", tmp_path / f"{name}_stream.arrow"
+        frame.write_ipc(path, compression=packing, compat_level=level)
+        frame.write_ipc_stream(stream, compression=packing, compat_level=level)
+        for written in (path, stream):
+            assert read_table(written).data.to_dicts() == frame.to_dicts()
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_parquet_of_another_writer(tmp_path, version):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    frame = mixed_frame().drop("nothing")
+    encodings = dict.fromkeys(["text", "other text", "bytes"], "DELTA_BYTE_ARRAY")
+    for columns in ({}, {"use_dictionary": False, "column_encoding": encodings}):
+        path = tmp_path / "a.parquet"
+        parquet.write_table(frame.to_arrow(), path, data_page_version=version, **columns)
+        assert read_table(path).data.to_dicts() == frame.to_dicts()
+
+
 def test_quotes_separators_and_line_ends_inside_fields(write):
     text = 'text,number\n"a, ""b""\nc",1\nplain,2\n'
     assert read_table(write("a.csv", text)).data.rows() == [('a, "b"\nc', 1), ("plain", 2)]

@@ -26,6 +26,8 @@ from kernelweave.validation import require_array, require_kind, require_sparse
 
 __all__ = ["check_names", "restore"]
 
+# Types that need no check of their own.
+_VALUES, _CONTAINERS = frozenset({str, float, int, bool}), frozenset({dict, list, tuple})
 # What the annotations of dataclasses are checked for.
 _PLAIN: dict[Any, Any] = {"int": Integral, "float": Real, "str": str, "bool": (bool, np.bool_)}
 
@@ -63,6 +65,9 @@ def restore(model: Any) -> None:
     for part in _parts_first(model):
         if isinstance(part, BaseEstimator):
             part.get_params(deep=False)  # Raises if one is missing.
+            names = getattr(part, "feature_names_in_", None)
+            if isinstance(names, list):
+                part.feature_names_in_ = np.array(names, dtype=object)
         if is_dataclass(part):
             _check_fields(part)
         if sparse.issparse(part):
@@ -76,7 +81,7 @@ def restore(model: Any) -> None:
 
 
 def _parts_first(model: Any) -> Iterator[Any]:
-    """Every object that a model consists of, once, after all that it consists of."""
+    """Every object that a model consists of, once, after its parts; no plain values and lists."""
     waiting, seen = [(model, False)], set()
     while waiting:
         part, done = waiting.pop()
@@ -84,8 +89,11 @@ def _parts_first(model: Any) -> Iterator[Any]:
             yield part
         elif id(part) not in seen and not isinstance(part, type | str | bytes | Real | None):
             seen.add(id(part))
-            waiting.append((part, True))
-            waiting.extend((inner, False) for inner in _inside(part))
+            if type(part) not in _CONTAINERS:
+                waiting.append((part, True))
+            inside = _inside(part)
+            # There may be a text for each of very many columns.
+            waiting.extend((inner, False) for inner in inside if type(inner) not in _VALUES)
 
 
 def _inside(part: Any) -> Iterable[Any]:

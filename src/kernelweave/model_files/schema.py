@@ -239,7 +239,8 @@ class SchemaWriter:
         if not isinstance(state, dict):
             return {**node, "content": self._node(state)}
         kept = {
-            name: item
+            # An array of text has a node for each element, and may name very many columns.
+            name: _as_list(item) if name == "feature_names_in_" else item
             for name, item in state.items()
             if not isinstance(getattr(cls, name, None), cached_property)
         }
@@ -296,6 +297,10 @@ _WRITERS: list[tuple[Any, _Writer]] = [
 def _typed(cls: Any, loader: str, **entries: Any) -> Node:
     module, name = stored_name(cls)
     return {"__class__": name, "__module__": module, "__loader__": loader, **entries}
+
+
+def _as_list(names: Any) -> Any:
+    return names.tolist() if isinstance(names, np.ndarray) and names.dtype == object else names
 
 
 def _can_be_found(value: Any) -> bool:

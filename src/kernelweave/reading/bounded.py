@@ -18,12 +18,21 @@ from numpy.typing import NDArray
 from kernelweave.errors import MemoryBudgetError
 from kernelweave.memory import available_bytes, format_bytes
 
-__all__ = ["OF_ARRAYS", "Allowance", "CountedStream", "check_npy", "read_npz"]
+__all__ = [
+    "OF_ARRAYS",
+    "VALUE_BYTES",
+    "Allowance",
+    "CountedStream",
+    "check_npy",
+    "read_npz",
+]
 
 _PIECE = 2**20
 # Parts of the memory that is free. What is made of text takes several times its size; arrays are
 # what they are.
 _OF_TEXT, OF_ARRAYS = 0.25, 0.5
+# Of a value in a table of columns; text takes as much besides its letters.
+VALUE_BYTES = 16.0
 # Others unpack all they are given at once, however much that becomes.
 _PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _MAGIC = b"\x93NUMPY"
@@ -61,6 +70,10 @@ class Allowance:
                 f"{format_bytes(self._most)}, {self._share:.0%} of the {format_bytes(self._free)} "
                 "of memory that are free. Read it where more memory is free, or make it smaller."
             )
+
+    def times(self, n_bytes: float) -> int:
+        """How often that many bytes fit in what is left."""
+        return int(self._left / n_bytes)
 
     def read(self, stream: IO[bytes], what: str = "its content", times: float = 1.0) -> bytes:
         """Read a stream to its end, each byte counted as `times` bytes of memory."""

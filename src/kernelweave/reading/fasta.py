@@ -50,7 +50,7 @@ def read_fasta(path: Path, kind: str) -> Table:
         schema={"id": pl.String, "sequence": pl.String},
     )
     if texts is not None:
-        frame = frame.hstack(typed(texts)[0])
+        frame = frame.hstack(typed(texts, texts.columns)[0])
     found = "fasta" if records.qualities is None else "fastq"
     return Table(frame, frame.columns, found)
 

@@ -70,40 +70,43 @@ class _Block:
         return dict(zip(self.names, series, strict=True))
 
 
-def _blocks(frame: pl.DataFrame) -> Iterator[_Block]:
-    """A frame cut into blocks: all of it if it has more columns than rows."""
-    if frame.width > frame.height:
-        rows = frame.transpose().get_columns()
-        yield _Block(pl.concat(rows, rechunk=True), frame.columns, True)
+def _blocks(frame: pl.DataFrame, names: list[str], by_row: bool) -> Iterator[_Block]:
+    """A table cut into blocks: all of it if it has more columns than rows."""
+    if not by_row and frame.width > frame.height:
+        frame, by_row = frame.transpose(), True
+    if by_row:
+        yield _Block(pl.concat(frame.get_columns(), rechunk=True), names, True)
         return
     step = max(1, _CELLS // frame.height)
     for first in range(0, frame.width, step):
         columns = frame[:, first : first + step].get_columns()
-        names = [column.name for column in columns]
-        yield _Block(pl.concat(columns, rechunk=True), names, False)
+        yield _Block(pl.concat(columns, rechunk=True), names[first : first + step], False)
 
 
-def typed(frame: pl.DataFrame, commas: bool = False) -> tuple[pl.DataFrame, list[str]]:
-    """Return a frame of text with every column in the type that all its values have.
+def typed(
+    frame: pl.DataFrame, names: list[str], *, by_row: bool = False, commas: bool = False
+) -> tuple[pl.DataFrame, list[str]]:
+    """Return a table of text with every column in the type that all its values have.
 
-    With `commas`, numbers may have decimal commas; also returns the columns that had any.
+    The columns of the frame are those of the table, which have these names; with `by_row` they are
+    its rows. With `commas`, numbers may have decimal commas; also returns the columns that had any.
 
     Examples
     --------
     >>> frame = pl.DataFrame({"a": ["1", " 2"], "b": ["1.5", "NA"], "c": ["true", "x"]})
-    >>> typed(frame)[0].dtypes
+    >>> typed(frame, frame.columns)[0].dtypes
     [Int64, Float64, String]
-    >>> frame = pl.DataFrame({"a": ["1,5", "2"], "b": ["1,234", "5,678"]})
-    >>> changed, names = typed(frame, commas=True)
-    >>> changed.rows(), names
+    >>> frame = pl.DataFrame({"1": ["1,5", "1,234"], "2": ["2", "5,678"]})
+    >>> changed, found = typed(frame, ["a", "b"], by_row=True, commas=True)
+    >>> changed.rows(), found
     ([(1.5, '1,234'), (2.0, '5,678')], ['a'])
     """
     done: dict[str, pl.Series] = {}
     changed: list[str] = []
-    for block in _blocks(frame):
+    for block in _blocks(frame, names, by_row):
         if commas:
-            block, names = _with_points(block)
-            changed += names
+            block, found = _with_points(block)
+            changed += found
         # Most tables are numbers throughout: try these first, before any text is cleaned.
         done |= _as_numbers(block)
         rest = _without(block, done)
@@ -111,7 +114,7 @@ def typed(frame: pl.DataFrame, commas: bool = False) -> tuple[pl.DataFrame, list
             cleaned = _Block(_clean(rest.cells), rest.names, rest.by_row)
             done |= _as_numbers(cleaned)
             done |= _as_booleans(_without(cleaned, done))
-    return pl.DataFrame([done[name] for name in frame.columns]), changed
+    return pl.DataFrame([done[name] for name in names]), changed
 
 
 def _without(block: _Block, done: dict[str, pl.Series]) -> _Block:

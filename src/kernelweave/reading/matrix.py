@@ -100,7 +100,7 @@ def _from_text(path: Path) -> Any:
             f"{str(path)!r}: matrices are read from .npy, .npz, .csv, .tsv and .txt files."
         )
     grid = read_grid(path)
-    fields = grid.frame
+    fields = grid.fields()
     if grid.names is not None:
         names = dict(zip(fields.columns, grid.names, strict=True))
         fields = pl.concat([pl.DataFrame([names], schema=fields.schema), fields])

@@ -47,15 +47,14 @@ def read_text(path: Path, kind: str) -> Table:
     grid = read_grid(path)
     notes = list(grid.notes)
     if grid.names is None:
-        names = [f"x{j}" for j in range(grid.frame.width)]
+        names = [f"x{j}" for j in range(grid.shape[1])]
         notes.append("no header: columns are called x0, x1, ...")
     else:
         names = _named(grid.names)
         check_names(names, path)
-    if grid.frame.height == 0:
+    if grid.shape[0] == 0:
         raise InvalidInputError(f"{str(path)!r} has a header ({_some(names)}) and no rows.")
-    grid.frame.columns = names
-    frame, changed = typed(grid.frame, commas=grid.separator != ",")
+    frame, changed = typed(grid.frame, names, by_row=grid.by_row, commas=grid.separator != ",")
     if changed:
         notes.append(f"commas read as decimal points: {_some(changed)}")
     return Table(frame, names, "tsv" if grid.separator == "\t" else "csv", tuple(notes))
@@ -111,6 +110,8 @@ class Grid(NamedTuple):
     ----------
     frame : polars.DataFrame
         All fields below the header, as text; its own column names mean nothing.
+    by_row : bool
+        Whether its columns are the rows of the table, as polars takes long for each column.
     names : list of str or None
         The header.
     separator : str
@@ -120,9 +121,20 @@ class Grid(NamedTuple):
     """
 
     frame: pl.DataFrame
+    by_row: bool
     names: list[str] | None
     separator: str
     notes: list[str]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of rows and columns of the table."""
+        n_rows, n_columns = self.frame.shape
+        return (n_columns, n_rows) if self.by_row else (n_rows, n_columns)
+
+    def fields(self) -> pl.DataFrame:
+        """Return all fields below the header with the rows and columns of the table."""
+        return self.frame.transpose() if self.by_row else self.frame
 
 
 class _Records(NamedTuple):
@@ -131,7 +143,8 @@ class _Records(NamedTuple):
     first: list[list[str]]  # Fields of the first ones.
     widths: NDArray[np.int64]  # Number of fields of each.
     numbers: NDArray[np.int64]  # Where each begins in the file, counted from 1.
-    frame: Callable[[int], pl.DataFrame]  # All of them from the i-th on.
+    # All of them from the i-th on, and whether they are columns of that frame.
+    frame: Callable[[int], tuple[pl.DataFrame, bool]]
 
 
 def read_grid(path: Path) -> Grid:
@@ -143,7 +156,7 @@ def read_grid(path: Path) -> Grid:
     >>> path = Path(tempfile.mkdtemp(), "a.csv")
     >>> _ = path.write_text("a\tb\n1\t2\n")
     >>> grid = read_grid(path)
-    >>> grid.names, grid.frame.rows(), grid.separator
+    >>> grid.names, grid.fields().rows(), grid.separator
     (['a', 'b'], [('1', '2')], '\t')
     """
     data, notes = _clean(path)
@@ -167,7 +180,8 @@ def read_grid(path: Path) -> Grid:
             notes.append("the first column has no name in the header: called 'row names'")
     else:
         _check_widths(path, records, header is not None, separator)
-    return Grid(records.frame(0 if header is None else 1), header, separator, notes)
+    frame, by_row = records.frame(0 if header is None else 1)
+    return Grid(frame, by_row, header, separator, notes)
 
 
 def _check_size(path: Path, data: bytes, separator: str) -> None:
@@ -208,38 +222,39 @@ def _split_plain(path: Path, data: bytes, lines: Lines, separator: str) -> _Reco
     some = [data[a:b] for a, b in zip(starts[:few], ends[:few], strict=True)]
     first = [row for row, _ in _fields(b"\n".join(some).decode("utf-8"), separator)]
 
-    def frame(skip: int) -> pl.DataFrame:
-        schema = {f"column {j}": pl.String for j in range(int(widths[-1]))}
-        if skip >= len(starts):
-            return pl.DataFrame(schema=schema)
+    def body(skip: int) -> bytes:
         if filled.all():
-            body = data[starts[skip] :]
-        else:
-            rows = zip(starts[skip:], ends[skip:], strict=True)
-            body = b"\n".join(data[a:b] for a, b in rows)
-        if lines.bare and len(schema) > len(starts):
-            return _wide_frame(body, separator, list(schema))
-        quote = '"' if b'"' in body else None
+            return data[starts[skip] :]
+        return b"\n".join(data[a:b] for a, b in zip(starts[skip:], ends[skip:], strict=True))
+
+    def frame(skip: int) -> tuple[pl.DataFrame, bool]:
+        width = int(widths[-1])
+        if skip < len(starts) < width and lines.bare:
+            return _rows(body(skip), separator, width), True
+        schema = {f"column {j}": pl.String for j in range(width)}
+        if skip >= len(starts):
+            return pl.DataFrame(schema=schema), False
+        text = body(skip)
+        quote = '"' if b'"' in text else None
         with plain_errors(path, "a table"):
-            return pl.read_csv(
-                io.BytesIO(body),
+            read = pl.read_csv(
+                io.BytesIO(text),
                 has_header=False,
                 schema=schema,
                 separator=separator,
                 quote_char=quote,
             )
+        return read, False
 
     return _Records(first, widths, numbers, frame)
 
 
-def _wide_frame(body: bytes, separator: str, names: list[str]) -> pl.DataFrame:
+def _rows(body: bytes, separator: str, width: int) -> pl.DataFrame:
     """Split lines without quotes that matter; polars takes long for each column of a file."""
     lines = body.replace(b'"', b"").decode("utf-8").removesuffix("\n").split("\n")
     cells = pl.Series("cells", lines).str.split(separator).explode()
     cells = cells.to_frame().select(pl.when(pl.col("cells") != "").then("cells")).to_series()
-    width = len(names)
-    rows = {str(i): cells[i * width : (i + 1) * width] for i in range(len(lines))}
-    return pl.DataFrame(rows).transpose(column_names=names)
+    return pl.DataFrame({str(i): cells[i * width : (i + 1) * width] for i in range(len(lines))})
 
 
 def _line_numbers(data: bytes, starts: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -263,9 +278,9 @@ def _split_carefully(path: Path, data: bytes, lines: Lines, separator: str) -> _
         )
     widths = np.array([len(row) for row in rows], dtype=np.int64)
 
-    def frame(skip: int) -> pl.DataFrame:
+    def frame(skip: int) -> tuple[pl.DataFrame, bool]:
         columns = {f"column {j}": [row[j] for row in rows[skip:]] for j in range(int(widths[-1]))}
-        return pl.DataFrame(columns, schema=dict.fromkeys(columns, pl.String))
+        return pl.DataFrame(columns, schema=dict.fromkeys(columns, pl.String)), False
 
     return _Records(rows[:_HEAD_ROWS], widths, np.array(numbers), frame)
 

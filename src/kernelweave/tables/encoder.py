@@ -180,6 +180,33 @@ class TableEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
         self._numbers = by_role.get("number", [])
         self._outputs = [*self._numbers, *by_role.get("sequence", []), *by_role.get("id", [])]
 
+    def _file_state(self) -> dict[str, Any]:
+        """Plans of numbers as arrays, for there may be very many; without what follows from it."""
+        state: dict[str, Any] = {**super().__getstate__()}
+        for name in ("encoded_columns_", "_numbers", "_outputs"):
+            state.pop(name, None)
+        if "_plans" in state:
+            plans = {
+                name: plan for name, plan in self._plans.items() if self.roles_[name] == "number"
+            }
+            state["_plans"] = {n: p for n, p in self._plans.items() if p and n not in plans}
+            state["_number_plans"] = {
+                "fill": np.array([plan["fill"] for plan in plans.values()], dtype=np.float64),
+                "indicator": np.array([plan["indicator"] for plan in plans.values()], dtype=bool),
+            }
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        numbers = self.__dict__.pop("_number_plans", None)
+        if numbers is None:
+            return  # A file of an earlier version, or a pickle.
+        named = [name for name in self._names if self.roles_[name] == "number"]
+        entries = zip(named, numbers["fill"].tolist(), numbers["indicator"].tolist(), strict=True)
+        plans = {name: {"fill": fill, "indicator": flag} for name, fill, flag in entries}
+        others: dict[str, Any] = self._plans
+        self._plans = {name: plans.get(name) or others.get(name, {}) for name in self._names}
+
     def _after_load(self) -> None:
         if not hasattr(self, "_names"):
             return
