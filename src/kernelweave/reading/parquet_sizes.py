@@ -56,18 +56,23 @@ def check_parquet(data: bytes, allowance: Allowance) -> float:
     n_rows = sum(group.get(3, 0) for group in footer.get(4, ()))
     what = f"a table of {n_rows} rows and {len(leaves)} columns"
     longest: dict[int, float] = {}
-    for group in footer.get(4, ()):
-        for j, chunk in enumerate(group.get(1, ())):
-            column = chunk.get(3, {})
-            width = leaves[j].get(2, 0) if j < len(leaves) and column.get(1) == _FIXED else 0
-            n_values = max(group.get(3, 0), column.get(5, 0))
-            allowance.take((VALUE_BYTES + max(width, 0)) * n_values, what)
-            largest = _count_pages(data, column, allowance)
-            if n_values > group.get(3, 0):
-                # Lists of texts: no number of rows bounds them.
-                allowance.take(largest * n_values, what)
-            elif largest:
-                longest[j] = max(largest, longest.get(j, 0.0))
+    columns = [
+        (j, group.get(3, 0), chunk.get(3, {}))
+        for group in footer.get(4, ())
+        for j, chunk in enumerate(group.get(1, ()))
+    ]
+    for j, n_rows_here, column in columns:
+        width = leaves[j].get(2, 0) if j < len(leaves) and column.get(1) == _FIXED else 0
+        n_values = max(n_rows_here, column.get(5, 0))
+        allowance.take((VALUE_BYTES + max(width, 0)) * n_values, what)
+    for j, n_rows_here, column in columns:
+        n_values = max(n_rows_here, column.get(5, 0))
+        largest = _count_pages(data, column, allowance)
+        if n_values > n_rows_here:
+            # Lists of texts: no number of rows bounds them.
+            allowance.take(largest * n_values, what)
+        elif largest:
+            longest[j] = max(largest, longest.get(j, 0.0))
     return sum(longest.values(), 0.0)
 
 
