@@ -68,8 +68,8 @@ html_show_sourcelink = False
 html_sidebars: dict[str, list[str]] = {
     page: []
     for page in (
-        *("index", "getting_started", "faq", "coming_from", "extending", "equations"),
-        *("glossary", "dependencies", "contributing", "changelog"),
+        *("index", "getting_started", "faq", "coming_from", "extending", "architecture"),
+        *("equations", "glossary", "dependencies", "contributing", "changelog"),
     )
 }
 html_theme_options = {
