@@ -1,0 +1,181 @@
+"""The searches along one variable: for roots of rising functions, and for a nearly flat place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["rising_root", "rising_roots", "zero_of_slope"]
+
+Array = NDArray[np.float64]
+
+# A value this small beside the terms that it is the difference of is their rounding.
+_ROUNDING = 4.0 * float(np.finfo(np.float64).eps)
+# Newton's method is quadratic: if a step has made the value this much smaller, and the next one is
+# this short and starts from a value this small, nothing but rounding is left after it.
+_FAST, _SHORT, _NEAR = 1e-2, 1e-9, 1e-6
+# One evaluation in so many halves the bracket in any case. That takes 64 of them.
+_OFTEN = 16
+# A slope within this part of the first is as good as zero.
+_FLAT = 0.1
+_LEAST_INTEGER = np.iinfo(np.int64).min
+_LARGEST = float(np.finfo(np.float64).max)
+
+
+def rising_roots(
+    function: Callable[[Array], tuple[Array, ArrayLike, Array]],
+    start: ArrayLike,
+    low: ArrayLike = -np.inf,
+    high: ArrayLike = np.inf,
+    tolerance: float = _ROUNDING,
+) -> Array:
+    r"""Find where functions that do not fall change sign, each in its own bracket, all at once.
+
+    Steps are those that `function` proposes, Newton's as a rule, while they stay inside the bracket
+    and halve the value. Where they do not, and now and then in any case, the bracket is halved, in
+    turns by the mean of its ends and in the order of floating-point numbers: so a root of any size
+    is found to its last digit, whatever its unit, and from a bracket without ends too.
+
+    Parameters
+    ----------
+    function : callable
+        Maps an array of places to ``(value, size, proposal)``: the values there, the size of the
+        terms that they are differences of, and where to look next, NaN if nowhere in particular. A
+        value that is not a number counts as positive.
+    start : array-like
+        Where to look first, one place for each function.
+    low, high : array-like
+        Ends of the brackets. They need not be places at which there is a value.
+    tolerance : float
+        Values up to this part of their size are zero.
+
+    Returns
+    -------
+    ndarray
+        The roots to rounding. Where a function jumps over zero, the first number behind the jump;
+        where it is negative up to `high`, that; where it is positive all along, the number after
+        `low`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> target = np.array([2.0, 1e-60, 1e100])
+    >>> rising_roots(lambda x: (x * x - target, target, 0.5 * (x + target / x)), np.ones(3), 0.0)
+    array([1.41421356e+00, 1.00000000e-30, 1.00000000e+50])
+    >>> float(rising_roots(lambda x: (np.sign(x - 0.3), 1.0, np.nan * x), 0.0))
+    0.3
+    """
+    x = np.array(start, dtype=np.float64)
+    low, high = (np.array(np.broadcast_to(end, x.shape), dtype=np.float64) for end in (low, high))
+    last, done, plain = np.full(x.shape, np.inf), np.zeros(x.shape, dtype=bool), False
+    with np.errstate(invalid="ignore", over="ignore"):
+        for count in range(1, 64 * _OFTEN + 1):
+            value, size, proposal = function(x)
+            below, off = value < 0, np.abs(value)
+            low, high = np.where(below, x, low), np.where(below, high, x)
+            done |= off <= np.minimum(tolerance * np.asarray(size), _LARGEST)
+            taken = (low <= proposal) & (proposal <= high) & (proposal != x) & (off <= 0.5 * last)
+            in_order = count % _OFTEN == 0
+            taken &= not in_order
+            short = (off <= _NEAR * np.asarray(size)) & (off <= _FAST * last) & (last < np.inf)
+            short &= np.abs(proposal - x) <= _SHORT * np.abs(x)
+            following = np.where(short, np.minimum(np.maximum(proposal, low), high), proposal)
+            halved = ~(taken | short | done)
+            if halved.any():
+                plain = not (plain or in_order)
+                following = np.where(halved, _middle(low, high, plain), following)
+            following = np.where(done, x, following)
+            # Nothing but the upper end is left where that is the middle.
+            done |= short | (following == x)
+            x = following
+            if done.all():
+                break
+            last = np.where(taken, off, np.inf)
+    return x
+
+
+def rising_root(
+    function: Callable[[float], tuple[float, float, float]],
+    start: float,
+    low: float = -np.inf,
+    high: float = np.inf,
+    tolerance: float = _ROUNDING,
+) -> float:
+    """Find the root of one function as :func:`rising_roots` does, without arrays.
+
+    Examples
+    --------
+    >>> round(rising_root(lambda x: (x * x - 2.0, 2.0, 0.5 * (x + 2.0 / x)), 1.0, 0.0), 12)
+    1.414213562373
+    """
+    x, last, plain = float(start), np.inf, False
+    for count in range(1, 64 * _OFTEN + 1):
+        value, size, proposal = function(x)
+        off = abs(value)
+        if off <= min(tolerance * size, _LARGEST):
+            break
+        low, high = (x, high) if value < 0 else (low, x)
+        in_order = count % _OFTEN == 0
+        if off <= _NEAR * size and off <= _FAST * last < np.inf:
+            if abs(proposal - x) <= _SHORT * abs(x):
+                return min(max(proposal, low), high)
+        if low <= proposal <= high and proposal != x and off <= 0.5 * last and not in_order:
+            x, last = proposal, off
+            continue
+        plain = not (plain or in_order)
+        middle = float(_middle(np.array(low), np.array(high), plain))
+        if middle == x:
+            break
+        x, last = middle, np.inf
+    return x
+
+
+def _middle(low: Array, high: Array, plain: bool) -> Array:
+    """The mean of finite ends, or the number half way in the order of floating-point numbers.
+
+    Of two neighbours the upper one.
+    """
+    ends = (np.asarray(end).view(np.int64) for end in (low, high))
+    a, b = (np.where(bits < 0, _LEAST_INTEGER - np.minimum(bits, 0), bits) for bits in ends)
+    order = (a | b) - ((a ^ b) >> 1)
+    middle = np.where(order < 0, _LEAST_INTEGER - np.minimum(order, 0), order).view(np.float64)
+    if not plain:
+        return middle
+    with np.errstate(invalid="ignore", over="ignore"):
+        mean = 0.5 * low + 0.5 * high
+    return np.where((low < mean) & (mean < high) & np.isfinite(mean), mean, middle)
+
+
+def zero_of_slope(
+    slope: Callable[[float], float],
+    first: float,
+    fallen: Callable[[float], bool],
+    longest: float = 1.0,
+) -> float:
+    """Where, in (0, longest], a rising `slope` with ``slope(0) = first < 0`` is nearly zero.
+
+    The search along a direction of descent, which need not be exact. A small slope uphill does not
+    mean a low place, after a sharp corner: `fallen` must agree.
+
+    Examples
+    --------
+    >>> round(zero_of_slope(lambda t: 4.0 * t - 1.0, -1.0, lambda t: True), 3)
+    0.25
+    """
+    low, at_low, high = 0.0, first, longest
+    at_high = slope(high)
+    if at_high <= 0 or (at_high <= _FLAT * abs(first) and fallen(high)):
+        return high
+    for _ in range(60):
+        # The zero of the chord, kept away from the ends so that the bracket shrinks for certain.
+        t = low + (high - low) * float(np.clip(-at_low / (at_high - at_low), 0.1, 0.9))
+        at_t = slope(t)
+        if abs(at_t) <= _FLAT * abs(first) and (at_t <= 0 or fallen(t)):
+            return t
+        if at_t < 0:
+            low, at_low = t, at_t
+        else:
+            high, at_high = t, at_t
+    return low
