@@ -13,19 +13,18 @@ Array = NDArray[np.float64]
 
 # A value this small beside the terms that it is the difference of is their rounding.
 _ROUNDING = 4.0 * float(np.finfo(np.float64).eps)
-# Newton's method is quadratic: if a step has made the value this much smaller, and the next one is
-# this short and starts from a value this small, nothing but rounding is left after it.
-_FAST, _SHORT, _NEAR = 1e-2, 1e-9, 1e-6
+# So is one this small where Newton's step does not halve it, or leaves the bracket.
+_NOISE = 1e-12
 # One evaluation in so many halves the bracket in any case. That takes 64 of them.
 _OFTEN = 16
 # A slope within this part of the first is as good as zero.
 _FLAT = 0.1
-_LEAST_INTEGER = np.iinfo(np.int64).min
+_LEAST = np.iinfo(np.int64).min
 _LARGEST = float(np.finfo(np.float64).max)
 
 
 def rising_roots(
-    function: Callable[[Array], tuple[Array, ArrayLike, Array]],
+    function: Callable[[Array], tuple[Array, ArrayLike, Array | None]],
     start: ArrayLike,
     low: ArrayLike = -np.inf,
     high: ArrayLike = np.inf,
@@ -34,16 +33,16 @@ def rising_roots(
     r"""Find where functions that do not fall change sign, each in its own bracket, all at once.
 
     Steps are those that `function` proposes, Newton's as a rule, while they stay inside the bracket
-    and halve the value. Where they do not, and now and then in any case, the bracket is halved, in
-    turns by the mean of its ends and in the order of floating-point numbers: so a root of any size
-    is found to its last digit, whatever its unit, and from a bracket without ends too.
+    and halve the value, or the bracket has no end. Otherwise, and now and then in any case, the
+    bracket is halved, in turns by the mean of its ends and in the order of floating-point numbers:
+    so a root of any size is found to its last digit, whatever its unit.
 
     Parameters
     ----------
     function : callable
         Maps an array of places to ``(value, size, proposal)``: the values there, the size of the
-        terms that they are differences of, and where to look next, NaN if nowhere in particular. A
-        value that is not a number counts as positive.
+        terms that they are differences of, and where to look next (NaN, or None for all, if nowhere
+        in particular). A value that is not a number counts as positive.
     start : array-like
         Where to look first, one place for each function.
     low, high : array-like
@@ -54,7 +53,7 @@ def rising_roots(
     Returns
     -------
     ndarray
-        The roots to rounding. Where a function jumps over zero, the first number behind the jump;
+        The roots to rounding, where the functions were evaluated last. Where a function jumps over zero, the first number behind the jump;
         where it is negative up to `high`, that; where it is positive all along, the number after
         `low`.
 
@@ -64,35 +63,34 @@ def rising_roots(
     >>> target = np.array([2.0, 1e-60, 1e100])
     >>> rising_roots(lambda x: (x * x - target, target, 0.5 * (x + target / x)), np.ones(3), 0.0)
     array([1.41421356e+00, 1.00000000e-30, 1.00000000e+50])
-    >>> float(rising_roots(lambda x: (np.sign(x - 0.3), 1.0, np.nan * x), 0.0))
+    >>> float(rising_roots(lambda x: (np.sign(x - 0.3), 1.0, None), 0.0))
     0.3
     """
     x = np.array(start, dtype=np.float64)
     low, high = (np.array(np.broadcast_to(end, x.shape), dtype=np.float64) for end in (low, high))
     last, done, plain = np.full(x.shape, np.inf), np.zeros(x.shape, dtype=bool), False
-    with np.errstate(invalid="ignore", over="ignore"):
-        for count in range(1, 64 * _OFTEN + 1):
-            value, size, proposal = function(x)
-            below, off = value < 0, np.abs(value)
-            low, high = np.where(below, x, low), np.where(below, high, x)
-            done |= off <= np.minimum(tolerance * np.asarray(size), _LARGEST)
-            taken = (low <= proposal) & (proposal <= high) & (proposal != x) & (off <= 0.5 * last)
-            in_order = count % _OFTEN == 0
-            taken &= not in_order
-            short = (off <= _NEAR * np.asarray(size)) & (off <= _FAST * last) & (last < np.inf)
-            short &= np.abs(proposal - x) <= _SHORT * np.abs(x)
-            following = np.where(short, np.minimum(np.maximum(proposal, low), high), proposal)
-            halved = ~(taken | short | done)
-            if halved.any():
-                plain = not (plain or in_order)
-                following = np.where(halved, _middle(low, high, plain), following)
-            following = np.where(done, x, following)
-            # Nothing but the upper end is left where that is the middle.
-            done |= short | (following == x)
-            x = following
-            if done.all():
-                break
+    for count in range(1, 64 * _OFTEN + 1):
+        value, size, proposal = function(x)
+        below, off = value < 0, np.abs(value)
+        low, high = np.where(below, x, low), np.where(below, high, x)
+        done |= off <= np.minimum(np.multiply(tolerance, size), _LARGEST)
+        in_order = count % _OFTEN == 0
+        moved, following = done, x
+        if proposal is not None:
+            small = off <= np.multiply(_NOISE, size)
+            taken = (off <= 0.5 * last) & (small | (not in_order)) | np.isinf(low) | np.isinf(high)
+            taken &= (low <= proposal) & (proposal <= high) & (proposal != x)
+            done |= small & ~taken & ~np.isnan(proposal)
             last = np.where(taken, off, np.inf)
+            moved, following = done | taken, np.where(done, x, proposal)
+        if not moved.all():
+            plain = not (plain or in_order)
+            following = np.where(moved, following, _middle(low, high, plain))
+        # Nothing but the upper end is left where that is the middle.
+        done |= following == x
+        if done.all():
+            break
+        x = following
     return x
 
 
@@ -118,12 +116,13 @@ def rising_root(
             break
         low, high = (x, high) if value < 0 else (low, x)
         in_order = count % _OFTEN == 0
-        if off <= _NEAR * size and off <= _FAST * last < np.inf:
-            if abs(proposal - x) <= _SHORT * abs(x):
-                return min(max(proposal, low), high)
-        if low <= proposal <= high and proposal != x and off <= 0.5 * last and not in_order:
+        small = off <= _NOISE * size
+        useful = (off <= 0.5 * last and (small or not in_order)) or high - low == np.inf
+        if useful and low <= proposal <= high and proposal != x:
             x, last = proposal, off
             continue
+        if small and proposal == proposal:
+            break
         plain = not (plain or in_order)
         middle = float(_middle(np.array(low), np.array(high), plain))
         if middle == x:
@@ -137,15 +136,21 @@ def _middle(low: Array, high: Array, plain: bool) -> Array:
 
     Of two neighbours the upper one.
     """
-    ends = (np.asarray(end).view(np.int64) for end in (low, high))
-    a, b = (np.where(bits < 0, _LEAST_INTEGER - np.minimum(bits, 0), bits) for bits in ends)
-    order = (a | b) - ((a ^ b) >> 1)
-    middle = np.where(order < 0, _LEAST_INTEGER - np.minimum(order, 0), order).view(np.float64)
-    if not plain:
-        return middle
-    with np.errstate(invalid="ignore", over="ignore"):
-        mean = 0.5 * low + 0.5 * high
-    return np.where((low < mean) & (mean < high) & np.isfinite(mean), mean, middle)
+    if plain:
+        with np.errstate(invalid="ignore"):
+            mean = 0.5 * low + 0.5 * high
+        between = (low < mean) & (mean < high) & (np.abs(mean) < np.inf)
+        return mean if between.all() else np.where(between, mean, _middle(low, high, False))
+    a, b = _order(low.view(np.int64)), _order(high.view(np.int64))
+    return _order((a | b) - ((a ^ b) >> 1)).view(np.float64)
+
+
+def _order(bits: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Integers that rise with the numbers of these bits, and bits from such integers."""
+    negative = bits < 0
+    if not negative.any():
+        return bits
+    return np.where(negative, _LEAST - np.minimum(bits, 0), bits)
 
 
 def zero_of_slope(

@@ -117,7 +117,7 @@ def test_slopes_that_mislead() -> None:
         function, calls = counted(
             newton(lambda x: x - 0.7, lambda x, s=slope: np.full_like(x, s), lambda x: 1.0)
         )
-        assert float(rising_roots(function, 3.0)) == pytest.approx(0.7, rel=1e-14)
+        assert float(rising_roots(function, 3.0, -9.0, 9.0)) == pytest.approx(0.7, rel=1e-14)
         assert len(calls) <= 130
 
 

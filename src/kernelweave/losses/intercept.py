@@ -7,6 +7,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelweave.root_search import rising_root
+
 __all__ = ["root_of_slope", "root_of_steps"]
 
 _EPS = float(np.finfo(np.float64).eps)
@@ -18,13 +20,10 @@ def root_of_slope(
     *,
     shift: float = 0.0,
     curvature: Callable[[float], float] | None = None,
-    max_iter: int = 300,
 ) -> float:
     r"""Find where :math:`\sum_i \mathrm{terms}_i(b) + \mathrm{shift}` changes sign.
 
-    The sum must be non-decreasing in :math:`b`. Newton steps where there is a curvature, kept
-    inside the bracket and replaced by bisection when they are slow; the bracket grows
-    geometrically, so a root at 1e12 is as reachable as one at 1.
+    The sum must be non-decreasing in :math:`b`. A root at 1e12 is as reachable as one at 1.
 
     Parameters
     ----------
@@ -36,8 +35,6 @@ def root_of_slope(
         Constant added to the sum.
     curvature : callable, optional
         Maps b to the derivative of the sum.
-    max_iter : int
-        Most evaluations of `terms`.
 
     Returns
     -------
@@ -51,41 +48,27 @@ def root_of_slope(
     >>> round(root_of_slope(lambda b: np.array([b - 1.0, b - 3.0]), 0.0), 12)
     2.0
     """
-    low, high = -np.inf, np.inf
-    b, reach = float(start), 1.0 + abs(start)
-    first_scale: float | None = None
-    previous = np.inf
-    for _ in range(max_iter):
+    first, reach = 0.0, 1.0 + abs(start)
+
+    def slope(b: float) -> tuple[float, float, float]:
+        nonlocal first, reach
         values = terms(b)
-        slope = float(values.sum()) + shift
-        scale = float(np.abs(values).sum()) + abs(shift)
+        total, size = float(values.sum()) + shift, float(np.abs(values).sum()) + abs(shift)
         # Where a summand overflows, nothing is small beside the others.
-        if np.isfinite(scale):
-            first_scale = scale if first_scale is None else first_scale
+        if np.isfinite(size):
+            first = first or size
             # Summands of one sign may fall towards zero for ever. Those of both signs have a root,
             # however small they are beside those of the start: weights may differ by many decades.
             one_sign = min(values.min(), shift) >= 0 or max(values.max(), shift) <= 0
-            if abs(slope) <= 2 * _EPS * scale + (1e-2 * _EPS * first_scale if one_sign else 0.0):
-                return b
-        low, high = (b, high) if slope < 0 else (low, b)
-        bracketed = bool(np.isfinite(low) and np.isfinite(high))
-        if bracketed and high - low <= 2 * _EPS * max(abs(low), abs(high)):
-            return b
-        slow = abs(slope) > 0.5 * abs(previous)
-        previous = slope
-        step = np.nan
-        if curvature is not None and not slow:
-            bend = curvature(b)
-            step = -slope / bend if bend > 0 else np.nan
-        inside = abs(step) <= reach and low < b + step < high
-        if inside and b + step != b:
-            b += step
-        elif bracketed:
-            b = 0.5 * (low + high)
-        else:
-            b += reach if slope < 0 else -reach
-            reach *= 4.0
-    return b
+            if abs(total) <= 2 * _EPS * size + (1e-2 * _EPS * first if one_sign else 0.0):
+                return 0.0, size, b
+        bend = np.nan if curvature is None else curvature(b)
+        step = -total / bend if bend > 0 else np.inf
+        if not abs(step) <= reach:
+            step, reach = reach if total < 0 else -reach, 4.0 * reach
+        return total, size, b + step
+
+    return rising_root(slope, start)
 
 
 def root_of_steps(
