@@ -53,9 +53,9 @@ def rising_roots(
     Returns
     -------
     ndarray
-        The roots to rounding, where the functions were evaluated last. Where a function jumps over zero, the first number behind the jump;
-        where it is negative up to `high`, that; where it is positive all along, the number after
-        `low`.
+        The roots to rounding, where the functions were evaluated last. Where a function jumps over
+        zero, the first number behind the jump; where it is negative up to `high`, that; where it is
+        positive all along, the number after `low`.
 
     Examples
     --------

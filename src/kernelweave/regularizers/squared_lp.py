@@ -7,10 +7,10 @@ from typing import Self
 import numpy as np
 
 from kernelweave.regularizers.base import Array, Regularizer
+from kernelweave.regularizers.groups import Segments
 from kernelweave.regularizers.lp_ball import checked_exponent, largest_on_sphere, sphere_weights
-from kernelweave.regularizers.norm_prox import NormProx, power_prox
+from kernelweave.regularizers.norm_prox import NormProx, power_parts, power_prox
 from kernelweave.regularizers.norms import dual_exponent, norm
-from kernelweave.regularizers.squared_norm_prox import squared_norm_prox
 from kernelweave.validation import positive_number
 
 __all__ = ["SquaredLp"]
@@ -88,7 +88,14 @@ class SquaredLp(Regularizer):
         p, price = self._exponent(), step * self._price()
         if p == 1.0:
             return power_prox(np.maximum(v, 0.0), 1.0, float(price), 2.0).norms
-        return squared_norm_prox(v, price, p)
+        out, top = np.zeros(len(v)), float(np.max(v))
+        used = v > 0
+        if np.any(used):
+            # Of degree one in v, so its size can be taken out.
+            steps = np.broadcast_to(np.asarray(price, dtype=np.float64), v.shape)[used]
+            whole = Segments(np.zeros(1, dtype=np.int64), len(steps))
+            out[used] = top * power_parts(v[used] / top, steps, p, 2.0, whole)[1]
+        return out
 
     def _radius(self, norms: Array) -> float:
         """Norm t of the best weights."""

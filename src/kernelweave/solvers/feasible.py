@@ -20,9 +20,9 @@ def centre(
     r"""Project onto :math:`\{lo \le \alpha \le hi,\ \sum_i \alpha_i = \mathrm{total}\}`.
 
     The nearest point is :math:`\mathrm{clip}(\alpha - \tau, lo, hi)` with the :math:`\tau` that
-    gives the right sum. The sum is piecewise linear and falls with :math:`\tau`: Newton steps end in
-    the right piece after finitely many of them. A point that is feasible to rounding is returned as
-    it is.
+    gives the right sum. The sum is piecewise linear and falls with :math:`\tau`: Newton steps end
+    in the right piece after finitely many of them. A point that is feasible to rounding is returned
+    as it is.
 
     Parameters
     ----------
