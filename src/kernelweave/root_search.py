@@ -68,6 +68,8 @@ def rising_roots(
     """
     x = np.array(start, dtype=np.float64)
     low, high = (np.array(np.broadcast_to(end, x.shape), dtype=np.float64) for end in (low, high))
+    if x.size == 1:
+        return _alone(function, x, low.item(), high.item(), tolerance)
     last, done, plain = np.full(x.shape, np.inf), np.zeros(x.shape, dtype=bool), False
     for count in range(1, 64 * _OFTEN + 1):
         value, size, proposal = function(x)
@@ -129,6 +131,23 @@ def rising_root(
             break
         x, last = middle, np.inf
     return x
+
+
+def _alone(
+    function: Callable[[Array], tuple[Array, ArrayLike, Array | None]],
+    start: Array,
+    low: float,
+    high: float,
+    tolerance: float,
+) -> Array:
+    """The root of an array of one function; without arrays a search takes a tenth of the time."""
+
+    def single(x: float) -> tuple[float, float, float]:
+        value, size, proposal = function(np.full(start.shape, x))
+        ahead = np.nan if proposal is None else proposal.item()
+        return value.item(), float(np.max(size)), ahead
+
+    return np.full(start.shape, rising_root(single, start.item(), low, high, tolerance))
 
 
 def _middle(low: Array, high: Array, plain: bool) -> Array:

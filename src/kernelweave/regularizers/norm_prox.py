@@ -264,7 +264,8 @@ def power_parts(
 
     Examples
     --------
-    >>> size, x, taken = power_parts(np.array([3.0, 4.0]), 1.0, 2.0, 1.0, Segments(np.array([0]), 2))
+    >>> whole = Segments(np.array([0]), 2)
+    >>> size, x, taken = power_parts(np.array([3.0, 4.0]), 1.0, 2.0, 1.0, whole)
     >>> size.round(10).tolist(), taken.round(10).tolist()
     ([4.0], [0.6, 0.8])
     """

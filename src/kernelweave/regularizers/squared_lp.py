@@ -88,6 +88,8 @@ class SquaredLp(Regularizer):
         p, price = self._exponent(), step * self._price()
         if p == 1.0:
             return power_prox(np.maximum(v, 0.0), 1.0, float(price), 2.0).norms
+        if p == 2.0:
+            return np.maximum(v, 0.0) / (1.0 + price)
         out, top = np.zeros(len(v)), float(np.max(v))
         used = v > 0
         if np.any(used):
