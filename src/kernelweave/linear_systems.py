@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import LinAlgError, cho_solve, get_lapack_funcs, lu_solve, pinvh
-from scipy.linalg.lapack import dgetrf
+from scipy.linalg import LinAlgError, cho_solve, lu_solve, pinvh
+from scipy.linalg.lapack import dgetrf, dpotrf, spotrf
 
 from kernelweave.compiled.pivoted import eliminate
 
@@ -75,7 +75,7 @@ def jittered_cholesky(
     """
     if not len(matrix):
         return matrix.copy()
-    (potrf,) = get_lapack_funcs(("potrf",), (matrix,))
+    potrf = spotrf if matrix.dtype == np.float32 else dpotrf
     if unit is None:
         top = float(matrix.diagonal().max())
         unit = top if top > 0 else 1.0
