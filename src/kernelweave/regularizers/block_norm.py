@@ -18,7 +18,6 @@ from kernelweave.regularizers.lp_ball import checked_exponent
 from kernelweave.regularizers.norm_prox import NormProx, power_prox
 from kernelweave.regularizers.norms import dual_exponent
 from kernelweave.regularizers.projections import project_lp_balls
-from kernelweave.validation import positive_number
 
 __all__ = ["BlockNorm"]
 
@@ -112,9 +111,6 @@ class BlockNorm(Regularizer):
     def _exponent(self) -> float:
         return checked_exponent("BlockNorm", self.p)
 
-    def _price(self) -> float:
-        return positive_number("weight of BlockNorm", self.weight)
-
     def group_weights(self, d: Array) -> dict[str, float]:
         """Norm of the weights of each group, by its name."""
         groups = self._groups(len(d))
@@ -185,9 +181,6 @@ class BlockNorm(Regularizer):
             return np.asarray(high < np.sqrt(2.0 * self._price()))
         size = self._dual_size(np.square(high))
         return self._groups(len(high)).spread(size) < self._price()
-
-    def start(self, m: int) -> Array:
-        return np.full(m, 1.0 / m)
 
 
 def _shares(x: Array, size: Array) -> Array:

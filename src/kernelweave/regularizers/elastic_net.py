@@ -61,7 +61,7 @@ class ElasticNet(Regularizer):
 
     def _prices(self) -> tuple[float, float]:
         """Prices a and b of the linear and the squared part."""
-        weight = positive_number("weight of ElasticNet", self.weight)
+        weight = self._price()
         try:
             ratio = positive_number("l1_ratio of ElasticNet", self.l1_ratio, allow_zero=True)
         except InvalidInputError:
@@ -149,9 +149,6 @@ class ElasticNet(Regularizer):
 
     def screened(self, low: Array, high: Array) -> NDArray[np.bool_]:
         return np.asarray(high < np.sqrt(2.0 * self._prices()[0]))
-
-    def start(self, m: int) -> Array:
-        return np.full(m, 1.0 / m)
 
 
 def _root_of_cubic(first: Array | float, second: Array, third: Array) -> Array:

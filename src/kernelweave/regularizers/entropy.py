@@ -10,7 +10,6 @@ from scipy.special import softmax, wrightomega
 from kernelweave.regularizers.base import Array, Regularizer
 from kernelweave.regularizers.projections import project_simplex
 from kernelweave.root_search import rising_root
-from kernelweave.validation import positive_number
 
 __all__ = ["Entropy"]
 
@@ -58,9 +57,6 @@ class Entropy(Regularizer):
     def examples(cls) -> list[Self]:
         return [cls(), cls(0.02), cls(30.0)]
 
-    def _price(self) -> float:
-        return positive_number("weight of Entropy", self.weight)
-
     def value(self, d: Array) -> float:
         price = self._price()
         if abs(float(np.sum(d)) - 1.0) > 1e-9 or float(np.min(d)) < -1e-9:
@@ -101,9 +97,6 @@ class Entropy(Regularizer):
     def dual_weights(self, q: Array) -> Array:
         d: Array = softmax((0.5 / self._price()) * q)
         return d
-
-    def start(self, m: int) -> Array:
-        return np.full(m, 1.0 / m)
 
 
 def _divergence(u: Array, x: Array) -> float:

@@ -86,9 +86,6 @@ class LogDet(Regularizer):
         state: dict[str, Any] = super().__getstate__()
         return {key: value for key, value in state.items() if key != "_last"}
 
-    def _price(self) -> float:
-        return positive_number("weight of LogDet", self.weight)
-
     def _ridge(self) -> float:
         return positive_number("ridge of LogDet", self.ridge)
 
@@ -160,9 +157,6 @@ class LogDet(Regularizer):
             f"LogDet has no {what}: it is not convex in the weights, so the problem has no dual "
             "and no duality gap."
         )
-
-    def start(self, m: int) -> Array:
-        return np.full(m, 1.0 / m)
 
 
 def _lower_factor(matrix: Array) -> Array:

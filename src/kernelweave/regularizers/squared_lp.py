@@ -11,7 +11,6 @@ from kernelweave.regularizers.groups import Segments
 from kernelweave.regularizers.lp_ball import checked_exponent, largest_on_sphere, sphere_weights
 from kernelweave.regularizers.norm_prox import NormProx, power_parts, power_prox
 from kernelweave.regularizers.norms import dual_exponent, norm
-from kernelweave.validation import positive_number
 
 __all__ = ["SquaredLp"]
 
@@ -50,6 +49,7 @@ class SquaredLp(Regularizer):
     sparse = False
     orthant = True
     proximal = True
+    searching = True
 
     def __init__(self, p: float = 2.0, weight: float = 1.0) -> None:
         self.p = p
@@ -66,9 +66,6 @@ class SquaredLp(Regularizer):
 
     def _exponent(self) -> float:
         return checked_exponent("SquaredLp", self.p)
-
-    def _price(self) -> float:
-        return positive_number("weight of SquaredLp", self.weight)
 
     def value(self, d: Array) -> float:
         if float(np.min(d)) < -1e-9:
@@ -126,6 +123,3 @@ class SquaredLp(Regularizer):
             return None
         z = 0.5 * np.maximum(q, 0.0)
         return norm(z, dual_exponent(p)) / self._price() * largest_on_sphere(z, p)
-
-    def start(self, m: int) -> Array:
-        return np.full(m, 1.0 / m)
