@@ -45,27 +45,17 @@ def jittered_cholesky(
 ) -> NDArray[Any]:
     r"""Lower Cholesky factor of a matrix with as little as needed added to its diagonal.
 
+    L with zeros above its diagonal and :math:`L L^\top = A + t\,\mathrm{diag}(\mathrm{unit})`.
+
     Parameters
     ----------
     matrix : ndarray of shape (n, n), float32 or float64
         Symmetric, and positive semi-definite but for rounding. It is not changed.
     unit : ndarray of shape (n,) or float, optional
-        What is added, times a number t; the largest entry of the diagonal unless given.
-    first : float
-        The t that is tried first. After it comes a hundred times as much, after zero the resolution
-        of the floating-point numbers.
-    most : float
-        The largest t.
-
-    Returns
-    -------
-    ndarray of shape (n, n)
-        L with zeros above its diagonal, and :math:`L L^\top = A + t\,\mathrm{diag}(\mathrm{unit})`.
-
-    Raises
-    ------
-    LinAlgError
-        If no t up to `most` makes the matrix definite.
+        The largest entry of the diagonal unless given.
+    first, most : float
+        The t that is tried first, and the largest. After one comes a hundred times as much, after
+        zero the resolution of the numbers. If none helps, `LinAlgError` is raised.
 
     Examples
     --------
@@ -98,12 +88,7 @@ def jittered_cholesky(
 def cholesky(K: Array, D: Array) -> Solve:
     """Solve with K + diag(D), scaled to a diagonal of ones; K is overwritten. Takes columns too.
 
-    Parameters
-    ----------
-    K : ndarray of shape (n, n)
-        Positive semi-definite but for rounding.
-    D : ndarray of shape (n,)
-        Not negative; infinite for samples that cannot move, for which the answer is zero.
+    D is infinite for samples that cannot move, for which the answer is zero.
 
     Examples
     --------
@@ -195,17 +180,8 @@ def pivoted_cholesky(
     most : int
         Largest rank, at which this stops in any case.
     negative : float
-        Part of its own entry by which rounding may make the residual negative.
-
-    Returns
-    -------
-    ndarray of shape (rank, n)
-        The factor.
-
-    Raises
-    ------
-    LinAlgError
-        If the residual is more negative than that: the matrix is not positive semi-definite.
+        Part of its own entry by which rounding may make the residual negative. Beyond, K is not
+        positive semi-definite, and `LinAlgError` is raised.
 
     Examples
     --------

@@ -43,10 +43,8 @@ def rising_roots(
         Maps an array of places to ``(value, size, proposal)``: the values there, the size of the
         terms that they are differences of, and where to look next (NaN, or None for all, if nowhere
         in particular). A value that is not a number counts as positive.
-    start : array-like
-        Where to look first, one place for each function.
-    low, high : array-like
-        Ends of the brackets. They need not be places at which there is a value.
+    start, low, high : array-like
+        Where to look first, one place for each function, and the ends of the brackets.
     tolerance : float
         Values up to this part of their size are zero.
 
@@ -68,8 +66,6 @@ def rising_roots(
     """
     x = np.array(start, dtype=np.float64)
     low, high = (np.array(np.broadcast_to(end, x.shape), dtype=np.float64) for end in (low, high))
-    if x.size == 1:
-        return _alone(function, x, low.item(), high.item(), tolerance)
     last, done, plain = np.full(x.shape, np.inf), np.zeros(x.shape, dtype=bool), False
     for count in range(1, 64 * _OFTEN + 1):
         value, size, proposal = function(x)
@@ -131,23 +127,6 @@ def rising_root(
             break
         x, last = middle, np.inf
     return x
-
-
-def _alone(
-    function: Callable[[Array], tuple[Array, ArrayLike, Array | None]],
-    start: Array,
-    low: float,
-    high: float,
-    tolerance: float,
-) -> Array:
-    """The root of an array of one function; without arrays a search takes a tenth of the time."""
-
-    def single(x: float) -> tuple[float, float, float]:
-        value, size, proposal = function(np.full(start.shape, x))
-        ahead = np.nan if proposal is None else proposal.item()
-        return value.item(), float(np.max(size)), ahead
-
-    return np.full(start.shape, rising_root(single, start.item(), low, high, tolerance))
 
 
 def _middle(low: Array, high: Array, plain: bool) -> Array:

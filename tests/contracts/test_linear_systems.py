@@ -54,6 +54,13 @@ def test_a_jittered_factor_is_that_of_the_matrix_and_little_more(kind, n, dtype)
     assert np.all(error <= 3e3 * np.finfo(dtype).eps * (np.abs(K).max(initial=0.0) or 1.0))
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_large_matrix_of_rank_one(dtype) -> None:
+    K = np.ones((1500, 1500), dtype)
+    L = jittered_cholesky(K, np.ones(1500), 1e-5)
+    np.testing.assert_allclose(L @ L.T, K, atol=0.02)
+
+
 def test_what_is_added_is_what_was_asked_for() -> None:
     K, unit = np.ones((3, 3)), np.array([1.0, 2.0, 3.0])
     L = jittered_cholesky(K, unit, first=0.5, most=1.0)

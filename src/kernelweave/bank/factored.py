@@ -75,23 +75,18 @@ def factor_kernel(
         )
         factor = factor[:rank]
     else:
-        factor = _by_rows(source, k, residual, limit, target)
+        try:
+            factor = pivoted_cholesky(
+                lambda i: source.raw_row(k, i), residual, target, limit, negative=_NEGATIVE
+            )
+        except LinAlgError:
+            raise InvalidInputError(
+                f"kernel '{source.names[k]}' is not positive semi-definite. Leave it out, or "
+                "repair its matrix with kernelweave.kernels.nearest_psd(K)."
+            ) from None
     if residual.sum() > target and len(factor) == limit < source.n:
         raise RankExceeded(source.names[k])
     return source.normalised_factor(k, factor, residual)
-
-
-def _by_rows(source: Source, k: int, residual: Array, limit: int, target: float) -> Array:
-    """Pivoted Cholesky of a kernel that only offers rows."""
-    try:
-        return pivoted_cholesky(
-            lambda i: source.raw_row(k, i), residual, target, limit, negative=_NEGATIVE
-        )
-    except LinAlgError:
-        raise InvalidInputError(
-            f"kernel '{source.names[k]}' is not positive semi-definite. Leave it out, or "
-            "repair its matrix with kernelweave.kernels.nearest_psd(K)."
-        ) from None
 
 
 class FactoredBank(KernelBank):

@@ -17,7 +17,7 @@ from kernelweave.regularizers.groups import Partition, partition
 from kernelweave.regularizers.lp_ball import checked_exponent
 from kernelweave.regularizers.norm_prox import NormProx, power_prox
 from kernelweave.regularizers.norms import dual_exponent
-from kernelweave.regularizers.projections import project_lp_balls
+from kernelweave.regularizers.projections import project_lp_ball
 
 __all__ = ["BlockNorm"]
 
@@ -141,7 +141,7 @@ class BlockNorm(Regularizer):
             return groups.unsorted(x * segments.spread(left))
         x = x / radius
         # A group within the ball is its own projection, so what is left is exactly zero.
-        beyond = np.maximum(x - project_lp_balls(x, dual_exponent(p), segments), 0.0)
+        beyond = np.maximum(x - project_lp_ball(x, dual_exponent(p), segments), 0.0)
         return groups.unsorted(radius * beyond)
 
     def omega(self, norms: Array) -> float:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelweave.regularizers.groups import Partition, Segments
-from kernelweave.root_search import rising_roots
+from kernelweave.root_search import rising_root, rising_roots
 
 __all__ = ["NormProx", "power_parts", "power_prox", "separable_prox", "soft_threshold"]
 
@@ -148,7 +148,7 @@ def power_prox(
     if rise == 0.0:
         return soft_threshold(n, price) if degree == 1.0 else _sum_prox(n, price, degree)
     if groups is None:
-        segments = Segments(np.zeros(1, dtype=np.int64), n.size)
+        segments = Segments.whole(n.size)
     else:
         n, segments = groups.sorted(n), groups.segments
     used = n > 0
@@ -264,8 +264,7 @@ def power_parts(
 
     Examples
     --------
-    >>> whole = Segments(np.array([0]), 2)
-    >>> size, x, taken = power_parts(np.array([3.0, 4.0]), 1.0, 2.0, 1.0, whole)
+    >>> size, x, taken = power_parts(np.array([3.0, 4.0]), 1.0, 2.0, 1.0, Segments.whole(2))
     >>> size.round(10).tolist(), taken.round(10).tolist()
     ([4.0], [0.6, 0.8])
     """
@@ -316,8 +315,16 @@ def power_parts(
                 proposal = size / (1.0 - (1.0 - 1.0 / length) / fall)
         return 1.0 - length, 1.0, proposal
 
-    size = rising_roots(lack, start, 0.0, high, tolerance=1e-15 * max(4.0, 1.0 / rise))
-    return size, x, taken
+    def alone(size: float) -> tuple[float, float, float]:
+        value, unit, proposal = lack(np.full(1, size))
+        return value.item(), unit, proposal.item()
+
+    tolerance = 1e-15 * max(4.0, 1.0 / rise)
+    if len(start) == 1:
+        rising_root(alone, start.item(), 0.0, high.item(), tolerance)
+    else:
+        rising_roots(lack, start, 0.0, high, tolerance)
+    return last, x, taken
 
 
 def _balance(total: Array, price: Array | float, degree: float) -> Array:

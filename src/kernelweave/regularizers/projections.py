@@ -7,9 +7,9 @@ from numpy.typing import NDArray
 
 from kernelweave.regularizers.groups import Segments
 from kernelweave.regularizers.norm_prox import power_parts
-from kernelweave.regularizers.norms import dual_exponent, norm
+from kernelweave.regularizers.norms import dual_exponent
 
-__all__ = ["project_lp_ball", "project_lp_balls", "project_simplex"]
+__all__ = ["project_lp_ball", "project_simplex"]
 
 Array = NDArray[np.float64]
 
@@ -44,7 +44,7 @@ def project_simplex(v: Array) -> Array:
     return d / d.sum()
 
 
-def project_lp_ball(v: Array, p: float) -> Array:
+def project_lp_ball(v: Array, p: float, segments: Segments | None = None) -> Array:
     r"""Project onto :math:`\{d \ge 0, \|d\|_p \le 1\}`, :math:`p \ge 1`.
 
     Outside the ball the projection solves :math:`d_k + \lambda d_k^{p-1} = v_k` with the
@@ -55,7 +55,9 @@ def project_lp_ball(v: Array, p: float) -> Array:
     v : ndarray of shape (m,)
         Any vector.
     p : float
-        Exponent >= 1.
+        Exponent >= 1, finite; > 1 with `segments`.
+    segments : Segments, optional
+        Parts of `v`, each of which is projected onto a ball of its own.
 
     Returns
     -------
@@ -70,44 +72,15 @@ def project_lp_ball(v: Array, p: float) -> Array:
     (1.0, 0.0)
     """
     d = np.maximum(np.asarray(v, dtype=np.float64), 0.0)
-    if norm(d, p) <= 1.0:
-        return d
     if p == 1.0:
-        return project_simplex(d)
-    return project_lp_balls(d, p, Segments(np.zeros(1, dtype=np.int64), d.size))
-
-
-def project_lp_balls(v: Array, p: float, segments: Segments) -> Array:
-    r"""Project every segment of `v` onto the non-negative part of the lp ball, all at once.
-
-    Parameters
-    ----------
-    v : ndarray of shape (m,)
-        Any vector.
-    p : float
-        Exponent > 1, finite.
-    segments : Segments
-        The parts of `v` that are projected, each onto a ball of its own.
-
-    Returns
-    -------
-    ndarray of shape (m,)
-        The nearest point of the set.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> segments = Segments(np.array([0, 2]), 3)
-    >>> project_lp_balls(np.array([3.0, 4.0, 0.5]), 2.0, segments).round(10).tolist()
-    [0.6, 0.8, 0.5]
-    """
-    d = np.maximum(np.asarray(v, dtype=np.float64), 0.0)
-    size = segments.norms(d, p)
+        return d if d.sum() <= 1.0 else project_simplex(d)
+    parts = segments or Segments.whole(d.size)
+    size = parts.norms(d, p)
     if p == 2.0:
-        return d / segments.spread(np.maximum(size, 1.0))
-    outside = (d > 0) & (segments.spread(size) > 1.0)
+        return d / parts.spread(np.maximum(size, 1.0))
+    outside = (d > 0) & (parts.spread(size) > 1.0)
     if np.any(outside):
-        within = segments.subset(outside)
+        within = parts.subset(outside)
         _, _, shell = power_parts(d[outside], 1.0, dual_exponent(p), 1.0, within)
         d[outside] = shell / within.spread(within.norms(shell, p))
     return d

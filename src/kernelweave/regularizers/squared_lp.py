@@ -92,8 +92,8 @@ class SquaredLp(Regularizer):
         if np.any(used):
             # Of degree one in v, so its size can be taken out.
             steps = np.broadcast_to(np.asarray(price, dtype=np.float64), v.shape)[used]
-            whole = Segments(np.zeros(1, dtype=np.int64), len(steps))
-            out[used] = top * power_parts(v[used] / top, steps, p, 2.0, whole)[1]
+            _, x, _ = power_parts(v[used] / top, steps, p, 2.0, Segments.whole(len(steps)))
+            out[used] = top * x
         return out
 
     def _radius(self, norms: Array) -> float:

@@ -65,7 +65,10 @@ def curvature_root(
             dtype = np.float64
             matrix = block(point.d, free, dtype)
         matrix[np.diag_indices_from(matrix)] += stiffness.astype(dtype)
-        factor = _factor(matrix)
+        # In proportion to each entry: those of samples that hardly move are larger by far.
+        own = matrix.diagonal()
+        unit = np.maximum(own, max(1e-6 * float(own.mean()), 0.0) or 1.0)
+        factor = jittered_cholesky(matrix, unit, 1e-5 if dtype == np.float32 else 1e-6, most=1e9)
         right = np.column_stack([changes.T, np.ones(len(free))]).astype(factor.dtype)
         white = solve_triangular(factor, right, lower=True, check_finite=False)
         white, ones = white[:, :-1].astype(np.float64), white[:, -1].astype(np.float64)
@@ -73,19 +76,6 @@ def curvature_root(
         ones = ones / np.linalg.norm(ones)
         roots.append(white - np.outer(ones, ones @ white))
     return np.concatenate(roots) if roots else np.zeros((1, len(kernels)))
-
-
-def _factor(block: Array) -> Array:
-    """Lower Cholesky factor of K(d), stiffened where need be in proportion to each entry.
-
-    Those of samples that hardly move are larger by far.
-    """
-    own = block.diagonal()
-    scale = float(own.mean())
-    if scale <= 0:
-        return np.eye(len(block))
-    first = 1e-5 if block.dtype == np.float32 else 1e-6
-    return jittered_cholesky(block, np.maximum(own, 1e-6 * scale), first, most=1e9)
 
 
 def _free_samples(problem: Problem, point: Point, task: int) -> tuple[Array, Array]:
