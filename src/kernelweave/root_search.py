@@ -20,11 +20,10 @@ _OFTEN = 16
 # A slope within this part of the first is as good as zero.
 _FLAT = 0.1
 _LEAST = np.iinfo(np.int64).min
-_LARGEST = float(np.finfo(np.float64).max)
 
 
 def rising_roots(
-    function: Callable[[Array], tuple[Array, ArrayLike, Array | None]],
+    function: Callable[[Array], tuple[Array, ArrayLike, Array]],
     start: ArrayLike,
     low: ArrayLike = -np.inf,
     high: ArrayLike = np.inf,
@@ -41,8 +40,8 @@ def rising_roots(
     ----------
     function : callable
         Maps an array of places to ``(value, size, proposal)``: the values there, the size of the
-        terms that they are differences of, and where to look next (NaN, or None for all, if nowhere
-        in particular). A value that is not a number counts as positive.
+        terms that they are differences of, and where to look next, NaN if nowhere in particular. A
+        value that is not a number counts as positive.
     start, low, high : array-like
         Where to look first, one place for each function, and the ends of the brackets.
     tolerance : float
@@ -61,7 +60,7 @@ def rising_roots(
     >>> target = np.array([2.0, 1e-60, 1e100])
     >>> rising_roots(lambda x: (x * x - target, target, 0.5 * (x + target / x)), np.ones(3), 0.0)
     array([1.41421356e+00, 1.00000000e-30, 1.00000000e+50])
-    >>> float(rising_roots(lambda x: (np.sign(x - 0.3), 1.0, None), 0.0))
+    >>> float(rising_roots(lambda x: (np.sign(x - 0.3), 1.0, np.nan * x), 0.0))
     0.3
     """
     x = np.array(start, dtype=np.float64)
@@ -71,16 +70,15 @@ def rising_roots(
         value, size, proposal = function(x)
         below, off = value < 0, np.abs(value)
         low, high = np.where(below, x, low), np.where(below, high, x)
-        done |= off <= np.minimum(np.multiply(tolerance, size), _LARGEST)
-        in_order = count % _OFTEN == 0
-        moved, following = done, x
-        if proposal is not None:
-            small = off <= np.multiply(_NOISE, size)
-            taken = (off <= 0.5 * last) & (small | (not in_order)) | np.isinf(low) | np.isinf(high)
-            taken &= (low <= proposal) & (proposal <= high) & (proposal != x)
-            done |= small & ~taken & ~np.isnan(proposal)
-            last = np.where(taken, off, np.inf)
-            moved, following = done | taken, np.where(done, x, proposal)
+        # (Beside infinite terms no value is small.)
+        size = np.where(np.isinf(size), 0.0, size)
+        done |= off <= tolerance * size
+        in_order, small = count % _OFTEN == 0, off <= _NOISE * size
+        taken = (off <= 0.5 * last) & (small | (not in_order)) | np.isinf(low) | np.isinf(high)
+        taken &= (low <= proposal) & (proposal <= high) & (proposal != x)
+        done |= small & ~taken & ~np.isnan(proposal)
+        last = np.where(taken, off, np.inf)
+        moved, following = done | taken, np.where(done, x, proposal)
         if not moved.all():
             plain = not (plain or in_order)
             following = np.where(moved, following, _middle(low, high, plain))
@@ -109,12 +107,11 @@ def rising_root(
     x, last, plain = float(start), np.inf, False
     for count in range(1, 64 * _OFTEN + 1):
         value, size, proposal = function(x)
-        off = abs(value)
-        if off <= min(tolerance * size, _LARGEST):
+        off, size = abs(value), 0.0 if size == np.inf else size
+        if off <= tolerance * size:
             break
         low, high = (x, high) if value < 0 else (low, x)
-        in_order = count % _OFTEN == 0
-        small = off <= _NOISE * size
+        in_order, small = count % _OFTEN == 0, off <= _NOISE * size
         useful = (off <= 0.5 * last and (small or not in_order)) or high - low == np.inf
         if useful and low <= proposal <= high and proposal != x:
             x, last = proposal, off

@@ -129,6 +129,15 @@ def test_values_that_are_no_numbers_lie_beyond() -> None:
     np.testing.assert_allclose(found, np.log(9.0), rtol=1e-14)
 
 
+def test_values_and_terms_that_overflow() -> None:
+    def function(x):
+        far = x > 1.0
+        return np.where(far, np.inf, x - 0.5), np.where(far, np.inf, x + 0.5), x - 100.0
+
+    found = rising_roots(function, np.array([3.0, 50.0]), 0.0, 60.0)
+    np.testing.assert_allclose(found, 0.5, rtol=1e-11)  # by halving, with bad advice
+
+
 def test_without_a_root_the_search_ends_at_an_end() -> None:
     for sign, end in ((-1.0, np.inf), (1.0, -np.finfo(float).max)):
         assert (

@@ -115,9 +115,9 @@ class Regularizer(Named):
     def gradient(self, d: Array) -> Array:
         """Gradient of `value` at an allowed d (zero for the indicator of a set)."""
 
-    @abstractmethod
     def project(self, v: Array) -> Array:
-        """Nearest allowed weights."""
+        """Nearest allowed weights; here all d >= 0 are."""
+        return np.maximum(v, 0.0)
 
     def prox(self, v: Array, step: Array | float) -> Array:
         r"""Weights that minimise :math:`\tfrac12 |d - v|^2 + \mathrm{step} \cdot r(d)`.

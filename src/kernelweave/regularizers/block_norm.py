@@ -126,9 +126,6 @@ class BlockNorm(Regularizer):
         p, groups = self._exponent(), self._groups(len(d))
         return self._price() * _shares(d, groups.spread(groups.norms(d, p))) ** (p - 1.0)
 
-    def project(self, v: Array) -> Array:
-        return np.maximum(v, 0.0)
-
     def prox(self, v: Array, step: Array | float) -> Array:
         """Moreau: what is left of v beyond its projection on the dual ball of each group."""
         p, radius, groups = self._exponent(), step * self._price(), self._groups(len(v))

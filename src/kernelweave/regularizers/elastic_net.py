@@ -83,9 +83,6 @@ class ElasticNet(Regularizer):
         a, b = self._prices()
         return a + b * d
 
-    def project(self, v: Array) -> Array:
-        return np.maximum(v, 0.0)
-
     def prox(self, v: Array, step: Array | float) -> Array:
         a, b = self._prices()
         return np.maximum(v - step * a, 0.0) / (1.0 + step * b)

@@ -58,9 +58,6 @@ class L1(Regularizer):
     def gradient(self, d: Array) -> Array:
         return np.full(np.shape(d), self._price())
 
-    def project(self, v: Array) -> Array:
-        return np.maximum(v, 0.0)
-
     def prox(self, v: Array, step: Array | float) -> Array:
         return np.maximum(v - step * self._price(), 0.0)
 

@@ -140,9 +140,6 @@ class LogDet(Regularizer):
             factor.slopes = combination.contract(bank, np.maximum(d, 0.0), inverse)
         return price * factor.slopes
 
-    def project(self, v: Array) -> Array:
-        return np.maximum(v, 0.0)
-
     def omega(self, norms: Array) -> float:
         self._no_dual("omega")
 

@@ -78,9 +78,6 @@ class SquaredLp(Regularizer):
             return np.zeros(np.shape(d))
         return self._price() * size * (np.maximum(d, 0.0) / size) ** (p - 1.0)
 
-    def project(self, v: Array) -> Array:
-        return np.maximum(v, 0.0)
-
     def prox(self, v: Array, step: Array | float) -> Array:
         p, price = self._exponent(), step * self._price()
         if p == 1.0:
