@@ -21,6 +21,9 @@ __all__ = ["NormProx", "power_parts", "power_prox", "separable_prox", "soft_thre
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 
+_EPS = float(np.finfo(np.float64).eps)
+# The least size of a group that is not zero.
+_LEAST = float(np.finfo(np.float64).tiny)
 # Where Newton's method is quadratic, a step this small leaves nothing but rounding.
 _SMALL = 1e-8
 
@@ -275,7 +278,8 @@ def power_parts(
     high, dual = segments.norms(n, r), segments.norms(n, 1.0 + 1.0 / rise)
     # The first guess is exact where all norms are equal.
     if degree == 1.0:
-        start = high * ((dual - price) / dual)
+        # By rounding a norm that is just above the price may be it.
+        start = high * np.maximum((dual - price) / dual, _EPS)
     elif degree == 2.0:
         start = segments.norms(n / (1.0 + price * segments.spread(high / dual)), r)
     else:
@@ -321,9 +325,9 @@ def power_parts(
 
     tolerance = 1e-15 * max(4.0, 1.0 / rise)
     if len(start) == 1:
-        rising_root(alone, start.item(), 0.0, high.item(), tolerance)
+        rising_root(alone, start.item(), _LEAST, high.item(), tolerance)
     else:
-        rising_roots(lack, start, 0.0, high, tolerance)
+        rising_roots(lack, start, _LEAST, high, tolerance)
     return last, x, taken
 
 
