@@ -197,7 +197,12 @@ class CgSteps:
         if not len(rows):
             return _direction(rho, Krho, w, rows, x, Ksx), True
         ss = float(s @ s)
-        residual = -s * (Krho[rows] - np.average(Krho[rows], weights=s * s))
+
+        def inside(r: Array) -> Array:
+            """Residuals count only modulo s: the representative that is smallest."""
+            return r - (float(s @ r) / ss) * s
+
+        residual = inside(-s * (Krho[rows] - np.average(Krho[rows], weights=s * s)))
         fall, along = 0.5 * float(rho @ Krho), s * Krho[rows]
 
         def enough() -> bool:
@@ -205,11 +210,9 @@ class CgSteps:
             return 0.5 * float(residual @ residual) <= max(target, share * gained)
 
         def product(p: Array) -> Array:
-            """(I + S K S) p; only what is orthogonal to s counts."""
             nonlocal Kp
             Kp = self.product(rows, s * p)
-            image = p + s * Kp[rows]
-            return image - (float(s @ image) / ss) * s
+            return inside(p + s * Kp[rows])
 
         def iterate(limit: int) -> bool:
             """Go on for so many steps; whether they, or what the deadline leaves, suffice."""
@@ -219,16 +222,17 @@ class CgSteps:
             sMs = float(s @ Ms)
 
             def precondition(r: Array) -> Array:
-                z = solve(r)
+                z = solve(inside(r))
                 return z - (float(s @ z) / sMs) * Ms
 
             steps = conjugate_gradients(product, precondition, residual)
             for _ in range(limit):
                 if enough() or self._deadline.passed():
                     return True
-                length, direction, residual = next(steps, (0.0, x, residual))
+                length, direction, left = next(steps, (0.0, x, residual))
                 if not length > 0:
                     return True
+                residual = inside(left)
                 x += length * direction
                 Ksx += length * Kp
             return enough()
