@@ -309,10 +309,10 @@ def power_parts(
         rate = (x + (degree - 1.0) * taken) / np.maximum(x + rise * taken, 1e-300)
         mass = (x / each) * (taken / pull)
         total = segments.sums(mass)
-        length, fall = total ** (1.0 / r), segments.sums(mass * rate) / total
-        last = size
+        length, last = total ** (1.0 / r), size
         # Newton where it is nearly straight: 1 / length in size, or length in 1 / size.
         with np.errstate(divide="ignore", invalid="ignore"):
+            fall = segments.sums(mass * rate) / total
             if degree < 1.5:
                 proposal = size * (1.0 + (length - 1.0) / fall)
             else:
