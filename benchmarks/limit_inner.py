@@ -189,7 +189,7 @@ COUNTS: list[tuple[str, str | None, str, str, Any]] = [
     (_SOLVERS + "signed_qp", None, "smo_steps", "SMO steps", smo),
     ("kernelweave.compiled.dense_rows", None, "copy_rectangle", "blocks", gathered),
     ("kernelweave.compiled.dense_rows", None, "add_rows", "products with K(d)", added_rows),
-    (_SOLVERS + "curvature", None, "cholesky", "curvature", curvature_factor),
+    (_SOLVERS + "curvature", None, "jittered_cholesky", "curvature", curvature_factor),
     (_SOLVERS + "curvature", None, "solve_triangular", "curvature", curvature_solve),
     (_SOLVERS + "dual_model", None, "cholesky", "Cholesky factors", newton_factor),
     (_SOLVERS + "newton_system", None, "cholesky", "Cholesky factors", newton_factor),

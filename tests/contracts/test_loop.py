@@ -19,7 +19,6 @@ from kernelweave.losses import Hinge
 from kernelweave.problem import Problem
 from kernelweave.regularizers import L1, Fixed, LpBall, Simplex
 from kernelweave.solvers import SOLVERS, SPG, ActiveSet, Limits, solve
-from kernelweave.solvers.curvature import _safe_cholesky
 
 
 @pytest.fixture(scope="module")
@@ -157,15 +156,6 @@ def test_a_bank_that_cannot_be_refined_is_said_so(data):
 def test_active_set_says_which_regularizers_it_takes(problem):
     with pytest.raises(InvalidInputError, match=r"'simplex' and 'l1'.*LpBall"):
         solve(problem.with_regularizer(LpBall(2.0)), ActiveSet(), Limits())
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_curvature_survives_singular_kernels(dtype):
-    rank_one = np.ones((1500, 1500), dtype)
-    factor = _safe_cholesky(rank_one)
-    assert np.isfinite(factor).all()
-    np.testing.assert_allclose(factor @ factor.T, rank_one, atol=0.02)
-    np.testing.assert_array_equal(_safe_cholesky(np.zeros((3, 3), dtype)), np.eye(3))
 
 
 @pytest.mark.parametrize("weight", [1e-6, 1e6])

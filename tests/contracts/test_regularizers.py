@@ -218,6 +218,16 @@ def test_ball_projection_meets_its_optimality_conditions(p: float, v: np.ndarray
     assert support - rest @ d <= 1e-12 * max(1.0, np.abs(v).sum())
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("p", [1.1, 1.5, 3.0, 8.0, 20.0])
+def test_points_on_the_sphere_to_rounding_stay(p: float) -> None:
+    for seed in range(50):
+        v = np.random.default_rng(seed).gamma(0.5, size=5)
+        v /= norm(v, p)
+        for scale in (1.0 - 2e-16, 1.0, 1.0 + 2e-16, 1.0 + 1e-15):
+            np.testing.assert_allclose(LpBall(p).project(scale * v), v, atol=4e-15)
+
+
 def test_very_many_kernels() -> None:
     rng = np.random.default_rng(0)
     v = rng.normal(size=200_000)

@@ -11,12 +11,13 @@ from kernelweave import sample_ids
 from kernelweave.bank import DenseBank, FactoredBank
 from kernelweave.combine import WeightedSum
 from kernelweave.kernels import KernelSet, from_matrices
+from kernelweave.linear_systems import cholesky, with_low_rank
 from kernelweave.losses import get_loss
 from kernelweave.problem import Problem
 from kernelweave.regularizers import L1, BlockNorm, ElasticNet, LpBall, Simplex, SquaredLp
+from kernelweave.root_search import zero_of_slope
 from kernelweave.solvers.conjugate_terms import DirectTerm, SlackTerm, conjugate_term
 from kernelweave.solvers.dual_model import DualModel
-from kernelweave.solvers.line_search import zero_of_slope
 from kernelweave.solvers.newton_system import newton_direction
 from kernelweave.solvers.smoothed_dual import Components, Place, SmoothedDual, _Segment
 
@@ -245,11 +246,11 @@ def test_preconditioners_are_inverses():
     base, V, v = rng.uniform(0.5, 2.0, N), rng.normal(size=(3, N)), rng.normal(size=N)
     s = np.array([2.0, -0.05, 0.0])
     exact = np.linalg.solve(np.diag(base) + (V.T * s) @ V, v)
-    solve = newton_system.with_low_rank(lambda x: (x.T / base).T, V, s)
+    solve = with_low_rank(lambda x: (x.T / base).T, V, s)
     np.testing.assert_allclose(solve(v), exact)
     K = V.T @ V
     exact = np.linalg.solve(K + np.diag(base), v)
-    np.testing.assert_allclose(newton_system.cholesky(K.copy(), base)(v), exact, rtol=1e-9)
+    np.testing.assert_allclose(cholesky(K.copy(), base)(v), exact, rtol=1e-9)
 
 
 @every_loss

@@ -36,7 +36,7 @@ def curvatures(kind, seed=1):
 @pytest.fixture
 def products(monkeypatch):
     """Counts products with the whole matrix, by the conjugate gradients that take them."""
-    counts, iterate = [], split_system.conjugate_gradients
+    counts, iterate = [], split_system.solve_by_products
 
     def watched(product, *args):
         counts.append(0)
@@ -47,7 +47,7 @@ def products(monkeypatch):
 
         return iterate(counted, *args)
 
-    monkeypatch.setattr(split_system, "conjugate_gradients", watched)
+    monkeypatch.setattr(split_system, "solve_by_products", watched)
     return counts
 
 

@@ -21,9 +21,9 @@ from kernelweave import (
 )
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels import RBF, Linear, Polynomial
+from kernelweave.linear_systems import cholesky
 from kernelweave.regularizers import LpBall, Simplex, SquaredLp
 from kernelweave.solvers import MWU
-from kernelweave.solvers.newton_system import cholesky
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(40, 3))

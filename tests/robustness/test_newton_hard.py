@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from kernelweave.linear_systems import cholesky, with_low_rank
 from kernelweave.losses import SquaredHinge
 from kernelweave.solvers.box_solver import DenseGram
 from kernelweave.solvers.newton import solve_smooth
-from kernelweave.solvers.newton_system import cholesky, with_low_rank
 
 
 @pytest.mark.parametrize("seed", [10, 38, 51])

@@ -28,9 +28,10 @@ from kernelweave.bank.running import (
 from kernelweave.bank.source import Source
 from kernelweave.bank.squares import SquareSum
 from kernelweave.compiled.passes import factor_products, factor_rows, factor_sums
-from kernelweave.compiled.pivoted import INNER, SQUARED_DISTANCE, eliminate, pivoted_cholesky_form
+from kernelweave.compiled.pivoted import INNER, SQUARED_DISTANCE, pivoted_cholesky_form
 from kernelweave.compiled.threads import look_between_blocks, map_blocks
 from kernelweave.errors import InvalidInputError
+from kernelweave.linear_systems import LinAlgError, pivoted_cholesky
 
 __all__ = ["FactoredBank", "RankExceeded", "factor_kernel"]
 
@@ -89,38 +90,23 @@ def factor_kernel(
                 rank,
                 most,
             )
+        factor = factor[:rank]
     else:
-        factor, rank = _pivoted_rows(source, k, residual, limit, target)
-    if residual.sum() > target and rank == limit < source.n:
-        raise RankExceeded(source.names[k])
-    return source.normalised_factor(k, factor[:rank], residual)
 
+        def row(i: int) -> Array:
+            look_between_blocks()
+            return source.raw_row(k, i)
 
-def _pivoted_rows(
-    source: Source, k: int, residual: Array, limit: int, target: float
-) -> tuple[Array, int]:
-    """Pivoted Cholesky of a kernel that only offers rows, growing the factor as needed."""
-    n = len(residual)
-    slack = _NEGATIVE * residual
-    factor = np.empty((min(limit, 32), n))
-    rank = 0
-    while rank < limit and residual.sum() > target:
-        look_between_blocks()
-        pivot = int(residual.argmax())
-        if residual[pivot] <= 0:
-            break
-        if rank == len(factor):
-            factor = np.vstack([factor, np.empty((min(rank, limit - rank), n))])
-        factor[rank] = source.raw_row(k, pivot)
-        left = residual + slack
-        eliminate(factor, rank, pivot, float(np.sqrt(residual[pivot])), residual)
-        if not np.all(factor[rank] ** 2 <= left):  # (said so that NaN is refused)
+        try:
+            factor = pivoted_cholesky(row, residual, target, limit, negative=_NEGATIVE)
+        except LinAlgError:
             raise InvalidInputError(
                 f"kernel '{source.names[k]}' is not positive semi-definite. Leave it out, or "
                 "repair its matrix with kernelweave.kernels.nearest_psd(K)."
-            )
-        rank += 1
-    return factor, rank
+            ) from None
+    if residual.sum() > target and len(factor) == limit < source.n:
+        raise RankExceeded(source.names[k])
+    return source.normalised_factor(k, factor, residual)
 
 
 class FactoredBank(KernelBank):

@@ -1,7 +1,6 @@
-"""Pivoted Cholesky of a kernel matrix that is never formed: K ~ L L', one row a pivot.
+"""The loops of :func:`~kernelweave.linear_systems.pivoted_cholesky`, and all of it for formulas.
 
-After r pivots the remainder K - L L' is positive semi-definite and its trace is known exactly,
-so the caller can stop at a stated relative trace error (Harbrecht, Peters, Schneider 2012).
+For a kernel that is a formula of few columns a step takes microseconds; there all is compiled.
 """
 
 from __future__ import annotations

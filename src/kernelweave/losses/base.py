@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from kernelweave.errors import InvalidInputError
 from kernelweave.losses.box_qp import BoxQP
-from kernelweave.losses.intercept import root_of_slope
 from kernelweave.losses.numeric import (
     gradient_limits,
     in_corner,
@@ -20,11 +19,14 @@ from kernelweave.losses.numeric import (
     slope_of,
 )
 from kernelweave.registry import Named
+from kernelweave.root_search import rising_root
 from kernelweave.validation import unknown_name
 
 __all__ = ["Array", "Loss", "get_loss", "loss_names"]
 
 Array = NDArray[np.float64]
+
+_EPS = float(np.finfo(np.float64).eps)
 
 
 class Loss(Named):
@@ -134,15 +136,28 @@ class Loss(Named):
 
     def best_intercept(self, y: Array, f: Array, C: Array, start: float = 0.0) -> float:
         r"""Minimiser over b of :math:`\sum_i \ell(y_i, f_i + b) + \mathrm{alpha\_sum}\, b`."""
-        curvature = None
-        if self.smooth:
+        first, reach = 0.0, 1.0 + abs(start)
 
-            def curvature(b: float) -> float:
-                return float(self.curvature(y, f + b, C).sum())
+        def slope(b: float) -> tuple[float, float, float]:
+            nonlocal first, reach
+            values, shift = self.gradient(y, f + b, C), self.alpha_sum
+            total, size = float(values.sum()) + shift, float(np.abs(values).sum()) + abs(shift)
+            # Where a summand overflows, nothing is small beside the others.
+            if np.isfinite(size):
+                first = first or size
+                # Summands of one sign may fall towards zero for ever. Those of both signs have a
+                # root, however small they are beside those of the start: weights may differ by
+                # many decades.
+                one_sign = min(values.min(), shift) >= 0 or max(values.max(), shift) <= 0
+                if abs(total) <= 2 * _EPS * size + (1e-2 * _EPS * first if one_sign else 0.0):
+                    return 0.0, size, b
+            bend = float(self.curvature(y, f + b, C).sum()) if self.smooth else np.nan
+            step = -total / bend if bend > 0 else np.inf
+            if not abs(step) <= reach:
+                step, reach = reach if total < 0 else -reach, 4.0 * reach
+            return total, size, b + step
 
-        return root_of_slope(
-            lambda b: self.gradient(y, f + b, C), start, shift=self.alpha_sum, curvature=curvature
-        )
+        return rising_root(slope, start)
 
     def box_qp(self, y: Array, C: Array) -> BoxQP:
         """Single-kernel dual as a quadratic program over a box, for piecewise-linear losses."""

@@ -30,7 +30,6 @@ class Logistic(Loss):
 
     name = "logistic"
     task = "classification"
-    smooth = True
     steep = True
 
     def value(self, y: Array, z: Array, C: Array) -> Array:

@@ -1,6 +1,6 @@
 """What a loss does not say about itself, found from its gradient alone.
 
-All functions take a ``gradient`` that maps decision values ``z`` to the derivatives of as many
+Most functions take a ``gradient`` that maps decision values ``z`` to the derivatives of as many
 losses, elementwise, each non-decreasing in its own ``z``.
 """
 
@@ -17,6 +17,7 @@ __all__ = [
     "jump_of",
     "per_weight",
     "point_of_slope",
+    "root_of_steps",
     "slope_of",
 ]
 
@@ -262,3 +263,49 @@ def jump_of(gradient: Gradient, centre: Array) -> tuple[int, float, float, float
     if not share[k, i] > 1e-3:
         return None
     return int(i), float(high[k, i]), float(below[k, i]), float(above[k, i])
+
+
+def root_of_steps(
+    breaks: NDArray[np.float64], jumps: NDArray[np.float64], first: float, start: float = 0.0
+) -> float:
+    """Find where a non-decreasing step function changes sign, exactly, by sorting.
+
+    The function is `first` left of all `breaks` and rises by ``jumps[i]`` at ``breaks[i]``. On an
+    interval where it is zero the middle is returned (or the finite end).
+
+    Parameters
+    ----------
+    breaks, jumps : ndarray of shape (k,)
+        Positions and heights (>= 0) of the steps.
+    first : float
+        Value left of all breaks.
+    start : float
+        Returned when there is no step at all.
+
+    Returns
+    -------
+    float
+        The position of the sign change.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> root_of_steps(np.array([1.0, 2.0, 4.0]), np.ones(3), -1.5)
+    2.0
+    >>> root_of_steps(np.array([1.0, 2.0, 4.0, 7.0]), np.ones(4), -2.0)
+    3.0
+    """
+    keep = jumps > 0
+    if not keep.any():
+        return float(start)
+    breaks, jumps = breaks[keep], jumps[keep]
+    order = np.argsort(breaks, kind="stable")
+    breaks = breaks[order]
+    after = first + np.cumsum(jumps[order])
+    # Exact zeros of the slope do not survive the additions: call zero what rounding calls zero.
+    slack = 1e-13 * (abs(first) + float(jumps.sum()))
+    left = min(int(np.searchsorted(after, -slack)), breaks.size - 1)
+    right = left
+    if abs(after[left]) <= slack:
+        right = min(int(np.searchsorted(after, slack, side="right")), breaks.size - 1)
+    return float(breaks[left] + 0.5 * (breaks[right] - breaks[left]))

@@ -6,7 +6,7 @@ import numpy as np
 
 from kernelweave.losses.base import Array, Loss
 from kernelweave.losses.box_qp import BoxQP
-from kernelweave.losses.intercept import root_of_steps
+from kernelweave.losses.numeric import root_of_steps
 
 __all__ = ["OneClass"]
 

@@ -27,7 +27,6 @@ class Squared(Loss):
 
     name = "squared"
     task = "regression"
-    smooth = True
     steep = True
 
     def value(self, y: Array, z: Array, C: Array) -> Array:

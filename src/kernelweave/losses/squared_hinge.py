@@ -28,7 +28,6 @@ class SquaredHinge(Loss):
 
     name = "squared_hinge"
     task = "classification"
-    smooth = True
 
     def value(self, y: Array, z: Array, C: Array) -> Array:
         return C * np.maximum(0.0, 1.0 - y * z) ** 2

@@ -14,6 +14,7 @@ from kernelweave.combine.base import Combination
 from kernelweave.errors import InvalidInputError
 from kernelweave.registry import Named
 from kernelweave.regularizers.norm_prox import NormProx
+from kernelweave.validation import positive_number
 
 __all__ = ["Array", "Regularizer", "get_regularizer", "regularizer_names"]
 
@@ -60,6 +61,9 @@ class Regularizer(Named):
         some kernels alone.
     fixed : bool
         Whether only one set of weights is allowed.
+    searching : bool
+        Whether `prox` is a search, but `weights_from_norms` a closed form, so that solvers rather
+        go by that.
     polyhedral : bool
         Whether the best weights sum to one and r is zero there or, of an `orthant`, r is
         proportional to the sum of the weights: cutting planes then form a linear program.
@@ -83,6 +87,8 @@ class Regularizer(Named):
     proximal: ClassVar[bool] = False
     selective: ClassVar[bool] = False
     fixed: ClassVar[bool] = False
+    searching: ClassVar[bool] = False
+    weight: float
 
     @property
     def smooth(self) -> bool:
@@ -109,9 +115,9 @@ class Regularizer(Named):
     def gradient(self, d: Array) -> Array:
         """Gradient of `value` at an allowed d (zero for the indicator of a set)."""
 
-    @abstractmethod
     def project(self, v: Array) -> Array:
-        """Nearest allowed weights."""
+        """Nearest allowed weights; here all d >= 0 are."""
+        return np.maximum(v, 0.0)
 
     def prox(self, v: Array, step: Array | float) -> Array:
         r"""Weights that minimise :math:`\tfrac12 |d - v|^2 + \mathrm{step} \cdot r(d)`.
@@ -187,9 +193,13 @@ class Regularizer(Named):
         """
         return 0.0
 
-    @abstractmethod
     def start(self, m: int) -> Array:
-        """Weights to start from: equal, and allowed."""
+        """Weights to start from: equal, and allowed; here of the sum one."""
+        return np.full(m, 1.0 / m)
+
+    def _price(self) -> float:
+        """The `weight` of a regularizer that has one, checked."""
+        return positive_number(f"weight of {type(self).__name__}", self.weight)
 
 
 def regularizer_names() -> list[str]:

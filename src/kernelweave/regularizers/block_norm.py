@@ -17,8 +17,7 @@ from kernelweave.regularizers.groups import Partition, partition
 from kernelweave.regularizers.lp_ball import checked_exponent
 from kernelweave.regularizers.norm_prox import NormProx, power_prox
 from kernelweave.regularizers.norms import dual_exponent
-from kernelweave.regularizers.projections import project_lp_balls
-from kernelweave.validation import positive_number
+from kernelweave.regularizers.projections import project_lp_ball
 
 __all__ = ["BlockNorm"]
 
@@ -112,9 +111,6 @@ class BlockNorm(Regularizer):
     def _exponent(self) -> float:
         return checked_exponent("BlockNorm", self.p)
 
-    def _price(self) -> float:
-        return positive_number("weight of BlockNorm", self.weight)
-
     def group_weights(self, d: Array) -> dict[str, float]:
         """Norm of the weights of each group, by its name."""
         groups = self._groups(len(d))
@@ -130,9 +126,6 @@ class BlockNorm(Regularizer):
         p, groups = self._exponent(), self._groups(len(d))
         return self._price() * _shares(d, groups.spread(groups.norms(d, p))) ** (p - 1.0)
 
-    def project(self, v: Array) -> Array:
-        return np.maximum(v, 0.0)
-
     def prox(self, v: Array, step: Array | float) -> Array:
         """Moreau: what is left of v beyond its projection on the dual ball of each group."""
         p, radius, groups = self._exponent(), step * self._price(), self._groups(len(v))
@@ -145,7 +138,7 @@ class BlockNorm(Regularizer):
             return groups.unsorted(x * segments.spread(left))
         x = x / radius
         # A group within the ball is its own projection, so what is left is exactly zero.
-        beyond = np.maximum(x - project_lp_balls(x, dual_exponent(p), segments), 0.0)
+        beyond = np.maximum(x - project_lp_ball(x, dual_exponent(p), segments), 0.0)
         return groups.unsorted(radius * beyond)
 
     def omega(self, norms: Array) -> float:
@@ -185,9 +178,6 @@ class BlockNorm(Regularizer):
             return np.asarray(high < np.sqrt(2.0 * self._price()))
         size = self._dual_size(np.square(high))
         return self._groups(len(high)).spread(size) < self._price()
-
-    def start(self, m: int) -> Array:
-        return np.full(m, 1.0 / m)
 
 
 def _shares(x: Array, size: Array) -> Array:

@@ -61,7 +61,7 @@ class ElasticNet(Regularizer):
 
     def _prices(self) -> tuple[float, float]:
         """Prices a and b of the linear and the squared part."""
-        weight = positive_number("weight of ElasticNet", self.weight)
+        weight = self._price()
         try:
             ratio = positive_number("l1_ratio of ElasticNet", self.l1_ratio, allow_zero=True)
         except InvalidInputError:
@@ -82,9 +82,6 @@ class ElasticNet(Regularizer):
     def gradient(self, d: Array) -> Array:
         a, b = self._prices()
         return a + b * d
-
-    def project(self, v: Array) -> Array:
-        return np.maximum(v, 0.0)
 
     def prox(self, v: Array, step: Array | float) -> Array:
         a, b = self._prices()
@@ -111,13 +108,8 @@ class ElasticNet(Regularizer):
         square, linear = a + 2.0 * b * step, step * (2.0 * a + b * step)
         # The solutions with one of the three alone; the true one is below all.
         bound = np.minimum(np.cbrt(rest / b), np.minimum(np.sqrt(rest / square), rest / linear))
-        # With d = bound x: A x^3 + B x^2 + C x = 1, the largest of the three is 1.
         share = bound / rest
-        A, B, C = b * bound**2 * share, square * bound * share, linear * share
-        x = np.ones_like(n)
-        for _ in range(7):
-            x -= (x * (C + x * (B + x * A)) - 1.0) / (C + x * (2.0 * B + 3.0 * x * A))
-        d = bound * x
+        d = bound * _root_of_cubic(linear * share, square * bound * share, b * bound**2 * share)
         left = d / (d + step)
         shrunk[used] = n * left
         # dd / dn = n / (derivative of the cubic).
@@ -134,12 +126,7 @@ class ElasticNet(Regularizer):
         squared = np.cbrt(f) ** 2 / np.cbrt(2.0 * b)
         linear = f / np.sqrt(2.0 * a) if a > 0 else np.full(f.shape, np.inf)
         bound = np.minimum(linear, squared)
-        # With d = bound x: A x^2 + B x^3 = 1, and max(A, B) = 1. Newton comes down from x = 1.
-        A, B = (bound / linear) ** 2, (bound / squared) ** 3
-        x = np.ones_like(f)
-        for _ in range(6):  # exact to rounding after five steps wherever A + B is in [1, 2]
-            x -= (x * x * (A + B * x) - 1.0) / (x * (2.0 * A + 3.0 * B * x))
-        d[used] = bound * x
+        d[used] = bound * _root_of_cubic(0.0, (bound / linear) ** 2, (bound / squared) ** 3)
         return d
 
     def dual_penalty(self, q: Array) -> float:
@@ -160,5 +147,15 @@ class ElasticNet(Regularizer):
     def screened(self, low: Array, high: Array) -> NDArray[np.bool_]:
         return np.asarray(high < np.sqrt(2.0 * self._prices()[0]))
 
-    def start(self, m: int) -> Array:
-        return np.full(m, 1.0 / m)
+
+def _root_of_cubic(first: Array | float, second: Array, third: Array) -> Array:
+    """Solve ``first x + second x^2 + third x^3 = 1``, none of the three negative, the largest 1.
+
+    Convex and rising, so that Newton's method comes down from x = 1 without a bracket: seven steps
+    are exact to rounding for all such coefficients, whose sum is at most 3.
+    """
+    x = np.ones_like(second)
+    for _ in range(7):
+        slope = first + x * (2.0 * second + 3.0 * x * third)
+        x -= (x * (first + x * (second + x * third)) - 1.0) / slope
+    return x

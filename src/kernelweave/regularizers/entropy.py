@@ -9,7 +9,7 @@ from scipy.special import softmax, wrightomega
 
 from kernelweave.regularizers.base import Array, Regularizer
 from kernelweave.regularizers.projections import project_simplex
-from kernelweave.validation import positive_number
+from kernelweave.root_search import rising_root
 
 __all__ = ["Entropy"]
 
@@ -57,9 +57,6 @@ class Entropy(Regularizer):
     def examples(cls) -> list[Self]:
         return [cls(), cls(0.02), cls(30.0)]
 
-    def _price(self) -> float:
-        return positive_number("weight of Entropy", self.weight)
-
     def value(self, d: Array) -> float:
         price = self._price()
         if abs(float(np.sum(d)) - 1.0) > 1e-9 or float(np.min(d)) < -1e-9:
@@ -101,9 +98,6 @@ class Entropy(Regularizer):
         d: Array = softmax((0.5 / self._price()) * q)
         return d
 
-    def start(self, m: int) -> Array:
-        return np.full(m, 1.0 / m)
-
 
 def _divergence(u: Array, x: Array) -> float:
     """Mean of u log u, x being log u, for u of mean one.
@@ -124,24 +118,22 @@ def _prox(v: Array, price: float) -> Array:
     """
     m = len(v)
     below = np.asarray(v, dtype=np.float64) - np.max(v)
-    low, high = 1.0 / m, 1.0 + price * np.log(m)
-    # First guess: the largest weight is that of the nearest point, without the price.
-    d, total = project_simplex(below), 1.0
-    sigma = float(d.max() + price * np.log(m * d.max()))
     log_unit = np.log(m * price)
-    for _ in range(100):
+    d = project_simplex(below)
+    # First guess: the largest weight is that of the nearest point, without the price.
+    start = float(d.max() + price * np.log(m * d.max()))
+
+    def excess(sigma: float) -> tuple[float, float, float]:
+        nonlocal d
         w = wrightomega((below + sigma) / price - log_unit)
         d = price * w
         total = float(d.sum())
-        low, high = (low, sigma) if total > 1.0 else (sigma, high)
         # Newton on log(total); dw / dz = w / (1 + w).
-        proposal = sigma - np.log(total) * total / float(np.sum(w / (1.0 + w)))
-        if not low < proposal < high:
-            proposal = 0.5 * (low + high)
-        if abs(total - 1.0) <= 1e-12 or proposal == sigma:
-            break
-        sigma = proposal
-    return d / total
+        step = np.log(total) * total / float(np.sum(w / (1.0 + w)))
+        return total - 1.0, 1.0, sigma - step
+
+    rising_root(excess, start, 1.0 / m, 1.0 + price * np.log(m), tolerance=1e-12)
+    return d / d.sum()
 
 
 def _log_relative_weights(norms: Array, price: float) -> Array:
@@ -161,23 +153,19 @@ def _log_relative_weights(norms: Array, price: float) -> Array:
         log_c = 2.0 * np.log(ratio) + log_top
     low = 3.0 * np.log(np.mean(np.cbrt(ratio) ** 2)) + log_top
     high = np.log(np.mean(ratio**2)) + log_top
-    t = 2.0 * np.log(np.mean(ratio)) + log_top
+
     x, excess = np.zeros_like(ratio), 0.0
-    for _ in range(100):
+
+    def lack(t: float) -> tuple[float, float, float]:
+        nonlocal x, excess
         kappa = float(np.exp(t))
         x, rest = _stationary(log_c, kappa)
-        u = np.exp(x)
-        excess = float(np.mean(np.expm1(x)))
-        low, high = (t, high) if excess > 0 else (low, t)
+        u, excess = np.exp(x), float(np.mean(np.expm1(x)))
         # d log mean(u) / d log kappa, from dx / dkappa = -1 / (1 + 2 (x + kappa)).
-        slope = -kappa * float(np.sum(u / (1.0 + 2.0 * rest)) / np.sum(u))
-        step = -float(np.log1p(excess)) / slope if slope < 0 else np.nan
-        proposal = t + step
-        if not low < proposal < high:
-            proposal = 0.5 * (low + high)
-        if abs(excess) <= 1e-12 or proposal == t:
-            break
-        t = proposal
+        slope = kappa * float(np.sum(u / (1.0 + 2.0 * rest)) / np.sum(u))
+        return -excess, 1.0, t + float(np.log1p(excess)) / slope if slope > 0 else np.nan
+
+    rising_root(lack, 2.0 * np.log(np.mean(ratio)) + log_top, low, high, tolerance=1e-12)
     return x - np.log1p(excess)
 
 

@@ -58,23 +58,18 @@ class Fixed(Regularizer):
         return w
 
     def value(self, d: Array) -> float:
-        """See :class:`Regularizer`."""
         return 0.0 if np.allclose(d, self._given(), rtol=1e-9, atol=1e-12) else np.inf
 
     def gradient(self, d: Array) -> Array:
-        """See :class:`Regularizer`."""
         return np.zeros_like(d)
 
     def project(self, v: Array) -> Array:
-        """See :class:`Regularizer`."""
         return self._given().copy()
 
     def prox(self, v: Array, step: Array | float) -> Array:
-        """See :class:`Regularizer`."""
         return self.project(v)
 
     def omega(self, norms: Array) -> float:
-        """See :class:`Regularizer`."""
         w = self._given()
         if np.any(norms[w == 0] > 0):
             return np.inf
@@ -82,19 +77,15 @@ class Fixed(Regularizer):
         return float(0.5 * np.sum(norms[used] ** 2 / w[used]))
 
     def weights_from_norms(self, norms: Array) -> Array:
-        """See :class:`Regularizer`."""
         return self._given().copy()
 
     def dual_penalty(self, q: Array) -> float:
-        """See :class:`Regularizer`."""
         return float(0.5 * self._given() @ q)
 
     def dual_weights(self, q: Array) -> Array:
-        """See :class:`Regularizer`."""
         return self._given().copy()
 
     def start(self, m: int) -> Array:
-        """See :class:`Regularizer`."""
         w = self._given()
         if len(w) != m:
             raise InvalidInputError(f"{len(w)} fixed weights were given for {m} kernels.")

@@ -43,6 +43,11 @@ class Segments:
         self.starts = starts
         self.lengths = np.diff(np.append(starts, size))
 
+    @classmethod
+    def whole(cls, size: int) -> Segments:
+        """All of an array as one segment."""
+        return cls(np.zeros(1, dtype=np.int64), size)
+
     def sums(self, x: Array) -> Array:
         """Sum of every segment."""
         return np.add.reduceat(x, self.starts)

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from kernelweave.regularizers.base import Array, Regularizer
 from kernelweave.regularizers.norm_prox import NormProx, soft_threshold
-from kernelweave.validation import positive_number
 
 __all__ = ["L1"]
 
@@ -53,17 +52,11 @@ class L1(Regularizer):
     def examples(cls) -> list[Self]:
         return [cls(), cls(weight=0.03), cls(weight=20.0)]
 
-    def _price(self) -> float:
-        return positive_number("weight of L1", self.weight)
-
     def value(self, d: Array) -> float:
         return self._price() * float(np.sum(d)) if float(np.min(d)) >= -1e-9 else np.inf
 
     def gradient(self, d: Array) -> Array:
         return np.full(np.shape(d), self._price())
-
-    def project(self, v: Array) -> Array:
-        return np.maximum(v, 0.0)
 
     def prox(self, v: Array, step: Array | float) -> Array:
         return np.maximum(v - step * self._price(), 0.0)
@@ -89,6 +82,3 @@ class L1(Regularizer):
 
     def screened(self, low: Array, high: Array) -> NDArray[np.bool_]:
         return np.asarray(high < np.sqrt(2.0 * self._price()))
-
-    def start(self, m: int) -> Array:
-        return np.full(m, 1.0 / m)

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, Self
 
 import numpy as np
-from scipy.linalg import LinAlgError, cholesky
 from scipy.linalg.lapack import dpotri
 
 from kernelweave.bank.memory import format_bytes
 from kernelweave.bank.protocol import MatrixBank
 from kernelweave.combine.base import Combination
 from kernelweave.errors import InvalidInputError
+from kernelweave.linear_systems import LinAlgError, jittered_cholesky
 from kernelweave.regularizers.base import Array, Regularizer
 from kernelweave.validation import positive_number
 
@@ -86,9 +86,6 @@ class LogDet(Regularizer):
         state: dict[str, Any] = super().__getstate__()
         return {key: value for key, value in state.items() if key != "_last"}
 
-    def _price(self) -> float:
-        return positive_number("weight of LogDet", self.weight)
-
     def _ridge(self) -> float:
         return positive_number("ridge of LogDet", self.ridge)
 
@@ -143,9 +140,6 @@ class LogDet(Regularizer):
             factor.slopes = combination.contract(bank, np.maximum(d, 0.0), inverse)
         return price * factor.slopes
 
-    def project(self, v: Array) -> Array:
-        return np.maximum(v, 0.0)
-
     def omega(self, norms: Array) -> float:
         self._no_dual("omega")
 
@@ -161,26 +155,15 @@ class LogDet(Regularizer):
             "and no duality gap."
         )
 
-    def start(self, m: int) -> Array:
-        return np.full(m, 1.0 / m)
-
 
 def _lower_factor(matrix: Array) -> Array:
     """Cholesky factor of a matrix that is positive definite but for the rounding of K(d)."""
     try:
-        return np.asarray(cholesky(matrix, lower=True, check_finite=False))
+        # What rounding takes away, of float32 banks too, is added to the diagonal again.
+        return jittered_cholesky(matrix)
     except LinAlgError:
-        # What rounding takes away (of float32 banks too) is added to the diagonal again.
-        scale = float(matrix.diagonal().max())
-    for share in (1e-15, 1e-13, 1e-11, 1e-9, 1e-7, 1e-5):
-        raised = matrix.copy()
-        raised[np.diag_indices_from(raised)] += share * scale
-        try:
-            return np.asarray(cholesky(raised, lower=True, overwrite_a=True, check_finite=False))
-        except LinAlgError:
-            continue
-    raise InvalidInputError(
-        "the log determinant of I + K(d) / ridge does not exist: K(d) is not positive "
-        "semi-definite, or not finite. Leave out or repair the kernel that is not "
-        "(kernelweave.kernels.nearest_psd), or use another regularizer."
-    )
+        raise InvalidInputError(
+            "the log determinant of I + K(d) / ridge does not exist: K(d) is not positive "
+            "semi-definite, or not finite. Leave out or repair the kernel that is not "
+            "(kernelweave.kernels.nearest_psd), or use another regularizer."
+        ) from None

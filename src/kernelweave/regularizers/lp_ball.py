@@ -46,6 +46,7 @@ class LpBall(Regularizer):
     sparse = False
     bounded = True
     proximal = True
+    searching = True
 
     def __init__(self, p: float = 2.0) -> None:
         self.p = p

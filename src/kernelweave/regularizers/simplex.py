@@ -68,6 +68,3 @@ class Simplex(Regularizer):
     def screened(self, low: Array, high: Array) -> NDArray[np.bool_]:
         # Only kernels with the largest q carry weight.
         return np.asarray(high < np.max(low))
-
-    def start(self, m: int) -> Array:
-        return np.full(m, 1.0 / m)

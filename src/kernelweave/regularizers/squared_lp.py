@@ -7,11 +7,10 @@ from typing import Self
 import numpy as np
 
 from kernelweave.regularizers.base import Array, Regularizer
+from kernelweave.regularizers.groups import Segments
 from kernelweave.regularizers.lp_ball import checked_exponent, largest_on_sphere, sphere_weights
-from kernelweave.regularizers.norm_prox import NormProx, power_prox
+from kernelweave.regularizers.norm_prox import NormProx, power_parts, power_prox
 from kernelweave.regularizers.norms import dual_exponent, norm
-from kernelweave.regularizers.squared_norm_prox import squared_norm_prox
-from kernelweave.validation import positive_number
 
 __all__ = ["SquaredLp"]
 
@@ -50,6 +49,7 @@ class SquaredLp(Regularizer):
     sparse = False
     orthant = True
     proximal = True
+    searching = True
 
     def __init__(self, p: float = 2.0, weight: float = 1.0) -> None:
         self.p = p
@@ -67,9 +67,6 @@ class SquaredLp(Regularizer):
     def _exponent(self) -> float:
         return checked_exponent("SquaredLp", self.p)
 
-    def _price(self) -> float:
-        return positive_number("weight of SquaredLp", self.weight)
-
     def value(self, d: Array) -> float:
         if float(np.min(d)) < -1e-9:
             return np.inf
@@ -82,14 +79,20 @@ class SquaredLp(Regularizer):
             return np.zeros(np.shape(d))
         return self._price() * size * (np.maximum(d, 0.0) / size) ** (p - 1.0)
 
-    def project(self, v: Array) -> Array:
-        return np.maximum(v, 0.0)
-
     def prox(self, v: Array, step: Array | float) -> Array:
         p, price = self._exponent(), step * self._price()
         if p == 1.0:
             return power_prox(np.maximum(v, 0.0), 1.0, float(price), 2.0).norms
-        return squared_norm_prox(v, price, p)
+        if p == 2.0:
+            return np.maximum(v, 0.0) / (1.0 + price)
+        out, top = np.zeros(len(v)), float(np.max(v))
+        used = v > 0
+        if np.any(used):
+            # Of degree one in v, so its size can be taken out.
+            steps = np.broadcast_to(np.asarray(price, dtype=np.float64), v.shape)[used]
+            _, x, _ = power_parts(v[used] / top, steps, p, 2.0, Segments.whole(len(steps)))
+            out[used] = top * x
+        return out
 
     def _radius(self, norms: Array) -> float:
         """Norm t of the best weights."""
@@ -120,6 +123,3 @@ class SquaredLp(Regularizer):
             return None
         z = 0.5 * np.maximum(q, 0.0)
         return norm(z, dual_exponent(p)) / self._price() * largest_on_sphere(z, p)
-
-    def start(self, m: int) -> Array:
-        return np.full(m, 1.0 / m)

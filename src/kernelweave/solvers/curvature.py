@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from scipy.linalg import LinAlgError, cholesky, solve_triangular
+from scipy.linalg import solve_triangular
 
 from kernelweave.compiled.finite import fits_float32
+from kernelweave.linear_systems import jittered_cholesky
 from kernelweave.losses.box_qp import BoxQP
 from kernelweave.problem import Array, Problem
 from kernelweave.regularizers.base import Regularizer
@@ -64,7 +65,10 @@ def curvature_root(
             dtype = np.float64
             matrix = block(point.d, free, dtype)
         matrix[np.diag_indices_from(matrix)] += stiffness.astype(dtype)
-        factor = _safe_cholesky(matrix)
+        # In proportion to each entry: those of samples that hardly move are larger by far.
+        own = matrix.diagonal()
+        unit = np.maximum(own, max(1e-6 * float(own.mean()), 0.0) or 1.0)
+        factor = jittered_cholesky(matrix, unit, 1e-5 if dtype == np.float32 else 1e-6, most=1e9)
         right = np.column_stack([changes.T, np.ones(len(free))]).astype(factor.dtype)
         white = solve_triangular(factor, right, lower=True, check_finite=False)
         white, ones = white[:, :-1].astype(np.float64), white[:, -1].astype(np.float64)
@@ -72,25 +76,6 @@ def curvature_root(
         ones = ones / np.linalg.norm(ones)
         roots.append(white - np.outer(ones, ones @ white))
     return np.concatenate(roots) if roots else np.zeros((1, len(kernels)))
-
-
-def _safe_cholesky(block: Array) -> Array:
-    """Lower Cholesky factor of a semi-definite matrix with as little as needed on its diagonal."""
-    own = block.diagonal()
-    scale = float(own.mean())
-    if scale <= 0:
-        return np.eye(len(block))
-    diagonal = np.diag_indices_from(block)
-    share = 1e-5 if block.dtype == np.float32 else 1e-6
-    # In proportion to each entry: those of samples that hardly move are larger by far.
-    unit = np.maximum(own, 1e-6 * scale)
-    while True:
-        raised = block.copy()
-        raised[diagonal] += block.dtype.type(share) * unit
-        try:
-            return cholesky(raised, lower=True, overwrite_a=True, check_finite=False)
-        except LinAlgError:
-            share *= 100
 
 
 def _free_samples(problem: Problem, point: Point, task: int) -> tuple[Array, Array]:

@@ -8,10 +8,10 @@ import numpy as np
 
 from kernelweave.problem import Array
 from kernelweave.regularizers.base import Regularizer
+from kernelweave.root_search import zero_of_slope
 from kernelweave.solvers.curvature import minimise_model
 from kernelweave.solvers.cut_lp import MasterSolution
 from kernelweave.solvers.cuts import Cuts
-from kernelweave.solvers.line_search import zero_of_slope
 
 __all__ = ["solve_dual", "solve_proximal"]
 

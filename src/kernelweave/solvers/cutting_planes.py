@@ -10,8 +10,6 @@ import numpy as np
 from kernelweave.errors import InvalidInputError
 from kernelweave.problem import Array, Problem
 from kernelweave.regularizers.base import Regularizer
-from kernelweave.regularizers.lp_ball import LpBall
-from kernelweave.regularizers.squared_lp import SquaredLp
 from kernelweave.solvers.base import require_linear
 from kernelweave.solvers.certificate import Witness, dual_value
 from kernelweave.solvers.curvature import minimise_model, minimise_penalised_model
@@ -69,8 +67,7 @@ def _has_prox(regularizer: Regularizer) -> bool:
 def _prox_is_cheap(problem: Problem) -> bool:
     """Whether steps over the curvature by prox steps pay; the closed form does under lp norms."""
     regularizer = problem.regularizer
-    closed = isinstance(regularizer, LpBall | SquaredLp)
-    return _has_prox(regularizer) and not closed and problem.m <= _MOST_DENSE
+    return _has_prox(regularizer) and not regularizer.searching and problem.m <= _MOST_DENSE
 
 
 def refuse_unsupported(name: str, problem: Problem) -> None:

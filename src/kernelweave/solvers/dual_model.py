@@ -23,14 +23,14 @@ from numpy.typing import NDArray
 
 from kernelweave.bank.protocol import KernelBank
 from kernelweave.bank.stacked import StackedBank
+from kernelweave.linear_systems import cholesky
 from kernelweave.memory import FEW_SAMPLES, square_side
 from kernelweave.problem import Array
 from kernelweave.regularizers.norm_prox import NormProx
-from kernelweave.solvers.line_search import zero_of_slope
+from kernelweave.root_search import zero_of_slope
 from kernelweave.solvers.newton_system import (
     CHOLESKY_LIMIT,
     ActiveKernels,
-    cholesky,
     through_factors,
 )
 from kernelweave.solvers.split_system import SplitSystem

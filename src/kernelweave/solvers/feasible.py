@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from kernelweave.errors import InvalidInputError
 from kernelweave.problem import Array, Problem
+from kernelweave.root_search import rising_root
 
 __all__ = ["centre", "feasible_alpha"]
 
@@ -19,9 +20,9 @@ def centre(
     r"""Project onto :math:`\{lo \le \alpha \le hi,\ \sum_i \alpha_i = \mathrm{total}\}`.
 
     The nearest point is :math:`\mathrm{clip}(\alpha - \tau, lo, hi)` with the :math:`\tau` that
-    gives the right sum. The sum is piecewise linear and falls with :math:`\tau`: Newton steps,
-    kept inside a bracket, end in the right piece after finitely many of them. A point that is
-    feasible to rounding is returned as it is.
+    gives the right sum. The sum is piecewise linear and falls with :math:`\tau`: Newton steps end
+    in the right piece after finitely many of them. A point that is feasible to rounding is returned
+    as it is.
 
     Parameters
     ----------
@@ -57,30 +58,21 @@ def centre(
             f"no dual point has the sum {total:g}: with these bounds sums go from {least:g} to "
             f"{most:g}."
         )
-    point = np.clip(start, low, high)
-    tau_low, tau_high = -np.inf, np.inf
-    tau, reach = 0.0, float(np.abs(start).max(initial=0.0)) or abs(total) or 1.0
-    for _ in range(200):
-        excess = float(point.sum()) - total
-        if abs(excess) <= 4.0 * _EPS * (float(np.abs(point).sum()) + abs(total)):
-            break
-        tau_low, tau_high = (tau, tau_high) if excess > 0 else (tau_low, tau)
+
+    point = start
+
+    def excess(tau: float) -> tuple[float, float, float]:
+        nonlocal point
         moved = start - tau
+        point = np.clip(moved, low, high)
+        over = float(point.sum()) - total
+        size = float(np.abs(point).sum()) + abs(total)
         # At an end of the box only the step back inside changes the sum.
-        inside = (moved > low) & (moved < high)
-        free = int(inside.sum())
-        step = excess / free if free else np.nan
-        if free and tau_low < tau + step < tau_high:
-            tau += step
-        elif np.isfinite(tau_low) and np.isfinite(tau_high):
-            middle = 0.5 * (tau_low + tau_high)
-            if middle in (tau_low, tau_high):
-                break
-            tau = middle
-        else:
-            tau += reach if excess > 0 else -reach
-            reach *= 2.0
-        point = np.clip(start - tau, low, high)
+        free = int(np.count_nonzero((moved > low) & (moved < high))) if over else 1
+        return -over, size, tau + over / free if free else np.nan
+
+    first, last = float(np.min(start - high, initial=0.0)), float(np.max(start - low, initial=0.0))
+    rising_root(excess, 0.0, first, last)
     return _absorb(point, low, high, total)
 
 

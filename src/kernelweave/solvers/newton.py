@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from kernelweave.deadline import NEVER, Deadline
 from kernelweave.losses import Loss
 from kernelweave.problem import lost_in_rounding
+from kernelweave.root_search import zero_of_slope
 from kernelweave.solvers.box_solver import GramSource
 from kernelweave.solvers.feasible import centre
-from kernelweave.solvers.line_search import zero_of_slope
 from kernelweave.solvers.newton_step import CgSteps, Direction, cholesky_step, useful_rows
 
 __all__ = ["NewtonResult", "solve_smooth"]

@@ -20,10 +20,19 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg import cho_solve
 
 from kernelweave.deadline import NEVER, Deadline
 from kernelweave.errors import InvalidInputError
+from kernelweave.linear_systems import (
+    LinAlgError,
+    Solve,
+    conjugate_gradients,
+    diagonal,
+    jittered_cholesky,
+    pivoted_cholesky,
+    with_low_rank,
+)
 
 __all__ = ["CgSteps", "Direction", "cholesky_step", "useful_rows"]
 
@@ -114,6 +123,7 @@ def cholesky_step(
     B -= (mean - mean @ share)[:, None]
     B *= s
     B *= s[:, None]
+    B.flat[:: len(B) + 1] += 1.0
     target = s * (Krho[rows] - Krho[rows] @ share)
     eta = -cho_solve(_factor(B, sizes), target, check_finite=False)
     eta -= (float(s @ eta) / float(s @ s)) * s
@@ -121,24 +131,19 @@ def cholesky_step(
     return _direction(rho, Krho, w, rows, weighted, product(rows, weighted))
 
 
-def _factor(B: Array, sizes: Array) -> tuple[Array, bool]:
-    """Cholesky factor of ``I + B``, with a larger diagonal where rounding made B indefinite.
+def _factor(shifted: Array, sizes: Array) -> tuple[Array, bool]:
+    """Cholesky factor of ``I + S K S``, with a larger diagonal where rounding made K indefinite.
 
     Rounding goes by the size of each row before it was centred. Weights of samples may differ by
     many decades: the same for all rows would be too little for some or drown the others.
     """
-    more = 0.0
-    for _ in range(_DIAGONALS):
-        shifted = B.copy()
-        shifted.flat[:: len(B) + 1] += 1.0 + more * sizes
-        try:
-            return cho_factor(shifted, lower=True, overwrite_a=True, check_finite=False)
-        except LinAlgError:
-            more = max(_EPS, 100.0 * more)
-    raise InvalidInputError(
-        "kernel values times C are too large for float64, or a kernel is far from positive "
-        "semi-definite. Lower C, scale the columns of X, or use normalize='trace'."
-    )
+    try:
+        return jittered_cholesky(shifted, sizes, most=1e12), True
+    except LinAlgError:
+        raise InvalidInputError(
+            "kernel values times C are too large for float64, or a kernel is far from positive "
+            "semi-definite. Lower C, scale the columns of X, or use normalize='trace'."
+        ) from None
 
 
 class CgSteps:
@@ -197,105 +202,69 @@ class CgSteps:
         conjugate gradients rises to that of the exact step.
         """
         n, s = len(w), np.sqrt(w[rows])
-        system = _System(s, rows, self.product, np.zeros(len(rows)), np.zeros(n), np.zeros(0))
+        x, Ksx, Kp = np.zeros(len(rows)), np.zeros(n), np.zeros(n)
         if not len(rows):
-            return _direction(rho, Krho, w, rows, system.x, system.Ksx), True
-        system.residual = -s * (Krho[rows] - np.average(Krho[rows], weights=s * s))
+            return _direction(rho, Krho, w, rows, x, Ksx), True
+        ss = float(s @ s)
+
+        def inside(r: Array) -> Array:
+            """Residuals count only modulo s: the representative that is smallest."""
+            return r - (float(s @ r) / ss) * s
+
+        residual = inside(-s * (Krho[rows] - np.average(Krho[rows], weights=s * s)))
         fall, along = 0.5 * float(rho @ Krho), s * Krho[rows]
 
-        def enough(x: Array, r: Array) -> bool:
+        def enough() -> bool:
             gained = fall + 0.5 * float(along @ x)
-            return 0.5 * float(r @ r) <= max(target, share * gained)
+            return 0.5 * float(residual @ residual) <= max(target, share * gained)
+
+        def product(p: Array) -> Array:
+            nonlocal Kp
+            Kp = self.product(rows, s * p)
+            return inside(p + s * Kp[rows])
+
+        def iterate(limit: int) -> bool:
+            """Go on for so many steps; whether they, or what the deadline leaves, suffice."""
+            nonlocal residual, x, Ksx
+            solve = self._preconditioner(w[rows], rows, s)
+            Ms = solve(s)
+            sMs = float(s @ Ms)
+
+            def precondition(r: Array) -> Array:
+                z = solve(inside(r))
+                return z - (float(s @ z) / sMs) * Ms
+
+            steps = conjugate_gradients(product, precondition, residual)
+            for _ in range(limit):
+                if enough() or self._deadline.passed():
+                    return True
+                length, direction, left = next(steps, (0.0, x, residual))
+                if not length > 0:
+                    return True
+                residual = inside(left)
+                x += length * direction
+                Ksx += length * Kp
+            return enough()
 
         most = 2 * len(rows) + 10 if limit is None else limit
         trial = most if self._factor is not None else min(self.rank, most)
-        ends = self._deadline
-        done = system.iterate(self._preconditioner(w[rows], rows, s), enough, trial, ends)
+        done = iterate(trial)
         if not done and trial < most:
             self._make_factor()
-            more = most - trial
-            done = system.iterate(self._preconditioner(w[rows], rows, s), enough, more, ends)
-        return _direction(rho, Krho, w, rows, s * system.x, system.Ksx), done
+            done = iterate(most - trial)
+        return _direction(rho, Krho, w, rows, s * x, Ksx), done
 
-    def _preconditioner(self, w: Array, rows: Index, s: Array) -> Callable[[Array], Array]:
-        D = 1.0 + w * self._rest[rows]
+    def _preconditioner(self, w: Array, rows: Index, s: Array) -> Solve:
+        alone = diagonal(1.0 + w * self._rest[rows])
         if self._factor is None:
-            return lambda r: r / D
-        U = self._factor[:, rows] * s
-        scaled = U / D
-        small = cho_factor(np.eye(len(U)) + scaled @ U.T, lower=True, check_finite=False)
-
-        def solve(r: Array) -> Array:
-            return r / D - scaled.T @ cho_solve(small, scaled @ r, check_finite=False)
-
-        return solve
+            return alone
+        return with_low_rank(alone, self._factor[:, rows] * s, np.ones(len(self._factor)))
 
     def _make_factor(self) -> None:
-        """Pivoted Cholesky: each pivot is the row that the factor explains worst."""
-        n, rest = len(self.diag), self.diag.copy()
-        factor = np.zeros((min(self.rank, n), n))
-        floor = 1e-10 * float(rest.max())
-        count = 0
-        for row in factor:
-            pivot = int(np.argmax(rest))
-            if rest[pivot] <= floor:
-                break
-            column = self.product(np.array([pivot]), np.ones(1))
-            row[:] = (column - factor[:count, pivot] @ factor[:count]) / np.sqrt(rest[pivot])
-            rest = np.maximum(rest - row * row, 0.0)
-            rest[pivot] = 0.0
-            count += 1
-        self._factor, self._rest = factor[:count], rest
-
-
-@dataclass(eq=False)
-class _System:
-    """``(I + S K S) x = residual`` on the plane ``s . x = 0``, and how far it is solved."""
-
-    s: Array
-    rows: Index
-    product: Product
-    x: Array
-    Ksx: Array
-    residual: Array
-
-    def iterate(
-        self,
-        solve: Callable[[Array], Array],
-        enough: Callable[[Array, Array], bool],
-        limit: int,
-        deadline: Deadline,
-    ) -> bool:
-        """Conjugate gradients preconditioned by `solve`, from where we are; whether it sufficed.
-
-        What there is when the deadline passes has to suffice.
-        """
-        s, r = self.s, self.residual
-        Ms = solve(s)
-        sMs, ss = float(s @ Ms), float(s @ s)
-
-        def constrained() -> Array:
-            # The residual counts only modulo s: keep the representative that is smallest.
-            nonlocal r
-            r -= (float(s @ r) / ss) * s
-            z = solve(r)
-            return z - (float(s @ z) / sMs) * Ms
-
-        z = constrained()
-        p, rz = z, float(r @ z)
-        for _ in range(limit):
-            if enough(self.x, r) or not rz > 0 or deadline.passed():
-                return True
-            Kp = self.product(self.rows, s * p)
-            Ap = p + s * Kp[self.rows]
-            bend = float(p @ Ap)
-            if not bend > 0:
-                return True
-            a = rz / bend
-            self.x += a * p
-            self.Ksx += a * Kp
-            r -= a * Ap
-            z = constrained()
-            rz, before = float(r @ z), rz
-            p = z + (rz / before) * p
-        return enough(self.x, r)
+        self._rest = self.diag.copy()
+        self._factor = pivoted_cholesky(
+            lambda i: self.product(np.array([i]), np.ones(1)),
+            self._rest,
+            1e-10 * float(self.diag.sum()),
+            self.rank,
+        )

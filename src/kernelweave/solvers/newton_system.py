@@ -15,16 +15,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import LinAlgError, cho_factor, cho_solve, lu_solve, pinvh
-from scipy.linalg.lapack import dgetrf
-from scipy.sparse.linalg import LinearOperator, cg
 
 from kernelweave.bank.factored import FactoredBank
 from kernelweave.bank.protocol import KernelBank
 from kernelweave.deadline import NEVER, Deadline
+from kernelweave.linear_systems import (
+    Solve,
+    cholesky,
+    conjugate_gradients,
+    diagonal,
+    with_low_rank,
+)
 from kernelweave.problem import Array
 from kernelweave.regularizers.norm_prox import NormProx
 
@@ -32,12 +37,9 @@ __all__ = [
     "CHOLESKY_LIMIT",
     "FLOOR",
     "ActiveKernels",
-    "Solve",
-    "cholesky",
-    "conjugate_gradients",
     "newton_direction",
+    "solve_by_products",
     "through_factors",
-    "with_low_rank",
 ]
 
 # Up to this many samples the matrix is formed and factorised.
@@ -46,12 +48,8 @@ CHOLESKY_LIMIT = 3000
 _LOW_RANK = 0.3
 # Conjugate gradients: accuracy of a direction, and most products for it.
 _CG_TOL, _CG_STEPS = 1e-5, 500
-# What is added to a diagonal that is not positive, relative to its largest entry.
-_RIDGE = 1e-13
 # Least curvature of a sample where a system is solved by products, relative to the kernels'.
 FLOOR = 1e-9
-
-Solve = Callable[[Array], Array]
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,17 +154,17 @@ def newton_direction(
         def whole(v: Array) -> Array:
             return v @ K + active.bend(v)
 
-        return conjugate_gradients(whole, D, gradient, solves, floor, deadline=deadline)[0]
-    diagonal = weights[active.kernels] @ bank.diag(active.kernels)
+        return solve_by_products(whole, D, gradient, solves, floor, deadline=deadline)[0]
+    own = weights[active.kernels] @ bank.diag(active.kernels)
     solves = []
     for task in range(T):
-        alone = D[task] + diagonal
+        alone = D[task] + own
         solves.append(
-            with_low_rank(_diagonal(alone), *active.low_rank(task)) if T == 1 else _diagonal(alone)
+            with_low_rank(diagonal(alone), *active.low_rank(task)) if T == 1 else diagonal(alone)
         )
     product = _products(bank, weights, active)
-    floor = FLOOR * float(diagonal.mean())
-    return conjugate_gradients(product, D, gradient, solves, floor, deadline=deadline)[0]
+    floor = FLOOR * float(own.mean())
+    return solve_by_products(product, D, gradient, solves, floor, deadline=deadline)[0]
 
 
 def through_factors(bank: KernelBank, kernels: NDArray[np.intp]) -> bool:
@@ -200,8 +198,7 @@ def _by_factors(
     """Solve through the factors F of the kernels in use: n r^2 instead of n^3."""
     F, owner = bank.factor_of(active.kernels)
     scale = (active.penalty * active.shares)[owner]
-    diagonal = scale @ (F * F)
-    floor = FLOOR * (float(diagonal.mean()) + active.intercept_penalty)
+    floor = FLOOR * (float((scale @ (F * F)).mean()) + active.intercept_penalty)
     base = np.maximum(D, floor)
     T = len(D)
     solves = []
@@ -209,68 +206,16 @@ def _by_factors(
         V, s = active.low_rank(task) if T == 1 else (np.ones((1, F.shape[1])), None)
         s = np.array([active.intercept_penalty]) if s is None else s
         both = np.concatenate([F, V]), np.concatenate([scale, s])
-        solves.append(with_low_rank(_diagonal(base[task]), *both))
+        solves.append(with_low_rank(diagonal(base[task]), *both))
 
     def product(v: Array) -> Array:
         level = active.intercept_penalty * v.sum(axis=1, keepdims=True)
         return ((v @ F.T) * scale) @ F + level + active.bend(v)
 
-    return conjugate_gradients(product, D, gradient, solves, floor, deadline=deadline)[0]
+    return solve_by_products(product, D, gradient, solves, floor, deadline=deadline)[0]
 
 
-def cholesky(K: Array, D: Array) -> Solve:
-    """Solve with K + diag(D), scaled to a diagonal of ones; K is overwritten. Takes columns too."""
-    # Differences of huge numbers may end just below zero.
-    total = np.maximum(D + K.diagonal(), 0.0)
-    size = np.where(np.isfinite(total), total, 0.0)
-    ridge = _RIDGE * float(size.max(initial=0.0))
-    # Zero for samples that cannot move, and for those that nothing holds: K is zero there.
-    scale = np.zeros_like(total)
-    np.divide(1.0, np.sqrt(total + ridge), out=scale, where=total + ridge > 0)
-    K *= scale[:, None]
-    K *= scale
-    here = np.diag_indices(len(K))
-    for _ in range(8):
-        K[here] = 1.0 + (ridge * scale**2)
-        try:
-            factor = cho_factor(K, lower=True, check_finite=False)
-        except LinAlgError:
-            ridge = max(100.0 * ridge, np.finfo(np.float64).tiny)
-            continue
-        return lambda v: (scale * cho_solve(factor, (scale * v.T).T, check_finite=False).T).T
-    return _diagonal(total)
-
-
-def _diagonal(total: Array) -> Solve:
-    inverse = 1.0 / np.maximum(total, np.finfo(np.float64).tiny)
-    return lambda v: (inverse * v.T).T
-
-
-def with_low_rank(solve: Solve, V: Array, s: Array) -> Solve:
-    """Solve with A + V'diag(s) V by Woodbury's formula; `solve`, that with A, takes columns too."""
-    keep = s != 0
-    V, s = V[keep], s[keep]
-    if not len(s):
-        return solve
-    # (diag(1/s) + V A^-1 V') with its rows scaled, so that no size of s overflows.
-    V = np.sqrt(np.abs(s))[:, None] * V
-    Z = solve(V.T.copy())
-    small = V @ Z
-    small[np.diag_indices(len(s))] += np.sign(s)
-    *factor, singular = dgetrf(small)
-    # Of a matrix without an inverse, the rows of V in which it has one.
-    pseudo = pinvh(small, check_finite=False) if singular else None
-
-    def whole(v: Array) -> Array:
-        u = solve(v)
-        w = V @ u
-        w = lu_solve(factor, w, check_finite=False) if pseudo is None else pseudo @ w
-        return u - Z @ w
-
-    return whole
-
-
-def conjugate_gradients(
+def solve_by_products(
     product: Callable[[Array], Array],
     D: Array,
     gradient: Array,
@@ -292,20 +237,19 @@ def conjugate_gradients(
 
     def matvec(v: Array) -> Array:
         deadline.check()
-        v = v.reshape(T, n) * moving
+        v = v.reshape(T, n)
         return ((D * v + product(v)) * moving).ravel()
 
     def precondition(v: Array) -> Array:
-        rows = v.reshape(T, n) * moving
+        rows = v.reshape(T, n)
         solved = [solve(row) for solve, row in zip(solves, rows, strict=True)]
         return (np.array(solved) * moving).ravel()
 
-    shape = (T * n, T * n)
-    found, missed = cg(
-        LinearOperator(shape, matvec=matvec, dtype=np.float64),
-        -(gradient * moving).ravel(),
-        rtol=tol,
-        maxiter=most,
-        M=LinearOperator(shape, matvec=precondition, dtype=np.float64),
-    )
-    return np.asarray(found).reshape(T, n), missed == 0
+    right = -(gradient * moving).ravel()
+    x, enough = np.zeros(T * n), tol * float(np.linalg.norm(right))
+    steps = conjugate_gradients(matvec, precondition, right)
+    for length, direction, left in islice(steps, most):
+        x += length * direction
+        if float(np.linalg.norm(left)) <= enough:
+            return x.reshape(T, n), True
+    return x.reshape(T, n), not np.any(right)

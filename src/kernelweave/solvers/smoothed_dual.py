@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from kernelweave.deadline import TimeUp
 from kernelweave.problem import Array, Problem
 from kernelweave.regularizers.norm_prox import NormProx
+from kernelweave.root_search import zero_of_slope
 from kernelweave.solvers.conjugate_terms import ConjugateTerm
 from kernelweave.solvers.dual_model import STEEP_ENOUGH, DualModel, model_serves
-from kernelweave.solvers.line_search import zero_of_slope
 from kernelweave.solvers.newton_system import ActiveKernels, newton_direction
 
 __all__ = ["Components", "Minimum", "SmoothedDual"]

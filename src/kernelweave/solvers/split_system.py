@@ -11,14 +11,9 @@ from __future__ import annotations
 import numpy as np
 
 from kernelweave.deadline import NEVER, Deadline
+from kernelweave.linear_systems import Solve, cholesky, with_low_rank
 from kernelweave.problem import Array
-from kernelweave.solvers.newton_system import (
-    FLOOR,
-    Solve,
-    cholesky,
-    conjugate_gradients,
-    with_low_rank,
-)
+from kernelweave.solvers.newton_system import FLOOR, solve_by_products
 
 __all__ = ["SplitSystem"]
 
@@ -102,7 +97,7 @@ class SplitSystem:
         self, D: Array, V: Array, s: Array, g: Array, hard: Solve, most: int
     ) -> tuple[Array, bool]:
         precondition = with_low_rank(hard, V, s)
-        found, enough = conjugate_gradients(
+        found, enough = solve_by_products(
             lambda v: v @ self._B + ((v @ V.T) * s) @ V,
             D[None],
             g[None],

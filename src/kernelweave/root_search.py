@@ -1,0 +1,181 @@
+"""The searches along one variable: for roots of rising functions, and for a nearly flat place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["rising_root", "rising_roots", "zero_of_slope"]
+
+Array = NDArray[np.float64]
+
+# A value this small beside the terms that it is the difference of is their rounding.
+_ROUNDING = 4.0 * float(np.finfo(np.float64).eps)
+# So is one this small where Newton's step does not halve it, or leaves the bracket.
+_NOISE = 1e-12
+# One evaluation in so many halves the bracket in any case. That takes 64 of them.
+_OFTEN = 16
+# A slope within this part of the first is as good as zero.
+_FLAT = 0.1
+_LEAST = np.iinfo(np.int64).min
+
+
+def rising_roots(
+    function: Callable[[Array], tuple[Array, ArrayLike, Array]],
+    start: ArrayLike,
+    low: ArrayLike = -np.inf,
+    high: ArrayLike = np.inf,
+    tolerance: float = _ROUNDING,
+) -> Array:
+    r"""Find where functions that do not fall change sign, each in its own bracket, all at once.
+
+    Steps are those that `function` proposes, Newton's as a rule, while they stay inside the bracket
+    and halve the value, or the bracket has no end. Otherwise, and now and then in any case, the
+    bracket is halved, in turns by the mean of its ends and in the order of floating-point numbers:
+    so a root of any size is found to its last digit, whatever its unit.
+
+    Parameters
+    ----------
+    function : callable
+        Maps an array of places to ``(value, size, proposal)``: the values there, the size of the
+        terms that they are differences of, and where to look next, NaN if nowhere in particular. A
+        value that is not a number counts as positive.
+    start, low, high : array-like
+        Where to look first, one place for each function, and the ends of the brackets.
+    tolerance : float
+        Values up to this part of their size are zero.
+
+    Returns
+    -------
+    ndarray
+        The roots to rounding, where the functions were evaluated last. Where a function jumps over
+        zero, the first number behind the jump; where it is negative up to `high`, that; where it is
+        positive all along, the number after `low`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> target = np.array([2.0, 1e-60, 1e100])
+    >>> rising_roots(lambda x: (x * x - target, target, 0.5 * (x + target / x)), np.ones(3), 0.0)
+    array([1.41421356e+00, 1.00000000e-30, 1.00000000e+50])
+    >>> float(rising_roots(lambda x: (np.sign(x - 0.3), 1.0, np.nan * x), 0.0))
+    0.3
+    """
+    x = np.array(start, dtype=np.float64)
+    low, high = (np.array(np.broadcast_to(end, x.shape), dtype=np.float64) for end in (low, high))
+    last, done, plain = np.full(x.shape, np.inf), np.zeros(x.shape, dtype=bool), False
+    for count in range(1, 64 * _OFTEN + 1):
+        value, size, proposal = function(x)
+        below, off = value < 0, np.abs(value)
+        low, high = np.where(below, x, low), np.where(below, high, x)
+        # (Beside infinite terms no value is small.)
+        size = np.where(np.isinf(size), 0.0, size)
+        done |= off <= tolerance * size
+        in_order, small = count % _OFTEN == 0, off <= _NOISE * size
+        taken = (off <= 0.5 * last) & (small | (not in_order)) | np.isinf(low) | np.isinf(high)
+        taken &= (low <= proposal) & (proposal <= high) & (proposal != x)
+        done |= small & ~taken & ~np.isnan(proposal)
+        last = np.where(taken, off, np.inf)
+        moved, following = done | taken, np.where(done, x, proposal)
+        if not moved.all():
+            plain = not (plain or in_order)
+            following = np.where(moved, following, _middle(low, high, plain))
+        # Nothing but the upper end is left where that is the middle.
+        done |= following == x
+        if done.all():
+            break
+        x = following
+    return x
+
+
+def rising_root(
+    function: Callable[[float], tuple[float, float, float]],
+    start: float,
+    low: float = -np.inf,
+    high: float = np.inf,
+    tolerance: float = _ROUNDING,
+) -> float:
+    """Find the root of one function as :func:`rising_roots` does, without arrays.
+
+    Examples
+    --------
+    >>> round(rising_root(lambda x: (x * x - 2.0, 2.0, 0.5 * (x + 2.0 / x)), 1.0, 0.0), 12)
+    1.414213562373
+    """
+    x, last, plain = float(start), np.inf, False
+    for count in range(1, 64 * _OFTEN + 1):
+        value, size, proposal = function(x)
+        off, size = abs(value), 0.0 if size == np.inf else size
+        if off <= tolerance * size:
+            break
+        low, high = (x, high) if value < 0 else (low, x)
+        in_order, small = count % _OFTEN == 0, off <= _NOISE * size
+        useful = (off <= 0.5 * last and (small or not in_order)) or high - low == np.inf
+        if useful and low <= proposal <= high and proposal != x:
+            x, last = proposal, off
+            continue
+        if small and proposal == proposal:
+            break
+        plain = not (plain or in_order)
+        middle = float(_middle(np.array(low), np.array(high), plain))
+        if middle == x:
+            break
+        x, last = middle, np.inf
+    return x
+
+
+def _middle(low: Array, high: Array, plain: bool) -> Array:
+    """The mean of finite ends, or the number half way in the order of floating-point numbers.
+
+    Of two neighbours the upper one.
+    """
+    if plain:
+        with np.errstate(invalid="ignore"):
+            mean = 0.5 * low + 0.5 * high
+        between = (low < mean) & (mean < high) & (np.abs(mean) < np.inf)
+        return mean if between.all() else np.where(between, mean, _middle(low, high, False))
+    a, b = _order(low.view(np.int64)), _order(high.view(np.int64))
+    return _order((a | b) - ((a ^ b) >> 1)).view(np.float64)
+
+
+def _order(bits: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Integers that rise with the numbers of these bits, and bits from such integers."""
+    negative = bits < 0
+    if not negative.any():
+        return bits
+    return np.where(negative, _LEAST - np.minimum(bits, 0), bits)
+
+
+def zero_of_slope(
+    slope: Callable[[float], float],
+    first: float,
+    fallen: Callable[[float], bool],
+    longest: float = 1.0,
+) -> float:
+    """Where, in (0, longest], a rising `slope` with ``slope(0) = first < 0`` is nearly zero.
+
+    The search along a direction of descent, which need not be exact. A small slope uphill does not
+    mean a low place, after a sharp corner: `fallen` must agree.
+
+    Examples
+    --------
+    >>> round(zero_of_slope(lambda t: 4.0 * t - 1.0, -1.0, lambda t: True), 3)
+    0.25
+    """
+    low, at_low, high = 0.0, first, longest
+    at_high = slope(high)
+    if at_high <= 0 or (at_high <= _FLAT * abs(first) and fallen(high)):
+        return high
+    for _ in range(60):
+        # The zero of the chord, kept away from the ends so that the bracket shrinks for certain.
+        t = low + (high - low) * float(np.clip(-at_low / (at_high - at_low), 0.1, 0.9))
+        at_t = slope(t)
+        if abs(at_t) <= _FLAT * abs(first) and (at_t <= 0 or fallen(t)):
+            return t
+        if at_t < 0:
+            low, at_low = t, at_t
+        else:
+            high, at_high = t, at_t
+    return low
