@@ -106,8 +106,8 @@ def walk(
     many = size * ring
     in_words, in_valids = np.empty(many, np.uint64), np.empty(many, np.uint8)
     in_amounts = np.empty(many)
-    starts = table_starts(bits, depth)
-    tables = empty_tables(bits, degree, starts, many)
+    starts = table_starts(bits, depth, 1)
+    tables = empty_tables(starts, degree, many)
     weights, sums = np.empty(0), np.zeros(degree + 1)
     # A word needs the letters after its position: rolling begins where the first one ends.
     entered = min(top + shift + degree - 1, length)
@@ -135,7 +135,7 @@ def walk(
             weights = steps[at]
             sums[1:] = np.cumsum(weights)
         entries = in_words[:used], in_valids[:used], in_amounts[:used]
-        build_tables(*entries, bits, degree, starts, weights, tables)
+        _, tables = build_tables(*entries, bits, degree, starts, weights, tables)
         look = words, valids, length - at, bits, shared, starts
         if by_length:
             look_up_lengths(*look, tables, noted, out[row_of[at], :, place : place + n])
