@@ -240,16 +240,21 @@ def _split_nodes(
     table, size = levels[starts[depth] :], 1 << bits
     top = table.size
     first, last, used = 0, top, top
-    while depth < degree and first < last:
+    while depth < degree:
+        room = used
+        for node in range(first, last):
+            if nodes[node, 1] - nodes[node, 0] > _LEAF:
+                room += size
+        if room == used:
+            break
+        if room > nodes.shape[0]:
+            more_nodes, more_values = np.empty((2 * room, 2), np.int32), np.empty(2 * room - top)
+            more_nodes[:used], more_values[: used - top] = nodes[:used], values[: used - top]
+            nodes, values = more_nodes, more_values
         for node in range(first, last):
             start, stop = nodes[node, 0], nodes[node, 1]
             if stop - start <= _LEAF:
                 continue
-            if used + size > nodes.shape[0]:
-                more_nodes = np.empty((2 * (used + size), 2), np.int32)
-                more_values = np.empty(2 * (used + size) - top)
-                more_nodes[:used], more_values[: used - top] = nodes[:used], values[: used - top]
-                nodes, values = more_nodes, more_values
             nodes[node, 0] = -1 - used
             above = values[node - top] if node >= top else table[node]
             old_words = leaf_words[start:stop].copy()
@@ -302,22 +307,22 @@ def _look_below(
 ) -> None:
     """out[i] += what lengths beyond `depth`, where `table` ends, add, for every i that is noted."""
     _, nodes, values, leaf_words, leaf_valids, leaf_amounts = tables
-    up, letter = np.uint64(64 - bits * depth), np.uint64((1 << bits) - 1)
-    for i in noted:
-        mine, far = words[i], valids[i]
-        node = mine >> up
+    mask = (1 << bits) - 1
+    for s in range(noted.size):
+        i = noted[s]
+        mine, far = words[i], np.int64(valids[i])
+        top = node = _prefix(mine, bits, depth)
         deep, found = depth, 0.0
         while nodes[node, 0] < 0 and far > deep:
             deep += 1
-            child = (mine >> np.uint64(64 - bits * deep)) & letter
-            node = child + np.uint64(-1 - nodes[node, 0])
+            node = (_prefix(mine, bits, deep) & mask) - 1 - nodes[node, 0]
         if deep > depth:
-            found = values[node - np.uint64(table.size)] - table[mine >> up]
+            found = values[node - table.size] - table[top]
         if far > deep:
-            for e in range(np.uint64(nodes[node, 0]), np.uint64(nodes[node, 1])):
-                t = shared[leading_zeros(leaf_words[e] ^ mine)]
+            for e in range(nodes[node, 0], nodes[node, 1]):
+                t = np.int64(shared[leading_zeros(leaf_words[e] ^ mine)])
                 if t > deep:
-                    t = min(t, far, leaf_valids[e])
+                    t = min(t, far, np.int64(leaf_valids[e]))
                     found += leaf_amounts[e] * (sums[t] - sums[deep])
         out[i] += found
 
