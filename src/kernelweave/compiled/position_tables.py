@@ -193,9 +193,9 @@ def build_nodes(
 
 def trimmed(tables: Tables, used: int) -> Tables:
     """Return a table without the room for nodes that is not used."""
-    levels, nodes, values, *leaves = tables
-    own = nodes[:used].copy(), values[: used - len(nodes) + len(values)].copy()
-    return (levels, *own, *leaves)
+    levels, nodes, values, leaf_words, leaf_valids, leaf_amounts = tables
+    values = values[: used - len(nodes) + len(values)].copy()
+    return levels, nodes[:used].copy(), values, leaf_words, leaf_valids, leaf_amounts
 
 
 @njit(cache=True, nogil=True)
@@ -249,7 +249,11 @@ def _split_nodes(
             break
         if room > nodes.shape[0]:
             more_nodes, more_values = np.empty((2 * room, 2), np.int32), np.empty(2 * room - top)
-            more_nodes[:used], more_values[: used - top] = nodes[:used], values[: used - top]
+            # In loops: to assign slices takes seconds to compile.
+            for node in range(used):
+                more_nodes[node, 0], more_nodes[node, 1] = nodes[node, 0], nodes[node, 1]
+            for node in range(used - top):
+                more_values[node] = values[node]
             nodes, values = more_nodes, more_values
         for node in range(first, last):
             start, stop = nodes[node, 0], nodes[node, 1]

@@ -38,9 +38,9 @@ def _entries(
             continue
         factor = factors[abs(at - there)]
         turn = there % ring_words.shape[0]
-        words[used : used + size] = ring_words[turn]
-        valids[used : used + size] = ring_valids[turn]
+        # In a loop: to assign slices takes seconds to compile.
         for e in range(size):
+            words[used + e], valids[used + e] = ring_words[turn, e], ring_valids[turn, e]
             weighed[used + e] = factor * amounts[e]
         used += size
     return used
@@ -118,8 +118,9 @@ def walk(
         while entered > max(at - shift, 0):
             entered -= 1
             roll_letter(known[entered], bits, degree, own_words, own_valids)
-            ring_words[entered % ring] = own_words
-            ring_valids[entered % ring] = own_valids
+            turn = entered % ring
+            for e in range(size):
+                ring_words[turn, e], ring_valids[turn, e] = own_words[e], own_valids[e]
         used = _entries(
             at,
             factors,
@@ -133,7 +134,8 @@ def walk(
         )
         if not by_length:
             weights = steps[at]
-            sums[1:] = np.cumsum(weights)
+            for k in range(degree):
+                sums[k + 1] = sums[k] + weights[k]
         entries = in_words[:used], in_valids[:used], in_amounts[:used]
         _, tables = build_tables(*entries, bits, degree, starts, weights, tables)
         look = words, valids, length - at, bits, shared, starts

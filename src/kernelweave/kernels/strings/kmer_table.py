@@ -132,13 +132,14 @@ class KmerTable:
         out = np.zeros(len(sequences))
         blocks = equal_blocks(sequences.starts)
         place = space.shortest, space.longest, space.bits, *space.window, self._shared
-        given: tuple[Any, ...] = (*place, self._starts, self._sums, self._tables)
 
         def work(start: int, stop: int) -> None:
             for b in range(start, stop):
-                first, last = blocks[b], blocks[b + 1]
-                target = out[first:last]
-                look_up_sequences(sequences.codes, sequences.starts, first, last, *given, target)
+                own = blocks[b], blocks[b + 1]
+                text = sequences.codes, sequences.starts, *own
+                table = self._starts, self._sums, self._tables, out[slice(*own)]
+                given: tuple[Any, ...] = (*text, *place, *table)
+                look_up_sequences(*given)
 
         map_blocks(work, len(blocks) - 1, 1, _WORK * float(len(sequences.codes)))
         return out

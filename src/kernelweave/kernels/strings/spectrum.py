@@ -250,9 +250,8 @@ class Spectrum(StringKernel):
         counts = space.count(known)
         columns, places = number_columns(counts.indices)
         added = counts.data * np.repeat(amounts, np.diff(counts.indptr))
-        values = np.bincount(places, added, minlength=len(columns))
-        if self._factors is not None:
-            values = values * self._factors[length - self.space.shortest]
+        factor = 1.0 if self._factors is None else self._factors[length - self.space.shortest]
+        values = factor * np.bincount(places, added, minlength=len(columns))
         used = values != 0.0
         return space.digits(columns[used], length), values[used]
 
