@@ -66,7 +66,7 @@ def test_working_sets_reach_the_same_optimum(data, bank):
 
 
 def test_predictions_by_looking_kmers_up(data):
-    """One store of the merged kernel gives the decision values of the whole fit."""
+    """One table of the merged kernel gives the decision values of the whole fit."""
     X, y = data
     model = MKLClassifier(Spectrum((1, 5)).by_length(), bank="sparse", tol=1e-6).fit(
         X[:150], y[:150]
@@ -82,9 +82,8 @@ def test_predictions_by_looking_kmers_up(data):
     expected = model.decision_function(X[150:])
     np.testing.assert_allclose(f(new) + model.intercept_, expected, atol=1e-9)
     # The motif's own k-mers are the ones that speak for a site.
-    store = merged.store(train, alpha)
     length = merged.lengths[1]
-    numbers, values = store.weights(length)
+    numbers, values = merged.kmer_weights(train, alpha, length)
     sign = 1.0 if model.classes_[1] == "site" else -1.0
     best = Spectrum(length)._letters.text(int(numbers[np.argmax(sign * values)]), length)
     assert best in MOTIF

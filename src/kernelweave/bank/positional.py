@@ -241,15 +241,12 @@ class PositionalBank(KernelBank):
         return out if np.ndim(v) == 2 else out[:, 0]
 
     def matvec(self, v: Array, kernels: Array | None = None) -> Array:
-        """See :class:`KernelBank`."""
         return self._products(v, None, kernels)
 
     def products_at(self, v: Array, idx: Array, kernels: Array | None = None) -> Array:
-        """See :class:`KernelBank`."""
         return self._products(v, idx, kernels)
 
     def quad(self, v: Array, kernels: Array | None = None) -> Array:
-        """See :class:`KernelBank`."""
         tasks = as_tasks(v)
         support = np.flatnonzero(tasks.any(axis=0))
         values = self._products(tasks, support, kernels)
@@ -259,7 +256,6 @@ class PositionalBank(KernelBank):
     # Values between samples
 
     def rows(self, idx: Array, kernels: Array | None = None, columns: Array | None = None) -> Array:
-        """See :class:`KernelBank`."""
         chosen = kernel_indices(kernels, self.m)
         left = np.asarray(idx, dtype=np.int64)
         right = np.arange(self.n) if columns is None else np.asarray(columns, dtype=np.int64)
@@ -297,14 +293,12 @@ class PositionalBank(KernelBank):
                 out -= d[k] * _taken_off(self._parts[k], left, columns)
 
     def combine_block(self, d: Array, idx: Array) -> Array:
-        """See :class:`KernelBank`."""
         idx = np.asarray(idx, dtype=np.int64)
         out = np.zeros((len(idx), len(idx)))
         self._add_combined(d, idx, None, out)
         return out
 
     def combine(self, d: Array, out: Array | None = None) -> Array:
-        """See :class:`KernelBank`."""
         require_bytes(8.0 * self.n**2, f"one dense {self.n} x {self.n} matrix")
         matrix = self.combine_block(d, np.arange(self.n))
         if out is None:
@@ -313,14 +307,12 @@ class PositionalBank(KernelBank):
         return out
 
     def combine_rows(self, d: Array, idx: Array, out: Array) -> Array:
-        """See :class:`KernelBank`."""
         rows = np.zeros((len(idx), self.n))
         self._add_combined(d, np.asarray(idx, dtype=np.int64), np.arange(self.n), rows)
         out[...] = rows
         return out
 
     def diag(self, kernels: Array | None = None) -> Array:
-        """See :class:`KernelBank`."""
         chosen = kernel_indices(kernels, self.m)
         out = np.empty((len(chosen), self.n))
         for i, k in enumerate(chosen):
@@ -332,13 +324,11 @@ class PositionalBank(KernelBank):
         return ErrorBound.none(self.m)
 
     def take(self, idx: Array) -> PositionalBank:
-        """See :class:`KernelBank`."""
         idx = np.asarray(idx, dtype=np.int64)
         groups = [group.take(idx) for group in self._groups]
         return self._over(groups, [part.take(idx) for part in self._parts], self.names, len(idx))
 
     def select(self, kernels: Array) -> PositionalBank:
-        """See :class:`KernelBank`."""
         parts = [self._parts[k] for k in kernels]
         return self._over(self._groups, parts, [self.names[k] for k in kernels], self.n)
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-__all__ = ["count_kmers", "kmer_codes", "longest_runs", "strand_codes"]
+__all__ = ["count_kmers", "longest_runs"]
 
 _AMBIGUOUS = 255
 # A table of all codes is counted in if it has at most so many places for each k-mer.
@@ -25,7 +25,7 @@ _BUCKET = 24
 
 
 @njit(cache=True, nogil=True)
-def kmer_codes(
+def _kmer_codes(
     letters: np.ndarray,
     k: int,
     bits: int,
@@ -69,24 +69,6 @@ def longest_runs(letters: np.ndarray, starts: np.ndarray, out: np.ndarray) -> No
         for at in range(starts[i + 1] - 1, starts[i] - 1, -1):
             run = 0 if letters[at] == _AMBIGUOUS else run + 1
             out[at - starts[i]] = max(out[at - starts[i]], run)
-
-
-@njit(cache=True, nogil=True)
-def strand_codes(codes: np.ndarray, k: int, bits: int, pairs: np.ndarray) -> None:
-    """Turn codes of k-mers into those under which they are counted if both strands are one.
-
-    Codes with a letter that does not exist stay as they are.
-    """
-    digit = (1 << bits) - 1
-    for i in range(codes.size):
-        back, rest, known = 0, codes[i], True
-        for _ in range(k):
-            letter = rest & digit
-            known = known and letter < pairs.size
-            back = (back << bits) | (pairs[letter] if known else 0)
-            rest >>= bits
-        if known and back < codes[i]:
-            codes[i] = back
 
 
 @njit(cache=True, nogil=True)
@@ -183,7 +165,7 @@ def count_kmers(
         begin = at
         for j in range(offsets.size):
             k = shortest + j
-            n = kmer_codes(row, k, bits, pairs, start, stop, codes)
+            n = _kmer_codes(row, k, bits, pairs, start, stop, codes)
             if bits * k < 40 and (1 << (bits * k)) <= _TABLE * n:
                 for p in range(n):
                     if codes[p] >= 0:

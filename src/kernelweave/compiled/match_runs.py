@@ -18,18 +18,14 @@ from numba import njit
 
 from kernelweave.compiled.bits import count_ones, leading_zeros
 
-__all__ = [
-    "add_common",
-    "add_common_at",
-    "add_common_pairs",
-    "count_common",
-    "fill_planes",
-]
+__all__ = ["ALL", "LOWER", "SAME", "add_common", "add_common_at", "fill_planes"]
 
 _ONE = np.uint64(1)
 _TOP = np.uint64(63)
 _ZERO = np.uint64(0)
 _AMBIGUOUS = 255
+# Which sequences are compared with one: all, those up to it, or the one with the same number.
+ALL, LOWER, SAME = 0, 1, 2
 # Sequences compared at a time: loops over them become SIMD instructions.
 _BLOCK = 64
 # Lengths counted for all of them together: few pairs have longer common k-mers.
@@ -55,7 +51,7 @@ def fill_planes(letters: np.ndarray, first: int, last: int, planes: np.ndarray) 
 
 
 @njit(cache=True, nogil=True)
-def shift_planes(planes: np.ndarray, i: int, shift: int, out: np.ndarray) -> None:
+def _shift_planes(planes: np.ndarray, i: int, shift: int, out: np.ndarray) -> None:
     """Move the letters of sequence i to positions lower by `shift` (or higher, if < 0): (P, W)."""
     width = planes.shape[1]
     for p in range(planes.shape[0]):
@@ -133,29 +129,32 @@ def add_common(
     lower: bool,
     out: np.ndarray,
 ) -> None:
-    """out[i, j] += sum_k weights[k] (number of common (k+1)-mers of sequences i and j).
+    """out[k, i, j] += weights[k] (number of common (k+1)-mers of sequences i and j).
 
     i of `left`, from rows[0] to rows[1] - 1, its letters moved by `shift`; j of `right`, all or
-    those up to i if `lower`. k-mers start where `allowed` (W,) has a bit.
+    those up to i if `lower`. k-mers start where `allowed` (W,) has a bit. All lengths are added up
+    in out[0] if there is no more.
     """
     width = left.shape[1]
     moved = np.empty((left.shape[0], width), np.uint64)
     runs = np.empty((width, _BLOCK), np.uint64)
     counts = np.empty(_BLOCK, np.int64)
-    degree = weights.size
+    degree, apart = weights.size, out.shape[0] > 1
     while degree > 0 and weights[degree - 1] == 0.0:
         degree -= 1
     for i in range(rows[0], rows[1]):
-        shift_planes(left, i, shift, moved)
+        _shift_planes(left, i, shift, moved)
         upto = i + 1 if lower else right.shape[2]
         for first in range(0, upto, _BLOCK):
             size = min(_BLOCK, upto - first)
-            target = out[i, first : first + size]
+            target = out[0, i, first : first + size]
             _match(moved, right, first, size, runs)
             for k in range(min(degree, _TOGETHER)):
                 if weights[k] != 0.0:
                     if not _count(size, runs, allowed, counts):
                         break
+                    if apart:
+                        target = out[k, i, first : first + size]
                     for j in range(size):
                         target[j] += weights[k] * counts[j]
                 _longer(size, runs)
@@ -164,42 +163,10 @@ def add_common(
                     count = _count_alone(runs, j, allowed)
                     if count < 0:
                         break
-                    target[j] += weights[k] * count
-
-
-@njit(cache=True, nogil=True)
-def count_common(
-    left: np.ndarray,
-    right: np.ndarray,
-    rows: tuple[int, int],
-    shift: int,
-    allowed: np.ndarray,
-    factor: float,
-    out: np.ndarray,
-) -> None:
-    """out[k, i, j] += factor (number of common (k+1)-mers), for all j; else as `add_common`."""
-    width = left.shape[1]
-    moved = np.empty((left.shape[0], width), np.uint64)
-    runs = np.empty((width, _BLOCK), np.uint64)
-    counts = np.empty(_BLOCK, np.int64)
-    for i in range(rows[0], rows[1]):
-        shift_planes(left, i, shift, moved)
-        for first in range(0, right.shape[2], _BLOCK):
-            size = min(_BLOCK, right.shape[2] - first)
-            _match(moved, right, first, size, runs)
-            for k in range(min(out.shape[0], _TOGETHER)):
-                if not _count(size, runs, allowed, counts):
-                    break
-                target = out[k, i, first : first + size]
-                for j in range(size):
-                    target[j] += factor * counts[j]
-                _longer(size, runs)
-            for j in range(size):
-                for k in range(_TOGETHER, out.shape[0]):
-                    count = _count_alone(runs, j, allowed)
-                    if count < 0:
-                        break
-                    out[k, i, first + j] += factor * count
+                    if apart:
+                        out[k, i, first + j] += weights[k] * count
+                    else:
+                        target[j] += weights[k] * count
 
 
 @njit(cache=True, nogil=True)
@@ -209,79 +176,46 @@ def add_common_at(
     rows: tuple[int, int],
     shift: int,
     allowed: np.ndarray,
+    read: np.ndarray,
     weights: np.ndarray,
     row_of: np.ndarray,
     factor: float,
-    lower: bool,
+    columns: int,
     out: np.ndarray,
 ) -> None:
-    """out[row_of[at], i, j] += factor weights[at, t], t the common letters from `at` on.
+    """out[row_of[at], 0, i, j] += factor weights[at, t], t the common letters from `at` on.
 
-    Over the positions where `allowed` has a bit; t is at most the last column of `weights`.
-    Otherwise as `add_common`.
+    Over the positions where `allowed` has a bit; t is at most the last column of `weights`. `read`
+    has the bits of these and of all positions of k-mers that start there. If `out` has a row for
+    each length, out[row_of[at], k, i, j] += factor for k < t. `columns` says which j of `right`
+    there are: `ALL`, those up to i (`LOWER`), or i alone (`SAME`, written to column 0). Otherwise
+    as `add_common`.
     """
     width = left.shape[1]
     moved = np.empty((left.shape[0], width), np.uint64)
     runs = np.empty((width, _BLOCK), np.uint64)
-    most = weights.shape[1] - 1
+    most, by_length = weights.shape[1] - 1, out.shape[1] > 1
     for i in range(rows[0], rows[1]):
-        shift_planes(left, i, shift, moved)
-        upto = i + 1 if lower else right.shape[2]
-        for first in range(0, upto, _BLOCK):
+        _shift_planes(left, i, shift, moved)
+        begin = i if columns == SAME else 0
+        upto = right.shape[2] if columns == ALL else i + 1
+        for first in range(begin, upto, _BLOCK):
             size = min(_BLOCK, upto - first)
             _match(moved, right, first, size, runs)
             for j in range(size):
-                after, length = -1, 0
+                after, length, column = -1, 0, first + j - begin
                 for w in range(width - 1, -1, -1):
-                    word = runs[w, j]
+                    word = runs[w, j] & read[w]
                     while word != _ZERO:
                         b = 63 - leading_zeros(word)
                         word ^= _ONE << np.uint64(b)
                         at = 64 * w + b
                         length = min(length + 1, most) if at + 1 == after else 1
                         after = at
-                        if (allowed[w] >> np.uint64(b)) & _ONE != _ZERO:
-                            out[row_of[at], i, first + j] += factor * weights[at, length]
-
-
-@njit(cache=True, nogil=True)
-def add_common_pairs(
-    left: np.ndarray,
-    right: np.ndarray,
-    first: int,
-    last: int,
-    shift: int,
-    bottom: int,
-    top: int,
-    allowed: np.ndarray,
-    weights: np.ndarray,
-    row_of: np.ndarray,
-    by_length: bool,
-    factor: float,
-    out: np.ndarray,
-) -> None:
-    """out[row_of[at], 0, i] += factor weights[at, t] for pairs of sequences i of left and right.
-
-    For i from `first` to `last` - 1, with letters of `left` moved by `shift`, looking at positions
-    bottom ... top - 1: more than are allowed, for runs begin at their end. By length the counts are
-    kept apart, out[row_of[at], k, i] += factor for k < t. Otherwise as `add_common_at`.
-    """
-    moved = np.empty(left.shape[:2], np.uint64)
-    runs = np.empty((left.shape[1], 1), np.uint64)
-    most = weights.shape[1] - 1
-    for i in range(first, last):
-        shift_planes(left, i, shift, moved)
-        _match(moved, right, i, 1, runs)
-        after, length = -1, 0
-        for at in range(top - 1, bottom - 1, -1):
-            if (runs[at >> 6, 0] >> np.uint64(at & 63)) & _ONE == _ZERO:
-                continue
-            length = min(length + 1, most) if at + 1 == after else 1
-            after = at
-            if (allowed[at >> 6] >> np.uint64(at & 63)) & _ONE == _ZERO:
-                continue
-            if by_length:
-                for k in range(length):
-                    out[row_of[at], k, i] += factor
-            else:
-                out[row_of[at], 0, i] += factor * weights[at, length]
+                        if (allowed[w] >> np.uint64(b)) & _ONE == _ZERO:
+                            continue
+                        if by_length:
+                            for k in range(length):
+                                out[row_of[at], k, i, column] += factor
+                        else:
+                            out[row_of[at], 0, i, column] += factor * weights[at, length]

@@ -1,17 +1,19 @@
-r"""Sparse weights over k-mers at positions: one trie for each position, in flat arrays.
+r"""Sparse weights over k-mers of several lengths: a table with a trie below it, in flat arrays.
 
-The weighted degree kernel has one feature for every position, length and k-mer. A weight vector
-over them is kept as one trie for each position l. The first `depth` letters of a sequence from l on
-are the index of a table; below it, an inner node has one child for each letter, and a leaf holds
-the few sequences that went there, to be compared as 64-bit words: the number of equal leading bits
-says how many letters agree. The value of a prefix is the sum over the lengths 1 ... its own, so a
-walk adds up all lengths by reading one number, and one more for each sequence of the leaf. Most
-walks end at the table: those that go on are noted first and done afterwards, so that the loop over
-all sequences has nothing to branch on.
+The first `depth` letters of a k-mer are the index of a table; below it, an inner node has one child
+for each letter, and a leaf holds the few k-mers that went there, to be compared as 64-bit words:
+the number of equal leading bits says how many letters agree. The value of a prefix is the sum over
+the lengths up to its own, so that all lengths are added up by reading one number, and one more for
+each k-mer of the leaf. A table as deep as the k-mers are long is an array of all of them.
 
-Letters are read from the last position to the first. A word holds the letters from l on, the first
-of them in the highest bits, so that the word of position l is that of l + 1 moved by one letter.
-`valid` is the number of letters from l on until the first that matches nothing, at most the degree.
+The spectrum kernel has one feature for every length and k-mer, and so one table. The weighted
+degree kernel has one for every position, length and k-mer, and so one table for each position; most
+of its look-ups end at the table: those that go on are noted first and done afterwards, so that the
+loop over all sequences has nothing to branch on.
+
+Letters are read from the last position to the first. A word holds the letters from a position on,
+the first of them in the highest bits, so that the word of position l is that of l + 1 moved by one
+letter. `valid` is the number of letters until the first that matches nothing, at most the degree.
 """
 
 from __future__ import annotations
@@ -22,17 +24,21 @@ from numba import njit
 from kernelweave.compiled.bits import leading_zeros
 
 __all__ = [
+    "build_nodes",
     "build_tables",
     "empty_tables",
     "look_up",
     "look_up_lengths",
-    "node_room",
+    "look_up_sequences",
+    "read_kmers",
     "roll_letter",
+    "sum_levels",
     "table_starts",
+    "trimmed",
 ]
 
-# What `build_tables` writes.
-Tables = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+# What `build_tables` returns.
+Tables = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 _AMBIGUOUS = 255
 _WORD = np.uint64(64)
@@ -42,34 +48,24 @@ _LEAF = 8
 
 
 @njit(cache=True, nogil=True)
-def table_starts(bits: int, depth: int) -> np.ndarray:
-    """Where the values of the prefixes of 0, 1, ..., `depth` letters begin, and where they end."""
+def table_starts(bits: int, depth: int, shortest: int) -> np.ndarray:
+    """Where the values of the prefixes of 0, 1, ..., `depth` letters begin, and where they end.
+
+    Those that are shorter than the shortest k-mers have no place.
+    """
     starts = np.zeros(depth + 2, np.int64)
-    for k in range(depth + 1):
+    for k in range(min(shortest, depth), depth + 1):
         starts[k + 1] = starts[k] + (_ONE << (bits * k))
     return starts
 
 
 @njit(cache=True, nogil=True)
-def node_room(bits: int, depth: int, degree: int, count: int) -> int:
-    """Most nodes that the trie of so many sequences can have."""
-    split = count // (_LEAF + 1) * (degree - depth)
-    return (1 << (bits * depth)) + (split << bits)
-
-
-@njit(cache=True, nogil=True)
-def empty_tables(bits: int, degree: int, starts: np.ndarray, count: int) -> Tables:
-    """Room for what `build_tables` writes for so many sequences."""
-    room = node_room(bits, starts.size - 2, degree, count)
-    return (
-        np.empty(starts[-1]),
-        np.empty(room, np.int32),
-        np.empty((room, 2), np.int32),
-        np.empty(room),
-        np.empty(count, np.uint64),
-        np.empty(count, np.uint8),
-        np.empty(count),
-    )
+def empty_tables(starts: np.ndarray, degree: int, count: int) -> Tables:
+    """Room for what `build_tables` writes for so many k-mers; that for more nodes grows there."""
+    top = starts[-1] - starts[-2] if starts.size - 2 < degree else 0
+    nodes, values = np.empty((top, 2), np.int32), np.empty(0)
+    leaves = np.empty(count, np.uint64), np.empty(count, np.uint8), np.empty(count)
+    return (np.zeros(starts[-1]), nodes, values, *leaves)
 
 
 @njit(cache=True, nogil=True)
@@ -93,32 +89,40 @@ def _prefix(word: np.uint64, bits: int, length: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _fill_levels(
+def _add_amounts(
     words: np.ndarray,
     valids: np.ndarray,
     amounts: np.ndarray,
     bits: int,
     starts: np.ndarray,
-    steps: np.ndarray,
     levels: np.ndarray,
 ) -> None:
-    """Write the value of every prefix that has a place in the table.
-
-    With `steps` (the weight of each length) it is the sum over the lengths up to its own;
-    without, the sum of the amounts of the sequences that have it.
-    """
-    levels[:] = 0.0
+    """Add the amount of every k-mer at its longest prefix that has a place in the table."""
     depth = starts.size - 2
     for e in range(words.size):
         k = min(valids[e], depth)
         if k > 0:
             levels[starts[k] + _prefix(words[e], bits, k)] += amounts[e]
-    for k in range(depth, 1, -1):
+
+
+@njit(cache=True, nogil=True)
+def sum_levels(bits: int, starts: np.ndarray, steps: np.ndarray, levels: np.ndarray) -> None:
+    """Turn the amounts of `_add_amounts` into values.
+
+    With `steps` (the weight of each length) the value of a prefix is the sum over the lengths up
+    to its own; without, the sum of the amounts of the k-mers that have it.
+    """
+    depth, shortest = starts.size - 2, 1
+    while starts[shortest + 1] == starts[shortest]:
+        shortest += 1
+    for k in range(depth, shortest, -1):
         here, below = levels[starts[k] : starts[k + 1]], levels[starts[k - 1] : starts[k]]
         for u in range(here.size):
             below[u >> bits] += here[u]
     if steps.size:
-        for k in range(1, depth + 1):
+        for u in range(starts[shortest + 1]):
+            levels[u] *= steps[shortest - 1]
+        for k in range(shortest + 1, depth + 1):
             here, below = levels[starts[k] : starts[k + 1]], levels[starts[k - 1] : starts[k]]
             for u in range(here.size):
                 here[u] = below[u >> bits] + steps[k - 1] * here[u]
@@ -134,49 +138,75 @@ def build_tables(
     starts: np.ndarray,
     steps: np.ndarray,
     tables: Tables,
-) -> int:
-    """Write the trie of one position and return the number of its nodes.
+) -> tuple[int, Tables]:
+    """Write the table of these k-mers and return the number of its nodes, and the table.
 
-    `tables` is (levels, kids, ranges, values, leaf_words, leaf_valids, leaf_amounts): the values
-    of all prefixes that have a place in the table, the nodes (`node_room` of them), and as many
-    leaf entries as there are sequences. The first nodes are the longest prefixes of the table. Node
-    v has the children kids[v], kids[v] + 1, ... (one for each letter; -1: it is a leaf) and the
-    sequences ranges[v, 0] ... ranges[v, 1] - 1 of the leaf arrays: those that go on.
+    It is (levels, nodes, values, leaf_words, leaf_valids, leaf_amounts): the values of all prefixes
+    that have a place in the table, the nodes of the trie, the values of those below the table, and
+    leaf entries for as many k-mers as there are. The first `top` nodes are the longest prefixes of
+    the table, and node v below has the value values[v - top]. A leaf v has the entries nodes[v, 0]
+    ... nodes[v, 1] - 1: k-mers that go on from there. If nodes[v, 0] is negative, v has children,
+    one for each letter, from -1 - nodes[v, 0] on.
     """
-    levels, kids, ranges, values, leaf_words, leaf_valids, leaf_amounts = tables
-    _fill_levels(words, valids, amounts, bits, starts, steps, levels)
-    depth = starts.size - 2
-    top = starts[depth + 1] - starts[depth]
-    kids[:top] = -1
-    values[:top] = levels[starts[depth] : starts[depth + 1]]
-    ranges[:top, :] = 0
-    for e in range(words.size):
-        if valids[e] > depth:
-            ranges[_prefix(words[e], bits, depth), 1] += 1
-    at = 0
-    for u in range(top):
-        ranges[u, 0] = at
-        at += ranges[u, 1]
-        ranges[u, 1] = ranges[u, 0]
-    for e in range(words.size):
-        if valids[e] > depth:
-            u = _prefix(words[e], bits, depth)
-            at = ranges[u, 1]
-            ranges[u, 1] += 1
-            leaf_words[at], leaf_valids[at], leaf_amounts[at] = words[e], valids[e], amounts[e]
-    _tag(levels[starts[depth] :], ranges)
-    return _split_nodes(bits, degree, depth, steps, top, tables)
+    levels = tables[0]
+    levels[:] = 0.0
+    _add_amounts(words, valids, amounts, bits, starts, levels)
+    sum_levels(bits, starts, steps, levels)
+    if starts.size - 2 == degree:
+        return 0, tables
+    return build_nodes(words, valids, amounts, bits, degree, starts, steps, tables)
 
 
 @njit(cache=True, nogil=True)
-def _tag(table: np.ndarray, ranges: np.ndarray) -> None:
-    """Say in the last bit of a value whether sequences go on from there.
+def build_nodes(
+    words: np.ndarray,
+    valids: np.ndarray,
+    amounts: np.ndarray,
+    bits: int,
+    degree: int,
+    starts: np.ndarray,
+    steps: np.ndarray,
+    tables: Tables,
+) -> tuple[int, Tables]:
+    """Write the nodes of `build_tables`, after the levels."""
+    levels, nodes, _, leaf_words, leaf_valids, leaf_amounts = tables
+    depth = starts.size - 2
+    top = starts[depth + 1] - starts[depth]
+    nodes[:top] = 0
+    for e in range(words.size):
+        if valids[e] > depth:
+            nodes[_prefix(words[e], bits, depth), 1] += 1
+    at = 0
+    for u in range(top):
+        nodes[u, 0] = at
+        at += nodes[u, 1]
+        nodes[u, 1] = nodes[u, 0]
+    for e in range(words.size):
+        if valids[e] > depth:
+            u = _prefix(words[e], bits, depth)
+            at = nodes[u, 1]
+            nodes[u, 1] += 1
+            leaf_words[at], leaf_valids[at], leaf_amounts[at] = words[e], valids[e], amounts[e]
+    _tag(levels[starts[depth] :], nodes)
+    return _split_nodes(bits, degree, starts, steps, tables)
+
+
+def trimmed(tables: Tables, used: int) -> Tables:
+    """Return a table without the room for nodes that is not used."""
+    levels, nodes, values, leaf_words, leaf_valids, leaf_amounts = tables
+    values = values[: used - len(nodes) + len(values)].copy()
+    return levels, nodes[:used].copy(), values, leaf_words, leaf_valids, leaf_amounts
+
+
+@njit(cache=True, nogil=True)
+def _tag(table: np.ndarray, nodes: np.ndarray) -> None:
+    """Say in the last bit of a value whether k-mers go on from there.
 
     One number read instead of two; what it costs is the last bit of a sum.
     """
     tagged = table.view(np.int64)
     for u in range(table.size):
-        tagged[u] = (tagged[u] & ~_ONE) | np.int64(ranges[u, 0] != ranges[u, 1])
+        tagged[u] = (tagged[u] & ~_ONE) | np.int64(nodes[u, 0] != nodes[u, 1])
 
 
 @njit(cache=True, nogil=True)
@@ -202,31 +232,42 @@ def _note(
 
 @njit(cache=True, nogil=True)
 def _split_nodes(
-    bits: int,
-    degree: int,
-    depth: int,
-    steps: np.ndarray,
-    used: int,
-    tables: Tables,
-) -> int:
-    """Give children to nodes of many sequences, level by level; return the number of nodes."""
-    _, kids, ranges, values, leaf_words, leaf_valids, leaf_amounts = tables
-    size = 1 << bits
-    first, last = 0, used
-    while depth < degree and first < last:
+    bits: int, degree: int, starts: np.ndarray, steps: np.ndarray, tables: Tables
+) -> tuple[int, Tables]:
+    """Give children to nodes of many k-mers, level by level; return as `build_tables` does."""
+    levels, nodes, values, leaf_words, leaf_valids, leaf_amounts = tables
+    depth = starts.size - 2
+    table, size = levels[starts[depth] :], 1 << bits
+    top = table.size
+    first, last, used = 0, top, top
+    while depth < degree:
+        room = used
         for node in range(first, last):
-            start, stop = ranges[node, 0], ranges[node, 1]
+            if nodes[node, 1] - nodes[node, 0] > _LEAF:
+                room += size
+        if room == used:
+            break
+        if room > nodes.shape[0]:
+            more_nodes, more_values = np.empty((2 * room, 2), np.int32), np.empty(2 * room - top)
+            # In loops: to assign slices takes seconds to compile.
+            for node in range(used):
+                more_nodes[node, 0], more_nodes[node, 1] = nodes[node, 0], nodes[node, 1]
+            for node in range(used - top):
+                more_values[node] = values[node]
+            nodes, values = more_nodes, more_values
+        for node in range(first, last):
+            start, stop = nodes[node, 0], nodes[node, 1]
             if stop - start <= _LEAF:
                 continue
-            kids[node] = used
+            nodes[node, 0] = -1 - used
+            above = values[node - top] if node >= top else table[node]
             old_words = leaf_words[start:stop].copy()
             old_valids = leaf_valids[start:stop].copy()
             old_amounts = leaf_amounts[start:stop].copy()
             at = start
             for letter in range(size):
                 child = used + letter
-                kids[child] = -1
-                ranges[child, 0] = at
+                nodes[child, 0] = at
                 total = 0.0
                 for e in range(old_words.size):
                     if _prefix(old_words[e], bits, depth + 1) & (size - 1) != letter:
@@ -237,12 +278,12 @@ def _split_nodes(
                         leaf_valids[at] = old_valids[e]
                         leaf_amounts[at] = old_amounts[e]
                         at += 1
-                ranges[child, 1] = at
-                values[child] = values[node] + steps[depth] * total if steps.size else total
+                nodes[child, 1] = at
+                values[child - top] = above + steps[depth] * total if steps.size else total
             used += size
         first, last = last, used
         depth += 1
-    return used
+    return used, (levels, nodes, values, leaf_words, leaf_valids, leaf_amounts)
 
 
 @njit(cache=True, nogil=True)
@@ -253,6 +294,41 @@ def _short_ones(valids: np.ndarray, depth: int, found: np.ndarray) -> int:
         found[count] = i
         count += np.int64(valids[i] < depth)
     return int(count)
+
+
+@njit(cache=True, nogil=True)
+def _look_below(
+    noted: np.ndarray,
+    words: np.ndarray,
+    valids: np.ndarray,
+    depth: int,
+    bits: int,
+    shared: np.ndarray,
+    sums: np.ndarray,
+    table: np.ndarray,
+    tables: Tables,
+    out: np.ndarray,
+) -> None:
+    """out[i] += what lengths beyond `depth`, where `table` ends, add, for every i that is noted."""
+    _, nodes, values, leaf_words, leaf_valids, leaf_amounts = tables
+    mask = (1 << bits) - 1
+    for s in range(noted.size):
+        i = noted[s]
+        mine, far = words[i], np.int64(valids[i])
+        top = node = _prefix(mine, bits, depth)
+        deep, found = depth, 0.0
+        while nodes[node, 0] < 0 and far > deep:
+            deep += 1
+            node = (_prefix(mine, bits, deep) & mask) - 1 - nodes[node, 0]
+        if deep > depth:
+            found = values[node - table.size] - table[top]
+        if far > deep:
+            for e in range(nodes[node, 0], nodes[node, 1]):
+                t = np.int64(shared[leading_zeros(leaf_words[e] ^ mine)])
+                if t > deep:
+                    t = min(t, far, np.int64(leaf_valids[e]))
+                    found += leaf_amounts[e] * (sums[t] - sums[deep])
+        out[i] += found
 
 
 @njit(cache=True, nogil=True)
@@ -274,7 +350,7 @@ def look_up(
     equal letters of two words with z equal leading bits; sums[t] the sum of the weights of lengths
     1 ... t. `noted` has room for one number a sequence.
     """
-    levels, kids, ranges, values, leaf_words, leaf_valids, leaf_amounts = tables
+    levels = tables[0]
     depth = min(starts.size - 2, letters_left)
     table, up = levels[starts[depth] :], np.uint64(64 - bits * depth)
     short = _short_ones(valids, depth, noted)
@@ -285,23 +361,7 @@ def look_up(
             out[i] += levels[starts[far] + _prefix(words[i], bits, far)]
         out[i] -= table[words[i] >> up]
     count = _note(words, valids, depth, up, table, noted, out)
-    mask = (1 << bits) - 1
-    for s in range(count):
-        i = noted[s]
-        mine, far = words[i], valids[i]
-        node, deep = _prefix(mine, bits, depth), depth
-        found = 0.0
-        while kids[node] >= 0 and far > deep:
-            deep += 1
-            node = kids[node] + (_prefix(mine, bits, deep) & mask)
-        if deep > depth:
-            found = values[node] - table[mine >> up]
-        if far > deep:
-            for e in range(ranges[node, 0], ranges[node, 1]):
-                t = min(shared[leading_zeros(leaf_words[e] ^ mine)], far, leaf_valids[e])
-                if t > deep:
-                    found += leaf_amounts[e] * (sums[t] - sums[deep])
-        out[i] += found
+    _look_below(noted[:count], words, valids, depth, bits, shared, sums, table, tables, out)
 
 
 @njit(cache=True, nogil=True)
@@ -320,7 +380,7 @@ def look_up_lengths(
 
     The tables are those of `build_tables` without steps. Otherwise as `look_up`.
     """
-    levels, kids, ranges, values, leaf_words, leaf_valids, leaf_amounts = tables
+    levels, nodes, values, leaf_words, leaf_valids, leaf_amounts = tables
     depth = min(starts.size - 2, letters_left)
     for k in range(1, depth):
         table, up, row = levels[starts[k] :], np.uint64(64 - bits * k), out[k - 1]
@@ -335,12 +395,140 @@ def look_up_lengths(
         i = noted[s]
         mine, far = words[i], valids[i]
         node, deep = _prefix(mine, bits, depth), depth
-        while kids[node] >= 0 and far > deep:
+        while nodes[node, 0] < 0 and far > deep:
             deep += 1
-            node = kids[node] + (_prefix(mine, bits, deep) & mask)
-            out[deep - 1, i] += values[node]
+            node = (_prefix(mine, bits, deep) & mask) - 1 - nodes[node, 0]
+            out[deep - 1, i] += values[node - table.size]
         if far > deep:
-            for e in range(ranges[node, 0], ranges[node, 1]):
+            for e in range(nodes[node, 0], nodes[node, 1]):
                 t = min(shared[leading_zeros(leaf_words[e] ^ mine)], far, leaf_valids[e])
                 for k in range(deep, t):
                     out[k, i] += leaf_amounts[e]
+
+
+# One table for the k-mers at all positions: sequences are those of `kernelweave.compiled.kmers`.
+
+
+@njit(cache=True, nogil=True)
+def read_kmers(
+    letters: np.ndarray,
+    row_starts: np.ndarray,
+    delta: np.ndarray,
+    shortest: int,
+    longest: int,
+    bits: int,
+    pairs: np.ndarray,
+    start: int,
+    stop: int,
+    starts: np.ndarray,
+    levels: np.ndarray,
+    words: np.ndarray,
+    valids: np.ndarray,
+    amounts: np.ndarray,
+) -> int:
+    """Add delta[i] to the place of every k-mer of sequence i in the table.
+
+    Those that go on below it are listed in `words`, `valids` and `amounts`, as far as there is
+    room; their number is returned. Empty `levels` mean that they are only counted.
+
+    An entry counts for all lengths up to its own. If both strands count as one, the table holds
+    both with the same weight, and sequences are looked up as they are; on the other strand a k-mer
+    may count while its longer or shorter prefixes do not, which takes several entries.
+    """
+    down, up, one = np.uint64(bits), np.uint64(64 - bits), np.uint64(1)
+    depth, count, most = starts.size - 2, 0, 0
+    for i in range(delta.size):
+        most = max(most, row_starts[i + 1] - row_starts[i])
+    most *= longest - shortest + 2 if pairs.size else 1
+    row_words, row_valids = np.empty(most, np.uint64), np.empty(most, np.uint8)
+    row_amounts = np.empty(most)
+    for i in range(delta.size):
+        first, n = row_starts[i], 0
+        end = min(row_starts[i + 1] - first, stop + longest - 1)
+        for other in range(2 if pairs.size else 1):
+            word, code, valid = np.uint64(0), np.uint64(0), 0
+            for step in range(end - start):
+                at = start + step if other else end - 1 - step
+                letter = letters[first + at]
+                valid = 0 if letter == _AMBIGUOUS else min(valid + 1, longest)
+                low, lowest = valid, valid
+                if other:
+                    # K-mers that end here; `code` has them as they are on the first strand.
+                    code = (code << down) | np.uint64(letter)
+                    letter = pairs[letter] if valid else letter
+                    low, lowest = max(shortest, at - stop + 2), shortest
+                word = (word >> down) | (np.uint64(letter) << up)
+                if valid < shortest or (not other and at >= stop):
+                    continue
+                longer = 0.0
+                for k in range(valid, lowest - 1, -1):
+                    amount = delta[i] if k >= low else 0.0
+                    # One that is its own reverse complement counts on the first strand alone.
+                    ending = code & ((one << np.uint64(bits * k)) - one)
+                    if other and np.uint64(_prefix(word, bits, k)) == ending:
+                        amount = 0.0
+                    if amount != longer:
+                        row_words[n], row_valids[n] = word, k
+                        row_amounts[n] = amount - longer
+                        n += 1
+                        longer = amount
+        if levels.size:
+            _add_amounts(row_words[:n], row_valids[:n], row_amounts[:n], bits, starts, levels)
+        for e in range(n):
+            if row_valids[e] > depth:
+                if count < words.size:
+                    words[count], valids[count] = row_words[e], row_valids[e]
+                    amounts[count] = row_amounts[e]
+                count += 1
+    return count
+
+
+@njit(cache=True, nogil=True)
+def look_up_sequences(
+    letters: np.ndarray,
+    row_starts: np.ndarray,
+    first: int,
+    last: int,
+    shortest: int,
+    longest: int,
+    bits: int,
+    start: int,
+    stop: int,
+    shared: np.ndarray,
+    starts: np.ndarray,
+    sums: np.ndarray,
+    tables: Tables,
+    out: np.ndarray,
+) -> None:
+    """Add up the values of the k-mers of sequences first ... last - 1, of all lengths."""
+    levels, depth = tables[0], starts.size - 2
+    table = levels[starts[depth] :]
+    tagged = table.view(np.int64)
+    down, up, over = np.uint64(bits), np.uint64(64 - bits), np.uint64(64 - bits * depth)
+    longest_row = 0
+    for i in range(first, last):
+        longest_row = max(longest_row, row_starts[i + 1] - row_starts[i])
+    words, valids = np.empty(longest_row, np.uint64), np.empty(longest_row, np.uint8)
+    noted, found = np.arange(longest_row), np.empty(longest_row)
+    for i in range(first, last):
+        row = letters[row_starts[i] : row_starts[i + 1]]
+        word, valid, total, count = np.uint64(0), 0, 0.0, 0
+        for at in range(min(row.size, stop + longest - 1) - 1, start - 1, -1):
+            word = (word >> down) | (np.uint64(row[at]) << up)
+            valid = min(valid + 1, longest) if row[at] != _AMBIGUOUS else 0
+            if at >= stop:
+                continue
+            if valid >= depth:
+                u = word >> over
+                if depth >= shortest:
+                    total += table[u]
+                if valid > depth and tagged[u] & _ONE:
+                    words[count], valids[count], found[count] = word, valid, 0.0
+                    count += 1
+            elif valid >= shortest:
+                total += levels[starts[valid] + _prefix(word, bits, valid)]
+        if count:
+            here = noted[:count]
+            _look_below(here, words, valids, depth, bits, shared, sums, table, tables, found)
+            total += found[:count].sum()
+        out[i - first] = total

@@ -38,9 +38,9 @@ def _entries(
             continue
         factor = factors[abs(at - there)]
         turn = there % ring_words.shape[0]
-        words[used : used + size] = ring_words[turn]
-        valids[used : used + size] = ring_valids[turn]
+        # In a loop: to assign slices takes seconds to compile.
         for e in range(size):
+            words[used + e], valids[used + e] = ring_words[turn, e], ring_valids[turn, e]
             weighed[used + e] = factor * amounts[e]
         used += size
     return used
@@ -106,8 +106,8 @@ def walk(
     many = size * ring
     in_words, in_valids = np.empty(many, np.uint64), np.empty(many, np.uint8)
     in_amounts = np.empty(many)
-    starts = table_starts(bits, depth)
-    tables = empty_tables(bits, degree, starts, many)
+    starts = table_starts(bits, depth, 1)
+    tables = empty_tables(starts, degree, many)
     weights, sums = np.empty(0), np.zeros(degree + 1)
     # A word needs the letters after its position: rolling begins where the first one ends.
     entered = min(top + shift + degree - 1, length)
@@ -118,8 +118,9 @@ def walk(
         while entered > max(at - shift, 0):
             entered -= 1
             roll_letter(known[entered], bits, degree, own_words, own_valids)
-            ring_words[entered % ring] = own_words
-            ring_valids[entered % ring] = own_valids
+            turn = entered % ring
+            for e in range(size):
+                ring_words[turn, e], ring_valids[turn, e] = own_words[e], own_valids[e]
         used = _entries(
             at,
             factors,
@@ -133,9 +134,10 @@ def walk(
         )
         if not by_length:
             weights = steps[at]
-            sums[1:] = np.cumsum(weights)
+            for k in range(degree):
+                sums[k + 1] = sums[k] + weights[k]
         entries = in_words[:used], in_valids[:used], in_amounts[:used]
-        build_tables(*entries, bits, degree, starts, weights, tables)
+        _, tables = build_tables(*entries, bits, degree, starts, weights, tables)
         look = words, valids, length - at, bits, shared, starts
         if by_length:
             look_up_lengths(*look, tables, noted, out[row_of[at], :, place : place + n])

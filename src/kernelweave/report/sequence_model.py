@@ -281,10 +281,9 @@ def _spectrum(
     kernel: Spectrum, samples: Samples, v: Floats, scale: Scale | None, typical: float
 ) -> SpectrumTerm:
     alphabet = get_alphabet(kernel.alphabet)
-    store = kernel.store(samples, v)
     tables = {}
     for k in range(kernel.lengths[0], kernel.lengths[1] + 1):
-        known, values = store.weights(k)
+        known, values = kernel.kmer_weights(samples, v, k)
         numbers = known.astype(np.uint64)
         if kernel.reverse_complement:
             # One k-mer speaks for both strands, and for itself once if it is its own complement.

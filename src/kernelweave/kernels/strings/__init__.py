@@ -1,1 +1,1 @@
-"""Kernels on sequences: letters and alphabets, k-mers, and the stores of weights over them."""
+"""Kernels on sequences: letters and alphabets, k-mers, and tables of weights over them."""

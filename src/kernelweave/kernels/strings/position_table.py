@@ -13,6 +13,7 @@ from kernelweave.compiled.position_tables import (
     look_up,
     roll_letter,
     table_starts,
+    trimmed,
 )
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.kernels.strings.aligned import Aligned
@@ -53,7 +54,7 @@ class PositionTable:
     def __init__(self, weights: PositionWeights, known: Aligned, v: Floats) -> None:
         self._weights = weights
         self._positions = [] if not known.n else np.flatnonzero(weights.window_of >= 0).tolist()
-        self._starts = table_starts(weights.bits, weights.table_depth(known.n, known.n))
+        self._starts = table_starts(weights.bits, weights.table_depth(known.n, known.n), 1)
         words = np.zeros((known.length, known.n), np.uint64)
         valids = np.zeros((known.length, known.n), np.uint8)
         for at in reversed(range(known.length)):
@@ -78,11 +79,11 @@ class PositionTable:
         near = near[weights.window_of[near] == weights.window_of[at]]
         amounts = (weights.factors[np.abs(near - at)][:, None] * v).ravel()
         here = words[near].ravel(), valids[near].ravel(), amounts
-        tables: Any = empty_tables(weights.bits, weights.degree, starts, len(amounts))
-        used = build_tables(*here, weights.bits, weights.degree, starts, weights.steps[at], tables)
+        tables: Any = empty_tables(starts, weights.degree, len(amounts))
+        steps = weights.steps[at]
+        used, tables = build_tables(*here, weights.bits, weights.degree, starts, steps, tables)
         sums = np.concatenate([[0.0], np.cumsum(weights.steps[at])])
-        levels, leaves = tables[0], tables[4:]
-        return sums, (levels, *(array[:used].copy() for array in tables[1:4]), *leaves)
+        return sums, trimmed(tables, used)
 
     def look_up(self, new: Aligned) -> Floats:
         """Return sum_j v_j k(x_j, x) for every new x."""

@@ -17,12 +17,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelweave.compiled.match_runs import (
-    add_common,
-    add_common_at,
-    add_common_pairs,
-    count_common,
-)
+from kernelweave.compiled.match_runs import ALL, LOWER, SAME, add_common, add_common_at
 from kernelweave.compiled.position_walks import walk
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.kernels.strings.aligned import Aligned
@@ -226,18 +221,40 @@ class PositionWeights:
     def _sums(self) -> Floats:
         return np.hstack([np.zeros((self.length, 1)), np.cumsum(self.steps, axis=1)])
 
+    @cached_property
+    def _read(self) -> NDArray[np.uint64]:
+        """The bits of all positions of k-mers that count."""
+        inside = np.flatnonzero(self.window_of >= 0)
+        at = np.arange(self.length)
+        return _as_bits((at >= inside[0]) & (at < inside[-1] + self.degree))
+
+    def _add_at(
+        self,
+        left: Aligned,
+        right: Aligned,
+        rows: tuple[int, int],
+        row_of: NDArray[np.int64],
+        columns: int,
+        out: Floats,
+    ) -> None:
+        for s, factor, allowed in self._shifts:
+            where = left.planes, right.planes, rows, s, allowed, self._read
+            add_common_at(*where, self._sums, row_of, factor, columns, out)
+
     def add_pairs(self, left: Aligned, right: Aligned, out: Floats, lower: bool = False) -> None:
         """out[i, j] += sum over all windows of k_w(left i, right j); of j <= i alone if `lower`."""
         inside = np.flatnonzero(self.window_of >= 0)
         one_row = np.zeros(self.length, np.int64)
 
         def work(start: int, stop: int) -> None:
+            if not self._same_everywhere:
+                columns = LOWER if lower else ALL
+                self._add_at(left, right, (start, stop), one_row, columns, out[None, None])
+                return
             for s, factor, allowed in self._shifts:
+                weights = factor * self.steps[inside[0]]
                 where = left.planes, right.planes, (start, stop), s, allowed
-                if self._same_everywhere:
-                    add_common(*where, factor * self.steps[inside[0]], lower, out)
-                else:
-                    add_common_at(*where, self._sums, one_row, factor, lower, out[None])
+                add_common(*where, weights, lower, out[None])
 
         if len(inside):
             map_blocks(work, left.n, _ROWS, float(left.n) * right.n * self.length / 8.0)
@@ -247,18 +264,19 @@ class PositionWeights:
         lengths = self.degree if self.by_length else 1
         out = np.zeros((self.n_windows, lengths, left.n, right.n))
         only = [_as_bits(self.window_of == w) for w in range(self.n_windows)]
+        ones = np.ones(self.degree)
 
         def work(start: int, stop: int) -> None:
+            if not self.by_length:
+                self._add_at(left, right, (start, stop), self.window_of, ALL, out)
+                return
             for s, factor, allowed in self._shifts:
-                where = left.planes, right.planes, (start, stop), s
-                if self.by_length:
-                    for w, own in enumerate(only):
-                        count_common(*where, allowed & own, factor, out[w])
-                else:
-                    weights, row_of = self._sums, self.window_of
-                    add_common_at(*where, allowed, weights, row_of, factor, False, out[:, 0])
+                for w, own in enumerate(only):
+                    where = left.planes, right.planes, (start, stop), s, allowed & own
+                    add_common(*where, factor * ones, False, out[w])
 
-        map_blocks(work, left.n, _ROWS, float(left.n) * right.n * self.length / 8.0)
+        if len(out):
+            map_blocks(work, left.n, _ROWS, float(left.n) * right.n * self.length / 8.0)
         return out
 
     def diagonals(self, own: Aligned, other: Aligned | None = None) -> Floats:
@@ -274,27 +292,13 @@ class PositionWeights:
                 out[self.window_of[at]] += np.reshape(steps, (lengths, 1))
             return out
         theirs = own if other is None else other
-        first, last = int(inside[0]), min(int(inside[-1]) + self.degree, self.length)
 
         def work(start: int, stop: int) -> None:
-            for s, factor, allowed in self._shifts:
-                add_common_pairs(
-                    own.planes,
-                    theirs.planes,
-                    start,
-                    stop,
-                    s,
-                    first,
-                    last,
-                    allowed,
-                    self._sums,
-                    self.window_of,
-                    self.by_length,
-                    factor,
-                    out,
-                )
+            rows = start, stop
+            self._add_at(own, theirs, rows, self.window_of, SAME, out[..., None])
 
-        map_blocks(work, own.n, 1024, 4.0 * own.n * (last - first) * len(self._shifts))
+        reach = min(int(inside[-1]) + self.degree, self.length) - int(inside[0])
+        map_blocks(work, own.n, 1024, 4.0 * own.n * reach * len(self._shifts))
         return out
 
 

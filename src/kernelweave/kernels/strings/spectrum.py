@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from numbers import Integral
 from typing import Any
@@ -13,14 +14,15 @@ from numpy.typing import NDArray
 
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.base import Kernel
+from kernelweave.kernels.numbering import number_columns
 from kernelweave.kernels.pair import Pair
 from kernelweave.kernels.samples import Samples
 from kernelweave.kernels.strings.alphabet import Alphabet, get_alphabet
 from kernelweave.kernels.strings.kmer_rows import KmerRows
-from kernelweave.kernels.strings.kmer_space import MOST_BITS, KmerSpace
+from kernelweave.kernels.strings.kmer_space import MOST_BITS, Ints, KmerSpace
+from kernelweave.kernels.strings.kmer_table import KmerTable
 from kernelweave.kernels.strings.parts import StringKernel, inverse_root, position_text, runs_of
 from kernelweave.kernels.strings.sequences import Sequences, sequences_of
-from kernelweave.kernels.strings.stores import WeightStore, choose_store
 
 __all__ = ["Spectrum"]
 
@@ -219,28 +221,39 @@ class Spectrum(StringKernel):
 
     # Prediction by look-ups
 
-    def store(self, samples: Samples, v: Floats) -> WeightStore:
-        """Return the weights of all k-mers in :math:`f = \\sum_j v_j k(x_j, \\cdot)`.
-
-        Those of a normalised kernel are for f times :math:`\\sqrt{k(x, x)}`.
-        """
+    def _known(self, samples: Samples, v: Floats) -> tuple[Sequences, Floats]:
+        """The sequences whose coefficients are not zero, and the coefficients of their counts."""
         used = np.flatnonzero(v)
         amounts = np.asarray(v, np.float64)[used]
         if self.normalize:
             amounts = amounts * inverse_root(self._raw_diagonal(samples))[used]
-        known = self._read(samples)[used]
-        store = choose_store(self.space, self._factors, int(self.space.n_kmers(known).sum()))
-        store.add(known, amounts)
-        return store
+        return self._read(samples)[used], amounts
 
     def weigh(self, samples: Samples, v: Floats) -> Callable[[Samples], Floats]:
-        store = self.store(samples, v)
+        table = KmerTable(self.space, *self._known(samples, v), self._factors)
 
         def values(new: Samples) -> Floats:
-            found = store.lookup(self._read(new))
+            found = table.look_up(self._read(new))
             return found * inverse_root(self._raw_diagonal(new)) if self.normalize else found
 
         return values
+
+    def kmer_weights(self, samples: Samples, v: Floats, length: int) -> tuple[Ints, Floats]:
+        """Return the weights of k-mers of one length in :math:`f = \\sum_j v_j k(x_j, \\cdot)`.
+
+        That is the k-mers whose weight is not zero, ascending, and the weights; those of a
+        normalised kernel are for f times :math:`\\sqrt{k(x, x)}`. ``alphabet.text(number, length)``
+        spells a k-mer out. With both strands as one each stands for its reverse complement too.
+        """
+        known, amounts = self._known(samples, v)
+        space = replace(self.space, shortest=length, longest=length)
+        counts = space.count(known)
+        columns, places = number_columns(counts.indices)
+        added = counts.data * np.repeat(amounts, np.diff(counts.indptr))
+        factor = 1.0 if self._factors is None else self._factors[length - self.space.shortest]
+        values = factor * np.bincount(places, added, minlength=len(columns))
+        used = values != 0.0
+        return space.digits(columns[used], length), values[used]
 
     @property
     def merge_key(self) -> Any:

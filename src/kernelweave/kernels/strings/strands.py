@@ -69,7 +69,7 @@ class Strands:
         return 1.0 / len(self.strands)
 
     def products(self, weights: PositionWeights, new: Strands, v: Floats) -> Floats:
-        """sum_j v_j k_w(x_j, x) for new samples x; see :meth:`PositionWeights.products`."""
+        """sum_j v_j k_w(x_j, x) for new samples x."""
         used = np.flatnonzero(v != 0)
         known, amounts = self[used].joined(v[used])
         return self._mean([weights.products(strand, known, amounts) for strand in new.strands])

@@ -1,4 +1,4 @@
-"""The stores of k-mer weights answer alike, and as a plain dictionary does."""
+"""Tables of k-mer weights answer as a plain dictionary does, whatever their shape."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import pytest
 
 from kernelweave.compiled.threads import use_threads
 from kernelweave.errors import InvalidInputError
+from kernelweave.kernels import Samples, Spectrum
+from kernelweave.kernels.strings import kmer_table as module
 from kernelweave.kernels.strings.alphabet import Alphabet, get_alphabet
 from kernelweave.kernels.strings.kmer_space import KmerSpace
+from kernelweave.kernels.strings.kmer_table import KmerTable
 from kernelweave.kernels.strings.sequences import Sequences
-from kernelweave.kernels.strings.stores import ArrayStore, SortedStore, TrieStore, choose_store
 
-STORES = [ArrayStore, SortedStore, TrieStore]
 # Three letters, two of which pair with each other: codes with holes, and two strands.
 ODD = Alphabet("odd", "XYZ", "?", "ZYX")
 
@@ -94,105 +95,106 @@ def space(request):
     return CASES[request.param]
 
 
-@pytest.fixture(params=STORES)
-def kind(request):
+@pytest.fixture(params=["array", "deep table", "table of letters"])
+def shape(request, monkeypatch):
+    """An array of all k-mers, or a trie below a table of some letters or of the first alone."""
+    if request.param != "array":
+        for name in ("_FEW_PLACES", "_PLACES_FOR_A_KMER"):
+            monkeypatch.setattr(module, name, 0)
+    if request.param == "table of letters":
+        monkeypatch.setattr(module, "_MOST_PLACES", 1)
     return request.param
 
 
-def filled(store, plain, alphabet, rng):
-    for n in (20, 1, 8):
-        some = texts(alphabet, n, rng)
-        # Multiples of 1/4 add up exactly in any order.
-        delta = rng.integers(-8, 9, n) / 4.0
-        plain.add(some, delta)
-        store.add(Sequences.encode(some, alphabet), delta)
+def filled(space, rng, factors=None):
+    """A table and a dictionary of the same sequences."""
+    some = texts(space.alphabet, 29, rng)
+    # Multiples of 1/4 add up nearly exactly in any order.
+    delta = rng.integers(-8, 9, 29) / 4.0
+    plain = Dictionary(space, factors)
+    plain.add(some, delta)
+    return KmerTable(space, Sequences.encode(some, space.alphabet), delta, factors), plain
 
 
-def test_as_a_dictionary(space, kind):
-    rng = np.random.default_rng(0)
-    store, plain = kind(space), Dictionary(space)
-    filled(store, plain, space.alphabet, rng)
-    new = texts(space.alphabet, 40, rng)
+def check(table, plain, new, alphabet):
+    """The last digit of a value says whether k-mers go on below the table."""
     expected = plain.lookup(new)
+    found = table.look_up(Sequences.encode(new, alphabet))
+    np.testing.assert_allclose(found, expected, rtol=1e-13, atol=1e-11)
+    return expected
+
+
+def test_as_a_dictionary(space, shape):
+    rng = np.random.default_rng(0)
+    table, plain = filled(space, rng)
+    expected = check(table, plain, texts(space.alphabet, 40, rng), space.alphabet)
     assert np.count_nonzero(expected) > 20
-    np.testing.assert_array_equal(store.lookup(Sequences.encode(new, space.alphabet)), expected)
 
 
-def test_factors_of_the_lengths(space, kind):
+def test_factors_of_the_lengths(space, shape):
     factors = FACTORS[: space.longest - space.shortest + 1]
     rng = np.random.default_rng(1)
-    store, plain = kind(space, factors), Dictionary(space, factors)
-    filled(store, plain, space.alphabet, rng)
-    new = texts(space.alphabet, 40, rng)
-    got = store.lookup(Sequences.encode(new, space.alphabet))
-    np.testing.assert_array_equal(got, plain.lookup(new))
+    table, plain = filled(space, rng, factors)
+    check(table, plain, texts(space.alphabet, 40, rng), space.alphabet)
 
 
-def test_weights_of_one_length(space, kind):
+def test_weights_of_one_length(space):
     rng = np.random.default_rng(2)
-    store, plain = kind(space), Dictionary(space)
-    filled(store, plain, space.alphabet, rng)
+    some, delta = texts(space.alphabet, 29, rng), rng.integers(-8, 9, 29) / 4.0
+    plain = Dictionary(space)
+    plain.add(some, delta)
+    kernel = Spectrum(
+        (space.shortest, space.longest),
+        alphabet=space.alphabet,
+        reverse_complement=space.reverse_complement,
+        positions=space.positions,
+    )
     for length in range(space.shortest, space.longest + 1):
-        numbers, values = store.weights(length)
+        numbers, values = kernel.kmer_weights(Samples(some), delta, length)
         assert np.all(np.diff(numbers) > 0)
         words = [space.alphabet.text(int(number), length) for number in numbers]
         assert dict(zip(words, values, strict=True)) == plain.weights(length)
 
 
-def test_cleared_stores_start_from_zero(space, kind):
+def test_lookups_do_not_change_a_table(space, shape):
     rng = np.random.default_rng(3)
-    store, plain = kind(space), Dictionary(space)
-    filled(store, Dictionary(space), space.alphabet, rng)
+    table, plain = filled(space, rng)
     new = texts(space.alphabet, 20, rng)
-    encoded = Sequences.encode(new, space.alphabet)
-    store.lookup(encoded)
-    store.clear()
-    np.testing.assert_array_equal(store.lookup(encoded), np.zeros(20))
-    assert all(len(part) == 0 for part in store.weights(space.shortest))
-    filled(store, plain, space.alphabet, rng)
-    np.testing.assert_array_equal(store.lookup(encoded), plain.lookup(new))
-
-
-def test_looking_up_between_additions(space, kind):
-    rng = np.random.default_rng(4)
-    store, plain = kind(space), Dictionary(space)
-    new = texts(space.alphabet, 20, rng)
-    encoded = Sequences.encode(new, space.alphabet)
     for _ in range(3):
-        filled(store, plain, space.alphabet, rng)
-        np.testing.assert_array_equal(store.lookup(encoded), plain.lookup(new))
+        check(table, plain, new, space.alphabet)
 
 
 @pytest.mark.parametrize("k, two", [(31, False), (31, True), (12, True), (20, False)])
-@pytest.mark.parametrize("kind", [SortedStore, TrieStore])
-def test_long_kmers(kind, k, two):
+def test_long_kmers(k, two, shape):
     """Codes of 62 bits: nothing overflows."""
+    if shape == "array":
+        pytest.skip("there are too many k-mers")
     rng = np.random.default_rng(5)
     dna = get_alphabet("dna")
-    for shortest in (k, k - 3):
+    for shortest in (k, k - 3, 1):
         space = KmerSpace(dna, shortest, k, two)
-        store, plain = kind(space), Dictionary(space)
         # Repeats, so that long k-mers occur again, and the reverse complement of one.
         unit = "".join(rng.choice(list("ACGT"), 45))
         back = unit[::-1].translate(str.maketrans("ACGT", "TGCA"))
         known = [unit + unit, "T" * 40, unit[5:] + "ACNGT" + unit, "A" * (k - 1)]
-        plain.add(known, [1.0, -2.0, 0.5, 1.0])
-        store.add(Sequences.encode(known, dna), [1.0, -2.0, 0.5, 1.0])
+        delta = [1.0, -2.0, 0.5, 1.0]
+        plain = Dictionary(space)
+        plain.add(known, delta)
+        table = KmerTable(space, Sequences.encode(known, dna), delta)
         new = [back, unit, "G" + unit + "N" + back, "A" * 35, "ACGT" * 20]
-        expected = plain.lookup(new)
+        expected = check(table, plain, new, dna)
         assert np.count_nonzero(expected) >= (3 if two else 2)
-        np.testing.assert_array_equal(store.lookup(Sequences.encode(new, dna)), expected)
 
 
-def test_a_palindrome_counts_once_on_its_own_strand(kind):
+def test_a_palindrome_counts_once_on_its_own_strand(shape):
     dna = get_alphabet("dna")
-    store = kind(KmerSpace(dna, 4, 4, True))
-    store.add(Sequences.encode(["ACGT", "AAAA"], dna), [1.0, 1.0])
-    got = store.lookup(Sequences.encode(["ACGT", "TTTT", "AAAA", "TGCA"], dna))
-    np.testing.assert_array_equal(got, [1.0, 1.0, 1.0, 0.0])
+    some = Sequences.encode(["ACGT", "AAAA"], dna)
+    table = KmerTable(KmerSpace(dna, 4, 4, True), some, [1.0, 1.0])
+    got = table.look_up(Sequences.encode(["ACGT", "TTTT", "AAAA", "TGCA"], dna))
+    np.testing.assert_allclose(got, [1.0, 1.0, 1.0, 0.0], atol=1e-15)
 
 
-def test_the_same_bits_for_any_number_of_threads(kind):
+def test_the_same_bits_for_any_number_of_threads(shape):
     rng = np.random.default_rng(6)
     dna = get_alphabet("dna")
     space = KmerSpace(dna, 1, 5, True)
@@ -201,9 +203,7 @@ def test_the_same_bits_for_any_number_of_threads(kind):
     out = []
     for jobs in (1, 2, 3):
         with use_threads(jobs):
-            store = kind(space)
-            store.add(known, delta)
-            out.append(store.lookup(known))
+            out.append(KmerTable(space, known, delta).look_up(known))
     np.testing.assert_array_equal(out[0], out[1])
     np.testing.assert_array_equal(out[0], out[2])
     counts = space.count(known)
@@ -211,14 +211,23 @@ def test_the_same_bits_for_any_number_of_threads(kind):
     np.testing.assert_allclose(out[0], truth, atol=1e-11 * np.abs(truth).max())
 
 
-def test_sequences_of_weight_zero_leave_no_trace(kind):
+def test_sequences_of_weight_zero_leave_no_trace(shape):
     dna = get_alphabet("dna")
-    store = kind(KmerSpace(dna, 1, 3))
-    store.add(Sequences.encode(["ACGT", "TT"], dna), [0.0, 0.0])
-    assert len(store.weights(2)[0]) == 0
-    store.add(Sequences.encode(["ACGT"], dna), [1.0])
-    store.add(Sequences.encode(["ACGT"], dna), [-1.0])
-    assert len(store.weights(2)[0]) == 0
+    some = ["ACGT", "TT", "ACGT"]
+    for delta in ([0.0, 0.0, 0.0], [1.0, 0.0, -1.0]):
+        table = KmerTable(KmerSpace(dna, 1, 3), Sequences.encode(some, dna), delta)
+        assert np.abs(table.look_up(Sequences.encode(some, dna))).max() < 1e-300
+        numbers, values = Spectrum((1, 3)).kmer_weights(Samples(some), np.array(delta), 2)
+        assert len(numbers) == len(values) == 0
+
+
+def test_sequences_without_kmers(shape):
+    dna = get_alphabet("dna")
+    none = Sequences.encode(["AC", "NNNN"], dna)
+    for known in (none, none[:0]):
+        table = KmerTable(KmerSpace(dna, 3, 5), known, np.ones(len(known)))
+        np.testing.assert_array_equal(table.look_up(Sequences.encode(["ACGTAC", "A"], dna)), 0.0)
+        assert table.look_up(none[:0]).shape == (0,)
 
 
 def test_counts_of_long_repetitive_sequences():
@@ -239,38 +248,23 @@ def test_counts_of_long_repetitive_sequences():
             assert got == counted
 
 
-def test_a_store_of_another_alphabet_or_shape_is_refused(kind):
+def test_sequences_of_another_alphabet_or_number_are_refused():
     dna, rna = get_alphabet("dna"), get_alphabet("rna")
-    store = kind(KmerSpace(dna, 2, 3))
+    space, some = KmerSpace(dna, 2, 3), Sequences.encode(["ACGT"], dna)
     with pytest.raises(InvalidInputError, match="alphabet=rna"):
-        store.add(Sequences.encode(["ACGU"], rna), [1.0])
+        KmerTable(space, Sequences.encode(["ACGU"], rna), [1.0])
     with pytest.raises(InvalidInputError, match="alphabet=rna"):
-        store.lookup(Sequences.encode(["ACGU"], rna))
+        KmerTable(space, some, [1.0]).look_up(Sequences.encode(["ACGU"], rna))
     with pytest.raises(InvalidInputError, match="each of 1 sequences"):
-        store.add(Sequences.encode(["ACGT"], dna), [1.0, 2.0])
-    with pytest.raises(InvalidInputError, match="lengths 2 to 3"):
-        store.weights(4)
+        KmerTable(space, some, [1.0, 2.0])
 
 
-def test_bytes_are_counted(kind):
-    dna = get_alphabet("dna")
-    store = kind(KmerSpace(dna, 2, 6))
-    empty = store.nbytes
-    some = Sequences.encode(texts(dna, 50, np.random.default_rng(8), 60, 90), dna)
-    store.add(some, np.ones(50))
-    store.lookup(some)
-    assert store.nbytes > empty
-
-
-def test_the_store_is_chosen_by_alphabet_and_lengths():
+def test_memory_follows_the_kmers_that_occur():
+    """An array for a handful of k-mers would be nearly empty, and one of 4^20 impossible."""
     dna, protein = get_alphabet("dna"), get_alphabet("protein")
-    assert isinstance(choose_store(KmerSpace(dna, 1, 8)), ArrayStore)
-    assert isinstance(choose_store(KmerSpace(dna, 8, 8), n_kmers=10**5), ArrayStore)
-    # An array for a handful of k-mers would be nearly empty.
-    assert isinstance(choose_store(KmerSpace(dna, 8, 8), n_kmers=100), SortedStore)
-    assert isinstance(choose_store(KmerSpace(dna, 1, 8), n_kmers=100), TrieStore)
-    assert isinstance(choose_store(KmerSpace(dna, 20, 20), n_kmers=10**9), SortedStore)
-    assert isinstance(choose_store(KmerSpace(protein, 1, 6)), TrieStore)
-    store = choose_store(KmerSpace(dna, 1, 2), [2.0, 0.0])
-    store.add(Sequences.encode(["AC"], dna), [1.0])
-    assert store.lookup(Sequences.encode(["AC"], dna))[0] == 4.0
+    few = Sequences.encode(texts(dna, 5, np.random.default_rng(8), 30, 30), dna)
+    for space in KmerSpace(dna, 8, 8), KmerSpace(dna, 1, 8), KmerSpace(dna, 20, 20):
+        assert KmerTable(space, few, np.ones(5)).nbytes < 2**16
+    one = Sequences.encode(["ACDEFGHIKL"], protein)
+    assert KmerTable(KmerSpace(protein, 1, 6), one, [1.0]).nbytes < 2**16
+    assert KmerTable(KmerSpace(dna, 6, 6), few, np.ones(5)).nbytes == 8 * 4**6
