@@ -27,6 +27,7 @@ from kernelweave.bank.running import (
 )
 from kernelweave.bank.source import Source
 from kernelweave.bank.squares import SquareSum
+from kernelweave.compiled.blocks import STACK_ENTRIES, SUM_PARTS
 from kernelweave.compiled.passes import factor_products, factor_rows, factor_sums
 from kernelweave.compiled.pivoted import INNER, SQUARED_DISTANCE, eliminate, pivoted_cholesky_form
 from kernelweave.compiled.threads import map_blocks
@@ -36,16 +37,12 @@ __all__ = ["FactoredBank", "RankExceeded", "factor_kernel"]
 
 _KERNEL_BLOCK = 16
 _COLUMN_BLOCK = 128
-# Sums over kernels are cut into at most this many parts, whatever the number of threads.
-_SUM_PARTS = 64
 # Highest rank of factors that running products go through.
 _THIN = 4
 # Up to this many rows are multiplied out in one pass over all factors, more by BLAS.
 _FEW_ROWS = 16
 # A residual diagonal may be negative by this part of the kernel's own before it is not rounding.
 _NEGATIVE = 1e-5
-# Entries of multiplied factors that are held at a time.
-_MOVED_ENTRIES = 2**22
 
 
 class RankExceeded(Exception):
@@ -266,7 +263,7 @@ class FactoredBank(KernelBank):
         """See :class:`KernelBank`."""
         V = np.ascontiguousarray(V, dtype=np.float64)
         # Every block of kernels has sums of its own, added up in the order of the blocks.
-        block = max(_KERNEL_BLOCK, -(-self.m // _SUM_PARTS))
+        block = max(_KERNEL_BLOCK, -(-self.m // SUM_PARTS))
         sums = np.zeros((-(-self.m // block), *V.shape[1:]))
 
         def work(start: int, stop: int) -> None:
@@ -281,7 +278,7 @@ class FactoredBank(KernelBank):
         first = 0
         while first < self.m:
             ends = (self._offsets[first + 1 :] - self._offsets[first]) * self.n
-            last = first + max(1, int(np.searchsorted(ends, _MOVED_ENTRIES, side="right")))
+            last = first + max(1, int(np.searchsorted(ends, STACK_ENTRIES, side="right")))
             factors = self._factors[self._offsets[first] : self._offsets[last]]
             squares.add(factors, self._moved(first, last, lambda gram: gram))
             first = last

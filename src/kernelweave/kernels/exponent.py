@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from kernelweave.compiled.blocks import SHARED_CACHE_ENTRIES, rows_of
 from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.pair import Pair
 from kernelweave.kernels.samples import Samples
@@ -17,9 +18,6 @@ from kernelweave.kernels.samples import Samples
 __all__ = ["EvaluatedPart", "Part", "Term", "row_chunks", "taken", "terms_of", "through"]
 
 Array = NDArray[Any]
-
-# Entries of one temporary block of distances.
-_CHUNK_ENTRIES = 2**20
 
 
 @dataclass(frozen=True)
@@ -87,7 +85,7 @@ def row_chunks(q: int, s: int) -> Iterator[slice]:
     >>> list(row_chunks(3, 2**19))
     [slice(0, 2, None), slice(2, 3, None)]
     """
-    step = max(1, _CHUNK_ENTRIES // max(1, s))
+    step = rows_of(s, SHARED_CACHE_ENTRIES)
     for start in range(0, q, step):
         yield slice(start, min(start + step, q))
 

@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from kernelweave.compiled.blocks import STACK_ENTRIES, rows_of
+
 __all__ = ["StackTile", "Tile"]
 
 Array = NDArray[Any]
-
-# Entries of one temporary stack of matrices.
-_STACK_ENTRIES = 2**21
 
 
 class Tile(ABC):
@@ -86,7 +85,7 @@ class StackTile(Tile):
 
     def _parts(self, kernels: Array) -> list[Array]:
         """Cut the kernels into runs whose stack is small."""
-        size = max(1, int(_STACK_ENTRIES // max(1, self.shape[0] * self.shape[1])))
+        size = rows_of(self.shape[0] * self.shape[1], STACK_ENTRIES)
         return [kernels[first : first + size] for first in range(0, len(kernels), size)]
 
     def weighted(self, d: ArrayLike) -> Array:

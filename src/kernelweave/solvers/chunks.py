@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 
 from kernelweave.bank.protocol import KernelBank, semi_definite
-from kernelweave.compiled.chunking import add_outputs, gather_columns, mix_outputs
-from kernelweave.compiled.passes import add_rows
+from kernelweave.compiled.dense_rows import copy_rectangle
+from kernelweave.compiled.passes import add_outputs, add_rows
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.problem import Array, Problem
 from kernelweave.solvers.feasible import feasible_alpha
@@ -105,7 +105,7 @@ class CombinedRows:
         out = np.empty((len(idx), len(idx)), self.dtype)
 
         def work(start: int, stop: int) -> None:
-            gather_columns(self._slab, slots[start:stop], idx, out[start:stop])
+            copy_rectangle(self._slab, slots, idx, 1.0, out, start, stop)
 
         map_blocks(work, len(idx), 128, float(out.size))
         return out
@@ -232,7 +232,9 @@ class ChunkEvaluator:
 
     def _mixed(self, combined: CombinedByKernel | CombinedRows, task: int) -> Array:
         active = combined.active
-        return mix_outputs(self._outputs[:, task], active, combined.d[active])
+        mixed = np.zeros(self._outputs.shape[2])
+        add_rows(self._outputs[:, task], active, combined.d[active], mixed, 0, len(mixed))
+        return mixed
 
     def _solve(
         self, state: SignedQP, task: int, combined: CombinedByKernel | CombinedRows, tol: float

@@ -13,11 +13,18 @@ import numpy as np
 
 from kernelweave.bank.protocol import Array
 from kernelweave.bank.running.state import Work
-from kernelweave.compiled.batch_rectangle import rectangle_products
-from kernelweave.compiled.mwu import add_batch
+from kernelweave.compiled.blocks import (
+    CACHED_ENTRIES,
+    GAUSSIAN_WORK,
+    STACK_ENTRIES,
+    gaussian_kernels,
+    rows_of,
+)
+from kernelweave.compiled.gaussians import rectangle_products
+from kernelweave.compiled.mwu import add_gaussians
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.kernels.batch_set import BatchSet
-from kernelweave.kernels.batch_tile import WORK, BatchTile, batch_roots, kernel_block
+from kernelweave.kernels.batch_tile import BatchTile, compiled_batch
 from kernelweave.kernels.composite_set import CompositeSet, whereabouts
 from kernelweave.kernels.evaluate import Plan
 from kernelweave.kernels.kernel_set import KernelSet
@@ -25,11 +32,8 @@ from kernelweave.kernels.samples import Samples
 
 __all__ = ["Recipe", "Rows", "pack", "recipe_of"]
 
-# Left samples and entries of one tile of a pass: it stays in the cache of a core.
+# Left samples of one tile of a pass.
 _LEFT = 64
-_TILE_ENTRIES = 2**18
-# Entries of one stack of rows that are added up.
-_STACK_ENTRIES = 2**22
 
 
 class Rows(ABC):
@@ -111,7 +115,7 @@ class Recipe(ABC):
     def products(self, left: Any, right: Any, V: Array, kernels: Array) -> Array:
         """sum over the left samples of V times K_k: (T, left.n) to (len(kernels), T, right.n)."""
         out = np.zeros((len(kernels), len(V), right.n))
-        width = max(16, _TILE_ENTRIES // (min(_LEFT, max(1, left.n)) * max(1, len(kernels))))
+        width = max(16, rows_of(min(_LEFT, left.n) * len(kernels), CACHED_ENTRIES))
         parts = [np.arange(f, min(f + _LEFT, left.n)) for f in range(0, left.n, _LEFT)]
         lefts = [(left.take(part), V[:, part]) for part in parts]
 
@@ -120,14 +124,14 @@ class Recipe(ABC):
             for some, weights in lefts:
                 out[:, :, start:stop] += weights @ self.values(some, own, kernels)
 
-        map_blocks(work, right.n, width, WORK * float(left.n) * out.size)
+        map_blocks(work, right.n, width, GAUSSIAN_WORK * float(left.n) * out.size)
         return out
 
     def weighted(self, left: Any, right: Any, d: Array, kernels: Array) -> Array:
         """sum_k d_k K_k(left, right) over those kernels, shape (left.n, right.n)."""
         out = np.zeros((left.n, right.n))
         active = np.flatnonzero(d)
-        size = max(1, _STACK_ENTRIES // max(1, out.size))
+        size = rows_of(out.size, STACK_ENTRIES)
         for first in range(0, len(active), size):
             part = active[first : first + size]
             out += np.tensordot(d[part], self.values(left, right, kernels[part]), axes=1)
@@ -186,8 +190,7 @@ class BatchRecipe(Recipe):
         self.m = kernels.m
         self._columns, self._gamma = kernels.columns, kernels.gamma
         # The same for all samples, so that a kernel has one value wherever it is computed.
-        self._roots = batch_roots(kernels.gamma, np.float64, kernels.table)
-        self._like = np.empty(0)
+        self._batch = compiled_batch(kernels.columns, kernels.gamma, np.float64, kernels.table)
 
     def open(self, packed: Any) -> TableRows:
         """See :class:`Recipe`."""
@@ -210,21 +213,9 @@ class BatchRecipe(Recipe):
             return out
 
         def work(start: int, stop: int) -> None:
-            rectangle_products(
-                right.table,
-                left.table,
-                self._columns,
-                self._roots,
-                kernels,
-                V,
-                self._like,
-                out,
-                start,
-                stop,
-            )
+            rectangle_products(right.table, left.table, self._batch, kernels, V, out, start, stop)
 
-        entries = float(left.n) * right.n
-        map_blocks(work, len(kernels), kernel_block(entries), WORK * len(kernels) * entries)
+        map_blocks(work, len(kernels), *gaussian_kernels(len(kernels), float(left.n) * right.n))
         return out
 
     def diag(self, rows: TableRows, kernels: Array) -> Array:
@@ -236,29 +227,18 @@ class BatchRecipe(Recipe):
         pair: TableRows,
         own: TableRows,
         kernels: Array,
-        delta: Array,
+        a: float,
+        b: float,
         d: Array,
         state: Array,
         awake: Array,
     ) -> Work:
         """Return what adds the rows of a pair to a state, computed on the way."""
-        columns, roots = self._columns[kernels], self._roots[kernels]
+        columns, roots, like = self._batch
+        batch = (columns[kernels], roots[kernels], like)
 
         def work(out: Array, part: tuple[int, int], _: tuple[int, int]) -> None:
-            add_batch(
-                pair.table,
-                own.table,
-                columns,
-                roots,
-                delta,
-                self._like,
-                state,
-                awake,
-                d,
-                out,
-                part[0],
-                part[1],
-            )
+            add_gaussians(pair.table, own.table, batch, a, b, state, awake, d, out, part)
 
         return work
 

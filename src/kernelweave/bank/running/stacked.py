@@ -72,7 +72,7 @@ class StackedProducts(RunningProducts):
 
     def pair(self, i: int, j: int) -> tuple[Array, Array]:
         """See :class:`RunningProducts`."""
-        at, block = self._empty_pair()
+        at, block = np.empty((len(self.awake), 2)), np.empty((len(self.awake), 3))
         for part, own in zip(self._parts, self._own, strict=True):
             if len(own):
                 at[own], block[own] = part.pair(i, j)
