@@ -36,8 +36,9 @@ def rows_of(width: int, entries: int = CACHED_ENTRIES) -> int:
 # run: the rows and the samples of the run stay in the first-level cache (16 + 10 kB in float32).
 # Eight rows are also a multiple of the SIMD width, and few enough terms for a sum in float32.
 GAUSSIAN_ROWS, GAUSSIAN_COLUMNS = 8, 512
-# Rows of a sum of such kernels that are held at a time: twice as many, and the sum is 64 kB.
-GAUSSIAN_TILE = 16
+# Rows of a sum of such kernels that are held at a time, 128 kB: the samples of the run are loaded
+# once for all of them.
+GAUSSIAN_TILE = 32
 # How many multiplications the time of one of their values is.
 GAUSSIAN_WORK = 8
 

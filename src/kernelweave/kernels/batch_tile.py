@@ -11,6 +11,7 @@ from kernelweave.compiled.blocks import (
     GAUSSIAN_COLUMNS,
     GAUSSIAN_TILE,
     GAUSSIAN_WORK,
+    SHARED_CACHE_ENTRIES,
     gaussian_kernels,
 )
 from kernelweave.compiled.gaussians import (
@@ -26,6 +27,8 @@ __all__ = ["BatchTile", "compiled_batch"]
 
 Array = NDArray[Any]
 
+# Parts that a small sum of many kernels is cut into.
+_GROUPS = 8
 # Scaled columns are kept within this, so that no sum of squares overflows.
 _LIMITS = {np.dtype(np.float32): 1e16, np.dtype(np.float64): 1e150}
 
@@ -95,7 +98,6 @@ class BatchTile(Tile):
         """See :class:`Tile`; written into `out` where that is given."""
         weights = np.asarray(d, dtype=np.float64)
         active = np.flatnonzero(weights)
-        weights = weights[active]
         out = np.empty(self.shape, self._dtype) if out is None else out
         q, s = self.shape
         mirrored = self._left is self._right
@@ -104,18 +106,27 @@ class BatchTile(Tile):
             for i in range(0, q, GAUSSIAN_TILE)
             for j in range(i if mirrored else 0, s, GAUSSIAN_COLUMNS)
         ]
+        # Small sums of many kernels are cut by kernels, too: there are few tiles for threads.
+        groups = _GROUPS if out.size <= SHARED_CACHE_ENTRIES and len(active) >= 512 else 1
+        some = np.array_split(active, groups)
+        parts = out[None] if groups == 1 else np.empty((groups, q, s))
 
         def work(start: int, stop: int) -> None:
-            for rows, run in tiles[start:stop]:
+            for item in range(start, stop):
+                g, (rows, run) = item % groups, tiles[item // groups]
                 left = np.ascontiguousarray(self._left[:, rows])
                 right = np.ascontiguousarray(self._right[:, run])
                 above = mirrored and rows.start == run.start
-                sums = weighted_rectangle(left, right, self._batch, active, weights, above)
-                out[rows, run] = sums
+                sums = weighted_rectangle(
+                    left, right, self._batch, some[g], weights[some[g]], above
+                )
+                parts[g, rows, run] = sums
                 if mirrored:
-                    out[run, rows] = sums.T
+                    parts[g, run, rows] = sums.T
 
-        map_blocks(work, len(tiles), 1, GAUSSIAN_WORK * len(active) * out.size)
+        map_blocks(work, len(tiles) * groups, 1, GAUSSIAN_WORK * len(active) * out.size)
+        if groups > 1:
+            np.sum(parts, axis=0, out=out)
         return out
 
     def stack(self, kernels: ArrayLike | None = None) -> Array:
