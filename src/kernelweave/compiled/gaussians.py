@@ -275,7 +275,7 @@ def rectangle_products(
                         target[t, i + r] += _dot(e[r], V[t, j:stop])
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, fastmath=NO_SPECIAL_VALUES)
 def weighted_rectangle(
     left: np.ndarray,
     right: np.ndarray,
@@ -294,13 +294,15 @@ def weighted_rectangle(
     a, b, e = buffers(batch, q, s)
     sums = np.zeros((q, padded(s)))
     for p in range(kernels.shape[0]):
-        size = load(left, batch, kernels[p], a)
+        size, weight = load(left, batch, kernels[p], a), weights[p]
         load(right, batch, kernels[p], b)
         for i in range(0, q, GAUSSIAN_ROWS):
             rows, start = min(GAUSSIAN_ROWS, q - i), i if above else 0
             kernel_values(size, a, i, rows, b, start, padded(s) - start, e)
             for r in range(rows):
-                _add_row(weights[p], e[r], sums[i + r, start:])
+                x, target = e[r], sums[i + r, start:]
+                for c in range(target.shape[0]):
+                    target[c] += weight * x[c]
     if above:
         for i in range(q):
             for j in range(i):
