@@ -93,7 +93,6 @@ class BatchBank(KernelBank):
         return BatchTile(self._columns, self._gamma, left, right, dtype, self.dtype)
 
     def rows(self, idx: Array, kernels: Array | None = None, columns: Array | None = None) -> Array:
-        """See :class:`KernelBank`."""
         chosen = kernel_indices(kernels, self.m)
         width = self.n if columns is None else len(columns)
         needed = float(len(chosen)) * len(idx) * width * np.dtype(self.dtype).itemsize
@@ -110,7 +109,6 @@ class BatchBank(KernelBank):
         return np.ascontiguousarray(self._table[:, idx])
 
     def quad(self, v: Array, kernels: Array | None = None) -> Array:
-        """See :class:`KernelBank`."""
         chosen = kernel_indices(kernels, self.m)
         support, values, table = self._supported(v)
         out = np.zeros(len(chosen))
@@ -143,7 +141,6 @@ class BatchBank(KernelBank):
         return products, len(support) * (self.n - len(support) / 2)
 
     def matvec(self, v: Array, kernels: Array | None = None) -> Array:
-        """See :class:`KernelBank`."""
         chosen = kernel_indices(kernels, self.m)
         tasks = len(as_tasks(v))
         require_bytes(8.0 * len(chosen) * tasks * self.n, f"products with {len(chosen)} kernels")
@@ -178,7 +175,6 @@ class BatchBank(KernelBank):
         return np.maximum(quads, 0.0), parts.sum(axis=0)
 
     def products_at(self, v: Array, idx: Array, kernels: Array | None = None) -> Array:
-        """See :class:`KernelBank`."""
         chosen = kernel_indices(kernels, self.m)
         support, values, table = self._supported(v)
         left = self._samples(np.asarray(idx))
@@ -193,28 +189,23 @@ class BatchBank(KernelBank):
         return out if np.ndim(v) == 2 else out[:, 0]
 
     def running(self) -> BatchProducts:
-        """See :class:`KernelBank`."""
         return BatchProducts(self, self._table, self._batch)
 
     def combine(self, d: Array, out: Array | None = None) -> Array:
-        """See :class:`KernelBank`."""
         require_bytes(8.0 * self.n**2, f"one dense {self.n} x {self.n} matrix")
         kind = np.float64 if out is None else out.dtype
         return self._square(self._table, kind).weighted(d, out)
 
     def combine_block(self, d: Array, idx: Array) -> Array:
-        """See :class:`KernelBank`."""
         return self._square(self._samples(np.asarray(idx)), np.float64).weighted(d)
 
     def _square(self, table: Array, dtype: DTypeLike) -> BatchTile:
         return BatchTile(self._columns, self._gamma, table, table, dtype, self.dtype)
 
     def take(self, idx: Array) -> BatchBank:
-        """See :class:`KernelBank`."""
         return self._over(self._samples(np.asarray(idx)), self._columns, self._gamma, self.names)
 
     def select(self, kernels: Array) -> BatchBank:
-        """See :class:`KernelBank`."""
         chosen = kernel_indices(kernels, self.m)
         names = self.names.select(chosen)
         return self._over(self._table, self._columns[chosen], self._gamma[chosen], names)

@@ -203,7 +203,6 @@ class FactoredBank(KernelBank):
         return self._factors[self._factor_rows(chosen)], owner
 
     def rows(self, idx: Array, kernels: Array | None = None, columns: Array | None = None) -> Array:
-        """See :class:`KernelBank`."""
         chosen = kernel_indices(kernels, self.m)
         out = np.empty((len(chosen), len(idx), self.n if columns is None else len(columns)))
         if columns is None and len(idx) <= _FEW_ROWS:
@@ -231,7 +230,6 @@ class FactoredBank(KernelBank):
         return out
 
     def matvec(self, v: Array, kernels: Array | None = None) -> Array:
-        """See :class:`KernelBank`."""
         chosen = kernel_indices(kernels, self.m)
         tasks = as_tasks(v)
         out = np.empty((len(chosen), len(tasks), self.n))
@@ -260,7 +258,6 @@ class FactoredBank(KernelBank):
         return StackedProducts([products, RowProducts(self.select(wide))], [thin, wide])
 
     def sum_products(self, V: Array) -> Array:
-        """See :class:`KernelBank`."""
         V = np.ascontiguousarray(V, dtype=np.float64)
         # Every block of kernels has sums of its own, added up in the order of the blocks.
         block = max(_KERNEL_BLOCK, -(-self.m // SUM_PARTS))
@@ -312,13 +309,11 @@ class FactoredBank(KernelBank):
         return out
 
     def quad(self, v: Array, kernels: Array | None = None) -> Array:
-        """See :class:`KernelBank`."""
         squares = (self._project(as_tasks(v)) ** 2).sum(axis=0)
         sums = np.bincount(self._owner, weights=squares, minlength=self.m)
         return sums if kernels is None else sums[kernel_indices(kernels, self.m)]
 
     def products_at(self, v: Array, idx: Array, kernels: Array | None = None) -> Array:
-        """See :class:`KernelBank`."""
         chosen = kernel_indices(kernels, self.m)
         tasks = as_tasks(v)
         out = np.empty((len(chosen), len(tasks), len(idx)))
@@ -328,7 +323,6 @@ class FactoredBank(KernelBank):
         return out if np.ndim(v) == 2 else out[:, 0]
 
     def take(self, idx: Array) -> FactoredBank:
-        """See :class:`KernelBank`."""
         bank = copy(self)
         bank._source = None
         bank.n = len(idx)
@@ -357,7 +351,6 @@ class FactoredBank(KernelBank):
         return bank
 
     def combine(self, d: Array, out: Array | None = None) -> Array:
-        """See :class:`KernelBank`."""
         out = np.empty((self.n, self.n)) if out is None else out
         picked = self._factor_rows(np.flatnonzero(d))
         plain = self._factors[picked].astype(out.dtype, copy=False)
@@ -372,13 +365,11 @@ class FactoredBank(KernelBank):
         return out
 
     def combine_block(self, d: Array, idx: Array) -> Array:
-        """See :class:`KernelBank`."""
         picked = self._factor_rows(np.flatnonzero(d))
         part = self._factors[np.ix_(picked, idx)]
         return (part * d[self._owner[picked], None]).T @ part
 
     def diag(self, kernels: Array | None = None) -> Array:
-        """See :class:`KernelBank`."""
         chosen = kernel_indices(kernels, self.m)
         spans = [self._factors[self._offsets[k] : self._offsets[k + 1]] for k in chosen]
         return np.array([np.einsum("rn,rn->n", F, F) for F in spans]).reshape(-1, self.n)
@@ -386,7 +377,6 @@ class FactoredBank(KernelBank):
     def tile(
         self, rows: Array, columns: Array | None = None, dtype: DTypeLike = float
     ) -> FactorTile:
-        """See :class:`KernelBank`."""
         left = self._factors[:, np.asarray(rows)]
         right = self._factors if columns is None else self._factors[:, np.asarray(columns)]
         return FactorTile(left, right, self._owner, self.m, dtype)
@@ -420,7 +410,6 @@ class FactoredBank(KernelBank):
 
     @property
     def approximates(self) -> Source | None:
-        """See :class:`KernelBank`."""
         return self._source
 
     def refined(self) -> FactoredBank | None:

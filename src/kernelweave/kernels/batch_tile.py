@@ -130,7 +130,6 @@ class BatchTile(Tile):
         return out
 
     def stack(self, kernels: ArrayLike | None = None) -> Array:
-        """See :class:`Tile`."""
         chosen = np.arange(self.m) if kernels is None else np.asarray(kernels, dtype=np.int64)
         out = np.empty((len(chosen), *self.shape), self._dtype)
 
@@ -142,7 +141,6 @@ class BatchTile(Tile):
         return out
 
     def contract(self, M: ArrayLike) -> NDArray[np.float64]:
-        """See :class:`Tile`."""
         weights = np.ascontiguousarray(M, dtype=np.float64)
         out = np.zeros(self.m)
 

@@ -145,11 +145,9 @@ class EvaluatedPart(Part):
             self._groups.setdefault(term.path, []).append(term)
 
     def side(self, samples: Samples, dtype: DTypeLike) -> tuple[Samples, np.dtype[Any]]:
-        """See :class:`Part`."""
         return samples, np.dtype(dtype)
 
     def take(self, side: Any, rows: Array | slice) -> Any:
-        """See :class:`Part`."""
         return taken(side[0], rows), side[1]
 
     def nbytes(self, side: Any) -> int:
@@ -171,7 +169,6 @@ class EvaluatedPart(Part):
                         yield rows, term.k, term.leaf.exponent(pair)
 
     def weighted(self, d: Array, left: Any, right: Any, out: Array | None) -> Array | None:
-        """See :class:`Part`."""
         for rows, k, D in self._blocks(left, right, d != 0):
             if out is None:
                 out = np.zeros((left[0].n, right[0].n), D.dtype)
@@ -179,7 +176,6 @@ class EvaluatedPart(Part):
         return out
 
     def contract(self, M: Array, left: Any, right: Any, out: Array) -> None:
-        """See :class:`Part`."""
         for rows, k, D in self._blocks(left, right, None):
             out[k] += float(np.vdot(M[rows], D))
 

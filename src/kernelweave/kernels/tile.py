@@ -89,7 +89,6 @@ class StackTile(Tile):
         return [kernels[first : first + size] for first in range(0, len(kernels), size)]
 
     def weighted(self, d: ArrayLike) -> Array:
-        """See :class:`Tile`."""
         if self._add_up is not None:
             return self._add_up(np.asarray(d, dtype=np.float64))
         weights = np.asarray(d, dtype=self._dtype)
@@ -99,12 +98,10 @@ class StackTile(Tile):
         return out
 
     def stack(self, kernels: ArrayLike | None = None) -> Array:
-        """See :class:`Tile`."""
         chosen = np.arange(self.m) if kernels is None else np.asarray(kernels)
         return self._evaluate(chosen)
 
     def contract(self, M: ArrayLike) -> NDArray[np.float64]:
-        """See :class:`Tile`."""
         weights = np.asarray(M, dtype=np.float64).ravel()
         out = np.empty(self.m)
         for part in self._parts(np.arange(self.m)):

@@ -53,7 +53,6 @@ class PlainRows(Rows):
         self.samples, self.sides, self.n = samples, sides, samples.n
 
     def take(self, idx: Array) -> PlainRows:
-        """See :class:`Rows`."""
         cut = [side if side is None else side[:, idx] for side in self.sides]
         return PlainRows(self.samples.take(idx), cut)
 
@@ -65,7 +64,6 @@ class TableRows(Rows):
         self.table, self.n = np.ascontiguousarray(table), table.shape[1]
 
     def take(self, idx: Array) -> TableRows:
-        """See :class:`Rows`."""
         return TableRows(self.table[:, idx])
 
 
@@ -76,7 +74,6 @@ class PartRows(Rows):
         self.parts, self.n = parts, parts[0].n
 
     def take(self, idx: Array) -> PartRows:
-        """See :class:`Rows`."""
         return PartRows([part.take(idx) for part in self.parts])
 
 
@@ -152,7 +149,6 @@ class PlainRecipe(Recipe):
         return {**self.__dict__, "_plan": None}
 
     def open(self, packed: Any) -> PlainRows:
-        """See :class:`Recipe`."""
         native, sides = packed
         return PlainRows(Samples(native), sides)
 
@@ -164,7 +160,6 @@ class PlainRecipe(Recipe):
         return known[1]
 
     def values(self, left: PlainRows, right: PlainRows, kernels: Array) -> Array:
-        """See :class:`Recipe`."""
         values = self._planned(kernels).evaluate(left.samples, right.samples)
         for place, k in enumerate(kernels):
             for step, mine, theirs in zip(self._steps, left.sides, right.sides, strict=True):
@@ -173,7 +168,6 @@ class PlainRecipe(Recipe):
         return values
 
     def diag(self, rows: PlainRows, kernels: Array) -> Array:
-        """See :class:`Recipe`."""
         out = np.empty((len(kernels), rows.n))
         for place, k in enumerate(kernels):
             diag = self._kernels[k].diagonal(rows.samples)
@@ -193,15 +187,12 @@ class BatchRecipe(Recipe):
         self._batch = compiled_batch(kernels.columns, kernels.gamma, np.float64, kernels.table)
 
     def open(self, packed: Any) -> TableRows:
-        """See :class:`Recipe`."""
         return TableRows(packed)
 
     def values(self, left: TableRows, right: TableRows, kernels: Array) -> Array:
-        """See :class:`Recipe`."""
         return BatchTile(self._columns, self._gamma, left.table, right.table).stack(kernels)
 
     def weighted(self, left: TableRows, right: TableRows, d: Array, kernels: Array) -> Array:
-        """See :class:`Recipe`."""
         columns, gamma = self._columns[kernels], self._gamma[kernels]
         return BatchTile(columns, gamma, left.table, right.table).weighted(d)
 
@@ -252,7 +243,6 @@ class PartsRecipe(Recipe):
         self._part, self._place = whereabouts(kernels.members)
 
     def open(self, packed: Any) -> PartRows:
-        """See :class:`Recipe`."""
         pairs = zip(self._recipes, packed, strict=True)
         return PartRows([recipe.open(part) for recipe, part in pairs])
 
@@ -265,7 +255,6 @@ class PartsRecipe(Recipe):
         return out
 
     def values(self, left: PartRows, right: PartRows, kernels: Array) -> Array:
-        """See :class:`Recipe`."""
         return self._gathered(
             (left.n, right.n),
             kernels,
@@ -273,7 +262,6 @@ class PartsRecipe(Recipe):
         )
 
     def products(self, left: PartRows, right: PartRows, V: Array, kernels: Array) -> Array:
-        """See :class:`Recipe`."""
         return self._gathered(
             (len(V), right.n),
             kernels,
@@ -281,7 +269,6 @@ class PartsRecipe(Recipe):
         )
 
     def diag(self, rows: PartRows, kernels: Array) -> Array:
-        """See :class:`Recipe`."""
         return self._gathered(
             (rows.n,), kernels, lambda recipe, p, own: recipe.diag(rows.parts[p], own)
         )

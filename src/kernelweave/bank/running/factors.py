@@ -33,11 +33,9 @@ class FactorProducts(RunningProducts):
 
     @property
     def nbytes(self) -> int:
-        """See :class:`RunningProducts`."""
         return int(self._z.nbytes)
 
     def reset(self, v: Array) -> None:
-        """See :class:`RunningProducts`."""
         self.wake(None)
         self._z[:] = self._factors @ v if np.any(v) else 0.0
 
@@ -51,11 +49,9 @@ class FactorProducts(RunningProducts):
         return np.bincount(self._owner, weights=values, minlength=self.m)[self.awake]
 
     def at(self, idx: Array) -> Array:
-        """See :class:`RunningProducts`."""
         return np.stack([self._sums(self._factors[:, i] * self._z) for i in idx], axis=1)
 
     def block(self, idx: Array) -> Array:
-        """See :class:`RunningProducts`."""
         out = np.empty((len(self.awake), len(idx), len(idx)))
         columns = self._factors[:, idx].T
         for s, t in zip(*np.tril_indices(len(idx)), strict=True):
@@ -63,19 +59,16 @@ class FactorProducts(RunningProducts):
         return out
 
     def pair(self, i: int, j: int) -> tuple[Array, Array]:
-        """See :class:`RunningProducts`."""
         at, block = np.empty((len(self.awake), 2)), np.empty((len(self.awake), 3))
         factor_pair(self._factors, self._offsets, self.awake, self._z, i, j, at, block)
         return at, block
 
     def move(self, idx: Array, delta: Array, d: Array) -> Array:
-        """See :class:`RunningProducts`."""
         for i, step in zip(idx, delta, strict=True):
             self._z += step * self._factors[:, i]
         return self.weigh(d)
 
     def weigh(self, d: Array) -> Array:
-        """See :class:`RunningProducts`."""
         weights = np.zeros(self.m)
         weights[self.awake] = d
         coefficients = self._z * weights[self._owner]

@@ -128,7 +128,6 @@ class MatrixProducts(RowState):
         self._all_rows = stack.reshape(-1, self.n)
 
     def wake(self, kernels: Array | None) -> None:
-        """See :class:`RunningProducts`."""
         super().wake(kernels)
         self._first = self.awake * self.n
 

@@ -45,11 +45,9 @@ class StateProducts(RunningProducts):
 
     @property
     def nbytes(self) -> int:
-        """See :class:`RunningProducts`."""
         return int(self.state.nbytes)
 
     def reset(self, v: Array) -> None:
-        """See :class:`RunningProducts`."""
         self.state.fill(0.0)
         self._missed[:] = 0.0
         self.wake(None)
@@ -65,7 +63,6 @@ class StateProducts(RunningProducts):
             self.state[part] += self.bank.matvec(v, part)
 
     def settle(self, v: Array) -> Array:
-        """See :class:`RunningProducts`."""
         if len(self.awake) < self.m:
             self._catch_up(np.setdiff1d(np.arange(self.m), self.awake), self._missed)
             self._missed[:] = 0.0
@@ -83,17 +80,14 @@ class StateProducts(RunningProducts):
         return out
 
     def at(self, idx: Array) -> Array:
-        """See :class:`RunningProducts`."""
         out = np.empty((len(self.awake), len(idx)))
         copy_rectangle(self.state, self.awake, np.asarray(idx), 1.0, out, 0, len(out))
         return out
 
     def block(self, idx: Array) -> Array:
-        """See :class:`RunningProducts`."""
         return self.bank.rows(idx, self.awake, idx).astype(np.float64, copy=False)
 
     def move(self, idx: Array, delta: Array, d: Array) -> Array:
-        """See :class:`RunningProducts`."""
         if len(self.awake) < self.m:
             for i, step in zip(idx, delta, strict=True):
                 self._missed[i] += step
@@ -112,7 +106,6 @@ class StateProducts(RunningProducts):
         """Return what adds two rows to a part of the state, and that part to the sum."""
 
     def weigh(self, d: Array) -> Array:
-        """See :class:`RunningProducts`."""
         used = np.flatnonzero(d)
         kernels, weights = self.awake[used], d[used]
 
@@ -165,7 +158,6 @@ class RowState(StateProducts):
         return np.swapaxes(rows[places[:, :, None], idx], 0, 1).astype(np.float64)
 
     def pair(self, i: int, j: int) -> tuple[Array, Array]:
-        """See :class:`RunningProducts`."""
         at, block = np.empty((len(self.awake), 2)), np.empty((len(self.awake), 3))
         if len(self.awake):
             row_pair(*self._rows(np.array([i, j])), self.state, self.awake, i, j, at, block)
