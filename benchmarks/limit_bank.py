@@ -216,8 +216,7 @@ COUNTS: list[tuple[str, str | None, str, str, Any]] = [
     ("kernelweave.bank.factored", None, "pivoted_cholesky_form", "pivoted Cholesky", pivoted),
     ("kernelweave.kernels.pair", None, "_direct_sqdist", "distances", distances),
     ("kernelweave.kernels.pair", None, "_product", "distances", distances),
-    ("kernelweave.compiled.exp", None, "_scaled32", "exponentials", exponentials),
-    ("kernelweave.compiled.exp", None, "_scaled64", "exponentials", exponentials),
+    ("kernelweave.compiled.exp", None, "scaled", "exponentials", exponentials),
     (
         "kernelweave.kernels.strings.position_weights",
         "PositionWeights",

@@ -106,7 +106,6 @@ def _cells(part: tuple[int, int], columns: tuple[int, int]) -> float:
 def round_of_rows(
     out: Any,
     rows: Any,
-    others: Any,
     places: Any,
     a: float,
     b: float,
@@ -122,44 +121,10 @@ def round_of_rows(
     return {"moved": cells * 2.0 * (rows.itemsize + state.itemsize), "flops": 6.0 * cells}
 
 
-def round_of_matrices(
-    out: Any,
-    stack: Any,
-    pair: Any,
-    a: float,
-    b: float,
-    state: Any,
-    kernels: Any,
-    d: Any,
-    total: Any,
-    part: tuple[int, int],
-    columns: tuple[int, int],
-) -> Amounts:
-    """See the module."""
-    cells = _cells(part, columns)
-    return {"moved": cells * 2.0 * (stack.itemsize + state.itemsize), "flops": 6.0 * cells}
-
-
-def weighed_state(
-    out: Any, state: Any, kernels: Any, d: Any, total: Any, part: Any, columns: Any
-) -> Amounts:
-    """See the module: the state once."""
-    cells = _cells(part, columns)
-    return {"moved": cells * state.itemsize, "flops": 2.0 * cells}
-
-
-def state_quads(out: Any, state: Any, v: Any, target: Any, start: int, stop: int) -> Amounts:
-    """See the module: the state once."""
-    cells = float(stop - start) * len(v)
-    return {"moved": cells * state.itemsize, "flops": 2.0 * cells}
-
-
-def weighed_factors(
-    out: Any, factors: Any, used: Any, coefficients: Any, total: Any, columns: Any
-) -> Amounts:
-    """See the module: the factors once."""
-    cells = float(len(used)) * (columns[1] - columns[0])
-    return {"moved": 8.0 * cells, "flops": 2.0 * cells}
+def multiplied_rows(out: Any, K: Any, idx: Any, v: Any, target: Any) -> Amounts:
+    """See the module: the rows once."""
+    numbers = float(len(idx)) * len(v)
+    return {"moved": K.itemsize * numbers, "flops": 2.0 * numbers}
 
 
 def best_pair(out: Any, fitted: Any, *rest: Any) -> Amounts:
@@ -197,11 +162,10 @@ COUNTS: list[tuple[str, str | None, str, str, Any]] = [
     (_SOLVERS + "dual_model", "DualModel", "_newton", "Newton's model", newton_model),
     (_SOLVERS + "dual_model", "DualModel", "_curved_part", "Newton's model", newton_curved),
     (_SOLVERS + "smoothed_dual", "Place", "__init__", "places", place),
-    (_RUNNING + "rows", None, "add_and_weigh", "rounds", round_of_rows),
-    (_RUNNING + "rows", None, "add_stack", "rounds", round_of_matrices),
-    (_RUNNING + "state", None, "weigh_state", "rounds", weighed_state),
-    (_RUNNING + "state", None, "state_quads", "rounds", state_quads),
-    (_RUNNING + "factors", None, "weigh_factors", "rounds", weighed_factors),
+    (_RUNNING + "state", None, "add_and_weigh", "rounds", round_of_rows),
+    (_RUNNING + "state", None, "add_rows", "rounds", added_rows),
+    (_RUNNING + "state", None, "row_products", "rounds", multiplied_rows),
+    (_RUNNING + "factors", None, "add_rows", "rounds", added_rows),
     ("kernelweave.bank.rounds", None, "best_pair", "rounds", best_pair),
     (_SOLVERS + "mwu.descent", None, "pair_step", "rounds", pair_step),
     (_SOLVERS + "bemkl.ensemble", "Ensemble", "iterate", "iterations", bayesian),

@@ -24,7 +24,7 @@ from numba import njit
 
 from kernelweave import MKLClassifier
 from kernelweave.bank import build_bank
-from kernelweave.compiled.exp import _exp32 as exp32
+from kernelweave.compiled.exp import scaled
 from kernelweave.kernels import RBFBatch, build_set
 from kernelweave.regularizers import LpBall
 
@@ -33,8 +33,7 @@ from kernelweave.regularizers import LpBall
 def spin(numbers: np.ndarray, times: int) -> None:
     """Exponentials of the same few numbers, again and again."""
     for _ in range(times):
-        for i in range(numbers.size):
-            numbers[i] = exp32(-numbers[i])
+        scaled(numbers, numbers.dtype.type(-1.0))
 
 
 def bare_exp(count: float) -> float:

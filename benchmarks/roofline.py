@@ -28,7 +28,7 @@ from part import table
 from scipy.linalg import cho_factor
 from threadpoolctl import threadpool_limits
 
-from kernelweave.compiled.exp import _scaled32, _scaled64
+from kernelweave.compiled.exp import scaled
 from kernelweave.compiled.threads import thread_count, use_threads
 
 __all__ = ["Rates", "level_of", "measure_rates", "tell_rates"]
@@ -151,7 +151,6 @@ def _read_rate(level: int, count: int, clock: Callable[[], float]) -> float:
 def _exp_rate(whose: str, kind: Any, count: int, clock: Callable[[], float]) -> float:
     times = 64
     arrays = [np.full(NUMBERS, 0.5, kind) for _ in range(count)]
-    scaled = _scaled32 if kind is np.float32 else _scaled64
     # Of a number between 0 and 1 the exponential of its negative is one too.
     if whose == "numpy":
         rooms = [np.empty_like(a) for a in arrays]

@@ -262,8 +262,8 @@ def test_quadratic_forms_and_one_product_in_one_pass(case, v):
 @pytest.mark.parametrize("entries", [2**23, 7 * N], ids=["at once", "in pieces"])
 def test_sums_of_products_and_of_squares(case, monkeypatch, entries):
     bank, truth, atol = case
-    monkeypatch.setattr(protocol, "_CHUNK_ENTRIES", entries)
-    monkeypatch.setattr(factored, "_MOVED_ENTRIES", entries)
+    monkeypatch.setattr(protocol, "STACK_ENTRIES", entries)
+    monkeypatch.setattr(factored, "STACK_ENTRIES", entries)
     V = np.random.default_rng(3).normal(size=(5, 2, N))
     scale = 5 * N * np.abs(V).max()
     expected = np.einsum("ktj,kji->ti", V, truth)
@@ -432,7 +432,7 @@ def test_same_bits_for_one_and_two_threads(monkeypatch):
     # Threads and several blocks for few samples, too.
     monkeypatch.setattr(threads_module, "_WORTH_A_THREAD", 0)
     for module in (dense, lazy):
-        monkeypatch.setattr(module, "_COLUMN_BLOCK", 200)
+        monkeypatch.setattr(module, "MATRIX_COLUMNS", 200)
     monkeypatch.setattr(dense, "_BUILD_BYTES", 2**19)
     n = 500
     rng = np.random.default_rng(0)

@@ -114,7 +114,7 @@ def test_blocks_do_not_matter(name, monkeypatch):
     make, build, _ = CASES[name]
     bank = build(make())
     expected = centred_products(bank), centred_squares(bank)
-    monkeypatch.setattr(centred, "_STACK_ENTRIES", 3 * N)
+    monkeypatch.setattr(centred, "SHARED_CACHE_ENTRIES", 3 * N)
     monkeypatch.setattr(centred, "_FEWEST_ROWS", 2)
     monkeypatch.setattr(centred, "_FACTOR_ROWS", 5)
     monkeypatch.setattr(centred, "_KERNEL_BLOCK", 1)

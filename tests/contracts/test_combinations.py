@@ -101,7 +101,7 @@ def test_shares_sum_to_what_the_weights_have_gained(combination, monkeypatch):
     S = tile.weighted(D)
     slope = Combination.mean_slope(combination, tile, D)[S != 0]
     np.testing.assert_allclose(slope, 1.0 if own is None else own[S != 0], rtol=1e-9)
-    monkeypatch.setattr("kernelweave.combine.base._STACK_ENTRIES", 1)
+    monkeypatch.setattr("kernelweave.combine.base.STACK_ENTRIES", 1)
     np.testing.assert_allclose(combination.shares(tile, D, coef, used), shares, rtol=1e-12)
 
 

@@ -116,8 +116,8 @@ def test_tiles_of_every_form(dtype, stored, order, monkeypatch):
     else:
         monkeypatch.setattr(bank_module, "_WIDE", 2)
         bank = DistanceBank(dtype=stored).build(distances)
-    monkeypatch.setattr(exponent_module, "_CHUNK_ENTRIES", 200)
-    monkeypatch.setattr(squares_module, "_CHUNK_ENTRIES", 200)
+    monkeypatch.setattr(exponent_module, "SHARED_CACHE_ENTRIES", 200)
+    monkeypatch.setattr(squares_module, "STACK_ENTRIES", 200)
     if order == "consecutive":
         rows, columns = np.arange(3, 20), np.arange(10, 33)
     else:

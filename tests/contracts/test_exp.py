@@ -1,11 +1,11 @@
-"""The vectorised exponential: accuracy, the ends of its range, threads, and the fused Gaussian."""
+"""The vectorised exponential: accuracy, the ends of its range, threads."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from kernelweave.compiled.exp import exp_inplace, rbf_from_inner
+from kernelweave.compiled.exp import exp_inplace
 from kernelweave.compiled.threads import use_threads
 from kernelweave.errors import InvalidInputError
 
@@ -65,31 +65,8 @@ def test_same_bits_for_one_and_two_threads(dtype):
     np.testing.assert_array_equal(*outs)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("q, n", [(1, 1), (3, 70), (200, 1500)])
-def test_rbf_from_inner(dtype, q, n):
-    rng = np.random.default_rng(2)
-    U, V = rng.normal(size=(q, 3)).astype(dtype), rng.normal(size=(n, 3)).astype(dtype)
-    V[0] = U[0]
-    gamma = 0.8
-    exact = np.exp(-gamma * ((U[:, None].astype(float) - V[None]) ** 2).sum(-1))
-    K = rbf_from_inner(U @ V.T, (U**2).sum(1), (V**2).sum(1), gamma)
-    assert K.dtype == dtype
-    assert K.max() <= 1.0
-    np.testing.assert_allclose(K, exact, rtol=0, atol=2e-5 if dtype is np.float32 else 1e-13)
-
-
-def test_rbf_of_coincident_rows_never_exceeds_one():
-    # |u|^2 + |v|^2 - 2uv rounds below zero for some rows; the kernel must not exceed 1.
-    U = np.random.default_rng(3).normal(size=(500, 5)).astype(np.float32) * 100
-    sq = (U * U).sum(1)
-    K = rbf_from_inner(U @ U.T, sq, sq, 1.0)
-    assert K.max() <= 1.0
-
-
 def test_empty_arrays_are_fine():
     assert exp_inplace(np.empty((0, 5))).shape == (0, 5)
-    assert rbf_from_inner(np.empty((0, 5)), np.empty(0), np.ones(5), 1.0).shape == (0, 5)
 
 
 @pytest.mark.parametrize(
@@ -99,8 +76,3 @@ def test_empty_arrays_are_fine():
 def test_arrays_that_cannot_be_changed_in_place_are_refused(bad):
     with pytest.raises(InvalidInputError, match="C-contiguous 2-D"):
         exp_inplace(bad)
-
-
-def test_norms_of_the_wrong_length_are_refused():
-    with pytest.raises(InvalidInputError, match=r"\(2,\) and \(3,\)"):
-        rbf_from_inner(np.zeros((2, 3)), np.zeros(3), np.zeros(2), 1.0)

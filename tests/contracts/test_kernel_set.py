@@ -223,7 +223,7 @@ def given_kernels(X):
 @pytest.mark.parametrize("spec", [None, "trace", "diagonal"], ids=str)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_weighted_sums_are_those_of_the_single_kernels(X, monkeypatch, rows, few, spec, dtype):
-    monkeypatch.setattr(evaluate, "_SUM_ENTRIES", rows)
+    monkeypatch.setattr(evaluate, "CACHED_ENTRIES", rows)
     monkeypatch.setattr(evaluate, "_CHUNK_ROWS", 2)
     kernels, table = given_kernels(X)
     fitted = KernelSet.build(kernels, table, spec)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,22 +11,15 @@ from numpy.typing import DTypeLike
 from kernelweave.bank.memory import require_bytes
 from kernelweave.bank.protocol import Array, ErrorBound, KernelBank, as_tasks, kernel_indices
 from kernelweave.bank.running import BatchProducts
-from kernelweave.compiled.batch import combine_tile, products, quad, quad_and_products
-from kernelweave.compiled.batch_rectangle import rectangle_products
-from kernelweave.compiled.batch_rows import BLOCK
+from kernelweave.compiled.blocks import SUM_PARTS, gaussian_kernels
+from kernelweave.compiled.gaussians import Batch, quad, rectangle_products, square_products
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.batch_set import BatchSet
-from kernelweave.kernels.batch_tile import WORK, BatchTile, batch_roots, kernel_block
+from kernelweave.kernels.batch_tile import BatchTile, compiled_batch
 from kernelweave.kernels.lazy_names import BatchNames
 
 __all__ = ["BatchBank"]
-
-# Sums over kernels are cut into this many parts, whatever the number of threads.
-_SUM_BLOCKS = 64
-# A sum of matrices is cut by kernels too if its parts are no larger than this (entries).
-_PART_ENTRIES = 2**20
-_PARTS = 8
 
 
 class BatchBank(KernelBank):
@@ -64,8 +58,7 @@ class BatchBank(KernelBank):
     _columns: Array
     _gamma: Array
     _table: Array
-    _roots: Array
-    _like: Array
+    _batch: Batch
     names: BatchNames
 
     def __init__(self, dtype: str = "float32") -> None:
@@ -82,17 +75,14 @@ class BatchBank(KernelBank):
     def _over(self, table: Array, columns: Array, gamma: Array, names: BatchNames) -> BatchBank:
         bank = BatchBank(self.dtype)
         bank._table, bank._columns, bank._gamma, bank.names = table, columns, gamma, names
-        bank._like = np.empty(0, self.dtype)
-        bank._roots = batch_roots(gamma, bank._like.dtype, table)
+        bank._batch = compiled_batch(columns, gamma, self.dtype, table)
         bank.n, bank.m = table.shape[1], len(gamma)
         return bank
 
     @property
     def nbytes(self) -> int:
         """Bytes of the columns and of what describes the kernels."""
-        return int(
-            self._table.nbytes + self._columns.nbytes + self._gamma.nbytes + self._roots.nbytes
-        )
+        return int(self._table.nbytes + self._gamma.nbytes + sum(a.nbytes for a in self._batch))
 
     def tile(
         self, rows: Array, columns: Array | None = None, dtype: DTypeLike = float
@@ -103,10 +93,9 @@ class BatchBank(KernelBank):
         return BatchTile(self._columns, self._gamma, left, right, dtype, self.dtype)
 
     def rows(self, idx: Array, kernels: Array | None = None, columns: Array | None = None) -> Array:
-        """See :class:`KernelBank`."""
         chosen = kernel_indices(kernels, self.m)
         width = self.n if columns is None else len(columns)
-        needed = float(len(chosen)) * len(idx) * width * self._like.itemsize
+        needed = float(len(chosen)) * len(idx) * width * np.dtype(self.dtype).itemsize
         require_bytes(needed, f"{len(idx)} rows of {len(chosen)} kernels")
         return self.tile(idx, columns, self.dtype).stack(chosen)
 
@@ -120,7 +109,6 @@ class BatchBank(KernelBank):
         return np.ascontiguousarray(self._table[:, idx])
 
     def quad(self, v: Array, kernels: Array | None = None) -> Array:
-        """See :class:`KernelBank`."""
         chosen = kernel_indices(kernels, self.m)
         support, values, table = self._supported(v)
         out = np.zeros(len(chosen))
@@ -128,160 +116,96 @@ class BatchBank(KernelBank):
             return out
 
         def work(start: int, stop: int) -> None:
-            quad(table, self._columns, self._roots, chosen, values, self._like, out, start, stop)
+            quad(table, self._batch, chosen, values, out, start, stop)
 
-        pairs = len(support) ** 2 / 2
-        map_blocks(work, len(chosen), kernel_block(pairs), WORK * len(chosen) * pairs)
+        map_blocks(work, len(chosen), *gaussian_kernels(len(chosen), len(support) ** 2 / 2))
         # These kernels are positive semi-definite: anything below zero is rounding.
         return np.maximum(out, 0.0)
 
-    def _rest(self, support: Array) -> Array:
-        return np.setdiff1d(np.arange(self.n), support, assume_unique=True)
+    def _multiply(self, v: Array) -> tuple[Callable[[Array], Array], float]:
+        """Return kernels -> K_k v of each, (len(kernels), T, n), and the values that one takes."""
+        support, values, table = self._supported(v)
+        rest = np.setdiff1d(np.arange(self.n), support, assume_unique=True)
+        others = self._samples(rest)
+
+        def products(kernels: Array) -> Array:
+            count, shape = len(kernels), (len(kernels), len(values))
+            out = np.zeros((*shape, self.n))
+            if len(support):
+                inside, outside = np.empty((*shape, len(support))), np.empty((*shape, len(rest)))
+                square_products(table, self._batch, kernels, values, inside, 0, count)
+                rectangle_products(others, table, self._batch, kernels, values, outside, 0, count)
+                out[:, :, support], out[:, :, rest] = inside, outside
+            return out
+
+        return products, len(support) * (self.n - len(support) / 2)
 
     def matvec(self, v: Array, kernels: Array | None = None) -> Array:
-        """See :class:`KernelBank`."""
         chosen = kernel_indices(kernels, self.m)
-        support, values, table = self._supported(v)
-        tasks = len(values)
+        tasks = len(as_tasks(v))
         require_bytes(8.0 * len(chosen) * tasks * self.n, f"products with {len(chosen)} kernels")
-        out = np.zeros((len(chosen), tasks, self.n))
-        if len(support):
-            rest = self._rest(support)
-            order, others = np.concatenate([support, rest]), self._samples(rest)
+        out = np.empty((len(chosen), tasks, self.n))
+        products, entries = self._multiply(v)
 
-            def work(start: int, stop: int) -> None:
-                part = np.empty((stop - start, tasks, self.n))
-                some = chosen[start:stop]
-                products(
-                    table,
-                    others,
-                    self._columns,
-                    self._roots,
-                    some,
-                    values,
-                    self._like,
-                    part,
-                    0,
-                    len(some),
-                )
-                out[start:stop, :, order] = part
+        def work(start: int, stop: int) -> None:
+            out[start:stop] = products(chosen[start:stop])
 
-            entries = len(support) * (self.n - len(support) / 2)
-            map_blocks(work, len(chosen), kernel_block(entries), WORK * len(chosen) * entries)
+        map_blocks(work, len(chosen), *gaussian_kernels(len(chosen), entries))
         return out if np.ndim(v) == 2 else out[:, 0]
 
     def quad_and_product(self, v: Array, d: Array) -> tuple[Array, Array]:
         """See :class:`KernelBank`; kernels of weight zero cost no more than in `quad`."""
-        support, values, table = self._supported(v)
-        quads, total = np.zeros(self.m), np.zeros((len(values), self.n))
-        if len(support):
-            rest = self._rest(support)
-            others = self._samples(rest)
-            block = -(-self.m // _SUM_BLOCKS)
-            parts = np.zeros((_SUM_BLOCKS, *total.shape))
-            weights = np.ascontiguousarray(d, dtype=np.float64)
+        tasks = as_tasks(v)
+        unused, used = np.flatnonzero(d == 0), np.flatnonzero(d)
+        quads = np.empty(self.m)
+        quads[unused] = self.quad(v, unused)
+        products, entries = self._multiply(v)
+        few, cost = gaussian_kernels(len(used), entries)
+        block = max(1, -(-len(used) // SUM_PARTS))
+        parts = np.zeros((SUM_PARTS, *tasks.shape))
 
-            def work(start: int, stop: int) -> None:
-                quad_and_products(
-                    table,
-                    others,
-                    self._columns,
-                    self._roots,
-                    values,
-                    weights,
-                    self._like,
-                    quads,
-                    parts[start // block],
-                    start,
-                    stop,
-                )
+        def work(start: int, stop: int) -> None:
+            for first in range(start, stop, few):
+                some = used[first : min(first + few, stop)]
+                found = products(some).reshape(len(some), -1)
+                quads[some] = found @ tasks.ravel()
+                parts[start // block] += (d[some] @ found).reshape(tasks.shape)
 
-            map_blocks(work, self.m, block, WORK * self.m * len(support) * self.n / 2)
-            total[:, np.concatenate([support, rest])] = parts.sum(axis=0)
-        return np.maximum(quads, 0.0), total
+        map_blocks(work, len(used), block, cost)
+        return np.maximum(quads, 0.0), parts.sum(axis=0)
 
     def products_at(self, v: Array, idx: Array, kernels: Array | None = None) -> Array:
-        """See :class:`KernelBank`."""
         chosen = kernel_indices(kernels, self.m)
         support, values, table = self._supported(v)
         left = self._samples(np.asarray(idx))
         out = np.zeros((len(chosen), len(values), len(idx)))
+
+        def work(start: int, stop: int) -> None:
+            rectangle_products(left, table, self._batch, chosen, values, out, start, stop)
+
         if len(support) and len(idx):
-
-            def work(start: int, stop: int) -> None:
-                rectangle_products(
-                    left,
-                    table,
-                    self._columns,
-                    self._roots,
-                    chosen,
-                    values,
-                    self._like,
-                    out,
-                    start,
-                    stop,
-                )
-
             entries = len(support) * len(idx)
-            map_blocks(work, len(chosen), kernel_block(entries), WORK * len(chosen) * entries)
+            map_blocks(work, len(chosen), *gaussian_kernels(len(chosen), entries))
         return out if np.ndim(v) == 2 else out[:, 0]
 
     def running(self) -> BatchProducts:
-        """See :class:`KernelBank`."""
-        return BatchProducts(self, self._table, self._columns, self._roots, self._like)
+        return BatchProducts(self, self._table, self._batch)
 
     def combine(self, d: Array, out: Array | None = None) -> Array:
-        """See :class:`KernelBank`."""
         require_bytes(8.0 * self.n**2, f"one dense {self.n} x {self.n} matrix")
-        return self._combined(self._table, d, np.empty((self.n, self.n)) if out is None else out)
+        kind = np.float64 if out is None else out.dtype
+        return self._square(self._table, kind).weighted(d, out)
 
     def combine_block(self, d: Array, idx: Array) -> Array:
-        """See :class:`KernelBank`."""
-        return self._combined(self._samples(np.asarray(idx)), d, np.empty((len(idx), len(idx))))
+        return self._square(self._samples(np.asarray(idx)), np.float64).weighted(d)
 
-    def _combined(self, table: Array, d: Array, out: Array) -> Array:
-        n = table.shape[1]
-        active = np.flatnonzero(d)
-        weights = np.ascontiguousarray(d[active], dtype=np.float64)
-        half = n // 2
-        # A quarter of the offsets at most, so that several threads have work on few samples.
-        offsets = int(np.clip(2 * -(-half // 8), 2, 32))
-        starts, runs = range(1, half + 1, offsets), range(0, n, BLOCK)
-        groups = _PARTS if n * n <= _PART_ENTRIES and len(active) >= 64 * _PARTS else 1
-        size = max(1, -(-len(active) // groups))
-        parts = out[None] if groups == 1 else np.zeros((groups, n, n))
-
-        def work(first: int, last: int) -> None:
-            for item in range(first, last):
-                g, tile = divmod(item, len(starts) * len(runs))
-                own = slice(g * size, (g + 1) * size)
-                i, o = runs[tile % len(runs)], starts[tile // len(runs)]
-                combine_tile(
-                    table,
-                    self._columns,
-                    self._roots,
-                    active[own],
-                    weights[own],
-                    self._like,
-                    i,
-                    o,
-                    min(offsets, half + 1 - o),
-                    parts[g],
-                )
-
-        cost = WORK * len(active) * n * n / 2
-        map_blocks(work, groups * len(starts) * len(runs), 1, cost)
-        if groups > 1:
-            out[...] = parts.sum(axis=0)
-        np.fill_diagonal(out, weights.sum())
-        return out
+    def _square(self, table: Array, dtype: DTypeLike) -> BatchTile:
+        return BatchTile(self._columns, self._gamma, table, table, dtype, self.dtype)
 
     def take(self, idx: Array) -> BatchBank:
-        """See :class:`KernelBank`."""
         return self._over(self._samples(np.asarray(idx)), self._columns, self._gamma, self.names)
 
     def select(self, kernels: Array) -> BatchBank:
-        """See :class:`KernelBank`."""
         chosen = kernel_indices(kernels, self.m)
         names = self.names.select(chosen)
         return self._over(self._table, self._columns[chosen], self._gamma[chosen], names)
@@ -314,7 +238,7 @@ class BatchBank(KernelBank):
             there = column >= 0
             size += there
             box += np.where(there, peaks[column], 0.0)
-        error = 11.0 + 0.4 * (size + 3.0) + 1.5 * self._roots * np.sqrt(box)
+        error = 11.0 + 0.4 * (size + 3.0) + 1.5 * self._batch[1] * np.sqrt(box)
         return np.minimum(2.0**-24 * error, 1.0)
 
     def refined(self) -> BatchBank | None:

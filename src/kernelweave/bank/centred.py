@@ -11,13 +11,12 @@ from kernelweave.bank.memory import require_bytes
 from kernelweave.bank.protocol import Array, KernelBank
 from kernelweave.bank.squares import SquareSum
 from kernelweave.bank.stacked import StackedBank
+from kernelweave.compiled.blocks import SHARED_CACHE_ENTRIES, rows_of
 from kernelweave.compiled.threads import map_blocks
 
 __all__ = ["centred_products", "centred_squares"]
 
-# Entries of one stack of rows, and the fewest rows of a bank that computes some kernels as
-# readily as all of them.
-_STACK_ENTRIES = 2**20
+# The fewest rows of a bank that computes some kernels as readily as all of them.
 _FEWEST_ROWS = 32
 # Rows of factors that are multiplied with one another at a time.
 _FACTOR_ROWS = 256
@@ -101,7 +100,7 @@ def _leaves(bank: KernelBank, own: Array) -> Iterator[tuple[KernelBank, Array]]:
 def _varies(bank: KernelBank, squares: Array) -> Array:
     """Which kernels are more than a constant and rounding."""
     trace = np.empty(bank.m)
-    for part in _blocks(bank.m, max(1, _STACK_ENTRIES // bank.n)):
+    for part in _blocks(bank.m, rows_of(bank.n, SHARED_CACHE_ENTRIES)):
         trace[part] = bank.diag(part).sum(axis=1)
     return squares > (_CONSTANT * trace) ** 2
 
@@ -122,8 +121,8 @@ def _shifts(bank: KernelBank, kernels: Array) -> Array:
 def _squares_of_rows(bank: KernelBank) -> Array:
     squares, of_sums, total = np.zeros(bank.m), np.zeros(bank.m), np.zeros(bank.m)
     fewest = 1 if bank.keeps_rows else _FEWEST_ROWS
-    height = max(fewest, _STACK_ENTRIES // (bank.m * bank.n))
-    parts = _blocks(bank.m, max(1, _STACK_ENTRIES // (bank.n * min(height, bank.n))))
+    height = max(fewest, rows_of(bank.m * bank.n, SHARED_CACHE_ENTRIES))
+    parts = _blocks(bank.m, rows_of(bank.n * min(height, bank.n), SHARED_CACHE_ENTRIES))
     shift = np.concatenate([_shifts(bank, part) for part in parts])
     # Rows outside, kernels inside: a lazy bank computes rows of all its kernels at once.
     for idx in _blocks(bank.n, height):
@@ -144,7 +143,7 @@ def _products_of_rows(bank: KernelBank, rest: Array, factored: Array, out: Array
     across = np.zeros((r, len(factored)))
     sums = np.empty((bank.m, bank.n))
     shift = _shifts(bank, order)
-    for idx in _blocks(bank.n, max(1, _STACK_ENTRIES // (bank.m * bank.n))):
+    for idx in _blocks(bank.n, rows_of(bank.m * bank.n, SHARED_CACHE_ENTRIES)):
         A = bank.rows(idx, order) - shift[:, None, None]
         sums[:, idx] = A.sum(axis=2)
         flat = A.reshape(bank.m, -1)

@@ -21,27 +21,25 @@ from kernelweave.bank.protocol import (
 from kernelweave.bank.running import MatrixProducts, RunningProducts
 from kernelweave.bank.source import Source
 from kernelweave.bank.squares import SquareSum
+from kernelweave.compiled.blocks import FEW_ENTRIES, MATRIX_COLUMNS, rows_of
 from kernelweave.compiled.dense_rows import add_rectangle, add_weighted_rows, copy_rectangle
 from kernelweave.compiled.passes import (
     add_row_products,
     add_rows,
     quad_block,
     row_products,
-    sum_of_squares,
 )
 from kernelweave.compiled.threads import map_blocks, one_blas_thread, thread_count
 
 __all__ = ["DenseBank"]
 
 # Blocks are chosen once and for all, never from the number of threads: same bits on any machine.
-_COLUMN_BLOCK = 1024
 _ROW_BLOCK = 256
 _SUM_PARTS = 16
 # Above this part of entries that are not zero a vector is taken as full.
 _FULL_SHARE = 0.75
 _BUILD_BYTES = 32e6
 _BUILD_ROWS = 256
-_CACHED_ENTRIES = 2**16
 
 
 class DenseBank(KernelBank):
@@ -174,13 +172,13 @@ class DenseBank(KernelBank):
         supports = [np.flatnonzero(row) for row in tasks]
         # Sums along the rows of a symmetric matrix are quicker than sums of its rows.
         full = min(map(len, supports)) > _FULL_SHARE * self.n
-        blocks = -(-self.n // _COLUMN_BLOCK)
+        blocks = -(-self.n // MATRIX_COLUMNS)
 
         def work(start: int, stop: int) -> None:
             for item in range(start, stop):
                 position, b = divmod(item, blocks)
                 k = chosen[position]
-                first, last = b * _COLUMN_BLOCK, min((b + 1) * _COLUMN_BLOCK, self.n)
+                first, last = b * MATRIX_COLUMNS, min((b + 1) * MATRIX_COLUMNS, self.n)
                 if full:
                     K, scale = self._matrices[k], self._scale[k]
                     add_row_products(K, scale, tasks, out[position], first, last)
@@ -190,7 +188,7 @@ class DenseBank(KernelBank):
                     add_rows(self._matrices[k], support, values, out[position, t], first, last)
 
         cost = len(chosen) * self.n * sum(len(support) for support in supports)
-        map_blocks(work, len(chosen) * blocks, 1 if self.n > _COLUMN_BLOCK else 8, cost)
+        map_blocks(work, len(chosen) * blocks, 1 if self.n > MATRIX_COLUMNS else 8, cost)
         return out if np.ndim(v) == 2 else out[:, 0]
 
     def quad(self, v: Array, kernels: Array | None = None) -> Array:
@@ -213,7 +211,7 @@ class DenseBank(KernelBank):
                     )
 
         cost = len(chosen) * self.n * sum(len(support) for support in supports)
-        map_blocks(work, len(chosen) * blocks, 1 if self.n > _COLUMN_BLOCK else 8, cost)
+        map_blocks(work, len(chosen) * blocks, 1 if self.n > MATRIX_COLUMNS else 8, cost)
         return semi_definite(self._scale[chosen] * parts.sum(axis=1), v, self, chosen)
 
     def products_at(self, v: Array, idx: Array, kernels: Array | None = None) -> Array:
@@ -242,12 +240,12 @@ class DenseBank(KernelBank):
         size = max(1, -(-self.m // _SUM_PARTS))
         starts = range(0, self.m, size)
         sums = np.zeros((len(starts), *V.shape[1:]))
-        blocks = -(-self.n // _COLUMN_BLOCK)
+        blocks = -(-self.n // MATRIX_COLUMNS)
 
         def work(start: int, stop: int) -> None:
             for item in range(start, stop):
                 place, b = divmod(item, blocks)
-                first, last = b * _COLUMN_BLOCK, min((b + 1) * _COLUMN_BLOCK, self.n)
+                first, last = b * MATRIX_COLUMNS, min((b + 1) * MATRIX_COLUMNS, self.n)
                 for k in range(starts[place], min(starts[place] + size, self.m)):
                     K = self._matrices[k]
                     add_row_products(K, self._scale[k], V[k], sums[place], first, last)
@@ -278,7 +276,7 @@ class DenseBank(KernelBank):
         weights = d[active] * self._scale[active]
         matrices = [self._matrices[k] for k in active]
         # A few rows stay in the processor's cache while the kernels pass by.
-        few = max(1, _CACHED_ENTRIES // self.n)
+        few = rows_of(self.n, FEW_ENTRIES)
 
         def work(start: int, stop: int) -> None:
             out[start:stop].fill(0.0)
@@ -341,7 +339,10 @@ class DenseBank(KernelBank):
 
         def work(start: int, stop: int) -> None:
             for k in range(start, stop):
-                squares[k] = self._scale[k] ** 2 * sum_of_squares(self._matrices[k])
+                K = self._matrices[k]
+                exact = K.dtype == np.float64
+                square = np.vdot(K, K) if exact else np.einsum("ij,ij->", K, K, dtype=np.float64)
+                squares[k] = self._scale[k] ** 2 * square
 
         map_blocks(work, self.m, 1, self.m * self.n**2)
         products = self.matvec(np.ones(self.n))

@@ -49,14 +49,12 @@ class FactorTile(Tile):
         self._dtype = np.dtype(dtype)
 
     def weighted(self, d: ArrayLike) -> Array:
-        """See :class:`Tile`."""
         weights: NDArray[Any] = np.asarray(d, dtype=np.float64)[self._owner]
         used = np.flatnonzero(weights)
         scaled = self._left[used] * weights[used, None]
         return (scaled.T @ self._right[used]).astype(self._dtype, copy=False)
 
     def stack(self, kernels: ArrayLike | None = None) -> Array:
-        """See :class:`Tile`."""
         chosen = np.arange(self.m) if kernels is None else np.asarray(kernels)
         out = np.empty((len(chosen), *self.shape), self._dtype)
         for place, k in enumerate(chosen):

@@ -27,6 +27,7 @@ from kernelweave.bank.running import (
 )
 from kernelweave.bank.source import Source
 from kernelweave.bank.squares import SquareSum
+from kernelweave.compiled.blocks import STACK_ENTRIES, SUM_PARTS
 from kernelweave.compiled.passes import factor_products, factor_rows, factor_sums
 from kernelweave.compiled.pivoted import INNER, SQUARED_DISTANCE, pivoted_cholesky_form
 from kernelweave.compiled.threads import look_between_blocks, map_blocks
@@ -37,16 +38,12 @@ __all__ = ["FactoredBank", "RankExceeded", "factor_kernel"]
 
 _KERNEL_BLOCK = 16
 _COLUMN_BLOCK = 128
-# Sums over kernels are cut into at most this many parts, whatever the number of threads.
-_SUM_PARTS = 64
 # Highest rank of factors that running products go through.
 _THIN = 4
 # Up to this many rows are multiplied out in one pass over all factors, more by BLAS.
 _FEW_ROWS = 16
 # A residual diagonal may be negative by this part of the kernel's own before it is not rounding.
 _NEGATIVE = 1e-5
-# Entries of multiplied factors that are held at a time.
-_MOVED_ENTRIES = 2**22
 # Multiplications of compiled code between two looks at the clock, some hundredths of a second.
 _PIVOT_WORK = 2e7
 
@@ -210,7 +207,6 @@ class FactoredBank(KernelBank):
         return self._factors[self._factor_rows(chosen)], owner
 
     def rows(self, idx: Array, kernels: Array | None = None, columns: Array | None = None) -> Array:
-        """See :class:`KernelBank`."""
         chosen = kernel_indices(kernels, self.m)
         out = np.empty((len(chosen), len(idx), self.n if columns is None else len(columns)))
         if columns is None and len(idx) <= _FEW_ROWS:
@@ -238,7 +234,6 @@ class FactoredBank(KernelBank):
         return out
 
     def matvec(self, v: Array, kernels: Array | None = None) -> Array:
-        """See :class:`KernelBank`."""
         chosen = kernel_indices(kernels, self.m)
         tasks = as_tasks(v)
         out = np.empty((len(chosen), len(tasks), self.n))
@@ -267,10 +262,9 @@ class FactoredBank(KernelBank):
         return StackedProducts([products, RowProducts(self.select(wide))], [thin, wide])
 
     def sum_products(self, V: Array) -> Array:
-        """See :class:`KernelBank`."""
         V = np.ascontiguousarray(V, dtype=np.float64)
         # Every block of kernels has sums of its own, added up in the order of the blocks.
-        block = max(_KERNEL_BLOCK, -(-self.m // _SUM_PARTS))
+        block = max(_KERNEL_BLOCK, -(-self.m // SUM_PARTS))
         sums = np.zeros((-(-self.m // block), *V.shape[1:]))
 
         def work(start: int, stop: int) -> None:
@@ -285,7 +279,7 @@ class FactoredBank(KernelBank):
         first = 0
         while first < self.m:
             ends = (self._offsets[first + 1 :] - self._offsets[first]) * self.n
-            last = first + max(1, int(np.searchsorted(ends, _MOVED_ENTRIES, side="right")))
+            last = first + max(1, int(np.searchsorted(ends, STACK_ENTRIES, side="right")))
             factors = self._factors[self._offsets[first] : self._offsets[last]]
             squares.add(factors, self._moved(first, last, lambda gram: gram))
             first = last
@@ -319,13 +313,11 @@ class FactoredBank(KernelBank):
         return out
 
     def quad(self, v: Array, kernels: Array | None = None) -> Array:
-        """See :class:`KernelBank`."""
         squares = (self._project(as_tasks(v)) ** 2).sum(axis=0)
         sums = np.bincount(self._owner, weights=squares, minlength=self.m)
         return sums if kernels is None else sums[kernel_indices(kernels, self.m)]
 
     def products_at(self, v: Array, idx: Array, kernels: Array | None = None) -> Array:
-        """See :class:`KernelBank`."""
         chosen = kernel_indices(kernels, self.m)
         tasks = as_tasks(v)
         out = np.empty((len(chosen), len(tasks), len(idx)))
@@ -335,7 +327,6 @@ class FactoredBank(KernelBank):
         return out if np.ndim(v) == 2 else out[:, 0]
 
     def take(self, idx: Array) -> FactoredBank:
-        """See :class:`KernelBank`."""
         bank = copy(self)
         bank._source = None
         bank.n = len(idx)
@@ -364,7 +355,6 @@ class FactoredBank(KernelBank):
         return bank
 
     def combine(self, d: Array, out: Array | None = None) -> Array:
-        """See :class:`KernelBank`."""
         out = np.empty((self.n, self.n)) if out is None else out
         picked = self._factor_rows(np.flatnonzero(d))
         plain = self._factors[picked].astype(out.dtype, copy=False)
@@ -379,13 +369,11 @@ class FactoredBank(KernelBank):
         return out
 
     def combine_block(self, d: Array, idx: Array) -> Array:
-        """See :class:`KernelBank`."""
         picked = self._factor_rows(np.flatnonzero(d))
         part = self._factors[np.ix_(picked, idx)]
         return (part * d[self._owner[picked], None]).T @ part
 
     def diag(self, kernels: Array | None = None) -> Array:
-        """See :class:`KernelBank`."""
         chosen = kernel_indices(kernels, self.m)
         spans = [self._factors[self._offsets[k] : self._offsets[k + 1]] for k in chosen]
         return np.array([np.einsum("rn,rn->n", F, F) for F in spans]).reshape(-1, self.n)
@@ -393,7 +381,6 @@ class FactoredBank(KernelBank):
     def tile(
         self, rows: Array, columns: Array | None = None, dtype: DTypeLike = float
     ) -> FactorTile:
-        """See :class:`KernelBank`."""
         left = self._factors[:, np.asarray(rows)]
         right = self._factors if columns is None else self._factors[:, np.asarray(columns)]
         return FactorTile(left, right, self._owner, self.m, dtype)
@@ -427,7 +414,6 @@ class FactoredBank(KernelBank):
 
     @property
     def approximates(self) -> Source | None:
-        """See :class:`KernelBank`."""
         return self._source
 
     def refined(self) -> FactoredBank | None:

@@ -11,6 +11,7 @@ from kernelweave.bank.dense import DenseBank
 from kernelweave.bank.protocol import Array, ErrorBound, KernelBank, as_tasks
 from kernelweave.bank.running import RunningProducts
 from kernelweave.bank.source import Source
+from kernelweave.compiled.blocks import FEW_ENTRIES, rows_of
 from kernelweave.compiled.dense_rows import copy_rectangle
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.kernels.tile import Tile
@@ -21,7 +22,6 @@ __all__ = ["GivenBank"]
 _MOST_SHARE = 2.0
 # Cutting an entry out takes as long as reading so many.
 _CUT_COST = 2.0
-_CACHED_ENTRIES = 2**16
 
 
 class GivenBank(KernelBank):
@@ -131,7 +131,7 @@ class GivenBank(KernelBank):
         if not self._here(float(np.count_nonzero(d)) * self.n * (self._whole.n - self.n)):
             return self._dense().combine(d, out)
         out = np.empty((self.n, self.n)) if out is None else out
-        few = max(1, _CACHED_ENTRIES // self._whole.n)
+        few = rows_of(self._whole.n, FEW_ENTRIES)
 
         def work(start: int, stop: int) -> None:
             rows = np.empty((stop - start, self._whole.n))

@@ -21,13 +21,13 @@ from kernelweave.bank.protocol import (
 )
 from kernelweave.bank.row_cache import RowCache
 from kernelweave.bank.source import Source
+from kernelweave.compiled.blocks import CACHED_ENTRIES, MATRIX_COLUMNS, rows_of
 from kernelweave.compiled.passes import add_rows, row_products
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.kernels.tile import StackTile, Tile
 
 __all__ = ["LazyBank"]
 
-_COLUMN_BLOCK = 1024
 _CHUNK_BYTES = 64e6
 _SAMPLED_ROWS = 8
 # Rows of a sum of kernels are added up so many bytes at a time.
@@ -37,7 +37,6 @@ _SUM_BYTES = 8e6
 _NUMBERS = 4
 # One tile of a streaming pass, all kernels together: it stays in the cache of a core.
 _TILE_ROWS = 64
-_TILE_ENTRIES = 2**18
 _TILE_KERNELS = 64
 
 
@@ -158,7 +157,7 @@ class LazyBank(KernelBank):
         tasks = as_tasks(v)
         out = np.zeros((len(chosen), len(tasks), self.n))
         support = np.flatnonzero(tasks.any(axis=0))
-        blocks = -(-self.n // _COLUMN_BLOCK)
+        blocks = -(-self.n // MATRIX_COLUMNS)
         for positions, slab, slots in self._chunks(support):
             values = np.ascontiguousarray(tasks[:, support[positions]])
 
@@ -171,14 +170,14 @@ class LazyBank(KernelBank):
             ) -> None:
                 for item in range(start, stop):
                     place, b = divmod(item, blocks)
-                    first, last = b * _COLUMN_BLOCK, min((b + 1) * _COLUMN_BLOCK, self.n)
+                    first, last = b * MATRIX_COLUMNS, min((b + 1) * MATRIX_COLUMNS, self.n)
                     for t in range(len(tasks)):
                         add_rows(
                             slab[:, chosen[place]], slots, values[t], out[place, t], first, last
                         )
 
             cost = len(chosen) * self.n * values.size
-            map_blocks(work, len(chosen) * blocks, 1 if self.n > _COLUMN_BLOCK else 8, cost)
+            map_blocks(work, len(chosen) * blocks, 1 if self.n > MATRIX_COLUMNS else 8, cost)
         return out if np.ndim(v) == 2 else out[:, 0]
 
     def tile(self, rows: Array, columns: Array | None = None, dtype: DTypeLike = float) -> Tile:
@@ -233,7 +232,7 @@ class LazyBank(KernelBank):
         def sums(rows: Array, first: int, kernels: Array) -> Array:
             """(K_k v)[rows] of these kernels, from the support from its `first` member on."""
             out = np.zeros((len(kernels), len(rows), len(tasks)))
-            width = max(_TILE_ROWS, _TILE_ENTRIES // (_TILE_ROWS * len(kernels)))
+            width = max(_TILE_ROWS, rows_of(_TILE_ROWS * len(kernels), CACHED_ENTRIES))
             for start in range(first, len(support), width):
                 columns = slice(start, start + width)
                 tile = self._source.tile(rows, support[columns], kernels, self.dtype)

@@ -16,6 +16,7 @@ from kernelweave.bank.rounds import LocalRounds, Rounds, Rules
 from kernelweave.bank.row_cache import RowCache
 from kernelweave.bank.running import RowProducts, RunningProducts, SumProducts
 from kernelweave.bank.squares import SquareSum
+from kernelweave.compiled.blocks import STACK_ENTRIES, rows_of
 from kernelweave.compiled.threads import one_blas_thread
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.tile import StackTile, Tile
@@ -38,8 +39,6 @@ __all__ = [
 
 # Below this part of the largest value a quadratic form could have, a negative one is rounding.
 _NEGATIVE = 1e-5
-# Entries of one stack of products.
-_CHUNK_ENTRIES = 2**23
 
 Array = NDArray[Any]
 
@@ -202,7 +201,7 @@ class KernelBank(MatrixBank):
         """Bound for kernel values off by up to `unit` sqrt(K_ii K_jj), some kernels at a time."""
         tasks = as_tasks(v)
         quad, product = np.zeros(self.m), np.zeros_like(tasks)
-        size = max(1, int(_CHUNK_ENTRIES // self.n))
+        size = rows_of(self.n, STACK_ENTRIES)
         for first in range(0, self.m, size):
             part = np.arange(first, min(first + size, self.m))
             units = np.full(len(part), unit)
@@ -225,7 +224,7 @@ class KernelBank(MatrixBank):
         tasks = as_tasks(v)
         quad, product = np.empty(self.m), np.zeros_like(tasks)
         active = np.flatnonzero(d)
-        size = max(1, int(_CHUNK_ENTRIES // tasks.size))
+        size = rows_of(tasks.size, STACK_ENTRIES)
         for first in range(0, len(active), size):
             part = active[first : first + size]
             parts = self.matvec(tasks, part)
@@ -244,7 +243,7 @@ class KernelBank(MatrixBank):
                 out += self.matvec(V[k], np.array([k]))[0]
             return out
         turned = V.transpose(0, 2, 1)
-        size = max(1, _CHUNK_ENTRIES // max(1, self.m * self.n))
+        size = rows_of(self.m * self.n, STACK_ENTRIES)
         for first in range(0, self.n, size):
             idx = np.arange(first, min(first + size, self.n))
             rows = self.rows(idx)
@@ -255,8 +254,8 @@ class KernelBank(MatrixBank):
     def square_sum(self) -> Array:
         """sum_k K_k K_k as an n x n matrix, float64."""
         squares = SquareSum(self.n)
-        size = max(1, _CHUNK_ENTRIES // max(1, self.m * self.n))
-        many = max(1, _CHUNK_ENTRIES // self.n)
+        size = rows_of(self.m * self.n, STACK_ENTRIES)
+        many = rows_of(self.n, STACK_ENTRIES)
         for first in range(0, self.n, size):
             idx = np.arange(first, min(first + size, self.n))
             for start in range(0, self.m, many):

@@ -11,13 +11,11 @@ from numpy.typing import DTypeLike
 from kernelweave.bank.protocol import Array, MatrixBank, as_tasks
 from kernelweave.combine.gram import Gram, TiledGram
 from kernelweave.combine.tiles import add_tiles, fill_symmetric
+from kernelweave.compiled.blocks import STACK_ENTRIES, rows_of
 from kernelweave.kernels.tile import Tile
 from kernelweave.registry import Named
 
 __all__ = ["Combination"]
-
-# Entries of the stack of base matrices that `shares` holds at a time.
-_STACK_ENTRIES = 2**22
 
 
 class Combination(Named):
@@ -114,7 +112,7 @@ class Combination(Named):
         """
         slope = self.mean_slope(tile, d)
         out = np.empty((len(kernels), tile.shape[0], len(coef)))
-        many = max(1, _STACK_ENTRIES // max(1, tile.shape[0] * tile.shape[1]))
+        many = rows_of(tile.shape[0] * tile.shape[1], STACK_ENTRIES)
         for first in range(0, len(kernels), many):
             part = kernels[first : first + many]
             base = tile.stack(part)

@@ -11,6 +11,7 @@ from kernelweave.bank.memory import rows_and_work
 from kernelweave.bank.protocol import Array, MatrixBank
 from kernelweave.bank.row_cache import RowCache
 from kernelweave.combine.tiles import fill_symmetric, row_step
+from kernelweave.compiled.blocks import CACHED_COLUMNS
 from kernelweave.compiled.dense_rows import rows_product, square_block
 from kernelweave.compiled.passes import add_rows
 from kernelweave.compiled.threads import map_blocks
@@ -18,8 +19,6 @@ from kernelweave.kernels.tile import Tile
 from kernelweave.memory import square_side
 
 __all__ = ["Gram", "TiledGram"]
-
-_COLUMN_BLOCK = 4096
 
 
 class Gram:
@@ -199,5 +198,5 @@ class TiledGram(Gram):
             ) -> None:
                 add_rows(slab[:, 0], slots, v, out, start, stop)
 
-            map_blocks(work, self.n, _COLUMN_BLOCK, float(self.n) * len(values))
+            map_blocks(work, self.n, CACHED_COLUMNS, float(self.n) * len(values))
         return out

@@ -15,6 +15,7 @@ from kernelweave.bank.protocol import (
     semi_definite,
 )
 from kernelweave.combine.tiles import fill_symmetric, row_step
+from kernelweave.compiled.blocks import STACK_ENTRIES, rows_of
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.errors import InvalidInputError
 
@@ -27,8 +28,6 @@ __all__ = ["LinearBank"]
 _SQUARE = 64
 # What a bank may leave out, relative to the trace: factors are refined down to 1e-12 of it.
 _EXACT = 1e-11
-# Entries of one stack of rows.
-_STACK_ENTRIES = 2**22
 
 
 class LinearBank(KernelBank):
@@ -134,7 +133,7 @@ class LinearBank(KernelBank):
             products = self.rows(idx[first:last], chosen, used) @ turned
             out[..., first:last] = products if v.ndim == 1 else products.transpose(0, 2, 1)
 
-        map_blocks(work, len(idx), max(1, _STACK_ENTRIES // (len(chosen) * len(used))))
+        map_blocks(work, len(idx), rows_of(len(chosen) * len(used), STACK_ENTRIES))
         return out
 
     def quad(self, v: Array, kernels: Array | None = None) -> Array:

@@ -8,13 +8,12 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from kernelweave.bank.protocol import Array, MatrixBank
+from kernelweave.compiled.blocks import CACHED_ENTRIES, rows_of
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.kernels.tile import Tile
 
 __all__ = ["add_tiles", "fill_symmetric", "row_step"]
 
-# Entries of one tile: its few temporaries stay in the cache of a core.
-_TILE_ENTRIES = 2**18
 _FEWEST_ROWS = 16
 _SIDE = 512
 
@@ -27,7 +26,7 @@ def row_step(n_columns: int) -> int:
     >>> row_step(1000)
     262
     """
-    return max(_FEWEST_ROWS, _TILE_ENTRIES // max(1, n_columns))
+    return max(_FEWEST_ROWS, rows_of(n_columns, CACHED_ENTRIES))
 
 
 def add_tiles(

@@ -8,6 +8,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import DTypeLike, NDArray
 
+from kernelweave.compiled.blocks import CACHED_COLUMNS
 from kernelweave.compiled.passes import add_rows, add_rows_of_four, add_some_rows
 from kernelweave.compiled.threads import map_blocks
 
@@ -20,8 +21,6 @@ __all__ = [
     "square_block",
 ]
 
-# Columns a thread takes at a time: their part of the sum stays in the first-level cache.
-_COLUMNS = 2048
 # Rows a thread takes at a time when a block is gathered.
 _ROWS = 64
 # A scattered read of a large matrix is a cache miss: it takes as long as this many products.
@@ -135,5 +134,7 @@ def rows_product(K: NDArray, idx: NDArray[np.int64], delta: NDArray) -> NDArray[
     n = K.shape[1]
     out = np.zeros(n)
     weights = np.ascontiguousarray(delta, dtype=np.float64)
-    map_blocks(lambda lo, hi: add_rows(K, idx, weights, out, lo, hi), n, _COLUMNS, n * idx.size)
+    map_blocks(
+        lambda lo, hi: add_rows(K, idx, weights, out, lo, hi), n, CACHED_COLUMNS, n * idx.size
+    )
     return out

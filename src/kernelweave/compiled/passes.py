@@ -12,6 +12,7 @@ import numpy as np
 from numba import njit
 
 __all__ = [
+    "add_outputs",
     "add_row_products",
     "add_rows",
     "add_rows_of_four",
@@ -21,7 +22,6 @@ __all__ = [
     "factor_sums",
     "quad_block",
     "row_products",
-    "sum_of_squares",
 ]
 
 
@@ -35,17 +35,17 @@ def add_rows(
     """
     n_support = support.shape[0]
     last = n_support - n_support % 4
+    target = out[start:stop]
     for first in range(0, last, 4):
         v0, v1, v2, v3 = values[first], values[first + 1], values[first + 2], values[first + 3]
-        r0, r1 = K[support[first]], K[support[first + 1]]
-        r2, r3 = K[support[first + 2]], K[support[first + 3]]
-        for j in range(start, stop):
-            out[j] += (v0 * r0[j] + v1 * r1[j]) + (v2 * r2[j] + v3 * r3[j])
+        r0, r1 = K[support[first], start:stop], K[support[first + 1], start:stop]
+        r2, r3 = K[support[first + 2], start:stop], K[support[first + 3], start:stop]
+        for j in range(stop - start):
+            target[j] += (v0 * r0[j] + v1 * r1[j]) + (v2 * r2[j] + v3 * r3[j])
     for i in range(last, n_support):
-        v0 = values[i]
-        r0 = K[support[i]]
-        for j in range(start, stop):
-            out[j] += v0 * r0[j]
+        v0, r0 = values[i], K[support[i], start:stop]
+        for j in range(stop - start):
+            target[j] += v0 * r0[j]
 
 
 @njit(cache=True, nogil=True, fastmath=True)
@@ -79,22 +79,32 @@ def add_rows_of_four(
 
 
 @njit(cache=True, nogil=True, fastmath=True)
-def row_products(K: np.ndarray, idx: np.ndarray, v: np.ndarray, out: np.ndarray) -> None:
-    """out[r] = sum_j K[idx[r], j] v[j]."""
-    for r in range(idx.shape[0]):
-        row = K[idx[r]]
-        total = 0.0
-        for j in range(row.shape[0]):
-            total += row[j] * v[j]
-        out[r] = total
-
-
-@njit(cache=True, nogil=True, fastmath=True)
 def _dot(row: np.ndarray, v: np.ndarray, first: int, last: int) -> float:
     total = 0.0
     for j in range(first, last):
         total += row[j] * v[j]
     return total
+
+
+@njit(cache=True, nogil=True, fastmath=True)
+def row_products(K: np.ndarray, idx: np.ndarray, v: np.ndarray, out: np.ndarray) -> None:
+    """out[r] = sum_j K[idx[r], j] v[j].
+
+    Four rows at a time, so that `v` travels through the cache a quarter as often.
+    """
+    n = v.shape[0]
+    whole = idx.shape[0] - idx.shape[0] % 4
+    for r in range(0, whole, 4):
+        r0, r1, r2, r3 = K[idx[r]], K[idx[r + 1]], K[idx[r + 2]], K[idx[r + 3]]
+        s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
+        for j in range(n):
+            s0 += r0[j] * v[j]
+            s1 += r1[j] * v[j]
+            s2 += r2[j] * v[j]
+            s3 += r3[j] * v[j]
+        out[r], out[r + 1], out[r + 2], out[r + 3] = s0, s1, s2, s3
+    for r in range(whole, idx.shape[0]):
+        out[r] = _dot(K[idx[r]], v, 0, n)
 
 
 @njit(cache=True, nogil=True, fastmath=True)
@@ -140,80 +150,21 @@ def quad_block(
     return total
 
 
-@njit(cache=True, nogil=True, fastmath=True)
+@njit(cache=True, nogil=True)
 def add_row_products(
     K: np.ndarray, weight: float, V: np.ndarray, out: np.ndarray, first: int, last: int
 ) -> None:
-    """out[t, i] += weight sum_j K[i, j] V[t, j] for i in first..last.
-
-    Four rows at a time, so that `V` travels through the cache a quarter as often.
-    """
-    n = V.shape[1]
-    whole = last - (last - first) % 4
-    for i in range(first, whole, 4):
-        r0, r1, r2, r3 = K[i], K[i + 1], K[i + 2], K[i + 3]
+    """out[t, i] += weight sum_j K[i, j] V[t, j] for i in first..last."""
+    rows, some = np.arange(first, last), np.empty(4)
+    for i in range(first, last, 4):
+        count = min(4, last - i)
         for t in range(V.shape[0]):
-            v = V[t]
-            s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
-            for j in range(n):
-                s0 += r0[j] * v[j]
-                s1 += r1[j] * v[j]
-                s2 += r2[j] * v[j]
-                s3 += r3[j] * v[j]
-            out[t, i] += weight * s0
-            out[t, i + 1] += weight * s1
-            out[t, i + 2] += weight * s2
-            out[t, i + 3] += weight * s3
-    for i in range(whole, last):
-        row = K[i]
-        for t in range(V.shape[0]):
-            v = V[t]
-            s0 = 0.0
-            for j in range(n):
-                s0 += row[j] * v[j]
-            out[t, i] += weight * s0
+            row_products(K, rows[i - first : i - first + count], V[t], some)
+            for r in range(count):
+                out[t, i + r] += weight * some[r]
 
 
-@njit(cache=True, nogil=True, fastmath=True)
-def _project(F: np.ndarray, v: np.ndarray, c: np.ndarray) -> None:
-    """c[r] = F[r] . v, four rows at a time."""
-    n = v.shape[0]
-    whole = F.shape[0] - F.shape[0] % 4
-    for r in range(0, whole, 4):
-        f0, f1, f2, f3 = F[r], F[r + 1], F[r + 2], F[r + 3]
-        s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
-        for j in range(n):
-            s0 += f0[j] * v[j]
-            s1 += f1[j] * v[j]
-            s2 += f2[j] * v[j]
-            s3 += f3[j] * v[j]
-        c[r], c[r + 1], c[r + 2], c[r + 3] = s0, s1, s2, s3
-    for r in range(whole, F.shape[0]):
-        f0 = F[r]
-        s0 = 0.0
-        for j in range(n):
-            s0 += f0[j] * v[j]
-        c[r] = s0
-
-
-@njit(cache=True, nogil=True, fastmath=True)
-def _expand(F: np.ndarray, c: np.ndarray, out: np.ndarray) -> None:
-    """out += sum_r c[r] F[r], four rows at a time."""
-    n = out.shape[0]
-    whole = F.shape[0] - F.shape[0] % 4
-    for r in range(0, whole, 4):
-        f0, f1, f2, f3 = F[r], F[r + 1], F[r + 2], F[r + 3]
-        c0, c1, c2, c3 = c[r], c[r + 1], c[r + 2], c[r + 3]
-        for j in range(n):
-            out[j] += (c0 * f0[j] + c1 * f1[j]) + (c2 * f2[j] + c3 * f3[j])
-    for r in range(whole, F.shape[0]):
-        f0 = F[r]
-        c0 = c[r]
-        for j in range(n):
-            out[j] += c0 * f0[j]
-
-
-@njit(cache=True, nogil=True, fastmath=True)
+@njit(cache=True, nogil=True)
 def factor_products(
     factors: np.ndarray,
     offsets: np.ndarray,
@@ -227,16 +178,16 @@ def factor_products(
 
     A factor is read from memory once: it is still in the cache for the second product.
     """
-    c = np.empty(factors.shape[0])
     for p in range(first, last):
-        F = factors[offsets[kernels[p]] : offsets[kernels[p] + 1]]
+        rows = np.arange(offsets[kernels[p]], offsets[kernels[p] + 1])
+        c = np.empty(rows.shape[0])
+        out[p] = 0.0
         for t in range(V.shape[0]):
-            _project(F, V[t], c)
-            out[p, t] = 0.0
-            _expand(F, c, out[p, t])
+            row_products(factors, rows, V[t], c)
+            add_rows(factors, rows, c, out[p, t], 0, V.shape[1])
 
 
-@njit(cache=True, nogil=True, fastmath=True)
+@njit(cache=True, nogil=True)
 def factor_rows(
     factors: np.ndarray,
     offsets: np.ndarray,
@@ -247,17 +198,15 @@ def factor_rows(
     last: int,
 ) -> None:
     """out[p, s] = row idx[s] of F'F for the factor F of kernel kernels[p], for p in first..last."""
-    c = np.empty(factors.shape[0])
     for p in range(first, last):
-        F = factors[offsets[kernels[p]] : offsets[kernels[p] + 1]]
+        rows = np.arange(offsets[kernels[p]], offsets[kernels[p] + 1])
+        out[p] = 0.0
         for s in range(idx.shape[0]):
-            for r in range(F.shape[0]):
-                c[r] = F[r, idx[s]]
-            out[p, s] = 0.0
-            _expand(F, c, out[p, s])
+            c = factors[offsets[kernels[p]] : offsets[kernels[p] + 1], idx[s]].copy()
+            add_rows(factors, rows, c, out[p, s], 0, factors.shape[1])
 
 
-@njit(cache=True, nogil=True, fastmath=True)
+@njit(cache=True, nogil=True)
 def factor_sums(
     factors: np.ndarray,
     offsets: np.ndarray,
@@ -267,22 +216,25 @@ def factor_sums(
     last: int,
 ) -> None:
     """out[t] += sum over the kernels k in first..last of F_k'F_k V[k, t], each factor read once."""
-    c = np.empty(factors.shape[0])
     for k in range(first, last):
-        F = factors[offsets[k] : offsets[k + 1]]
+        rows = np.arange(offsets[k], offsets[k + 1])
+        c = np.empty(rows.shape[0])
         for t in range(V.shape[1]):
-            _project(F, V[k, t], c)
-            _expand(F, c, out[t])
+            row_products(factors, rows, V[k, t], c)
+            add_rows(factors, rows, c, out[t], 0, V.shape[2])
 
 
 @njit(cache=True, nogil=True, fastmath=True)
-def sum_of_squares(K: np.ndarray) -> float:
-    """sum_ij K_ij^2."""
-    total = 0.0
-    for i in range(K.shape[0]):
-        row = K[i]
-        part = 0.0
-        for j in range(row.shape[0]):
-            part += float(row[j]) * float(row[j])
-        total += part
-    return total
+def add_outputs(
+    change: np.ndarray,
+    kernels: np.ndarray,
+    weights: np.ndarray,
+    outputs: np.ndarray,
+    mixed: np.ndarray,
+) -> None:
+    """Add the change of some kernels' outputs to their rows and to the mix of them."""
+    for p in range(kernels.shape[0]):
+        row, extra, weight = outputs[kernels[p]], change[p], weights[p]
+        for i in range(mixed.shape[0]):
+            row[i] += extra[i]
+            mixed[i] += weight * extra[i]

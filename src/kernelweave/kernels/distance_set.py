@@ -64,7 +64,6 @@ class DistanceTile(Tile):
         self._dtype = np.dtype(dtype)
 
     def weighted(self, d: ArrayLike) -> Array:
-        """See :class:`Tile`."""
         weights = np.asarray(d, dtype=np.float64)
         out: Array | None = None
         for part, left, right in self._parts:

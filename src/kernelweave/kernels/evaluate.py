@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from kernelweave.compiled.blocks import CACHED_ENTRIES, FEW_ENTRIES, SHARED_CACHE_ENTRIES, rows_of
 from kernelweave.compiled.dense_rows import add_rectangle, add_weighted_rows
 from kernelweave.compiled.finite import all_finite
 from kernelweave.compiled.threads import map_blocks, one_blas_thread
@@ -19,13 +20,8 @@ from kernelweave.kernels.samples import Samples
 
 __all__ = ["NotFiniteError", "Plan", "evaluate_stack"]
 
-# Rows are cut so that one intermediate matrix has about this many entries and stays in the cache.
-_CHUNK_ENTRIES = 2**16
+# Rows are cut so that intermediate matrices stay in the cache, but not below this many.
 _CHUNK_ROWS = 32
-# The same for the values of all kernels that are added up at a time.
-_SUM_ENTRIES = 2**18
-# And where many kernels are, of one stack of them.
-_STACK_ENTRIES = 2**20
 # Numbers that memory hands out together.
 _CACHE_LINE = 8
 # Below this many entries starting threads costs more than it saves.
@@ -126,7 +122,7 @@ class Plan:
         if kind not in (np.float64, np.float32):
             raise InvalidInputError(f"kernels are evaluated in float64 or float32; got {kind}.")
         out = np.empty((self.m, left.n, right.n), dtype=kind)
-        rows = max(_CHUNK_ROWS, _CHUNK_ENTRIES // max(1, right.n))
+        rows = max(_CHUNK_ROWS, rows_of(right.n, FEW_ENTRIES))
         starts = range(0, left.n, rows)
 
         def run(first: int, last: int) -> None:
@@ -162,7 +158,7 @@ class Plan:
         kind = np.dtype(dtype)
         out = np.zeros((left.n, right.n), dtype=kind)
         widest = max((len(members) for _, members in self._groups), default=1)
-        rows = int(max(_CHUNK_ROWS, _SUM_ENTRIES // max(1, widest * right.n)))
+        rows = int(max(_CHUNK_ROWS, rows_of(widest * right.n, CACHED_ENTRIES)))
 
         def run(first: int, last: int) -> None:
             part = left if last - first == left.n else left.take(np.arange(first, last))
@@ -217,7 +213,7 @@ def _add(
     computed = [(k, kernel) for k, kernel in members if k not in done]
     if not computed:
         return
-    many = max(1, _STACK_ENTRIES // out.size)
+    many = rows_of(out.size, SHARED_CACHE_ENTRIES)
     for first in range(0, len(computed), many):
         some = computed[first : first + many]
         values = np.empty((len(some), *out.shape), out.dtype)

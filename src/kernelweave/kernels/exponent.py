@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from kernelweave.compiled.blocks import SHARED_CACHE_ENTRIES, rows_of
 from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.pair import Pair
 from kernelweave.kernels.samples import Samples
@@ -17,9 +18,6 @@ from kernelweave.kernels.samples import Samples
 __all__ = ["EvaluatedPart", "Part", "Term", "row_chunks", "taken", "terms_of", "through"]
 
 Array = NDArray[Any]
-
-# Entries of one temporary block of distances.
-_CHUNK_ENTRIES = 2**20
 
 
 @dataclass(frozen=True)
@@ -87,7 +85,7 @@ def row_chunks(q: int, s: int) -> Iterator[slice]:
     >>> list(row_chunks(3, 2**19))
     [slice(0, 2, None), slice(2, 3, None)]
     """
-    step = max(1, _CHUNK_ENTRIES // max(1, s))
+    step = rows_of(s, SHARED_CACHE_ENTRIES)
     for start in range(0, q, step):
         yield slice(start, min(start + step, q))
 
@@ -147,11 +145,9 @@ class EvaluatedPart(Part):
             self._groups.setdefault(term.path, []).append(term)
 
     def side(self, samples: Samples, dtype: DTypeLike) -> tuple[Samples, np.dtype[Any]]:
-        """See :class:`Part`."""
         return samples, np.dtype(dtype)
 
     def take(self, side: Any, rows: Array | slice) -> Any:
-        """See :class:`Part`."""
         return taken(side[0], rows), side[1]
 
     def nbytes(self, side: Any) -> int:
@@ -173,7 +169,6 @@ class EvaluatedPart(Part):
                         yield rows, term.k, term.leaf.exponent(pair)
 
     def weighted(self, d: Array, left: Any, right: Any, out: Array | None) -> Array | None:
-        """See :class:`Part`."""
         for rows, k, D in self._blocks(left, right, d != 0):
             if out is None:
                 out = np.zeros((left[0].n, right[0].n), D.dtype)
@@ -181,7 +176,6 @@ class EvaluatedPart(Part):
         return out
 
     def contract(self, M: Array, left: Any, right: Any, out: Array) -> None:
-        """See :class:`Part`."""
         for rows, k, D in self._blocks(left, right, None):
             out[k] += float(np.vdot(M[rows], D))
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from kernelweave.compiled.blocks import STACK_ENTRIES, rows_of
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.base_set import BaseSet, check_kernels
@@ -24,9 +25,6 @@ from kernelweave.validation import LARGEST, require_kind
 __all__ = ["KernelSet"]
 
 Floats = NDArray[np.float64]
-
-# Entries of one temporary stack while statistics are learnt or new samples are centred.
-_STACK_ENTRIES = 2**22
 
 
 class KernelSet(BaseSet):
@@ -181,7 +179,7 @@ class KernelSet(BaseSet):
         out = np.empty(
             (len(chosen), new.n, self.n if right is None else len(right)), dtype=np.dtype(dtype)
         )
-        rows = max(1, _STACK_ENTRIES // max(1, self.n * len(chosen)))
+        rows = rows_of(self.n * len(chosen), STACK_ENTRIES)
         for start in range(0, new.n, rows):
             part = new.take(np.arange(start, min(start + rows, new.n)))
             values = _in_type(lambda kind: self._cross_block(chosen, part, None, kind), dtype)  # noqa: B023
@@ -397,10 +395,10 @@ class KernelSet(BaseSet):
                 product = self._normalised(k, factor, stage).product
                 means[i] = product(np.full(self.n, 1.0 / self.n))
         kernels = [kernels[i] for i in places]
-        many = max(1, _STACK_ENTRIES // (64 * self.n))
+        many = rows_of(64 * self.n, STACK_ENTRIES)
         for first in range(0, len(kernels), many):
             part = kernels[first : first + many]
-            rows = max(1, _STACK_ENTRIES // (self.n * len(part)))
+            rows = rows_of(self.n * len(part), STACK_ENTRIES)
             for start in range(0, self.n, rows):
                 idx = np.arange(start, min(start + rows, self.n))
                 values = self._normalised_rows(part, idx, None, np.float64, stage)

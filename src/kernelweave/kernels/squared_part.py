@@ -140,25 +140,21 @@ class SquaredPart(Part):
         return sparse.hstack(found, format="csr") if self._sparse else np.hstack(found)
 
     def side(self, samples: Samples, dtype: DTypeLike) -> _Side:
-        """See :class:`Part`."""
         values = self._values(samples)
         if self._centre is not None:
             values = values - self._centre
         return _Side(samples, values.astype(dtype, copy=False))
 
     def take(self, side: _Side, rows: Array | slice) -> _Side:
-        """See :class:`Part`."""
         return side.cut(rows)
 
     def nbytes(self, side: _Side) -> int:
-        """See :class:`Part`."""
         values = side.values
         if not self._sparse:
             return int(values.nbytes)
         return int(values.data.nbytes + values.indices.nbytes + values.indptr.nbytes)
 
     def weighted(self, d: Array, left: _Side, right: _Side, out: Array | None) -> Array | None:
-        """See :class:`Part`."""
         w = self._by_column @ np.asarray(d, dtype=np.float64)
         active = np.flatnonzero(w)
         if len(active) == 0:
@@ -176,7 +172,6 @@ class SquaredPart(Part):
         return out
 
     def contract(self, M: Array, left: _Side, right: _Side, out: Array) -> None:
-        """See :class:`Part`."""
         work = contract_sparse_squares if self._sparse else contract_squares
         same = Pair(left.samples, right.samples).same_rows()
         out += self.rates @ work(M, left.values, right.values, same)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from kernelweave.compiled.blocks import STACK_ENTRIES, rows_of
 from kernelweave.errors import InvalidInputError
 
 __all__ = [
@@ -28,8 +29,7 @@ Positions = tuple[NDArray[np.intp], NDArray[np.intp]]
 _TOLERANCE = {np.dtype(np.float64): 1e-9, np.dtype(np.float32): 2e-5}
 # Beyond this distance exp(-D) is zero for any purpose, whatever the error of D.
 _FAR = 64.0
-# Entries of one temporary block, and rows of a sum in float32 that is then added up in float64.
-_CHUNK_ENTRIES = 2**22
+# Rows of a sum in float32 that is then added up in float64.
 _SUM_ROWS = 4096
 
 
@@ -139,8 +139,8 @@ def _repair(D: Array, U: Array, V: Array, weights: Array, left_sq: Array, right_
     unit = np.finfo(D.dtype).eps
     limit = D.dtype.type(_TOLERANCE[D.dtype] / unit)
     suspects = np.flatnonzero(left_sq + right_sq.max(initial=0) > limit)
-    step = max(1, _CHUNK_ENTRIES // max(1, len(V)))
-    pairs = max(1, _CHUNK_ENTRIES // U.shape[1])
+    step = rows_of(len(V), STACK_ENTRIES)
+    pairs = rows_of(U.shape[1], STACK_ENTRIES)
     for first in range(0, len(suspects), step):
         rows = suspects[first : first + step]
         size = left_sq[rows, None] + right_sq
@@ -222,7 +222,7 @@ def weighted_sparse_squares(U: Any, V: Any, w: Array, same: Positions) -> Array:
     left_sq = np.asarray(scaled.multiply(U).sum(axis=1), dtype=U.dtype).ravel()
     right_sq = np.asarray((V.multiply(V) @ w).ravel(), dtype=U.dtype)
     D = np.empty((U.shape[0], V.shape[0]), U.dtype)
-    step = max(1, _CHUNK_ENTRIES // max(1, V.shape[0]))
+    step = rows_of(V.shape[0], STACK_ENTRIES)
     across = V.T.tocsr()
     for start in range(0, len(D), step):
         rows = slice(start, start + step)
@@ -246,7 +246,7 @@ def contract_sparse_squares(M: Array, U: Any, V: Any, same: Positions) -> NDArra
     M = np.asarray(M, dtype=np.float64)
     out = U.multiply(U).T @ M.sum(axis=1) + V.multiply(V).T @ M.sum(axis=0)
     across = V.T.tocsr()
-    step = max(1, _CHUNK_ENTRIES // V.shape[1])
+    step = rows_of(V.shape[1], STACK_ENTRIES)
     for start in range(0, len(M), step):
         rows = slice(start, start + step)
         G = across @ M[rows].T

@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from kernelweave.compiled.blocks import STACK_ENTRIES, rows_of
+
 __all__ = ["StackTile", "Tile"]
 
 Array = NDArray[Any]
-
-# Entries of one temporary stack of matrices.
-_STACK_ENTRIES = 2**21
 
 
 class Tile(ABC):
@@ -86,11 +85,10 @@ class StackTile(Tile):
 
     def _parts(self, kernels: Array) -> list[Array]:
         """Cut the kernels into runs whose stack is small."""
-        size = max(1, int(_STACK_ENTRIES // max(1, self.shape[0] * self.shape[1])))
+        size = rows_of(self.shape[0] * self.shape[1], STACK_ENTRIES)
         return [kernels[first : first + size] for first in range(0, len(kernels), size)]
 
     def weighted(self, d: ArrayLike) -> Array:
-        """See :class:`Tile`."""
         if self._add_up is not None:
             return self._add_up(np.asarray(d, dtype=np.float64))
         weights = np.asarray(d, dtype=self._dtype)
@@ -100,12 +98,10 @@ class StackTile(Tile):
         return out
 
     def stack(self, kernels: ArrayLike | None = None) -> Array:
-        """See :class:`Tile`."""
         chosen = np.arange(self.m) if kernels is None else np.asarray(kernels)
         return self._evaluate(chosen)
 
     def contract(self, M: ArrayLike) -> NDArray[np.float64]:
-        """See :class:`Tile`."""
         weights = np.asarray(M, dtype=np.float64).ravel()
         out = np.empty(self.m)
         for part in self._parts(np.arange(self.m)):

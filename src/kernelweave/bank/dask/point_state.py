@@ -10,17 +10,14 @@ import numpy as np
 from kernelweave.bank.dask.recipe import BatchRecipe, Recipe, Rows
 from kernelweave.bank.protocol import Array
 from kernelweave.bank.rounds import Rules
-from kernelweave.bank.running.state import StateProducts, Work
-from kernelweave.compiled.mwu import add_and_weigh, best_pair, state_quads
-from kernelweave.compiled.threads import map_blocks
+from kernelweave.bank.running.state import RowState, Work
+from kernelweave.compiled.blocks import STACK_ENTRIES, rows_of
+from kernelweave.compiled.mwu import best_pair
 
 __all__ = ["PointState", "pieces"]
 
-# Entries of one stack of products or rows.
-_CHUNK_ENTRIES = 2**22
 
-
-class _Columns(StateProducts):
+class _Columns(RowState):
     """The state; the samples of a move need not be among those here, and are sent along.
 
     What kernels asleep have missed is known to the one who sends, too.
@@ -77,38 +74,21 @@ class _Columns(StateProducts):
             added = self._recipe.products(left, self._own, values[None], self._kernels[part])
             self.state[part] += added[:, 0]
 
-    def quads(self, v: Array) -> Array:
-        """Return v'K_k v of the samples here with all; parts of a sum, which may be negative."""
-        out = np.empty(self.m)
-
-        def work(start: int, stop: int) -> None:
-            state_quads(self.state, v, out, start, stop)
-
-        map_blocks(work, self.m, max(1, 2**18 // self.n), 2.0 * self.m * self.n)
-        return out
-
     def move(self, idx: Array, delta: Array, d: Array) -> Array:
         """See :class:`RunningProducts`; `sent` holds the two samples."""
-        if not len(self.awake):
-            return np.zeros(self.n)
-        return self._passed(self._adder(idx, delta, np.ascontiguousarray(d)))
+        return self._moved(idx, delta, d)
 
     def _by_kernels(self, count: int) -> bool:
         return self._batch is not None or super()._by_kernels(count)
 
-    def _adder(self, idx: Array, delta: Array, d: Array) -> Work:
-        state, awake = self.state, self.awake
-        if self._batch is not None:
-            return self._batch.adder(self.sent, self._own, self._kernels, delta, d, state, awake)
-        one, two = self._two_rows(idx)
-        places, a, b = self._places, float(delta[0]), float(delta[1])
+    def _adder(self, idx: Array, a: float, b: float, d: Array) -> Work:
+        if self._batch is None:
+            return super()._adder(idx, a, b, d)
+        return self._batch.adder(
+            self.sent, self._own, self._kernels, a, b, d, self.state, self.awake
+        )
 
-        def work(out: Array, part: tuple[int, int], columns: tuple[int, int]) -> None:
-            add_and_weigh(one, two, places, a, b, state, awake, d, out, part, columns)
-
-        return work
-
-    def _two_rows(self, idx: Array) -> list[Array]:
+    def _rows(self, idx: Array) -> tuple[Array, Array]:
         """Rows against the samples here; those met lately are kept, always in the same memory."""
         for i in idx:
             if int(i) in self._slots:
@@ -125,7 +105,8 @@ class _Columns(StateProducts):
                 slot = self._slots.popitem(last=False)[1] if full else len(self._slots)
                 self._slab[slot] = new[:, column]
                 self._slots[int(idx[place])] = slot
-        return [self._slab[self._slots[int(i)]] for i in idx]
+        slots = np.array([self._slots[int(i)] for i in idx])
+        return self._slab.reshape(-1, self.n), slots[:, None] * len(self._cached) + self._places
 
 
 class PointState:
@@ -215,5 +196,5 @@ def pieces(count: int, entries: int) -> list[Array]:
     >>> len(pieces(10, 2**21))
     5
     """
-    size = max(1, _CHUNK_ENTRIES // max(1, entries))
+    size = rows_of(entries, STACK_ENTRIES)
     return [np.arange(f, min(f + size, count)) for f in range(0, count, size)]

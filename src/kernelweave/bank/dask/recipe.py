@@ -13,11 +13,18 @@ import numpy as np
 
 from kernelweave.bank.protocol import Array
 from kernelweave.bank.running.state import Work
-from kernelweave.compiled.batch_rectangle import rectangle_products
-from kernelweave.compiled.mwu import add_batch
+from kernelweave.compiled.blocks import (
+    CACHED_ENTRIES,
+    GAUSSIAN_WORK,
+    STACK_ENTRIES,
+    gaussian_kernels,
+    rows_of,
+)
+from kernelweave.compiled.gaussians import rectangle_products
+from kernelweave.compiled.mwu import add_gaussians
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.kernels.batch_set import BatchSet
-from kernelweave.kernels.batch_tile import WORK, BatchTile, batch_roots, kernel_block
+from kernelweave.kernels.batch_tile import BatchTile, compiled_batch
 from kernelweave.kernels.composite_set import CompositeSet, whereabouts
 from kernelweave.kernels.evaluate import Plan
 from kernelweave.kernels.kernel_set import KernelSet
@@ -25,11 +32,8 @@ from kernelweave.kernels.samples import Samples
 
 __all__ = ["Recipe", "Rows", "pack", "recipe_of"]
 
-# Left samples and entries of one tile of a pass: it stays in the cache of a core.
+# Left samples of one tile of a pass.
 _LEFT = 64
-_TILE_ENTRIES = 2**18
-# Entries of one stack of rows that are added up.
-_STACK_ENTRIES = 2**22
 
 
 class Rows(ABC):
@@ -49,7 +53,6 @@ class PlainRows(Rows):
         self.samples, self.sides, self.n = samples, sides, samples.n
 
     def take(self, idx: Array) -> PlainRows:
-        """See :class:`Rows`."""
         cut = [side if side is None else side[:, idx] for side in self.sides]
         return PlainRows(self.samples.take(idx), cut)
 
@@ -61,7 +64,6 @@ class TableRows(Rows):
         self.table, self.n = np.ascontiguousarray(table), table.shape[1]
 
     def take(self, idx: Array) -> TableRows:
-        """See :class:`Rows`."""
         return TableRows(self.table[:, idx])
 
 
@@ -72,7 +74,6 @@ class PartRows(Rows):
         self.parts, self.n = parts, parts[0].n
 
     def take(self, idx: Array) -> PartRows:
-        """See :class:`Rows`."""
         return PartRows([part.take(idx) for part in self.parts])
 
 
@@ -111,7 +112,7 @@ class Recipe(ABC):
     def products(self, left: Any, right: Any, V: Array, kernels: Array) -> Array:
         """sum over the left samples of V times K_k: (T, left.n) to (len(kernels), T, right.n)."""
         out = np.zeros((len(kernels), len(V), right.n))
-        width = max(16, _TILE_ENTRIES // (min(_LEFT, max(1, left.n)) * max(1, len(kernels))))
+        width = max(16, rows_of(min(_LEFT, left.n) * len(kernels), CACHED_ENTRIES))
         parts = [np.arange(f, min(f + _LEFT, left.n)) for f in range(0, left.n, _LEFT)]
         lefts = [(left.take(part), V[:, part]) for part in parts]
 
@@ -120,14 +121,14 @@ class Recipe(ABC):
             for some, weights in lefts:
                 out[:, :, start:stop] += weights @ self.values(some, own, kernels)
 
-        map_blocks(work, right.n, width, WORK * float(left.n) * out.size)
+        map_blocks(work, right.n, width, GAUSSIAN_WORK * float(left.n) * out.size)
         return out
 
     def weighted(self, left: Any, right: Any, d: Array, kernels: Array) -> Array:
         """sum_k d_k K_k(left, right) over those kernels, shape (left.n, right.n)."""
         out = np.zeros((left.n, right.n))
         active = np.flatnonzero(d)
-        size = max(1, _STACK_ENTRIES // max(1, out.size))
+        size = rows_of(out.size, STACK_ENTRIES)
         for first in range(0, len(active), size):
             part = active[first : first + size]
             out += np.tensordot(d[part], self.values(left, right, kernels[part]), axes=1)
@@ -148,7 +149,6 @@ class PlainRecipe(Recipe):
         return {**self.__dict__, "_plan": None}
 
     def open(self, packed: Any) -> PlainRows:
-        """See :class:`Recipe`."""
         native, sides = packed
         return PlainRows(Samples(native), sides)
 
@@ -160,7 +160,6 @@ class PlainRecipe(Recipe):
         return known[1]
 
     def values(self, left: PlainRows, right: PlainRows, kernels: Array) -> Array:
-        """See :class:`Recipe`."""
         values = self._planned(kernels).evaluate(left.samples, right.samples)
         for place, k in enumerate(kernels):
             for step, mine, theirs in zip(self._steps, left.sides, right.sides, strict=True):
@@ -169,7 +168,6 @@ class PlainRecipe(Recipe):
         return values
 
     def diag(self, rows: PlainRows, kernels: Array) -> Array:
-        """See :class:`Recipe`."""
         out = np.empty((len(kernels), rows.n))
         for place, k in enumerate(kernels):
             diag = self._kernels[k].diagonal(rows.samples)
@@ -186,19 +184,15 @@ class BatchRecipe(Recipe):
         self.m = kernels.m
         self._columns, self._gamma = kernels.columns, kernels.gamma
         # The same for all samples, so that a kernel has one value wherever it is computed.
-        self._roots = batch_roots(kernels.gamma, np.float64, kernels.table)
-        self._like = np.empty(0)
+        self._batch = compiled_batch(kernels.columns, kernels.gamma, np.float64, kernels.table)
 
     def open(self, packed: Any) -> TableRows:
-        """See :class:`Recipe`."""
         return TableRows(packed)
 
     def values(self, left: TableRows, right: TableRows, kernels: Array) -> Array:
-        """See :class:`Recipe`."""
         return BatchTile(self._columns, self._gamma, left.table, right.table).stack(kernels)
 
     def weighted(self, left: TableRows, right: TableRows, d: Array, kernels: Array) -> Array:
-        """See :class:`Recipe`."""
         columns, gamma = self._columns[kernels], self._gamma[kernels]
         return BatchTile(columns, gamma, left.table, right.table).weighted(d)
 
@@ -210,21 +204,9 @@ class BatchRecipe(Recipe):
             return out
 
         def work(start: int, stop: int) -> None:
-            rectangle_products(
-                right.table,
-                left.table,
-                self._columns,
-                self._roots,
-                kernels,
-                V,
-                self._like,
-                out,
-                start,
-                stop,
-            )
+            rectangle_products(right.table, left.table, self._batch, kernels, V, out, start, stop)
 
-        entries = float(left.n) * right.n
-        map_blocks(work, len(kernels), kernel_block(entries), WORK * len(kernels) * entries)
+        map_blocks(work, len(kernels), *gaussian_kernels(len(kernels), float(left.n) * right.n))
         return out
 
     def diag(self, rows: TableRows, kernels: Array) -> Array:
@@ -236,29 +218,18 @@ class BatchRecipe(Recipe):
         pair: TableRows,
         own: TableRows,
         kernels: Array,
-        delta: Array,
+        a: float,
+        b: float,
         d: Array,
         state: Array,
         awake: Array,
     ) -> Work:
         """Return what adds the rows of a pair to a state, computed on the way."""
-        columns, roots = self._columns[kernels], self._roots[kernels]
+        columns, roots, like = self._batch
+        batch = (columns[kernels], roots[kernels], like)
 
         def work(out: Array, part: tuple[int, int], _: tuple[int, int]) -> None:
-            add_batch(
-                pair.table,
-                own.table,
-                columns,
-                roots,
-                delta,
-                self._like,
-                state,
-                awake,
-                d,
-                out,
-                part[0],
-                part[1],
-            )
+            add_gaussians(pair.table, own.table, batch, a, b, state, awake, d, out, part)
 
         return work
 
@@ -272,7 +243,6 @@ class PartsRecipe(Recipe):
         self._part, self._place = whereabouts(kernels.members)
 
     def open(self, packed: Any) -> PartRows:
-        """See :class:`Recipe`."""
         pairs = zip(self._recipes, packed, strict=True)
         return PartRows([recipe.open(part) for recipe, part in pairs])
 
@@ -285,7 +255,6 @@ class PartsRecipe(Recipe):
         return out
 
     def values(self, left: PartRows, right: PartRows, kernels: Array) -> Array:
-        """See :class:`Recipe`."""
         return self._gathered(
             (left.n, right.n),
             kernels,
@@ -293,7 +262,6 @@ class PartsRecipe(Recipe):
         )
 
     def products(self, left: PartRows, right: PartRows, V: Array, kernels: Array) -> Array:
-        """See :class:`Recipe`."""
         return self._gathered(
             (len(V), right.n),
             kernels,
@@ -301,7 +269,6 @@ class PartsRecipe(Recipe):
         )
 
     def diag(self, rows: PartRows, kernels: Array) -> Array:
-        """See :class:`Recipe`."""
         return self._gathered(
             (rows.n,), kernels, lambda recipe, p, own: recipe.diag(rows.parts[p], own)
         )

@@ -66,10 +66,6 @@ class RunningProducts(ABC):
         block = self.block(idx)
         return self.at(idx), np.stack([block[:, 0, 0], block[:, 1, 1], block[:, 0, 1]], axis=1)
 
-    def _empty_pair(self) -> tuple[Array, Array]:
-        """Memory for what `pair` returns."""
-        return np.empty((len(self.awake), 2)), np.empty((len(self.awake), 3))
-
     @abstractmethod
     def move(self, idx: Array, delta: Array, d: Array) -> Array:
         """Add `delta` to v at two samples and return sum_k d_k K_k v, shape (n,)."""

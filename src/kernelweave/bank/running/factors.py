@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from kernelweave.bank.running.base import Array, RunningProducts
-from kernelweave.compiled.mwu import factor_at, factor_block, factor_pair, weigh_factors
+from kernelweave.compiled.blocks import CACHED_COLUMNS
+from kernelweave.compiled.mwu import factor_pair
+from kernelweave.compiled.passes import add_rows
 from kernelweave.compiled.threads import map_blocks
 
 __all__ = ["FactorProducts"]
-
-# Columns of a block: its part of the sum stays in the cache of a core.
-_COLUMN_BLOCK = 2048
 
 
 class FactorProducts(RunningProducts):
@@ -34,53 +33,50 @@ class FactorProducts(RunningProducts):
 
     @property
     def nbytes(self) -> int:
-        """See :class:`RunningProducts`."""
         return int(self._z.nbytes)
 
     def reset(self, v: Array) -> None:
-        """See :class:`RunningProducts`."""
         self.wake(None)
         self._z[:] = self._factors @ v if np.any(v) else 0.0
 
     def settle(self, v: Array) -> Array:
         """See :class:`RunningProducts`; z follows every move, so nobody ever sleeps."""
         self.wake(None)
-        return np.bincount(self._owner, weights=self._z**2, minlength=self.m)
+        return self._sums(self._z**2)
+
+    def _sums(self, values: Array) -> Array:
+        """Sums of one value for each row of the factors over the rows of every kernel awake."""
+        return np.bincount(self._owner, weights=values, minlength=self.m)[self.awake]
 
     def at(self, idx: Array) -> Array:
-        """See :class:`RunningProducts`."""
-        out = np.empty((len(self.awake), len(idx)))
-        factor_at(self._factors, self._offsets, self.awake, self._z, np.asarray(idx), out)
-        return out
+        return np.stack([self._sums(self._factors[:, i] * self._z) for i in idx], axis=1)
 
     def block(self, idx: Array) -> Array:
-        """See :class:`RunningProducts`."""
         out = np.empty((len(self.awake), len(idx), len(idx)))
-        factor_block(self._factors, self._offsets, self.awake, np.asarray(idx), out)
+        columns = self._factors[:, idx].T
+        for s, t in zip(*np.tril_indices(len(idx)), strict=True):
+            out[:, s, t] = out[:, t, s] = self._sums(columns[s] * columns[t])
         return out
 
     def pair(self, i: int, j: int) -> tuple[Array, Array]:
-        """See :class:`RunningProducts`."""
-        at, block = self._empty_pair()
+        at, block = np.empty((len(self.awake), 2)), np.empty((len(self.awake), 3))
         factor_pair(self._factors, self._offsets, self.awake, self._z, i, j, at, block)
         return at, block
 
     def move(self, idx: Array, delta: Array, d: Array) -> Array:
-        """See :class:`RunningProducts`."""
         for i, step in zip(idx, delta, strict=True):
             self._z += step * self._factors[:, i]
         return self.weigh(d)
 
     def weigh(self, d: Array) -> Array:
-        """See :class:`RunningProducts`."""
         weights = np.zeros(self.m)
         weights[self.awake] = d
         coefficients = self._z * weights[self._owner]
         used = np.flatnonzero(coefficients)
-        out = np.zeros(self.n)
+        values, out = coefficients[used], np.zeros(self.n)
 
         def work(start: int, stop: int) -> None:
-            weigh_factors(self._factors, used, coefficients, out, (start, stop))
+            add_rows(self._factors, used, values, out, start, stop)
 
-        map_blocks(work, self.n, _COLUMN_BLOCK, float(len(used)) * self.n)
+        map_blocks(work, self.n, CACHED_COLUMNS, float(len(used)) * self.n)
         return out

@@ -10,8 +10,7 @@ import numpy as np
 
 from kernelweave.bank.row_cache import RowCache
 from kernelweave.bank.running.base import Array
-from kernelweave.bank.running.state import StateProducts, Work
-from kernelweave.compiled.mwu import add_and_weigh, add_stack, matrix_pair, row_pair
+from kernelweave.bank.running.state import RowState
 
 __all__ = ["MatrixProducts", "RowProducts", "SumProducts"]
 
@@ -32,7 +31,7 @@ def _shared_cache(bank: Any, kind: str, of: Array, make: Callable[[], RowCache])
     return cache
 
 
-class RowProducts(StateProducts):
+class RowProducts(RowState):
     """Running products that take the two rows of a move from a cache of rows.
 
     Parameters
@@ -69,11 +68,11 @@ class RowProducts(StateProducts):
         self._places = np.searchsorted(self._cached, self.awake)
 
     def _rows(self, idx: Array) -> tuple[Array, Array]:
-        """Return a slab and the slots in it of these rows of the kernels in the cache."""
         if self._cache is None:
             whole = self._of_all if len(self._cached) == self.m else None
             self._cache = whole or _shared_cache(self.bank, "rows", self._cached, self._new_cache)
-        return self._cache.slots(idx)
+        slab, slots = self._cache.slots(idx)
+        return slab.reshape(-1, self.n), slots[:, None] * len(self._cached) + self._places
 
     def _new_cache(self) -> RowCache:
         kernels, bank = self._cached, self.bank
@@ -85,34 +84,6 @@ class RowProducts(StateProducts):
 
         budget = min(1e6 * share * bank.cache_mb, bank.kept_bytes)
         return RowCache(compute, len(kernels), self.n, budget, dtype)
-
-    def block(self, idx: Array) -> Array:
-        """See :class:`RunningProducts`; the next move will ask for these rows anyway."""
-        if not len(self.awake):
-            return np.zeros((0, len(idx), len(idx)))
-        slab, slots = self._rows(idx)
-        pick = np.ix_(self._places, idx)
-        return np.stack([slab[slot][pick] for slot in slots], axis=1).astype(np.float64)
-
-    def pair(self, i: int, j: int) -> tuple[Array, Array]:
-        """See :class:`RunningProducts`."""
-        at, block = self._empty_pair()
-        if len(self.awake):
-            slab, slots = self._rows(np.array([i, j]))
-            rows, others = slab[slots[0]], slab[slots[1]]
-            row_pair(rows, others, self._places, self.state, self.awake, i, j, at, block)
-        return at, block
-
-    def _adder(self, idx: Array, delta: Array, d: Array) -> Work:
-        slab, slots = self._rows(idx)
-        rows, others = slab[slots[0]], slab[slots[-1]]
-        a, b = float(delta[0]), float(delta[1]) if len(delta) > 1 else 0.0
-        state, places, awake = self.state, self._places, self.awake
-
-        def work(out: Array, part: tuple[int, int], columns: tuple[int, int]) -> None:
-            add_and_weigh(rows, others, places, a, b, state, awake, d, out, part, columns)
-
-        return work
 
 
 class SumProducts(RowProducts):
@@ -136,14 +107,14 @@ class SumProducts(RowProducts):
         self._weights = weights
         self._of_all = _shared_cache(bank, "sum", weights, new_cache)
         self._cache, self._cached = None, np.empty(0, np.int64)
-        StateProducts.__init__(self, bank, 1, n)
+        RowState.__init__(self, bank, 1, n)
 
     def _catch_up(self, kernels: Array, v: Array) -> None:
         if np.any(v):
             self.state += self.bank.quad_and_product(v, self._weights)[1]
 
 
-class MatrixProducts(StateProducts):
+class MatrixProducts(RowState):
     """Running products with matrices that lie one behind the other in memory.
 
     Parameters
@@ -154,23 +125,11 @@ class MatrixProducts(StateProducts):
 
     def __init__(self, bank: Any, stack: Array) -> None:
         super().__init__(bank, *stack.shape[:2])
-        self._stack = stack
+        self._all_rows = stack.reshape(-1, self.n)
 
-    def block(self, idx: Array) -> Array:
-        """See :class:`RunningProducts`."""
-        return self._stack[np.ix_(self.awake, idx, idx)].astype(np.float64)
+    def wake(self, kernels: Array | None) -> None:
+        super().wake(kernels)
+        self._first = self.awake * self.n
 
-    def pair(self, i: int, j: int) -> tuple[Array, Array]:
-        """See :class:`RunningProducts`."""
-        at, block = self._empty_pair()
-        matrix_pair(self._stack, self.state, self.awake, i, j, at, block)
-        return at, block
-
-    def _adder(self, idx: Array, delta: Array, d: Array) -> Work:
-        pair = (int(idx[0]), int(idx[-1]))
-        a, b = float(delta[0]), float(delta[1]) if len(delta) > 1 else 0.0
-
-        def work(out: Array, part: tuple[int, int], columns: tuple[int, int]) -> None:
-            add_stack(self._stack, pair, a, b, self.state, self.awake, d, out, part, columns)
-
-        return work
+    def _rows(self, idx: Array) -> tuple[Array, Array]:
+        return self._all_rows, self._first + idx[:, None]

@@ -30,11 +30,9 @@ class StackedProducts(RunningProducts):
 
     @property
     def nbytes(self) -> int:
-        """See :class:`RunningProducts`."""
         return sum(part.nbytes for part in self._parts)
 
     def wake(self, kernels: Array | None) -> None:
-        """See :class:`RunningProducts`."""
         super().wake(kernels)
         # Where the kernels awake of each part are among all those awake.
         self._own = [np.flatnonzero(self._part[self.awake] == p) for p in range(len(self._parts))]
@@ -49,13 +47,11 @@ class StackedProducts(RunningProducts):
         return out
 
     def reset(self, v: Array) -> None:
-        """See :class:`RunningProducts`."""
         for part in self._parts:
             part.reset(v)
         self.wake(None)
 
     def settle(self, v: Array) -> Array:
-        """See :class:`RunningProducts`."""
         out = np.empty(self.m)
         for part, own in zip(self._parts, self._members, strict=True):
             out[own] = part.settle(v)
@@ -63,27 +59,22 @@ class StackedProducts(RunningProducts):
         return out
 
     def at(self, idx: Array) -> Array:
-        """See :class:`RunningProducts`."""
         return self._gather((len(idx),), "at", idx)
 
     def block(self, idx: Array) -> Array:
-        """See :class:`RunningProducts`."""
         return self._gather((len(idx), len(idx)), "block", idx)
 
     def pair(self, i: int, j: int) -> tuple[Array, Array]:
-        """See :class:`RunningProducts`."""
-        at, block = self._empty_pair()
+        at, block = np.empty((len(self.awake), 2)), np.empty((len(self.awake), 3))
         for part, own in zip(self._parts, self._own, strict=True):
             if len(own):
                 at[own], block[own] = part.pair(i, j)
         return at, block
 
     def move(self, idx: Array, delta: Array, d: Array) -> Array:
-        """See :class:`RunningProducts`."""
         pairs = zip(self._parts, self._own, strict=True)
         return np.sum([part.move(idx, delta, d[own]) for part, own in pairs], axis=0)
 
     def weigh(self, d: Array) -> Array:
-        """See :class:`RunningProducts`."""
         pairs = zip(self._parts, self._own, strict=True)
         return np.sum([part.weigh(d[own]) for part, own in pairs], axis=0)

@@ -10,24 +10,21 @@ import numpy as np
 
 from kernelweave.bank.memory import require_bytes
 from kernelweave.bank.running.base import Array, RunningProducts
-from kernelweave.compiled.mwu import gather, state_quads, weigh_state
+from kernelweave.compiled.blocks import CACHED_COLUMNS, STACK_ENTRIES, SUM_PARTS, rows_of
+from kernelweave.compiled.dense_rows import copy_rectangle
+from kernelweave.compiled.mwu import add_and_weigh, row_pair
+from kernelweave.compiled.passes import add_rows, row_products
 from kernelweave.compiled.threads import map_blocks
 
-__all__ = ["StateProducts", "Work"]
+__all__ = ["RowState", "StateProducts", "Work"]
 
 # work(sum, range of the kernels awake, range of the columns)
 Work = Callable[[Array, tuple[int, int], tuple[int, int]], None]
 
-# Columns of a block of the pass: its part of the sum stays in the cache of a core.
-_COLUMN_BLOCK = 2048
 # Kernels are cut instead of columns where there are this many times more of them.
 _MANY_KERNELS = 16
-# Sums over kernels are then cut into this many parts, whatever the number of threads.
-_SUM_PARTS = 64
 # Entries above which the state is kept in float32.
 _LARGE_STATE = 100_000_000
-# Kernels whose missed products are computed at a time (entries).
-_RESET_ENTRIES = 2**22
 
 
 class StateProducts(RunningProducts):
@@ -48,11 +45,9 @@ class StateProducts(RunningProducts):
 
     @property
     def nbytes(self) -> int:
-        """See :class:`RunningProducts`."""
         return int(self.state.nbytes)
 
     def reset(self, v: Array) -> None:
-        """See :class:`RunningProducts`."""
         self.state.fill(0.0)
         self._missed[:] = 0.0
         self.wake(None)
@@ -62,67 +57,74 @@ class StateProducts(RunningProducts):
         """state[k] += K_k v for these kernels."""
         if not np.any(v):
             return
-        size = max(1, _RESET_ENTRIES // self.n)
+        size = rows_of(self.n, STACK_ENTRIES)
         for first in range(0, len(kernels), size):
             part = kernels[first : first + size]
             self.state[part] += self.bank.matvec(v, part)
 
     def settle(self, v: Array) -> Array:
-        """See :class:`RunningProducts`."""
         if len(self.awake) < self.m:
             self._catch_up(np.setdiff1d(np.arange(self.m), self.awake), self._missed)
             self._missed[:] = 0.0
             self.wake(None)
-        out = np.empty(self.m)
+        return np.maximum(self.quads(v), 0.0)
+
+    def quads(self, v: Array) -> Array:
+        """v . state[k] of every kernel: v'K_k v, as good as the state is."""
+        out, everyone = np.empty(self.m), np.arange(self.m)
 
         def work(start: int, stop: int) -> None:
-            state_quads(self.state, v, out, start, stop)
+            row_products(self.state, everyone[start:stop], v, out[start:stop])
 
-        map_blocks(work, self.m, max(1, 2**18 // self.n), 2.0 * self.m * self.n)
-        return np.maximum(out, 0.0)
+        map_blocks(work, self.m, rows_of(self.n), 2.0 * self.m * self.n)
+        return out
 
     def at(self, idx: Array) -> Array:
-        """See :class:`RunningProducts`."""
         out = np.empty((len(self.awake), len(idx)))
-        gather(self.state, self.awake, np.asarray(idx), out)
+        copy_rectangle(self.state, self.awake, np.asarray(idx), 1.0, out, 0, len(out))
         return out
 
     def block(self, idx: Array) -> Array:
-        """See :class:`RunningProducts`."""
         return self.bank.rows(idx, self.awake, idx).astype(np.float64, copy=False)
 
     def move(self, idx: Array, delta: Array, d: Array) -> Array:
-        """See :class:`RunningProducts`."""
         if len(self.awake) < self.m:
             for i, step in zip(idx, delta, strict=True):
                 self._missed[i] += step
+        return self._moved(idx, delta, d)
+
+    def _moved(self, idx: Array, delta: Array, d: Array) -> Array:
+        """`move`, of the kernels awake."""
         if not len(self.awake):
             return np.zeros(self.n)
-        return self._passed(self._adder(idx, delta, np.ascontiguousarray(d)))
+        second = float(delta[1]) if len(delta) > 1 else 0.0
+        pair, weights = idx if len(idx) == 2 else np.repeat(idx, 2), np.ascontiguousarray(d)
+        return self._passed(self._adder(pair, float(delta[0]), second, weights), len(self.awake))
 
     @abstractmethod
-    def _adder(self, idx: Array, delta: Array, d: Array) -> Work:
+    def _adder(self, idx: Array, a: float, b: float, d: Array) -> Work:
         """Return what adds two rows to a part of the state, and that part to the sum."""
 
     def weigh(self, d: Array) -> Array:
-        """See :class:`RunningProducts`."""
-        weights = np.ascontiguousarray(d)
+        used = np.flatnonzero(d)
+        kernels, weights = self.awake[used], d[used]
 
         def work(out: Array, part: tuple[int, int], columns: tuple[int, int]) -> None:
-            weigh_state(self.state, self.awake, weights, out, part, columns)
+            own = slice(*part)
+            add_rows(self.state, kernels[own], weights[own], out, *columns)
 
-        return self._passed(work)
+        return self._passed(work, len(used))
 
     def _by_kernels(self, count: int) -> bool:
         """Whether a pass over so many kernels is cut by kernels, not by columns."""
         return count > _MANY_KERNELS * self.n
 
-    def _passed(self, work: Work) -> Array:
-        """Run `work` over the kernels awake, in blocks; returns the sum."""
-        count, n = len(self.awake), self.n
+    def _passed(self, work: Work, count: int) -> Array:
+        """Run `work` over so many kernels, in blocks; returns the sum."""
+        n = self.n
         if self._by_kernels(count):
-            size = -(-count // _SUM_PARTS)
-            parts = np.zeros((_SUM_PARTS, n))
+            size = max(1, -(-count // SUM_PARTS))
+            parts = np.zeros((SUM_PARTS, n))
 
             def some_kernels(start: int, stop: int) -> None:
                 work(parts[start // size], (start, stop), (0, n))
@@ -134,5 +136,38 @@ class StateProducts(RunningProducts):
         def some_columns(start: int, stop: int) -> None:
             work(out, (0, count), (start, stop))
 
-        map_blocks(some_columns, n, _COLUMN_BLOCK, 2.0 * count * n)
+        map_blocks(some_columns, n, CACHED_COLUMNS, 2.0 * count * n)
         return out
+
+
+class RowState(StateProducts):
+    """Running products that read the two rows of a move, and know where to find them."""
+
+    @abstractmethod
+    def _rows(self, idx: Array) -> tuple[Array, Array]:
+        """Rows of length n, and the places among them of rows `idx` of the kernels awake.
+
+        The places have shape (len(idx), len(awake)).
+        """
+
+    def block(self, idx: Array) -> Array:
+        """See :class:`RunningProducts`; the next move will ask for these rows anyway."""
+        if not len(self.awake):
+            return np.zeros((0, len(idx), len(idx)))
+        rows, places = self._rows(np.asarray(idx))
+        return np.swapaxes(rows[places[:, :, None], idx], 0, 1).astype(np.float64)
+
+    def pair(self, i: int, j: int) -> tuple[Array, Array]:
+        at, block = np.empty((len(self.awake), 2)), np.empty((len(self.awake), 3))
+        if len(self.awake):
+            row_pair(*self._rows(np.array([i, j])), self.state, self.awake, i, j, at, block)
+        return at, block
+
+    def _adder(self, idx: Array, a: float, b: float, d: Array) -> Work:
+        rows, places = self._rows(idx)
+        state, awake = self.state, self.awake
+
+        def work(out: Array, part: tuple[int, int], columns: tuple[int, int]) -> None:
+            add_and_weigh(rows, places, a, b, state, awake, d, out, part, columns)
+
+        return work

@@ -1,0 +1,57 @@
+"""Sizes of the blocks that passes work in, each with its reason.
+
+None of them depends on the number of threads: the same blocks give the same bits.
+"""
+
+from __future__ import annotations
+
+# Sums over kernels are cut into this many parts, which threads add up on their own and whose sums
+# are then added in order: more than the threads of most machines, and few enough to keep them all.
+SUM_PARTS = 64
+
+# Columns of a pass that adds up rows of one matrix or of the state of MWUMKL: 16 kB of float64 sums
+# stay in the first-level cache. Over many matrices half of it, which gives more threads work.
+CACHED_COLUMNS, MATRIX_COLUMNS = 2048, 1024
+
+# Entries of float64 that stay in the cache while several passes go over them: 0.5 MB is in the
+# second-level cache of a core, 2 MB is its part of the shared one, 8 MB most of that.
+FEW_ENTRIES, CACHED_ENTRIES, SHARED_CACHE_ENTRIES = 2**16, 2**18, 2**20
+
+# Entries of a temporary stack of matrices or products: 32 MB of float64, little beside the data.
+STACK_ENTRIES = 2**22
+
+
+def rows_of(width: int, entries: int = CACHED_ENTRIES) -> int:
+    """Return how many rows of that width make up so many entries, at least one.
+
+    Examples
+    --------
+    >>> rows_of(2**17), rows_of(10**9)
+    (2, 1)
+    """
+    return max(1, entries // max(1, width))
+
+
+# Rows of a Gaussian kernel that are computed at a time against a run of columns, and the longest
+# run: the rows and the samples of the run stay in the first-level cache (16 + 10 kB in float32).
+# Eight rows are also a multiple of the SIMD width, and few enough terms for a sum in float32.
+GAUSSIAN_ROWS, GAUSSIAN_COLUMNS = 8, 512
+# Rows of a sum of such kernels that are held at a time, 128 kB: the samples of the run are loaded
+# once for all of them.
+GAUSSIAN_TILE = 32
+# How many multiplications the time of one of their values is.
+GAUSSIAN_WORK = 8
+
+
+def gaussian_kernels(count: int, entries: float) -> tuple[int, float]:
+    """Return how many kernels of so many entries a thread takes at a time, and the work of all.
+
+    A block is at most a millisecond: threads end together, and a time limit is noticed soon.
+
+    Examples
+    --------
+    >>> gaussian_kernels(1000, 1e4), gaussian_kernels(1, 1e9)
+    ((200, 80000000.0), (1, 8000000000.0))
+    """
+    block = min(max(int(2e6 // max(1.0, entries)), 1), 1024)
+    return block, GAUSSIAN_WORK * count * entries
