@@ -24,8 +24,10 @@ from kernelweave.solvers.working_set import spread_over, working_kernels
 
 __all__ = ["Spicy"]
 
-# Newton steps that an inner problem shall take, and the most that it may.
-_AIM, _MOST = 8, 40
+# Newton steps that an inner problem shall take, as from where they converge quadratically, and the
+# most that it may. At 1e-6 under the hinge loss aims of 8, 5 and 3 take 2.9, 2.6 and 2.2 seconds on
+# breast cancer (403 kernels, C = 10), 3.6, 3.2 and 1.8 on 1,500 drawn samples (10 kernels, C = 1).
+_AIM, _MOST = 3, 40
 # The duality gap of an inner problem, relative to that of the problem: a step gains no more than
 # two orders of magnitude, as the penalty does, and loses none of them by this.
 _INNER_SHARE = 1e-3
@@ -85,7 +87,7 @@ class Spicy(Solver):
 
     The penalty :math:`\gamma` has the unit of a weight. It starts at `first_penalty` times the
     largest weight (from a good warm start: up to `growth` times that) and grows by `growth` after
-    an inner problem of 8 Newton steps, by the power 8 / steps of `growth`, at most its square,
+    an inner problem of 3 Newton steps, by the power 3 / steps of `growth`, at most its square,
     after others. So the gap falls faster than linearly in the number of outer steps. After an inner
     problem that is not solved in 40 steps, or for rounding, the penalty falls by `growth`. The
     penalties of the intercept and of the slack variables change alike.
