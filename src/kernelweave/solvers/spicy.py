@@ -33,9 +33,9 @@ _AIM, _MOST = 3, 40
 _INNER_SHARE = 1e-3
 # Accuracy of the single-kernel problem at the first weights, which are rougher than that.
 _FIRST_SOLVE = 1e-3
-# Outer steps that do not halve the gap after which rounding is all that is left: as many as a
-# number has digits, so that the penalty has been large and small beside everything.
-_PATIENCE = 15
+# Outer steps that do not halve the gap after which rounding is all that is left: the penalty has
+# changed by half the digits of a number, those to which a gap can be told.
+_PATIENCE = 8
 
 
 class Passes:
@@ -181,7 +181,8 @@ class Spicy(Solver):
         """Solve the single-kernel problem at the first weights, where that is worth it.
 
         So it is if weights are all that is known, as from a part of the samples. And it is where
-        the loss has corners: that tells which samples are in them.
+        the loss has corners: that tells which samples are in them. For other losses alpha is taken
+        from the best constant, or from the start.
         """
         if start is None:
             flat = np.zeros_like(problem.y)
@@ -193,9 +194,15 @@ class Spicy(Solver):
                 # The best constant needs no kernel.
                 return Point.start(np.zeros(problem.m), alpha, intercept)
             d = problem.start()
-            if problem.regularizer.selective:
+            if problem.regularizer.selective or not problem.loss.smooth:
+                # Those that are likely to be in use, and few to add up for a solve.
                 best = working_kernels(np.zeros(problem.m), -quad, self.working_set)
                 d = spread_over(best, d)
+            if problem.loss.smooth:
+                # As much of alpha as is best for these weights.
+                scales = 0.8 ** np.arange(40)
+                values = [-problem.dual_loss(t * alpha) - 0.5 * t * t * (d @ quad) for t in scales]
+                return Point.start(d, scales[np.argmax(values)] * alpha, intercept)
         else:
             d = without_dust(problem.regularizer.project(start.d))
             if (problem.loss.smooth and np.any(start.alpha)) or not np.any(d):
