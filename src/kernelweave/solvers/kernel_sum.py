@@ -65,7 +65,7 @@ class KernelSum(ABC):
     def __init__(self, diagonal: Array, n_tasks: int, deadline: Deadline = NEVER) -> None:
         self._shape, self._deadline = (n_tasks, len(diagonal)), deadline
         self._own = np.tile(np.maximum(diagonal, 0.0), n_tasks)
-        self._floor = _FLOOR * float(self._own.mean()) or 1.0
+        self._floor = _FLOOR * float(self._own.mean())
         self._known: tuple[Array, Solve] | None = None
 
     @abstractmethod
@@ -78,7 +78,8 @@ class KernelSum(ABC):
 
     def solve(self, D: Array, V: Array, s: Array, g: Array) -> Array:
         """Return the x of the system, by preconditioned conjugate gradients."""
-        D = np.maximum(D, self._floor)
+        # Where no kernel is in use the samples themselves are the measure.
+        D = np.maximum(D, self._floor or _FLOOR * float(D.max()) or 1.0)
         if self._known is not None and self._similar(D, self._known[0]):
             x, enough = self._iterate(D, V, s, g, self._known[1], _FEW_STEPS)
             if enough:
