@@ -77,15 +77,16 @@ def newton_factor(out: Any, K: Any, D: Any) -> Amounts:
     return {"moved": 32.0 * K.size, "flops": len(K) ** 3 / 3.0, "rate": "cholesky"}
 
 
-def newton_model(out: Any, model: Any, D: Any, prox: Any, g: Any) -> Amounts:
+def newton_matrix(out: Any, system: Any, D: Any, V: Any, s: Any, g: Any) -> Amounts:
     """See the module."""
-    size = float(model.B.size)
-    return {"moved": 48.0 * size, "flops": 2.0 * len(prox.active) * size}
+    size = float(len(D)) ** 2
+    return {"moved": 48.0 * size, "flops": 2.0 * len(s) * size}
 
 
-def newton_curved(out: Any, model: Any, active: Any) -> Amounts:
+def newton_product(out: Any, system: Any, v: Any) -> Amounts:
     """See the module."""
-    return {"moved": 16.0 * out.size, "flops": 2.0 * len(active.kernels) * out.size}
+    tasks = len(v) / len(system.matrix)
+    return {"moved": 8.0 * system.matrix.size, "flops": 2.0 * tasks * system.matrix.size}
 
 
 def woodbury(out: Any, base: Any, V: Any, s: Any) -> Amounts:
@@ -156,11 +157,10 @@ COUNTS: list[tuple[str, str | None, str, str, Any]] = [
     ("kernelweave.compiled.dense_rows", None, "add_rows", "products with K(d)", added_rows),
     (_SOLVERS + "curvature", None, "jittered_cholesky", "curvature", curvature_factor),
     (_SOLVERS + "curvature", None, "solve_triangular", "curvature", curvature_solve),
-    (_SOLVERS + "dual_model", None, "cholesky", "Cholesky factors", newton_factor),
-    (_SOLVERS + "newton_system", None, "cholesky", "Cholesky factors", newton_factor),
-    (_SOLVERS + "newton_system", None, "with_low_rank", "Newton's model", woodbury),
-    (_SOLVERS + "dual_model", "DualModel", "_newton", "Newton's model", newton_model),
-    (_SOLVERS + "dual_model", "DualModel", "_curved_part", "Newton's model", newton_curved),
+    (_SOLVERS + "kernel_sum", None, "cholesky", "Cholesky factors", newton_factor),
+    (_SOLVERS + "kernel_sum", None, "with_low_rank", "Newton's model", woodbury),
+    (_SOLVERS + "kernel_sum", "FormedSum", "exact", "Newton's model", newton_matrix),
+    (_SOLVERS + "kernel_sum", "FormedSum", "product", "Newton's model", newton_product),
     (_SOLVERS + "smoothed_dual", "Place", "__init__", "places", place),
     (_RUNNING + "state", None, "add_and_weigh", "rounds", round_of_rows),
     (_RUNNING + "state", None, "add_rows", "rounds", added_rows),

@@ -148,31 +148,32 @@ def _order(bits: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.where(negative, _LEAST - np.minimum(bits, 0), bits)
 
 
-def zero_of_slope(
-    slope: Callable[[float], float],
-    first: float,
-    fallen: Callable[[float], bool],
-    longest: float = 1.0,
-) -> float:
-    """Where, in (0, longest], a rising `slope` with ``slope(0) = first < 0`` is nearly zero.
+def zero_of_slope(slope: Callable[[float], float], first: float) -> float:
+    """Where, in (0, 1], a rising `slope` with ``slope(0) = first < 0`` is nearly zero.
 
-    The search along a direction of descent, which need not be exact. A small slope uphill does not
-    mean a low place, after a sharp corner: `fallen` must agree.
+    The search along a direction of descent, which need not be exact. The function with that slope,
+    which is convex, is lower there than at zero. Its values, whose differences rounding can hide,
+    are not asked for: up to t it changes by at most ``(slope(t / 2) + slope(t)) t / 2``, because
+    the slope rises.
 
     Examples
     --------
-    >>> round(zero_of_slope(lambda t: 4.0 * t - 1.0, -1.0, lambda t: True), 3)
+    >>> round(zero_of_slope(lambda t: 4.0 * t - 1.0, -1.0), 3)
     0.25
     """
-    low, at_low, high = 0.0, first, longest
+
+    def good(t: float, at_t: float) -> bool:
+        return at_t <= 0 or slope(0.5 * t) <= -at_t
+
+    low, at_low, high = 0.0, first, 1.0
     at_high = slope(high)
-    if at_high <= 0 or (at_high <= _FLAT * abs(first) and fallen(high)):
+    if at_high <= _FLAT * abs(first) and good(high, at_high):
         return high
     for _ in range(60):
         # The zero of the chord, kept away from the ends so that the bracket shrinks for certain.
         t = low + (high - low) * float(np.clip(-at_low / (at_high - at_low), 0.1, 0.9))
         at_t = slope(t)
-        if abs(at_t) <= _FLAT * abs(first) and (at_t <= 0 or fallen(t)):
+        if abs(at_t) <= _FLAT * abs(first) and good(t, at_t):
             return t
         if at_t < 0:
             low, at_low = t, at_t

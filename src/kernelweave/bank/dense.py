@@ -150,7 +150,6 @@ class DenseBank(KernelBank):
         return sum(K.nbytes for K in self._matrices)
 
     def rows(self, idx: Array, kernels: Array | None = None, columns: Array | None = None) -> Array:
-        """See :class:`KernelBank`."""
         chosen = kernel_indices(kernels, self.m)
         pick = np.asarray(idx) if columns is None else np.ix_(idx, columns)
         width = self.n if columns is None else len(columns)
@@ -165,7 +164,6 @@ class DenseBank(KernelBank):
         return [self._matrices[k].dtype for k in chosen] or [np.dtype(np.float64)]
 
     def matvec(self, v: Array, kernels: Array | None = None) -> Array:
-        """See :class:`KernelBank`."""
         chosen = kernel_indices(kernels, self.m)
         tasks = as_tasks(v)
         out = np.zeros((len(chosen), len(tasks), self.n))
@@ -192,7 +190,6 @@ class DenseBank(KernelBank):
         return out if np.ndim(v) == 2 else out[:, 0]
 
     def quad(self, v: Array, kernels: Array | None = None) -> Array:
-        """See :class:`KernelBank`."""
         chosen = kernel_indices(kernels, self.m)
         tasks = as_tasks(v)
         supports = [np.flatnonzero(row) for row in tasks]
@@ -215,7 +212,6 @@ class DenseBank(KernelBank):
         return semi_definite(self._scale[chosen] * parts.sum(axis=1), v, self, chosen)
 
     def products_at(self, v: Array, idx: Array, kernels: Array | None = None) -> Array:
-        """See :class:`KernelBank`."""
         chosen = kernel_indices(kernels, self.m)
         tasks, idx = as_tasks(v), sample_indices(idx, self.n)
         out = np.empty((len(chosen), len(tasks), len(idx)))
@@ -230,11 +226,9 @@ class DenseBank(KernelBank):
         return out if np.ndim(v) == 2 else out[:, 0]
 
     def running(self) -> RunningProducts:
-        """See :class:`KernelBank`."""
         return super().running() if self._stack is None else MatrixProducts(self, self._stack)
 
     def sum_products(self, V: Array) -> Array:
-        """See :class:`KernelBank`."""
         V = np.ascontiguousarray(V, dtype=np.float64)
         # Every part of the kernels has sums of its own, added up in the order of the parts.
         size = max(1, -(-self.m // _SUM_PARTS))
@@ -254,7 +248,6 @@ class DenseBank(KernelBank):
         return sums.sum(axis=0)
 
     def square_sum(self) -> Array:
-        """See :class:`KernelBank`."""
         squares = SquareSum(self.n)
         with one_blas_thread():
             for K, scale in zip(self._matrices, self._scale, strict=True):
@@ -263,12 +256,10 @@ class DenseBank(KernelBank):
         return squares.total()
 
     def combine(self, d: Array, out: Array | None = None) -> Array:
-        """See :class:`KernelBank`."""
         out = np.empty((self.n, self.n)) if out is None else out
         return self._sum_rows(d, np.arange(self.n), out)
 
     def combine_rows(self, d: Array, idx: Array, out: Array) -> Array:
-        """See :class:`KernelBank`."""
         return self._sum_rows(d, sample_indices(idx, self.n), out)
 
     def _sum_rows(self, d: Array, idx: Array, out: Array) -> Array:
@@ -286,7 +277,6 @@ class DenseBank(KernelBank):
         return out
 
     def take(self, idx: Array) -> DenseBank:
-        """See :class:`KernelBank`."""
         idx = sample_indices(idx, self.n)
         bank = DenseBank(self.dtype)
         bank._source = None
@@ -314,7 +304,6 @@ class DenseBank(KernelBank):
         return bank
 
     def combine_block(self, d: Array, idx: Array) -> Array:
-        """See :class:`KernelBank`."""
         idx = sample_indices(idx, self.n)
         out = np.zeros((len(idx), len(idx)))
         active = np.flatnonzero(d)
@@ -328,7 +317,6 @@ class DenseBank(KernelBank):
         return out
 
     def diag(self, kernels: Array | None = None) -> Array:
-        """See :class:`KernelBank`."""
         chosen = kernel_indices(kernels, self.m)
         return np.array([self._scale[k] * self._matrices[k].diagonal() for k in chosen], np.float64)
 

@@ -61,11 +61,9 @@ class StoredPart(Part):
         return slice(0, samples.n), np.dtype(dtype)
 
     def take(self, side: _Positions, rows: Array | slice) -> _Positions:
-        """See :class:`Part`."""
         return rows, side[1]
 
     def nbytes(self, side: Any) -> int:
-        """See :class:`Part`."""
         return sum(matrix.nbytes for matrix in self.matrices)
 
     def _block(self, i: int, left: Array | slice, right: Array | slice, rows: slice) -> Array:
@@ -81,7 +79,6 @@ class StoredPart(Part):
     def weighted(
         self, d: Array, left: _Positions, right: _Positions, out: Array | None
     ) -> Array | None:
-        """See :class:`Part`."""
         weights = self.factors.T @ np.asarray(d, dtype=np.float64)
         active = np.flatnonzero(weights).tolist()
         if not active:
@@ -96,7 +93,6 @@ class StoredPart(Part):
         return out
 
     def contract(self, M: Array, left: _Positions, right: _Positions, out: Array) -> None:
-        """See :class:`Part`."""
         sums = np.zeros(len(self.matrices))
         for rows in row_chunks(*M.shape):
             for i in range(len(self.matrices)):
@@ -237,7 +233,6 @@ class DistanceBank(MatrixBank):
     def tile(
         self, rows: Array, columns: Array | None = None, dtype: DTypeLike = float
     ) -> DistanceTile:
-        """See :class:`MatrixBank`."""
         samples = self.distances.samples
         left, right = _as_slice(rows), slice(0, self.n) if columns is None else _as_slice(columns)
         parts = [
@@ -249,7 +244,6 @@ class DistanceBank(MatrixBank):
         )
 
     def take(self, idx: Array) -> DistanceBank:
-        """See :class:`MatrixBank`."""
         idx = np.asarray(idx)
         stored = self._stored
         if stored is not None:
@@ -257,7 +251,6 @@ class DistanceBank(MatrixBank):
         return self._assemble(self.distances.take(idx), stored, self._rest, self.work_bytes)
 
     def select(self, kernels: Array) -> DistanceBank:
-        """See :class:`MatrixBank`."""
         chosen = np.asarray(kernels)
         distances = self.distances.select(chosen)
         stored = self._stored

@@ -115,19 +115,16 @@ class GivenBank(KernelBank):
         return float(count) * np.count_nonzero(v) * (self._whole.n - self.n)
 
     def matvec(self, v: Array, kernels: Array | None = None) -> Array:
-        """See :class:`KernelBank`."""
         if not self._here(self._pass_cost(v, kernels)):
             return self._dense().matvec(v, kernels)
         return self._whole.matvec(self._spread_out(v), kernels)[..., self._ids]
 
     def quad(self, v: Array, kernels: Array | None = None) -> Array:
-        """See :class:`KernelBank`."""
         if not self._here(0.5 * self._pass_cost(v, kernels)):
             return self._dense().quad(v, kernels)
         return self._whole.quad(self._spread_out(v), kernels)
 
     def combine(self, d: Array, out: Array | None = None) -> Array:
-        """See :class:`KernelBank`."""
         if not self._here(float(np.count_nonzero(d)) * self.n * (self._whole.n - self.n)):
             return self._dense().combine(d, out)
         out = np.empty((self.n, self.n)) if out is None else out
@@ -143,11 +140,9 @@ class GivenBank(KernelBank):
         return out
 
     def combine_block(self, d: Array, idx: Array) -> Array:
-        """See :class:`KernelBank`."""
         return self._whole.combine_block(d, self._ids[idx])
 
     def diag(self, kernels: Array | None = None) -> Array:
-        """See :class:`KernelBank`."""
         return self._whole.diag(kernels)[:, self._ids]
 
     def error(self, v: Array, d: Array) -> ErrorBound:
@@ -155,11 +150,9 @@ class GivenBank(KernelBank):
         return ErrorBound.none(self.m)
 
     def take(self, idx: Array) -> DenseBank:
-        """See :class:`KernelBank`."""
         return self._whole.take(self._ids[idx])
 
     def select(self, kernels: Array) -> KernelBank:
-        """See :class:`KernelBank`."""
         if self._cut is not None:
             return self._cut.select(kernels)
         matrices, names = ([own[k] for k in kernels] for own in (self._matrices, self.names))
@@ -168,33 +161,25 @@ class GivenBank(KernelBank):
     # What only a cut answers quickly
 
     def rows(self, idx: Array, kernels: Array | None = None, columns: Array | None = None) -> Array:
-        """See :class:`KernelBank`."""
         return self._dense().rows(idx, kernels, columns)
 
     def products_at(self, v: Array, idx: Array, kernels: Array | None = None) -> Array:
-        """See :class:`KernelBank`."""
         return self._dense().products_at(v, idx, kernels)
 
     def combine_rows(self, d: Array, idx: Array, out: Array) -> Array:
-        """See :class:`KernelBank`."""
         return self._dense().combine_rows(d, idx, out)
 
     def sum_products(self, V: Array) -> Array:
-        """See :class:`KernelBank`."""
         return self._dense().sum_products(V)
 
     def square_sum(self) -> Array:
-        """See :class:`KernelBank`."""
         return self._dense().square_sum()
 
     def spread(self) -> Array:
-        """See :class:`KernelBank`."""
         return self._dense().spread()
 
     def running(self) -> RunningProducts:
-        """See :class:`KernelBank`."""
         return self._dense().running()
 
     def tile(self, rows: Array, columns: Array | None = None, dtype: DTypeLike = float) -> Tile:
-        """See :class:`KernelBank`."""
         return self._dense().tile(rows, columns, dtype)

@@ -136,7 +136,6 @@ class LazyBank(KernelBank):
             yield positions, slab, slots
 
     def rows(self, idx: Array, kernels: Array | None = None, columns: Array | None = None) -> Array:
-        """See :class:`KernelBank`."""
         chosen = kernel_indices(kernels, self.m)
         idx = np.asarray(idx)
         pick = slice(None) if columns is None else np.asarray(columns)
@@ -148,11 +147,9 @@ class LazyBank(KernelBank):
         return out
 
     def fresh_rows(self, idx: Array, kernels: Array) -> Array:
-        """See :class:`KernelBank`."""
         return self._source.rows(np.asarray(idx), kernels, self.dtype)
 
     def matvec(self, v: Array, kernels: Array | None = None) -> Array:
-        """See :class:`KernelBank`."""
         chosen = kernel_indices(kernels, self.m)
         tasks = as_tasks(v)
         out = np.zeros((len(chosen), len(tasks), self.n))
@@ -192,17 +189,14 @@ class LazyBank(KernelBank):
         return StackTile((len(rows), len(columns)), self.m, evaluate, dtype)
 
     def _own_cache(self) -> RowCache:
-        """See :class:`KernelBank`."""
         return self._cache
 
     def quad(self, v: Array, kernels: Array | None = None) -> Array:
-        """See :class:`KernelBank`."""
         tasks = as_tasks(v)
         quad = np.einsum("ktn,tn->k", self.matvec(tasks, kernels), tasks)
         return semi_definite(quad, v, self, kernel_indices(kernels, self.m))
 
     def products_at(self, v: Array, idx: Array, kernels: Array | None = None) -> Array:
-        """See :class:`KernelBank`."""
         chosen = kernel_indices(kernels, self.m)
         tasks = as_tasks(v)
         idx = np.asarray(idx)
@@ -285,14 +279,12 @@ class LazyBank(KernelBank):
         return bank
 
     def combine(self, d: Array, out: Array | None = None) -> Array:
-        """See :class:`KernelBank`."""
         if out is None:
             require_bytes(8.0 * self.n**2, f"one dense {self.n} x {self.n} matrix")
             out = np.empty((self.n, self.n))
         return self.combine_rows(d, np.arange(self.n), out)
 
     def combine_rows(self, d: Array, idx: Array, out: Array) -> Array:
-        """See :class:`KernelBank`."""
         out[:] = 0.0
         for kernels, rows in self._blocks(np.flatnonzero(d), len(idx), self.n):
             values = self.rows(idx[rows], kernels).astype(np.float64)
@@ -322,7 +314,6 @@ class LazyBank(KernelBank):
         return out
 
     def diag(self, kernels: Array | None = None) -> Array:
-        """See :class:`KernelBank`."""
         return self._diagonals[kernel_indices(kernels, self.m)]
 
     def error(self, v: Array, d: Array) -> ErrorBound:

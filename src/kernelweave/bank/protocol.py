@@ -285,7 +285,6 @@ class KernelBank(MatrixBank):
         return LocalRounds(self.running() if weights is None else SumProducts(self, weights), rules)
 
     def tile(self, rows: Array, columns: Array | None = None, dtype: DTypeLike = float) -> Tile:
-        """See :class:`MatrixBank`."""
         rows = np.asarray(rows)
         shape = (len(rows), self.n if columns is None else len(columns))
         return StackTile(shape, self.m, lambda part: self.rows(rows, part, columns), dtype)

@@ -139,13 +139,11 @@ class LocalRounds(Rounds):
         self._fitted = np.zeros(products.n)
 
     def start(self, v: Array, d: Array) -> Choice:
-        """See :class:`Rounds`."""
         self._v[:] = v
         self._products.reset(v)
         return self.reweigh(d)
 
     def advance(self, choice: Choice, step_i: float, step_j: float, d: Array) -> Choice:
-        """See :class:`Rounds`."""
         self._v[choice.i] += step_i
         self._v[choice.j] += step_j
         idx, delta = np.array([choice.i, choice.j]), np.array([step_i, step_j])
@@ -153,16 +151,13 @@ class LocalRounds(Rounds):
         return self._choose()
 
     def reweigh(self, d: Array) -> Choice:
-        """See :class:`Rounds`."""
         self._fitted = self._products.weigh(d)
         return self._choose()
 
     def wake(self, kernels: Array | None) -> None:
-        """See :class:`Rounds`."""
         self._products.wake(kernels)
 
     def settle(self) -> Array:
-        """See :class:`Rounds`."""
         return self._products.settle(self._v)
 
     def _choose(self) -> Choice:
@@ -176,14 +171,11 @@ class LocalRounds(Rounds):
         return Choice(i, j, score_i, score_j, float(v[i]), float(v[j]), at, block)
 
     def values(self) -> Array:
-        """See :class:`Rounds`."""
         return self._v.copy()
 
     def fitted(self) -> Array:
-        """See :class:`Rounds`."""
         return self._fitted.copy()
 
     @property
     def nbytes(self) -> int:
-        """See :class:`Rounds`."""
         return self._products.nbytes

@@ -236,15 +236,12 @@ class SparseBank(KernelBank):
         return out if np.ndim(v) == 2 else out[:, 0]
 
     def matvec(self, v: Array, kernels: Array | None = None) -> Array:
-        """See :class:`KernelBank`."""
         return self._products(v, None, kernels)
 
     def products_at(self, v: Array, idx: Array, kernels: Array | None = None) -> Array:
-        """See :class:`KernelBank`."""
         return self._products(v, idx, kernels)
 
     def quad(self, v: Array, kernels: Array | None = None) -> Array:
-        """See :class:`KernelBank`."""
         chosen = kernel_indices(kernels, self.m)
         out = np.zeros((len(chosen), len(as_tasks(v))))
 
@@ -295,7 +292,6 @@ class SparseBank(KernelBank):
             out -= weight * product
 
     def rows(self, idx: Array, kernels: Array | None = None, columns: Array | None = None) -> Array:
-        """See :class:`KernelBank`."""
         chosen = kernel_indices(kernels, self.m)
         few = np.asarray(idx, dtype=np.int64)
         many = np.arange(self.n) if columns is None else np.asarray(columns, dtype=np.int64)
@@ -347,26 +343,22 @@ class SparseBank(KernelBank):
         return out
 
     def combine(self, d: Array, out: Array | None = None) -> Array:
-        """See :class:`KernelBank`."""
         if out is None:
             require_bytes(8.0 * self.n**2, f"one dense {self.n} x {self.n} matrix")
             out = np.empty((self.n, self.n))
         return self._combined(d, np.arange(self.n), out)
 
     def combine_block(self, d: Array, idx: Array) -> Array:
-        """See :class:`KernelBank`."""
         idx = np.asarray(idx, dtype=np.int64)
         return self._combined(d, idx, np.empty((len(idx), len(idx))))
 
     def diag(self, kernels: Array | None = None) -> Array:
-        """See :class:`KernelBank`."""
         chosen = kernel_indices(kernels, self.m)
         return np.array([self._kernels[k].diagonal for k in chosen]).reshape(-1, self.n)
 
     # Parts of the bank
 
     def take(self, idx: Array) -> SparseBank:
-        """See :class:`KernelBank`."""
         idx = np.asarray(idx, dtype=np.int64)
         return self._over([kernel.take(idx) for kernel in self._kernels], self.names, len(idx))
 

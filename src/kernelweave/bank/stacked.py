@@ -78,25 +78,20 @@ class StackedBank(KernelBank):
         return out
 
     def rows(self, idx: Array, kernels: Array | None = None, columns: Array | None = None) -> Array:
-        """See :class:`KernelBank`."""
         shape = (len(idx), self.n if columns is None else len(columns))
         return self._gather(kernels, shape, lambda part, own: part.rows(idx, own, columns))
 
     def matvec(self, v: Array, kernels: Array | None = None) -> Array:
-        """See :class:`KernelBank`."""
         return self._gather(kernels, np.shape(v), lambda part, own: part.matvec(v, own))
 
     def quad(self, v: Array, kernels: Array | None = None) -> Array:
-        """See :class:`KernelBank`."""
         return self._gather(kernels, (), lambda part, own: part.quad(v, own))
 
     def products_at(self, v: Array, idx: Array, kernels: Array | None = None) -> Array:
-        """See :class:`KernelBank`."""
         shape = (*np.shape(v)[:-1], len(idx))
         return self._gather(kernels, shape, lambda part, own: part.products_at(v, idx, own))
 
     def take(self, idx: Array) -> StackedBank:
-        """See :class:`KernelBank`."""
         return StackedBank([part.take(idx) for part in self.parts], self.members)
 
     def select(self, kernels: Array) -> StackedBank:
@@ -109,7 +104,6 @@ class StackedBank(KernelBank):
         return StackedBank(parts, [positions for _, positions, _ in split])
 
     def combine(self, d: Array, out: Array | None = None) -> Array:
-        """See :class:`KernelBank`."""
         out = np.empty((self.n, self.n)) if out is None else out
         self.parts[0].combine(d[self.members[0]], out)
         for part, own in zip(self.parts[1:], self.members[1:], strict=True):
@@ -118,7 +112,6 @@ class StackedBank(KernelBank):
         return out
 
     def combine_block(self, d: Array, idx: Array) -> Array:
-        """See :class:`KernelBank`."""
         out = np.zeros((len(idx), len(idx)))
         for part, own in zip(self.parts, self.members, strict=True):
             if d[own].any():
@@ -126,17 +119,14 @@ class StackedBank(KernelBank):
         return out
 
     def diag(self, kernels: Array | None = None) -> Array:
-        """See :class:`KernelBank`."""
         return self._gather(kernels, (self.n,), lambda part, own: part.diag(own))
 
     def tile(
         self, rows: Array, columns: Array | None = None, dtype: DTypeLike = float
     ) -> CompositeTile:
-        """See :class:`KernelBank`."""
         return CompositeTile([part.tile(rows, columns, dtype) for part in self.parts], self.members)
 
     def quad_and_product(self, v: Array, d: Array) -> tuple[Array, Array]:
-        """See :class:`KernelBank`."""
         quad, product = np.empty(self.m), np.zeros_like(as_tasks(v))
         for part, own in zip(self.parts, self.members, strict=True):
             quad[own], added = part.quad_and_product(v, d[own])
@@ -144,18 +134,15 @@ class StackedBank(KernelBank):
         return quad, product
 
     def running(self) -> StackedProducts:
-        """See :class:`KernelBank`."""
         return StackedProducts([part.running() for part in self.parts], self.members)
 
     def sum_products(self, V: Array) -> Array:
-        """See :class:`KernelBank`."""
         out = np.zeros(V.shape[1:])
         for part, own in zip(self.parts, self.members, strict=True):
             out += part.sum_products(V[own])
         return out
 
     def square_sum(self) -> Array:
-        """See :class:`KernelBank`."""
         out = self.parts[0].square_sum()
         for part in self.parts[1:]:
             out += part.square_sum()
@@ -172,7 +159,6 @@ class StackedBank(KernelBank):
         return np.vstack(factors)
 
     def spread(self) -> Array:
-        """See :class:`KernelBank`."""
         out = np.empty(self.m)
         for part, own in zip(self.parts, self.members, strict=True):
             out[own] = part.spread()

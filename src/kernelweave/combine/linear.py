@@ -106,7 +106,6 @@ class LinearBank(KernelBank):
         return self._base.nbytes
 
     def rows(self, idx: Array, kernels: Array | None = None, columns: Array | None = None) -> Array:
-        """See :class:`KernelBank`."""
         tile = self._base.tile(np.asarray(idx), columns)
         chosen = kernel_indices(kernels, self.m)
         out = np.empty((len(chosen), *tile.shape))
@@ -115,11 +114,9 @@ class LinearBank(KernelBank):
         return out
 
     def matvec(self, v: Array, kernels: Array | None = None) -> Array:
-        """See :class:`KernelBank`."""
         return self.products_at(v, np.arange(self.n), kernels)
 
     def products_at(self, v: Array, idx: Array, kernels: Array | None = None) -> Array:
-        """See :class:`KernelBank`."""
         v, idx = np.asarray(v, dtype=np.float64), np.asarray(idx)
         chosen = kernel_indices(kernels, self.m)
         used = np.flatnonzero(np.atleast_2d(v).any(axis=0))
@@ -144,14 +141,12 @@ class LinearBank(KernelBank):
         return semi_definite(quad[self._members[chosen]], v, self, chosen)
 
     def combine(self, d: Array, out: Array | None = None) -> Array:
-        """See :class:`KernelBank`."""
         out = np.empty((self.n, self.n)) if out is None else out
         weights = self._weights(d)
         fill_symmetric(self._base, lambda tile: self._combination.values(tile, weights), out)
         return out
 
     def combine_rows(self, d: Array, idx: Array, out: Array) -> Array:
-        """See :class:`KernelBank`."""
         weights = self._weights(d)
 
         def work(first: int, last: int) -> None:
@@ -162,7 +157,6 @@ class LinearBank(KernelBank):
         return out
 
     def combine_block(self, d: Array, idx: Array) -> Array:
-        """See :class:`KernelBank`."""
         return self._combination.values(self._base.tile(idx, idx), self._weights(d))
 
     def _diagonal(self, weights: Array) -> Array:
@@ -173,18 +167,14 @@ class LinearBank(KernelBank):
         return out
 
     def diag(self, kernels: Array | None = None) -> Array:
-        """See :class:`KernelBank`."""
         chosen = kernel_indices(kernels, self.m)
         return np.array([self._diagonal(self._unit(k)) for k in chosen]).reshape(-1, self.n)
 
     def error(self, v: Array, d: Array) -> ErrorBound:
-        """See :class:`KernelBank`."""
         return ErrorBound.none(self.m)
 
     def take(self, idx: Array) -> LinearBank:
-        """See :class:`KernelBank`."""
         return LinearBank(self._combination, self._base.take(idx), self._members)
 
     def select(self, kernels: Array) -> LinearBank:
-        """See :class:`KernelBank`."""
         return LinearBank(self._combination, self._base, self._members[kernels])

@@ -12,7 +12,6 @@ import numpy as np
 from numba import njit
 
 __all__ = [
-    "add_outputs",
     "add_row_products",
     "add_rows",
     "add_rows_of_four",
@@ -222,19 +221,3 @@ def factor_sums(
         for t in range(V.shape[1]):
             row_products(factors, rows, V[k, t], c)
             add_rows(factors, rows, c, out[t], 0, V.shape[2])
-
-
-@njit(cache=True, nogil=True, fastmath=True)
-def add_outputs(
-    change: np.ndarray,
-    kernels: np.ndarray,
-    weights: np.ndarray,
-    outputs: np.ndarray,
-    mixed: np.ndarray,
-) -> None:
-    """Add the change of some kernels' outputs to their rows and to the mix of them."""
-    for p in range(kernels.shape[0]):
-        row, extra, weight = outputs[kernels[p]], change[p], weights[p]
-        for i in range(mixed.shape[0]):
-            row[i] += extra[i]
-            mixed[i] += weight * extra[i]

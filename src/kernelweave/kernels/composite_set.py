@@ -92,7 +92,6 @@ class CompositeTile(Tile):
         self._members = members
 
     def weighted(self, d: ArrayLike) -> Array:
-        """See :class:`Tile`."""
         weights = np.asarray(d)
         out: Array | None = None
         for tile, own in zip(self._tiles, self._members, strict=True):
@@ -103,7 +102,6 @@ class CompositeTile(Tile):
         return np.zeros(self.shape) if out is None else out
 
     def stack(self, kernels: ArrayLike | None = None) -> Array:
-        """See :class:`Tile`."""
         chosen = np.arange(self.m) if kernels is None else np.asarray(kernels, dtype=np.int64)
         part, place = whereabouts(self._members)
         return _gather(
@@ -111,7 +109,6 @@ class CompositeTile(Tile):
         )
 
     def contract(self, M: ArrayLike) -> NDArray[np.float64]:
-        """See :class:`Tile`."""
         out = np.empty(self.m)
         for tile, own in zip(self._tiles, self._members, strict=True):
             out[own] = tile.contract(M)

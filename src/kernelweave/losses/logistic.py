@@ -61,8 +61,11 @@ class Logistic(Loss):
 def logistic_prox(v: Array, weight: Array) -> Array:
     r"""Solve :math:`t - \mathrm{weight} / (1 + e^t) = v` for every t.
 
-    The left side rises, convex below t = 0 and concave above. So Newton's method from zero, or
-    from the end next to it of the interval from v to v + weight, never overshoots.
+    The equation is the same for -t and -(v + weight), so that t >= 0 can be had. There the left
+    side is rising and concave, and Newton's method from a bound below never overshoots. By
+    :math:`e^t = \mathrm{weight} / (t - v) - 1` the bound follows from one above,
+    :math:`t \le \max(v, 0) + \log(1 + \mathrm{weight})`. It is close: from v or zero, Newton's
+    method would come nearer by one at each step.
 
     Examples
     --------
@@ -70,14 +73,18 @@ def logistic_prox(v: Array, weight: Array) -> Array:
     >>> float(logistic_prox(np.array([-1.0]), np.array([2.0]))[0])
     0.0
     """
-    t = np.clip(0.0, v, v + weight)
+    flipped = v + 0.5 * weight < 0
+    v = np.where(flipped, -(v + weight), v)
+    low = np.maximum(v, 0.0)
+    room = np.maximum(low + np.log1p(weight) - v, np.finfo(np.float64).tiny)
+    t = np.maximum(low, np.log(np.maximum(weight / room - 1.0, 1.0)))
     for _ in range(200):
         gap = expit(-t)
-        change = (t - weight * gap - v) / (1.0 + weight * gap * expit(t))
+        change = (t - weight * gap - v) / (1.0 + weight * gap * (1.0 - gap))
         t = t - change
         if np.all(np.abs(change) <= 1e-9 * (1.0 + np.abs(t))):
             break
-    return t
+    return np.where(flipped, -t, t)
 
 
 def fraction(y: Array, alpha: Array, C: Array) -> Array:

@@ -106,11 +106,9 @@ class CountedStream(io.RawIOBase):
         self._stream, self._allowance = stream, allowance
 
     def readable(self) -> bool:
-        """See :class:`io.RawIOBase`."""
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """See :class:`io.RawIOBase`."""
         data = self._stream.read(min(len(buffer), _PIECE))
         self._allowance.take(len(data), "its content")
         buffer[: len(data)] = data

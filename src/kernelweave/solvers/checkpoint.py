@@ -136,7 +136,6 @@ class _GroupKeeper(Keeper):
         self._session, self._group, self._about = session, group, about
 
     def keep(self, line: Note, numbers: Callable[[], Numbers]) -> None:
-        """See :class:`Keeper`."""
         self._session.note(self._group, line, self._about, numbers)
 
 

@@ -108,7 +108,7 @@ def _solve(cuts: Cuts, response: Response, start: Array, upper: float) -> Master
         first = -float(heights @ way)
         if not first < 0:
             return place, heights
-        return at(place.multipliers + zero_of_slope(fall, first, lambda t: True) * way)
+        return at(place.multipliers + zero_of_slope(fall, first) * way)
 
     # A mean with a poor cut can be far below a single good one.
     firsts = [at(multipliers) for multipliers in [start, *np.eye(len(cuts))]]

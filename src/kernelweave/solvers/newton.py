@@ -318,15 +318,8 @@ def _search(problem: _Problem, here: _Point, step: Direction) -> _Point | None:
 
     first = slope(0.0)
     noise = 1e-12 * abs(here.primal)
-
-    def fallen(t: float) -> bool:
-        value = problem.primal(
-            here.alpha + t * step.alpha, here.fitted + t * step.fitted, here.b + t * step.intercept
-        )
-        return value <= here.primal + noise
-
     # A slope lost in rounding: the whole step still mends alpha where K does not see it.
-    t = zero_of_slope(slope, first, fallen) if first < -noise else 1.0
+    t = zero_of_slope(slope, first) if first < -noise else 1.0
     alpha, fitted = here.alpha + t * step.alpha, here.fitted + t * step.fitted
     there = problem.point(alpha, fitted, here.b + t * step.intercept)
     return there if there.primal <= here.primal + noise else None

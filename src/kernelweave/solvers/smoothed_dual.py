@@ -13,6 +13,7 @@ r"""The smoothed dual of one proximal step of SpicyMKL, and its minimisation by 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,14 +23,12 @@ from kernelweave.deadline import TimeUp
 from kernelweave.problem import Array, Problem
 from kernelweave.regularizers.norm_prox import NormProx
 from kernelweave.root_search import zero_of_slope
-from kernelweave.solvers.conjugate_terms import ConjugateTerm
-from kernelweave.solvers.dual_model import STEEP_ENOUGH, DualModel, model_serves
-from kernelweave.solvers.newton_system import ActiveKernels, newton_direction
+from kernelweave.solvers.dual_model import DualModel
+from kernelweave.solvers.smoothed_loss import SmoothedLoss
 
 __all__ = ["Components", "Minimum", "SmoothedDual"]
 
-_ARMIJO = 1e-4
-# What rounding leaves of phi, relative to its parts.
+# What rounding leaves of a duality gap, relative to its parts: sums of thousands of terms.
 _ROUNDING = 1e-13
 
 
@@ -68,21 +67,18 @@ class Minimum:
     intercept : ndarray of shape (T,)
     components : Components
         The next components.
-    norms_before : ndarray of shape (A,)
-        Norms of alpha_k + gamma rho, from which the prox made those of the components.
     steps : int
         Newton steps taken.
-    converged : bool
-        Whether the accuracy asked for was reached.
+    gap : float
+        Duality gap of the inner problem.
     """
 
     rho: Array
     decision: Array
     intercept: Array
     components: Components
-    norms_before: Array
     steps: int
-    converged: bool
+    gap: float
 
 
 class SmoothedDual:
@@ -91,7 +87,7 @@ class SmoothedDual:
     Parameters
     ----------
     problem : Problem
-    term : ConjugateTerm
+    term : SmoothedLoss
         The loss.
     kernels : ndarray of int
         The kernels to look at, those of `components` among them.
@@ -105,7 +101,7 @@ class SmoothedDual:
     def __init__(
         self,
         problem: Problem,
-        term: ConjugateTerm,
+        term: SmoothedLoss,
         kernels: NDArray[np.intp],
         components: Components,
         intercept: Array,
@@ -124,70 +120,33 @@ class SmoothedDual:
     def minimise(self, rho: Array, accuracy: float, most: int) -> Minimum:
         """Newton steps from rho until the duality gap of the inner problem is at most `accuracy`.
 
-        Or `most` of them, or as many as the problem's deadline allows.
+        Or `most` of them, or as many as rounding or the problem's deadline allow.
         """
         here = Place(self, rho, self.problem.bank.matvec(rho, self.kernels))
+        gap = decrement = np.inf
         for step in range(most + 1):
             gradient = here.gradient()
-            gap = self.term.gap(here.rho, here.z + gradient)
-            if gap <= accuracy:
-                return self._found(here, step, True)
-            if step == most or self.problem.deadline.passed():
+            before, gap = gap, self.term.gap(here.rho, here.z + gradient)
+            # Where rounding is all that was left of the last step, the decision values tell.
+            noise = _ROUNDING * float(np.sum(np.abs(here.rho * here.z)))
+            lost = decrement <= noise and not gap <= 0.5 * before
+            if gap <= accuracy or lost or step == most or self.problem.deadline.passed():
                 break
             try:
-                direction = self._direction(here, gradient)
+                delta = DualModel(here).minimise(gradient)
             except TimeUp:
                 break
-            there = self._search(here, gradient, direction, gap)
-            if there is None:
-                return self._found(here, step, False)
-            here = there
-        return self._found(here, step, False)
-
-    def _found(self, here: Place, steps: int, converged: bool) -> Minimum:
+            decrement = -float(np.sum(gradient * delta))
+            if not decrement > 0:
+                break
+            products = self.problem.bank.matvec(delta, self.kernels)
+            t = zero_of_slope(here.slope_along(delta, products), -decrement)
+            here = Place(self, here.rho + t * delta, here.products + t * products)
         active = here.prox.active
         share = here.prox.norms[active] / here.norms[active]
         fitted = share[:, None, None] * here.normals[active]
         components = Components(self.kernels[active], fitted, here.prox.norms[active])
-        before = here.norms[active]
-        return Minimum(here.rho, here.z, here.level, components, before, steps, converged)
-
-    def _direction(self, here: Place, gradient: Array) -> Array:
-        """Direction in which phi falls: to the minimum of a model of it, or Newton's."""
-        bank = self.problem.bank
-        if model_serves(bank, self.problem.n_tasks, here.active().kernels):
-            return DualModel(here).minimise(gradient)
-        D = self.term.curvature(here.rho, here.z)
-        delta = newton_direction(bank, D, here.active(), gradient, self.problem.deadline)
-        bent = self.term.bent(here.rho, here.z, delta, D)
-        # As steep as Newton's, or nearly so, and it cannot be cut short.
-        good = np.sum(gradient * bent) <= STEEP_ENOUGH * np.sum(gradient * delta)
-        return bent if good else delta
-
-    def _search(self, here: Place, gradient: Array, delta: Array, gap: float) -> Place | None:
-        """Go along delta to where phi is nearly least; None if it does not fall."""
-        decrement = -float(np.sum(gradient * delta))
-        if not decrement > 0:
-            return None
-        products = self.problem.bank.matvec(delta, self.kernels)
-        longest = self.term.reach(here.rho, delta)
-        noise = _ROUNDING * float(np.sum(np.abs(here.rho * here.z)))
-        if decrement <= noise:
-            # phi no longer tells, but the decision values do.
-            there = Place(self, here.rho + longest * delta, here.products + longest * products)
-            smaller = self.term.gap(there.rho, there.z + there.gradient()) <= 0.5 * gap
-            return there if smaller else None
-        segment = _Segment(here, delta, products)
-        first = segment.value(0.0)
-
-        def fallen(t: float) -> bool:
-            """Armijo's rule, but for rounding."""
-            return segment.value(t) <= first - _ARMIJO * t * decrement + noise
-
-        t = zero_of_slope(segment.slope, -decrement, fallen, longest)
-        if not t > 0 or not fallen(t):
-            return None
-        return Place(self, here.rho + t * delta, here.products + t * products)
+        return Minimum(here.rho, here.z, here.level, components, step, gap)
 
 
 class Place:
@@ -198,9 +157,9 @@ class Place:
         gamma = dual.penalty
         # K_k v_k with v_k = alpha_k + gamma rho.
         self.normals = dual._fitted + gamma * products
-        self.cross = np.einsum("ktn,tn->k", dual._fitted, rho)
-        self.quad = np.einsum("ktn,tn->k", products, rho)
-        squares = dual._squares + 2.0 * gamma * self.cross + gamma**2 * self.quad
+        cross = np.einsum("ktn,tn->k", dual._fitted, rho)
+        quad = np.einsum("ktn,tn->k", products, rho)
+        squares = dual._squares + 2.0 * gamma * cross + gamma**2 * quad
         self.squares = np.maximum(squares, 0.0)
         self.norms = np.sqrt(self.squares)
         self.prox: NormProx = dual.problem.regularizer.norm_prox(self.norms, gamma)
@@ -215,61 +174,25 @@ class Place:
         f = np.tensordot(share, self.normals[active], axes=1)
         return f + self.level[:, None] - self.z
 
-    def active(self) -> ActiveKernels:
-        """The kernels in use, as the Hessian (eq. 9) needs them."""
-        dual, chosen = self.dual, self.prox.active
-        norms = self.norms[chosen]
-        return ActiveKernels(
-            dual.kernels[chosen],
-            self.prox.norms[chosen] / norms,
-            self.normals[chosen] / norms[:, None, None],
-            self.prox,
-            dual.penalty,
-            dual.intercept_penalty,
-        )
+    def slope_along(self, delta: Array, products: Array) -> Callable[[float], float]:
+        """Derivative of phi at rho + t delta in t; `products` are the K_k delta.
 
+        Squared norms are parabolas in t with coefficients known beforehand, so a trial touches no
+        kernel at all. (The paper's section 3.4 saves trials on kernels that are inactive at both
+        ends, by convexity; here no kernel costs more than a few multiplications.)
+        """
+        dual, gamma = self.dual, self.dual.penalty
+        linear = 2.0 * gamma * np.einsum("ktn,tn->k", self.normals, delta)
+        square = gamma**2 * np.einsum("ktn,tn->k", products, delta)
+        sums = delta.sum(axis=1)
 
-class _Segment:
-    """phi along rho + t delta.
+        def slope(t: float) -> float:
+            norms = np.sqrt(np.maximum(self.squares + t * (linear + t * square), 0.0))
+            p = dual.problem.regularizer.norm_prox(norms, gamma).norms
+            used = p > 0
+            kernels = (p[used] / norms[used]) @ (0.5 * linear[used] + t * square[used]) / gamma
+            level = self.level + t * dual.intercept_penalty * sums
+            z = dual.term.decision(self.rho + t * delta)
+            return float(kernels) - float(np.sum(z * delta)) + float(level @ sums)
 
-    Squared norms are parabolas in t with coefficients known beforehand, so a trial touches no
-    kernel at all. (The paper's section 3.4 saves trials on kernels that are inactive at both ends,
-    by convexity; here no kernel costs more than a few multiplications.)
-    """
-
-    def __init__(self, here: Place, delta: Array, products: Array) -> None:
-        self.here, self.delta = here, delta
-        dual = here.dual
-        gamma = dual.penalty
-        self._linear = 2.0 * gamma * np.einsum("ktn,tn->k", here.normals, delta)
-        self._square = gamma**2 * np.einsum("ktn,tn->k", products, delta)
-        self._sums = delta.sum(axis=1)
-
-    def _norms(self, t: float) -> Array:
-        squares = self.here.squares + t * (self._linear + t * self._square)
-        return np.sqrt(np.maximum(squares, 0.0))
-
-    def _level(self, t: float) -> Array:
-        return self.here.level + t * self.here.dual.intercept_penalty * self._sums
-
-    def value(self, t: float) -> float:
-        """phi."""
-        dual = self.here.dual
-        norms = self._norms(t)
-        p = dual.problem.regularizer.norm_prox(norms, dual.penalty).norms
-        loss = dual.term.value(self.here.rho + t * self.delta)
-        kernels = float(p @ norms - 0.5 * (p @ p)) / dual.penalty
-        level = self._level(t)
-        intercepts = float(level @ level) / (2.0 * dual.intercept_penalty)
-        return loss + kernels - float(dual.problem.regularizer.omega(p)) + intercepts
-
-    def slope(self, t: float) -> float:
-        """Derivative of phi in t."""
-        dual = self.here.dual
-        norms = self._norms(t)
-        p = dual.problem.regularizer.norm_prox(norms, dual.penalty).norms
-        z = dual.term.decision(self.here.rho + t * self.delta)
-        used = p > 0
-        rise = 0.5 * self._linear[used] + t * self._square[used]
-        kernels = float((p[used] / norms[used]) @ rise) / dual.penalty
-        return kernels - float(np.sum(z * self.delta)) + float(self._level(t) @ self._sums)
+        return slope

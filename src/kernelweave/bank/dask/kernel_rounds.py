@@ -66,12 +66,10 @@ class KernelRounds(Rounds):
         return {w: (self._key, *args, d[own]) for w, own in self._own.items()}
 
     def wake(self, kernels: Array | None) -> None:
-        """See :class:`Rounds`."""
         self._find(np.arange(self._m) if kernels is None else np.asarray(kernels))
         self._team.ask("wake", {w: (self._key, own) for w, own in self._places.items()})
 
     def settle(self) -> Array:
-        """See :class:`Rounds`."""
         answers = self._team.ask("settle", dict.fromkeys(self._held, (self._key,)))
         self._find(np.arange(self._m))
         if self._weights is not None:
@@ -82,21 +80,18 @@ class KernelRounds(Rounds):
         return out
 
     def start(self, v: Array, d: Array) -> Choice:
-        """See :class:`Rounds`."""
         self._v = np.array(v, dtype=np.float64)
         self._find(np.arange(self._m))
         self._team.ask("reset", dict.fromkeys(self._held, (self._key, self._v)))
         return self.reweigh(d)
 
     def advance(self, choice: Choice, step_i: float, step_j: float, d: Array) -> Choice:
-        """See :class:`Rounds`."""
         idx, delta = np.array([choice.i, choice.j]), np.array([step_i, step_j])
         self._fitted = self._sum(self._team.ask("move", self._asked(d, idx, delta)))
         self._v[idx] += delta
         return self._choose()
 
     def reweigh(self, d: Array) -> Choice:
-        """See :class:`Rounds`."""
         self._fitted = self._sum(self._team.ask("weigh", self._asked(d)))
         return self._choose()
 
@@ -125,11 +120,9 @@ class KernelRounds(Rounds):
         return Choice(i, j, high, low, float(v[i]), float(v[j]), known[:, :2], known[:, 2:])
 
     def values(self) -> Array:
-        """See :class:`Rounds`."""
         return self._v.copy()
 
     def fitted(self) -> Array:
-        """See :class:`Rounds`."""
         return self._fitted.copy()
 
     @property

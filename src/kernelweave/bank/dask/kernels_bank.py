@@ -98,25 +98,20 @@ class KernelsBank(KernelBank):
         return out
 
     def rows(self, idx: Array, kernels: Array | None = None, columns: Array | None = None) -> Array:
-        """See :class:`KernelBank`."""
         shape = (len(idx), self.n if columns is None else len(columns))
         return self._each(kernels, shape, lambda own: ("rows", idx, own, columns))
 
     def matvec(self, v: Array, kernels: Array | None = None) -> Array:
-        """See :class:`KernelBank`."""
         return self._each(kernels, np.shape(v), lambda own: ("matvec", v, own))
 
     def quad(self, v: Array, kernels: Array | None = None) -> Array:
-        """See :class:`KernelBank`."""
         return self._each(kernels, (), lambda own: ("quad", v, own))
 
     def products_at(self, v: Array, idx: Array, kernels: Array | None = None) -> Array:
-        """See :class:`KernelBank`."""
         shape = (*np.shape(v)[:-1], len(idx))
         return self._each(kernels, shape, lambda own: ("products_at", v, idx, own))
 
     def diag(self, kernels: Array | None = None) -> Array:
-        """See :class:`KernelBank`."""
         return self._each(kernels, (self.n,), lambda own: ("diag", own))
 
     # Sums over kernels: what every shard says, added up
@@ -134,15 +129,12 @@ class KernelsBank(KernelBank):
         return self._summed(d, np.empty((self.n, self.n)) if out is None else out, "combine")
 
     def combine_rows(self, d: Array, idx: Array, out: Array) -> Array:
-        """See :class:`KernelBank`."""
         return self._summed(d, out, "combine_rows", np.asarray(idx))
 
     def combine_block(self, d: Array, idx: Array) -> Array:
-        """See :class:`KernelBank`."""
         return self._summed(d, np.empty((len(idx), len(idx))), "combine_block", np.asarray(idx))
 
     def quad_and_product(self, v: Array, d: Array) -> tuple[Array, Array]:
-        """See :class:`KernelBank`."""
         quad, product = np.empty(self.m), np.zeros_like(as_tasks(v))
         weights, held = self._spread_out(np.asarray(d)), self.split()
         asked = {w: ("quad_and_product", v, own) for w, own in weights.items()}
@@ -163,7 +155,6 @@ class KernelsBank(KernelBank):
         return np.sum(self.team.ask("squares", asked), axis=0)
 
     def spread(self) -> Array:
-        """See :class:`KernelBank`."""
         held, out = self.split(), np.empty(self.m)
         answers = self.team.ask("ask", dict.fromkeys(held, ("spread",)))
         for (which, places), answer in zip(held.values(), answers, strict=True):
@@ -185,7 +176,6 @@ class KernelsBank(KernelBank):
     # Rounds and other banks
 
     def rounds(self, rules: Rules, weights: Array | None = None) -> KernelRounds:
-        """See :class:`KernelBank`."""
         return KernelRounds(self, rules, weights)
 
     def take(self, idx: Array) -> KernelBank:

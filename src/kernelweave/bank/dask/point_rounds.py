@@ -65,7 +65,6 @@ class PointRounds(Rounds):
         self._team.tell(w, "weigh", self._key, self._d)
 
     def start(self, v: Array, d: Array) -> Choice:
-        """See :class:`Rounds`."""
         everyone = range(len(self._team))
         self._team.ask_all("clear", self._key)
         self._v, self._missed = np.zeros(self._bank.n), np.zeros(self._bank.n)
@@ -77,7 +76,6 @@ class PointRounds(Rounds):
         return self.reweigh(d)
 
     def advance(self, choice: Choice, step_i: float, step_j: float, d: Array) -> Choice:
-        """See :class:`Rounds`."""
         idx, delta = np.array([choice.i, choice.j]), np.array([step_i, step_j])
         packed = pack(self._bank.kernels, idx)
         found = self._team.ask_all("move", self._key, packed, idx, delta, d)
@@ -88,7 +86,6 @@ class PointRounds(Rounds):
         return self._best(found)
 
     def wake(self, kernels: Array | None) -> None:
-        """See :class:`Rounds`."""
         awake = np.arange(self._m) if kernels is None else np.asarray(kernels)
         self._team.ask_all("wake", self._key, awake)
         self._awake, self._d = awake, np.zeros(len(awake))
@@ -104,7 +101,6 @@ class PointRounds(Rounds):
         return np.maximum(np.sum(quads, axis=0), 0.0)
 
     def reweigh(self, d: Array) -> Choice:
-        """See :class:`Rounds`."""
         found = self._team.ask_all("weigh", self._key, d)
         self._d = d
         return self._best(found)
@@ -134,7 +130,6 @@ class PointRounds(Rounds):
         return np.stack([values[:, 0, 0], values[:, 1, 1], values[:, 0, 1]], axis=1)
 
     def values(self) -> Array:
-        """See :class:`Rounds`."""
         return self._v.copy()
 
     def fitted(self) -> Array:

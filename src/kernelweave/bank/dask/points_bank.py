@@ -98,7 +98,6 @@ class PointsBank(KernelBank):
     # Rows
 
     def rows(self, idx: Array, kernels: Array | None = None, columns: Array | None = None) -> Array:
-        """See :class:`KernelBank`."""
         chosen, idx = self.chosen(kernels), np.asarray(idx)
         width = self.n if columns is None else len(columns)
         require_bytes(8.0 * len(chosen) * len(idx) * width, f"{len(idx)} rows of the kernels")
@@ -129,31 +128,26 @@ class PointsBank(KernelBank):
         return self.combine_rows(d, np.arange(self.n), out)
 
     def combine_rows(self, d: Array, idx: Array, out: Array) -> Array:
-        """See :class:`KernelBank`."""
         self._fill(out, np.asarray(idx), None, "weighted", (d, self.members))
         return out
 
     def combine_block(self, d: Array, idx: Array) -> Array:
-        """See :class:`KernelBank`."""
         idx = np.asarray(idx)
         out = np.empty((len(idx), len(idx)))
         self._fill(out, idx, idx, "weighted", (d, self.members))
         return out
 
     def diag(self, kernels: Array | None = None) -> Array:
-        """See :class:`KernelBank`."""
         chosen = self.chosen(kernels)
         return np.concatenate(self.team.ask_all("diag", chosen), axis=1)
 
     def spread(self) -> Array:
-        """See :class:`KernelBank`."""
         traces = np.sum(self.team.ask_all("diag_sum", self.members), axis=0)
         return np.maximum(traces - self.quad(np.ones(self.n)) / self.n, 0.0)
 
     # Products
 
     def matvec(self, v: Array, kernels: Array | None = None) -> Array:
-        """See :class:`KernelBank`."""
         chosen, tasks = self.chosen(kernels), as_tasks(v)
         out = np.zeros((len(chosen), len(tasks), self.n))
         for part, packed in self.messages(np.flatnonzero(tasks.any(axis=0))):
@@ -163,7 +157,6 @@ class PointsBank(KernelBank):
         return out if np.ndim(v) == 2 else out[:, 0]
 
     def quad(self, v: Array, kernels: Array | None = None) -> Array:
-        """See :class:`KernelBank`."""
         chosen, tasks = self.chosen(kernels), as_tasks(v)
         support = np.flatnonzero(tasks.any(axis=0))
         held = {w: (here, tasks[:, support[which]]) for w, which, here in self._places(support)}
@@ -175,7 +168,6 @@ class PointsBank(KernelBank):
         return semi_definite(out, v, self, kernel_indices(kernels, self.m))
 
     def quad_and_product(self, v: Array, d: Array) -> tuple[Array, Array]:
-        """See :class:`KernelBank`."""
         tasks = as_tasks(v)
         active, rest = np.flatnonzero(d), np.flatnonzero(d == 0)
         quad, product = np.zeros(self.m), np.zeros_like(tasks)
@@ -224,7 +216,6 @@ class PointsBank(KernelBank):
     # Rounds and other banks
 
     def rounds(self, rules: Rules, weights: Array | None = None) -> PointRounds:
-        """See :class:`KernelBank`."""
         return PointRounds(self, rules, weights)
 
     def take(self, idx: Array) -> KernelBank:

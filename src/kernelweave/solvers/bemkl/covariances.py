@@ -76,30 +76,24 @@ class FullCovariance(Covariance):
 
     @classmethod
     def identity(cls, m: int, scale: float) -> FullCovariance:
-        """See :class:`Covariance`."""
         return cls(scale * np.eye(m))
 
     @property
     def diagonal(self) -> Array:
-        """See :class:`Covariance`."""
         return self.matrix.diagonal()
 
     def apply(self, X: Array) -> Array:
-        """See :class:`Covariance`."""
         return product(self.matrix, X)
 
     def take(self, chosen: Array) -> FullCovariance:
-        """See :class:`Covariance`."""
         return FullCovariance(self.matrix[np.ix_(chosen, chosen)])
 
     def scaled_less(self, scale: float, w: Array) -> FullCovariance:
-        """See :class:`Covariance`."""
         matrix = scale * self.matrix
         matrix -= np.outer(w, w)
         return FullCovariance(matrix)
 
     def check(self, m: int) -> None:
-        """See :class:`Covariance`."""
         require_array("a covariance", self.matrix, (m, m))
 
 
@@ -114,7 +108,6 @@ class ThinCovariance(Covariance):
 
     @classmethod
     def identity(cls, m: int, scale: float) -> ThinCovariance:
-        """See :class:`Covariance`."""
         return cls(np.full(m, scale), np.empty((0, m)), np.empty((0, m)))
 
     @property
@@ -126,12 +119,10 @@ class ThinCovariance(Covariance):
 
     @property
     def diagonal(self) -> Array:
-        """See :class:`Covariance`."""
         plus, minus = (np.einsum("ij,ij->j", rows, rows) for rows in (self.plus, self.minus))
         return self.base + self.gain * plus - minus
 
     def apply(self, X: Array) -> Array:
-        """See :class:`Covariance`."""
         out = self.base[:, None] * X
         for sign, rows in ((self.gain, self.plus), (-1.0, self.minus)):
             if len(rows):
@@ -139,17 +130,14 @@ class ThinCovariance(Covariance):
         return out
 
     def take(self, chosen: Array) -> ThinCovariance:
-        """See :class:`Covariance`."""
         plus, minus = self.plus[:, chosen], self.minus[:, chosen]
         return ThinCovariance(self.base[chosen], plus, minus, self.gain)
 
     def scaled_less(self, scale: float, w: Array) -> ThinCovariance:
-        """See :class:`Covariance`."""
         minus = np.vstack([np.sqrt(scale) * self.minus, w[None]])
         return ThinCovariance(scale * self.base, self.plus, minus, scale * self.gain)
 
     def check(self, m: int) -> None:
-        """See :class:`Covariance`."""
         require_array("the diagonal of a covariance", self.base, (m,))
         for rows in (self.plus, self.minus):
             require_array("the rows of a covariance", rows, (None, m))
@@ -208,21 +196,17 @@ class FullPrecision(Precision[FullCovariance | ThinCovariance]):
         return cls(np.eye(m))
 
     def solve(self, right: Array) -> Array:
-        """See :class:`Precision`."""
         return self._factor.solve(right)
 
     def covariance(self) -> FullCovariance:
-        """See :class:`Precision`."""
         if self._inverse is None:
             self._inverse = FullCovariance(self._factor.inverse())
         return self._inverse
 
     def inverse_diagonal(self) -> Array:
-        """See :class:`Precision`."""
         return self._factor.inverse_diagonal()
 
     def shrunk(self, ratio: float) -> tuple[FullCovariance, float]:
-        """See :class:`Precision`."""
         matrix = ratio * self._matrix
         matrix[np.diag_indices_from(matrix)] += 1.0
         factor = Factor(matrix)
@@ -232,13 +216,11 @@ class FullPrecision(Precision[FullCovariance | ThinCovariance]):
         return FullCovariance(rest), factor.log_det
 
     def traced_with(self, covariance: FullCovariance | ThinCovariance) -> float:
-        """See :class:`Precision`."""
         return float(np.vdot(self.covariance().matrix, covariance.matrix))
 
     def next(
         self, omega: Array, parts: list[tuple[float, FullCovariance | ThinCovariance]], Z: Array
     ) -> FullPrecision:
-        """See :class:`Precision`."""
         matrix = gram(Z)
         for weight, part in parts:
             matrix += weight * part.matrix
@@ -246,7 +228,6 @@ class FullPrecision(Precision[FullCovariance | ThinCovariance]):
         return FullPrecision(matrix)
 
     def numbers(self) -> dict[str, Array]:
-        """See :class:`Precision`."""
         return {"matrix": self._matrix}
 
 
@@ -266,19 +247,15 @@ class ThinPrecision(Precision[ThinCovariance]):
         return cls(np.ones(m), np.empty((0, m)), np.empty((0, m)))
 
     def solve(self, right: Array) -> Array:
-        """See :class:`Precision`."""
         return self._inverse.apply(right)
 
     def covariance(self) -> ThinCovariance:
-        """See :class:`Precision`."""
         return self._inverse
 
     def inverse_diagonal(self) -> Array:
-        """See :class:`Precision`."""
         return self._inverse.diagonal
 
     def shrunk(self, ratio: float) -> tuple[ThinCovariance, float]:
-        """See :class:`Precision`."""
         inverse, log_det = _inverse(
             1.0 + ratio * self._base, self._plus, np.sqrt(ratio) * self._minus, ratio
         )
@@ -288,7 +265,6 @@ class ThinPrecision(Precision[ThinCovariance]):
         return ThinCovariance(base, plus, minus), log_det
 
     def traced_with(self, covariance: ThinCovariance) -> float:
-        """See :class:`Precision`."""
         total = float(self.inverse_diagonal() @ covariance.base)
         for sign, rows in ((covariance.gain, covariance.plus), (-1.0, covariance.minus)):
             total += sign * float(np.vdot(rows.T, self.solve(rows.T)))
@@ -313,7 +289,6 @@ class ThinPrecision(Precision[ThinCovariance]):
         return FullPrecision(ThinCovariance(base, plus, minus).matrix)
 
     def numbers(self) -> dict[str, Array]:
-        """See :class:`Precision`."""
         return {"base": self._base, "plus": self._plus, "minus": self._minus}
 
 

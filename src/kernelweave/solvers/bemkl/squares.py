@@ -94,28 +94,23 @@ class FullSquares(Squares):
         self.n, self.trace = len(matrix), float(np.trace(matrix))
 
     def root(self, scale: float, precisions: Array) -> tuple[Array, float]:
-        """See :class:`Squares`."""
         matrix = scale * self._matrix
         matrix[np.diag_indices_from(matrix)] += precisions
         factor = Factor(matrix)
         return factor.root, factor.log_det
 
     def solve(self, root: Array, precisions: Array, pull: Array) -> Array:
-        """See :class:`Squares`."""
         return root.T @ (root @ pull)
 
     def diagonal(self, root: Array, precisions: Array) -> Array:
-        """See :class:`Squares`."""
         return np.einsum("ij,ij->j", root, root)
 
     def signed_roots(
         self, root: Array, precisions: Array, vectors: Array
     ) -> list[tuple[float, Array]]:
-        """See :class:`Squares`."""
         return [(1.0, product(vectors, root.T))]
 
     def check(self, n: int) -> None:
-        """See :class:`Squares`."""
         require_array("the sum of squared kernels", self._matrix, (n, n))
         FullSquares.__init__(self, self._matrix)
 
@@ -128,7 +123,6 @@ class ThinSquares(Squares):
         self.n, self.trace = thin.shape[1], float(np.vdot(thin, thin))
 
     def root(self, scale: float, precisions: Array) -> tuple[Array, float]:
-        """See :class:`Squares`."""
         root = np.sqrt(precisions)
         scaled = self._thin * (np.sqrt(scale) / root)
         inner = gram(scaled)
@@ -139,21 +133,17 @@ class ThinSquares(Squares):
         return taken, float(np.log(precisions).sum()) + factor.log_det
 
     def solve(self, root: Array, precisions: Array, pull: Array) -> Array:
-        """See :class:`Squares`."""
         return pull / precisions - root.T @ (root @ pull)
 
     def diagonal(self, root: Array, precisions: Array) -> Array:
-        """See :class:`Squares`."""
         return 1.0 / precisions - np.einsum("ij,ij->j", root, root)
 
     def signed_roots(
         self, root: Array, precisions: Array, vectors: Array
     ) -> list[tuple[float, Array]]:
-        """See :class:`Squares`."""
         return [(1.0, vectors / np.sqrt(precisions)), (-1.0, product(vectors, root.T))]
 
     def check(self, n: int) -> None:
-        """See :class:`Squares`."""
         require_array("the sum of squared kernels", self._thin, (None, n))
         ThinSquares.__init__(self, self._thin)
 
