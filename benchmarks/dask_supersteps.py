@@ -20,7 +20,7 @@ from kernelweave.bank import DaskBank
 from kernelweave.bank.dask.point_shard import PointShard
 from kernelweave.bank.dask.recipe import pack, recipe_of
 from kernelweave.bank.dask.team import Team
-from kernelweave.bank.rounds import Rules
+from kernelweave.bank.rounds import BoxConstraints
 from kernelweave.compiled.threads import use_threads
 from kernelweave.kernels import RBF, KernelSet
 
@@ -33,10 +33,10 @@ def kernels_on(n: int, m: int, p: int) -> KernelSet:
     return KernelSet.build([RBF(width=w) for w in np.linspace(1.0, 9.0, m)], X)
 
 
-def rules_for(n: int) -> Rules:
+def rules_for(n: int) -> BoxConstraints:
     """An unbounded problem in which every round moves a pair."""
     labels = np.where(np.arange(n) % 2 == 0, 1.0, -1.0)
-    return Rules(labels, np.ones(n), np.full(n, np.inf), np.full(n, -np.inf))
+    return BoxConstraints(labels, np.ones(n), np.full(n, np.inf), np.full(n, -np.inf))
 
 
 def walk(rounds: Any, m: int) -> Iterator[None]:

@@ -13,7 +13,7 @@ As in limit_bank.py; s is the size of a block, b the bytes of a number in it.
                        terms of rank one, 2 A n^2 operations; six passes over the n x n model, 48
                        n^2 bytes. Through factors of rank r: 2 r^2 n + 2/3 r^3 operations.
     places (SpicyMKL)  7 passes over the outputs of k kernels: 56 k n bytes
-    rounds (MWU)       the state of the kernels awake is read and written and two rows of each
+    rounds (MWU)       the state of the kernels followed is read and written and two rows of each
                        kernel are read, as in mwu_step.py: (16 + 2 b) k n bytes, 6 k n operations;
                        six vectors for the next pair, 48 n bytes; an exponential a kernel
     iterations (BEMKL) the operations of bemkl_speed.py but for its passes, which the bank counts

@@ -20,7 +20,7 @@ say which c its Figures 3 and 4 have: --c.
 
 Times are the smallest of interleaved rounds. A fit that has not converged after --max-time seconds,
 or after 40 times the fastest solver's time on the same problem (at least 3 s), is shown as
-"> SECONDS". "Passes" are products of kernel matrices with a vector divided by m.
+"> SECONDS". "InnerWork" are products of kernel matrices with a vector divided by m.
 """
 
 from __future__ import annotations

@@ -289,7 +289,7 @@ def test_the_bound_on_centred_eigenvalues(case):
     centre = np.eye(N) - 1.0 / N
     tops = np.array([np.linalg.eigvalsh(centre @ K @ centre)[-1] for K in truth])
     traces = np.einsum("kii->k", truth)
-    bounds = bank.spread()
+    bounds = bank.eigenvalue_bound()
     assert np.all(tops <= bounds + 1e-9 * traces)
     assert np.all(bounds <= traces * (1 + 1e-2))
 

@@ -10,7 +10,7 @@ from small_clusters import small_cluster
 
 from kernelweave.bank import DaskBank, build_bank
 from kernelweave.bank.dask import points_bank, team
-from kernelweave.bank.rounds import Rules
+from kernelweave.bank.rounds import BoxConstraints
 from kernelweave.kernels import (
     RBF,
     Linear,
@@ -141,7 +141,7 @@ def test_sums_of_kernels(case):
     close(bank.square_sum(), np.sum(truth @ truth, axis=0))
     centre = np.eye(N) - 1.0 / N
     tops = [np.linalg.eigvalsh(centre @ K @ centre)[-1] for K in truth]
-    assert np.all(bank.spread() >= np.array(tops) - 1e-9)
+    assert np.all(bank.eigenvalue_bound() >= np.array(tops) - 1e-9)
 
 
 def test_some_of_the_kernels_and_of_the_samples(case, v):
@@ -155,7 +155,7 @@ def test_some_of_the_kernels_and_of_the_samples(case, v):
     close(few.quad_and_product(v, d)[0], np.einsum("ti,kij,tj->k", v, truth[chosen], v))
     close(few.square_sum(), np.sum(truth[chosen] @ truth[chosen], axis=0))
     close(few.sum_products(np.stack([v, 2 * v])), v @ truth[5] + 2 * v @ truth[1])
-    assert few.spread().shape == few.error(v, d).quad_missing.shape == (2,)
+    assert few.eigenvalue_bound().shape == few.error(v, d).quad_missing.shape == (2,)
     close(few.take(idx).combine(d), np.tensordot(d, truth[chosen], axes=1)[np.ix_(idx, idx)])
     assert few.refined() is None
 
@@ -176,20 +176,20 @@ def test_samples_travel_in_several_messages(dask_client, v, monkeypatch):
 
 
 def walk(rounds, n_kernels, scale, before=lambda step: None):
-    """A scripted course of rounds: everything a solver asks for, and kernels asleep."""
+    """A scripted course of rounds: everything a solver asks for, and kernels frozen."""
     rng = np.random.default_rng(5)
     start = rng.normal(size=N) * (rng.random(N) < 0.3)
     said = [rounds.start(start, np.full(n_kernels, 1.0 / n_kernels))]
     quads = []
-    for awake in (None, np.arange(n_kernels)[::-2], np.arange(n_kernels)[:1], None):
-        rounds.wake(awake)
-        d = rng.dirichlet(np.ones(n_kernels if awake is None else len(awake)))
+    for followed in (None, np.arange(n_kernels)[::-2], np.arange(n_kernels)[:1], None):
+        rounds.restrict(followed)
+        d = rng.dirichlet(np.ones(n_kernels if followed is None else len(followed)))
         said.append(rounds.reweigh(d))
         for _ in range(3):
             before(len(said))
             step = scale * rng.random()
             said.append(rounds.advance(said[-1], step, -step, rng.permutation(d)))
-        quads.append(rounds.settle())
+        quads.append(rounds.synchronise())
     said.append(rounds.reweigh(np.full(n_kernels, 0.1)))
     return said, np.array(quads), rounds.values(), rounds.fitted()
 
@@ -202,7 +202,7 @@ ROUNDS += [(name, mode) for name in ("center", "mixed") for mode in ("fixed", "s
 def test_rounds(case, mode):
     bank, _, kernels = case
     rng = np.random.default_rng(4)
-    rules = Rules(rng.normal(size=N), rng.random(N), np.full(N, 2.0), np.full(N, -2.0))
+    rules = BoxConstraints(rng.normal(size=N), rng.random(N), np.full(N, 2.0), np.full(N, -2.0))
     local = build_bank("lazy", kernels, tol=1e-9)
     count = 1 if mode == "fixed" else 6
     if mode == "selected":
@@ -231,13 +231,13 @@ def test_rounds_go_on_when_a_worker_goes_while_kernels_sleep(shard, monkeypatch)
     monkeypatch.setattr(team, "_LOOK", 0.2)
     kernels = plain("diagonal")
     rng = np.random.default_rng(4)
-    rules = Rules(rng.normal(size=N), rng.random(N), np.full(N, 2.0), np.full(N, -2.0))
+    rules = BoxConstraints(rng.normal(size=N), rng.random(N), np.full(N, 2.0), np.full(N, -2.0))
     expected = walk(build_bank("lazy", kernels, tol=1e-9).rounds(rules), 6, 0.1)
     with small_cluster() as (cluster, client):
         bank = DaskBank(client, shard, patience=0).build(kernels)
 
         def before(step):
-            if step == 8:  # Two rounds after the first kernels fell asleep.
+            if step == 8:  # Two rounds after the first kernels fell frozen.
                 cluster.sync(cluster.workers[0].close)
 
         same(walk(bank.rounds(rules), 6, 0.1, before), expected)
@@ -249,7 +249,7 @@ def test_rounds_go_on_when_a_worker_goes_while_kernels_sleep(shard, monkeypatch)
 )
 def test_rounds_in_which_nobody_may_move(dask_client, shard, up, down):
     bank = DaskBank(dask_client, shard).build(plain())
-    rules = Rules(np.ones(N), np.zeros(N), np.full(N, up), np.full(N, down))
+    rules = BoxConstraints(np.ones(N), np.zeros(N), np.full(N, up), np.full(N, down))
     choice = bank.rounds(rules).start(np.zeros(N), np.ones(6))
     assert not choice.there
     assert (choice.i < 0) == (up < 0)

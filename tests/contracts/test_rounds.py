@@ -9,7 +9,7 @@ from threadpoolctl import threadpool_limits
 
 import kernelweave.compiled.threads as compiled_threads
 from kernelweave.bank import BatchBank, DenseBank, LazyBank
-from kernelweave.bank.rounds import Rules
+from kernelweave.bank.rounds import BoxConstraints
 from kernelweave.compiled.threads import use_threads
 from kernelweave.kernels import RBF, KernelSet, RBFBatch, build_set
 
@@ -63,7 +63,7 @@ def rules_of_a_classifier(ridge=0.0, C=0.8, seed=4):
     rng = np.random.default_rng(seed)
     y = np.where(rng.random(N) < 0.4, 1.0, -1.0)
     weight = C * rng.uniform(0.5, 1.5, N)
-    return Rules(
+    return BoxConstraints(
         linear=y,
         ridge=ridge * rng.uniform(0.5, 1.5, N),
         up=np.where(y > 0, weight, 0.0),
@@ -115,22 +115,22 @@ def test_rounds_of_the_kernels_awake(case):
     rounds = bank.rounds(rules)
     v = rng.uniform(rules.down, rules.up) * (rng.random(N) < 0.3)
     rounds.start(v, np.zeros(5))
-    np.testing.assert_allclose(rounds.settle(), truth @ v @ v, atol=atol)
-    for awake in (np.array([3, 1]), np.array([0, 2, 4]), np.arange(5)):
-        rounds.wake(awake)
-        d = rng.random(len(awake))
-        written = Written(truth[awake], rules, v, d)
+    np.testing.assert_allclose(rounds.synchronise(), truth @ v @ v, atol=atol)
+    for followed in (np.array([3, 1]), np.array([0, 2, 4]), np.arange(5)):
+        rounds.restrict(followed)
+        d = rng.random(len(followed))
+        written = Written(truth[followed], rules, v, d)
         choice = rounds.reweigh(d)
         for _ in range(5):
             written.check(choice, atol)
             step = 0.7 * min(rules.up[choice.i] - choice.v_i, choice.v_j - rules.down[choice.j])
             written.v[choice.i] += step
             written.v[choice.j] -= step
-            written.d = rng.random(len(awake))
+            written.d = rng.random(len(followed))
             choice = rounds.advance(choice, step, -step, written.d)
         np.testing.assert_allclose(rounds.fitted(), written.fitted(), atol=atol)
         v = written.v
-        quad = rounds.settle()
+        quad = rounds.synchronise()
         np.testing.assert_allclose(quad, truth @ v @ v, atol=atol * np.abs(v).sum())
         np.testing.assert_array_equal(rounds.values(), v)
 
@@ -153,7 +153,7 @@ def test_rounds_start_from_any_vector_and_again(case):
 def test_steps_of_two_samples_need_not_be_opposite(case):
     """As in the paper, where the steps are halves on labels of both signs."""
     bank, truth, atol = case
-    rules = Rules(np.zeros(N), np.zeros(N), np.full(N, np.inf), np.full(N, -np.inf))
+    rules = BoxConstraints(np.zeros(N), np.zeros(N), np.full(N, np.inf), np.full(N, -np.inf))
     d = np.full(5, 0.2)
     rounds = bank.rounds(rules)
     choice = rounds.start(np.zeros(N), d)
@@ -171,7 +171,7 @@ def test_equal_scores_give_the_first(case):
     bank, _, _ = case
     y = np.where(np.arange(N) % 5 < 2, 1.0, -1.0)
     y[[0, 1]] = -1.0
-    rules = Rules(y, np.zeros(N), np.where(y > 0, 1.0, 0.0), np.where(y > 0, 0.0, -1.0))
+    rules = BoxConstraints(y, np.zeros(N), np.where(y > 0, 1.0, 0.0), np.where(y > 0, 0.0, -1.0))
     rounds = bank.rounds(rules)
     choice = rounds.start(np.zeros(N), np.full(5, 0.2))
     assert (choice.i, choice.j) == (int(np.argmax(y)), 0) == (5, 0)
@@ -189,12 +189,12 @@ def test_nobody_may_move(case):
     zero, far = np.zeros(N), np.full(N, 5.0)
     v = np.zeros(N)
     d = np.full(5, 0.2)
-    neither = bank.rounds(Rules(zero + 1, zero, zero, zero)).start(v, d)
+    neither = bank.rounds(BoxConstraints(zero + 1, zero, zero, zero)).start(v, d)
     assert (neither.i, neither.j) == (-1, -1)
-    rise = bank.rounds(Rules(zero + 1, zero, far, zero)).start(v, d)
+    rise = bank.rounds(BoxConstraints(zero + 1, zero, far, zero)).start(v, d)
     assert (rise.i, rise.j) == (0, -1)
     assert not rise.there
-    fall = bank.rounds(Rules(zero + 1, zero, zero, -far)).start(v, d)
+    fall = bank.rounds(BoxConstraints(zero + 1, zero, zero, -far)).start(v, d)
     assert (fall.i, fall.j) == (-1, 0)
     assert not fall.there
     # Someone may again once others have moved, and nobody in the end.
@@ -202,7 +202,7 @@ def test_nobody_may_move(case):
     up[9] = 1.0
     down = np.zeros(N)
     down[4] = -1.0
-    rounds = bank.rounds(Rules(zero + 1, zero, up, down))
+    rounds = bank.rounds(BoxConstraints(zero + 1, zero, up, down))
     choice = rounds.start(v, d)
     assert (choice.i, choice.j) == (9, 4)
     choice = rounds.advance(choice, 1.0, 0.0, d)
@@ -236,7 +236,7 @@ def test_rounds_count_their_bytes(case):
 
 def test_one_sample_of_one_kernel():
     bank = DenseBank().from_matrices([np.eye(1)])
-    rounds = bank.rounds(Rules(np.ones(1), np.zeros(1), np.ones(1), np.zeros(1)))
+    rounds = bank.rounds(BoxConstraints(np.ones(1), np.zeros(1), np.ones(1), np.zeros(1)))
     choice = rounds.start(np.zeros(1), np.ones(1))
     assert (choice.i, choice.j) == (0, -1)
 
@@ -305,7 +305,7 @@ def test_same_bits_for_any_number_of_threads(name, eager):
             n, m = bank.n, bank.m
             rng = np.random.default_rng(0)
             y = np.where(rng.random(n) < 0.5, 1.0, -1.0)
-            rules = Rules(y, np.full(n, 0.01), np.maximum(y, 0.0), np.minimum(y, 0.0))
+            rules = BoxConstraints(y, np.full(n, 0.01), np.maximum(y, 0.0), np.minimum(y, 0.0))
             rounds = bank.rounds(rules)
             choice = rounds.start(y * rng.random(n) * (rng.random(n) < 0.05), np.full(m, 1.0 / m))
             found = []
@@ -333,7 +333,7 @@ def test_the_first_of_equal_scores_wherever_the_work_is_cut(threads, eager):
         up[n // 2 :: 7] = 1.0
         down[[last, 1]] = -1.0
         down[n // 3 :: 11] = -1.0
-        rules = Rules(np.ones(n), np.zeros(n), up, down)
+        rules = BoxConstraints(np.ones(n), np.zeros(n), up, down)
         with use_threads(threads):
             choice = bank.rounds(rules).start(np.zeros(n), np.ones(1))
         assert (choice.i, choice.j) == (int(np.argmax(up)), int(np.argmin(down)))

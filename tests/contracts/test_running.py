@@ -116,22 +116,22 @@ def test_starting_from_zero_computes_no_rows():
     assert bank._cache.misses == 0
 
 
-@pytest.mark.parametrize("awake", [[4, 0, 2], [1, 4], [3], [], [0, 1, 2, 3, 4]], ids=str)
-def test_kernels_that_sleep_miss_nothing(case, awake):
-    """In any order; of the stacked bank whole parts are asleep."""
+@pytest.mark.parametrize("followed", [[4, 0, 2], [1, 4], [3], [], [0, 1, 2, 3, 4]], ids=str)
+def test_kernels_that_sleep_miss_nothing(case, followed):
+    """In any order; of the stacked bank whole parts are frozen."""
     bank, truth, atol = case
-    awake = np.array(awake, dtype=int)
+    followed = np.array(followed, dtype=int)
     products = bank.running()
     v = np.random.default_rng(3).normal(size=N)
     products.reset(v)
     everyone = np.arange(N)
     for again in range(2):
-        products.wake(awake)
+        products.restrict(followed)
         for idx, delta, d in some_moves(6, seed=again):
             v[idx] += delta
-            own = truth[awake]
+            own = truth[followed]
             scale = 5 * atol * (1 + np.abs(v).sum())
-            d = d[: len(awake)]
+            d = d[: len(followed)]
             total = products.move(idx, delta, d)
             np.testing.assert_allclose(total, d @ (own @ v), atol=scale)
             np.testing.assert_allclose(products.weigh(d[::-1]), d[::-1] @ (own @ v), atol=scale)
@@ -142,12 +142,12 @@ def test_kernels_that_sleep_miss_nothing(case, awake):
             np.testing.assert_allclose(at, (own @ v)[:, idx[[0, -1]]], atol=scale)
             expected = np.stack([pair[:, 0, 0], pair[:, -1, -1], pair[:, 0, -1]], axis=1)
             np.testing.assert_allclose(both, expected, atol=atol)
-        quad = products.settle(v)
+        quad = products.synchronise(v)
         np.testing.assert_allclose(quad, truth @ v @ v, atol=scale * np.abs(v).sum())
         assert quad.min() >= 0
         np.testing.assert_allclose(products.at(everyone), truth @ v, atol=scale)
     # A fresh start wakes all of them.
-    products.wake(awake)
+    products.restrict(followed)
     products.reset(np.ones(N))
     np.testing.assert_allclose(products.at(everyone), truth.sum(axis=2), atol=N * atol)
 
@@ -202,7 +202,7 @@ def some_kernels():
 def test_rows_stay_within_the_megabytes_asked_for(spec):
     bank = build_bank(spec, some_kernels(), cache_mb=0.01, tol=1e-6)
     products = RowProducts(bank)
-    products.wake(np.array([1]))
+    products.restrict(np.array([1]))
     products.block(np.array([0, 1]))
     assert products._cache.nbytes <= 0.005 * 1e6
     assert products._cache.capacity == min(0.005 * 1e6, bank.kept_bytes) // (40 * 8)
@@ -212,7 +212,7 @@ def test_products_on_one_bank_share_the_rows_of_the_kernels_awake():
     bank = LazyBank(dtype="float64").build(some_kernels())
     one, two = bank.running(), bank.running()
     for products in (one, two):
-        products.wake(np.array([2]))
+        products.restrict(np.array([2]))
         products.block(np.array([4, 5]))
     assert one._cache is two._cache
     assert (one._cache.hits, one._cache.misses) == (2, 2)
@@ -221,7 +221,7 @@ def test_products_on_one_bank_share_the_rows_of_the_kernels_awake():
 def test_rows_of_a_lazy_bank_for_few_kernels_do_not_compute_the_others(monkeypatch):
     bank = LazyBank(dtype="float64").build(some_kernels())
     products = bank.running()
-    products.wake(np.array([0]))
+    products.restrict(np.array([0]))
     monkeypatch.setattr(bank._cache, "_compute", None)
     assert_same_numbers(
         products.block(np.array([4, 5]))[0], some_kernels().rows([4, 5], [0], [4, 5])[0]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import kernelweave.linear_systems as linear_systems
 import numpy as np
 import pytest
 from thinned import thinned
 
+import kernelweave.linear_systems as linear_systems
 from kernelweave.bank import DenseBank
 from kernelweave.combine import WeightedSum
 from kernelweave.losses import get_loss

@@ -130,7 +130,7 @@ def test_a_worker_process_that_is_killed_is_replaced(data, monkeypatch):
 def test_a_worker_that_goes_is_replaced_by_one_that_comes(data, solver, shard, monkeypatch):
     monkeypatch.setattr(team, "_LOOK", 0.2)
     X, y = data
-    # Kernels fall asleep on the way: what they have missed has to be restored, too.
+    # Kernels are frozen on the way: what they have missed has to be restored, too.
     kernels = RBFBatch.random(40, 4, sizes=(1, 3))
     model = MKLClassifier(kernels, solver=solver, tol=1e-2)
     reference = clone(model).set_params(bank=OneMachine()).fit(X, y)

@@ -16,7 +16,7 @@ from thinned import thinned
 
 from kernelweave import MKLClassifier
 from kernelweave.bank import DenseBank, LazyBank
-from kernelweave.bank.rounds import Rules
+from kernelweave.bank.rounds import BoxConstraints
 from kernelweave.combine import WeightedSum
 from kernelweave.errors import InterruptedFitWarning, InvalidInputError
 from kernelweave.kernels import RBF, KernelSet
@@ -285,7 +285,7 @@ def test_a_callback_and_ctrl_c_end_a_fit_with_the_best_so_far(solver):
 
 def test_ctrl_c_inside_a_round(monkeypatch):
     problem = problem_on("dense", "hinge", 1.0)
-    rounds = type(problem.bank.rounds(Rules(*np.zeros((4, N)))))
+    rounds = type(problem.bank.rounds(BoxConstraints(*np.zeros((4, N)))))
     advance, calls = rounds.advance, []
 
     def interrupted(self, *args):

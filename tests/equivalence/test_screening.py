@@ -74,7 +74,7 @@ def test_nothing_is_claimed_where_nothing_can_be_proven(data, loss, regularizer)
 
 def test_the_bound_on_the_eigenvalues(data):
     bank, _ = data
-    bounds = bank.spread()
+    bounds = bank.eigenvalue_bound()
     n = bank.n
     centre = np.eye(n) - 1.0 / n
     for k in range(0, bank.m, 7):

@@ -13,7 +13,7 @@ from small_clusters import cluster_of_processes, small_cluster
 from kernelweave import MKLClassifier
 from kernelweave.bank import DaskBank
 from kernelweave.bank.dask import team
-from kernelweave.bank.rounds import Rules
+from kernelweave.bank.rounds import BoxConstraints
 from kernelweave.errors import (
     ClusterError,
     InvalidInputError,
@@ -86,7 +86,7 @@ def test_a_state_that_does_not_fit(dask_client):
     many = RBFBatch(np.zeros((100_000, 1), np.int32), np.ones(100_000))
     samples = np.random.default_rng(1).normal(size=(20_000, 1))
     bank = DaskBank(dask_client).build(build_set(many, samples))
-    rules = Rules(*np.zeros((4, 20_000)))
+    rules = BoxConstraints(*np.zeros((4, 20_000)))
     with pytest.raises(MemoryBudgetError, match=r"shard 0 of 2 with the state .* memory limit"):
         bank.rounds(rules)
 

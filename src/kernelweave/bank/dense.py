@@ -320,9 +320,9 @@ class DenseBank(KernelBank):
         chosen = kernel_indices(kernels, self.m)
         return np.array([self._scale[k] * self._matrices[k].diagonal() for k in chosen], np.float64)
 
-    def spread(self) -> Array:
+    def eigenvalue_bound(self) -> Array:
         """See :class:`KernelBank`; the Frobenius norm of the centred matrix, if that is less."""
-        by_trace = super().spread()
+        by_trace = super().eigenvalue_bound()
         squares = np.empty(self.m)
 
         def work(start: int, stop: int) -> None:

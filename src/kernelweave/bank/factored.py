@@ -385,7 +385,7 @@ class FactoredBank(KernelBank):
         right = self._factors if columns is None else self._factors[:, np.asarray(columns)]
         return FactorTile(left, right, self._owner, self.m, dtype)
 
-    def spread(self) -> Array:
+    def eigenvalue_bound(self) -> Array:
         """See :class:`KernelBank`; the eigenvalue itself, and what the factors leave out."""
         out = self._residual.sum(axis=1)
 

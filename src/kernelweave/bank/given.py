@@ -175,8 +175,8 @@ class GivenBank(KernelBank):
     def square_sum(self) -> Array:
         return self._dense().square_sum()
 
-    def spread(self) -> Array:
-        return self._dense().spread()
+    def eigenvalue_bound(self) -> Array:
+        return self._dense().eigenvalue_bound()
 
     def running(self) -> RunningProducts:
         return self._dense().running()

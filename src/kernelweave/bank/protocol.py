@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from kernelweave.bank.memory import cache_bytes
-from kernelweave.bank.rounds import LocalRounds, Rounds, Rules
+from kernelweave.bank.rounds import BoxConstraints, LocalRounds, Rounds
 from kernelweave.bank.row_cache import RowCache
 from kernelweave.bank.running import RowProducts, RunningProducts, SumProducts
 from kernelweave.bank.squares import SquareSum
@@ -210,7 +210,7 @@ class KernelBank(MatrixBank):
             product += bound.product
         return ErrorBound(quad, quad, product)
 
-    def spread(self) -> Array:
+    def eigenvalue_bound(self) -> Array:
         """Upper bounds on the largest eigenvalue of each kernel on vectors of sum zero, (m,).
 
         Here the trace of the centred kernel, which bounds every eigenvalue.
@@ -277,7 +277,7 @@ class KernelBank(MatrixBank):
         """Return the cache of rows the bank has itself, if any."""
         return None
 
-    def rounds(self, rules: Rules, weights: Array | None = None) -> Rounds:
+    def rounds(self, rules: BoxConstraints, weights: Array | None = None) -> Rounds:
         """Return what MWU asks for in its rounds, see :class:`Rounds`.
 
         With `weights` the rounds know one kernel only, sum_k weights_k K_k.

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from kernelweave.bank.running import RunningProducts
 from kernelweave.compiled.mwu import best_pair
 
-__all__ = ["Choice", "LocalRounds", "Rounds", "Rules"]
+__all__ = ["BoxConstraints", "LocalRounds", "PairStep", "Rounds"]
 
 Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
-class Rules:
+class BoxConstraints:
     """Which samples may move, and what makes one worth moving; all of shape (n,).
 
     The score of sample i is ``linear_i - sum_k d_k (K_k v)_i - ridge_i v_i``, the rate at which a
@@ -33,7 +33,7 @@ class Rules:
 
 
 @dataclass(frozen=True)
-class Choice:
+class PairStep:
     """The pair to move next, and what a step along it has to know.
 
     Attributes
@@ -44,9 +44,9 @@ class Choice:
     score_i, score_j : float
     v_i, v_j : float
     products : ndarray of shape (m, 2)
-        (K_k v)_i and (K_k v)_j, of the kernels awake.
+        (K_k v)_i and (K_k v)_j, of the kernels followed.
     block : ndarray of shape (m, 3)
-        K_k[i, i], K_k[j, j] and K_k[i, j], of the kernels awake.
+        K_k[i, i], K_k[j, j] and K_k[i, j], of the kernels followed.
     """
 
     i: int
@@ -64,7 +64,7 @@ class Choice:
         return self.i >= 0 and self.j >= 0
 
     @classmethod
-    def nobody(cls, m: int, i: int = -1, j: int = -1) -> Choice:
+    def nobody(cls, m: int, i: int = -1, j: int = -1) -> PairStep:
         """Return the choice where one side or both may not move."""
         return cls(i, j, np.nan, np.nan, np.nan, np.nan, np.zeros((m, 2)), np.zeros((m, 3)))
 
@@ -73,29 +73,29 @@ class Rounds(ABC):
     """A vector v over the samples, and K_k v of every kernel, wherever these live.
 
     A round of MWUMKL is one call of `advance`: move the chosen pair, take the new weights, choose
-    the next pair. On a cluster that is one superstep. Kernels may be left asleep for a while, see
-    :class:`~kernelweave.bank.running.RunningProducts`: weights and choices are about those awake.
+    the next pair. On a cluster that is one superstep. Kernels may be left frozen for a while, see
+    :class:`~kernelweave.bank.running.RunningProducts`: weights and choices are about the others.
     """
 
     @abstractmethod
-    def start(self, v: Array, d: Array) -> Choice:
+    def start(self, v: Array, d: Array) -> PairStep:
         """Begin with this v and these weights."""
 
     @abstractmethod
-    def advance(self, choice: Choice, step_i: float, step_j: float, d: Array) -> Choice:
+    def advance(self, choice: PairStep, step_i: float, step_j: float, d: Array) -> PairStep:
         """Add the steps to v at the chosen pair, and choose the next by weights d."""
 
     @abstractmethod
-    def reweigh(self, d: Array) -> Choice:
+    def reweigh(self, d: Array) -> PairStep:
         """Choose by other weights; nothing moves."""
 
     @abstractmethod
-    def wake(self, kernels: Array | None) -> None:
-        """Let only these kernels (None: all) follow the moves from now on, until `settle`."""
+    def restrict(self, kernels: Array | None) -> None:
+        """Let only these kernels (None: all) follow the moves from now on, until `synchronise`."""
 
     @abstractmethod
-    def settle(self) -> Array:
-        """Bring all kernels up to date, wake them, and return v'K_k v of each, shape (m,)."""
+    def synchronise(self) -> Array:
+        """Bring all kernels up to date and follow them; returns v'K_k v of each, shape (m,)."""
 
     @abstractmethod
     def values(self) -> Array:
@@ -117,14 +117,14 @@ class LocalRounds(Rounds):
     Parameters
     ----------
     products : RunningProducts
-    rules : Rules
+    rules : BoxConstraints
 
     Examples
     --------
     >>> import numpy as np
     >>> from kernelweave.bank import DenseBank
     >>> bank = DenseBank().from_matrices([np.eye(3)])
-    >>> rules = Rules(np.array([1.0, 1.0, -1.0]), np.zeros(3), np.ones(3), -np.ones(3))
+    >>> rules = BoxConstraints(np.array([1.0, 1.0, -1.0]), np.zeros(3), np.ones(3), -np.ones(3))
     >>> rounds = bank.rounds(rules)
     >>> choice = rounds.start(np.zeros(3), np.ones(1))
     >>> choice.i, choice.j
@@ -133,42 +133,42 @@ class LocalRounds(Rounds):
     1
     """
 
-    def __init__(self, products: RunningProducts, rules: Rules) -> None:
+    def __init__(self, products: RunningProducts, rules: BoxConstraints) -> None:
         self._products, self._rules = products, rules
         self._v = np.zeros(products.n)
         self._fitted = np.zeros(products.n)
 
-    def start(self, v: Array, d: Array) -> Choice:
+    def start(self, v: Array, d: Array) -> PairStep:
         self._v[:] = v
         self._products.reset(v)
         return self.reweigh(d)
 
-    def advance(self, choice: Choice, step_i: float, step_j: float, d: Array) -> Choice:
+    def advance(self, choice: PairStep, step_i: float, step_j: float, d: Array) -> PairStep:
         self._v[choice.i] += step_i
         self._v[choice.j] += step_j
         idx, delta = np.array([choice.i, choice.j]), np.array([step_i, step_j])
         self._fitted = self._products.move(idx, delta, d)
         return self._choose()
 
-    def reweigh(self, d: Array) -> Choice:
+    def reweigh(self, d: Array) -> PairStep:
         self._fitted = self._products.weigh(d)
         return self._choose()
 
-    def wake(self, kernels: Array | None) -> None:
-        self._products.wake(kernels)
+    def restrict(self, kernels: Array | None) -> None:
+        self._products.restrict(kernels)
 
-    def settle(self) -> Array:
-        return self._products.settle(self._v)
+    def synchronise(self) -> Array:
+        return self._products.synchronise(self._v)
 
-    def _choose(self) -> Choice:
+    def _choose(self) -> PairStep:
         rules, v = self._rules, self._v
         i, score_i, j, score_j = best_pair(
             self._fitted, v, rules.linear, rules.ridge, rules.up, rules.down
         )
         if i < 0 or j < 0:
-            return Choice.nobody(len(self._products.awake), i, j)
+            return PairStep.nobody(len(self._products.followed), i, j)
         at, block = self._products.pair(i, j)
-        return Choice(i, j, score_i, score_j, float(v[i]), float(v[j]), at, block)
+        return PairStep(i, j, score_i, score_j, float(v[i]), float(v[j]), at, block)
 
     def values(self) -> Array:
         return self._v.copy()

@@ -158,10 +158,10 @@ class StackedBank(KernelBank):
             factors.append(factor)
         return np.vstack(factors)
 
-    def spread(self) -> Array:
+    def eigenvalue_bound(self) -> Array:
         out = np.empty(self.m)
         for part, own in zip(self.parts, self.members, strict=True):
-            out[own] = part.spread()
+            out[own] = part.eigenvalue_bound()
         return out
 
     def error(self, v: Array, d: Array) -> ErrorBound:

@@ -14,7 +14,7 @@ from kernelweave.problem import Array, Problem
 from kernelweave.solvers.base import Solver, State, require_linear
 from kernelweave.solvers.curvature import curvature_root, minimise_model
 from kernelweave.solvers.hand_over import run_to_the_end
-from kernelweave.solvers.inner import Evaluator, Point, without_dust
+from kernelweave.solvers.inner import Evaluator, Point, drop_roundoff
 from kernelweave.solvers.kept import ABOVE_ZERO, Kept
 from kernelweave.solvers.settings import integer, number
 from kernelweave.solvers.watch import Limits
@@ -112,7 +112,7 @@ class ActiveSet(Solver):
         evaluator = Evaluator(problem, start)
         d = problem.start()
         if start is not None:
-            d = without_dust(problem.regularizer.project(start.d))
+            d = drop_roundoff(problem.regularizer.project(start.d))
         if start is None and problem.m > self.working_set:
             many = problem.m > _MANY * self.working_set
             count = _RESTRICTED * self.working_set if many else self.working_set
@@ -172,7 +172,7 @@ class ActiveSet(Solver):
         # Decreases below what a rough alpha leaves open cannot be told from noise.
         while -scale * slope > inner_gap * unit and scale >= _SMALLEST_STEP:
             d = point.d + scale * direction
-            trial = state.evaluator.evaluate(without_dust(d), memory.inner_tol)
+            trial = state.evaluator.evaluate(drop_roundoff(d), memory.inner_tol)
             if trial.value <= point.value + _SUFFICIENT * scale * slope:
                 return self._arrived(problem, state, trial, memory.inner_tol)
             moved = True
@@ -220,7 +220,7 @@ class ActiveSet(Solver):
         tol = memory.inner_tol / 10
         if tol < _INNER_FLOOR:
             return replace(state, stuck=True)
-        there = state.evaluator.evaluate(without_dust(d), tol)
+        there = state.evaluator.evaluate(drop_roundoff(d), tol)
         # T(d) >= there.value, while T here is at most what the inner gap leaves open.
         if there.value > here.value + inner_gap * problem.unit(here.value):
             there = state.evaluator.evaluate(here.d, tol)

@@ -17,7 +17,7 @@ __all__ = ["automatic", "check_solver", "get_solver"]
 _MANY_KERNELS = 5000
 # SpicyMKL solves linear systems of this size, and pays with more kernels than this if they are
 # to have sparse weights.
-_FEW_SAMPLES, _THOUSAND = 1500, 1000
+_FEW_SAMPLES, _MANY_FOR_SPICY = 1500, 1000
 
 
 def check_solver(spec: str | Solver) -> None:
@@ -76,7 +76,7 @@ def automatic(problem: Problem) -> Solver:
         return SPG()
     few_samples = problem.n * problem.n_tasks <= _FEW_SAMPLES and problem.loss.steep
     if regularizer.sparse and regularizer.polyhedral:
-        return Spicy() if few_samples and problem.m > _THOUSAND else ActiveSet()
+        return Spicy() if few_samples and problem.m > _MANY_FOR_SPICY else ActiveSet()
     if regularizer.sparse and regularizer.proximal and few_samples:
         return Spicy()
     if regularizer.bounded and regularizer.proximal:

@@ -17,7 +17,7 @@ from kernelweave.solvers.cut_dual import solve_dual, solve_proximal
 from kernelweave.solvers.cut_lp import CutLP, MasterSolution
 from kernelweave.solvers.cut_qp import nearest_below
 from kernelweave.solvers.cuts import Cuts
-from kernelweave.solvers.inner import Point, without_dust
+from kernelweave.solvers.inner import Point, drop_roundoff
 from kernelweave.solvers.working_set import working_kernels
 
 __all__ = ["ENOUGH", "CuttingPlanes", "Proposal", "refuse_unsupported"]
@@ -234,7 +234,7 @@ class CuttingPlanes:
         return self.centre.value - self._lower
 
     def _proposal(self, d: Array, kind: str) -> Proposal:
-        d = without_dust(d)
+        d = drop_roundoff(d)
         return Proposal(d, self.centre.value - self._model(d), kind)
 
     def _model(self, d: Array) -> float:

@@ -17,7 +17,7 @@ from kernelweave.solvers.newton import solve_smooth
 from kernelweave.solvers.products import KernelProducts
 from kernelweave.solvers.watch import Numbers, Progress
 
-__all__ = ["Evaluator", "Point", "owed_by_alpha", "solve_task", "without_dust"]
+__all__ = ["Evaluator", "InnerWork", "Point", "drop_roundoff", "owed_by_alpha", "solve_task"]
 
 _SMALL_N = 300
 # Decision values differ by no less than this part of their unit.
@@ -66,12 +66,12 @@ class Point:
         return cls(d, alpha, np.zeros_like(alpha), intercept, np.inf, extra or {}, progress)
 
 
-def without_dust(d: Array) -> Array:
+def drop_roundoff(d: Array) -> Array:
     """Remove the rounding that a step to the border of the allowed set leaves behind.
 
     Examples
     --------
-    >>> without_dust(np.array([0.5, 1e-17, -1e-18]))
+    >>> drop_roundoff(np.array([0.5, 1e-17, -1e-18]))
     array([0.5, 0. , 0. ])
     """
     return np.where(d > 1e-12 * d.max(), d, 0.0)
@@ -148,7 +148,15 @@ def _most_steps(gram: GramSource) -> int:
     return max(_MOST_STEPS, 100 * gram.n)
 
 
-class Evaluator:
+@dataclass
+class InnerWork:
+    """Counts the single-kernel problems solved so far, and the steps or rounds that took."""
+
+    n_solves: int = 0
+    n_steps: int = 0
+
+
+class Evaluator(InnerWork):
     """Evaluates T(d) again and again at nearby weights.
 
     Keeps the last alpha as the warm start of the next solve, and counts the work. For sums too
@@ -165,8 +173,6 @@ class Evaluator:
 
     Attributes
     ----------
-    n_solves, n_steps : int
-        Single-kernel problems solved so far, and the steps that took.
     cut_short : bool
         Whether one of those solved last ended for want of steps.
     """
@@ -174,10 +180,9 @@ class Evaluator:
     def __init__(
         self, problem: Problem, start: Point | None = None, chunk: int | None = None
     ) -> None:
+        super().__init__()
         self.problem = problem
         self._chunk = chunk
-        self.n_solves = 0
-        self.n_steps = 0
         self.cut_short = False
         self._has_state = False
         given = np.zeros((problem.n_tasks, problem.n)) if start is None else start.alpha

@@ -17,7 +17,7 @@ __all__ = ["Screening"]
 _FEWEST = 20
 _EPS = float(np.finfo(np.float64).eps)
 # Computed once for a bank, however many fits share it: along a path, or one for each class.
-_SPREADS: WeakKeyDictionary[Any, Array] = WeakKeyDictionary()
+_EIGENVALUE_BOUNDS: WeakKeyDictionary[Any, Array] = WeakKeyDictionary()
 
 
 class Screening:
@@ -84,7 +84,7 @@ class Screening:
 
 
 def _root_of_spread(bank: Any) -> Array:
-    known = _SPREADS.get(bank)
+    known = _EIGENVALUE_BOUNDS.get(bank)
     if known is None:
-        known = _SPREADS[bank] = np.sqrt(bank.spread())
+        known = _EIGENVALUE_BOUNDS[bank] = np.sqrt(bank.eigenvalue_bound())
     return known

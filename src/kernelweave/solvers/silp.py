@@ -21,7 +21,7 @@ from kernelweave.solvers.cutting_planes import (
     refuse_unsupported,
 )
 from kernelweave.solvers.feasible import feasible_alpha
-from kernelweave.solvers.inner import Evaluator, Point, owed_by_alpha, without_dust
+from kernelweave.solvers.inner import Evaluator, Point, drop_roundoff, owed_by_alpha
 from kernelweave.solvers.kept import PLANES_KEPT, Kept
 from kernelweave.solvers.settings import flag, integer, number
 from kernelweave.solvers.working_set import aligned_kernels, spread_over
@@ -115,7 +115,7 @@ class SILP(Solver):
     def _first_weights(self, problem: Problem, start: Point | None) -> Array:
         """Given weights; or equal ones, if there are many on the kernels most aligned with y."""
         if start is not None:
-            return without_dust(problem.regularizer.project(start.d))
+            return drop_roundoff(problem.regularizer.project(start.d))
         d = problem.start()
         if self.stabilise and problem.regularizer.polyhedral and problem.m > _FIRST_KERNELS:
             return spread_over(aligned_kernels(problem, _FIRST_KERNELS), d)

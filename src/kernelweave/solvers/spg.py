@@ -11,7 +11,7 @@ import numpy as np
 from kernelweave.problem import Array, Problem
 from kernelweave.solvers.base import Solver, State
 from kernelweave.solvers.certificate import projected_gradient, smooth_gradient
-from kernelweave.solvers.inner import Evaluator, Point, without_dust
+from kernelweave.solvers.inner import Evaluator, Point, drop_roundoff
 from kernelweave.solvers.kept import ABOVE_ZERO, Kept
 from kernelweave.solvers.settings import flag, number
 
@@ -148,7 +148,7 @@ class SPG(Solver):
         scale = 1.0
         noise = inner_gap * problem.unit(point.value)
         while scale * slope > noise and scale >= _SMALLEST_STEP:
-            d = without_dust(point.d - scale * direction)
+            d = drop_roundoff(point.d - scale * direction)
             trial = state.evaluator.evaluate(d, memory.inner_tol)
             if trial.value <= memory.reference - _SUFFICIENT * scale * slope:
                 predicted = scale * slope - 0.5 * scale**2 * (direction @ (direction / steps))

@@ -15,7 +15,7 @@ from kernelweave.regularizers.base import Regularizer
 from kernelweave.solvers.base import Solver, State, require_linear
 from kernelweave.solvers.certificate import best_intercepts, certify
 from kernelweave.solvers.feasible import feasible_alpha
-from kernelweave.solvers.inner import Evaluator, Point, without_dust
+from kernelweave.solvers.inner import Evaluator, InnerWork, Point, drop_roundoff
 from kernelweave.solvers.kept import ABOVE_ZERO, Kept
 from kernelweave.solvers.settings import integer, number
 from kernelweave.solvers.smoothed_dual import Components, SmoothedDual
@@ -39,13 +39,12 @@ _FIRST_SOLVE = 1e-3
 _PATIENCE = 8
 
 
-class Passes:
+class KernelPasses(InnerWork):
     """Counts the work, and takes quadratic forms of the kernels that may matter."""
 
     def __init__(self, problem: Problem) -> None:
+        super().__init__()
         self.problem = problem
-        self.n_solves = 0
-        self.n_steps = 0
         self._kept: Array | None = None
 
     def keep_only(self, kernels: Array) -> None:
@@ -158,11 +157,11 @@ class Spicy(Solver):
 
     def init(self, problem: Problem, start: Point | None) -> State:
         """Begin at `start`, or at the solution for equal weights on the most aligned kernels."""
-        passes = Passes(problem)
+        passes = KernelPasses(problem)
         if start is not None and "slack.centre" in start.extra:
             return self._from_memory(problem, passes, start)
         point = self._first_point(problem, start)
-        d = without_dust(problem.regularizer.project(point.d))
+        d = drop_roundoff(problem.regularizer.project(point.d))
         alpha = feasible_alpha(problem, point.alpha)
         fitted, quad = passes.evaluate(d, alpha)
         used = np.flatnonzero(d * quad)
@@ -214,12 +213,12 @@ class Spicy(Solver):
                 values = [-problem.dual_loss(t * alpha) - 0.5 * t * t * (d @ quad) for t in scales]
                 return Point.start(d, scales[np.argmax(values)] * alpha, intercept)
         else:
-            d = without_dust(problem.regularizer.project(start.d))
+            d = drop_roundoff(problem.regularizer.project(start.d))
             if (problem.loss.smooth and np.any(start.alpha)) or not np.any(d):
                 return start
         return Evaluator(problem, start).evaluate(d, _FIRST_SOLVE)
 
-    def _from_memory(self, problem: Problem, passes: Passes, start: Point) -> State:
+    def _from_memory(self, problem: Problem, passes: KernelPasses, start: Point) -> State:
         """Go on with the same problem."""
         known = start.extra
         alpha = feasible_alpha(problem, start.alpha)
@@ -253,7 +252,7 @@ class Spicy(Solver):
     def step(self, problem: Problem, state: State, gap: float, inner_gap: float) -> State:
         """One outer step: solve the inner problem, look at all kernels, move the components."""
         memory: _Memory = state.memory
-        passes: Passes = state.evaluator
+        passes: KernelPasses = state.evaluator
         # A rough alpha may have any value, but the optimum is no larger than a constant's.
         size = min(abs(state.point.value), problem.constant_value)
         missing = gap * problem.unit(size)
@@ -320,7 +319,7 @@ class Spicy(Solver):
     def _state(
         self,
         problem: Problem,
-        passes: Passes,
+        passes: KernelPasses,
         d: Array,
         alpha: Array,
         intercept: Array,

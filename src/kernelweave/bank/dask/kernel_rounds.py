@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kernelweave.bank.protocol import Array
-from kernelweave.bank.rounds import Choice, Rounds, Rules
+from kernelweave.bank.rounds import BoxConstraints, PairStep, Rounds
 from kernelweave.compiled.mwu import best_pair
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ _KEYS = itertools.count()
 class KernelRounds(Rounds):
     """Every worker keeps K_k v of its kernels; the sum over kernels is taken here."""
 
-    def __init__(self, bank: KernelsBank, rules: Rules, weights: Array | None) -> None:
+    def __init__(self, bank: KernelsBank, rules: BoxConstraints, weights: Array | None) -> None:
         self._bank, self._team, self._rules, self._weights = bank, bank.team, rules, weights
         self._held = bank.split()
         self._m = bank.m if weights is None else 1
@@ -50,27 +50,27 @@ class KernelRounds(Rounds):
         if w in self._held:
             self._team.tell(w, "begin", *self._beginning(w))
 
-    def _find(self, awake: Array) -> None:
-        """Set where the kernels awake are: among all of them, and in their shards."""
-        self._awake = awake
+    def _find(self, followed: Array) -> None:
+        """Set where the kernels followed are: among all of them, and in their shards."""
+        self._followed = followed
         self._own: dict[int, Array] = {}
         self._places: dict[int, Array] = {}
         for w, (which, _) in self._held.items():
             if self._weights is not None:
                 self._own[w] = self._places[w] = np.arange(1)
                 continue
-            self._own[w] = np.flatnonzero(np.isin(awake, which))
-            self._places[w] = np.searchsorted(which, awake[self._own[w]])
+            self._own[w] = np.flatnonzero(np.isin(followed, which))
+            self._places[w] = np.searchsorted(which, followed[self._own[w]])
 
     def _asked(self, d: Array, *args: Any) -> dict[int, tuple[Any, ...]]:
         return {w: (self._key, *args, d[own]) for w, own in self._own.items()}
 
-    def wake(self, kernels: Array | None) -> None:
+    def restrict(self, kernels: Array | None) -> None:
         self._find(np.arange(self._m) if kernels is None else np.asarray(kernels))
-        self._team.ask("wake", {w: (self._key, own) for w, own in self._places.items()})
+        self._team.ask("restrict", {w: (self._key, own) for w, own in self._places.items()})
 
-    def settle(self) -> Array:
-        answers = self._team.ask("settle", dict.fromkeys(self._held, (self._key,)))
+    def synchronise(self) -> Array:
+        answers = self._team.ask("synchronise", dict.fromkeys(self._held, (self._key,)))
         self._find(np.arange(self._m))
         if self._weights is not None:
             return np.sum(answers, axis=0)
@@ -79,45 +79,45 @@ class KernelRounds(Rounds):
             out[which] = answer
         return out
 
-    def start(self, v: Array, d: Array) -> Choice:
+    def start(self, v: Array, d: Array) -> PairStep:
         self._v = np.array(v, dtype=np.float64)
         self._find(np.arange(self._m))
         self._team.ask("reset", dict.fromkeys(self._held, (self._key, self._v)))
         return self.reweigh(d)
 
-    def advance(self, choice: Choice, step_i: float, step_j: float, d: Array) -> Choice:
+    def advance(self, choice: PairStep, step_i: float, step_j: float, d: Array) -> PairStep:
         idx, delta = np.array([choice.i, choice.j]), np.array([step_i, step_j])
         self._fitted = self._sum(self._team.ask("move", self._asked(d, idx, delta)))
         self._v[idx] += delta
         return self._choose()
 
-    def reweigh(self, d: Array) -> Choice:
+    def reweigh(self, d: Array) -> PairStep:
         self._fitted = self._sum(self._team.ask("weigh", self._asked(d)))
         return self._choose()
 
     def _sum(self, answers: list[Any]) -> Array:
-        """Add up what the shards say; one without kernels awake says 0."""
+        """Add up what the shards say; one without kernels followed says 0."""
         out = np.zeros(self._bank.n)
         for answer in answers:
             out += answer
         return out
 
-    def _choose(self) -> Choice:
+    def _choose(self) -> PairStep:
         rules, v = self._rules, self._v
         i, high, j, low = best_pair(
             self._fitted, v, rules.linear, rules.ridge, rules.up, rules.down
         )
         if i < 0 or j < 0:
-            return Choice.nobody(len(self._awake), i, j)
+            return PairStep.nobody(len(self._followed), i, j)
         asked = dict.fromkeys(self._held, (self._key, np.array([i, j])))
         answers = self._team.ask("look", asked)
         if self._weights is not None:
             known = np.sum(answers, axis=0)
         else:
-            known = np.empty((len(self._awake), 5))
+            known = np.empty((len(self._followed), 5))
             for own, answer in zip(self._own.values(), answers, strict=True):
                 known[own] = answer
-        return Choice(i, j, high, low, float(v[i]), float(v[j]), known[:, :2], known[:, 2:])
+        return PairStep(i, j, high, low, float(v[i]), float(v[j]), known[:, :2], known[:, 2:])
 
     def values(self) -> Array:
         return self._v.copy()

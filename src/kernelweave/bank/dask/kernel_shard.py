@@ -63,50 +63,50 @@ class KernelShard:
     # Rounds
 
     def begin(
-        self, key: int, v: Array, kernels: Array, weights: Array | None, awake: Array
+        self, key: int, v: Array, kernels: Array, weights: Array | None, followed: Array
     ) -> None:
         """Keep K_k v of the kernels here from now on, under this key."""
         bank = self.bank.select(kernels)
         made = bank.running() if weights is None else SumProducts(bank, weights)
         self._states[key] = made, np.zeros(bank.n)
         self.reset(key, v)
-        self.wake(key, awake)
+        self.restrict(key, followed)
 
     def forget(self, key: int) -> None:
         """Drop that state."""
         self._states.pop(key, None)
 
     def reset(self, key: int, v: Array) -> None:
-        """Start from another v, with all kernels awake."""
+        """Start from another v, with all kernels followed."""
         products, own = self._states[key]
         own[:] = v
         products.reset(own)
 
-    def wake(self, key: int, kernels: Array) -> None:
+    def restrict(self, key: int, kernels: Array) -> None:
         """Let only these kernels follow the moves."""
-        self._states[key][0].wake(kernels)
+        self._states[key][0].restrict(kernels)
 
-    def settle(self, key: int) -> Array:
+    def synchronise(self, key: int) -> Array:
         """Bring all kernels here up to date, and return v'K_k v of each."""
         products, v = self._states[key]
-        return products.settle(v)
+        return products.synchronise(v)
 
     def weigh(self, key: int, d: Array) -> Array | float:
         """sum_k d_k K_k v of the kernels here."""
         products = self._states[key][0]
-        return products.weigh(d) if len(products.awake) else 0.0
+        return products.weigh(d) if len(products.followed) else 0.0
 
     def move(self, key: int, idx: Array, delta: Array, d: Array) -> Array | float:
         """Move two samples; returns what `weigh` does."""
         products, v = self._states[key]
         v[idx] += delta
         fitted = products.move(idx, delta, d)
-        return fitted if len(products.awake) else 0.0
+        return fitted if len(products.followed) else 0.0
 
     def look(self, key: int, idx: Array) -> Array:
-        """(K_k v)_i, (K_k v)_j, K_k[i, i], K_k[j, j], K_k[i, j] of the kernels awake here."""
+        """(K_k v)_i, (K_k v)_j, K_k[i, i], K_k[j, j], K_k[i, j] of the kernels followed here."""
         products = self._states[key][0]
-        if not len(products.awake):
+        if not len(products.followed):
             return np.empty((0, 5))
         block = products.block(idx)
         between = np.stack([block[:, 0, 0], block[:, 1, 1], block[:, 0, 1]], axis=1)

@@ -20,7 +20,7 @@ from kernelweave.bank.protocol import (
     as_tasks,
     kernel_indices,
 )
-from kernelweave.bank.rounds import Rules
+from kernelweave.bank.rounds import BoxConstraints
 from kernelweave.kernels.batch_set import BatchSet
 from kernelweave.kernels.composite_set import CompositeSet
 from kernelweave.kernels.kernel_set import KernelSet
@@ -154,7 +154,7 @@ class KernelsBank(KernelBank):
         asked = {w: (places,) for w, (_, places) in self.split().items()}
         return np.sum(self.team.ask("squares", asked), axis=0)
 
-    def spread(self) -> Array:
+    def eigenvalue_bound(self) -> Array:
         held, out = self.split(), np.empty(self.m)
         answers = self.team.ask("ask", dict.fromkeys(held, ("spread",)))
         for (which, places), answer in zip(held.values(), answers, strict=True):
@@ -175,7 +175,7 @@ class KernelsBank(KernelBank):
 
     # Rounds and other banks
 
-    def rounds(self, rules: Rules, weights: Array | None = None) -> KernelRounds:
+    def rounds(self, rules: BoxConstraints, weights: Array | None = None) -> KernelRounds:
         return KernelRounds(self, rules, weights)
 
     def take(self, idx: Array) -> KernelBank:

@@ -10,7 +10,7 @@ import numpy as np
 
 from kernelweave.bank.dask.recipe import pack
 from kernelweave.bank.protocol import Array
-from kernelweave.bank.rounds import Choice, Rounds, Rules
+from kernelweave.bank.rounds import BoxConstraints, PairStep, Rounds
 
 if TYPE_CHECKING:
     from kernelweave.bank.dask.points_bank import PointsBank
@@ -27,13 +27,13 @@ class PointRounds(Rounds):
     best pair. v is kept here as well, so that the state of a worker that died can be made again.
     """
 
-    def __init__(self, bank: PointsBank, rules: Rules, weights: Array | None) -> None:
+    def __init__(self, bank: PointsBank, rules: BoxConstraints, weights: Array | None) -> None:
         self._bank, self._team, self._weights = bank, bank.team, weights
         self._rules = [self._cut(rules, bank.own(w)) for w in range(len(bank.team))]
         self._m = bank.m if weights is None else 1
-        # Steps that the kernels asleep have not seen.
+        # Steps that the kernels frozen have not seen.
         self._v, self._missed = np.zeros(bank.n), np.zeros(bank.n)
-        self._awake, self._d = np.arange(self._m), np.zeros(self._m)
+        self._followed, self._d = np.arange(self._m), np.zeros(self._m)
         self._key = next(_KEYS)
         sizes = np.diff(bank.starts)
         self._team.require(
@@ -45,8 +45,8 @@ class PointRounds(Rounds):
         weakref.finalize(self, self._team.drop, "forget", self._key)
 
     @staticmethod
-    def _cut(rules: Rules, own: slice) -> Rules:
-        return Rules(rules.linear[own], rules.ridge[own], rules.up[own], rules.down[own])
+    def _cut(rules: BoxConstraints, own: slice) -> BoxConstraints:
+        return BoxConstraints(rules.linear[own], rules.ridge[own], rules.up[own], rules.down[own])
 
     def _beginning(self, w: int) -> tuple[Any, ...]:
         return self._key, self._rules[w], self._bank.members, self._weights
@@ -59,53 +59,53 @@ class PointRounds(Rounds):
         """Give shard w, which was made again, the state it had before this superstep."""
         self._team.tell(w, "begin", *self._beginning(w))
         self._send(self._v - self._missed, None, w)
-        self._send(self._missed, self._awake, w)
+        self._send(self._missed, self._followed, w)
         self._team.tell(w, "put", self._key, self._v[self._bank.own(w)])
-        self._team.tell(w, "wake", self._key, self._awake)
+        self._team.tell(w, "restrict", self._key, self._followed)
         self._team.tell(w, "weigh", self._key, self._d)
 
-    def start(self, v: Array, d: Array) -> Choice:
+    def start(self, v: Array, d: Array) -> PairStep:
         everyone = range(len(self._team))
         self._team.ask_all("clear", self._key)
         self._v, self._missed = np.zeros(self._bank.n), np.zeros(self._bank.n)
-        self._awake, self._d = np.arange(self._m), np.zeros(self._m)
+        self._followed, self._d = np.arange(self._m), np.zeros(self._m)
         for part, packed in self._bank.messages(np.flatnonzero(v)):
             self._team.ask_all("add", self._key, packed, v[part], None)
             self._v[part] = v[part]
         self._team.ask("put", {w: (self._key, v[self._bank.own(w)]) for w in everyone})
         return self.reweigh(d)
 
-    def advance(self, choice: Choice, step_i: float, step_j: float, d: Array) -> Choice:
+    def advance(self, choice: PairStep, step_i: float, step_j: float, d: Array) -> PairStep:
         idx, delta = np.array([choice.i, choice.j]), np.array([step_i, step_j])
         packed = pack(self._bank.kernels, idx)
         found = self._team.ask_all("move", self._key, packed, idx, delta, d)
         self._v[idx] += delta
-        if len(self._awake) < self._m:
+        if len(self._followed) < self._m:
             self._missed[idx] += delta
         self._d = d
         return self._best(found)
 
-    def wake(self, kernels: Array | None) -> None:
-        awake = np.arange(self._m) if kernels is None else np.asarray(kernels)
-        self._team.ask_all("wake", self._key, awake)
-        self._awake, self._d = awake, np.zeros(len(awake))
+    def restrict(self, kernels: Array | None) -> None:
+        followed = np.arange(self._m) if kernels is None else np.asarray(kernels)
+        self._team.ask_all("restrict", self._key, followed)
+        self._followed, self._d = followed, np.zeros(len(followed))
 
-    def settle(self) -> Array:
+    def synchronise(self) -> Array:
         """See :class:`Rounds`; the samples that moved meanwhile are sent once more."""
-        asleep = np.setdiff1d(np.arange(self._m), self._awake)
+        frozen = np.setdiff1d(np.arange(self._m), self._followed)
         for part, packed in self._bank.messages(np.flatnonzero(self._missed)):
-            self._team.ask_all("add", self._key, packed, self._missed[part], asleep)
+            self._team.ask_all("add", self._key, packed, self._missed[part], frozen)
             self._missed[part] = 0.0
-        quads = self._team.ask_all("settle", self._key)
-        self._awake, self._d = np.arange(self._m), np.zeros(self._m)
+        quads = self._team.ask_all("synchronise", self._key)
+        self._followed, self._d = np.arange(self._m), np.zeros(self._m)
         return np.maximum(np.sum(quads, axis=0), 0.0)
 
-    def reweigh(self, d: Array) -> Choice:
+    def reweigh(self, d: Array) -> PairStep:
         found = self._team.ask_all("weigh", self._key, d)
         self._d = d
         return self._best(found)
 
-    def _best(self, found: list[Array]) -> Choice:
+    def _best(self, found: list[Array]) -> PairStep:
         """The best pair of all; shards come in the order of their samples, and the first wins."""
         up = [answer[0] for answer in found if answer[0, 0] >= 0]
         down = [answer[1] for answer in found if answer[1, 0] >= 0]
@@ -114,16 +114,16 @@ class PointRounds(Rounds):
         i = -1 if one is None else int(one[0])
         j = -1 if two is None else int(two[0])
         if one is None or two is None:
-            return Choice.nobody(len(self._awake), i, j)
+            return PairStep.nobody(len(self._followed), i, j)
         at = np.stack([one[3:], two[3:]], axis=1)
         block = self._block(np.array([i, j]))
         scores, values = (float(one[1]), float(two[1])), (float(one[2]), float(two[2]))
-        return Choice(i, j, *scores, *values, at, block)
+        return PairStep(i, j, *scores, *values, at, block)
 
     def _block(self, idx: Array) -> Array:
         bank = self._bank
         if self._weights is None:
-            values = bank.kernels.rows(idx, bank.members[self._awake], idx)
+            values = bank.kernels.rows(idx, bank.members[self._followed], idx)
         else:
             stack = bank.kernels.rows(idx, bank.members, idx)
             values = np.tensordot(self._weights, stack, axes=1)[None]

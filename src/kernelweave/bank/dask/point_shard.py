@@ -9,7 +9,7 @@ import numpy as np
 from kernelweave.bank.dask.point_state import PointState, pieces
 from kernelweave.bank.dask.recipe import Recipe, Rows
 from kernelweave.bank.protocol import Array
-from kernelweave.bank.rounds import Rules
+from kernelweave.bank.rounds import BoxConstraints
 from kernelweave.bank.squares import SquareSum
 
 __all__ = ["PointShard"]
@@ -110,7 +110,7 @@ class PointShard:
 
     # Rounds
 
-    def begin(self, key: int, rules: Rules, kernels: Array, weights: Array | None) -> None:
+    def begin(self, key: int, rules: BoxConstraints, kernels: Array, weights: Array | None) -> None:
         """Keep K_k v at the samples here from now on, under this key."""
         self._states[key] = PointState(
             self.recipe, self.own, self.first, rules, kernels, weights, self._cache_mb
@@ -132,13 +132,13 @@ class PointShard:
         """Add the products of these kernels (None: all) with those values at the samples sent."""
         self._states[key].add(self.recipe.open(packed), values, kernels)
 
-    def wake(self, key: int, kernels: Array | None) -> None:
+    def restrict(self, key: int, kernels: Array | None) -> None:
         """Let only these kernels (None: all) follow the moves."""
-        self._states[key].wake(kernels)
+        self._states[key].restrict(kernels)
 
-    def settle(self, key: int) -> Array:
+    def synchronise(self, key: int) -> Array:
         """Wake all kernels; returns v'K_k v, as far as v lives here on one side."""
-        return self._states[key].settle()
+        return self._states[key].synchronise()
 
     def weigh(self, key: int, d: Array) -> Array:
         """Choose the best pair here by weights d."""

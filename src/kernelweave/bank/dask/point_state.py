@@ -9,7 +9,7 @@ import numpy as np
 
 from kernelweave.bank.dask.recipe import BatchRecipe, Recipe, Rows
 from kernelweave.bank.protocol import Array
-from kernelweave.bank.rounds import Rules
+from kernelweave.bank.rounds import BoxConstraints
 from kernelweave.bank.running.state import RowState, Work
 from kernelweave.compiled.blocks import STACK_ENTRIES, rows_of
 from kernelweave.compiled.mwu import best_pair
@@ -20,7 +20,7 @@ __all__ = ["PointState", "pieces"]
 class _Columns(RowState):
     """The state; the samples of a move need not be among those here, and are sent along.
 
-    What kernels asleep have missed is known to the one who sends, too.
+    What kernels frozen have missed is known to the one who sends, too.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ class _Columns(RowState):
         self._kernels, self._weights = kernels, weights
         # A batch computes rows as fast as it could read them, and whole rows of each kernel.
         self._batch = recipe if isinstance(recipe, BatchRecipe) and weights is None else None
-        # The kernels whose rows are kept, and where among them those awake are.
+        # The kernels whose rows are kept, and where among them those followed are.
         self._cached = np.empty(0, np.int64)
         self._places = self._cached
         # Where the row of a sample is, the one used longest ago first.
@@ -52,16 +52,16 @@ class _Columns(RowState):
         self._cache_bytes = 1e6 * cache_mb
         super().__init__(None, len(kernels) if weights is None else 1, own.n)
 
-    def wake(self, kernels: Array | None) -> None:
-        """See :class:`RunningProducts`; rows that hold much more than the kernels awake go."""
-        super().wake(kernels)
-        inside = np.isin(self.awake, self._cached, assume_unique=True)
-        if not inside.all() or 2 * len(self.awake) < len(self._cached):
-            self._cached = np.sort(self.awake)
+    def restrict(self, kernels: Array | None) -> None:
+        """See :class:`RunningProducts`; rows that hold much more than the kernels followed go."""
+        super().restrict(kernels)
+        inside = np.isin(self.followed, self._cached, assume_unique=True)
+        if not inside.all() or 2 * len(self.followed) < len(self._cached):
+            self._cached = np.sort(self.followed)
             capacity = max(2, int(self._cache_bytes // (8 * max(1, len(self._cached)) * self.n)))
             self._slab = np.empty((capacity, len(self._cached), self.n))
             self._slots.clear()
-        self._places = np.searchsorted(self._cached, self.awake)
+        self._places = np.searchsorted(self._cached, self.followed)
 
     def add(self, left: Rows, values: Array, kernels: Array) -> None:
         """state[k] += K_k v of these kernels, for a v of those values at the samples sent."""
@@ -85,7 +85,7 @@ class _Columns(RowState):
         if self._batch is None:
             return super()._adder(idx, a, b, d)
         return self._batch.adder(
-            self.sent, self._own, self._kernels, a, b, d, self.state, self.awake
+            self.sent, self._own, self._kernels, a, b, d, self.state, self.followed
         )
 
     def _rows(self, idx: Array) -> tuple[Array, Array]:
@@ -118,7 +118,7 @@ class PointState:
         As in the state.
     first : int
         Index of the first sample here among all.
-    rules : Rules
+    rules : BoxConstraints
         Who may move, of the samples here.
     """
 
@@ -127,7 +127,7 @@ class PointState:
         recipe: Recipe,
         own: Rows,
         first: int,
-        rules: Rules,
+        rules: BoxConstraints,
         kernels: Array,
         weights: Array | None,
         cache_mb: float,
@@ -137,7 +137,7 @@ class PointState:
         self.v, self.fitted = np.zeros(own.n), np.zeros(own.n)
 
     def clear(self) -> None:
-        """Start from v = 0, with all kernels awake."""
+        """Start from v = 0, with all kernels followed."""
         self.v.fill(0.0)
         self._columns.reset(self.v)
 
@@ -150,13 +150,13 @@ class PointState:
         everyone = np.arange(self._columns.m)
         self._columns.add(left, values, everyone if kernels is None else kernels)
 
-    def wake(self, kernels: Array | None) -> None:
+    def restrict(self, kernels: Array | None) -> None:
         """Let only these kernels (None: all) follow the moves."""
-        self._columns.wake(kernels)
+        self._columns.restrict(kernels)
 
-    def settle(self) -> Array:
+    def synchronise(self) -> Array:
         """Wake all kernels; returns v'K_k v, as far as v lives here on one side."""
-        self._columns.wake(None)
+        self._columns.restrict(None)
         return self._columns.quads(self.v)
 
     def weigh(self, d: Array) -> Array:
@@ -174,17 +174,17 @@ class PointState:
         return self._choose()
 
     def _choose(self) -> Array:
-        """The best to rise and the best to fall: (index, score, v, K_k v of those awake)."""
+        """The best to rise and the best to fall: (index, score, v, K_k v of those followed)."""
         rules = self._rules
         i, high, j, low = best_pair(
             self.fitted, self.v, rules.linear, rules.ridge, rules.up, rules.down
         )
-        awake = self._columns.awake
-        out = np.full((2, 3 + len(awake)), -1.0)
+        followed = self._columns.followed
+        out = np.full((2, 3 + len(followed)), -1.0)
         for row, best, score in ((0, i, high), (1, j, low)):
             if best >= 0:
                 out[row, :3] = best + self._first, score, self.v[best]
-                out[row, 3:] = self._columns.state[awake, best]
+                out[row, 3:] = self._columns.state[followed, best]
         return out
 
 

@@ -22,7 +22,7 @@ from kernelweave.bank.protocol import (
     round_size_of,
     semi_definite,
 )
-from kernelweave.bank.rounds import Rules
+from kernelweave.bank.rounds import BoxConstraints
 
 __all__ = ["PointsBank"]
 
@@ -141,7 +141,7 @@ class PointsBank(KernelBank):
         chosen = self.chosen(kernels)
         return np.concatenate(self.team.ask_all("diag", chosen), axis=1)
 
-    def spread(self) -> Array:
+    def eigenvalue_bound(self) -> Array:
         traces = np.sum(self.team.ask_all("diag_sum", self.members), axis=0)
         return np.maximum(traces - self.quad(np.ones(self.n)) / self.n, 0.0)
 
@@ -215,7 +215,7 @@ class PointsBank(KernelBank):
 
     # Rounds and other banks
 
-    def rounds(self, rules: Rules, weights: Array | None = None) -> PointRounds:
+    def rounds(self, rules: BoxConstraints, weights: Array | None = None) -> PointRounds:
         return PointRounds(self, rules, weights)
 
     def take(self, idx: Array) -> KernelBank:

@@ -222,14 +222,14 @@ class BatchRecipe(Recipe):
         b: float,
         d: Array,
         state: Array,
-        awake: Array,
+        followed: Array,
     ) -> Work:
         """Return what adds the rows of a pair to a state, computed on the way."""
         columns, roots, like = self._batch
         batch = (columns[kernels], roots[kernels], like)
 
         def work(out: Array, part: tuple[int, int], _: tuple[int, int]) -> None:
-            add_gaussians(pair.table, own.table, batch, a, b, state, awake, d, out, part)
+            add_gaussians(pair.table, own.table, batch, a, b, state, followed, d, out, part)
 
         return work
 

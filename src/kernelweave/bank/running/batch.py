@@ -35,11 +35,11 @@ class BatchProducts(StateProducts):
 
     def block(self, idx: Array) -> Array:
         """See :class:`RunningProducts`; the diagonal is one."""
-        out = np.ones((len(self.awake), len(idx), len(idx)))
+        out = np.ones((len(self.followed), len(idx), len(idx)))
         for s, t in combinations(range(len(idx)), 2):
             pair = np.ascontiguousarray(self._table[:, [idx[s], idx[t]]])
-            values = np.empty(len(self.awake))
-            work = partial(pair_values, pair, self._batch, self.awake, values)
+            values = np.empty(len(self.followed))
+            work = partial(pair_values, pair, self._batch, self.followed, values)
             map_blocks(work, len(values), *gaussian_kernels(len(values), 1))
             out[:, s, t] = out[:, t, s] = values
         return out
@@ -50,9 +50,9 @@ class BatchProducts(StateProducts):
 
     def _adder(self, idx: Array, a: float, b: float, d: Array) -> Work:
         pair, table, batch = np.ascontiguousarray(self._table[:, idx]), self._table, self._batch
-        state, awake = self.state, self.awake
+        state, followed = self.state, self.followed
 
         def work(out: Array, part: tuple[int, int], columns: tuple[int, int]) -> None:
-            add_gaussians(pair, table, batch, a, b, state, awake, d, out, part)
+            add_gaussians(pair, table, batch, a, b, state, followed, d, out, part)
 
         return work

@@ -29,38 +29,38 @@ class FactorProducts(RunningProducts):
         self.m, self.n = len(offsets) - 1, factors.shape[1]
         self._owner = np.repeat(np.arange(self.m), np.diff(offsets))
         self._z = np.zeros(len(factors))
-        self.wake(None)
+        self.restrict(None)
 
     @property
     def nbytes(self) -> int:
         return int(self._z.nbytes)
 
     def reset(self, v: Array) -> None:
-        self.wake(None)
+        self.restrict(None)
         self._z[:] = self._factors @ v if np.any(v) else 0.0
 
-    def settle(self, v: Array) -> Array:
-        """See :class:`RunningProducts`; z follows every move, so nobody ever sleeps."""
-        self.wake(None)
+    def synchronise(self, v: Array) -> Array:
+        """See :class:`RunningProducts`; z follows every move, so none is ever frozen."""
+        self.restrict(None)
         return self._sums(self._z**2)
 
     def _sums(self, values: Array) -> Array:
-        """Sums of one value for each row of the factors over the rows of every kernel awake."""
-        return np.bincount(self._owner, weights=values, minlength=self.m)[self.awake]
+        """Sums of one value for each row of the factors over the rows of every kernel followed."""
+        return np.bincount(self._owner, weights=values, minlength=self.m)[self.followed]
 
     def at(self, idx: Array) -> Array:
         return np.stack([self._sums(self._factors[:, i] * self._z) for i in idx], axis=1)
 
     def block(self, idx: Array) -> Array:
-        out = np.empty((len(self.awake), len(idx), len(idx)))
+        out = np.empty((len(self.followed), len(idx), len(idx)))
         columns = self._factors[:, idx].T
         for s, t in zip(*np.tril_indices(len(idx)), strict=True):
             out[:, s, t] = out[:, t, s] = self._sums(columns[s] * columns[t])
         return out
 
     def pair(self, i: int, j: int) -> tuple[Array, Array]:
-        at, block = np.empty((len(self.awake), 2)), np.empty((len(self.awake), 3))
-        factor_pair(self._factors, self._offsets, self.awake, self._z, i, j, at, block)
+        at, block = np.empty((len(self.followed), 2)), np.empty((len(self.followed), 3))
+        factor_pair(self._factors, self._offsets, self.followed, self._z, i, j, at, block)
         return at, block
 
     def move(self, idx: Array, delta: Array, d: Array) -> Array:
@@ -70,7 +70,7 @@ class FactorProducts(RunningProducts):
 
     def weigh(self, d: Array) -> Array:
         weights = np.zeros(self.m)
-        weights[self.awake] = d
+        weights[self.followed] = d
         coefficients = self._z * weights[self._owner]
         used = np.flatnonzero(coefficients)
         values, out = coefficients[used], np.zeros(self.n)

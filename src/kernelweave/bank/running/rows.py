@@ -14,7 +14,7 @@ from kernelweave.bank.running.state import RowState
 
 __all__ = ["MatrixProducts", "RowProducts", "SumProducts"]
 
-# Several tasks on one bank have the same kernels awake, and share their rows.
+# Several tasks on one bank have the same kernels followed, and share their rows.
 _CACHES: WeakKeyDictionary[Any, WeakValueDictionary[tuple[str, bytes], RowCache]] = (
     WeakKeyDictionary()
 )
@@ -53,19 +53,19 @@ class RowProducts(RowState):
     def __init__(self, bank: Any, cache: RowCache | None = None) -> None:
         self._of_all = cache
         self._cache: RowCache | None = None
-        # The kernels in the cache, and where among them those awake are.
+        # The kernels in the cache, and where among them those followed are.
         self._cached = np.empty(0, np.int64)
         self._places = self._cached
         super().__init__(bank, bank.m, bank.n)
 
-    def wake(self, kernels: Array | None) -> None:
-        """See :class:`RunningProducts`; rows that hold much more than the kernels awake go."""
-        super().wake(kernels)
-        inside = np.isin(self.awake, self._cached, assume_unique=True)
-        if not inside.all() or 2 * len(self.awake) < len(self._cached):
+    def restrict(self, kernels: Array | None) -> None:
+        """See :class:`RunningProducts`; rows that hold much more than the kernels followed go."""
+        super().restrict(kernels)
+        inside = np.isin(self.followed, self._cached, assume_unique=True)
+        if not inside.all() or 2 * len(self.followed) < len(self._cached):
             self._cache = None
-            self._cached = np.sort(self.awake)
-        self._places = np.searchsorted(self._cached, self.awake)
+            self._cached = np.sort(self.followed)
+        self._places = np.searchsorted(self._cached, self.followed)
 
     def _rows(self, idx: Array) -> tuple[Array, Array]:
         if self._cache is None:
@@ -127,9 +127,9 @@ class MatrixProducts(RowState):
         super().__init__(bank, *stack.shape[:2])
         self._all_rows = stack.reshape(-1, self.n)
 
-    def wake(self, kernels: Array | None) -> None:
-        super().wake(kernels)
-        self._first = self.awake * self.n
+    def restrict(self, kernels: Array | None) -> None:
+        super().restrict(kernels)
+        self._first = self.followed * self.n
 
     def _rows(self, idx: Array) -> tuple[Array, Array]:
         return self._all_rows, self._first + idx[:, None]

@@ -26,21 +26,23 @@ class StackedProducts(RunningProducts):
         self._parts, self._members = list(parts), list(members)
         self.m, self.n = sum(part.m for part in parts), parts[0].n
         self._part, self._place = whereabouts(members)
-        self.wake(None)
+        self.restrict(None)
 
     @property
     def nbytes(self) -> int:
         return sum(part.nbytes for part in self._parts)
 
-    def wake(self, kernels: Array | None) -> None:
-        super().wake(kernels)
-        # Where the kernels awake of each part are among all those awake.
-        self._own = [np.flatnonzero(self._part[self.awake] == p) for p in range(len(self._parts))]
+    def restrict(self, kernels: Array | None) -> None:
+        super().restrict(kernels)
+        # Where the kernels followed of each part are among all those followed.
+        self._own = [
+            np.flatnonzero(self._part[self.followed] == p) for p in range(len(self._parts))
+        ]
         for part, own in zip(self._parts, self._own, strict=True):
-            part.wake(self._place[self.awake[own]])
+            part.restrict(self._place[self.followed[own]])
 
     def _gather(self, shape: tuple[int, ...], name: str, idx: Array) -> Array:
-        out = np.empty((len(self.awake), *shape))
+        out = np.empty((len(self.followed), *shape))
         for part, own in zip(self._parts, self._own, strict=True):
             if len(own):
                 out[own] = getattr(part, name)(idx)
@@ -49,13 +51,13 @@ class StackedProducts(RunningProducts):
     def reset(self, v: Array) -> None:
         for part in self._parts:
             part.reset(v)
-        self.wake(None)
+        self.restrict(None)
 
-    def settle(self, v: Array) -> Array:
+    def synchronise(self, v: Array) -> Array:
         out = np.empty(self.m)
         for part, own in zip(self._parts, self._members, strict=True):
-            out[own] = part.settle(v)
-        self.wake(None)
+            out[own] = part.synchronise(v)
+        self.restrict(None)
         return out
 
     def at(self, idx: Array) -> Array:
@@ -65,7 +67,7 @@ class StackedProducts(RunningProducts):
         return self._gather((len(idx), len(idx)), "block", idx)
 
     def pair(self, i: int, j: int) -> tuple[Array, Array]:
-        at, block = np.empty((len(self.awake), 2)), np.empty((len(self.awake), 3))
+        at, block = np.empty((len(self.followed), 2)), np.empty((len(self.followed), 3))
         for part, own in zip(self._parts, self._own, strict=True):
             if len(own):
                 at[own], block[own] = part.pair(i, j)

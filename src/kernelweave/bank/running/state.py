@@ -18,7 +18,7 @@ from kernelweave.compiled.threads import map_blocks
 
 __all__ = ["RowState", "StateProducts", "Work"]
 
-# work(sum, range of the kernels awake, range of the columns)
+# work(sum, range of the kernels followed, range of the columns)
 Work = Callable[[Array, tuple[int, int], tuple[int, int]], None]
 
 # Kernels are cut instead of columns where there are this many times more of them.
@@ -39,9 +39,9 @@ class StateProducts(RunningProducts):
         dtype = np.dtype(np.float64 if m * n <= _LARGE_STATE else np.float32)
         require_bytes(float(m) * n * dtype.itemsize, f"the state of {m} kernels on {n} samples")
         self.state = np.zeros((m, n), dtype)
-        # What the kernels asleep have missed.
+        # What the kernels frozen have missed.
         self._missed = np.zeros(n)
-        self.wake(None)
+        self.restrict(None)
 
     @property
     def nbytes(self) -> int:
@@ -50,7 +50,7 @@ class StateProducts(RunningProducts):
     def reset(self, v: Array) -> None:
         self.state.fill(0.0)
         self._missed[:] = 0.0
-        self.wake(None)
+        self.restrict(None)
         self._catch_up(np.arange(self.m), v)
 
     def _catch_up(self, kernels: Array, v: Array) -> None:
@@ -62,11 +62,11 @@ class StateProducts(RunningProducts):
             part = kernels[first : first + size]
             self.state[part] += self.bank.matvec(v, part)
 
-    def settle(self, v: Array) -> Array:
-        if len(self.awake) < self.m:
-            self._catch_up(np.setdiff1d(np.arange(self.m), self.awake), self._missed)
+    def synchronise(self, v: Array) -> Array:
+        if len(self.followed) < self.m:
+            self._catch_up(np.setdiff1d(np.arange(self.m), self.followed), self._missed)
             self._missed[:] = 0.0
-            self.wake(None)
+            self.restrict(None)
         return np.maximum(self.quads(v), 0.0)
 
     def quads(self, v: Array) -> Array:
@@ -80,26 +80,26 @@ class StateProducts(RunningProducts):
         return out
 
     def at(self, idx: Array) -> Array:
-        out = np.empty((len(self.awake), len(idx)))
-        copy_rectangle(self.state, self.awake, np.asarray(idx), 1.0, out, 0, len(out))
+        out = np.empty((len(self.followed), len(idx)))
+        copy_rectangle(self.state, self.followed, np.asarray(idx), 1.0, out, 0, len(out))
         return out
 
     def block(self, idx: Array) -> Array:
-        return self.bank.rows(idx, self.awake, idx).astype(np.float64, copy=False)
+        return self.bank.rows(idx, self.followed, idx).astype(np.float64, copy=False)
 
     def move(self, idx: Array, delta: Array, d: Array) -> Array:
-        if len(self.awake) < self.m:
+        if len(self.followed) < self.m:
             for i, step in zip(idx, delta, strict=True):
                 self._missed[i] += step
         return self._moved(idx, delta, d)
 
     def _moved(self, idx: Array, delta: Array, d: Array) -> Array:
-        """`move`, of the kernels awake."""
-        if not len(self.awake):
+        """`move`, of the kernels followed."""
+        if not len(self.followed):
             return np.zeros(self.n)
         second = float(delta[1]) if len(delta) > 1 else 0.0
         pair, weights = idx if len(idx) == 2 else np.repeat(idx, 2), np.ascontiguousarray(d)
-        return self._passed(self._adder(pair, float(delta[0]), second, weights), len(self.awake))
+        return self._passed(self._adder(pair, float(delta[0]), second, weights), len(self.followed))
 
     @abstractmethod
     def _adder(self, idx: Array, a: float, b: float, d: Array) -> Work:
@@ -107,7 +107,7 @@ class StateProducts(RunningProducts):
 
     def weigh(self, d: Array) -> Array:
         used = np.flatnonzero(d)
-        kernels, weights = self.awake[used], d[used]
+        kernels, weights = self.followed[used], d[used]
 
         def work(out: Array, part: tuple[int, int], columns: tuple[int, int]) -> None:
             own = slice(*part)
@@ -145,29 +145,29 @@ class RowState(StateProducts):
 
     @abstractmethod
     def _rows(self, idx: Array) -> tuple[Array, Array]:
-        """Rows of length n, and the places among them of rows `idx` of the kernels awake.
+        """Rows of length n, and the places among them of rows `idx` of the kernels followed.
 
-        The places have shape (len(idx), len(awake)).
+        The places have shape (len(idx), len(followed)).
         """
 
     def block(self, idx: Array) -> Array:
         """See :class:`RunningProducts`; the next move will ask for these rows anyway."""
-        if not len(self.awake):
+        if not len(self.followed):
             return np.zeros((0, len(idx), len(idx)))
         rows, places = self._rows(np.asarray(idx))
         return np.swapaxes(rows[places[:, :, None], idx], 0, 1).astype(np.float64)
 
     def pair(self, i: int, j: int) -> tuple[Array, Array]:
-        at, block = np.empty((len(self.awake), 2)), np.empty((len(self.awake), 3))
-        if len(self.awake):
-            row_pair(*self._rows(np.array([i, j])), self.state, self.awake, i, j, at, block)
+        at, block = np.empty((len(self.followed), 2)), np.empty((len(self.followed), 3))
+        if len(self.followed):
+            row_pair(*self._rows(np.array([i, j])), self.state, self.followed, i, j, at, block)
         return at, block
 
     def _adder(self, idx: Array, a: float, b: float, d: Array) -> Work:
         rows, places = self._rows(idx)
-        state, awake = self.state, self.awake
+        state, followed = self.state, self.followed
 
         def work(out: Array, part: tuple[int, int], columns: tuple[int, int]) -> None:
-            add_and_weigh(rows, places, a, b, state, awake, d, out, part, columns)
+            add_and_weigh(rows, places, a, b, state, followed, d, out, part, columns)
 
         return work

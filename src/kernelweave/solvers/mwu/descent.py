@@ -6,13 +6,13 @@ from math import log
 
 import numpy as np
 
-from kernelweave.bank.rounds import Choice
+from kernelweave.bank.rounds import PairStep
 from kernelweave.compiled.mwu_step import pair_step
 from kernelweave.problem import Array, Problem
 from kernelweave.solvers.base import State
 from kernelweave.solvers.feasible import feasible_alpha
-from kernelweave.solvers.inner import Point
-from kernelweave.solvers.mwu.margin import Counter, pair_rules
+from kernelweave.solvers.inner import InnerWork, Point
+from kernelweave.solvers.mwu.margin import pair_rules
 
 __all__ = ["Descent"]
 
@@ -65,7 +65,7 @@ class Descent:
 
     def __init__(self, problem: Problem, eps: float, most: int | None, start: Point | None) -> None:
         self.problem = problem
-        self.counter = Counter()
+        self.counter = InnerWork()
         self._most = most
         self._rules = [pair_rules(problem, t) for t in range(problem.n_tasks)]
         weights = problem.regularizer.start(problem.m)
@@ -82,7 +82,7 @@ class Descent:
             part.start(row, np.zeros(len(self._prior)))
         self._beta, self._size = 0.0, 0.0
         self._quick, self._moved = 0, True
-        self._choices: list[Choice] = []
+        self._choices: list[PairStep] = []
         self._weigh()
 
     def _go_on_from(self, start: Point) -> None:
@@ -106,7 +106,7 @@ class Descent:
 
     def _weigh(self) -> None:
         """Set q and the weights of all kernels, and put those that hardly count to sleep."""
-        self._quad = np.sum([part.settle() for part in self._parts], axis=0)
+        self._quad = np.sum([part.synchronise() for part in self._parts], axis=0)
         top, m = float(self._quad.max()), len(self._quad)
         # The problem stays the same while only alpha gets better; at first q grows from nothing.
         if self._moved or top > 2.0 * self._size:
@@ -116,11 +116,11 @@ class Descent:
         d = np.exp(exponent - exponent.max())
         d[d < _ASLEEP] = 0.0
         self._d = d / d.sum()
-        self._awake = np.flatnonzero(self._d)
+        self._followed = np.flatnonzero(self._d)
         self._choices = []
         for part in self._parts:
-            part.wake(self._awake)
-            self._choices.append(part.reweigh(self._d[self._awake]))
+            part.restrict(self._followed)
+            self._choices.append(part.reweigh(self._d[self._followed]))
 
     def go(self, gap: float, inner_gap: float) -> None:
         """Make the rounds of one step; before them move the weights if they are in the way."""
@@ -141,7 +141,7 @@ class Descent:
         tasks = len(self._parts)
         # Every task has a turn between two certificates.
         turns = [many] if tasks == 1 else [_TURN] * max(tasks, many // _TURN)
-        quad, d = self._quad[self._awake], self._d[self._awake]
+        quad, d = self._quad[self._followed], self._d[self._followed]
         for turn, count in enumerate(turns):
             task = turn % tasks
             if tasks > 1:
@@ -155,7 +155,7 @@ class Descent:
     def _rounds(self, task: int, count: int, quad: Array, d: Array) -> Array:
         """Move so many pairs of one task; changes `quad` and returns the last weights."""
         part, rules, choice = self._parts[task], self._rules[task], self._choices[task]
-        prior, deadline = self._prior[self._awake], self.problem.deadline
+        prior, deadline = self._prior[self._followed], self.problem.deadline
         for _ in range(count):
             if not choice.there or choice.score_i <= choice.score_j or deadline.passed():
                 break

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernelweave.bank.rounds import Rules
+from kernelweave.bank.rounds import BoxConstraints
 from kernelweave.losses.base import Loss
 from kernelweave.losses.hinge import Hinge
 from kernelweave.losses.squared_hinge import SquaredHinge
 from kernelweave.problem import Array, Problem
 
-__all__ = ["BISECTED", "SOFT_MARGINS", "Counter", "pair_rules", "ridge_of"]
+__all__ = ["BISECTED", "SOFT_MARGINS", "pair_rules", "ridge_of"]
 
 # MWUMKL, footnote 1: the 1-norm soft margin bounds alpha, the 2-norm adds to the diagonal.
 SOFT_MARGINS: dict[str, type[Loss]] = {"l1": Hinge, "l2": SquaredHinge}
@@ -39,14 +39,6 @@ BISECTED: dict[type[Loss], type[Loss]] = {
 }
 
 
-class Counter:
-    """Counts rounds where other solvers count steps of single-kernel solves."""
-
-    def __init__(self) -> None:
-        self.n_solves = 0
-        self.n_steps = 0
-
-
 def ridge_of(problem: Problem) -> Array:
     """What the loss adds to the diagonal of every kernel, shape (T, n): 1/(2C) for the 2-norm."""
     if not isinstance(problem.loss, SquaredHinge):
@@ -55,10 +47,10 @@ def ridge_of(problem: Problem) -> Array:
     return np.divide(0.5, problem.C, out=np.zeros_like(problem.C), where=problem.C > 0)
 
 
-def pair_rules(problem: Problem, task: int) -> Rules:
+def pair_rules(problem: Problem, task: int) -> BoxConstraints:
     """Return the rules of the dual: who may move in its box, and the rate at which it rises."""
     low, high = problem.loss.domain(problem.y, problem.C)
-    return Rules(
+    return BoxConstraints(
         np.ascontiguousarray(problem.y[task]),
         ridge_of(problem)[task],
         np.array(high[task], dtype=np.float64),

@@ -17,7 +17,7 @@ from kernelweave.solvers.inner import Point
 from kernelweave.solvers.kept import ABOVE_ZERO, Kept
 from kernelweave.solvers.mwu.descent import Descent
 from kernelweave.solvers.mwu.margin import BISECTED, SOFT_MARGINS
-from kernelweave.solvers.mwu.target import Course, Target
+from kernelweave.solvers.mwu.target import FixedTargetRun, Target
 from kernelweave.solvers.settings import choice, either, integer, number
 
 __all__ = ["MWU"]
@@ -140,7 +140,7 @@ class MWU(Solver):
         box = np.where(problem.C[0] > 0, np.inf, 0.0)
         if isinstance(problem.loss, Hinge):
             box = problem.n * problem.C[0] / (omega or 1.0)
-        return Course.begin(problem, target, self.max_iter, box, start).state()
+        return FixedTargetRun.begin(problem, target, self.max_iter, box, start).state()
 
     def step(self, problem: Problem, state: State, gap: float, inner_gap: float) -> State:
         """Make some rounds, a tenth or so of those made before."""

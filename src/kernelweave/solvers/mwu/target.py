@@ -8,16 +8,16 @@ from math import ceil, exp, log, sqrt
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from kernelweave.bank.rounds import Choice, Rounds, Rules
+from kernelweave.bank.rounds import BoxConstraints, PairStep, Rounds
 from kernelweave.compiled.mwu_step import exponentiate, pair_quads
 from kernelweave.losses.hinge import Hinge
 from kernelweave.problem import Array, Problem
 from kernelweave.solvers.base import State
 from kernelweave.solvers.certificate import Witness
-from kernelweave.solvers.inner import Point
-from kernelweave.solvers.mwu.margin import Counter, ridge_of
+from kernelweave.solvers.inner import InnerWork, Point
+from kernelweave.solvers.mwu.margin import ridge_of
 
-__all__ = ["Course", "Target"]
+__all__ = ["FixedTargetRun", "Target"]
 
 # Rounds of the first step, and by how much of all rounds so far a step grows: each ends with a
 # certificate, which costs as much as many rounds.
@@ -81,7 +81,7 @@ def _width(problem: Problem, scaled: Array, inverse: Array, ridge: Array) -> flo
 
 
 @dataclass
-class Course:
+class FixedTargetRun:
     """The numbers of a run: algorithm 4 with `a` kept signed and as a running sum.
 
     Attributes
@@ -98,8 +98,8 @@ class Course:
     target: Target
     most: int
     rounds: Rounds
-    choice: Choice
-    counter: Counter
+    choice: PairStep
+    counter: InnerWork
     quad: Array
     square: float = 0.0
     done: int = 0
@@ -107,20 +107,20 @@ class Course:
     @classmethod
     def begin(
         cls, problem: Problem, target: Target, most: int | None, box: Array, start: Point | None
-    ) -> Course:
+    ) -> FixedTargetRun:
         """Start at zero, or where another run of the same length had come to."""
         planned = target.rounds if most is None else min(most, target.rounds)
         y = problem.y[0]
         # A coordinate is full when half a step more would take a / T beyond C.
         full = np.where(np.isfinite(box), box * planned - 0.5 + 1e-9, np.inf)
-        rules = Rules(
+        rules = BoxConstraints(
             np.zeros(problem.n),
             target.ridge,
             np.where(y > 0, full, -np.inf),
             np.where(y > 0, np.inf, -full),
         )
         rounds = problem.bank.rounds(rules)
-        course = cls(problem, target, planned, rounds, Choice.nobody(0), Counter(), np.zeros(0))
+        course = cls(problem, target, planned, rounds, PairStep.nobody(0), InnerWork(), np.zeros(0))
         course._place(start)
         return course
 
