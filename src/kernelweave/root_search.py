@@ -19,6 +19,8 @@ _NOISE = 1e-12
 _OFTEN = 16
 # A slope within this part of the first is as good as zero.
 _FLAT = 0.1
+# Two trials halve a bracket: after these it is as narrow as float64 can tell from its first width.
+_MOST_TRIALS = 104
 _LEAST = np.iinfo(np.int64).min
 
 
@@ -169,9 +171,13 @@ def zero_of_slope(slope: Callable[[float], float], first: float) -> float:
     at_high = slope(high)
     if at_high <= _FLAT * abs(first) and good(high, at_high):
         return high
-    for _ in range(60):
-        # The zero of the chord, kept away from the ends so that the bracket shrinks for certain.
-        t = low + (high - low) * float(np.clip(-at_low / (at_high - at_low), 0.1, 0.9))
+    shrank = True
+    for _ in range(_MOST_TRIALS):
+        # The zero of the chord, away from the ends; the middle where that has not halved the
+        # bracket, so that a zero next to one of its ends is found as well.
+        share = float(np.clip(-at_low / (at_high - at_low), 0.1, 0.9)) if shrank else 0.5
+        width = high - low
+        t = low + share * width
         at_t = slope(t)
         if abs(at_t) <= _FLAT * abs(first) and good(t, at_t):
             return t
@@ -179,4 +185,5 @@ def zero_of_slope(slope: Callable[[float], float], first: float) -> float:
             low, at_low = t, at_t
         else:
             high, at_high = t, at_t
+        shrank = high - low <= 0.5 * width
     return low

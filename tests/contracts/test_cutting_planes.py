@@ -166,13 +166,16 @@ def test_the_curvature_is_kept_only_while_the_gap_falls_fivefold(monkeypatch):
     seen = []
     for gap in (1.0, 0.1, 0.01, 0.005, 0.004, 0.0001):
         planes.replace_centre(point, quad, root, gap)
+        assert len(roots) == (seen[-1] if seen else 0)  # not before it is needed
+        planes.propose(gap)
         seen.append(len(roots))
     assert seen == [1, 1, 1, 2, 3, 3]
     monkeypatch.setattr(cutting_planes, "_KEEP_FROM", 10**9)
     planes, point, quad, root, roots = planes_at(problem)
     for gap in (1.0, 0.1, 0.01):
         planes.replace_centre(point, quad, root, gap)
-    assert len(roots) == 4
+        planes.propose(gap)
+    assert len(roots) == 3
 
 
 @pytest.mark.parametrize("name", ["hinge", "logistic"])

@@ -181,3 +181,14 @@ def test_the_given_arrays_stay_as_they_are() -> None:
     start, low, high = np.ones(2), np.zeros(2), np.full(2, 4.0)
     rising_roots(lambda x: (x - 3.0, 3.0, 3.0 + 0 * x), start, low, high)
     np.testing.assert_array_equal([start, low, high], [[1, 1], [0, 0], [4, 4]])
+
+
+@pytest.mark.parametrize("zero", [1e-12, 1e-6, 0.01, 0.5, 0.99])
+def test_a_slope_that_bends_sharply_anywhere_on_the_way(zero) -> None:
+    """Chords alone creep towards a zero next to an end."""
+
+    def slope(t):
+        return t / zero - 1.0 if t < zero else t - zero
+
+    t = root_search.zero_of_slope(slope, -1.0)
+    assert 0.5 * zero <= t and slope(t) <= 0.1

@@ -30,13 +30,13 @@ def test_float32_blocks_give_way_when_they_promise_too_much():
     K = A @ A.T
     state = box_solver.SignedQP(y, y, *np.zeros((4, 30)))
     part = np.arange(20)
-    blocks = box_solver._Blocks(DenseGram(K), state, 1e-3)
+    blocks = box_solver._Blocks(DenseGram(K), state, 1e-3, None)
     blocks.check(promised=1e-3, found=1.5e-3)
     assert blocks.get(part).dtype == np.float32 and not blocks.exact(blocks.get(part))
     blocks.check(promised=1e-3, found=3e-3)
     assert blocks.get(part).dtype == np.float64
     np.testing.assert_array_equal(blocks.get(part), K[:20, :20])
-    assert box_solver._Blocks(DenseGram(K), state, 1e-7).get(part).dtype == np.float64
+    assert box_solver._Blocks(DenseGram(K), state, 1e-7, None).get(part).dtype == np.float64
 
 
 def test_problems_without_a_feasible_point_are_refused():
