@@ -194,7 +194,10 @@ class KernelBank(MatrixBank):
         return self._by_diagonals(v, d, np.sqrt(self.n) * np.finfo(np.float64).eps)
 
     def largest_quad(self, v: Array) -> Array:
-        """Upper bounds on v'K_k v by the diagonals alone, as |K_ij| <= sqrt(K_ii K_jj): (m,)."""
+        """Upper bounds on v'K_k v by the diagonals alone, shape (m,).
+
+        No entry of a kernel is larger than the root of the product of its two diagonal ones.
+        """
         return self._by_diagonals(v, np.zeros(self.m), 1.0).quad_missing
 
     def _by_diagonals(self, v: Array, d: Array, unit: float) -> ErrorBound:

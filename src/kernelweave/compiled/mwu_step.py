@@ -21,7 +21,7 @@ _DUST = 1e-12
 def pair_quads(quad: np.ndarray, products: np.ndarray, block: np.ndarray, step: float) -> None:
     """v'K_k v after v_i += step, v_j -= step, in place.
 
-    `products` and `block` are those of a :class:`~kernelweave.bank.rounds.Choice`.
+    `products` and `block` are those of a :class:`~kernelweave.bank.rounds.PairStep`.
     """
     for k in range(quad.shape[0]):
         eta = block[k, 0] + block[k, 1] - 2.0 * block[k, 2]
@@ -154,8 +154,8 @@ def pair_step(
     """Return by how much v_i rises and v_j falls; changes `quad` to what they become, and fills d.
 
     `products`, `block` and v (v_i and v_j) are those of a
-    :class:`~kernelweave.bank.rounds.Choice`, the rest those of
-    :class:`~kernelweave.bank.rounds.Rules` and of `_soft_step`.
+    :class:`~kernelweave.bank.rounds.PairStep`, the rest those of
+    :class:`~kernelweave.bank.rounds.BoxConstraints` and of `_soft_step`.
     """
     m = quad.shape[0]
     p, eta, moved = np.empty(m), np.empty(m), np.empty(m)
