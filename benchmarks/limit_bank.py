@@ -14,7 +14,7 @@ not zero, r the ranks of the kernels asked for, added up.
     DenseBank.sum_products   b m n^2
     DenseBank.square_sum     m n^3 operations: one half of m products of matrices
     DenseBank.diag           64 k n: each number lies in a cache line of its own
-    DenseBank.spread         b m n^2
+    DenseBank.eigenvalue_bound  b m n^2
     DenseBank.rows           2 b k q n: read and written
     FactoredBank.matvec      8 r n bytes, 4 T r n operations; sum_products alike
     FactoredBank._project    8 r n bytes, 2 T r n operations (quadratic forms)
@@ -198,7 +198,7 @@ COUNTS: list[tuple[str, str | None, str, str, Any]] = [
     (*_DENSE, "quad", "passes over matrices", dense_quad),
     (*_DENSE, "products_at", "passes over matrices", dense_products_at),
     (*_DENSE, "sum_products", "passes over matrices", dense_whole),
-    (*_DENSE, "spread", "passes over matrices", dense_whole),
+    (*_DENSE, "eigenvalue_bound", "passes over matrices", dense_whole),
     (*_DENSE, "diag", "diagonals", dense_diag),
     (*_DENSE, "rows", "rows of matrices", dense_rows),
     (*_DENSE, "combine", "sums of matrices", dense_combine),

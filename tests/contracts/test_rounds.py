@@ -107,7 +107,7 @@ def test_rounds_choose_the_widest_pair(case, ridge):
     np.testing.assert_allclose(rounds.fitted(), written.fitted(), atol=atol)
 
 
-def test_rounds_of_the_kernels_awake(case):
+def test_rounds_of_the_kernels_followed(case):
     bank, truth, atol = case
     rules = rules_of_a_classifier(0.2)
     atol = 30 * atol * (1 + np.abs(rules.up - rules.down).sum())

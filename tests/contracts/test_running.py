@@ -208,7 +208,7 @@ def test_rows_stay_within_the_megabytes_asked_for(spec):
     assert products._cache.capacity == min(0.005 * 1e6, bank.kept_bytes) // (40 * 8)
 
 
-def test_products_on_one_bank_share_the_rows_of_the_kernels_awake():
+def test_products_on_one_bank_share_the_rows_of_the_kernels_followed():
     bank = LazyBank(dtype="float64").build(some_kernels())
     one, two = bank.running(), bank.running()
     for products in (one, two):

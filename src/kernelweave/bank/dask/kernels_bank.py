@@ -156,7 +156,7 @@ class KernelsBank(KernelBank):
 
     def eigenvalue_bound(self) -> Array:
         held, out = self.split(), np.empty(self.m)
-        answers = self.team.ask("ask", dict.fromkeys(held, ("spread",)))
+        answers = self.team.ask("ask", dict.fromkeys(held, ("eigenvalue_bound",)))
         for (which, places), answer in zip(held.values(), answers, strict=True):
             out[which] = answer[places]
         return out
