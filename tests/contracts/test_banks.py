@@ -540,3 +540,20 @@ def test_the_lazy_cache_forgets_the_oldest_rows():
     assert bank._cache.hits == 10
     bank.rows(np.array([7]))
     assert bank._cache.misses == 16
+
+
+def test_matrices_at_odd_addresses():
+    """As a message brings them; some processors end a process that reads them as BLAS does."""
+    A = np.random.default_rng(0).normal(size=(12, 12))
+    K = A @ A.T
+    memory = np.zeros(K.nbytes + 1, np.uint8)
+    odd = np.frombuffer(memory.data, np.float64, K.size, 1).reshape(K.shape)
+    odd[...] = K
+    assert not odd.flags.aligned
+    v, banks = A[:2], [DenseBank().from_matrices([matrix]) for matrix in (K, odd)]
+    answers = [
+        (b.eigenvalue_bound(), b.matvec(v), b.quad(v), b.combine(np.ones(1)), b.square_sum())
+        for b in banks
+    ]
+    for one, other in zip(*answers, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12)

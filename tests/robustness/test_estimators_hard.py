@@ -84,7 +84,8 @@ def test_a_fit_is_what_it_says(normalize, seed, troubles, solver):
         alpha,
         model.intercept_,
     )
-    slack = true.slack + 1e-9 * abs(true.primal)
+    # The objective counts what rounding may add, by the diagonals of the kernels: a few times this.
+    slack = 4.0 * true.slack + 1e-9 * abs(true.primal)
     assert true.outside <= 1e-12
     assert abs(true.primal - model.objective_) <= slack
     # Cutting planes may know a better bound than that of the alpha they return.
