@@ -36,9 +36,10 @@ from sklearn.datasets import make_classification
 from sklearn.preprocessing import StandardScaler
 
 from kernelweave import BayesianMKLClassifier
-from kernelweave.bank import DenseBank, FactoredBank, KernelBank, build_bank
+from kernelweave.bank import DenseBank, build_bank
 from kernelweave.compiled.threads import one_blas_thread
-from kernelweave.kernels import RBF, Kernel, build_set
+from kernelweave.kernels import RBF, Kernel
+from kernelweave.operators import FactorOperator, KernelOperator, bind_kernels
 from kernelweave.solvers import Limits
 from kernelweave.solvers.bemkl import Hyperparameters, Labels, Settings, Squares, infer
 from kernelweave.solvers.bemkl.kernel_weights import KernelWeights
@@ -79,7 +80,7 @@ def library_run(
 ) -> Run:
     """What `BayesianMKLClassifier.fit` does, with a clock between its parts."""
     began = time.perf_counter()
-    bank = make(build_set(kernels, X, normalize="diagonal"))
+    bank = make(bind_kernels(kernels, X, normalize="diagonal"))
     built = time.perf_counter()
     squares = Squares.of(bank)
     ready = time.perf_counter()
@@ -91,14 +92,14 @@ def library_run(
     return Run(name, built - began, ready - built, done - ready, bounds, form, flops)
 
 
-def auto_bank(kernel_set: Any) -> KernelBank:
+def auto_bank(kernel_set: Any) -> KernelOperator:
     """The bank of ``bank="auto"``, as the estimators ask for it."""
     return build_bank("auto", kernel_set, tol=1e-4, random_state=0)
 
 
 def plain_run(kernels: Any, X: Array, y: Array, iterations: int) -> Run:
     began = time.perf_counter()
-    K = build_set(kernels, X, normalize="diagonal").rows(np.arange(len(X)))
+    K = bind_kernels(kernels, X, normalize="diagonal").block(np.arange(len(X)))
     built = time.perf_counter()
     fit = plain_bemkl(K, y, iterations=iterations)
     done = time.perf_counter()
@@ -106,12 +107,12 @@ def plain_run(kernels: Any, X: Array, y: Array, iterations: int) -> Run:
     return Run("plain NumPy", built - began, rest, fit.seconds[-1], fit.bounds)
 
 
-def count_flops(bank: KernelBank, rank: int) -> tuple[str, tuple[float, float]]:
+def count_flops(bank: KernelOperator, rank: int) -> tuple[str, tuple[float, float]]:
     """The forms in use, and the operations of an iteration: in matrix products, in passes."""
     n, m = float(bank.n), float(bank.m)
     passes, held = 0.0, []
     for part in getattr(bank, "parts", (bank,)):
-        if isinstance(part, FactoredBank):
+        if isinstance(part, FactorOperator):
             passes += 8.0 * n * float(part.ranks.sum())
             held.append(f"{part.m} of rank {part.ranks.mean():.0f}")
         else:

@@ -15,22 +15,23 @@ from typing import Any
 import numpy as np
 from distributed import Client, LocalCluster
 from distributed.protocol import dumps, to_serialize
+from kernelweave.cluster.recipe import pack, recipe_of
 
 from kernelweave.bank import DaskBank
-from kernelweave.bank.dask.point_shard import PointShard
-from kernelweave.bank.dask.recipe import pack, recipe_of
-from kernelweave.bank.dask.team import Team
-from kernelweave.bank.rounds import BoxConstraints
+from kernelweave.cluster.point_shard import PointShard
+from kernelweave.cluster.team import Team
 from kernelweave.compiled.threads import use_threads
-from kernelweave.kernels import RBF, KernelSet
+from kernelweave.kernels import RBF
+from kernelweave.operators import ComputedOperator
+from kernelweave.operators.rounds import BoxConstraints
 
 ROUNDS = 200
 
 
-def kernels_on(n: int, m: int, p: int) -> KernelSet:
+def kernels_on(n: int, m: int, p: int) -> ComputedOperator:
     """m Gaussian kernels on p standard normal columns."""
     X = np.random.default_rng(0).normal(size=(n, p))
-    return KernelSet.build([RBF(width=w) for w in np.linspace(1.0, 9.0, m)], X)
+    return ComputedOperator.build([RBF(width=w) for w in np.linspace(1.0, 9.0, m)], X)
 
 
 def rules_for(n: int) -> BoxConstraints:

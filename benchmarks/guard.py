@@ -27,7 +27,8 @@ from strings import simulate
 
 from kernelweave import BayesianMKLClassifier, MKLClassifier, MKLClassifierCV
 from kernelweave.bank import build_bank
-from kernelweave.kernels import RBF, KernelSet, WeightedDegree
+from kernelweave.kernels import RBF, WeightedDegree
+from kernelweave.operators import ComputedOperator
 
 TITLE = "Times to compare with other commits"
 FAMILY, LOGISTIC, DENSE, MATRICES, BATCH = (
@@ -104,7 +105,7 @@ def _fit(name: str, model: Any, X: Any, y: Any) -> Work:
 
 
 def _bank(X: np.ndarray) -> Any:
-    return build_bank("auto", KernelSet.build("simplemkl", X))
+    return build_bank("auto", ComputedOperator.build("simplemkl", X))
 
 
 def _gaussian(X: np.ndarray) -> Any:

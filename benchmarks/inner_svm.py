@@ -22,8 +22,9 @@ from sklearn.svm import SVC
 
 from kernelweave.bank import LazyBank
 from kernelweave.combine import SumGram
-from kernelweave.kernels import RBF, KernelSet
+from kernelweave.kernels import RBF
 from kernelweave.losses import Hinge
+from kernelweave.operators import ComputedOperator
 from kernelweave.solvers.box_solver import DenseGram, GramSource, solve_box_qp
 
 FEATURES = 20
@@ -35,7 +36,7 @@ Dual = tuple[NDArray, NDArray]
 
 def rows_on_demand(X: NDArray) -> GramSource:
     """A Gaussian kernel in a lazy bank: rows computed when asked for, the recent ones kept."""
-    kernels = KernelSet.build(RBF(gamma=GAMMA), X, normalize=None)
+    kernels = ComputedOperator.build(RBF(gamma=GAMMA), X, normalize=None)
     return SumGram(LazyBank(CACHE_MB).build(kernels), np.ones(1))
 
 

@@ -5,21 +5,20 @@ Each function is given the result and the arguments of one call and returns amou
 exponentials. b is the bytes of a number in a matrix (4 or 8), T the tasks, s the samples where v is
 not zero, r the ranks of the kernels asked for, added up.
 
-    DenseBank.matvec         k kernels: b k s n bytes, the rows where v is not zero; 2 operations
-                             for each number
-    DenseBank.quad           b k times the part of these rows right of the diagonal (of the columns
+    DenseOperator.apply      k kernels: b k s n bytes, the rows where v is not zero; 2 operations
+                             for each number; b k q n at q samples
+    DenseOperator.quad       b k times the part of these rows right of the diagonal (of the columns
                              in s if these are few)
-    DenseBank.products_at    b k q n for q samples
-    DenseBank.combine        b k n^2, and the result; rows and blocks alike
-    DenseBank.sum_products   b m n^2
-    DenseBank.square_sum     m n^3 operations: one half of m products of matrices
-    DenseBank.diag           64 k n: each number lies in a cache line of its own
-    DenseBank.eigenvalue_bound  b m n^2
-    DenseBank.rows           2 b k q n: read and written
-    FactoredBank.matvec      8 r n bytes, 4 T r n operations; sum_products alike
-    FactoredBank._project    8 r n bytes, 2 T r n operations (quadratic forms)
-    FactoredBank.combine     r n^2 operations: one half of a product; q^2 for n^2 in a block
-    FactoredBank._moved      4 r_k^2 n operations for each kernel
+    DenseOperator.weighted   b k n^2, and the result; rows and blocks alike
+    DenseOperator.sum_products   b m n^2
+    DenseOperator.square_sum     m n^3 operations: one half of m products of matrices
+    DenseOperator.diagonal       64 k n: each number lies in a cache line of its own
+    DenseOperator.eigenvalue_bound  b m n^2
+    DenseOperator.block      2 b k q n: read and written
+    FactorOperator.apply     8 r n bytes, 4 T r n operations; sum_products alike
+    FactorOperator._project  8 r n bytes, 2 T r n operations (quadratic forms)
+    FactorOperator.weighted  r n^2 operations: one half of a product; q^2 for n^2 in a block
+    FactorOperator._moved    4 r_k^2 n operations for each kernel
     distances                2 c operations for each pair of samples in c columns, 8 bytes written
     exponentials             as many as the compiled loop has done, read and written once
     pivoted Cholesky         r n exponentials (of Gaussians), 3 c r n + r^2 n operations
@@ -55,10 +54,11 @@ def _passed(numbers: float, size: float, beside: float = 0.0) -> Amounts:
     return {"moved": size * numbers + beside, "flops": 2.0 * numbers}
 
 
-def dense_matvec(out: Any, bank: Any, v: Any, kernels: Any = None) -> Amounts:
+def dense_apply(out: Any, bank: Any, v: Any, kernels: Any = None, rows: Any = None) -> Amounts:
     """See the module."""
-    numbers = float(len(_chosen(bank, kernels))) * np.count_nonzero(v) * bank.n
-    return _passed(numbers, _bytes(bank))
+    columns = np.count_nonzero(v) if rows is None else np.size(v)
+    height = bank.n if rows is None else len(rows)
+    return _passed(float(len(_chosen(bank, kernels))) * columns * height, _bytes(bank))
 
 
 def dense_quad(out: Any, bank: Any, v: Any, kernels: Any = None) -> Amounts:
@@ -71,15 +71,9 @@ def dense_quad(out: Any, bank: Any, v: Any, kernels: Any = None) -> Amounts:
     return _passed(numbers * len(_chosen(bank, kernels)), _bytes(bank))
 
 
-def dense_products_at(out: Any, bank: Any, v: Any, idx: Any, kernels: Any = None) -> Amounts:
-    """See the module."""
-    numbers = float(len(_chosen(bank, kernels))) * len(idx) * np.size(v)
-    return _passed(numbers, _bytes(bank))
-
-
-def dense_combine(out: Any, bank: Any, d: Any, *rest: Any) -> Amounts:
-    """See the module; `out` is the matrix, the rows or the block."""
-    return _passed(float(np.count_nonzero(d)) * out.size, _bytes(bank), out.nbytes)
+def dense_weighted(result: Any, bank: Any, d: Any, *rest: Any, **more: Any) -> Amounts:
+    """See the module; `result` is the matrix, the rows or the block."""
+    return _passed(float(np.count_nonzero(d)) * result.size, _bytes(bank), result.nbytes)
 
 
 def dense_whole(out: Any, bank: Any, *rest: Any) -> Amounts:
@@ -102,47 +96,48 @@ def dense_rows(out: Any, bank: Any, *rest: Any, **more: Any) -> Amounts:
     return {"moved": 2.0 * out.nbytes}
 
 
-def dense_fill(out: Any, bank: Any, computed: Any, source: Any) -> Amounts:
+def dense_written(out: Any, kernels: Any, chosen: Any, dtype: str) -> Amounts:
     """See the module."""
-    return {"moved": float(np.dtype(bank.dtype).itemsize) * len(computed) * bank.n**2}
+    return {"moved": float(out.nbytes)}
 
 
 def _rank(bank: Any, kernels: Any) -> float:
     return float(bank.ranks[_chosen(bank, kernels)].sum())
 
 
-def factored_matvec(out: Any, bank: Any, v: Any, kernels: Any = None) -> Amounts:
+def factor_apply(out: Any, bank: Any, v: Any, kernels: Any = None, rows: Any = None) -> Amounts:
     """See the module."""
     rank = _rank(bank, kernels)
     return {"moved": 8.0 * (rank * bank.n + out.size), "flops": 4.0 * rank * np.size(v)}
 
 
-def factored_sums(out: Any, bank: Any, V: Any) -> Amounts:
+def factor_sums(out: Any, bank: Any, V: Any) -> Amounts:
     """See the module."""
     rank = float(len(bank._factors))
     return {"moved": 8.0 * rank * bank.n, "flops": 4.0 * rank * V[0].size}
 
 
-def factored_project(out: Any, bank: Any, tasks: Any) -> Amounts:
+def factor_project(out: Any, bank: Any, tasks: Any) -> Amounts:
     """See the module."""
     return {"moved": bank._factors.nbytes, "flops": 2.0 * len(bank._factors) * tasks.size}
 
 
-def factored_combine(out: Any, bank: Any, d: Any, *rest: Any) -> Amounts:
-    """See the module; `out` is the matrix or the block."""
+def factor_weighted(result: Any, bank: Any, d: Any, *rest: Any, **more: Any) -> Amounts:
+    """See the module; `result` is the matrix or the block."""
     rank = float(bank.ranks[np.flatnonzero(d)].sum())
-    return {"moved": 8.0 * rank * len(out) + out.nbytes, "flops": rank * out.size}
+    return {"moved": 8.0 * rank * len(result) + result.nbytes, "flops": rank * result.size}
 
 
-def factored_rows(
-    out: Any, bank: Any, idx: Any, kernels: Any = None, columns: Any = None
+def factor_block(
+    out: Any, bank: Any, rows: Any = None, columns: Any = None, kernels: Any = None, *rest: Any
 ) -> Amounts:
     """See the module."""
-    flops = 2.0 * _rank(bank, kernels) * len(idx) * out.shape[2]
-    return {"moved": 8.0 * _rank(bank, kernels) * out.shape[2] + out.nbytes, "flops": flops}
+    rank = _rank(bank, kernels)
+    flops = 2.0 * rank * out.shape[1] * out.shape[2]
+    return {"moved": 8.0 * rank * out.shape[2] + out.nbytes, "flops": flops}
 
 
-def factored_moved(out: Any, bank: Any, first: int, last: int, map_of: Any) -> Amounts:
+def factor_moved(out: Any, bank: Any, first: int, last: int, map_of: Any) -> Amounts:
     """See the module."""
     ranks = bank.ranks[first:last].astype(float)
     return {"moved": 2.0 * out.nbytes, "flops": 4.0 * bank.n * float(ranks @ ranks)}
@@ -189,31 +184,27 @@ def pairs_of_strings(
 
 
 # (module, class or none, function, kind of work, what it takes)
-_DENSE, _FACTORED = (
-    ("kernelweave.bank.dense", "DenseBank"),
-    ("kernelweave.bank.factored", "FactoredBank"),
+_DENSE, _FACTOR = (
+    ("kernelweave.operators.dense", "DenseOperator"),
+    ("kernelweave.operators.factors", "FactorOperator"),
 )
 COUNTS: list[tuple[str, str | None, str, str, Any]] = [
-    (*_DENSE, "matvec", "passes over matrices", dense_matvec),
+    (*_DENSE, "apply", "passes over matrices", dense_apply),
     (*_DENSE, "quad", "passes over matrices", dense_quad),
-    (*_DENSE, "products_at", "passes over matrices", dense_products_at),
     (*_DENSE, "sum_products", "passes over matrices", dense_whole),
     (*_DENSE, "eigenvalue_bound", "passes over matrices", dense_whole),
-    (*_DENSE, "diag", "diagonals", dense_diag),
-    (*_DENSE, "rows", "rows of matrices", dense_rows),
-    (*_DENSE, "combine", "sums of matrices", dense_combine),
-    (*_DENSE, "combine_rows", "sums of matrices", dense_combine),
-    (*_DENSE, "combine_block", "sums of matrices", dense_combine),
+    (*_DENSE, "diagonal", "diagonals", dense_diag),
+    (*_DENSE, "block", "rows of matrices", dense_rows),
+    (*_DENSE, "weighted", "sums of matrices", dense_weighted),
     (*_DENSE, "square_sum", "sum of squares", dense_square_sum),
-    (*_DENSE, "_fill", "matrices written", dense_fill),
-    (*_FACTORED, "matvec", "passes over factors", factored_matvec),
-    (*_FACTORED, "sum_products", "passes over factors", factored_sums),
-    (*_FACTORED, "_project", "passes over factors", factored_project),
-    (*_FACTORED, "combine", "sums of factors", factored_combine),
-    (*_FACTORED, "combine_block", "sums of factors", factored_combine),
-    (*_FACTORED, "rows", "sums of factors", factored_rows),
-    (*_FACTORED, "_moved", "sum of squares", factored_moved),
-    ("kernelweave.bank.factored", None, "pivoted_cholesky_form", "pivoted Cholesky", pivoted),
+    ("kernelweave.operators.dense", None, "_computed", "matrices written", dense_written),
+    (*_FACTOR, "apply", "passes over factors", factor_apply),
+    (*_FACTOR, "sum_products", "passes over factors", factor_sums),
+    (*_FACTOR, "_project", "passes over factors", factor_project),
+    (*_FACTOR, "weighted", "sums of factors", factor_weighted),
+    (*_FACTOR, "block", "sums of factors", factor_block),
+    (*_FACTOR, "_moved", "sum of squares", factor_moved),
+    ("kernelweave.operators.factors", None, "pivoted_cholesky_form", "pivoted Cholesky", pivoted),
     ("kernelweave.kernels.pair", None, "_direct_sqdist", "distances", distances),
     ("kernelweave.kernels.pair", None, "_product", "distances", distances),
     ("kernelweave.compiled.exp", None, "scaled", "exponentials", exponentials),

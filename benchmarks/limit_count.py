@@ -27,7 +27,7 @@ def counting() -> Iterator[Ledger]:
     Examples
     --------
     >>> import numpy as np
-    >>> from kernelweave.bank import DenseBank
+    >>> from kernelweave.bank import DenseOperator
     >>> bank = DenseBank().from_matrices([np.eye(4), np.ones((4, 4))])
     >>> with counting() as ledger:
     ...     _ = bank.matvec(np.array([1.0, 0.0, 0.0, 2.0]))

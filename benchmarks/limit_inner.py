@@ -78,7 +78,9 @@ def newton_factor(out: Any, K: Any, D: Any) -> Amounts:
 
 
 def newton_matrix(out: Any, system: Any, D: Any, V: Any, s: Any, g: Any) -> Amounts:
-    """See the module."""
+    """See the module; larger systems go by products, which are counted as such."""
+    if len(D) > system.most_whole:
+        return {}
     size = float(len(D)) ** 2
     return {"moved": 48.0 * size, "flops": 2.0 * len(s) * size}
 
@@ -150,7 +152,7 @@ def nothing(out: Any, *rest: Any, **more: Any) -> Amounts:
     return {}
 
 
-_SOLVERS, _RUNNING = "kernelweave.solvers.", "kernelweave.bank.running."
+_SOLVERS, _RUNNING = "kernelweave.solvers.", "kernelweave.operators.running"
 COUNTS: list[tuple[str, str | None, str, str, Any]] = [
     (_SOLVERS + "signed_qp", None, "smo_steps", "SMO steps", smo),
     ("kernelweave.compiled.dense_rows", None, "copy_rectangle", "blocks", gathered),
@@ -159,14 +161,13 @@ COUNTS: list[tuple[str, str | None, str, str, Any]] = [
     (_SOLVERS + "curvature", None, "solve_triangular", "curvature", curvature_solve),
     (_SOLVERS + "kernel_sum", None, "cholesky", "Cholesky factors", newton_factor),
     (_SOLVERS + "kernel_sum", None, "with_low_rank", "Newton's model", woodbury),
-    (_SOLVERS + "kernel_sum", "FormedSum", "exact", "Newton's model", newton_matrix),
+    (_SOLVERS + "kernel_sum", "FormedSum", "solve", "Newton's model", newton_matrix),
     (_SOLVERS + "kernel_sum", "FormedSum", "product", "Newton's model", newton_product),
     (_SOLVERS + "smoothed_dual", "Place", "__init__", "places", place),
-    (_RUNNING + "state", None, "add_and_weigh", "rounds", round_of_rows),
-    (_RUNNING + "state", None, "add_rows", "rounds", added_rows),
-    (_RUNNING + "state", None, "row_products", "rounds", multiplied_rows),
-    (_RUNNING + "factors", None, "add_rows", "rounds", added_rows),
-    ("kernelweave.bank.rounds", None, "best_pair", "rounds", best_pair),
+    (_RUNNING, None, "add_and_weigh", "rounds", round_of_rows),
+    (_RUNNING, None, "add_rows", "rounds", added_rows),
+    (_RUNNING, None, "row_products", "rounds", multiplied_rows),
+    ("kernelweave.operators.rounds", None, "best_pair", "rounds", best_pair),
     (_SOLVERS + "mwu.descent", None, "pair_step", "rounds", pair_step),
     (_SOLVERS + "bemkl.ensemble", "Ensemble", "iterate", "iterations", bayesian),
     (_SOLVERS + "bemkl.squares", None, "_low_rank", "search for low rank", nothing),

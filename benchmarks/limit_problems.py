@@ -12,10 +12,11 @@ from sklearn.datasets import load_breast_cancer
 from strings import simulate
 
 from kernelweave import MKLClassifier
-from kernelweave.bank import KernelBank, build_bank
+from kernelweave.bank import build_bank
 from kernelweave.combine import WeightedSum
-from kernelweave.kernels import WeightedDegree, build_set
+from kernelweave.kernels import WeightedDegree
 from kernelweave.losses import Hinge
+from kernelweave.operators import KernelOperator, bind_kernels
 from kernelweave.problem import Problem
 from kernelweave.regularizers import Simplex
 from kernelweave.solvers import Limits, solve
@@ -61,8 +62,8 @@ def tasks(full: bool, small: bool = False) -> Iterator[Task]:
 
 
 def _of_table(group: str, X: Array, y: Array, kernels: Any) -> Iterator[Task]:
-    def build() -> KernelBank:
-        return build_bank("auto", build_set(kernels, X), tol=TOL)
+    def build() -> KernelOperator:
+        return build_bank("auto", bind_kernels(kernels, X), tol=TOL)
 
     bank = build()
     about = f"{bank.m} kernels, n = {bank.n:,}, {bank.nbytes / 1e6:.0f} MB"
@@ -77,7 +78,7 @@ def _of_table(group: str, X: Array, y: Array, kernels: Any) -> Iterator[Task]:
             yield Task(group, name, about, lambda s=solver: solve(problem, s, Limits(tol=TOL)))
 
 
-def _infer(bank: KernelBank, signs: Array) -> Any:
+def _infer(bank: KernelOperator, signs: Array) -> Any:
     return infer(bank, Labels(signs), Settings(Hyperparameters()), _BAYES, 0)
 
 

@@ -25,7 +25,8 @@ from numba import njit
 from kernelweave import MKLClassifier
 from kernelweave.bank import build_bank
 from kernelweave.compiled.exp import scaled
-from kernelweave.kernels import RBFBatch, build_set
+from kernelweave.kernels import RBFBatch
+from kernelweave.operators import bind_kernels
 from kernelweave.regularizers import LpBall
 
 
@@ -70,7 +71,7 @@ def main() -> None:
     for regularizer in ("simplex", LpBall(1.33)):  # compiles
         MKLClassifier(few, regularizer=regularizer, tol=args.tol).fit(X, y)
     began = time.perf_counter()
-    bank = build_bank("auto", build_set(batch, X), tol=args.tol)
+    bank = build_bank("auto", bind_kernels(batch, X), tol=args.tol)
     print(f"{n} x {p}, {bank.m:,} kernels, {bank.nbytes / 1e6:.0f} MB, ", end="")
     print(f"bank built in {time.perf_counter() - began:.2f} s")
     v = np.random.default_rng(0).normal(size=n)

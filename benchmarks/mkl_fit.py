@@ -32,8 +32,9 @@ from sklearn.svm import SVC
 from kernelweave import MKLClassifier, sample_ids
 from kernelweave.bank import build_bank
 from kernelweave.combine import WeightedSum
-from kernelweave.kernels import RBF, KernelSet, from_matrices
+from kernelweave.kernels import RBF, from_matrices
 from kernelweave.losses import Hinge
+from kernelweave.operators import ComputedOperator
 from kernelweave.problem import Problem
 from kernelweave.regularizers import LpBall, Simplex
 from kernelweave.solvers import ActiveSet, Limits, loop, solve
@@ -105,16 +106,16 @@ def numpy_stack(X: np.ndarray) -> np.ndarray:
 def family_part(repeat: int) -> None:
     X, y = load_breast_cancer(return_X_y=True)
     X, _, y, _ = train_test_split(X, y, test_size=0.3, random_state=0, stratify=y)
-    kernels = KernelSet.build("simplemkl", X)
-    stack = kernels.rows(np.arange(len(X)))
-    raw = KernelSet.build("simplemkl", X, normalize=None).rows(np.arange(len(X)))
+    kernels = ComputedOperator.build("simplemkl", X)
+    stack = kernels.block(np.arange(len(X)))
+    raw = ComputedOperator.build("simplemkl", X, normalize=None).block(np.arange(len(X)))
     bank = build_bank("auto", kernels)
     signs = np.where(y > 0, 1.0, -1.0)[None]
     problem = Problem(bank, signs, np.ones_like(signs), Hinge(), Simplex(), WeightedSum())
     results = {}
 
     def build() -> None:
-        build_bank("auto", KernelSet.build("simplemkl", X))
+        build_bank("auto", ComputedOperator.build("simplemkl", X))
 
     def fit() -> None:
         results["fit"] = solve(problem, ActiveSet(), Limits(tol=1e-3))

@@ -15,7 +15,8 @@ from kernelweave import MKLClassifier
 from kernelweave.bank import DenseBank, FactoredBank, LazyBank, build_bank
 from kernelweave.compiled.mwu import best_pair
 from kernelweave.compiled.threads import map_blocks
-from kernelweave.kernels import RBF, build_set, default_family
+from kernelweave.kernels import RBF, default_family
+from kernelweave.operators import bind_kernels
 from kernelweave.solvers import MWU
 
 
@@ -140,12 +141,12 @@ def _cases(
     X = rng.normal(size=(n, 10))
     kernels = [RBF(width=w).on([int(j)]) for w in (0.5, 1.0, 2.0, 4.0) for j in range(10)]
     kernels = (kernels * (m // 40 + 1))[:m]
-    dense = DenseBank("float32").build(build_set(kernels, X))
+    dense = DenseBank("float32").build(bind_kernels(kernels, X))
     yield "dense", dense.running(), new_pairs(n), [(2 * m * n, np.float32)]
     del dense
     n = 1000 if quick else 40_000
     X = rng.normal(size=(n, 20))
-    kernel_set = build_set(twelve_kernels(), X)
+    kernel_set = bind_kernels(twelve_kernels(), X)
     for label, pairs, read in (
         ("lazy, rows in the cache", few_pairs(n), [(2 * 12 * n, np.float32)]),
         ("lazy, new rows (computed)", new_pairs(n), []),
@@ -154,12 +155,12 @@ def _cases(
         yield label, bank.running(), pairs, read
     n, p = (300, 10) if quick else (6500, 112)
     X = (rng.random((n, p)) < 0.3).astype(float)
-    factored = FactoredBank().build(build_set(per_feature_kernels(p), X))
+    factored = FactoredBank().build(bind_kernels(per_feature_kernels(p), X))
     size = int(np.sum(factored.ranks)) * n
     label = f"factored, ranks {factored.ranks.mean():.1f} on average (passes over the factors)"
     yield label, factored.running(), new_pairs(n), [(size, np.float64)]
     n, m = 208, 5000 if quick else 400_000
-    batch = build_bank("auto", build_set(million_kernels(m, 60), rng.normal(size=(n, 60))))
+    batch = build_bank("auto", bind_kernels(million_kernels(m, 60), rng.normal(size=(n, 60))))
     label = "batch (rows computed in the pass)"
     yield label, batch.running(), new_pairs(n), []
 

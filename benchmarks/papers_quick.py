@@ -23,7 +23,7 @@ from spicy_problems import LOOSE, LOSSES, block_l1_problem, draw, random_kernels
 
 from kernelweave import BayesianMKLClassifier, MKLClassifier
 from kernelweave.bank import DenseBank, storage_dtype
-from kernelweave.kernels import build_set
+from kernelweave.operators import bind_kernels
 from kernelweave.problem import Problem
 from kernelweave.solvers import MWU, SILP, SPG, ActiveSet, Limits, Result, Solver, Spicy, solve
 
@@ -146,7 +146,7 @@ def spicy(data: Data, clock: Clock) -> list[Row]:
     X, y = draw(X, np.where(y == 1, 1.0, -1.0), 200)
     rows = []
     for m in (1000, 3000):
-        kernels = build_set(random_kernels(m, X.shape[1]), X)
+        kernels = bind_kernels(random_kernels(m, X.shape[1]), X)
         bank = DenseBank(storage_dtype(LOOSE)).build(kernels)
         problem = block_l1_problem(bank, y, LOSSES["logistic"], 0.05)
         name = f"papers/spicy {m} kernels"

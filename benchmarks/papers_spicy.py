@@ -27,7 +27,7 @@ from threadpoolctl import threadpool_limits
 
 from kernelweave.bank import DenseBank, storage_dtype
 from kernelweave.compiled.threads import use_threads
-from kernelweave.kernels import build_set
+from kernelweave.operators import bind_kernels
 from kernelweave.problem import Problem
 from kernelweave.solvers import Limits, Result, Solver, solve
 
@@ -65,7 +65,7 @@ def progress(data_dir: Path | str | None, limit: float) -> dict[str, Trace]:
         print(f"left out: ionosphere ({error})")
         return {}
     X, y = draw(*ionosphere, 280)
-    bank = DenseBank("float64").build(build_set("spicymkl", X, normalize="trace"))
+    bank = DenseBank("float64").build(bind_kernels("spicymkl", X, normalize="trace"))
     problem = block_l1_problem(bank, y, LOSSES["hinge"], 0.05)
     return {name: traced(problem, SOLVERS[name], 1e-6, limit)[1] for name in LOOKS}
 
@@ -76,7 +76,7 @@ def against(points: list[tuple[int, int]], limit: float) -> Times:
     for n, m in points:
         X, y = make_ringnorm(n)
         X, y = draw(X, np.where(y == 1, 1.0, -1.0), n)
-        batch = build_set(random_kernels(m, X.shape[1]), X)
+        batch = bind_kernels(random_kernels(m, X.shape[1]), X)
         bank = DenseBank(storage_dtype(LOOSE)).build(batch)
         problem = block_l1_problem(bank, y, LOSSES["logistic"], 0.05)
         for name, own in found.items():

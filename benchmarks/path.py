@@ -36,8 +36,8 @@ from kernelweave import MKLClassifierCV
 from kernelweave.bank import build_bank
 from kernelweave.combine import WeightedSum
 from kernelweave.compiled.threads import use_threads
-from kernelweave.kernels import build_set
 from kernelweave.losses import get_loss
+from kernelweave.operators import bind_kernels
 from kernelweave.problem import Problem
 from kernelweave.regularizers import get_regularizer
 from kernelweave.solvers import SOLVERS, Limits, Solver, solve
@@ -112,7 +112,7 @@ def path_part(args: argparse.Namespace) -> None:
     heads += [f"path in {head.replace('fit', 'fits', 1)}" for head in heads[4:]]
     for name in args.data:
         X, y = samples(name, args.data_dir)
-        kernels = build_set("simplemkl", X, normalize="trace")
+        kernels = bind_kernels("simplemkl", X, normalize="trace")
 
         def build(kernels: Any = kernels) -> Any:
             return build_bank("auto", kernels, cache_mb=1000, tol=TOL, random_state=0)

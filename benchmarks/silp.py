@@ -30,8 +30,9 @@ from sklearn.preprocessing import StandardScaler
 
 from kernelweave.bank import DenseBank, LazyBank, build_bank
 from kernelweave.combine import WeightedSum
-from kernelweave.kernels import RBF, build_set
+from kernelweave.kernels import RBF
 from kernelweave.losses import Hinge
+from kernelweave.operators import bind_kernels
 from kernelweave.problem import Problem
 from kernelweave.regularizers import (
     L1,
@@ -123,7 +124,7 @@ def on_bank(bank: Any, y: np.ndarray, C: float, regularizer: Regularizer) -> Pro
 
 def simplemkl_bank(name: str, data_dir: Any) -> tuple[Any, np.ndarray]:
     X, y = load(name, data_dir)
-    kernels = build_set("simplemkl", StandardScaler().fit_transform(X), normalize="trace")
+    kernels = bind_kernels("simplemkl", StandardScaler().fit_transform(X), normalize="trace")
     return build_bank("auto", kernels, cache_mb=1000, tol=TOL, random_state=0), y
 
 
@@ -166,7 +167,7 @@ def points(args: argparse.Namespace, clock: ProgramClock) -> None:
                     n, 20, n_informative=8, flip_y=flip, class_sep=0.8, random_state=0
                 )
                 gammas = np.geomspace(1e-3, 1.0, 10)
-                kernels = build_set(
+                kernels = bind_kernels(
                     [RBF(gamma=gamma) for gamma in gammas],
                     StandardScaler().fit_transform(X),
                     normalize="trace",
@@ -233,7 +234,7 @@ def main() -> None:
     clock = ProgramClock()
     # Compilation is not part of any time.
     rng = np.random.default_rng(0)
-    warm = DenseBank().build(build_set([RBF(1.0), RBF(2.0)], rng.normal(size=(400, 2))))
+    warm = DenseBank().build(bind_kernels([RBF(1.0), RBF(2.0)], rng.normal(size=(400, 2))))
     y = np.where(rng.random(400) > 0.5, 1.0, -1.0)
     race(
         on_bank(warm, y, 1.0, Simplex()),

@@ -26,10 +26,11 @@ from datasets import add_data_dir, load
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import StandardScaler
 
-from kernelweave.bank import DistanceBank, build_bank
+from kernelweave.bank import build_bank
 from kernelweave.combine import Product, WeightedSum
-from kernelweave.kernels import RBF, DistanceSet, KernelSet
+from kernelweave.kernels import RBF
 from kernelweave.losses import Hinge
+from kernelweave.operators import ComputedOperator, DistanceOperator
 from kernelweave.problem import Problem
 from kernelweave.regularizers import L1, SquaredLp
 from kernelweave.solvers import PGD, SPG, Limits, Result, get_solver
@@ -55,18 +56,18 @@ class Row:
 
 
 def sum_problem(X: np.ndarray, y: np.ndarray, regularizer: object, C: float) -> Problem:
-    bank = build_bank("auto", KernelSet.build("simplemkl", X), tol=1e-6)
+    bank = build_bank("auto", ComputedOperator.build("simplemkl", X), tol=1e-6)
     return Problem(bank, y[None], np.full((1, len(y)), C), Hinge(), regularizer, WeightedSum())
 
 
 def product_problem(X: np.ndarray, y: np.ndarray, regularizer: object, C: float) -> Problem:
-    bank = DistanceBank().build(DistanceSet.build("features", X))
+    bank = DistanceOperator.build("features", X).keep()
     return Problem(bank, y[None], np.full((1, len(y)), C), Hinge(), regularizer, Product())
 
 
 def adult_problem(X: np.ndarray, y: np.ndarray, C: float) -> Problem:
     widths = np.geomspace(1.0, 30.0, 10)
-    kernels = KernelSet.build([RBF(width=w) for w in widths], X)
+    kernels = ComputedOperator.build([RBF(width=w) for w in widths], X)
     bank = build_bank("dense", kernels, tol=1e-6)  # float64: the solver alone decides the gap
     return Problem(bank, y[None], np.full((1, len(y)), C), Hinge(), SquaredLp(1.33), WeightedSum())
 

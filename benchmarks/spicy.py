@@ -58,7 +58,8 @@ from kernelweave import MKLClassifier
 from kernelweave.bank import DenseBank, FactoredBank, build_bank, storage_dtype
 from kernelweave.combine import WeightedSum
 from kernelweave.estimators.decisions import Decisions
-from kernelweave.kernels import RBF, build_set
+from kernelweave.kernels import RBF
+from kernelweave.operators import bind_kernels
 from kernelweave.regularizers import L1, block_l1_to_l1_weight
 
 UCI = ("liver", "pima", "ionosphere", "wpbc", "sonar")
@@ -89,7 +90,7 @@ def uci(args: argparse.Namespace, products: Products, curves: Curves) -> None:
         for split in range(repeats):
             train, test, y_train, y_test = train_test_split(X, y, test_size=0.2, random_state=split)
             began = time.perf_counter()
-            kernels = build_set("spicymkl", train, normalize="trace")
+            kernels = bind_kernels("spicymkl", train, normalize="trace")
             bank = build_bank(args.bank, kernels, tol=LOOSE, random_state=0)
             built.append(time.perf_counter() - began)
             for c in UCI_C:
@@ -133,7 +134,7 @@ def kernels(args: argparse.Namespace, products: Products, curves: Curves) -> Non
             passes = []
             for m in sizes:
                 bank = DenseBank(storage_dtype(tol)).build(
-                    build_set(random_kernels(m, X.shape[1]), X)
+                    bind_kernels(random_kernels(m, X.shape[1]), X)
                 )
                 v = np.random.default_rng(0).normal(size=n)
                 passes.append(min(_seconds(lambda b=bank, v=v: b.quad(v)) for _ in range(3)))
@@ -184,7 +185,7 @@ def _large(args: argparse.Namespace, products: Products, curves: Curves) -> None
     print("|" + "---|" * (5 + len(SOLVERS)))
     for name in IDA:
         X, y = draw(*load(name, args.data_dir), n)
-        bank = rounded_bank(build_set(random_kernels(m, X.shape[1]), X))
+        bank = rounded_bank(bind_kernels(random_kernels(m, X.shape[1]), X))
         best = race(all_solvers(bank, y, args.c), TIGHT, args.rounds, args.max_time, products)
         record(curves, ("large", name, TIGHT), m, best)
         for loss in LOSSES:
@@ -271,7 +272,7 @@ def samples(args: argparse.Namespace, products: Products, curves: Curves) -> Non
                 continue
             X_n, y_n = draw(X, y, n)
             bank = DenseBank(storage_dtype(LOOSE)).build(
-                build_set(random_kernels(m, X.shape[1]), X_n)
+                bind_kernels(random_kernels(m, X.shape[1]), X_n)
             )
             _samples_row(args, products, curves, name, bank, y_n)
     for n in [5000] if args.quick else args.factored:
@@ -279,7 +280,7 @@ def samples(args: argparse.Namespace, products: Products, curves: Curves) -> Non
         X, y = draw(X, np.where(y == 1, 1.0, -1.0), n)
         widths = 5.0 * np.random.default_rng(0).chisquare(1, m) + 0.1
         single = [RBF(width=w).on(j % X.shape[1]) for j, w in enumerate(widths)]
-        bank = FactoredBank().build(build_set(single, X))
+        bank = FactoredBank().build(bind_kernels(single, X))
         _samples_row(
             args,
             products,
@@ -339,7 +340,7 @@ def main() -> None:
     X, y = draw(*make_ringnorm(200), 200)
     y = np.where(y == 1, 1.0, -1.0)
     for plan in (DenseBank("float32"), DenseBank("float64"), FactoredBank()):
-        bank = plan.build(build_set([RBF(width=5.0), RBF(width=1.0).on(0)], X))
+        bank = plan.build(bind_kernels([RBF(width=5.0), RBF(width=1.0).on(0)], X))
         race(all_solvers(bank, y, 0.05), LOOSE, 1, 5.0, products)
     curves: Curves = {}
     for part in args.parts:

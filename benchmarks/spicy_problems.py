@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from sklearn.preprocessing import StandardScaler
 
-from kernelweave.bank import DenseBank, KernelBank
-from kernelweave.bank.source import Source
+from kernelweave.bank import DenseBank
 from kernelweave.combine import WeightedSum
 from kernelweave.kernels import RBFBatch
 from kernelweave.losses import Hinge, Logistic, Loss
+from kernelweave.operators import DenseOperator, KernelOperator
 from kernelweave.problem import Problem
 from kernelweave.regularizers import L1, block_l1_to_l1_weight
 from kernelweave.solvers import SILP, SPG, ActiveSet, Limits, Result, Solver, Spicy, solve
@@ -47,7 +47,7 @@ def unit_trace_c(c: float, n: int) -> float:
     return c * float(np.sqrt(n))
 
 
-def block_l1_problem(bank: KernelBank, y: np.ndarray, loss: Loss, c: float) -> Problem:
+def block_l1_problem(bank: KernelOperator, y: np.ndarray, loss: Loss, c: float) -> Problem:
     """Unweighted loss and c sum_k |f_k|, `c` counted for kernels of unit trace as in the paper."""
     regularizer = L1(weight=block_l1_to_l1_weight(unit_trace_c(c, len(y))))
     return Problem(bank, y[None], np.ones((1, len(y))), loss, regularizer, WeightedSum())
@@ -68,15 +68,15 @@ def draw(X: np.ndarray, y: np.ndarray, n: int, seed: int = 0) -> tuple[np.ndarra
     return StandardScaler().fit_transform(X[chosen]), y[chosen]
 
 
-def rounded_bank(kernels: Any) -> DenseBank:
+def rounded_bank(kernels: Any) -> DenseOperator:
     """Kernels rounded to float32 and then taken as they are: half the memory, no error to bound.
 
     What `DenseBank("float32")` holds, too, but that bank goes to float64 where rounding matters.
     """
     stack = np.empty((kernels.m, kernels.n, kernels.n), np.float32)
     for part in np.array_split(np.arange(kernels.m), -(-kernels.m // 64)):
-        some = DenseBank("float32").build(Source.of(kernels, part))
-        stack[part] = some.rows(np.arange(kernels.n))
+        some = DenseBank("float32").build(kernels.select(part))
+        stack[part] = some.block(np.arange(kernels.n))
     return DenseBank("float32").from_matrices(list(stack))
 
 
@@ -85,11 +85,13 @@ class Products:
 
     def __init__(self) -> None:
         self.count = 0
-        for name in ("quad", "matvec"):
-            setattr(DenseBank, name, self._counted(getattr(DenseBank, name)))
+        for name in ("quad", "apply"):
+            setattr(DenseOperator, name, self._counted(getattr(DenseOperator, name)))
 
     def _counted(self, func: Any) -> Any:
-        def call(bank: DenseBank, v: np.ndarray, kernels: np.ndarray | None = None) -> np.ndarray:
+        def call(
+            bank: DenseOperator, v: np.ndarray, kernels: np.ndarray | None = None
+        ) -> np.ndarray:
             self.count += bank.m if kernels is None else len(kernels)
             return func(bank, v, kernels)
 
@@ -162,7 +164,7 @@ def race(
 
 
 def all_solvers(
-    bank: KernelBank, y: np.ndarray, c: float
+    bank: KernelOperator, y: np.ndarray, c: float
 ) -> dict[tuple[str, str], tuple[Problem, Solver]]:
     """Every solver on every loss: {(loss, solver): ...}, one problem for each loss."""
     contestants = {}

@@ -38,8 +38,9 @@ from numba import njit
 from kernelweave import MKLClassifier
 from kernelweave.bank import LazyBank, PositionalBank, SparseBank
 from kernelweave.compiled.threads import map_blocks
-from kernelweave.kernels import KernelSet, Samples, Spectrum, WeightedDegree
+from kernelweave.kernels import Samples, Spectrum, WeightedDegree
 from kernelweave.kernels.pair import Pair
+from kernelweave.operators import ComputedOperator
 
 LENGTH, DEGREE = 141, 20
 MOTIF = "TTTTCAGGTAAG"
@@ -126,8 +127,7 @@ class BlockFormDegree(WeightedDegree):
 
 def _letters(samples: Samples, kernel: WeightedDegree) -> np.ndarray:
     def make(base: Samples) -> np.ndarray:
-        strand = kernel.strands(base)[0].strands[0]
-        return np.ascontiguousarray(strand.letters.T)
+        return np.ascontiguousarray(kernel.aligned(base).letters[0].T)
 
     return samples.memo("letters by row", make)
 
@@ -275,8 +275,8 @@ def update(args: argparse.Namespace) -> None:
             (WeightedDegree(DEGREE), PositionalBank()),
             (Spectrum(8), SparseBank()),
         ):
-            bank = plan.build(KernelSet.build(kernel, X[:n]))
-            row.append(race({"": lambda bank=bank, v=v: bank.matvec(v)}, args.repeat)[""][0])
+            bank = plan.build(ComputedOperator.build(kernel, X[:n]))
+            row.append(race({"": lambda bank=bank, v=v: bank.apply(v)}, args.repeat)[""][0])
         seconds.append(row)
         print(f"| {n:,} | {row[0]:.4f} s | {row[1]:.4f} s |", flush=True)
     slopes = np.polyfit(np.log(sizes), np.log(seconds), 1)[0]

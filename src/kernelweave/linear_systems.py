@@ -8,13 +8,12 @@ blocks on threads: :mod:`kernelweave.solvers.bemkl.factor`.)
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_solve, lu_solve, pinvh
 from scipy.linalg.lapack import dgetrf, dpotrf, spotrf
 
+from kernelweave.arrays import AnyArray, Array
 from kernelweave.compiled.pivoted import eliminate
 
 __all__ = [
@@ -28,7 +27,6 @@ __all__ = [
     "with_low_rank",
 ]
 
-Array = NDArray[np.float64]
 Solve = Callable[[Array], Array]
 
 # From one trial to the next the jitter grows by this factor.
@@ -38,24 +36,17 @@ _RIDGE = 1e-13
 
 
 def jittered_cholesky(
-    matrix: NDArray[Any],
-    unit: NDArray[Any] | float | None = None,
+    matrix: AnyArray,
+    unit: AnyArray | float | None = None,
     first: float = 0.0,
     most: float = 1e-4,
-) -> NDArray[Any]:
+) -> AnyArray:
     r"""Lower Cholesky factor of a matrix with as little as needed added to its diagonal.
 
-    L with zeros above its diagonal and :math:`L L^\top = A + t\,\mathrm{diag}(\mathrm{unit})`.
-
-    Parameters
-    ----------
-    matrix : ndarray of shape (n, n), float32 or float64
-        Symmetric, and positive semi-definite but for rounding. It is not changed.
-    unit : ndarray of shape (n,) or float, optional
-        The largest entry of the diagonal unless given.
-    first, most : float
-        The t that is tried first, and the largest. After one comes a hundred times as much, after
-        zero the resolution of the numbers. If none helps, `LinAlgError` is raised.
+    L with zeros above its diagonal and :math:`L L^\top = A + t\,\mathrm{diag}(\mathrm{unit})`, A
+    being symmetric and positive semi-definite but for rounding; it is not changed. The `unit` is
+    the largest entry of the diagonal unless given. The t is `first`, then a hundred times as much,
+    up to `most` (after zero, the resolution of the numbers); if none helps, a `LinAlgError`.
 
     Examples
     --------
@@ -114,13 +105,7 @@ def cholesky(K: Array, D: Array) -> Solve:
 
 
 def diagonal(total: Array) -> Solve:
-    """Solve with a diagonal matrix. Takes columns too.
-
-    Examples
-    --------
-    >>> diagonal(np.array([2.0, 4.0]))(np.ones(2)).tolist()
-    [0.5, 0.25]
-    """
+    """Solve with a diagonal matrix. Takes columns too."""
     inverse = 1.0 / np.maximum(total, np.finfo(np.float64).tiny)
     return lambda v: (inverse * v.T).T
 
@@ -167,21 +152,11 @@ def pivoted_cholesky(
 
     Each pivot is the row that the factor explains worst. What is left, K - F'F, is positive
     semi-definite and its diagonal is known, so that one can stop at any error of the trace
-    (Harbrecht, Peters, Schneider 2012).
+    (Harbrecht, Peters, Schneider 2012). `residual` is the diagonal of K, and becomes that of what
+    is left; `target` is the trace of what may be left, `most` the largest rank.
 
-    Parameters
-    ----------
-    row : callable
-        ``row(i)`` is the i-th row of K.
-    residual : ndarray of shape (n,)
-        The diagonal of K; overwritten by that of what is left.
-    target : float
-        Trace of what may be left.
-    most : int
-        Largest rank, at which this stops in any case.
-    negative : float
-        Part of its own entry by which rounding may make the residual negative. Beyond, K is not
-        positive semi-definite, and `LinAlgError` is raised.
+    `negative` is the part of its own entry by which rounding may make the residual negative.
+    Beyond, K is not positive semi-definite, and `LinAlgError` is raised.
 
     Examples
     --------

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from kernelweave.bank.protocol import MatrixBank
+from kernelweave.arrays import Array, Index
 from kernelweave.combine.base import Combination
-from kernelweave.combine.linear import LinearBank
+from kernelweave.combine.linear import LinearOperator
 from kernelweave.combine.weighted_sum import WeightedSum
 from kernelweave.deadline import NEVER, Deadline
 from kernelweave.losses.base import Loss
+from kernelweave.operators.base import KernelOperator
 from kernelweave.regularizers.base import Regularizer
 
 __all__ = ["Problem", "lost_in_rounding"]
-
-Array = NDArray[Any]
 
 _EPS, _TINY = np.finfo(np.float64).eps, np.finfo(np.float64).tiny
 # Objectives below this part of the best constant predictor's are lost in the rounding of its terms,
@@ -41,7 +38,7 @@ class Problem:
 
     Parameters
     ----------
-    bank : KernelBank or MatrixBank
+    bank : KernelOperator or KernelOperator
         The m kernels on the n samples, or the distances the combination makes a kernel of.
     y : ndarray of shape (T, n)
         Targets (-1 and +1 for classification).
@@ -55,7 +52,7 @@ class Problem:
         samples or kernels, to everything that takes long inside one step of a solver.
     """
 
-    bank: Any
+    bank: KernelOperator
     y: Array
     C: Array
     loss: Loss
@@ -89,7 +86,7 @@ class Problem:
         if self.combination.base != "kernels":
             return 1.0
         some = np.unique(np.linspace(0, self.m - 1, _SOME_KERNELS).astype(np.int64))
-        diagonal: Array = self.bank.diag(some)
+        diagonal: Array = self.bank.diagonal(some)
         return float(np.max(diagonal.mean(axis=1)))
 
     @cached_property
@@ -112,7 +109,7 @@ class Problem:
         """Objectives below this cannot be told from zero, see :func:`lost_in_rounding`."""
         return lost_in_rounding(self.loss, self.y, self.C, self.constant_value)
 
-    def typical_weights(self, kernels: Array, penalty: float) -> Array:
+    def typical_weights(self, kernels: Index, penalty: float) -> Array:
         """Return the weights for a function as large as the targets, shared by some kernels.
 
         Or for a smaller one, whose penalty is at most `penalty`. All kernels have equal shares.
@@ -177,11 +174,11 @@ class Problem:
 
         :math:`K(d) = \sum_k d_k G_k` with :math:`G_k = K(e_k)`: the weights stay what they are,
         and the bank answers for the :math:`G_k`
-        (:class:`~kernelweave.combine.linear.LinearBank`). Other problems stay as they are.
+        (:class:`~kernelweave.combine.linear.LinearOperator`). Other problems stay as they are.
         """
         if self.combination.is_sum or not self.combination.linear:
             return self
-        bank = LinearBank.of(self.combination, self.bank)
+        bank = LinearOperator.of(self.combination, self.bank)
         return replace(self, bank=bank, combination=WeightedSum())
 
     def bound(self) -> Problem:
@@ -197,7 +194,7 @@ class Problem:
         """Return the same problem under another regularizer."""
         return replace(self, regularizer=regularizer)
 
-    def with_bank(self, bank: MatrixBank) -> Problem:
+    def with_bank(self, bank: KernelOperator) -> Problem:
         """Return the same problem on another bank of the same kernels."""
         return replace(self, bank=bank)
 
@@ -220,15 +217,6 @@ def lost_in_rounding(loss: Loss, y: Array, C: Array, constant_value: float) -> f
 
     It is 1e-12 of that of the best constant predictor, or what predictions of the targets cost that
     are off by some units in the last place: the targets may be all but constant, far from zero.
-
-    Examples
-    --------
-    >>> from kernelweave.losses import Hinge, Squared
-    >>> y, C = np.array([1.0, -1.0]), np.ones(2)
-    >>> lost_in_rounding(Hinge(), y, C, 2.0)
-    2e-12
-    >>> bool(lost_in_rounding(Squared(), 1e9 + 1e-7 * y, C, 2e-14) > 1e-14)
-    True
     """
     least = _RESOLVED * constant_value
     if loss.task == "regression":

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC
+from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
+import numpy as np
 from sklearn.base import BaseEstimator
 
 from kernelweave.errors import InvalidInputError
@@ -49,11 +51,14 @@ class Named(BaseEstimator, ABC):
             )
         cls.registry[name] = cls
 
+    def _key(self) -> tuple[Any, ...]:
+        return type(self), *((name, _frozen(value)) for name, value in self.get_params().items())
+
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and self.get_params() == other.get_params()
+        return isinstance(other, Named) and self._key() == other._key()
 
     def __hash__(self) -> int:
-        return hash((type(self), tuple(sorted(self.get_params().items()))))
+        return hash(self._key())
 
     @classmethod
     def examples(cls) -> list[Self]:
@@ -76,3 +81,12 @@ class Named(BaseEstimator, ABC):
         if name not in cls.registry:
             raise unknown_name(cls.kind, name, cls.registry)
         return cls.registry[name]
+
+
+def _frozen(value: Any) -> Any:
+    """The value of a parameter with tuples in place of lists, arrays and mappings."""
+    if isinstance(value, Mapping):
+        return tuple((key, _frozen(entry)) for key, entry in value.items())
+    if isinstance(value, list | tuple | np.ndarray):
+        return tuple(_frozen(entry) for entry in value)
+    return value

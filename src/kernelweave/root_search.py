@@ -7,9 +7,10 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from kernelweave.arrays import Array
+
 __all__ = ["rising_root", "rising_roots", "zero_of_slope"]
 
-Array = NDArray[np.float64]
 
 # A value this small beside the terms that it is the difference of is their rounding.
 _ROUNDING = 4.0 * float(np.finfo(np.float64).eps)
@@ -31,39 +32,26 @@ def rising_roots(
     high: ArrayLike = np.inf,
     tolerance: float = _ROUNDING,
 ) -> Array:
-    r"""Find where functions that do not fall change sign, each in its own bracket, all at once.
+    """Find where functions that do not fall change sign, each in its own bracket, all at once.
 
     Steps are those that `function` proposes, Newton's as a rule, while they stay inside the bracket
     and halve the value, or the bracket has no end. Otherwise, and now and then in any case, the
     bracket is halved, in turns by the mean of its ends and in the order of floating-point numbers:
     so a root of any size is found to its last digit, whatever its unit.
 
-    Parameters
-    ----------
-    function : callable
-        Maps an array of places to ``(value, size, proposal)``: the values there, the size of the
-        terms that they are differences of, and where to look next, NaN if nowhere in particular. A
-        value that is not a number counts as positive.
-    start, low, high : array-like
-        Where to look first, one place for each function, and the ends of the brackets.
-    tolerance : float
-        Values up to this part of their size are zero.
+    `function` maps places to ``(value, size, proposal)``: the values there, the size of the terms
+    that they are differences of, and where to look next, NaN if nowhere in particular. A value that
+    is not a number counts as positive, one up to `tolerance` of its size as zero.
 
-    Returns
-    -------
-    ndarray
-        The roots to rounding, where the functions were evaluated last. Where a function jumps over
-        zero, the first number behind the jump; where it is negative up to `high`, that; where it is
-        positive all along, the number after `low`.
+    The roots are returned to rounding, where the functions were evaluated last. Where a function
+    jumps over zero, the first number behind the jump; where it is negative up to `high`, that;
+    where it is positive all along, the number after `low`.
 
     Examples
     --------
-    >>> import numpy as np
     >>> target = np.array([2.0, 1e-60, 1e100])
     >>> rising_roots(lambda x: (x * x - target, target, 0.5 * (x + target / x)), np.ones(3), 0.0)
     array([1.41421356e+00, 1.00000000e-30, 1.00000000e+50])
-    >>> float(rising_roots(lambda x: (np.sign(x - 0.3), 1.0, np.nan * x), 0.0))
-    0.3
     """
     x = np.array(start, dtype=np.float64)
     low, high = (np.array(np.broadcast_to(end, x.shape), dtype=np.float64) for end in (low, high))

@@ -12,20 +12,13 @@ from kernelweave.bank import (
     LazyBank,
     PositionalBank,
     SparseBank,
-    StackedBank,
     build_bank,
-    dense,
-    factored,
-    lazy,
-    protocol,
 )
-from kernelweave.bank.source import Source
 from kernelweave.compiled import threads as threads_module
 from kernelweave.compiled.threads import use_threads
 from kernelweave.errors import InvalidInputError, MemoryBudgetError
 from kernelweave.kernels import (
     RBF,
-    KernelSet,
     Linear,
     Polynomial,
     Spectrum,
@@ -33,6 +26,17 @@ from kernelweave.kernels import (
     from_matrices,
     sample_ids,
 )
+from kernelweave.operators import (
+    CachedOperator,
+    ComputedOperator,
+    DenseOperator,
+    FactorOperator,
+    StackedOperator,
+    dense,
+)
+from kernelweave.operators import base as protocol
+from kernelweave.operators import cached as lazy
+from kernelweave.operators import factors as factored
 
 N = 60
 
@@ -46,7 +50,7 @@ def kernel_set(normalize="trace", n=N):
         Linear(),
         RBF(gamma=0.3).on([1, 2]) * Linear().on(0),
     ]
-    return KernelSet.build(kernels, X, normalize=normalize)
+    return ComputedOperator.build(kernels, X, normalize=normalize)
 
 
 def sparse_set(normalize="trace", n=N):
@@ -64,7 +68,7 @@ def sparse_set(normalize="trace", n=N):
         Linear().on([38, 30, 39]),
         Linear().on(slice(0, 25)) + Linear().on([20, 35, 36]),
     ]
-    return KernelSet.build(kernels, sparse.csr_array(X), normalize=normalize)
+    return ComputedOperator.build(kernels, sparse.csr_array(X), normalize=normalize)
 
 
 def sequences(n=N, length=18):
@@ -85,7 +89,7 @@ def positional_set(normalize="trace", n=N):
         WeightedDegree(3, reverse_complement=True),
         WeightedDegree(4, lengths=(1, 1), positions=(3, 9)),
     ]
-    return KernelSet.build(kernels, sequences(n), normalize=normalize)
+    return ComputedOperator.build(kernels, sequences(n), normalize=normalize)
 
 
 def mixed_set(normalize="trace", n=N):
@@ -99,7 +103,7 @@ def mixed_set(normalize="trace", n=N):
         Spectrum((1, 3)).on(0),
         Polynomial(2).on(1),
     ]
-    return KernelSet.build(kernels, table, normalize=normalize)
+    return ComputedOperator.build(kernels, table, normalize=normalize)
 
 
 def given_set(normalize="trace", n=N):
@@ -109,7 +113,7 @@ def given_set(normalize="trace", n=N):
     matrices = [2.0 + A @ A.T for A in factors]
     matrices[3] = matrices[3].astype(np.float32)
     ids = sample_ids(n + 25)[rng.permutation(n + 25)[:n]]
-    return KernelSet.build(from_matrices(matrices), ids, normalize=normalize)
+    return ComputedOperator.build(from_matrices(matrices), ids, normalize=normalize)
 
 
 SETS = {"given": given_set, "sparse": sparse_set, "positional": positional_set, "mixed": mixed_set}
@@ -118,8 +122,8 @@ SETS = {"given": given_set, "sparse": sparse_set, "positional": positional_set, 
 def stacked(kernels):
     parts = [[3, 0], [1, 4], [2]]
     plans = [LazyBank(dtype="float64"), DenseBank(), FactoredBank(1e-12)]
-    banks = [plan.build(Source.of(kernels, own)) for plan, own in zip(plans, parts, strict=True)]
-    return StackedBank(banks, parts)
+    banks = [plan.build(kernels.select(own)) for plan, own in zip(plans, parts, strict=True)]
+    return StackedOperator(banks, parts)
 
 
 BANKS = {
@@ -157,7 +161,7 @@ def kernels(normalize):
 def named_case(request, normalize):
     build, atol = BANKS[request.param]
     kernels = SETS.get(request.param.split("-")[0], kernel_set)(normalize)
-    truth = kernels.rows(np.arange(kernels.n))
+    truth = kernels.block(np.arange(kernels.n))
     return build(kernels), truth, atol * np.abs(truth).max(), kernels.names
 
 
@@ -176,7 +180,6 @@ def test_names_and_sizes(named_case):
     bank, _, _, names = named_case
     assert (bank.n, bank.m) == (N, 5)
     assert list(bank.names) == list(names)
-    assert bank.nbytes > 0
 
 
 @pytest.mark.parametrize("chosen", [None, np.array([4, 0, 2])], ids=["all", "some"])
@@ -184,8 +187,8 @@ def test_rows(case, chosen):
     bank, truth, atol = case
     idx, columns = np.array([3, 50, 7]), np.array([9, 1])
     expected = truth if chosen is None else truth[chosen]
-    np.testing.assert_allclose(bank.rows(idx, chosen), expected[:, idx], atol=atol)
-    block = bank.rows(idx, chosen, columns)
+    np.testing.assert_allclose(bank.block(idx, None, chosen), expected[:, idx], atol=atol)
+    block = bank.block(idx, columns, chosen)
     np.testing.assert_allclose(block, expected[:, idx][:, :, columns], atol=atol)
 
 
@@ -194,10 +197,10 @@ def test_products_and_quadratic_forms(case, v, chosen):
     bank, truth, atol = case
     expected = truth if chosen is None else truth[chosen]
     scale = N * np.abs(v).max()
-    np.testing.assert_allclose(bank.matvec(v, chosen), v @ expected, atol=atol * scale)
-    np.testing.assert_allclose(bank.matvec(v[0], chosen), expected @ v[0], atol=atol * scale)
+    np.testing.assert_allclose(bank.apply(v, chosen), v @ expected, atol=atol * scale)
+    np.testing.assert_allclose(bank.apply(v[0], chosen), expected @ v[0], atol=atol * scale)
     full = np.where(v == 0, 0.5, v)
-    np.testing.assert_allclose(bank.matvec(full, chosen), full @ expected, atol=atol * scale)
+    np.testing.assert_allclose(bank.apply(full, chosen), full @ expected, atol=atol * scale)
     quad = np.einsum("ti,kij,tj->k", v, expected, v)
     np.testing.assert_allclose(bank.quad(v, chosen), quad, atol=atol * scale**2)
     np.testing.assert_allclose(
@@ -210,7 +213,7 @@ def test_quadratic_forms_of_tasks_with_few_and_with_many_samples(dtype, monkeypa
     """Rows come in blocks, of which a task with few samples has fewer."""
     monkeypatch.setattr(dense, "_ROW_BLOCK", 16)
     bank = DenseBank(dtype).build(kernel_set())
-    truth = bank.matvec(np.eye(N)).transpose(0, 2, 1)
+    truth = bank.apply(np.eye(N)).transpose(0, 2, 1)
     v = np.random.default_rng(1).normal(size=(3, N))
     v[1, 19:] = 0.0
     v[2, ::7] = 0.0
@@ -228,10 +231,10 @@ def test_products_at_some_samples(case, v, chosen):
     expected = truth if chosen is None else truth[chosen]
     scale = N * np.abs(v).max()
     np.testing.assert_allclose(
-        bank.products_at(v, idx, chosen), (v @ expected)[:, :, idx], atol=atol * scale
+        bank.apply(v, chosen, idx), (v @ expected)[:, :, idx], atol=atol * scale
     )
     np.testing.assert_allclose(
-        bank.products_at(v[1], idx, chosen), (expected @ v[1])[:, idx], atol=atol * scale
+        bank.apply(v[1], chosen, idx), (expected @ v[1])[:, idx], atol=atol * scale
     )
 
 
@@ -241,12 +244,19 @@ def test_tiles(case):
     d = np.array([0.5, 0.0, 2.0, 1.0, 0.3])
     M = np.random.default_rng(2).normal(size=(3, 2))
     part = truth[:, rows][:, :, columns]
-    tile = bank.tile(rows, columns)
+    tile = bank.part(rows, columns)
     assert (tile.shape, tile.m) == ((3, 2), 5)
     np.testing.assert_allclose(tile.weighted(d), np.tensordot(d, part, axes=1), atol=4 * atol)
     np.testing.assert_allclose(tile.contract(M), np.sum(part * M, axis=(1, 2)), atol=6 * atol)
-    np.testing.assert_allclose(tile.stack(np.array([4, 1])), part[[4, 1]], atol=atol)
-    whole = bank.tile(rows).weighted(d)
+    np.testing.assert_allclose(tile.block(kernels=np.array([4, 1])), part[[4, 1]], atol=atol)
+    w = np.array([[1.0, -2.0], [0.0, 3.0]])
+    np.testing.assert_allclose(tile.apply(w), w @ part.transpose(0, 2, 1), atol=6 * atol)
+    np.testing.assert_allclose(tile.apply(w[0], np.array([3])), part[[3]] @ w[0], atol=6 * atol)
+    np.testing.assert_allclose(
+        tile.apply(w, None, [2, 0]), w @ part[:, [2, 0]].transpose(0, 2, 1), atol=6 * atol
+    )
+    np.testing.assert_allclose(tile.part([1], [1]).block(), part[:, 1:2, 1:2], atol=atol)
+    whole = bank.part(rows).weighted(d)
     np.testing.assert_allclose(whole, np.tensordot(d, truth[:, rows], axes=1), atol=4 * atol)
 
 
@@ -298,9 +308,9 @@ def test_a_part_of_the_samples(case, v):
     bank, truth, atol = case
     idx = np.array([40, 2, 3, 17])
     part = bank.take(idx)
-    assert (part.n, part.m, part.names) == (4, 5, bank.names)
+    assert (part.n, part.m, list(part.names)) == (4, 5, list(bank.names))
     expected = truth[:, idx][:, :, idx]
-    np.testing.assert_allclose(part.rows(np.arange(4)), expected, atol=atol)
+    np.testing.assert_allclose(part.block(np.arange(4)), expected, atol=atol)
     quad = np.einsum("ti,kij,tj->k", v[:, idx], expected, v[:, idx])
     np.testing.assert_allclose(part.quad(v[:, idx]), quad, atol=atol * 100)
 
@@ -312,14 +322,14 @@ def test_a_part_of_the_kernels(case, v, chosen):
     expected = truth[chosen]
     assert (part.n, part.m) == (N, len(chosen))
     assert list(part.names) == [bank.names[k] for k in chosen]
-    np.testing.assert_allclose(part.rows(np.arange(N)), expected, atol=atol)
-    np.testing.assert_allclose(part.diag(), np.einsum("kii->ki", expected), atol=atol)
+    np.testing.assert_allclose(part.block(np.arange(N)), expected, atol=atol)
+    np.testing.assert_allclose(part.diagonal(), np.einsum("kii->ki", expected), atol=atol)
     scale = N * np.abs(v).max()
     quad = np.einsum("ti,kij,tj->k", v, expected, v)
     np.testing.assert_allclose(part.quad(v), quad, atol=atol * scale**2)
     d = np.linspace(0.5, 1.5, len(chosen))
     combined = np.tensordot(d, expected, axes=1)
-    np.testing.assert_allclose(part.combine(d), combined, atol=5 * atol)
+    np.testing.assert_allclose(part.weighted(d), combined, atol=5 * atol)
     whole, d_whole = bank.error(v, np.zeros(5)), np.zeros(5)
     d_whole[chosen] = d
     bound = part.error(v, d)
@@ -332,7 +342,7 @@ def test_a_part_of_the_kernels(case, v, chosen):
         assert (finer.m, list(finer.names)) == (part.m, list(part.names))
     again = part.select(np.array([len(chosen) - 1])).take(np.array([5, 1]))
     np.testing.assert_allclose(
-        again.rows(np.arange(2)), expected[-1:, [5, 1]][:, :, [5, 1]], atol=atol
+        again.block(np.arange(2)), expected[-1:, [5, 1]][:, :, [5, 1]], atol=atol
     )
 
 
@@ -344,7 +354,7 @@ def test_selected_kernels_share_what_is_stored():
     part = factored.select(np.array([1, 2, 3]))
     assert np.shares_memory(part._factors, factored._factors)
     lazy = LazyBank(3).build(kernels)
-    lazy.rows(np.arange(4))
+    lazy.block(np.arange(4))
     fresh = lazy.select(np.array([2]))
     assert fresh.cache_mb == 3
     assert (fresh._cache.hits, fresh._cache.misses) == (0, 0)
@@ -355,30 +365,30 @@ def test_combinations(case):
     d = np.array([0.5, 0.0, 2.0, 0.1, 0.4])
     idx = np.array([5, 0, 33])
     expected = np.tensordot(d, truth, axes=1)
-    np.testing.assert_allclose(bank.combine(d), expected, atol=5 * atol)
-    single = bank.combine(d, np.empty((N, N), np.float32))
+    np.testing.assert_allclose(bank.weighted(d), expected, atol=5 * atol)
+    single = bank.weighted(d, out=np.empty((N, N), np.float32))
     assert single.dtype == np.float32
     np.testing.assert_allclose(single, expected, atol=5 * atol + 1e-5 * np.abs(expected).max())
     np.testing.assert_allclose(
-        bank.combine_block(d, idx), expected[np.ix_(idx, idx)], atol=5 * atol
+        bank.weighted(d, idx, idx), expected[np.ix_(idx, idx)], atol=5 * atol
     )
     for dtype in (np.float64, np.float32):
         rows = np.full((3, N), np.nan, dtype)
-        assert bank.combine_rows(d, idx, rows) is rows
+        assert bank.weighted(d, idx, None, rows) is rows
         rounding = 1e-5 * np.abs(expected).max() if dtype == np.float32 else 0.0
         np.testing.assert_allclose(rows, expected[idx], atol=5 * atol + rounding)
 
 
 def test_diagonals(case):
     bank, truth, atol = case
-    np.testing.assert_allclose(bank.diag(), np.einsum("kii->ki", truth), atol=atol)
+    np.testing.assert_allclose(bank.diagonal(), np.einsum("kii->ki", truth), atol=atol)
     np.testing.assert_allclose(
-        bank.diag(np.array([2])), np.einsum("kii->ki", truth[2:3]), atol=atol
+        bank.diagonal(np.array([2])), np.einsum("kii->ki", truth[2:3]), atol=atol
     )
 
 
 def test_the_stated_error_covers_the_real_one(kernels, v):
-    truth = kernels.rows(np.arange(kernels.n))
+    truth = kernels.block(np.arange(kernels.n))
     quad = np.einsum("ti,kij,tj->k", v, truth, v)
     d = np.array([0.5, 0.0, 2.0, 0.1, 0.4])
     product = v @ np.tensordot(d, truth, axes=1)
@@ -394,8 +404,8 @@ def test_the_stated_error_covers_the_real_one(kernels, v):
         assert np.all(quad <= bank.quad(v) + bound.quad_missing + slack)
         # Factors are never above the exact kernels; float32 is off by the same bound both ways.
         assert np.all(quad >= bank.quad(v) - bound.norm_missing - slack)
-        if not isinstance(bank, FactoredBank | StackedBank):
-            mine = np.tensordot(d, bank.matvec(v), axes=1)
+        if not isinstance(bank, FactorOperator | StackedOperator):
+            mine = np.tensordot(d, bank.apply(v), axes=1)
             assert np.all(np.abs(mine - product) <= bound.product + 1e-9)
 
 
@@ -440,15 +450,15 @@ def test_same_bits_for_one_and_two_threads(monkeypatch):
     v = rng.normal(size=(2, n)) * (rng.random(n) < 0.4)
     matrices = [B @ B.T for B in A]
     X = rng.normal(size=(n, 40))
-    thin = KernelSet.build([Polynomial(3).on(j) for j in range(40)], X)
+    thin = ComputedOperator.build([Polynomial(3).on(j) for j in range(40)], X)
     counts = sparse.random_array((n, 200), density=0.5, random_state=0, format="csr")
-    wide = KernelSet.build([RBF(width=2.0), Linear()], X)
+    wide = ComputedOperator.build([RBF(width=2.0), Linear()], X)
     for build in (
         lambda: DenseBank().from_matrices(matrices),
         lambda: DenseBank("float32").build(wide),
         lambda: FactoredBank().build(thin),
         lambda: LazyBank(10).build(wide),
-        lambda: SparseBank().build(KernelSet.build([Linear(), Linear().on([0, 7])], counts)),
+        lambda: SparseBank().build(ComputedOperator.build([Linear(), Linear().on([0, 7])], counts)),
         lambda: PositionalBank().build(positional_set(("center", "trace"), n)),
     ):
         answers = []
@@ -459,10 +469,10 @@ def test_same_bits_for_one_and_two_threads(monkeypatch):
                 V = np.random.default_rng(1).normal(size=(bank.m, *v.shape))
                 answers.append(
                     (
-                        bank.matvec(v),
-                        bank.matvec(v + 1.0),
+                        bank.apply(v),
+                        bank.apply(v + 1.0),
                         bank.quad(v),
-                        bank.combine(d),
+                        bank.weighted(d),
                         bank.sum_products(V),
                         bank.square_sum(),
                     )
@@ -473,14 +483,14 @@ def test_same_bits_for_one_and_two_threads(monkeypatch):
 
 def test_degree_three_polynomial_of_one_column_has_rank_four():
     X = np.random.default_rng(0).normal(size=(80, 2))
-    bank = FactoredBank().build(KernelSet.build([Polynomial(3).on(0)], X))
+    bank = FactoredBank().build(ComputedOperator.build([Polynomial(3).on(0)], X))
     assert bank.ranks.tolist() == [4]
 
 
 def test_factors_respect_the_trace_error():
     kernels = kernel_set("trace")
     bank = FactoredBank(1e-3).build(kernels)
-    missing = np.einsum("kii->ki", kernels.rows(np.arange(N))) - bank.diag()
+    missing = np.einsum("kii->ki", kernels.block(np.arange(N))) - bank.diagonal()
     assert np.all(missing >= -1e-12)
     assert np.all(missing.sum(axis=1) <= 1e-3 * N + 1e-9)
 
@@ -488,15 +498,15 @@ def test_factors_respect_the_trace_error():
 class TestChoice:
     def test_auto_factors_thin_kernels_and_keeps_the_rest_dense(self):
         X = np.random.default_rng(0).normal(size=(100, 20))
-        kernels = KernelSet.build([Polynomial(2).on(0), RBF(width=0.5)], X)
+        kernels = ComputedOperator.build([Polynomial(2).on(0), RBF(width=0.5)], X)
         bank = build_bank("auto", kernels)
-        assert [type(part) for part in bank.parts] == [FactoredBank, DenseBank]
+        assert [type(part) for part in bank.parts] == [FactorOperator, DenseOperator]
 
     def test_auto_goes_lazy_when_the_matrices_do_not_fit(self):
         X = np.random.default_rng(0).normal(size=(700, 20))
-        kernels = KernelSet.build([RBF(width=0.5), RBF(width=0.7)], X)
-        assert isinstance(build_bank("auto", kernels, cache_mb=1.0), LazyBank)
-        assert isinstance(build_bank("auto", kernels, cache_mb=100), DenseBank)
+        kernels = ComputedOperator.build([RBF(width=0.5), RBF(width=0.7)], X)
+        assert isinstance(build_bank("auto", kernels, cache_mb=1.0), CachedOperator)
+        assert isinstance(build_bank("auto", kernels, cache_mb=100), DenseOperator)
 
     def test_storage_follows_the_tolerance(self):
         kernels = kernel_set()
@@ -504,7 +514,7 @@ class TestChoice:
         assert build_bank("dense", kernels, tol=1e-6).dtype == "float64"
 
     def test_an_object_with_build_is_used(self):
-        assert isinstance(build_bank(LazyBank(3), kernel_set()), LazyBank)
+        assert isinstance(build_bank(LazyBank(3), kernel_set()), CachedOperator)
 
     def test_unknown_name(self):
         with pytest.raises(ValueError, match="did you mean 'dense'"):
@@ -513,12 +523,12 @@ class TestChoice:
     def test_more_than_memory_is_refused_with_the_bytes(self):
         X = np.zeros((2_000_000, 1))
         with pytest.raises(MemoryBudgetError, match=r"TB.*lazy"):
-            DenseBank().build(KernelSet.build([RBF(width=1.0)], X))
+            DenseBank().build(ComputedOperator.build([RBF(width=1.0)], X))
 
     def test_max_rank_names_the_kernel(self):
         X = np.random.default_rng(0).normal(size=(100, 20))
         with pytest.raises(InvalidInputError, match=r"rbf\(width=0.5\).*max_rank=10"):
-            FactoredBank(max_rank=10).build(KernelSet.build([RBF(width=0.5)], X))
+            FactoredBank(max_rank=10).build(ComputedOperator.build([RBF(width=0.5)], X))
 
     def test_bad_cache(self):
         with pytest.raises(InvalidInputError, match="cache_mb"):
@@ -527,18 +537,18 @@ class TestChoice:
 
 def test_the_lazy_cache_forgets_the_oldest_rows():
     X = np.random.default_rng(0).normal(size=(50, 3))
-    kernels = KernelSet.build([RBF(width=1.0), Linear()], X)
+    kernels = ComputedOperator.build([RBF(width=1.0), Linear()], X)
     # Rows take two thirds of the megabytes.
     bank = LazyBank(1.6 * 10 * 2 * 50 * 4 / 1e6).build(kernels)
     assert bank._cache.capacity == 10
-    bank.rows(np.arange(10))
+    bank.block(np.arange(10))
     assert (bank._cache.hits, bank._cache.misses) == (0, 10)
-    bank.rows(np.arange(5))
+    bank.block(np.arange(5))
     assert bank._cache.hits == 5
-    bank.rows(np.array([20, 21, 22, 23, 24]))  # takes the places of rows 5..9
-    bank.rows(np.arange(5))
+    bank.block(np.array([20, 21, 22, 23, 24]))  # takes the places of rows 5..9
+    bank.block(np.arange(5))
     assert bank._cache.hits == 10
-    bank.rows(np.array([7]))
+    bank.block(np.array([7]))
     assert bank._cache.misses == 16
 
 
@@ -552,7 +562,7 @@ def test_matrices_at_odd_addresses():
     assert not odd.flags.aligned
     v, banks = A[:2], [DenseBank().from_matrices([matrix]) for matrix in (K, odd)]
     answers = [
-        (b.eigenvalue_bound(), b.matvec(v), b.quad(v), b.combine(np.ones(1)), b.square_sum())
+        (b.eigenvalue_bound(), b.apply(v), b.quad(v), b.weighted(np.ones(1)), b.square_sum())
         for b in banks
     ]
     for one, other in zip(*answers, strict=True):

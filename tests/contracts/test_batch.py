@@ -12,27 +12,12 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.preprocessing import StandardScaler
 
-from kernelweave.bank import (
-    BatchBank,
-    FactoredBank,
-    LazyBank,
-    StackedBank,
-    build_bank,
-)
+from kernelweave.bank import BatchBank, FactoredBank, LazyBank, build_bank
 from kernelweave.compiled import threads as threads_module
 from kernelweave.compiled.threads import use_threads
 from kernelweave.errors import InvalidInputError, MemoryBudgetError
-from kernelweave.kernels import (
-    RBF,
-    BatchSet,
-    CompositeSet,
-    KernelSet,
-    Linear,
-    RBFBatch,
-    Samples,
-    build_set,
-    resolve,
-)
+from kernelweave.kernels import RBF, Linear, RBFBatch, Samples, resolve
+from kernelweave.operators import ComputedOperator, GaussianOperator, StackedOperator, bind_kernels
 
 FEATURES = 10
 
@@ -54,8 +39,8 @@ def one_by_one(described):
 
 
 def truth(described, X, Z=None):
-    kernels = KernelSet.build(one_by_one(described), X)
-    return kernels.rows(np.arange(len(X))) if Z is None else kernels.cross(Z)
+    kernels = ComputedOperator.build(one_by_one(described), X)
+    return kernels.block(np.arange(len(X))) if Z is None else kernels.against(Z).block()
 
 
 def some(n, seed=1, tasks=2, share=0.6):
@@ -93,14 +78,14 @@ class TestDescription:
     )
     def test_bad_arrays_are_refused_when_bound(self, columns, gamma, message):
         with pytest.raises(InvalidInputError, match=message):
-            build_set(RBFBatch(columns, gamma), data(5))
+            bind_kernels(RBFBatch(columns, gamma), data(5))
 
     def test_padding_may_stand_anywhere(self):
         X = data(6)
-        here = build_set(RBFBatch([[-1, 3, -1, 1]], [0.5]), X)
+        here = bind_kernels(RBFBatch([[-1, 3, -1, 1]], [0.5]), X)
         assert here.names[0] == "rbf(gamma=0.5) on columns 1, 3"
-        there = KernelSet.build(RBF(gamma=0.5).on([1, 3]), X)
-        np.testing.assert_allclose(here.rows([2]), there.rows([2]), rtol=1e-12)
+        there = ComputedOperator.build(RBF(gamma=0.5).on([1, 3]), X)
+        np.testing.assert_allclose(here.block([2]), there.block([2]), rtol=1e-12)
 
     def test_random_batches(self):
         drawn = RBFBatch.random(5000, 6, sizes=(2, 4), widths=(1, 2), random_state=3)
@@ -111,7 +96,7 @@ class TestDescription:
         # Every column is drawn as often as any other: 3 of 6 on average.
         counts = np.bincount(drawn.columns[drawn.columns >= 0], minlength=6)
         np.testing.assert_allclose(counts, 2500, rtol=0.06)
-        build_set(drawn, np.zeros((2, 6)))  # no repeats, no empty rows
+        bind_kernels(drawn, np.zeros((2, 6)))  # no repeats, no empty rows
 
     @pytest.mark.parametrize(
         "bad", [{"sizes": (0, 2)}, {"sizes": (1, 11)}, {"widths": ()}, {"widths": (0,)}, {"m": 0}]
@@ -127,40 +112,42 @@ class TestSet:
     def test_values(self, transformer, normalize):
         X, Z = 5 + 3 * data(11), 5 + 3 * data(6, seed=1)
         described = batch(transformer=transformer)
-        kernels = build_set(described, X, normalize)
+        kernels = bind_kernels(described, X, normalize)
         if transformer is None:
-            assert isinstance(kernels, BatchSet)
+            assert isinstance(kernels, GaussianOperator)
         scaled = X if transformer is None else StandardScaler().fit_transform(X)
         new = Z if transformer is None else StandardScaler().fit(X).transform(Z)
         plain = RBFBatch(described.columns, described.gamma)
         expected = truth(plain, scaled)
-        np.testing.assert_allclose(kernels.rows([3, 1]), expected[:, [3, 1]], atol=1e-13)
+        np.testing.assert_allclose(kernels.block([3, 1]), expected[:, [3, 1]], atol=1e-13)
         np.testing.assert_allclose(
-            kernels.rows([3], [2, 0], [5, 6]), expected[[2, 0]][:, [3]][:, :, [5, 6]], atol=1e-13
+            kernels.block([3], [5, 6], [2, 0]), expected[[2, 0]][:, [3]][:, :, [5, 6]], atol=1e-13
         )
-        single = kernels.rows([3, 1], dtype=np.float32)
+        single = kernels.block([3, 1], dtype=np.float32)
         assert single.dtype == np.float32
         np.testing.assert_allclose(single, expected[:, [3, 1]], atol=1e-5)
-        np.testing.assert_array_equal(kernels.diag([1]), np.ones((1, 11)))
+        np.testing.assert_array_equal(kernels.diagonal([1]), np.ones((1, 11)))
         cross = truth(plain, scaled, new)
-        np.testing.assert_allclose(kernels.cross(Z), cross, atol=1e-13)
-        np.testing.assert_allclose(kernels.cross(Z, [4, 2], [1]), cross[[1]][:, :, [4, 2]])
-        np.testing.assert_allclose(kernels.between(Z, X), cross, atol=1e-13)
+        np.testing.assert_allclose(kernels.against(Z).block(), cross, atol=1e-13)
+        np.testing.assert_allclose(
+            kernels.against(Z).block(columns=[4, 2], kernels=[1]), cross[[1]][:, :, [4, 2]]
+        )
+        np.testing.assert_allclose(kernels.between(Z, X).block(), cross, atol=1e-13)
         assert kernels.sample_ids_of([0]) == {}
 
     def test_tiles(self):
         X, Z = data(530), data(35, seed=1)
         described = batch()
-        kernels = build_set(described, X)
+        kernels = bind_kernels(described, X)
         expected = truth(described, X, Z)
         d = np.array([0.5, 0, 0, 2, 0.1, 0, 1, 1, 0])
         M = np.random.default_rng(0).normal(size=(35, 530))
-        for tile in (kernels.tile(Z), kernels.tile_between(Z, X)):
+        for tile in (kernels.against(Z).part(), kernels.between(Z, X)):
             assert (tile.shape, tile.m) == ((35, 530), 9)
             np.testing.assert_allclose(tile.weighted(d), np.tensordot(d, expected, 1), atol=1e-12)
-            np.testing.assert_allclose(tile.stack([8, 0]), expected[[8, 0]], atol=1e-13)
+            np.testing.assert_allclose(tile.block(kernels=[8, 0]), expected[[8, 0]], atol=1e-13)
             np.testing.assert_allclose(tile.contract(M), (expected * M).sum((1, 2)), atol=1e-10)
-        small = kernels.tile(Z, [7, 1, 2], np.float32)
+        small = kernels.against(Z).part(None, [7, 1, 2], np.float32)
         assert small.weighted(d).dtype == np.float32
         np.testing.assert_allclose(
             small.weighted(d), np.tensordot(d, expected[:, :, [7, 1, 2]], 1), atol=1e-5
@@ -169,7 +156,7 @@ class TestSet:
     def test_names_are_written_when_they_are_read(self):
         frame = pd.DataFrame(data(5), columns=list("abcdefghij"))
         described = RBFBatch([[0, -1], [2, 1]], [0.5, 0.25], transformer=StandardScaler())
-        names = build_set(described, frame).names
+        names = bind_kernels(described, frame).names
         assert names[0] == "rbf(gamma=0.5) on a via StandardScaler"
         assert names[-1] == "rbf(gamma=0.25) on b, c via StandardScaler"
         assert len(names) == 2 and list(names) == names[:] and names == names[:]
@@ -179,42 +166,44 @@ class TestSet:
     def test_frames_may_come_in_another_order(self):
         frame = pd.DataFrame(data(5), columns=list("abcdefghij"))
         frame["text"] = "x"  # not read by any kernel
-        kernels = build_set(batch(), frame)
-        assert_same_numbers(kernels.cross(frame), kernels.cross(frame[frame.columns[::-1]]))
+        kernels = bind_kernels(batch(), frame)
+        assert_same_numbers(
+            kernels.against(frame).block(), kernels.against(frame[frame.columns[::-1]]).block()
+        )
 
     def test_sparse_data(self):
         X = data(12) * (np.random.default_rng(5).random((12, FEATURES)) < 0.3)
-        there = build_set(batch(), X).rows(np.arange(12))
-        kernels = build_set(batch(), sparse.csr_matrix(X))
-        np.testing.assert_allclose(kernels.rows(np.arange(12)), there, atol=1e-14)
-        np.testing.assert_allclose(kernels.cross(sparse.csr_matrix(X)), there, atol=1e-14)
+        there = bind_kernels(batch(), X).block(np.arange(12))
+        kernels = bind_kernels(batch(), sparse.csr_matrix(X))
+        np.testing.assert_allclose(kernels.block(np.arange(12)), there, atol=1e-14)
+        np.testing.assert_allclose(kernels.against(sparse.csr_matrix(X)).block(), there, atol=1e-14)
 
     def test_pickles(self):
         X = data(7)
-        kernels = build_set([batch(transformer=StandardScaler()), Linear()], X)
+        kernels = bind_kernels([batch(transformer=StandardScaler()), Linear()], X)
         copy = pickle.loads(pickle.dumps(kernels))
-        assert_same_numbers(copy.cross(X[:2]), kernels.cross(X[:2]))
+        assert_same_numbers(copy.against(X[:2]).block(), kernels.against(X[:2]).block())
 
     def test_refusals(self):
         with pytest.raises(InvalidInputError, match=r"centred.*'diagonal'"):
-            build_set(batch(), data(5), ("center", "trace"))
-        kernels = build_set(batch(), data(5))
+            bind_kernels(batch(), data(5), ("center", "trace"))
+        kernels = bind_kernels(batch(), data(5))
         with pytest.raises(InvalidInputError, match=r"3 columns.*10"):
-            kernels.cross(data(2)[:, :3])
+            kernels.against(data(2)[:, :3]).block()
         with pytest.raises(InvalidInputError, match="sample indices"):
-            kernels.rows([5])
+            kernels.block([5])
         with pytest.raises(InvalidInputError, match="kernel indices"):
-            kernels.rows([0], [9])
+            kernels.block([0], None, [9])
         with pytest.raises(InvalidInputError, match="many kernels in one object"):
             resolve(batch(), Samples(data(5)))
-        with pytest.raises(InvalidInputError, match="got KernelSet"):
-            BatchBank().build(KernelSet.build("linear", data(5)))
+        with pytest.raises(InvalidInputError, match="got ComputedOperator"):
+            BatchBank().build(ComputedOperator.build("linear", data(5)))
 
     def test_huge_numbers_do_not_overflow(self):
         X = np.array([[0.0], [1e30], [-1e30], [1e30]])
-        kernels = build_set(RBFBatch([[0], [0]], [1e300, 1e-60]), X)
+        kernels = bind_kernels(RBFBatch([[0], [0]], [1e300, 1e-60]), X)
         for dtype in (np.float32, np.float64):
-            values = kernels.rows(np.arange(4), dtype=dtype)
+            values = kernels.block(np.arange(4), dtype=dtype)
             expected = [1.0, 0.0, 0.0, 0.0]
             np.testing.assert_allclose(values[0, 0], expected, atol=1e-30)
             np.testing.assert_allclose(values[1, 0], np.exp([0.0, -1, -1, -1]), rtol=1e-6)
@@ -231,40 +220,46 @@ class TestComposite:
 
     def test_values_in_order(self):
         X, Z = data(11), data(6, seed=1)
-        kernels = build_set(self.spec(), X)
-        assert isinstance(kernels, CompositeSet)
-        there = KernelSet.build(self.reference(X), X)
-        assert (kernels.n, kernels.m, len(kernels)) == (11, 16, 16)
+        kernels = bind_kernels(self.spec(), X)
+        assert isinstance(kernels, StackedOperator)
+        there = ComputedOperator.build(self.reference(X), X)
+        assert (kernels.n, kernels.m) == (11, 16)
         assert list(kernels.names) == there.names
-        np.testing.assert_allclose(kernels.rows([4, 2]), there.rows([4, 2]), atol=1e-13)
+        np.testing.assert_allclose(kernels.block([4, 2]), there.block([4, 2]), atol=1e-13)
         np.testing.assert_allclose(
-            kernels.rows([4], [15, 3], [1]), there.rows([4], [15, 3], [1]), atol=1e-13
+            kernels.block([4], [1], [15, 3]), there.block([4], [1], [15, 3]), atol=1e-13
         )
-        np.testing.assert_allclose(kernels.diag(), there.diag())
-        np.testing.assert_allclose(kernels.cross(Z), there.cross(Z), atol=1e-13)
+        np.testing.assert_allclose(kernels.diagonal(), there.diagonal())
+        np.testing.assert_allclose(kernels.against(Z).block(), there.against(Z).block(), atol=1e-13)
         np.testing.assert_allclose(
-            kernels.cross(Z, [2, 1], [10]), there.cross(Z, [2, 1], [10]), atol=1e-13
+            kernels.against(Z).block(columns=[2, 1], kernels=[10]),
+            there.against(Z).block(columns=[2, 1], kernels=[10]),
+            atol=1e-13,
         )
-        np.testing.assert_allclose(kernels.between(Z, Z), there.between(Z, Z), atol=1e-13)
+        np.testing.assert_allclose(
+            kernels.between(Z, Z).block(), there.between(Z, Z).block(), atol=1e-13
+        )
         d = np.linspace(0, 1, 16) * (np.arange(16) % 3 > 0)
         M = np.random.default_rng(0).normal(size=(6, 11))
         for tile, other in (
-            (kernels.tile(Z), there.tile(Z)),
-            (kernels.tile_between(Z, X), there.tile_between(Z, X)),
+            (kernels.against(Z).part(), there.against(Z).part()),
+            (kernels.between(Z, X), there.between(Z, X)),
         ):
             assert (tile.shape, tile.m) == ((6, 11), 16)
             np.testing.assert_allclose(tile.weighted(d), other.weighted(d), atol=1e-12)
-            np.testing.assert_allclose(tile.stack([12, 0]), other.stack([12, 0]), atol=1e-12)
+            np.testing.assert_allclose(
+                tile.block(kernels=[12, 0]), other.block(kernels=[12, 0]), atol=1e-12
+            )
             np.testing.assert_allclose(tile.contract(M), other.contract(M), atol=1e-12)
 
     def test_bank(self):
         X = data(40)
-        bank = build_bank("auto", build_set(self.spec(), X))
-        assert isinstance(bank, StackedBank)
-        expected = KernelSet.build(self.reference(X), X)
+        bank = build_bank("auto", bind_kernels(self.spec(), X))
+        assert isinstance(bank, StackedOperator)
+        expected = ComputedOperator.build(self.reference(X), X)
         assert list(bank.names) == expected.names
         v = some(40)
-        quad = np.einsum("ti,kij,tj->k", v, expected.rows(np.arange(40)), v)
+        quad = np.einsum("ti,kij,tj->k", v, expected.block(np.arange(40)), v)
         np.testing.assert_allclose(bank.quad(v), quad, atol=1e-3)
         part = bank.select(np.array([14, 2]))
         np.testing.assert_allclose(part.quad(v), quad[[14, 2]], atol=1e-3)
@@ -293,7 +288,7 @@ def case(request, n):
         pytest.skip("one size is enough for banks tested elsewhere")
     build, atol = BANKS[request.param]
     X = data(n)
-    return build(build_set(batch(), X)), truth(batch(), X), atol
+    return build(bind_kernels(batch(), X)), truth(batch(), X), atol
 
 
 @pytest.mark.parametrize("chosen", [None, np.array([4, 0, 2])], ids=["all", "some"])
@@ -307,35 +302,35 @@ def test_every_answer(case, n, chosen):
             np.einsum("ti,kij,tj->k", v, part, v),
             atol=4 * atol * (size**2).sum(),
         )
-        np.testing.assert_allclose(bank.matvec(v, chosen) / size, v @ part / size, atol=4 * atol)
+        np.testing.assert_allclose(bank.apply(v, chosen) / size, v @ part / size, atol=4 * atol)
         idx = np.array([n - 1, 0, n // 2])
         np.testing.assert_allclose(
-            bank.products_at(v, idx, chosen) / size, (v @ part)[:, :, idx] / size, atol=4 * atol
+            bank.apply(v, chosen, idx) / size, (v @ part)[:, :, idx] / size, atol=4 * atol
         )
         assert bank.quad(v[0], chosen).shape == (len(part),)
-        assert bank.matvec(v[0], chosen).shape == (len(part), n)
-        assert bank.products_at(v[0], idx, chosen).shape == (len(part), 3)
+        assert bank.apply(v[0], chosen).shape == (len(part), n)
+        assert bank.apply(v[0], chosen, idx).shape == (len(part), 3)
     idx, columns = np.array([n // 2, 0]), np.array([n - 1])
-    np.testing.assert_allclose(bank.rows(idx, chosen), part[:, idx], atol=4 * atol)
+    np.testing.assert_allclose(bank.block(idx, None, chosen), part[:, idx], atol=4 * atol)
     np.testing.assert_allclose(
-        bank.rows(idx, chosen, columns), part[:, idx][:, :, columns], atol=4 * atol
+        bank.block(idx, columns, chosen), part[:, idx][:, :, columns], atol=4 * atol
     )
-    np.testing.assert_allclose(bank.diag(chosen), np.ones((len(part), n)), atol=4 * atol)
+    np.testing.assert_allclose(bank.diagonal(chosen), np.ones((len(part), n)), atol=4 * atol)
 
 
 def test_sums_of_kernels(case, n):
     bank, K, atol = case
     d = np.array([0.5, 0, 0, 2, 0.1, 0, 1, 1, 0])
     expected = np.tensordot(d, K, axes=1)
-    np.testing.assert_allclose(bank.combine(d), expected, atol=20 * atol)
-    single = bank.combine(d, np.empty((n, n), np.float32))
+    np.testing.assert_allclose(bank.weighted(d), expected, atol=20 * atol)
+    single = bank.weighted(d, out=np.empty((n, n), np.float32))
     assert single.dtype == np.float32
     np.testing.assert_allclose(single, expected, atol=1e-5)
-    np.testing.assert_array_equal(bank.combine(np.zeros(9)), np.zeros((n, n)))
+    np.testing.assert_array_equal(bank.weighted(np.zeros(9)), np.zeros((n, n)))
     idx = np.array([n // 2, 0])
     block = np.ix_(idx, idx)
-    np.testing.assert_allclose(bank.combine_block(d, idx), expected[block], atol=20 * atol)
-    tile = bank.tile(idx, None, np.float64)
+    np.testing.assert_allclose(bank.weighted(d, idx, idx), expected[block], atol=20 * atol)
+    tile = bank.part(idx, None, np.float64)
     np.testing.assert_allclose(tile.weighted(d), expected[idx], atol=20 * atol)
     np.testing.assert_allclose(
         tile.contract(np.ones((2, n))), K[:, idx].sum(axis=(1, 2)), atol=4 * n * atol
@@ -370,14 +365,14 @@ def test_parts_of_a_batch(case, n):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_quadratic_forms_and_a_product_in_one_pass(n, dtype):
     X = data(n)
-    bank = BatchBank(dtype).build(build_set(batch(100), X))
+    bank = BatchBank(dtype).build(bind_kernels(batch(100), X))
     d = np.linspace(0, 1, 100) * (np.arange(100) % 4 > 0)
     for v in (some(n), some(n, share=1.0), np.zeros((2, n))):
         quad, product = bank.quad_and_product(v, d)
         size = np.abs(v).sum() + 1
         atol = (1e-6 if dtype == "float32" else 1e-13) * size
         np.testing.assert_allclose(quad, bank.quad(v), atol=atol * size)
-        np.testing.assert_allclose(product, v @ bank.combine(d), atol=100 * atol)
+        np.testing.assert_allclose(product, v @ bank.weighted(d), atol=100 * atol)
         assert bank.quad_and_product(v[0], d)[1].shape == (1, n)
 
 
@@ -385,7 +380,7 @@ def test_quadratic_forms_and_a_product_in_one_pass(n, dtype):
 def test_the_stated_error_covers_the_real_one(spread):
     X = 3.0 + spread * data(150)
     described = batch(60)
-    bank = BatchBank().build(build_set(described, X))
+    bank = BatchBank().build(bind_kernels(described, X))
     K, d = truth(described, X), np.linspace(0, 1, 60)
     # Ones find errors of one sign; only some weights may be below zero, where the form is small.
     for v in (np.ones((1, 150)), some(150), 1e3 * some(150, seed=2)):
@@ -394,15 +389,15 @@ def test_the_stated_error_covers_the_real_one(spread):
         assert np.all(np.abs(quad - bank.quad(v)) <= bound.quad_missing)
         np.testing.assert_array_equal(bound.quad_missing, bound.norm_missing)
         product = v @ np.tensordot(d, K, axes=1)
-        assert np.all(np.abs(np.tensordot(d, bank.matvec(v), 1) - product) <= bound.product)
+        assert np.all(np.abs(np.tensordot(d, bank.apply(v), 1) - product) <= bound.product)
     unit = bank.error(np.eye(150)[:1], d).quad_missing
-    assert np.all(np.abs(bank.rows(np.arange(150)) - K).max(axis=(1, 2)) <= unit)
+    assert np.all(np.abs(bank.block(np.arange(150)) - K).max(axis=(1, 2)) <= unit)
     if spread <= 1:
         assert unit.max() < 1e-5
 
 
 def test_refined_is_float64_and_exact():
-    bank = BatchBank().build(build_set(batch(), data(20)))
+    bank = BatchBank().build(bind_kernels(batch(), data(20)))
     fine = bank.refined()
     assert fine.dtype == "float64" and fine.refined() is None
     assert np.all(fine.error(np.ones(20), np.ones(9)).quad_missing == 0)
@@ -410,17 +405,17 @@ def test_refined_is_float64_and_exact():
 
 def test_same_bits_for_one_and_two_threads(monkeypatch):
     monkeypatch.setattr(threads_module, "_WORTH_A_THREAD", 0)
-    bank = BatchBank().build(build_set(batch(700, 5), data(150)))
+    bank = BatchBank().build(bind_kernels(batch(700, 5), data(150)))
     v, d = some(150), np.linspace(0, 1, 700)
     answers = []
     for threads in (1, 2):
         with use_threads(threads):
-            tile = bank.tile(np.arange(50))
+            tile = bank.part(np.arange(50))
             answers.append(
                 (
                     bank.quad(v),
-                    bank.matvec(v),
-                    bank.combine(d),
+                    bank.apply(v),
+                    bank.weighted(d),
                     bank.sum_products(np.sin(d)[:, None, None] * v),
                     bank.square_sum(),
                     *bank.quad_and_product(v, d),
@@ -435,12 +430,12 @@ def test_same_bits_for_one_and_two_threads(monkeypatch):
 @pytest.fixture(scope="module")
 def many():
     described = RBFBatch.random(100_000, FEATURES)
-    return build_set(described, data(2000))
+    return bind_kernels(described, data(2000))
 
 
 def test_nothing_of_size_m_times_n_appears(many):
     bank = build_bank("auto", many)
-    assert isinstance(bank, BatchBank)
+    assert isinstance(bank, GaussianOperator)
     assert bank.nbytes < 40 * bank.m + 8 * 2000 * FEATURES
     v = np.zeros(2000)
     v[[3, 50, 700]] = 1.0
@@ -448,14 +443,14 @@ def test_nothing_of_size_m_times_n_appears(many):
     d[5] = 1.0
     bound = bank.error(v, d)
     assert bound.quad_missing.shape == (bank.m,) and bound.product.shape == (1, 2000)
-    assert bank.diag().strides == (0, 0)
+    assert bank.diagonal().strides == (0, 0)
     assert bank.quad(v).shape == (bank.m,)
     assert bank.select(np.arange(0, bank.m, 2)).names[1] == bank.names[2]
-    assert bank.combine_block(np.ones(bank.m), np.array([0, 9])).shape == (2, 2)
+    assert bank.weighted(np.ones(bank.m), np.array([0, 9]), np.array([0, 9])).shape == (2, 2)
 
 
 def test_what_does_not_fit_is_refused_with_the_bytes(many):
     with pytest.raises(MemoryBudgetError, match=r"100000 dense .* need 1.6 TB"):
         build_bank("dense", many)
     with pytest.raises(MemoryBudgetError, match="2000 rows of 100000 kernels"):
-        build_bank("auto", many).rows(np.arange(2000))
+        build_bank("auto", many).block(np.arange(2000))

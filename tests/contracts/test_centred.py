@@ -13,23 +13,13 @@ from kernelweave.bank import (
     LazyBank,
     PositionalBank,
     SparseBank,
-    StackedBank,
     build_bank,
-    centred,
 )
-from kernelweave.bank.centred import centred_products, centred_squares
-from kernelweave.bank.source import Source
 from kernelweave.compiled.threads import use_threads
 from kernelweave.errors import MemoryBudgetError
-from kernelweave.kernels import (
-    RBF,
-    KernelSet,
-    Linear,
-    Polynomial,
-    RBFBatch,
-    WeightedDegree,
-    build_set,
-)
+from kernelweave.kernels import RBF, Linear, Polynomial, RBFBatch, WeightedDegree
+from kernelweave.operators import ComputedOperator, StackedOperator, bind_kernels, centred
+from kernelweave.operators.centred import centred_products, centred_squares
 
 N = 40
 
@@ -38,35 +28,35 @@ def numbers(normalize="trace"):
     # Far from zero: the kernels are constant for the most part.
     X = 3.0 + np.random.default_rng(0).normal(size=(N, 3))
     kernels = [RBF(width=1.0), RBF(width=4.0).on(0), Polynomial(3).on(1), Linear(), Linear().on(2)]
-    return KernelSet.build(kernels, X, normalize=normalize)
+    return ComputedOperator.build(kernels, X, normalize=normalize)
 
 
 def counts():
     X = np.random.default_rng(0).poisson(0.4, size=(N, 20)).astype(float)
     X[:, [0, 7, 15]] = 1.0
     kernels = [Linear(), Linear().on(slice(0, 8)), Linear().on(slice(7, 20))]
-    return KernelSet.build(kernels, sparse.csr_array(X))
+    return ComputedOperator.build(kernels, sparse.csr_array(X))
 
 
 def sequences():
     letters = np.random.default_rng(0).choice(list("ACGT"), (N, 12))
     kernels = [WeightedDegree(3), WeightedDegree(2, positions=(2, 8)), WeightedDegree(1)]
-    return KernelSet.build(kernels, ["".join(row) for row in letters])
+    return ComputedOperator.build(kernels, ["".join(row) for row in letters])
 
 
 def batch():
     columns = [[0, 1], [1, 2], [2, 0], [0, 2]]
     X = np.random.default_rng(0).normal(size=(N, 3))
-    return build_set(RBFBatch(columns, [0.5, 1.0, 2.0, 0.1]), X)
+    return bind_kernels(RBFBatch(columns, [0.5, 1.0, 2.0, 0.1]), X)
 
 
 def stacked(kernels):
     parts = [[3], [0, 4], [2], [1]]
     plans = [LazyBank(dtype="float64"), DenseBank(), FactoredBank(1e-12), FactoredBank(1e-12)]
-    banks = [plan.build(Source.of(kernels, own)) for plan, own in zip(plans, parts, strict=True)]
+    banks = [plan.build(kernels.select(own)) for plan, own in zip(plans, parts, strict=True)]
     # A stack in a stack, as kernels of several kinds give.
-    inner = StackedBank(banks[:3], [[0], [3, 1], [2]])
-    return StackedBank([inner, banks[3]], [[3, 4, 2, 0], [1]])
+    inner = StackedOperator(banks[:3], [[0], [3, 1], [2]])
+    return StackedOperator([inner, banks[3]], [[3, 4, 2, 0], [1]])
 
 
 CASES = {
@@ -85,7 +75,7 @@ CASES = {
 
 def by_numpy(kernels):
     H = np.eye(kernels.n) - 1.0 / kernels.n
-    Ks = [(H @ K @ H).ravel() for K in kernels.rows(np.arange(kernels.n))]
+    Ks = [(H @ K @ H).ravel() for K in kernels.block(np.arange(kernels.n))]
     return np.array(Ks) @ np.array(Ks).T
 
 
@@ -137,7 +127,7 @@ def test_the_number_of_threads_does_not_matter(name):
 def test_a_constant_kernel_has_exactly_nothing(plan, level):
     X = np.random.default_rng(0).normal(size=(N, 2))
     X[:, 0] = level * (0.1 + 1e-9 * X[:, 0])
-    bank = plan.build(KernelSet.build([Linear().on(0), Linear().on(1)], X))
+    bank = plan.build(ComputedOperator.build([Linear().on(0), Linear().on(1)], X))
     squares, products = centred_squares(bank), centred_products(bank)
     assert squares[0] == 0 and squares[1] > 0
     assert not products[0].any() and not products[:, 0].any() and products[1, 1] > 0
@@ -145,7 +135,7 @@ def test_a_constant_kernel_has_exactly_nothing(plan, level):
 
 def test_a_kernel_that_hardly_varies_is_kept():
     X = 3e2 + np.random.default_rng(0).normal(size=(N, 1))
-    kernels = KernelSet.build([Linear()], X)
+    kernels = ComputedOperator.build([Linear()], X)
     M = by_numpy(kernels)
     assert np.sqrt(M[0, 0]) < 1e-4 * N
     bank = DenseBank().build(kernels)
@@ -160,6 +150,6 @@ def test_a_kernel_of_zeros_has_nothing():
 
 
 def test_too_many_kernels_are_refused(monkeypatch):
-    monkeypatch.setattr("kernelweave.bank.memory.available_bytes", lambda: 100.0)
+    monkeypatch.setattr("kernelweave.operators.memory.available_bytes", lambda: 100.0)
     with pytest.raises(MemoryBudgetError, match="independent"):
         centred_products(DenseBank().from_matrices([np.eye(3)] * 3))

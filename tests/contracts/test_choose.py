@@ -10,8 +10,9 @@ import pytest
 from kernelweave.bank import DenseBank
 from kernelweave.combine import PolynomialMixture, WeightedSum
 from kernelweave.errors import UnknownNameError
-from kernelweave.kernels import RBF, KernelSet
+from kernelweave.kernels import RBF
 from kernelweave.losses import Hinge, Logistic, OneClass
+from kernelweave.operators import ComputedOperator
 from kernelweave.problem import Problem
 from kernelweave.regularizers import (
     L1,
@@ -20,6 +21,7 @@ from kernelweave.regularizers import (
     Entropy,
     LogDet,
     LpBall,
+    Regularizer,
     Simplex,
     SquaredLp,
 )
@@ -39,7 +41,7 @@ from kernelweave.solvers import (
 def problem(n=20, **changes):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n, 2))
-    kernels = KernelSet.build([RBF(width=1.0), RBF(width=3.0)], X)
+    kernels = ComputedOperator.build([RBF(width=1.0), RBF(width=3.0)], X)
     y = np.where(X[:, :1].T > 0, 1.0, -1.0)
     bank = DenseBank().build(kernels)
     base = Problem(bank, y, np.ones((1, n)), Hinge(), Simplex(), WeightedSum())
@@ -66,6 +68,78 @@ def test_auto_goes_by_the_regularizer(regularizer, solver):
     assert type(chosen) is solver
     result = solve(problem(regularizer=regularizer), chosen, Limits(tol=1e-4))
     assert result.converged
+
+
+class OwnSimplex(Regularizer):
+    """Weights that sum to one, as a user would write them, without a class of the library."""
+
+    sparse = True
+    bounded = True
+    polyhedral = True
+
+    def value(self, d):
+        return 0.0 if abs(d.sum() - 1.0) <= 1e-9 and d.min() >= -1e-9 else np.inf
+
+    def gradient(self, d):
+        return np.zeros_like(d)
+
+    def project(self, v):
+        levels = np.sort(v)[::-1]
+        shifts = (np.cumsum(levels) - 1.0) / np.arange(1, len(v) + 1)
+        d = np.maximum(v - shifts[np.flatnonzero(levels > shifts)[-1]], 0.0)
+        return d / d.sum()
+
+    def omega(self, norms):
+        return 0.5 * float(norms.sum()) ** 2
+
+    def weights_from_norms(self, norms):
+        return norms / norms.sum() if norms.any() else self.start(len(norms))
+
+    def dual_penalty(self, q):
+        return 0.5 * float(q.max())
+
+
+class OwnPrice(Regularizer):
+    """A price of two on each unit of weight."""
+
+    sparse = True
+    orthant = True
+    polyhedral = True
+
+    def value(self, d):
+        return 2.0 * float(d.sum()) if d.min() >= -1e-9 else np.inf
+
+    def gradient(self, d):
+        return np.full(len(d), 2.0)
+
+    def omega(self, norms):
+        return 2.0 * float(norms.sum())
+
+    def weights_from_norms(self, norms):
+        return 0.5 * norms
+
+    def dual_penalty(self, q):
+        return 0.0 if q.max() <= 4.0 * (1.0 + 1e-9) else np.inf
+
+    def dual_scale(self, q):
+        return min(1.0, 2.0 / float(np.sqrt(q.max()))) if q.max() > 0 else 1.0
+
+
+@pytest.mark.parametrize(
+    ("own", "twin"), [(OwnSimplex(), Simplex()), (OwnPrice(), L1(2.0))], ids=repr
+)
+@pytest.mark.parametrize("loss", [Hinge(), Logistic()], ids=repr)
+@pytest.mark.parametrize("solver", ["auto", "active-set", "silp", "spg"])
+def test_capabilities_not_classes_open_the_solvers(own, twin, loss, solver):
+    mine = problem(regularizer=own, loss=loss)
+    chosen = get_solver(solver, mine)
+    if solver == "auto":
+        assert type(chosen) is ActiveSet
+    result = solve(mine, chosen, Limits(tol=1e-6))
+    theirs = problem(regularizer=twin, loss=loss)
+    expected = solve(theirs, get_solver("auto", theirs), Limits(tol=1e-6))
+    assert result.converged
+    assert result.certificate.primal == pytest.approx(expected.certificate.primal, rel=1e-5)
 
 
 @pytest.mark.parametrize("regularizer", [ElasticNet(), BlockNorm(1)], ids=repr)

@@ -61,7 +61,7 @@ def test_the_matrix_is_a_kernel_and_tiles_are_its_parts(combination):
     assert np.linalg.eigvalsh(K).min() > -1e-10 * np.abs(K).max()
     rows, columns = np.array([3, 17, 4]), np.array([0, 29])
     np.testing.assert_allclose(
-        combination.values(bank.tile(rows, columns), D), K[rows][:, columns], rtol=1e-12
+        combination.values(bank.part(rows, columns), D), K[rows][:, columns], rtol=1e-12
     )
 
 
@@ -88,7 +88,7 @@ def test_the_derivative_is_that_of_the_matrix(combination):
 @every_combination
 def test_shares_sum_to_what_the_weights_have_gained(combination, monkeypatch):
     bank = bank_of(combination)
-    tile = bank.tile(np.arange(7), np.arange(5, N))
+    tile = bank.part(np.arange(7), np.arange(5, N))
     coef = np.random.default_rng(3).normal(size=(2, N - 5))
     gained = combination.values(tile, D) - combination.at_zero(tile)
     used = np.flatnonzero(D)
@@ -110,7 +110,7 @@ def test_shares_are_those_of_weights_that_grow_together(combination):
     """Aumann and Shapley: the integral of d_k dK/dd_k along t d, here by quadrature."""
     bank = bank_of(combination)
     rows, columns = np.array([2, 11]), np.array([2, 7, 29])  # a pair of equal samples among them
-    tile = bank.tile(rows, columns)
+    tile = bank.part(rows, columns)
     coef = np.array([[0.5, -1.0, 2.0]])
     shares = combination.shares(tile, D, coef, np.arange(M))
     nodes, weights = np.polynomial.legendre.leggauss(40)
@@ -137,7 +137,7 @@ def test_a_gram_answers_the_same_formed_or_not(combination, dtype):
     for formed, gram in zip((True, True, False, False), grams, strict=True):
         assert (gram.dense() is not None) == formed
         assert gram.n == N
-        np.testing.assert_allclose(gram.diag(), K.diagonal(), atol=atol)
+        np.testing.assert_allclose(gram.diagonal(), K.diagonal(), atol=atol)
         np.testing.assert_allclose(gram.block(idx), K[np.ix_(idx, idx)], atol=atol)
         for _ in range(2):
             np.testing.assert_allclose(gram.product(idx, delta), K[:, idx] @ delta, atol=atol)

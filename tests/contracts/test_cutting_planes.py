@@ -13,8 +13,9 @@ import pytest
 import kernelweave.solvers.cutting_planes as cutting_planes
 from kernelweave.bank import DenseBank, FactoredBank
 from kernelweave.combine import WeightedSum
-from kernelweave.kernels import RBF, KernelSet
+from kernelweave.kernels import RBF
 from kernelweave.losses import get_loss
+from kernelweave.operators import ComputedOperator
 from kernelweave.problem import Problem
 from kernelweave.regularizers import L1, BlockNorm, ElasticNet, Entropy, LpBall, Simplex
 from kernelweave.solvers import SILP, SPG, Limits, State, solve
@@ -335,7 +336,7 @@ def test_products_stay_those_of_alpha_when_a_solve_changes_nothing(name):
     rng = np.random.default_rng(15)
     X = rng.normal(size=(40, 3))
     y = np.sign(X[:, 0] * X[:, 1])[None]
-    kernels = KernelSet.build([RBF(width=w) for w in (0.5, 1.0, 3.0)], X)
+    kernels = ComputedOperator.build([RBF(width=w) for w in (0.5, 1.0, 3.0)], X)
     bank = FactoredBank(1e-9).build(kernels)
     bank.matrix_limit = 0  # as for many samples: no matrix is formed
     C = np.ones((1, 40))
@@ -343,6 +344,6 @@ def test_products_stay_those_of_alpha_when_a_solve_changes_nothing(name):
     evaluator, d = Evaluator(problem), np.full(3, 1 / 3)
     for tol in (1e-2, 1e-2, 1e-2, 1e-8):
         point = evaluator.evaluate(d, tol)
-        exact = np.tensordot(d, bank.matvec(point.alpha), axes=1)
+        exact = np.tensordot(d, bank.apply(point.alpha), axes=1)
         np.testing.assert_allclose(point.fitted, exact, atol=1e-9)
         np.testing.assert_allclose(evaluator.quad(point), bank.quad(point.alpha), atol=1e-9)

@@ -9,17 +9,10 @@ from scipy import sparse
 from small_clusters import small_cluster
 
 from kernelweave.bank import DaskBank, build_bank
-from kernelweave.bank.dask import points_bank, team
-from kernelweave.bank.rounds import BoxConstraints
-from kernelweave.kernels import (
-    RBF,
-    Linear,
-    Polynomial,
-    RBFBatch,
-    Spectrum,
-    build_set,
-    from_matrices,
-)
+from kernelweave.cluster import by_points, team
+from kernelweave.kernels import RBF, Linear, Polynomial, RBFBatch, Spectrum, from_matrices
+from kernelweave.operators import bind_kernels
+from kernelweave.operators.rounds import BoxConstraints
 
 pytest.importorskip("distributed")
 
@@ -34,16 +27,16 @@ def numbers(n=N):
 
 def plain(normalize="trace"):
     extra = [RBF(gamma=0.3).on([1, 2]) * Linear().on(0), RBF(width=2.0)]
-    return build_set([*PLAIN, *extra], numbers(), normalize=normalize)
+    return bind_kernels([*PLAIN, *extra], numbers(), normalize=normalize)
 
 
 def batch():
     columns = [[0, -1], [1, -1], [2, -1], [0, 1], [1, 2], [0, 2]]
-    return build_set(RBFBatch(columns, np.linspace(0.2, 2.0, 6)), numbers())
+    return bind_kernels(RBFBatch(columns, np.linspace(0.2, 2.0, 6)), numbers())
 
 
 def mixed():
-    return build_set([RBF(width=1.0), RBFBatch([[0], [2]], [0.5, 1.0]), *PLAIN[1:]], numbers())
+    return bind_kernels([RBF(width=1.0), RBFBatch([[0], [2]], [0.5, 1.0]), *PLAIN[1:]], numbers())
 
 
 def frame():
@@ -51,19 +44,19 @@ def frame():
     table = pd.DataFrame(numbers(), columns=["a", "b", "c"])
     table["text"] = ["".join(row) for row in letters]
     kernels = [RBF(width=w).on(c) for w in (1.0, 3.0) for c in ("a", ["b", "c"])]
-    return build_set([*kernels, Spectrum(2).on("text"), Linear().on("b")], table)
+    return bind_kernels([*kernels, Spectrum(2).on("text"), Linear().on("b")], table)
 
 
 def csr():
     X = np.random.default_rng(2).poisson(0.7, size=(N, 9)).astype(float) + 0.1
     kernels = [Linear(), Linear().on(slice(0, 4)), Polynomial(2), RBF(width=2.0)]
-    return build_set([*kernels, RBF(width=5.0), Linear().on([5, 6])], sparse.csr_array(X))
+    return bind_kernels([*kernels, RBF(width=5.0), Linear().on([5, 6])], sparse.csr_array(X))
 
 
 def matrices():
     X = numbers()
     kernels = from_matrices([RBF(width=w)(X) for w in (0.5, 1.0, 2.0, 3.0, 4.0, 5.0)])
-    return build_set(kernels, np.arange(N)[:, None])
+    return bind_kernels(kernels, np.arange(N)[:, None])
 
 
 SETS = {
@@ -86,7 +79,7 @@ def shard(request):
 @pytest.fixture(scope="module", params=list(SETS))
 def case(request, shard, dask_client):
     kernels = SETS[request.param]()
-    return DaskBank(dask_client, shard).build(kernels), kernels.rows(np.arange(N)), kernels
+    return DaskBank(dask_client, shard).build(kernels), kernels.block(np.arange(N)), kernels
 
 
 @pytest.fixture
@@ -104,19 +97,19 @@ def test_names_sizes_and_rows(case):
     assert (bank.n, bank.m, list(bank.names)) == (N, 6, list(kernels.names))
     assert bank.nbytes > 0
     idx, columns, some = np.array([3, 40, 7]), np.array([39, 1]), np.array([4, 0, 2])
-    close(bank.rows(idx), truth[:, idx])
-    close(bank.rows(idx, some, columns), truth[some][:, idx][:, :, columns])
-    close(bank.tile(idx, columns).weighted(D), np.tensordot(D, truth[:, idx][:, :, columns], 1))
-    close(bank.diag(some), np.einsum("kii->ki", truth)[some])
+    close(bank.block(idx), truth[:, idx])
+    close(bank.block(idx, columns, some), truth[some][:, idx][:, :, columns])
+    close(bank.part(idx, columns).weighted(D), np.tensordot(D, truth[:, idx][:, :, columns], 1))
+    close(bank.diagonal(some), np.einsum("kii->ki", truth)[some])
 
 
 def test_products_and_quadratic_forms(case, v):
     bank, truth, _ = case
     some, idx = np.array([4, 0, 2]), np.array([40, 2, 3])
-    close(bank.matvec(v), v @ truth)
-    close(bank.matvec(v[0], some), truth[some] @ v[0])
-    close(bank.products_at(v, idx), (v @ truth)[:, :, idx])
-    close(bank.products_at(v[1], idx, some), (truth[some] @ v[1])[:, idx])
+    close(bank.apply(v), v @ truth)
+    close(bank.apply(v[0], some), truth[some] @ v[0])
+    close(bank.apply(v, None, idx), (v @ truth)[:, :, idx])
+    close(bank.apply(v[1], some, idx), (truth[some] @ v[1])[:, idx])
     quad = np.einsum("ti,kij,tj->k", v, truth, v)
     close(bank.quad(v), quad)
     close(bank.quad(v, some), quad[some])
@@ -124,7 +117,7 @@ def test_products_and_quadratic_forms(case, v):
     close(found, quad)
     close(product, v @ np.tensordot(D, truth, axes=1))
     assert not bank.quad(np.zeros(N)).any()
-    assert not bank.matvec(np.zeros(N)).any()
+    assert not bank.apply(np.zeros(N)).any()
     bound = bank.error(v, D)
     assert np.max(bound.quad_missing) <= 1e-9 * quad.max()
 
@@ -132,10 +125,10 @@ def test_products_and_quadratic_forms(case, v):
 def test_sums_of_kernels(case):
     bank, truth, _ = case
     total, idx = np.tensordot(D, truth, axes=1), np.array([1, 40, 8])
-    close(bank.combine(D), total)
-    close(bank.combine_rows(D, idx, np.empty((3, N))), total[idx])
-    close(bank.combine_block(D, idx), total[idx][:, idx])
-    assert bank.combine(D, np.empty((N, N), np.float32)).dtype == np.float32
+    close(bank.weighted(D), total)
+    close(bank.weighted(D, idx, None, np.empty((3, N))), total[idx])
+    close(bank.weighted(D, idx, idx), total[idx][:, idx])
+    assert bank.weighted(D, out=np.empty((N, N), np.float32)).dtype == np.float32
     V = np.random.default_rng(3).normal(size=(6, 2, N))
     close(bank.sum_products(V), np.einsum("ktj,kji->ti", V, truth))
     close(bank.square_sum(), np.sum(truth @ truth, axis=0))
@@ -149,28 +142,28 @@ def test_some_of_the_kernels_and_of_the_samples(case, v):
     chosen, idx = np.array([5, 1]), np.array([2, 40, 30, 9])
     few = bank.select(chosen)
     assert (few.m, few.n, list(few.names)) == (2, N, [kernels.names[5], kernels.names[1]])
-    close(few.matvec(v), v @ truth[chosen])
+    close(few.apply(v), v @ truth[chosen])
     d = np.array([0.5, 2.0])
-    close(few.combine(d), np.tensordot(d, truth[chosen], axes=1))
+    close(few.weighted(d), np.tensordot(d, truth[chosen], axes=1))
     close(few.quad_and_product(v, d)[0], np.einsum("ti,kij,tj->k", v, truth[chosen], v))
     close(few.square_sum(), np.sum(truth[chosen] @ truth[chosen], axis=0))
     close(few.sum_products(np.stack([v, 2 * v])), v @ truth[5] + 2 * v @ truth[1])
     assert few.eigenvalue_bound().shape == few.error(v, d).quad_missing.shape == (2,)
-    close(few.take(idx).combine(d), np.tensordot(d, truth[chosen], axes=1)[np.ix_(idx, idx)])
+    close(few.take(idx).weighted(d), np.tensordot(d, truth[chosen], axes=1)[np.ix_(idx, idx)])
     assert few.refined() is None
 
 
 def test_samples_travel_in_several_messages(dask_client, v, monkeypatch):
     kernels = plain("diagonal")
     bank = DaskBank(dask_client).build(kernels)
-    truth = kernels.rows(np.arange(N))
-    monkeypatch.setattr(points_bank, "_MESSAGE_BYTES", 5 * bank.row_bytes)
+    truth = kernels.block(np.arange(N))
+    monkeypatch.setattr(by_points, "_MESSAGE_BYTES", 5 * bank.row_bytes)
     assert len(list(bank.messages(np.arange(N)))) == 9
-    close(bank.matvec(v), v @ truth)
+    close(bank.apply(v), v @ truth)
     close(bank.quad(v), np.einsum("ti,kij,tj->k", v, truth, v))
     close(bank.quad_and_product(v, D)[1], v @ np.tensordot(D, truth, axes=1))
-    close(bank.products_at(v, np.arange(N)), v @ truth)
-    close(bank.combine(D), np.tensordot(D, truth, axes=1))
+    close(bank.apply(v, None, np.arange(N)), v @ truth)
+    close(bank.weighted(D), np.tensordot(D, truth, axes=1))
     V = np.random.default_rng(3).normal(size=(6, 2, N))
     close(bank.sum_products(V), np.einsum("ktj,kji->ti", V, truth))
 

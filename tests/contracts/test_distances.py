@@ -13,15 +13,13 @@ from scipy import sparse
 from scipy.spatial.distance import cdist
 from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, StandardScaler
 
-import kernelweave.bank.distances as bank_module
 import kernelweave.kernels.exponent as exponent_module
 import kernelweave.kernels.squares as squares_module
-from kernelweave.bank import DistanceBank
+import kernelweave.operators.distances as bank_module
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels import (
     RBF,
     Distance,
-    DistanceSet,
     Kernel,
     Linear,
     Pair,
@@ -32,6 +30,7 @@ from kernelweave.kernels import (
     resolve,
     sample_ids,
 )
+from kernelweave.operators import DistanceOperator
 
 N = 40
 
@@ -82,10 +81,10 @@ def check_tile(tile, D, dtype):
     rng = np.random.default_rng(1)
     tol = 1e-12 if dtype == np.float64 else 2e-6
     assert (tile.m, *tile.shape) == D.shape
-    stack = tile.stack()
+    stack = tile.block()
     assert stack.dtype == dtype
     np.testing.assert_allclose(stack, D, rtol=tol, atol=tol * D.max())
-    np.testing.assert_array_equal(tile.stack([2, 0]), stack[[2, 0]])
+    np.testing.assert_array_equal(tile.block(kernels=[2, 0]), stack[[2, 0]])
     M = rng.normal(size=tile.shape)
     expected = np.einsum("ij,kij->k", M, D)
     size = np.einsum("ij,kij->k", np.abs(M), D + D.mean())
@@ -110,12 +109,12 @@ def test_tiles_of_every_form(dtype, stored, order, monkeypatch):
     X = table()
     forms = every_form(X)
     D = np.array([values for _, values in forms])
-    distances = DistanceSet.build([kernel for kernel, _ in forms], X)
+    distances = DistanceOperator.build([kernel for kernel, _ in forms], X)
     if stored is None:
-        bank = DistanceBank(cache_mb=1e-9).build(distances)
+        bank = distances.keep(cache_mb=1e-9)
     else:
         monkeypatch.setattr(bank_module, "_WIDE", 2)
-        bank = DistanceBank(dtype=stored).build(distances)
+        bank = distances.keep(dtype=stored)
     monkeypatch.setattr(exponent_module, "SHARED_CACHE_ENTRIES", 200)
     monkeypatch.setattr(squares_module, "STACK_ENTRIES", 200)
     if order == "consecutive":
@@ -123,9 +122,9 @@ def test_tiles_of_every_form(dtype, stored, order, monkeypatch):
     else:
         rng = np.random.default_rng(2)
         rows, columns = rng.permutation(N)[:17], rng.integers(0, N, size=23)
-    check_tile(bank.tile(rows, columns, dtype), D[:, rows][:, :, columns], dtype)
-    check_tile(bank.tile(rows, None, dtype), D[:, rows], dtype)
-    check_tile(bank.tile(np.arange(N), None, dtype), D, dtype)
+    check_tile(bank.part(rows, columns, dtype), D[:, rows][:, :, columns], dtype)
+    check_tile(bank.part(rows, None, dtype), D[:, rows], dtype)
+    check_tile(bank.part(np.arange(N), None, dtype), D, dtype)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -134,42 +133,46 @@ def test_take_and_select(dtype, monkeypatch):
     X = table()
     forms = every_form(X)
     D = np.array([values for _, values in forms])
-    bank = DistanceBank().build(DistanceSet.build([kernel for kernel, _ in forms], X))
+    bank = DistanceOperator.build([kernel for kernel, _ in forms], X).keep()
     assert (bank.n, bank.m, len(bank.names)) == (N, len(forms), len(forms))
     assert bank.nbytes > 3 * 4 * N**2
     idx = np.array([30, 2, 17, 18, 5])
     chosen = np.array([9, 0, 7, 3])
     few = bank.take(idx)
     assert (few.n, few.names) == (5, bank.names)
-    check_tile(few.tile(np.arange(5), None, dtype), D[:, idx][:, :, idx], dtype)
-    check_tile(few.take([4, 0]).tile([1, 0]), D[:, idx[[0, 4]]][:, :, idx[[4, 0]]], np.float64)
+    check_tile(few.part(np.arange(5), None, dtype), D[:, idx][:, :, idx], dtype)
+    check_tile(few.take([4, 0]).part([1, 0]), D[:, idx[[0, 4]]][:, :, idx[[4, 0]]], np.float64)
     some = bank.select(chosen)
     assert list(some.names) == [bank.names[k] for k in chosen]
-    check_tile(some.tile(idx, None, dtype), D[chosen][:, idx], dtype)
-    check_tile(some.take(idx).tile(np.arange(5)), D[chosen][:, idx][:, :, idx], np.float64)
+    check_tile(some.part(idx, None, dtype), D[chosen][:, idx], dtype)
+    check_tile(some.take(idx).part(np.arange(5)), D[chosen][:, idx][:, :, idx], np.float64)
     only_columns = bank.select([3, 11, 3])
-    check_tile(only_columns.tile(idx, None, dtype), D[[3, 11, 3]][:, idx], dtype)
+    check_tile(only_columns.part(idx, None, dtype), D[[3, 11, 3]][:, idx], dtype)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_new_samples(dtype):
     X = table()
     forms = every_form(X)
-    distances = DistanceSet.build([kernel for kernel, _ in forms], X[:30])
+    distances = DistanceOperator.build([kernel for kernel, _ in forms], X[:30])
     bound = [kernel.bind(Samples(X[:30])) for kernel, _ in forms]
 
     def exact(A, B):
         return np.array([kernel.exponent(Pair(Samples(A), Samples(B))) for kernel in bound])
 
-    check_tile(distances.tile(X[30:], dtype=dtype), exact(X[30:], X[:30]), dtype)
+    check_tile(distances.against(X[30:]).part(None, None, dtype), exact(X[30:], X[:30]), dtype)
     idx = np.array([4, 29, 0])
-    check_tile(distances.tile(X[30:], idx, dtype), exact(X[30:], X[idx]), dtype)
-    check_tile(distances.tile_between(X[30:], X[25:32], dtype), exact(X[30:], X[25:32]), dtype)
-    check_tile(distances.tile_between(X[30:], X[30:], dtype), exact(X[30:], X[30:]), dtype)
+    check_tile(distances.against(X[30:]).part(None, idx, dtype), exact(X[30:], X[idx]), dtype)
+    check_tile(
+        distances.between(X[30:], X[25:32]).part(None, None, dtype), exact(X[30:], X[25:32]), dtype
+    )
+    check_tile(
+        distances.between(X[30:], X[30:]).part(None, None, dtype), exact(X[30:], X[30:]), dtype
+    )
     copy = pickle.loads(pickle.dumps(distances))
     assert_same_numbers(
-        copy.tile(X[30:]).weighted(np.ones(len(forms))),
-        distances.tile(X[30:]).weighted(np.ones(len(forms))),
+        copy.against(X[30:]).part().weighted(np.ones(len(forms))),
+        distances.against(X[30:]).part().weighted(np.ones(len(forms))),
     )
 
 
@@ -177,12 +180,14 @@ def test_new_samples(dtype):
 def test_prediction_gives_the_numbers_of_training(dtype):
     X = table()
     kernels = [kernel for kernel, _ in every_form(X)]
-    distances = DistanceSet.build(kernels, X)
-    bank = DistanceBank(dtype=np.dtype(dtype).name).build(distances)
+    distances = DistanceOperator.build(kernels, X)
+    bank = distances.keep(dtype=np.dtype(dtype).name)
     d = np.random.default_rng(3).random(bank.m)
-    train = bank.tile(np.arange(N), None, dtype).weighted(d)
+    train = bank.part(np.arange(N), None, dtype).weighted(d)
     tol = 1e-12 if dtype == np.float64 else 1e-5
-    np.testing.assert_allclose(distances.tile(X, dtype=dtype).weighted(d), train, atol=tol)
+    np.testing.assert_allclose(
+        distances.against(X).part(None, None, dtype).weighted(d), train, atol=tol
+    )
     np.testing.assert_allclose(train, train.T, atol=tol)
     assert not train.diagonal().any()
 
@@ -201,26 +206,30 @@ def test_sparse_samples(dtype):
         (Distance("cityblock", scale=2.0), cdist(A, A, "cityblock") / 2),
     ]
     D = np.array([values for _, values in forms])
-    distances = DistanceSet.build([kernel for kernel, _ in forms], X)
-    bank = DistanceBank().build(distances)
+    distances = DistanceOperator.build([kernel for kernel, _ in forms], X)
+    bank = distances.keep()
     rows = rng.permutation(30)[:11]
-    check_tile(bank.tile(rows, None, dtype), D[:, rows], dtype)
-    check_tile(bank.tile(rows, rows, dtype), D[:, rows][:, :, rows], dtype)
+    check_tile(bank.part(rows, None, dtype), D[:, rows], dtype)
+    check_tile(bank.part(rows, rows, dtype), D[:, rows][:, :, rows], dtype)
     # New samples may come dense.
     for new in (X[:7], A[:7]):
-        check_tile(distances.tile(new, rows, dtype), D[:, :7][:, :, rows], dtype)
-    named = DistanceSet.build("features", X)
-    check_tile(named.tile(X, dtype=dtype), np.array([squared(c[:, None]) for c in scaled.T]), dtype)
+        check_tile(distances.against(new).part(None, rows, dtype), D[:, :7][:, :, rows], dtype)
+    named = DistanceOperator.build("features", X)
+    check_tile(
+        named.against(X).part(None, None, dtype),
+        np.array([squared(c[:, None]) for c in scaled.T]),
+        dtype,
+    )
 
 
 def test_dense_and_sparse_columns_together():
     frame = pd.DataFrame({"x": [0.0, 1.0, 3.0, 1.0], "kind": ["a", "b", "a", "c"]})
     kinds = RBF(gamma=0.5).on("kind", OneHotEncoder())
-    distances = DistanceSet.build([RBF(gamma=1).on("x"), kinds], frame)
+    distances = DistanceOperator.build([RBF(gamma=1).on("x"), kinds], frame)
     x = frame[["x"]].to_numpy()
     other = np.not_equal.outer(frame["kind"].to_numpy(), frame["kind"].to_numpy())
     D = np.array([squared(x), other.astype(float), squared(x)])
-    tile = DistanceBank().build(distances).tile(np.arange(4))
+    tile = distances.keep().part(np.arange(4))
     np.testing.assert_allclose(tile.weighted([2.0, 5.0]), 2 * D[0] + 5 * D[1], atol=1e-12)
     np.testing.assert_allclose(tile.contract(np.ones((4, 4))), D[:2].sum(axis=(1, 2)))
 
@@ -230,15 +239,15 @@ def test_frames(frame):
     X = table()
     columns = dict(zip("abcd", X[:, :4].T, strict=True))
     train = frame(columns)
-    distances = DistanceSet.build([feature_distances(), RBF(gamma=0.1).on(["d", "b"])], train)
+    distances = DistanceOperator.build([feature_distances(), RBF(gamma=0.1).on(["d", "b"])], train)
     assert distances.names == ["a", "b", "c", "d", "rbf(gamma=0.1) on d, b"]
     Z = StandardScaler().fit_transform(X[:, :4])
     D = np.array([*(squared(z[:, None]) for z in Z.T), 0.1 * squared(X[:, [1, 3]])])
-    check_tile(distances.tile(train), D, np.float64)
+    check_tile(distances.against(train).part(), D, np.float64)
     # A kernel on named columns finds them wherever they are.
-    named = DistanceSet.build([RBF(gamma=0.1).on(["d", "b"]), RBF(gamma=1).on("a")], train)
+    named = DistanceOperator.build([RBF(gamma=0.1).on(["d", "b"]), RBF(gamma=1).on("a")], train)
     turned = frame({name: columns[name] for name in "dcba"})
-    moved = named.tile(turned).weighted([1.0, 2.0])
+    moved = named.against(turned).part().weighted([1.0, 2.0])
     np.testing.assert_allclose(moved, D[4] + 2 * squared(X[:, [0]]), atol=1e-12)
 
 
@@ -248,20 +257,34 @@ def test_given_matrices_on_sample_ids():
     train, test = np.r_[5:35], np.r_[0:5, 35:40]
     kernels = [Distance(D1, scale=1.0, name="one"), Distance(D2, scale=4.0, name="two")]
     for chosen in (train, train[::-1]):
-        distances = DistanceSet.build(kernels, ids[chosen])
-        bank = DistanceBank().build(distances)
+        distances = DistanceOperator.build(kernels, ids[chosen])
+        bank = distances.keep()
         expected = D1 + 0.5 * D2 / 4
-        total = bank.tile(np.arange(30)).weighted([1.0, 0.5])
+        total = bank.part(np.arange(30)).weighted([1.0, 0.5])
         np.testing.assert_allclose(total, expected[np.ix_(chosen, chosen)], atol=1e-12)
-        total = distances.tile(ids[test], np.array([3, 1])).weighted([1.0, 0.5])
+        total = distances.against(ids[test]).part(None, np.array([3, 1])).weighted([1.0, 0.5])
         np.testing.assert_allclose(total, expected[np.ix_(test, chosen[[3, 1]])], atol=1e-12)
         needed = distances.sample_ids_of([3, 1], kernels=[1])
         assert list(needed) == ["two"]
         np.testing.assert_array_equal(needed["two"], chosen[[3, 1]])
     # Consecutive ids of matrices in the bank's type: nothing is copied.
     single = Distance(D1.astype(np.float32), scale=1.0)
-    bank = DistanceBank(cache_mb=1e-9).build(DistanceSet.build(single, ids[5:35]))
+    bank = DistanceOperator.build(single, ids[5:35]).keep(cache_mb=1e-9)
     assert np.shares_memory(bank._stored.matrices[0], single.bind(Samples(ids)).given[0])
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_given_matrices_at_odd_addresses(dtype):
+    """As a message brings them; some processors end a process that reads them as BLAS does."""
+    D = given_matrix().astype(dtype)
+    memory = np.zeros(D.nbytes + 1, np.uint8)
+    odd = np.frombuffer(memory.data, dtype, D.size, 1).reshape(D.shape)
+    odd[...] = D
+    assert not odd.flags.aligned
+    kernels = [Distance(odd, scale=scale) for scale in (1.0, 2.0, 4.0)]
+    bank = DistanceOperator.build(kernels, sample_ids(N)).keep(dtype=np.dtype(dtype).name)
+    expected = np.array([D / scale for scale in (1.0, 2.0, 4.0)], dtype=np.float64)
+    check_tile(bank.part(np.arange(N), dtype=dtype), expected, dtype)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -272,8 +295,8 @@ def test_large_means_do_not_cancel(dtype):
     # Exactly representable, so that both sets have the same distances.
     X = np.round(X * 2**10) / 2**10
     kernels = [RBF(gamma=1.0).on(j) for j in range(6)]
-    near = DistanceSet.build(kernels, X).tile(X, dtype=dtype)
-    far = DistanceSet.build(kernels, X + shift).tile(X + shift, dtype=dtype)
+    near = DistanceOperator.build(kernels, X).against(X).part(None, None, dtype)
+    far = DistanceOperator.build(kernels, X + shift).against(X + shift).part(None, None, dtype)
     d = rng.random(6)
     tol = 1e-12 if dtype == np.float64 else 1e-5
     np.testing.assert_allclose(far.weighted(d), near.weighted(d), atol=tol)
@@ -286,7 +309,11 @@ def test_one_outlier_does_not_spoil_the_others(dtype):
     rng = np.random.default_rng(7)
     X = rng.normal(size=(60, 3))
     X[7] = 1e9
-    tile = DistanceSet.build([RBF(gamma=1.0).on(j) for j in range(3)], X).tile(X, dtype=dtype)
+    tile = (
+        DistanceOperator.build([RBF(gamma=1.0).on(j) for j in range(3)], X)
+        .against(X)
+        .part(None, None, dtype)
+    )
     keep = np.delete(np.arange(60), 7)
     expected = squared(X[keep])
     tol = 1e-12 if dtype == np.float64 else 1e-5
@@ -301,7 +328,11 @@ def test_tight_clusters_far_apart(dtype):
     centres = rng.normal(size=(5, 4)) * (1e6 if dtype == np.float64 else 1e3)
     X = np.repeat(centres, 12, axis=0) + np.round(rng.normal(size=(60, 4)) * 64) / 64
     X = X.astype(np.float32).astype(np.float64)
-    tile = DistanceSet.build([RBF(gamma=0.5).on([j]) for j in range(4)], X).tile(X, dtype=dtype)
+    tile = (
+        DistanceOperator.build([RBF(gamma=0.5).on([j]) for j in range(4)], X)
+        .against(X)
+        .part(None, None, dtype)
+    )
     expected = 0.5 * squared(X)
     found = tile.weighted(np.ones(4))
     # What counts is exp(-D): without repair its error here would be of the order of 1.
@@ -314,46 +345,50 @@ def test_tight_clusters_far_apart(dtype):
 def test_the_derivative_of_a_narrow_kernel_in_single_precision():
     rng = np.random.default_rng(11)
     X = rng.normal(size=(300, 5))
-    bank = DistanceBank().build(DistanceSet.build("features", X))
+    bank = DistanceOperator.build("features", X).keep()
     a = rng.normal(size=300)
-    exact = bank.tile(np.arange(300)).stack()
+    exact = bank.part(np.arange(300)).block()
     # Nearly the identity: the diagonal is all of M but its distances are zero.
     M = np.outer(a, a) * np.exp(-20 * exact.sum(axis=0))
     expected = np.einsum("ij,kij->k", M, exact)
     for rows in (np.arange(300), rng.permutation(300)):
-        found = bank.tile(rows, None, np.float32).contract(M[rows])
+        found = bank.part(rows, None, np.float32).contract(M[rows])
         np.testing.assert_allclose(found, expected, atol=1e-4 * np.abs(expected).max())
 
 
 def test_huge_weights_in_single_precision():
     X = np.array([[0.0], [1.0], [1.0]])
-    tile = DistanceSet.build([RBF(gamma=1e30)], X).tile(X, dtype=np.float32)
+    tile = DistanceOperator.build([RBF(gamma=1e30)], X).against(X).part(None, None, np.float32)
     D = tile.weighted([1e15])
     np.testing.assert_array_equal(np.exp(-D), [[1, 0, 0], [0, 1, 1], [0, 1, 1]])
     assert np.isfinite(D).all()
-    wide = DistanceSet.build([RBF(gamma=1.0)], 1e25 * X)
-    assert wide.tile(1e25 * X, dtype=np.float32).contract(np.ones((3, 3)))[0] == pytest.approx(4e50)
+    wide = DistanceOperator.build([RBF(gamma=1.0)], 1e25 * X)
+    assert wide.against(1e25 * X).part(None, None, np.float32).contract(np.ones((3, 3)))[
+        0
+    ] == pytest.approx(4e50)
     with pytest.raises(InvalidInputError, match="too large for double precision"):
-        DistanceSet.build([RBF(gamma=1e300)], 1e9 * X).tile(X).weighted([1.0])
+        DistanceOperator.build([RBF(gamma=1e300)], 1e9 * X).against(X).part().weighted([1.0])
 
 
 def test_the_feature_family():
     X = table()[:, :4]
     X[:, 2] = 5.0
-    distances = DistanceSet.build("default", X)
+    distances = DistanceOperator.build("default", X)
     assert distances.names == ["column 0", "column 1", "column 2", "column 3"]
-    assert repr(distances) == "DistanceSet(n=40, m=4)"
+    assert repr(distances) == "DistanceOperator(n=40, m=4)"
     Z = StandardScaler().fit_transform(X)
     D = np.array([squared(z[:, None]) for z in Z.T])
-    check_tile(DistanceBank().build(distances).tile(np.arange(N)), D, np.float64)
-    raw = DistanceSet.build(feature_distances(scale=False), X)
-    np.testing.assert_allclose(raw.tile(X).weighted([1, 0, 0, 0]), squared(X[:, [0]]), atol=1e-12)
+    check_tile(distances.keep().part(np.arange(N)), D, np.float64)
+    raw = DistanceOperator.build(feature_distances(scale=False), X)
+    np.testing.assert_allclose(
+        raw.against(X).part().weighted([1, 0, 0, 0]), squared(X[:, [0]]), atol=1e-12
+    )
     kernels = resolve(["features", RBF(width=1)], Samples(X))
     assert [kernel.name for kernel in kernels[3:]] == ["column 3", "rbf(width=1)"]
     np.testing.assert_allclose(kernels[1](X), np.exp(-D[1]), atol=1e-12)
     assert feature_distances() == feature_distances()
     assert repr(feature_distances()) == "feature_distances(scale=True)"
-    view = DistanceSet.build(feature_distances().on([3, 0], MinMaxScaler()), X)
+    view = DistanceOperator.build(feature_distances().on([3, 0], MinMaxScaler()), X)
     assert len(set(view.names)) == view.m == 2
 
 
@@ -371,7 +406,7 @@ def test_kernels_without_an_exponent_are_refused(kernel, name):
     X = table()
     assert not kernel.has_exponent
     with pytest.raises(InvalidInputError) as caught:
-        DistanceSet.build([RBF(width=1), kernel], X)
+        DistanceOperator.build([RBF(width=1), kernel], X)
     assert f"kernel '{name}' is not of the form exp(-distance)" in str(caught.value)
     assert "Allowed are RBF, Distance" in str(caught.value)
     bound = kernel.bind(Samples(X))
@@ -382,18 +417,18 @@ def test_kernels_without_an_exponent_are_refused(kernel, name):
 def test_other_refusals():
     X = table()
     for normalize in ("trace", "diagonal", None, ("diagonal", "trace")):
-        DistanceSet.build(RBF(width=1), X, normalize)
+        DistanceOperator.build(RBF(width=1), X, normalize)
     with pytest.raises(InvalidInputError, match="not centred; got normalize=\\('center', 'trace'"):
-        DistanceSet.build(RBF(width=1), X, ("center", "trace"))
-    distances = DistanceSet.build(RBF(width=1), X)
+        DistanceOperator.build(RBF(width=1), X, ("center", "trace"))
+    distances = DistanceOperator.build(RBF(width=1), X)
     with pytest.raises(InvalidInputError, match="X has 2 columns, but the kernels were bound to 5"):
-        distances.tile(X[:, :2])
+        distances.against(X[:, :2]).part()
     with pytest.raises(InvalidInputError, match="float64 or float32; got int64"):
-        distances.tile(X, dtype=np.int64)
-    with pytest.raises(InvalidInputError, match="sample indices must be a 1-D array"):
-        distances.tile(X, [40])
+        distances.against(X).part(None, None, np.int64)
+    with pytest.raises(InvalidInputError, match="sample indices must be"):
+        distances.against(X).part(None, [40])
     with pytest.raises(InvalidInputError, match="contains NaN in column 1"):
-        distances.tile(np.where(np.arange(5) == 1, np.nan, X))
+        distances.against(np.where(np.arange(5) == 1, np.nan, X)).part()
 
 
 def test_a_kernel_of_ones_own():
@@ -417,10 +452,10 @@ def test_a_kernel_of_ones_own():
         kernels = [Laplace().on([0, 1]), RBF(gamma=1).on(2)]
         D = np.array([cdist(X[:, :2], X[:, :2], "cityblock"), squared(X[:, [2]])])
         D = np.concatenate([D, D[:1] + D[1:]])
-        distances = DistanceSet.build([*kernels, kernels[0] * kernels[1]], X)
+        distances = DistanceOperator.build([*kernels, kernels[0] * kernels[1]], X)
         for cache_mb in (1e-9, 100):
-            bank = DistanceBank(cache_mb).build(distances)
-            check_tile(bank.tile(np.arange(9), None, np.float32), D[:, :9], np.float32)
+            bank = distances.keep(cache_mb)
+            check_tile(bank.part(np.arange(9), None, np.float32), D[:, :9], np.float32)
     finally:
         Kernel.registry.remove(Laplace)
 
@@ -429,19 +464,19 @@ def test_distances_of_a_wide_block_are_kept_once():
     rng = np.random.default_rng(10)
     X = rng.normal(size=(30, 80))
     kernels = [RBF(width=w) for w in (5.0, 10.0, 20.0)] + [RBF(gamma=1).on(j) for j in range(3)]
-    bank = DistanceBank().build(DistanceSet.build(kernels, X))
+    bank = DistanceOperator.build(kernels, X).keep()
     assert len(bank._stored.matrices) == 1
     D = [squared(X) / (2 * w**2) for w in (5.0, 10.0, 20.0)]
     D += [squared(X[:, [j]]) for j in range(3)]
-    check_tile(bank.tile(np.arange(4, 9), None, np.float32), np.array(D)[:, 4:9], np.float32)
-    assert DistanceBank(cache_mb=1e-3).build(bank.distances)._stored is None
+    check_tile(bank.part(np.arange(4, 9), None, np.float32), np.array(D)[:, 4:9], np.float32)
+    assert DistanceOperator.build(kernels, X).keep(cache_mb=1e-3)._stored is None
 
 
 def test_tiles_do_not_remember_other_weights():
     X = table()[:, :4]
-    bank = DistanceBank().build(DistanceSet.build("features", X))
-    first, second = bank.tile(np.arange(5)), bank.tile(np.arange(5, 9), np.arange(2, 30))
-    D = bank.tile(np.arange(N)).stack()
+    bank = DistanceOperator.build("features", X).keep()
+    first, second = bank.part(np.arange(5)), bank.part(np.arange(5, 9), np.arange(2, 30))
+    D = bank.part(np.arange(N)).block()
     d = np.array([1.0, 2.0, 0.0, 3.0])
     for _ in range(3):
         d = d[::-1].copy()

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from kernelweave import MKLClassifier
-from kernelweave.bank import DenseBank, StackedBank, build_bank, given
-from kernelweave.bank.given import GivenBank
-from kernelweave.bank.source import Source
-from kernelweave.kernels import KernelSet, Linear, Precomputed, from_matrices, sample_ids
+from kernelweave.bank import DenseBank, build_bank
+from kernelweave.kernels import Linear, Precomputed, from_matrices, sample_ids
+from kernelweave.operators import ComputedOperator, StackedOperator, given
+from kernelweave.operators.given import GivenOperator
 
 ALL, N, M = 50, 40, 6
 # In disorder, and one of them twice.
@@ -25,31 +25,31 @@ def matrices():
 
 def kernel_set(normalize="trace", ids=IDS, given_matrices=None):
     kernels = from_matrices(given_matrices or matrices())
-    return KernelSet.build(kernels, sample_ids(ALL)[ids], normalize=normalize)
+    return ComputedOperator.build(kernels, sample_ids(ALL)[ids], normalize=normalize)
 
 
 @pytest.fixture
 def truth():
-    return kernel_set().rows(np.arange(N))
+    return kernel_set().block(np.arange(N))
 
 
 @pytest.fixture
 def bank():
-    return GivenBank.of(Source.of(kernel_set()))
+    return GivenOperator.of(kernel_set())
 
 
 ANSWERS = {
-    "matvec": lambda bank, v: bank.matvec(v),
-    "matvec of one": lambda bank, v: bank.matvec(v[1], np.array([4, 0])),
+    "matvec": lambda bank, v: bank.apply(v),
+    "matvec of one": lambda bank, v: bank.apply(v[1], np.array([4, 0])),
     "quad": lambda bank, v: bank.quad(v),
     "quad of some": lambda bank, v: bank.quad(v, np.array([4, 0])),
-    "combine": lambda bank, v: bank.combine(D),
-    "combine32": lambda bank, v: bank.combine(D, np.empty((N, N), np.float32)).astype(float),
-    "combine_block": lambda bank, v: bank.combine_block(D, np.array([7, 30, 2])),
-    "diag": lambda bank, v: bank.diag(np.array([3, 1])),
+    "combine": lambda bank, v: bank.weighted(D),
+    "combine32": lambda bank, v: bank.weighted(D, out=np.empty((N, N), np.float32)).astype(float),
+    "combine_block": lambda bank, v: bank.weighted(D, np.array([7, 30, 2]), np.array([7, 30, 2])),
+    "diag": lambda bank, v: bank.diagonal(np.array([3, 1])),
     "product": lambda bank, v: bank.quad_and_product(v, D)[1],
-    "take": lambda bank, v: bank.take(np.array([7, 30, 2])).combine(D),
-    "select": lambda bank, v: bank.select(np.array([2, 0])).matvec(v),
+    "take": lambda bank, v: bank.take(np.array([7, 30, 2])).weighted(D),
+    "select": lambda bank, v: bank.select(np.array([2, 0])).apply(v),
 }
 
 
@@ -67,8 +67,8 @@ def test_answers_in_place_are_those_of_a_cut(name, bank, truth):
 @pytest.mark.parametrize("pass_over", ["combine", "matvec", "quad"])
 def test_after_many_passes_the_matrices_are_cut_out(pass_over, bank, truth):
     ask = {
-        "combine": lambda: bank.combine(D),
-        "matvec": lambda: bank.matvec(np.ones(N)),
+        "combine": lambda: bank.weighted(D),
+        "matvec": lambda: bank.apply(np.ones(N)),
         "quad": lambda: bank.quad(np.ones(N)),
     }[pass_over]
     first = ask()
@@ -80,12 +80,14 @@ def test_after_many_passes_the_matrices_are_cut_out(pass_over, bank, truth):
     np.testing.assert_allclose(ask(), first, rtol=1e-12)
     np.testing.assert_allclose(found, first, rtol=1e-12)
     assert bank.nbytes == M * 8 * (ALL**2 + N**2)
-    np.testing.assert_allclose(bank.select(np.array([2])).combine(np.ones(1)), truth[2], rtol=1e-12)
+    np.testing.assert_allclose(
+        bank.select(np.array([2])).weighted(np.ones(1)), truth[2], rtol=1e-12
+    )
 
 
 def test_who_is_read_in_place(monkeypatch):
     def in_place(**settings):
-        return GivenBank.of(Source.of(kernel_set(**settings))) is not None
+        return GivenOperator.of(kernel_set(**settings)) is not None
 
     assert in_place()
     assert in_place(normalize=None)
@@ -101,10 +103,10 @@ def test_who_is_read_in_place(monkeypatch):
 def test_kernels_on_other_ids_are_cut_out():
     columns = np.column_stack([IDS, IDS[::-1]])
     kernels = [Precomputed(K).on(c) for K, c in zip(matrices(), [0, 1, 0, 0, 1, 0], strict=True)]
-    mixed = KernelSet.build(kernels, columns)
-    assert GivenBank.of(Source.of(mixed)) is None
+    mixed = ComputedOperator.build(kernels, columns)
+    assert GivenOperator.of(mixed) is None
     bank = build_bank("auto", mixed)
-    np.testing.assert_allclose(bank.combine(D), np.tensordot(D, mixed.rows(np.arange(N)), axes=1))
+    np.testing.assert_allclose(bank.weighted(D), np.tensordot(D, mixed.block(np.arange(N)), axes=1))
 
 
 def test_beside_computed_kernels():
@@ -114,12 +116,12 @@ def test_beside_computed_kernels():
         Linear().on([1, 2]),
         Precomputed(matrices()[1]).on(0),
     ]
-    both = KernelSet.build(kernels, table)
+    both = ComputedOperator.build(kernels, table)
     bank = build_bank("auto", both)
-    assert isinstance(bank, StackedBank)
-    assert any(isinstance(part, GivenBank) for part in bank.parts)
+    assert isinstance(bank, StackedOperator)
+    assert any(isinstance(part, GivenOperator) for part in bank.parts)
     d = np.array([1.0, 2.0, 3.0])
-    np.testing.assert_allclose(bank.combine(d), np.tensordot(d, both.rows(np.arange(N)), axes=1))
+    np.testing.assert_allclose(bank.weighted(d), np.tensordot(d, both.block(np.arange(N)), axes=1))
 
 
 def test_a_fit_in_place_is_that_on_a_cut(monkeypatch):

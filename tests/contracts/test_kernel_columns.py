@@ -16,7 +16,8 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
-from kernelweave.kernels import RBF, KernelSet, Linear, Pair, Samples, default_family
+from kernelweave.kernels import RBF, Linear, Pair, Samples, default_family
+from kernelweave.operators import ComputedOperator
 
 NAMES = ["a", "b", "c", "d"]
 
@@ -119,9 +120,9 @@ def test_equal_transformers_are_fitted_once(X):
 
     one = Counting()
     kernels = [RBF(width=w).on([0, 1], one) for w in (1, 2, 3)]
-    bank = KernelSet.build([*kernels, Linear().on([0, 1], Counting(with_mean=False))], X)
+    bank = ComputedOperator.build([*kernels, Linear().on([0, 1], Counting(with_mean=False))], X)
     assert len(calls) == 2
-    bank.rows(np.arange(5))
+    bank.block(np.arange(5))
     assert len(calls) == 2
     assert bank.kernels[0].path == bank.kernels[2].path != bank.kernels[3].path
 
@@ -137,15 +138,17 @@ def test_blocks_are_shared_in_a_pair(X):
 
 def test_blocks_too_large_to_keep_are_cut_again(X, monkeypatch):
     kernels = [RBF(width=2).on([0, 3]), Linear().on([1, 2]) * Linear().on(0)]
-    expected = KernelSet.build(kernels, X).rows([2, 4])
+    expected = ComputedOperator.build(kernels, X).block([2, 4])
     monkeypatch.setattr("kernelweave.kernels.samples._KEEP_BYTES", 0)
-    assert_same_numbers(KernelSet.build(kernels, X).rows([2, 4]), expected)
+    assert_same_numbers(ComputedOperator.build(kernels, X).block([2, 4]), expected)
 
 
 def test_transformers_that_cannot_be_compared_still_work(X):
     kernel = Linear().on(0, FunctionTransformer(lambda z: z * 2))
-    both = KernelSet.build([kernel, Linear().on(0, FunctionTransformer(lambda z: z * 3))], X, None)
-    values = both.rows([0])
+    both = ComputedOperator.build(
+        [kernel, Linear().on(0, FunctionTransformer(lambda z: z * 3))], X, None
+    )
+    values = both.block([0])
     np.testing.assert_allclose(values[1], values[0] * 9 / 4, rtol=1e-12)
 
 
@@ -170,9 +173,11 @@ def test_frames_with_columns_in_another_order(X):
 
 def test_a_bound_list_keeps_sharing_after_pickling(X):
     kernels = [RBF(width=w).on([0, 1], StandardScaler()) for w in (1, 2)]
-    bank = pickle.loads(pickle.dumps(KernelSet.build(kernels, X)))
+    bank = pickle.loads(pickle.dumps(ComputedOperator.build(kernels, X)))
     assert bank.kernels[0].path == bank.kernels[1].path
-    np.testing.assert_allclose(bank.rows([3]), KernelSet.build(kernels, X).rows([3]), rtol=1e-13)
+    np.testing.assert_allclose(
+        bank.block([3]), ComputedOperator.build(kernels, X).block([3]), rtol=1e-13
+    )
 
 
 def test_a_label_names_the_columns(X):
@@ -181,6 +186,8 @@ def test_a_label_names_the_columns(X):
     assert scaled.bind(Samples(X)).name == "rbf(width=2) on mRNA"
     plain = RBF(width=2).on(slice(0, 3), StandardScaler())
     assert scaled != plain
-    assert_same_numbers(KernelSet.build(scaled, X).rows([0]), KernelSet.build(plain, X).rows([0]))
+    assert_same_numbers(
+        ComputedOperator.build(scaled, X).block([0]), ComputedOperator.build(plain, X).block([0])
+    )
     family = default_family().on([0, 1], label="acids")
     assert all(kernel.name.endswith(" on acids") for kernel in family.expand(Samples(X)))

@@ -14,7 +14,6 @@ from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
 from kernelweave.kernels import (
     RBF,
-    KernelSet,
     Linear,
     Polynomial,
     Samples,
@@ -24,6 +23,7 @@ from kernelweave.kernels import (
     simplemkl_family,
     spicymkl_family,
 )
+from kernelweave.operators import ComputedOperator
 
 FAMILIES = [simplemkl_family, spicymkl_family, mwumkl_family, default_family]
 SIZES = {simplemkl_family: 13, spicymkl_family: 27, mwumkl_family: 12, default_family: 7}
@@ -37,15 +37,17 @@ def X():
 @pytest.mark.parametrize("family", FAMILIES)
 def test_sizes_and_unique_names(X, family):
     assert len(resolve(family(per_feature=False), Samples(X))) == SIZES[family]
-    bank = KernelSet.build(family(per_feature=True), X)
+    bank = ComputedOperator.build(family(per_feature=True), X)
     assert bank.m == SIZES[family] * 4
     assert len(set(bank.names)) == bank.m
 
 
 def test_simplemkl_family_is_the_papers(X):
-    bank = KernelSet.build(simplemkl_family(), pd.DataFrame(X, columns=["u", "v", "w"]), None)
+    bank = ComputedOperator.build(
+        simplemkl_family(), pd.DataFrame(X, columns=["u", "v", "w"]), None
+    )
     Z = StandardScaler().fit_transform(X)
-    values = dict(zip(bank.names, bank.rows(np.arange(20)), strict=True))
+    values = dict(zip(bank.names, bank.block(np.arange(20)), strict=True))
     np.testing.assert_allclose(values["rbf(width=0.125)"], RBF(width=0.125)(Z), atol=1e-11)
     np.testing.assert_allclose(values["polynomial(degree=3)"], Polynomial(3)(Z), rtol=1e-9)
     on_v = RBF(width=64)(Z[:, [1]])
@@ -55,25 +57,27 @@ def test_simplemkl_family_is_the_papers(X):
 
 
 def test_mwumkl_family_scales_to_the_unit_interval(X):
-    bank = KernelSet.build(mwumkl_family(), X, None)
+    bank = ComputedOperator.build(mwumkl_family(), X, None)
     Z = MinMaxScaler().fit_transform(X)
     for k, j in enumerate(range(9)):
         np.testing.assert_allclose(
-            bank.rows([3])[k], RBF(width=2 ** (j / 2))(Z[[3]], Z), atol=1e-11
+            bank.block([3])[k], RBF(width=2 ** (j / 2))(Z[[3]], Z), atol=1e-11
         )
 
 
 def test_default_family_adapts_to_the_number_of_features(X):
-    bank = KernelSet.build(default_family(), X, None)
+    bank = ComputedOperator.build(default_family(), X, None)
     Z = StandardScaler().fit_transform(X)
-    np.testing.assert_allclose(bank.rows(np.arange(20), [0])[0], Z @ Z.T, atol=1e-12)
-    np.testing.assert_allclose(bank.rows([2], [4])[0], RBF(width=np.sqrt(3))(Z[[2]], Z), rtol=1e-10)
+    np.testing.assert_allclose(bank.block(np.arange(20), None, [0])[0], Z @ Z.T, atol=1e-12)
+    np.testing.assert_allclose(
+        bank.block([2], None, [4])[0], RBF(width=np.sqrt(3))(Z[[2]], Z), rtol=1e-10
+    )
 
-    both = KernelSet.build(default_family(per_feature=True), X, None)
-    np.testing.assert_allclose(both.rows([2], range(7)), bank.rows([2]), atol=1e-12)
+    both = ComputedOperator.build(default_family(per_feature=True), X, None)
+    np.testing.assert_allclose(both.block([2], None, range(7)), bank.block([2]), atol=1e-12)
     on_one = RBF(width=1)(Z[[2], 1:2], Z[:, 1:2])
     assert both.names[7 + 7 + 4] == "rbf(width=1) on column 1"
-    np.testing.assert_allclose(both.rows([2], [18])[0], on_one, rtol=1e-10)
+    np.testing.assert_allclose(both.block([2], None, [18])[0], on_one, rtol=1e-10)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -81,9 +85,9 @@ def test_default_family_adapts_to_the_number_of_features(X):
 @pytest.mark.parametrize("constant", [1, 3])
 def test_constant_features_are_harmless(X, family, per_feature, constant):
     X[:, :constant] = 7.0
-    bank = KernelSet.build(family(per_feature=per_feature), X, "trace")
-    assert np.isfinite(bank.rows([0, 1])).all()
-    np.testing.assert_allclose(bank.diag().mean(axis=1), 1.0)
+    bank = ComputedOperator.build(family(per_feature=per_feature), X, "trace")
+    assert np.isfinite(bank.block([0, 1])).all()
+    np.testing.assert_allclose(bank.diagonal().mean(axis=1), 1.0)
 
 
 def test_the_scaler_of_a_family_is_fitted_once(X, monkeypatch):
@@ -95,7 +99,7 @@ def test_the_scaler_of_a_family_is_fitted_once(X, monkeypatch):
         return fit(self, *args, **kwargs)
 
     monkeypatch.setattr(StandardScaler, "fit", counting)
-    KernelSet.build(simplemkl_family(), X).rows([0])
+    ComputedOperator.build(simplemkl_family(), X).block([0])
     assert len(calls) == 1
 
 
@@ -103,8 +107,8 @@ def test_the_scaler_of_a_family_is_fitted_once(X, monkeypatch):
 def test_sparse_input(family):
     rng = np.random.default_rng(1)
     dense = rng.random((30, 8)) * (rng.random((30, 8)) < 0.5)
-    bank = KernelSet.build(family(per_feature=False), sparse.csr_matrix(dense))
-    assert np.isfinite(bank.rows([0])).all()
+    bank = ComputedOperator.build(family(per_feature=False), sparse.csr_matrix(dense))
+    assert np.isfinite(bank.block([0])).all()
     with pytest.raises(ValueError, match=r"per_feature=True.*sparse.*per_feature=False"):
         resolve(family(per_feature=True), Samples(sparse.csr_matrix(dense)))
 
@@ -122,10 +126,10 @@ def test_families_are_values():
 
 def test_a_family_on_a_view(X):
     table = pd.DataFrame(X, columns=["u", "v", "w"])
-    bank = KernelSet.build(simplemkl_family().on(["u", "w"]), table, None)
+    bank = ComputedOperator.build(simplemkl_family().on(["u", "w"]), table, None)
     assert bank.m == 39
-    plain = KernelSet.build(simplemkl_family(), X[:, [0, 2]], None)
-    np.testing.assert_allclose(bank.rows([1]), plain.rows([1]), atol=1e-12)
+    plain = ComputedOperator.build(simplemkl_family(), X[:, [0, 2]], None)
+    np.testing.assert_allclose(bank.block([1]), plain.block([1]), atol=1e-12)
     assert bank.names[13] == "rbf(width=0.125) on u on u, w"
 
 
@@ -148,5 +152,5 @@ def test_lists_keep_their_order_and_may_be_nested(X):
     bound = resolve(given, Samples(X))
     assert len(bound) == 15
     assert bound[0].name == "linear" and bound[-1].name == "rbf(width=1)"
-    twice = KernelSet.build([Linear(), Linear(), Linear()], X)
+    twice = ComputedOperator.build([Linear(), Linear(), Linear()], X)
     assert twice.names == ["linear", "linear (2)", "linear (3)"]

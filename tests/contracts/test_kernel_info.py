@@ -20,7 +20,6 @@ from kernelweave.describe import KernelInfo, describe_kernels
 from kernelweave.kernels import (
     RBF,
     Distance,
-    DistanceSet,
     Kernel,
     Linear,
     Polynomial,
@@ -28,13 +27,13 @@ from kernelweave.kernels import (
     RBFBatch,
     Spectrum,
     WeightedDegree,
-    build_set,
     default_family,
     from_matrices,
     sample_ids,
 )
 from kernelweave.kernels.columns import OnColumns
 from kernelweave.kernels.strings.parts import StringKernel
+from kernelweave.operators import DistanceOperator, bind_kernels
 
 EXAMPLES = [
     pytest.param(cls, kernel, id=f"{cls.__name__}-{i}")
@@ -48,7 +47,7 @@ FRAME = pd.DataFrame(
 
 
 def described(kernels, X, kernel_set=None, asked=None):
-    made = build_set(kernels, X, normalize=None) if kernel_set is None else kernel_set
+    made = bind_kernels(kernels, X, normalize=None) if kernel_set is None else kernel_set
     model = SimpleNamespace(weights_=np.ones(made.m), kernel_names_=made.names, _kernel_set=made)
     return describe_kernels(model, asked)
 
@@ -62,7 +61,7 @@ def test_every_kernel_says_what_it_is(cls, kernel):
     X = cls.example_data(np.random.default_rng(0))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        made = build_set(kernel, X, normalize=None)
+        made = bind_kernels(kernel, X, normalize=None)
     (info,) = described(None, None, made)
     assert isinstance(info, KernelInfo)
     assert info.name == made.names[0]
@@ -137,7 +136,7 @@ def test_matrices_and_distances():
         ("precomputed", "K", ()),
         ("linear", "column 1", ("1",)),
     ]
-    infos = described(None, None, DistanceSet.build("default", FRAME))
+    infos = described(None, None, DistanceOperator.build("default", FRAME))
     assert [(info.family, info.view, info.columns) for info in infos] == [
         ("rbf", name, (name,)) for name in FRAME
     ]
@@ -157,7 +156,7 @@ def test_batches_without_looking_at_all_of_them():
     assert words([Linear(), batch])[1:] == [("rbf", "a, c", ("a", "c")), ("rbf", "b", ("b",))]
     mixed = RBFBatch([[0, 1], [1, -1]], [1.0, 2.0], transformer=PCA(2))
     assert words(mixed)[1] == ("rbf", "column 1 of PCA of all columns", tuple("abcde"))
-    million = build_set(RBFBatch.random(1_000_000, 5), FRAME)
+    million = bind_kernels(RBFBatch.random(1_000_000, 5), FRAME)
     first, last = described(None, None, million, [0, -1])
     assert last.name == million.names[999_999]
     assert first.family == last.family == "rbf"

@@ -14,7 +14,6 @@ from kernelweave.errors import InvalidInputError
 from kernelweave.kernels import (
     RBF,
     Distance,
-    KernelSet,
     Linear,
     Normalization,
     Pair,
@@ -26,6 +25,7 @@ from kernelweave.kernels import (
     sample_ids,
     simplemkl_family,
 )
+from kernelweave.operators import ComputedOperator
 
 SPECS = [
     None,
@@ -58,7 +58,7 @@ def reference(kernel, spec, X, Z):
     samples = Samples(X)
     bound = kernel.bind(samples)
     both = Samples(np.vstack([X, Z]))
-    K = KernelSet([bound], both, None).rows(np.arange(both.n))[0]
+    K = ComputedOperator([bound], both, None).block(np.arange(both.n))[0]
     for step in () if spec is None else (spec,) if isinstance(spec, str) else spec:
         if step == "trace":
             K = K * n / np.trace(K[:n, :n])
@@ -75,8 +75,8 @@ def reference(kernel, spec, X, Z):
 @pytest.mark.parametrize("spec", SPECS, ids=str)
 def test_values_follow_the_textbook(X, spec):
     Z = np.random.default_rng(1).normal(size=(6, 3))
-    bank = KernelSet.build(KERNELS, X, spec)
-    rows, diag, cross = bank.rows(np.arange(25)), bank.diag(), bank.cross(Z)
+    bank = ComputedOperator.build(KERNELS, X, spec)
+    rows, diag, cross = bank.block(np.arange(25)), bank.diagonal(), bank.against(Z).block()
     assert rows.shape == (6, 25, 25) and diag.shape == (6, 25) and cross.shape == (6, 6, 25)
     for k, kernel in enumerate(KERNELS):
         train, new = reference(kernel, spec, X, Z)
@@ -88,55 +88,55 @@ def test_values_follow_the_textbook(X, spec):
 
 @pytest.mark.parametrize("spec", SPECS, ids=str)
 def test_subsets_are_parts_of_the_whole(X, spec):
-    whole = KernelSet.build(KERNELS, X, spec).rows(np.arange(25))
-    bank = KernelSet.build(KERNELS, X, spec)
+    whole = ComputedOperator.build(KERNELS, X, spec).block(np.arange(25))
+    bank = ComputedOperator.build(KERNELS, X, spec)
     idx, columns, chosen = [7, 2, 2], [24, 0, 2, 9], [4, 1]
-    part = bank.rows(idx, kernels=chosen, columns=columns)
+    part = bank.block(idx, columns, chosen)
     np.testing.assert_allclose(part, whole[np.ix_(chosen, idx, columns)], atol=1e-11)
-    np.testing.assert_allclose(bank.diag([5]), whole[5].diagonal()[None], atol=1e-11)
-    cross = bank.cross(X[[3, 4]], idx=columns, kernels=chosen)
+    np.testing.assert_allclose(bank.diagonal([5]), whole[5].diagonal()[None], atol=1e-11)
+    cross = bank.against(X[[3, 4]]).block(columns=columns, kernels=chosen)
     np.testing.assert_allclose(cross, whole[np.ix_(chosen, [3, 4], columns)], atol=1e-11)
-    single = bank.rows(idx, dtype=np.float32)
+    single = bank.block(idx, dtype=np.float32)
     assert single.dtype == np.float32
     scale = np.abs(whole).max(axis=(1, 2), keepdims=True)
     np.testing.assert_allclose(single / scale, whole[:, idx] / scale, atol=5e-6)
 
 
 def test_what_each_normalisation_promises(X):
-    traced = KernelSet.build(KERNELS, X, "trace")
-    np.testing.assert_allclose(traced.diag().mean(axis=1), 1.0, rtol=1e-12)
-    spherical = KernelSet.build(KERNELS, X, "diagonal")
-    np.testing.assert_array_equal(spherical.diag(), 1.0)
-    assert np.abs(spherical.rows(np.arange(25))).max() <= 1 + 1e-12
-    centred = KernelSet.build(KERNELS, X, "center").rows(np.arange(25))
+    traced = ComputedOperator.build(KERNELS, X, "trace")
+    np.testing.assert_allclose(traced.diagonal().mean(axis=1), 1.0, rtol=1e-12)
+    spherical = ComputedOperator.build(KERNELS, X, "diagonal")
+    np.testing.assert_array_equal(spherical.diagonal(), 1.0)
+    assert np.abs(spherical.block(np.arange(25))).max() <= 1 + 1e-12
+    centred = ComputedOperator.build(KERNELS, X, "center").block(np.arange(25))
     np.testing.assert_allclose(centred.sum(axis=2), 0.0, atol=1e-10)
-    both = KernelSet.build(KERNELS, X, ("center", "trace"))
-    np.testing.assert_allclose(both.diag().mean(axis=1), 1.0, rtol=1e-12)
-    np.testing.assert_allclose(both.rows(np.arange(25)).sum(axis=2), 0.0, atol=1e-10)
+    both = ComputedOperator.build(KERNELS, X, ("center", "trace"))
+    np.testing.assert_allclose(both.diagonal().mean(axis=1), 1.0, rtol=1e-12)
+    np.testing.assert_allclose(both.block(np.arange(25)).sum(axis=2), 0.0, atol=1e-10)
 
 
 def test_constants_come_from_the_training_rows(X):
     Z = X * 10
-    bank = KernelSet.build(Linear(), X, "trace")
+    bank = ComputedOperator.build(Linear(), X, "trace")
     scale = 25 / (X**2).sum()
-    np.testing.assert_allclose(bank.cross(Z)[0], Z @ X.T * scale, rtol=1e-12)
-    np.testing.assert_allclose(bank.scale, [scale])
-    assert KernelSet.build(Linear(), X, "center").scale is None
-    np.testing.assert_array_equal(KernelSet.build(KERNELS, X, None).scale, np.ones(6))
+    np.testing.assert_allclose(bank.against(Z).block()[0], Z @ X.T * scale, rtol=1e-12)
+    np.testing.assert_allclose(bank.scale([0]), [scale])
+    plain = ComputedOperator.build(KERNELS, X, None)
+    np.testing.assert_array_equal(plain.scale(list(range(6))), np.ones(6))
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=str)
 def test_factors_and_residuals_are_normalised_alike(X, spec):
-    bank = KernelSet.build([Polynomial(2)], X, spec)
+    bank = ComputedOperator.build([Polynomial(2)], X, spec)
     K = Polynomial(2)(X)
     values, vectors = np.linalg.eigh(K)
     F = vectors * np.sqrt(np.maximum(values, 0))
-    normalised = bank.rows(np.arange(25))[0]
-    G = bank.apply_to_factor(0, F)
-    np.testing.assert_allclose(G @ G.T, normalised, atol=1e-10)
-    kept = bank.apply_to_factor(0, F[:, -4:])
-    residual = normalised - kept @ kept.T
-    bound = bank.apply_to_residual(0, (F[:, :-4] ** 2).sum(axis=1))
+    normalised = bank.block(np.arange(25))[0]
+    left_out = (F[:, :-4] ** 2).sum(axis=1)
+    G, _ = bank.normalised_factor(0, F.T, np.zeros(25))
+    np.testing.assert_allclose(G.T @ G, normalised, atol=1e-10)
+    kept, bound = bank.normalised_factor(0, F[:, -4:].T, left_out)
+    residual = normalised - kept.T @ kept
     assert (residual.diagonal() <= bound + 1e-12).all()
     if "center" not in bank.normalization.names:
         np.testing.assert_allclose(residual.diagonal(), bound, atol=1e-10)
@@ -144,21 +144,21 @@ def test_factors_and_residuals_are_normalised_alike(X, spec):
 
 def test_same_bits_for_one_and_two_threads():
     X = np.random.default_rng(2).normal(size=(300, 4))
-    bank = KernelSet.build(simplemkl_family(), X)
+    bank = ComputedOperator.build(simplemkl_family(), X)
     results = []
     for threads in (1, 2):
         with use_threads(threads):
-            results.append(bank.rows(np.arange(300)))
+            results.append(bank.block(np.arange(300)))
     np.testing.assert_array_equal(*results)
-    np.testing.assert_allclose(results[0][:, [5]], bank.rows([5]), atol=1e-11)
+    np.testing.assert_allclose(results[0][:, [5]], bank.block([5]), atol=1e-11)
 
 
 def test_statistics_are_learnt_for_the_kernels_that_are_asked_for(X):
     zero = np.column_stack([X, np.zeros(25)])
-    bank = KernelSet.build([Linear(), Linear().on(3)], zero, "trace")
-    bank.rows([0], kernels=[0])
+    bank = ComputedOperator.build([Linear(), Linear().on(3)], zero, "trace")
+    bank.block([0], None, [0])
     with pytest.raises(ValueError, match="linear on column 3"):
-        bank.rows([0])
+        bank.block([0])
 
 
 def test_many_products_over_many_blocks_stay_right(monkeypatch):
@@ -167,7 +167,7 @@ def test_many_products_over_many_blocks_stay_right(monkeypatch):
     monkeypatch.setattr(Pair, "clear", lambda pair: emptied.append(len(pair)) or clear(pair))
     X = np.random.default_rng(3).normal(size=(20, 100))
     kernels = [RBF(width=1).on(j) * Linear().on((j + 1) % 100) for j in range(100)]
-    values = KernelSet.build(kernels, X, None).rows([4])
+    values = ComputedOperator.build(kernels, X, None).block([4])
     expected = np.exp(-((X[4] - X) ** 2) / 2) * np.roll(X[4] * X, -1, axis=1)
     np.testing.assert_allclose(values[:, 0], expected.T, rtol=1e-12)
     # Results for a hundred blocks are not kept at once.
@@ -175,29 +175,35 @@ def test_many_products_over_many_blocks_stay_right(monkeypatch):
 
 
 def test_sparse_and_precomputed_sets(X):
-    dense = KernelSet.build([Linear(), RBF(width=2)], X, ("center", "trace"))
-    csr = KernelSet.build([Linear(), RBF(width=2)], sparse.csr_matrix(X), ("center", "trace"))
-    np.testing.assert_allclose(csr.rows([1, 2]), dense.rows([1, 2]), atol=1e-11)
-    np.testing.assert_allclose(csr.cross(sparse.csr_matrix(X[:4])), dense.cross(X[:4]), atol=1e-11)
+    dense = ComputedOperator.build([Linear(), RBF(width=2)], X, ("center", "trace"))
+    csr = ComputedOperator.build(
+        [Linear(), RBF(width=2)], sparse.csr_matrix(X), ("center", "trace")
+    )
+    np.testing.assert_allclose(csr.block([1, 2]), dense.block([1, 2]), atol=1e-11)
+    np.testing.assert_allclose(
+        csr.against(sparse.csr_matrix(X[:4])).block(), dense.against(X[:4]).block(), atol=1e-11
+    )
     matrices = [Linear()(X), RBF(width=2)(X)]
     train, test = np.arange(0, 25, 2), np.arange(1, 25, 2)
     ids = sample_ids(25)
-    given = KernelSet.build(from_matrices(matrices), ids[train], ("center", "trace"))
-    again = KernelSet.build([Linear(), RBF(width=2)], X[train], ("center", "trace"))
-    np.testing.assert_allclose(given.cross(ids[test]), again.cross(X[test]), atol=1e-11)
+    given = ComputedOperator.build(from_matrices(matrices), ids[train], ("center", "trace"))
+    again = ComputedOperator.build([Linear(), RBF(width=2)], X[train], ("center", "trace"))
+    np.testing.assert_allclose(
+        given.against(ids[test]).block(), again.against(X[test]).block(), atol=1e-11
+    )
     assert given.names == ["K1", "K2"]
 
 
 def test_a_set_survives_pickling(X):
-    bank = KernelSet.build(KERNELS, X, ("center", "trace"))
-    values = bank.cross(X[:3])
-    assert_same_numbers(pickle.loads(pickle.dumps(bank)).cross(X[:3]), values)
+    bank = ComputedOperator.build(KERNELS, X, ("center", "trace"))
+    values = bank.against(X[:3]).block()
+    assert_same_numbers(pickle.loads(pickle.dumps(bank)).against(X[:3]).block(), values)
 
 
 def test_two_samples_and_duplicates():
     X = np.array([[1.0, 2.0], [1.0, 2.0]])
-    bank = KernelSet.build([RBF(width=1), Linear(), Polynomial(2)], X)
-    np.testing.assert_allclose(bank.rows([0, 1]), 1.0)
+    bank = ComputedOperator.build([RBF(width=1), Linear(), Polynomial(2)], X)
+    np.testing.assert_allclose(bank.block([0, 1]), 1.0)
 
 
 def test_normalisation_reads_names_and_tuples():
@@ -226,25 +232,51 @@ def test_weighted_sums_are_those_of_the_single_kernels(X, monkeypatch, rows, few
     monkeypatch.setattr(evaluate, "CACHED_ENTRIES", rows)
     monkeypatch.setattr(evaluate, "_CHUNK_ROWS", 2)
     kernels, table = given_kernels(X)
-    fitted = KernelSet.build(kernels, table, spec)
+    fitted = ComputedOperator.build(kernels, table, spec)
     new = np.column_stack([X[::-1], np.arange(25)])
     d = np.linspace(0.5, 2.0, fitted.m)
     d[[1, 8]] = 0.0
     idx = np.arange(24, 24 - few, -1)
-    expected = np.tensordot(d, fitted.cross(new, idx), axes=1)
+    expected = np.tensordot(d, fitted.against(new).block(columns=idx), axes=1)
     with use_threads(2):
-        found = fitted.tile(new, idx, dtype).weighted(d)
+        found = fitted.against(new).part(None, idx, dtype).weighted(d)
     assert found.dtype == dtype
     tolerance = 1e-12 if dtype == "float64" else 1e-5
     np.testing.assert_allclose(found, expected, atol=tolerance * np.abs(expected).max())
-    everything = fitted.tile(new, None, dtype).weighted(0.0 * d)
+    everything = fitted.against(new).part(None, None, dtype).weighted(0.0 * d)
     assert everything.shape == (25, 25) and not everything.any()
 
 
 def test_a_weighted_sum_evaluates_no_kernel_without_weight(X, monkeypatch):
-    fitted = KernelSet.build([Linear(), RBF(width=1)], X)
+    fitted = ComputedOperator.build([Linear(), RBF(width=1)], X)
     monkeypatch.setattr(RBF, "evaluate_into", lambda *given: pytest.fail("has no weight"))
-    found = fitted.tile(X).weighted([2.0, 0.0])
-    np.testing.assert_allclose(found, 2.0 * fitted.cross(X, kernels=[0])[0])
+    found = fitted.against(X).weighted([2.0, 0.0])
+    np.testing.assert_allclose(found, 2.0 * fitted.against(X).block(kernels=[0])[0])
     with pytest.raises(InvalidInputError, match="bound to 3"):
-        fitted.tile(X[:, :2]).weighted([1.0, 0.0])
+        fitted.against(X[:, :2])
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=str)
+def test_a_rectangular_operator_answers_as_its_values_say(X, spec):
+    Z = np.random.default_rng(5).normal(size=(6, 3))
+    training = ComputedOperator.build(KERNELS, X, spec)
+    v = np.random.default_rng(6).normal(size=(2, 25)) * (np.arange(25) % 3 > 0)
+    d = np.array([0.5, 0.0, 2.0, 1.0, 0.3, 0.1])
+    for operator, right in ((training.against(Z), 25), (training.between(Z, X[:4]), 4)):
+        values = operator.block()
+        size = 25 * np.abs(values).max() * np.abs(v).max()
+        assert operator.shape == (6, right)
+        w, M = v[:, :right], np.outer(np.arange(6.0), np.arange(right))
+        np.testing.assert_allclose(
+            operator.apply(w), w @ values.transpose(0, 2, 1), atol=1e-12 * size
+        )
+        np.testing.assert_allclose(
+            operator.weighted(d), np.tensordot(d, values, axes=1), atol=1e-12 * size
+        )
+        np.testing.assert_allclose(
+            operator.contract(M), np.sum(values * M, axis=(1, 2)), atol=1e-10 * size
+        )
+        few = operator.select([4, 1]).part([5, 0], [1, 3])
+        np.testing.assert_allclose(
+            few.block(), values[np.ix_([4, 1], [5, 0], [1, 3])], atol=1e-12 * size
+        )

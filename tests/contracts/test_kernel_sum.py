@@ -7,9 +7,10 @@ import pytest
 
 from kernelweave import MKLClassifier, sample_ids
 from kernelweave.bank import DenseBank, FactoredBank
-from kernelweave.kernels import RBF, KernelSet, from_matrices
-from kernelweave.solvers import coarse, dual_model, kernel_sum
-from kernelweave.solvers.kernel_sum import FactorSum, FormedSum, ProductSum
+from kernelweave.kernels import RBF, from_matrices
+from kernelweave.operators import ComputedOperator
+from kernelweave.solvers import coarse, kernel_sum
+from kernelweave.solvers.kernel_sum import FactorSum, FormedSum, KernelSum, ProductSum
 
 N = 120
 EVERY_KIND = pytest.mark.parametrize("kind", ["corners", "all hard", "all easy"])
@@ -38,7 +39,9 @@ def dense_answer(K, D, V, s, g):
 
 
 class Counted(FormedSum):
-    """Counts products, and the sizes of the factors made."""
+    """Counts products, and the sizes of the factors made, of parts of the matrix."""
+
+    most_whole = 0
 
     def __init__(self, matrix, n_tasks=1):
         super().__init__(matrix, n_tasks)
@@ -66,7 +69,7 @@ def test_the_dense_answer_in_a_few_products(kind, T):
     assert system.products <= {"corners": 10, "all hard": 5, "all easy": 12}[kind]
     # A factor of the whole matrix takes it to be positive definite.
     exact = dense_answer(K, D, V, np.abs(s), g)
-    found = system.exact(D, V, np.abs(s), g)
+    found = FormedSum(K, T).solve(D, V, np.abs(s), g)
     np.testing.assert_allclose(found, exact, atol=1e-3 * np.abs(exact).max())
 
 
@@ -81,12 +84,13 @@ def test_a_factor_serves_similar_curvatures():
     assert len(system.made) == 2 and system.made[1] < N
 
 
-def test_more_hard_samples_than_a_factor_takes(monkeypatch):
-    monkeypatch.setattr(kernel_sum, "_MOST_HARD", 40)
-    monkeypatch.setattr(kernel_sum, "_TOL", 1e-9)
+def test_more_hard_samples_than_a_factor_takes():
+    class Small(Counted):
+        most_hard, tolerance = 40, 1e-9
+
     K, V, s, g = parts()
     D = curvatures("all hard")
-    system = Counted(K)
+    system = Small(K)
     exact = dense_answer(K, D, V, s, g)
     np.testing.assert_allclose(system.solve(D, V, s, g), exact, atol=1e-5 * np.abs(exact).max())
     assert system.products <= N
@@ -96,12 +100,13 @@ def test_more_hard_samples_than_a_factor_takes(monkeypatch):
 @EVERY_KIND
 def test_factors_and_products_give_the_answer_of_the_matrix(monkeypatch, kind, T):
     """Of these kernels the last has no low rank, so that two are solved through factors."""
-    monkeypatch.setattr(kernel_sum, "_TOL", 1e-9)
+    monkeypatch.setattr(KernelSum, "tolerance", 1e-9)
+    monkeypatch.setattr(FormedSum, "most_whole", 0)
     rng = np.random.default_rng(2)
     Ks = [F.T @ F for F in rng.normal(size=(2, 3, N))] + [parts()[0]]
     dense = DenseBank().from_matrices(Ks)
     factored = FactoredBank(1e-12).build(
-        KernelSet.build(from_matrices(Ks), sample_ids(N), normalize=None)
+        ComputedOperator.build(from_matrices(Ks), sample_ids(N), normalize=None)
     )
     weights = np.array([0.5, 2.0])
     _, V, s, g = parts(T)
@@ -131,8 +136,8 @@ def test_no_kernel_in_use():
 
 def test_a_matrix_is_formed_where_there_is_room_for_it():
     bank, one = DenseBank().from_matrices([np.eye(4)]), (np.array([0]), np.ones(1))
-    bank.combine = lambda d: np.eye(4)
-    bank.diag = lambda kernels: np.ones((1, 4))
+    bank.weighted = lambda d: np.eye(4)
+    bank.diagonal = lambda kernels: np.ones((1, 4))
 
     def formed(n_tasks=1):
         return isinstance(kernel_sum.kernel_sum(bank, *one, n_tasks), FormedSum)
@@ -158,7 +163,7 @@ def test_beyond_the_samples_of_one_factor_spicy_takes_no_more_steps(monkeypatch,
     for module, name, value in (
         (coarse, "_MANY_SAMPLES", 200),
         (coarse, "_FEWEST_SAMPLES", 40),
-        (dual_model, "WHOLE_LIMIT", 20),
+        (FormedSum, "most_whole", 20),
         (kernel_sum, "ANY_BANK", 20),
     ):
         monkeypatch.setattr(module, name, value)

@@ -14,6 +14,7 @@ from sklearn.base import clone
 from kernelweave.bank import DenseBank
 from kernelweave.combine import Product, WeightedSum
 from kernelweave.errors import InvalidInputError
+from kernelweave.operators import DenseOperator
 from kernelweave.regularizers import LogDet
 
 
@@ -32,7 +33,7 @@ class Counting(WeightedSum):
         return super().contract(bank, d, W)
 
 
-def kernels(m: int = 4, n: int = 12, scale: float = 1.0) -> DenseBank:
+def kernels(m: int = 4, n: int = 12, scale: float = 1.0) -> DenseOperator:
     factors = np.random.default_rng(0).normal(size=(m, n, 5))
     return DenseBank().from_matrices(list(scale * factors @ factors.transpose(0, 2, 1) / 5))
 
@@ -61,7 +62,7 @@ def test_it_is_the_evidence_of_a_gaussian_process() -> None:
     reg = LogDet(0.5, ridge).bind(bank, WeightedSum())
     different = []
     for d in np.random.default_rng(3).uniform(size=(3, 4)):
-        covariance = bank.combine(d) + ridge * np.eye(12)
+        covariance = bank.weighted(d) + ridge * np.eye(12)
         # The least of C |y - f|^2 + |f|^2 / 2 over functions f of the kernel K(d).
         fit = 0.5 * y @ np.linalg.solve(covariance, y)
         evidence = multivariate_normal(np.zeros(12), covariance).logpdf(y)

@@ -19,16 +19,15 @@ from kernelweave.estimators.decisions import Decisions
 from kernelweave.kernels import (
     RBF,
     Kernel,
-    KernelSet,
     Linear,
     Polynomial,
     RBFBatch,
     Samples,
     Spectrum,
     WeightedDegree,
-    build_set,
 )
-from kernelweave.kernels.look_ups import LookUps
+from kernelweave.operators import ComputedOperator, bind_kernels
+from kernelweave.operators.look_ups import LookUps
 
 N, L = 30, 14
 
@@ -105,21 +104,21 @@ NORMALIZATIONS = [
 
 
 def against_training(kernels, d, v, new):
-    return v @ np.tensordot(d, kernels.cross(new), axes=1).T
+    return v @ np.tensordot(d, kernels.against(new).block(), axes=1).T
 
 
 @pytest.mark.parametrize(("name", "normalize"), thinned(CASES, NORMALIZATIONS), ids=str)
 def test_values(name, normalize):
     given, make = CASES[name]
-    kernels = KernelSet.build(given, make(N, 0), normalize=normalize)
-    kernels.diag()
+    kernels = ComputedOperator.build(given, make(N, 0), normalize=normalize)
+    kernels.diagonal()
     rng = np.random.default_rng(2)
     d = rng.uniform(0.5, 2.0, kernels.m)
     d[kernels.m // 2] *= kernels.m == 1
     v = rng.normal(size=N) * (rng.random(N) < 0.5)
     found = LookUps(kernels, d, v)
     new = make(9, 1)
-    size = np.abs(kernels.cross(new)).max() * np.abs(v).sum() * d.sum()
+    size = np.abs(kernels.against(new).block()).max() * np.abs(v).sum() * d.sum()
     expected = against_training(kernels, d - found.rest, v, new)
     np.testing.assert_allclose(found(Samples(new)), expected, atol=1e-12 * size)
     np.testing.assert_allclose(found(Samples(new).take([4, 4])), expected[[4, 4]], atol=1e-9)
@@ -133,7 +132,7 @@ def test_values(name, normalize):
 
 def test_constants_are_learnt_if_nobody_has_asked_before():
     for normalize in ("trace", "diagonal", "center"):
-        kernels = KernelSet.build([WD(3)], TRAIN, normalize=normalize)
+        kernels = ComputedOperator.build([WD(3)], TRAIN, normalize=normalize)
         v = np.linspace(-1, 1, N)
         values = LookUps(kernels, np.ones(1), v)(Samples(NEW))
         np.testing.assert_allclose(values, against_training(kernels, np.ones(1), v, NEW))
@@ -141,7 +140,7 @@ def test_constants_are_learnt_if_nobody_has_asked_before():
 
 def test_no_kernel_and_no_coefficient():
     for given, make in CASES.values():
-        kernels = KernelSet.build(given, make(N, 0), normalize=None)
+        kernels = ComputedOperator.build(given, make(N, 0), normalize=None)
         new = Samples(make(5, 1))
         nothing = LookUps(kernels, np.ones(kernels.m), np.zeros(N))(new)
         np.testing.assert_array_equal(nothing, np.zeros(5))
@@ -162,24 +161,24 @@ def test_merged_kernels_are_one_look_up(monkeypatch):
         monkeypatch.setattr(cls, "weigh", counted)
     given = [WD(3).by_length().by_position(4), SP((1, 3)).by_length(), WD(3)]
     v = np.linspace(-1, 1, N)
-    kernels = KernelSet.build(given, TRAIN)
+    kernels = ComputedOperator.build(given, TRAIN)
     d = np.linspace(1, 2, kernels.m)
     found = LookUps(kernels, d, v)
     assert sorted(cls.__name__ for cls in made) == ["Spectrum", "WeightedDegree"]
-    size = np.abs(kernels.cross(NEW)).max() * kernels.m
+    size = np.abs(kernels.against(NEW).block()).max() * kernels.m
     expected = against_training(kernels, d, v, NEW)
     np.testing.assert_allclose(found(Samples(NEW)), expected, atol=1e-12 * size)
     made.clear()
     # Centred kernels have constants of their own.
-    centred = KernelSet.build(given, TRAIN, normalize="center")
-    centred.diag()
+    centred = ComputedOperator.build(given, TRAIN, normalize="center")
+    centred.diagonal()
     LookUps(centred, d, v)
     assert len(made) == kernels.m
 
 
 def test_a_sample_that_cannot_be_normalised_is_similar_to_none():
-    kernels = KernelSet.build([WD(3)], TRAIN, normalize="diagonal")
-    kernels.diag()
+    kernels = ComputedOperator.build([WD(3)], TRAIN, normalize="diagonal")
+    kernels.diagonal()
     found = LookUps(kernels, np.ones(1), np.ones(N))
     assert found(Samples(["N" * L])) == 0.0
 
@@ -195,8 +194,8 @@ def decisions(kernels, weights, coef, support):
 @pytest.mark.parametrize("shared", [True, False])
 def test_decisions_of_several_tasks(shared, normalize):
     rng = np.random.default_rng(3)
-    kernels = KernelSet.build(CASES["others"][0], frame(N, 0), normalize=normalize)
-    kernels.diag()
+    kernels = ComputedOperator.build(CASES["others"][0], frame(N, 0), normalize=normalize)
+    kernels.diagonal()
     support = np.array([2, 5, 11, 12, 29])
     coef = rng.normal(size=(3, 5))
     coef[1] = 0.0  # A task without support vectors of its own.
@@ -204,7 +203,7 @@ def test_decisions_of_several_tasks(shared, normalize):
     weights[0, 0] = 0.0
     f = decisions(kernels, weights, coef, support)
     new = frame(8, 1)
-    cross = kernels.cross(new, support)
+    cross = kernels.against(new).block(columns=support)
     expected = np.column_stack(
         [np.tensordot(weights[0 if shared else t], cross, axes=1) @ coef[t] for t in range(3)]
     )
@@ -216,8 +215,8 @@ def test_decisions_of_several_tasks(shared, normalize):
 
 
 def test_tables_are_made_once_and_not_pickled(monkeypatch):
-    kernels = KernelSet.build(WD(4).by_length(), TRAIN)
-    kernels.diag()
+    kernels = ComputedOperator.build(WD(4).by_length(), TRAIN)
+    kernels.diagonal()
     support = np.arange(0, N, 2)
     f = decisions(kernels, np.full((1, 4), 0.25), np.ones((1, 15)), support)
     size = len(pickle.dumps(f))
@@ -232,11 +231,13 @@ def test_tables_are_made_once_and_not_pickled(monkeypatch):
 
 
 def test_kernels_in_batches_beside_strings():
-    kernels = build_set([RBFBatch([[0], [1]], [1.0, 2.0]), Linear()], dense(N, 0))
+    kernels = bind_kernels([RBFBatch([[0], [1]], [1.0, 2.0]), Linear()], dense(N, 0))
     support, coef = np.arange(6), np.ones((1, 6))
     weights = np.array([[0.2, 0.3, 0.5]])
     new = dense(5, 1)
-    expected = np.tensordot(weights[0], kernels.cross(new, support), axes=1) @ coef[0]
+    expected = (
+        np.tensordot(weights[0], kernels.against(new).block(columns=support), axes=1) @ coef[0]
+    )
     found = decisions(kernels, weights, coef, support)(new)
     np.testing.assert_allclose(found[:, 0], expected, rtol=1e-6)
 
@@ -246,8 +247,8 @@ def test_kernels_in_batches_beside_strings():
 
 def explicit(model, X_train, X_new):
     """The sum over support vectors, written out."""
-    kernels = KernelSet.build(model.kernels, X_train, normalize=model.normalize)
-    cross = kernels.cross(X_new, model.support_)
+    kernels = ComputedOperator.build(model.kernels, X_train, normalize=model.normalize)
+    cross = kernels.against(X_new).block(columns=model.support_)
     weights = np.atleast_2d(model.weights_)
     columns = [
         np.tensordot(weights[t if len(weights) > 1 else 0], cross, axes=1) @ coef
@@ -291,7 +292,7 @@ def test_many_classes_of_a_table(multi_class):
     np.testing.assert_allclose(model.decision_function(new), expected, rtol=1e-6, atol=1e-6)
     turned = new[["rna", "b", "dna", "a"]]
     kernels = model._kernel_set
-    np.testing.assert_allclose(kernels.cross(turned), kernels.cross(new))
+    np.testing.assert_allclose(kernels.against(turned).block(), kernels.against(new).block())
     np.testing.assert_allclose(model._decide(turned), model._decide(new))
 
 

@@ -14,11 +14,12 @@ from kernelweave import MKLClassifier
 from kernelweave.bank import DenseBank, FactoredBank
 from kernelweave.combine import WeightedSum
 from kernelweave.errors import InterruptedFitWarning, InvalidInputError
-from kernelweave.kernels import RBF, KernelSet
+from kernelweave.kernels import RBF
 from kernelweave.losses import Hinge
+from kernelweave.operators import ComputedOperator
 from kernelweave.problem import Problem
 from kernelweave.regularizers import L1, Fixed, LpBall, Simplex
-from kernelweave.solvers import SOLVERS, SPG, ActiveSet, Limits, solve
+from kernelweave.solvers import SILP, SOLVERS, SPG, ActiveSet, Limits, solve
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +31,7 @@ def data():
 @pytest.fixture(scope="module")
 def problem(data):
     X, y = data
-    kernels = KernelSet.build("simplemkl", X)
+    kernels = ComputedOperator.build("simplemkl", X)
     signs = np.where(y > 0, 1.0, -1.0)[None]
     bank = FactoredBank(1e-9).build(kernels)
     return Problem(bank, signs, np.full(signs.shape, 5.0), Hinge(), Simplex(), WeightedSum())
@@ -74,6 +75,26 @@ def test_max_time(problem):
     with pytest.warns(ConvergenceWarning, match="max_time=1e-09"):
         result = solve(problem, SPG(), Limits(tol=1e-6, max_time=1e-9))
     assert len(result.history) == 1
+
+
+class TooGoodToBeTrue(SILP):
+    """Hands out decision values that are a little better than those of its alpha."""
+
+    def step(self, problem, state, gap, inner_gap):
+        state = super().step(problem, state, gap, inner_gap)
+        better = state.point.fitted + 1e-4 * problem.y
+        return replace(state, point=replace(state.point, fitted=better))
+
+
+@pytest.mark.parametrize("tol", [1e-5, 1e-6])
+def test_a_fit_goes_on_until_the_kernels_themselves_prove_its_gap(problem, tol):
+    bank = DenseBank().from_matrices(list(problem.bank.block(range(150))))
+    result = solve(
+        replace(problem, bank=bank, C=0.01 * problem.C), TooGoodToBeTrue(), Limits(tol=tol)
+    )
+    assert result.converged and result.reason == "converged"
+    claimed = [line.iteration for line in result.history if line.gap < 0]
+    assert claimed[0] < result.history[-1].iteration
 
 
 def test_a_callback_sees_every_record_and_can_stop(problem):
@@ -132,7 +153,7 @@ def test_a_warm_start_is_cheaper(problem):
 
 def test_a_bank_that_is_too_coarse_is_refined(data):
     X, y = data
-    kernels = KernelSet.build([RBF(width=w) for w in (2.0, 20.0, 200.0)], X)
+    kernels = ComputedOperator.build([RBF(width=w) for w in (2.0, 20.0, 200.0)], X)
     signs = np.where(y > 0, 1.0, -1.0)[None]
     coarse = FactoredBank(1e-2).build(kernels)
     problem = Problem(coarse, signs, np.full(signs.shape, 5.0), Hinge(), Simplex(), WeightedSum())
@@ -145,7 +166,9 @@ def test_a_bank_that_is_too_coarse_is_refined(data):
 
 def test_a_bank_that_cannot_be_refined_is_said_so(data):
     X, y = data
-    bank = FactoredBank(1e-1).build(KernelSet.build([RBF(width=20.0)], X)).take(np.arange(100))
+    bank = (
+        FactoredBank(1e-1).build(ComputedOperator.build([RBF(width=20.0)], X)).take(np.arange(100))
+    )
     signs = np.where(y[:100] > 0, 1.0, -1.0)[None]
     problem = Problem(bank, signs, np.full(signs.shape, 5.0), Hinge(), Simplex(), WeightedSum())
     with pytest.warns(ConvergenceWarning, match="bank is not exact enough"):

@@ -6,27 +6,25 @@ import numpy as np
 import pytest
 from naive_strings import random_texts
 
-from kernelweave.bank import DenseBank, PositionalBank, StackedBank, build_bank
+from kernelweave.bank import PositionalBank, build_bank
 from kernelweave.errors import InvalidInputError
-from kernelweave.kernels import (
-    RBF,
-    KernelSet,
-    Linear,
-    RBFBatch,
-    Samples,
-    Spectrum,
-    WeightedDegree,
-    build_set,
-)
+from kernelweave.kernels import RBF, Linear, RBFBatch, Samples, Spectrum, WeightedDegree
 from kernelweave.kernels.strings.position_weights import PositionWeights
+from kernelweave.operators import (
+    ComputedOperator,
+    DenseOperator,
+    SequenceOperator,
+    StackedOperator,
+    bind_kernels,
+)
 
 X = random_texts(40, 15, np.random.default_rng(0))
 CLEAN = random_texts(40, 15, np.random.default_rng(1), often=0.0)
 
 
 def build(kernels, data=None, normalize="trace"):
-    kernels = KernelSet.build(kernels, X if data is None else data, normalize=normalize)
-    return PositionalBank().build(kernels), kernels.rows(np.arange(kernels.n))
+    kernels = ComputedOperator.build(kernels, X if data is None else data, normalize=normalize)
+    return PositionalBank().build(kernels), kernels.block(np.arange(kernels.n))
 
 
 def check(bank, truth):
@@ -36,13 +34,13 @@ def check(bank, truth):
     v = rng.normal(size=(2, n)) * (rng.random((2, n)) < 0.7)
     d = rng.random(m)
     d[m // 2] = 0.0
-    np.testing.assert_allclose(bank.matvec(v), v @ truth, atol=1e-12 * n * scale)
+    np.testing.assert_allclose(bank.apply(v), v @ truth, atol=1e-12 * n * scale)
     quad = np.einsum("ti,kij,tj->k", v, truth, v)
     np.testing.assert_allclose(bank.quad(v), quad, atol=1e-12 * n**2 * scale)
-    np.testing.assert_allclose(bank.rows(np.arange(n)), truth, atol=1e-12 * scale)
+    np.testing.assert_allclose(bank.block(np.arange(n)), truth, atol=1e-12 * scale)
     combined = np.tensordot(d, truth, axes=1)
-    np.testing.assert_allclose(bank.combine(d), combined, atol=1e-12 * m * scale)
-    np.testing.assert_allclose(bank.diag(), np.einsum("kii->ki", truth), atol=1e-12 * scale)
+    np.testing.assert_allclose(bank.weighted(d), combined, atol=1e-12 * m * scale)
+    np.testing.assert_allclose(bank.diagonal(), np.einsum("kii->ki", truth), atol=1e-12 * scale)
     found, product = bank.quad_and_product(v, d)
     np.testing.assert_allclose(found, quad, atol=1e-12 * n**2 * scale)
     np.testing.assert_allclose(product, v @ combined, atol=1e-12 * n * m * scale)
@@ -113,9 +111,9 @@ def test_one_walk_for_all_lengths_and_positions(monkeypatch):
     for normalize in ("trace", None, ("center", "trace")):
         bank, _ = build(WeightedDegree(4).by_length().by_position(3), CLEAN, normalize)
         calls.clear()
-        bank.matvec(v)
+        bank.apply(v)
         assert calls == [5]
-    bank.matvec(np.stack([v, v]))
+    bank.apply(np.stack([v, v]))
     assert len(calls) == 3
     # Kernels that overlap, or differ in more than window and length, need walks of their own.
     several = [
@@ -131,11 +129,11 @@ def test_one_walk_for_all_lengths_and_positions(monkeypatch):
     ]
     bank, truth = build(several, CLEAN)
     calls.clear()
-    bank.matvec(v)
-    assert len(calls) == 7  # One for each of the strands.
+    bank.apply(v)
+    assert len(calls) == 6
     check(bank, truth)
     calls.clear()
-    bank.matvec(v, np.array([8, 0]))
+    bank.apply(v, np.array([8, 0]))
     assert len(calls) == 1
 
 
@@ -150,14 +148,14 @@ def test_nothing_asked_nothing_given():
     bank, _ = build([WeightedDegree(3), WeightedDegree(2, shift=1)])
     none = np.empty(0, np.int64)
     v = np.ones((2, 40))
-    assert bank.products_at(v, none).shape == (2, 2, 0)
-    assert bank.rows(none).shape == (2, 0, 40)
-    assert bank.rows(np.array([3]), columns=none).shape == (2, 1, 0)
-    assert bank.matvec(v, none).shape == (0, 2, 40)
-    assert bank.combine_block(np.ones(2), none).shape == (0, 0)
-    assert np.abs(bank.matvec(np.zeros(40))).max() < 1e-300
+    assert bank.apply(v, None, none).shape == (2, 2, 0)
+    assert bank.block(none).shape == (2, 0, 40)
+    assert bank.block(np.array([3]), none).shape == (2, 1, 0)
+    assert bank.apply(v, none).shape == (0, 2, 40)
+    assert bank.weighted(np.ones(2), none, none).shape == (0, 0)
+    assert np.abs(bank.apply(np.zeros(40))).max() < 1e-300
     np.testing.assert_array_equal(bank.quad(np.zeros((3, 40))), [0.0, 0.0])
-    np.testing.assert_array_equal(bank.combine(np.zeros(2)), np.zeros((40, 40)))
+    np.testing.assert_array_equal(bank.weighted(np.zeros(2)), np.zeros((40, 40)))
     assert bank.select(none).m == 0
 
 
@@ -184,45 +182,45 @@ def test_several_columns_of_sequences():
 def test_rows_of_samples_share_their_sequences():
     """Also where the samples are some of a larger set."""
     some = Samples(CLEAN).take(np.arange(5, 35))
-    kernels = KernelSet.build(WeightedDegree(3).by_length(), some)
+    kernels = ComputedOperator.build(WeightedDegree(3).by_length(), some)
     bank = PositionalBank().build(kernels)
-    check(bank, kernels.rows(np.arange(30)))
+    check(bank, kernels.block(np.arange(30)))
     assert len(bank._groups) == 1
 
 
 class TestChoice:
     def test_auto_keeps_sequences(self):
-        kernels = KernelSet.build(WeightedDegree(3).by_length(), X)
+        kernels = ComputedOperator.build(WeightedDegree(3).by_length(), X)
         for tol in (1e-2, 1e-8):
-            assert isinstance(build_bank("auto", kernels, tol=tol), PositionalBank)
-        assert isinstance(build_bank("positional", kernels), PositionalBank)
-        assert isinstance(build_bank("dense", kernels), DenseBank)
+            assert isinstance(build_bank("auto", kernels, tol=tol), SequenceOperator)
+        assert isinstance(build_bank("positional", kernels), SequenceOperator)
+        assert isinstance(build_bank("dense", kernels), DenseOperator)
 
     def test_auto_puts_other_kernels_beside_them(self):
         numbers = np.random.default_rng(4).normal(size=40)
         table = [[text, number] for text, number in zip(X, numbers.tolist(), strict=True)]
-        kernels = KernelSet.build(
+        kernels = ComputedOperator.build(
             [RBF(width=0.1).on(1), WeightedDegree(3).on(0), Spectrum(4).on(0), Linear().on(1)],
             table,
         )
         bank = build_bank("auto", kernels)
-        assert isinstance(bank, StackedBank)
-        assert [type(part) for part in bank.parts].count(PositionalBank) == 1
+        assert isinstance(bank, StackedOperator)
+        assert [type(part) for part in bank.parts].count(SequenceOperator) == 1
         assert list(bank.names) == kernels.names
 
     def test_other_kernels_are_named(self):
         message = r"'spectrum\(k=3\)' does not compare aligned sequences.*bank='auto'"
         with pytest.raises(InvalidInputError, match=message):
-            build_bank("positional", KernelSet.build([WeightedDegree(3), Spectrum(3)], X))
+            build_bank("positional", ComputedOperator.build([WeightedDegree(3), Spectrum(3)], X))
         with pytest.raises(InvalidInputError, match=r"'rbf.*does not compare aligned"):
-            build_bank("positional", build_set(RBFBatch([[0], [1]], [1.0, 2.0]), np.eye(4)))
+            build_bank("positional", bind_kernels(RBFBatch([[0], [1]], [1.0, 2.0]), np.eye(4)))
         with pytest.raises(InvalidInputError, match=r"'weighted degree.*has no sparse features"):
-            build_bank("sparse", KernelSet.build([WeightedDegree(3)], X))
+            build_bank("sparse", ComputedOperator.build([WeightedDegree(3)], X))
 
     def test_sums_and_products_of_string_kernels(self):
         """These have no walk; some other bank takes them."""
-        kernels = KernelSet.build([WeightedDegree(3) * Spectrum(2), WeightedDegree(2)], X)
+        kernels = ComputedOperator.build([WeightedDegree(3) * Spectrum(2), WeightedDegree(2)], X)
         bank = build_bank("auto", kernels, tol=1e-8)
-        truth = kernels.rows(np.arange(40))
+        truth = kernels.block(np.arange(40))
         v = np.random.default_rng(5).normal(size=40)
-        np.testing.assert_allclose(bank.matvec(v), truth @ v, atol=1e-8)
+        np.testing.assert_allclose(bank.apply(v), truth @ v, atol=1e-8)

@@ -9,9 +9,10 @@ from threadpoolctl import threadpool_limits
 
 import kernelweave.compiled.threads as compiled_threads
 from kernelweave.bank import BatchBank, DenseBank, LazyBank
-from kernelweave.bank.rounds import BoxConstraints
 from kernelweave.compiled.threads import use_threads
-from kernelweave.kernels import RBF, KernelSet, RBFBatch, build_set
+from kernelweave.kernels import RBF, RBFBatch
+from kernelweave.operators import ComputedOperator, bind_kernels
+from kernelweave.operators.rounds import BoxConstraints
 
 
 @pytest.fixture(params=list(BANKS))
@@ -275,10 +276,12 @@ def big(name):
     """The bank of a name with enough samples, or kernels, for several blocks of work."""
     if name == "many kernels":
         X = np.random.default_rng(0).normal(size=(30, 20))
-        return LazyBank(50).build(KernelSet.build([RBF(width=0.5 + k) for k in range(600)], X))
+        return LazyBank(50).build(
+            ComputedOperator.build([RBF(width=0.5 + k) for k in range(600)], X)
+        )
     if name == "many in a batch":
         X = np.random.default_rng(0).normal(size=(130, 20))
-        return BatchBank().build(build_set(RBFBatch.random(3000, 20, random_state=0), X))
+        return BatchBank().build(bind_kernels(RBFBatch.random(3000, 20, random_state=0), X))
     make, build, _ = BANKS[name]
     return build(make(6000))
 
@@ -326,7 +329,7 @@ def test_same_bits_for_any_number_of_threads(name, eager):
 @pytest.mark.parametrize("threads", [1, 2, 5])
 def test_the_first_of_equal_scores_wherever_the_work_is_cut(threads, eager):
     n = 100_003
-    bank = LazyBank(2).build(KernelSet.build([RBF(width=1.0)], np.zeros((n, 1))))
+    bank = LazyBank(2).build(ComputedOperator.build([RBF(width=1.0)], np.zeros((n, 1))))
     for first, last in ((0, n - 1), (n - 2, n - 1), (40_000, 70_000), (70_000, 40_000)):
         up, down = np.zeros(n), np.zeros(n)
         up[[first, n - 1]] = 1.0

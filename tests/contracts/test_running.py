@@ -7,10 +7,11 @@ import pytest
 from running_banks import BANKS, N, case_of, numbers
 from same_numbers import assert_same_numbers
 
-import kernelweave.bank.running.state as state
 from kernelweave.bank import LazyBank, build_bank
-from kernelweave.bank.running import RowProducts
-from kernelweave.kernels import RBF, KernelSet
+from kernelweave.kernels import RBF
+from kernelweave.operators import ComputedOperator
+from kernelweave.operators import running as state
+from kernelweave.operators.running import RowProducts
 
 
 @pytest.fixture(params=list(BANKS))
@@ -177,7 +178,7 @@ def test_more_kernels_than_samples(name):
     kernels = make(9)
     n, m = 9, 5
     bank = build(kernels)
-    truth = bank.rows(np.arange(n)).astype(float)
+    truth = bank.block(np.arange(n)).astype(float)
     atol *= 100 * np.abs(truth).max()
     for limit in (0, 16):
         with pytest.MonkeyPatch.context() as patch:
@@ -195,7 +196,7 @@ def test_more_kernels_than_samples(name):
 
 def some_kernels():
     X = np.random.default_rng(3).normal(size=(40, 3))
-    return KernelSet.build([RBF(width=w) for w in (0.5, 1.0, 2.0)], X)
+    return ComputedOperator.build([RBF(width=w) for w in (0.5, 1.0, 2.0)], X)
 
 
 @pytest.mark.parametrize("spec", ["dense", "lazy", "factored", "auto"])
@@ -224,5 +225,5 @@ def test_rows_of_a_lazy_bank_for_few_kernels_do_not_compute_the_others(monkeypat
     products.restrict(np.array([0]))
     monkeypatch.setattr(bank._cache, "_compute", None)
     assert_same_numbers(
-        products.block(np.array([4, 5]))[0], some_kernels().rows([4, 5], [0], [4, 5])[0]
+        products.block(np.array([4, 5]))[0], some_kernels().block([4, 5], [4, 5], [0])[0]
     )

@@ -130,8 +130,6 @@ class TestAlphabets:
     def test_ambiguous_letters_and_lower_case(self):
         found = Sequences.encode(["aNrYt-", "xX?.G"], DNA)
         assert found.codes.tolist() == [0, 255, 255, 255, 3, 255, 255, 255, 255, 255, 2]
-        assert found.has_ambiguous
-        assert not Sequences.encode(["acgt"], DNA).has_ambiguous
         assert Sequences.encode(["acgu"], get_alphabet("rna")).codes.tolist() == [0, 1, 2, 3]
         protein = Sequences.encode(["acyX*"], get_alphabet("protein"))
         assert protein.codes.tolist() == [0, 1, 19, 255, 255]
@@ -204,8 +202,8 @@ class TestErrors:
         ],
     )
     def test_what_is_no_sequence_is_named(self, data, message, monkeypatch):
-        for letters_at_a_time in (sequences_module._PART, 2):
-            monkeypatch.setattr(sequences_module, "_PART", letters_at_a_time)
+        for letters_at_a_time in (sequences_module.ENCODED_LETTERS, 2):
+            monkeypatch.setattr(sequences_module, "ENCODED_LETTERS", letters_at_a_time)
             with pytest.raises(InvalidInputError, match=message):
                 sequences_of(Samples(data), DNA)
 
@@ -247,13 +245,12 @@ class TestTake:
         "index", [[2, 0, 0], [], [-1, 1], slice(1, 3), slice(None, None, -1), [True, False] * 2, 2]
     )
     def test_as_a_list_would_be(self, texts, index, monkeypatch):
-        monkeypatch.setattr(sequences_module, "_PART", 3)
+        monkeypatch.setattr(sequences_module, "ENCODED_LETTERS", 3)
         some = Sequences.encode(texts, DNA)[index]
         if index == []:
             assert some.codes.tolist() == []
             assert some.starts.tolist() == [0]
             assert some.common_length == (None if texts is TEXTS else 4)
-            assert not some.has_ambiguous
             return
         chosen = np.atleast_1d(np.array(texts, dtype=object)[index])
         wanted = Sequences.encode(chosen, DNA)
@@ -311,7 +308,7 @@ class TestTake:
 class TestReverseComplement:
     @pytest.mark.parametrize("texts", [["AACGN", "T", "GG"], ["AACN", "TTTG"]])
     def test_by_hand(self, texts, monkeypatch):
-        monkeypatch.setattr(sequences_module, "_PART", 2)
+        monkeypatch.setattr(sequences_module, "ENCODED_LETTERS", 2)
         pairs = str.maketrans("ACGTN", "TGCAN")
         wanted = Sequences.encode([text.translate(pairs)[::-1] for text in texts], DNA)
         found = Sequences.encode(texts, DNA).reverse_complement()
@@ -331,7 +328,7 @@ def test_any_texts_any_rows(texts, data):
     table = {**{c: i for i, c in enumerate("ACGT")}, **{c: i for i, c in enumerate("acgt")}}
     codes = [[table.get(letter, AMBIGUOUS) for letter in text] for text in texts]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sequences_module, "_PART", data.draw(st.integers(1, 20)))
+        patch.setattr(sequences_module, "ENCODED_LETTERS", data.draw(st.integers(1, 20)))
         whole = Sequences.encode(data.draw(st.sampled_from([texts, np.array(texts, "S")])), DNA)
         assert [whole[i].codes.tolist() for i in range(len(texts))] == codes
         index = data.draw(st.lists(st.integers(0, len(texts) - 1), max_size=10))
@@ -339,6 +336,5 @@ def test_any_texts_any_rows(texts, data):
         twice = whole.reverse_complement().reverse_complement()
     assert part.codes.tolist() == [code for i in index for code in codes[i]]
     assert part.lengths.tolist() == [len(codes[i]) for i in index]
-    assert whole.has_ambiguous == any(AMBIGUOUS in code for code in codes)
     np.testing.assert_array_equal(twice.codes, whole.codes)
     np.testing.assert_array_equal(twice.starts, whole.starts)

@@ -13,9 +13,13 @@ from kernelweave.losses import get_loss
 from kernelweave.problem import Problem
 from kernelweave.regularizers import L1, BlockNorm, ElasticNet, LpBall, Simplex, SquaredLp
 from kernelweave.root_search import zero_of_slope
-from kernelweave.solvers.dual_model import DualModel
-from kernelweave.solvers.smoothed_dual import Components, Place, SmoothedDual
-from kernelweave.solvers.smoothed_loss import SmoothedLoss
+from kernelweave.solvers.smoothed_dual import (
+    Components,
+    DualModel,
+    Place,
+    SmoothedDual,
+    SmoothedLoss,
+)
 
 N, RANKS = 9, (1, 2, 3, 3, 2, 1)
 GAMMA, LEVEL = 2.0, 0.7
@@ -69,7 +73,7 @@ class Setting:
         )
 
     def place(self, rho):
-        return Place(self.dual, rho, self.problem.bank.matvec(rho, self.dual.kernels))
+        return Place(self.dual, rho, self.problem.bank.apply(rho, self.dual.kernels))
 
     def square(self, v):
         return np.einsum("kti,kij,ktj->", v, self.Ks, v)
@@ -131,7 +135,7 @@ def test_slopes_along_a_segment(name, regularizer):
     rng = np.random.default_rng(2)
     here = setting.place(setting.rho)
     delta = 0.05 * rng.normal(size=here.rho.shape)
-    slope = here.slope_along(delta, setting.problem.bank.matvec(delta, setting.dual.kernels))
+    slope = here.slope_along(delta, setting.problem.bank.apply(delta, setting.dual.kernels))
     for t in (0.0, 0.4, 1.0):
         there = setting.place(here.rho + t * delta)
         assert slope(t) == pytest.approx(float(np.sum(there.gradient() * delta)))

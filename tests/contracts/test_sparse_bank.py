@@ -9,22 +9,21 @@ import pytest
 from same_numbers import assert_same_numbers
 from scipy import sparse
 
-import kernelweave.bank.sparse as module
-from kernelweave.bank import DenseBank, LazyBank, SparseBank, StackedBank, build_bank
-from kernelweave.bank.sparse_kernel import SparseKernel
+import kernelweave.operators.features as module
+from kernelweave.bank import DenseBank, SparseBank, build_bank
 from kernelweave.compiled.threads import use_threads
 from kernelweave.errors import InvalidInputError
-from kernelweave.kernels import (
-    RBF,
-    Kernel,
-    KernelSet,
-    Linear,
-    Polynomial,
-    RBFBatch,
-    Samples,
-    build_set,
-)
+from kernelweave.kernels import RBF, Kernel, Linear, Polynomial, RBFBatch, Samples
 from kernelweave.kernels.sparse_factor import SparseFactor
+from kernelweave.operators import (
+    CachedOperator,
+    ComputedOperator,
+    DenseOperator,
+    FeatureOperator,
+    StackedOperator,
+    bind_kernels,
+)
+from kernelweave.operators.feature_rows import FeatureRows
 
 N = 50
 
@@ -92,9 +91,9 @@ def test_a_transformer_may_make_the_features():
 
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"colour": rng.choice(list("rgb"), N), "size": rng.normal(size=N)})
-    kernels = KernelSet.build([Linear().on("colour", OneHotEncoder())], frame)
+    kernels = ComputedOperator.build([Linear().on("colour", OneHotEncoder())], frame)
     bank = SparseBank().build(kernels)
-    np.testing.assert_allclose(bank.rows(np.arange(N)), kernels.rows(np.arange(N)), atol=1e-14)
+    np.testing.assert_allclose(bank.block(np.arange(N)), kernels.block(np.arange(N)), atol=1e-14)
     assert bank._kernels[0].values.size == 0 and bank._kernels[0].width == 3
 
 
@@ -114,27 +113,29 @@ def test_a_transformer_may_make_the_features():
 )
 def test_every_sequence_of_steps(normalize):
     X = table()
-    truth = KernelSet.build(with_features(), X, normalize=normalize).rows(np.arange(N))
-    bank = SparseBank().build(KernelSet.build(with_features(), sparse.csr_array(X), normalize))
+    truth = ComputedOperator.build(with_features(), X, normalize=normalize).block(np.arange(N))
+    bank = SparseBank().build(
+        ComputedOperator.build(with_features(), sparse.csr_array(X), normalize)
+    )
     v = np.random.default_rng(1).normal(size=N)
     atol = 1e-11 * np.abs(truth).max()
-    np.testing.assert_allclose(bank.rows(np.arange(N)), truth, atol=atol)
-    np.testing.assert_allclose(bank.matvec(v), truth @ v, atol=100 * atol)
+    np.testing.assert_allclose(bank.block(np.arange(N)), truth, atol=atol)
+    np.testing.assert_allclose(bank.apply(v), truth @ v, atol=100 * atol)
     np.testing.assert_allclose(bank.quad(v), (truth @ v) @ v, atol=1000 * atol)
-    np.testing.assert_allclose(bank.diag(), np.einsum("kii->ki", truth), atol=atol)
+    np.testing.assert_allclose(bank.diagonal(), np.einsum("kii->ki", truth), atol=atol)
     d, idx = np.linspace(0.5, 2, len(truth)), np.array([40, 3, 17])
     total = np.tensordot(d, truth, axes=1)
-    np.testing.assert_allclose(bank.combine_block(d, idx), total[np.ix_(idx, idx)], atol=9 * atol)
+    np.testing.assert_allclose(bank.weighted(d, idx, idx), total[np.ix_(idx, idx)], atol=9 * atol)
     part = bank.take(idx)
-    np.testing.assert_allclose(part.matvec(v[:3]), truth[:, idx][:, :, idx] @ v[:3], atol=9 * atol)
+    np.testing.assert_allclose(part.apply(v[:3]), truth[:, idx][:, :, idx] @ v[:3], atol=9 * atol)
 
 
 def test_centring_beside_kernels_without_features():
     X = table()
     kernels = [RBF(gamma=0.1), Linear(), RBF(gamma=0.3), Linear().on([0, 3])]
-    truth = KernelSet.build(kernels, X, ("center", "trace")).rows(np.arange(N))
-    mixed = KernelSet.build(kernels, sparse.csr_array(X), ("center", "trace"))
-    np.testing.assert_allclose(mixed.rows(np.arange(N)), truth, atol=1e-12)
+    truth = ComputedOperator.build(kernels, X, ("center", "trace")).block(np.arange(N))
+    mixed = ComputedOperator.build(kernels, sparse.csr_array(X), ("center", "trace"))
+    np.testing.assert_allclose(mixed.block(np.arange(N)), truth, atol=1e-12)
 
 
 def test_centring_never_goes_through_all_pairs(monkeypatch):
@@ -142,9 +143,9 @@ def test_centring_never_goes_through_all_pairs(monkeypatch):
         raise AssertionError("values of all pairs were computed")
 
     X = sparse.csr_array(table())
-    kernels = KernelSet.build(with_features(), X, ("diagonal", "center"))
-    monkeypatch.setattr(KernelSet, "_normalised_rows", refuse)
-    centred = SparseBank().build(kernels).matvec(np.ones(N))
+    kernels = ComputedOperator.build(with_features(), X, ("diagonal", "center"))
+    monkeypatch.setattr(ComputedOperator, "_values", refuse)
+    centred = SparseBank().build(kernels).apply(np.ones(N))
     np.testing.assert_allclose(centred, 0.0, atol=1e-10)
 
 
@@ -153,7 +154,7 @@ def test_centring_never_goes_through_all_pairs(monkeypatch):
 
 def bank_of(*matrices):
     factors = [SparseFactor.of(sparse.csr_array(M)) for M in matrices]
-    return SparseBank().from_factors(factors, [f"kernel {k}" for k in range(len(matrices))])
+    return FeatureOperator(factors, [f"kernel {k}" for k in range(len(matrices))])
 
 
 def test_values_are_kept_as_short_as_they_are_exact():
@@ -166,7 +167,7 @@ def test_values_are_kept_as_short_as_they_are_exact():
     bank = bank_of(X, counts, -2.5 * (X != 0))
     v = np.random.default_rng(1).normal(size=N)
     for k, M in enumerate((X, counts, -2.5 * (X != 0))):
-        np.testing.assert_allclose(bank.matvec(v)[k], M @ (M.T @ v), rtol=1e-12)
+        np.testing.assert_allclose(bank.apply(v)[k], M @ (M.T @ v), rtol=1e-12)
     assert bank.error(v, np.ones(3)).quad_missing.max() == 0
     assert bank.refined() is None
 
@@ -175,10 +176,10 @@ def test_columns_are_numbered_by_frequency_and_may_be_far_apart():
     rows = np.array([0, 0, 1, 1, 2, 2])
     columns = np.array([5, 2**40, 2**40, 7, 2**40, 7])
     F = sparse.csr_array((np.arange(1.0, 7.0), (rows, columns)), shape=(3, 2**41))
-    kernel = SparseKernel.build(SparseFactor.of(F))
+    kernel = FeatureRows.build(SparseFactor.of(F))
     assert kernel.width == 3 and kernel.indices.dtype == np.uint16
     assert kernel.indices.tolist() == [2, 0, 1, 0, 1, 0]
-    wide = SparseKernel.build(SparseFactor.of(sparse.eye_array(70_000, format="csr")))
+    wide = FeatureRows.build(SparseFactor.of(sparse.eye_array(70_000, format="csr")))
     assert wide.width == 70_000 and wide.indices.dtype == np.uint32
     few = wide.take(np.array([3, 69_999, 3]))
     assert few.width == 2 and few.indices.dtype == np.uint16
@@ -191,12 +192,12 @@ def test_zeros_duplicates_and_empty_rows():
         shape=(4, 3),
     )
     before = F.data.copy()
-    bank = SparseBank().from_factors([SparseFactor.of(F)], ["k"])
+    bank = FeatureOperator([SparseFactor.of(F)], ["k"])
     M = np.array([[0.0, 3, 0], [0, 0, 0], [3, 0, 0], [0, 0, 0]])
-    np.testing.assert_allclose(bank.rows(np.arange(4))[0], M @ M.T)
-    np.testing.assert_allclose(bank.combine(np.ones(1)), M @ M.T)
+    np.testing.assert_allclose(bank.block(np.arange(4))[0], M @ M.T)
+    np.testing.assert_allclose(bank.weighted(np.ones(1)), M @ M.T)
     np.testing.assert_allclose(bank.quad(np.arange(4.0)), np.sum((M.T @ np.arange(4.0)) ** 2))
-    np.testing.assert_allclose(bank.diag()[0], [9.0, 0.0, 9.0, 0.0])
+    np.testing.assert_allclose(bank.diagonal()[0], [9.0, 0.0, 9.0, 0.0])
     np.testing.assert_array_equal(F.data, before)
     assert bank._kernels[0].nnz == 3
 
@@ -204,9 +205,9 @@ def test_zeros_duplicates_and_empty_rows():
 def test_a_kernel_without_any_feature_is_zero():
     bank = bank_of(np.zeros((4, 3)), np.eye(4))
     v = np.ones(4)
-    np.testing.assert_array_equal(bank.matvec(v), [np.zeros(4), np.ones(4)])
+    np.testing.assert_array_equal(bank.apply(v), [np.zeros(4), np.ones(4)])
     np.testing.assert_array_equal(bank.quad(v), [0.0, 4.0])
-    np.testing.assert_array_equal(bank.combine(np.ones(2)), np.eye(4))
+    np.testing.assert_array_equal(bank.weighted(np.ones(2)), np.eye(4))
 
 
 def test_kernels_with_rows_of_equal_length_share_their_pointers():
@@ -235,12 +236,12 @@ def answers(bank, v):
     d = np.linspace(1, 2, bank.m)
     idx = np.array([90, 4, 31])
     return [
-        bank.matvec(v),
+        bank.apply(v),
         bank.quad(v),
-        bank.products_at(v, idx),
-        bank.rows(idx),
-        bank.combine(d),
-        bank.combine_block(d, idx),
+        bank.apply(v, None, idx),
+        bank.block(idx),
+        bank.weighted(d),
+        bank.weighted(d, idx, idx),
     ]
 
 
@@ -249,7 +250,7 @@ def answers(bank, v):
 def test_same_bits_however_the_work_is_cut(small_cuts, normalize, m):
     X = table(200, 12)
     kernels = [Linear().on(np.arange(k % 5 + 4)) for k in range(m)]
-    bank = SparseBank().build(KernelSet.build(kernels, sparse.csr_array(X), normalize))
+    bank = SparseBank().build(ComputedOperator.build(kernels, sparse.csr_array(X), normalize))
     v = np.random.default_rng(1).normal(size=(2, 200))
     with use_threads(1):
         one = answers(bank, v)
@@ -257,39 +258,39 @@ def test_same_bits_however_the_work_is_cut(small_cuts, normalize, m):
         two = answers(bank, v)
     for a, b in zip(one, two, strict=True):
         assert np.array_equal(a, b)
-    truth = KernelSet.build(kernels, X, normalize).rows(np.arange(200))
+    truth = ComputedOperator.build(kernels, X, normalize).block(np.arange(200))
     np.testing.assert_allclose(one[0], v @ truth, atol=1e-9)
     combined = np.tensordot(np.linspace(1, 2, m), truth, axes=1)
     np.testing.assert_allclose(one[4], combined, atol=1e-9)
     # A kernel's answer does not depend on how many others are asked beside it.
     for k in range(m):
-        assert np.array_equal(bank.matvec(v, np.array([k]))[0], one[0][k])
+        assert np.array_equal(bank.apply(v, np.array([k]))[0], one[0][k])
         assert bank.quad(v, np.array([k]))[0] == one[1][k]
 
 
 def test_a_bounded_number_of_kernels_is_turned_at_a_time(monkeypatch):
     X = table()
-    bank = SparseBank().build(KernelSet.build(with_features(), sparse.csr_array(X)))
+    bank = SparseBank().build(ComputedOperator.build(with_features(), sparse.csr_array(X)))
     d, idx = np.array([1.0, 0.0, 2.0, 0.5, 1.0, 3.0]), np.array([3, 1, 44])
-    rows, block = bank.rows(idx), bank.combine_block(d, idx)
+    rows, block = bank.block(idx), bank.weighted(d, idx, idx)
     monkeypatch.setattr(module, "_TURNED", 60)
     assert len(list(bank._turned(np.arange(6), idx))) > 2
-    assert_same_numbers(bank.rows(idx), rows)
-    np.testing.assert_allclose(bank.combine_block(d, idx), block, rtol=1e-13)
+    assert_same_numbers(bank.block(idx), rows)
+    np.testing.assert_allclose(bank.weighted(d, idx, idx), block, rtol=1e-13)
 
 
 def test_few_samples_on_very_many_columns(monkeypatch):
     rng = np.random.default_rng(0)
     F = sparse.random_array((300, 20_000), density=1e-3, random_state=rng, format="csr")
-    bank = SparseBank().from_factors([SparseFactor.of(F)], ["k"])
+    bank = FeatureOperator([SparseFactor.of(F)], ["k"])
     v = np.zeros(300)
     v[[5, 250]] = 1.5, -0.5
     w = F.T @ v
     for _ in range(2):  # The second time the vector over columns is used again.
         np.testing.assert_allclose(bank.quad(v), w @ w, rtol=1e-12)
-        np.testing.assert_allclose(bank.matvec(v)[0], F @ w, rtol=1e-12, atol=1e-14)
+        np.testing.assert_allclose(bank.apply(v)[0], F @ w, rtol=1e-12, atol=1e-14)
         full = F @ (F.T @ np.ones(300))
-        np.testing.assert_allclose(bank.matvec(np.ones(300))[0], full, rtol=1e-12, atol=1e-14)
+        np.testing.assert_allclose(bank.apply(np.ones(300))[0], full, rtol=1e-12, atol=1e-14)
     assert all(not w.any() for w in bank._zeros._free)
     assert len(bank._zeros._free) == 1
 
@@ -298,7 +299,7 @@ def test_an_interrupted_pass_leaves_nothing_behind(monkeypatch):
     X = table()
     bank = bank_of(X)
     v = np.random.default_rng(1).normal(size=N)
-    before = bank.matvec(v)
+    before = bank.apply(v)
 
     def interrupted(*args):
         raise KeyboardInterrupt
@@ -306,8 +307,8 @@ def test_an_interrupted_pass_leaves_nothing_behind(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(module, "dot_rows", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            bank.matvec(v)
-    assert_same_numbers(bank.matvec(v), before)
+            bank.apply(v)
+    assert_same_numbers(bank.apply(v), before)
 
 
 # Choice
@@ -320,36 +321,36 @@ class TestChoice:
         )
 
     def test_auto_takes_sparse_features_where_they_are_few(self):
-        kernels = KernelSet.build([Linear(), Linear().on(slice(0, 2000))], self.wide())
+        kernels = ComputedOperator.build([Linear(), Linear().on(slice(0, 2000))], self.wide())
         bank = build_bank("auto", kernels)
-        assert isinstance(bank, SparseBank)
+        assert isinstance(bank, FeatureOperator)
         assert list(bank.names) == kernels.names
 
     def test_auto_puts_other_kernels_beside_them(self):
         X = self.wide()
-        kernels = KernelSet.build([RBF(gamma=1.0), Linear(), Polynomial(2)], X)
+        kernels = ComputedOperator.build([RBF(gamma=1.0), Linear(), Polynomial(2)], X)
         bank = build_bank("auto", kernels)
-        assert isinstance(bank, StackedBank)
-        assert [type(part) for part in bank.parts] == [SparseBank, DenseBank]
+        assert isinstance(bank, StackedOperator)
+        assert [type(part) for part in bank.parts] == [FeatureOperator, DenseOperator]
         assert list(bank.names) == kernels.names
         v = np.random.default_rng(1).normal(size=400)
         np.testing.assert_allclose(bank.quad(v), DenseBank().build(kernels).quad(v), rtol=1e-4)
 
     def test_auto_keeps_matrices_where_features_are_many(self):
         X = self.wide(100, 60, 300)  # 6000 features against 10000 entries
-        assert isinstance(build_bank("auto", KernelSet.build([Linear()], X)), DenseBank)
+        assert isinstance(build_bank("auto", ComputedOperator.build([Linear()], X)), DenseOperator)
 
     def test_auto_prefers_many_features_to_rows_on_demand(self):
         X = self.wide(300, 100, 300)
-        kernels = KernelSet.build([Linear(), RBF(gamma=1.0)], X)
+        kernels = ComputedOperator.build([Linear(), RBF(gamma=1.0)], X)
         bank = build_bank("auto", kernels, cache_mb=0.1)
-        assert [type(part) for part in bank.parts] == [SparseBank, LazyBank]
+        assert [type(part) for part in bank.parts] == [FeatureOperator, CachedOperator]
 
     def test_a_kernel_without_features_is_named(self):
         X = self.wide(30)
         with pytest.raises(InvalidInputError, match=r"'rbf\(gamma=1\)' has no sparse features"):
-            build_bank("sparse", KernelSet.build([Linear(), RBF(gamma=1)], X))
+            build_bank("sparse", ComputedOperator.build([Linear(), RBF(gamma=1)], X))
         with pytest.raises(InvalidInputError, match=r"'linear' has no .*csr_array\(X\)"):
-            build_bank("sparse", KernelSet.build([Linear()], X.toarray()))
+            build_bank("sparse", ComputedOperator.build([Linear()], X.toarray()))
         with pytest.raises(InvalidInputError, match=r"'rbf.* has no sparse features"):
-            build_bank("sparse", build_set(RBFBatch([[0], [1]], [1.0, 2.0]), np.eye(4)))
+            build_bank("sparse", bind_kernels(RBFBatch([[0], [1]], [1.0, 2.0]), np.eye(4)))

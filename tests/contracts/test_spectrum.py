@@ -11,15 +11,8 @@ import pytest
 from kernelweave.bank import DenseBank, LazyBank, SparseBank
 from kernelweave.compiled.threads import use_threads
 from kernelweave.errors import InvalidInputError
-from kernelweave.kernels import (
-    KernelSet,
-    Linear,
-    Pair,
-    Samples,
-    Spectrum,
-    WeightedDegree,
-    evaluate_stack,
-)
+from kernelweave.kernels import Linear, Pair, Samples, Spectrum, WeightedDegree, evaluate_stack
+from kernelweave.operators import ComputedOperator
 
 PAIRS = str.maketrans("ACGTU", "TGCAA")
 
@@ -287,14 +280,14 @@ def test_families_on_columns_and_beside_other_kernels():
     import pandas as pd
 
     frame = pd.DataFrame({"x": [1.0, 2.0, 3.0], "dna": ["ACGT", "ACTTA", "GGACG"]})
-    kernels = KernelSet.build(
+    kernels = ComputedOperator.build(
         [Linear().on("x"), Spectrum((1, 2)).by_length().on("dna")], frame, normalize=None
     )
     assert kernels.names == ["linear on x", "spectrum(k=1) on dna", "spectrum(k=2) on dna"]
     texts_ = frame["dna"].tolist()
-    np.testing.assert_array_equal(kernels.rows([0, 1, 2])[2], Spectrum(2)(texts_))
+    np.testing.assert_array_equal(kernels.block([0, 1, 2])[2], Spectrum(2)(texts_))
     new = pd.DataFrame({"dna": ["TTTT"], "x": [0.0]})
-    np.testing.assert_array_equal(kernels.cross(new)[1], Spectrum(1)(["TTTT"], texts_))
+    np.testing.assert_array_equal(kernels.against(new).block()[1], Spectrum(1)(["TTTT"], texts_))
 
 
 def test_a_window_must_be_a_number_of_positions():
@@ -370,13 +363,13 @@ def test_very_many_columns(k, normalize):
     rng = np.random.default_rng(8)
     unit = "".join(rng.choice(list("ACGT"), 60))
     X = [unit[a : a + 40] + "ACGT" * b for a, b in rng.integers(0, 20, (15, 2))]
-    kernels = KernelSet.build(Spectrum(k), X, normalize)
-    truth = kernels.rows(np.arange(15))
+    kernels = ComputedOperator.build(Spectrum(k), X, normalize)
+    truth = kernels.block(np.arange(15))
     v = rng.normal(size=15)
     for plan in (SparseBank(), DenseBank(), LazyBank(dtype="float64")):
         bank = plan.build(kernels)
         scale = np.abs(truth).max()
-        np.testing.assert_allclose(bank.matvec(v), truth @ v, atol=1e-12 * scale)
+        np.testing.assert_allclose(bank.apply(v), truth @ v, atol=1e-12 * scale)
     f = Spectrum(k).weigh(Samples(X), v)
     np.testing.assert_allclose(f(Samples(X)), Spectrum(k)(X) @ v, rtol=1e-11)
 

@@ -22,17 +22,9 @@ from sklearn.base import clone
 from kernelweave.compiled import threads
 from kernelweave.compiled.threads import use_threads
 from kernelweave.errors import InvalidInputError
-from kernelweave.kernels import (
-    RBF,
-    KernelSet,
-    Linear,
-    Pair,
-    Samples,
-    Spectrum,
-    WeightedDegree,
-    evaluate_stack,
-)
+from kernelweave.kernels import RBF, Linear, Pair, Samples, Spectrum, WeightedDegree, evaluate_stack
 from kernelweave.kernels.strings.alphabet import Alphabet, get_alphabet
+from kernelweave.operators import ComputedOperator
 
 ODD = Alphabet("odd", "AB", ambiguous="-")
 CASES = {
@@ -343,7 +335,9 @@ def test_parts_without_a_single_kmer_are_left_out():
     assert len(WeightedDegree(9).by_length().expand(samples)) == 2
     with pytest.raises(InvalidInputError, match=r"no parts on these samples.*of length 3"):
         WeightedDegree(3, lengths=(3, 3)).by_length().expand(samples)
-    KernelSet.build(WeightedDegree(3).by_length().by_position(1), samples).diag()  # None is zero.
+    ComputedOperator.build(
+        WeightedDegree(3).by_length().by_position(1), samples
+    ).diagonal()  # None is zero.
 
 
 def test_a_window_of_one_strand_has_kmers_of_the_other():
@@ -581,7 +575,7 @@ def test_a_column_beside_numbers():
     rng = np.random.default_rng(13)
     X = random_texts(10, 12, rng)
     frame = pd.DataFrame({"x": rng.normal(size=10), "sequence": X, "z": rng.normal(size=10)})
-    kernels = KernelSet.build(
+    kernels = ComputedOperator.build(
         [
             RBF(width=1.0).on(["x", "z"]),
             WeightedDegree(3).by_length().on("sequence"),
@@ -592,12 +586,12 @@ def test_a_column_beside_numbers():
         normalize=None,
     )
     assert kernels.names[1] == "weighted degree(degree=3) length 1 on sequence"
-    stack = kernels.rows(np.arange(10))
+    stack = kernels.block(np.arange(10))
     np.testing.assert_allclose(stack[2], naive_gram(X, X, 3, lengths=(2, 2)), rtol=1e-12)
     np.testing.assert_allclose(stack[5], naive_gram(X, X, 2, shift=1), rtol=1e-12)
     new = random_texts(4, 12, rng)
     other = pd.DataFrame({"z": np.zeros(4), "sequence": new, "x": np.ones(4)})
-    cross = kernels.cross(other)
+    cross = kernels.against(other).block()
     np.testing.assert_allclose(cross[3], naive_gram(new, X, 3, lengths=(3, 3)), rtol=1e-12)
     assert kernels.positional_factor(0) is None
     v = rng.normal(size=10)

@@ -16,8 +16,9 @@ from kernelweave import MKLClassifier, MKLClassifierCV, MKLOneClass, MKLRegresso
 from kernelweave.bank import DenseBank, FactoredBank
 from kernelweave.combine import WeightedSum
 from kernelweave.errors import InvalidInputError, MemoryBudgetError
-from kernelweave.kernels import RBF, KernelSet, Linear, RBFBatch, build_set, simplemkl_family
+from kernelweave.kernels import RBF, Linear, RBFBatch, simplemkl_family
 from kernelweave.losses import get_loss
+from kernelweave.operators import ComputedOperator, bind_kernels
 from kernelweave.problem import Problem
 from kernelweave.regularizers import Fixed, Simplex
 from kernelweave.solvers import (
@@ -42,7 +43,7 @@ def problem_of(name="hinge", n_tasks=1):
 
 def centred_matrices(bank):
     H = np.eye(bank.n) - 1.0 / bank.n
-    return [H @ K @ H for K in bank.rows(np.arange(bank.n))]
+    return [H @ K @ H for K in bank.block(np.arange(bank.n))]
 
 
 def alignment(Kc, Y):
@@ -148,7 +149,7 @@ def test_negative_alignments_count_as_zero():
 def test_many_kernels_meet_the_optimality_conditions(method):
     """A hundred times more kernels than the targets need, many of them alike."""
     X, y = make_classification(60, 8, random_state=0)
-    kernels = KernelSet.build(simplemkl_family(), X)
+    kernels = ComputedOperator.build(simplemkl_family(), X)
     M = align.centred_products(DenseBank().build(kernels))
     a = DenseBank().build(kernels).quad(np.where(y > 0, 1.0, -1.0) - np.mean(2.0 * y - 1.0))
     if method == "independent":
@@ -253,7 +254,7 @@ class TestOnce:
 
     def test_if_a_finer_bank_is_needed(self, counted):
         X, y = make_classification(100, 4, random_state=0)
-        kernels = KernelSet.build([RBF(width=w) for w in (1.0, 3.0, 9.0)], X)
+        kernels = ComputedOperator.build([RBF(width=w) for w in (1.0, 3.0, 9.0)], X)
         coarse = FactoredBank(1e-2).build(kernels)
         signs = np.where(y > 0, 1.0, -1.0)[None]
         problem = Problem(
@@ -314,7 +315,7 @@ class TestEstimators:
         assert model.converged_ and len(model.weights_) == 20_000
         few = np.array([0, 777, 19_999])
         problem = Problem(
-            DenseBank().from_matrices(list(build_set(batch, X).rows(np.arange(60), few))),
+            DenseBank().from_matrices(list(bind_kernels(batch, X).block(np.arange(60), None, few))),
             np.where(y > 0, 1.0, -1.0)[None],
             np.ones((1, 60)),
             get_loss("hinge"),
@@ -327,7 +328,7 @@ class TestEstimators:
 
     def test_too_many_kernels_for_joint_are_refused(self, monkeypatch):
         X, y = make_classification(60, 6, random_state=0)
-        monkeypatch.setattr("kernelweave.bank.memory.available_bytes", lambda: 1e5)
+        monkeypatch.setattr("kernelweave.operators.memory.available_bytes", lambda: 1e5)
         batch = RBFBatch.random(2_000, n_features=6, sizes=(1, 3), random_state=0)
         with pytest.raises(MemoryBudgetError, match="method='independent'"):
             MKLClassifier(batch, solver="align").fit(X, y)

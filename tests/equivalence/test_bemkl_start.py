@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from kernelweave.bank import DenseBank, FactoredBank
-from kernelweave.kernels import RBF, KernelSet, Linear
+from kernelweave.kernels import RBF, Linear
+from kernelweave.operators import ComputedOperator
 from kernelweave.solvers.bemkl import Ensemble, Hyperparameters, Labels, Settings, infer
-from kernelweave.solvers.bemkl.start import guess_unlabelled
+from kernelweave.solvers.bemkl.infer import guess_unlabelled
 from kernelweave.solvers.watch import Limits
 
 RNG = np.random.default_rng(0)
@@ -20,7 +21,7 @@ def two_clouds():
     X = RNG.normal(size=(80, 2))
     truth = np.where(np.arange(80) % 2 == 0, 1.0, -1.0)
     X[:, 0] += 2.5 * truth
-    kernels = KernelSet.build([Linear(), RBF(width=2.0)], X, normalize="diagonal")
+    kernels = ComputedOperator.build([Linear(), RBF(width=2.0)], X, normalize="diagonal")
     return DenseBank().build(kernels), truth
 
 
@@ -37,7 +38,7 @@ def test_the_guess_is_that_of_the_labelled_samples_alone(two_clouds):
     alone = Ensemble(bank.take(rows), Labels(truth[None, rows]), SETTINGS, 3)
     for _ in range(50):
         alone.iterate()
-    cross = bank.rows(np.arange(12, 80), None, rows)
+    cross = bank.block(np.arange(12, 80), rows)
     weights = alone.weights
     expected = weights.e_mean @ (cross @ alone.samples.mean[0]) + weights.b_mean
     guess = guess_unlabelled(bank, Labels(y), SETTINGS, 3)
@@ -72,8 +73,8 @@ def test_few_labels_do_not_end_on_one_side(plan):
     truth = np.where(np.arange(80) % 2 == 0, 1.0, -1.0)
     X[:, 0] += 1.5 * truth
     kernels = [Linear(), RBF(width=1.0), RBF(width=3.0), RBF(width=10.0)]
-    bank = plan.build(KernelSet.build(kernels, X, normalize="diagonal"))
+    bank = plan.build(ComputedOperator.build(kernels, X, normalize="diagonal"))
     y = np.where(np.arange(80) < 8, truth, 0.0)[None]
     posterior = infer(bank, Labels(y), SETTINGS, Limits(tol=1e-3), 0)
-    found = posterior.mean(bank.rows(np.arange(80)), np.arange(4))[0]
+    found = posterior.mean(bank.block(np.arange(80)), np.arange(4))[0]
     assert np.mean(np.sign(found) == truth) > 0.8

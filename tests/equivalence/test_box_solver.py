@@ -27,8 +27,8 @@ class RowsOnly:
         self.n = self._gram.n
         self.largest = 0
 
-    def diag(self):
-        return self._gram.diag()
+    def diagonal(self):
+        return self._gram.diagonal()
 
     def block(self, idx):
         self.largest = max(self.largest, idx.size)
@@ -311,6 +311,22 @@ def test_blocks_in_float32_do_not_spoil_the_fitted_values():
     K, y = classes(200)
     qp = get_loss("hinge").box_qp(y, np.full(200, 100.0))
     check(qp, K, solve_box_qp(qp, Rounded(K), tol=1e-4), 1e-4)
+
+
+@pytest.mark.parametrize("size, C", [(1.0, 1e6), (2e5, 0.7)])
+def test_fitted_values_belong_to_alpha_after_very_many_steps(size, C):
+    """A kernel of rank 10 on 30 samples takes more steps than it is given."""
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(30, 10))
+        K, y = size * X @ X.T, rng.permutation(np.repeat([1.0, -1.0], 15))
+        qp = get_loss("hinge").box_qp(y, np.full(30, C))
+        result = solve_box_qp(qp, DenseGram(K), tol=1e-8, max_iter=300_000)
+        assert result.n_steps == 300_000
+        # What a single product may be off by.
+        rounding = np.finfo(float).eps * (abs(K) @ abs(result.alpha)).max()
+        assert abs(K @ result.alpha - result.fitted).max() <= 3.0 * rounding
+        assert abs(math.fsum(result.alpha)) <= np.finfo(float).eps * C
 
 
 @pytest.mark.parametrize("where", [(slice(None), 5), slice(None)])

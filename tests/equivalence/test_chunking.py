@@ -14,13 +14,13 @@ from sklearn.exceptions import ConvergenceWarning
 from thinned import thinned
 
 import kernelweave.solvers.box_solver as box_solver
-from kernelweave.bank import DenseBank, FactoredBank, LazyBank, SparseBank, StackedBank
-from kernelweave.bank.source import Source
+from kernelweave.bank import DenseBank, FactoredBank, LazyBank, SparseBank
 from kernelweave.combine import Product, WeightedSum
 from kernelweave.compiled.threads import use_threads
 from kernelweave.errors import InterruptedFitWarning, InvalidInputError
-from kernelweave.kernels import RBF, KernelSet, Linear, Precomputed
+from kernelweave.kernels import RBF, Linear, Precomputed
 from kernelweave.losses import get_loss
+from kernelweave.operators import ComputedOperator, DenseOperator, StackedOperator
 from kernelweave.problem import Problem
 from kernelweave.regularizers import (
     L1,
@@ -59,7 +59,7 @@ def make_problem(name, regularizer=None, n_tasks=1, times_C=1.0, seed=0):
 
 
 def matrices_of(problem):
-    return list(problem.bank.rows(np.arange(problem.n)))
+    return list(problem.bank.block(np.arange(problem.n)))
 
 
 def one_class_referee(Ks, C, regularizer):
@@ -153,7 +153,7 @@ def test_samples_of_weight_zero_might_as_well_be_absent(name):
 def kernel_set(n=60):
     X = np.random.default_rng(0).normal(size=(n, 3))
     kernels = [RBF(width=1.0), RBF(width=4.0).on(0), RBF(width=0.5).on(1), Linear(), RBF(gamma=0.3)]
-    return KernelSet.build(kernels, X)
+    return ComputedOperator.build(kernels, X)
 
 
 def sparse_set(n=60):
@@ -161,14 +161,14 @@ def sparse_set(n=60):
     X[:, [0, 20, 30]] = 1.0
     columns = [slice(0, 8), slice(8, 30), slice(15, 40), [0, 20, 39]]
     kernels = [Linear(), *(Linear().on(own) for own in columns)]
-    return KernelSet.build(kernels, sparse.csr_array(X))
+    return ComputedOperator.build(kernels, sparse.csr_array(X))
 
 
 def stacked(kernels):
     parts = [[3, 0], [1, 4], [2]]
     plans = [LazyBank(dtype="float64"), DenseBank(), FactoredBank(1e-12)]
-    banks = [plan.build(Source.of(kernels, own)) for plan, own in zip(plans, parts, strict=True)]
-    return StackedBank(banks, parts)
+    banks = [plan.build(kernels.select(own)) for plan, own in zip(plans, parts, strict=True)]
+    return StackedOperator(banks, parts)
 
 
 BANKS = {
@@ -211,12 +211,12 @@ def test_rows_of_the_sum_are_those_of_the_dense_bank(bank_case, dtype):
     bank, dense, atol = bank_case
     d = np.array([0.3, 0.0, 1.2, 0.0, 0.5])
     idx = np.array([50, 3, 7, 3])
-    expected = np.tensordot(d, dense.rows(idx), axes=1)
+    expected = np.tensordot(d, dense.block(idx), axes=1)
     out = np.full((4, 60), np.nan, dtype)
-    assert bank.combine_rows(d, idx, out) is out
+    assert bank.weighted(d, idx, None, out) is out
     allowed = atol + (1e-6 if dtype == "float32" else 0.0)
     np.testing.assert_allclose(out, expected, atol=allowed * np.abs(expected).max())
-    none = bank.combine_rows(np.zeros(5), idx, np.full((4, 60), np.nan, dtype))
+    none = bank.weighted(np.zeros(5), idx, None, np.full((4, 60), np.nan, dtype))
     np.testing.assert_array_equal(none, 0.0)
 
 
@@ -225,8 +225,8 @@ def test_rows_of_a_sum_of_given_matrices_are_scaled_as_they_are():
     A = np.random.default_rng(0).normal(size=(2, N, 3))
     Ks = [7.0 * B @ B.T for B in A]
     ids = np.arange(N)
-    bank = DenseBank().build(KernelSet.build([Precomputed(K) for K in Ks], ids[:, None]))
-    out = bank.combine_rows(np.array([0.4, 0.6]), ids[3:9], np.empty((6, N)))
+    bank = DenseBank().build(ComputedOperator.build([Precomputed(K) for K in Ks], ids[:, None]))
+    out = bank.weighted(np.array([0.4, 0.6]), ids[3:9], None, np.empty((6, N)))
     expected = sum(w * K / (K.trace() / N) for w, K in zip((0.4, 0.6), Ks, strict=True))
     np.testing.assert_allclose(out, expected[3:9], rtol=1e-12, atol=1e-12)
 
@@ -239,9 +239,9 @@ def test_rows_of_the_sum_have_the_same_bits_on_any_number_of_threads():
     answers = []
     for threads in (1, 2):
         with use_threads(threads):
-            answers.append(bank.combine_rows(d, idx, np.empty((700, 2000))))
+            answers.append(bank.weighted(d, idx, None, np.empty((700, 2000))))
     np.testing.assert_array_equal(*answers)
-    expected = np.tensordot(d, bank.rows(idx[:5]), axes=1)
+    expected = np.tensordot(d, bank.block(idx[:5]), axes=1)
     np.testing.assert_allclose(answers[0][:5], expected, rtol=1e-12, atol=1e-12)
 
 
@@ -263,7 +263,7 @@ def sizes(monkeypatch):
 
 @pytest.mark.parametrize(("keeps_rows", "size"), thinned([True, False], [2, 3, 4, 10, 64, 22]))
 def test_chunks_are_no_larger_than_asked_for(sizes, monkeypatch, size, keeps_rows):
-    monkeypatch.setattr(DenseBank, "keeps_rows", keeps_rows)
+    monkeypatch.setattr(DenseOperator, "keeps_rows", keeps_rows)
     problem = make_problem("epsilon_insensitive")
     result = solve(problem, SILPChunking(chunk_size=size), Limits(tol=1e-6))
     # The model of the curvature is solved over the kernels, all of them at a time.
@@ -277,7 +277,7 @@ def test_chunks_are_no_larger_than_asked_for(sizes, monkeypatch, size, keeps_row
 
 def test_a_chunk_of_64_of_300_samples(sizes):
     X, y = make_classification(300, 6, flip_y=0.1, random_state=0)
-    bank = DenseBank().build(KernelSet.build([RBF(width=w) for w in (0.5, 1, 2, 4)], X))
+    bank = DenseBank().build(ComputedOperator.build([RBF(width=w) for w in (0.5, 1, 2, 4)], X))
     y = np.where(y > 0, 1.0, -1.0)[None]
     problem = Problem(bank, y, np.full(y.shape, 1.0), get_loss("hinge"), Simplex(), WeightedSum())
     d = np.full(4, 0.25)
@@ -298,7 +298,7 @@ def relative_gaps(problem, d, point):
         single = Problem(
             problem.bank, problem.y[own], problem.C[own], problem.loss, Fixed(d), WeightedSum()
         )
-        alpha, fitted = point.alpha[own], np.tensordot(d, problem.bank.matvec(point.alpha[own]), 1)
+        alpha, fitted = point.alpha[own], np.tensordot(d, problem.bank.apply(point.alpha[own]), 1)
         quad = problem.bank.quad(alpha)
         gaps.append(certify(single, d, alpha, point.intercept[own], fitted, quad).gap)
     return gaps
@@ -307,7 +307,7 @@ def relative_gaps(problem, d, point):
 @pytest.mark.parametrize("forms_matrix", [True, False])
 @pytest.mark.parametrize("name", LOSSES)
 def test_alpha_owes_what_was_asked_for_and_its_products_follow(monkeypatch, name, forms_matrix):
-    monkeypatch.setattr(DenseBank, "matrix_limit", 2000 if forms_matrix else 0)
+    monkeypatch.setattr(DenseOperator, "matrix_limit", 2000 if forms_matrix else 0)
     problem = make_problem(name, n_tasks=2)
     lo, hi = problem.loss.domain(problem.y, problem.C)
     evaluator = Evaluator(problem, None, chunk=6)
@@ -315,7 +315,7 @@ def test_alpha_owes_what_was_asked_for_and_its_products_follow(monkeypatch, name
     for step, tol in enumerate([0.1, 1e-2, 1e-4, 1e-6, 1e-9]):
         d = rng.dirichlet(np.ones(5)) * (rng.random(5) < 0.6) + np.eye(5)[step] / 5
         point = evaluator.evaluate(d, tol)
-        outputs = problem.bank.matvec(point.alpha)
+        outputs = problem.bank.apply(point.alpha)
         scale = np.abs(outputs).max()
         np.testing.assert_allclose(point.fitted, np.tensordot(d, outputs, 1), atol=1e-9 * scale)
         np.testing.assert_allclose(
@@ -531,7 +531,7 @@ def test_a_constant_target():
 
 def test_2500_samples():
     X, y = make_classification(2500, 12, n_informative=6, flip_y=0.05, random_state=0)
-    kernels = KernelSet.build([RBF(width=w) for w in (0.5, 1, 2, 4, 8, 16)], X)
+    kernels = ComputedOperator.build([RBF(width=w) for w in (0.5, 1, 2, 4, 8, 16)], X)
     y = np.where(y > 0, 1.0, -1.0)[None]
     C = np.full(y.shape, 1.0)
     bank = DenseBank("float32").build(kernels)

@@ -14,9 +14,10 @@ from sklearn.datasets import make_classification
 from small_clusters import small_cluster
 
 from kernelweave import BayesianMKLRegressor, MKLClassifier, MKLOneClass, MKLRegressor
-from kernelweave.bank import DaskBank, build_bank, protocol
-from kernelweave.bank.dask import team
+from kernelweave.bank import DaskBank, build_bank
+from kernelweave.cluster import team
 from kernelweave.kernels import RBF, Linear, RBFBatch
+from kernelweave.operators import base as protocol
 
 pytest.importorskip("distributed")
 
@@ -79,7 +80,7 @@ def test_fits_end_where_those_on_one_machine_do(dask_client, data, name, shard):
 @pytest.mark.parametrize("shard", ["points", "kernels"])
 def test_spg_asks_for_rows_where_no_matrix_is_formed(dask_client, data, shard, monkeypatch):
     # As with more samples than a matrix is formed for: products and blocks come from the workers.
-    monkeypatch.setattr(protocol.MatrixBank, "matrix_limit", 10)
+    monkeypatch.setattr(protocol.KernelOperator, "matrix_limit", 10)
     X, y = data
     model = MKLClassifier(KERNELS, solver="spg", tol=1e-2)
     reference = clone(model).set_params(bank=OneMachine()).fit(X, y)

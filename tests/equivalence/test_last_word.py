@@ -11,12 +11,11 @@ from sklearn.exceptions import ConvergenceWarning
 
 from kernelweave import MKLClassifier, MKLOneClass
 from kernelweave.bank import BatchBank, DenseBank, FactoredBank, LazyBank
-from kernelweave.bank.exact import exact_bank
-from kernelweave.bank.source import Source
-from kernelweave.bank.stacked import StackedBank
 from kernelweave.combine import WeightedSum
-from kernelweave.kernels import RBF, KernelSet, Linear, Polynomial, RBFBatch
+from kernelweave.kernels import RBF, Linear, Polynomial, RBFBatch
 from kernelweave.losses import Hinge
+from kernelweave.operators import ComputedOperator
+from kernelweave.operators.stacked import StackedOperator
 from kernelweave.problem import Problem
 from kernelweave.regularizers import L1, Simplex
 from kernelweave.solvers import SPG, Limits, solve
@@ -36,8 +35,8 @@ KERNELS = [RBF(width=0.7), RBF(width=2.0), Polynomial(3), RBF(width=1.0).on([0])
 def stacked(kernels):
     parts = [[2, 0], [1, 4], [3]]
     plans = [LazyBank(), DenseBank("float32"), FactoredBank(1e-4)]
-    banks = [plan.build(Source.of(kernels, own)) for plan, own in zip(plans, parts, strict=True)]
-    return StackedBank(banks, parts)
+    banks = [plan.build(kernels.select(own)) for plan, own in zip(plans, parts, strict=True)]
+    return StackedOperator(banks, parts)
 
 
 @pytest.mark.parametrize(
@@ -46,13 +45,13 @@ def stacked(kernels):
     ids=["dense", "lazy", "factored", "stacked"],
 )
 def test_an_exact_twin_has_the_values_of_the_kernels(build):
-    kernels = KernelSet.build(KERNELS, samples()[0])
-    Ks = kernels.rows(np.arange(N))
+    kernels = ComputedOperator.build(KERNELS, samples()[0])
+    Ks = kernels.block(np.arange(N))
     rng = np.random.default_rng(1)
     v = rng.normal(size=(2, N)) * (rng.random(N) < 0.4)
     d = np.array([0.5, 0.0, 0.0, 1.5, 0.2])
     bank = build(kernels)
-    quad, product = exact_bank(bank).quad_and_product(v, d)
+    quad, product = bank.exact().quad_and_product(v, d)
     true_quad = np.einsum("ti,kij,tj->k", v, Ks, v)
     true_product = np.einsum("k,kij,tj->ti", d, Ks, v)
     np.testing.assert_allclose(quad, true_quad, rtol=1e-12)
@@ -63,7 +62,7 @@ def test_an_exact_twin_has_the_values_of_the_kernels(build):
     room = 1e-12 * true_quad.max()
     assert np.all(true_quad <= own_quad + off.quad_missing + room)
     assert np.all(abs(true_product - own_product) <= off.product + room)
-    assert exact_bank(exact_bank(bank)).error(v, d).quad_missing.max() == 0.0
+    assert bank.exact().exact().error(v, d).quad_missing.max() == 0.0
 
 
 def test_an_exact_twin_of_very_many_gaussians():
@@ -80,7 +79,7 @@ def test_the_objective_is_that_of_the_decision_function(bank, C):
     model = MKLClassifier(KERNELS, C=C, bank=bank, max_iter=200).fit(X, y)
     z = model.decision_function(X)
     loss = C * np.maximum(0.0, 1.0 - y * z).sum()
-    Ks = KernelSet.build(KERNELS, X).rows(np.arange(N))
+    Ks = ComputedOperator.build(KERNELS, X).block(np.arange(N))
     alpha = np.zeros(N)
     alpha[model.support_] = model.dual_coef_[0]
     quad = np.einsum("i,kij,j->k", alpha, Ks, alpha)
@@ -119,7 +118,7 @@ def test_where_the_gradient_is_not_unique_cutting_planes_take_over():
 
 def test_rounding_is_blamed_only_where_it_can_be():
     X, y = samples()
-    Ks = KernelSet.build(KERNELS, X).rows(np.arange(N))
+    Ks = ComputedOperator.build(KERNELS, X).block(np.arange(N))
     problem = Problem(
         DenseBank().from_matrices(list(Ks)),
         y[None],

@@ -10,10 +10,11 @@ from sklearn.preprocessing import StandardScaler
 from kernelweave import MKLClassifier
 from kernelweave.bank import DenseBank, FactoredBank, LazyBank
 from kernelweave.combine import Combination, PolynomialMixture, WeightedSum
-from kernelweave.combine.linear import LinearBank
+from kernelweave.combine.linear import LinearOperator
 from kernelweave.errors import InvalidInputError
-from kernelweave.kernels import RBF, KernelSet, Linear
+from kernelweave.kernels import RBF, Linear
 from kernelweave.losses import get_loss
+from kernelweave.operators import ComputedOperator, DenseOperator
 from kernelweave.problem import Problem
 from kernelweave.regularizers import L1, Fixed, LpBall, Simplex
 from kernelweave.solvers import (
@@ -81,10 +82,10 @@ class Squares(Combination):
     linear = True
 
     def values(self, tile, d):
-        return np.tensordot(d, tile.stack() ** 2, axes=1)
+        return np.tensordot(d, tile.block() ** 2, axes=1)
 
     def derivative(self, tile, d, M):
-        return np.einsum("kij,ij->k", tile.stack() ** 2, M)
+        return np.einsum("kij,ij->k", tile.block() ** 2, M)
 
 
 class Affine(Half):
@@ -116,14 +117,14 @@ def kernels():
     X, y = load_breast_cancer(return_X_y=True)
     X = StandardScaler().fit_transform(X)[:N, :6]
     parts = [RBF(width=w).on(slice(i, i + 3)) for w in (1.0, 3.0) for i in (0, 3)] + [Linear()]
-    return KernelSet.build(parts, X), np.where(y[:N] > 0, 1.0, -1.0)[None]
+    return ComputedOperator.build(parts, X), np.where(y[:N] > 0, 1.0, -1.0)[None]
 
 
 def pair_of_problems(combination, loss, regularizer, bank=None):
     """The problem under the combination, and under a sum of the matrices it stands for."""
     made, y = kernels()
     exact = DenseBank().build(made)
-    Ks = list(exact.rows(np.arange(N)))
+    Ks = list(exact.block(np.arange(N)))
     plain = DenseBank().from_matrices(MATRICES[type(combination)](Ks))
     C = np.full(y.shape, 2.0)
     rest = (y, C, get_loss(loss), regularizer)
@@ -210,7 +211,7 @@ def test_what_is_not_linear_is_refused(solver):
 
 
 def test_a_bank_that_cannot_be_made_exact_is_refused():
-    class Rough(DenseBank):
+    class Rough(DenseOperator):
         def error(self, v, d):
             bound = super().error(v, d)
             return type(bound)(bound.quad_missing + 1e-3, bound.norm_missing, bound.product)
@@ -218,7 +219,7 @@ def test_a_bank_that_cannot_be_made_exact_is_refused():
     bank = DenseBank().from_matrices([np.eye(4), np.ones((4, 4))])
     bank.__class__ = Rough
     with pytest.raises(InvalidInputError, match=r"Half\(\) needs exact matrices.*Rough"):
-        LinearBank.of(Half(), bank)
+        LinearOperator.of(Half(), bank)
 
 
 @pytest.mark.parametrize("combination", [Half(), Scaled(), Mixed(), Squares()], ids=repr)
@@ -231,22 +232,22 @@ def test_the_bank_answers_as_a_dense_one(combination):
     for v in (rng.normal(size=N) * (rng.random(N) < 0.5), rng.normal(size=(2, N)), np.zeros(N)):
         for chosen in (None, some):
             for ask in (
-                lambda b: b.matvec(v, chosen),  # noqa: B023
+                lambda b: b.apply(v, chosen),  # noqa: B023
                 lambda b: b.quad(v, chosen),  # noqa: B023
-                lambda b: b.products_at(v, idx, chosen),  # noqa: B023
-                lambda b: b.rows(idx, chosen, some),  # noqa: B023
-                lambda b: b.diag(chosen),  # noqa: B023
+                lambda b: b.apply(v, chosen, idx),  # noqa: B023
+                lambda b: b.block(idx, some, chosen),  # noqa: B023
+                lambda b: b.diagonal(chosen),  # noqa: B023
             ):
                 np.testing.assert_allclose(ask(bank), ask(dense), rtol=1e-11, atol=1e-11)
     for ask in (
-        lambda b: b.combine(d),
-        lambda b: b.combine_block(d, idx),
-        lambda b: b.combine_rows(d, idx, out).copy(),
-        lambda b: b.select(some).combine(d[:2]),
-        lambda b: b.take(idx).combine(d),
+        lambda b: b.weighted(d),
+        lambda b: b.weighted(d, idx, idx),
+        lambda b: b.weighted(d, idx, None, out).copy(),
+        lambda b: b.select(some).weighted(d[:2]),
+        lambda b: b.take(idx).weighted(d),
         lambda b: b.select(some).quad(np.ones(N)),
-        lambda b: b.tile(idx, some).weighted(d),
-        lambda b: np.asarray(b.select(some).diag()),
+        lambda b: b.part(idx, some).weighted(d),
+        lambda b: np.asarray(b.select(some).diagonal()),
     ):
         np.testing.assert_allclose(ask(bank), ask(dense), rtol=1e-11, atol=1e-11)
     assert (bank.n, bank.m, len(bank.select(some).names)) == (N, 5, 2)

@@ -16,11 +16,12 @@ from thinned import thinned
 
 from kernelweave import MKLClassifier
 from kernelweave.bank import DenseBank, LazyBank
-from kernelweave.bank.rounds import BoxConstraints
 from kernelweave.combine import WeightedSum
 from kernelweave.errors import InterruptedFitWarning, InvalidInputError
-from kernelweave.kernels import RBF, KernelSet
+from kernelweave.kernels import RBF
 from kernelweave.losses import get_loss
+from kernelweave.operators import ComputedOperator
+from kernelweave.operators.rounds import BoxConstraints
 from kernelweave.problem import Problem
 from kernelweave.regularizers import Simplex
 from kernelweave.regularizers.fixed import Fixed
@@ -346,7 +347,7 @@ def test_memory_is_m_times_n(solver):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n, 4))
     y = np.where(X[:, 0] + 0.3 * rng.normal(size=n) > 0, 1.0, -1.0)
-    kernels = KernelSet.build([RBF(width=w) for w in (0.5, 1.0, 2.0, 4.0)], X)
+    kernels = ComputedOperator.build([RBF(width=w) for w in (0.5, 1.0, 2.0, 4.0)], X)
     C = np.full((1, n), 1.0)
     warnings.simplefilter("ignore", ConvergenceWarning)
     # Twice, the second time counted: what is compiled in between is no part of a fit.

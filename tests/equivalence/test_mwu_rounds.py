@@ -17,7 +17,7 @@ from sklearn.svm import SVC
 from kernelweave import MKLClassifier
 from kernelweave.bank import DenseBank
 from kernelweave.compiled.mwu_step import exponentiate
-from kernelweave.kernels import KernelSet
+from kernelweave.operators import ComputedOperator
 from kernelweave.solvers import MWU, Limits, recompute, solve
 
 # The settings, the loss, the library's C, and what the run has to meet on its way.
@@ -42,7 +42,7 @@ RUNS += [
 
 def written_out(problem, solver, y):
     """The same run by the literal algorithm, and the G_k it used."""
-    Ks, C = problem.bank.rows(np.arange(N)).astype(float), problem.C[0, 0]
+    Ks, C = problem.bank.block(np.arange(N)).astype(float), problem.C[0, 0]
     l2 = problem.loss.name == "squared_hinge" or solver.soft_margin == "l2"
     omega = 1.0 if solver.omega == "paper" else solver.omega
     G = scaled_matrices(Ks, y, omega, 2 * N * C if l2 else np.inf)
@@ -255,8 +255,8 @@ def test_the_papers_classifier_bisects_the_hulls_and_has_its_own_certificate(los
         assert np.average(f + ridge, weights=own) == pytest.approx(sign, rel=1e-6)
     # The objective is that of the function that predicts, not of one with a better intercept.
     losses = np.maximum(0.0, 1.0 - signs * f) ** (2 if loss == "squared_hinge" else 1)
-    kernels = KernelSet.build("mwumkl", X)
-    Ks = DenseBank().build(kernels).rows(np.arange(len(y)))
+    kernels = ComputedOperator.build("mwumkl", X)
+    Ks = DenseBank().build(kernels).block(np.arange(len(y)))
     components = model.weights_ * np.sqrt([alpha @ K @ alpha for K in Ks])
     price = 0.5 * components.sum() ** 2
     assert model.objective_ == pytest.approx(C * losses.sum() + price, rel=1e-9)

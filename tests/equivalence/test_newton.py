@@ -71,10 +71,10 @@ def primal_by_cone(loss: Loss, y: np.ndarray, C: np.ndarray, K: np.ndarray) -> f
         losses = cp.square(y - z)
     elif isinstance(loss, SquaredHinge):
         losses = cp.square(cp.pos(1 - cp.multiply(y, z)))
-    elif isinstance(loss, Logistic):
-        losses = cp.logistic(-cp.multiply(y, z))
     elif isinstance(loss, SmoothHinge):
         losses = cp.logistic(loss.sigma * (1 - cp.multiply(y, z))) / loss.sigma
+    elif isinstance(loss, Logistic):
+        losses = cp.logistic(-cp.multiply(y, z))
     else:
         pytest.skip(f"no conic form of {loss!r} is written here")
     task = cp.Problem(cp.Minimize(C @ losses + cp.sum_squares(w) / 2))
@@ -176,7 +176,7 @@ def test_the_low_rank_preconditioner_spares_products() -> None:
     counts = []
     for rank in (5000, 60):
         gram = ProductsOnly(K)
-        steps = CgSteps(gram.product, gram.diag(), rank=rank)
+        steps = CgSteps(gram.product, gram.diagonal(), rank=rank)
         for _ in range(2):
             gram.n_products = 0
             steps.solve(w, np.arange(600), rho, K @ rho, 1e-10, share=0.0)
@@ -329,12 +329,16 @@ def test_a_small_matrix_is_formed_when_products_alone_are_too_rough() -> None:
         assert result.converged
 
 
-def test_the_row_limit_chooses_conjugate_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_short_of_memory_conjugate_gradients_are_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     _, y, C, K = problem(Logistic(), n=60)
     expected = solve_smooth(Logistic(), y, C, DenseGram(K), tol=1e-10)
-    monkeypatch.setattr(newton, "CHOLESKY_LIMIT", 5)  # rows, of 60
     monkeypatch.setattr(newton, "cholesky_step", None)
-    found = solve_smooth(Logistic(), y, C, DenseGram(K), tol=1e-10)
+
+    class ShortOfMemory(DenseGram):
+        def square_limit(self, most: int, copies: float) -> int:
+            return 5  # rows, of 60
+
+    found = solve_smooth(Logistic(), y, C, ShortOfMemory(K), tol=1e-10)
     np.testing.assert_allclose(found.alpha, expected.alpha, atol=1e-4)
 
 

@@ -24,9 +24,10 @@ from kernelweave import MKLClassifier, MKLRegressor
 from kernelweave.bank import build_bank
 from kernelweave.combine import WeightedSum
 from kernelweave.errors import InvalidInputError
-from kernelweave.kernels import KernelSet, simplemkl_family
+from kernelweave.kernels import simplemkl_family
 from kernelweave.losses import Hinge, Logistic, Loss, Squared, check_loss, get_loss
 from kernelweave.losses.numeric import gradient_limits, jump_of, point_of_slope, slope_of
+from kernelweave.operators import ComputedOperator
 from kernelweave.problem import Problem
 from kernelweave.regularizers import L1, ElasticNet, LpBall, Simplex
 from kernelweave.solvers.box_solver import DenseGram
@@ -324,7 +325,7 @@ def test_counts_are_not_standardised(numbers) -> None:
 
 def test_no_screening_without_a_lipschitz_constant() -> None:
     X, y = load_diabetes(return_X_y=True)
-    bank = build_bank("auto", KernelSet.build("simplemkl", X[:50]))
+    bank = build_bank("auto", ComputedOperator.build("simplemkl", X[:50]))
     y, C = y[None, :50], np.ones((1, 50))
     for loss, screened in ((Squared(), True), (three_methods(Squared()), False)):
         problem = Problem(bank, y, C, loss, Simplex(), WeightedSum())

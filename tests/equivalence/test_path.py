@@ -12,12 +12,11 @@ from referee import M, N, make, matrices
 from sklearn.exceptions import ConvergenceWarning
 from thinned import thinned
 
-from kernelweave.bank import DenseBank, DistanceBank, FactoredBank
+from kernelweave.bank import DenseBank, FactoredBank
 from kernelweave.combine import WeightedSum, get_combination
 from kernelweave.errors import InvalidInputError
-from kernelweave.kernels import build_set
-from kernelweave.kernels.distance_set import DistanceSet
 from kernelweave.losses import get_loss
+from kernelweave.operators import DistanceOperator, FactorOperator, bind_kernels
 from kernelweave.problem import Problem
 from kernelweave.regularizers import (
     L1,
@@ -157,7 +156,7 @@ def test_where_a_kernel_always_has_weight_the_first_factor_moves_decisions_by_ha
         factor, point = first_factor(problem), intercept_only(problem)
         q = problem.bank.quad(point.alpha)
         best = np.argmax(q)
-        moved = factor * problem.bank.matvec(point.alpha, np.array([best]))[0, 0]
+        moved = factor * problem.bank.apply(point.alpha, np.array([best]))[0, 0]
         towards = np.sum(point.alpha * moved) / np.abs(point.alpha).sum()
         assert towards <= 0.5 + 1e-9
         if isinstance(regularizer, Simplex):
@@ -179,7 +178,7 @@ def test_products_start_where_no_distance_has_weight():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(40, 4))
     y = np.where(X[:, 0] * X[:, 1] > 0, 1.0, -1.0)[None]
-    bank = DistanceBank(100, "float64").build(DistanceSet.build("features", X))
+    bank = DistanceOperator.build("features", X).keep(100, "float64")
     product = get_combination("product")
     C = np.ones((1, 40))
     problem = Problem(bank, y, C, get_loss("logistic"), L1(1.0), product)
@@ -193,11 +192,11 @@ def test_products_start_where_no_distance_has_weight():
 def test_a_finer_bank_is_built_once():
     X = np.random.default_rng(0).normal(size=(60, 3))
     y = np.where(X[:, 0] > 0.3, 1.0, -1.0)[None]
-    kernels = build_set("simplemkl", X, normalize="trace")
+    kernels = bind_kernels("simplemkl", X, normalize="trace")
     bank = FactoredBank(rtol=1e-3).build(kernels)
     built = []
 
-    class Counting(FactoredBank):
+    class Counting(FactorOperator):
         def refined(self):
             built.append(self.rtol)
             finer = super().refined()

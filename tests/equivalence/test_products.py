@@ -12,11 +12,11 @@ from sklearn.preprocessing import StandardScaler
 from thinned import thinned
 
 from kernelweave import MKLClassifier, MKLRegressor, sample_ids
-from kernelweave.bank import DistanceBank
 from kernelweave.combine import Combination, PolynomialMixture, Product
 from kernelweave.errors import InvalidInputError
-from kernelweave.kernels import RBF, Distance, DistanceSet, Linear
+from kernelweave.kernels import RBF, Distance, Linear
 from kernelweave.losses import get_loss
+from kernelweave.operators import DistanceOperator
 from kernelweave.problem import Problem
 from kernelweave.regularizers import L1, LogDet, LpBall, Simplex, SquaredLp
 from kernelweave.solvers import PGD, SPG, Limits, solve
@@ -32,7 +32,7 @@ def relevant_features(n=150, p=12, seed=0):
 
 
 def product_problem(X, y, regularizer, loss="hinge", C=5.0):
-    bank = DistanceBank().build(DistanceSet.build("features", X))
+    bank = DistanceOperator.build("features", X).keep()
     y, C = np.atleast_2d(y), np.full(np.atleast_2d(y).shape, C)
     return Problem(bank, y, C, get_loss(loss), regularizer, Product())
 

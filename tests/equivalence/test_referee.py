@@ -11,6 +11,7 @@ from thinned import thinned
 from kernelweave.bank import DenseBank
 from kernelweave.combine import WeightedSum
 from kernelweave.losses import get_loss
+from kernelweave.operators import FactorOperator
 from kernelweave.problem import Problem
 from kernelweave.regularizers import (
     L1,
@@ -136,18 +137,18 @@ def test_the_certificate_brackets_the_optimum_at_any_point(name):
 
 def test_a_coarse_bank_still_certifies_the_exact_problem():
     """With factors that leave out 1 % of the trace, the bounds are those of the exact kernels."""
-    from kernelweave.bank import FactoredBank
-    from kernelweave.kernels import RBF, KernelSet
+    from kernelweave.kernels import RBF
+    from kernelweave.operators import ComputedOperator
 
     rng = np.random.default_rng(0)
     X = rng.normal(size=(N, 3))
-    kernels = KernelSet.build([RBF(width=w) for w in (0.7, 1.5, 4.0)], X)
-    Ks = list(kernels.rows(np.arange(N)))
+    kernels = ComputedOperator.build([RBF(width=w) for w in (0.7, 1.5, 4.0)], X)
+    Ks = list(kernels.block(np.arange(N)))
     loss = get_loss("hinge")
     y = np.where(X[:, 0] * X[:, 1] > 0, 1.0, -1.0)[None]
     C = np.full((1, N), 2.0)
     value, _, _ = referee(Ks, y, C, loss, Simplex(), 1)
-    coarse = FactoredBank(1e-2).build(kernels)
+    coarse = FactorOperator.of(kernels, 1e-2)
     problem = Problem(coarse, y, C, loss, Simplex(), WeightedSum())
     solved = solve(problem, SPG(), Limits(tol=1e-4))
     assert solved.converged

@@ -10,8 +10,8 @@ from sklearn.datasets import load_breast_cancer
 
 from kernelweave.bank import build_bank
 from kernelweave.combine import WeightedSum
-from kernelweave.kernels import KernelSet
 from kernelweave.losses import get_loss
+from kernelweave.operators import ComputedOperator
 from kernelweave.problem import Problem
 from kernelweave.regularizers import L1, BlockNorm, ElasticNet, LpBall, Simplex
 from kernelweave.solvers import SPG, ActiveSet, Limits, recompute, solve
@@ -21,7 +21,7 @@ from kernelweave.solvers.screening import Screening
 @pytest.fixture(scope="module")
 def data():
     X, y = load_breast_cancer(return_X_y=True)
-    kernels = KernelSet.build("simplemkl", X[::6])
+    kernels = ComputedOperator.build("simplemkl", X[::6])
     return build_bank("auto", kernels, tol=1e-6), np.where(y[::6] == 1, 1.0, -1.0)[None]
 
 
@@ -78,7 +78,7 @@ def test_the_bound_on_the_eigenvalues(data):
     n = bank.n
     centre = np.eye(n) - 1.0 / n
     for k in range(0, bank.m, 7):
-        K = bank.rows(np.arange(n), np.array([k]))[0]
+        K = bank.block(np.arange(n), None, np.array([k]))[0]
         top = np.linalg.eigvalsh(centre @ K @ centre)[-1]
         assert top <= bounds[k] * (1 + 1e-6)
         assert bounds[k] <= max(1e-6, K.trace())

@@ -13,12 +13,12 @@ from thinned import thinned
 
 import kernelweave.solvers.cutting_planes as cutting_planes
 from kernelweave import MKLClassifier, MKLOneClass, MKLRegressor
-from kernelweave.bank import DenseBank, FactoredBank, LazyBank, StackedBank
-from kernelweave.bank.source import Source
+from kernelweave.bank import DenseBank, FactoredBank, LazyBank
 from kernelweave.combine import WeightedSum
 from kernelweave.errors import InterruptedFitWarning, InvalidInputError
-from kernelweave.kernels import RBF, KernelSet, Linear
+from kernelweave.kernels import RBF, Linear
 from kernelweave.losses import get_loss
+from kernelweave.operators import ComputedOperator, StackedOperator
 from kernelweave.problem import Problem
 from kernelweave.regularizers import (
     L1,
@@ -363,14 +363,14 @@ def test_samples_of_weight_zero_do_not_matter(name, regularizer):
 def kernels():
     X, y = load_breast_cancer(return_X_y=True)
     specs = [RBF(width=w) for w in (2.0, 20.0, 200.0)] + [Linear().on(0), RBF(width=3.0).on(1)]
-    return KernelSet.build(specs, X[:150]), np.where(y[:150] > 0, 1.0, -1.0)[None]
+    return ComputedOperator.build(specs, X[:150]), np.where(y[:150] > 0, 1.0, -1.0)[None]
 
 
 def stacked(kernels):
     parts = [[2, 0], [1, 4], [3]]
     plans = [LazyBank(dtype="float64"), DenseBank(), FactoredBank(1e-9)]
-    banks = [plan.build(Source.of(kernels, own)) for plan, own in zip(plans, parts, strict=True)]
-    return StackedBank(banks, parts)
+    banks = [plan.build(kernels.select(own)) for plan, own in zip(plans, parts, strict=True)]
+    return StackedOperator(banks, parts)
 
 
 BANKS = {

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from kernelweave import MKLClassifier, MKLRegressor
-from kernelweave.kernels import KernelSet, Samples, Spectrum
+from kernelweave.kernels import Samples, Spectrum
+from kernelweave.operators import ComputedOperator
 
 MOTIF = "ACGGT"
 
@@ -72,10 +73,10 @@ def test_predictions_by_looking_kmers_up(data):
         X[:150], y[:150]
     )
     train, new = Samples(X[:150]), Samples(X[150:])
-    kernels = KernelSet.build(Spectrum((1, 5)).by_length(), train)
+    kernels = ComputedOperator.build(Spectrum((1, 5)).by_length(), train)
     used = np.flatnonzero(model.weights_)
     parts = [kernels.kernels[k] for k in used]
-    merged = parts[0].merge(parts, (kernels.scale * model.weights_)[used])
+    merged = parts[0].merge(parts, kernels.scale(used.tolist()) * model.weights_[used])
     alpha = np.zeros(150)
     alpha[model.support_] = model.dual_coef_[0]
     f = merged.weigh(train, alpha)

@@ -16,12 +16,12 @@ from thinned import thinned
 
 import kernelweave.solvers.kernel_sum as kernel_sum
 from kernelweave import MKLClassifier, MKLOneClass, MKLRegressor
-from kernelweave.bank import DenseBank, FactoredBank, LazyBank, SparseBank, StackedBank
-from kernelweave.bank.source import Source
+from kernelweave.bank import DenseBank, FactoredBank, LazyBank, SparseBank
 from kernelweave.combine import WeightedSum
 from kernelweave.errors import InterruptedFitWarning, InvalidInputError
-from kernelweave.kernels import RBF, KernelSet, Linear
+from kernelweave.kernels import RBF, Linear
 from kernelweave.losses import get_loss
+from kernelweave.operators import ComputedOperator, StackedOperator
 from kernelweave.problem import Problem
 from kernelweave.regularizers import (
     L1,
@@ -76,7 +76,7 @@ def fit(problem, solver=None, start=None, **limits) -> Result:
 
 
 def decisions(problem, result):
-    return result.alpha @ problem.bank.combine(result.d) + result.intercept[:, None]
+    return result.alpha @ problem.bank.weighted(result.d) + result.intercept[:, None]
 
 
 # The same optimum
@@ -237,14 +237,14 @@ def test_one_class(regularizer):
 def kernels():
     X, y = load_breast_cancer(return_X_y=True)
     specs = [RBF(width=w) for w in (2.0, 20.0, 200.0)] + [Linear().on(0), RBF(width=3.0).on(1)]
-    return KernelSet.build(specs, X[:150]), np.where(y[:150] > 0, 1.0, -1.0)[None]
+    return ComputedOperator.build(specs, X[:150]), np.where(y[:150] > 0, 1.0, -1.0)[None]
 
 
 def stacked(kernels):
     parts = [[2, 0], [1, 4], [3]]
     plans = [LazyBank(dtype="float64"), DenseBank(), FactoredBank(1e-9)]
-    banks = [plan.build(Source.of(kernels, own)) for plan, own in zip(plans, parts, strict=True)]
-    return StackedBank(banks, parts)
+    banks = [plan.build(kernels.select(own)) for plan, own in zip(plans, parts, strict=True)]
+    return StackedOperator(banks, parts)
 
 
 @pytest.mark.parametrize(
@@ -266,7 +266,9 @@ def test_every_bank_gives_the_dense_optimum(kernels, bank, name):
 def test_a_sparse_bank():
     rng = np.random.default_rng(0)
     X = sparse.random_array((80, 60), density=0.1, rng=rng, format="csr")
-    kernel_set = KernelSet.build([Linear().on(list(range(k, k + 6))) for k in range(0, 60, 6)], X)
+    kernel_set = ComputedOperator.build(
+        [Linear().on(list(range(k, k + 6))) for k in range(0, 60, 6)], X
+    )
     y = np.where(X[:, [0]].toarray().ravel() + 0.2 * rng.normal(size=80) > 0.1, 1.0, -1.0)[None]
     problem = Problem(
         SparseBank().build(kernel_set),

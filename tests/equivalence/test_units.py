@@ -19,11 +19,10 @@ from sklearn.exceptions import ConvergenceWarning
 from thinned import thinned
 
 from kernelweave.bank import DenseBank
-from kernelweave.bank.distances import DistanceBank
 from kernelweave.combine import Product, WeightedSum
 from kernelweave.errors import InvalidInputError
-from kernelweave.kernels.distance_set import DistanceSet
 from kernelweave.losses import get_loss
+from kernelweave.operators import DistanceOperator
 from kernelweave.problem import Problem
 from kernelweave.regularizers import (
     L1,
@@ -90,7 +89,7 @@ def at_price(regularizer, factor):
 
 
 def matrices_of(bank):
-    return [np.array(K) for K in bank.rows(np.arange(bank.n))]
+    return [np.array(K) for K in bank.block(np.arange(bank.n))]
 
 
 def scaled_kernels(problem, t):
@@ -247,7 +246,7 @@ def test_a_sample_split_in_two(name, regularizer, solver):
 @pytest.mark.parametrize("name", REGRESSION)
 def test_products_in_other_units_of_the_targets(name, regularizer, solver):
     X, _ = matrices()
-    bank = DistanceBank().build(DistanceSet.build("default", X, normalize=None))
+    bank = DistanceOperator.build("default", X, normalize=None).keep()
     plain = problem_of(name, regularizer)
     problem = replace(plain, bank=bank, combination=Product())
     result = fit(problem, solver)

@@ -23,7 +23,8 @@ from sklearn.svm import SVC
 from kernelweave import BayesianMKLClassifier, sample_ids
 from kernelweave.bank import DenseBank
 from kernelweave.estimators import predictive
-from kernelweave.kernels import RBF, KernelSet, Linear, RBFBatch, Spectrum, from_matrices
+from kernelweave.kernels import RBF, Linear, RBFBatch, Spectrum, from_matrices
+from kernelweave.operators import ComputedOperator
 from kernelweave.solvers import Limits
 from kernelweave.solvers.bemkl import Hyperparameters, Labels, Settings, infer
 
@@ -82,7 +83,7 @@ def test_everything_reaches_the_solver_and_comes_back(two_classes):
     model = BayesianMKLClassifier(
         KERNELS, bank="dense", hyperparameters={"alpha_omega": 3.0}, **settings
     ).fit(X[:80], y[:80])
-    kernels = KernelSet.build(KERNELS, X[:80], normalize="diagonal")
+    kernels = ComputedOperator.build(KERNELS, X[:80], normalize="diagonal")
     labels = Labels(np.where(y[:80] == 1, 1.0, -1.0)[None], 0.5)
     seed = np.random.RandomState(3).randint(2**31)
     posterior = infer(
@@ -97,7 +98,7 @@ def test_everything_reaches_the_solver_and_comes_back(two_classes):
     assert_allclose(model.intercept_, posterior.b_mean)
     assert_allclose(model.intercept_std_, posterior.b_std)
     assert model.lower_bound_ == pytest.approx(posterior.lower_bound)
-    cross = kernels.cross(X[80:])
+    cross = kernels.against(X[80:]).block()
     mean, std = model.decision_function(X[80:], return_std=True)
     assert_allclose(mean, posterior.mean(cross, np.arange(3))[0])
     assert_allclose(std, np.sqrt(posterior.variance(cross, np.arange(3))[0]))
@@ -192,13 +193,13 @@ class TestSparse:
         assert np.all(np.abs(model.weights_[used]) > 1e-3 * largest)
         assert np.all(model.weights_std_ > 0)
         asked = []
-        original = KernelSet.cross
+        original = ComputedOperator.block
 
-        def spy(self, X_new, idx=None, kernels=None, dtype=np.float64):
+        def spy(self, rows=None, columns=None, kernels=None, dtype=None):
             asked.append(np.array(kernels))
-            return original(self, X_new, idx, kernels, dtype)
+            return original(self, rows, columns, kernels, dtype)
 
-        monkeypatch.setattr(KernelSet, "cross", spy)
+        monkeypatch.setattr(ComputedOperator, "block", spy)
         for ask in (model.predict, model.predict_proba, model.decision_function, model.transform):
             ask(X[:5])
         model.decision_function(X[:5], return_std=True)
@@ -229,14 +230,14 @@ def test_rows_are_taken_in_bounded_blocks(three_classes, monkeypatch):
     model = BayesianMKLClassifier(**QUICK).fit(X, y)
     expected = model.decision_function(X, return_std=True)
     sizes = []
-    original = KernelSet.cross
+    original = ComputedOperator.block
 
-    def spy(self, *args):
-        values = original(self, *args)
+    def spy(self, *args, **named):
+        values = original(self, *args, **named)
         sizes.append(values.shape)
         return values
 
-    monkeypatch.setattr(KernelSet, "cross", spy)
+    monkeypatch.setattr(ComputedOperator, "block", spy)
     monkeypatch.setattr(predictive, "_BLOCK_ENTRIES", 3 * 150 * 40 + 1)
     found = model.decision_function(X, return_std=True)
     assert sizes == [(3, 40, 150)] * 3 + [(3, 30, 150)]
@@ -316,7 +317,7 @@ class TestLearntKernel:
     def test_combined_kernel_and_transform(self, two_classes):
         X, y = two_classes
         model = BayesianMKLClassifier(**QUICK).fit(X[:80], y[:80])
-        cross = KernelSet.build(KERNELS, X[:80], normalize="diagonal").cross(X)
+        cross = ComputedOperator.build(KERNELS, X[:80], normalize="diagonal").against(X).block()
         expected = np.tensordot(model.weights_, cross, axes=1)
         assert_allclose(model.transform(X), expected)
         assert_allclose(model.combined_kernel(X, X[:80]), expected)

@@ -17,7 +17,8 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 
 from kernelweave import BayesianMKLClassifier, BayesianMKLRegressor, sample_ids
 from kernelweave.bank import DenseBank
-from kernelweave.kernels import RBF, KernelSet, from_matrices
+from kernelweave.kernels import RBF, from_matrices
+from kernelweave.operators import ComputedOperator
 from kernelweave.solvers import Limits
 from kernelweave.solvers.bemkl import Hyperparameters, Outputs, Settings, infer
 
@@ -45,7 +46,7 @@ def test_everything_reaches_the_solver_and_comes_back(curve, normalize_y):
     ).fit(X[:70], Y[:70])
     shift = Y[:70].mean(axis=0) if normalize_y else np.zeros(2)
     scale = Y[:70].std(axis=0) if normalize_y else np.ones(2)
-    kernels = KernelSet.build(KERNELS, X[:70], normalize="diagonal")
+    kernels = ComputedOperator.build(KERNELS, X[:70], normalize="diagonal")
     posterior = infer(
         DenseBank("float32").build(kernels),
         Outputs(((Y[:70] - shift) / scale).T),
@@ -59,7 +60,7 @@ def test_everything_reaches_the_solver_and_comes_back(curve, normalize_y):
     assert_allclose(model.intercept_std_, scale * posterior.b_std)
     assert_allclose(model.noise_std_, scale * np.sqrt(posterior.noise_variance))
     assert model.lower_bound_ == pytest.approx(posterior.lower_bound)
-    cross = kernels.cross(X[70:])
+    cross = kernels.against(X[70:]).block()
     mean, std = model.predict(X[70:], return_std=True)
     assert mean.shape == std.shape == (20, 2)
     assert_allclose(mean, shift + scale * posterior.mean(cross, np.arange(3)).T)

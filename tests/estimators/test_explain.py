@@ -29,16 +29,8 @@ from kernelweave.combine import Combination, PolynomialMixture, Product
 from kernelweave.errors import InvalidInputError, MemoryBudgetError, UnknownNameError
 from kernelweave.estimators.decisions import Decisions
 from kernelweave.estimators.kernel_estimator import KernelEstimator
-from kernelweave.kernels import (
-    RBF,
-    DistanceSet,
-    KernelSet,
-    Linear,
-    RBFBatch,
-    Spectrum,
-    WeightedDegree,
-    from_matrices,
-)
+from kernelweave.kernels import RBF, Linear, RBFBatch, Spectrum, WeightedDegree, from_matrices
+from kernelweave.operators import ComputedOperator, DistanceOperator
 
 RNG = np.random.default_rng(0)
 X, SPECIES = load_iris(return_X_y=True)
@@ -178,9 +170,9 @@ def test_all_estimators_were_asked():
 def test_a_part_of_a_sum_is_that_of_its_kernel_alone(fitted):
     model, new = fitted("shared")
     explanation = model.explain(new)
-    kernels = KernelSet.build("default", X)
+    kernels = ComputedOperator.build("default", X)
     for place, k in enumerate(explanation.kernels):
-        values = kernels.cross(new, model.support_, [k])[0]
+        values = kernels.against(new).block(columns=model.support_, kernels=[k])[0]
         expected = model.weights_[k] * values @ model.dual_coef_.T
         np.testing.assert_allclose(explanation.values[:, :, place], expected, atol=1e-12)
     np.testing.assert_array_equal(explanation.baseline, model.intercept_)
@@ -205,7 +197,7 @@ def test_the_value_without_weights_is_part_of_the_baseline():
     """Coefficients of a fit sum to zero, which hides it."""
     coef = RNG.normal(size=(2, 5))
     weights = np.array([[0.3, 0.0, 0.7, 0.2]])
-    decide = Decisions(DistanceSet.build("default", X), Product(), weights, np.arange(5), coef)
+    decide = Decisions(DistanceOperator.build("default", X), Product(), weights, np.arange(5), coef)
     parts = decide.parts(NEW)
     np.testing.assert_allclose(parts.constant, coef.sum(axis=1), rtol=1e-12)
     np.testing.assert_allclose(parts.values.sum(axis=-1) + parts.constant, decide(NEW), rtol=1e-10)
@@ -263,7 +255,7 @@ def test_kernels_without_weight_are_never_evaluated(fitted):
 
 def test_too_many_contributions_are_refused_up_front(fitted, monkeypatch):
     model, new = fitted("shared")
-    monkeypatch.setattr("kernelweave.bank.memory.available_bytes", lambda: 100.0)
+    monkeypatch.setattr("kernelweave.operators.memory.available_bytes", lambda: 100.0)
     with pytest.raises(MemoryBudgetError, match=r"contributions of .* Explain fewer samples"):
         model.explain(new)
 

@@ -23,16 +23,8 @@ from kernelweave import MKLClassifier, NystromMKLClassifier, sample_ids
 from kernelweave.errors import InvalidInputError, MemoryBudgetError
 from kernelweave.estimators import nystrom_map
 from kernelweave.estimators.nystrom_map import NystromMap
-from kernelweave.kernels import (
-    RBF,
-    KernelSet,
-    Linear,
-    Polynomial,
-    RBFBatch,
-    Spectrum,
-    build_set,
-    from_matrices,
-)
+from kernelweave.kernels import RBF, Linear, Polynomial, RBFBatch, Spectrum, from_matrices
+from kernelweave.operators import ComputedOperator, bind_kernels
 
 
 def numbers(n=60):
@@ -46,23 +38,25 @@ class TestFeatures:
     @pytest.mark.parametrize("normalize", ["trace", None, "center", ("diagonal", "center")])
     def test_with_all_rows_as_landmarks_they_are_exact(self, normalize):
         X, new = numbers(), np.random.default_rng(1).normal(size=(25, 3))
-        kernels = build_set(KERNELS, X, normalize=normalize)
+        kernels = bind_kernels(KERNELS, X, normalize=normalize)
         features = NystromMap(kernels, np.arange(60))
         phi = features.of_training()
-        mean = kernels.rows(np.arange(60)).mean(axis=0)
+        mean = kernels.block(np.arange(60)).mean(axis=0)
         np.testing.assert_allclose(phi @ phi.T, mean, atol=1e-7)
         np.testing.assert_allclose(
-            features.of_new(new) @ phi.T, kernels.cross(new).mean(0), atol=1e-6
+            features.of_new(new) @ phi.T, kernels.against(new).block().mean(0), atol=1e-6
         )
 
     def test_otherwise_they_are_those_of_williams_and_seeger(self):
         X, new = numbers(), np.random.default_rng(1).normal(size=(25, 3))
-        kernels = build_set(KERNELS, X)
+        kernels = bind_kernels(KERNELS, X)
         landmarks = np.array([3, 10, 11, 40, 59])
         features = NystromMap(kernels, landmarks)
         expected = np.zeros((25, 25))
-        blocks = kernels.rows(landmarks, None, landmarks)
-        for across, block in zip(kernels.cross(new, landmarks), blocks, strict=True):
+        blocks = kernels.block(landmarks, landmarks)
+        for across, block in zip(
+            kernels.against(new).block(columns=landmarks), blocks, strict=True
+        ):
             expected += across @ np.linalg.pinv(block, rcond=1e-10, hermitian=True) @ across.T
         phi = features.of_new(new)
         np.testing.assert_allclose(phi @ phi.T, expected / len(KERNELS), atol=1e-9)
@@ -71,7 +65,7 @@ class TestFeatures:
 
     def test_one_kernel_is_as_in_scikit_learn(self):
         X = numbers()
-        features = NystromMap(build_set(RBF(gamma=0.5), X), np.arange(0, 60, 4))
+        features = NystromMap(bind_kernels(RBF(gamma=0.5), X), np.arange(0, 60, 4))
         known = Nystroem(gamma=0.5, n_components=15)
         known.fit(X[::4])  # All of these rows are its landmarks.
         theirs = known.transform(X)
@@ -82,14 +76,14 @@ class TestFeatures:
         """Eigenvalues that are rounding are left out; their inverse roots would be huge."""
         X = numbers(200)
         X[100:] = X[:100]
-        kernels = build_set([Linear(), Polynomial(3).on(1), Linear().on(0), RBF(width=50.0)], X)
+        kernels = bind_kernels([Linear(), Polynomial(3).on(1), Linear().on(0), RBF(width=50.0)], X)
         features = NystromMap(kernels, np.arange(200))
         assert features.ranks[:3].tolist() == [3, 4, 1]
         assert features.ranks[3] < 40
         new = np.random.default_rng(1).normal(size=(500, 3))
         phi = features.of_new(new)
         ends = np.concatenate([[0], np.cumsum(features.ranks)])
-        diagonal = np.array([np.diag(K) for K in kernels.between(new, new)])
+        diagonal = np.array([np.diag(K) for K in kernels.between(new, new).block()])
         for k in range(4):
             norms = (phi[:, ends[k] : ends[k + 1]] ** 2).sum(axis=1)
             # A projection is never longer than what it projects.
@@ -99,13 +93,15 @@ class TestFeatures:
     def test_a_kernel_that_is_zero_has_no_features(self):
         X = numbers()
         X[:, 0] = 0.0
-        features = NystromMap(build_set([Linear().on(0), Linear()], X, normalize=None), [1, 2, 3])
+        features = NystromMap(
+            bind_kernels([Linear().on(0), Linear()], X, normalize=None), [1, 2, 3]
+        )
         assert features.ranks.tolist() == [0, 2]
         assert features.owner.tolist() == [1, 1]
 
     def test_blocks_do_not_matter(self, monkeypatch):
         X, new = numbers(), np.random.default_rng(1).normal(size=(30, 3))
-        kernels = build_set([*KERNELS, RBFBatch([[0, 1], [2, -1]], [1.0, 0.5])], X)
+        kernels = bind_kernels([*KERNELS, RBFBatch([[0, 1], [2, -1]], [1.0, 0.5])], X)
         coef = np.random.default_rng(2).normal(size=(2, 300))
         whole = NystromMap(kernels, np.arange(0, 60, 5))
         expected = whole.of_training(), whole.of_new(new), whole.decide(new, coef[:, : whole.width])
@@ -127,7 +123,7 @@ class TestFit:
         ).fit(X, y)
         assert model.landmarks_.tolist() == list(range(120))
         # Any root of the mean kernel will do: the SVM does not see rotations.
-        mean = KernelSet.build("default", X).rows(np.arange(120)).mean(axis=0)
+        mean = ComputedOperator.build("default", X).block(np.arange(120)).mean(axis=0)
         s, U = np.linalg.eigh(mean)
         kept = s > 1e-10 * s[-1]
         svm = LinearSVC(C=3.0, loss=loss, dual="auto", tol=1e-8, max_iter=10**6, random_state=0)
@@ -236,7 +232,7 @@ class TestInput:
 
     def test_precomputed_matrices_and_a_search(self, two_classes):
         X, y = two_classes
-        matrices = list(KernelSet.build([Linear(), RBF(width=2.0)], X).rows(np.arange(120)))
+        matrices = list(ComputedOperator.build([Linear(), RBF(width=2.0)], X).block(np.arange(120)))
         model = NystromMKLClassifier(from_matrices(matrices), n_components=30)
         ids = sample_ids(120)
         search = GridSearchCV(model, {"C": [0.1, 1.0], "n_components": [5, 30]}, cv=3).fit(ids, y)
@@ -310,7 +306,7 @@ class TestInput:
         monkeypatch.setattr(NystromMap, "of_training", fail)
         # Enough for the features themselves, not for LIBLINEAR's copy of them.
         monkeypatch.setattr(
-            "kernelweave.bank.memory.available_bytes", lambda: 2.0 * 8.0 * 120 * width
+            "kernelweave.operators.memory.available_bytes", lambda: 2.0 * 8.0 * 120 * width
         )
         with pytest.raises(MemoryBudgetError, match="Lower n_components") as caught:
             model.fit(X, y)
@@ -319,7 +315,7 @@ class TestInput:
     def test_maps_beyond_memory_are_refused(self, two_classes, monkeypatch):
         X, y = two_classes
         monkeypatch.setattr(nystrom_map, "_BLOCK_ENTRIES", 1)
-        monkeypatch.setattr("kernelweave.bank.memory.available_bytes", lambda: 5000.0)
+        monkeypatch.setattr("kernelweave.operators.memory.available_bytes", lambda: 5000.0)
         with pytest.raises(MemoryBudgetError, match=r"Nystrom maps.*Lower n_components"):
             NystromMKLClassifier(n_components=20).fit(X, y)
 

@@ -10,8 +10,8 @@ import pytest
 from scipy import sparse
 
 from kernelweave import MKLClassifier, MKLRegressor
-from kernelweave.bank import SparseBank
 from kernelweave.kernels import RBF, Linear
+from kernelweave.operators import FeatureOperator
 
 
 def text_like(n, p, per_row, seed=0):
@@ -64,11 +64,14 @@ def test_without_a_matrix_the_fit_is_the_same(data, monkeypatch):
     formed = model.fit(X, y)
     weights, objective = formed.weights_, formed.objective_
 
-    def refuse(self, d, out=None):
-        raise AssertionError("an n x n matrix was formed")
+    weighted = FeatureOperator.weighted
 
-    monkeypatch.setattr(SparseBank, "combine", refuse)
-    monkeypatch.setattr(SparseBank, "matrix_limit", 100)
+    def no_whole(self, d, rows=None, columns=None, out=None):
+        assert rows is not None, "an n x n matrix was formed"
+        return weighted(self, d, rows, columns, out)
+
+    monkeypatch.setattr(FeatureOperator, "weighted", no_whole)
+    monkeypatch.setattr(FeatureOperator, "matrix_limit", 100)
     again = model.fit(X, y)
     assert again.converged_
     assert again.objective_ == pytest.approx(objective, rel=1e-5)

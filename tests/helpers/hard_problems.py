@@ -145,7 +145,7 @@ class Fit:
         """Its objectives, from plain arrays in extended precision."""
         problem, result = self.problem, self.result
         return truth(
-            list(problem.bank.rows(np.arange(problem.n))),
+            list(problem.bank.block(np.arange(problem.n))),
             problem.y,
             problem.C,
             problem.loss,

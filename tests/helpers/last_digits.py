@@ -74,7 +74,7 @@ class _Blurred(list):
 
 def blurred(problem, seed):
     """The same problem on kernels whose last digits change with every answer."""
-    bank = DenseBank().from_matrices(list(problem.bank.rows(np.arange(problem.n))))
+    bank = DenseBank().from_matrices(list(problem.bank.block(np.arange(problem.n))))
     bank._matrices = _Blurred(bank._matrices, np.random.default_rng(seed))
     return replace(problem, bank=bank)
 
@@ -109,7 +109,7 @@ def _with_C(problem, C):
 def _opposite(loss, C):
     """Every sample twice, with opposite labels."""
     half = draw(3, loss=loss, regularizer=Simplex(), n=(8, 8))
-    Ks = [np.tile(K, (2, 2)) for K in half.bank.rows(np.arange(8))]
+    Ks = [np.tile(K, (2, 2)) for K in half.bank.block(np.arange(8))]
     y = np.repeat([[1.0, -1.0]], 8, axis=1)
     bank = DenseBank().from_matrices(Ks)
     return replace(half, bank=bank, y=y, C=np.full((1, 16), C))

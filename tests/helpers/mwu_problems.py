@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from scipy import sparse
 
-from kernelweave.bank import DenseBank, FactoredBank, LazyBank, SparseBank, StackedBank
-from kernelweave.bank.source import Source
+from kernelweave.bank import DenseBank, FactoredBank, LazyBank, SparseBank
 from kernelweave.combine import WeightedSum
-from kernelweave.kernels import RBF, KernelSet, Linear, Polynomial
+from kernelweave.kernels import RBF, Linear, Polynomial
 from kernelweave.losses import get_loss
+from kernelweave.operators import ComputedOperator, StackedOperator
 from kernelweave.problem import Problem
 from kernelweave.regularizers import Simplex
 from kernelweave.solvers.loop import prepared
@@ -25,7 +25,7 @@ def numbers(apart=0.0):
     y = labels(X)
     X += apart * y[:, None]
     kernels = [RBF(width=1.0), RBF(width=3.0).on(0), Polynomial(2).on(1), Linear(), Linear().on(2)]
-    return KernelSet.build(kernels, X, normalize="trace"), y
+    return ComputedOperator.build(kernels, X, normalize="trace"), y
 
 
 def counts(apart=0.0):
@@ -35,7 +35,7 @@ def counts(apart=0.0):
     X += apart * y[:, None] * (X > 0)
     X[:, 0] = y * (1.0 + 9.0 * apart)
     kernels = [Linear(), Linear().on(slice(0, 28)), Linear().on(slice(3, 30))]
-    return KernelSet.build(kernels, sparse.csr_array(X), normalize="trace"), y
+    return ComputedOperator.build(kernels, sparse.csr_array(X), normalize="trace"), y
 
 
 def labels(X):
@@ -47,8 +47,8 @@ def labels(X):
 def stacked(kernels):
     parts = [[3, 0], [1, 4], [2]]
     plans = [LazyBank(dtype="float64"), DenseBank(), FactoredBank(1e-14)]
-    banks = [plan.build(Source.of(kernels, own)) for plan, own in zip(plans, parts, strict=True)]
-    return StackedBank(banks, parts)
+    banks = [plan.build(kernels.select(own)) for plan, own in zip(plans, parts, strict=True)]
+    return StackedOperator(banks, parts)
 
 
 BANKS = {

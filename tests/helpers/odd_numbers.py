@@ -256,7 +256,7 @@ def complaints(model, X, y, weight, new):
 def false_certificate(model, y, weight):
     """Whether the objective and the gap of a fit are what its weights and dual variables give."""
     kernels = model._kernel_set
-    Ks = kernels.rows(np.arange(kernels.n)) if hasattr(kernels, "rows") else []
+    Ks = kernels.block(np.arange(kernels.n)) if hasattr(kernels, "rows") else []
     classes = model.classes_[1:] if len(model.classes_) == 2 else model.classes_
     signs = np.where(y == classes[:, None], 1.0, -1.0)
     C = np.broadcast_to(

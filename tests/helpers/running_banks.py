@@ -12,19 +12,10 @@ from kernelweave.bank import (
     LazyBank,
     PositionalBank,
     SparseBank,
-    StackedBank,
     build_bank,
 )
-from kernelweave.bank.source import Source
-from kernelweave.kernels import (
-    RBF,
-    KernelSet,
-    Linear,
-    Polynomial,
-    RBFBatch,
-    WeightedDegree,
-    build_set,
-)
+from kernelweave.kernels import RBF, Linear, Polynomial, RBFBatch, WeightedDegree
+from kernelweave.operators import ComputedOperator, StackedOperator, bind_kernels
 
 __all__ = ["BANKS", "N", "case_of", "numbers"]
 
@@ -40,12 +31,14 @@ def numbers(n=N):
         Linear(),
         RBF(gamma=0.3).on([1, 2]) * Linear().on(0),
     ]
-    return KernelSet.build(kernels, X, normalize="trace")
+    return ComputedOperator.build(kernels, X, normalize="trace")
 
 
 def thin(n=N):
     X = np.random.default_rng(0).normal(size=(n, 5))
-    return KernelSet.build([Polynomial(1 + k % 3).on(k) for k in range(5)], X, normalize="trace")
+    return ComputedOperator.build(
+        [Polynomial(1 + k % 3).on(k) for k in range(5)], X, normalize="trace"
+    )
 
 
 def counts(n=N):
@@ -53,7 +46,7 @@ def counts(n=N):
     X = rng.poisson(0.3, size=(n, 40)) * rng.choice([-1.0, 1.0, 0.5], size=(n, 40))
     X[:, [0, 20, 30]] = 1.0
     parts = [slice(0, 40), slice(0, 8), slice(8, 30), [38, 30, 39], [20, 35, 36]]
-    return KernelSet.build([Linear().on(own) for own in parts], sparse.csr_array(X))
+    return ComputedOperator.build([Linear().on(own) for own in parts], sparse.csr_array(X))
 
 
 def positions(n=N):
@@ -65,19 +58,19 @@ def positions(n=N):
         WeightedDegree(3, reverse_complement=True),
         WeightedDegree(4, lengths=(1, 1), positions=(3, 9)),
     ]
-    return KernelSet.build(kernels, ["".join(row) for row in letters], normalize="trace")
+    return ComputedOperator.build(kernels, ["".join(row) for row in letters], normalize="trace")
 
 
 def many(n=N):
     X = np.random.default_rng(0).normal(size=(n, 6))
-    return build_set(RBFBatch.random(5, 6, sizes=(1, 4), widths=(0.7, 1, 3), random_state=0), X)
+    return bind_kernels(RBFBatch.random(5, 6, sizes=(1, 4), widths=(0.7, 1, 3), random_state=0), X)
 
 
 def stacked(kernels):
     parts = [[3, 0], [1, 4], [2]]
     plans = [LazyBank(dtype="float64"), DenseBank(), FactoredBank(1e-12)]
-    banks = [plan.build(Source.of(kernels, own)) for plan, own in zip(plans, parts, strict=True)]
-    return StackedBank(banks, parts)
+    banks = [plan.build(kernels.select(own)) for plan, own in zip(plans, parts, strict=True)]
+    return StackedOperator(banks, parts)
 
 
 # What makes the kernels, what keeps them, and how far from exact it is.
@@ -106,5 +99,5 @@ def case_of(name):
     kernels = make()
     bank = build(kernels)
     exact = build_bank("dense", kernels, tol=1e-9) if make is not many else bank.refined() or bank
-    truth = exact.rows(np.arange(N)).astype(float)
+    truth = exact.block(np.arange(N)).astype(float)
     return bank, truth, atol * np.abs(truth).max()

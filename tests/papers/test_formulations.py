@@ -27,7 +27,7 @@ KERNELS = [
 
 def component_norms(model: MKLClassifier) -> np.ndarray:
     """|f_k| = d_k sqrt(alpha' K_k alpha)."""
-    stack = model._kernel_set.rows(model.support_, columns=model.support_)
+    stack = model._kernel_set.block(model.support_, model.support_)
     alpha = model.dual_coef_[0]
     return model.weights_ * np.sqrt(np.einsum("i,kij,j->k", alpha, stack, alpha))
 

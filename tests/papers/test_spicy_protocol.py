@@ -10,7 +10,8 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.model_selection import train_test_split
 
 from kernelweave import MKLClassifier, sample_ids
-from kernelweave.kernels import build_set, from_matrices
+from kernelweave.kernels import from_matrices
+from kernelweave.operators import bind_kernels
 from kernelweave.regularizers import L1, block_l1_to_l1_weight
 
 X, y = load_breast_cancer(return_X_y=True)
@@ -79,7 +80,7 @@ def test_spicy_and_silp_select_the_same_kernels(loss, c):
 def test_unit_trace_conversion_against_matrices_of_unit_trace():
     """The same function from the library's scaling with c sqrt(n) and from K / trace(K) with c."""
     c = 0.05
-    grams = build_set("spicymkl", X_train, normalize=None).rows(np.arange(N))
+    grams = bind_kernels("spicymkl", X_train, normalize=None).block(np.arange(N))
     grams /= np.trace(grams, axis1=1, axis2=2)[:, None, None]
     direct = MKLClassifier(
         from_matrices(list(grams)),

@@ -6,6 +6,7 @@ import os
 import warnings
 import zipfile
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from kernelweave import (
 )
 from kernelweave.errors import CheckpointWarning, InterruptedFitWarning, InvalidInputError
 from kernelweave.kernels import RBF
+from kernelweave.operators import DenseOperator
 from kernelweave.solvers import SPG, checkpoint, checkpoint_file
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -169,6 +171,28 @@ def test_the_file_is_plain_arrays(path, cancer):
     assert float(read["0.record.gap"]) == model.gap_
 
 
+# Files of the first version: written once, by ``old_fits`` below under commit 89da270
+
+
+def old_fits():
+    X = np.random.default_rng(0).normal(size=(24, 3))
+    y = np.where(X[:, 0] + X[:, 1] * X[:, 2] > 0, 1, -1)
+    spg = MKLClassifier(KERNELS, solver="spg", loss="squared_hinge", tol=1e-6)
+    ovr = MKLClassifier(KERNELS, solver="silp", multi_class="ovr", tol=1e-6)
+    bayes = BayesianMKLClassifier(KERNELS, max_iter=300, tol=1e-3)
+    return {"spg": (spg, X, y), "ovr": (ovr, X, np.arange(24) % 3), "bayes": (bayes, X, y)}
+
+
+@pytest.mark.parametrize("name", ["spg", "ovr", "bayes"])
+def test_files_of_the_first_version_are_taken_up(name):
+    path = Path(__file__).parents[1] / "fixtures" / f"checkpoint_v1_{name}.npz"
+    model, X, y = old_fits()[name]
+    again, whole = resumed(model, path, X, y), clone(model).fit(X, y)
+    assert again.converged_ and again.history_[0].iteration == (3 if name != "bayes" else 4)
+    reached = "lower_bound_" if name == "bayes" else "objective_"
+    assert getattr(again, reached) == pytest.approx(getattr(whole, reached), rel=3e-6, abs=1e-6)
+
+
 # What is refused
 
 
@@ -202,10 +226,10 @@ def test_a_file_that_cannot_be_written_is_refused_before_the_fit(
         with pytest.raises(InvalidInputError, match=message):
             estimator(callbacks=[Checkpoint(path)]).fit(*iris)
 
-    def touch(self, **options):
+    def denied(**options):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("pathlib.Path.touch", touch)
+    monkeypatch.setattr("tempfile.TemporaryFile", denied)
     with pytest.raises(InvalidInputError, match=r"nothing can be written to the folder.*denied"):
         estimator(callbacks=[Checkpoint(tmp_path / "a.npz")]).fit(*iris)
     assert not built and not list(tmp_path.iterdir())
@@ -299,7 +323,6 @@ def test_a_derived_estimator_is_of_the_same_kind(path, iris):
 
 def test_solvers_by_themselves(path, cancer):
     """Without an estimator, as researchers call them."""
-    from kernelweave.bank import DenseBank
     from kernelweave.combine import WeightedSum
     from kernelweave.losses import Logistic
     from kernelweave.problem import Problem
@@ -315,9 +338,7 @@ def test_solvers_by_themselves(path, cancer):
     from kernelweave.solvers.resume import start_from
 
     rng = np.random.default_rng(0)
-    bank = DenseBank().from_matrices(
-        [np.outer(v, v) + np.eye(40) for v in rng.normal(size=(5, 40))]
-    )
+    bank = DenseOperator([np.outer(v, v) + np.eye(40) for v in rng.normal(size=(5, 40))])
     y = np.where(rng.normal(size=(1, 40)) > 0, 1.0, -1.0)
     problem = Problem(bank, y, np.ones((1, 40)), Logistic(), Simplex(), WeightedSum())
     solve(problem, SPG(), Limits(tol=1e-9, callbacks=[Checkpoint(path, every=1), stop_at(3)]))

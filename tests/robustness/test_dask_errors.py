@@ -12,15 +12,16 @@ from small_clusters import cluster_of_processes, small_cluster
 
 from kernelweave import MKLClassifier
 from kernelweave.bank import DaskBank
-from kernelweave.bank.dask import team
-from kernelweave.bank.rounds import BoxConstraints
+from kernelweave.cluster import team
 from kernelweave.errors import (
     ClusterError,
     InvalidInputError,
     MemoryBudgetError,
     UnknownNameError,
 )
-from kernelweave.kernels import RBF, KernelSet, Linear, Precomputed, RBFBatch, build_set
+from kernelweave.kernels import RBF, Linear, Precomputed, RBFBatch
+from kernelweave.operators import ComputedOperator, bind_kernels
+from kernelweave.operators.rounds import BoxConstraints
 
 distributed = pytest.importorskip("distributed")
 
@@ -51,7 +52,7 @@ def test_a_cluster_without_workers():
 
 def test_a_closed_client():
     client = distributed.Client(processes=False, n_workers=1, dashboard_address=":0")
-    bank = DaskBank(client).build(KernelSet.build([Linear()], X))
+    bank = DaskBank(client).build(ComputedOperator.build([Linear()], X))
     client.close()
     with pytest.raises(ClusterError, match="client of the bank is closed"):
         bank.quad(np.ones(30))
@@ -85,7 +86,7 @@ def test_a_state_that_does_not_fit(dask_client):
     # 10^5 kernels on 20,000 samples: 8 GB on each of two workers that may take 4.
     many = RBFBatch(np.zeros((100_000, 1), np.int32), np.ones(100_000))
     samples = np.random.default_rng(1).normal(size=(20_000, 1))
-    bank = DaskBank(dask_client).build(build_set(many, samples))
+    bank = DaskBank(dask_client).build(bind_kernels(many, samples))
     rules = BoxConstraints(*np.zeros((4, 20_000)))
     with pytest.raises(MemoryBudgetError, match=r"shard 0 of 2 with the state .* memory limit"):
         bank.rounds(rules)
@@ -111,7 +112,7 @@ def test_workers_without_kernelweave(threads, monkeypatch):
 def test_no_worker_left(monkeypatch):
     monkeypatch.setattr(team, "_LOOK", 0.2)
     with small_cluster() as (cluster, client):
-        bank = DaskBank(client, patience=0.3).build(KernelSet.build([Linear()], X))
+        bank = DaskBank(client, patience=0.3).build(ComputedOperator.build([Linear()], X))
         assert bank.quad(np.ones(30)) > 0
         for worker in list(cluster.workers.values()):
             cluster.sync(worker.close)
@@ -122,7 +123,7 @@ def test_no_worker_left(monkeypatch):
 def test_a_scheduler_that_has_ended(monkeypatch):
     monkeypatch.setattr(team, "_LOOK", 0.2)
     with small_cluster() as (cluster, client):
-        bank = DaskBank(client).build(KernelSet.build([Linear()], X))
+        bank = DaskBank(client).build(ComputedOperator.build([Linear()], X))
         assert bank.quad(np.ones(30)) > 0
         cluster.sync(cluster.scheduler.close)
         began = time.monotonic()
@@ -158,13 +159,13 @@ def test_a_scheduler_that_is_killed_in_mid_fit(tmp_path):
 def test_errors_of_workers_come_here(threads):
     K = 2.0 * np.eye(30) - 1.0
     kernel = Precomputed(np.eye(30))
-    kernels = KernelSet.build([kernel], np.arange(30)[:, None])
+    kernels = ComputedOperator.build([kernel], np.arange(30)[:, None])
     kernel._checked = (K, None)  # Gone bad after the check at the door.
     bank = DaskBank(threads).build(kernels)
     with pytest.raises(InvalidInputError, match="not positive semi-definite"):
         bank.quad(np.ones(30))
-    with pytest.raises(IndexError):
-        bank.team.ask_all("diag", np.array([7]))
+    with pytest.raises(InvalidInputError, match="kernel indices must be"):
+        bank.team.ask_all("diagonal", np.array([7]))
 
 
 def test_a_pickled_bank_has_no_client(threads):

@@ -17,8 +17,8 @@ from kernelweave.bank import DenseBank
 from kernelweave.combine import WeightedSum
 from kernelweave.deadline import NEVER, Deadline, TimeUp
 from kernelweave.errors import InterruptedFitWarning
-from kernelweave.kernels import KernelSet
 from kernelweave.losses import Logistic, SquaredHinge, get_loss
+from kernelweave.operators import ComputedOperator
 from kernelweave.problem import Problem
 from kernelweave.regularizers import Simplex
 from kernelweave.solvers import (
@@ -69,7 +69,7 @@ class Ticks:
 
 def problem_of(loss="hinge", C=10.0, deadline=NEVER, n=120):
     X, y = load_breast_cancer(return_X_y=True)
-    bank = DenseBank().build(KernelSet.build("mwumkl", X[:n]))
+    bank = DenseBank().build(ComputedOperator.build("mwumkl", X[:n]))
     signs = np.where(y[:n] > 0, 1.0, -1.0)[None]
     weights = np.full(signs.shape, C)
     return Problem(bank, signs, weights, get_loss(loss), Simplex(), WeightedSum(), deadline)
@@ -240,7 +240,7 @@ def test_a_fit_that_is_told_to_stop_ends_in_mid_step(solver):
 def rough_problem():
     """One whose bank has to be refined, as float32 leaves too much open."""
     X, _ = load_breast_cancer(return_X_y=True)
-    bank = DenseBank("float32").build(KernelSet.build("mwumkl", X[:120]))
+    bank = DenseBank("float32").build(ComputedOperator.build("mwumkl", X[:120]))
     return replace(problem_of(), bank=bank)
 
 

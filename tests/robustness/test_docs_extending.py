@@ -33,7 +33,7 @@ def test_the_bank_of_the_page_answers_like_the_dense_one(contract, disk_bank, mo
     v = np.random.default_rng(1).normal(size=(2, contract.N))
     for normalize in ("trace", ("center", "trace")):
         kernels = contract.kernel_set(normalize)
-        truth = kernels.rows(np.arange(kernels.n))
+        truth = kernels.block(np.arange(kernels.n))
         case = disk_bank(f"{normalize[0]}.npy").build(kernels), truth, 1e-12 * np.abs(truth).max()
         contract.test_names_and_sizes((*case, kernels.names))
         for chosen in (None, SOME):

@@ -62,7 +62,7 @@ def scaled(Ks, normalize):
 def test_a_fit_is_what_it_says(normalize, seed, troubles, solver):
     """From the attributes alone: objective, feasible dual variables, decision values."""
     problem = draw(seed, troubles, regularizer=Simplex(), loss="hinge")
-    Ks = list(problem.bank.rows(np.arange(problem.n)))
+    Ks = list(problem.bank.block(np.arange(problem.n)))
     C, X = float(problem.C[0, 0]), sample_ids(problem.n)
     model = MKLClassifier(from_matrices(Ks), C=C, normalize=normalize, solver=solver, max_iter=100)
     warned = quietly(model, X, problem.y[0])
@@ -96,7 +96,7 @@ def test_a_fit_is_what_it_says(normalize, seed, troubles, solver):
 @given(seed=seeds, troubles=some_troubles)
 def test_zero_kernels_are_refused_by_name_or_do_no_harm(seed, troubles):
     problem = draw(seed, ["kinds", *troubles], loss="squared")
-    Ks = list(problem.bank.rows(np.arange(problem.n)))
+    Ks = list(problem.bank.block(np.arange(problem.n)))
     names = [f"K{k}" for k in range(len(Ks))]
     X, y = sample_ids(problem.n), problem.y[0]
     model = MKLRegressor(from_matrices(Ks, names=names), loss="squared", max_iter=100)
@@ -188,7 +188,7 @@ def test_a_C_beyond_reach_in_a_grid_search_ends_and_says_so(monkeypatch):
 def test_the_bayesian_bound_never_falls(seed, troubles, normalize):
     for loss, estimator in (("hinge", BayesianMKLClassifier), ("squared", BayesianMKLRegressor)):
         problem = draw(seed, troubles, loss)
-        Ks = list(problem.bank.rows(np.arange(problem.n)))
+        Ks = list(problem.bank.block(np.arange(problem.n)))
         X, y = sample_ids(problem.n), problem.y[0]
         model = estimator(from_matrices(Ks), normalize=normalize, max_iter=60, random_state=0)
         if normalize and not all(K.any() for K in Ks):

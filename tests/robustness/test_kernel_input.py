@@ -15,7 +15,6 @@ from kernelweave.errors import IndefiniteKernelWarning, InvalidInputError, Unkno
 from kernelweave.kernels import (
     RBF,
     Distance,
-    KernelSet,
     Linear,
     Normalization,
     Pair,
@@ -31,6 +30,7 @@ from kernelweave.kernels import (
     sample_ids,
 )
 from kernelweave.kernels.psd import bounds_spectrum
+from kernelweave.operators import ComputedOperator
 
 X = np.random.default_rng(0).normal(size=(10, 3))
 TABLE = pd.DataFrame(X, columns=["length", "width", "height"])
@@ -110,9 +110,9 @@ def test_wrong_data_are_named(data, message):
 def test_wrong_numbers_of_columns():
     with pytest.raises(InvalidInputError, match="same columns; got 3 and 2"):
         RBF(width=1)(X, X[:, :2])
-    bank = KernelSet.build(Linear().on(0), X)
+    bank = ComputedOperator.build(Linear().on(0), X)
     with pytest.raises(InvalidInputError, match="X has 2 columns, but the kernels were bound to 3"):
-        bank.cross(X[:, :2])
+        bank.against(X[:, :2]).block()
     bound = Linear().on(0).bind(Samples(X))
     with pytest.raises(InvalidInputError, match="bound to data with 3 columns; got 2"):
         bound.diagonal(Samples(X[:, :2]))
@@ -163,42 +163,42 @@ def test_wrong_normalisations():
 
 def test_zero_kernels_are_named():
     Z = np.column_stack([X, np.zeros(10)])
-    bank = KernelSet.build([Linear(), Linear().on(3)], Z, "trace")
+    bank = ComputedOperator.build([Linear(), Linear().on(3)], Z, "trace")
     with pytest.raises(InvalidInputError, match="'linear on column 3' has mean diagonal 0"):
-        bank.diag()
+        bank.diagonal()
     with pytest.raises(InvalidInputError, match=r"column 3' has k\(x, x\) = 0 for all"):
-        KernelSet.build([Linear(), Linear().on(3)], Z, "diagonal").diag()
-    constant = KernelSet.build(Polynomial(2).on(0), np.ones((5, 1)), ("center", "trace"))
+        ComputedOperator.build([Linear(), Linear().on(3)], Z, "diagonal").diagonal()
+    constant = ComputedOperator.build(Polynomial(2).on(0), np.ones((5, 1)), ("center", "trace"))
     with pytest.raises(InvalidInputError, match="mean diagonal 0"):
-        constant.diag()
+        constant.diagonal()
 
 
 def test_a_zero_sample_has_no_unit_diagonal_and_is_similar_to_none():
     Z = X.copy()
     Z[4] = 0
-    spherical = KernelSet.build([Linear(), Polynomial(2)], Z, "diagonal")
+    spherical = ComputedOperator.build([Linear(), Polynomial(2)], Z, "diagonal")
     diag = np.ones((2, 10))
     diag[0, 4] = 0
-    np.testing.assert_allclose(spherical.diag(), diag)
-    np.testing.assert_allclose(spherical.rows(np.arange(10)).diagonal(axis1=1, axis2=2), diag)
-    assert not spherical.rows([4])[0].any()
-    cross = spherical.cross(np.vstack([Z[0], np.zeros(3)]))
+    np.testing.assert_allclose(spherical.diagonal(), diag)
+    np.testing.assert_allclose(spherical.block(np.arange(10)).diagonal(axis1=1, axis2=2), diag)
+    assert not spherical.block([4])[0].any()
+    cross = spherical.against(np.vstack([Z[0], np.zeros(3)])).block()
     np.testing.assert_allclose(cross[:, 0, 0], 1.0)
     assert not cross[0, 1].any() and cross[1, 1].all()
-    both = KernelSet.build([Linear()], Z, ("diagonal", "trace"))
-    assert both.diag().mean() == pytest.approx(1.0)
+    both = ComputedOperator.build([Linear()], Z, ("diagonal", "trace"))
+    assert both.diagonal().mean() == pytest.approx(1.0)
 
 
 def test_wrong_indices_and_types():
-    bank = KernelSet.build([Linear(), RBF(width=1)], X)
+    bank = ComputedOperator.build([Linear(), RBF(width=1)], X)
     with pytest.raises(InvalidInputError, match=r"0\.\.9"):
-        bank.rows([10])
+        bank.block([10])
     with pytest.raises(InvalidInputError, match=r"0\.\.9"):
-        bank.rows([-1])
+        bank.block([-1])
     with pytest.raises(InvalidInputError, match=r"kernel indices must be in 0\.\.1"):
-        bank.rows([0], kernels=[2])
+        bank.block([0], None, [2])
     with pytest.raises(InvalidInputError, match="float64 or float32; got int64"):
-        bank.rows([0], dtype=np.int64)
+        bank.block([0], dtype=np.int64)
 
 
 def test_equal_samples_have_no_mean_distance():

@@ -17,6 +17,7 @@ FEW = [
     "one_class LpBall()",
     "one kernel, hinge ElasticNet()",
     "1 of low rank, hinge ElasticNet()",
+    "1 of low rank, squared ElasticNet()",
     "12 of low rank, epsilon_insensitive L1(weight=0.7)",
     "low rank, weights far from the first ones, hinge",
     "C of a million, hinge",
@@ -35,8 +36,8 @@ def test_the_problems_are_many():
 
 def test_last_digits_change_from_answer_to_answer_and_no_others():
     problem = problem_of("hinge Simplex()")
-    exact, other = problem.bank.combine(problem.regularizer.start(problem.m)), blurred(problem, 0)
-    answers = [other.bank.combine(problem.regularizer.start(problem.m)) for _ in range(2)]
+    exact, other = problem.bank.weighted(problem.regularizer.start(problem.m)), blurred(problem, 0)
+    answers = [other.bank.weighted(problem.regularizer.start(problem.m)) for _ in range(2)]
     assert (answers[0] != answers[1]).any()
     for K in answers:
         assert (K == K.T).all() and abs(K - exact).max() <= 1e-15 * abs(exact).max()
@@ -52,3 +53,10 @@ def test_last_digits_decide_nothing(solver):
         if len({one.reason for one in found}) > 1 or not all(one.honest for one in found):
             wrong[name] = found
     assert not wrong
+
+
+def test_pairs_of_variables_move_by_the_same_amount():
+    """Chunks of huge kernels: rounded apart, alpha and its outputs part by more than the gap."""
+    problem = problem_of("sizes far apart 0")
+    found = [outcome(problem, "silp-chunking", seed) for seed in range(20)]
+    assert {one.reason for one in found} == {"converged"} and all(one.honest for one in found)

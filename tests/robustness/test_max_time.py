@@ -30,8 +30,9 @@ from kernelweave.compiled.threads import (
 )
 from kernelweave.deadline import NEVER, Deadline
 from kernelweave.errors import InterruptedFitWarning, InvalidInputError
-from kernelweave.kernels import RBF, Kernel, KernelSet, Linear
+from kernelweave.kernels import RBF, Kernel, Linear
 from kernelweave.losses import get_loss
+from kernelweave.operators import ComputedOperator
 from kernelweave.solvers.bemkl import (
     BayesStart,
     Hyperparameters,
@@ -327,7 +328,7 @@ def test_kernels_that_cannot_be_centred_in_time(no_grace):
 
 def test_factors_are_cut_in_the_middle_of_a_kernel():
     """A look comes after some pivots; how many at a time changes nothing."""
-    kernels = KernelSet.build([RBF(width=0.3)], X[:1500])
+    kernels = ComputedOperator.build([RBF(width=0.3)], X[:1500])
     looks = []
     with use_threads(1), between_blocks(lambda: looks.append(1)):
         whole = FactoredBank().build(kernels)

@@ -16,9 +16,10 @@ import pytest
 
 from kernelweave import MKLClassifier
 from kernelweave.bank import LazyBank
-from kernelweave.bank.memory import require_bytes
 from kernelweave.errors import MemoryBudgetError
-from kernelweave.kernels import RBF, KernelSet
+from kernelweave.kernels import RBF
+from kernelweave.operators import ComputedOperator
+from kernelweave.operators.memory import require_bytes
 
 SCRIPT = Path(__file__).parents[1] / "helpers" / "peak_memory.py"
 FULL = os.environ.get("KERNELWEAVE_HARD") == "full"
@@ -96,13 +97,13 @@ def test_predictions_take_as_much_for_any_number_of_samples(peaks):
 
 def kernel_set(n=300):
     X = np.random.default_rng(0).normal(size=(n, 4))
-    return KernelSet.build([RBF(width=w) for w in (0.3, 0.5, 1.0)], X)
+    return ComputedOperator.build([RBF(width=w) for w in (0.3, 0.5, 1.0)], X)
 
 
 def test_rows_that_do_not_fit_are_refused_with_what_would(monkeypatch):
     """Two rows and some numbers of each kernel are 36 kB; 24 kB of 27 may be asked for."""
     kernels = kernel_set()
-    monkeypatch.setattr("kernelweave.bank.memory.available_bytes", lambda: 27e3)
+    monkeypatch.setattr("kernelweave.operators.memory.available_bytes", lambda: 27e3)
     with pytest.raises(MemoryBudgetError) as refusal:
         LazyBank().build(kernels)
     told = str(refusal.value)

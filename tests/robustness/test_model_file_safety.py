@@ -94,7 +94,7 @@ def forged_nodes(flag):
         "a checkpoint": node(
             "kernelweave.Checkpoint", "ObjectNode", content=attributes(path=value(str(flag)))
         ),
-        "a worker": node("kernelweave.bank.dask.team.Team", "ObjectNode"),
+        "a worker": node("kernelweave.cluster.team.Team", "ObjectNode"),
         "the command line": node("kernelweave.cli.app.app", "ObjectNode"),
         "our main": node("kernelweave.__main__.main", "ObjectNode"),
         "unknown of ours": node("kernelweave.kernels.NoSuch", "ObjectNode"),

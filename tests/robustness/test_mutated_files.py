@@ -122,7 +122,7 @@ def changed(saved, there, kind, attribute, new):
         ("sequences", "Alphabet", "letters", "A" * 200, "2 to 64 different ASCII letters"),
         ("classifier", "Block", "indices", value([0, 10**6]), "columns from 0 to 3"),
         ("classifier", "RBF", "rate", 1.0, "'rate': it is a method"),
-        ("classifier", "KernelSet", "cross", value(1), "'cross': it is a method"),
+        ("classifier", "ComputedOperator", "block", value(1), "'block': it is a method"),
         ("classifier", "MKLClassifier", "kernel_names_", value(["a"]), None),
     ],
 )
@@ -146,7 +146,9 @@ def test_a_batch_that_reads_beyond_its_table(shift, saved, tmp_path):
     batch = next(n for _, _, n in sites(schema) if n.get("__class__") == "RBFBatch")
     columns = batch["content"]["content"]["columns"]["file"]
     array = np.load(io.BytesIO(parts[columns]))
-    there_too = next(n for _, _, n in sites(schema) if n.get("__class__") == "BatchSet")["content"]
+    there_too = next(n for _, _, n in sites(schema) if n.get("__class__") == "GaussianOperator")[
+        "content"
+    ]
     for name, made in (("table", np.zeros((2, 75))), ("columns", array + np.int32(shift))):
         node = {**batch["content"]["content"]["columns"], "file": f"{name}.npy", "__id__": name}
         parts[f"{name}.npy"] = bytes_of(made)

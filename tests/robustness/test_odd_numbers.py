@@ -20,7 +20,8 @@ from scipy import sparse
 
 from kernelweave import BayesianMKLClassifier, MKLClassifier, MKLOneClass, MKLRegressor
 from kernelweave.errors import InvalidInputError
-from kernelweave.kernels import RBF, Distance, Kernel, KernelSet, Linear, Polynomial, sample_ids
+from kernelweave.kernels import RBF, Distance, Kernel, Linear, Polynomial, sample_ids
+from kernelweave.operators import ComputedOperator
 
 HELPERS = Path(__file__).parents[1] / "helpers"
 BANKS = ("dense", "lazy", "factored", "auto")
@@ -194,8 +195,8 @@ def test_a_kernel_that_returns_nan_is_named(bank, loss):
 
 def test_float32_values_are_computed_in_float64_where_they_overflow():
     X, _ = overflowing()
-    kernels = KernelSet.build([Linear(), Polynomial(3)], X)
-    exact, rows = kernels.rows([0, 5]), kernels.rows([0, 5], dtype=np.float32)
+    kernels = ComputedOperator.build([Linear(), Polynomial(3)], X)
+    exact, rows = kernels.block([0, 5]), kernels.block([0, 5], dtype=np.float32)
     assert rows.dtype == np.float32
     np.testing.assert_allclose(rows, exact, rtol=1e-5, atol=1e-6)
 
@@ -225,7 +226,7 @@ def test_sparse_indices_outside_the_matrix_are_refused(kind, how):
     with pytest.raises(InvalidInputError, match="is damaged: its index arrays"):
         MKLClassifier([Linear()]).fit(good, y).predict(bad)
     with pytest.raises(InvalidInputError, match="is damaged: its index arrays"):
-        KernelSet.build([Linear()], bad)
+        ComputedOperator.build([Linear()], bad)
 
 
 @pytest.mark.parametrize("first", range(0, 4000, 500) if FULL else [0])

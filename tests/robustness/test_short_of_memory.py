@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 
 from kernelweave import MKLClassifier
-from kernelweave.bank import DenseBank, LazyBank, StackedBank, build_bank
+from kernelweave.bank import build_bank
 from kernelweave.errors import MemoryBudgetError
 from kernelweave.estimators.learnt_kernel import LearntKernel
-from kernelweave.kernels import RBF, KernelSet
+from kernelweave.kernels import RBF
+from kernelweave.operators import CachedOperator, ComputedOperator, DenseOperator, StackedOperator
 
 SCRIPT = Path(__file__).parents[1] / "helpers" / "short_of_memory.py"
 LIMITS = (
@@ -67,21 +68,21 @@ def test_predictions_need_no_more_for_more_samples(told):
 
 def few_kernels(n=300):
     X = np.random.default_rng(0).normal(size=(n, 4))
-    return KernelSet.build([RBF(width=w) for w in (0.3, 0.5, 1.0)], X)
+    return ComputedOperator.build([RBF(width=w) for w in (0.3, 0.5, 1.0)], X)
 
 
 def parts(bank):
-    return {type(part) for part in (bank.parts if isinstance(bank, StackedBank) else [bank])}
+    return {type(part) for part in (bank.parts if isinstance(bank, StackedOperator) else [bank])}
 
 
 def test_what_is_free_decides_and_not_only_cache_mb(monkeypatch):
     kernels = few_kernels()
-    assert DenseBank in parts(build_bank("auto", kernels))
+    assert DenseOperator in parts(build_bank("auto", kernels))
     # Building them takes 3.6 MB, and half of what is free is for others.
-    monkeypatch.setattr("kernelweave.bank.memory.available_bytes", lambda: 5e6)
+    monkeypatch.setattr("kernelweave.operators.memory.available_bytes", lambda: 5e6)
     bank = build_bank("auto", kernels)
-    assert DenseBank not in parts(bank) and LazyBank in parts(bank)
-    monkeypatch.setattr("kernelweave.bank.memory.available_bytes", lambda: 1e6)
+    assert DenseOperator not in parts(bank) and CachedOperator in parts(bank)
+    monkeypatch.setattr("kernelweave.operators.memory.available_bytes", lambda: 1e6)
     # All rows would be 1.1 MB.
     lazy = build_bank("lazy", kernels)
     assert lazy.nbytes < 0.6e6

@@ -20,7 +20,7 @@ TOL, MOST = 1e-4, (1000, 100)
 @pytest.mark.parametrize("seed", range(200 if FULL else 25))
 def test_same_optimum(seed):
     problem = draw(seed, n=(8, 25), m=(1, 8))
-    Ks = list(problem.bank.rows(np.arange(problem.n)))
+    Ks = list(problem.bank.block(np.arange(problem.n)))
     value, _, _ = referee(Ks, problem.y, problem.C, problem.loss, problem.regularizer, 1)
     unit = abs(value)
     taken = 0

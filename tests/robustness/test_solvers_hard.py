@@ -67,7 +67,7 @@ def test_each_solver_with_the_losses_it_likes_best(name, seed, trouble):
 def test_one_scale_for_all_kernels_and_any_C(seed, size, C):
     """Kernels of one size are as good as those of size one with another C."""
     problem = draw(seed, ["rows"], regularizer=Simplex())
-    Ks = problem.bank.rows(np.arange(problem.n)) * 10.0**size
+    Ks = problem.bank.block(np.arange(problem.n)) * 10.0**size
     problem = replace(
         problem, bank=DenseBank().from_matrices(list(Ks)), C=np.full(problem.C.shape, 10.0**C)
     )
@@ -115,7 +115,7 @@ def test_one_sample_against_a_thousand(name):
 def test_every_sample_twice_with_opposite_labels(name, C):
     """The best function is constant: kernels can tell nothing."""
     plain = draw(3, loss="hinge", regularizer=Simplex(), n=(8, 8))
-    Ks = [np.tile(K, (2, 2)) for K in plain.bank.rows(np.arange(8))]
+    Ks = [np.tile(K, (2, 2)) for K in plain.bank.block(np.arange(8))]
     y = np.repeat([[1.0, -1.0]], 8, axis=1)
     problem = replace(plain, bank=DenseBank().from_matrices(Ks), y=y, C=np.full((1, 16), C))
     done = fit(problem, name)

@@ -9,10 +9,10 @@ import pytest
 from hard_problems import check_fit, draw, fit
 from sklearn.datasets import load_iris
 
-from kernelweave.bank import DenseBank, DistanceBank
+from kernelweave.bank import DenseBank
 from kernelweave.combine import Product, WeightedSum
-from kernelweave.kernels import DistanceSet, KernelSet
 from kernelweave.losses import Hinge
+from kernelweave.operators import ComputedOperator, DistanceOperator
 from kernelweave.problem import Problem
 from kernelweave.regularizers import L1, BlockNorm, SquaredLp
 from kernelweave.solvers import SPG, Limits
@@ -35,7 +35,7 @@ def test_large_weights_of_a_small_price(seed, loss, regularizer):
 def iris_sum(regularizer):
     """Two of the three irises, the SimpleMKL family, C = 10."""
     X, y = load_iris(return_X_y=True)
-    bank = DenseBank().build(KernelSet.build("simplemkl", X[50:] - X[50:].mean(axis=0)))
+    bank = DenseBank().build(ComputedOperator.build("simplemkl", X[50:] - X[50:].mean(axis=0)))
     y = np.where(y[50:] == 1, 1.0, -1.0)
     return Problem(bank, y[None], np.full((1, len(y)), 10.0), Hinge(), regularizer, WeightedSum())
 
@@ -45,7 +45,7 @@ def wide_product(regularizer):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 300))
     y = np.where(X[:, 0] + X[:, 1] + 0.3 * rng.normal(size=60) > 0, 1.0, -1.0)
-    bank = DistanceBank().build(DistanceSet.build("features", X))
+    bank = DistanceOperator.build("features", X).keep()
     return Problem(bank, y[None], np.full((1, len(y)), 10.0), Hinge(), regularizer, Product())
 
 

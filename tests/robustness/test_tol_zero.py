@@ -22,8 +22,8 @@ from kernelweave import (
 from kernelweave.bank import DenseBank, FactoredBank
 from kernelweave.cli.app import app
 from kernelweave.combine import WeightedSum
-from kernelweave.kernels import KernelSet
 from kernelweave.losses import get_loss
+from kernelweave.operators import ComputedOperator
 from kernelweave.problem import Problem
 from kernelweave.regularizers import L1, LpBall, Simplex
 from kernelweave.solvers import (
@@ -45,7 +45,7 @@ X, y = StandardScaler().fit_transform(X)[:100, :8], y[:100]
 
 def problem_of(loss, regularizer, bank=None, scale=1.0):
     signs = np.where(y > 0, 1.0, -1.0)[None]
-    made = (bank or DenseBank()).build(KernelSet.build("mwumkl", X))
+    made = (bank or DenseBank()).build(ComputedOperator.build("mwumkl", X))
     C = np.full(signs.shape, scale)
     return Problem(made, signs, C, get_loss(loss), regularizer, WeightedSum())
 

@@ -8,11 +8,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import DTypeLike
 
-from kernelweave.bank.protocol import Array, MatrixBank, as_tasks
 from kernelweave.combine.gram import Gram, TiledGram
 from kernelweave.combine.tiles import add_tiles, fill_symmetric
 from kernelweave.compiled.blocks import STACK_ENTRIES, rows_of
-from kernelweave.kernels.tile import Tile
+from kernelweave.operators.base import Array, KernelOperator, as_tasks
 from kernelweave.registry import Named
 
 __all__ = ["Combination"]
@@ -21,10 +20,10 @@ __all__ = ["Combination"]
 class Combination(Named):
     r"""A differentiable map from weights :math:`d \ge 0` to one kernel :math:`K(d)`.
 
-    A new one supplies `values` and `derivative` on a :class:`~kernelweave.kernels.tile.Tile`, any
-    rectangle of the base matrices; training, gradients and prediction all follow from these two,
-    a few rows at a time. A subclass that sets `name` can be asked for by it and joins the contract
-    tests.
+    A new one supplies `values` and `derivative` on any part of the base matrices, a rectangular
+    :class:`~kernelweave.operators.KernelOperator`; training, gradients and prediction all follow
+    from these two, a few rows at a time. A subclass that sets `name` can be asked for by it and
+    joins the contract tests.
 
     Attributes
     ----------
@@ -40,9 +39,9 @@ class Combination(Named):
     Examples
     --------
     >>> import numpy as np
-    >>> from kernelweave.bank import DenseBank
+    >>> from kernelweave.operators import DenseOperator
     >>> from kernelweave.combine import PolynomialMixture
-    >>> bank = DenseBank().from_matrices([np.eye(2), np.ones((2, 2))])
+    >>> bank = DenseOperator([np.eye(2), np.ones((2, 2))])
     >>> PolynomialMixture((1.0, 1.0)).matrix(bank, np.array([1.0, 2.0]))
     array([[12.,  6.],
            [ 6., 12.]])
@@ -54,20 +53,20 @@ class Combination(Named):
     is_sum: ClassVar[bool] = False
 
     @abstractmethod
-    def values(self, tile: Tile, d: Array) -> Array:
+    def values(self, tile: KernelOperator, d: Array) -> Array:
         """K(d) on the tile, shape `tile.shape`."""
 
     @abstractmethod
-    def derivative(self, tile: Tile, d: Array, M: Array) -> Array:
+    def derivative(self, tile: KernelOperator, d: Array, M: Array) -> Array:
         """sum_ij M_ij dK(d)_ij / dd_k over the tile, for every k: shape (m,)."""
 
     # Who brought how much
 
-    def at_zero(self, tile: Tile) -> Array:
+    def at_zero(self, tile: KernelOperator) -> Array:
         """K(0) on the tile: what is there before any kernel has weight."""
         return self.values(tile, np.zeros(tile.m))
 
-    def mean_slope(self, tile: Tile, d: Array) -> Array | None:
+    def mean_slope(self, tile: KernelOperator, d: Array) -> Array | None:
         r"""Slope of K in S = sum_k d_k B_k, averaged on the way from 0 to d; None if it is one.
 
         .. math:: \int_0^1 K'(t S)\, dt = \frac{K(S) - K(0)}{S}
@@ -78,7 +77,7 @@ class Combination(Named):
         gained = self.values(tile, d) - self.at_zero(tile)
         return np.divide(gained, S, out=np.zeros_like(gained), where=S != 0)
 
-    def shares(self, tile: Tile, d: Array, coef: Array, kernels: Array) -> Array:
+    def shares(self, tile: KernelOperator, d: Array, coef: Array, kernels: Array) -> Array:
         r"""What each kernel adds to (K(d) - K(0)) coef', shape (len(kernels), q, T).
 
         Aumann and Shapley's share: every weight grows from nothing at the same pace, and a kernel
@@ -91,7 +90,7 @@ class Combination(Named):
 
         Parameters
         ----------
-        tile : Tile
+        tile : KernelOperator
             Samples (rows) against training samples.
         d : ndarray of shape (m,)
             The weights.
@@ -103,9 +102,8 @@ class Combination(Named):
         Examples
         --------
         >>> from kernelweave.combine import Product
-        >>> from kernelweave.kernels.tile import StackTile
-        >>> D = np.array([[[1.0]], [[3.0]]])  # two distances of one pair
-        >>> tile = StackTile((1, 1), 2, lambda kernels: D[kernels])
+        >>> from kernelweave.operators import DenseOperator
+        >>> tile = DenseOperator([np.array([[1.0]]), np.array([[3.0]])])  # distances of one pair
         >>> shares = Product().shares(tile, np.ones(2), np.ones((1, 1)), np.array([0, 1]))
         >>> shares.ravel().round(4), round(float(np.exp(-4) - 1), 4)
         (array([-0.2454, -0.7363]), -0.9817)
@@ -115,7 +113,7 @@ class Combination(Named):
         many = rows_of(tile.shape[0] * tile.shape[1], STACK_ENTRIES)
         for first in range(0, len(kernels), many):
             part = kernels[first : first + many]
-            base = tile.stack(part)
+            base = tile.block(kernels=part)
             if slope is not None:
                 base = base * slope
             out[first : first + many] = d[part, None, None] * (base @ coef.T)
@@ -131,13 +129,13 @@ class Combination(Named):
         """Return K(d) for the single-kernel solvers; `reuse` lends its memory and is lost."""
         return TiledGram(self.values, bank, d, np.dtype(dtype), reuse)
 
-    def matrix(self, bank: MatrixBank, d: Array) -> Array:
+    def matrix(self, bank: KernelOperator, d: Array) -> Array:
         """K(d) on all samples, (n, n) in float64."""
         out = np.empty((bank.n, bank.n))
         fill_symmetric(bank, lambda tile: self.values(tile, d), out)
         return out
 
-    def contract(self, bank: MatrixBank, d: Array, W: Array) -> Array:
+    def contract(self, bank: KernelOperator, d: Array, W: Array) -> Array:
         """sum_ij W_ij dK(d)_ij / dd_k over all samples, for every k; W is symmetric."""
         everyone = np.arange(bank.n)
         return add_tiles(
@@ -160,7 +158,7 @@ class Combination(Named):
         support = np.flatnonzero(tasks.any(axis=0))
         values = tasks[:, support]
 
-        def part(tile: Tile, i: Array, j: Array) -> Array:
+        def part(tile: KernelOperator, i: Array, j: Array) -> Array:
             return self.derivative(tile, d, values[:, i].T @ values[:, j])
 
         return add_tiles(bank, support, support, part, np.zeros(bank.m), symmetric=True)
@@ -172,7 +170,7 @@ class Combination(Named):
         values = tasks[:, support]
         fitted = np.zeros_like(tasks)
 
-        def part(tile: Tile, i: Array, j: Array) -> Array:
+        def part(tile: KernelOperator, i: Array, j: Array) -> Array:
             fitted[:, i] += values[:, j] @ self.values(tile, d).T
             return np.zeros(0)
 

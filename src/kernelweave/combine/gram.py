@@ -7,16 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from kernelweave.bank.memory import rows_and_work
-from kernelweave.bank.protocol import Array, MatrixBank
-from kernelweave.bank.row_cache import RowCache
-from kernelweave.combine.tiles import fill_symmetric, row_step
+from kernelweave.combine.tiles import fill_symmetric
 from kernelweave.compiled.blocks import CACHED_COLUMNS
 from kernelweave.compiled.dense_rows import rows_product, square_block
 from kernelweave.compiled.passes import add_rows
 from kernelweave.compiled.threads import map_blocks
-from kernelweave.kernels.tile import Tile
 from kernelweave.memory import square_side
+from kernelweave.operators.base import Array, KernelOperator, row_step
+from kernelweave.operators.memory import rows_and_work
+from kernelweave.operators.row_cache import RowCache
 
 __all__ = ["Gram", "TiledGram"]
 
@@ -26,7 +25,7 @@ class Gram:
 
     Parameters
     ----------
-    bank : MatrixBank
+    bank : KernelOperator
         The base matrices.
     d : ndarray of shape (m,)
         The weights.
@@ -43,7 +42,7 @@ class Gram:
 
     round_size: int | None = None
 
-    def __init__(self, bank: MatrixBank, d: Array) -> None:
+    def __init__(self, bank: KernelOperator, d: Array) -> None:
         self.n = bank.n
         self._bank = bank
         self.d = d
@@ -52,14 +51,14 @@ class Gram:
         self._matrix: Array | None = None
 
     def square_limit(self, most: int, copies: float) -> int:
-        """See :class:`MatrixBank`."""
+        """See :class:`KernelOperator`."""
         return self._bank.square_limit(most, copies)
 
     def dense(self) -> Array | None:
         """The matrix, if it has been formed."""
         return self._matrix
 
-    def diag(self) -> Array:
+    def diagonal(self) -> Array:
         """Diagonal of K(d)."""
         return self._formed().diagonal().astype(np.float64)
 
@@ -92,7 +91,7 @@ class TiledGram(Gram):
     ----------
     values : callable
         ``values(tile, d)``: K(d) on a tile.
-    bank : MatrixBank
+    bank : KernelOperator
         The base matrices; its `cache_mb` bounds the cached rows.
     d : ndarray of shape (m,)
         The weights.
@@ -103,9 +102,9 @@ class TiledGram(Gram):
 
     Examples
     --------
-    >>> from kernelweave.bank import DenseBank
+    >>> from kernelweave.operators import DenseOperator
     >>> from kernelweave.combine import PolynomialMixture
-    >>> bank = DenseBank().from_matrices([np.eye(2), np.ones((2, 2))])
+    >>> bank = DenseOperator([np.eye(2), np.ones((2, 2))])
     >>> gram = PolynomialMixture((0.0, 1.0)).gram(bank, np.array([1.0, 1.0]))
     >>> gram.product(np.array([0]), np.array([1.0]))
     array([4., 1.])
@@ -113,8 +112,8 @@ class TiledGram(Gram):
 
     def __init__(
         self,
-        values: Callable[[Tile, Array], Array],
-        bank: MatrixBank,
+        values: Callable[[KernelOperator, Array], Array],
+        bank: KernelOperator,
         d: Array,
         dtype: np.dtype,
         reuse: Gram | None = None,
@@ -137,7 +136,7 @@ class TiledGram(Gram):
             self._cache = RowCache(self._rows, 1, bank.n, rows, dtype, instead_of=old)
 
     def square_limit(self, most: int, copies: float) -> int:
-        """See :class:`MatrixBank`; beside the rows."""
+        """See :class:`KernelOperator`; beside the rows."""
         if self._cache is None:
             return super().square_limit(most, copies)
         return min(most, square_side(self._work_bytes, copies))
@@ -149,21 +148,21 @@ class TiledGram(Gram):
 
         def work(first: int, last: int) -> None:
             out[first:last] = self._values(
-                self._bank.tile(idx[first:last], None, self._dtype), self.d
+                self._bank.part(idx[first:last], None, self._dtype), self.d
             )
 
         map_blocks(work, len(idx), step)
         return out[None]
 
-    def diag(self) -> Array:
+    def diagonal(self) -> Array:
         """Diagonal of K(d)."""
         if self._cache is None:
-            return super().diag()
+            return super().diagonal()
         step = 64  # A tile gives one diagonal entry a row: small squares waste least.
         out = np.empty(self.n)
         for first in range(0, self.n, step):
             part = np.arange(first, min(first + step, self.n))
-            out[part] = self._values(self._bank.tile(part, part), self.d).diagonal()
+            out[part] = self._values(self._bank.part(part, part), self.d).diagonal()
         return out
 
     def block(self, idx: Array) -> Array:
@@ -175,7 +174,7 @@ class TiledGram(Gram):
         step = row_step(len(idx))
 
         def work(first: int, last: int) -> None:
-            tile = self._bank.tile(idx[first:last], idx, self._dtype)
+            tile = self._bank.part(idx[first:last], idx, self._dtype)
             out[first:last] = self._values(tile, self.d)
 
         map_blocks(work, len(idx), step)

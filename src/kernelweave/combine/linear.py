@@ -1,63 +1,64 @@
-"""The kernels of a combination that is linear in the weights, as a bank of their own."""
+"""The kernels of a combination that is linear in the weights, as an operator of their own."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from kernelweave.bank.protocol import (
-    Array,
-    ErrorBound,
-    KernelBank,
-    MatrixBank,
-    kernel_indices,
-    semi_definite,
-)
-from kernelweave.combine.tiles import fill_symmetric, row_step
-from kernelweave.compiled.blocks import STACK_ENTRIES, rows_of
+from kernelweave.combine.tiles import fill_symmetric
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.errors import InvalidInputError
+from kernelweave.operators.base import (
+    Array,
+    KernelOperator,
+    Kind,
+    Which,
+    kernel_indices,
+    row_step,
+    semi_definite,
+)
 
 if TYPE_CHECKING:
     from kernelweave.combine.base import Combination
 
-__all__ = ["LinearBank"]
+__all__ = ["LinearOperator"]
 
-# Samples whose diagonal entries are taken from one square tile.
+# Samples whose diagonal entries are taken from one square part.
 _SQUARE = 64
-# What a bank may leave out, relative to the trace: factors are refined down to 1e-12 of it.
+# What an operator may leave out, relative to the trace: factors are refined down to 1e-12 of it.
 _EXACT = 1e-11
 
 
-class LinearBank(KernelBank):
+class LinearOperator(KernelOperator):
     r"""The kernels :math:`G_k = K(e_k)` of a linear combination, for which it is a weighted sum.
 
     Where :math:`K(d)` is linear it is :math:`\sum_k d_k G_k`, whatever each :math:`G_k` is made of.
-    On this bank such a problem is one that every solver knows.
+    On this operator such a problem is one that every solver knows.
 
     Parameters
     ----------
     combination : Combination
         One with ``linear = True``.
-    base : MatrixBank
+    base : KernelOperator
         Its base matrices.
     members : array of int, optional
         The weights whose kernels these are, by default all.
 
     Examples
     --------
-    >>> from kernelweave.bank import DenseBank
     >>> from kernelweave.combine import WeightedSum
-    >>> base = DenseBank().from_matrices([np.eye(2), np.ones((2, 2))])
-    >>> LinearBank(WeightedSum(), base).quad(np.array([1.0, 2.0]))
+    >>> from kernelweave.operators import DenseOperator
+    >>> base = DenseOperator([np.eye(2), np.ones((2, 2))])
+    >>> LinearOperator(WeightedSum(), base).quad(np.array([1.0, 2.0]))
     array([5., 9.])
     """
 
     keeps_rows = True
 
     def __init__(
-        self, combination: Combination, base: MatrixBank, members: Array | None = None
+        self, combination: Combination, base: KernelOperator, members: Array | None = None
     ) -> None:
         self._combination, self._base = combination, base
         self._members = kernel_indices(members, base.m)
@@ -66,32 +67,32 @@ class LinearBank(KernelBank):
         self.matrix_limit, self.cache_mb = base.matrix_limit, base.cache_mb
 
     @classmethod
-    def of(cls, combination: Combination, bank: MatrixBank) -> LinearBank:
-        """Return the kernels of a combination on a bank, or on the most exact one it leads to.
+    def of(cls, combination: Combination, base: KernelOperator) -> LinearOperator:
+        """Return the kernels of a combination, on the most exact operator that the base leads to.
 
-        What an inexact bank leaves open is known of its own matrices, not of what a combination
-        makes of them.
+        What an inexact operator leaves open is known of its own matrices, not of what a
+        combination makes of them.
         """
-        while isinstance(bank, KernelBank) and (finer := bank.refined()) is not None:
-            bank = finer
-        if isinstance(bank, KernelBank):
-            missing = bank.error(np.ones(bank.n), np.ones(bank.m)).quad_missing
+        if combination.base == "kernels":
+            while (finer := base.refined()) is not None:
+                base = finer
+            missing = base.error(np.ones(base.n), np.ones(base.m)).quad_missing
             # The sum of all entries is at most n times the trace.
-            if np.any(missing > _EXACT * bank.n * bank.diag().sum(axis=1)):
+            if np.any(missing > _EXACT * base.n * base.diagonal().sum(axis=1)):
                 raise InvalidInputError(
                     f"the combination {combination!r} needs exact matrices, and those of "
-                    f"{type(bank).__name__} are approximate; use bank='lazy' or 'dense'."
+                    f"{type(base).__name__} are approximate; use bank='lazy' or 'dense'."
                 )
-        out = cls(combination, bank)
+        out = cls(combination, base)
         # A kernel with a diagonal of zeros is zero everywhere.
-        if np.any(out._diagonal(np.zeros(bank.m))):
+        if np.any(out._diagonal(np.zeros(base.m))):
             raise InvalidInputError(
                 f"the combination {combination!r} declares linear = True, but K(0) is not zero; "
                 "K(d) must be a sum of d_k times kernels. Declare linear = False."
             )
         return out
 
-    def _weights(self, d: Array) -> Array:
+    def _weights(self, d: ArrayLike) -> Array:
         """Weights of all kernels of the combination: zero for those that are not here."""
         out = np.zeros(self._base.m)
         out[self._members] = d
@@ -105,76 +106,62 @@ class LinearBank(KernelBank):
         """Bytes of the base matrices."""
         return self._base.nbytes
 
-    def rows(self, idx: Array, kernels: Array | None = None, columns: Array | None = None) -> Array:
-        tile = self._base.tile(np.asarray(idx), columns)
+    def block(
+        self, rows: Which = None, columns: Which = None, kernels: Which = None, dtype: Kind = None
+    ) -> Array:
+        part = self._base.part(rows, columns)
         chosen = kernel_indices(kernels, self.m)
-        out = np.empty((len(chosen), *tile.shape))
+        out = np.empty((len(chosen), *part.shape), np.float64 if dtype is None else dtype)
         for place, k in enumerate(chosen):
-            out[place] = self._combination.values(tile, self._unit(k))
+            out[place] = self._combination.values(part, self._unit(k))
         return out
 
-    def matvec(self, v: Array, kernels: Array | None = None) -> Array:
-        return self.products_at(v, np.arange(self.n), kernels)
-
-    def products_at(self, v: Array, idx: Array, kernels: Array | None = None) -> Array:
-        v, idx = np.asarray(v, dtype=np.float64), np.asarray(idx)
-        chosen = kernel_indices(kernels, self.m)
-        used = np.flatnonzero(np.atleast_2d(v).any(axis=0))
-        out = np.zeros((len(chosen), *v.shape[:-1], len(idx)))
-        if not len(used) or not len(chosen):
-            return out
-        turned = v[..., used].T
-
-        def work(first: int, last: int) -> None:
-            # (m, q, s) @ (s, T) and its last two axes exchanged.
-            products = self.rows(idx[first:last], chosen, used) @ turned
-            out[..., first:last] = products if v.ndim == 1 else products.transpose(0, 2, 1)
-
-        map_blocks(work, len(idx), rows_of(len(chosen) * len(used), STACK_ENTRIES))
-        return out
-
-    def quad(self, v: Array, kernels: Array | None = None) -> Array:
-        """See :class:`KernelBank`; the derivative of a linear K is the same for all weights."""
+    def quad(self, v: Array, kernels: Which = None) -> Array:
+        """See :class:`KernelOperator`; the derivative of a linear K is the same for all weights."""
         chosen = kernel_indices(kernels, self.m)
         nowhere = np.zeros(self._base.m)
         quad = self._combination.derivative_quad(self._base, nowhere, v)
         return semi_definite(quad[self._members[chosen]], v, self, chosen)
 
-    def combine(self, d: Array, out: Array | None = None) -> Array:
-        out = np.empty((self.n, self.n)) if out is None else out
-        weights = self._weights(d)
-        fill_symmetric(self._base, lambda tile: self._combination.values(tile, weights), out)
-        return out
-
-    def combine_rows(self, d: Array, idx: Array, out: Array) -> Array:
-        weights = self._weights(d)
+    def weighted(
+        self, d: ArrayLike, rows: Which = None, columns: Which = None, out: Array | None = None
+    ) -> Array:
+        weights, values = self._weights(d), self._combination.values
+        if rows is not None and columns is not None:
+            found = values(self._base.part(rows, columns), weights)
+            if out is None:
+                return found
+            out[...] = found
+            return out
+        if rows is None and columns is None:
+            out = np.empty((self.n, self.n)) if out is None else out
+            fill_symmetric(self._base, lambda part: values(part, weights), out)
+            return out
+        idx = np.arange(self.n) if rows is None else np.asarray(rows)
+        width = self.n if columns is None else len(columns)
+        total = np.empty((len(idx), width)) if out is None else out
 
         def work(first: int, last: int) -> None:
-            tile = self._base.tile(idx[first:last], None, out.dtype)
-            out[first:last] = self._combination.values(tile, weights)
+            total[first:last] = values(
+                self._base.part(idx[first:last], columns, total.dtype), weights
+            )
 
-        map_blocks(work, len(idx), row_step(self.n))
-        return out
-
-    def combine_block(self, d: Array, idx: Array) -> Array:
-        return self._combination.values(self._base.tile(idx, idx), self._weights(d))
+        map_blocks(work, len(idx), row_step(width))
+        return total
 
     def _diagonal(self, weights: Array) -> Array:
         out = np.empty(self.n)
         for first in range(0, self.n, _SQUARE):
             part = np.arange(first, min(first + _SQUARE, self.n))
-            out[part] = self._combination.values(self._base.tile(part, part), weights).diagonal()
+            out[part] = self._combination.values(self._base.part(part, part), weights).diagonal()
         return out
 
-    def diag(self, kernels: Array | None = None) -> Array:
+    def diagonal(self, kernels: Which = None) -> Array:
         chosen = kernel_indices(kernels, self.m)
         return np.array([self._diagonal(self._unit(k)) for k in chosen]).reshape(-1, self.n)
 
-    def error(self, v: Array, d: Array) -> ErrorBound:
-        return ErrorBound.none(self.m)
+    def take(self, idx: Array) -> LinearOperator:
+        return LinearOperator(self._combination, self._base.take(idx), self._members)
 
-    def take(self, idx: Array) -> LinearBank:
-        return LinearBank(self._combination, self._base.take(idx), self._members)
-
-    def select(self, kernels: Array) -> LinearBank:
-        return LinearBank(self._combination, self._base, self._members[kernels])
+    def select(self, kernels: Array) -> LinearOperator:
+        return LinearOperator(self._combination, self._base, self._members[kernels])

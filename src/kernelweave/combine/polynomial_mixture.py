@@ -8,10 +8,9 @@ from typing import Self
 import numpy as np
 from numpy.polynomial import polynomial
 
-from kernelweave.bank.protocol import Array
 from kernelweave.combine.base import Combination
 from kernelweave.errors import InvalidInputError
-from kernelweave.kernels.tile import Tile
+from kernelweave.operators.base import Array, KernelOperator
 
 __all__ = ["PolynomialMixture"]
 
@@ -63,16 +62,16 @@ class PolynomialMixture(Combination):
             )
         return np.concatenate([[0.0], c])
 
-    def values(self, tile: Tile, d: Array) -> Array:
+    def values(self, tile: KernelOperator, d: Array) -> Array:
         """sum_q c_q S^q, entry by entry."""
         S = tile.weighted(d)
         return polynomial.polyval(S, self._checked().astype(S.dtype), tensor=False)
 
-    def derivative(self, tile: Tile, d: Array, M: Array) -> Array:
+    def derivative(self, tile: KernelOperator, d: Array, M: Array) -> Array:
         """sum_ij M_ij (sum_q q c_q S_ij^(q-1)) K_k[i, j]."""
         slope = polynomial.polyder(self._checked())
         return tile.contract(M * polynomial.polyval(tile.weighted(d), slope, tensor=False))
 
-    def mean_slope(self, tile: Tile, d: Array) -> Array:
+    def mean_slope(self, tile: KernelOperator, d: Array) -> Array:
         """sum_q c_q S^(q-1), entry by entry."""
         return polynomial.polyval(tile.weighted(d), self._checked()[1:], tensor=False)

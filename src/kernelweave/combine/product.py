@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernelweave.bank.protocol import Array
 from kernelweave.combine.base import Combination
 from kernelweave.compiled.exp import exp_inplace
-from kernelweave.kernels.tile import Tile
+from kernelweave.operators.base import Array, KernelOperator
 
 __all__ = ["Product"]
 
@@ -36,15 +35,15 @@ class Product(Combination):
     name = "product"
     base = "distances"
 
-    def values(self, tile: Tile, d: Array) -> Array:
+    def values(self, tile: KernelOperator, d: Array) -> Array:
         """exp(-sum_k d_k D_k)."""
         return exp_inplace(np.ascontiguousarray(tile.weighted(d)), -1.0)
 
-    def derivative(self, tile: Tile, d: Array, M: Array) -> Array:
+    def derivative(self, tile: KernelOperator, d: Array, M: Array) -> Array:
         """-sum_ij M_ij K(d)_ij D_k[i, j]."""
         return -tile.contract(M * self.values(tile, d))
 
-    def mean_slope(self, tile: Tile, d: Array) -> Array:
+    def mean_slope(self, tile: KernelOperator, d: Array) -> Array:
         """-(1 - exp(-S)) / S, which is -1 where S is 0."""
         S = np.asarray(tile.weighted(d))
         return np.divide(np.expm1(-S), S, out=np.full_like(S, -1.0), where=S != 0)

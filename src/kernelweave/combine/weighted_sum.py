@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import DTypeLike
 
-from kernelweave.bank.protocol import Array, KernelBank
 from kernelweave.combine.base import Combination
 from kernelweave.combine.gram import Gram, matrix_memory
 from kernelweave.compiled.dense_rows import square_block
-from kernelweave.kernels.tile import Tile
+from kernelweave.operators.base import Array, KernelOperator
 
 __all__ = ["SumGram", "WeightedSum"]
 
@@ -23,7 +22,7 @@ class SumGram(Gram):
 
     Parameters
     ----------
-    bank : KernelBank
+    bank : KernelOperator
         The kernels.
     d : ndarray of shape (m,)
         Their weights.
@@ -35,15 +34,15 @@ class SumGram(Gram):
     Examples
     --------
     >>> import numpy as np
-    >>> from kernelweave.bank import DenseBank
-    >>> bank = DenseBank().from_matrices([np.eye(2), np.ones((2, 2))])
+    >>> from kernelweave.operators import DenseOperator
+    >>> bank = DenseOperator([np.eye(2), np.ones((2, 2))])
     >>> SumGram(bank, np.array([0.5, 0.5])).product(np.array([0]), np.array([2.0]))
     array([2., 1.])
     """
 
     def __init__(
         self,
-        bank: KernelBank,
+        bank: KernelOperator,
         d: Array,
         dtype: DTypeLike = np.float64,
         reuse: Gram | None = None,
@@ -57,13 +56,13 @@ class SumGram(Gram):
             if reuse._matrix is not None and reuse._matrix.dtype == dtype:
                 self._matrix = reuse._matrix
         if self._matrix is None and bank.forms_matrix:
-            self._matrix = bank.combine(d, matrix_memory(bank.n, np.dtype(dtype), reuse))
+            self._matrix = bank.weighted(d, out=matrix_memory(bank.n, np.dtype(dtype), reuse))
 
-    def diag(self) -> Array:
+    def diagonal(self) -> Array:
         """Diagonal of K(d)."""
         if self._matrix is not None:
-            return super().diag()
-        return self.d[self.active] @ self.bank.diag(self.active)
+            return super().diagonal()
+        return self.d[self.active] @ self.bank.diagonal(self.active)
 
     def block(self, idx: Array) -> Array:
         """K(d)[idx][:, idx]."""
@@ -75,7 +74,7 @@ class SumGram(Gram):
             places = np.searchsorted(known, idx)
             if places[-1] < len(known) and np.array_equal(known[places], idx):
                 return block if len(idx) == len(known) else square_block(block, places)
-        block = self.bank.combine_block(self.d, idx)
+        block = self.bank.weighted(self.d, idx, idx)
         self._known = (idx, block)
         return block
 
@@ -85,7 +84,7 @@ class SumGram(Gram):
             return super().product(idx, delta)
         v = np.zeros(self.n)
         v[idx] = delta
-        parts = self.bank.matvec(v, self.active)
+        parts = self.bank.apply(v, self.active)
         self.parts = parts if self.parts is None else self.parts + parts
         return self.d[self.active] @ parts
 
@@ -103,20 +102,20 @@ class WeightedSum(Combination):
     linear = True
     is_sum = True
 
-    def values(self, tile: Tile, d: Array) -> Array:
+    def values(self, tile: KernelOperator, d: Array) -> Array:
         """sum_k d_k K_k."""
         return tile.weighted(d)
 
-    def derivative(self, tile: Tile, d: Array, M: Array) -> Array:
+    def derivative(self, tile: KernelOperator, d: Array, M: Array) -> Array:
         """sum_ij M_ij K_k[i, j]."""
         return tile.contract(M)
 
-    def mean_slope(self, tile: Tile, d: Array) -> None:
+    def mean_slope(self, tile: KernelOperator, d: Array) -> None:
         """K is S itself."""
 
     def gram(
         self,
-        bank: KernelBank,
+        bank: KernelOperator,
         d: Array,
         dtype: DTypeLike = np.float64,
         reuse: Gram | None = None,
@@ -125,7 +124,7 @@ class WeightedSum(Combination):
         return SumGram(bank, d, dtype, reuse)
 
     def derivative_quad(
-        self, bank: KernelBank, d: Array, alpha: Array, kernels: Array | None = None
+        self, bank: KernelOperator, d: Array, alpha: Array, kernels: Array | None = None
     ) -> Array:
         """q_k(alpha) = alpha'K_k alpha, from the bank's own pass."""
         if kernels is None:
@@ -134,7 +133,7 @@ class WeightedSum(Combination):
         quad[kernels] = bank.quad(alpha, kernels)
         return quad
 
-    def evaluate(self, bank: KernelBank, d: Array, alpha: Array) -> tuple[Array, Array]:
+    def evaluate(self, bank: KernelOperator, d: Array, alpha: Array) -> tuple[Array, Array]:
         """(K(d) alpha, q(alpha)), in one pass where the bank can."""
         quad, product = bank.quad_and_product(alpha, d)
         return product, quad

@@ -17,6 +17,13 @@ CACHED_COLUMNS, MATRIX_COLUMNS = 2048, 1024
 # second-level cache of a core, 2 MB is its part of the shared one, 8 MB most of that.
 FEW_ENTRIES, CACHED_ENTRIES, SHARED_CACHE_ENTRIES = 2**16, 2**18, 2**20
 
+# Sides of the squares in which a matrix is compared with its transpose, 8 kB twice in the
+# first-level cache, and rows that a thread copies to the other side of the diagonal at a time.
+TILE, MIRROR_ROWS = 32, 64
+
+# Rows a thread takes at a time when a block of a matrix is gathered.
+GATHERED_ROWS = 64
+
 # Entries of a temporary stack of matrices or products: 32 MB of float64, little beside the data.
 STACK_ENTRIES = 2**22
 
@@ -55,3 +62,22 @@ def gaussian_kernels(count: int, entries: float) -> tuple[int, float]:
     """
     block = min(max(int(2e6 // max(1.0, entries)), 1), 1024)
     return block, GAUSSIAN_WORK * count * entries
+
+
+# Sequences of equal length that a thread encodes or looks up at a time: their words and sums at one
+# position, 100 kB, stay in the second-level cache.
+STRING_ROWS = 4096
+# Rows of a matrix of such sequences that a thread computes at a time: a row of 10^4 takes 0.3 ms.
+PAIR_ROWS = 16
+# Sequences looked up at a time in products: every such block builds the tables of all positions
+# anew, so there are few. Their positions are cut into at most so many parts for threads, of at
+# least so many positions: a part rolls a word's letters once more. The sums that the parts of one
+# window keep for themselves have at most so many numbers, 64 MB.
+POSITION_SEQUENCES, POSITION_PARTS, POSITIONS, POSITION_SUMS = 2**18, 16, 8, 2**23
+
+# Rows of inner products of k-mer counts that a thread computes at a time: enough for BLAS to be
+# quick with the dense part, and 5 MB of sums against 10^4 samples.
+KMER_ROWS = 64
+# K-mers or letters that a thread reads at a time, about 0.3 ms, and letters that are encoded or
+# copied at a time: temporary arrays take up to 24 bytes for each.
+KMERS, ENCODED_LETTERS = 2**15, 2**20

@@ -19,17 +19,7 @@ def ensure_cache_folder() -> Path | None:
     Numba keeps compiled code beside the source or in the user's cache folder, and refuses to
     compile (with ``cache=True``) where it can write neither: a read-only install and no home, as
     in some containers. Then a private one in the temporary folder takes their place, for this
-    process and those it starts.
-
-    Returns
-    -------
-    Path or None
-        The folder, if one was needed.
-
-    Examples
-    --------
-    >>> ensure_cache_folder() is None
-    True
+    process and those it starts. Returns the folder, if one was needed.
     """
     if _finds_a_folder():
         return None

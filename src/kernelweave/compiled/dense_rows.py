@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import DTypeLike, NDArray
 
-from kernelweave.compiled.blocks import CACHED_COLUMNS
+from kernelweave.compiled.blocks import CACHED_COLUMNS, GATHERED_ROWS
 from kernelweave.compiled.passes import add_rows, add_rows_of_four, add_some_rows
 from kernelweave.compiled.threads import map_blocks
 
@@ -21,8 +21,6 @@ __all__ = [
     "square_block",
 ]
 
-# Rows a thread takes at a time when a block is gathered.
-_ROWS = 64
 # A scattered read of a large matrix is a cache miss: it takes as long as this many products.
 _MISS = 16
 
@@ -43,25 +41,6 @@ def copy_rectangle(
         target = out[r]
         for c in range(right.size):
             target[c] = scale * row[right[c]]
-
-
-def square_block(K: NDArray, idx: NDArray[np.int64], dtype: DTypeLike = np.float64) -> NDArray:
-    """Return ``K[idx][:, idx]`` in the given dtype.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> square_block(np.diag([1.0, 2.0, 3.0]), np.array([0, 2]))
-    array([[1., 0.],
-           [0., 3.]])
-    """
-    size = idx.size
-    # NumPy asks for huge pages, which Numba's own arrays do not get: fewer page faults.
-    out = np.empty((size, size), dtype=dtype)
-    map_blocks(
-        lambda lo, hi: copy_rectangle(K, idx, idx, 1.0, out, lo, hi), size, _ROWS, _MISS * size**2
-    )
-    return out
 
 
 @njit(cache=True, nogil=True, fastmath=True)
@@ -95,9 +74,19 @@ def rectangle(
     """
     if not K.flags.c_contiguous:
         return K[np.ix_(left, right)].astype(dtype, copy=False)
+    # NumPy asks for huge pages, which Numba's own arrays do not get: fewer page faults.
     out = np.empty((left.size, right.size), dtype=dtype)
-    copy_rectangle(K, left, right, 1.0, out, 0, left.size)
+
+    def work(start: int, stop: int) -> None:
+        copy_rectangle(K, left, right, 1.0, out, start, stop)
+
+    map_blocks(work, left.size, GATHERED_ROWS, _MISS * out.size)
     return out
+
+
+def square_block(K: NDArray, idx: NDArray[np.int64], dtype: DTypeLike = np.float64) -> NDArray:
+    """Return ``K[idx][:, idx]`` in the given dtype."""
+    return rectangle(K, idx, idx, dtype)
 
 
 def add_weighted_rows(

@@ -15,9 +15,10 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-__all__ = ["count_kmers", "longest_runs"]
+__all__ = ["AMBIGUOUS", "count_kmers", "longest_runs"]
 
-_AMBIGUOUS = 255
+# Code of a letter that stands for several or for none: it matches nothing, not even itself.
+AMBIGUOUS = 255
 # A table of all codes is counted in if it has at most so many places for each k-mer.
 _TABLE = 4
 # Codes that share their highest bits are put in order one by one, unless there are more than this.
@@ -47,10 +48,10 @@ def _kmer_codes(
     for at in range(start, stop + k - 1):
         letter = letters[at]
         # What is left of letters before an ambiguous one is shifted out before it counts.
-        run = 0 if letter == _AMBIGUOUS else run + 1
+        run = 0 if letter == AMBIGUOUS else run + 1
         code = ((code << bits) | letter) & mask
         if both:
-            pair = pairs[letter] if letter != _AMBIGUOUS else 0
+            pair = pairs[letter] if letter != AMBIGUOUS else 0
             back = (back >> bits) | (pair << top)
         place = at - k + 1 - start
         if place >= 0:
@@ -67,7 +68,7 @@ def longest_runs(letters: np.ndarray, starts: np.ndarray, out: np.ndarray) -> No
     for i in range(starts.size - 1):
         run = 0
         for at in range(starts[i + 1] - 1, starts[i] - 1, -1):
-            run = 0 if letters[at] == _AMBIGUOUS else run + 1
+            run = 0 if letters[at] == AMBIGUOUS else run + 1
             out[at - starts[i]] = max(out[at - starts[i]], run)
 
 

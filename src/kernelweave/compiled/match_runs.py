@@ -16,14 +16,14 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from kernelweave.compiled.bits import count_ones, leading_zeros
+from kernelweave.compiled.intrinsics import count_ones, leading_zeros
+from kernelweave.compiled.kmers import AMBIGUOUS
 
-__all__ = ["ALL", "LOWER", "SAME", "add_common", "add_common_at", "fill_planes"]
+__all__ = ["ALL", "LOWER", "SAME", "add_common", "fill_planes"]
 
 _ONE = np.uint64(1)
 _TOP = np.uint64(63)
 _ZERO = np.uint64(0)
-_AMBIGUOUS = 255
 # Which sequences are compared with one: all, those up to it, or the one with the same number.
 ALL, LOWER, SAME = 0, 1, 2
 # Sequences compared at a time: loops over them become SIMD instructions.
@@ -42,12 +42,15 @@ def fill_planes(letters: np.ndarray, first: int, last: int, planes: np.ndarray) 
     bits = planes.shape[0] - 1
     for at in range(letters.shape[0]):
         w, b = at >> 6, np.uint64(at & 63)
-        row = letters[at]
-        for p in range(bits):
-            for i in range(first, last):
-                planes[p, w, i] |= ((np.uint64(row[i]) >> np.uint64(p)) & _ONE) << b
-        for i in range(first, last):
-            planes[bits, w, i] |= np.uint64(row[i] != _AMBIGUOUS) << b
+        row = letters[at, first:last]
+        for p in range(bits + 1):
+            target = planes[p, w, first:last]
+            if p < bits:
+                for i in range(row.size):
+                    target[i] |= ((np.uint64(row[i]) >> np.uint64(p)) & _ONE) << b
+            else:
+                for i in range(row.size):
+                    target[i] |= np.uint64(row[i] != AMBIGUOUS) << b
 
 
 @njit(cache=True, nogil=True)
@@ -119,58 +122,78 @@ def _count_alone(runs: np.ndarray, j: int, allowed: np.ndarray) -> int:
 
 
 @njit(cache=True, nogil=True)
-def add_common(
-    left: np.ndarray,
-    right: np.ndarray,
-    rows: tuple[int, int],
-    shift: int,
+def _add_counts(
+    size: int,
+    runs: np.ndarray,
     allowed: np.ndarray,
     weights: np.ndarray,
-    lower: bool,
+    counts: np.ndarray,
     out: np.ndarray,
+    i: int,
+    column: int,
 ) -> None:
-    """out[k, i, j] += weights[k] (number of common (k+1)-mers of sequences i and j).
+    """out[k, i, column + j] += weights[k] (number of common (k+1)-mers) for j < `size`.
 
-    i of `left`, from rows[0] to rows[1] - 1, its letters moved by `shift`; j of `right`, all or
-    those up to i if `lower`. k-mers start where `allowed` (W,) has a bit. All lengths are added up
-    in out[0] if there is no more.
+    All lengths are added up in out[0] if there is no more.
     """
-    width = left.shape[1]
-    moved = np.empty((left.shape[0], width), np.uint64)
-    runs = np.empty((width, _BLOCK), np.uint64)
-    counts = np.empty(_BLOCK, np.int64)
     degree, apart = weights.size, out.shape[0] > 1
     while degree > 0 and weights[degree - 1] == 0.0:
         degree -= 1
-    for i in range(rows[0], rows[1]):
-        _shift_planes(left, i, shift, moved)
-        upto = i + 1 if lower else right.shape[2]
-        for first in range(0, upto, _BLOCK):
-            size = min(_BLOCK, upto - first)
-            target = out[0, i, first : first + size]
-            _match(moved, right, first, size, runs)
-            for k in range(min(degree, _TOGETHER)):
-                if weights[k] != 0.0:
-                    if not _count(size, runs, allowed, counts):
-                        break
-                    if apart:
-                        target = out[k, i, first : first + size]
-                    for j in range(size):
-                        target[j] += weights[k] * counts[j]
-                _longer(size, runs)
+    for k in range(min(degree, _TOGETHER)):
+        if weights[k] != 0.0:
+            if not _count(size, runs, allowed, counts):
+                break
+            target = out[k if apart else 0, i, column : column + size]
             for j in range(size):
-                for k in range(_TOGETHER, degree):
-                    count = _count_alone(runs, j, allowed)
-                    if count < 0:
-                        break
-                    if apart:
-                        out[k, i, first + j] += weights[k] * count
-                    else:
-                        target[j] += weights[k] * count
+                target[j] += weights[k] * counts[j]
+        _longer(size, runs)
+    for j in range(size):
+        for k in range(_TOGETHER, degree):
+            count = _count_alone(runs, j, allowed)
+            if count < 0:
+                break
+            out[k if apart else 0, i, column + j] += weights[k] * count
 
 
 @njit(cache=True, nogil=True)
-def add_common_at(
+def _add_places(
+    size: int,
+    runs: np.ndarray,
+    allowed: np.ndarray,
+    read: np.ndarray,
+    weights: np.ndarray,
+    row_of: np.ndarray,
+    factor: float,
+    out: np.ndarray,
+    i: int,
+    column: int,
+) -> None:
+    """out[row_of[at], 0, i, column + j] += factor weights[at, t], t common letters from `at` on.
+
+    If `out` has a row for each length, out[row_of[at], k, i, column + j] += factor for k < t.
+    """
+    most, by_length = weights.shape[1] - 1, out.shape[1] > 1
+    for j in range(size):
+        after, length = -1, 0
+        for w in range(runs.shape[0] - 1, -1, -1):
+            word = runs[w, j] & read[w]
+            while word != _ZERO:
+                b = 63 - leading_zeros(word)
+                word ^= _ONE << np.uint64(b)
+                at = 64 * w + b
+                length = min(length + 1, most) if at + 1 == after else 1
+                after = at
+                if (allowed[w] >> np.uint64(b)) & _ONE == _ZERO:
+                    continue
+                if by_length:
+                    for k in range(length):
+                        out[row_of[at], k, i, column + j] += factor
+                else:
+                    out[row_of[at], 0, i, column + j] += factor * weights[at, length]
+
+
+@njit(cache=True, nogil=True)
+def add_common(
     left: np.ndarray,
     right: np.ndarray,
     rows: tuple[int, int],
@@ -183,18 +206,18 @@ def add_common_at(
     columns: int,
     out: np.ndarray,
 ) -> None:
-    """out[row_of[at], 0, i, j] += factor weights[at, t], t the common letters from `at` on.
+    """Add to `out` (rows, lengths or 1, q, n) what the k-mers count that two sequences share.
 
-    Over the positions where `allowed` has a bit; t is at most the last column of `weights`. `read`
-    has the bits of these and of all positions of k-mers that start there. If `out` has a row for
-    each length, out[row_of[at], k, i, j] += factor for k < t. `columns` says which j of `right`
-    there are: `ALL`, those up to i (`LOWER`), or i alone (`SAME`, written to column 0). Otherwise
-    as `add_common`.
+    i of `left`, from rows[0] to rows[1] - 1, its letters moved by `shift`; j of `right`: `ALL`,
+    those up to i (`LOWER`), or i alone (`SAME`, written to column 0). k-mers start where `allowed`
+    (W,) has a bit; `read` has the bits of all their positions. Position `at` adds to the row
+    row_of[at] of `out` the weight factor weights[at, t] of all lengths up to t. Empty `row_of`
+    means that all positions add to row 0 and have the same weights, weights[0, k] for length k + 1.
     """
-    width = left.shape[1]
-    moved = np.empty((left.shape[0], width), np.uint64)
-    runs = np.empty((width, _BLOCK), np.uint64)
-    most, by_length = weights.shape[1] - 1, out.shape[1] > 1
+    moved = np.empty((left.shape[0], left.shape[1]), np.uint64)
+    runs = np.empty((left.shape[1], _BLOCK), np.uint64)
+    counts = np.empty(_BLOCK, np.int64)
+    of_lengths = factor * weights[0]
     for i in range(rows[0], rows[1]):
         _shift_planes(left, i, shift, moved)
         begin = i if columns == SAME else 0
@@ -202,20 +225,8 @@ def add_common_at(
         for first in range(begin, upto, _BLOCK):
             size = min(_BLOCK, upto - first)
             _match(moved, right, first, size, runs)
-            for j in range(size):
-                after, length, column = -1, 0, first + j - begin
-                for w in range(width - 1, -1, -1):
-                    word = runs[w, j] & read[w]
-                    while word != _ZERO:
-                        b = 63 - leading_zeros(word)
-                        word ^= _ONE << np.uint64(b)
-                        at = 64 * w + b
-                        length = min(length + 1, most) if at + 1 == after else 1
-                        after = at
-                        if (allowed[w] >> np.uint64(b)) & _ONE == _ZERO:
-                            continue
-                        if by_length:
-                            for k in range(length):
-                                out[row_of[at], k, i, column] += factor
-                        else:
-                            out[row_of[at], 0, i, column] += factor * weights[at, length]
+            if row_of.size:
+                places = allowed, read, weights, row_of, factor
+                _add_places(size, runs, *places, out, i, first - begin)
+            else:
+                _add_counts(size, runs, allowed, of_lengths, counts, out[0], i, first - begin)

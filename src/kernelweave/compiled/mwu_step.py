@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from kernelweave.compiled.exp import NO_SPECIAL_VALUES
+
 __all__ = ["exponentiate", "pair_quads", "pair_step"]
 
-_SCALAR = {"contract", "nnan", "ninf", "nsz"}
 # Line searches end where the slope has fallen to this part of the first one.
 _SLOPE_LEFT = 0.05
 _MOST_TRIALS = 60
@@ -21,7 +22,7 @@ _DUST = 1e-12
 def pair_quads(quad: np.ndarray, products: np.ndarray, block: np.ndarray, step: float) -> None:
     """v'K_k v after v_i += step, v_j -= step, in place.
 
-    `products` and `block` are those of a :class:`~kernelweave.bank.rounds.PairStep`.
+    `products` and `block` are those of a :class:`~kernelweave.operators.rounds.PairStep`.
     """
     for k in range(quad.shape[0]):
         eta = block[k, 0] + block[k, 1] - 2.0 * block[k, 2]
@@ -57,7 +58,7 @@ def exponentiate(
         out[k] *= scale[k] / total if top > 0.0 else 0.0
 
 
-@njit(cache=True, nogil=True, fastmath=_SCALAR)
+@njit(cache=True, nogil=True, fastmath=NO_SPECIAL_VALUES)
 def _slope(
     t: float,
     beta: float,
@@ -154,8 +155,8 @@ def pair_step(
     """Return by how much v_i rises and v_j falls; changes `quad` to what they become, and fills d.
 
     `products`, `block` and v (v_i and v_j) are those of a
-    :class:`~kernelweave.bank.rounds.PairStep`, the rest those of
-    :class:`~kernelweave.bank.rounds.BoxConstraints` and of `_soft_step`.
+    :class:`~kernelweave.operators.rounds.PairStep`, the rest those of
+    :class:`~kernelweave.operators.rounds.BoxConstraints` and of `_soft_step`.
     """
     m = quad.shape[0]
     p, eta, moved = np.empty(m), np.empty(m), np.empty(m)

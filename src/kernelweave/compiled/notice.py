@@ -103,11 +103,6 @@ def compile_notice() -> Iterator[None]:
 
     Workers of joblib, multiprocessing and Dask stay silent, and so does everybody where the
     environment variable ``KERNELWEAVE_QUIET`` is set.
-
-    Examples
-    --------
-    >>> with compile_notice():
-    ...     pass
     """
     with _NOTICE.lock:
         if not _NOTICE.registered:
@@ -123,13 +118,7 @@ def compile_notice() -> Iterator[None]:
 
 @contextmanager
 def told_elsewhere() -> Iterator[None]:
-    """Keep the line back in here: a progress display says it in its own way.
-
-    Examples
-    --------
-    >>> with told_elsewhere(), compile_notice():
-    ...     pass
-    """
+    """Keep the line back in here: a progress display says it in its own way."""
     with _NOTICE.lock:
         _NOTICE.elsewhere += 1
     try:

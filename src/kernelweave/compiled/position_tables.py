@@ -21,16 +21,18 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from kernelweave.compiled.bits import leading_zeros
+from kernelweave.compiled.intrinsics import leading_zeros
+from kernelweave.compiled.kmers import AMBIGUOUS
 
 __all__ = [
+    "add_amounts",
     "build_nodes",
     "build_tables",
     "empty_tables",
+    "list_kmers",
     "look_up",
     "look_up_lengths",
     "look_up_sequences",
-    "read_kmers",
     "roll_letter",
     "sum_levels",
     "table_starts",
@@ -40,8 +42,6 @@ __all__ = [
 # What `build_tables` returns.
 Tables = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
-_AMBIGUOUS = 255
-_WORD = np.uint64(64)
 _ONE = np.int64(1)
 # A node with more sequences than this becomes an inner one.
 _LEAF = 8
@@ -60,12 +60,12 @@ def table_starts(bits: int, depth: int, shortest: int) -> np.ndarray:
 
 
 @njit(cache=True, nogil=True)
-def empty_tables(starts: np.ndarray, degree: int, count: int) -> Tables:
+def empty_tables(levels: np.ndarray, starts: np.ndarray, degree: int, count: int) -> Tables:
     """Room for what `build_tables` writes for so many k-mers; that for more nodes grows there."""
     top = starts[-1] - starts[-2] if starts.size - 2 < degree else 0
     nodes, values = np.empty((top, 2), np.int32), np.empty(0)
     leaves = np.empty(count, np.uint64), np.empty(count, np.uint8), np.empty(count)
-    return (np.zeros(starts[-1]), nodes, values, *leaves)
+    return (levels, nodes, values, *leaves)
 
 
 @njit(cache=True, nogil=True)
@@ -79,7 +79,7 @@ def roll_letter(
         words[i] = (words[i] >> down) | (np.uint64(letters[i]) << up)
     for i in range(words.size):
         longer = min(valids[i] + 1, degree)
-        valids[i] = 0 if letters[i] == _AMBIGUOUS else longer
+        valids[i] = 0 if letters[i] == AMBIGUOUS else longer
 
 
 @njit(cache=True, nogil=True)
@@ -89,7 +89,16 @@ def _prefix(word: np.uint64, bits: int, length: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _add_amounts(
+def _common_letters(left: np.uint64, right: np.uint64, part: int) -> int:
+    """How many letters two words have in common before they differ; `part` is 4096 / bits.
+
+    Rounded up, that replaces a division by `bits`, exact for numbers up to 64.
+    """
+    return (leading_zeros(left ^ right) * part) >> 12
+
+
+@njit(cache=True, nogil=True)
+def add_amounts(
     words: np.ndarray,
     valids: np.ndarray,
     amounts: np.ndarray,
@@ -107,7 +116,7 @@ def _add_amounts(
 
 @njit(cache=True, nogil=True)
 def sum_levels(bits: int, starts: np.ndarray, steps: np.ndarray, levels: np.ndarray) -> None:
-    """Turn the amounts of `_add_amounts` into values.
+    """Turn the amounts of `add_amounts` into values.
 
     With `steps` (the weight of each length) the value of a prefix is the sum over the lengths up
     to its own; without, the sum of the amounts of the k-mers that have it.
@@ -150,7 +159,7 @@ def build_tables(
     """
     levels = tables[0]
     levels[:] = 0.0
-    _add_amounts(words, valids, amounts, bits, starts, levels)
+    add_amounts(words, valids, amounts, bits, starts, levels)
     sum_levels(bits, starts, steps, levels)
     if starts.size - 2 == degree:
         return 0, tables
@@ -191,8 +200,8 @@ def build_nodes(
     return _split_nodes(bits, degree, starts, steps, tables)
 
 
-def trimmed(tables: Tables, used: int) -> Tables:
-    """Return a table without the room for nodes that is not used."""
+def trimmed(used: int, tables: Tables) -> Tables:
+    """Return what `build_tables` returns without the room for nodes that is not used."""
     levels, nodes, values, leaf_words, leaf_valids, leaf_amounts = tables
     values = values[: used - len(nodes) + len(values)].copy()
     return levels, nodes[:used].copy(), values, leaf_words, leaf_valids, leaf_amounts
@@ -303,7 +312,6 @@ def _look_below(
     valids: np.ndarray,
     depth: int,
     bits: int,
-    shared: np.ndarray,
     sums: np.ndarray,
     table: np.ndarray,
     tables: Tables,
@@ -311,10 +319,10 @@ def _look_below(
 ) -> None:
     """out[i] += what lengths beyond `depth`, where `table` ends, add, for every i that is noted."""
     _, nodes, values, leaf_words, leaf_valids, leaf_amounts = tables
-    mask = (1 << bits) - 1
+    mask, part = (1 << bits) - 1, -(-4096 // bits)
     for s in range(noted.size):
         i = noted[s]
-        mine, far = words[i], np.int64(valids[i])
+        mine, far = words[i], int(valids[i])
         top = node = _prefix(mine, bits, depth)
         deep, found = depth, 0.0
         while nodes[node, 0] < 0 and far > deep:
@@ -324,9 +332,9 @@ def _look_below(
             found = values[node - table.size] - table[top]
         if far > deep:
             for e in range(nodes[node, 0], nodes[node, 1]):
-                t = np.int64(shared[leading_zeros(leaf_words[e] ^ mine)])
+                t = _common_letters(leaf_words[e], mine, part)
                 if t > deep:
-                    t = min(t, far, np.int64(leaf_valids[e]))
+                    t = min(t, far, int(leaf_valids[e]))
                     found += leaf_amounts[e] * (sums[t] - sums[deep])
         out[i] += found
 
@@ -337,7 +345,6 @@ def look_up(
     valids: np.ndarray,
     letters_left: int,
     bits: int,
-    shared: np.ndarray,
     starts: np.ndarray,
     sums: np.ndarray,
     tables: Tables,
@@ -346,9 +353,8 @@ def look_up(
 ) -> None:
     """out[i] += the value of sequence i at one position, all lengths added up.
 
-    letters_left is the number of letters from the position to the end; shared[z] the number of
-    equal letters of two words with z equal leading bits; sums[t] the sum of the weights of lengths
-    1 ... t. `noted` has room for one number a sequence.
+    letters_left is the number of letters from the position to the end; sums[t] the sum of the
+    weights of lengths 1 ... t. `noted` has room for one number a sequence.
     """
     levels = tables[0]
     depth = min(starts.size - 2, letters_left)
@@ -361,7 +367,7 @@ def look_up(
             out[i] += levels[starts[far] + _prefix(words[i], bits, far)]
         out[i] -= table[words[i] >> up]
     count = _note(words, valids, depth, up, table, noted, out)
-    _look_below(noted[:count], words, valids, depth, bits, shared, sums, table, tables, out)
+    _look_below(noted[:count], words, valids, depth, bits, sums, table, tables, out)
 
 
 @njit(cache=True, nogil=True)
@@ -370,7 +376,6 @@ def look_up_lengths(
     valids: np.ndarray,
     letters_left: int,
     bits: int,
-    shared: np.ndarray,
     starts: np.ndarray,
     tables: Tables,
     noted: np.ndarray,
@@ -390,7 +395,7 @@ def look_up_lengths(
     for s in range(_short_ones(valids, depth, noted)):
         row[noted[s]] -= table[words[noted[s]] >> up]
     count = _note(words, valids, depth, up, table, noted, row)
-    mask = (1 << bits) - 1
+    mask, part = (1 << bits) - 1, -(-4096 // bits)
     for s in range(count):
         i = noted[s]
         mine, far = words[i], valids[i]
@@ -401,7 +406,7 @@ def look_up_lengths(
             out[deep - 1, i] += values[node - table.size]
         if far > deep:
             for e in range(nodes[node, 0], nodes[node, 1]):
-                t = min(shared[leading_zeros(leaf_words[e] ^ mine)], far, leaf_valids[e])
+                t = min(_common_letters(leaf_words[e], mine, part), far, leaf_valids[e])
                 for k in range(deep, t):
                     out[k, i] += leaf_amounts[e]
 
@@ -410,7 +415,7 @@ def look_up_lengths(
 
 
 @njit(cache=True, nogil=True)
-def read_kmers(
+def list_kmers(
     letters: np.ndarray,
     row_starts: np.ndarray,
     delta: np.ndarray,
@@ -420,37 +425,26 @@ def read_kmers(
     pairs: np.ndarray,
     start: int,
     stop: int,
-    starts: np.ndarray,
-    levels: np.ndarray,
-    words: np.ndarray,
-    valids: np.ndarray,
-    amounts: np.ndarray,
-) -> int:
-    """Add delta[i] to the place of every k-mer of sequence i in the table.
-
-    Those that go on below it are listed in `words`, `valids` and `amounts`, as far as there is
-    room; their number is returned. Empty `levels` mean that they are only counted.
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the words, valid letters and amounts of all k-mers, with delta[i] for sequence i.
 
     An entry counts for all lengths up to its own. If both strands count as one, the table holds
     both with the same weight, and sequences are looked up as they are; on the other strand a k-mer
     may count while its longer or shorter prefixes do not, which takes several entries.
     """
     down, up, one = np.uint64(bits), np.uint64(64 - bits), np.uint64(1)
-    depth, count, most = starts.size - 2, 0, 0
+    room = (row_starts[-1] - row_starts[0]) * (longest - shortest + 2 if pairs.size else 1)
+    words, valids, amounts = np.empty(room, np.uint64), np.empty(room, np.uint8), np.empty(room)
+    n = 0
     for i in range(delta.size):
-        most = max(most, row_starts[i + 1] - row_starts[i])
-    most *= longest - shortest + 2 if pairs.size else 1
-    row_words, row_valids = np.empty(most, np.uint64), np.empty(most, np.uint8)
-    row_amounts = np.empty(most)
-    for i in range(delta.size):
-        first, n = row_starts[i], 0
+        first = row_starts[i]
         end = min(row_starts[i + 1] - first, stop + longest - 1)
         for other in range(2 if pairs.size else 1):
             word, code, valid = np.uint64(0), np.uint64(0), 0
             for step in range(end - start):
                 at = start + step if other else end - 1 - step
                 letter = letters[first + at]
-                valid = 0 if letter == _AMBIGUOUS else min(valid + 1, longest)
+                valid = 0 if letter == AMBIGUOUS else min(valid + 1, longest)
                 low, lowest = valid, valid
                 if other:
                     # K-mers that end here; `code` has them as they are on the first strand.
@@ -468,19 +462,10 @@ def read_kmers(
                     if other and np.uint64(_prefix(word, bits, k)) == ending:
                         amount = 0.0
                     if amount != longer:
-                        row_words[n], row_valids[n] = word, k
-                        row_amounts[n] = amount - longer
+                        words[n], valids[n], amounts[n] = word, k, amount - longer
                         n += 1
                         longer = amount
-        if levels.size:
-            _add_amounts(row_words[:n], row_valids[:n], row_amounts[:n], bits, starts, levels)
-        for e in range(n):
-            if row_valids[e] > depth:
-                if count < words.size:
-                    words[count], valids[count] = row_words[e], row_valids[e]
-                    amounts[count] = row_amounts[e]
-                count += 1
-    return count
+    return words[:n], valids[:n], amounts[:n]
 
 
 @njit(cache=True, nogil=True)
@@ -494,7 +479,6 @@ def look_up_sequences(
     bits: int,
     start: int,
     stop: int,
-    shared: np.ndarray,
     starts: np.ndarray,
     sums: np.ndarray,
     tables: Tables,
@@ -515,7 +499,7 @@ def look_up_sequences(
         word, valid, total, count = np.uint64(0), 0, 0.0, 0
         for at in range(min(row.size, stop + longest - 1) - 1, start - 1, -1):
             word = (word >> down) | (np.uint64(row[at]) << up)
-            valid = min(valid + 1, longest) if row[at] != _AMBIGUOUS else 0
+            valid = min(valid + 1, longest) if row[at] != AMBIGUOUS else 0
             if at >= stop:
                 continue
             if valid >= depth:
@@ -529,6 +513,6 @@ def look_up_sequences(
                 total += levels[starts[valid] + _prefix(word, bits, valid)]
         if count:
             here = noted[:count]
-            _look_below(here, words, valids, depth, bits, shared, sums, table, tables, found)
+            _look_below(here, words, valids, depth, bits, sums, table, tables, found)
             total += found[:count].sum()
         out[i - first] = total

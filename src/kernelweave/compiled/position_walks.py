@@ -18,35 +18,6 @@ __all__ = ["walk"]
 
 
 @njit(cache=True, nogil=True)
-def _entries(
-    at: int,
-    factors: np.ndarray,
-    window_of: np.ndarray,
-    ring_words: np.ndarray,
-    ring_valids: np.ndarray,
-    amounts: np.ndarray,
-    words: np.ndarray,
-    valids: np.ndarray,
-    weighed: np.ndarray,
-) -> int:
-    """Gather what goes into the table of a position: its own k-mers and those shifted to it."""
-    size = amounts.size
-    shift = factors.size - 1
-    used = 0
-    for there in range(max(at - shift, 0), min(at + shift + 1, window_of.size)):
-        if window_of[there] != window_of[at]:
-            continue
-        factor = factors[abs(at - there)]
-        turn = there % ring_words.shape[0]
-        # In a loop: to assign slices takes seconds to compile.
-        for e in range(size):
-            words[used + e], valids[used + e] = ring_words[turn, e], ring_valids[turn, e]
-            weighed[used + e] = factor * amounts[e]
-        used += size
-    return used
-
-
-@njit(cache=True, nogil=True)
 def walk(
     letters: np.ndarray,
     known: np.ndarray,
@@ -54,7 +25,6 @@ def walk(
     bits: int,
     depth: int,
     factors: np.ndarray,
-    shared: np.ndarray,
     window_of: np.ndarray,
     row_of: np.ndarray,
     steps: np.ndarray,
@@ -69,29 +39,19 @@ def walk(
     Parameters
     ----------
     letters : ndarray of uint8, shape (L, n)
-        The sequences looked up.
-    known : ndarray of uint8, shape (L, q)
-        The sequences that v belongs to.
-    amounts : ndarray of shape (q,)
-        v.
+        The sequences looked up, from column `place` of `out` on.
+    known, amounts : ndarrays of shape (L, q) and (q,)
+        The sequences that v belongs to, and v.
     bits, depth : int
         Bits of a letter; letters that index the tables.
     factors : ndarray of shape (shift + 1,)
-        What k-mers count that are 0, 1, ..., shift positions apart.
-    shared : ndarray of shape (65,)
-        Equal letters of two words by their number of equal leading bits.
-    window_of : ndarray of int, shape (L,)
-        k-mers at different positions only count within one window.
-    row_of : ndarray of int, shape (L,)
-        Row of `out` for each position; -1 leaves it out.
+        What k-mers count that are 0, 1, ..., shift positions apart, within one window.
+    window_of, row_of : ndarrays of int, shape (L,)
+        The window of each position, and its row of `out`; -1 leaves it out.
     steps : ndarray of shape (L, degree)
         Weight of each length at each position.
     by_length : bool
         Whether `out` has one row for each length (unweighted: `steps` only gives the degree).
-    bottom, top : int
-        The positions.
-    place : int
-        Where the sequences looked up begin in `out`.
     out : ndarray of shape (rows, degree or 1, at least place + n)
         The sums.
     """
@@ -107,7 +67,7 @@ def walk(
     in_words, in_valids = np.empty(many, np.uint64), np.empty(many, np.uint8)
     in_amounts = np.empty(many)
     starts = table_starts(bits, depth, 1)
-    tables = empty_tables(starts, degree, many)
+    tables = empty_tables(np.zeros(starts[-1]), starts, degree, many)
     weights, sums = np.empty(0), np.zeros(degree + 1)
     # A word needs the letters after its position: rolling begins where the first one ends.
     entered = min(top + shift + degree - 1, length)
@@ -121,24 +81,24 @@ def walk(
             turn = entered % ring
             for e in range(size):
                 ring_words[turn, e], ring_valids[turn, e] = own_words[e], own_valids[e]
-        used = _entries(
-            at,
-            factors,
-            window_of,
-            ring_words,
-            ring_valids,
-            amounts,
-            in_words,
-            in_valids,
-            in_amounts,
-        )
+        # What goes into the table: the k-mers of this position and those shifted to it.
+        used = 0
+        for there in range(max(at - shift, 0), min(at + shift + 1, length)):
+            if window_of[there] != window_of[at]:
+                continue
+            turn, factor = there % ring, factors[abs(at - there)]
+            # In a loop: to assign slices takes seconds to compile.
+            for e in range(size):
+                in_words[used + e], in_valids[used + e] = ring_words[turn, e], ring_valids[turn, e]
+                in_amounts[used + e] = factor * amounts[e]
+            used += size
         if not by_length:
             weights = steps[at]
             for k in range(degree):
                 sums[k + 1] = sums[k] + weights[k]
         entries = in_words[:used], in_valids[:used], in_amounts[:used]
         _, tables = build_tables(*entries, bits, degree, starts, weights, tables)
-        look = words, valids, length - at, bits, shared, starts
+        look = words, valids, length - at, bits, starts
         if by_length:
             look_up_lengths(*look, tables, noted, out[row_of[at], :, place : place + n])
         else:

@@ -25,7 +25,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from kernelweave.compiled.lanes import fmax
+from kernelweave.compiled.intrinsics import fmax
 
 __all__ = ["BIG", "objective", "patience", "slopes", "smo_steps"]
 
@@ -146,11 +146,19 @@ def _first_exactly(up: Vector, fitted: Vector) -> int:
 
 @njit(cache=True, nogil=True)
 def _step_pair(i: int, j: int, step: float, alpha: Vector, lo: Vector, hi: Vector) -> float:
-    """Move alpha_i up and alpha_j down by at most `step`; ends of pieces are met exactly."""
+    """Move alpha_i up and alpha_j down by at most `step`; ends of pieces are met exactly.
+
+    Returns how far both have moved. Away from the ends the step is first rounded to the spacing of
+    floats at the larger one: were each sum rounded by itself, the sum of all variables and the
+    difference between F and K alpha would grow with every step.
+    """
     room_i = -alpha[i] if alpha[i] < 0.0 else hi[i] - alpha[i]
     room_j = alpha[j] if alpha[j] > 0.0 else alpha[j] - lo[j]
     end_i = 0.0 if alpha[i] < 0.0 else hi[i]
     end_j = 0.0 if alpha[j] > 0.0 else lo[j]
+    if step < min(room_i, room_j):
+        larger = max(abs(alpha[i]), abs(alpha[j]))
+        step = (larger + step) - larger
     step = min(step, room_i, room_j)
     # Rounding must not leave a variable an ulp from its end, nor beyond it.
     alpha[i] = end_i if step >= room_i else min(alpha[i] + step, end_i)

@@ -18,6 +18,11 @@ _ONE, _TWO, _THREE, _FOUR = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(
 
 
 @njit(cache=True, nogil=True)
+def _value(values: np.ndarray, p: int) -> float:
+    return values[p] if values.size else 1.0
+
+
+@njit(cache=True, nogil=True)
 def add_rows(
     indptr: np.ndarray,
     indices: np.ndarray,
@@ -27,16 +32,10 @@ def add_rows(
     w: np.ndarray,
 ) -> None:
     """w += sum_r weights[r] row[rows[r]]."""
-    ones = values.size == 0
     for r in range(rows.size):
-        start, stop = indptr[rows[r]], indptr[rows[r] + 1]
         weight = weights[r]
-        if ones:
-            for p in range(start, stop):
-                w[indices[p]] += weight
-        else:
-            for p in range(start, stop):
-                w[indices[p]] += weight * values[p]
+        for p in range(indptr[rows[r]], indptr[rows[r] + 1]):
+            w[indices[p]] += weight * _value(values, p)
 
 
 @njit(cache=True, nogil=True)
@@ -49,30 +48,18 @@ def dot_rows(
     out: np.ndarray,
 ) -> None:
     """out[r] = row[rows[r]] . w, with four sums side by side: one alone would wait for itself."""
-    ones = values.size == 0
     for r in range(rows.size):
         p, stop = indptr[rows[r]], indptr[rows[r] + 1]
         a, b, c, d = 0.0, 0.0, 0.0, 0.0
-        if ones:
-            while p + _THREE < stop:
-                a += w[indices[p]]
-                b += w[indices[p + _ONE]]
-                c += w[indices[p + _TWO]]
-                d += w[indices[p + _THREE]]
-                p += _FOUR
-            while p < stop:
-                a += w[indices[p]]
-                p += _ONE
-        else:
-            while p + _THREE < stop:
-                a += values[p] * w[indices[p]]
-                b += values[p + _ONE] * w[indices[p + _ONE]]
-                c += values[p + _TWO] * w[indices[p + _TWO]]
-                d += values[p + _THREE] * w[indices[p + _THREE]]
-                p += _FOUR
-            while p < stop:
-                a += values[p] * w[indices[p]]
-                p += _ONE
+        while p + _THREE < stop:
+            a += _value(values, p) * w[indices[p]]
+            b += _value(values, p + _ONE) * w[indices[p + _ONE]]
+            c += _value(values, p + _TWO) * w[indices[p + _TWO]]
+            d += _value(values, p + _THREE) * w[indices[p + _THREE]]
+            p += _FOUR
+        while p < stop:
+            a += _value(values, p) * w[indices[p]]
+            p += _ONE
         out[r] = (a + b) + (c + d)
 
 
@@ -117,14 +104,13 @@ def turn_rows(
             starts[indices[p] + _ONE] += _ONE
     for c in range(1, starts.size):
         starts[c] += starts[c - 1]
-    ones = values.size == 0
     for r in range(rows.size):
         for p in range(indptr[rows[r]], indptr[rows[r] + 1]):
             # `starts` moves ahead as columns fill, and is moved back below.
             at = starts[indices[p]]
             starts[indices[p]] = at + _ONE
             places[at] = r
-            turned[at] = weights[r] if ones else weights[r] * values[p]
+            turned[at] = weights[r] * _value(values, p)
     for c in range(starts.size - 1, 0, -1):
         starts[c] = starts[c - 1]
     starts[0] = 0
@@ -146,12 +132,11 @@ def add_inner(
 
     For s below the width of `out`. Costs one step for each pair of entries in the same column.
     """
-    ones = values.size == 0
     width = out.shape[1]
     for r in range(rows.size):
         target = out[r]
         for p in range(indptr[rows[r]], indptr[rows[r] + 1]):
-            factor = weights[r] if ones else weights[r] * values[p]
+            factor = weights[r] * _value(values, p)
             for q in range(starts[indices[p]], starts[indices[p] + _ONE]):
                 s = places[q]
                 if s >= width:

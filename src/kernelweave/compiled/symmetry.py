@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from kernelweave.compiled.lanes import fmax
+from kernelweave.compiled.blocks import TILE
+from kernelweave.compiled.intrinsics import fmax
 
-__all__ = ["TILE", "mirror_rows", "probe_rows", "scan_rows"]
-
-TILE = 32
+__all__ = ["mirror_rows", "probe_rows", "scan_rows"]
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "nsz"})

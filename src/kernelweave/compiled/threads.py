@@ -34,14 +34,7 @@ def _cores() -> int:
 
 
 def thread_count() -> int:
-    """Return how many threads a pass over the kernels may use here.
-
-    Examples
-    --------
-    >>> with use_threads(1):
-    ...     thread_count()
-    1
-    """
+    """Return how many threads a pass over the kernels may use here."""
     chosen = _THREADS.get()
     return _cores() if chosen is None else chosen
 

@@ -10,14 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kernelweave.bank import DenseBank
-from kernelweave.bank.centred import centred_products
-from kernelweave.bank.memory import require_bytes
 from kernelweave.compiled.threads import one_blas_thread
 from kernelweave.describe.learnt import find_estimator
 from kernelweave.errors import InvalidInputError
-from kernelweave.kernels import build_set
-from kernelweave.kernels.distance_set import DistanceSet
+from kernelweave.operators import DenseOperator, DistanceOperator, bind_kernels
+from kernelweave.operators.centred import centred_products
+from kernelweave.operators.memory import require_bytes
 from kernelweave.problem import Array
 
 __all__ = ["Alignment", "kernel_alignment"]
@@ -168,7 +166,7 @@ def kernel_alignment(
                 "samples."
             )
         # Alignment does not depend on the scale of a kernel.
-        kernel_set, weights = build_set(model, X, normalize=None), None
+        kernel_set, weights = bind_kernels(model, X, normalize=None), None
         used = np.arange(kernel_set.m)
     elif not hasattr(model, "fit"):
         raise InvalidInputError(
@@ -217,17 +215,17 @@ def _matrices(
     )
     if not len(chosen):
         return []
-    if isinstance(kernel_set, DistanceSet) and weights is not None:
-        distances = kernel_set.tile(kernel_set.samples.take(rows), rows).stack(chosen)
+    if isinstance(kernel_set, DistanceOperator) and weights is not None:
+        distances = kernel_set.block(rows, rows, chosen)
         return list(np.exp(-weights[chosen, None, None] * distances))
-    return list(kernel_set.rows(rows, chosen, rows))
+    return list(kernel_set.block(rows, rows, chosen))
 
 
 @one_blas_thread()
 def _alignments(matrices: Sequence[Array]) -> Array:
     if not matrices:
         return np.zeros((0, 0))
-    products = centred_products(DenseBank("float64").from_matrices(matrices))
+    products = centred_products(DenseOperator(matrices))
     norms = np.sqrt(products.diagonal())
     with np.errstate(divide="ignore", invalid="ignore"):
         values = np.clip(products / np.outer(norms, norms), -1.0, 1.0)

@@ -12,10 +12,10 @@ from sklearn.base import OneToOneFeatureMixin
 from kernelweave.describe.learnt import find_estimator
 from kernelweave.kernels import OnColumns, Product, Sum
 from kernelweave.kernels.base import Kernel
-from kernelweave.kernels.batch_set import BatchSet
 from kernelweave.kernels.choose import describe_request
-from kernelweave.kernels.composite_set import CompositeSet, whereabouts
+from kernelweave.kernels.lazy_names import whereabouts
 from kernelweave.kernels.samples import Samples
+from kernelweave.operators import GaussianOperator, StackedOperator
 
 __all__ = ["KernelInfo", "describe_kernels"]
 
@@ -94,7 +94,7 @@ def describe_kernels(model: Any, kernels: Iterable[int] | None = None) -> list[K
     every = range(kernel_set.m)
     asked = [every[int(k)] for k in (every if kernels is None else kernels)]
     parts, homes = [kernel_set], [(0, k) for k in asked]
-    if isinstance(kernel_set, CompositeSet):
+    if isinstance(kernel_set, StackedOperator):
         part, place = whereabouts(kernel_set.members)
         parts, homes = list(kernel_set.parts), [(int(part[k]), int(place[k])) for k in asked]
     names = estimator.kernel_names_
@@ -106,7 +106,7 @@ def describe_kernels(model: Any, kernels: Iterable[int] | None = None) -> list[K
 
 def _describe(kernel_set: Any, k: int) -> _Words:
     samples = kernel_set.samples
-    if not isinstance(kernel_set, BatchSet):
+    if not isinstance(kernel_set, GaussianOperator):
         return _look(kernel_set.kernels[k], _everything(samples), samples)
     # There is no object for a kernel of an `RBFBatch`, only a row of two arrays.
     batch = kernel_set.batch

@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from kernelweave.bank import DistanceBank, MatrixBank, storage_dtype
-from kernelweave.bank.memory import NO_CACHE
+from kernelweave.arrays import Index
 from kernelweave.combine import Combination, get_combination
 from kernelweave.compiled.threads import between_blocks
 from kernelweave.deadline import NEVER, Deadline, TimeUp
@@ -21,9 +20,10 @@ from kernelweave.estimators.kernel_estimator import KernelEstimator
 from kernelweave.estimators.loss_weights import check_loss_weights
 from kernelweave.estimators.resuming import begin_session, source_of
 from kernelweave.estimators.target_units import RAW, TargetUnits
-from kernelweave.kernels.base_set import BaseSet
-from kernelweave.kernels.distance_set import DistanceSet
 from kernelweave.losses.base import Loss
+from kernelweave.operators import DistanceOperator, KernelOperator
+from kernelweave.operators.auto import storage_dtype
+from kernelweave.operators.memory import NO_CACHE
 from kernelweave.problem import Array, Problem
 from kernelweave.regularizers import get_regularizer
 from kernelweave.solvers import (
@@ -38,9 +38,9 @@ from kernelweave.solvers import (
 )
 from kernelweave.solvers.checkpoint import Session
 from kernelweave.solvers.checkpoint_file import Saved
+from kernelweave.solvers.kept import Numbers
 from kernelweave.solvers.path import neighbour_start
 from kernelweave.solvers.resume import about, result_numbers, start_at
-from kernelweave.solvers.watch import Numbers
 from kernelweave.validation import require_array, require_kind
 
 __all__ = ["BaseMKL", "SetUp", "Tasks"]
@@ -66,7 +66,7 @@ class Tasks(NamedTuple):
     y: Array
     weight: Array
     loss: Loss
-    groups: list[Array]
+    groups: list[Index]
     units: TargetUnits = RAW
 
 
@@ -76,7 +76,7 @@ class SetUp(NamedTuple):
     `units` are the user's units of the problems' targets.
     """
 
-    kernel_set: BaseSet
+    kernel_set: KernelOperator
     combination: Combination
     problems: list[Problem]
     solvers: list[Solver]
@@ -197,7 +197,7 @@ class BaseMKL(KernelEstimator):
 
     def _build(
         self, X: Any, combination: Combination, deadline: Deadline
-    ) -> tuple[BaseSet, MatrixBank]:
+    ) -> tuple[KernelOperator, KernelOperator]:
         """Bind the kernels (or distances) to the samples, and put them into a bank."""
         if combination.base == "distances":
             return self._build_distances(X, combination, deadline)
@@ -205,25 +205,25 @@ class BaseMKL(KernelEstimator):
 
     def _build_distances(
         self, X: Any, combination: Combination, deadline: Deadline
-    ) -> tuple[BaseSet, MatrixBank]:
+    ) -> tuple[KernelOperator, KernelOperator]:
         if self.bank not in ("auto", "lazy"):
             raise InvalidInputError(
                 f"combination={combination.name!r} is computed from distances, which are kept in "
                 f"their own way: bank must be 'auto' or 'lazy'; got {self.bank!r}."
             )
-        distances = DistanceSet.build(self.kernels, X, normalize=self.normalize)
+        distances = DistanceOperator.build(self.kernels, X, normalize=self.normalize)
         dtype = storage_dtype(self.tol)
         try:
             with between_blocks(deadline.look(graces=0)):
-                bank = DistanceBank(self.cache_mb, dtype).build(distances)
+                bank = distances.keep(self.cache_mb, dtype)
         except TimeUp:
             # Nothing is kept, so that there is nothing to build.
-            bank = DistanceBank(NO_CACHE, dtype).build(distances)
+            bank = distances.keep(NO_CACHE, dtype)
         if self.bank == "lazy":
-            bank.matrix_limit = MatrixBank.matrix_limit
+            bank.matrix_limit = KernelOperator.matrix_limit
         return distances, bank
 
-    def _starts(self, C: Array, groups: list[Array], m: int) -> list[Point | None]:
+    def _starts(self, C: Array, groups: list[Index], m: int) -> list[Point | None]:
         """Where each fit starts: with `warm_start` at the last solution, if it is of this shape."""
         nowhere: list[Point | None] = [None] * len(groups)
         last: _LastFit | None = getattr(self, "_last", None) if self.warm_start else None
@@ -269,7 +269,7 @@ class BaseMKL(KernelEstimator):
 
     def _check_fitted(self) -> None:
         super()._check_fitted()
-        distances = isinstance(self._kernel_set, DistanceSet)
+        distances = isinstance(self._kernel_set, DistanceOperator)
         if distances != (self._combination.base == "distances"):
             raise InvalidInputError(f"{self._combination!r} is one of other kernels than these.")
         n = self._kernel_set.n

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from kernelweave.bank import KernelBank
+from kernelweave.arrays import Index
 from kernelweave.combine import WeightedSum
 from kernelweave.compiled.threads import between_blocks
 from kernelweave.deadline import Deadline, TimeUp
@@ -20,6 +20,7 @@ from kernelweave.estimators.decisions import Parts
 from kernelweave.estimators.kernel_estimator import KernelEstimator
 from kernelweave.estimators.predictive import Predictive
 from kernelweave.estimators.resuming import begin_session, source_of
+from kernelweave.operators import KernelOperator
 from kernelweave.problem import Array
 from kernelweave.solvers.bemkl import (
     BayesRecord,
@@ -87,7 +88,7 @@ class BaseBayesianMKL(KernelEstimator):
         self,
         source: Saved | None,
         group: int,
-        bank: KernelBank,
+        bank: KernelOperator,
         target: Labels | Outputs,
         settings: Settings,
     ) -> BayesStart | None:
@@ -123,7 +124,7 @@ class BaseBayesianMKL(KernelEstimator):
         self.n_iter_ = max(1, sum(posterior.history[-1].iteration for posterior in posteriors))
         self._prepare(posteriors, used)
 
-    def _prepare(self, posteriors: list[Posterior], used: list[Array]) -> None:
+    def _prepare(self, posteriors: list[Posterior], used: list[Index]) -> None:
         """Make ready to predict, from what was learnt."""
         weights = np.atleast_2d(self.weights_)
         self._predictive = Predictive(self._kernel_set, posteriors, weights, used)

@@ -6,13 +6,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kernelweave.bank.memory import require_bytes
+from kernelweave.arrays import Index
 from kernelweave.combine import Combination, WeightedSum
 from kernelweave.estimators.learnt_kernel import LearntKernel
-from kernelweave.kernels.base_set import BaseSet
-from kernelweave.kernels.kernel_set import KernelSet
-from kernelweave.kernels.look_ups import LookUps
 from kernelweave.kernels.samples import Samples, as_samples
+from kernelweave.operators import ComputedOperator, KernelOperator
+from kernelweave.operators.look_ups import LookUps
+from kernelweave.operators.memory import require_bytes
 from kernelweave.problem import Array
 
 __all__ = ["Decisions", "Parts", "empty_parts"]
@@ -36,11 +36,11 @@ class Parts(NamedTuple):
     """
 
     values: Array
-    kernels: Array
+    kernels: Index
     constant: Array
 
 
-def empty_parts(n: int, n_tasks: int, kernels: Array) -> Parts:
+def empty_parts(n: int, n_tasks: int, kernels: Index) -> Parts:
     """Return contributions to be filled in, or refuse if they do not fit in memory.
 
     Examples
@@ -62,7 +62,7 @@ class Decisions:
 
     Parameters
     ----------
-    kernel_set : BaseSet
+    kernel_set : KernelOperator
         Bound to and normalised on the training samples.
     combination : Combination
         How the kernels are combined.
@@ -76,10 +76,10 @@ class Decisions:
 
     def __init__(
         self,
-        kernel_set: BaseSet,
+        kernel_set: KernelOperator,
         combination: Combination,
         weights: Array,
-        support: Array,
+        support: Index,
         coef: Array,
     ) -> None:
         self._kernel_set = kernel_set
@@ -97,7 +97,7 @@ class Decisions:
         """Return the values of samples X, shape (n_new, T)."""
         new = as_samples(X)
         kernels = self._kernel_set
-        if isinstance(self._combination, WeightedSum) and isinstance(kernels, KernelSet):
+        if isinstance(self._combination, WeightedSum) and isinstance(kernels, ComputedOperator):
             if self._look_ups is None:
                 self._look_ups = [self._prepare(kernels, t) for t in range(len(self._coef))]
             out = np.column_stack([found(new) for found in self._look_ups])
@@ -129,14 +129,16 @@ class Decisions:
             rest = self._look_up_each(new, tasks, places, out)
             self._evaluate_each(new, tasks, rest, out)
         if new.n:
-            tile = self._kernel_set.tile(new.take([0]), self._support)
+            tile = self._kernel_set.against(new.take([0])).part(None, self._support)
             out.constant[:] = self._combination.at_zero(tile)[0] @ self._coef.T
         return out
 
-    def _look_up_each(self, new: Samples, tasks: Array, places: Array, out: Parts) -> Array:
+    def _look_up_each(self, new: Samples, tasks: Index, places: Index, out: Parts) -> Index:
         """Fill in the kernels whose features can be looked up; return the places of the others."""
         kernels = self._kernel_set
-        if not (isinstance(self._combination, WeightedSum) and isinstance(kernels, KernelSet)):
+        if not (
+            isinstance(self._combination, WeightedSum) and isinstance(kernels, ComputedOperator)
+        ):
             return places
         rest = []
         for place in places:
@@ -150,7 +152,7 @@ class Decisions:
                 out.values[:, t, place] = found(new)
         return np.array(rest, dtype=np.intp)
 
-    def _evaluate_each(self, new: Samples, tasks: Array, places: Array, out: Parts) -> None:
+    def _evaluate_each(self, new: Samples, tasks: Index, places: Index, out: Parts) -> None:
         """Fill in the kernels that are evaluated against the support vectors."""
         if not len(places):
             return
@@ -160,11 +162,11 @@ class Decisions:
         step = max(1, _BLOCK_ENTRIES // (together * len(self._support)))
         for first in range(0, new.n, step):
             rows = np.arange(first, min(first + step, new.n))
-            tile = self._kernel_set.tile(new.take(rows), self._support)
+            tile = self._kernel_set.against(new.take(rows)).part(None, self._support)
             shares = self._combination.shares(tile, d, coef, out.kernels[places])
             out.values[np.ix_(rows, tasks, places)] = shares.transpose(1, 2, 0)
 
-    def _prepare(self, kernels: KernelSet, task: int, k: int | None = None) -> LookUps:
+    def _prepare(self, kernels: ComputedOperator, task: int, k: int | None = None) -> LookUps:
         """Look-ups of one task, of all kernels or of kernel k alone."""
         v = np.zeros(kernels.n)
         v[self._support] = self._coef[task]

@@ -15,8 +15,6 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from kernelweave.bank import KernelBank, build_bank
-from kernelweave.bank.memory import out_of_memory
 from kernelweave.combine import Combination
 from kernelweave.compiled.notice import compile_notice
 from kernelweave.compiled.threads import between_blocks, one_blas_thread, use_threads
@@ -26,11 +24,12 @@ from kernelweave.estimators.dask_blocks import refuse_collection, wrap_predictio
 from kernelweave.estimators.explaining import SelfExplaining
 from kernelweave.estimators.filed import Filed
 from kernelweave.estimators.learnt_kernel import LearntKernel
-from kernelweave.kernels import build_set
-from kernelweave.kernels.base_set import BaseSet
 from kernelweave.kernels.lazy_names import LazyNames
 from kernelweave.kernels.samples import is_frame
 from kernelweave.kernels.text import as_text
+from kernelweave.operators import KernelOperator, bind_kernels
+from kernelweave.operators.auto import build_bank
+from kernelweave.operators.memory import out_of_memory
 from kernelweave.problem import Array
 from kernelweave.solvers import Checkpoint, Limits
 from kernelweave.validation import (
@@ -132,14 +131,14 @@ class KernelEstimator(
 
     def _build_kernels(
         self, X: Any, tol: float, seed: int, deadline: Deadline = NEVER
-    ) -> tuple[BaseSet, KernelBank]:
+    ) -> tuple[KernelOperator, KernelOperator]:
         """Bind the kernels to the samples, and put them into a bank made for `tol`.
 
         Where the deadline passes on the way, into one that has nothing to build.
         """
-        kernels = build_set(self.kernels, X, normalize=self.normalize)
+        kernels = bind_kernels(self.kernels, X, normalize=self.normalize)
         build = partial(
-            build_bank, kernel_set=kernels, cache_mb=self.cache_mb, tol=tol, random_state=seed
+            build_bank, kernels=kernels, cache_mb=self.cache_mb, tol=tol, random_state=seed
         )
         try:
             with between_blocks(deadline.look(graces=0)):
@@ -179,7 +178,7 @@ class KernelEstimator(
         self.kernel_names_ = names if isinstance(names, LazyNames) else list(names)
 
     def _check_fitted(self) -> None:
-        require_kind("the kernels of the model", self._kernel_set, BaseSet)
+        require_kind("the kernels of the model", self._kernel_set, KernelOperator)
         require_kind("the combination of the kernels", self._combination, Combination)
         require_kind("what the model reads", self._reads_sequences, bool)
         width = self._kernel_set.samples.n_columns

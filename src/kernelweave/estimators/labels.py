@@ -11,9 +11,9 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length
 
+from kernelweave.arrays import AnyArray, Array, Flags, Index
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.text import is_missing
-from kernelweave.problem import Array
 
 __all__ = ["ReadLabels", "class_codes", "known_labels", "plain_labels", "read_labels"]
 
@@ -32,10 +32,10 @@ class ReadLabels(NamedTuple):
     """
 
     signs: Array
-    classes: Array
+    classes: AnyArray
 
 
-def class_codes(owner: str, X: Any, y: Any) -> tuple[Array, Array]:
+def class_codes(owner: str, X: Any, y: Any) -> tuple[AnyArray, Index]:
     """Return the classes in order, and the number of each sample's class.
 
     Parameters
@@ -65,7 +65,7 @@ def class_codes(owner: str, X: Any, y: Any) -> tuple[Array, Array]:
     return classes, codes
 
 
-def plain_labels(y: Any) -> Array:
+def plain_labels(y: Any) -> AnyArray:
     """Return labels in one dimension, all of one kind and none of them missing.
 
     Examples
@@ -73,7 +73,7 @@ def plain_labels(y: Any) -> Array:
     >>> plain_labels(np.array([2, 1], dtype=object))
     array([2, 1])
     """
-    column: Array = column_or_1d(_as_objects(y) if isinstance(y, list | tuple) else y, warn=True)
+    column: AnyArray = column_or_1d(_as_objects(y) if isinstance(y, list | tuple) else y, warn=True)
     if column.dtype.kind != "O":
         return column
     _refuse_missing(column, "Every sample needs a label: drop those without.")
@@ -108,7 +108,7 @@ def read_labels(y: Any, unlabeled: Any = None) -> ReadLabels:
     return _several_labels(values, known) if known.ndim == 2 else _classes(values, known, unlabeled)
 
 
-def known_labels(y: Any, unlabeled: Any = None) -> tuple[Array, Array]:
+def known_labels(y: Any, unlabeled: Any = None) -> tuple[AnyArray, Flags]:
     """Return the labels that are known, in a row, and where they are (of the shape of y).
 
     Examples
@@ -128,7 +128,7 @@ def known_labels(y: Any, unlabeled: Any = None) -> tuple[Array, Array]:
     return _tidy(values, "Use one kind, and a marker for samples without one (unlabeled)."), known
 
 
-def _table(y: Any) -> Array:
+def _table(y: Any) -> AnyArray:
     """One or two dimensions; a single column becomes one dimension."""
     if y is None:
         raise InvalidInputError("a classifier requires y to be passed, but the target y is None.")
@@ -137,11 +137,11 @@ def _table(y: Any) -> Array:
     table = _as_objects(y) if isinstance(y, list | tuple) else np.asarray(y)
     if table.ndim == 2 and table.shape[1] > 1:
         return table
-    column: Array = column_or_1d(table, warn=True)
+    column: AnyArray = column_or_1d(table, warn=True)
     return column
 
 
-def _marked(table: Array, marker: Any) -> Array:
+def _marked(table: AnyArray, marker: Any) -> Flags:
     """Which entries are the marker."""
     if marker is None:
         return np.zeros(table.shape, dtype=bool)
@@ -153,7 +153,7 @@ def _marked(table: Array, marker: Any) -> Array:
     return np.array(marked, dtype=bool).reshape(table.shape)
 
 
-def _as_objects(y: Any) -> Array:
+def _as_objects(y: Any) -> AnyArray:
     """Read a list whose items keep their types: NumPy would make 1 beside "a" the text "1"."""
     try:
         table = np.asarray(y, dtype=object)
@@ -164,12 +164,12 @@ def _as_objects(y: Any) -> Array:
     return table
 
 
-def _refuse_missing(values: Array, advice: str) -> None:
+def _refuse_missing(values: AnyArray, advice: str) -> None:
     if any(is_missing(item) for item in values.tolist()):
         raise InvalidInputError(f"y contains NaN or another missing value. {advice}")
 
 
-def _tidy(values: Array, advice: str) -> Array:
+def _tidy(values: AnyArray, advice: str) -> AnyArray:
     """Give labels from a column of objects, none of them missing, their own type."""
     if values.dtype.kind != "O":
         return values
@@ -184,7 +184,7 @@ def _tidy(values: Array, advice: str) -> Array:
     return np.array(values.tolist())
 
 
-def _classes(values: Array, known: Array, unlabeled: Any) -> ReadLabels:
+def _classes(values: AnyArray, known: Flags, unlabeled: Any) -> ReadLabels:
     check_classification_targets(values)
     classes, codes = np.unique(values, return_inverse=True)
     if len(classes) < 2:
@@ -199,7 +199,7 @@ def _classes(values: Array, known: Array, unlabeled: Any) -> ReadLabels:
     return ReadLabels(signs, classes)
 
 
-def _zeros_and_ones(table: Array, known: Array) -> Array:
+def _zeros_and_ones(table: AnyArray, known: Flags) -> AnyArray:
     values = table[known]
     try:
         numbers = values.astype(np.float64)
@@ -215,7 +215,7 @@ def _zeros_and_ones(table: Array, known: Array) -> Array:
     return numbers.astype(kind)
 
 
-def _several_labels(values: Array, known: Array) -> ReadLabels:
+def _several_labels(values: AnyArray, known: Flags) -> ReadLabels:
     empty = np.flatnonzero(~known.any(axis=0))
     if len(empty):
         raise InvalidInputError(
@@ -227,7 +227,7 @@ def _several_labels(values: Array, known: Array) -> ReadLabels:
     return ReadLabels(np.ascontiguousarray(signs.T), classes)
 
 
-def _some(values: Array) -> str:
+def _some(values: AnyArray) -> str:
     """A few different values, for a message."""
     seen = list(dict.fromkeys(repr(item) for item in values.tolist()))
     return ", ".join(seen[:_SHOWN]) + (", ..." if len(seen) > _SHOWN else "")

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from kernelweave.arrays import Index
 from kernelweave.combine import Combination, WeightedSum
-from kernelweave.kernels.base_set import BaseSet
 from kernelweave.kernels.samples import Samples, as_samples
-from kernelweave.kernels.tile import Tile
 from kernelweave.memory import available_bytes
+from kernelweave.operators import KernelOperator
 from kernelweave.problem import Array
 
 __all__ = ["LearntKernel"]
@@ -28,7 +28,7 @@ class LearntKernel:
 
     Parameters
     ----------
-    kernel_set : KernelSet or another set of base kernels or distances
+    kernel_set : KernelOperator
         Bound to and normalised on the training rows.
     weights : ndarray of shape (m,)
         Their weights; in a sum, kernels of weight zero are never evaluated.
@@ -47,7 +47,7 @@ class LearntKernel:
     """
 
     def __init__(
-        self, kernel_set: BaseSet, weights: Array, combination: Combination | None = None
+        self, kernel_set: KernelOperator, weights: Array, combination: Combination | None = None
     ) -> None:
         self.kernel_set = kernel_set
         self.weights = np.asarray(weights, dtype=np.float64)
@@ -57,30 +57,33 @@ class LearntKernel:
         """Gram matrix of X against Z (None: against X itself)."""
         left = as_samples(X)
         right = left if Z is None else as_samples(Z)
-        return self._rows(left, right.n, lambda part: self.kernel_set.tile_between(part, right))
+        return self._rows(left, right.n, lambda part: self.kernel_set.between(part, right))
 
-    def against_training(self, X: Any, idx: Array | None = None) -> Array:
+    def against_training(self, X: Any, idx: Index | None = None) -> Array:
         """Gram matrix of X against the training rows `idx` (None: all of them)."""
         width = self.kernel_set.n if idx is None else len(idx)
-        return self._rows(as_samples(X), width, lambda part: self.kernel_set.tile(part, idx))
+        return self._rows(as_samples(X), width, self._against(idx))
 
-    def products(self, X: Any, idx: Array, coef: Array) -> Array:
+    def products(self, X: Any, idx: Index, coef: Array) -> Array:
         """Gram matrix of X against the training rows `idx`, times `coef.T`; it is never whole."""
         left = as_samples(X)
         out = np.zeros((left.n, len(coef)))
-        for rows, values in self._blocks(left, len(idx), lambda p: self.kernel_set.tile(p, idx)):
+        for rows, values in self._blocks(left, len(idx), self._against(idx)):
             out[rows] = values @ coef.T
         return out
 
-    def _rows(self, left: Samples, width: int, tile: Callable[[Samples], Tile]) -> Array:
+    def _against(self, idx: Index | None) -> Callable[[Samples], KernelOperator]:
+        return lambda part: self.kernel_set.against(part).part(None, idx)
+
+    def _rows(self, left: Samples, width: int, tile: Callable[[Samples], KernelOperator]) -> Array:
         out = np.zeros((left.n, width))
         for rows, values in self._blocks(left, width, tile):
             out[rows] = values
         return out
 
     def _blocks(
-        self, left: Samples, width: int, tile: Callable[[Samples], Tile]
-    ) -> Iterator[tuple[Array, Array]]:
+        self, left: Samples, width: int, tile: Callable[[Samples], KernelOperator]
+    ) -> Iterator[tuple[Index, Array]]:
         """K(d) a bounded number of rows at a time, and which these are."""
         if not width:
             return

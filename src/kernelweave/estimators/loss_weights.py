@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from sklearn.utils.class_weight import compute_sample_weight
 
+from kernelweave.arrays import Array, Index
 from kernelweave.errors import InvalidInputError
-from kernelweave.problem import Array
 from kernelweave.validation import LARGEST
 
 __all__ = ["check_loss_weights", "read_sample_weight", "with_class_weight"]
@@ -44,7 +44,7 @@ def read_sample_weight(fit_params: dict[str, Any], n: int) -> Array:
     return weight
 
 
-def with_class_weight(weight: Array, class_weight: Any, classes: Array, codes: Array) -> Array:
+def with_class_weight(weight: Array, class_weight: Any, classes: Array, codes: Index) -> Array:
     """Return the weights of the samples times those of their classes.
 
     Parameters

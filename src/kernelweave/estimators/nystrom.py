@@ -10,6 +10,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.svm import LinearSVC
 from sklearn.utils.validation import check_is_fitted
 
+from kernelweave.arrays import AnyArray, Array, Index
 from kernelweave.combine import WeightedSum
 from kernelweave.errors import InvalidInputError
 from kernelweave.estimators.decisions import Parts, empty_parts
@@ -21,8 +22,7 @@ from kernelweave.estimators.loss_weights import (
     with_class_weight,
 )
 from kernelweave.estimators.nystrom_map import NystromMap
-from kernelweave.kernels import build_set
-from kernelweave.problem import Array
+from kernelweave.operators import bind_kernels
 from kernelweave.solvers import Limits
 from kernelweave.validation import (
     LARGEST,
@@ -160,7 +160,7 @@ class NystromMKLClassifier(ClassifierMixin, KernelEstimator):
         weight = with_class_weight(weight, self.class_weight, self.classes_, codes)
         check_loss_weights(svm.C, weight)
         with self._threads():
-            kernels = build_set(self.kernels, X, normalize=self.normalize)
+            kernels = bind_kernels(self.kernels, X, normalize=self.normalize)
             landmarks = self._draw(kernels.n)
             features = NystromMap(kernels, landmarks)
             if not features.width:
@@ -216,7 +216,7 @@ class NystromMKLClassifier(ClassifierMixin, KernelEstimator):
             random_state=self._seed(),
         )
 
-    def _draw(self, n: int) -> Array:
+    def _draw(self, n: int) -> Index:
         count = min(int(self.n_components), n)
         return np.sort(np.random.default_rng(self._seed()).choice(n, count, replace=False))
 
@@ -240,7 +240,7 @@ class NystromMKLClassifier(ClassifierMixin, KernelEstimator):
     def _n_features_out(self) -> int:
         return self._map.width
 
-    def get_feature_names_out(self, input_features: Any = None) -> Array:
+    def get_feature_names_out(self, input_features: Any = None) -> AnyArray:
         """Names of the features: that of the kernel and a number.
 
         Parameters
@@ -269,7 +269,7 @@ class NystromMKLClassifier(ClassifierMixin, KernelEstimator):
         parts.values[:] = self._map.decide_each(X, self.coef_, used)
         return parts._replace(constant=self.intercept_)
 
-    def predict(self, X: Any) -> Array:
+    def predict(self, X: Any) -> AnyArray:
         """Return the most likely class of every sample."""
         decisions = self.decision_function(X)
         best = (decisions > 0).astype(int) if decisions.ndim == 1 else decisions.argmax(axis=1)

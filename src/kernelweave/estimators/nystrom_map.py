@@ -7,14 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from kernelweave.bank.memory import require_bytes
+from kernelweave.arrays import Index
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.errors import InvalidInputError
-from kernelweave.kernels.base_set import BaseSet
-from kernelweave.kernels.batch_set import BatchSet
-from kernelweave.kernels.composite_set import CompositeSet
-from kernelweave.kernels.kernel_set import KernelSet
 from kernelweave.kernels.samples import Samples, as_samples
+from kernelweave.operators.base import KernelOperator
+from kernelweave.operators.memory import require_bytes
 from kernelweave.problem import Array
 from kernelweave.validation import require_array, require_kind
 
@@ -29,7 +27,7 @@ _FEWEST_ROWS = 256
 _LOWER = "Lower n_components, or use fewer kernels or samples."
 
 # Kernel values against the landmarks: (rows, kernels) to (len(kernels), len(rows), n_landmarks).
-_Values = Callable[[Array, Array], Array]
+_Values = Callable[[Index, Index], Array]
 
 
 class NystromMap:
@@ -47,7 +45,7 @@ class NystromMap:
 
     Parameters
     ----------
-    kernel_set : KernelSet, BatchSet or CompositeSet
+    kernel_set : KernelOperator
         Kernels on the training samples.
     landmarks : array of int
         Which of the samples are landmarks.
@@ -64,16 +62,17 @@ class NystromMap:
     Examples
     --------
     >>> from kernelweave.kernels import Linear, RBF
-    >>> kernels = KernelSet.build([Linear(), RBF(width=1.0)], [[1.0], [2.0], [3.0]])
+    >>> from kernelweave.operators import ComputedOperator
+    >>> kernels = ComputedOperator.build([Linear(), RBF(width=1.0)], [[1.0], [2.0], [3.0]])
     >>> features = NystromMap(kernels, [0, 1, 2])
     >>> features.ranks
     array([1, 3])
     >>> phi = features.of_training()
-    >>> np.allclose(phi @ phi.T, kernels.rows([0, 1, 2]).mean(axis=0))
+    >>> np.allclose(phi @ phi.T, kernels.block().mean(axis=0))
     True
     """
 
-    def __init__(self, kernel_set: KernelSet | BatchSet | CompositeSet, landmarks: Any) -> None:
+    def __init__(self, kernel_set: KernelOperator, landmarks: Any) -> None:
         self._kernel_set = kernel_set
         self._landmarks = np.asarray(landmarks, dtype=np.int64)
         self._maps = self._learn()
@@ -85,11 +84,11 @@ class NystromMap:
         self.owner = np.repeat(np.arange(len(self.ranks)), self.ranks)
 
     @property
-    def landmarks(self) -> Array:
+    def landmarks(self) -> Index:
         """Which of the samples are landmarks."""
         return self._landmarks
 
-    def check(self, kernel_set: BaseSet) -> None:
+    def check(self, kernel_set: KernelOperator) -> None:
         """Raise unless this, which came from a file, is a map of these kernels."""
         if self._kernel_set is not kernel_set:
             raise InvalidInputError("the Nystrom map must be one of the kernels of the model.")
@@ -117,9 +116,9 @@ class NystromMap:
             # They grow with each part, and how much is only known when it is there.
             needed = 8.0 * (held / max(1, first)) * m - 8.0 * held
             require_bytes(needed, f"Nystrom maps of {m} kernels, {size} landmarks each", _LOWER)
-            gram = self._kernel_set.rows(self._landmarks, part, self._landmarks)
+            gram = self._kernel_set.block(self._landmarks, self._landmarks, part)
 
-            def work(start: int, stop: int, gram: Array = gram, part: Array = part) -> None:
+            def work(start: int, stop: int, gram: Array = gram, part: Index = part) -> None:
                 for i in range(start, stop):
                     maps[part[i]] = _inverse_root(gram[i]) / np.sqrt(m)
 
@@ -138,8 +137,8 @@ class NystromMap:
         """Features of the training samples, shape (n, width)."""
         kernels = self._kernel_set
 
-        def values(rows: Array, part: Array) -> Array:
-            return kernels.rows(rows, part, self._landmarks)
+        def values(rows: Index, part: Index) -> Array:
+            return kernels.block(rows, self._landmarks, part)
 
         return self._features(kernels.n, values)
 
@@ -152,7 +151,7 @@ class NystromMap:
         self.require_bytes(n, 8.0)
         out = np.empty((n, self.width))
 
-        def take(rows: Array, k: int, phi: Array) -> None:
+        def take(rows: Index, k: int, phi: Array) -> None:
             out[rows[0] : rows[-1] + 1, self._offsets[k] : self._offsets[k + 1]] = phi
 
         self._walk(n, values, take)
@@ -163,20 +162,20 @@ class NystromMap:
         new = as_samples(X)
         out = np.zeros((new.n, len(coef)))
 
-        def take(rows: Array, k: int, phi: Array) -> None:
+        def take(rows: Index, k: int, phi: Array) -> None:
             own = coef[:, self._offsets[k] : self._offsets[k + 1]]
             out[rows[0] : rows[-1] + 1] += phi @ own.T
 
         self._walk(new.n, self._against(new), take)
         return out
 
-    def decide_each(self, X: Any, coef: Array, kernels: Array) -> Array:
+    def decide_each(self, X: Any, coef: Array, kernels: Index) -> Array:
         """What each of the kernels adds to `decide`, shape (n_new, T, len(kernels))."""
         new = as_samples(X)
         out = np.zeros((new.n, len(coef), len(kernels)))
         places = {int(k): place for place, k in enumerate(kernels)}
 
-        def take(rows: Array, k: int, phi: Array) -> None:
+        def take(rows: Index, k: int, phi: Array) -> None:
             if k in places:
                 own = coef[:, self._offsets[k] : self._offsets[k + 1]]
                 out[rows[0] : rows[-1] + 1, :, places[k]] = phi @ own.T
@@ -185,12 +184,14 @@ class NystromMap:
         return out
 
     def _against(self, new: Samples) -> _Values:
-        def values(rows: Array, part: Array) -> Array:
-            return self._kernel_set.cross(new.take(rows), self._landmarks, part)
+        against = self._kernel_set.against(new)
+
+        def values(rows: Index, part: Index) -> Array:
+            return against.block(rows, self._landmarks, part)
 
         return values
 
-    def _walk(self, n: int, values: _Values, take: Callable[[Array, int, Array], None]) -> None:
+    def _walk(self, n: int, values: _Values, take: Callable[[Index, int, Array], None]) -> None:
         """Call ``take(rows, k, features)`` for all kernels and blocks of rows, on threads.
 
         Kernels of one block of rows come one after the other, in one thread.

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from kernelweave.arrays import Index
 from kernelweave.combine import WeightedSum
 from kernelweave.estimators.decisions import Decisions, Parts
-from kernelweave.kernels.base_set import BaseSet
 from kernelweave.kernels.samples import as_samples
+from kernelweave.operators import KernelOperator
 from kernelweave.problem import Array
 from kernelweave.solvers.bemkl import Posterior
 
@@ -27,7 +28,7 @@ class Predictive:
 
     Parameters
     ----------
-    kernel_set : BaseSet
+    kernel_set : KernelOperator
         Bound to and normalised on the training samples.
     posteriors : sequence of Posterior
         Of one fit for all tasks, or of one fit for each task.
@@ -39,10 +40,10 @@ class Predictive:
 
     def __init__(
         self,
-        kernel_set: BaseSet,
+        kernel_set: KernelOperator,
         posteriors: Sequence[Posterior],
         weights: Array,
-        used: Sequence[Array],
+        used: Sequence[Index],
     ) -> None:
         self._kernel_set = kernel_set
         self._posteriors = list(posteriors)
@@ -59,7 +60,7 @@ class Predictive:
         return self._posteriors
 
     @property
-    def used(self) -> list[Array]:
+    def used(self) -> list[Index]:
         """The kernels that each posterior uses."""
         return self._used
 
@@ -93,9 +94,9 @@ class Predictive:
                 yield np.empty((0, len(rows), n))
                 continue
             part = new if len(rows) == new.n else new.take(rows)
-            yield self._kernel_set.tile(part).stack(kernels)
+            yield self._kernel_set.against(part).block(kernels=kernels)
 
-    def _values(self, cross: Array, used: Array) -> Array:
+    def _values(self, cross: Array, used: Index) -> Array:
         """Those of a block that belong to the kernels in use."""
         everything = len(used) == len(self._kernels)
         return cross if everything else cross[np.searchsorted(self._kernels, used)]

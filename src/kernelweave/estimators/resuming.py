@@ -8,7 +8,7 @@ from typing import Any
 from sklearn.base import BaseEstimator
 
 from kernelweave.errors import InvalidInputError
-from kernelweave.kernels.base_set import BaseSet
+from kernelweave.operators import KernelOperator
 from kernelweave.solvers import Checkpoint, Limits
 from kernelweave.solvers.checkpoint import Session
 from kernelweave.solvers.checkpoint_file import Header, Saved, names_digest, read
@@ -70,16 +70,15 @@ def _of_fitted(estimator: Any, given: Any) -> tuple[str, Header]:
 def begin_session(
     estimator: Any,
     limits: Limits,
-    kernel_set: BaseSet,
+    kernel_set: KernelOperator,
     source: Saved | None,
     n_tasks: int,
     n_groups: int,
 ) -> Session:
     """Begin the checkpoints of a fit; raises if `source` was fitted with other kernels."""
-    checkpoints = [c for c in limits.callbacks if isinstance(c, Checkpoint)]
-    asked = bool(checkpoints) or source is not None
+    asked = source is not None or any(isinstance(c, Checkpoint) for c in limits.callbacks)
     digest = names_digest(kernel_set.names) if asked else ""
     if source is not None:
         source.check(m=kernel_set.m, kernels=digest)
     header = Header(kind_of(estimator), n_tasks, n_groups, kernel_set.n, kernel_set.m, digest)
-    return Session(checkpoints, header, None if source is None else source.groups)
+    return Session(limits.callbacks, header, None if source is None else source.groups)

@@ -1,20 +1,17 @@
-"""Kernels: similarity measures on samples, their families, normalisation, and sets of them.
+"""Kernels: similarity measures on samples, their families and normalisation.
 
 A kernel is a short description such as ``RBF(width=2).on("petal length")``; ``kernel(X)`` gives its
 Gram matrix. Products and sums are written ``a * b`` and ``a + b``. Families such as
-``simplemkl_family()`` expand into many kernels when the data are seen, and a `KernelSet` holds
-kernels bound to training samples on a common scale, for banks and estimators.
+``simplemkl_family()`` expand into many kernels when the data are seen. Kernels bound to training
+samples, on a common scale, are an operator (`kernelweave.operators`).
 """
 
 from __future__ import annotations
 
 from kernelweave.kernels.base import ElementwiseForm, Kernel
 from kernelweave.kernels.batch import RBFBatch
-from kernelweave.kernels.batch_set import BatchSet
 from kernelweave.kernels.columns import Block, OnColumns, Selection
-from kernelweave.kernels.composite_set import CompositeSet, build_set
 from kernelweave.kernels.distance import Distance
-from kernelweave.kernels.distance_set import DistanceSet
 from kernelweave.kernels.evaluate import evaluate_stack
 from kernelweave.kernels.families import (
     Family,
@@ -24,7 +21,7 @@ from kernelweave.kernels.families import (
     simplemkl_family,
     spicymkl_family,
 )
-from kernelweave.kernels.kernel_set import KernelSet
+from kernelweave.kernels.feature_map import FeatureMapKernel
 from kernelweave.kernels.linear import Linear
 from kernelweave.kernels.normalize import Normalization
 from kernelweave.kernels.pair import Pair
@@ -41,15 +38,12 @@ from kernelweave.kernels.sum import Sum
 
 __all__ = [
     "RBF",
-    "BatchSet",
     "Block",
-    "CompositeSet",
     "Distance",
-    "DistanceSet",
     "ElementwiseForm",
     "Family",
+    "FeatureMapKernel",
     "Kernel",
-    "KernelSet",
     "Linear",
     "Normalization",
     "OnColumns",
@@ -64,7 +58,6 @@ __all__ = [
     "Sum",
     "WeightedDegree",
     "as_samples",
-    "build_set",
     "default_family",
     "evaluate_stack",
     "feature_distances",

@@ -181,11 +181,11 @@ class Kernel(ABC):
         return None if samples.is_sparse else samples.array()
 
     def features(self, samples: Samples) -> Any:
-        """Return sparse features phi with k(x, x') = phi(x)'phi(x'), or None if there are none.
+        """Return features phi with k(x, x') = phi(x)'phi(x'), or None if there are none.
 
-        A CSR matrix with one row for each sample. A column means the same for any samples, and
-        there may be far more columns than are ever used. It may be the user's own: do not write
-        into it.
+        A CSR matrix with one row for each sample, or a dense array. A column means the same for any
+        samples, and a CSR matrix may have far more columns than are ever used. It may be the user's
+        own: do not write into it.
         """
         return None
 
@@ -202,7 +202,12 @@ class Kernel(ABC):
 
         None if the kernel has no such form; then values against all x_j are computed.
         """
-        return None
+        used = np.flatnonzero(v)
+        features = self.features(samples.take(used))
+        if not isinstance(features, np.ndarray):
+            return None
+        w = features.T @ v[used]
+        return lambda new: self.features(new) @ w
 
     @property
     def merge_key(self) -> Any:

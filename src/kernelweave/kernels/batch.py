@@ -41,12 +41,12 @@ class RBFBatch:
 
     Examples
     --------
-    >>> from kernelweave.kernels import build_set
+    >>> from kernelweave.operators import bind_kernels
     >>> batch = RBFBatch([[0, -1], [0, 1]], [1.0, 0.5])
-    >>> kernels = build_set(batch, [[0.0, 0.0], [1.0, 1.0]])
+    >>> kernels = bind_kernels(batch, [[0.0, 0.0], [1.0, 1.0]])
     >>> list(kernels.names)
     ['rbf(gamma=1) on column 0', 'rbf(gamma=0.5) on columns 0-1']
-    >>> kernels.rows([0]).round(3)
+    >>> kernels.block([0]).round(3)
     array([[[1.   , 0.368]],
     <BLANKLINE>
            [[1.   , 0.368]]])

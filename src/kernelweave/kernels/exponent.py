@@ -15,7 +15,16 @@ from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.pair import Pair
 from kernelweave.kernels.samples import Samples
 
-__all__ = ["EvaluatedPart", "Part", "Term", "row_chunks", "taken", "terms_of", "through"]
+__all__ = [
+    "EvaluatedPart",
+    "Part",
+    "Term",
+    "row_chunks",
+    "sum_of_products",
+    "taken",
+    "terms_of",
+    "through",
+]
 
 Array = NDArray[Any]
 
@@ -88,6 +97,20 @@ def row_chunks(q: int, s: int) -> Iterator[slice]:
     step = rows_of(s, SHARED_CACHE_ENTRIES)
     for start in range(0, q, step):
         yield slice(start, min(start + step, q))
+
+
+def sum_of_products(M: Array, D: Array) -> float:
+    """Sum of the entries of M times those of D, in float64.
+
+    (np.vdot would hand given matrices to BLAS, some of which fail at odd addresses, where a message
+    or a file in memory may have them.)
+
+    Examples
+    --------
+    >>> sum_of_products(np.ones((2, 2)), np.array([[1.0, 2.0], [3.0, 4.0]]))
+    10.0
+    """
+    return float(np.einsum("ij,ij->", M, D, dtype=np.float64))
 
 
 class Part(ABC):
@@ -177,7 +200,7 @@ class EvaluatedPart(Part):
 
     def contract(self, M: Array, left: Any, right: Any, out: Array) -> None:
         for rows, k, D in self._blocks(left, right, None):
-            out[k] += float(np.vdot(M[rows], D))
+            out[k] += sum_of_products(M[rows], D)
 
 
 def taken(samples: Samples, rows: Array | slice) -> Samples:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, overload
 
+import numpy as np
 from numpy.typing import NDArray
 
 from kernelweave.kernels.choose import describe_request
 
-__all__ = ["BatchNames", "LazyNames", "StackedNames"]
+__all__ = ["BatchNames", "LazyNames", "StackedNames", "whereabouts"]
 
 
 class LazyNames(Sequence[str]):
@@ -56,7 +57,6 @@ class BatchNames(LazyNames):
 
     Examples
     --------
-    >>> import numpy as np
     >>> names = BatchNames(np.array([[3, 7], [2, -1]]), [0.5, 2.0], None)
     >>> names
     <2 names: rbf(gamma=0.5) on columns 3, 7, rbf(gamma=2) on column 2>
@@ -86,6 +86,22 @@ class BatchNames(LazyNames):
         return BatchNames(self._columns[kernels], self._gamma[kernels], self._titles, self._suffix)
 
 
+def whereabouts(members: Sequence[NDArray[Any]]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return for every kernel of the whole its part, and its place there.
+
+    Examples
+    --------
+    >>> whereabouts([np.array([0, 2]), np.array([1])])
+    (array([0, 1, 0]), array([0, 0, 1]))
+    """
+    count = sum(len(own) for own in members)
+    part, place = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
+    for p, own in enumerate(members):
+        part[own] = p
+        place[own] = np.arange(len(own))
+    return part, place
+
+
 class StackedNames(LazyNames):
     """Names of kernels that live in several parts.
 
@@ -93,22 +109,18 @@ class StackedNames(LazyNames):
     ----------
     parts : sequence of sequences of str
         The names in each part.
-    part, place : array of int
-        In which part kernel k is, and where there.
+    members : sequence of integer arrays
+        Which kernels of the whole each part holds.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> list(StackedNames([["a", "b"], ["c"]], np.array([1, 0, 0]), np.array([0, 0, 1])))
+    >>> list(StackedNames([["a", "b"], ["c"]], [np.array([1, 2]), np.array([0])]))
     ['c', 'a', 'b']
     """
 
-    def __init__(
-        self, parts: Sequence[Sequence[str]], part: NDArray[Any], place: NDArray[Any]
-    ) -> None:
+    def __init__(self, parts: Sequence[Sequence[str]], members: Sequence[NDArray[Any]]) -> None:
         self._parts = tuple(parts)
-        self._part = part
-        self._place = place
+        self._part, self._place = whereabouts(members)
 
     def __len__(self) -> int:
         return len(self._part)

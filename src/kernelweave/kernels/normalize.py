@@ -100,8 +100,9 @@ class Trace(NormalizationStep):
 
     Examples
     --------
-    >>> from kernelweave.kernels import KernelSet, Linear
-    >>> KernelSet.build(Linear(), [[1.0], [3.0]], "trace").diag()
+    >>> from kernelweave.kernels import Linear
+    >>> from kernelweave.operators import ComputedOperator
+    >>> ComputedOperator.build(Linear(), [[1.0], [3.0]], "trace").diagonal()
     array([[0.2, 1.8]])
     """
 
@@ -165,8 +166,9 @@ class Diagonal(NormalizationStep):
 
     Examples
     --------
-    >>> from kernelweave.kernels import KernelSet, Polynomial
-    >>> KernelSet.build(Polynomial(2), [[1.0], [3.0]], "diagonal").rows([0]).round(3)
+    >>> from kernelweave.kernels import Polynomial
+    >>> from kernelweave.operators import ComputedOperator
+    >>> ComputedOperator.build(Polynomial(2), [[1.0], [3.0]], "diagonal").block([0]).round(3)
     array([[[1. , 0.8]]])
     """
 
@@ -240,8 +242,9 @@ class Center(NormalizationStep):
 
     Examples
     --------
-    >>> from kernelweave.kernels import KernelSet, Linear
-    >>> KernelSet.build(Linear(), [[1.0], [3.0]], "center").rows([0, 1])
+    >>> from kernelweave.kernels import Linear
+    >>> from kernelweave.operators import ComputedOperator
+    >>> ComputedOperator.build(Linear(), [[1.0], [3.0]], "center").block([0, 1])
     array([[[ 1., -1.],
             [-1.,  1.]]])
     """

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf
 
-from kernelweave.compiled.symmetry import TILE, probe_rows, scan_rows
+from kernelweave.compiled.blocks import TILE
+from kernelweave.compiled.symmetry import probe_rows, scan_rows
 from kernelweave.compiled.threads import map_blocks, one_blas_thread
 from kernelweave.errors import InvalidInputError
 from kernelweave.validation import unknown_name

@@ -7,8 +7,8 @@ from abc import abstractmethod
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from kernelweave.arrays import Array
 from kernelweave.errors import InvalidInputError
 from kernelweave.losses.box_qp import BoxQP
 from kernelweave.losses.numeric import (
@@ -24,7 +24,6 @@ from kernelweave.validation import unknown_name
 
 __all__ = ["Array", "Loss", "get_loss", "loss_names"]
 
-Array = NDArray[np.float64]
 
 _EPS = float(np.finfo(np.float64).eps)
 
@@ -194,11 +193,6 @@ def get_loss(loss: str | Loss, **params: Any) -> Loss:
     **params
         Parameters of any registered loss; the named loss gets those it has and the others are left
         alone, so that an estimator can pass its ``epsilon`` whatever the loss is.
-
-    Returns
-    -------
-    Loss
-        The loss.
 
     Raises
     ------

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from kernelweave.arrays import Array
+
 __all__ = ["BoxQP"]
 
 
@@ -49,9 +51,9 @@ class BoxQP:
     [1.0, 1.5, 0.5]
     """
 
-    sign: NDArray[np.float64]
-    linear: NDArray[np.float64]
-    upper: NDArray[np.float64]
+    sign: Array
+    linear: Array
+    upper: Array
     sample: NDArray[np.int64]
     total: float
 
@@ -60,14 +62,14 @@ class BoxQP:
         """Number of samples."""
         return int(self.sample.max()) + 1 if self.sample.size else 0
 
-    def signed(self, a: ArrayLike) -> NDArray[np.float64]:
+    def signed(self, a: ArrayLike) -> Array:
         """Signed dual ``alpha`` (one number a sample) of box variables ``a``."""
         weights = self.sign * np.asarray(a, dtype=np.float64)
         alpha = np.zeros(self.n_samples)
         np.add.at(alpha, self.sample, weights)
         return alpha
 
-    def split(self, alpha: ArrayLike) -> NDArray[np.float64]:
+    def split(self, alpha: ArrayLike) -> Array:
         """Box variables of a signed dual ``alpha``, clipped into the box.
 
         Where a sample has a variable of each sign, the positive and the negative part go to one

@@ -6,7 +6,8 @@ from typing import Self
 
 import numpy as np
 
-from kernelweave.losses.base import Array, Loss
+from kernelweave.arrays import Array
+from kernelweave.losses.base import Loss
 from kernelweave.losses.box_qp import BoxQP
 from kernelweave.losses.numeric import root_of_steps
 from kernelweave.validation import positive_number

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 from scipy.special import expit, logit, xlog1py, xlogy
 
-from kernelweave.losses.base import Array, Loss
+from kernelweave.arrays import Array
+from kernelweave.losses.base import Loss
 from kernelweave.losses.numeric import per_weight
 
-__all__ = ["Logistic", "fraction", "logistic_prox", "negative_entropy"]
+__all__ = ["Logistic"]
 
 
 class Logistic(Loss):
@@ -31,34 +34,50 @@ class Logistic(Loss):
     name = "logistic"
     task = "classification"
     steep = True
+    # Where the corner is that the loss rounds off. With this and a sharpness s it is
+    # (C/s) log(1 + exp(s (margin - y z))), of which the smooth hinge is the other case.
+    margin: ClassVar[float] = 0.0
+
+    def _sharpness(self) -> float:
+        return 1.0
 
     def value(self, y: Array, z: Array, C: Array) -> Array:
-        return C * np.logaddexp(0.0, -y * z)
+        s = self._sharpness()
+        return C / s * np.logaddexp(0.0, s * (self.margin - y * z))
 
     def gradient(self, y: Array, z: Array, C: Array) -> Array:
-        return -C * y * expit(-y * z)
+        return -C * y * expit(self._sharpness() * (self.margin - y * z))
 
     def curvature(self, y: Array, z: Array, C: Array) -> Array:
-        return C * expit(z) * expit(-z)
+        s = self._sharpness()
+        u = s * (self.margin - y * z)
+        return C * s * expit(u) * expit(-u)
 
     def conjugate(self, y: Array, alpha: Array, C: Array) -> Array:
-        t = fraction(y, alpha, C)
-        return self._finite_in_domain(y, alpha, C, C * negative_entropy(t))
+        t = _fraction(y, alpha, C)
+        # Right to the last digits for the smallest t, too: the larger C is, the smaller t.
+        negative_entropy = xlogy(t, t) + xlog1py(1.0 - t, -t)
+        values = C / self._sharpness() * negative_entropy - self.margin * y * alpha
+        return self._finite_in_domain(y, alpha, C, values)
 
     def conjugate_gradient(self, y: Array, alpha: Array, C: Array) -> Array:
-        return y * logit(fraction(y, alpha, C))
+        return y * (logit(_fraction(y, alpha, C)) / self._sharpness() - self.margin)
 
     def domain(self, y: Array, C: Array) -> tuple[Array, Array]:
         return np.minimum(0.0, y * C), np.maximum(0.0, y * C)
 
     def prox(self, y: Array, v: Array, C: Array, step: float) -> Array:
-        return y * logistic_prox(y * v, step * np.asarray(C, dtype=np.float64))
+        s, weight = self._sharpness(), step * np.asarray(C, dtype=np.float64)
+        t = _logistic_prox(s * (y * v - self.margin), s * weight)
+        # Both are right; a short way is added to v without loss.
+        way = weight * expit(-t)
+        return np.where(way <= np.abs(v), v + y * way, y * (self.margin + t / s))
 
     def lipschitz(self, C: Array) -> Array:
-        return 0.25 * np.asarray(C, dtype=np.float64)
+        return 0.25 * self._sharpness() * np.asarray(C, dtype=np.float64)
 
 
-def logistic_prox(v: Array, weight: Array) -> Array:
+def _logistic_prox(v: Array, weight: Array) -> Array:
     r"""Solve :math:`t - \mathrm{weight} / (1 + e^t) = v` for every t.
 
     The equation is the same for -t and -(v + weight), so that t >= 0 can be had. There the left
@@ -66,12 +85,6 @@ def logistic_prox(v: Array, weight: Array) -> Array:
     :math:`e^t = \mathrm{weight} / (t - v) - 1` the bound follows from one above,
     :math:`t \le \max(v, 0) + \log(1 + \mathrm{weight})`. It is close: from v or zero, Newton's
     method would come nearer by one at each step.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> float(logistic_prox(np.array([-1.0]), np.array([2.0]))[0])
-    0.0
     """
     flipped = v + 0.5 * weight < 0
     v = np.where(flipped, -(v + weight), v)
@@ -87,28 +100,6 @@ def logistic_prox(v: Array, weight: Array) -> Array:
     return np.where(flipped, -t, t)
 
 
-def fraction(y: Array, alpha: Array, C: Array) -> Array:
-    """``t = y * alpha / C`` kept in [0, 1]; zero for samples of weight zero.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> fraction(np.array([1.0, -1.0]), np.array([1.0, -3.0]), np.array([4.0, 3.0])).tolist()
-    [0.25, 1.0]
-    """
+def _fraction(y: Array, alpha: Array, C: Array) -> Array:
+    """``t = y * alpha / C`` kept in [0, 1]; zero for samples of weight zero."""
     return np.clip(per_weight(y * alpha, C), 0.0, 1.0)
-
-
-def negative_entropy(t: Array) -> Array:
-    """``t log t + (1 - t) log(1 - t)`` on [0, 1].
-
-    Right to the last digits for the smallest t, too: it is multiplied by C, and the larger C is,
-    the smaller t.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> negative_entropy(np.array([0.0, 0.5, 1.0])).round(4).tolist()
-    [0.0, -0.6931, 0.0]
-    """
-    return xlogy(t, t) + xlog1py(1.0 - t, -t)

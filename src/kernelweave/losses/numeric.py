@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
+
+from kernelweave.arrays import Array, Flags
 
 __all__ = [
     "gradient_limits",
@@ -21,7 +22,6 @@ __all__ = [
     "slope_of",
 ]
 
-Array = NDArray[np.float64]
 Gradient = Callable[[Array], Array]
 
 _EPS = float(np.finfo(np.float64).eps)
@@ -50,26 +50,8 @@ def slope_of(gradient: Gradient, z: Array, unit: float) -> Array:
     Steps are about 1e-8 of ``max(abs(z), unit)``: short, because in a corner, as Huber's, a
     difference is a mean of the slopes on both sides, and the samples of a fit like to sit in
     corners. Where so little of the slope survives the rounding of the gradient, the step is 1000
-    times as long. Newton's method, which asks for this, does not need many digits.
-
-    Parameters
-    ----------
-    gradient : callable
-    z : ndarray
-        Where to take the slope.
-    unit : float
-        Size of a z that is not small, > 0.
-
-    Returns
-    -------
-    ndarray
-        The slopes; zero where the gradient is constant to rounding, or overflows.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> slope_of(np.tanh, np.array([0.0, 0.5, 100.0]), 1.0).round(6).tolist()
-    [1.0, 0.786448, 0.0]
+    times as long. Newton's method, which asks for this, does not need many digits. Zero where the
+    gradient is constant to rounding, or overflows.
     """
     step = _STEP * np.maximum(np.abs(z), unit)
     with np.errstate(all="ignore"):
@@ -97,31 +79,14 @@ def point_of_slope(gradient: Gradient, target: Array) -> Array:
     """Find z with ``gradient(z) = target``, the one nearest to zero if there are several.
 
     First the sign of z, then its exponent, then its digits, by bisection: 70 evaluations for any
-    size of z between 1e-60 and 1e60, and no derivative that could mislead.
-
-    Parameters
-    ----------
-    gradient : callable
-    target : ndarray
-        Values to reach.
-
-    Returns
-    -------
-    ndarray
-        The places; infinite where the gradient does not come to its target. Where it jumps over
-        the target, the place of the jump.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> point_of_slope(np.tanh, np.array([0.0, np.tanh(-1.7), 2.0])).round(6).tolist()
-    [0.0, -1.7, inf]
+    size of z between 1e-60 and 1e60, and no derivative that could mislead. Infinite where the
+    gradient does not come to its target; where it jumps over the target, the place of the jump.
     """
     with np.errstate(all="ignore"):
         at_zero = gradient(np.zeros_like(target))
         side = np.sign(target - at_zero)
 
-        def reached(size: Array) -> NDArray[np.bool_]:
+        def reached(size: Array) -> Flags:
             # An overflow that is not a number lies beyond every target.
             short = side * (target - gradient(side * size)) > 0
             return np.asarray(~short)
@@ -140,26 +105,8 @@ def point_of_slope(gradient: Gradient, target: Array) -> Array:
     return np.where(side == 0, 0.0, side * np.where(nowhere, np.inf, right))
 
 
-def in_corner(gradient: Gradient, z: Array, unit: Array) -> NDArray[np.bool_]:
-    """Tell where a gradient made of steps has one at z, up to 1e-12 of ``max(abs(z), unit)``.
-
-    Parameters
-    ----------
-    gradient : callable
-    z : ndarray
-    unit : ndarray
-        Size of a z that is not small, >= 0.
-
-    Returns
-    -------
-    ndarray, bool
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> in_corner(np.sign, np.array([0.0, 1e-9]), np.ones(2)).tolist()
-    [True, False]
-    """
+def in_corner(gradient: Gradient, z: Array, unit: Array) -> Flags:
+    """Tell where a gradient made of steps has one at z, up to 1e-12 of ``max(abs(z), unit)``."""
     # A place found by bisection is off by less than 1e-60 if it is zero.
     h = np.maximum(2.0**-40 * np.maximum(np.abs(z), unit), 1e-30)
     below, above = gradient(z - h), gradient(z + h)
@@ -171,25 +118,7 @@ def gradient_limits(gradient: Gradient, shape: tuple[int, ...]) -> tuple[Array, 
 
     It is looked at very far out. There a formula may overflow in ways of its own (``inf / inf``,
     or ``z / inf = 0``); what is not a number, or turns back, is not believed, and then the last
-    places before that decide.
-
-    Parameters
-    ----------
-    gradient : callable
-    shape : tuple of int
-        Shape of the z that it takes.
-
-    Returns
-    -------
-    low, high : ndarray of that shape
-        The limits.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> low, high = gradient_limits(lambda z: np.where(z > 0, z, np.tanh(z)), (1,))
-    >>> low.tolist(), high.tolist()
-    ([-1.0], [inf])
+    places before that decide. `shape` is that of the z that it takes.
     """
     low, high = (_limit(gradient, shape, side) for side in (-1.0, 1.0))
     return -low, high
@@ -220,26 +149,7 @@ def jump_of(gradient: Gradient, centre: Array) -> tuple[int, float, float, float
 
     Between neighbours on a grid that spans 24 decades to both sides of `centre`, halves in which
     the gradient rises more are followed down to rounding. The rise of a continuous gradient
-    vanishes there.
-
-    Parameters
-    ----------
-    gradient : callable
-        Takes z of shape (k, n), n the length of `centre`.
-    centre : ndarray of shape (n,)
-        Where the grid is finest.
-
-    Returns
-    -------
-    tuple or None
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> jump_of(np.sign, np.array([0.0]))
-    (0, 0.0, -1.0, 0.0)
-    >>> jump_of(np.tanh, np.array([3.0])) is None
-    True
+    vanishes there. (The gradient takes z of shape (k, n), n the length of `centre`.)
     """
     steps = 10.0 ** np.arange(-12.0, 12.25, 0.25)
     grid = centre + np.concatenate([-steps[::-1], [0.0], steps])[:, None]
@@ -265,35 +175,12 @@ def jump_of(gradient: Gradient, centre: Array) -> tuple[int, float, float, float
     return int(i), float(high[k, i]), float(below[k, i]), float(above[k, i])
 
 
-def root_of_steps(
-    breaks: NDArray[np.float64], jumps: NDArray[np.float64], first: float, start: float = 0.0
-) -> float:
+def root_of_steps(breaks: Array, jumps: Array, first: float, start: float = 0.0) -> float:
     """Find where a non-decreasing step function changes sign, exactly, by sorting.
 
-    The function is `first` left of all `breaks` and rises by ``jumps[i]`` at ``breaks[i]``. On an
-    interval where it is zero the middle is returned (or the finite end).
-
-    Parameters
-    ----------
-    breaks, jumps : ndarray of shape (k,)
-        Positions and heights (>= 0) of the steps.
-    first : float
-        Value left of all breaks.
-    start : float
-        Returned when there is no step at all.
-
-    Returns
-    -------
-    float
-        The position of the sign change.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> root_of_steps(np.array([1.0, 2.0, 4.0]), np.ones(3), -1.5)
-    2.0
-    >>> root_of_steps(np.array([1.0, 2.0, 4.0, 7.0]), np.ones(4), -2.0)
-    3.0
+    The function is `first` left of all `breaks` and rises by ``jumps[i] >= 0`` at ``breaks[i]``. On
+    an interval where it is zero the middle is returned (or the finite end), `start` where there is
+    no step at all.
     """
     keep = jumps > 0
     if not keep.any():

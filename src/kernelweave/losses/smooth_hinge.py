@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from typing import Self
 
-import numpy as np
-from scipy.special import expit, logit
-
-from kernelweave.losses.base import Array, Loss
-from kernelweave.losses.logistic import fraction, logistic_prox, negative_entropy
+from kernelweave.losses.logistic import Logistic
 from kernelweave.validation import positive_number
 
 __all__ = ["SmoothHinge"]
 
 
-class SmoothHinge(Loss):
+class SmoothHinge(Logistic):
     r"""Smooth hinge loss (row "smooth hinge, sigma" of the table of losses).
 
     .. math::
@@ -40,9 +36,7 @@ class SmoothHinge(Loss):
     """
 
     name = "smooth_hinge"
-    task = "classification"
-    smooth = True
-    steep = True
+    margin = 1.0
 
     def __init__(self, sigma: float = 10.0) -> None:
         self.sigma = sigma
@@ -53,37 +47,3 @@ class SmoothHinge(Loss):
 
     def _sharpness(self) -> float:
         return positive_number("sigma of the smooth hinge loss", self.sigma)
-
-    def value(self, y: Array, z: Array, C: Array) -> Array:
-        sigma = self._sharpness()
-        return C / sigma * np.logaddexp(0.0, sigma * (1.0 - y * z))
-
-    def gradient(self, y: Array, z: Array, C: Array) -> Array:
-        return -C * y * expit(self._sharpness() * (1.0 - y * z))
-
-    def curvature(self, y: Array, z: Array, C: Array) -> Array:
-        sigma = self._sharpness()
-        u = sigma * (1.0 - y * z)
-        return C * sigma * expit(u) * expit(-u)
-
-    def conjugate(self, y: Array, alpha: Array, C: Array) -> Array:
-        t = fraction(y, alpha, C)
-        values = -y * alpha + C / self._sharpness() * negative_entropy(t)
-        return self._finite_in_domain(y, alpha, C, values)
-
-    def conjugate_gradient(self, y: Array, alpha: Array, C: Array) -> Array:
-        return y * (-1.0 + logit(fraction(y, alpha, C)) / self._sharpness())
-
-    def domain(self, y: Array, C: Array) -> tuple[Array, Array]:
-        return np.minimum(0.0, y * C), np.maximum(0.0, y * C)
-
-    def prox(self, y: Array, v: Array, C: Array, step: float) -> Array:
-        sigma = self._sharpness()
-        weight = step * np.asarray(C, dtype=np.float64)
-        t = logistic_prox(sigma * (y * v - 1.0), sigma * weight)
-        # Both are right; a short way is added to v without loss.
-        way = weight * expit(-t)
-        return np.where(way <= np.abs(v), v + y * way, y * (1.0 + t / sigma))
-
-    def lipschitz(self, C: Array) -> Array:
-        return 0.25 * self._sharpness() * np.asarray(C, dtype=np.float64)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernelweave.losses.base import Array, Loss
+from kernelweave.arrays import Array
+from kernelweave.losses.base import Loss
 from kernelweave.losses.numeric import per_weight
 
 __all__ = ["Squared"]

@@ -6,20 +6,19 @@ import hashlib
 import io
 import json
 import os
-import secrets
 import zipfile
 import zlib
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from kernelweave.archive import replacing, why_no_file
 from kernelweave.errors import MemoryBudgetError, ModelFileError
 from kernelweave.model_files.header import FORMAT, Header
 from kernelweave.model_files.schema import walk
 from kernelweave.reading.bounded import OF_ARRAYS, Allowance, check_npy, read_npz
 
-__all__ = ["HEADER", "SCHEMA", "as_skops", "checked_path", "read", "read_header", "write"]
+__all__ = ["HEADER", "SCHEMA", "as_skops", "read", "read_header", "write"]
 
 HEADER = "kernelweave.json"
 SCHEMA = "schema.json"
@@ -36,37 +35,17 @@ _NO_TIME = (1980, 1, 1, 0, 0, 0)
 _DAMAGED = Exception
 
 
-def checked_path(path: str | os.PathLike[str]) -> Path:
-    """Return where a file is to be written, or say why it cannot be."""
-    file = Path(path)
-    if file.is_dir():
-        raise ModelFileError(f"{str(file)!r} is a folder; give the path of a file.")
-    if not file.parent.is_dir():
-        raise ModelFileError(f"the folder of {str(file)!r} does not exist; make it first.")
-    return file
-
-
 def write(path: Path, header: Header, schema: dict[str, Any], members: Mapping[str, bytes]) -> None:
-    """Write a model file; whoever is killed in the middle of it leaves an older one whole."""
+    """Write a model file, in the place of an older one once it is whole."""
     parts = {SCHEMA: json.dumps(schema, separators=(",", ":")).encode(), **members}
     digests = {name: _digest(data) for name, data in parts.items()}
-    # A new name in the same folder, so that the file can take the place of the old one in one step.
-    trial = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
     try:
-        with open(trial, "xb") as file:
-            with zipfile.ZipFile(file, "w") as archive:
-                for name, data in {HEADER: header.to_json(digests), **parts}.items():
-                    info = zipfile.ZipInfo(name, _NO_TIME)
-                    archive.writestr(info, data, _method(data), compresslevel=6)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(trial, path)
-    except BaseException as error:
-        with suppress(OSError):
-            trial.unlink()
-        if isinstance(error, OSError):
-            raise ModelFileError(f"{str(path)!r} cannot be written: {error}") from error
-        raise
+        with replacing(path) as file, zipfile.ZipFile(file, "w") as archive:
+            for name, data in {HEADER: header.to_json(digests), **parts}.items():
+                info = zipfile.ZipInfo(name, _NO_TIME)
+                archive.writestr(info, data, _method(data), compresslevel=6)
+    except OSError as error:
+        raise ModelFileError(f"{str(path)!r} cannot be written: {error}") from error
 
 
 def _digest(data: bytes) -> str:
@@ -150,9 +129,8 @@ def as_skops(schema: dict[str, Any], members: Mapping[str, bytes]) -> bytes:
 
 
 def _opened(file: Path) -> zipfile.ZipFile:
-    if not file.is_file():
-        what = "is a folder, not a file" if file.is_dir() else "does not exist"
-        raise ModelFileError(f"{str(file)!r} {what}. Give the path of a file written by save.")
+    if missing := why_no_file(file):
+        raise ModelFileError(f"{missing} Give the path of a file written by save.")
     try:
         return zipfile.ZipFile(file)
     except _DAMAGED as error:

@@ -12,12 +12,32 @@ __all__ = ["MOVED", "own_class", "stored_name", "trusted_names"]
 
 # Where types live now that files know under an older name: "old.module.Name": "new.module.Name".
 # Whoever moves or renames a class that `stored_name` does not find a public name for adds a line.
-MOVED: dict[str, str] = {}
+_BEMKL = "kernelweave.solvers.bemkl"
+MOVED = {
+    "kernelweave.bank.DaskBank": "kernelweave.cluster.DaskBank",
+    "kernelweave.kernels.BatchSet": "kernelweave.operators.GaussianOperator",
+    "kernelweave.kernels.CompositeSet": "kernelweave.operators.StackedOperator",
+    "kernelweave.kernels.DistanceSet": "kernelweave.operators.DistanceOperator",
+    "kernelweave.kernels.KernelSet": "kernelweave.operators.ComputedOperator",
+    f"{_BEMKL}.covariances.FullCovariance": f"{_BEMKL}.matrices.FullMatrix",
+    f"{_BEMKL}.covariances.ThinCovariance": f"{_BEMKL}.matrices.ThinMatrix",
+}
 
 # Rooms whose classes models consist of, and what in them is no part of a model: checkpoints write
 # files, and workers of a cluster talk to it.
-_ROOMS = {"bank", "combine", "estimators", "kernels", "losses", "regularizers", "solvers", "tables"}
-_KEPT_OUT = re.compile(r"kernelweave\.(solvers\.checkpoint|bank\.dask\.(?!plan$))")
+_ROOMS = {
+    "bank",
+    "cluster",
+    "combine",
+    "estimators",
+    "kernels",
+    "losses",
+    "operators",
+    "regularizers",
+    "solvers",
+    "tables",
+}
+_KEPT_OUT = re.compile(r"kernelweave\.(solvers\.checkpoint|cluster\.(?!plan$))")
 # Nodes that stand for something to be called later. No model of ours has them, and they were the
 # weak places of older versions of skops.
 _CALLS = ("MethodNode", "OperatorFuncNode", "PartialNode", "RandomGeneratorNode")

@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from kernelweave.model_files.archive import checked_path, write
+from kernelweave.archive import why_no_place
+from kernelweave.errors import ModelFileError
+from kernelweave.model_files.archive import write
 from kernelweave.model_files.header import describe
 from kernelweave.model_files.schema import SchemaWriter
 
@@ -59,7 +61,9 @@ def save(
     >>> (load(path).decision_function(X) == model.decision_function(X)).all()
     np.True_
     """
-    file = checked_path(path)
+    file = Path(path)
+    if wrong := why_no_place(file):
+        raise ModelFileError(wrong)
     header = describe(model, about)
     writer = SchemaWriter()
     schema = writer.schema(model)

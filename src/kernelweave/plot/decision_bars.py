@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kernelweave.arrays import Index
 from kernelweave.errors import InvalidInputError
 from kernelweave.plot.style import BLACK, BLUE, GREY, VERMILLION, new_axes, shorten, tidy
 from kernelweave.problem import Array
@@ -103,7 +104,7 @@ def _name(explanation: Any, what: str, place: int) -> str:
     return str(names[place]) if len(names) > place else str(place)
 
 
-def _split(sizes: Array, top: int) -> tuple[Array, Array]:
+def _split(sizes: Array, top: int) -> tuple[Index, Index]:
     """The largest, and the others."""
     order = np.argsort(-np.abs(sizes), kind="stable")
     # One step for a single kernel more says less than the kernel itself.

@@ -7,18 +7,16 @@ from abc import abstractmethod
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from kernelweave.bank.protocol import MatrixBank
+from kernelweave.arrays import Array, Flags
 from kernelweave.combine.base import Combination
 from kernelweave.errors import InvalidInputError
+from kernelweave.operators.base import KernelOperator
 from kernelweave.registry import Named
 from kernelweave.regularizers.norm_prox import NormProx
 from kernelweave.validation import positive_number
 
 __all__ = ["Array", "Regularizer", "get_regularizer", "regularizer_names"]
-
-Array = NDArray[np.float64]
 
 
 class Regularizer(Named):
@@ -100,7 +98,7 @@ class Regularizer(Named):
         """Few are; a class that always is says ``polyhedral = True``."""
         return False
 
-    def bind(self, bank: MatrixBank, combination: Combination) -> Regularizer:
+    def bind(self, bank: KernelOperator, combination: Combination) -> Regularizer:
         """Return the regularizer for these kernels; called once before a fit.
 
         Most need nothing from the kernels and return themselves.
@@ -133,20 +131,7 @@ class Regularizer(Named):
         r"""Return :math:`\Omega`, the penalty as a function of the norms ``|f_k|``."""
 
     def norm_prox(self, norms: Array, step: float) -> NormProx:
-        r"""Norms that minimise :math:`\tfrac12 |p - n|^2 + \mathrm{step} \cdot \Omega(p)`.
-
-        Parameters
-        ----------
-        norms : ndarray of shape (m,)
-            The n >= 0.
-        step : float
-            Weight of the penalty, > 0.
-
-        Returns
-        -------
-        NormProx
-            The p >= 0 and their derivatives.
-        """
+        r"""Norms p that minimise :math:`\tfrac12 |p - n|^2 + \mathrm{step} \cdot \Omega(p)`."""
         raise NotImplementedError(
             f"{self!r} has no norm_prox, which the solver 'spicy' goes by; those that have one say "
             "proximal = True."
@@ -167,18 +152,10 @@ class Regularizer(Named):
         """
         return None
 
-    def screened(self, low: Array, high: Array) -> NDArray[np.bool_]:
-        r"""Tell which kernels have weight zero at every optimum.
+    def screened(self, low: Array, high: Array) -> Flags:
+        r"""Tell which kernels have weight zero at every optimum, for certain.
 
-        Parameters
-        ----------
-        low, high : ndarray of shape (m,)
-            Bounds on :math:`\sqrt{q_k(\alpha^*)}` at the dual optimum.
-
-        Returns
-        -------
-        ndarray of shape (m,), bool
-            True only where the weight is zero for certain.
+        `low` and `high` are bounds on :math:`\sqrt{q_k(\alpha^*)}` at the dual optimum.
         """
         return np.zeros(np.shape(high), dtype=bool)
 
@@ -222,11 +199,6 @@ def get_regularizer(regularizer: str | Regularizer, **params: Any) -> Regularize
         A registered name, or an object, which is returned as it is (`params` do not change it).
     **params
         Parameters of the named regularizer.
-
-    Returns
-    -------
-    Regularizer
-        The regularizer.
 
     Examples
     --------

@@ -7,17 +7,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from kernelweave.bank.protocol import MatrixBank
+from kernelweave.arrays import Array, Flags
 from kernelweave.combine.base import Combination
 from kernelweave.errors import InvalidInputError
-from kernelweave.regularizers.base import Array, Regularizer
+from kernelweave.operators.base import KernelOperator
+from kernelweave.regularizers.base import Regularizer
 from kernelweave.regularizers.groups import Partition, partition
-from kernelweave.regularizers.lp_ball import checked_exponent
-from kernelweave.regularizers.norm_prox import NormProx, power_prox
-from kernelweave.regularizers.norms import dual_exponent
-from kernelweave.regularizers.projections import project_lp_ball
+from kernelweave.regularizers.norm_prox import NormProx, power_prox, project_lp_ball
+from kernelweave.regularizers.norms import checked_exponent, dual_exponent
 
 __all__ = ["BlockNorm"]
 
@@ -79,21 +77,7 @@ class BlockNorm(Regularizer):
     def examples(cls) -> list[Self]:
         return [cls(), cls(1), cls(3, 1.0, 0.5), cls(2, 1.3, 2.0), cls(2, 4.0, 0.1)]
 
-    def _key(self) -> tuple[Any, ...]:
-        groups: Any = self.groups
-        if isinstance(groups, Mapping):
-            groups = tuple((title, tuple(members)) for title, members in groups.items())
-        elif isinstance(groups, Sequence | np.ndarray) and not isinstance(groups, str):
-            groups = tuple(groups)
-        return groups, self.p, self.weight
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, BlockNorm) and self._key() == other._key()
-
-    def __hash__(self) -> int:
-        return hash((BlockNorm, self._key()))
-
-    def bind(self, bank: MatrixBank, combination: Combination) -> BlockNorm:
+    def bind(self, bank: KernelOperator, combination: Combination) -> BlockNorm:
         """Return a copy that knows the groups of these kernels."""
         bound = copy.copy(self)
         bound._partition = partition(self.groups, bank.m, bank.names)
@@ -104,8 +88,10 @@ class BlockNorm(Regularizer):
         known: Partition | None = getattr(self, "_partition", None)
         if known is None:
             return partition(self.groups, m)
-        if known.m != m:
-            raise InvalidInputError(f"{self!r} is bound to {known.m} kernels; got {m} weights.")
+        if len(known.labels) != m:
+            raise InvalidInputError(
+                f"{self!r} is bound to {len(known.labels)} kernels; got {m} weights."
+            )
         return known
 
     def _exponent(self) -> float:
@@ -131,15 +117,14 @@ class BlockNorm(Regularizer):
         p, radius, groups = self._exponent(), step * self._price(), self._groups(len(v))
         if p == 1.0:
             return np.maximum(v - radius, 0.0)
-        x, segments = groups.sorted(np.maximum(v, 0.0)), groups.segments
+        x = np.maximum(v, 0.0)
         if p == 2.0:
-            size = segments.norms(x, 2.0)
+            size = groups.norms(x, 2.0)
             left = np.maximum(size - radius, 0.0) / np.where(size > 0, size, 1.0)
-            return groups.unsorted(x * segments.spread(left))
+            return x * groups.spread(left)
         x = x / radius
         # A group within the ball is its own projection, so what is left is exactly zero.
-        beyond = np.maximum(x - project_lp_ball(x, dual_exponent(p), segments), 0.0)
-        return groups.unsorted(radius * beyond)
+        return radius * np.maximum(x - project_lp_ball(x, dual_exponent(p), groups), 0.0)
 
     def omega(self, norms: Array) -> float:
         p = self._exponent()
@@ -173,11 +158,12 @@ class BlockNorm(Regularizer):
         top = float(np.max(self._dual_size(q)))
         return float(np.sqrt(self._price() / top)) if top > 0 else np.inf
 
-    def screened(self, low: Array, high: Array) -> NDArray[np.bool_]:
+    def screened(self, low: Array, high: Array) -> Flags:
         if self._exponent() == 1.0:
             return np.asarray(high < np.sqrt(2.0 * self._price()))
         size = self._dual_size(np.square(high))
-        return self._groups(len(high)).spread(size) < self._price()
+        spared = self._groups(len(high)).spread(size < self._price())
+        return np.broadcast_to(spared, np.shape(high))
 
 
 def _shares(x: Array, size: Array) -> Array:

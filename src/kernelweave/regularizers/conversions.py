@@ -27,11 +27,6 @@ def l1_weight_to_block_l1(weight: float) -> float:
     weight : float
         Price s > 0 of :class:`~kernelweave.regularizers.L1`.
 
-    Returns
-    -------
-    float
-        Coefficient c.
-
     Examples
     --------
     >>> l1_weight_to_block_l1(2.0)
@@ -47,11 +42,6 @@ def block_l1_to_l1_weight(c: float) -> float:
     ----------
     c : float
         Coefficient of the block l1 norm, > 0.
-
-    Returns
-    -------
-    float
-        Price s.
 
     Examples
     --------
@@ -76,11 +66,6 @@ def simplex_C_to_block_l1(C: float, norms: ArrayLike) -> float:
     norms : array-like of shape (m,)
         Norms ``|f*_k|`` of its solution, not all zero.
 
-    Returns
-    -------
-    float
-        Coefficient c, for the loss with weight one.
-
     Examples
     --------
     >>> simplex_C_to_block_l1(10.0, [1.0, 4.0])
@@ -101,11 +86,6 @@ def block_l1_to_simplex_C(c: float, norms: ArrayLike) -> float:
         Coefficient of the block l1 norm, > 0, for the loss with weight one.
     norms : array-like of shape (m,)
         Norms ``|f*_k|`` of the solution, not all zero.
-
-    Returns
-    -------
-    float
-        Loss weight C.
 
     Examples
     --------

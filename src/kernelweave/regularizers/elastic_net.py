@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from kernelweave.arrays import Array, Flags
 from kernelweave.errors import InvalidInputError
-from kernelweave.regularizers.base import Array, Regularizer
+from kernelweave.regularizers.base import Regularizer
 from kernelweave.regularizers.norm_prox import NormProx, separable_prox
 from kernelweave.validation import positive_number
 
@@ -144,7 +144,7 @@ class ElasticNet(Regularizer):
             return 0.0
         return float(np.sqrt(2.0 * a / top)) if top > 0 else np.inf
 
-    def screened(self, low: Array, high: Array) -> NDArray[np.bool_]:
+    def screened(self, low: Array, high: Array) -> Flags:
         return np.asarray(high < np.sqrt(2.0 * self._prices()[0]))
 
 

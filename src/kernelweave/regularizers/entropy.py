@@ -7,8 +7,9 @@ from typing import Self
 import numpy as np
 from scipy.special import softmax, wrightomega
 
-from kernelweave.regularizers.base import Array, Regularizer
-from kernelweave.regularizers.projections import project_simplex
+from kernelweave.arrays import Array
+from kernelweave.regularizers.base import Regularizer
+from kernelweave.regularizers.norm_prox import project_simplex
 from kernelweave.root_search import rising_root
 
 __all__ = ["Entropy"]

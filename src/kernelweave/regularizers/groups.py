@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from kernelweave.arrays import AnyArray, Array, Flags, Index
 from kernelweave.errors import InvalidInputError
 from kernelweave.validation import unknown_name
 
-__all__ = ["Partition", "Segments", "partition"]
+__all__ = ["Partition", "partition"]
 
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
 
 _ALLOWED = (
     "groups must be 'columns', a number of kernels per group, one label for each kernel, or a "
@@ -23,66 +22,15 @@ _ALLOWED = (
 )
 
 
-class Segments:
-    """Neighbouring entries of one array taken together, none of them left out.
-
-    Parameters
-    ----------
-    starts : ndarray of shape (g,)
-        Where each segment begins, the first at 0; none is empty.
-    size : int
-        Length of the array.
-
-    Examples
-    --------
-    >>> Segments(np.array([0, 2]), 3).norms(np.array([3.0, 4.0, 7.0]), 2.0)
-    array([5., 7.])
-    """
-
-    def __init__(self, starts: Index, size: int) -> None:
-        self.starts = starts
-        self.lengths = np.diff(np.append(starts, size))
-
-    @classmethod
-    def whole(cls, size: int) -> Segments:
-        """All of an array as one segment."""
-        return cls(np.zeros(1, dtype=np.int64), size)
-
-    def sums(self, x: Array) -> Array:
-        """Sum of every segment."""
-        return np.add.reduceat(x, self.starts)
-
-    def spread(self, values: Array) -> Array:
-        """One value per segment, repeated for its entries (a lone one only broadcasts)."""
-        return values if len(values) == 1 else np.repeat(values, self.lengths)
-
-    def norms(self, x: Array, p: float) -> Array:
-        """Lp norm of every segment, with its largest entry taken out first."""
-        size = np.abs(x)
-        top = np.maximum.reduceat(size, self.starts)
-        if np.isinf(p):
-            return top
-        with np.errstate(invalid="ignore"):  # 0 / 0 in segments of zeros
-            ratio = size / self.spread(top)
-        sums = self.sums(np.where(ratio > 0, ratio, 0.0) ** p)
-        return top * sums ** (1.0 / p)
-
-    def subset(self, kept: NDArray[np.bool_]) -> Segments:
-        """Segments of the entries where `kept` is true; those left empty are gone."""
-        counts = np.add.reduceat(kept, self.starts, dtype=np.int64)
-        counts = counts[counts > 0]
-        return Segments(np.cumsum(counts) - counts, int(counts.sum()))
-
-
 class Partition:
-    """Every kernel in exactly one group.
+    """Numbers in groups: each belongs to exactly one.
 
     Parameters
     ----------
     labels : ndarray of shape (m,)
-        Number of each kernel's group, 0 to g - 1.
-    names : sequence of str
-        Names of the g groups.
+        The group of each number, 0 to g - 1; none of the groups is empty.
+    names : sequence of g
+        Names of the groups, or just their numbers.
 
     Examples
     --------
@@ -91,63 +39,67 @@ class Partition:
     array([5., 7.])
     """
 
-    def __init__(self, labels: Index, names: Sequence[str]) -> None:
-        self.labels = labels
-        self.names = names
-        in_order = bool(np.all(labels[1:] >= labels[:-1]))
-        self._order = None if in_order else np.argsort(labels, kind="stable")
-        counts = np.bincount(labels, minlength=len(names))
-        self.segments = Segments(np.cumsum(counts) - counts, len(labels))
+    def __init__(self, labels: Index, names: Sequence[Any]) -> None:
+        self.labels, self.names = labels, names
+
+    @classmethod
+    def whole(cls, m: int) -> Partition:
+        """All numbers in one group."""
+        return cls(np.zeros(m, dtype=np.intp), range(1))
 
     @classmethod
     def of_labels(cls, labels: Iterable[Hashable]) -> Self:
         """Group equal labels, in order of first appearance."""
         numbers: dict[Hashable, int] = {}
         found = [numbers.setdefault(label, len(numbers)) for label in labels]
-        return cls(np.array(found, dtype=np.int64), [str(label) for label in numbers])
+        return cls(np.array(found, dtype=np.intp), [str(label) for label in numbers])
 
-    @property
-    def m(self) -> int:
-        """Number of kernels."""
-        return len(self.labels)
+    def subset(self, kept: Flags) -> Partition:
+        """Groups of the numbers where `kept` is true; those left empty are gone."""
+        if len(self.names) == 1:
+            return Partition.whole(int(np.count_nonzero(kept)))
+        labels = self.labels[kept]
+        filled = np.bincount(labels, minlength=len(self.names)) > 0
+        return Partition((np.cumsum(filled) - 1)[labels], range(int(filled.sum())))
 
-    def sorted(self, x: Array) -> Array:
-        """Entries of x in the order of `segments`."""
-        return x if self._order is None else x[self._order]
+    @cached_property
+    def sizes(self) -> Index:
+        """Number of members of every group."""
+        return np.bincount(self.labels, minlength=len(self.names))
 
-    def unsorted(self, x: Array) -> Array:
-        """Undo `sorted`."""
-        if self._order is None:
-            return x
-        out = np.empty_like(x)
-        out[self._order] = x
-        return out
+    @cached_property
+    def _order(self) -> Index | None:
+        """How to sort by group; None where that is not needed."""
+        in_order = np.all(self.labels[1:] >= self.labels[:-1])
+        return None if in_order else np.argsort(self.labels, kind="stable")
+
+    def _reduce(self, by: np.ufunc, x: Array) -> Array:
+        if len(self.names) == 1:
+            return np.asarray(by.reduce(x, keepdims=True))
+        x = x if self._order is None else x[self._order]
+        return np.asarray(by.reduceat(x, np.cumsum(self.sizes) - self.sizes))
+
+    def sums(self, x: Array) -> Array:
+        """Sum of every group."""
+        return self._reduce(np.add, x)
+
+    def spread(self, values: AnyArray) -> AnyArray:
+        """One value per group, given to each of its members (a lone one only broadcasts)."""
+        return values if len(values) == 1 else values.take(self.labels)
 
     def norms(self, x: Array, p: float) -> Array:
-        """Lp norm of every group."""
-        return self.segments.norms(self.sorted(x), p)
-
-    def spread(self, values: Array) -> Array:
-        """One value per group, given to each of its kernels."""
-        return values[self.labels]
+        """Lp norm of every group, with its largest entry taken out first."""
+        size = np.abs(x)
+        top = self._reduce(np.maximum, size)
+        if np.isinf(p):
+            return top
+        with np.errstate(invalid="ignore"):  # 0 / 0 in groups of zeros
+            ratio = size / self.spread(top)
+        return top * self.sums(np.where(ratio > 0, ratio, 0.0) ** p) ** (1.0 / p)
 
 
 def partition(groups: Any, m: int, names: Sequence[str] | None = None) -> Partition:
-    """Resolve what a user wrote as `groups` for m kernels.
-
-    Parameters
-    ----------
-    groups : int, str, sequence or mapping
-        See :class:`~kernelweave.regularizers.BlockNorm`.
-    m : int
-        Number of kernels.
-    names : sequence of str, optional
-        Their names, where they are known.
-
-    Returns
-    -------
-    Partition
-        The groups.
+    """Resolve what a user wrote as `groups` for m kernels (see `BlockNorm`), `names` theirs.
 
     Examples
     --------
@@ -161,7 +113,7 @@ def partition(groups: Any, m: int, names: Sequence[str] | None = None) -> Partit
     if isinstance(groups, Mapping):
         return _by_members(groups, m, names)
     if isinstance(groups, int | np.integer) and not isinstance(groups, bool) and groups >= 1:
-        labels = np.arange(m, dtype=np.int64) // int(groups)
+        labels = np.arange(m) // int(groups)
         firsts = range(0, m, int(groups))
         return Partition(labels, [f"kernels {k}-{min(k + int(groups), m) - 1}" for k in firsts])
     if not isinstance(groups, Sequence | np.ndarray):
@@ -202,7 +154,7 @@ def _by_columns(names: Sequence[str]) -> Partition:
 def _by_members(
     groups: Mapping[Any, Iterable[Any]], m: int, names: Sequence[str] | None
 ) -> Partition:
-    labels = np.full(m, -1, dtype=np.int64)
+    labels = np.full(m, -1, dtype=np.intp)
     titles = [str(title) for title in groups]
     index: dict[str, int] = {}
     for number, (title, members) in enumerate(groups.items()):

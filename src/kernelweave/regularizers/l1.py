@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from kernelweave.regularizers.base import Array, Regularizer
+from kernelweave.arrays import Array, Flags
+from kernelweave.regularizers.base import Regularizer
 from kernelweave.regularizers.norm_prox import NormProx, soft_threshold
 
 __all__ = ["L1"]
@@ -80,5 +80,5 @@ class L1(Regularizer):
         top = float(np.max(q))
         return float(np.sqrt(2.0 * self._price() / top)) if top > 0 else np.inf
 
-    def screened(self, low: Array, high: Array) -> NDArray[np.bool_]:
+    def screened(self, low: Array, high: Array) -> Flags:
         return np.asarray(high < np.sqrt(2.0 * self._price()))

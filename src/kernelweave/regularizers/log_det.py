@@ -9,12 +9,13 @@ from typing import Any, NoReturn, Self
 import numpy as np
 from scipy.linalg.lapack import dpotri
 
-from kernelweave.bank.memory import format_bytes
-from kernelweave.bank.protocol import MatrixBank
+from kernelweave.arrays import Array
 from kernelweave.combine.base import Combination
 from kernelweave.errors import InvalidInputError
 from kernelweave.linear_systems import LinAlgError, jittered_cholesky
-from kernelweave.regularizers.base import Array, Regularizer
+from kernelweave.operators.base import KernelOperator
+from kernelweave.operators.memory import format_bytes
+from kernelweave.regularizers.base import Regularizer
 from kernelweave.validation import positive_number
 
 __all__ = ["LogDet"]
@@ -58,9 +59,9 @@ class LogDet(Regularizer):
     Examples
     --------
     >>> import numpy as np
-    >>> from kernelweave.bank import DenseBank
+    >>> from kernelweave.operators import DenseOperator
     >>> from kernelweave.combine import WeightedSum
-    >>> bank = DenseBank().from_matrices([np.eye(2), np.ones((2, 2))])
+    >>> bank = DenseOperator([np.eye(2), np.ones((2, 2))])
     >>> reg = LogDet(weight=1.0).bind(bank, WeightedSum())
     >>> float(np.exp(reg.value(np.array([1.0, 1.0]))).round(10))  # det [[3, 1], [1, 3]]
     8.0
@@ -89,7 +90,7 @@ class LogDet(Regularizer):
     def _ridge(self) -> float:
         return positive_number("ridge of LogDet", self.ridge)
 
-    def bind(self, bank: MatrixBank, combination: Combination) -> LogDet:
+    def bind(self, bank: KernelOperator, combination: Combination) -> LogDet:
         """Return a copy that knows the kernels."""
         if bank.n > _MOST_SAMPLES:
             raise InvalidInputError(
@@ -102,8 +103,8 @@ class LogDet(Regularizer):
         bound._last = None
         return bound
 
-    def _bound(self) -> tuple[MatrixBank, Combination]:
-        kernels: tuple[MatrixBank, Combination] | None = getattr(self, "_kernels", None)
+    def _bound(self) -> tuple[KernelOperator, Combination]:
+        kernels: tuple[KernelOperator, Combination] | None = getattr(self, "_kernels", None)
         if kernels is None:
             raise InvalidInputError(
                 "the regularizer 'log_det' needs the kernels: call bind(bank, combination) first, "

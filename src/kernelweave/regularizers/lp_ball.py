@@ -6,14 +6,18 @@ from typing import Self
 
 import numpy as np
 
-from kernelweave.errors import InvalidInputError
-from kernelweave.regularizers.base import Array, Regularizer
-from kernelweave.regularizers.norm_prox import NormProx, power_prox
-from kernelweave.regularizers.norms import dual_exponent, norm
-from kernelweave.regularizers.projections import project_lp_ball
-from kernelweave.validation import positive_number
+from kernelweave.arrays import Array
+from kernelweave.regularizers.base import Regularizer
+from kernelweave.regularizers.norm_prox import NormProx, power_prox, project_lp_ball
+from kernelweave.regularizers.norms import (
+    checked_exponent,
+    dual_exponent,
+    largest_on_sphere,
+    norm,
+    sphere_weights,
+)
 
-__all__ = ["LpBall", "checked_exponent", "largest_on_sphere", "sphere_weights"]
+__all__ = ["LpBall"]
 
 
 class LpBall(Regularizer):
@@ -96,58 +100,3 @@ class LpBall(Regularizer):
 
     def start(self, m: int) -> Array:
         return np.full(m, m ** (-1.0 / self._exponent()))
-
-
-def checked_exponent(owner: str, p: object) -> float:
-    """Return `p` as a float >= 1, or raise.
-
-    Examples
-    --------
-    >>> checked_exponent("LpBall", 2)
-    2.0
-    """
-    value = positive_number(f"p of {owner}", p)
-    if value < 1.0:
-        raise InvalidInputError(f"p of {owner} must be a finite number >= 1; got {p!r}.")
-    return value
-
-
-def sphere_weights(norms: Array, p: float) -> Array:
-    r"""Minimise :math:`\tfrac12 \sum_k |f_k|^2 / d_k` over :math:`\|d\|_p \le 1`, in closed form.
-
-    .. math:: d_k = |f_k|^{2/(p+1)} \Big/ \Big( \sum_j |f_j|^{2p/(p+1)} \Big)^{1/p} .
-
-    All norms zero: every d is optimal, and the one with equal entries is returned.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> sphere_weights(np.array([1.0, 3.0]), 1.0).tolist()
-    [0.25, 0.75]
-    """
-    top = float(np.max(norms))
-    if not top > 0:
-        return np.full(len(norms), len(norms) ** (-1.0 / p))
-    raised = (np.asarray(norms, dtype=np.float64) / top) ** (2.0 / (p + 1.0))
-    return raised / norm(raised, p)
-
-
-def largest_on_sphere(z: Array, p: float) -> Array:
-    r"""Maximise :math:`\sum_k d_k z_k` over :math:`d \ge 0, \|d\|_p \le 1`, :math:`p > 1`.
-
-    .. math:: d_k = z_k^{1/(p-1)} \Big/ \Big( \sum_j z_j^{p/(p-1)} \Big)^{1/p} .
-
-    Negative entries count as zero. All zero: every d is optimal, and the one with equal entries is
-    returned.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> largest_on_sphere(np.array([3.0, 4.0]), 2.0).tolist()
-    [0.6, 0.8]
-    """
-    top = float(np.max(z))
-    if not top > 0:
-        return np.full(len(z), len(z) ** (-1.0 / p))
-    raised = (np.maximum(z, 0.0) / top) ** (1.0 / (p - 1.0))
-    return raised / norm(raised, p)

@@ -11,15 +11,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
-from kernelweave.regularizers.groups import Partition, Segments
+from kernelweave.arrays import Array, Index
+from kernelweave.regularizers.groups import Partition
+from kernelweave.regularizers.norms import dual_exponent
 from kernelweave.root_search import rising_root, rising_roots
 
 __all__ = ["NormProx", "power_parts", "power_prox", "separable_prox", "soft_threshold"]
 
-Array = NDArray[np.float64]
-Index = NDArray[np.intp]
 
 _EPS = float(np.finfo(np.float64).eps)
 # The least size of a group that is not zero.
@@ -48,10 +47,9 @@ class NormProx:
         Kernels in use: ``flatnonzero(norms > 0)``.
     slopes : ndarray of shape (A,)
         The diagonal part.
-    spikes : ndarray of shape (A,)
-        The one entry of each row of `coupling` that is not zero.
-    parts : ndarray of shape (A,), int
-        Its column, -1 for kernels that depend on no other.
+    spikes, parts : ndarray of shape (A,)
+        The one entry of each row of `coupling` that is not zero, and its column, -1 for kernels
+        that depend on no other.
     signs : ndarray of shape (R,)
         +1 or -1 for each column of `coupling`.
 
@@ -61,9 +59,6 @@ class NormProx:
     >>> shrunk = Simplex().norm_prox(np.array([3.0, 1.0, 2.0]), step=1.0)
     >>> shrunk.norms.round(10).tolist(), shrunk.active.tolist()
     ([1.3333333333, 0.0, 0.3333333333], [0, 2])
-    >>> (np.diag(shrunk.slopes) + shrunk.coupling * shrunk.signs @ shrunk.coupling.T).round(4)
-    array([[ 0.6667, -0.3333],
-           [-0.3333,  0.6667]])
     """
 
     norms: Array
@@ -83,35 +78,14 @@ class NormProx:
 
 
 def separable_prox(shrunk: Array, slopes: Array) -> NormProx:
-    """Answer of a prox that treats every norm on its own.
-
-    Parameters
-    ----------
-    shrunk, slopes : ndarray of shape (m,)
-        The new norms and their derivatives; the latter matter where the former are positive.
-
-    Returns
-    -------
-    NormProx
-
-    Examples
-    --------
-    >>> separable_prox(np.array([2.0, 0.0]), np.ones(2)).coupling.shape
-    (1, 0)
-    """
+    """Answer of a prox that treats every norm on its own; `slopes` are those of `shrunk`."""
     active = np.flatnonzero(shrunk > 0)
     alone = np.full(len(active), -1, dtype=np.intp)
     return NormProx(shrunk, active, slopes[active], np.zeros(len(active)), alone, np.zeros(0))
 
 
 def soft_threshold(norms: Array, threshold: float) -> NormProx:
-    r"""Minimise :math:`\tfrac12 |p - n|^2 + t \sum_k p_k` (SpicyMKL eq. 5).
-
-    Examples
-    --------
-    >>> soft_threshold(np.array([3.0, 0.5]), 1.0).norms.tolist()
-    [2.0, 0.0]
-    """
+    r"""Minimise :math:`\tfrac12 |p - n|^2 + t \sum_k p_k` (SpicyMKL eq. 5)."""
     shrunk = np.maximum(np.asarray(norms, dtype=np.float64) - threshold, 0.0)
     return separable_prox(shrunk, np.ones(len(shrunk)))
 
@@ -122,24 +96,8 @@ def power_prox(
     r"""Minimise :math:`\tfrac12 |p - n|^2 + \frac{t}{e} \sum_g \|p_g\|_r^e`, r = 2p/(p+1).
 
     See :func:`power_parts`. For e = 1 a whole group is zero if and only if
-    :math:`\|n_g\|_{r/(r-1)} \le t`.
-
-    Parameters
-    ----------
-    norms : ndarray of shape (m,)
-        The n >= 0.
-    p : float
-        Exponent of the norm of the weights, >= 1 and finite.
-    price : float
-        The t > 0.
-    degree : float
-        The e, from 1 to 2. Above 1 there must be one group.
-    groups : Partition, optional
-        The groups; all kernels are one unless given.
-
-    Returns
-    -------
-    NormProx
+    :math:`\|n_g\|_{r/(r-1)} \le t`. The `degree` e goes from 1 to 2; above 1 there must be one
+    group, as there is unless `groups` are given. `price` is t > 0.
 
     Examples
     --------
@@ -150,27 +108,22 @@ def power_prox(
     rise = (p - 1.0) / (p + 1.0)  # r - 1
     if rise == 0.0:
         return soft_threshold(n, price) if degree == 1.0 else _sum_prox(n, price, degree)
-    if groups is None:
-        segments = Segments.whole(n.size)
-    else:
-        n, segments = groups.sorted(n), groups.segments
+    groups = groups or Partition.whole(n.size)
     used = n > 0
     if degree == 1.0:
-        used &= segments.spread(segments.norms(n, 1.0 + 1.0 / rise)) > price
+        used &= groups.spread(groups.norms(n, 1.0 + 1.0 / rise)) > price
     shrunk, slopes, spikes = np.zeros((3, n.size))
     if np.any(used):
-        within = segments.subset(used)
         shrunk[used], slopes[used], spikes[used] = _power_jacobian(
-            n[used], rise, price, degree, within
+            n[used], rise, price, degree, groups.subset(used)
         )
-    if groups is not None:
-        shrunk, slopes, spikes = (groups.unsorted(x) for x in (shrunk, slopes, spikes))
     active = np.flatnonzero(shrunk > 0)
-    labels = np.zeros(len(active), np.int64) if groups is None else groups.labels[active]
     coupled = spikes[active] > 0
+    among = groups.subset((spikes > 0) & (shrunk > 0))
     parts = np.full(len(active), -1, dtype=np.intp)
-    found, parts[coupled] = np.unique(labels[coupled], return_inverse=True)
-    signs = np.full(len(found), 1.0 if degree < 1.0 + rise else -1.0)
+    parts[coupled] = among.labels
+    count = len(among.names) if np.any(coupled) else 0
+    signs = np.full(count, 1.0 if degree < 1.0 + rise else -1.0)
     return NormProx(shrunk, active, slopes[active], spikes[active], parts, signs)
 
 
@@ -208,35 +161,35 @@ def _sum_prox(n: Array, price: float, degree: float) -> NormProx:
 
 
 def _power_jacobian(
-    n: Array, rise: float, price: float, degree: float, segments: Segments
+    n: Array, rise: float, price: float, degree: float, groups: Partition
 ) -> tuple[Array, Array, Array]:
-    """Shrunken norms, slopes and spikes of segments of positive norms, none shrunk to zero."""
-    size, shrunk, held = power_parts(n, price, 1.0 + rise, degree, segments)
+    """Shrunken norms, slopes and spikes of groups of positive norms, none shrunk to zero."""
+    size, shrunk, held = power_parts(n, price, 1.0 + rise, degree, groups)
     threshold = price * size ** (degree - 1.0)
-    ratio, each = threshold / size, segments.spread(size)
-    u, w = shrunk / each, held / segments.spread(threshold)
+    ratio, each = threshold / size, groups.spread(size)
+    u, w = shrunk / each, held / groups.spread(threshold)
     # The Hessian of the penalty is diag(rise ratio w / u) + ratio (degree - r) w w'.
-    slopes = u / (u + rise * segments.spread(ratio) * w)
+    slopes = u / (u + rise * groups.spread(ratio) * w)
     excess = degree - 1.0 - rise
     # Of degree r it is a sum over kernels: none depends on another, nor by rounding.
     beta = ratio * (excess if abs(excess) > 1e-15 else 0.0)
     # Sherman and Morrison's 1 + beta sum w^2 slopes, rid of differences by sum u w = 1.
-    bend = segments.sums(slopes * w * (u + segments.spread(ratio * (degree - 1.0)) * w))
-    spikes = segments.spread(np.sqrt(np.abs(beta) / bend)) * slopes * w
-    alone = segments.lengths == 1
+    bend = groups.sums(slopes * w * (u + groups.spread(ratio * (degree - 1.0)) * w))
+    spikes = groups.spread(np.sqrt(np.abs(beta) / bend)) * slopes * w
+    alone = groups.sizes == 1
     if np.any(alone):
         # p + price p^(degree - 1) = n.
         own = 1.0 / (1.0 + ratio * (degree - 1.0))
-        each_alone = np.broadcast_to(segments.spread(alone), n.shape)
-        slopes = np.where(each_alone, segments.spread(own), slopes)
+        each_alone = np.broadcast_to(groups.spread(alone), n.shape)
+        slopes = np.where(each_alone, groups.spread(own), slopes)
         spikes = np.where(each_alone, 0.0, spikes)
     return shrunk, slopes, spikes
 
 
 def power_parts(
-    n: Array, price: Array | float, r: float, degree: float, segments: Segments
+    n: Array, price: Array | float, r: float, degree: float, groups: Partition
 ) -> tuple[Array, Array, Array]:
-    r"""Split the norms of every segment: :math:`x_k + t_k \sigma^{e-r} x_k^{r-1} = n_k`.
+    r"""Split the norms of every group: :math:`x_k + t_k \sigma^{e-r} x_k^{r-1} = n_k`.
 
     With :math:`\sigma = \|x\|_r` this x minimises
     :math:`\tfrac12 \sum_k (x_k - n_k)^2 / t_k + \tfrac1e \|x\|_r^e`. Of degree e = 1 what is taken
@@ -248,14 +201,12 @@ def power_parts(
     Parameters
     ----------
     n : ndarray of shape (m,)
-        Positive; of degree 1 with a dual norm above the price in every segment.
+        Positive; of degree 1 with a dual norm above the price in every group.
     price : float or ndarray of shape (m,)
         The t > 0, one number unless the degree is 2.
-    r : float
-        Exponent of the norm, > 1 and finite.
-    degree : float
-        The e, from 1 to 2.
-    segments : Segments
+    r, degree : float
+        Exponent of the norm, > 1 and finite, and the e, from 1 to 2.
+    groups : Partition
         The norms that belong together.
 
     Returns
@@ -264,24 +215,18 @@ def power_parts(
         The :math:`\sigma`.
     x, taken : ndarray of shape (m,)
         The parts of n, each to its own last digits.
-
-    Examples
-    --------
-    >>> size, x, taken = power_parts(np.array([3.0, 4.0]), 1.0, 2.0, 1.0, Segments.whole(2))
-    >>> size.round(10).tolist(), taken.round(10).tolist()
-    ([4.0], [0.6, 0.8])
     """
     rise = r - 1.0
     # The equation is solved for the power of x in which it is convex.
     steep = rise > 1.0
     power = rise if steep else 1.0 / rise
-    high, dual = segments.norms(n, r), segments.norms(n, 1.0 + 1.0 / rise)
+    high, dual = groups.norms(n, r), groups.norms(n, 1.0 + 1.0 / rise)
     # The first guess is exact where all norms are equal.
     if degree == 1.0:
         # By rounding a norm that is just above the price may be it.
         start = high * np.maximum((dual - price) / dual, _EPS)
     elif degree == 2.0:
-        start = segments.norms(n / (1.0 + price * segments.spread(high / dual)), r)
+        start = groups.norms(n / (1.0 + price * groups.spread(high / dual)), r)
     else:
         start = _balance(high, price * (high / dual), degree)
     lifted = n ** (1.0 / power)
@@ -290,13 +235,13 @@ def power_parts(
 
     def lack(size: Array) -> tuple[Array, float, Array]:
         nonlocal last, w, rate, x, taken
-        each, pull = segments.spread(size), price * segments.spread(size ** (degree - 1.0))
+        each, pull = groups.spread(size), price * groups.spread(size ** (degree - 1.0))
         if steep:
             raised, linear, root = pull, each, pull ** (1.0 / power)
         else:
-            raised, linear, root = each, pull, segments.spread(size**rise)
+            raised, linear, root = each, pull, groups.spread(size**rise)
         bound = np.minimum(n / linear, lifted / root)
-        change = segments.spread(size / last - 1.0)
+        change = groups.spread(size / last - 1.0)
         if rate is lifted or np.max(np.abs(change)) > 0.1:
             # Almost the threshold, unless that takes almost all.
             guess = bound if steep else (np.maximum(n - pull, rise * n) / each) ** rise
@@ -308,11 +253,11 @@ def power_parts(
         # Shares fall by the power `rate` of the size.
         rate = (x + (degree - 1.0) * taken) / np.maximum(x + rise * taken, 1e-300)
         mass = (x / each) * (taken / pull)
-        total = segments.sums(mass)
+        total = groups.sums(mass)
         length, last = total ** (1.0 / r), size
         # Newton where it is nearly straight: 1 / length in size, or length in 1 / size.
         with np.errstate(divide="ignore", invalid="ignore"):
-            fall = segments.sums(mass * rate) / total
+            fall = groups.sums(mass * rate) / total
             if degree < 1.5:
                 proposal = size * (1.0 + (length - 1.0) / fall)
             else:
@@ -375,3 +320,43 @@ def _power_roots(
         each, pull = (np.broadcast_to(x, n.shape)[busy] for x in (raised, linear))
         new[busy], top[busy] = _power_roots(n[busy], each, pull, power, new[busy], bound[busy])
     return new, top
+
+
+def project_simplex(v: Array) -> Array:
+    r"""Project onto :math:`\{d \ge 0, \sum_k d_k = 1\}` by sorting.
+
+    Examples
+    --------
+    >>> project_simplex(np.array([2.0, 2.0, 0.0])).tolist()
+    [0.5, 0.5, 0.0]
+    """
+    # Shifting all entries changes nothing, and with the largest at zero the sums keep their digits.
+    shifted = np.asarray(v, dtype=np.float64) - np.max(v)
+    # Entries more than one below the largest are zero for certain: most of a long vector.
+    near = np.sort(shifted[shifted > -1.0])[::-1]
+    excess = np.cumsum(near) - 1.0
+    count = np.arange(1, near.size + 1)
+    last = int(np.flatnonzero(near * count > excess)[-1])
+    d = np.maximum(shifted - excess[last] / (last + 1.0), 0.0)
+    return d / d.sum()
+
+
+def project_lp_ball(v: Array, p: float, groups: Partition | None = None) -> Array:
+    r"""Project onto :math:`\{d \ge 0, \|d\|_p \le 1\}`, :math:`p \ge 1`, finite.
+
+    Outside the ball the projection solves :math:`d_k + \lambda d_k^{p-1} = v_k` with the
+    :math:`\lambda > 0` that makes the norm one. With `groups`, p > 1, each has a ball of its own.
+    """
+    d = np.maximum(np.asarray(v, dtype=np.float64), 0.0)
+    if p == 1.0:
+        return d if d.sum() <= 1.0 else project_simplex(d)
+    parts = groups or Partition.whole(d.size)
+    size = parts.norms(d, p)
+    if p == 2.0:
+        return d / parts.spread(np.maximum(size, 1.0))
+    outside = (d > 0) & (parts.spread(size) > 1.0)
+    if np.any(outside):
+        within = parts.subset(outside)
+        _, _, shell = power_parts(d[outside], 1.0, dual_exponent(p), 1.0, within)
+        d[outside] = shell / within.spread(within.norms(shell, p))
+    return d

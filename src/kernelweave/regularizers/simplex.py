@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from kernelweave.regularizers.base import Array, Regularizer
-from kernelweave.regularizers.norm_prox import NormProx, power_prox
-from kernelweave.regularizers.projections import project_simplex
+from kernelweave.arrays import Array, Flags
+from kernelweave.regularizers.base import Regularizer
+from kernelweave.regularizers.norm_prox import NormProx, power_prox, project_simplex
 
 __all__ = ["Simplex"]
 
@@ -65,6 +64,6 @@ class Simplex(Regularizer):
         # Not the maximum with zero: d must sum to one even where all q are negative by rounding.
         return 0.5 * float(np.max(q))
 
-    def screened(self, low: Array, high: Array) -> NDArray[np.bool_]:
+    def screened(self, low: Array, high: Array) -> Flags:
         # Only kernels with the largest q carry weight.
         return np.asarray(high < np.max(low))

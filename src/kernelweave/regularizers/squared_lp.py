@@ -6,11 +6,17 @@ from typing import Self
 
 import numpy as np
 
-from kernelweave.regularizers.base import Array, Regularizer
-from kernelweave.regularizers.groups import Segments
-from kernelweave.regularizers.lp_ball import checked_exponent, largest_on_sphere, sphere_weights
+from kernelweave.arrays import Array
+from kernelweave.regularizers.base import Regularizer
+from kernelweave.regularizers.groups import Partition
 from kernelweave.regularizers.norm_prox import NormProx, power_parts, power_prox
-from kernelweave.regularizers.norms import dual_exponent, norm
+from kernelweave.regularizers.norms import (
+    checked_exponent,
+    dual_exponent,
+    largest_on_sphere,
+    norm,
+    sphere_weights,
+)
 
 __all__ = ["SquaredLp"]
 
@@ -90,7 +96,7 @@ class SquaredLp(Regularizer):
         if np.any(used):
             # Of degree one in v, so its size can be taken out.
             steps = np.broadcast_to(np.asarray(price, dtype=np.float64), v.shape)[used]
-            _, x, _ = power_parts(v[used] / top, steps, p, 2.0, Segments.whole(len(steps)))
+            _, x, _ = power_parts(v[used] / top, steps, p, 2.0, Partition.whole(len(steps)))
             out[used] = top * x
         return out
 

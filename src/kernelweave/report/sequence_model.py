@@ -16,10 +16,10 @@ from kernelweave.errors import InvalidInputError
 from kernelweave.kernels import Samples, Spectrum, WeightedDegree
 from kernelweave.kernels.normalize import Center, Diagonal
 from kernelweave.kernels.samples import as_samples, is_frame
+from kernelweave.kernels.strings.aligned import aligned_of
 from kernelweave.kernels.strings.alphabet import Alphabet, get_alphabet
 from kernelweave.kernels.strings.parts import inverse_root
 from kernelweave.kernels.strings.sequences import sequences_of
-from kernelweave.kernels.strings.strands import Strands
 from kernelweave.kernels.text import as_text
 from kernelweave.report.string_members import StringMember, string_members
 from kernelweave.report.string_terms import (
@@ -191,14 +191,16 @@ def _terms(
     """What the kernels add to the decision function."""
     together: dict[bool, list[tuple[WeightedDegree, float]]] = {}
     terms: list[AlignedTerm | SpectrumTerm] = []
-    # All kernels that are no batches are in one set.
-    scale = members[0].kernel_set.scale
+    # All kernels that are no batches are in one operator.
+    kernels = members[0].kernel_set
+    only_scaled = kernels.normalization.pure_scaling
     for member in members:
         raw, weight = copy.copy(member.core), float(weights[member.index])
         raw.normalize = False
-        if isinstance(raw, WeightedDegree) and scale is not None and not member.core.normalize:
+        if isinstance(raw, WeightedDegree) and only_scaled and not member.core.normalize:
             both = bool(raw.reverse_complement)
-            together.setdefault(both, []).append((raw, weight * float(scale[member.place])))
+            factor = float(kernels.scale([member.place])[0])
+            together.setdefault(both, []).append((raw, weight * factor))
         else:
             terms.append(_term(member, raw, weight * alpha))
     samples = members[0].see(members[0].kernel_set.samples)
@@ -250,7 +252,7 @@ def _aligned(
     kernels = [kernel for kernel, _ in parts]
     alphabet = get_alphabet(kernels[0].alphabet)
     used = np.flatnonzero(alpha)
-    known = Strands.of(samples, alphabet, kernels[0].reverse_complement)[used]
+    known = aligned_of(samples, alphabet, kernels[0].reverse_complement)[used]
     length, degree = known.length, max(kernel.degree for kernel in kernels)
     # A k-mer must end within the sequence.
     ends = np.arange(length)[:, None] + np.arange(1, degree + 1) <= length

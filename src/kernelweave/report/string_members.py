@@ -9,7 +9,8 @@ import numpy as np
 
 from kernelweave.describe.learnt import find_estimator
 from kernelweave.errors import InvalidInputError
-from kernelweave.kernels import CompositeSet, KernelSet, Samples, Spectrum, WeightedDegree
+from kernelweave.kernels import Samples, Spectrum, WeightedDegree
+from kernelweave.operators import ComputedOperator, StackedOperator
 
 __all__ = ["StringMember", "string_members"]
 
@@ -28,15 +29,15 @@ class StringMember:
         The kernel with its columns.
     place : int
         Its place in `kernel_set`.
-    kernel_set : KernelSet
-        The set that normalises it.
+    kernel_set : ComputedOperator
+        The operator that normalises it.
     """
 
     index: int
     name: str
     kernel: Any
     place: int
-    kernel_set: KernelSet
+    kernel_set: ComputedOperator
 
     @property
     def core(self) -> Any:
@@ -67,14 +68,14 @@ def string_members(model: Any, kernel: str | None = None) -> list[StringMember]:
     """
     estimator = find_estimator(model)
     whole, sets = getattr(estimator, "_kernel_set", None), []
-    if isinstance(whole, CompositeSet):
+    if isinstance(whole, StackedOperator):
         sets = list(zip(whole.parts, whole.members, strict=True))
-    elif isinstance(whole, KernelSet):
+    elif isinstance(whole, ComputedOperator):
         sets = [(whole, np.arange(whole.m))]
     found = [
         StringMember(int(index), str(part.names[place]), part.kernels[place], place, part)
         for part, own in sets
-        if isinstance(part, KernelSet)
+        if isinstance(part, ComputedOperator)
         for place, index in enumerate(own)
         if isinstance(part.kernels[place].core, Spectrum | WeightedDegree)
     ]

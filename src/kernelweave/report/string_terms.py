@@ -11,7 +11,7 @@ A term holds the scores of kernels that are read together.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -19,11 +19,10 @@ from numpy.typing import NDArray
 
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.samples import Samples
-from kernelweave.kernels.strings.aligned import Aligned
+from kernelweave.kernels.strings.aligned import Aligned, aligned_of
 from kernelweave.kernels.strings.alphabet import AMBIGUOUS, Alphabet
 from kernelweave.kernels.strings.position_weights import PositionWeights
-from kernelweave.kernels.strings.sequences import Sequences, sequences_of
-from kernelweave.kernels.strings.strands import Strands
+from kernelweave.kernels.strings.sequences import sequences_of
 
 __all__ = ["AlignedTerm", "SpectrumTerm", "add_up", "kmer_numbers", "other_strand"]
 
@@ -95,7 +94,7 @@ class AlignedTerm:
     ----------
     alphabet : Alphabet
         The letters.
-    known : Strands
+    known : Aligned
         The sequences :math:`x_j`.
     amounts : ndarray of shape (n,)
         Their coefficients v.
@@ -110,7 +109,7 @@ class AlignedTerm:
     --------
     >>> from kernelweave.kernels.strings.alphabet import get_alphabet
     >>> dna, some = get_alphabet("dna"), Samples(["ACG", "ACT", "TTT"])
-    >>> known, v = Strands.of(some, dna, both=False), np.array([1.0, 1.0, -1.0])
+    >>> known, v = aligned_of(some, dna), np.array([1.0, 1.0, -1.0])
     >>> term = AlignedTerm(dna, known, v, {0: np.ones((3, 2))})
     >>> term.at(2, 0)  # AC and TT
     (array([ 1, 15], dtype=uint64), array([ 2., -1.]))
@@ -119,7 +118,7 @@ class AlignedTerm:
     """
 
     alphabet: Alphabet
-    known: Strands
+    known: Aligned
     amounts: Floats
     weights: dict[int, Floats]
     scale: Scale | None = None
@@ -139,7 +138,7 @@ class AlignedTerm:
 
     @property
     def _share(self) -> float:
-        return 1.0 / len(self.known.strands)
+        return 1.0 / self.known.n_strands
 
     def has(self, k: int) -> bool:
         """Whether k-mers of this length have weights."""
@@ -148,17 +147,15 @@ class AlignedTerm:
     def at(self, k: int, position: int) -> tuple[Numbers, Floats]:
         """Return the k-mers with a score at a position, as numbers, ascending, and the scores."""
         numbers, values = [np.empty(0, np.uint64)], [np.empty(0)]
-        for turned in range(len(self.known.strands)):
+        for turned in range(self.known.n_strands):
             here = self.length - k - position if turned else position
             for s, weights in self.weights.items():
                 there = here + s
                 weight = weights[here, k - 1] if k <= self.longest else 0.0
                 if weight == 0.0 or not 0 <= there <= self.length - k:
                     continue
-                for strand in self.known.strands:
-                    own, counts = kmer_numbers(
-                        strand.letters[there : there + k], self.alphabet.size
-                    )
+                for letters in self.known.letters:
+                    own, counts = kmer_numbers(letters[there : there + k], self.alphabet.size)
                     own = own[counts]
                     numbers.append(other_strand(own, k, self.alphabet) if turned else own)
                     values.append(self._share * weight * self.typical * self.amounts[counts])
@@ -166,23 +163,19 @@ class AlignedTerm:
         return add_up(every, np.concatenate(values), self.alphabet.size**k)
 
     @cached_property
-    def _moved(self) -> dict[int, list[Aligned]]:
+    def _moved(self) -> dict[int, Aligned]:
         """The known sequences as shifts see them: letter l + s in place l."""
-        out: dict[int, list[Aligned]] = {}
+        out = {}
         for s in self.weights:
-            out[s] = []
-            for strand in self.known.strands:
-                letters = np.full_like(strand.letters, AMBIGUOUS)
-                low, high = max(0, -s), min(self.length, self.length - s)
-                letters[low:high] = strand.letters[low + s : high + s]
-                starts = np.arange(strand.n + 1) * self.length
-                codes = np.ascontiguousarray(letters.T).ravel()
-                out[s].append(Aligned.of(Sequences(codes, starts, self.alphabet)))
+            letters = np.full_like(self.known.letters, AMBIGUOUS)
+            low, high = max(0, -s), min(self.length, self.length - s)
+            letters[:, low:high] = self.known.letters[:, low + s : high + s]
+            out[s] = replace(self.known, letters=letters)
         return out
 
     def contributions(self, samples: Samples) -> Iterator[tuple[int, Floats]]:
         """Yield for every length what its k-mers add at each start position, shape (n, L)."""
-        new = Strands.of(samples, self.alphabet, len(self.known.strands) == 2)
+        new = aligned_of(samples, self.alphabet, self.known.n_strands == 2)
         if new.length != self.length:
             raise InvalidInputError(
                 f"the model was fitted on sequences of length {self.length}; got sequences of "
@@ -195,14 +188,14 @@ class AlignedTerm:
             window_of[rows] = np.arange(len(rows))
             steps = np.zeros_like(weights)
             ask = PositionWeights(self.alphabet.bits, 0, steps, window_of, by_length=True)
-            for known in self._moved[s]:
-                for turned, strand in enumerate(new.strands):
-                    found = ask.products(strand, known, self._share * self.amounts)
-                    for k in range(1, self.longest + 1):
-                        inside = rows + k <= self.length
-                        own = rows[inside]
-                        at = self.length - k - own if turned else own
-                        total[k - 1, at] += weights[own, k - 1, None] * found[inside, k - 1]
+            for turned in range(new.n_strands):
+                strand = replace(new, letters=new.letters[turned : turned + 1])
+                found = ask.products(strand, self._moved[s], self._share * self.amounts)
+                for k in range(1, self.longest + 1):
+                    inside = rows + k <= self.length
+                    own = rows[inside]
+                    at = self.length - k - own if turned else own
+                    total[k - 1, at] += weights[own, k - 1, None] * found[inside, k - 1]
         scale = None if self.scale is None else self.scale(samples)[:, None]
         for k in range(1, self.longest + 1):
             if self.has(k):

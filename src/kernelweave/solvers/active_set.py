@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from kernelweave.arrays import Index
 from kernelweave.errors import InvalidInputError
 from kernelweave.problem import Array, Problem
 from kernelweave.solvers.base import Solver, State, require_linear
@@ -43,7 +44,7 @@ _KEEP_FROM = 2000
 class _Model:
     """The Hessian of T over some kernels, as R with R'R = H."""
 
-    kernels: Array
+    kernels: Index
     root: Array
     gap: float  # when it was computed
 
@@ -134,7 +135,7 @@ class ActiveSet(Solver):
         return {"inner_tol": np.asarray(memory.inner_tol), "before": np.asarray(memory.before)}
 
     def _restricted(
-        self, problem: Problem, evaluator: Evaluator, d: Array, kernels: Array, gap: float
+        self, problem: Problem, evaluator: Evaluator, d: Array, kernels: Index, gap: float
     ) -> Array:
         """Solve with these kernels alone, from d; leaves the evaluator at the alpha found."""
         few = replace(problem, bank=problem.bank.select(kernels))
@@ -194,7 +195,7 @@ class ActiveSet(Solver):
         target[chosen] = minimise_model(root.T @ root, gradient[chosen], d[chosen], accuracy, most)
         return target
 
-    def _model(self, problem: Problem, state: State, kernels: Array, gap: float) -> _Model:
+    def _model(self, problem: Problem, state: State, kernels: Index, gap: float) -> _Model:
         """Return the Hessian here, or the last one while it serves well and is dear to compute."""
         memory: _Memory = state.memory
         last = memory.model

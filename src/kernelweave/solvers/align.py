@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.optimize import nnls
 
-from kernelweave.bank.centred import centred_products, centred_squares
 from kernelweave.compiled.threads import between_blocks, one_blas_thread
 from kernelweave.deadline import TimeUp
 from kernelweave.errors import InvalidInputError
+from kernelweave.operators.centred import centred_products, centred_squares
 from kernelweave.problem import Array, Problem
 from kernelweave.regularizers.fixed import Fixed
 from kernelweave.solvers.base import Solver, State, require_linear

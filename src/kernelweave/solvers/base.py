@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from kernelweave.arrays import AnyArray, Array
 from kernelweave.errors import InvalidInputError
-from kernelweave.problem import Array, Problem
+from kernelweave.problem import Problem
 from kernelweave.solvers.certificate import Witness
 from kernelweave.solvers.inner import Point
 from kernelweave.solvers.kept import Kept
@@ -103,7 +104,7 @@ class Solver(ABC):
         single-kernel solve at the same weights would close.
         """
 
-    def remember(self, state: State) -> dict[str, Array]:
+    def remember(self, state: State) -> dict[str, AnyArray]:
         """Return numbers of the solver's own that a checkpoint shall keep beside the point.
 
         `init` finds them in ``start.extra`` when the same solver takes up the same problem again.

@@ -109,7 +109,7 @@ class _Blocks:
         if direct:
             self.limit = gram.n if most is None else min(most, gram.n)
         self.round_size = gram.square_limit(some, copies=2)
-        self.diag = np.asarray(gram.diag(), dtype=np.float64)
+        self.diag = np.asarray(gram.diagonal(), dtype=np.float64)
         # Of one class the linear terms are zero, and the violation is compared with K alpha.
         linear = max(np.abs(state.pos).max(initial=0.0), np.abs(state.neg).max(initial=0.0))
         scale = linear or float(np.abs(state.fitted).max(initial=0.0))

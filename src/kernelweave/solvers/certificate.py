@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernelweave.bank.protocol import ErrorBound
-from kernelweave.problem import Array, Problem
+from kernelweave.arrays import Array
+from kernelweave.operators.base import ErrorBound
+from kernelweave.problem import Problem
 from kernelweave.solvers.feasible import feasible_alpha
 
 __all__ = [
@@ -123,14 +124,11 @@ def certify(
     problem : Problem
     d : ndarray of shape (m,)
     alpha : ndarray of shape (T, n)
-        Dual variables inside their box, with the right sum
-        (:func:`~kernelweave.solvers.feasible.feasible_alpha`).
+        Feasible dual variables (:func:`~kernelweave.solvers.feasible.feasible_alpha`).
     intercept : ndarray of shape (T,)
         A first guess; better ones are searched for.
-    fitted : ndarray of shape (T, n)
-        K(d) alpha.
-    quad : ndarray of shape (m,)
-        alpha'(dK/dd_k) alpha, summed over tasks, for all m kernels; for a sum this is q_k(alpha).
+    fitted, quad : ndarray of shape (T, n) and (m,)
+        K(d) alpha, and alpha'(dK/dd_k) alpha summed over tasks: q_k(alpha) for a sum.
     witness : Witness, optional
         Other dual variables; in a convex problem the dual value is the better of the two.
     rounding : bool

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from numbers import Integral
@@ -17,8 +17,8 @@ import numpy as np
 
 from kernelweave.errors import CheckpointWarning, InvalidInputError
 from kernelweave.solvers.checkpoint_file import Header, refuse_path, write
-from kernelweave.solvers.named import prefixed
-from kernelweave.solvers.watch import Keeper, Limits, Note, Numbers
+from kernelweave.solvers.kept import Numbers, prefixed
+from kernelweave.solvers.watch import Limits, Note
 from kernelweave.validation import parse_time
 
 __all__ = ["Checkpoint", "Session"]
@@ -96,22 +96,15 @@ class _Writer:
         checkpoint.check()
         self._path = Path(checkpoint.path)
         self._iterations, self._seconds = _interval(checkpoint.every)
-        self._unwritten = 0
+        self.unwritten = 0  # Records that are not in the file.
         self._last = -np.inf
 
     def due(self) -> bool:
         """Whether a file is to be written, now that there is one record more."""
-        self._unwritten += 1
-        if self._last == -np.inf:
-            return True
-        if self._iterations is not None:
-            return self._unwritten >= self._iterations
+        self.unwritten += 1
+        if self._iterations is not None and self._last > -np.inf:
+            return self.unwritten >= self._iterations
         return time.perf_counter() - self._last >= self._seconds
-
-    @property
-    def behind(self) -> bool:
-        """Whether there are records that are not in the file."""
-        return self._unwritten > 0
 
     def write(self, header: Header, groups: Mapping[int, Numbers]) -> None:
         """Write the file; one that cannot be written is no reason to end the fit."""
@@ -124,19 +117,9 @@ class _Writer:
                 CheckpointWarning,
                 stacklevel=2,
             )
-        self._unwritten = 0
+        self.unwritten = 0
         # Taken after the file was written: a large one must not take all the time there is.
         self._last = time.perf_counter()
-
-
-class _GroupKeeper(Keeper):
-    """Hands what one group's fit finds to the session."""
-
-    def __init__(self, session: Session, group: int, about: Numbers) -> None:
-        self._session, self._group, self._about = session, group, about
-
-    def keep(self, line: Note, numbers: Callable[[], Numbers]) -> None:
-        self._session.note(self._group, line, self._about, numbers)
 
 
 class Session:
@@ -146,8 +129,8 @@ class Session:
 
     Parameters
     ----------
-    checkpoints : sequence of Checkpoint
-        May be none.
+    callbacks : sequence
+        Those of the fit; the checkpoints among them are written.
     header : Header
     known : mapping of int to mapping of arrays, optional
         What the fit goes on with: kept until there is better.
@@ -155,70 +138,50 @@ class Session:
 
     def __init__(
         self,
-        checkpoints: Sequence[Checkpoint],
+        callbacks: Sequence[Any],
         header: Header,
         known: Mapping[int, Numbers] | None = None,
     ) -> None:
-        self._writers = [_Writer(checkpoint) for checkpoint in checkpoints]
+        self._writers = [_Writer(c) for c in callbacks if isinstance(c, Checkpoint)]
         self._header = header
         self._groups: dict[int, Numbers] = dict(known or {})
-        self._newest: Callable[[], None] | None = None
 
     def __enter__(self) -> Session:
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if error is None:
-            self.flush()
-            return
-        with suppress(Exception):  # The error at hand is the one to tell.
+        # An error at hand is the one to tell.
+        with nullcontext() if error is None else suppress(Exception):
             self.flush()
 
     def limits(self, limits: Limits, group: int, about: Numbers) -> Limits:
-        """Return the limits of one group's fit, its callbacks being told to this session.
+        """Return the limits of one group's fit, which tells this session where it stands.
 
         `about` says what is fitted, and is kept beside what is found.
         """
         others = [c for c in limits.callbacks if not isinstance(c, Checkpoint)]
-        keeper = [_GroupKeeper(self, group, about)] if self._writers else []
-        return replace(limits, callbacks=(*keeper, *others))
+        keep = partial(self._keep, group, about) if self._writers else limits.keep
+        return replace(limits, callbacks=others, keep=keep)
 
-    def note(self, group: int, line: Note, about: Numbers, numbers: Callable[[], Numbers]) -> None:
-        """Take where the fit of a group stands, and write it down if it is time to.
-
-        Flush between two groups: only the newest is kept until it is due.
-        """
-        self._newest = partial(self._take, group, line, about, numbers)
-        due = [writer for writer in self._writers if writer.due()]
-        if due:
-            self._catch_up()
-        for writer in due:
-            writer.write(self._header, self._groups)
+    def _keep(self, group: int, about: Numbers, line: Note, numbers: Numbers) -> None:
+        self._groups[group] = {**about, **_of_line(line), **numbers}
+        self._write([writer for writer in self._writers if writer.due()])
 
     def end(self, group: int, line: Note, numbers: Numbers) -> None:
         """Take what the fit of a group ended with, and write it down."""
-        self._catch_up()
-        if not self._writers:
-            return
-        known = {k: v for k, v in self._groups.get(group, {}).items() if not k.startswith("best.")}
-        self._groups[group] = {**known, **_of_line(line), **numbers}
-        for writer in self._writers:
-            writer.write(self._header, self._groups)
+        if self._writers:
+            known = self._groups.get(group, {})
+            known = {name: v for name, v in known.items() if not name.startswith("best.")}
+            self._groups[group] = {**known, **_of_line(line), **numbers}
+            self._write(self._writers)
 
     def flush(self) -> None:
         """Write down what is not yet in a file."""
-        self._catch_up()
-        for writer in self._writers:
-            if writer.behind:
-                writer.write(self._header, self._groups)
+        self._write([writer for writer in self._writers if writer.unwritten])
 
-    def _catch_up(self) -> None:
-        newest, self._newest = self._newest, None
-        if newest is not None:
-            newest()
-
-    def _take(self, group: int, line: Note, about: Numbers, numbers: Callable[[], Numbers]) -> None:
-        self._groups[group] = {**about, **_of_line(line), **numbers()}
+    def _write(self, writers: Sequence[_Writer]) -> None:
+        for writer in writers:
+            writer.write(self._header, self._groups)
 
 
 def _of_line(line: Any) -> Numbers:

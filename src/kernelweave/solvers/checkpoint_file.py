@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import os
-import secrets
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from kernelweave.archive import replacing, why_no_file, why_no_place
 from kernelweave.errors import InvalidInputError, MemoryBudgetError
 from kernelweave.reading.bounded import OF_ARRAYS, Allowance, read_npz
-from kernelweave.solvers.watch import Numbers
+from kernelweave.solvers.kept import Numbers, prefixed
 
 __all__ = [
     "Header",
@@ -140,60 +141,39 @@ def names_digest(names: Sequence[str]) -> str:
 
 def refuse_path(path: Path) -> None:
     """Raise unless a file can be written there."""
-    if path.is_dir():
-        raise InvalidInputError(f"Checkpoint: {str(path)!r} is a folder; give the path of a file.")
-    if not path.parent.is_dir():
-        raise InvalidInputError(
-            f"Checkpoint: the folder of {str(path)!r} does not exist; make it first."
-        )
-    trial = _beside(path)
+    if wrong := why_no_place(path):
+        raise InvalidInputError(f"Checkpoint: {wrong}")
     try:
-        trial.touch(exist_ok=False)
-        trial.unlink()
+        tempfile.TemporaryFile(dir=path.parent).close()
     except OSError as error:
         raise InvalidInputError(
             f"Checkpoint: nothing can be written to the folder of {str(path)!r}: {error}"
         ) from error
 
 
-def _beside(path: Path) -> Path:
-    """A new name in the same folder, so that the file can take its place in one step."""
-    return path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
-
-
 def write(path: Path, header: Header, groups: Mapping[int, Numbers]) -> None:
-    """Write a file; whoever is killed in the middle of it leaves the old one whole."""
+    """Write a file, in the place of an older one once it is whole."""
     arrays: dict[str, Any] = {"format": _FORMAT, "version": _VERSION, "groups": sorted(groups)}
     arrays |= asdict(header)
     for group, numbers in groups.items():
-        arrays |= {f"{group}.{name}": value for name, value in numbers.items()}
+        arrays |= prefixed(str(group), numbers)
     made: dict[str, Any] = {name: np.asarray(value) for name, value in arrays.items()}
     objects = sorted(name for name, value in made.items() if value.dtype.hasobject)
     if objects:
         raise TypeError(f"a checkpoint holds numbers and text only; got objects in {objects}.")
     made[_WHOLE] = np.asarray(_digest_of_all(made))
-    trial = _beside(path)
-    try:
-        with open(trial, "xb") as file:
-            np.savez(file, **made)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(trial, path)
-    except BaseException:
-        with suppress(OSError):
-            trial.unlink()
-        raise
+    with replacing(path) as file:
+        np.savez(file, **made)
 
 
 def read(path: str | os.PathLike[str]) -> Saved:
     """Read the file of a checkpoint, or raise saying what it is instead."""
     file = Path(path)
-    where = f"{str(file)!r}"
-    if not file.is_file():
-        what = "is a folder, not a file" if file.is_dir() else "does not exist"
+    where = repr(str(file))
+    if missing := why_no_file(file):
         raise InvalidInputError(
-            f"warm_start_from: {where} {what}. Give the path of a checkpoint, a fitted estimator "
-            "of the same kind or None."
+            f"warm_start_from: {missing} Give the path of a checkpoint, a fitted estimator of the "
+            "same kind or None."
         )
     arrays = _load(file, where)
     version = str(arrays.get("version"))

@@ -13,20 +13,15 @@ from kernelweave.validation import unknown_name
 
 __all__ = ["automatic", "check_solver", "get_solver"]
 
-# Most kernels whose curvature SILP takes where all of them have weight.
+# Most kernels whose curvature, a matrix of 200 MB, SILP takes where all of them have weight.
 _MANY_KERNELS = 5000
-# SpicyMKL solves linear systems of this size, and pays with more kernels than this if they are
-# to have sparse weights.
+# SpicyMKL solves linear systems of this size, each in less than a second, and pays with more
+# kernels than this if they are to have sparse weights (``benchmarks/spicy.py``).
 _FEW_SAMPLES, _MANY_FOR_SPICY = 1500, 1000
 
 
 def check_solver(spec: str | Solver) -> None:
-    """Raise if `spec` is neither a solver, of allowed settings, nor the name of one.
-
-    Examples
-    --------
-    >>> check_solver("silp")
-    """
+    """Raise if `spec` is neither a solver, of allowed settings, nor the name of one."""
     if isinstance(spec, Solver):
         check_settings(spec)
     elif spec not in ("auto", *SOLVERS):
@@ -34,23 +29,7 @@ def check_solver(spec: str | Solver) -> None:
 
 
 def get_solver(spec: str | Solver, problem: Problem) -> Solver:
-    """Return the solver of that name with its default settings, or `spec` itself.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from kernelweave.bank import DenseBank
-    >>> from kernelweave.combine import WeightedSum
-    >>> from kernelweave.losses import Hinge
-    >>> from kernelweave.regularizers import Entropy, Simplex
-    >>> bank = DenseBank().from_matrices([np.eye(2)])
-    >>> y = np.array([[1.0, -1.0]])
-    >>> problem = Problem(bank, y, np.ones((1, 2)), Hinge(), Simplex(), WeightedSum())
-    >>> get_solver("auto", problem)
-    ActiveSet(working_set=64, inner_tol=0.001)
-    >>> get_solver("auto", problem.with_regularizer(Entropy()))
-    SILP(stabilise=True, inner_tol=0.001)
-    """
+    """Return the solver of that name with its default settings, or `spec` itself."""
     check_solver(spec)
     if isinstance(spec, Solver):
         return spec

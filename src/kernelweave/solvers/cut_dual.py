@@ -19,8 +19,6 @@ _MOST_STEPS = 50
 # Change of one multiplier, of a sum of one, by which the curvature is taken: the root of what
 # float64 resolves, which balances rounding against the error of a difference.
 _DIFFERENCE = 1.5e-8
-# A step that gains less than this part of what is missing is the last: rounding has won.
-_WORTH = 1e-3
 # The master is solved to this part of what is between it and the best objective so far.
 _ACCURACY = 0.01
 _EPS = float(np.finfo(np.float64).eps)
@@ -120,10 +118,9 @@ def _solve(cuts: Cuts, response: Response, start: Array, upper: float) -> Master
             break
         target = minimise_model(curvature(best, heights), -heights, best.multipliers, 0.01 * left)
         found, seen = along(best, heights, target - best.multipliers)
-        gained = found.value - best.value
-        if gained > 0:
-            best, heights = found, seen
-        if not gained > _WORTH * left:
+        # A short step to a steep cut may gain little of what is left: only rounding ends the climb.
+        if not found.value - best.value > _EPS * abs(best.value):
             break
+        best, heights = found, seen
     total = float(best.multipliers.sum())
     return MasterSolution(best.d, best.multipliers / total, best.value)

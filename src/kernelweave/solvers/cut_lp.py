@@ -8,6 +8,7 @@ from typing import Any
 import highspy
 import numpy as np
 
+from kernelweave.arrays import Index
 from kernelweave.problem import Array
 from kernelweave.solvers.cuts import Cuts
 
@@ -55,7 +56,7 @@ class CutLP:
         self._unit = max(1e-8 * (price or 0.0), 1e-300)
         self._rows = 0
 
-    def drop(self, positions: Array) -> None:
+    def drop(self, positions: Index) -> None:
         """Drop cuts, from the program and from where they came."""
         if not len(positions):
             return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from kernelweave.arrays import Index
 from kernelweave.problem import Array, Problem
 from kernelweave.solvers.certificate import Witness
 
@@ -54,12 +55,12 @@ class Cuts:
         """Each cut's bound on J(d)."""
         return self.constants - 0.5 * (self.quads @ d)
 
-    def used(self, multipliers: Array) -> Array:
+    def used(self, multipliers: Array) -> Index:
         """Note which cuts a master used; returns the positions of those that may be dropped."""
         self._idle = np.where(multipliers > 0, 0, self._idle + 1)
         return np.flatnonzero(self._idle >= _PATIENCE)
 
-    def drop(self, positions: Array) -> None:
+    def drop(self, positions: Index) -> None:
         """Forget some cuts."""
         for name in ("constants", "quads", "_alphas", "_idle"):
             setattr(self, name, np.delete(getattr(self, name), positions, axis=0))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kernelweave.arrays import Index
 from kernelweave.errors import InvalidInputError
 from kernelweave.problem import Array, Problem
 from kernelweave.regularizers.base import Regularizer
@@ -39,7 +40,7 @@ _MOST_DENSE = 5000
 _EPS = float(np.finfo(np.float64).eps)
 
 # Square root of the Hessian over some kernels, at the weights of the newest point.
-Root = Callable[[Array], Array]
+Root = Callable[[Index], Array]
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class Proposal:
 class _Metric:
     """The Hessian of T without r over some kernels, R'R, and the gap when it was last of use."""
 
-    kernels: Array
+    kernels: Index
     root: Array
     gap: float
 
@@ -348,7 +349,7 @@ class CuttingPlanes:
             self._mind_all_cuts(d, kernels, hessian)
         return d
 
-    def _mind_all_cuts(self, d: Array, kernels: Array, hessian: Array) -> None:
+    def _mind_all_cuts(self, d: Array, kernels: Index, hessian: Array) -> None:
         """Replace the step by one on the model of all cuts."""
         slopes = -0.5 * self._cuts.quads[:, kernels]
         if self._free_sum:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from kernelweave.arrays import Array
 from kernelweave.errors import InvalidInputError
-from kernelweave.problem import Array, Problem
+from kernelweave.problem import Problem
 from kernelweave.root_search import rising_root
 
 __all__ = ["centre", "feasible_alpha"]
@@ -14,38 +15,16 @@ __all__ = ["centre", "feasible_alpha"]
 _EPS = float(np.finfo(np.float64).eps)
 
 
-def centre(
-    alpha: ArrayLike, lo: ArrayLike, hi: ArrayLike, total: float = 0.0
-) -> NDArray[np.float64]:
+def centre(alpha: ArrayLike, lo: ArrayLike, hi: ArrayLike, total: float = 0.0) -> Array:
     r"""Project onto :math:`\{lo \le \alpha \le hi,\ \sum_i \alpha_i = \mathrm{total}\}`.
 
     The nearest point is :math:`\mathrm{clip}(\alpha - \tau, lo, hi)` with the :math:`\tau` that
     gives the right sum. The sum is piecewise linear and falls with :math:`\tau`: Newton steps end
     in the right piece after finitely many of them. A point that is feasible to rounding is returned
-    as it is.
-
-    Parameters
-    ----------
-    alpha : array-like of shape (n,)
-        Any finite point.
-    lo, hi : array-like of shape (n,)
-        Ends of the box; infinite ones are allowed.
-    total : float
-        The sum to reach.
-
-    Returns
-    -------
-    ndarray of shape (n,)
-        The nearest feasible point.
-
-    Raises
-    ------
-    InvalidInputError
-        If no point of the box has that sum.
+    as it is. Ends of the box may be infinite; if no point of it has that sum, this raises.
 
     Examples
     --------
-    >>> import numpy as np
     >>> centre(np.array([3.0, 1.0, 0.5]), np.zeros(3), np.full(3, 2.0), 2.5).tolist()
     [2.0, 0.5, 0.0]
     """
@@ -76,9 +55,7 @@ def centre(
     return _absorb(point, low, high, total)
 
 
-def _absorb(
-    point: NDArray[np.float64], low: NDArray[np.float64], high: NDArray[np.float64], total: float
-) -> NDArray[np.float64]:
+def _absorb(point: Array, low: Array, high: Array, total: float) -> Array:
     """Give what is left of the sum to the entry with the most room, if it is more than rounding.
 
     Steps in tau smaller than its last digit cannot be taken when alpha is huge beside the total.

@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from kernelweave.arrays import AnyArray, Array, Index
 from kernelweave.compiled.dense_rows import rows_product, square_block
 from kernelweave.errors import InvalidInputError
 
 __all__ = ["DenseGram", "GramSource"]
-
-Vector = NDArray[np.float64]
-Index = NDArray[np.int64]
 
 
 class GramSource(Protocol):
@@ -26,16 +24,16 @@ class GramSource(Protocol):
     # Variables that a decomposition solver should move at a time; None if it does not matter.
     round_size: int | None
 
-    def diag(self) -> Vector:
+    def diagonal(self) -> Array:
         """Return the diagonal of K, shape (n,)."""
 
-    def block(self, idx: Index) -> NDArray:
+    def block(self, idx: Index) -> AnyArray:
         """Return ``K[idx][:, idx]``, shape (q, q), float64 or float32, for sorted indices."""
 
-    def product(self, idx: Index, delta: Vector) -> Vector:
+    def product(self, idx: Index, delta: Array) -> Array:
         """Return ``K[:, idx] @ delta``, shape (n,), for sorted indices; sums in float64."""
 
-    def dense(self) -> NDArray | None:
+    def dense(self) -> AnyArray | None:
         """Return the whole matrix if there is one at no cost, else None."""
 
     def square_limit(self, most: int, copies: float) -> int:
@@ -43,20 +41,7 @@ class GramSource(Protocol):
 
 
 class DenseGram:
-    """A Gram matrix in memory.
-
-    Parameters
-    ----------
-    K : ndarray of shape (n, n), float32 or float64
-        Symmetric; rows are read where they are, sums are in float64.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> gram = DenseGram(np.eye(3, dtype=np.float32))
-    >>> gram.product(np.array([1]), np.array([2.0]))
-    array([0., 2., 0.])
-    """
+    """A symmetric Gram matrix in memory, float32 or float64; sums are in float64."""
 
     round_size: int | None = None
 
@@ -73,19 +58,19 @@ class DenseGram:
         """Number of samples."""
         return int(self._K.shape[0])
 
-    def diag(self) -> Vector:
+    def diagonal(self) -> Array:
         """Return the diagonal of K."""
         return np.diagonal(self._K).astype(np.float64)
 
-    def block(self, idx: Index) -> Vector:
+    def block(self, idx: Index) -> Array:
         """Return ``K[idx][:, idx]`` in float64."""
         return square_block(self._K, idx)
 
-    def product(self, idx: Index, delta: Vector) -> Vector:
+    def product(self, idx: Index, delta: Array) -> Array:
         """Return ``K[:, idx] @ delta``."""
         return rows_product(self._K, idx, delta)
 
-    def dense(self) -> NDArray:
+    def dense(self) -> AnyArray:
         """Return the matrix itself."""
         return self._K
 

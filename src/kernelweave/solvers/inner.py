@@ -7,15 +7,17 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from kernelweave.arrays import Index
 from kernelweave.combine.gram import Gram
 from kernelweave.compiled.dense_rows import square_block
 from kernelweave.compiled.finite import fits_float32
 from kernelweave.problem import Array, Problem
 from kernelweave.solvers.box_solver import GramSource, solve_box_qp
 from kernelweave.solvers.feasible import feasible_alpha
+from kernelweave.solvers.kept import Numbers
 from kernelweave.solvers.newton import solve_smooth
 from kernelweave.solvers.products import KernelProducts
-from kernelweave.solvers.watch import Numbers, Progress
+from kernelweave.solvers.watch import Progress
 
 __all__ = ["Evaluator", "InnerWork", "Point", "drop_roundoff", "owed_by_alpha", "solve_task"]
 
@@ -253,18 +255,18 @@ class Evaluator(InnerWork):
         rows = zip(used, self._alpha, strict=True)
         return np.array([gram.product(idx, row[idx]) for idx, row in rows])
 
-    def block(self, d: Array, idx: Array, dtype: type) -> Array:
+    def block(self, d: Array, idx: Index, dtype: type) -> Array:
         """K(d)[idx][:, idx], from the matrix formed last if that is K(d)."""
         matrix = None if self._gram is None else self._gram.dense()
         if matrix is not None and self._gram is not None and self._gram.d is d:
             return square_block(matrix, idx, dtype)
-        return self.problem.bank.combine_block(d, idx).astype(dtype)
+        return self.problem.bank.weighted(d, idx, idx).astype(dtype)
 
     def curvature_parts(self, point: Point) -> tuple[Callable[..., Array], Callable[..., Array]]:
         """What :func:`~kernelweave.solvers.curvature.curvature_root` asks for at this point."""
 
-        def products(task: int, samples: Array, kernels: Array) -> Array:
-            return self.problem.bank.products_at(point.alpha[task], samples, kernels)
+        def products(task: int, samples: Index, kernels: Index) -> Array:
+            return self.problem.bank.apply(point.alpha[task], kernels, samples)
 
         return products, self.block
 

@@ -1,4 +1,4 @@
-"""What the arrays of a checkpoint have to be: the one place where they are checked."""
+"""The arrays of a checkpoint, by name: parts of them, and the one place where they are checked."""
 
 from __future__ import annotations
 
@@ -7,13 +7,32 @@ from typing import NamedTuple
 
 import numpy as np
 
+from kernelweave.arrays import AnyArray, Array
 from kernelweave.errors import InvalidInputError
-from kernelweave.solvers.watch import Numbers
 from kernelweave.validation import LARGEST, require_array
 
-__all__ = ["ABOVE_ZERO", "PLANES_KEPT", "Kept", "check_kept"]
+__all__ = ["ABOVE_ZERO", "PLANES_KEPT", "Kept", "Numbers", "check_kept", "part_of", "prefixed"]
 
+# What a fit can be taken up from, by name; those of a part begin with its name and a dot.
+Numbers = Mapping[str, AnyArray]
 ABOVE_ZERO = float(np.finfo(np.float64).tiny)
+
+
+def prefixed(part: str, numbers: Numbers) -> dict[str, Array]:
+    """Return the numbers of a part, under its name."""
+    return {f"{part}.{name}": value for name, value in numbers.items()}
+
+
+def part_of(numbers: Numbers, part: str) -> dict[str, Array]:
+    """Return the numbers of a part, without its name.
+
+    Examples
+    --------
+    >>> part_of(prefixed("a", {"mean": 1.0}) | {"b.mean": 2.0}, "a")
+    {'mean': 1.0}
+    """
+    start = f"{part}."
+    return {k.removeprefix(start): v for k, v in numbers.items() if k.startswith(start)}
 
 
 class Kept(NamedTuple):

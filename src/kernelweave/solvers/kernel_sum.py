@@ -14,53 +14,45 @@ from abc import ABC, abstractmethod
 from itertools import islice
 
 import numpy as np
-from numpy.typing import NDArray
 
-from kernelweave.bank.factored import FactoredBank
-from kernelweave.bank.protocol import KernelBank
-from kernelweave.bank.stacked import StackedBank
+from kernelweave.arrays import Array, Index
 from kernelweave.deadline import NEVER, Deadline
 from kernelweave.linear_systems import Solve, cholesky, conjugate_gradients, with_low_rank
-from kernelweave.problem import Array
+from kernelweave.operators.base import KernelOperator
 
 __all__ = ["FactorSum", "FormedSum", "KernelSum", "ProductSum", "kernel_sum"]
 
-# Up to this many samples a sum is formed whatever the bank; beyond, if the bank works with rows.
+# Up to this many samples a sum is formed whatever the bank: that costs as much as one product for
+# each sample, and the systems of an inner problem take thousands. Beyond, it is if the bank works
+# with rows, up to a matrix of 3.2 GB.
 ANY_BANK, MOST_SAMPLES = 3000, 20_000
 # Factors serve where their rank is below this share of n: with n r^2 operations for a system and
 # n r for a product they are then quicker than a matrix.
 _LOW_RANK = 0.3
-# Least curvature of a sample, relative to the kernels'.
+# Least curvature of a sample, relative to the kernels': a factor then loses half of its digits at
+# most, and conjugate gradients restore them.
 _FLOOR = 1e-9
 # From this share of hard samples on all of them go into the factor: it was to cost half as much.
 _NEARLY_ALL = 0.8
-# Most samples of a factor, which take as long as a thousand products with the matrix; beyond, those
-# with the least curvature.
-_MOST_HARD = 10_000
 # A solver made for other curvatures serves on while none has changed by more than this factor. The
-# condition number is then at most its square, c = 9, so that sqrt(c) / 2 log(2 / _TOL) = 11
+# condition number is then at most its square, c = 9, so that sqrt(c) / 2 log(2 / tolerance) = 11
 # products suffice.
 _SIMILAR, _FEW_STEPS = 3.0, 15
-# Most products for a system.
+# Most products for a system: enough for condition numbers of 17,000. Beyond, what they have come to
+# is a direction of descent all the same.
 _STEPS = 500
-# Residual that is small enough beside the gradient: the next direction makes up for it.
-_TOL = 1e-3
 
 
 class KernelSum(ABC):
-    """The K of a Newton step, for vectors of length N = T n.
+    """The K of a Newton step, for vectors of length N = T n; `diagonal` is that of one task.
 
-    Parameters
-    ----------
-    diagonal : ndarray of shape (n,)
-        That of the sum for one task.
-    n_tasks : int
-    deadline : Deadline
-        When to give up, by `TimeUp`.
+    A deadline that passes raises `TimeUp`.
     """
 
     # Whether a product costs little beside a pass over the kernels.
     quick = False
+    # Residual that is small enough beside the gradient: the next direction makes up for it.
+    tolerance = 1e-3
 
     def __init__(self, diagonal: Array, n_tasks: int, deadline: Deadline = NEVER) -> None:
         self._shape, self._deadline = (n_tasks, len(diagonal)), deadline
@@ -103,7 +95,7 @@ class KernelSum(ABC):
             self._deadline.check()
             return D * v + self.product(v) + (s * (V @ v)) @ V
 
-        x, enough = np.zeros_like(g), _TOL * float(np.linalg.norm(g))
+        x, enough = np.zeros_like(g), self.tolerance * float(np.linalg.norm(g))
         for length, way, left in islice(
             conjugate_gradients(product, with_low_rank(nearly, V, s), -g), most
         ):
@@ -125,6 +117,11 @@ class FormedSum(KernelSum):
     """A matrix, factorised on the hard samples."""
 
     quick = True
+    # Up to this many rows a factor of the whole system is quicker than conjugate gradients.
+    most_whole = 1000
+    # Most samples of a factor, which take as long as a thousand products with the matrix; beyond,
+    # those with the least curvature.
+    most_hard = 10_000
 
     def __init__(self, matrix: Array, n_tasks: int, deadline: Deadline = NEVER) -> None:
         super().__init__(matrix.diagonal(), n_tasks, deadline)
@@ -133,9 +130,10 @@ class FormedSum(KernelSum):
     def product(self, v: Array) -> Array:
         return (v.reshape(self._shape) @ self.matrix).ravel()
 
-    def exact(self, D: Array, V: Array, s: Array, g: Array) -> Array:
-        """Return the x of the system from a factor of its whole matrix."""
+    def solve(self, D: Array, V: Array, s: Array, g: Array) -> Array:
         T = self._shape[0]
+        if len(D) > self.most_whole:
+            return super().solve(D, V, s, g)
         whole = self.matrix if T == 1 else np.kron(np.eye(T), self.matrix)
         return -cholesky(whole + (V.T * s) @ V, D)(g)
 
@@ -144,9 +142,9 @@ class FormedSum(KernelSum):
         hard = own > D
         if hard.sum() > _NEARLY_ALL * len(D):
             hard[:] = True
-        if hard.sum() > _MOST_HARD:
+        if hard.sum() > self.most_hard:
             hard[:] = False
-            hard[np.argpartition(D, _MOST_HARD)[:_MOST_HARD]] = True
+            hard[np.argpartition(D, self.most_hard)[: self.most_hard]] = True
         F, easy = np.flatnonzero(hard), np.flatnonzero(~hard)
         diagonal = D[easy] + own[easy]
         inner, cross = cholesky(K[np.ix_(F, F)], D[F]), K[np.ix_(easy, F)]
@@ -180,17 +178,17 @@ class ProductSum(KernelSum):
 
     def __init__(
         self,
-        bank: KernelBank,
-        kernels: NDArray[np.intp],
+        bank: KernelOperator,
+        kernels: Index,
         weights: Array,
         n_tasks: int,
         deadline: Deadline = NEVER,
     ) -> None:
-        super().__init__(weights @ bank.diag(kernels), n_tasks, deadline)
+        super().__init__(weights @ bank.diagonal(kernels), n_tasks, deadline)
         self._bank, self._kernels, self._weights = bank, kernels, weights
 
     def product(self, v: Array) -> Array:
-        products = self._bank.matvec(v.reshape(self._shape), self._kernels)
+        products = self._bank.apply(v.reshape(self._shape), self._kernels)
         return np.tensordot(self._weights, products, axes=1).ravel()
 
     def _nearly(self, D: Array) -> Solve:
@@ -199,8 +197,8 @@ class ProductSum(KernelSum):
 
 
 def kernel_sum(
-    bank: KernelBank,
-    kernels: NDArray[np.intp],
+    bank: KernelOperator,
+    kernels: Index,
     weights: Array,
     n_tasks: int,
     deadline: Deadline = NEVER,
@@ -211,14 +209,12 @@ def kernel_sum(
     for it, for its part and its factor for each task. With many samples banks whose products take
     no rows are quicker by products.
     """
-    if isinstance(bank, FactoredBank) and bank.ranks[kernels].sum() < _LOW_RANK * bank.n:
+    if bank.ranks is not None and bank.ranks[kernels].sum() < _LOW_RANK * bank.n:
         F, owner = bank.factor_of(kernels)
         return FactorSum(F, weights[owner], n_tasks, deadline)
-    parts = bank.parts if isinstance(bank, StackedBank) else (bank,)
-    rows = any(part.keeps_rows or part.forms_matrix for part in parts)
-    most = MOST_SAMPLES if rows else ANY_BANK
+    most = MOST_SAMPLES if bank.quick_sums else ANY_BANK
     if bank.n > bank.square_limit(most, copies=2 + n_tasks):
         return ProductSum(bank, kernels, weights, n_tasks, deadline)
     d = np.zeros(bank.m)
     d[kernels] = weights
-    return FormedSum(bank.combine(d), n_tasks, deadline)
+    return FormedSum(bank.weighted(d), n_tasks, deadline)

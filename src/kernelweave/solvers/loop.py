@@ -25,10 +25,11 @@ from kernelweave.solvers.certificate import (
 )
 from kernelweave.solvers.feasible import feasible_alpha
 from kernelweave.solvers.inner import Point, owed_by_alpha
+from kernelweave.solvers.kept import Numbers
 from kernelweave.solvers.resume import numbers_of
 from kernelweave.solvers.screening import Screening
 from kernelweave.solvers.settings import check_settings
-from kernelweave.solvers.watch import Limits, Numbers, Progress, Watch
+from kernelweave.solvers.watch import Limits, Progress, Watch
 
 __all__ = [
     "OWN_SHARE",
@@ -54,6 +55,20 @@ class Record:
     active_kernels: int
     inner_iterations: int
     inner_solves: int
+
+    @classmethod
+    def of(
+        cls,
+        iteration: int,
+        seconds: float,
+        certificate: Certificate,
+        d: Array,
+        steps: int = 0,
+        solves: int = 0,
+    ) -> Record:
+        """Return the line of a point with weights `d`."""
+        found = certificate.primal, certificate.dual, certificate.gap
+        return cls(iteration, seconds, *found, int(np.count_nonzero(d)), steps, solves)
 
     def told(self) -> str:
         """Return what progress shows of it."""
@@ -163,6 +178,7 @@ def run(
         steps, solves = history[-1].inner_iterations, history[-1].inner_solves
     reason = "interrupted"
     state: State | None = None
+    proof: tuple[Certificate, Array] | None = None
     try:
         with between_blocks(problem.deadline.look()):
             state = solver.init(problem, start)
@@ -170,31 +186,32 @@ def run(
             certificate = _certify_state(problem, state, resolve=not limits.tol)
             tol = limits.target(certificate.rounding)
             converged = best.offer(state, certificate, tol, problem.unit(certificate.primal))
-            if converged and limits.tol:
-                # The last certificate counts what float64 can lose; near the tolerance it decides.
-                # Where that is most of the tolerance no step would help.
-                whole = _certify_state(problem, state, resolve=True)
-                converged = whole.gap <= tol or whole.rounding > 0.5 * tol
-            record = Record(
+            record = Record.of(
                 since.iteration + len(history),
                 watch.seconds,
-                certificate.primal,
-                certificate.dual,
-                certificate.gap,
-                int(np.count_nonzero(state.point.d)),
+                certificate,
+                state.point.d,
                 steps + state.evaluator.n_steps,
                 solves + state.evaluator.n_solves,
             )
-            extra = solver.remember(state) if watch.keeps else {}
-            watch.note(record, partial(numbers_of, state.point, extra, best.point, best.witness))
+            watch.note(record, partial(numbers_of, solver, state, best.point, best.witness))
+            open_part, proven = certificate.gap - certificate.approximation, False
+            if converged and (state.ended or not state.to_the_end):
+                # The last certificate decides: it takes K alpha from the kernels, not from the
+                # solver's sum of many steps, and counts what float64 can lose. Where that is most
+                # of the tolerance no step would help.
+                proof = _certified_anew(problem, state.point, best.witness, "converged")
+                whole, _ = proof
+                tol = limits.target(whole.rounding)
+                proven = whole.gap <= tol or whole.rounding > 0.5 * tol
+                open_part = max(open_part, whole.gap - whole.approximation)
             reason = "converged"
-            if not converged or (state.to_the_end and not state.ended):
+            if not proven:
                 reason = _reason_to_stop(own_share * tol, watch, state, certificate)
             if reason:
                 break
             if screening is not None:
                 screening.look(certificate, state)
-            open_part = certificate.gap - certificate.approximation
             inner_gap = _inner_gap(problem, certificate, state.point)
             with between_blocks(problem.deadline.look()):
                 state = solver.step(problem, state, open_part, inner_gap)
@@ -208,7 +225,7 @@ def run(
             raise
         warn_of_interruption(history, best.gap)
         reason = "interrupted"
-    result = _finish(problem, limits, best, reason, history)
+    result = _finish(problem, limits, best, reason, history, proof)
     if state is None:
         return result
     extra = solver.remember(state) if result.reason == "bank" else {}
@@ -239,26 +256,10 @@ def certified_as_it_is(
     converged = certificate.gap <= tol
     if not converged and certificate.approximation <= tol:
         return None
-    record = Record(
-        since.iteration,
-        since.seconds + time.perf_counter() - began,
-        certificate.primal,
-        certificate.dual,
-        certificate.gap,
-        int(np.count_nonzero(start.d)),
-        inner_iterations=0,
-        inner_solves=0,
-    )
-    return Result(
-        start.d,
-        alpha,
-        certificate.intercept,
-        certificate,
-        converged,
-        "converged" if converged else "bank",
-        [record],
-        since.witness,
-    )
+    seconds = since.seconds + time.perf_counter() - began
+    record = Record.of(since.iteration, seconds, certificate, start.d)
+    reason, b = "converged" if converged else "bank", certificate.intercept
+    return Result(start.d, alpha, b, certificate, converged, reason, [record], since.witness)
 
 
 @contextmanager
@@ -296,7 +297,9 @@ def _inner_gap(problem: Problem, certificate: Certificate, point: Point) -> floa
 def _reason_to_stop(own_tol: float, watch: Watch, state: State, certificate: Certificate) -> str:
     if watch.time_is_up:
         return "max_time"  # Not even for a more exact bank.
-    if certificate.approximation > 0 and certificate.gap - certificate.approximation <= own_tol:
+    # What rounding does is not the bank's.
+    bank_part = certificate.approximation - certificate.rounding
+    if bank_part > 0 and certificate.gap - certificate.approximation <= own_tol:
         return "bank"
     if certificate.kind != "duality" and np.isnan(certificate.gap):
         return "stuck"  # A gradient that overflows leads nowhere.
@@ -306,26 +309,38 @@ def _reason_to_stop(own_tol: float, watch: Watch, state: State, certificate: Cer
     return "steps" if getattr(state.evaluator, "cut_short", False) else "stuck"
 
 
+def _certified_anew(
+    problem: Problem, point: Point, witness: Array | None, reason: str
+) -> tuple[Certificate, Array]:
+    """Certify from the kernels, and return the alpha that was used, see :func:`last_passes`."""
+    with last_passes(problem, reason):
+        return recompute(problem, point.d, point.alpha, point.intercept, witness)
+
+
 def _finish(
-    problem: Problem, limits: Limits, best: _Best, reason: str, history: list[Record]
+    problem: Problem,
+    limits: Limits,
+    best: _Best,
+    reason: str,
+    history: list[Record],
+    proof: tuple[Certificate, Array] | None,
 ) -> Result:
+    """Return the best point, certified from the kernels: of a fit that has converged, `proof`."""
     point = best.point
     if point is None or best.certificate is None or best.state is None:
         raise _not_a_number(problem)
+    d, alpha, witness = point.d, point.alpha, best.witness
     if reason == "bank":
         # Another bank will certify this point.
         last = best.certificate
-        return Result(
-            point.d, point.alpha, last.intercept, last, False, reason, history, best.witness
-        )
+        return Result(d, alpha, last.intercept, last, False, reason, history, witness)
     try:
-        with last_passes(problem, reason):
-            certificate, alpha = recompute(
-                problem, point.d, point.alpha, point.intercept, best.witness
-            )
+        if reason != "converged" or proof is None:
+            proof = _certified_anew(problem, point, best.witness, reason)
+        certificate, alpha = proof
     except TimeUp:
         # From the products that the solver has kept; what they may have rounded is counted.
-        certificate, alpha = _certify_state(problem, best.state, True), point.alpha
+        certificate = _certify_state(problem, best.state, True)
         reason = "interrupted" if reason == "interrupted" else "max_time"
     if not np.isfinite([certificate.primal, certificate.gap]).all():
         raise _not_a_number(problem)
@@ -333,18 +348,10 @@ def _finish(
     if converged:
         reason = "converged"
     elif reason == "converged":
-        # What rounding could do was not counted before.
+        # Rounding can do most of what the tolerance allows.
         reason = "bank" if best.certificate.approximation > 0 else "stuck"
-    return Result(
-        point.d,
-        alpha,
-        certificate.intercept,
-        certificate,
-        converged,
-        reason,
-        history,
-        best.witness,
-    )
+    b = certificate.intercept
+    return Result(d, alpha, b, certificate, converged, reason, history, witness)
 
 
 def _offer_constant(problem: Problem, best: _Best, since: Progress, watch: Watch) -> Record:
@@ -363,9 +370,7 @@ def _offer_constant(problem: Problem, best: _Best, since: Progress, watch: Watch
     state = State(point, np.zeros(problem.m), None, False, None, witness)
     certificate = _certify_state(problem, state, True)
     best.offer(state, certificate, 0.0, problem.unit(certificate.primal))
-    used = int(np.count_nonzero(d))
-    numbers = (certificate.primal, certificate.dual, certificate.gap, used, 0, 0)
-    return Record(since.iteration, watch.seconds, *numbers)
+    return Record.of(since.iteration, watch.seconds, certificate, d)
 
 
 def _not_a_number(problem: Problem) -> InvalidInputError:

@@ -19,9 +19,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import cho_solve
 
+from kernelweave.arrays import Array, Index
 from kernelweave.deadline import NEVER, Deadline
 from kernelweave.errors import InvalidInputError
 from kernelweave.linear_systems import (
@@ -36,13 +36,7 @@ from kernelweave.linear_systems import (
 
 __all__ = ["CgSteps", "Direction", "cholesky_step", "useful_rows"]
 
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
 Product = Callable[[Index, Array], Array]
-
-_EPS = float(np.finfo(np.float64).eps)
-# Diagonals that are tried, each a hundred times the last: from rounding to far beyond the matrix.
-_DIAGONALS = 12
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,14 +49,7 @@ class Direction:
 
 
 def useful_rows(w: Array, diag: Array) -> Index:
-    """Rows whose curvature matters: below 1e-14 of the identity in ``I + S K S`` it is nothing.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> useful_rows(np.array([1.0, 0.0, 1e-30]), np.ones(3)).tolist()
-    [0]
-    """
+    """Rows whose curvature matters: below 1e-14 of the identity in ``I + S K S`` it is nothing."""
     return np.flatnonzero(w * diag > 1e-14)
 
 
@@ -84,27 +71,11 @@ def cholesky_step(
 ) -> Direction:
     """Solve for the Newton step with a Cholesky factor of ``I + S K S`` on `rows`.
 
-    Parameters
-    ----------
-    matrix : ndarray of shape (n, n)
-        K.
-    product : callable
-        ``product(idx, v) = K[:, idx] @ v``.
-    w : ndarray of shape (n,)
-        Curvatures.
-    rows : ndarray of int
-        Rows to use.
-    rho, Krho : ndarray of shape (n,)
-        The residual and its product.
-
-    Returns
-    -------
-    Direction
-        The step.
+    `w` are the curvatures, `rho` and `Krho` the residual and its product, and
+    ``product(idx, v) = K[:, idx] @ v``.
 
     Examples
     --------
-    >>> import numpy as np
     >>> K, w, rho = np.eye(2), np.ones(2), np.array([1.0, -1.0])
     >>> step = cholesky_step(K, lambda idx, v: K[:, idx] @ v, w, np.arange(2), rho, K @ rho)
     >>> step.alpha.tolist()
@@ -150,27 +121,9 @@ class CgSteps:
     """Newton steps by preconditioned conjugate gradients, from products with K only.
 
     The first preconditioner is the diagonal. When it proves too weak, a pivoted Cholesky factor
-    of K of small rank is made once and used from then on: ``M = D + S L L' S``.
-
-    Parameters
-    ----------
-    product : callable
-        ``product(idx, v) = K[:, idx] @ v``.
-    diag : ndarray of shape (n,)
-        Diagonal of K.
-    rank : int
-        Largest rank of the factor, and the number of iterations that call for it.
-    deadline : Deadline
-        When a step is taken as it is.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> K, w, rho = np.eye(2), np.ones(2), np.array([1.0, -1.0])
-    >>> steps = CgSteps(lambda idx, v: K[:, idx] @ v, np.ones(2))
-    >>> step, enough = steps.solve(w, np.arange(2), rho, K @ rho, 1e-12)
-    >>> step.alpha.tolist(), enough
-    ([-0.5, 0.5], True)
+    of K of small rank is made once and used from then on: ``M = D + S L L' S``. The `rank` is its
+    largest, and the number of iterations that call for it. When a deadline passes, a step is taken
+    as it is.
     """
 
     def __init__(

@@ -9,8 +9,8 @@ from dataclasses import replace
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from kernelweave.bank.protocol import MatrixBank
 from kernelweave.errors import InvalidInputError
+from kernelweave.operators.base import KernelOperator
 from kernelweave.problem import Array, Problem
 from kernelweave.solvers.base import Solver
 from kernelweave.solvers.feasible import feasible_alpha
@@ -82,13 +82,13 @@ def solve_path(
     Examples
     --------
     >>> import numpy as np
-    >>> from kernelweave.bank import DenseBank
+    >>> from kernelweave.operators import DenseOperator
     >>> from kernelweave.combine import WeightedSum
     >>> from kernelweave.losses import Squared
     >>> from kernelweave.regularizers import L1
     >>> from kernelweave.solvers import SPG
     >>> x = np.linspace(-1, 1, 30)
-    >>> bank = DenseBank().from_matrices([np.outer(x, x), np.outer(x**2, x**2)])
+    >>> bank = DenseOperator([np.outer(x, x), np.outer(x**2, x**2)])
     >>> y, C = (x + 0.2 * x**2)[None], np.ones((1, 30))
     >>> problem = Problem(bank, y, C, Squared(), L1(1.0), WeightedSum())
     >>> factors = entry_factor(problem) * np.array([0.9, 2.0, 50.0])
@@ -136,9 +136,9 @@ class _Refine:
     """Builds the more exact bank of a bank once, however often it is asked for."""
 
     def __init__(self) -> None:
-        self._known: list[tuple[MatrixBank, MatrixBank | None]] = []
+        self._known: list[tuple[KernelOperator, KernelOperator | None]] = []
 
-    def __call__(self, bank: MatrixBank) -> MatrixBank | None:
+    def __call__(self, bank: KernelOperator) -> KernelOperator | None:
         for coarse, finer in self._known:
             if coarse is bank:
                 return finer
@@ -194,11 +194,11 @@ def entry_factor(problem: Problem) -> float:
     Examples
     --------
     >>> import numpy as np
-    >>> from kernelweave.bank import DenseBank
+    >>> from kernelweave.operators import DenseOperator
     >>> from kernelweave.combine import WeightedSum
     >>> from kernelweave.losses import Hinge
     >>> from kernelweave.regularizers import L1
-    >>> bank = DenseBank().from_matrices([np.eye(4)])
+    >>> bank = DenseOperator([np.eye(4)])
     >>> y, C = np.array([[1.0, 1.0, -1.0, -1.0]]), np.ones((1, 4))
     >>> entry_factor(Problem(bank, y, C, Hinge(), L1(2.0), WeightedSum()))
     1.0

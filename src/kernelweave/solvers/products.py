@@ -4,26 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernelweave.bank.protocol import semi_definite
+from kernelweave.arrays import Array
 from kernelweave.combine import Gram
-from kernelweave.problem import Array, Problem
+from kernelweave.operators.base import semi_definite
+from kernelweave.problem import Problem
 
 __all__ = ["KernelProducts"]
 
-# Beyond this many bytes for all kernels the products are not kept.
+# Beyond this many bytes for all kernels the products are not kept: twice what banks keep of rows
+# unless they are told otherwise.
 _MOST_BYTES = 2e9
 
 
 class KernelProducts:
-    """Products K_k alpha of a sum of kernels at the alpha solved last.
-
-    Parameters
-    ----------
-    problem : Problem
-        A problem with a weighted sum of kernels.
-    alpha : ndarray of shape (T, n)
-        Where the first solve starts.
-    """
+    """Products K_k alpha of a weighted sum of kernels, at the alpha solved last."""
 
     def __init__(self, problem: Problem, alpha: Array) -> None:
         self._bank = problem.bank
@@ -43,7 +37,7 @@ class KernelProducts:
         """K(d) alpha, with a pass over those kernels of weight not zero that are not known yet."""
         stale = gram.active[~self._fresh[gram.active]]
         if len(stale):
-            self._products[stale] = self._bank.matvec(self._alpha, stale)
+            self._products[stale] = self._bank.apply(self._alpha, stale)
             self._fresh[stale] = True
         return np.tensordot(gram.d[gram.active], self._products[gram.active], axes=1)
 

@@ -10,12 +10,11 @@ import numpy as np
 from kernelweave.problem import Array, Problem
 from kernelweave.solvers.checkpoint_file import Header, digest_of, read, refused_by_name
 from kernelweave.solvers.inner import Point
-from kernelweave.solvers.kept import PLANES_KEPT, Kept, check_kept
-from kernelweave.solvers.named import part_of, prefixed
-from kernelweave.solvers.watch import Numbers, Progress
+from kernelweave.solvers.kept import PLANES_KEPT, Kept, Numbers, check_kept, part_of, prefixed
+from kernelweave.solvers.watch import Progress
 
 if TYPE_CHECKING:
-    from kernelweave.solvers.base import Solver
+    from kernelweave.solvers.base import Solver, State
     from kernelweave.solvers.loop import Result
 
 __all__ = [
@@ -28,7 +27,20 @@ __all__ = [
     "start_from",
 ]
 
-_POINT = ("d", "alpha", "intercept")
+_POINT_KEPT = {
+    "d": Kept(("m",), low=0.0),
+    "alpha": Kept(("T", "n")),
+    "intercept": Kept(("T",)),
+}
+_KEPT = _POINT_KEPT | {
+    "C": Kept(("T", "n"), low=0.0),
+    "witness": Kept(("T", "n"), needed=False),
+}
+_RECORD_KEPT = {
+    "iteration": Kept(low=0.0),
+    "seconds": Kept(low=0.0),
+    "gap": Kept(low=0.0, infinite=True),
+}
 
 
 def about(problem: Problem, solver: Solver) -> dict[str, Array]:
@@ -52,24 +64,30 @@ def header_of(problem: Problem) -> Header:
     return Header("solve", problem.n_tasks, 1, problem.n, problem.m, "")
 
 
-def numbers_of(point: Point, extra: Numbers, best: Point | None, witness: Array | None) -> Numbers:
+def numbers_of(
+    solver: Solver, state: State, best: Point | None, witness: Array | None
+) -> dict[str, Array]:
     """Where a fit stands: its point with the solver's own numbers, and the best point so far.
 
     Without numbers of the solver's own the best point is all that is of use.
     """
-    if best is not None and not extra:
-        point = best
-    numbers = {name: getattr(point, name) for name in _POINT}
+    extra = solver.remember(state)
+    point = state.point if extra or best is None else best
+    numbers = _of_point(point)
     if best is not None and best is not point:
-        numbers |= prefixed("best", {name: getattr(best, name) for name in _POINT})
+        numbers |= prefixed("best", _of_point(best))
     if witness is not None:
         numbers["witness"] = witness
     return numbers | prefixed("extra", extra)
 
 
+def _of_point(point: Point | Result) -> dict[str, Array]:
+    return {name: getattr(point, name) for name in _POINT_KEPT}
+
+
 def result_numbers(result: Result) -> Numbers:
     """What a fit ended with."""
-    numbers = {"d": result.d, "alpha": result.alpha, "intercept": result.intercept}
+    numbers = _of_point(result)
     if result.witness is not None:
         numbers["witness"] = result.witness
     return numbers | {"record.gap": np.asarray(result.certificate.gap)}
@@ -81,22 +99,6 @@ def scaled_alpha(alpha: Array, C: Array, last_C: Array) -> Array:
     A sample that had no weight starts from zero.
     """
     return alpha * np.divide(C, last_C, out=np.zeros_like(C), where=last_C > 0)
-
-
-_POINT_KEPT = {
-    "d": Kept(("m",), low=0.0),
-    "alpha": Kept(("T", "n")),
-    "intercept": Kept(("T",)),
-}
-_KEPT = _POINT_KEPT | {
-    "C": Kept(("T", "n"), low=0.0),
-    "witness": Kept(("T", "n"), needed=False),
-}
-_RECORD_KEPT = {
-    "iteration": Kept(low=0.0),
-    "seconds": Kept(low=0.0),
-    "gap": Kept(low=0.0, infinite=True),
-}
 
 
 def _check(numbers: Numbers, problem: Problem, solver: Solver, same: bool) -> None:
@@ -125,7 +127,7 @@ def start_at(
         _check(numbers, problem, solver, same)
     if not same:
         best = part_of(numbers, "best") or numbers
-        d, alpha, intercept = (best[name] for name in _POINT)
+        d, alpha, intercept = (best[name] for name in _POINT_KEPT)
         if not d.any():
             return None
         return Point.start(d, scaled_alpha(alpha, problem.C, numbers["C"]), intercept)
@@ -135,7 +137,7 @@ def start_at(
         float(numbers["record.gap"]),
         numbers.get("witness"),
     )
-    d, alpha, intercept = (numbers[name] for name in _POINT)
+    d, alpha, intercept = (numbers[name] for name in _POINT_KEPT)
     return Point.start(d, alpha, intercept, part_of(numbers, "extra"), progress)
 
 
@@ -145,13 +147,13 @@ def start_from(path: str | os.PathLike[str], problem: Problem, solver: Solver) -
     Examples
     --------
     >>> import os, tempfile
-    >>> from kernelweave.bank import DenseBank
+    >>> from kernelweave.operators import DenseOperator
     >>> from kernelweave.combine import WeightedSum
     >>> from kernelweave.losses import Squared
     >>> from kernelweave.regularizers import Simplex
     >>> from kernelweave.solvers import SPG, Checkpoint, Limits, solve
     >>> x = np.linspace(-1, 1, 30)
-    >>> bank = DenseBank().from_matrices([np.outer(x, x), np.outer(x**2, x**2)])
+    >>> bank = DenseOperator([np.outer(x, x), np.outer(x**2, x**2)])
     >>> y, C = (x + x**2)[None], np.ones((1, 30))
     >>> problem = Problem(bank, y, C, Squared(), Simplex(), WeightedSum())
     >>> path = os.path.join(tempfile.mkdtemp(), "fit.npz")

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from kernelweave.problem import Array, Problem
+from kernelweave.arrays import Array
+from kernelweave.operators.base import KernelOperator
+from kernelweave.problem import Problem
 from kernelweave.solvers.base import State
 from kernelweave.solvers.certificate import Certificate, dual_value
 
 __all__ = ["Screening"]
 
-# With fewer kernels than this a pass costs too little to save.
+# The bounds on eigenvalues take a pass of their own: with fewer kernels too little can be saved.
 _FEWEST = 20
 _EPS = float(np.finfo(np.float64).eps)
 # Computed once for a bank, however many fits share it: along a path, or one for each class.
-_EIGENVALUE_BOUNDS: WeakKeyDictionary[Any, Array] = WeakKeyDictionary()
+_EIGENVALUE_BOUNDS: WeakKeyDictionary[KernelOperator, Array] = WeakKeyDictionary()
 
 
 class Screening:
@@ -83,7 +84,7 @@ class Screening:
             state.evaluator.keep_only(kept)
 
 
-def _root_of_spread(bank: Any) -> Array:
+def _root_of_spread(bank: KernelOperator) -> Array:
     known = _EIGENVALUE_BOUNDS.get(bank)
     if known is None:
         known = _EIGENVALUE_BOUNDS[bank] = np.sqrt(bank.eigenvalue_bound())

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,17 +35,8 @@ _KEY = "allowed"
 Metadata = Mapping[str, "Allowed"]
 
 
-@dataclass(frozen=True)
-class Allowed:
-    """Which values a setting may have.
-
-    Attributes
-    ----------
-    told : str
-        What an error says is allowed.
-    accepts : callable
-        Whether a value is one of them.
-    """
+class Allowed(NamedTuple):
+    """Which values a setting may have: what an error says of them, and whether a value is one."""
 
     told: str
     accepts: Callable[[Any], bool]

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from kernelweave.arrays import Index
 from kernelweave.errors import InvalidInputError
 from kernelweave.problem import Array, Problem
 from kernelweave.solvers.base import Solver, State
@@ -291,7 +292,7 @@ def _resolution(problem: Problem, point: Point, quad: Array) -> float:
 
 
 def _root(evaluator: Evaluator, point: Point) -> Root:
-    def root(kernels: Array) -> Array:
+    def root(kernels: Index) -> Array:
         parts = evaluator.curvature_parts(point)
         return curvature_root(evaluator.problem, point, kernels, *parts)
 

@@ -17,60 +17,44 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from kernelweave.arrays import Array, Index
 from kernelweave.deadline import TimeUp
-from kernelweave.problem import Array, Problem
+from kernelweave.problem import Problem
 from kernelweave.regularizers.norm_prox import NormProx
 from kernelweave.root_search import zero_of_slope
-from kernelweave.solvers.dual_model import DualModel
-from kernelweave.solvers.smoothed_loss import SmoothedLoss
+from kernelweave.solvers.kernel_sum import kernel_sum
 
-__all__ = ["Components", "Minimum", "SmoothedDual"]
+__all__ = ["Components", "DualModel", "Minimum", "Place", "SmoothedDual", "SmoothedLoss"]
 
 # What rounding leaves of a duality gap, relative to its parts: sums of thousands of terms.
 _ROUNDING = 1e-13
+# Newton steps on a model, and the part of its first decrement at which it is solved well enough.
+# At most 3, 6, 12, 24, 48 steps take 8.3, 7.9, 7.9, 8.5, 9.1 seconds for MKLClassifier("simplemkl",
+# solver="spicy", tol=1e-5) on a third of breast cancer, summed over three losses (hinge, squared
+# hinge, logistic), the simplex and block norms, and C = 0.1, 1, 100. Parts from 0.1 to 1e-4 all
+# take 7.9 to 8.2.
+_MOST, _ENOUGH = 12, 1e-3
 
 
 @dataclass(frozen=True, eq=False)
 class Components:
     """The functions f_k of the kernels in use, by what the solver needs of them.
 
-    Attributes
-    ----------
-    kernels : ndarray of shape (A,), int
-    fitted : ndarray of shape (A, T, n)
-        K_k alpha_k: the values of f_k on the samples.
-    norms : ndarray of shape (A,)
+    Their numbers, K_k alpha_k, that is the values of f_k on the samples, and their norms.
     """
 
-    kernels: NDArray[np.intp]
-    fitted: Array
+    kernels: Index
+    fitted: Array  # (A, T, n)
     norms: Array
-
-    @classmethod
-    def none(cls, problem: Problem) -> Components:
-        """Return the zero function."""
-        shape = (0, problem.n_tasks, problem.n)
-        return cls(np.zeros(0, dtype=np.intp), np.zeros(shape), np.zeros(0))
 
 
 @dataclass(frozen=True, eq=False)
 class Minimum:
     """What a minimisation found.
 
-    Attributes
-    ----------
-    rho : ndarray of shape (T, n)
-    decision : ndarray of shape (T, n)
-        The decision values that rho stands for.
-    intercept : ndarray of shape (T,)
-    components : Components
-        The next components.
-    steps : int
-        Newton steps taken.
-    gap : float
-        Duality gap of the inner problem.
+    `decision` are the decision values that rho stands for, `components` the next ones, `steps` the
+    Newton steps taken, and `gap` is the duality gap of the inner problem.
     """
 
     rho: Array
@@ -81,28 +65,88 @@ class Minimum:
     gap: float
 
 
-class SmoothedDual:
-    """phi on some kernels: those that may be active near the current rho.
+@dataclass(frozen=True, eq=False)
+class SmoothedLoss:
+    r"""A smooth function of :math:`\rho` in place of :math:`\sum \ell^*(-\rho)`.
+
+    The decision values become variables with a proximal term of their own (SpicyMKL, section 3.3,
+    eqs. 10 to 12),
+
+    .. math:: \max_z\; -\rho z - \ell(y, z) - \frac{(z - z^{(t)})^2}{2 \gamma_z}, \qquad
+        z^{(t+1)} = \mathrm{prox}_{\gamma_z \ell}(z^{(t)} - \gamma_z \rho) .
+
+    For the hinge :math:`1 - y z = \xi - \zeta`: of the two slacks of eq. 11 at most one is positive
+    at a solution, and one variable carries both.
+
+    The paper takes smooth losses as they are (section 3.2). Here they have slack variables too:
+    :math:`\rho` then may be any number, where a conjugate ends or rises infinitely steeply, and z
+    keeps the digits that :math:`\rho` loses next to the ends of its domain. As :math:`\gamma_z`
+    grows this becomes the conjugate itself.
 
     Parameters
     ----------
     problem : Problem
-    term : SmoothedLoss
-        The loss.
-    kernels : ndarray of int
-        The kernels to look at, those of `components` among them.
-    components : Components
-        The alpha_k of the last outer step.
-    intercept : ndarray of shape (T,)
-    penalty, intercept_penalty : float
-        gamma and gamma_b.
+    centre : ndarray of shape (T, n)
+        The :math:`z^{(t)}`.
+    penalty : float
+        The :math:`\gamma_z`.
+    """
+
+    problem: Problem
+    centre: Array
+    penalty: float
+
+    def decision(self, rho: Array) -> Array:
+        """Minus the gradient: the decision values z that rho stands for, (T, n)."""
+        problem = self.problem
+        v = self.centre - self.penalty * rho
+        return problem.loss.prox(problem.y, v, problem.C, self.penalty)
+
+    def curvature(self, rho: Array, z: Array) -> Array:
+        """Second derivatives, (T, n), z being `decision(rho)`."""
+        problem = self.problem
+        v = self.centre - self.penalty * rho
+        slope = problem.loss.prox_slope(problem.y, v, z, problem.C, self.penalty)
+        return self.penalty * slope
+
+    def primal(self, z: Array) -> float:
+        """The function of decision values z of which `value` is the conjugate at -rho."""
+        problem = self.problem
+        moved = z - self.centre
+        loss = float(np.sum(problem.loss.value(problem.y, z, problem.C)))
+        return loss + float(np.sum(moved * moved)) / (2.0 * self.penalty)
+
+    def value(self, rho: Array) -> float:
+        """Value at rho."""
+        z = self.decision(rho)
+        return -float(np.sum(rho * z)) - self.primal(z)
+
+    def gap(self, rho: Array, z: Array) -> float:
+        """Duality gap of an inner problem whose components give the decision values z."""
+        return self.primal(z) + self.value(rho) + float(np.sum(rho * z))
+
+    def alpha(self, rho: Array, z: Array) -> Array:
+        """Dual variables that rho and its decision values z stand for.
+
+        Outside corners the loss says it exactly: zero for samples that are well predicted.
+        """
+        problem = self.problem
+        outside = self.curvature(rho, z) > 0
+        return np.where(outside, -problem.loss.gradient(problem.y, z, problem.C), rho)
+
+
+class SmoothedDual:
+    """phi on some kernels: those that may be active near the current rho.
+
+    `components` are the alpha_k of the last outer step, their kernels among those to look at;
+    `penalty` and `intercept_penalty` are gamma and gamma_b.
     """
 
     def __init__(
         self,
         problem: Problem,
         term: SmoothedLoss,
-        kernels: NDArray[np.intp],
+        kernels: Index,
         components: Components,
         intercept: Array,
         penalty: float,
@@ -122,7 +166,7 @@ class SmoothedDual:
 
         Or `most` of them, or as many as rounding or the problem's deadline allow.
         """
-        here = Place(self, rho, self.problem.bank.matvec(rho, self.kernels))
+        here = Place(self, rho, self.problem.bank.apply(rho, self.kernels))
         gap = decrement = np.inf
         for step in range(most + 1):
             gradient = here.gradient()
@@ -139,7 +183,7 @@ class SmoothedDual:
             decrement = -float(np.sum(gradient * delta))
             if not decrement > 0:
                 break
-            products = self.problem.bank.matvec(delta, self.kernels)
+            products = self.problem.bank.apply(delta, self.kernels)
             t = zero_of_slope(here.slope_along(delta, products), -decrement)
             here = Place(self, here.rho + t * delta, here.products + t * products)
         active = here.prox.active
@@ -196,3 +240,106 @@ class Place:
             return float(kernels) - float(np.sum(z * delta)) + float(level @ sums)
 
         return slope
+
+
+class DualModel:
+    r"""A model of the smoothed dual that keeps its corners, minimised without touching a kernel.
+
+    Around :math:`\rho`, with norms :math:`n_k` and their gradients :math:`\gamma g_k`,
+
+    .. math::
+
+        \varphi(\rho + \delta) \approx \sum \ell^*(-\rho - \delta)
+        + E\big(n + \gamma G \delta\big) + \tfrac12 \delta^\top B\, \delta
+        + \frac{1}{2 \gamma_b} \big( b' + \gamma_b 1^\top \delta \big)^2, \qquad
+        B = \gamma \sum_{k \in A} w_k (K_k - g_k g_k^\top),
+
+    where E is the term of eq. 7 as a function of the norms, all tasks in one vector. To second
+    order this is phi itself, so its minimum is as good a step as Newton's (eq. 9). But it knows
+    which kernels come into use along the way and which samples leave a corner of the loss, where
+    Newton's own model is blind.
+    """
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        dual, prox = place.dual, place.prox
+        self.term, self.regularizer = dual.term, dual.problem.regularizer
+        self.gamma = dual.penalty
+        self.shape = place.rho.shape
+        T, n = self.shape
+        self.some = np.flatnonzero(place.norms > 0)
+        self.norms = place.norms[self.some]
+        self.G = place.normals[self.some].reshape(len(self.some), T * n) / self.norms[:, None]
+        self.level = np.repeat(place.level, n)
+        # The w_k, and the kernels of the sum.
+        self.shares = prox.norms[self.some] / self.norms
+        weights = self.gamma * prox.norms[prox.active] / place.norms[prox.active]
+        bank, deadline = dual.problem.bank, dual.problem.deadline
+        self.K = kernel_sum(bank, dual.kernels[prox.active], weights, T, deadline)
+        self._tasks = np.repeat(np.eye(T), n, axis=1)
+
+    def _bend(self, delta: Array) -> Array:
+        """B delta, and what the intercepts add, which is as straightforward."""
+        sums = self.place.dual.intercept_penalty * (self._tasks @ delta)
+        held = self.gamma * self.shares * (self.G @ delta)
+        return self.K.product(delta) - held @ self.G + sums @ self._tasks
+
+    def minimise(self, gradient: Array) -> Array:
+        """Return the step to the minimum, nearly; `gradient` is that of phi, (T, n).
+
+        Where a product costs as much as a pass over the kernels, this is Newton's step: a second
+        one is better taken on phi itself. A deadline that passes on the way raises `TimeUp`.
+        """
+        delta, first = np.zeros(gradient.size), 0.0
+        g, prox, z = gradient.ravel(), self.place.prox, self.place.z
+        deadline = self.place.dual.problem.deadline
+        for _ in range(_MOST):
+            deadline.check()
+            D = self.term.curvature(self.place.rho + delta.reshape(self.shape), z)
+            direction = self._newton(D.ravel(), prox, g)
+            if not self.K.quick:
+                return direction.reshape(self.shape)
+            decrement = -float(g @ direction)
+            first = first or decrement
+            if not decrement > max(_ENOUGH * first, 0.0):
+                break
+            delta = delta + self._search(delta, direction, decrement) * direction
+            z = self.term.decision(self.place.rho + delta.reshape(self.shape))
+            prox = self._prox(self.G @ delta)
+            f = prox.norms[self.some] @ self.G
+            g = f + self._bend(delta) + self.level - z.ravel()
+        return delta.reshape(self.shape)
+
+    def _prox(self, change: Array) -> NormProx:
+        """Prox of the norms after a step that changes them by gamma times `change`."""
+        norms = np.zeros(len(self.place.norms))
+        norms[self.some] = np.maximum(self.norms + self.gamma * change, 0.0)
+        return self.regularizer.norm_prox(norms, self.gamma)
+
+    def _newton(self, D: Array, prox: NormProx, g: Array) -> Array:
+        """Newton's direction on the model: solve with diag(D) + K + G'M G + gamma_b 1 1' (eq. 9).
+
+        M is gamma times the Jacobian of the prox less the w_k.
+        """
+        active = np.searchsorted(self.some, prox.active)
+        slopes = -self.shares
+        slopes[active] += prox.slopes
+        V = np.concatenate([self.G, prox.coupling.T @ self.G[active], self._tasks])
+        s = self.gamma * np.concatenate([slopes, prox.signs])
+        s = np.append(s, np.full(len(self._tasks), self.place.dual.intercept_penalty))
+        V, s = V[s != 0], s[s != 0]
+        return self.K.solve(D, V, s, g)
+
+    def _search(self, delta: Array, direction: Array, decrement: float) -> float:
+        """Step length to where the model is nearly least."""
+        rho, step = self.place.rho + delta.reshape(self.shape), direction.reshape(self.shape)
+        G_delta, G_step, B_step = self.G @ delta, self.G @ direction, self._bend(direction)
+        fixed = float(delta @ B_step + self.level @ direction)
+        square = float(B_step @ direction)
+
+        def slope(t: float) -> float:
+            z = self.term.decision(rho + t * step)
+            p = self._prox(G_delta + t * G_step).norms[self.some]
+            return float(p @ G_step) + fixed + t * square - float(np.sum(z * step))
+
+        return zero_of_slope(slope, -decrement)

@@ -10,14 +10,13 @@ from typing import Any
 
 from sklearn.exceptions import ConvergenceWarning
 
-from kernelweave.bank.exact import exact_bank
-from kernelweave.bank.protocol import MatrixBank
 from kernelweave.compiled.threads import between_blocks
 from kernelweave.deadline import NEVER, Deadline, TimeUp
+from kernelweave.operators.base import KernelOperator
 from kernelweave.problem import Problem
 from kernelweave.solvers.base import Solver
 from kernelweave.solvers.certificate import Certificate, recompute
-from kernelweave.solvers.checkpoint import Checkpoint, Session
+from kernelweave.solvers.checkpoint import Session
 from kernelweave.solvers.coarse import first_weights
 from kernelweave.solvers.hand_over import run_to_the_end
 from kernelweave.solvers.inner import Point
@@ -57,16 +56,13 @@ def settle(
     solver: Solver,
     limits: Limits,
     start: Point | None,
-    refine: Callable[[Any], MatrixBank | None],
-) -> tuple[Result, MatrixBank]:
+    refine: Callable[[Any], KernelOperator | None],
+) -> tuple[Result, KernelOperator]:
     """Do what :func:`solve` does, without a warning; also returns the last bank it solved on.
 
     `refine` gives the more exact bank of a bank, if there is one.
     """
-    checkpoints = [c for c in limits.callbacks if isinstance(c, Checkpoint)]
-    if not checkpoints:
-        return _settle(problem, solver, limits, start, refine)
-    with Session(checkpoints, header_of(problem)) as session:
+    with Session(limits.callbacks, header_of(problem)) as session:
         kept = session.limits(limits, 0, about(problem, solver))
         result, bank = _settle(problem, solver, kept, start, refine)
         if result.converged:
@@ -79,8 +75,8 @@ def _settle(
     solver: Solver,
     limits: Limits,
     start: Point | None,
-    refine: Callable[[Any], MatrixBank | None],
-) -> tuple[Result, MatrixBank]:
+    refine: Callable[[Any], KernelOperator | None],
+) -> tuple[Result, KernelOperator]:
     since = Progress() if start is None or start.progress is None else start.progress
     problem = problem.as_sum()
     now = time.perf_counter()
@@ -155,7 +151,7 @@ def certified_exactly(problem: Problem, solver: Solver, limits: Limits, result: 
 
     Where there is no time for that, the certificate that counts the bank's errors stays.
     """
-    exact = problem.with_bank(exact_bank(problem.bank))
+    exact = problem.with_bank(problem.bank.exact())
     if exact.bank is problem.bank:
         return result
     try:

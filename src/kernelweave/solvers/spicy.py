@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from kernelweave.arrays import AnyArray, Array, Index
 from kernelweave.errors import InvalidInputError
-from kernelweave.problem import Array, Problem
+from kernelweave.problem import Problem
 from kernelweave.regularizers.base import Regularizer
 from kernelweave.solvers.base import Solver, State, require_linear
 from kernelweave.solvers.certificate import best_intercepts, certify
@@ -18,8 +18,7 @@ from kernelweave.solvers.feasible import feasible_alpha
 from kernelweave.solvers.inner import Evaluator, InnerWork, Point, drop_roundoff
 from kernelweave.solvers.kept import ABOVE_ZERO, Kept
 from kernelweave.solvers.settings import integer, number
-from kernelweave.solvers.smoothed_dual import Components, SmoothedDual
-from kernelweave.solvers.smoothed_loss import SmoothedLoss
+from kernelweave.solvers.smoothed_dual import Components, SmoothedDual, SmoothedLoss
 from kernelweave.solvers.working_set import spread_over, working_kernels
 from kernelweave.validation import LARGEST
 
@@ -71,7 +70,7 @@ class _Memory:
     components: Components
     term: SmoothedLoss
     penalty: float
-    kernels: NDArray[np.intp]  # to look at in the next inner problem
+    kernels: Index  # to look at in the next inner problem
     best_gap: float = np.inf
     waited: int = 0
 
@@ -165,7 +164,7 @@ class Spicy(Solver):
         alpha = feasible_alpha(problem, point.alpha)
         fitted, quad = passes.evaluate(d, alpha)
         used = np.flatnonzero(d * quad)
-        parts = d[used, None, None] * problem.bank.matvec(alpha, used)
+        parts = d[used, None, None] * problem.bank.apply(alpha, used)
         components = Components(used, parts, d[used] * np.sqrt(quad[used]))
         gap = certify(problem, d, alpha, point.intercept, fitted, quad).gap
         # What the q_k are wrong by moves the components by gamma times as much: with a large gamma
@@ -235,7 +234,7 @@ class Spicy(Solver):
         both = passes.evaluate(start.d, alpha)
         return self._state(problem, passes, start.d, alpha, start.intercept, memory, both)
 
-    def remember(self, state: State) -> dict[str, Array]:
+    def remember(self, state: State) -> dict[str, AnyArray]:
         """Return the components, rho and the penalties: all that the next outer step takes."""
         memory: _Memory = state.memory
         known: dict[str, Any] = {
@@ -300,7 +299,7 @@ class Spicy(Solver):
 
     def _next_kernels(
         self, problem: Problem, components: Components, quad: Array, change: float
-    ) -> NDArray[np.intp]:
+    ) -> Index:
         """Kernels to look at: those in use, and those next in line.
 
         Roots of q change by about the part `change` of what they are: alpha is that far from the

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -12,15 +11,13 @@ import numpy as np
 
 from kernelweave.deadline import Deadline
 from kernelweave.problem import Array
+from kernelweave.solvers.kept import Numbers
 
-__all__ = ["Keeper", "Limits", "Note", "Numbers", "Progress", "Watch"]
+__all__ = ["Limits", "Note", "Progress", "Watch"]
 
 # What tol=0 means: a hundred units in the last place, or this many times what rounding may do.
 _LEAST = 100.0 * float(np.finfo(np.float64).eps)
 _ROUNDINGS = 10.0
-
-# What a fit can be taken up from, by name.
-Numbers = Mapping[str, Array]
 
 
 class Note(Protocol):
@@ -36,17 +33,6 @@ class Note(Protocol):
 
     def told(self) -> str:
         """Return what progress shows of it."""
-
-
-class Keeper(ABC):
-    """A callback that is also given what the fit could be taken up from."""
-
-    @abstractmethod
-    def keep(self, line: Note, numbers: Callable[[], Numbers]) -> None:
-        """Take the newest line; `numbers` says where the fit stands, at some cost, when called.
-
-        It may be called until the next line comes, also after a step that was interrupted.
-        """
 
 
 @dataclass(frozen=True)
@@ -83,12 +69,14 @@ class Limits:
         Most steps of the solver, those of a fit that is taken up among them.
     max_time : float or None
         Most seconds, not counting those of a fit that is taken up.
-    callbacks : sequence of callables, keepers and checkpoints
+    callbacks : sequence of callables and checkpoints
         Each is called with the newest line of the history; one that returns True ends the fit.
     verbose : int
         0 is silent, 1 prints about once a second, 2 prints every step.
     stop : callable or None
         Asked often, in the middle of steps too: whether the fit shall end as if time were over.
+    keep : callable or None
+        Given the newest line and the numbers that the fit could be taken up from.
     """
 
     tol: float = 1e-3
@@ -97,6 +85,7 @@ class Limits:
     callbacks: Sequence[Any] = ()
     verbose: int = 0
     stop: Callable[[], bool] | None = None
+    keep: Callable[[Note, Numbers], None] | None = None
 
     def target(self, rounding: float = 0.0) -> float:
         """Return the tolerance a fit is held to: `tol`, or for zero what float64 can resolve.
@@ -133,15 +122,8 @@ class Watch:
         self._limits, self._history, self._began = limits, history, began
         start = began + (since or Progress()).seconds
         self._deadline = deadline or Deadline.after(limits.max_time, start, limits.stop)
-        self._keepers = [c for c in limits.callbacks if isinstance(c, Keeper)]
-        self._callbacks = [c for c in limits.callbacks if not isinstance(c, Keeper)]
         self._printed = -np.inf
         self._asked = False
-
-    @property
-    def keeps(self) -> bool:
-        """Whether somebody wants to know where the fit stands."""
-        return bool(self._keepers)
 
     @property
     def seconds(self) -> float:
@@ -149,13 +131,13 @@ class Watch:
         return time.perf_counter() - self._began
 
     def note(self, line: Note, numbers: Callable[[], Numbers]) -> None:
-        """Take down a line of history, show it if it is time to, and tell the callbacks."""
+        """Take down a line of history, show it if it is time to, and tell whoever wants to know."""
         self._history.append(line)
         self._show(line)
-        # Keepers come first: others may raise. All are told, whatever the others say.
-        for keeper in self._keepers:
-            keeper.keep(line, numbers)
-        answers = [bool(callback(line)) for callback in self._callbacks]
+        # Before the callbacks: these may raise. All are told, whatever the others say.
+        if self._limits.keep is not None:
+            self._limits.keep(line, numbers())
+        answers = [bool(callback(line)) for callback in self._limits.callbacks]
         self._asked = any(answers)
 
     @property

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelweave.compiled.blocks import STRING_ROWS
 from kernelweave.compiled.match_runs import fill_planes
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.errors import InvalidInputError
@@ -19,109 +19,112 @@ from kernelweave.kernels.strings.sequences import Sequences, sequences_of
 
 __all__ = ["Aligned", "aligned_of"]
 
-_BLOCK = 4096
-
 
 @dataclass(frozen=True, eq=False)
 class Aligned:
-    """Sequences of equal length, one a column.
+    r"""Sequences of equal length, one a column, alone or with their reverse complements.
 
-    Attributes
-    ----------
-    letters : ndarray of uint8, shape (L, n)
-        Codes of the letters (`AMBIGUOUS` where one matches nothing).
-    planes : ndarray of uint64, shape (P, W, n)
-        The same as bits, see ``kernelweave.compiled.match_runs``.
-
-    Examples
-    --------
-    >>> from kernelweave.kernels.strings.alphabet import get_alphabet
-    >>> some = Aligned.of(Sequences.encode(["ACG", "TTT"], get_alphabet("dna")))
-    >>> some.letters.T
-    array([[0, 1, 2],
-           [3, 3, 3]], dtype=uint8)
-    """
-
-    letters: NDArray[np.uint8]
-    planes: NDArray[np.uint64]
-
-    @classmethod
-    def of(cls, sequences: Sequences) -> Aligned:
-        """Store encoded sequences; an error says which one is of another length."""
-        length = sequences.common_length
-        if length is None:
-            raise _unequal(sequences)
-        letters = np.ascontiguousarray(sequences.codes.reshape(-1, length).T)
-        shape = (sequences.alphabet.bits + 1, -(-length // 64), letters.shape[1])
-        planes = np.empty(shape, np.uint64)
-
-        def work(start: int, stop: int) -> None:
-            fill_planes(letters, start, stop, planes)
-
-        map_blocks(work, shape[2], _BLOCK, float(letters.size))
-        return cls(letters, planes)
-
-    @property
-    def n(self) -> int:
-        """Number of sequences."""
-        return self.letters.shape[1]
-
-    @property
-    def length(self) -> int:
-        """Number of letters of each."""
-        return self.letters.shape[0]
-
-    @cached_property
-    def clean(self) -> bool:
-        """Whether no letter is ambiguous."""
-        return not np.any(self.letters == AMBIGUOUS)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of both forms."""
-        return self.letters.nbytes + self.planes.nbytes
-
-    @classmethod
-    def join(cls, parts: Sequence[Aligned]) -> Aligned:
-        """Return the sequences of all parts, one part after the other."""
-        if len(parts) == 1:
-            return parts[0]
-        letters = np.concatenate([part.letters for part in parts], axis=1)
-        return cls(letters, np.concatenate([part.planes for part in parts], axis=2))
-
-    def __getitem__(self, index: Any) -> Aligned:
-        """Return the sequences at these positions, as a copy."""
-        return Aligned(
-            np.ascontiguousarray(self.letters[:, index]),
-            np.ascontiguousarray(self.planes[:, :, index]),
-        )
-
-
-def aligned_of(samples: Samples, alphabet: Alphabet, other_strand: bool = False) -> Aligned:
-    """Return the only column of these samples as aligned sequences, made once.
+    With both strands the features of a sample are those of one plus those of the other, divided by
+    :math:`\sqrt 2`: then :math:`k(x, x') = \tfrac12 \sum_{s, s'} k_0(x_s, x'_{s'})`.
 
     Parameters
     ----------
-    samples : Samples
-        One column of sequences.
-    alphabet : Alphabet
-        Their letters.
-    other_strand : bool, default=False
-        Whether to return the reverse complements instead.
+    letters : ndarray of uint8, shape (1 or 2 strands, L, n)
+        Codes of the letters (`AMBIGUOUS` where one matches nothing).
+    bits : int
+        Bits of a letter.
 
     Examples
     --------
     >>> from kernelweave.kernels.strings.alphabet import get_alphabet
-    >>> aligned_of(Samples(["ACG", "TTT"]), get_alphabet("dna"), other_strand=True).letters.T
+    >>> some = Aligned.of(Sequences.encode(["ACG", "TTT"], get_alphabet("dna")), both=True)
+    >>> some.letters[0].T
+    array([[0, 1, 2],
+           [3, 3, 3]], dtype=uint8)
+    >>> some.letters[1].T
     array([[1, 2, 3],
            [0, 0, 0]], dtype=uint8)
     """
 
-    def make(base: Samples) -> Aligned:
-        sequences = sequences_of(base, alphabet)
-        return Aligned.of(sequences.reverse_complement() if other_strand else sequences)
+    letters: NDArray[np.uint8]
+    bits: int
 
-    return samples.memo(("aligned", alphabet, other_strand), make, keep=True)
+    @classmethod
+    def of(cls, sequences: Sequences, both: bool = False) -> Aligned:
+        """Store encoded sequences; an error says which one is of another length."""
+        length = sequences.common_length
+        if length is None:
+            raise _unequal(sequences)
+        strands = [sequences, sequences.reverse_complement()] if both else [sequences]
+        letters = np.array([strand.codes.reshape(-1, length).T for strand in strands])
+        return cls(letters, sequences.alphabet.bits)
+
+    @cached_property
+    def planes(self) -> NDArray[np.uint64]:
+        """The letters as bits, see ``kernelweave.compiled.match_runs``: (strands, P, W, n)."""
+        words = -(-self.length // 64)
+        out = np.empty((self.n_strands, self.bits + 1, words, self.n), np.uint64)
+
+        def work(start: int, stop: int) -> None:
+            for own, target in zip(self.letters, out, strict=True):
+                fill_planes(own, start, stop, target)
+
+        map_blocks(work, self.n, STRING_ROWS, float(self.letters.size))
+        return out
+
+    @property
+    def n(self) -> int:
+        """Number of samples."""
+        return self.letters.shape[2]
+
+    @property
+    def length(self) -> int:
+        """Number of letters of each."""
+        return self.letters.shape[1]
+
+    @property
+    def n_strands(self) -> int:
+        """Number of sequences of each sample."""
+        return self.letters.shape[0]
+
+    def columns(self, index: Any = slice(None)) -> NDArray[np.uint8]:
+        """The letters of all strands of some samples side by side, shape (L, strands times n)."""
+        some = self.letters[..., index]
+        return np.ascontiguousarray(some.transpose(1, 0, 2).reshape(self.length, -1))
+
+    def weighed(self, v: NDArray[np.float64]) -> tuple[NDArray[np.uint8], NDArray[np.float64]]:
+        """Return the columns of the samples where v is not zero, and v for each of them."""
+        used = np.flatnonzero(v)
+        return self.columns(used), np.tile(v[used], self.n_strands)
+
+    def mean(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the mean over the strands of values for each column, (..., strands times n)."""
+        if self.n_strands == 1:
+            return values
+        return values.reshape(*values.shape[:-1], self.n_strands, self.n).mean(axis=-2)
+
+    @cached_property
+    def clean(self) -> bool:
+        """Whether no letter is ambiguous."""
+        return bool(self.letters.max(initial=0) != AMBIGUOUS)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the letters, and of the planes once they are made."""
+        return self.letters.nbytes + (self.planes.nbytes if "planes" in vars(self) else 0)
+
+    def __getitem__(self, index: Any) -> Aligned:
+        """Return the samples at these positions, as a copy."""
+        return Aligned(np.ascontiguousarray(self.letters[..., index]), self.bits)
+
+
+def aligned_of(samples: Samples, alphabet: Alphabet, both: bool = False) -> Aligned:
+    """Return the only column of these samples as aligned sequences, made once."""
+    return samples.memo(
+        ("aligned", alphabet, both),
+        lambda base: Aligned.of(sequences_of(base, alphabet), both),
+        keep=True,
+    )
 
 
 def _unequal(sequences: Sequences) -> InvalidInputError:

@@ -8,13 +8,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelweave.compiled.kmers import AMBIGUOUS
 from kernelweave.errors import InvalidInputError
 from kernelweave.validation import unknown_name
 
 __all__ = ["AMBIGUOUS", "Alphabet", "get_alphabet"]
 
-# Code of a letter that stands for several or for none: it matches nothing, not even itself.
-AMBIGUOUS = 255
 _INVALID = 254
 _MOST_LETTERS = 64
 

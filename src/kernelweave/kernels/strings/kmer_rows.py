@@ -2,61 +2,41 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
+from scipy import sparse
 
-from kernelweave.compiled.sparse_rows import add_inner, turn_rows
+from kernelweave.compiled.blocks import KMER_ROWS
+from kernelweave.compiled.sparse_rows import add_inner
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.kernels.numbering import number_columns
 
-__all__ = ["KmerRows", "SplitRows"]
+__all__ = ["KmerRows", "square_norms"]
 
 # Columns that this share of the rows have are multiplied as a dense matrix: some ten numbers in the
 # time it takes to add up one coincidence.
 _OFTEN = 0.3
-# Rows of one block of products.
-_BLOCK_ROWS = 64
 # Sums of products of integers below this are exact in float32.
 _EXACT = 2.0**24
 
 
-@dataclass(frozen=True, eq=False)
-class SplitRows:
-    """Rows, the frequent columns of which are dense.
-
-    Attributes
-    ----------
-    dense : ndarray of shape (n, c)
-        The frequent columns.
-    indptr, indices, values : ndarray
-        The others, as `kernelweave.compiled.sparse_rows` reads them.
-    """
+class SplitRows(NamedTuple):
+    """Rows, the frequent columns of which are dense, the others as `sparse_rows` reads them."""
 
     dense: NDArray[Any]
     indptr: NDArray[np.uint64]
     indices: NDArray[np.uint32]
     values: NDArray[Any]
 
-    @classmethod
-    def of(
-        cls, indptr: NDArray[Any], numbers: NDArray[np.int64], values: NDArray[Any], c: int
-    ) -> SplitRows:
-        """Split rows of numbered columns, the first c of which are the frequent ones."""
-        n = len(indptr) - 1
-        rows = np.repeat(np.arange(n), np.diff(indptr))
-        squares = np.bincount(rows, weights=values * values, minlength=n)
-        whole = np.all(values == np.rint(values)) and squares.max(initial=0.0) < _EXACT
-        kind = np.float32 if whole else np.float64
-        often = numbers < c
-        dense = np.zeros((n, c), kind)
-        dense[rows[often], numbers[often]] = values[often]
-        rest = ~often
-        ends = np.zeros(n + 1, np.uint64)
-        np.cumsum(np.bincount(rows[rest], minlength=n), out=ends[1:])
-        return cls(dense, ends, (numbers[rest] - c).astype(np.uint32), values[rest].astype(kind))
+
+def square_norms(features: Any) -> NDArray[np.float64]:
+    """Return the sum of the squares of every row of a CSR matrix."""
+    n = features.shape[0]
+    rows = np.repeat(np.arange(n), np.diff(features.indptr))
+    squares = np.bincount(rows, weights=np.square(features.data), minlength=n)
+    return squares.astype(np.float64, copy=False)
 
 
 class KmerRows:
@@ -85,32 +65,36 @@ class KmerRows:
         often = np.bincount(places, minlength=len(self._used)) >= _OFTEN * self.n
         self._c = int(np.count_nonzero(often))
         # The new number of each column that occurs: the frequent ones come first.
-        self._rank = np.empty(len(self._used), np.int64)
-        self._rank[often] = np.arange(self._c)
-        self._rank[~often] = np.arange(self._c, len(self._used))
-        self.own = SplitRows.of(features.indptr, self._rank[places], features.data, self._c)
-        self._turned = self._turn()
+        self._rank = np.where(often, np.cumsum(often) - 1, self._c + np.cumsum(~often) - 1)
+        self.own = self._split(features.indptr, self._rank[places], features.data)
+        _, indptr, indices, values = self.own
+        shape = (self.n, len(self._used) - self._c)
+        turned = sparse.csr_array((values, indices, indptr), shape=shape).tocsc()
+        self._turned = (
+            turned.indptr.astype(np.uint64),
+            turned.indices.astype(np.uint32),
+            turned.data,
+        )
 
-    def _turn(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        own = self.own
-        starts = np.zeros(len(self._used) - self._c + 1, np.uint64)
-        places = np.empty(len(own.indices), np.uint32)
-        turned = np.empty(len(own.indices), own.values.dtype)
-        everyone, ones = np.arange(self.n), np.ones(self.n)
-        turn_rows(own.indptr, own.indices, own.values, everyone, ones, starts, places, turned)
-        return starts, places, turned
+    def _split(self, indptr: NDArray[Any], numbers: NDArray[Any], values: Any) -> SplitRows:
+        """Split rows of numbered columns, the first of which are the frequent ones."""
+        shape = (len(indptr) - 1, len(self._used))
+        rows = sparse.csr_array((values, numbers, indptr), shape=shape)
+        largest = square_norms(rows).max(initial=0.0)
+        whole = np.all(values == np.rint(values)) and largest < _EXACT
+        rows = rows.astype(np.float32 if whole else np.float64)
+        rest = rows[:, self._c :]
+        ends, columns = rest.indptr.astype(np.uint64), rest.indices.astype(np.uint32)
+        return SplitRows(rows[:, : self._c].toarray(), ends, columns, rest.data)
 
     def read(self, features: Any) -> SplitRows:
         """Return rows of other samples in the same numbering, without columns unknown here."""
-        if not len(self._used):
-            nothing = np.empty(0, np.int64)
-            return SplitRows.of(np.zeros_like(features.indptr), nothing, np.empty(0), 0)
         places = np.searchsorted(self._used, features.indices)
-        places[places == len(self._used)] = 0
-        known = self._used[places] == features.indices
+        known = places < len(self._used)
+        known[known] = self._used[places[known]] == features.indices[known]
         before = np.concatenate([[0], np.cumsum(known)])
         numbers = self._rank[places[known]]
-        return SplitRows.of(before[features.indptr], numbers, features.data[known], self._c)
+        return self._split(before[features.indptr], numbers, features.data[known])
 
     def products(
         self,
@@ -135,5 +119,5 @@ class KmerRows:
             if columns is not None:
                 target += full[:, columns]
 
-        map_blocks(work, len(rows), _BLOCK_ROWS, float(out.size) * (1.0 + self._c / 8.0))
+        map_blocks(work, len(rows), KMER_ROWS, float(out.size) * (1.0 + self._c / 8.0))
         return out

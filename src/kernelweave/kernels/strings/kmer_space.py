@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from kernelweave.compiled.blocks import KMERS
 from kernelweave.compiled.kmers import count_kmers
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.errors import InvalidInputError
@@ -23,8 +24,6 @@ Ints = NDArray[np.int64]
 
 # Bits of the longest code: the columns of all lengths together still fit in 63.
 MOST_BITS = 62
-# K-mers or letters that one thread reads at a time.
-_BLOCK = 2**15
 # Counting a k-mer takes as long as this many multiplications.
 _WORK = 8.0
 
@@ -79,20 +78,20 @@ class KmerSpace:
             return np.empty(0, np.uint8)
         return self.alphabet.complement_codes(np.arange(self.alphabet.size, dtype=np.uint8))
 
-    def codes_of(self, length: int) -> int:
-        """Return how many codes k-mers of one length may have."""
-        return 1 << (self.bits * length)
-
     @cached_property
+    def _ends(self) -> Ints:
+        sizes = [1 << (self.bits * k) for k in range(self.shortest, self.longest + 1)]
+        return np.cumsum([0, *sizes], dtype=np.int64)
+
+    @property
     def offsets(self) -> Ints:
         """Columns before those of each length."""
-        sizes = [self.codes_of(k) for k in range(self.shortest, self.longest)]
-        return np.cumsum([0, *sizes], dtype=np.int64)
+        return self._ends[:-1]
 
     @property
     def n_columns(self) -> int:
         """Number of columns of all lengths together."""
-        return int(self.offsets[-1]) + self.codes_of(self.longest)
+        return int(self._ends[-1])
 
     def n_kmers(self, sequences: Sequences) -> Ints:
         """Return how many k-mers each sequence has, those with ambiguous letters included."""
@@ -161,5 +160,5 @@ def equal_blocks(ends: Ints) -> list[int]:
     >>> equal_blocks(np.array([0, 20_000, 40_000, 40_001, 40_002]))
     [0, 2, 4]
     """
-    cuts = np.searchsorted(ends, np.arange(_BLOCK, int(ends[-1]), _BLOCK))
+    cuts = np.searchsorted(ends, np.arange(KMERS, int(ends[-1]), KMERS))
     return sorted({0, len(ends) - 1, *cuts.tolist()})

@@ -3,16 +3,18 @@ r"""Sparse weight vectors over k-mers: put together once, looked up many times."
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kernelweave.compiled.position_tables import (
+    add_amounts,
     build_nodes,
     empty_tables,
+    list_kmers,
     look_up_sequences,
-    read_kmers,
     sum_levels,
     table_starts,
     trimmed,
@@ -88,23 +90,25 @@ class KmerTable:
         steps = np.zeros(space.longest)
         steps[space.shortest - 1 :] = 1.0 if factors is None else factors
         self._sums = np.concatenate([[0.0], np.cumsum(steps)])
-        self._shared = (np.arange(65) // space.bits).astype(np.uint8)
         depth = self._depth(known)
         self._starts = starts = table_starts(space.bits, depth, space.shortest)
-        place = space.shortest, space.longest, space.bits, space.pairs, *space.window, starts
-
-        def read(levels: Floats, size: int) -> tuple[int, tuple[NDArray[Any], ...]]:
-            lists = np.empty(size, np.uint64), np.empty(size, np.uint8), np.empty(size)
-            return read_kmers(known.codes, known.starts, values, *place, levels, *lists), lists
-
-        count = read(np.empty(0), 0)[0] if depth < space.longest else 0
-        tables: Any = empty_tables(starts, space.longest, count)
-        _, below = read(tables[0], count)
-        sum_levels(space.bits, starts, steps, tables[0])
+        place: Any = (space.shortest, space.longest, space.bits, space.pairs, *space.window)
+        levels = np.zeros(starts[-1])
+        below = [(np.empty(0, np.uint64), np.empty(0, np.uint8), np.empty(0))]
+        # On the other strand each length may take an entry of its own.
+        entries_of_a_letter = space.longest - space.shortest + 2 if space.pairs.size else 1
+        for first, last in pairwise(equal_blocks(entries_of_a_letter * known.starts)):
+            rows = known.starts[first : last + 1], values[first:last]
+            found = list_kmers(known.codes, *rows, *place)
+            add_amounts(*found, space.bits, starts, levels)
+            goes_on = np.flatnonzero(found[1] > depth)
+            below.append((found[0][goes_on], found[1][goes_on], found[2][goes_on]))
+        sum_levels(space.bits, starts, steps, levels)
+        words, valids, amounts = (np.concatenate(part) for part in zip(*below, strict=True))
+        tables: Any = empty_tables(levels, starts, space.longest, len(words))
         if depth < space.longest:
-            given: tuple[Any, ...] = (*below, space.bits, space.longest, starts, steps, tables)
-            used, tables = build_nodes(*given)
-            tables = trimmed(tables, used)
+            entries = words, valids, amounts, space.bits, space.longest
+            tables = trimmed(*build_nodes(*entries, starts, steps, tables))
         self._tables = tables
 
     def _depth(self, known: Sequences) -> int:
@@ -131,7 +135,7 @@ class KmerTable:
         space.check(sequences)
         out = np.zeros(len(sequences))
         blocks = equal_blocks(sequences.starts)
-        place = space.shortest, space.longest, space.bits, *space.window, self._shared
+        place = space.shortest, space.longest, space.bits, *space.window
 
         def work(start: int, stop: int) -> None:
             for b in range(start, stop):

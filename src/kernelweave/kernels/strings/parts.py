@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +16,18 @@ from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.families import Family
 from kernelweave.kernels.samples import Samples
-from kernelweave.kernels.strings.alphabet import Alphabet
+from kernelweave.kernels.strings.alphabet import Alphabet, get_alphabet
 from kernelweave.kernels.strings.sequences import Sequences, sequences_of
 
-__all__ = ["StringKernel", "StringParts", "inverse_root", "position_text", "runs_of"]
+__all__ = [
+    "StringKernel",
+    "StringParts",
+    "inverse_root",
+    "is_pair",
+    "is_whole",
+    "position_text",
+    "runs_of",
+]
 
 Floats = NDArray[np.float64]
 
@@ -25,19 +35,61 @@ Floats = NDArray[np.float64]
 class StringKernel(Kernel):
     """A kernel on sequences with one part for each k-mer length and each start position.
 
-    A subclass writes ``length_range``, ``n_positions`` and ``part``.
+    A subclass writes ``length_range``, ``_raw_diagonal`` and ``_table``. It stores its parameters,
+    among them those below, calls ``get_alphabet`` for `_letters`, and then ``_check``.
 
     Attributes
     ----------
-    positions : (int, int) or None
-        The first start position that counts and the one after the last; None for all.
+    alphabet : str or Alphabet
+        The letters.
+    normalize : bool
+        Whether the diagonal is one; a sample without any k-mer is similar to none.
     reverse_complement : bool
         Whether the other strand counts too.
+    positions : (int, int) or None
+        The first start position that counts and the one after the last; None for all.
     """
 
-    positions: tuple[int, int] | None
+    alphabet: str | Alphabet
+    normalize: bool
     reverse_complement: bool
+    positions: tuple[int, int] | None
     _letters: Alphabet
+
+    def _check(self) -> None:
+        kind = type(self).__name__
+        for name in ("normalize", "reverse_complement"):
+            if not isinstance(getattr(self, name), bool | np.bool_):
+                raise InvalidInputError(
+                    f"{name} of {kind} must be True or False; got {getattr(self, name)!r}."
+                )
+        if self.reverse_complement and not self._letters.complement:
+            raise InvalidInputError(
+                f"reverse_complement=True is for alphabet='dna' or 'rna'; got {self.alphabet!r}."
+            )
+        at = self.positions
+        if at is not None and not (is_pair(at) and 0 <= at[0] < at[1]):
+            raise InvalidInputError(
+                f"positions must be two positions, the first and the one after the last, counted "
+                f"from 0; got {at!r}."
+            )
+
+    def _after_load(self) -> None:
+        super()._after_load()
+        if self._letters != get_alphabet(self.alphabet):
+            raise InvalidInputError(
+                f"letters of {type(self).__name__} must be those of its settings."
+            )
+        self._check()
+
+    def _options(self) -> list[str]:
+        """What the name shows of the settings that all string kernels have."""
+        shown = {
+            self._letters.name: self._letters.name != "dna",
+            "both strands": self.reverse_complement,
+            "normalized": self.normalize,
+        }
+        return [text for text, there in shown.items() if there]
 
     @property
     @abstractmethod
@@ -45,23 +97,13 @@ class StringKernel(Kernel):
         """The shortest and the longest k-mers that are compared."""
 
     @abstractmethod
-    def n_positions(self, samples: Samples) -> int:
-        """Position after the last one at which a k-mer of these training samples starts.
-
-        That is where the shortest k-mers of the longest sequence end; may be zero.
-        """
-
-    @abstractmethod
     def part(self, lengths: tuple[int, int], positions: tuple[int, int] | None) -> StringKernel:
-        """Return the kernel on k-mers of some lengths that start at some positions.
+        """Return the kernel on k-mers of some lengths (first and last) at some positions."""
 
-        Parameters
-        ----------
-        lengths : (int, int)
-            The shortest and the longest k-mers.
-        positions : (int, int) or None
-            The first start position, counted from 0, and the one after the last; None for all.
-        """
+    def _with(self, positions: tuple[int, int] | None, **changes: Any) -> Any:
+        """A kernel with other parameters; its own positions if those are None."""
+        changes["positions"] = self.positions if positions is None else positions
+        return type(self)(**(self._parameters() | changes))
 
     def longest_kmers(self, samples: Samples) -> NDArray[np.int64]:
         """Return for each position how long the longest k-mer is that starts there in any sample.
@@ -73,6 +115,26 @@ class StringKernel(Kernel):
         if self.reverse_complement:
             out = np.maximum(out, runs_of(sequences.reverse_complement()))
         return out
+
+    @abstractmethod
+    def _raw_diagonal(self, samples: Samples) -> Floats:
+        """k(x, x) of the kernel that is not normalised."""
+
+    @abstractmethod
+    def _table(self, samples: Samples, v: Floats) -> Callable[[Samples], Floats]:
+        """`weigh` for the kernel that is not normalised."""
+
+    def _unit(self, samples: Samples) -> Floats:
+        """1 / sqrt(k(x, x)), by which a normalised kernel scales a sample."""
+        return inverse_root(self._raw_diagonal(samples))
+
+    def diagonal(self, samples: Samples) -> Floats:
+        raw = self._raw_diagonal(samples)
+        return (raw > 0).astype(np.float64) if self.normalize else raw.copy()
+
+    def weigh(self, samples: Samples, v: Floats) -> Callable[[Samples], Floats]:
+        found = self._table(samples, v * self._unit(samples) if self.normalize else v)
+        return (lambda new: found(new) * self._unit(new)) if self.normalize else found
 
     def by_length(self) -> StringParts:
         """Return a family with one kernel for each k-mer length."""
@@ -128,8 +190,7 @@ class StringParts(Family):
 
     def by_position(self, window: int = 1) -> StringParts:
         """Return the family with one kernel for each window of start positions as well."""
-        whole = isinstance(window, Integral) and not isinstance(window, bool)
-        if not whole or window < 1:
+        if not is_whole(window) or window < 1:
             raise InvalidInputError(f"window must be an integer >= 1; got {window!r}.")
         return replace(self, window=int(window))
 
@@ -139,12 +200,14 @@ class StringParts(Family):
         if self.each_length:
             lengths = [(k, k) for k in range(first, last + 1)]
         begin = 0 if self.kernel.positions is None else self.kernel.positions[0]
-        end = self.kernel.n_positions(samples)
+        there = self.kernel.longest_kmers(samples)
+        end = max(0, len(there) - first + 1)
+        if self.kernel.positions is not None:
+            end = min(end, self.kernel.positions[1])
         windows = [(begin, end)]
         if self.window is not None:
             windows = [(at, min(at + self.window, end)) for at in range(begin, end, self.window)]
         # A kernel without a single k-mer would be zero, and a zero kernel has no scale.
-        there = self.kernel.longest_kmers(samples)
         parts: list[Kernel] = [
             self.kernel.part(own, None if self.window is None else window)
             for window in windows
@@ -162,6 +225,16 @@ class StringParts(Family):
         length = ".by_length()" if self.each_length else ""
         position = "" if self.window is None else f".by_position({self.window})"
         return f"{self.kernel!r}{length}{position}"
+
+
+def is_whole(value: Any) -> bool:
+    """Whether this is an integer."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def is_pair(value: Any) -> bool:
+    """Whether these are two integers."""
+    return isinstance(value, tuple | list) and len(value) == 2 and all(map(is_whole, value))
 
 
 def runs_of(sequences: Sequences) -> NDArray[np.int64]:
@@ -193,11 +266,5 @@ def position_text(positions: tuple[int, int] | None) -> str:
 
 
 def inverse_root(diagonal: Floats) -> Floats:
-    """Return 1 / sqrt(k(x, x)), by which a normalised kernel scales a sample; 0 for a zero.
-
-    Examples
-    --------
-    >>> inverse_root(np.array([4.0, 0.0]))
-    array([0.5, 0. ])
-    """
+    """Return 1 / sqrt(k(x, x)), by which a normalised kernel scales a sample; 0 for a zero."""
     return np.divide(1.0, np.sqrt(diagonal), out=np.zeros_like(diagonal), where=diagonal > 0)

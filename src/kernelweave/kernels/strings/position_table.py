@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelweave.compiled.blocks import STRING_ROWS
 from kernelweave.compiled.position_tables import (
     build_tables,
     empty_tables,
@@ -22,8 +23,6 @@ from kernelweave.kernels.strings.position_weights import PositionWeights
 __all__ = ["PositionTable"]
 
 Floats = NDArray[np.float64]
-
-_BLOCK = 4096
 
 
 class PositionTable:
@@ -53,21 +52,25 @@ class PositionTable:
 
     def __init__(self, weights: PositionWeights, known: Aligned, v: Floats) -> None:
         self._weights = weights
-        self._positions = [] if not known.n else np.flatnonzero(weights.window_of >= 0).tolist()
-        self._starts = table_starts(weights.bits, weights.table_depth(known.n, known.n), 1)
-        words = np.zeros((known.length, known.n), np.uint64)
-        valids = np.zeros((known.length, known.n), np.uint8)
+        self._tables: dict[int, tuple[Any, ...]] = {}
+        letters, amounts = known.weighed(v)
+        count = len(amounts)
+        self._starts = table_starts(weights.bits, weights.table_depth(count, count), 1)
+        if not count:
+            return
+        words = np.zeros(letters.shape, np.uint64)
+        valids = np.zeros(letters.shape, np.uint8)
         for at in reversed(range(known.length)):
             if at + 1 < known.length:
                 words[at], valids[at] = words[at + 1], valids[at + 1]
-            roll_letter(known.letters[at], weights.bits, weights.degree, words[at], valids[at])
-        self._tables: dict[int, tuple[Any, ...]] = {}
+            roll_letter(letters[at], weights.bits, weights.degree, words[at], valids[at])
+        positions = np.flatnonzero(weights.window_of >= 0).tolist()
 
         def work(start: int, stop: int) -> None:
-            for at in self._positions[start:stop]:
-                self._tables[at] = self._build(at, words, valids, v)
+            for at in positions[start:stop]:
+                self._tables[at] = self._build(at, words, valids, amounts)
 
-        map_blocks(work, len(self._positions), 1, 32.0 * known.letters.size)
+        map_blocks(work, len(positions), 1, 32.0 * letters.size)
 
     def _build(
         self, at: int, words: NDArray[np.uint64], valids: NDArray[np.uint8], v: Floats
@@ -78,31 +81,28 @@ class PositionTable:
         near = np.arange(low, min(high, weights.length))
         near = near[weights.window_of[near] == weights.window_of[at]]
         amounts = (weights.factors[np.abs(near - at)][:, None] * v).ravel()
-        here = words[near].ravel(), valids[near].ravel(), amounts
-        tables: Any = empty_tables(starts, weights.degree, len(amounts))
-        steps = weights.steps[at]
-        used, tables = build_tables(*here, weights.bits, weights.degree, starts, steps, tables)
-        sums = np.concatenate([[0.0], np.cumsum(weights.steps[at])])
-        return sums, trimmed(tables, used)
+        given: tuple[Any, ...] = (words[near].ravel(), valids[near].ravel(), amounts)
+        given += (weights.bits, weights.degree, starts, weights.steps[at])
+        given += (empty_tables(np.empty(starts[-1]), starts, weights.degree, len(amounts)),)
+        return weights.sums[at], trimmed(*build_tables(*given))
 
     def look_up(self, new: Aligned) -> Floats:
         """Return sum_j v_j k(x_j, x) for every new x."""
-        out = np.zeros(new.n)
-        weights = self._weights
+        columns, weights = new.columns(), self._weights
+        out = np.zeros(columns.shape[1])
 
         def work(start: int, stop: int) -> None:
             size = stop - start
             words, valids = np.zeros(size, np.uint64), np.zeros(size, np.uint8)
             noted = np.empty(size + 1, np.int32)
             for at in reversed(range(new.length)):
-                letters = new.letters[at, start:stop]
-                roll_letter(letters, weights.bits, weights.degree, words, valids)
+                roll_letter(columns[at, start:stop], weights.bits, weights.degree, words, valids)
                 table = self._tables.get(at)
                 if table is not None:
                     left = new.length - at
-                    place = words, valids, left, weights.bits, weights.shared, self._starts
+                    place = words, valids, left, weights.bits, self._starts
                     given: tuple[Any, ...] = (*place, *table, noted, out[start:stop])
                     look_up(*given)
 
-        map_blocks(work, new.n, _BLOCK, 8.0 * new.letters.size)
-        return out
+        map_blocks(work, len(out), STRING_ROWS, 8.0 * columns.size)
+        return new.mean(out)

@@ -10,14 +10,22 @@ over the positions l of one window w, with :math:`M_{ll} = 1`, :math:`M_{l l'} =
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelweave.compiled.match_runs import ALL, LOWER, SAME, add_common, add_common_at
+from kernelweave.compiled.blocks import (
+    PAIR_ROWS,
+    POSITION_PARTS,
+    POSITION_SEQUENCES,
+    POSITION_SUMS,
+    POSITIONS,
+    STRING_ROWS,
+)
+from kernelweave.compiled.match_runs import ALL, LOWER, SAME, add_common
 from kernelweave.compiled.position_walks import walk
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.kernels.strings.aligned import Aligned
@@ -25,20 +33,12 @@ from kernelweave.kernels.strings.aligned import Aligned
 __all__ = ["PositionWeights"]
 
 Floats = NDArray[np.float64]
+Letters = NDArray[np.uint8]
 
-# All cuts follow from the data alone, never from the number of threads: same bits.
-# Sequences looked up at a time: every such block builds its own tables, in turn.
-_BLOCK = 2**18
-# Positions are cut into at most so many parts, of at least so many positions.
-_PARTS, _LEAST = 16, 8
-# Numbers in the sums that the parts keep for themselves.
-_PARTIAL = 2**23
-# Largest number of entries of a table, as a power of two.
+# Bits that index the largest table of a position: 2 MB of sums stay in the second-level cache.
 _TABLE_BITS = 18
 # Looking up a sequence that goes on below the table takes as long as making so many entries of it.
 _BELOW = 5.0
-# Rows of pairs compared by a thread at a time.
-_ROWS = 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,11 +95,6 @@ class PositionWeights:
         apart = np.arange(min(self.shift, self.length - 1) + 1)  # None are further apart.
         return np.where(apart == 0, 1.0, 0.5 / (apart + 1.0))
 
-    @cached_property
-    def shared(self) -> NDArray[np.uint8]:
-        """Equal letters of two words by the number of their equal leading bits."""
-        return (np.arange(65) // self.bits).astype(np.uint8)
-
     def table_depth(self, new: int, known: int) -> int:
         """Letters that index the tables, for so many sequences looked up and put in."""
         entries = known * (2 * self.shift + 1)
@@ -107,9 +102,9 @@ class PositionWeights:
         most = min(self.degree, _TABLE_BITS // self.bits)
         return int(np.clip(round(size / self.bits), 1, most))
 
-    def times(self, factor: float) -> PositionWeights:
-        """Return the same weights times a number; only for sums over lengths."""
-        return replace(self, steps=factor * self.steps)
+    @property
+    def _n_lengths(self) -> int:
+        return self.degree if self.by_length else 1
 
     # Products
 
@@ -119,12 +114,17 @@ class PositionWeights:
         The k-mers of the known sequences are put into tries, one a position, and those of the new
         ones looked up ("linadd", Sonnenburg et al. 2006, algorithm 3).
         """
-        lengths = self.degree if self.by_length else 1
-        out = np.zeros((self.n_windows, lengths, new.n))
-        if not known.n or not new.n or not len(out):
-            return out
-        blocks = range(0, new.n, _BLOCK)
-        parts = self._parts(len(blocks), min(new.n, _BLOCK))
+        others, amounts = known.weighed(v)
+        letters = new.columns()
+        out = np.zeros((self.n_windows, self._n_lengths, letters.shape[1]))
+        if out.size and amounts.size:
+            self._add_products(letters, others, amounts, out)
+        return new.mean(out)
+
+    def _add_products(self, letters: Letters, known: Letters, amounts: Floats, out: Floats) -> None:
+        n = letters.shape[1]
+        blocks = range(0, n, POSITION_SEQUENCES)
+        parts = self._parts(len(blocks), min(n, POSITION_SEQUENCES))
         rows = [_numbers(self.window_of[bottom:top]) for bottom, top in parts]
         every = np.concatenate(rows)
         # A window in several parts is summed up in a fixed order at the end.
@@ -136,62 +136,32 @@ class PositionWeights:
                 b, p = divmod(item, len(parts))
                 place = blocks[b]
                 # Contiguous always, so that one form of `walk` is compiled and no other.
-                letters = np.ascontiguousarray(new.letters[:, place : place + _BLOCK])
-                bottom, top = parts[p]
+                own = np.ascontiguousarray(letters[:, place : place + POSITION_SEQUENCES])
                 target, row_of = out, self.window_of
                 if apart:
                     row_of = np.where(row_of >= 0, np.searchsorted(rows[p], row_of), -1)
-                    target = np.zeros((len(rows[p]), lengths, letters.shape[1]))
+                    target = np.zeros((len(rows[p]), out.shape[1], own.shape[1]))
                     partial[b, p], place = target, 0
-                self._walk(letters, known, v, row_of, bottom, top, place, target)
+                depth = self.table_depth(own.shape[1], known.shape[1])
+                shape = self.bits, depth, self.factors, self.window_of, row_of
+                ask = self.steps, self.by_length, *parts[p], place
+                walk(own, known, amounts, *shape, *ask, target)
 
-        cost = 8.0 * self.length * (new.n + known.n)
+        cost = 8.0 * self.length * (n + known.shape[1])
         map_blocks(work, len(blocks) * len(parts), 1, cost)
         for b, p in sorted(partial):
-            out[rows[p], :, blocks[b] : blocks[b] + _BLOCK] += partial[b, p]
-        return out
-
-    def _walk(
-        self,
-        letters: NDArray[np.uint8],
-        known: Aligned,
-        v: Floats,
-        row_of: NDArray[np.int64],
-        bottom: int,
-        top: int,
-        place: int,
-        out: Floats,
-    ) -> None:
-        depth = self.table_depth(letters.shape[1], known.n)
-        walk(
-            letters,
-            known.letters,
-            v,
-            self.bits,
-            depth,
-            self.factors,
-            self.shared,
-            self.window_of,
-            row_of,
-            self.steps,
-            self.by_length,
-            bottom,
-            top,
-            place,
-            out,
-        )
+            out[rows[p], :, blocks[b] : blocks[b] + POSITION_SEQUENCES] += partial[b, p]
 
     def _parts(self, blocks: int, n: int) -> list[tuple[int, int]]:
         """Positions cut into parts for threads; at the borders of windows if there are enough."""
-        lengths = self.degree if self.by_length else 1
         inside = np.flatnonzero(self.window_of >= 0)
         first, last = int(inside[0]), int(inside[-1]) + 1
         borders = np.flatnonzero(np.diff(self.window_of[first:last])) + first + 1
-        most = max(1, min(_PARTS // blocks, (last - first) // _LEAST))
+        most = max(1, min(POSITION_PARTS // blocks, (last - first) // POSITIONS))
         if len(borders) + 1 >= most:
             cuts = borders[np.linspace(0, len(borders), most, endpoint=False).astype(int)[1:]]
         else:
-            most = max(1, min(most, _PARTIAL // (lengths * n)))
+            most = max(1, min(most, POSITION_SUMS // (self._n_lengths * n)))
             cuts = np.linspace(first, last, most + 1).astype(int)[1:-1]
         ends = [first, *(int(cut) for cut in cuts), last]
         return [(a, b) for a, b in pairwise(ends) if a < b]
@@ -202,7 +172,7 @@ class PositionWeights:
     def _shifts(self) -> list[tuple[int, float, NDArray[np.uint64]]]:
         """Each shift, its factor, and the bits of the positions at which it counts."""
         out = []
-        most = min(self.shift, self.length - 1)
+        most = len(self.factors) - 1
         for s in range(-most, most + 1):
             inside = np.zeros(self.length, bool)
             low, high = max(0, -s), min(self.length, self.length - s)
@@ -212,93 +182,64 @@ class PositionWeights:
         return out
 
     @cached_property
-    def _same_everywhere(self) -> bool:
-        """Whether the weights of the lengths are the same at every position that counts."""
+    def _common_steps(self) -> Floats | None:
+        """The weights of the lengths, if they are the same at every position that counts."""
+        if self.by_length:
+            return np.ones((1, self.degree))
         inside = self.steps[self.window_of >= 0]
-        return bool(np.all(inside == inside[:1]))
+        return inside[:1] if np.all(inside == inside[:1]) else None
 
     @cached_property
-    def _sums(self) -> Floats:
+    def sums(self) -> Floats:
+        """The weights of all lengths up to 0, 1, ..., degree at each position."""
         return np.hstack([np.zeros((self.length, 1)), np.cumsum(self.steps, axis=1)])
 
-    @cached_property
-    def _read(self) -> NDArray[np.uint64]:
-        """The bits of all positions of k-mers that count."""
-        inside = np.flatnonzero(self.window_of >= 0)
-        at = np.arange(self.length)
-        return _as_bits((at >= inside[0]) & (at < inside[-1] + self.degree))
-
-    def _add_at(
-        self,
-        left: Aligned,
-        right: Aligned,
-        rows: tuple[int, int],
-        row_of: NDArray[np.int64],
-        columns: int,
-        out: Floats,
+    def _add(
+        self, left: Aligned, right: Aligned, columns: int, row_of: NDArray[np.int64], out: Floats
     ) -> None:
-        for s, factor, allowed in self._shifts:
-            where = left.planes, right.planes, rows, s, allowed, self._read
-            add_common_at(*where, self._sums, row_of, factor, columns, out)
+        """Add k between samples of `left` and `right`; row_of[l] is the row for position l."""
+        inside = np.flatnonzero(self.window_of >= 0)
+        if not len(inside) or not out.size:
+            return
+        at = np.arange(self.length)
+        read = _as_bits((at >= inside[0]) & (at < inside[-1] + self.degree))
+        weights, where = self.sums, row_of
+        if len(out) == 1 and self._common_steps is not None:
+            weights, where = self._common_steps, np.empty(0, np.int64)
+        strands = list(product(left.planes, right.planes))
+
+        def work(start: int, stop: int) -> None:
+            for a, b in strands:
+                for s, factor, allowed in self._shifts:
+                    given = a, b, (start, stop), s, allowed, read, weights, where
+                    add_common(*given, factor / left.n_strands, columns, out)
+
+        each = 1.0 if columns == SAME else float(right.n)
+        cost = left.n * each * self.length * len(self._shifts) / 8.0
+        map_blocks(work, left.n, STRING_ROWS if columns == SAME else PAIR_ROWS, cost)
 
     def add_pairs(self, left: Aligned, right: Aligned, out: Floats, lower: bool = False) -> None:
         """out[i, j] += sum over all windows of k_w(left i, right j); of j <= i alone if `lower`."""
-        inside = np.flatnonzero(self.window_of >= 0)
-        one_row = np.zeros(self.length, np.int64)
-
-        def work(start: int, stop: int) -> None:
-            if not self._same_everywhere:
-                columns = LOWER if lower else ALL
-                self._add_at(left, right, (start, stop), one_row, columns, out[None, None])
-                return
-            for s, factor, allowed in self._shifts:
-                weights = factor * self.steps[inside[0]]
-                where = left.planes, right.planes, (start, stop), s, allowed
-                add_common(*where, weights, lower, out[None])
-
-        if len(inside):
-            map_blocks(work, left.n, _ROWS, float(left.n) * right.n * self.length / 8.0)
+        columns = LOWER if lower else ALL
+        self._add(left, right, columns, np.zeros(self.length, np.int64), out[None, None])
 
     def rows_of_pairs(self, left: Aligned, right: Aligned) -> Floats:
         """k_w(left i, right j) for every window w (and length): (windows, lengths, q, n)."""
-        lengths = self.degree if self.by_length else 1
-        out = np.zeros((self.n_windows, lengths, left.n, right.n))
-        only = [_as_bits(self.window_of == w) for w in range(self.n_windows)]
-        ones = np.ones(self.degree)
-
-        def work(start: int, stop: int) -> None:
-            if not self.by_length:
-                self._add_at(left, right, (start, stop), self.window_of, ALL, out)
-                return
-            for s, factor, allowed in self._shifts:
-                for w, own in enumerate(only):
-                    where = left.planes, right.planes, (start, stop), s, allowed & own
-                    add_common(*where, factor * ones, False, out[w])
-
-        if len(out):
-            map_blocks(work, left.n, _ROWS, float(left.n) * right.n * self.length / 8.0)
+        out = np.zeros((self.n_windows, self._n_lengths, left.n, right.n))
+        self._add(left, right, ALL, self.window_of, out)
         return out
 
-    def diagonals(self, own: Aligned, other: Aligned | None = None) -> Floats:
-        """k_w(x, x), or k_w(x, other x), for every window (and length): (windows, lengths, n)."""
-        lengths = self.degree if self.by_length else 1
-        out = np.zeros((self.n_windows, lengths, own.n))
-        inside = np.flatnonzero(self.window_of >= 0)
-        if (other is None or other is own) and own.clean and not self.shift:
-            # Every k-mer is there, and equal to itself.
-            for at in inside:
-                ends = np.arange(1, self.degree + 1) <= self.length - at
-                steps = ends if self.by_length else ends @ self.steps[at]
-                out[self.window_of[at]] += np.reshape(steps, (lengths, 1))
+    def diagonals(self, own: Aligned) -> Floats:
+        """k_w(x, x) for every window (and length): (windows, lengths, n)."""
+        out = np.zeros((self.n_windows, self._n_lengths, own.n))
+        if not own.clean or own.n_strands > 1 or self.shift:
+            self._add(own, own, SAME, self.window_of, out[..., None])
             return out
-        theirs = own if other is None else other
-
-        def work(start: int, stop: int) -> None:
-            rows = start, stop
-            self._add_at(own, theirs, rows, self.window_of, SAME, out[..., None])
-
-        reach = min(int(inside[-1]) + self.degree, self.length) - int(inside[0])
-        map_blocks(work, own.n, 1024, 4.0 * own.n * reach * len(self._shifts))
+        # Every k-mer that does not end after the sequence is there, and equal to itself.
+        for at in np.flatnonzero(self.window_of >= 0):
+            ends = np.arange(at + 1, at + self.degree + 1) <= self.length
+            steps = ends[:, None] if self.by_length else self.steps[at] @ ends
+            out[self.window_of[at]] += steps
         return out
 
 
@@ -311,6 +252,4 @@ def _as_bits(flags: NDArray[np.bool_]) -> NDArray[np.uint64]:
 
 def _numbers(windows: NDArray[np.int64]) -> NDArray[np.int64]:
     """The different windows among these, in order."""
-    there = np.zeros(windows.max(initial=-1) + 1, bool)
-    there[windows[windows >= 0]] = True
-    return np.flatnonzero(there)
+    return np.array(sorted({*windows.tolist()} - {-1}), np.int64)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernelweave.kernels.scaled_factor import Floats, ScaledFactor
+from kernelweave.kernels.strings.aligned import Aligned
 from kernelweave.kernels.strings.position_weights import PositionWeights
-from kernelweave.kernels.strings.strands import Strands
 
 __all__ = ["PositionalFactor"]
 
@@ -19,7 +19,7 @@ class PositionalFactor(ScaledFactor):
 
     Parameters
     ----------
-    strands : Strands
+    aligned : Aligned
         The sequences.
     weights : PositionWeights
         What counts, in one window.
@@ -37,32 +37,18 @@ class PositionalFactor(ScaledFactor):
     array([3.667, 2.333])
     """
 
-    strands: Strands
+    aligned: Aligned
     weights: PositionWeights
     lengths: tuple[int, int] | None
     scale: Floats | float
     left: Floats
     right: Floats
 
-    @classmethod
-    def of(
-        cls,
-        strands: Strands,
-        weights: PositionWeights,
-        lengths: tuple[int, int] | None,
-        scale: Floats | None,
-    ) -> PositionalFactor:
-        """Return the factor of the kernel as it is."""
-        none = np.empty((0, strands.n))
-        return cls(strands, weights, lengths, 1.0 if scale is None else scale, none, none)
-
     def raw_product(self, v: Floats) -> Floats:
-        """K_0 v."""
-        return self.strands.products(self.weights, self.strands, v).sum(axis=(0, 1))
+        return self.weights.products(self.aligned, self.aligned, v).sum(axis=(0, 1))
 
     def raw_diagonal(self) -> Floats:
-        """Diagonal of K_0."""
-        return self.strands.diagonals(self.weights).sum(axis=(0, 1))
+        return self.weights.diagonals(self.aligned).sum(axis=(0, 1))
 
     @property
     def window(self) -> tuple[int, int]:

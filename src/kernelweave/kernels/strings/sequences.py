@@ -10,15 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelweave.compiled.blocks import ENCODED_LETTERS
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.samples import Samples
-from kernelweave.kernels.strings.alphabet import AMBIGUOUS, Alphabet
+from kernelweave.kernels.strings.alphabet import Alphabet
 from kernelweave.kernels.text import as_text, is_missing
 
 __all__ = ["Sequences", "sequences_of"]
-
-# Letters that are encoded or copied at a time: temporary arrays take up to 24 bytes for each.
-_PART = 2**20
 
 
 class Sequences:
@@ -95,11 +93,6 @@ class Sequences:
         return np.diff(self.starts)
 
     @cached_property
-    def has_ambiguous(self) -> bool:
-        """Whether there is any letter that matches nothing."""
-        return len(self.codes) > 0 and int(self.codes.max()) == AMBIGUOUS
-
-    @cached_property
     def common_length(self) -> int | None:
         """The length, if all sequences have the same one."""
         lengths = self.lengths
@@ -114,14 +107,7 @@ class Sequences:
 
 
 def sequences_of(samples: Samples, alphabet: Alphabet) -> Sequences:
-    """Return the only column of these samples as sequences, encoded once.
-
-    Examples
-    --------
-    >>> from kernelweave.kernels.strings.alphabet import get_alphabet
-    >>> sequences_of(Samples(["ACG", "TTT"]), get_alphabet("dna")).common_length
-    3
-    """
+    """Return the only column of these samples as sequences, encoded once."""
     return samples.memo(
         ("sequences", alphabet), lambda base: _encode_column(base, alphabet), keep=True
     )
@@ -146,8 +132,8 @@ def _rows(index: Any, n: int) -> NDArray[np.intp]:
 
 
 def _parts(starts: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
-    """Ranges of sequences with about `_PART` letters each."""
-    cuts = np.searchsorted(starts, np.arange(0, starts[-1], _PART))
+    """Ranges of sequences with about `ENCODED_LETTERS` letters each."""
+    cuts = np.searchsorted(starts, np.arange(0, starts[-1], ENCODED_LETTERS))
     yield from pairwise(np.unique([*cuts.tolist(), len(starts) - 1]).tolist())
 
 

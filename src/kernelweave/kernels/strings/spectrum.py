@@ -6,7 +6,6 @@ import copy
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -18,10 +17,10 @@ from kernelweave.kernels.numbering import number_columns
 from kernelweave.kernels.pair import Pair
 from kernelweave.kernels.samples import Samples
 from kernelweave.kernels.strings.alphabet import Alphabet, get_alphabet
-from kernelweave.kernels.strings.kmer_rows import KmerRows
+from kernelweave.kernels.strings.kmer_rows import KmerRows, square_norms
 from kernelweave.kernels.strings.kmer_space import MOST_BITS, Ints, KmerSpace
 from kernelweave.kernels.strings.kmer_table import KmerTable
-from kernelweave.kernels.strings.parts import StringKernel, inverse_root, position_text, runs_of
+from kernelweave.kernels.strings.parts import StringKernel, is_pair, position_text, runs_of
 from kernelweave.kernels.strings.sequences import Sequences, sequences_of
 
 __all__ = ["Spectrum"]
@@ -83,41 +82,20 @@ class Spectrum(StringKernel):
         self._letters = get_alphabet(alphabet)
         self._check()
 
-    def _after_load(self) -> None:
-        super()._after_load()
-        if self._letters != get_alphabet(self.alphabet) or self._factors is not None:
-            raise InvalidInputError(
-                "letters and factors of Spectrum must be those of its settings."
-            )
-        self._check()
-
     def check_bound(self, samples: Samples) -> None:
         self._read(samples)
 
     def _check(self) -> None:
         most = MOST_BITS // self._letters.bits
         pair = self.k if isinstance(self.k, tuple | list) else (self.k, self.k)
-        if len(pair) != 2 or not all(map(_is_whole, pair)) or not 1 <= pair[0] <= pair[1] <= most:
+        if not is_pair(pair) or not 1 <= pair[0] <= pair[1] <= most:
             raise InvalidInputError(
                 f"k must be an integer from 1 to {most} for alphabet={self._letters.name}, or the "
                 f"shortest and the longest such as (1, 6); got {self.k!r}."
             )
-        for name in ("normalize", "reverse_complement"):
-            if not isinstance(getattr(self, name), bool | np.bool_):
-                raise InvalidInputError(
-                    f"{name} of Spectrum must be True or False; got {getattr(self, name)!r}."
-                )
-        if self.reverse_complement and not self._letters.complement:
-            raise InvalidInputError(
-                f"reverse_complement=True is for alphabet='dna' or 'rna'; got {self.alphabet!r}."
-            )
-        at = self.positions
-        pair_given = isinstance(at, tuple | list) and len(at) == 2 and all(map(_is_whole, at))
-        if at is not None and not (pair_given and 0 <= at[0] < at[1]):
-            raise InvalidInputError(
-                f"positions must be two positions, the first and the one after the last, counted "
-                f"from 0; got {at!r}."
-            )
+        if self._factors is not None:  # Only `merge` writes them, never a file.
+            raise InvalidInputError("factors of Spectrum must be those of its settings.")
+        super()._check()
 
     @property
     def lengths(self) -> tuple[int, int]:
@@ -129,39 +107,21 @@ class Spectrum(StringKernel):
     def name(self) -> str:
         first, last = self.lengths
         shown = [f"k={first}" if first == last else f"k={first}-{last}"]
-        if self._letters.name != "dna":
-            shown.append(self._letters.name)
-        if self.reverse_complement:
-            shown.append("both strands")
-        if self.normalize:
-            shown.append("normalized")
+        shown += self._options()
         if self._factors is not None:
             shown.append("weighted")
         return f"spectrum({', '.join(shown)}){position_text(self.positions)}"
 
     # Parts
 
-    @property
-    def length_range(self) -> tuple[int, int]:
-        return self.lengths
-
-    def n_positions(self, samples: Samples) -> int:
-        longest = int(self._read(samples).lengths.max())
-        ends = longest - self.lengths[0] + 1
-        return max(0, ends if self.positions is None else min(ends, self.positions[1]))
+    length_range = lengths
 
     def longest_kmers(self, samples: Samples) -> NDArray[np.int64]:
         # Those of the other strand are the same k-mers, at the same places.
         return runs_of(self._read(samples))
 
     def part(self, lengths: tuple[int, int], positions: tuple[int, int] | None) -> Spectrum:
-        return Spectrum(
-            lengths[0] if lengths[0] == lengths[1] else lengths,
-            alphabet=self.alphabet,
-            normalize=self.normalize,
-            reverse_complement=self.reverse_complement,
-            positions=self.positions if positions is None else positions,
-        )
+        return self._with(positions, k=lengths[0] if lengths[0] == lengths[1] else lengths)
 
     # Features
 
@@ -184,14 +144,13 @@ class Spectrum(StringKernel):
 
     def _raw_diagonal(self, samples: Samples) -> Floats:
         key = ("spectrum diagonal", self.space, self._factors)
-        return samples.memo(key, lambda base: _square_norms(self._raw_features(base)))
+        return samples.memo(key, lambda base: square_norms(self._raw_features(base)))
 
     def features(self, samples: Samples) -> Any:
         # Not kept: a bank stores them in its own way, and there may be very many such kernels.
         out = self._raw_features(samples)
         if self.normalize:
-            scale = inverse_root(self._raw_diagonal(samples))
-            out.data *= np.repeat(scale, np.diff(out.indptr))
+            out.data *= np.repeat(self._unit(samples), np.diff(out.indptr))
         return out
 
     # Values
@@ -211,32 +170,15 @@ class Spectrum(StringKernel):
         out = known.products(split, every, right.index, pair.dtype)
         if self.normalize:
             for samples, where in ((left, np.s_[:, None]), (right, np.s_[None, :])):
-                scale = inverse_root(self._raw_diagonal(samples)).astype(pair.dtype, copy=False)
-                out *= scale[where]
+                out *= self._unit(samples).astype(pair.dtype, copy=False)[where]
         return out
 
-    def diagonal(self, samples: Samples) -> Floats:
-        raw = self._raw_diagonal(samples)
-        return (raw > 0).astype(np.float64) if self.normalize else raw.copy()
+    # Weights over k-mers
 
-    # Prediction by look-ups
-
-    def _known(self, samples: Samples, v: Floats) -> tuple[Sequences, Floats]:
-        """The sequences whose coefficients are not zero, and the coefficients of their counts."""
+    def _table(self, samples: Samples, v: Floats) -> Callable[[Samples], Floats]:
         used = np.flatnonzero(v)
-        amounts = np.asarray(v, np.float64)[used]
-        if self.normalize:
-            amounts = amounts * inverse_root(self._raw_diagonal(samples))[used]
-        return self._read(samples)[used], amounts
-
-    def weigh(self, samples: Samples, v: Floats) -> Callable[[Samples], Floats]:
-        table = KmerTable(self.space, *self._known(samples, v), self._factors)
-
-        def values(new: Samples) -> Floats:
-            found = table.look_up(self._read(new))
-            return found * inverse_root(self._raw_diagonal(new)) if self.normalize else found
-
-        return values
+        table = KmerTable(self.space, self._read(samples)[used], v[used], self._factors)
+        return lambda new: table.look_up(self._read(new))
 
     def kmer_weights(self, samples: Samples, v: Floats, length: int) -> tuple[Ints, Floats]:
         """Return the weights of k-mers of one length in :math:`f = \\sum_j v_j k(x_j, \\cdot)`.
@@ -245,11 +187,12 @@ class Spectrum(StringKernel):
         normalised kernel are for f times :math:`\\sqrt{k(x, x)}`. ``alphabet.text(number, length)``
         spells a k-mer out. With both strands as one each stands for its reverse complement too.
         """
-        known, amounts = self._known(samples, v)
+        amounts = v * self._unit(samples) if self.normalize else v
+        used = np.flatnonzero(amounts)
         space = replace(self.space, shortest=length, longest=length)
-        counts = space.count(known)
+        counts = space.count(self._read(samples)[used])
         columns, places = number_columns(counts.indices)
-        added = counts.data * np.repeat(amounts, np.diff(counts.indptr))
+        added = counts.data * np.repeat(amounts[used], np.diff(counts.indptr))
         factor = 1.0 if self._factors is None else self._factors[length - self.space.shortest]
         values = factor * np.bincount(places, added, minlength=len(columns))
         used = values != 0.0
@@ -294,14 +237,3 @@ class Spectrum(StringKernel):
     def example_data(cls, rng: np.random.Generator) -> Any:
         letters, often = list("ACGTN"), [0.3, 0.3, 0.2, 0.15, 0.05]
         return ["".join(rng.choice(letters, size, p=often)) for size in rng.integers(8, 25, 12)]
-
-
-def _square_norms(features: Any) -> Floats:
-    n = features.shape[0]
-    rows = np.repeat(np.arange(n), np.diff(features.indptr))
-    squares = np.bincount(rows, weights=np.square(features.data), minlength=n)
-    return squares.astype(np.float64, copy=False)
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -14,11 +13,12 @@ from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.pair import Pair
 from kernelweave.kernels.samples import Samples
+from kernelweave.kernels.strings.aligned import Aligned, aligned_of
 from kernelweave.kernels.strings.alphabet import Alphabet, get_alphabet
-from kernelweave.kernels.strings.parts import StringKernel, inverse_root, position_text
+from kernelweave.kernels.strings.parts import StringKernel, is_pair, is_whole, position_text
+from kernelweave.kernels.strings.position_table import PositionTable
 from kernelweave.kernels.strings.position_weights import PositionWeights
 from kernelweave.kernels.strings.positional_factor import PositionalFactor
-from kernelweave.kernels.strings.strands import Strands
 
 __all__ = ["WeightedDegree"]
 
@@ -90,49 +90,31 @@ class WeightedDegree(StringKernel):
         self._letters = get_alphabet(alphabet)
         self._check()
 
-    def _after_load(self) -> None:
-        super()._after_load()
-        if self._letters != get_alphabet(self.alphabet) or self._merged is not None:
-            raise InvalidInputError(
-                "letters and weights of WeightedDegree must be those of its settings."
-            )
-        self._check()
-
     def _check(self) -> None:
         most = 64 // self._letters.bits
-        if not _is_whole(self.degree) or not 1 <= self.degree <= most:
+        if not is_whole(self.degree) or not 1 <= self.degree <= most:
             raise InvalidInputError(
                 f"degree must be an integer from 1 to {most} for alphabet={self._letters.name}; "
                 f"got {self.degree!r}."
             )
-        if not _is_whole(self.shift) or self.shift < 0:
+        if not is_whole(self.shift) or self.shift < 0:
             raise InvalidInputError(f"shift must be an integer >= 0; got {self.shift!r}.")
-        for switch in ("normalize", "reverse_complement"):
-            if not isinstance(getattr(self, switch), bool | np.bool_):
-                given = getattr(self, switch)
-                raise InvalidInputError(f"{switch} must be True or False; got {given!r}.")
-        if self.reverse_complement and not self._letters.complement:
+        own = self.lengths
+        if own is not None and not (is_pair(own) and 1 <= own[0] <= own[1] <= self.degree):
             raise InvalidInputError(
-                f"reverse_complement=True is for alphabet='dna' or 'rna'; got {self.alphabet!r}."
+                f"lengths must be two lengths, first and last, from 1 to {self.degree}; got "
+                f"{own!r}."
             )
-        for name, given, low, high in (
-            ("lengths", self.lengths, 1, self.degree),
-            ("positions", self.positions, 0, None),
-        ):
-            if given is not None:
-                _check_range(name, given, low, high)
+        if self._merged is not None:  # Only `merge` writes them, never a file.
+            raise InvalidInputError("weights of WeightedDegree must be those of its settings.")
+        super()._check()
 
     @property
     def name(self) -> str:
         shown = [f"degree={self.degree}"]
         if self.shift:
             shown.append(f"shift={self.shift}")
-        if self._letters.name != "dna":
-            shown.append(self._letters.name)
-        if self.reverse_complement:
-            shown.append("both strands")
-        if self.normalize:
-            shown.append("normalized")
+        shown += self._options()
         text = f"weighted degree({', '.join(shown)})"
         if self.lengths is not None:
             first, last = self.lengths
@@ -145,28 +127,20 @@ class WeightedDegree(StringKernel):
     def length_range(self) -> tuple[int, int]:
         return self.lengths or (1, self.degree)
 
-    def n_positions(self, samples: Samples) -> int:
-        ends = self._read(samples).length - self.length_range[0] + 1
-        return max(0, ends if self.positions is None else min(ends, self.positions[1]))
-
     def part(self, lengths: tuple[int, int], positions: tuple[int, int] | None) -> WeightedDegree:
         own = self.lengths if lengths == self.length_range else lengths
-        return WeightedDegree(
-            self.degree,
-            shift=self.shift,
-            alphabet=self.alphabet,
-            normalize=self.normalize,
-            reverse_complement=self.reverse_complement,
-            lengths=own,
-            positions=self.positions if positions is None else positions,
-        )
+        return self._with(positions, lengths=own)
+
+    def longest_kmers(self, samples: Samples) -> NDArray[np.int64]:
+        self.aligned(samples)  # Refuses sequences of unequal length.
+        return super().longest_kmers(samples)
 
     # What the kernel is made of
 
     def bind(self, samples: Samples) -> WeightedDegree:
         """Learn the length of the sequences."""
         out = copy.copy(self)
-        out._length = self._read(samples).length
+        out._length = self.aligned(samples).length
         if self.positions is not None and self.positions[0] >= out._length:
             raise InvalidInputError(
                 f"kernel '{self.name}' begins after the end of the sequences, which have "
@@ -174,8 +148,9 @@ class WeightedDegree(StringKernel):
             )
         return out
 
-    def _read(self, samples: Samples) -> Strands:
-        read = Strands.of(samples, self._letters, self.reverse_complement)
+    def aligned(self, samples: Samples) -> Aligned:
+        """Return the sequences, of the length that the kernel is bound to."""
+        read = aligned_of(samples, self._letters, bool(self.reverse_complement))
         if self._length is not None and read.length != self._length:
             raise InvalidInputError(
                 f"kernel '{self.name}' was bound to sequences of length {self._length}; got "
@@ -203,55 +178,40 @@ class WeightedDegree(StringKernel):
             window_of = np.where((at >= start) & (at < stop), 0, -1)
         return PositionWeights(self._letters.bits, int(self.shift), steps, window_of)
 
-    def strands(self, samples: Samples) -> tuple[Strands, Floats | None]:
-        """Return the sequences, and the factor of each if the kernel is normalised."""
-        read = self._read(samples)
-        if not self.normalize:
-            return read, None
-        return read, inverse_root(self._raw_diagonal(read))
-
     def positional(self, samples: Samples) -> PositionalFactor | None:
         if self._merged is not None:
             return None  # A bank keeps the parts instead.
-        read, scale = self.strands(samples)
-        weights = self.position_weights(read.length)
-        return PositionalFactor.of(read, weights, self.lengths, scale)
+        read = self.aligned(samples)
+        weights, none = self.position_weights(read.length), np.empty((0, read.n))
+        scale = self._unit(samples) if self.normalize else 1.0
+        return PositionalFactor(read, weights, self.lengths, scale, none, none)
 
-    def _raw_diagonal(self, read: Strands) -> Floats:
-        return read.diagonals(self.position_weights(read.length)).sum(axis=(0, 1))
+    def _raw_diagonal(self, samples: Samples) -> Floats:
+        read = self.aligned(samples)
+        return self.position_weights(read.length).diagonals(read).sum(axis=(0, 1))
 
     # Values
 
     def evaluate(self, pair: Pair) -> NDArray[Any]:
-        left, right = self.strands(pair.left), self.strands(pair.right)
-        if left[0].length != right[0].length:
+        left, right = self.aligned(pair.left), self.aligned(pair.right)
+        if left.length != right.length:
             raise InvalidInputError(
-                f"the two sets of sequences must have the same length; got {left[0].length} and "
-                f"{right[0].length}."
+                f"the two sets of sequences must have the same length; got {left.length} and "
+                f"{right.length}."
             )
         out = np.zeros(pair.shape)
-        left[0].add_pairs(self.position_weights(left[0].length), right[0], out)
-        if left[1] is not None and right[1] is not None:
-            out *= left[1][:, None]
-            out *= right[1]
+        self.position_weights(left.length).add_pairs(left, right, out)
+        if self.normalize:
+            out *= self._unit(pair.left)[:, None]
+            out *= self._unit(pair.right)
         return out.astype(pair.dtype, copy=False)
 
-    def diagonal(self, samples: Samples) -> Floats:
-        raw = self._raw_diagonal(self._read(samples))
-        return (raw > 0).astype(np.float64) if self.normalize else raw
+    # Weights over k-mers
 
-    # Prediction by look-ups
-
-    def weigh(self, samples: Samples, v: Floats) -> Callable[[Samples], Floats]:
-        known, scale = self.strands(samples)
-        amounts = v if scale is None else v * scale
-        found = known.table(self.position_weights(known.length), amounts)
-
-        def values(new: Samples) -> Floats:
-            read, factor = self.strands(new)
-            return found(read) if factor is None else found(read) * factor
-
-        return values
+    def _table(self, samples: Samples, v: Floats) -> Callable[[Samples], Floats]:
+        known = self.aligned(samples)
+        table = PositionTable(self.position_weights(known.length), known, v)
+        return lambda new: table.look_up(self.aligned(new))
 
     @property
     def merge_key(self) -> Any:
@@ -292,19 +252,3 @@ class WeightedDegree(StringKernel):
     def example_data(cls, rng: np.random.Generator) -> Any:
         letters, often = list("ACGTN"), [0.3, 0.3, 0.2, 0.15, 0.05]
         return ["".join(rng.choice(letters, 12, p=often)) for _ in range(12)]
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool)
-
-
-def _check_range(name: str, given: Any, low: int, high: int | None) -> None:
-    pair = isinstance(given, tuple | list) and len(given) == 2 and all(map(_is_whole, given))
-    last = given[1] if pair and name == "lengths" else given[1] - 1 if pair else 0
-    if not pair or not low <= given[0] <= last or (high is not None and last > high):
-        allowed = (
-            f"two lengths, first and last, from {low} to {high}"
-            if name == "lengths"
-            else "two positions, the first and the one after the last, counted from 0"
-        )
-        raise InvalidInputError(f"{name} must be {allowed}; got {given!r}.")

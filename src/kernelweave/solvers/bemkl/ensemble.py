@@ -8,17 +8,16 @@ from typing import ClassVar
 
 import numpy as np
 
-from kernelweave.bank.memory import require_bytes
-from kernelweave.bank.protocol import KernelBank
 from kernelweave.compiled.threads import map_blocks, thread_count, use_threads
+from kernelweave.operators.base import KernelOperator
+from kernelweave.operators.memory import require_bytes
 from kernelweave.problem import Array
 from kernelweave.solvers.bemkl.kernel_weights import KernelOutputs, KernelWeights
 from kernelweave.solvers.bemkl.priors import Gamma, Hyperparameters
 from kernelweave.solvers.bemkl.sample_weights import SampleWeights
 from kernelweave.solvers.bemkl.squares import Squares
 from kernelweave.solvers.bemkl.targets import Targets
-from kernelweave.solvers.named import part_of, prefixed
-from kernelweave.solvers.watch import Numbers
+from kernelweave.solvers.kept import Numbers, part_of, prefixed
 
 __all__ = ["Ensemble", "Settings", "Snapshot"]
 
@@ -60,7 +59,7 @@ class Ensemble:
 
     Parameters
     ----------
-    bank : KernelBank
+    bank : KernelOperator
         m kernels on n samples.
     targets : Labels or Outputs
     settings : Settings
@@ -79,7 +78,7 @@ class Ensemble:
 
     def __init__(
         self,
-        bank: KernelBank,
+        bank: KernelOperator,
         targets: Targets,
         settings: Settings,
         seed: int,
@@ -103,7 +102,7 @@ class Ensemble:
         self.outputs = KernelOutputs(targets.signed(drawn, guess), self._precision, thin)
         self.weights = KernelWeights(m, n_tasks, thin)
         self._products: Array = np.zeros((m, n_tasks, n))  # K_k E[a], a being zero at first.
-        self._ahead: tuple[Gamma, SampleWeights, Array] | None = None
+        self._ahead: Ensemble | None = None
         self._side_by_side = n_tasks == 1 and max(m, n) <= _SMALL
 
     def iterate(self) -> None:
@@ -112,10 +111,10 @@ class Ensemble:
         The next q(lambda) q(a) needs nothing of what follows q(G). Where the matrices are too small
         for several threads to share one, it is found beside the rest of this iteration.
         """
-        self.lam, self.samples, self._products = self._ahead or self._next_samples()
-        self._ahead = None
-        self._update_G()
-        rest = self.UPDATES[3:]  # All after q(G).
+        ahead = self._ahead or self._with_next_samples()
+        self.lam, self.samples, self._products = ahead.lam, ahead.samples, ahead._products
+        self.update("G")
+        rest = self.UPDATES[3:]
         if not self._side_by_side or thread_count() == 1:
             for name in rest:
                 self.update(name)
@@ -124,7 +123,7 @@ class Ensemble:
         def work(start: int, stop: int) -> None:
             with use_threads(1):
                 if start == 0:
-                    self._ahead = self._next_samples()
+                    self._ahead = self._with_next_samples()
                 else:
                     for name in rest:
                         self.update(name)
@@ -142,27 +141,22 @@ class Ensemble:
             self._ahead = None
         getattr(self, f"_update_{name}")()
 
-    def _next_samples(self) -> tuple[Gamma, SampleWeights, Array]:
-        """Return the next q(lambda), q(a) and K_k E[a]."""
-        lam = self._next_lambda()
-        return lam, *self._next_a(lam)
-
-    def _next_lambda(self) -> Gamma:
-        lam = copy(self.lam)
-        lam.update(1, self.samples.mean**2 + self.samples.variance)
-        return lam
-
-    def _next_a(self, lam: Gamma) -> tuple[SampleWeights, Array]:
-        samples = copy(self.samples)
-        pull = self._precision * self.bank.sum_products(self.outputs.mean)
-        samples.update(lam.mean, pull)
-        return samples, self.bank.matvec(samples.mean)
+    def _with_next_samples(self) -> Ensemble:
+        """Return an ensemble with the next q(lambda) and q(a); those of this one stay."""
+        ahead = copy(self)
+        ahead._update_lambda()
+        ahead._update_a()
+        return ahead
 
     def _update_lambda(self) -> None:
-        self.lam = self._next_lambda()
+        self.lam = copy(self.lam)
+        self.lam.update(1, self.samples.mean**2 + self.samples.variance)
 
     def _update_a(self) -> None:
-        self.samples, self._products = self._next_a(self.lam)
+        self.samples = copy(self.samples)
+        pull = self._precision * self.bank.sum_products(self.outputs.mean)
+        self.samples.update(self.lam.mean, pull)
+        self._products = self.bank.apply(self.samples.mean)
 
     def _update_G(self) -> None:
         targets = self.targets

@@ -7,13 +7,15 @@ interpreter locked), so everything but the small diagonal blocks is a matrix pro
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 from scipy.linalg.lapack import dpotrf, dtrtri
 
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.problem import Array
 
-__all__ = ["Factor", "gram", "product"]
+__all__ = ["CholeskyInverse", "gram", "lower_times", "product"]
 
 # Up to this size LAPACK alone is as fast.
 _WHOLE = 256
@@ -21,12 +23,13 @@ _BLOCK = 128
 _PANEL = 256
 
 
-def product(A: Array, B: Array) -> Array:
-    """A B, with blocks of columns of B on threads."""
+def product(A: Array, B: Array, *, lower: bool = False) -> Array:
+    """A B, with blocks of columns of B on threads; of a `lower` triangle without its zeros."""
     out = np.empty((A.shape[0], B.shape[1]))
 
     def work(start: int, stop: int) -> None:
-        np.matmul(A, B[:, start:stop], out=out[:, start:stop])
+        first = start if lower else 0
+        np.matmul(A[:, first:], B[first:, start:stop], out=out[:, start:stop])
 
     map_blocks(work, B.shape[1], _BLOCK, A.size * B.shape[1])
     return out
@@ -49,46 +52,43 @@ def gram(Z: Array) -> Array:
     return out
 
 
-class Factor:
-    """The inverse of the Cholesky factor L of a symmetric positive definite matrix.
+class CholeskyInverse:
+    """A^-1 = root' root of a symmetric positive definite A = L L', with root = L^-1.
 
     Parameters
     ----------
-    matrix : ndarray of shape (n, n)
+    A : ndarray of shape (n, n)
         Overwritten.
 
     Attributes
     ----------
     root : ndarray of shape (n, n)
-        L^-1, so that matrix^-1 = root' root.
     log_det : float
-        Of the matrix.
+        Of A.
 
     Examples
     --------
-    >>> factor = Factor(np.array([[4.0, 2.0], [2.0, 3.0]]))
-    >>> np.round(factor.solve(np.array([8.0, 7.0])), 12)
+    >>> inverse = CholeskyInverse(np.array([[4.0, 2.0], [2.0, 3.0]]))
+    >>> np.round(inverse.apply(np.array([8.0, 7.0])), 12)
     array([1.25, 1.5 ])
     """
 
-    def __init__(self, matrix: Array) -> None:
-        self.root = np.zeros_like(matrix)
-        self.log_det = _invert_factor(matrix, self.root)
+    def __init__(self, A: Array) -> None:
+        self.root = np.zeros_like(A)
+        self.log_det = _invert_factor(A, self.root)
 
-    def halve(self, right: Array) -> Array:
-        """L^-1 right, for many columns."""
-        return _lower_times(self.root, right)
+    def apply(self, X: Array) -> Array:
+        """A^-1 X."""
+        return self.root.T @ (self.root @ X)
 
-    def solve(self, right: Array) -> Array:
-        """matrix^-1 right."""
-        return self.root.T @ (self.root @ right)
-
-    def inverse_diagonal(self) -> Array:
-        """Diagonal of matrix^-1."""
+    @property
+    def diagonal(self) -> Array:
+        """Diagonal of A^-1."""
         return np.einsum("ij,ij->j", self.root, self.root)
 
-    def inverse(self) -> Array:
-        """matrix^-1 in full, where it enters a sum of matrices."""
+    @cached_property
+    def matrix(self) -> Array:
+        """A^-1 in full, where it enters a sum of matrices."""
         root, n = self.root, len(self.root)
         out = np.empty((n, n))
 
@@ -101,37 +101,38 @@ class Factor:
         map_blocks(work, n, _BLOCK, n**3 / 3)
         return out
 
+    def signed_roots(self, vectors: Array) -> list[tuple[float, Array]]:
+        """(sign, Y) for vectors V (p, n): V A^-1 V' is the sum of sign Y Y'."""
+        return [(1.0, product(vectors, self.root.T))]
 
-def _invert_factor(matrix: Array, root: Array) -> float:
-    """Set `root` to L^-1; returns log det L L'. Overwrites the lower half of `matrix`.
+
+def _invert_factor(A: Array, root: Array) -> float:
+    """Set `root` to L^-1; returns log det A. Overwrites the lower half of `A`.
 
     A matrix of four blocks: L11 from the first, L21 = A21 L11^-T, L22 from what L21 leaves of A22,
     and L^-1 has the lower block -L22^-1 L21 L11^-1.
     """
-    n = len(matrix)
+    n = len(A)
     if n == 0:
         return 0.0
     if n <= _WHOLE:
-        upper, info = dpotrf(matrix.T, lower=0)
+        upper, info = dpotrf(A.T, lower=0)
         if info != 0:
             raise np.linalg.LinAlgError("a matrix that should be positive definite is not.")
         root[:] = dtrtri(upper, lower=0)[0].T
         return 2.0 * float(np.log(upper.diagonal()).sum())
     half = _BLOCK * round(n / (2 * _BLOCK))
-    log_det = _invert_factor(matrix[:half, :half], root[:half, :half])
-    below = _times_lower_transposed(matrix[half:, :half], root[:half, :half])
-    _take_gram(matrix[half:, half:], below)
-    log_det += _invert_factor(matrix[half:, half:], root[half:, half:])
-    below = _times_lower(below, root[:half, :half])
-    root[half:, :half] = -_lower_times(root[half:, half:], below)
+    log_det = _invert_factor(A[:half, :half], root[:half, :half])
+    below = lower_times(root[:half, :half], A[half:, :half].T).T
+    A[half:, half:] -= gram(below)
+    log_det += _invert_factor(A[half:, half:], root[half:, half:])
+    below = product(below, root[:half, :half], lower=True)
+    root[half:, :half] = -lower_times(root[half:, half:], below)
     return log_det
 
 
-# Products with a lower triangular X leave out the blocks that are zero.
-
-
-def _lower_times(X: Array, B: Array) -> Array:
-    """X B, with blocks of columns of B on threads."""
+def lower_times(X: Array, B: Array) -> Array:
+    """X B for a lower triangular X without its zeros, with blocks of columns of B on threads."""
     out = np.empty(B.shape)
 
     def work(start: int, stop: int) -> None:
@@ -141,40 +142,3 @@ def _lower_times(X: Array, B: Array) -> Array:
 
     map_blocks(work, B.shape[1], _PANEL, len(X) * B.size / 2)
     return out
-
-
-def _times_lower(B: Array, X: Array) -> Array:
-    """B X, with blocks of columns of X on threads."""
-    out = np.empty(B.shape)
-
-    def work(start: int, stop: int) -> None:
-        out[:, start:stop] = B[:, start:] @ X[start:, start:stop]
-
-    map_blocks(work, len(X), _BLOCK, len(X) * B.size / 2)
-    return out
-
-
-def _times_lower_transposed(B: Array, X: Array) -> Array:
-    """B X', with blocks of rows of B on threads."""
-    out = np.empty(B.shape)
-
-    def work(start: int, stop: int) -> None:
-        for first in range(0, len(X), _BLOCK):
-            last = min(first + _BLOCK, len(X))
-            out[start:stop, first:last] = B[start:stop, :last] @ X[first:last, :last].T
-
-    map_blocks(work, len(B), _PANEL, len(X) * B.size / 2)
-    return out
-
-
-def _take_gram(matrix: Array, Z: Array) -> None:
-    """Take Z Z' from the lower half of `matrix`."""
-    n = len(Z)
-    starts = range(0, n, _BLOCK)[::-1]
-
-    def work(first: int, last: int) -> None:
-        for start in starts[first:last]:
-            stop = min(start + _BLOCK, n)
-            matrix[start:stop, :stop] -= Z[start:stop] @ Z[:stop].T
-
-    map_blocks(work, len(starts), 1, n * Z.size / 2)

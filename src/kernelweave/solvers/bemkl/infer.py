@@ -4,35 +4,36 @@ from __future__ import annotations
 
 import time
 import warnings
-from functools import partial
 from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from kernelweave.bank.protocol import KernelBank
 from kernelweave.compiled.threads import between_blocks, one_blas_thread
 from kernelweave.deadline import Deadline, TimeUp
 from kernelweave.errors import InterruptedFitWarning, InvalidInputError
+from kernelweave.operators.base import KernelOperator
+from kernelweave.problem import Array
 from kernelweave.solvers.bemkl.ensemble import Ensemble, Settings
 from kernelweave.solvers.bemkl.posterior import BayesRecord, Posterior, selected_kernels
-from kernelweave.solvers.bemkl.resume import BayesStart, about, progress_of
+from kernelweave.solvers.bemkl.resume import BayesStart, about
 from kernelweave.solvers.bemkl.squares import Squares
-from kernelweave.solvers.bemkl.start import guess_unlabelled
 from kernelweave.solvers.bemkl.targets import Labels, Targets
-from kernelweave.solvers.checkpoint import Checkpoint, Session
+from kernelweave.solvers.checkpoint import Session
 from kernelweave.solvers.checkpoint_file import Header
-from kernelweave.solvers.watch import Limits, Watch
+from kernelweave.solvers.watch import Limits, Progress, Watch
 
-__all__ = ["infer"]
+__all__ = ["guess_unlabelled", "infer"]
 
+# Iterations of the labelled samples alone: enough for the sides of the others to settle.
+_FIRST_ITERATIONS = 50
 # Numbers beyond float64 are reported in one sentence; see `_check_finite`.
 _QUIET: dict[str, Any] = {"over": "ignore", "divide": "ignore", "invalid": "ignore"}
 
 
 @one_blas_thread()
 def infer(
-    bank: KernelBank,
+    bank: KernelOperator,
     targets: Targets,
     settings: Settings,
     limits: Limits,
@@ -51,7 +52,7 @@ def infer(
 
     Parameters
     ----------
-    bank : KernelBank
+    bank : KernelOperator
         m kernels on n samples.
     targets : Labels or Outputs
         Of T tasks that share their kernel weights.
@@ -70,19 +71,18 @@ def infer(
     Examples
     --------
     >>> import numpy as np
-    >>> from kernelweave.bank import DenseBank
+    >>> from kernelweave.operators import DenseOperator
     >>> from kernelweave.solvers.bemkl import Hyperparameters, Labels, Settings
     >>> from kernelweave.solvers.watch import Limits
     >>> x = np.linspace(-1, 1, 30)
-    >>> bank = DenseBank().from_matrices([np.outer(x, x), np.eye(30)])
+    >>> bank = DenseOperator([np.outer(x, x), np.eye(30)])
     >>> labels = Labels(np.sign(x)[None])
     >>> fit = infer(bank, labels, Settings(Hyperparameters()), Limits(tol=1e-3), seed=0)
     >>> fit.converged, bool(fit.history[1].lower_bound < fit.lower_bound)
     (True, True)
     """
     header = Header("infer", len(targets.y), 1, bank.n, bank.m, "")
-    checkpoints = [c for c in limits.callbacks if isinstance(c, Checkpoint)]
-    with Session(checkpoints, header) as session:
+    with Session(limits.callbacks, header) as session:
         limits = session.limits(limits, 0, about(targets, settings))
         deadline = deadline or Deadline.after(limits.max_time, time.perf_counter())
         try:
@@ -97,7 +97,7 @@ def infer(
 
 
 def _infer(
-    bank: KernelBank,
+    bank: KernelOperator,
     targets: Targets,
     settings: Settings,
     limits: Limits,
@@ -113,7 +113,7 @@ def _infer(
             guess = guess_unlabelled(bank, targets, settings, seed)
         ensemble = Ensemble(bank, targets, settings, seed, squares, guess)
         line = None if start is None else start.place(ensemble)
-    since = progress_of(line)
+    since = Progress() if line is None else Progress(line.iteration, line.seconds)
     history: list[BayesRecord] = []
     watch = Watch(limits, history, began - since.seconds, since, deadline)
     last = ensemble.snapshot()
@@ -136,17 +136,11 @@ def _infer(
             last = ensemble.snapshot()
             iteration = since.iteration + len(history) + 1
             line = BayesRecord(iteration, watch.seconds, bound, change, active)
-            numbers = ensemble.numbers() if watch.keeps else {}
-            watch.note(line, partial(dict, numbers))
+            watch.note(line, ensemble.numbers)
+            # Half a second of what an iteration takes is within what `max_time` allows.
+            ahead = max(0.0, time.perf_counter() - began_step - 0.5)
             still = _stands_still(bound, change, targets, limits)
-            reason = (
-                "converged"
-                if still
-                else watch.reason_to_stop(
-                    # Half a second of what an iteration takes is within what `max_time` allows.
-                    max(0.0, time.perf_counter() - began_step - 0.5)
-                )
-            )
+            reason = "converged" if still else watch.reason_to_stop(ahead)
     except TimeUp:
         # In the middle of an iteration; the last whole one counts.
         if not history:
@@ -168,14 +162,47 @@ def _infer(
             stacklevel=6,
         )
     if reason in ("max_iter", "max_time"):
+        unit = " s" if reason == "max_time" else ""
         warnings.warn(
-            _what_was_missed(reason, history[-1], limits), ConvergenceWarning, stacklevel=6
+            f"the lower bound still changes by {history[-1].change:.2g} a sample and iteration, "
+            f"above tol={limits.tol:g}: {reason}={getattr(limits, reason)}{unit} was reached; "
+            "raise it or tol.",
+            ConvergenceWarning,
+            stacklevel=6,
         )
     return Posterior.of(last, history, reason)
 
 
+def guess_unlabelled(bank: KernelOperator, labels: Labels, settings: Settings, seed: int) -> Array:
+    """Means of the outputs without a label by a fit to the samples with one; zero elsewhere.
+
+    From zero, where both sides of the margin are equally near, most of them could go to one side
+    together and pull the others along.
+    """
+    guess = np.zeros(labels.y.shape)
+    known = labels.y != 0
+    if known.all():
+        return guess
+    # Tasks with labels for the same samples are fitted together.
+    patterns, group = np.unique(known, axis=0, return_inverse=True)
+    for g, pattern in enumerate(patterns):
+        tasks, rows = np.flatnonzero(group.ravel() == g), np.flatnonzero(pattern)
+        if not len(rows) or len(rows) == bank.n:
+            continue
+        some = Labels(labels.y[np.ix_(tasks, rows)], labels.margin)
+        ensemble = Ensemble(bank.take(rows), some, settings, seed)
+        for _ in range(_FIRST_ITERATIONS):
+            ensemble.iterate()
+        everywhere = np.zeros((len(tasks), bank.n))
+        everywhere[:, rows] = ensemble.samples.mean
+        weights = ensemble.weights
+        found = np.tensordot(weights.e_mean, bank.apply(everywhere), axes=1)
+        guess[tasks] = np.where(pattern, 0.0, found + weights.b_mean[:, None])
+    return guess
+
+
 def _constant(
-    bank: KernelBank, targets: Targets, settings: Settings, limits: Limits, seed: int
+    bank: KernelOperator, targets: Targets, settings: Settings, limits: Limits, seed: int
 ) -> Posterior:
     """Return the posterior where no iteration could end in time: a at its prior, f constant."""
     began = time.perf_counter()
@@ -210,14 +237,3 @@ def _stands_still(bound: float, change: float, targets: Targets, limits: Limits)
     """Whether the change of the lower bound for each target is within the tolerance."""
     rounding = float(np.finfo(np.float64).eps) * abs(bound) / targets.y.size
     return abs(change) <= limits.target(rounding)
-
-
-def _what_was_missed(reason: str, line: BayesRecord, limits: Limits) -> str:
-    limit = {
-        "max_iter": f"max_iter={limits.max_iter}",
-        "max_time": f"max_time={limits.max_time} s",
-    }[reason]
-    return (
-        f"the lower bound still changes by {line.change:.2g} a sample and iteration, above "
-        f"tol={limits.tol:g}: {limit} was reached; raise it or tol."
-    )

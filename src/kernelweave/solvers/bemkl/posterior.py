@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from kernelweave.arrays import Index
 from kernelweave.problem import Array
-from kernelweave.solvers.bemkl.covariances import Covariance
 from kernelweave.solvers.bemkl.ensemble import Snapshot
+from kernelweave.solvers.bemkl.matrices import FullMatrix, Matrix, ThinMatrix
 from kernelweave.solvers.bemkl.sample_weights import SampleCovariance
 from kernelweave.validation import positive_number, require_array, require_kind
 
@@ -18,7 +19,7 @@ __all__ = ["SELECTED", "BayesRecord", "Posterior", "selected_kernels"]
 SELECTED = 1e-3
 
 
-def selected_kernels(e_mean: Array) -> Array:
+def selected_kernels(e_mean: Array) -> Index:
     """Return the kernels whose mean weight is above :data:`SELECTED` times the largest.
 
     Examples
@@ -94,7 +95,7 @@ class Posterior:
     converged: bool
     reason: str
     history: list[BayesRecord] = field(repr=False)
-    _covariance: Covariance = field(repr=False)
+    _covariance: Matrix = field(repr=False)
     _covariance_be: Array = field(repr=False)
     _sample_covariance: SampleCovariance = field(repr=False)
 
@@ -114,7 +115,7 @@ class Posterior:
             reason == "converged",
             reason,
             history,
-            weights.precision.covariance(),
+            weights.covariance(),
             weights.covariance_be,
             samples.covariance(),
         )
@@ -128,7 +129,8 @@ class Posterior:
         require_array("a_mean", self.a_mean, (n_tasks, n))
         require_array("noise_variance", self.noise_variance, (n_tasks,), low=0.0)
         positive_number("sigma_g", self.sigma_g)
-        require_kind("the covariance of the kernel weights", self._covariance, Covariance)
+        kinds = FullMatrix, ThinMatrix
+        require_kind("the covariance of the kernel weights", self._covariance, kinds)
         self._covariance.check(m)
         require_array("the covariances of b and e", self._covariance_be, (n_tasks, m))
         require_kind("the covariance of a", self._sample_covariance, SampleCovariance)
@@ -138,14 +140,14 @@ class Posterior:
     @property
     def sample_variance(self) -> Array:
         """Variances of the sample weights, shape (T, n)."""
-        return self._sample_covariance.diagonal()
+        return np.array([one.diagonal for one in self._sample_covariance.of_tasks()])
 
     @property
     def sample_precisions(self) -> Array:
         """E[lambda], shape (T, n)."""
         return self._sample_covariance.precisions
 
-    def mean(self, cross: Array, kernels: Array) -> Array:
+    def mean(self, cross: Array, kernels: Index) -> Array:
         """E[f] at new points, shape (T, n_new) (section 4.3).
 
         Parameters
@@ -159,7 +161,7 @@ class Posterior:
             "k,kpt->tp", self.e_mean[kernels], cross @ self.a_mean.T
         )
 
-    def variance(self, cross: Array, kernels: Array) -> Array:
+    def variance(self, cross: Array, kernels: Index) -> Array:
         r"""Var[f] at new points, shape (T, n_new); arguments as for :meth:`mean`.
 
         With :math:`g = (a'k_1, \dots, a'k_m)` at the new point, of covariance
@@ -175,13 +177,13 @@ class Posterior:
         e, covariance = self.e_mean[kernels], self._covariance.take(kernels)
         out = np.empty((len(self.b_mean), n_new))
         known = self.sigma_g**2 * (e @ e + covariance.diagonal.sum())
-        for t, mean in enumerate(self.a_mean):
-            g = cross @ mean
+        vectors = cross.reshape(count * n_new, n)
+        for t, covariance_a in enumerate(self._sample_covariance.of_tasks()):
+            g = cross @ self.a_mean[t]
             out[t] = self.noise_variance[t] + self.b_std[t] ** 2 + known
             out[t] += 2.0 * self._covariance_be[t, kernels] @ g
             out[t] += np.einsum("kp,kp->p", g, covariance.apply(g))
-            vectors = cross.reshape(count * n_new, n)
-            for sign, rows in self._sample_covariance.signed_roots(t, vectors):
+            for sign, rows in covariance_a.signed_roots(vectors):
                 flat = rows.reshape(count, n_new * rows.shape[1])
                 each = np.einsum("kj,kj->j", flat, covariance.apply(flat)) + (e @ flat) ** 2
                 out[t] += sign * each.reshape(n_new, rows.shape[1]).sum(axis=1)

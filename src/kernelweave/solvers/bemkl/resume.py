@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 
-from kernelweave.bank.protocol import KernelBank
+from kernelweave.operators.base import KernelOperator
 from kernelweave.problem import Array
 from kernelweave.solvers.bemkl.ensemble import Ensemble, Settings
 from kernelweave.solvers.bemkl.posterior import BayesRecord, Posterior
 from kernelweave.solvers.bemkl.targets import Targets
 from kernelweave.solvers.checkpoint_file import digest_of, refused_by_name
-from kernelweave.solvers.kept import ABOVE_ZERO, Kept, check_kept
-from kernelweave.solvers.named import part_of
-from kernelweave.solvers.watch import Numbers, Progress
+from kernelweave.solvers.kept import ABOVE_ZERO, Kept, Numbers, check_kept, part_of
 
 __all__ = ["BayesStart", "about", "posterior_numbers"]
 
@@ -56,13 +55,13 @@ def about(targets: Targets, settings: Settings) -> dict[str, Array]:
     return {"solver": np.asarray("bemkl"), "digest": np.asarray(digest)}
 
 
-def posterior_numbers(posterior: Posterior, bank: KernelBank) -> Numbers:
+def posterior_numbers(posterior: Posterior, bank: KernelOperator) -> Numbers:
     """Return where a fit could have ended that found this posterior.
 
     It tells less than a checkpoint: not how the kernels' outputs and weights go together.
     """
     a = posterior.a_mean
-    outputs = bank.matvec(a)
+    outputs = bank.apply(a)
     location = np.tensordot(posterior.e_mean, outputs, axes=1) + posterior.b_mean[:, None]
     spread, n_tasks = posterior.e_std**2, len(a)
     m = len(spread)
@@ -112,7 +111,8 @@ class BayesStart:
         values = part_of(numbers, "record")
         with refused_by_name(where):
             check_kept(values, _RECORD_KEPT, {})
-            line = BayesRecord(**{f.name: values[f.name].item() for f in fields(BayesRecord)})
+            kept: dict[str, Any] = {f.name: values[f.name].item() for f in fields(BayesRecord)}
+            line = BayesRecord(**kept)
         return cls(numbers, line, where)
 
     def place(self, ensemble: Ensemble) -> BayesRecord | None:
@@ -130,8 +130,3 @@ class BayesStart:
         found = ensemble.bank.quad(ensemble.samples.mean)
         same = np.allclose(found, known, rtol=_SAME, atol=_SAME * float(np.abs(known).max()))
         return self.line if same else None
-
-
-def progress_of(line: BayesRecord | None) -> Progress:
-    """How far the fit was that is taken up."""
-    return Progress() if line is None else Progress(line.iteration, line.seconds)

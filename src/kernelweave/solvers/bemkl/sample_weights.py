@@ -8,14 +8,13 @@ import numpy as np
 
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.problem import Array
+from kernelweave.solvers.bemkl.matrices import Inverse
 from kernelweave.solvers.bemkl.priors import Gamma
 from kernelweave.solvers.bemkl.squares import Squares
-from kernelweave.solvers.watch import Numbers
+from kernelweave.solvers.kept import ABOVE_ZERO, Numbers
 from kernelweave.validation import positive_number, require_array, require_kind
 
 __all__ = ["SampleCovariance", "SampleWeights"]
-
-_TINY = float(np.finfo(np.float64).tiny)
 
 
 class SampleWeights:
@@ -56,9 +55,9 @@ class SampleWeights:
 
         def work(start: int, stop: int) -> None:
             for t in range(start, stop):
-                root, log_det = squares.root(self._precision, precisions[t])
-                self.mean[t] = squares.solve(root, precisions[t], pull[t])
-                self.variance[t] = squares.diagonal(root, precisions[t])
+                covariance, log_det = squares.covariance(self._precision, precisions[t])
+                self.mean[t] = covariance.apply(pull[t, :, None])[:, 0]
+                self.variance[t] = covariance.diagonal
                 self._log_det[t] = -log_det
 
         map_blocks(work, len(pull), 1)
@@ -90,7 +89,7 @@ class SampleCovariance:
 
     def __init__(self, squares: Squares, precision: float, precisions: Array) -> None:
         self._squares, self._precision, self._precisions = squares, precision, precisions
-        self._roots: list[Array] = []
+        self._roots: list[Inverse] = []
 
     def __getstate__(self) -> dict[str, Any]:
         # Large, and quickly made anew.
@@ -101,7 +100,7 @@ class SampleCovariance:
         require_kind("the sum of squared kernels", self._squares, Squares)
         self._squares.check(n)
         positive_number("1 / sigma_g^2", self._precision)
-        require_array("E[lambda]", self._precisions, (n_tasks, n), low=_TINY)
+        require_array("E[lambda]", self._precisions, (n_tasks, n), low=ABOVE_ZERO)
         self._roots = []
 
     @property
@@ -109,16 +108,9 @@ class SampleCovariance:
         """E[lambda], shape (T, n)."""
         return self._precisions
 
-    def diagonal(self) -> Array:
-        """Variances of the sample weights, shape (T, n)."""
-        pairs = zip(self._all_roots(), self._precisions, strict=True)
-        return np.array([self._squares.diagonal(root, p) for root, p in pairs])
-
-    def _all_roots(self) -> list[Array]:
+    def of_tasks(self) -> list[Inverse]:
+        """Return the matrix of each task."""
         if not self._roots:
-            self._roots = [self._squares.root(self._precision, p)[0] for p in self._precisions]
+            pairs = (self._squares.covariance(self._precision, p) for p in self._precisions)
+            self._roots = [covariance for covariance, _ in pairs]
         return self._roots
-
-    def signed_roots(self, t: int, vectors: Array) -> list[tuple[float, Array]]:
-        """(sign, Y) for vectors V (p, n): V Cov(a_t) V' is the sum of sign Y Y'."""
-        return self._squares.signed_roots(self._all_roots()[t], self._precisions[t], vectors)

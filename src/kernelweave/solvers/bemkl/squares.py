@@ -7,9 +7,10 @@ from abc import ABC, abstractmethod
 import numpy as np
 from scipy.linalg.lapack import dpstrf
 
-from kernelweave.bank.protocol import KernelBank
+from kernelweave.operators.base import KernelOperator
 from kernelweave.problem import Array
-from kernelweave.solvers.bemkl.factor import Factor, gram, product
+from kernelweave.solvers.bemkl.factor import CholeskyInverse
+from kernelweave.solvers.bemkl.matrices import Inverse, ThinMatrix
 from kernelweave.validation import require_array
 
 __all__ = ["FullSquares", "Squares", "ThinSquares"]
@@ -27,8 +28,6 @@ _DIAGONAL_ENTRIES = 2**20
 class Squares(ABC):
     """S = sum_k K_k K_k, formed once for all iterations and all classes.
 
-    The covariance of the sample weights is (diag(precisions) + scale S)^-1.
-
     Attributes
     ----------
     n : int
@@ -41,7 +40,7 @@ class Squares(ABC):
     trace: float
 
     @staticmethod
-    def of(bank: KernelBank) -> Squares:
+    def of(bank: KernelOperator) -> Squares:
         """Form the sum for the kernels of a bank, thin if their ranks or its own allow that."""
         thin = bank.square_factor()
         if thin is not None and len(thin) <= _THIN_SHARE * bank.n:
@@ -51,7 +50,7 @@ class Squares(ABC):
         return FullSquares(full) if thin is None else ThinSquares(thin)
 
     @staticmethod
-    def unknown(bank: KernelBank) -> Squares:
+    def unknown(bank: KernelOperator) -> Squares:
         """Stand in for the sum where there is no time to form it.
 
         Nothing is known of a then beyond its prior. As kernels have no negative eigenvalues, the
@@ -59,27 +58,13 @@ class Squares(ABC):
         """
         squares = ThinSquares(np.zeros((0, bank.n)))
         parts = np.array_split(np.arange(bank.m), -(-bank.m * bank.n // _DIAGONAL_ENTRIES))
-        traces = [bank.diag(part).sum(axis=1, dtype=np.float64) for part in parts]
+        traces = [bank.diagonal(part).sum(axis=1, dtype=np.float64) for part in parts]
         squares.trace = float(np.sum(np.concatenate(traces) ** 2))
         return squares
 
     @abstractmethod
-    def root(self, scale: float, precisions: Array) -> tuple[Array, float]:
-        """Return a root of the covariance, and the log det of its inverse."""
-
-    @abstractmethod
-    def solve(self, root: Array, precisions: Array, pull: Array) -> Array:
-        """Return the covariance times `pull`."""
-
-    @abstractmethod
-    def diagonal(self, root: Array, precisions: Array) -> Array:
-        """Return the diagonal of the covariance."""
-
-    @abstractmethod
-    def signed_roots(
-        self, root: Array, precisions: Array, vectors: Array
-    ) -> list[tuple[float, Array]]:
-        """(sign, Y) for vectors V (p, n): V Cov V' is the sum of sign Y Y'."""
+    def covariance(self, scale: float, precisions: Array) -> tuple[Inverse, float]:
+        """Return (diag(precisions) + scale S)^-1, and the log det of its inverse."""
 
     @abstractmethod
     def check(self, n: int) -> None:
@@ -87,28 +72,17 @@ class Squares(ABC):
 
 
 class FullSquares(Squares):
-    """The n x n matrix; a root R has Cov = R'R."""
+    """The n x n matrix."""
 
     def __init__(self, matrix: Array) -> None:
         self._matrix = matrix
         self.n, self.trace = len(matrix), float(np.trace(matrix))
 
-    def root(self, scale: float, precisions: Array) -> tuple[Array, float]:
+    def covariance(self, scale: float, precisions: Array) -> tuple[Inverse, float]:
         matrix = scale * self._matrix
         matrix[np.diag_indices_from(matrix)] += precisions
-        factor = Factor(matrix)
-        return factor.root, factor.log_det
-
-    def solve(self, root: Array, precisions: Array, pull: Array) -> Array:
-        return root.T @ (root @ pull)
-
-    def diagonal(self, root: Array, precisions: Array) -> Array:
-        return np.einsum("ij,ij->j", root, root)
-
-    def signed_roots(
-        self, root: Array, precisions: Array, vectors: Array
-    ) -> list[tuple[float, Array]]:
-        return [(1.0, product(vectors, root.T))]
+        inverse = CholeskyInverse(matrix)
+        return inverse, inverse.log_det
 
     def check(self, n: int) -> None:
         require_array("the sum of squared kernels", self._matrix, (n, n))
@@ -116,32 +90,14 @@ class FullSquares(Squares):
 
 
 class ThinSquares(Squares):
-    """H (R, n) with S = H'H; a root E has Cov = diag(1 / precisions) - E'E."""
+    """H (R, n) with S = H'H."""
 
     def __init__(self, thin: Array) -> None:
         self._thin = thin
         self.n, self.trace = thin.shape[1], float(np.vdot(thin, thin))
 
-    def root(self, scale: float, precisions: Array) -> tuple[Array, float]:
-        root = np.sqrt(precisions)
-        scaled = self._thin * (np.sqrt(scale) / root)
-        inner = gram(scaled)
-        inner[np.diag_indices_from(inner)] += 1.0
-        factor = Factor(inner)
-        taken = factor.halve(scaled)
-        taken /= root
-        return taken, float(np.log(precisions).sum()) + factor.log_det
-
-    def solve(self, root: Array, precisions: Array, pull: Array) -> Array:
-        return pull / precisions - root.T @ (root @ pull)
-
-    def diagonal(self, root: Array, precisions: Array) -> Array:
-        return 1.0 / precisions - np.einsum("ij,ij->j", root, root)
-
-    def signed_roots(
-        self, root: Array, precisions: Array, vectors: Array
-    ) -> list[tuple[float, Array]]:
-        return [(1.0, vectors / np.sqrt(precisions)), (-1.0, product(vectors, root.T))]
+    def covariance(self, scale: float, precisions: Array) -> tuple[Inverse, float]:
+        return ThinMatrix(precisions, self._thin, self._thin[:0], scale).inverse()
 
     def check(self, n: int) -> None:
         require_array("the sum of squared kernels", self._thin, (None, n))

@@ -9,7 +9,7 @@ import numpy as np
 from kernelweave.problem import Array
 from kernelweave.solvers.bemkl.priors import Gamma, Hyperparameters
 from kernelweave.solvers.bemkl.truncated import truncated_moments
-from kernelweave.solvers.watch import Numbers
+from kernelweave.solvers.kept import Numbers
 
 __all__ = ["Labels", "Outputs", "Targets"]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernelweave.bank.rounds import BoxConstraints
 from kernelweave.losses.base import Loss
 from kernelweave.losses.hinge import Hinge
 from kernelweave.losses.squared_hinge import SquaredHinge
+from kernelweave.operators.rounds import BoxConstraints
 from kernelweave.problem import Array, Problem
 
 __all__ = ["BISECTED", "SOFT_MARGINS", "pair_rules", "ridge_of"]

@@ -8,9 +8,9 @@ from math import ceil, exp, log, sqrt
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from kernelweave.bank.rounds import BoxConstraints, PairStep, Rounds
 from kernelweave.compiled.mwu_step import exponentiate, pair_quads
 from kernelweave.losses.hinge import Hinge
+from kernelweave.operators.rounds import BoxConstraints, PairStep, Rounds
 from kernelweave.problem import Array, Problem
 from kernelweave.solvers.base import State
 from kernelweave.solvers.certificate import Witness
@@ -55,7 +55,7 @@ class Target:
     def of(cls, problem: Problem, eps: float, omega: float | None) -> Target:
         """Return the constants; `omega` None is the paper's, with its bound rho = 3/2."""
         value = 1.0 if omega is None else omega
-        diagonal = problem.bank.diag()
+        diagonal = problem.bank.diagonal()
         trace = diagonal.sum(axis=1)
         # A kernel that is zero everywhere stays so.
         inverse = np.divide(1.0, trace, out=np.zeros(problem.m), where=trace > 0)

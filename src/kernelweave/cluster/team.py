@@ -1,0 +1,313 @@
+"""Shards on the workers of a cluster: supersteps, and what happens when a worker dies."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+import time
+import uuid
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from kernelweave.cluster.host import Host
+from kernelweave.errors import ClusterError, InvalidInputError, MemoryBudgetError
+from kernelweave.operators.memory import format_bytes
+
+__all__ = ["Team", "check_client", "pickled_bytes"]
+
+# Seconds between two looks at whether a worker, or the scheduler, that has not answered is there.
+_LOOK = 2.0
+_POLL = 0.1
+# Seconds in which a scheduler has to answer that has not ended.
+_ANSWER = 30.0
+# A shard that kills its workers would do so for ever.
+_MOST_REPLACED = 3
+# Part of a worker's memory limit that shards may take; the rest is for messages and Python.
+_ROOM = 0.8
+
+
+class _Lost(Exception):
+    """A worker cannot be reached."""
+
+
+@dataclass
+class _Seat:
+    """Where a shard lives."""
+
+    address: str
+    future: Any
+    actor: Any
+
+
+def check_client(client: Any) -> None:
+    """Raise unless this is a client of a running cluster."""
+    if not hasattr(client, "scheduler_info") or not hasattr(client, "submit"):
+        raise InvalidInputError(
+            f"DaskBank needs a dask.distributed.Client; got {client!r}. For this machine: "
+            "Client(LocalCluster())."
+        )
+    if client.asynchronous:
+        raise InvalidInputError(
+            "DaskBank needs a client in blocking mode; got one with asynchronous=True."
+        )
+    if client.status != "running":
+        raise ClusterError(
+            f"the dask client of the bank is {client.status}; a fit needs one that is running. Its "
+            "scheduler may have ended, or the client was closed."
+        )
+
+
+def _workers(client: Any) -> list[str]:
+    """Addresses of the workers; raises if the scheduler does not answer."""
+    ends = time.monotonic() + _ANSWER
+    while True:
+        check_client(client)
+        try:
+            return list(client.sync(client.scheduler.ncores, callback_timeout=_LOOK))
+        except OSError as error:  # TimeoutError is one of them.
+            # One that is busy, as while it imports kernelweave, keeps its line to the client open.
+            line = client.scheduler_comm
+            if time.monotonic() > ends or line is None or line.closed():
+                raise ClusterError(
+                    f"the scheduler of the dask cluster does not answer ({type(error).__name__}): "
+                    "it has ended, or the network to it is down."
+                ) from error
+
+
+def pickled_bytes(obj: Any) -> float:
+    """Bytes of an object as it travels; its arrays are counted and not copied."""
+    buffers: list[Any] = []
+    head = pickle.dumps(obj, protocol=5, buffer_callback=buffers.append)
+    return float(len(head) + sum(buffer.raw().nbytes for buffer in buffers))
+
+
+class Team:
+    """One actor for each shard, on a worker of its own while there are enough of them.
+
+    Parameters
+    ----------
+    client : dask.distributed.Client
+    make : callable
+        ``make(*recipe(w))`` is shard w; called on a worker.
+    recipe : callable
+        What shard w is made from; called here, again if its worker has died.
+    needed : sequence of float
+        Bytes of every shard.
+    patience : float
+        Seconds to wait for a free worker in place of one that died.
+    """
+
+    def __init__(
+        self,
+        client: Any,
+        make: Callable[..., Any],
+        recipe: Callable[[int], tuple[Any, ...]],
+        needed: Sequence[float],
+        patience: float,
+    ) -> None:
+        self._client, self._make, self._recipe = client, make, recipe
+        self._needed = list(needed)
+        self._patience = patience
+        self._restorers: weakref.WeakKeyDictionary[Any, None] = weakref.WeakKeyDictionary()
+        self._seats: list[_Seat | None] = [None] * len(self._needed)
+        # Combinations ask from several threads; a superstep is everybody's.
+        self._lock = threading.RLock()
+        self.replaced = 0
+        addresses = self.addresses(client)
+        with self._ready():
+            # Everybody is asked first, and makes its shard while the next one is being sent.
+            for w in range(len(self)):
+                self._seats[w] = self._hire(addresses[w % len(addresses)])
+            for w in range(len(self)):
+                self._require(w, self._needed[w], "its shard")
+            loading = [(w, self._load(w)) for w in range(len(self))]
+            for w, future in loading:
+                self._answer(w, future)
+
+    @staticmethod
+    def addresses(client: Any) -> list[str]:
+        """Return the workers of the cluster."""
+        found = _workers(client)
+        if not found:
+            raise ClusterError(
+                "the dask cluster has no workers; start some (LocalCluster(n_workers=2), "
+                "cluster.scale(10)) and wait for them with client.wait_for_workers(n)."
+            )
+        return found
+
+    def __len__(self) -> int:
+        return len(self._needed)
+
+    @property
+    def nbytes(self) -> float:
+        """Bytes of all shards."""
+        return sum(self._needed)
+
+    # Supersteps
+
+    def ask(self, name: str, args: dict[int, tuple[Any, ...]]) -> list[Any]:
+        """Call a method of several shards at once, each with its arguments; returns the answers.
+
+        A shard whose worker has died is made again elsewhere and asked again; the others are not.
+        """
+        answers: dict[int, Any] = {}
+        todo = list(args)
+        with self._lock, self._ready():
+            for _ in range(_MOST_REPLACED + 1):
+                sent = [(w, self._send(w, name, args[w])) for w in todo]
+                todo = []
+                for w, future in sent:
+                    try:
+                        answers[w] = self._answer(w, future)
+                    except _Lost:
+                        todo.append(w)
+                if not todo:
+                    return [answers[w] for w in args]
+                for w in todo:
+                    self._replace(w)
+        raise ClusterError(
+            f"shard {todo[0]} of {len(self)} lost its worker {_MOST_REPLACED + 1} times in one "
+            "step: it may need more memory than a worker has. Use more or larger workers."
+        )
+
+    def ask_all(self, name: str, *args: Any) -> list[Any]:
+        """Call a method of every shard at once, all with the same arguments."""
+        return self.ask(name, dict.fromkeys(range(len(self)), args))
+
+    def keep(self, state: Any) -> None:
+        """Call ``state.restore(w)`` from now on when shard w has been made again."""
+        self._restorers[state] = None
+
+    def tell(self, w: int, name: str, *args: Any) -> Any:
+        """Call a method of one shard; for `restore`."""
+        return self._answer(w, self._send(w, name, args))
+
+    def drop(self, name: str, *args: Any) -> None:
+        """Call a method of every shard, with no interest in the answer or in who is there."""
+        if self._client.status == "running":
+            for w in range(len(self)):
+                self._send(w, name, args)
+
+    def require(self, extra: Callable[[int], float], what: str) -> None:
+        """Raise if some worker has no room for that much beside its shard."""
+        with self._ready():
+            for w in range(len(self)):
+                self._require(w, self._needed[w] + extra(w), what)
+
+    # Workers
+
+    @contextmanager
+    def _ready(self) -> Iterator[None]:
+        """A running client, which actors look for in the background."""
+        check_client(self._client)
+        with self._client.as_current():
+            yield
+
+    def _hire(self, address: str) -> _Seat:
+        key = f"kernelweave-shard-{uuid.uuid4().hex}"
+        future = self._client.submit(Host, actor=True, workers=[address], key=key, pure=False)
+        while True:
+            try:
+                return _Seat(address, future, future.result(timeout=_LOOK))
+            except TimeoutError:
+                if address not in _workers(self._client):
+                    raise _Lost from None
+            except CancelledError:  # With the scheduler, or its worker.
+                _workers(self._client)
+                raise _Lost from None
+            except ImportError as error:
+                raise ClusterError(
+                    f"worker {address} cannot import kernelweave ({error}); install the same "
+                    "version of it on every worker."
+                ) from error
+            except OSError:
+                raise _Lost from None
+
+    def _seat(self, w: int) -> _Seat:
+        seat = self._seats[w]
+        if seat is None:
+            raise _Lost
+        return seat
+
+    def _load(self, w: int) -> Any:
+        return self._seat(w).actor.load(self._make, self._recipe(w))
+
+    def _send(self, w: int, name: str, args: tuple[Any, ...]) -> Any:
+        """Start a call; None if the worker is known to be gone."""
+        try:
+            return self._seat(w).actor.do(name, args)
+        except (RuntimeError, _Lost):
+            return None
+
+    def _reply(self, w: int, future: Any) -> Any:
+        """Wait for what an actor says, and look now and then whether it is still there."""
+        seat = self._seat(w)
+        while future is not None:
+            try:
+                return future.result(timeout=_LOOK)
+            except TimeoutError:
+                gone = seat.address not in _workers(self._client)
+                if gone or seat.future.status not in ("finished", "pending"):
+                    break
+            except (OSError, CancelledError):
+                break
+        raise _Lost
+
+    def _answer(self, w: int, future: Any) -> Any:
+        fine, answer = self._reply(w, future)
+        if not fine:
+            raise answer
+        return answer
+
+    def _require(self, w: int, needed: float, what: str) -> None:
+        seat = self._seat(w)
+        room = self._reply(w, seat.actor.room())
+        others = (
+            self._needed[other]
+            for other, theirs in enumerate(self._seats)
+            if other != w and theirs is not None and theirs.address == seat.address
+        )
+        if needed + sum(others) > _ROOM * room:
+            raise MemoryBudgetError(
+                f"shard {w} of {len(self)} with {what} needs {format_bytes(needed)} on worker "
+                f"{seat.address}, whose memory limit is {format_bytes(room)}. Use more workers, "
+                "workers with more memory, or fewer kernels."
+            )
+
+    def _replace(self, w: int) -> None:
+        """Make shard w again on another worker; if that one is lost too, the shard stays lost."""
+        old = self._seats[w]
+        self._seats[w] = None
+        self.replaced += 1
+        try:
+            self._seats[w] = self._hire(self._free_worker(None if old is None else old.address))
+            self._require(w, self._needed[w], "its shard")
+            self._answer(w, self._load(w))
+            for state in list(self._restorers):
+                state.restore(w)
+        except _Lost:
+            self._seats[w] = None
+
+    def _free_worker(self, lost: str | None) -> str:
+        """Return a worker without a shard, after some time any worker there is."""
+        deadline = time.monotonic() + self._patience
+        while True:
+            there = [address for address in _workers(self._client) if address != lost]
+            load = {address: 0 for address in there}
+            for seat in self._seats:
+                if seat is not None and seat.address in load:
+                    load[seat.address] += 1
+            best = min(there, key=load.__getitem__, default=None)
+            late = time.monotonic() > deadline
+            if best is not None and (late or not load[best]):
+                return best
+            if late:
+                raise ClusterError(
+                    f"a worker of the dask cluster died and none has come in its place within "
+                    f"{self._patience:g} s; a fit needs at least one."
+                )
+            time.sleep(_POLL)

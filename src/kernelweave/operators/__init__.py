@@ -1,0 +1,31 @@
+"""Operators: m kernels between two sets of samples, behind one set of questions."""
+
+from kernelweave.operators.base import ErrorBound, KernelOperator, Part
+from kernelweave.operators.bind import bind_kernels
+from kernelweave.operators.cached import CachedOperator
+from kernelweave.operators.computed import ComputedOperator
+from kernelweave.operators.dense import DenseOperator
+from kernelweave.operators.distances import DistanceOperator
+from kernelweave.operators.factors import FactorOperator
+from kernelweave.operators.features import FeatureOperator
+from kernelweave.operators.gaussians import GaussianOperator
+from kernelweave.operators.given import GivenOperator
+from kernelweave.operators.sequences import SequenceOperator
+from kernelweave.operators.stacked import StackedOperator
+
+__all__ = [
+    "CachedOperator",
+    "ComputedOperator",
+    "DenseOperator",
+    "DistanceOperator",
+    "ErrorBound",
+    "FactorOperator",
+    "FeatureOperator",
+    "GaussianOperator",
+    "GivenOperator",
+    "KernelOperator",
+    "Part",
+    "SequenceOperator",
+    "StackedOperator",
+    "bind_kernels",
+]

@@ -1,0 +1,214 @@
+"""Choosing how to keep the kernels, from n, m, their ranks and the memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from kernelweave.compiled.threads import map_blocks
+from kernelweave.errors import InvalidInputError
+from kernelweave.operators.base import Array, KernelOperator
+from kernelweave.operators.cached import CachedOperator
+from kernelweave.operators.computed import ComputedOperator
+from kernelweave.operators.dense import DenseOperator, dense_bytes
+from kernelweave.operators.factors import FactorOperator, RankExceeded, factor_kernel
+from kernelweave.operators.features import FeatureOperator
+from kernelweave.operators.gaussians import GaussianOperator
+from kernelweave.operators.given import GivenOperator
+from kernelweave.operators.memory import cache_bytes
+from kernelweave.operators.sequences import SequenceOperator
+from kernelweave.operators.stacked import StackedOperator
+from kernelweave.validation import unknown_name
+
+__all__ = ["BANKS", "build_bank", "storage_dtype"]
+
+BANKS = ("auto", "dense", "factored", "lazy", "positional", "sparse")
+
+# A factor of rank r costs 2 r multiplications a sample and product, a dense row n: below n/4 the
+# factor wins clearly, and what it costs to find it is small beside a single dense matrix.
+_RANK_SHARE = 4
+_PROBE = 128
+# A pass reads every sparse feature twice, and looking one up takes as long as reading some four
+# entries of a matrix from front to back: features win below n^2 / 8 of them.
+_FEATURE_COST = 8
+
+
+def storage_dtype(tol: float) -> str:
+    """Return the storage type that a relative gap of `tol` allows.
+
+    float32 rounds kernel values at 6e-8. At tolerances of 1e-4 and above that is far below what
+    the fit itself leaves; the certificate counts it, and the fit is repeated on float64 kernels
+    if it should matter after all.
+
+    Examples
+    --------
+    >>> storage_dtype(1e-3), storage_dtype(1e-6)
+    ('float32', 'float64')
+    """
+    return "float32" if tol >= 1e-4 else "float64"
+
+
+def build_bank(
+    spec: Any,
+    kernels: KernelOperator,
+    *,
+    cache_mb: float = 1000,
+    tol: float = 1e-3,
+    random_state: int | None = None,
+) -> KernelOperator:
+    """Return kernels on the training samples in the form that an estimator was asked for.
+
+    Parameters
+    ----------
+    spec : {"auto", "dense", "lazy", "factored", "sparse", "positional"}, or with ``build(kernels)``
+        "auto" keeps weighted degree kernels by their sequences ("positional"), kernels with at
+        most n^2 / 8 sparse features by these ("sparse"), factors every kernel whose rank is below
+        n/4 (probed on a random subset first), keeps the others dense while they fit in `cache_mb`,
+        and otherwise takes sparse features if there are any, or computes rows on demand. Matrices
+        the user holds already cost nothing and stay dense.
+    kernels : ComputedOperator, GaussianOperator or StackedOperator
+        The kernels on the training samples. Those of a batch are never stored unless "dense" or
+        "factored" asks for it.
+    cache_mb : float
+        Megabytes for matrices or cached rows; where memory is short, half of what there is.
+    tol : float
+        Relative gap the fit aims at: decides the storage type and the factors' trace error.
+    random_state : int or None
+        Draws the subset on which ranks are probed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelweave.kernels import Polynomial
+    >>> X = np.linspace(-1, 1, 100)[:, None]
+    >>> type(build_bank("auto", ComputedOperator.build([Polynomial(2)], X))).__name__
+    'FactorOperator'
+    """
+    if getattr(spec, "builds_any_set", False):
+        return spec.build(kernels)
+    if isinstance(kernels, StackedOperator):
+        parts = [
+            build_bank(spec, part, cache_mb=cache_mb, tol=tol, random_state=random_state)
+            for part in kernels.parts
+        ]
+        return StackedOperator(parts, kernels.members)
+    if hasattr(spec, "build"):
+        return spec.build(kernels)
+    if spec not in BANKS:
+        raise unknown_name("bank", spec, BANKS)
+    if not cache_mb > 0:
+        raise InvalidInputError(f"cache_mb must be > 0; got {cache_mb!r}.")
+    dtype = storage_dtype(tol)
+    rtol = float(np.clip(1e-3 * tol, 1e-12, 1e-6))
+    frugal = spec == "lazy"
+    if isinstance(kernels, GaussianOperator) and spec in ("auto", "lazy"):
+        # Evaluating these kernels takes little longer than reading them from memory would.
+        built: Any = kernels.in_type(dtype)
+    elif isinstance(kernels, ComputedOperator) and spec == "auto":
+        built = _automatic(kernels, cache_mb, dtype, rtol, random_state)
+    else:
+        plans: dict[str, Callable[[Any], KernelOperator]] = {
+            "dense": lambda own: DenseOperator.of(own, dtype),
+            "lazy": lambda own: CachedOperator(own, cache_mb, dtype),
+            "factored": lambda own: FactorOperator.of(own, rtol),
+            "positional": SequenceOperator.of,
+            "sparse": FeatureOperator.of,
+        }
+        built = plans[spec](kernels)
+    for part in (*built.parts, built) if isinstance(built, StackedOperator) else (built,):
+        part.cache_mb = cache_mb
+    if frugal:
+        built.work_bytes = min(built.work_bytes, cache_bytes(cache_mb))
+    return built
+
+
+def _automatic(
+    kernels: ComputedOperator,
+    cache_mb: float,
+    dtype: str,
+    rtol: float,
+    random_state: int | None,
+) -> KernelOperator:
+    n, m = kernels.n, kernels.m
+    strings = {k: p for k in range(m) if (p := kernels.positional_factor(k)) is not None}
+    others = [k for k in range(m) if k not in strings]
+    features = {k: f for k in others if (f := kernels.sparse_factor(k)) is not None}
+    cheap = {k for k, f in features.items() if _FEATURE_COST * f.features.nnz <= n**2}
+    pieces = _factor_where_it_pays(kernels, cheap | set(strings), rtol, random_state)
+    thin = np.array(sorted(pieces), dtype=np.int64)
+    sparse = np.array(sorted(cheap), dtype=np.int64)
+    aligned = np.array(sorted(strings), dtype=np.int64)
+    rest = np.setdiff1d(np.arange(m), np.concatenate([thin, sparse, aligned]))
+    held = np.array([kernels.given_matrix(k) is not None for k in rest], dtype=bool)
+    dtype = kernels.storage(dtype, rest[~held])
+    computed_bytes = (~held).sum() * n**2 * np.dtype(dtype).itemsize
+    dense, lazy = rest, rest[:0]
+    if computed_bytes and (
+        computed_bytes > 1e6 * cache_mb
+        or dense_bytes(n, int((~held).sum()), dtype) > cache_bytes(float("inf"))
+    ):
+        dense, lazy = rest[held], rest[~held]
+        known = np.array([k in features for k in lazy], dtype=bool)
+        sparse, lazy = np.concatenate([sparse, lazy[known]]), lazy[~known]
+
+    def names(own: Array) -> list[str]:
+        return [kernels.names[k] for k in own]
+
+    parts: list[KernelOperator] = []
+    members: list[Array] = []
+    if len(thin):
+        factors = [pieces[k] for k in thin]
+        parts.append(FactorOperator(factors, names(thin), kernels.select(thin), rtol))
+        members.append(thin)
+    if len(aligned):
+        parts.append(SequenceOperator([strings[k] for k in aligned], names(aligned)))
+        members.append(aligned)
+    if len(sparse):
+        parts.append(FeatureOperator([features[k] for k in sparse], names(sparse)))
+        members.append(sparse)
+    given = GivenOperator.of(kernels.select(rest[held]))
+    if given is not None:
+        parts.append(given)
+        members.append(rest[held])
+        dense = np.setdiff1d(dense, rest[held])
+    if len(dense):
+        parts.append(DenseOperator.of(kernels.select(dense), dtype))
+        members.append(dense)
+    if len(lazy):
+        parts.append(CachedOperator(kernels.select(lazy), cache_mb, dtype))
+        members.append(lazy)
+    return parts[0] if len(parts) == 1 else StackedOperator(parts, members)
+
+
+def _factor_where_it_pays(
+    kernels: ComputedOperator, others: set[int], rtol: float, random_state: int | None
+) -> dict[int, tuple[Array, Array]]:
+    """Factor the kernels of low rank that are not in `others`."""
+    cap = kernels.n // _RANK_SHARE
+    pieces: dict[int, tuple[Array, Array]] = {}
+    candidates = [
+        k
+        for k in range(kernels.m)
+        if k not in others
+        and (kernels.formula(k) is not None or kernels.dense_features(k) is not None)
+    ]
+    probe = None
+    if kernels.n > 4 * _PROBE:
+        chosen = np.random.default_rng(random_state).choice(kernels.n, _PROBE, replace=False)
+        few = kernels.samples.take(np.sort(chosen))
+        probe = ComputedOperator(kernels.kernels, few, None)
+
+    def work(start: int, stop: int) -> None:
+        for k in candidates[start:stop]:
+            try:
+                if probe is not None and kernels.dense_features(k) is None:
+                    # The rank on a subset is a lower bound: a cheap way to say no.
+                    factor_kernel(probe, k, rtol, _PROBE // 2)
+                pieces[k] = factor_kernel(kernels, k, rtol, cap)
+            except RankExceeded:
+                continue
+
+    map_blocks(work, len(candidates), 1)
+    return pieces

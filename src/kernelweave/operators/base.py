@@ -1,0 +1,633 @@
+"""What every kernel operator answers, wherever its kernels live."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from kernelweave.arrays import AnyArray as Array
+from kernelweave.compiled.blocks import CACHED_ENTRIES, STACK_ENTRIES, rows_of
+from kernelweave.compiled.threads import map_blocks, one_blas_thread
+from kernelweave.errors import InvalidInputError
+from kernelweave.kernels.sparse_factor import SparseFactor
+from kernelweave.kernels.strings.positional_factor import PositionalFactor
+from kernelweave.memory import FEW_SAMPLES, square_side
+from kernelweave.operators.memory import cache_bytes, require_bytes
+from kernelweave.operators.rounds import BoxConstraints, LocalRounds, Rounds
+from kernelweave.operators.row_cache import RowCache
+from kernelweave.operators.running import RowProducts, RunningProducts, SumProducts
+from kernelweave.operators.squares import SquareSum
+
+__all__ = [
+    "Array",
+    "ErrorBound",
+    "KernelOperator",
+    "Kind",
+    "Part",
+    "Which",
+    "as_tasks",
+    "kernel_indices",
+    "kernel_runs",
+    "round_size_of",
+    "rounding_error",
+    "row_step",
+    "same_samples",
+    "sample_indices",
+    "semi_definite",
+]
+
+# Below this part of the largest value a quadratic form could have, a negative one is rounding.
+_NEGATIVE = 1e-5
+# The fewest rows of a sum of kernels that a thread takes at a time.
+_FEWEST_ROWS = 16
+
+# Which rows, columns or kernels; None means all of them.
+Which = Array | None
+# The type of a result; None means the operator's own.
+Kind = DTypeLike | None
+
+
+@dataclass(frozen=True)
+class ErrorBound:
+    """How far an operator's answers for one v can be from those of the exact kernels.
+
+    Attributes
+    ----------
+    quad_missing : ndarray of shape (m,)
+        v'K_k v (exact) is at most the operator's answer plus this.
+    norm_missing : ndarray of shape (m,)
+        The function K_k v of the exact kernel has a squared norm of at most the operator's v'K_k v
+        plus this.
+    product : ndarray of shape (T, n), or 0.0
+        Entrywise bound on the error of sum_k d_k K_k v.
+    """
+
+    quad_missing: Array
+    norm_missing: Array
+    product: Array | float
+
+    @classmethod
+    def none(cls, m: int) -> ErrorBound:
+        """Return the bound of an exact operator."""
+        return cls(np.zeros(m), np.zeros(m), 0.0)
+
+
+class KernelOperator(ABC):
+    """m kernels, or distances that become one, between left samples and right samples.
+
+    Training asks an operator of the training samples against themselves; prediction asks what its
+    `against` returns, which is rectangular. A new operator supplies `block`, and `diagonal` if it
+    is square; all else has a default that is built on these, which a representation overrides
+    where it is faster.
+
+    A vector argument `v` has shape (n,) or (T, n); with (T, n) a product has shape (m, T, n) and a
+    quadratic form is summed over the T rows (the tasks of a shared multi-class problem). Rows are
+    left samples, columns right ones, and None means all. `kernels` restricts any answer to those
+    kernels, in that order.
+
+    Attributes
+    ----------
+    n : int
+        Number of right samples; of both in a square operator.
+    m : int
+        Number of kernels.
+    names : sequence of str
+        Their names.
+    """
+
+    n: int
+    m: int
+    names: Sequence[str]
+    # Up to this many samples forming K(d) is cheaper than asking for its rows and blocks.
+    matrix_limit: int = 2000
+    # Precision of parts where sums over all of them are taken.
+    tile_dtype: str = "float64"
+    # Megabytes that rows of K(d) may take where a combination has to keep them itself.
+    cache_mb: float = 1000
+    # Variables that a decomposition solver should move at a time, more where a product with the
+    # kernel costs much and a block of it little; None if it does not matter.
+    round_size: int | None = None
+    # Whether products go through rows, so that a row of a sum of kernels is worth keeping.
+    keeps_rows: bool = False
+    # Ranks of the factors that `factor_of` returns, one for each kernel; None if it has none.
+    ranks: Array | None = None
+
+    # The primitives
+
+    @abstractmethod
+    def block(
+        self, rows: Which = None, columns: Which = None, kernels: Which = None, dtype: Kind = None
+    ) -> Array:
+        """K_k[rows][:, columns] for each kernel: shape (m, rows, columns).
+
+        In the operator's own type unless `dtype` says otherwise; the caller minds the memory.
+        """
+
+    def diagonal(self, kernels: Which = None) -> Array:
+        """Diagonals of a square operator, shape (m, n)."""
+        raise NotImplementedError(f"{type(self).__name__} has no diagonal.")
+
+    def apply(self, v: Array, kernels: Which = None, rows: Which = None) -> Array:
+        """(K_k v)[rows] for each kernel; costs only the columns where v is not zero."""
+        chosen, tasks = kernel_indices(kernels, self.m), as_tasks(v)
+        where = np.arange(self.shape[0]) if rows is None else np.asarray(rows)
+        support = np.flatnonzero(tasks.any(axis=0))
+        values = np.ascontiguousarray(tasks[:, support].T)
+        out = np.zeros((len(chosen), len(tasks), len(where)))
+
+        def work(first: int, last: int) -> None:
+            for part in kernel_runs(len(chosen), len(support)):
+                found = self.block(where[first:last], support, chosen[part]) @ values
+                out[part, :, first:last] = found.transpose(0, 2, 1)
+
+        if len(support) and len(chosen):
+            map_blocks(work, len(where), rows_of(len(chosen) * len(support), STACK_ENTRIES))
+        return out if np.ndim(v) == 2 else out[:, 0]
+
+    # Sums over kernels, and over entries
+
+    def weighted(
+        self, d: ArrayLike, rows: Which = None, columns: Which = None, out: Array | None = None
+    ) -> Array:
+        """sum_k d_k K_k[rows][:, columns], float64 unless `out` says otherwise.
+
+        Kernels of weight zero are not evaluated.
+        """
+        weights = np.asarray(d, dtype=np.float64)
+        where = np.arange(self.shape[0]) if rows is None else np.asarray(rows)
+        width = self.shape[1] if columns is None else len(columns)
+        out = self._sum_memory(len(where), width) if out is None else out
+        active = np.flatnonzero(weights)
+
+        def work(first: int, last: int) -> None:
+            out[first:last] = 0.0
+            for part in kernel_runs(len(active), (last - first) * width):
+                stack = self.block(where[first:last], columns, active[part])
+                out[first:last] += np.tensordot(weights[active[part]], stack, axes=1)
+
+        map_blocks(work, len(where), row_step(width))
+        return out
+
+    def _sum_memory(self, q: int, s: int, dtype: DTypeLike = np.float64) -> Array:
+        if q * s > STACK_ENTRIES:
+            require_bytes(8.0 * q * s, f"one dense {q} x {s} matrix")
+        return np.empty((q, s), dtype)
+
+    def contract(self, M: ArrayLike) -> NDArray[np.float64]:
+        """sum_ij M_ij K_k[i, j] for every k, shape (m,), in bounded memory."""
+        weights = np.asarray(M, dtype=np.float64).ravel()
+        out = np.empty(self.m)
+        for part in kernel_runs(self.m, weights.size):
+            values = self.block(kernels=part).reshape(len(part), -1)
+            out[part] = values.astype(np.float64, copy=False) @ weights
+        return out
+
+    def quad(self, v: Array, kernels: Which = None) -> Array:
+        """v'K_k v for each kernel of a square operator."""
+        tasks = as_tasks(v)
+        support = np.flatnonzero(tasks.any(axis=0))
+        products = self.apply(tasks, kernels, support)
+        quad = np.einsum("ktn,tn->k", products, tasks[:, support])
+        return semi_definite(quad, v, self, kernel_indices(kernels, self.m))
+
+    def quad_and_product(self, v: Array, d: Array) -> tuple[Array, Array]:
+        """(v'K_k v for each kernel, sum_k d_k K_k v), in one pass over the kernels in use."""
+        tasks = as_tasks(v)
+        quad, product = np.empty(self.m), np.zeros_like(tasks)
+        active = np.flatnonzero(d)
+        for run in kernel_runs(len(active), tasks.size):
+            part = active[run]
+            parts = self.apply(tasks, part)
+            quad[part] = np.einsum("ktn,tn->k", parts, tasks)
+            product += np.tensordot(d[part], parts, axes=1)
+        rest = np.flatnonzero(d == 0)
+        if len(rest):
+            quad[rest] = self.quad(tasks, rest)
+        return semi_definite(quad, tasks, self, np.arange(self.m)), product
+
+    def factor_of(self, kernels: Array) -> tuple[Array, Array]:
+        """F of shape (r, n) and the owners of its rows: K_k = F_k'F_k, where there are `ranks`.
+
+        Owners are positions in `kernels`.
+        """
+        raise NotImplementedError(f"{type(self).__name__} keeps no factors of its kernels.")
+
+    @property
+    def quick_sums(self) -> bool:
+        """Whether a sum of kernels is formed as quickly as products with them are taken."""
+        return self.keeps_rows or self.forms_matrix
+
+    # Other operators
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of left and right samples."""
+        return self.n, self.n
+
+    def part(
+        self, rows: Which = None, columns: Which = None, dtype: DTypeLike = np.float64
+    ) -> KernelOperator:
+        """Return the operator between some left and some right samples.
+
+        Its sums are of that type: what a combination of kernels is computed from.
+        """
+        return Part(self, rows, columns, None, dtype)
+
+    def take(self, idx: Array) -> KernelOperator:
+        """Return the same kernels on some of the samples; here their matrices are formed."""
+        from kernelweave.operators.dense import DenseOperator
+
+        idx = np.asarray(idx)
+        require_bytes(8.0 * self.m * len(idx) ** 2, f"{self.m} kernels on {len(idx)} samples")
+        stack = np.empty((self.m, len(idx), len(idx)))
+        for part in kernel_runs(self.m, len(idx) ** 2):
+            stack[part] = self.block(idx, idx, part)
+        return DenseOperator(list(stack), self.names)
+
+    def select(self, kernels: Array) -> KernelOperator:
+        """Return some of the kernels on the same samples."""
+        return Part(self, None, None, kernel_indices(kernels, self.m), np.float64)
+
+    def against(self, X: Any) -> KernelOperator:
+        """Return the kernels between new samples (rows) and the training samples."""
+        raise NotImplementedError(f"{type(self).__name__} knows no samples.")
+
+    def between(self, X: Any, Z: Any) -> KernelOperator:
+        """Return the kernels between new samples and other new samples."""
+        raise NotImplementedError(f"{type(self).__name__} knows no samples.")
+
+    def sample_ids_of(self, idx: Array, kernels: Array | None = None) -> dict[str, Any]:
+        """Return, for each precomputed kernel, the ids of those training samples."""
+        return {}
+
+    def _but(self, **changes: Any) -> Self:
+        """Return a copy with other attributes."""
+        out = object.__new__(type(self))
+        out.__dict__.update(self.__dict__, **changes)
+        return out
+
+    # How exact the answers are
+
+    def error(self, v: Array, d: Array) -> ErrorBound:
+        """How far `quad(v)` and sum_k d_k K_k v can be from the exact kernels' answers."""
+        return ErrorBound.none(self.m)
+
+    def refined(self) -> KernelOperator | None:
+        """Return a more exact operator of the same kernels, or None if this one is exact."""
+        return None
+
+    def exact(self) -> KernelOperator:
+        """Return the same kernels in float64, nothing of them stored; itself if it is exact.
+
+        float32 values and factors are good enough to search with. What a fit is certified by, and
+        predicts with, are the kernels themselves: their values are computed as they are asked for.
+        """
+        return self
+
+    def rounding(self, v: Array, d: Array) -> ErrorBound:
+        """How far sums in float64 can take `quad(v)` and sum_k d_k K_k v from their exact values.
+
+        By sqrt(n) units in the last place of the sum of the sizes of their terms: rounding goes up
+        as often as down.
+        """
+        return self._by_diagonals(v, d, np.sqrt(self.n) * np.finfo(np.float64).eps)
+
+    def largest_quad(self, v: Array) -> Array:
+        """Upper bounds on v'K_k v by the diagonals alone, shape (m,).
+
+        No entry of a kernel is larger than the root of the product of its two diagonal ones.
+        """
+        return self._by_diagonals(v, np.zeros(self.m), 1.0).quad_missing
+
+    def _by_diagonals(self, v: Array, d: Array, unit: float) -> ErrorBound:
+        """Bound for kernel values off by up to `unit` sqrt(K_ii K_jj), some kernels at a time."""
+        tasks = as_tasks(v)
+        quad, product = np.zeros(self.m), np.zeros_like(tasks)
+        for part in kernel_runs(self.m, self.n):
+            units = np.full(len(part), unit)
+            bound = rounding_error(tasks, d[part], self.diagonal(part), units)
+            quad[part] = bound.quad_missing
+            product += bound.product
+        return ErrorBound(quad, quad, product)
+
+    def eigenvalue_bound(self) -> Array:
+        """Upper bounds on the largest eigenvalue of each kernel on vectors of sum zero, (m,).
+
+        Here the trace of the centred kernel, which bounds every eigenvalue.
+        """
+        ones = np.ones(self.n)
+        inside = self.quad(ones) - self.error(ones, np.zeros(self.m)).quad_missing
+        return np.maximum(self.diagonal().sum(axis=1) - inside / self.n, 0.0)
+
+    # How much memory there is beside the operator
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes the operator holds."""
+        return 0
+
+    @cached_property
+    def work_bytes(self) -> float:
+        """Bytes that a solver may take for square matrices of samples beside the operator.
+
+        Half of what is free, unless the operator has promised less.
+        """
+        return cache_bytes(float("inf"))
+
+    @property
+    def kept_bytes(self) -> float:
+        """Bytes for rows of K(d), or of some kernels, that are kept beside the operator."""
+        return min(1e6 * self.cache_mb, self.work_bytes)
+
+    def square_limit(self, most: int, copies: float) -> int:
+        """Return on how many samples, at most `most`, so many square matrices may be formed."""
+        if min(most, self.n) <= FEW_SAMPLES:
+            return most  # Asking how much memory there is would take longer than small fits do.
+        return min(most, square_side(self.work_bytes, copies))
+
+    @property
+    def forms_matrix(self) -> bool:
+        """Whether solvers form K(d) as a matrix: it is cheap, and there is room for it.
+
+        That is half of the room, as what is computed from the matrix is of the same size.
+        """
+        return self.n <= self.square_limit(self.matrix_limit, copies=2)
+
+    # What one solver alone asks for: BEMKL sums of squares, MWU products that are kept up to date
+
+    def sum_products(self, V: Array) -> Array:
+        """sum_k K_k V[k] for a vector, or T of them, of each kernel's own: (m, T, n) to (T, n)."""
+        out = np.zeros(V.shape[1:])
+        if not self.keeps_rows:
+            for k in range(self.m):
+                out += self.apply(V[k], np.array([k]))[0]
+            return out
+        turned = V.transpose(0, 2, 1)
+        size = rows_of(self.m * self.n, STACK_ENTRIES)
+        for first in range(0, self.n, size):
+            idx = np.arange(first, min(first + size, self.n))
+            rows = self.block(idx)
+            with one_blas_thread():
+                out[:, idx] = np.matmul(rows, turned).sum(axis=0).T
+        return out
+
+    def square_sum(self) -> Array:
+        """sum_k K_k K_k as an n x n matrix, float64."""
+        squares = SquareSum(self.n)
+        size = rows_of(self.m * self.n, STACK_ENTRIES)
+        for first in range(0, self.n, size):
+            idx = np.arange(first, min(first + size, self.n))
+            for part in kernel_runs(self.m, self.n):
+                # A kernel is symmetric: its square is the sum over its rows r of r r'.
+                rows = self.block(idx, None, part).astype(np.float64).reshape(-1, self.n)
+                squares.add(rows, rows)
+        return squares.total()
+
+    def square_factor(self) -> Array | None:
+        """H of shape (R, n), R < n, with H'H = `square_sum()`; None if it is not known as such."""
+        return None
+
+    def fresh_rows(self, idx: Array, kernels: Array) -> Array:
+        """What `block` returns for all columns, past any cache of the operator's own."""
+        return self.block(idx, None, kernels)
+
+    def running(self) -> RunningProducts:
+        """Return K_k v of every kernel, kept up to date while v changes a little at a time."""
+        return RowProducts(self, self._own_cache())
+
+    def _own_cache(self) -> RowCache | None:
+        """Return the cache of rows the operator has itself, if any."""
+        return None
+
+    def rounds(self, rules: BoxConstraints, weights: Array | None = None) -> Rounds:
+        """Return what MWU asks for in its rounds, see :class:`Rounds`.
+
+        With `weights` the rounds know one kernel only, sum_k weights_k K_k.
+        """
+        return LocalRounds(self.running() if weights is None else SumProducts(self, weights), rules)
+
+    # What representations are made from: the kernel before its normalisation, if that differs
+
+    def sharing(self, kernels: Array) -> list[int]:
+        """Return a number for each of these kernels, the same where they share work."""
+        return list(range(len(kernels)))
+
+    def stored_matrix(self, k: int) -> tuple[Array, float] | None:
+        """Return a matrix that exists already and its scale, if normalising only scales it."""
+        return None
+
+    def sparse_factor(self, k: int) -> SparseFactor | None:
+        """Return the normalised kernel k by its sparse features; None if it has none."""
+        return None
+
+    def positional_factor(self, k: int) -> PositionalFactor | None:
+        """Return the normalised kernel k by its aligned sequences; None if it has none."""
+        return None
+
+    def dense_features(self, k: int) -> Array | None:
+        """Return features of the raw kernel k, shape (n, D), whose inner products it is, if any."""
+        return None
+
+    def formula(self, k: int) -> tuple[Any, Array] | None:
+        """Return the kernel's formula and the dense block of columns it reads, if it has one."""
+        return None
+
+    def raw_diagonal(self, k: int) -> Array:
+        """k(x, x) before normalisation."""
+        return np.array(self.diagonal(np.array([k]))[0])
+
+    def raw_row(self, k: int, i: int) -> Array:
+        """Row i before normalisation."""
+        return self.block(np.array([i]), None, np.array([k]))[0, 0]
+
+    def normalised_factor(self, k: int, factor: Array, residual: Array) -> tuple[Array, Array]:
+        """Normalise a (rank, n) factor of the raw kernel and the residual diagonal beside it."""
+        return np.ascontiguousarray(factor), residual
+
+    def storage(self, dtype: str, kernels: Any, on_the_way: bool = False) -> str:
+        """Return the type to keep these kernels in: `dtype`, or "float64" if they do not fit.
+
+        With `on_the_way` everything they are computed from must fit as well.
+        """
+        return dtype
+
+
+class Part(KernelOperator):
+    """Some rows, columns and kernels of an operator, asked for as they are needed.
+
+    Examples
+    --------
+    >>> from kernelweave.operators import DenseOperator
+    >>> whole = DenseOperator([np.eye(3), np.ones((3, 3))])
+    >>> part = Part(whole, np.array([0]), np.array([0, 2]), None)
+    >>> part.weighted([1.0, 10.0])
+    array([[11., 10.]])
+    >>> part.contract([[1.0, -1.0]])
+    array([1., 0.])
+    """
+
+    def __init__(
+        self,
+        whole: KernelOperator,
+        rows: Array | None,
+        columns: Array | None,
+        kernels: Array | None,
+        dtype: DTypeLike = np.float64,
+    ) -> None:
+        self._whole, self._dtype = whole, np.dtype(dtype)
+        self._rows = None if rows is None else np.asarray(rows)
+        self._columns = None if columns is None else np.asarray(columns)
+        self._kernels = kernel_indices(kernels, whole.m)
+        self.m = len(self._kernels)
+        self.n = whole.shape[1] if self._columns is None else len(self._columns)
+        self.names = whole.names if kernels is None else [whole.names[k] for k in self._kernels]
+        self.matrix_limit, self.cache_mb = whole.matrix_limit, whole.cache_mb
+        self.round_size, self.keeps_rows = whole.round_size, whole.keeps_rows
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self._whole.shape[0] if self._rows is None else len(self._rows), self.n
+
+    def block(
+        self, rows: Which = None, columns: Which = None, kernels: Which = None, dtype: Kind = None
+    ) -> Array:
+        chosen = self._kernels[kernel_indices(kernels, self.m)]
+        return self._whole.block(
+            _cut(self._rows, rows), _cut(self._columns, columns), chosen, dtype
+        )
+
+    def weighted(
+        self, d: ArrayLike, rows: Which = None, columns: Which = None, out: Array | None = None
+    ) -> Array:
+        weights = np.zeros(self._whole.m)
+        weights[self._kernels] = d
+        left, right = _cut(self._rows, rows), _cut(self._columns, columns)
+        if out is None:
+            height = self.shape[0] if rows is None else len(rows)
+            out = np.empty((height, self.n if columns is None else len(columns)), self._dtype)
+        return self._whole.weighted(weights, left, right, out)
+
+    def apply(self, v: Array, kernels: Which = None, rows: Which = None) -> Array:
+        chosen = self._kernels[kernel_indices(kernels, self.m)]
+        if self._columns is not None:
+            tasks = as_tasks(v)
+            longer = np.zeros((len(tasks), self._whole.shape[1]))
+            for row, long_row in zip(tasks, longer, strict=True):
+                np.add.at(long_row, self._columns, row)
+            v = longer if np.ndim(v) == 2 else longer[0]
+        return self._whole.apply(v, chosen, _cut(self._rows, rows))
+
+    def diagonal(self, kernels: Which = None) -> Array:
+        chosen = self._kernels[kernel_indices(kernels, self.m)]
+        found = self._whole.diagonal(chosen)
+        return found if self._columns is None else found[:, self._columns]
+
+    def error(self, v: Array, d: Array) -> ErrorBound:
+        weights = np.zeros(self._whole.m)
+        weights[self._kernels] = d
+        bound = self._whole.error(v, weights)
+        own = self._kernels
+        return ErrorBound(bound.quad_missing[own], bound.norm_missing[own], bound.product)
+
+
+def _cut(index: Array | None, chosen: Array | None) -> Array | None:
+    if chosen is None:
+        return index
+    return np.asarray(chosen) if index is None else index[chosen]
+
+
+def same_samples(rows: Which, columns: Which) -> bool:
+    """Whether some rows and columns that were asked for are the same ones."""
+    return rows is not None and columns is not None and np.array_equal(rows, columns)
+
+
+def row_step(n_columns: int) -> int:
+    """Rows of a part with that many columns that stay in the cache of the processor.
+
+    Examples
+    --------
+    >>> row_step(1000)
+    262
+    """
+    return max(_FEWEST_ROWS, rows_of(n_columns, CACHED_ENTRIES))
+
+
+def kernel_runs(count: int, entries: int) -> list[Array]:
+    """Cut `count` kernels of so many entries each into runs that fit in memory.
+
+    Examples
+    --------
+    >>> len(kernel_runs(10, 2**21))
+    5
+    """
+    size = rows_of(entries, STACK_ENTRIES)
+    return [np.arange(first, min(first + size, count)) for first in range(0, count, size)]
+
+
+def rounding_error(v: Array, d: Array, diagonals: Array, unit: Array) -> ErrorBound:
+    """Bound for kernel values known to |dK_ij| <= unit_k sqrt(K_ii K_jj).
+
+    `unit` is (m,), `diagonals` (m, n). Rounding to float32 has unit 2^-24, because
+    |K_ij| <= sqrt(K_ii K_jj).
+    """
+    root = np.sqrt(np.maximum(diagonals, 0.0))
+    weight = np.abs(as_tasks(v)) @ root.T  # (T, m): sum_j |v_j| sqrt(K_jj)
+    bound = unit * (weight**2).sum(axis=0)
+    return ErrorBound(bound, bound, (weight * (unit * d)) @ root)
+
+
+def semi_definite(quad: Array, v: Array, operator: KernelOperator, kernels: Array) -> Array:
+    """Return quadratic forms without the rounding that takes them just below zero.
+
+    Raises an error that names the kernel if one is negative beyond rounding: such a kernel is not
+    positive semi-definite, and no solver can trust it.
+    """
+    low = np.flatnonzero(quad < 0)
+    if len(low):
+        diagonals = np.maximum(operator.diagonal(kernels[low]), 0.0)
+        # A semi-definite form is at most this, and float32 rounding a ten-millionth of it.
+        size = ((np.abs(as_tasks(v)) @ np.sqrt(diagonals).T) ** 2).sum(axis=0)
+        bad = low[quad[low] < -_NEGATIVE * size]
+        if len(bad):
+            raise InvalidInputError(
+                f"kernel '{operator.names[kernels[bad[0]]]}' is not positive semi-definite: v'Kv = "
+                f"{quad[bad[0]]:.3g} for a vector v met during the fit. Leave it out, use another "
+                "metric or scale, or repair its matrix with kernelweave.kernels.nearest_psd(K)."
+            )
+    return np.maximum(quad, 0.0)
+
+
+def round_size_of(n: int) -> int:
+    """Round size where products take time in proportion to n, however few v are not zero.
+
+    A block takes time in proportion to its square, so the two balance at a multiple of sqrt(n).
+    """
+    return int(np.clip(6.0 * np.sqrt(n), 512, 4096))
+
+
+def as_tasks(v: Array) -> Array:
+    """View v of shape (n,) or (T, n) as (T, n), float64 and contiguous."""
+    return np.ascontiguousarray(np.atleast_2d(v), dtype=np.float64)
+
+
+def kernel_indices(kernels: Any, m: int) -> Array:
+    """Indices of the kernels asked for, checked."""
+    return np.arange(m) if kernels is None else _indices(kernels, m, "kernel")
+
+
+def sample_indices(idx: Any, n: int) -> Array:
+    """Indices of samples, checked: compiled code reads wherever it is told to."""
+    return _indices(idx, n, "sample")
+
+
+def _indices(given: Any, size: int, what: str) -> Array:
+    chosen = np.asarray(given, dtype=np.int64)
+    if chosen.size and not (chosen.min() >= 0 and chosen.max() < size):
+        raise InvalidInputError(f"{what} indices must be in 0..{size - 1}; got {given!r}.")
+    return chosen

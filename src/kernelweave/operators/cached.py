@@ -1,0 +1,290 @@
+"""Kernels whose rows are computed when they are asked for, the recent ones kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from kernelweave.compiled.blocks import MATRIX_COLUMNS
+from kernelweave.compiled.passes import add_rows, row_products
+from kernelweave.compiled.threads import map_blocks
+from kernelweave.operators.base import (
+    Array,
+    ErrorBound,
+    KernelOperator,
+    Kind,
+    Which,
+    as_tasks,
+    kernel_indices,
+    rounding_error,
+    same_samples,
+    semi_definite,
+)
+from kernelweave.operators.computed import ComputedOperator
+from kernelweave.operators.gaussians import GaussianOperator
+from kernelweave.operators.memory import cache_bytes, require_bytes, rows_and_work
+from kernelweave.operators.row_cache import RowCache
+
+__all__ = ["CachedOperator"]
+
+_CHUNK_BYTES = 64e6
+_SAMPLED_ROWS = 8
+# Rows of a sum of kernels are added up so many bytes at a time.
+_SUM_BYTES = 8e6
+# Numbers for each kernel and sample that the smallest fit takes beside two rows: the diagonals, the
+# products with alpha, and what is computed from these.
+_NUMBERS = 4
+
+
+class CachedOperator(KernelOperator):
+    """Kernel rows on demand, with a least-recently-used cache over rows.
+
+    One entry of the cache holds the same row of every kernel. A fit takes `cache_mb` plus O(m n):
+    up to two thirds of `cache_mb` are for cached rows, and what they leave is for the square
+    matrices that solvers form on as many samples as fit in there.
+
+    Parameters
+    ----------
+    kernels : ComputedOperator or GaussianOperator
+        The kernels on the training samples.
+    cache_mb : float, default=1000
+        Megabytes for cached rows and the matrices of solvers together.
+    dtype : {"float32", "float64"}, default="float32"
+        Type in which rows are evaluated and kept. Sums are float64. The error of float32 rows is
+        measured on a few of them and enters the certificate with a margin of four.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelweave.kernels import Linear
+    >>> X = np.arange(6.0).reshape(3, 2)
+    >>> kernels = ComputedOperator.build([Linear()], X, normalize=None)
+    >>> CachedOperator(kernels, dtype="float64").block(np.array([1]))
+    array([[[ 3., 13., 23.]]])
+    """
+
+    keeps_rows = True
+
+    def __init__(
+        self,
+        kernels: ComputedOperator | GaussianOperator,
+        cache_mb: float = 1000,
+        dtype: str = "float32",
+    ) -> None:
+        self._source, self.cache_mb = kernels, cache_mb
+        self.n, self.m, self.names = kernels.n, kernels.m, kernels.names
+        self._set_type(kernels.storage(dtype, range(kernels.m), on_the_way=True), None)
+        self._diagonals = kernels.diagonal()
+        self._unit = self._measured_unit()
+
+    def _set_type(self, name: str, instead_of: RowCache | None) -> None:
+        """Compute in that type, into an empty cache that takes the place of another."""
+        self.dtype, dtype = name, np.dtype(name)
+        self._computed = computed = self._source.in_type(name)
+        entries = float(self.m) * self.n
+        require_bytes(
+            (2.0 * dtype.itemsize + 8.0 * _NUMBERS) * entries,
+            f"two rows of {self.m} kernels on {self.n} samples, and products with them,",
+            kernels=self.m,
+        )
+
+        def compute(idx: Array) -> Array:
+            return computed.block(idx)
+
+        budget = cache_bytes(self.cache_mb)
+        rows, self.work_bytes = rows_and_work(budget, entries * self.n * dtype.itemsize)
+        self._cache = RowCache(compute, self.m, self.n, rows, dtype, instead_of)
+
+    def _measured_unit(self) -> Array:
+        """Relative error of float32 rows, measured on a few of them, with a margin of four."""
+        if self.dtype == "float64":
+            return np.zeros(self.m)
+        root = np.sqrt(np.maximum(self._diagonals, 1e-300))
+        worst = np.zeros(self.m)
+        for i in np.unique(np.linspace(0, self.n - 1, _SAMPLED_ROWS).astype(np.int64)):
+            row = np.array([i])
+            error = self._source.block(row)[:, 0]
+            error -= self._computed.block(row)[:, 0]
+            np.abs(error, out=error)
+            error /= root
+            np.maximum(worst, error.max(axis=1) / root[:, i], out=worst)
+        return np.maximum(4.0 * worst, 2.0**-24)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the cache and the diagonals."""
+        return int(self._cache.nbytes + self._diagonals.nbytes)
+
+    def _chunks(self, idx: Array) -> Iterator[tuple[Array, Array, Array]]:
+        """Yield (positions in idx, slab, slots) a bounded number of rows at a time."""
+        row_bytes = self.m * self.n * np.dtype(self.dtype).itemsize
+        size = int(np.clip(_CHUNK_BYTES // row_bytes, 1, self._cache.capacity))
+        for first in range(0, len(idx), size):
+            positions = np.arange(first, min(first + size, len(idx)))
+            slab, slots = self._cache.slots(idx[positions])
+            yield positions, slab, slots
+
+    def block(
+        self, rows: Which = None, columns: Which = None, kernels: Which = None, dtype: Kind = None
+    ) -> Array:
+        """See :class:`KernelOperator`; some columns of rows that cannot all be kept, afresh."""
+        other_type = dtype is not None and np.dtype(dtype) != self.dtype
+        if other_type or (columns is not None and self._cache.capacity < self.n):
+            return self._computed.block(rows, columns, kernels, dtype)
+        chosen = kernel_indices(kernels, self.m)
+        idx = np.arange(self.n) if rows is None else np.asarray(rows)
+        pick: Any = slice(None) if columns is None else np.asarray(columns)
+        width = self.n if columns is None else len(pick)
+        out = np.empty((len(chosen), len(idx), width), self.dtype)
+        for positions, slab, slots in self._chunks(idx):
+            for place, k in enumerate(chosen):
+                out[place, positions] = slab[:, k][slots][:, pick]
+        return out
+
+    def fresh_rows(self, idx: Array, kernels: Array) -> Array:
+        return self._computed.block(idx, None, kernels)
+
+    def _own_cache(self) -> RowCache:
+        return self._cache
+
+    def apply(self, v: Array, kernels: Which = None, rows: Which = None) -> Array:
+        chosen, tasks = kernel_indices(kernels, self.m), as_tasks(v)
+        if rows is None:
+            out = self._rows_added_up(tasks, chosen)
+        else:
+            out = self._row_products(tasks, chosen, np.asarray(rows))
+        return out if np.ndim(v) == 2 else out[:, 0]
+
+    def _rows_added_up(self, tasks: Array, chosen: Array) -> Array:
+        """K_k v everywhere, from the rows where v is not zero."""
+        out = np.zeros((len(chosen), len(tasks), self.n))
+        support = np.flatnonzero(tasks.any(axis=0))
+        blocks = -(-self.n // MATRIX_COLUMNS)
+        for positions, slab, slots in self._chunks(support):
+            values = np.ascontiguousarray(tasks[:, support[positions]])
+
+            def work(
+                start: int,
+                stop: int,
+                slab: Array = slab,
+                slots: Array = slots,
+                values: Array = values,
+            ) -> None:
+                for item in range(start, stop):
+                    place, b = divmod(item, blocks)
+                    first, last = b * MATRIX_COLUMNS, min((b + 1) * MATRIX_COLUMNS, self.n)
+                    for t in range(len(tasks)):
+                        add_rows(
+                            slab[:, chosen[place]], slots, values[t], out[place, t], first, last
+                        )
+
+            cost = len(chosen) * self.n * values.size
+            map_blocks(work, len(chosen) * blocks, 1 if self.n > MATRIX_COLUMNS else 8, cost)
+        return out
+
+    def _row_products(self, tasks: Array, chosen: Array, idx: Array) -> Array:
+        """K_k v at some samples, from their rows."""
+        out = np.empty((len(chosen), len(tasks), len(idx)))
+        for positions, slab, slots in self._chunks(idx):
+            for place, k in enumerate(chosen):
+                for t, row in enumerate(tasks):
+                    part = np.empty(len(positions))
+                    row_products(slab[:, k], slots, row, part)
+                    out[place, t, positions] = part
+        return out
+
+    def quad(self, v: Array, kernels: Which = None) -> Array:
+        """See :class:`KernelOperator`; from the products everywhere, whose rows are kept."""
+        tasks = as_tasks(v)
+        chosen = kernel_indices(kernels, self.m)
+        quad = np.einsum("ktn,tn->k", self.apply(tasks, chosen), tasks)
+        return semi_definite(quad, v, self, chosen)
+
+    def quad_and_product(self, v: Array, d: Array) -> tuple[Array, Array]:
+        """See :class:`KernelOperator`; past the cache, which a pass over all rows would empty."""
+        return self._computed.quad_and_product(v, d)
+
+    def weighted(
+        self, d: ArrayLike, rows: Which = None, columns: Which = None, out: Array | None = None
+    ) -> Array:
+        """See :class:`KernelOperator`; whole rows from the cache, a square of samples afresh."""
+        weights = np.asarray(d, dtype=np.float64)
+        if columns is not None:
+            if same_samples(rows, columns):
+                return _into(out, self._square(weights, np.asarray(rows)))
+            return super().weighted(weights, rows, columns, out)
+        idx = np.arange(self.n) if rows is None else np.asarray(rows)
+        out = self._sum_memory(len(idx), self.n) if out is None else out
+        out[:] = 0.0
+        for kernels, some in self._blocks(np.flatnonzero(weights), len(idx), self.n):
+            values = self.block(idx[some], None, kernels).astype(np.float64)
+            out[some] += np.tensordot(weights[kernels], values, axes=1)
+        return out
+
+    def _square(self, d: Array, idx: Array) -> Array:
+        """sum_k d_k K_k[idx][:, idx], computed afresh, which costs less than whole rows."""
+        out = np.zeros((len(idx), len(idx)), self.dtype)
+        weights = d.astype(self.dtype)
+        for kernels, rows in self._blocks(np.flatnonzero(d), len(idx), len(idx)):
+            first, last = rows[0], rows[-1] + 1
+            tile = self._computed.block(idx[rows], idx[first:], kernels)
+            out[rows, first:] += np.tensordot(weights[kernels], tile, axes=1)
+            # What is right of the square on the diagonal stands for its mirror image, too.
+            out[last:, rows] = out[rows, last:].T
+        return out
+
+    def _blocks(self, kernels: Array, count: int, width: int) -> Iterator[tuple[Array, Array]]:
+        """Yield (kernels, places of rows), for a stack of few bytes with rows of that width."""
+        many = max(1, int(_SUM_BYTES // (8 * width)))
+        for part in range(0, len(kernels), many):
+            some = kernels[part : part + many]
+            step = max(1, many // len(some))
+            for first in range(0, count, step):
+                yield some, np.arange(first, min(first + step, count))
+
+    def take(self, idx: Array) -> KernelOperator:
+        """See :class:`KernelOperator`; the few samples' matrices are formed."""
+        # These matrices take the memory of the rows.
+        self._cache.release()
+        few = self._source.take(idx)
+        few.work_bytes = max(cache_bytes(self.cache_mb) - few.nbytes, 0.0)
+        return few
+
+    def select(self, kernels: Array) -> CachedOperator:
+        """See :class:`KernelOperator`; rows of the new one take the place of those of this one."""
+        chosen = kernel_indices(kernels, self.m)
+        few = self._source.select(chosen)
+        out = self._but(_source=few, m=few.m, names=few.names)
+        out._diagonals, out._unit = self._diagonals[chosen], self._unit[chosen]
+        out._set_type(self.dtype, self._cache)
+        return out
+
+    def diagonal(self, kernels: Which = None) -> Array:
+        return self._diagonals[kernel_indices(kernels, self.m)]
+
+    def error(self, v: Array, d: Array) -> ErrorBound:
+        """Error of rows evaluated in float32."""
+        if self.dtype == "float64":
+            return ErrorBound.none(self.m)
+        return rounding_error(v, d, self._diagonals, self._unit)
+
+    def exact(self) -> KernelOperator:
+        return self if self.dtype == "float64" else self._source
+
+    def refined(self) -> CachedOperator | None:
+        """Return the same with float64 rows."""
+        if self.dtype == "float64":
+            return None
+        out = self._but(_unit=np.zeros(self.m))
+        out._set_type("float64", self._cache)
+        return out
+
+
+def _into(out: Array | None, values: Array) -> Array:
+    if out is None:
+        return values
+    out[...] = values
+    return out

@@ -1,0 +1,621 @@
+"""Kernels evaluated on samples as they are asked for, normalised: what an estimator keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+from scipy.sparse import issparse
+
+from kernelweave.compiled.blocks import CACHED_ENTRIES, STACK_ENTRIES, rows_of
+from kernelweave.compiled.finite import fits_float32
+from kernelweave.compiled.threads import map_blocks
+from kernelweave.errors import InvalidInputError
+from kernelweave.kernels.base import ElementwiseForm, Kernel
+from kernelweave.kernels.evaluate import NotFiniteError, Plan, evaluate_stack
+from kernelweave.kernels.normalize import Normalization, Trace
+from kernelweave.kernels.resolve import resolve, unique_names
+from kernelweave.kernels.samples import Samples, as_samples
+from kernelweave.kernels.scaled_factor import ScaledFactor
+from kernelweave.kernels.sparse_factor import SparseFactor
+from kernelweave.kernels.strings.positional_factor import PositionalFactor
+from kernelweave.operators.base import (
+    Array,
+    KernelOperator,
+    Kind,
+    Which,
+    as_tasks,
+    kernel_runs,
+    semi_definite,
+)
+from kernelweave.validation import LARGEST, require_kind, require_names
+
+__all__ = ["ComputedOperator", "Rows", "check_columns", "check_kernels"]
+
+Floats = NDArray[np.float64]
+
+# One tile of a streaming pass, all kernels together: it stays in the cache of a core.
+_TILE_ROWS = 64
+_TILE_KERNELS = 64
+_STATE = ("kernels", "samples", "normalization", "names", "steps")
+
+
+class Rows:
+    """Samples on one side of an operator, and what each step of the normalisation knows of them.
+
+    Parameters
+    ----------
+    samples : Samples
+        The samples.
+    sides : list of (ndarray of shape (m, n) or None), optional
+        What each step knows of each of them; None if it still has to be found out.
+    """
+
+    def __init__(self, samples: Samples, sides: list[Array | None] | None = None) -> None:
+        self.samples, self.sides, self.n = samples, sides, samples.n
+
+    def take(self, idx: Array) -> Rows:
+        """Return some of them."""
+        sides = self.sides
+        if sides is not None:
+            sides = [side if side is None else side[:, idx] for side in sides]
+        return Rows(self.samples.take(idx), sides)
+
+
+class ComputedOperator(KernelOperator):
+    """Several bound kernels between samples, on a common scale; nothing is stored.
+
+    Parameters
+    ----------
+    kernels : sequence of Kernel
+        Kernels bound to `samples`.
+    samples : Samples
+        The training samples.
+    normalize : {"trace", "diagonal", "center"}, None or tuple of these, default="trace"
+        The normalisation; its constants are learnt from the training samples when first needed.
+
+    Attributes
+    ----------
+    n, m : int
+        Numbers of right samples and kernels.
+    names : list of str
+        One readable, unique name for each kernel.
+    steps : list of NormalizationStep
+        What the normalisation does, in order.
+
+    Examples
+    --------
+    >>> from kernelweave.kernels import Linear, RBF
+    >>> kernels = ComputedOperator.build([Linear(), RBF(width=1)], [[1.0], [3.0]])
+    >>> kernels.names
+    ['linear', 'rbf(width=1)']
+    >>> kernels.block([0]).round(3)
+    array([[[0.2  , 0.6  ]],
+    <BLANKLINE>
+           [[1.   , 0.135]]])
+    >>> kernels.against([[2.0]]).block(columns=[1], kernels=[0])
+    array([[[1.2]]])
+    """
+
+    keeps_rows = True
+    dtype = "float64"
+
+    def __init__(
+        self, kernels: Sequence[Kernel], samples: Samples, normalize: Any = "trace"
+    ) -> None:
+        self.kernels = list(kernels)
+        self.samples = samples
+        self.normalization = Normalization.parse(normalize)
+        self.names: list[str] = unique_names(self.kernels)
+        self.steps = self.normalization.steps(len(self.kernels))
+        self._reset()
+
+    def _reset(self) -> None:
+        self.m = len(self.kernels)
+        # The places of these kernels among those that the steps know.
+        self._places = list(range(self.m))
+        # The two sides; None stands for all training samples.
+        self._left: Rows | None = None
+        self._right: Rows | None = None
+        self._learnt: set[int] = set()
+        self._plan: tuple[list[int], Plan] | None = None
+
+    @classmethod
+    def build(cls, kernels: Any, X: Any, normalize: Any = "trace") -> ComputedOperator:
+        """Bind whatever an estimator's `kernels` accepts to the samples `X`."""
+        samples = as_samples(X)
+        return cls(resolve(kernels, samples), samples, normalize)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # All else is quickly made anew, and holds the kernels once more.
+        state = {name: getattr(self, name) for name in _STATE}
+        if self._places != list(range(self.m)):
+            # The constants of some of the kernels are learnt again.
+            state["steps"] = self.normalization.steps(self.m)
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update({name: state[name] for name in _STATE})
+        self._reset()
+
+    def _after_load(self) -> None:
+        check_kernels(self.kernels, self.samples, self.names)
+        require_kind("the normalization", self.normalization, Normalization)
+        asked = [type(step) for step in self.normalization.steps(0)]
+        require_kind("the steps of the normalization", self.steps, list)
+        if [type(step) for step in self.steps] != asked:
+            raise InvalidInputError(f"the steps of {self.normalization!r} are others.")
+        for step in self.steps:
+            step.check(self.m, self.samples.n)
+        self._reset()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(n={self.n}, m={self.m}, {self.normalization!r})"
+
+    # Both sides
+
+    @property
+    def n(self) -> int:  # type: ignore[override]
+        return self.samples.n if self._right is None else self._right.n
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.samples.n if self._left is None else self._left.n, self.n
+
+    def against(self, X: Any) -> ComputedOperator:
+        return self.of_rows(Rows(check_columns(X, self.samples)), None)
+
+    def between(self, X: Any, Z: Any) -> ComputedOperator:
+        left = Rows(check_columns(X, self.samples))
+        return self.of_rows(left, left if Z is X else Rows(check_columns(Z, self.samples)))
+
+    def of_rows(self, left: Rows | None, right: Rows | None) -> ComputedOperator:
+        """Return the kernels between other samples; None stands for the training samples."""
+        return self._but(_left=left, _right=right)
+
+    def in_type(self, dtype: str) -> ComputedOperator:
+        """Return the same kernels with values of that type."""
+        return self._but(dtype=dtype)
+
+    def select(self, kernels: Array) -> ComputedOperator:
+        """Return some of the kernels; what their normalisation learns is shared."""
+        chosen = self._chosen(kernels)
+        return self._but(
+            kernels=[self.kernels[k] for k in chosen],
+            names=[self.names[k] for k in chosen],
+            m=len(chosen),
+            _places=[self._places[k] for k in chosen],
+            _learnt=set(),
+            _plan=None,
+        )
+
+    def sample_ids_of(self, idx: Array, kernels: Array | None = None) -> dict[str, Any]:
+        """Return, for each precomputed kernel, the ids of those training samples."""
+        rows = self.samples.take(idx)
+        ids = {self.names[k]: self.kernels[k].ids(rows) for k in self._chosen(kernels)}
+        return {name: own for name, own in ids.items() if own is not None}
+
+    # On their way to other machines
+
+    def pack(self, idx: Array) -> Any:
+        """Return training samples as they travel."""
+        self.learn(range(self.m))
+        return self.samples.take(idx).native, self._train_sides(idx)
+
+    def open(self, packed: Any) -> Rows:
+        """Return what `pack` made ready for `of_rows`."""
+        native, sides = packed
+        return Rows(Samples(native), sides)
+
+    def without_samples(self) -> ComputedOperator:
+        """Return the kernels and the constants of their normalisation, and no sample."""
+        self.learn(range(self.m))
+        steps = [step.without_samples() for step in self.steps]
+        return self._but(steps=steps, samples=Samples(self.samples.take([0]).native))
+
+    # Values
+
+    def block(
+        self, rows: Which = None, columns: Which = None, kernels: Which = None, dtype: Kind = None
+    ) -> Array:
+        chosen = self._chosen(kernels)
+        self.learn(chosen)
+        left = self._positions(rows, self.shape[0])
+        right = self._positions(columns, self.n)
+        new = self._left is not None and self._left.sides is None
+        if new and self._right is None and any(step.needs_means for step in self.steps):
+            return self._centred_block(chosen, left, right, dtype)
+        return self._in_type(
+            lambda kind: self._values(chosen, left, right, kind, len(self.steps)), dtype
+        )
+
+    def _in_type(self, compute: Callable[[DTypeLike], Array], dtype: DTypeLike | None) -> Array:
+        """Return values in a type, computed in float64 where float32 overflows on the way."""
+        kind = np.dtype(self.dtype if dtype is None else dtype)
+        if kind == np.float64:
+            return compute(kind)
+        try:
+            return compute(kind)
+        except NotFiniteError:
+            return compute(np.float64).astype(kind)
+
+    def _values(
+        self, kernels: list[int], left: Any, right: Any, dtype: DTypeLike, stage: int
+    ) -> Array:
+        """Values after the first steps."""
+        mine, theirs = self._samples(self._left, left), self._samples(self._right, right)
+        values = self._planned(kernels).evaluate(mine, theirs, dtype)
+        if not stage:
+            return values
+        for i, k in enumerate(kernels):
+            a = self._sides(self._left, k, mine, left, stage)
+            same = self._left is self._right and left is right
+            b = a if same else self._sides(self._right, k, theirs, right, stage)
+            for step, one, two in zip(self.steps[:stage], a, b, strict=True):
+                step.apply(self._places[k], values[i], one, two)
+        return values
+
+    def _samples(self, side: Rows | None, index: Any) -> Samples:
+        samples = self.samples if side is None else side.samples
+        return samples if index is None else samples.take(index)
+
+    def _sides(
+        self, side: Rows | None, k: int, samples: Samples, index: Any, stage: int
+    ) -> list[Floats | None]:
+        """What the first steps know of the samples of a block."""
+        if side is not None and side.sides is None:
+            return self._new_sides(k, samples)
+        place = self._places[k]
+        if side is None:
+            known = [step.train_side(place) for step in self.steps[:stage]]
+        else:
+            known = [own if own is None else own[place] for own in side.sides or []]
+        return [own if own is None or index is None else own[index] for own in known]
+
+    def _train_sides(self, idx: Array) -> list[Array | None]:
+        """What each step knows of training samples, one row a kernel."""
+        every = [[step.train_side(place) for place in self._places] for step in self.steps]
+        return [
+            None if own[0] is None else np.stack([side[idx] for side in own])  # type: ignore[index]
+            for own in every
+        ]
+
+    def _centred_block(
+        self, kernels: list[int], left: Any, right: Any, dtype: DTypeLike | None
+    ) -> Array:
+        """New samples against training samples, all of which their means are taken over."""
+        new = self._samples(self._left, left)
+        kind = np.dtype(self.dtype if dtype is None else dtype)
+        out = np.empty((len(kernels), new.n, self.n if right is None else len(right)), kind)
+        height = rows_of(self.n * len(kernels), STACK_ENTRIES)
+        for start in range(0, new.n, height):
+            part = new.take(np.arange(start, min(start + height, new.n)))
+
+            def values(kind: DTypeLike, part: Samples = part) -> Array:
+                found = self._planned(kernels).evaluate(part, self.samples, kind)
+                for i, k in enumerate(kernels):
+                    self._new_sides(k, part, found[i])
+                return found
+
+            whole = self._in_type(values, dtype)
+            out[:, start : start + height] = whole if right is None else whole[:, :, right]
+        return out
+
+    def _new_sides(self, k: int, new: Samples, values: Array | None = None) -> list[Floats | None]:
+        """What every step knows of new samples; `values` against training ones are normalised."""
+        place, sides = self._places[k], []
+        if values is None and any(step.needs_means for step in self.steps):
+            values = evaluate_stack([self.kernels[k]], new, self.samples)[0]
+        # Samples that a given matrix got after the fit have no diagonal: only where a step asks.
+        needed = any(step.needs_diagonal for step in self.steps)
+        diagonal = self._raw_diagonal(k, new) if needed else np.zeros(new.n)
+        for step in self.steps:
+            means = None
+            if values is not None and step.needs_means:
+                means = values.mean(axis=1, dtype=np.float64)
+            side = step.new_side(place, self.names[k], diagonal, means)
+            if values is not None:
+                step.apply(place, values, side, step.train_side(place))
+            diagonal = step.apply_diag(place, diagonal, side)
+            sides.append(side)
+        return sides
+
+    def diagonal(self, kernels: Which = None) -> Floats:
+        chosen = self._chosen(kernels)
+        self.learn(chosen)
+        return np.array([self._stage_diagonal(k, len(self.steps)) for k in chosen]).reshape(
+            len(chosen), self.n
+        )
+
+    def weighted(
+        self, d: ArrayLike, rows: Which = None, columns: Which = None, out: Array | None = None
+    ) -> Array:
+        """See :class:`KernelOperator`; kernels that are only scaled are added up as computed."""
+        if not self.normalization.pure_scaling:
+            return super().weighted(d, rows, columns, out)
+        weights = np.asarray(d, dtype=np.float64)
+        chosen = np.flatnonzero(weights).tolist()
+        scaled = weights[chosen] * self.scale(chosen)
+        left = self._samples(self._left, self._positions(rows, self.shape[0]))
+        right = self._samples(self._right, self._positions(columns, self.n))
+        kind = np.float64 if out is None else out.dtype
+        found = self._planned(chosen).weighted(scaled, left, right, kind)
+        if out is None:
+            return found
+        out[...] = found
+        return out
+
+    # Passes over tiles that are computed afresh
+
+    def quad_and_product(self, v: Array, d: Array) -> tuple[Array, Array]:
+        """See :class:`KernelOperator`; small tiles, because writing rows to memory takes longer
+        than computing them.
+
+        Kernels in use are evaluated between all samples and the support of v, the others on its
+        support, half of it: they are symmetric.
+        """
+        tasks = as_tasks(v)
+        product = np.zeros_like(tasks)
+        pieces = np.zeros((-(-self.n // _TILE_ROWS), self.m))
+        support = np.flatnonzero(tasks.any(axis=0))
+        values = np.ascontiguousarray(tasks[:, support].T, dtype=self.dtype)
+        used, rest = self._together(np.flatnonzero(d)), self._together(np.flatnonzero(d == 0))
+
+        def sums(rows: Array, first: int, kernels: Array) -> Array:
+            """(K_k v)[rows] of these kernels, from the support from its `first` member on."""
+            out = np.zeros((len(kernels), len(rows), len(tasks)))
+            width = max(_TILE_ROWS, rows_of(_TILE_ROWS * len(kernels), CACHED_ENTRIES))
+            for start in range(first, len(support), width):
+                columns = slice(start, start + width)
+                out += self.block(rows, support[columns], kernels) @ values[columns]
+            return out
+
+        def use(start: int, stop: int) -> None:
+            rows = np.arange(start, stop)
+            for kernels in used:
+                own = sums(rows, 0, kernels)
+                pieces[start // _TILE_ROWS, kernels] = np.einsum("krt,tr->k", own, tasks[:, rows])
+                product[:, rows] += np.tensordot(d[kernels], own, axes=1).T
+
+        def look(start: int, stop: int) -> None:
+            rows = support[start:stop]
+            for kernels in rest:
+                # What is right of the block on the diagonal stands for its mirror image, too.
+                own = 2.0 * sums(rows, start, kernels)
+                own -= self.block(rows, rows, kernels) @ values[start:stop]
+                pieces[start // _TILE_ROWS, kernels] = np.einsum("krt,tr->k", own, tasks[:, rows])
+
+        map_blocks(use, self.n, _TILE_ROWS)
+        map_blocks(look, len(support), _TILE_ROWS)
+        return semi_definite(pieces.sum(axis=0), v, self, np.arange(self.m)), product
+
+    def _together(self, kernels: Array) -> list[Array]:
+        """Split kernels into parts of a tile; those that read the same columns stay together."""
+        alike = np.argsort(self.sharing(kernels), kind="stable")
+        parts = -(-len(kernels) // _TILE_KERNELS)
+        return np.array_split(kernels[alike], parts) if parts else []
+
+    # What representations are made from
+
+    def sharing(self, kernels: Array) -> list[int]:
+        numbers: dict[Any, int] = {}
+        return [numbers.setdefault(self.kernels[k].path, len(numbers)) for k in kernels]
+
+    def storage(self, dtype: str, kernels: Any, on_the_way: bool = False) -> str:
+        if dtype == "float64":
+            return dtype
+        for k in kernels:
+            fits = fits_float32(self.diagonal(np.array([k])))
+            if not (fits and (not on_the_way or self._evaluates_in_float32(k))):
+                return "float64"
+        return dtype
+
+    def _evaluates_in_float32(self, k: int) -> bool:
+        form = self.kernels[k].form()
+        rate = form.p0 if form is not None and form.ingredient == "sqdist" else 1.0
+        return fits_float32(np.array([rate])) and fits_float32(self.raw_diagonal(k))
+
+    def stored_matrix(self, k: int) -> tuple[Array, float] | None:
+        if not self.normalization.pure_scaling:
+            return None
+        matrix = self.kernels[k].as_matrix(self.samples)
+        return None if matrix is None else (np.ascontiguousarray(matrix), self._scale_of(k))
+
+    def given_matrix(self, k: int) -> tuple[Array, Array, float] | None:
+        """Return a given matrix over all its samples, which of them are meant, and its scale.
+
+        None if there is no such matrix, or if normalising does more than to scale it.
+        """
+        matrix = self.kernels[k].whole_matrix() if self.normalization.pure_scaling else None
+        if matrix is None:
+            return None
+        return matrix, np.asarray(self.kernels[k].ids(self.samples)), self._scale_of(k)
+
+    def formula(self, k: int) -> tuple[ElementwiseForm, Array] | None:
+        form = self.kernels[k].form()
+        columns = None if form is None else self.kernels[k].block(self.samples)
+        return None if form is None or columns is None else (form, np.ascontiguousarray(columns))
+
+    def sparse_factor(self, k: int) -> SparseFactor | None:
+        features = self.kernels[k].features(self.samples)
+        if not issparse(features):
+            return None
+        self.learn([k])
+        return self._normalised(k, SparseFactor.of(features), len(self.steps))
+
+    def positional_factor(self, k: int) -> PositionalFactor | None:
+        factor = self.kernels[k].positional(self.samples)
+        if factor is None:
+            return None
+        self.learn([k])
+        return self._normalised(k, factor, len(self.steps))
+
+    def _normalised(self, k: int, factor: Any, stage: int) -> Any:
+        """Return a `ScaledFactor` after the first steps."""
+        for step in self.steps[:stage]:
+            factor = step.apply_to_product(self._places[k], factor)
+        return factor
+
+    def dense_features(self, k: int) -> Array | None:
+        features = self.kernels[k].features(self.samples)
+        return features if isinstance(features, np.ndarray) else None
+
+    def raw_diagonal(self, k: int) -> Array:
+        return self._raw_diagonal(k, self.samples).copy()
+
+    def raw_row(self, k: int, i: int) -> Array:
+        return evaluate_stack([self.kernels[k]], self.samples.take([i]), self.samples)[0, 0]
+
+    def normalised_factor(self, k: int, factor: Array, residual: Array) -> tuple[Array, Array]:
+        self.learn([k])
+        scaled = factor.T
+        for step in self.steps:
+            scaled = step.apply_to_factor(self._places[k], scaled)
+            residual = step.apply_to_residual(self._places[k], residual)
+        return np.ascontiguousarray(scaled.T), residual
+
+    # The constants of the normalisation
+
+    def scale(self, kernels: list[int]) -> Floats:
+        """The factors of kernels that normalising only scales."""
+        self.learn(kernels)
+        out = np.ones(len(kernels))
+        for step in self.steps:
+            if isinstance(step, Trace):
+                out *= step.scale[[self._places[k] for k in kernels]]
+        return out
+
+    def _scale_of(self, k: int) -> float:
+        return float(self.scale([k])[0])
+
+    def _chosen(self, kernels: Any) -> list[int]:
+        """Indices of the kernels asked for (None: all), counted from the start."""
+        if kernels is None:
+            return list(range(self.m))
+        chosen = np.asarray(kernels, dtype=np.int64)
+        if chosen.size and not (-self.m <= chosen.min() and chosen.max() < self.m):
+            raise InvalidInputError(f"kernel indices must be in 0..{self.m - 1}; got {kernels!r}.")
+        found: list[int] = (chosen % max(1, self.m)).tolist()
+        return found
+
+    def _positions(self, idx: Any, n: int) -> Array | None:
+        """Positions of samples, checked; None if all of them are meant."""
+        if idx is None:
+            return None
+        index = np.asarray(idx, dtype=np.intp)
+        if index.ndim != 1 or (index.size and not (index.min() >= 0 and index.max() < n)):
+            raise InvalidInputError(
+                f"sample indices must be a 1-D array in 0..{n - 1}; got {idx!r}."
+            )
+        return index
+
+    def _planned(self, kernels: list[int]) -> Plan:
+        """The plan for these kernels; solvers ask for the same ones again and again."""
+        plan = self._plan
+        if plan is None or plan[0] != kernels:
+            plan = self._plan = (kernels, Plan([self.kernels[k] for k in kernels]))
+        return plan[1]
+
+    def learn(self, kernels: Sequence[int]) -> None:
+        """Learn the constants of the normalisation for these kernels, where they are not known."""
+        ends = (self._left, self._right)
+        known = all(side is not None and side.sides is not None for side in ends)
+        if known or len(self._learnt) == self.m:
+            return
+        new = [k for k in kernels if k not in self._learnt]
+        for stage, step in enumerate(self.steps):
+            missing = [k for k in new if not step.has(self._places[k])]
+            if not missing:
+                continue
+            means = self._stage_means(missing, stage) if step.needs_means else None
+            for i, k in enumerate(missing):
+                diagonal = self._stage_diagonal(k, stage)
+                own = None if means is None else means[i]
+                step.learn(self._places[k], self.names[k], diagonal, own)
+        if not self.normalization.scales:
+            for k in new:
+                largest = np.abs(self._stage_diagonal(k, len(self.steps))).max(initial=0.0)
+                if not largest <= LARGEST:
+                    raise InvalidInputError(
+                        f"kernel '{self.names[k]}' has a diagonal of up to {largest:g}; kernel "
+                        f"values must be at most {LARGEST:g} in size, or sums and squares of them "
+                        f"would overflow. Scale its columns, or use normalize='trace'."
+                    )
+        self._learnt.update(new)
+
+    def _raw_diagonal(self, k: int, samples: Samples) -> Floats:
+        """k(x, x) before normalisation, all finite."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            diagonal = np.asarray(self.kernels[k].diagonal(samples), dtype=np.float64)
+        if not np.isfinite(diagonal).all():
+            raise NotFiniteError(self.names[k])
+        return diagonal
+
+    def _stage_diagonal(self, k: int, stage: int) -> Floats:
+        """The diagonal after the first steps, of samples that the normalisation knows."""
+        samples = self._samples(self._right, None)
+        diagonal = self._raw_diagonal(k, samples)
+        sides = self._sides(self._right, k, samples, None, stage)
+        for step, side in zip(self.steps[:stage], sides, strict=False):
+            diagonal = step.apply_diag(self._places[k], diagonal, side)
+        return diagonal
+
+    def _stage_means(self, kernels: list[int], stage: int) -> Floats:
+        """Row means over the training samples after the first steps, in bounded memory."""
+        train = self.of_rows(None, None)
+        n = self.samples.n
+        means, computed = np.empty((len(kernels), n)), []
+        for i, k in enumerate(kernels):
+            factor = self._raw_factor(k)
+            if factor is None:
+                computed.append(i)
+            else:
+                product = self._normalised(k, factor, stage).product
+                means[i] = product(np.full(n, 1.0 / n))
+        for run in kernel_runs(len(computed), _TILE_ROWS * n):
+            places = [computed[i] for i in run]
+            part = [kernels[i] for i in places]
+            height = rows_of(n * len(part), STACK_ENTRIES)
+            for start in range(0, n, height):
+                idx = np.arange(start, min(start + height, n))
+                values = train._values(part, idx, None, np.float64, stage)
+                means[places, start : start + height] = values.mean(axis=2)
+        return means
+
+    def _raw_factor(self, k: int) -> ScaledFactor | None:
+        """The raw kernel k if products with it need no pass over all pairs."""
+        positional: ScaledFactor | None = self.kernels[k].positional(self.samples)
+        if positional is not None:
+            return positional
+        features = self.kernels[k].features(self.samples)
+        return SparseFactor.of(features) if issparse(features) else None
+
+
+def check_columns(X: Any, train: Samples) -> Samples:
+    """Return new samples, which must have the columns of the training samples."""
+    new = as_samples(X)
+    if new.n_columns != train.n_columns:
+        raise InvalidInputError(
+            f"X has {new.n_columns} columns, but the kernels were bound to {train.n_columns}."
+        )
+    return new
+
+
+def check_kernels(kernels: Any, samples: Any, names: Any) -> None:
+    """Raise unless bound kernels, which came from a file, fit their samples and have names.
+
+    Examples
+    --------
+    >>> from kernelweave.kernels import Linear
+    >>> check_kernels([Linear()], Samples([[1.0]]), ["linear"])
+    """
+    require_kind("the kernels", kernels, list)
+    require_kind("the training samples", samples, Samples)
+    if not kernels:
+        raise InvalidInputError("there must be at least one kernel.")
+    require_names("the names of the kernels", names, len(kernels))
+    for kernel in kernels:
+        require_kind("a kernel", kernel, Kernel)
+        kernel.check_bound(samples)

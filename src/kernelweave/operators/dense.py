@@ -1,0 +1,355 @@
+"""Kernels as matrices in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from kernelweave.compiled.blocks import FEW_ENTRIES, MATRIX_COLUMNS, rows_of
+from kernelweave.compiled.dense_rows import add_rectangle, add_weighted_rows, copy_rectangle
+from kernelweave.compiled.passes import (
+    add_row_products,
+    add_rows,
+    quad_block,
+    row_products,
+)
+from kernelweave.compiled.threads import map_blocks, one_blas_thread, thread_count
+from kernelweave.operators.base import (
+    Array,
+    ErrorBound,
+    KernelOperator,
+    Kind,
+    Which,
+    as_tasks,
+    kernel_indices,
+    rounding_error,
+    sample_indices,
+    semi_definite,
+)
+from kernelweave.operators.memory import AS_ROWS, require_bytes
+from kernelweave.operators.running import MatrixProducts, RunningProducts
+from kernelweave.operators.squares import SquareSum
+
+__all__ = ["DenseOperator", "dense_bytes"]
+
+# Blocks are chosen once and for all, never from the number of threads: same bits on any machine.
+_ROW_BLOCK = 256
+_SUM_PARTS = 16
+# Above this part of entries that are not zero a vector is taken as full.
+_FULL_SHARE = 0.75
+_BUILD_BYTES = 32e6
+_BUILD_ROWS = 256
+
+
+class DenseOperator(KernelOperator):
+    """Dense n x n matrices, one per kernel, with a scale factor each.
+
+    Matrices that the user already holds (:class:`~kernelweave.kernels.Precomputed`) are used in
+    place, never copied, when the normalisation is a plain scaling.
+
+    Parameters
+    ----------
+    matrices : sequence of ndarray of shape (n, n)
+        Symmetric matrices, taken as they are.
+    names : sequence of str, optional
+        Their names.
+    scale : ndarray of shape (m,), optional
+        A factor on each.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> operator = DenseOperator([np.eye(3), np.ones((3, 3))])
+    >>> operator.quad(np.array([1.0, 2.0, 0.0]))
+    array([5., 9.])
+    """
+
+    # The matrices are there already: adding them up costs one pass.
+    matrix_limit = 20_000
+    keeps_rows = True
+
+    # Matrices that were computed lie one behind the other.
+    _stack: Array | None = None
+    # What the matrices were computed from, and which of them were rounded to float32.
+    _source: KernelOperator | None = None
+    _rounded: Array
+
+    def __init__(
+        self, matrices: Sequence[Array], names: Sequence[str] = (), scale: Array | None = None
+    ) -> None:
+        self._matrices = [np.ascontiguousarray(K) for K in matrices]
+        self.m, self.n = len(matrices), matrices[0].shape[0]
+        self.names = tuple(names) or tuple(f"kernel {k}" for k in range(self.m))
+        self._scale = np.ones(self.m) if scale is None else np.asarray(scale, dtype=np.float64)
+        self._rounded = np.zeros(self.m, dtype=bool)
+
+    @classmethod
+    def of(cls, kernels: KernelOperator, dtype: str = "float64") -> DenseOperator:
+        """Return the matrices of other kernels; those that have to be computed in that type.
+
+        Sums are always float64, and the rounding of float32 enters the certificate.
+        """
+        stored = [kernels.stored_matrix(k) for k in range(kernels.m)]
+        computed = np.array([k for k, one in enumerate(stored) if one is None], dtype=np.int64)
+        matrices = [np.empty((0, 0)) if one is None else one[0] for one in stored]
+        scale = np.array([1.0 if one is None else one[1] for one in stored])
+        stack = _computed(kernels, computed, dtype) if len(computed) else None
+        for position, k in enumerate(computed):
+            matrices[k] = stack[position]  # type: ignore[index]
+        out = cls(matrices, kernels.names, scale)
+        if stack is not None:
+            out._source = kernels
+            out._rounded[computed] = stack.dtype == np.float32
+            out._stack = stack if len(computed) == out.m else None
+        return out
+
+    @property
+    def dtype(self) -> str:
+        """Type of the matrices that were computed."""
+        return "float32" if self._rounded.any() else "float64"
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all matrices, the user's own included."""
+        return sum(K.nbytes for K in self._matrices)
+
+    def block(
+        self, rows: Which = None, columns: Which = None, kernels: Which = None, dtype: Kind = None
+    ) -> Array:
+        chosen = kernel_indices(kernels, self.m)
+        rows = np.arange(self.n) if rows is None else np.asarray(rows)
+        pick = rows if columns is None else np.ix_(rows, columns)
+        width = self.n if columns is None else len(columns)
+        if dtype is None:
+            kinds = [self._matrices[k].dtype for k in chosen] or [np.dtype(np.float64)]
+            dtype = np.result_type(*kinds)
+        out = np.empty((len(chosen), len(rows), width), dtype)
+        for position, k in enumerate(chosen):
+            np.multiply(
+                self._matrices[k][pick], self._scale[k], out=out[position], casting="same_kind"
+            )
+        return out
+
+    def apply(self, v: Array, kernels: Which = None, rows: Which = None) -> Array:
+        chosen = kernel_indices(kernels, self.m)
+        tasks = as_tasks(v)
+        if rows is not None:
+            out = self._products_at(tasks, sample_indices(rows, self.n), chosen)
+            return out if np.ndim(v) == 2 else out[:, 0]
+        out = np.zeros((len(chosen), len(tasks), self.n))
+        supports = [np.flatnonzero(row) for row in tasks]
+        # Sums along the rows of a symmetric matrix are quicker than sums of its rows.
+        full = min(map(len, supports)) > _FULL_SHARE * self.n
+        blocks = -(-self.n // MATRIX_COLUMNS)
+
+        def work(start: int, stop: int) -> None:
+            for item in range(start, stop):
+                position, b = divmod(item, blocks)
+                k = chosen[position]
+                first, last = b * MATRIX_COLUMNS, min((b + 1) * MATRIX_COLUMNS, self.n)
+                if full:
+                    K, scale = self._matrices[k], self._scale[k]
+                    add_row_products(K, scale, tasks, out[position], first, last)
+                    continue
+                for t, support in enumerate(supports):
+                    values = self._scale[k] * tasks[t, support]
+                    add_rows(self._matrices[k], support, values, out[position, t], first, last)
+
+        cost = len(chosen) * self.n * sum(len(support) for support in supports)
+        map_blocks(work, len(chosen) * blocks, 1 if self.n > MATRIX_COLUMNS else 8, cost)
+        return out if np.ndim(v) == 2 else out[:, 0]
+
+    def quad(self, v: Array, kernels: Which = None) -> Array:
+        chosen = kernel_indices(kernels, self.m)
+        tasks = as_tasks(v)
+        supports = [np.flatnonzero(row) for row in tasks]
+        longest = max(len(s) for s in supports)
+        blocks = max(1, -(-longest // _ROW_BLOCK))
+        parts = np.zeros((len(chosen), blocks))
+
+        def work(start: int, stop: int) -> None:
+            for item in range(start, stop):
+                position, b = divmod(item, blocks)
+                k = chosen[position]
+                for t, support in enumerate(supports):
+                    first, last = b * _ROW_BLOCK, min((b + 1) * _ROW_BLOCK, len(support))
+                    parts[position, b] += quad_block(
+                        self._matrices[k], support, tasks[t], first, last, 4 * len(support) > self.n
+                    )
+
+        cost = len(chosen) * self.n * sum(len(support) for support in supports)
+        map_blocks(work, len(chosen) * blocks, 1 if self.n > MATRIX_COLUMNS else 8, cost)
+        return semi_definite(self._scale[chosen] * parts.sum(axis=1), v, self, chosen)
+
+    def _products_at(self, tasks: Array, idx: Array, chosen: Array) -> Array:
+        out = np.empty((len(chosen), len(tasks), len(idx)))
+
+        def work(start: int, stop: int) -> None:
+            for position in range(start, stop):
+                k = chosen[position]
+                for t, row in enumerate(tasks):
+                    row_products(self._matrices[k], idx, self._scale[k] * row, out[position, t])
+
+        map_blocks(work, len(chosen), 1, len(chosen) * len(idx) * self.n)
+        return out
+
+    def running(self) -> RunningProducts:
+        return super().running() if self._stack is None else MatrixProducts(self, self._stack)
+
+    def sum_products(self, V: Array) -> Array:
+        V = np.ascontiguousarray(V, dtype=np.float64)
+        # Every part of the kernels has sums of its own, added up in the order of the parts.
+        size = max(1, -(-self.m // _SUM_PARTS))
+        starts = range(0, self.m, size)
+        sums = np.zeros((len(starts), *V.shape[1:]))
+        blocks = -(-self.n // MATRIX_COLUMNS)
+
+        def work(start: int, stop: int) -> None:
+            for item in range(start, stop):
+                place, b = divmod(item, blocks)
+                first, last = b * MATRIX_COLUMNS, min((b + 1) * MATRIX_COLUMNS, self.n)
+                for k in range(starts[place], min(starts[place] + size, self.m)):
+                    K = self._matrices[k]
+                    add_row_products(K, self._scale[k], V[k], sums[place], first, last)
+
+        map_blocks(work, len(starts) * blocks, 1, V.size * self.n)
+        return sums.sum(axis=0)
+
+    def square_sum(self) -> Array:
+        squares = SquareSum(self.n)
+        with one_blas_thread():
+            for K, scale in zip(self._matrices, self._scale, strict=True):
+                exact = K.astype(np.float64, copy=False)
+                squares.add(exact, exact if scale == 1.0 else scale**2 * exact)
+        return squares.total()
+
+    def weighted(
+        self, d: ArrayLike, rows: Which = None, columns: Which = None, out: Array | None = None
+    ) -> Array:
+        idx = np.arange(self.n) if rows is None else sample_indices(rows, self.n)
+        d = np.asarray(d, dtype=np.float64)
+        active = np.flatnonzero(d)
+        weights = d[active] * self._scale[active]
+        matrices = [self._matrices[k] for k in active]
+        width = self.n if columns is None else len(columns)
+        out = np.empty((len(idx), width)) if out is None else out
+        right = None if columns is None else sample_indices(columns, self.n)
+
+        def work(start: int, stop: int) -> None:
+            out[start:stop].fill(0.0)
+            if right is None:
+                add_weighted_rows(matrices, weights, idx[start:stop], out[start:stop])
+                return
+            for K, weight in zip(matrices, weights, strict=True):
+                add_rectangle(K, idx, right, weight, out, start, stop)
+
+        # A few rows stay in the processor's cache while the kernels pass by.
+        few = rows_of(self.n, FEW_ENTRIES) if right is None else 64
+        map_blocks(work, len(idx), few, len(active) * out.size)
+        return out
+
+    def take(self, idx: Array) -> DenseOperator:
+        idx = sample_indices(idx, self.n)
+        stack = np.empty((self.m, len(idx), len(idx)))
+
+        def work(start: int, stop: int) -> None:
+            for k in range(start, stop):
+                copy_rectangle(self._matrices[k], idx, idx, self._scale[k], stack[k], 0, len(idx))
+
+        map_blocks(work, self.m, 1, stack.size)
+        out = DenseOperator(list(stack), self.names)
+        out._rounded, out._stack = self._rounded, stack
+        return out
+
+    def select(self, kernels: Array) -> DenseOperator:
+        """See :class:`KernelOperator`; the matrices are shared, not copied."""
+        chosen = kernel_indices(kernels, self.m)
+        out = copy(self)
+        out.m, out._stack = len(chosen), None
+        out.names = tuple(self.names[k] for k in chosen)
+        out._matrices = [self._matrices[k] for k in chosen]
+        out._scale, out._rounded = self._scale[chosen], self._rounded[chosen]
+        out._source = None if self._source is None else self._source.select(chosen)
+        return out
+
+    def diagonal(self, kernels: Which = None) -> Array:
+        chosen = kernel_indices(kernels, self.m)
+        found = [self._scale[k] * self._matrices[k].diagonal() for k in chosen]
+        return np.array(found, np.float64).reshape(len(chosen), -1)
+
+    def eigenvalue_bound(self) -> Array:
+        """See :class:`KernelOperator`; the Frobenius norm of the centred matrix if that is less."""
+        by_trace = super().eigenvalue_bound()
+        squares = np.empty(self.m)
+
+        def work(start: int, stop: int) -> None:
+            for k in range(start, stop):
+                # (np.vdot would hand matrices that a message brought to an odd address to BLAS.)
+                K = self._matrices[k]
+                square = np.einsum("ij,ij->", K, K, dtype=np.float64)
+                squares[k] = self._scale[k] ** 2 * square
+
+        map_blocks(work, self.m, 1, self.m * self.n**2)
+        products = self.apply(np.ones(self.n))
+        sums = products.sum(axis=1) / self.n
+        centred = squares - 2.0 * np.sum(products**2, axis=1) / self.n + sums**2
+        # Beyond rounding, of the storage and of the difference.
+        slack = 1e-6 * self.diagonal().sum(axis=1)
+        return np.minimum(by_trace, np.sqrt(np.maximum(centred, 0.0)) + slack)
+
+    def error(self, v: Array, d: Array) -> ErrorBound:
+        """Rounding of float32 storage; the user's own matrices are exact whatever their type."""
+        if not self._rounded.any():
+            return ErrorBound.none(self.m)
+        return rounding_error(v, d, self.diagonal(), np.where(self._rounded, 2.0**-24, 0.0))
+
+    def exact(self) -> KernelOperator:
+        return self if self._source is None or not self._rounded.any() else self._source
+
+    def refined(self) -> DenseOperator | None:
+        """Return the same matrices in float64, if any was stored in float32."""
+        if self._source is None or not self._rounded.any():
+            return None
+        return DenseOperator.of(self._source)
+
+
+def dense_bytes(n: int, m: int, dtype: str) -> float:
+    """Bytes that it takes to compute m kernels on n samples as matrices and to work with them.
+
+    Examples
+    --------
+    >>> dense_bytes(10, 1, "float64")
+    3200.0
+    """
+    needed = float(m) * n**2 * np.dtype(dtype).itemsize
+    # Solvers form a sum of them, if they are not too large.
+    if n <= DenseOperator.matrix_limit:
+        needed += 8.0 * n**2
+    return needed + min(needed, 2.0 * thread_count() * _BUILD_BYTES)
+
+
+def _computed(kernels: KernelOperator, chosen: Array, dtype: str) -> Array:
+    """The matrices of some kernels, one behind the other."""
+    n, kind = kernels.n, np.dtype(kernels.storage(dtype, chosen))
+    needed = dense_bytes(n, len(chosen), kind.name)
+    require_bytes(needed, f"{len(chosen)} dense {n} x {n} kernel matrices", AS_ROWS)
+    stack = np.empty((len(chosen), n, n), kind)
+    # Kernels of the same columns share work, so they stay together.
+    order = sorted(range(len(chosen)), key=kernels.sharing(chosen).__getitem__)
+    many = int(np.clip(_BUILD_BYTES / (8 * n * min(n, _BUILD_ROWS)), 1, len(order)))
+    parts = [np.array(order[first : first + many]) for first in range(0, len(order), many)]
+    rows = int(np.clip(_BUILD_BYTES / (8 * many * n), 1, n))
+    starts = range(0, n, rows)
+
+    def fill(first: int, last: int) -> None:
+        # Evaluated in float64 whatever the storage: the only error is one rounding.
+        for task in range(first, last):
+            part, start = parts[task // len(starts)], starts[task % len(starts)]
+            stop = min(start + rows, n)
+            stack[part, start:stop] = kernels.block(np.arange(start, stop), None, chosen[part])
+
+    map_blocks(fill, len(parts) * len(starts), 1)
+    return stack

@@ -1,0 +1,453 @@
+"""Kernels as low-rank factors: K_k ~ F_k F_k', with a known bound on what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from kernelweave.compiled.blocks import STACK_ENTRIES, SUM_PARTS
+from kernelweave.compiled.passes import factor_products, factor_rows, factor_sums
+from kernelweave.compiled.pivoted import INNER, SQUARED_DISTANCE, pivoted_cholesky_form
+from kernelweave.compiled.threads import look_between_blocks, map_blocks
+from kernelweave.errors import InvalidInputError
+from kernelweave.linear_systems import LinAlgError, pivoted_cholesky
+from kernelweave.operators.base import (
+    Array,
+    ErrorBound,
+    KernelOperator,
+    Kind,
+    Which,
+    as_tasks,
+    kernel_indices,
+    sample_indices,
+)
+from kernelweave.operators.memory import AS_ROWS, require_bytes
+from kernelweave.operators.running import (
+    FactorProducts,
+    RowProducts,
+    RunningProducts,
+    StackedProducts,
+)
+from kernelweave.operators.squares import SquareSum
+
+__all__ = ["FactorOperator", "RankExceeded", "factor_kernel"]
+
+_KERNEL_BLOCK = 16
+_COLUMN_BLOCK = 128
+# Highest rank of factors that running products go through.
+_THIN = 4
+# Up to this many rows are multiplied out in one pass over all factors, more by BLAS.
+_FEW_ROWS = 16
+# A residual diagonal may be negative by this part of the kernel's own before it is not rounding.
+_NEGATIVE = 1e-5
+# Multiplications of compiled code between two looks at the clock, some hundredths of a second.
+_PIVOT_WORK = 2e7
+
+
+class RankExceeded(Exception):
+    """A kernel needs more pivots than it was allowed."""
+
+
+def factor_kernel(
+    source: KernelOperator, k: int, rtol: float, max_rank: int | None = None
+) -> tuple[Array, Array]:
+    """Pivoted Cholesky of the k-th kernel to a relative trace error.
+
+    Returns the normalised factor (rank, n), one row a pivot, and the residual diagonal (n,): the
+    remainder ``E = K - F'F`` is positive semi-definite and ``trace(E) <= rtol * trace(K)``.
+    Raises :class:`RankExceeded` when `max_rank` pivots are not enough.
+    """
+    features = source.dense_features(k)
+    if features is not None and features.shape[1] <= (max_rank or features.shape[1]):
+        return source.normalised_factor(k, features.T, np.zeros(source.n))
+    residual = source.raw_diagonal(k)
+    target = rtol * residual.sum()
+    limit = source.n if max_rank is None else min(max_rank, source.n)
+    form = source.formula(k)
+    if form is not None:
+        formula, block = form
+        kind = SQUARED_DISTANCE if formula.ingredient == "sqdist" else INNER
+        factor = np.empty((limit, source.n))
+        rank = most = 0
+        while rank == most < limit:
+            look_between_blocks()
+            # A pivot takes one multiplication for each sample and pivot before it, or column.
+            each = source.n * (rank + block.shape[1] + 1)
+            most = min(limit, rank + max(1, int(_PIVOT_WORK // each)))
+            rank = pivoted_cholesky_form(
+                block,
+                kind,
+                formula.p0,
+                formula.p1,
+                formula.p2,
+                residual,
+                factor,
+                target,
+                rank,
+                most,
+            )
+        factor = factor[:rank]
+    else:
+
+        def row(i: int) -> Array:
+            look_between_blocks()
+            return source.raw_row(k, i)
+
+        try:
+            factor = pivoted_cholesky(row, residual, target, limit, negative=_NEGATIVE)
+        except LinAlgError:
+            raise InvalidInputError(
+                f"kernel '{source.names[k]}' is not positive semi-definite. Leave it out, or "
+                "repair its matrix with kernelweave.kernels.nearest_psd(K)."
+            ) from None
+    if residual.sum() > target and len(factor) == limit < source.n:
+        raise RankExceeded(source.names[k])
+    return source.normalised_factor(k, factor, residual)
+
+
+class FactorOperator(KernelOperator):
+    r"""Each kernel as a thin factor, exact up to a stated part of its trace.
+
+    A pass costs :math:`O(n \sum_k r_k)` instead of :math:`O(m n^2)`. Kernels of one feature have
+    tiny numerical rank (a degree-3 polynomial: 4), so this is for per-feature families.
+    What the factors leave out is positive semi-definite with known diagonal e, so that
+
+    .. math:: 0 \le v'K_kv - |F_k'v|^2 \le
+              \min\Big(|v|^2 \sum_i e_{ki},\; \big(\sum_i |v_i| \sqrt{e_{ki}}\big)^2\Big),
+
+    and this bound enters the certificate.
+
+    Parameters
+    ----------
+    pieces : sequence of (ndarray of shape (rank, n), ndarray of shape (n,))
+        The factor of each kernel, one row a pivot, and the diagonal of what it leaves out.
+    names : sequence of str
+        Names of the kernels.
+    source : KernelOperator, optional
+        The kernels themselves.
+    rtol : float, default=0
+        Largest part of a kernel's trace that was left out.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelweave.kernels import Polynomial
+    >>> from kernelweave.operators import ComputedOperator
+    >>> X = np.linspace(-1, 1, 50)[:, None]
+    >>> FactorOperator.of(ComputedOperator.build([Polynomial(3)], X, normalize=None)).ranks
+    array([4])
+    """
+
+    ranks: Array
+    _max_rank: int | None = None
+    # Type of sums of kernels.
+    _sums = np.dtype(np.float64)
+
+    def __init__(
+        self,
+        pieces: Sequence[tuple[Array, Array]],
+        names: Sequence[str],
+        source: KernelOperator | None = None,
+        rtol: float = 0.0,
+    ) -> None:
+        self._source, self.rtol = source, rtol
+        self.m, self.n, self.names = len(pieces), len(pieces[0][1]), names
+        self.ranks = np.array([len(factor) for factor, _ in pieces])
+        # The factors of all kernels one below the other, where each begins, and whose each row is.
+        self._offsets = np.concatenate([[0], np.cumsum(self.ranks)])
+        self._owner = np.repeat(np.arange(self.m), self.ranks)
+        total = int(self._offsets[-1])
+        require_bytes(
+            8.0 * total * self.n, f"factors of {self.m} kernels (total rank {total})", AS_ROWS
+        )
+        self._factors = np.empty((total, self.n))
+        self._residual = np.empty((self.m, self.n))
+        for k, (factor, residual) in enumerate(pieces):
+            self._factors[self._offsets[k] : self._offsets[k + 1]] = factor
+            self._residual[k] = residual
+        self._right = self._factors
+
+    @classmethod
+    def of(
+        cls, kernels: KernelOperator, rtol: float = 1e-6, max_rank: int | None = None
+    ) -> FactorOperator:
+        """Factor every kernel to a relative trace error of `rtol`.
+
+        Kernels that need a higher rank than `max_rank` are refused.
+        """
+        if not 0 <= rtol < 1:
+            raise InvalidInputError(f"rtol must lie in [0, 1); got {rtol!r}.")
+        pieces: list[tuple[Array, Array]] = [(np.empty(0), np.empty(0))] * kernels.m
+
+        def work(start: int, stop: int) -> None:
+            for k in range(start, stop):
+                try:
+                    pieces[k] = factor_kernel(kernels, k, rtol, max_rank)
+                except RankExceeded as exceeded:
+                    raise InvalidInputError(
+                        f"kernel '{exceeded}' needs a rank above max_rank={max_rank} for a "
+                        f"relative trace error of {rtol:g}; use bank='auto' or 'dense'."
+                    ) from None
+
+        map_blocks(work, kernels.m, 1)
+        out = cls(pieces, kernels.names, kernels, rtol)
+        out._max_rank = max_rank
+        return out
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self._factors.shape[1], self._right.shape[1]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the factors and the residual diagonals."""
+        return int(self._factors.nbytes + self._residual.nbytes)
+
+    def _factor_rows(self, chosen: Array) -> Array:
+        """Indices of the factor rows of the chosen kernels, in order."""
+        spans = [np.arange(self._offsets[k], self._offsets[k + 1]) for k in chosen]
+        return np.concatenate(spans) if spans else np.empty(0, dtype=np.int64)
+
+    def factor_of(self, kernels: Array) -> tuple[Array, Array]:
+        chosen = kernel_indices(kernels, self.m)
+        owner = np.repeat(np.arange(len(chosen)), self.ranks[chosen])
+        return self._factors[self._factor_rows(chosen)], owner
+
+    def block(
+        self, rows: Which = None, columns: Which = None, kernels: Which = None, dtype: Kind = None
+    ) -> Array:
+        chosen = kernel_indices(kernels, self.m)
+        idx = np.arange(self.shape[0]) if rows is None else sample_indices(rows, self.shape[0])
+        width = self.n if columns is None else len(columns)
+        out = np.empty((len(chosen), len(idx), width), np.float64 if dtype is None else dtype)
+        if columns is None and len(idx) <= _FEW_ROWS and dtype is None and self._square:
+
+            def work(start: int, stop: int) -> None:
+                factor_rows(self._factors, self._offsets, chosen, idx, out, start, stop)
+
+            cost = float(self.ranks[chosen].sum()) * len(idx) * self.n
+            map_blocks(work, len(chosen), _KERNEL_BLOCK, cost)
+            return out
+        for position, k in enumerate(chosen):
+            own = slice(self._offsets[k], self._offsets[k + 1])
+            left, right = self._factors[own, idx], self._right[own]
+            out[position] = left.T @ (right if columns is None else right[:, columns])
+        return out
+
+    @property
+    def _square(self) -> bool:
+        return self._right is self._factors
+
+    def part(
+        self, rows: Which = None, columns: Which = None, dtype: DTypeLike = np.float64
+    ) -> KernelOperator:
+        left = self._factors if rows is None else self._factors[:, np.asarray(rows)]
+        right = self._right if columns is None else self._right[:, np.asarray(columns)]
+        return self._but(_factors=left, _right=right, n=right.shape[1], _sums=np.dtype(dtype))
+
+    def _project(self, tasks: Array) -> Array:
+        """F'v for all factors: shape (T, total rank)."""
+        out = np.empty((len(tasks), len(self._factors)))
+
+        def work(start: int, stop: int) -> None:
+            out[:, start:stop] = tasks @ self._factors[start:stop].T
+
+        map_blocks(work, len(self._factors), max(16, 2**19 // self.n), self._factors.size)
+        return out
+
+    def apply(self, v: Array, kernels: Which = None, rows: Which = None) -> Array:
+        chosen = kernel_indices(kernels, self.m)
+        tasks = as_tasks(v)
+        if rows is not None or not self._square:
+            left = self._factors if rows is None else self._factors[:, rows]
+            found = np.empty((len(chosen), len(tasks), left.shape[1]))
+            for position, k in enumerate(chosen):
+                own = slice(self._offsets[k], self._offsets[k + 1])
+                found[position] = (tasks @ self._right[own].T) @ left[own]
+            return found if np.ndim(v) == 2 else found[:, 0]
+        out = np.empty((len(chosen), len(tasks), self.n))
+
+        def work(start: int, stop: int) -> None:
+            factor_products(self._factors, self._offsets, chosen, tasks, out, start, stop)
+
+        cost = 2.0 * self.ranks[chosen].sum() * tasks.size
+        map_blocks(work, len(chosen), _KERNEL_BLOCK, cost)
+        return out if np.ndim(v) == 2 else out[:, 0]
+
+    def running(self) -> RunningProducts:
+        """See :class:`KernelOperator`.
+
+        Going through a factor reads all of it, and a row from the cache is read as fast as the
+        state: only the thinnest factors are better off without both.
+        """
+        thin = np.flatnonzero(self.ranks <= _THIN)
+        wide = np.flatnonzero(self.ranks > _THIN)
+        if not len(thin):
+            return RowProducts(self)
+        own = self if not len(wide) else self.select(thin)
+        products = FactorProducts(own._factors, own._offsets)
+        if not len(wide):
+            return products
+        return StackedProducts([products, RowProducts(self.select(wide))], [thin, wide])
+
+    def sum_products(self, V: Array) -> Array:
+        V = np.ascontiguousarray(V, dtype=np.float64)
+        # Every block of kernels has sums of its own, added up in the order of the blocks.
+        block = max(_KERNEL_BLOCK, -(-self.m // SUM_PARTS))
+        sums = np.zeros((-(-self.m // block), *V.shape[1:]))
+
+        def work(start: int, stop: int) -> None:
+            factor_sums(self._factors, self._offsets, V, sums[start // block], start, stop)
+
+        map_blocks(work, self.m, block, 2.0 * self._factors.size * V.shape[1])
+        return sums.sum(axis=0)
+
+    def square_sum(self) -> Array:
+        """See :class:`KernelOperator`; F_k'(F_k F_k')F_k, some kernels at a time."""
+        squares = SquareSum(self.n)
+        first = 0
+        while first < self.m:
+            ends = (self._offsets[first + 1 :] - self._offsets[first]) * self.n
+            last = first + max(1, int(np.searchsorted(ends, STACK_ENTRIES, side="right")))
+            factors = self._factors[self._offsets[first] : self._offsets[last]]
+            squares.add(factors, self._moved(first, last, lambda gram: gram))
+            first = last
+        return squares.total()
+
+    def square_factor(self) -> Array | None:
+        """See :class:`KernelOperator`; known if the ranks of all kernels add up to less than n.
+
+        With FF' = U diag(s) U' the square of K = F'F is F'FF'F = H'H for H = sqrt(s) U'F. Factors
+        may be near singular, where this stays exact and a Cholesky factor of FF' does not.
+        """
+
+        def root(gram: Array) -> Array:
+            s, U = np.linalg.eigh(gram)
+            return (U * np.sqrt(np.maximum(s, 0.0))).T
+
+        return self._moved(0, self.m, root) if len(self._factors) < self.n else None
+
+    def _moved(self, first: int, last: int, map_of: Callable[[Array], Array]) -> Array:
+        """Factors of kernels first..last, each multiplied by a matrix that comes from its FF'."""
+        base = self._offsets[first]
+        out = np.empty((self._offsets[last] - base, self.n))
+
+        def work(start: int, stop: int) -> None:
+            for k in range(first + start, first + stop):
+                F = self._factors[self._offsets[k] : self._offsets[k + 1]]
+                np.matmul(map_of(F @ F.T), F, out=out[self._offsets[k] - base :][: len(F)])
+
+        ranks = self.ranks[first:last].astype(np.float64)
+        map_blocks(work, last - first, 1, 2.0 * self.n * float(ranks @ ranks))
+        return out
+
+    def quad(self, v: Array, kernels: Which = None) -> Array:
+        squares = (self._project(as_tasks(v)) ** 2).sum(axis=0)
+        sums = np.bincount(self._owner, weights=squares, minlength=self.m)
+        return sums if kernels is None else sums[kernel_indices(kernels, self.m)]
+
+    def take(self, idx: Array) -> FactorOperator:
+        factors = np.ascontiguousarray(self._factors[:, idx])
+        residual = np.ascontiguousarray(self._residual[:, idx])
+        return self._but(
+            n=len(idx), _factors=factors, _right=factors, _residual=residual, _source=None
+        )
+
+    def select(self, kernels: Array) -> FactorOperator:
+        """See :class:`KernelOperator`; factors of consecutive kernels are shared, not copied."""
+        chosen = kernel_indices(kernels, self.m)
+        ranks = self.ranks[chosen]
+        if len(chosen) and np.all(np.diff(chosen) == 1):
+            own = slice(self._offsets[chosen[0]], self._offsets[chosen[-1] + 1])
+            factors = self._factors[own]
+            residual = self._residual[chosen[0] : chosen[-1] + 1]
+        else:
+            # One product with all factors needs them one below the other.
+            factors, residual = self._factors[self._factor_rows(chosen)], self._residual[chosen]
+        return self._but(
+            m=len(chosen),
+            names=tuple(self.names[k] for k in chosen),
+            ranks=ranks,
+            _source=None if self._source is None else self._source.select(chosen),
+            _offsets=np.concatenate([[0], np.cumsum(ranks)]),
+            _owner=np.repeat(np.arange(len(chosen)), ranks),
+            _factors=factors,
+            _right=factors,
+            _residual=residual,
+        )
+
+    def weighted(
+        self, d: ArrayLike, rows: Which = None, columns: Which = None, out: Array | None = None
+    ) -> Array:
+        d = np.asarray(d, dtype=np.float64)
+        picked = self._factor_rows(np.flatnonzero(d))
+        kind = np.dtype(np.float64) if out is None else out.dtype
+        weights = d[self._owner[picked], None].astype(kind)
+        if rows is not None or columns is not None or not self._square:
+            left = self._factors[picked] if rows is None else self._factors[np.ix_(picked, rows)]
+            right = self._right[picked] if columns is None else self._right[np.ix_(picked, columns)]
+            found = (left * weights).T @ right
+            if out is None:
+                return found.astype(self._sums, copy=False)
+            out[...] = found
+            return out
+        out = np.empty((self.n, self.n)) if out is None else out
+        plain = self._factors[picked].astype(kind, copy=False)
+        scaled = plain * weights
+
+        def work(start: int, stop: int) -> None:
+            block = scaled[:, :stop].T @ plain[:, start:stop]
+            out[:stop, start:stop] = block
+            out[start:stop, :stop] = block.T
+
+        map_blocks(work, self.n, _COLUMN_BLOCK, len(picked) * self.n**2)
+        return out
+
+    def contract(self, M: ArrayLike) -> NDArray[np.float64]:
+        """See :class:`KernelOperator`; sum_ij M_ij K_ij is the trace of F M G'."""
+        moved = self._factors @ np.asarray(M, dtype=np.float64)
+        traces = np.einsum("rs,rs->r", moved, self._right)
+        return np.bincount(self._owner, weights=traces, minlength=self.m).astype(np.float64)
+
+    def diagonal(self, kernels: Which = None) -> Array:
+        chosen = kernel_indices(kernels, self.m)
+        spans = [self._factors[self._offsets[k] : self._offsets[k + 1]] for k in chosen]
+        return np.array([np.einsum("rn,rn->n", F, F) for F in spans]).reshape(-1, self.n)
+
+    def eigenvalue_bound(self) -> Array:
+        """See :class:`KernelOperator`; the eigenvalue itself, and what the factors leave out."""
+        out = self._residual.sum(axis=1)
+
+        def work(start: int, stop: int) -> None:
+            for k in range(start, stop):
+                F = self._factors[self._offsets[k] : self._offsets[k + 1]]
+                F = F - F.mean(axis=1, keepdims=True)
+                out[k] += np.linalg.norm(F @ F.T, 2) if len(F) else 0.0
+
+        map_blocks(work, self.m, 16, self.m * self.n * float(np.mean(self.ranks**2)))
+        return out * (1.0 + 1e-9)
+
+    def error(self, v: Array, d: Array) -> ErrorBound:
+        """What the factors leave out; see the class docstring.
+
+        The kernels E that they leave out are semi-definite, with a known diagonal: v'Ev is at most
+        the smaller of two bounds, and an entry of Ev at most sqrt(E_ii v'Ev), by Cauchy and
+        Schwarz. What predicts is the function of the exact kernels.
+        """
+        tasks = as_tasks(v)
+        roots = np.sqrt(self._residual)
+        by_norm = (tasks**2).sum(axis=1)[:, None] * self._residual.sum(axis=1)
+        left_out = np.minimum(by_norm, (np.abs(tasks) @ roots.T) ** 2)
+        missing = left_out.sum(axis=0)
+        return ErrorBound(missing, missing, (np.sqrt(left_out) * d) @ roots)
+
+    def exact(self) -> KernelOperator:
+        return self if self._source is None else self._source
+
+    def refined(self) -> FactorOperator | None:
+        """Return factors a hundred times closer, down to a relative trace error of 1e-12."""
+        if self.rtol <= 1e-12 or self._source is None:
+            return None
+        return FactorOperator.of(self._source, max(self.rtol / 100, 1e-12), self._max_rank)

@@ -1,0 +1,119 @@
+"""Prediction without support vectors: sums of kernels as look-ups of the new samples' features."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelweave.kernels.normalize import Center, Diagonal
+from kernelweave.kernels.samples import Samples
+from kernelweave.operators.computed import ComputedOperator
+
+__all__ = ["LookUps"]
+
+Floats = NDArray[np.float64]
+LookUp = Callable[[Samples], Floats]
+
+
+class LookUps:
+    r"""The kernels of a weighted sum that have features to look up, and their functions.
+
+    .. math:: f(x) = \sum_k d_k \sum_j v_j\, k_k(x_j, x) = \langle w, \Phi(x) \rangle
+
+    With the weights w put together once, a value takes time in proportion to the features of x,
+    whatever the number of :math:`x_j` ("linadd", Sonnenburg et al. 2006, algorithm 3). Kernels that
+    can be merged (the parts of one string kernel) are looked up together.
+
+    Parameters
+    ----------
+    kernels : ComputedOperator
+        Bound and normalised.
+    d : ndarray of shape (m,)
+        Their weights.
+    v : ndarray of shape (n,)
+        Coefficients of the training samples.
+
+    Attributes
+    ----------
+    rest : ndarray of shape (m,)
+        The weights of the kernels that have to be evaluated against the training samples.
+
+    Examples
+    --------
+    >>> from kernelweave.kernels import RBF, Samples, Spectrum
+    >>> kernels = ComputedOperator.build([Spectrum(1), Spectrum(2)], ["ACG", "TTT"], normalize=None)
+    >>> found = LookUps(kernels, np.array([1.0, 2.0]), np.array([1.0, 1.0]))
+    >>> found(Samples(["ACT"])), found.rest
+    (array([7.]), array([0., 0.]))
+    """
+
+    def __init__(self, kernels: ComputedOperator, d: Floats, v: Floats) -> None:
+        self.rest = np.array(d, dtype=np.float64)
+        self._functions: list[LookUp] = []
+        active = np.flatnonzero(d)
+        if not _possible(kernels):
+            return
+        for group in _groups(kernels, active):
+            function = _function(kernels, group, self.rest[group], v)
+            if function is not None:
+                self._functions.append(function)
+                self.rest[group] = 0.0
+
+    def __call__(self, new: Samples) -> Floats:
+        """Return the values of new samples, without those of the kernels in `rest`."""
+        out = np.zeros(new.n)
+        for function in self._functions:
+            out += function(new)
+        return out
+
+
+def _possible(kernels: ComputedOperator) -> bool:
+    """Whether the normalisation of a new sample needs nothing but its own diagonal."""
+    steps = kernels.steps
+    centred = [i for i, step in enumerate(steps) if isinstance(step, Center)]
+    return not any(isinstance(step, Diagonal) for i in centred for step in steps[i:])
+
+
+def _groups(kernels: ComputedOperator, active: NDArray[np.intp]) -> list[list[int]]:
+    """Kernels that can be one, if normalising only scales them; else each alone."""
+    groups: dict[Any, list[int]] = {}
+    scaling = kernels.normalization.pure_scaling
+    for k in active.tolist():
+        key = kernels.kernels[k].merge_key if scaling else None
+        groups.setdefault(k if key is None else (key,), []).append(k)
+    return list(groups.values())
+
+
+def _function(kernels: ComputedOperator, group: list[int], d: Floats, v: Floats) -> LookUp | None:
+    first, samples = kernels.kernels[group[0]], kernels.samples
+    if len(group) > 1:
+        factors = d * kernels.scale(group)
+        return first.merge([kernels.kernels[k] for k in group], factors).weigh(samples, v)
+    k, v = group[0], float(d[0]) * v
+    kernels.learn([k])
+    constants = []
+    for step in reversed(kernels.steps):
+        v, constant = step.apply_to_coefficients(k, v)
+        constants.append(constant)
+    raw = first.weigh(samples, v)
+    if raw is None:
+        return None
+    scaled = any(isinstance(step, Diagonal) for step in kernels.steps)
+
+    def value(new: Samples) -> Floats:
+        out = raw(new)
+        diagonal = first.diagonal(new) if scaled else np.zeros(0)
+        for step, constant in zip(kernels.steps, reversed(constants), strict=True):
+            out, side = out + constant, None
+            if isinstance(step, Diagonal):
+                side = step.new_side(k, kernels.names[k], diagonal, None)
+                out = out * side
+            if not isinstance(step, Center):
+                # No diagonal is asked for after centring.
+                diagonal = step.apply_diag(k, diagonal, side)
+        return out
+
+    return value

@@ -1,0 +1,182 @@
+"""What a solver that moves two samples at a time asks of an operator: one call a round."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelweave.compiled.mwu import best_pair
+from kernelweave.operators.running import RunningProducts
+
+__all__ = ["BoxConstraints", "LocalRounds", "PairStep", "Rounds"]
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class BoxConstraints:
+    """Which samples may move, and what makes one worth moving; all of shape (n,).
+
+    The score of sample i is ``linear_i - sum_k d_k (K_k v)_i - ridge_i v_i``, the rate at which a
+    dual objective rises with v_i. It may rise while ``v_i < up_i`` and fall while
+    ``v_i > down_i``.
+    """
+
+    linear: Array
+    ridge: Array
+    up: Array
+    down: Array
+
+
+@dataclass(frozen=True)
+class PairStep:
+    """The pair to move next, and what a step along it has to know.
+
+    Attributes
+    ----------
+    i, j : int
+        The sample of highest score among those that may rise, and of lowest among those that may
+        fall, the first of equals; -1 if there is none.
+    score_i, score_j : float
+    v_i, v_j : float
+    products : ndarray of shape (m, 2)
+        (K_k v)_i and (K_k v)_j, of the kernels followed.
+    block : ndarray of shape (m, 3)
+        K_k[i, i], K_k[j, j] and K_k[i, j], of the kernels followed.
+    """
+
+    i: int
+    j: int
+    score_i: float
+    score_j: float
+    v_i: float
+    v_j: float
+    products: Array
+    block: Array
+
+    @property
+    def there(self) -> bool:
+        """Whether there is a pair at all."""
+        return self.i >= 0 and self.j >= 0
+
+    @classmethod
+    def nobody(cls, m: int, i: int = -1, j: int = -1) -> PairStep:
+        """Return the choice where one side or both may not move."""
+        return cls(i, j, np.nan, np.nan, np.nan, np.nan, np.zeros((m, 2)), np.zeros((m, 3)))
+
+
+class Rounds(ABC):
+    """A vector v over the samples, and K_k v of every kernel, wherever these live.
+
+    A round of MWUMKL is one call of `advance`: move the chosen pair, take the new weights, choose
+    the next pair. On a cluster that is one superstep. Kernels may be left frozen for a while, see
+    :class:`~kernelweave.operators.running.RunningProducts`: weights and choices are about the
+    others.
+    """
+
+    @abstractmethod
+    def start(self, v: Array, d: Array) -> PairStep:
+        """Begin with this v and these weights."""
+
+    @abstractmethod
+    def advance(self, choice: PairStep, step_i: float, step_j: float, d: Array) -> PairStep:
+        """Add the steps to v at the chosen pair, and choose the next by weights d."""
+
+    @abstractmethod
+    def reweigh(self, d: Array) -> PairStep:
+        """Choose by other weights; nothing moves."""
+
+    @abstractmethod
+    def restrict(self, kernels: Array | None) -> None:
+        """Let only these kernels (None: all) follow the moves from now on, until `synchronise`."""
+
+    @abstractmethod
+    def synchronise(self) -> Array:
+        """Bring all kernels up to date and follow them; returns v'K_k v of each, shape (m,)."""
+
+    @abstractmethod
+    def values(self) -> Array:
+        """v, shape (n,)."""
+
+    @abstractmethod
+    def fitted(self) -> Array:
+        """sum_k d_k K_k v at the weights of the last call, shape (n,)."""
+
+    @property
+    @abstractmethod
+    def nbytes(self) -> int:
+        """Bytes of the state."""
+
+
+class LocalRounds(Rounds):
+    """Rounds in this process.
+
+    Parameters
+    ----------
+    products : RunningProducts
+    rules : BoxConstraints
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelweave.operators import DenseOperator
+    >>> operator = DenseOperator([np.eye(3)])
+    >>> rules = BoxConstraints(np.array([1.0, 1.0, -1.0]), np.zeros(3), np.ones(3), -np.ones(3))
+    >>> rounds = operator.rounds(rules)
+    >>> choice = rounds.start(np.zeros(3), np.ones(1))
+    >>> choice.i, choice.j
+    (0, 2)
+    >>> rounds.advance(choice, 0.5, -0.5, np.ones(1)).i
+    1
+    """
+
+    def __init__(self, products: RunningProducts, rules: BoxConstraints) -> None:
+        self._products, self._rules = products, rules
+        self._v = np.zeros(products.n)
+        self._fitted = np.zeros(products.n)
+
+    def start(self, v: Array, d: Array) -> PairStep:
+        self._v[:] = v
+        self._products.reset(v)
+        return self.reweigh(d)
+
+    def advance(self, choice: PairStep, step_i: float, step_j: float, d: Array) -> PairStep:
+        self._v[choice.i] += step_i
+        self._v[choice.j] += step_j
+        idx, delta = np.array([choice.i, choice.j]), np.array([step_i, step_j])
+        self._fitted = self._products.move(idx, delta, d)
+        return self._choose()
+
+    def reweigh(self, d: Array) -> PairStep:
+        self._fitted = self._products.weigh(d)
+        return self._choose()
+
+    def restrict(self, kernels: Array | None) -> None:
+        self._products.restrict(kernels)
+
+    def synchronise(self) -> Array:
+        return self._products.synchronise(self._v)
+
+    def _choose(self) -> PairStep:
+        rules, v = self._rules, self._v
+        i, score_i, j, score_j = best_pair(
+            self._fitted, v, rules.linear, rules.ridge, rules.up, rules.down
+        )
+        if i < 0 or j < 0:
+            return PairStep.nobody(len(self._products.followed), i, j)
+        at, block = self._products.pair(i, j)
+        return PairStep(i, j, score_i, score_j, float(v[i]), float(v[j]), at, block)
+
+    def values(self) -> Array:
+        return self._v.copy()
+
+    def fitted(self) -> Array:
+        return self._fitted.copy()
+
+    @property
+    def nbytes(self) -> int:
+        return self._products.nbytes

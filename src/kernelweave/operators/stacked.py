@@ -1,0 +1,302 @@
+"""Several operators side by side: the only place that splits by kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from kernelweave.errors import InvalidInputError
+from kernelweave.kernels.lazy_names import StackedNames, whereabouts
+from kernelweave.kernels.samples import as_samples
+from kernelweave.operators.base import (
+    Array,
+    ErrorBound,
+    KernelOperator,
+    Kind,
+    Which,
+    as_tasks,
+    kernel_indices,
+)
+from kernelweave.operators.running import StackedProducts
+from kernelweave.validation import require_array, require_kind
+
+__all__ = ["StackedOperator"]
+
+
+class _Sides:
+    """The same samples for each part."""
+
+    def __init__(self, parts: list[Any]) -> None:
+        self.parts, self.n = parts, parts[0].n
+
+    def take(self, idx: Array) -> _Sides:
+        """Return some of the samples."""
+        return _Sides([part.take(idx) for part in self.parts])
+
+
+class StackedOperator(KernelOperator):
+    """One operator made of parts: part p holds the kernels ``members[p]`` of the whole.
+
+    Parameters
+    ----------
+    parts : sequence of KernelOperator
+        Operators on the same samples.
+    members : sequence of integer arrays
+        Which kernels of the whole each part holds, in the part's order.
+
+    Examples
+    --------
+    >>> from kernelweave.operators import DenseOperator
+    >>> parts = [DenseOperator([np.eye(2)], ["b"]), DenseOperator([np.ones((2, 2))], ["a"])]
+    >>> both = StackedOperator(parts, [[1], [0]])
+    >>> list(both.names), both.quad(np.ones(2))
+    (['a', 'b'], array([4., 2.]))
+    """
+
+    def __init__(self, parts: Sequence[Any], members: Sequence[Any]) -> None:
+        self.parts = tuple(parts)
+        self.members = tuple(np.asarray(own, dtype=np.int64) for own in members)
+        self._part, self._place = whereabouts(self.members)
+        self.m = len(self._part)
+        self.names = StackedNames([part.names for part in self.parts], self.members)
+        self.cache_mb = min(part.cache_mb for part in self.parts)
+        self.matrix_limit = min(part.matrix_limit for part in self.parts)
+        self.round_size = max((part.round_size or 0 for part in self.parts), default=0) or None
+
+    # What an estimator keeps
+
+    def _file_state(self) -> dict[str, Any]:
+        return {"parts": self.parts, "members": self.members}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["parts"], state["members"])  # type: ignore[misc]
+
+    def _after_load(self) -> None:
+        for part, own in zip(self.parts, self.members, strict=True):
+            require_kind("a part of the kernels", part, KernelOperator)
+            require_array("the kernels of a part", own, (part.m,), whole=True)
+            if part.samples is not self.samples:
+                raise InvalidInputError("all parts of the kernels must have the same samples.")
+        every = np.concatenate(self.members)
+        if not np.array_equal(np.sort(every), np.arange(len(every))):
+            raise InvalidInputError("each kernel must be in one part, once.")
+
+    @property
+    def samples(self) -> Any:
+        """The training samples."""
+        return self.parts[0].samples
+
+    @property
+    def normalization(self) -> Any:
+        """The normalisation."""
+        return self.parts[0].normalization
+
+    def sample_ids_of(self, idx: Array, kernels: Array | None = None) -> dict[str, Any]:
+        """Return, for each precomputed kernel, the ids of those training samples."""
+        out: dict[str, Any] = {}
+        for part, _, own in self._split(kernels):
+            out.update(part.sample_ids_of(idx, own))
+        return out
+
+    def __repr__(self) -> str:
+        return f"StackedOperator(n={self.n}, m={self.m}, parts={len(self.parts)})"
+
+    @property
+    def n(self) -> int:  # type: ignore[override]
+        return int(self.parts[0].n)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        shape: tuple[int, int] = self.parts[0].shape
+        return shape
+
+    @cached_property
+    def work_bytes(self) -> float:
+        """See :class:`KernelOperator`; what every part allows."""
+        return min(part.work_bytes for part in self.parts)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all parts."""
+        return sum(part.nbytes for part in self.parts)
+
+    @property
+    def quick_sums(self) -> bool:
+        """See :class:`KernelOperator`; one part that has them decides."""
+        return any(part.quick_sums for part in self.parts)
+
+    # Other operators, part by part
+
+    def _each(self, change: Callable[[Any], Any]) -> StackedOperator:
+        return StackedOperator([change(part) for part in self.parts], self.members)
+
+    def against(self, X: Any) -> StackedOperator:
+        new = as_samples(X)
+        return self._each(lambda part: part.against(new))
+
+    def between(self, X: Any, Z: Any) -> StackedOperator:
+        left = as_samples(X)
+        right = left if Z is X else as_samples(Z)
+        return self._each(lambda part: part.between(left, right))
+
+    def part(
+        self, rows: Which = None, columns: Which = None, dtype: DTypeLike = np.float64
+    ) -> StackedOperator:
+        return self._each(lambda part: part.part(rows, columns, dtype))
+
+    def take(self, idx: Array) -> StackedOperator:
+        return self._each(lambda part: part.take(idx))
+
+    def exact(self) -> StackedOperator:
+        parts = [part.exact() for part in self.parts]
+        same = all(new is old for new, old in zip(parts, self.parts, strict=True))
+        return self if same else StackedOperator(parts, self.members)
+
+    def refined(self) -> StackedOperator | None:
+        """Refine every part that can be."""
+        finer = [part.refined() for part in self.parts]
+        if all(part is None for part in finer):
+            return None
+        parts = [new or old for new, old in zip(finer, self.parts, strict=True)]
+        return StackedOperator(parts, self.members)
+
+    def select(self, kernels: Array) -> StackedOperator:
+        """See :class:`KernelOperator`; parts without a chosen kernel are left out."""
+        chosen = kernel_indices(kernels, self.m)
+        split = list(self._split(chosen))
+        if not split:
+            return StackedOperator([self.parts[0].select(chosen)], [chosen])
+        parts = [part.select(own) for part, _, own in split]
+        return StackedOperator(parts, [positions for _, positions, _ in split])
+
+    def pack(self, idx: Array) -> list[Any]:
+        """Return training samples as they travel."""
+        return [part.pack(idx) for part in self.parts]
+
+    def open(self, packed: list[Any]) -> _Sides:
+        """Return what `pack` made ready for `of_rows`."""
+        return _Sides([part.open(own) for part, own in zip(self.parts, packed, strict=True)])
+
+    def of_rows(self, left: _Sides, right: _Sides) -> StackedOperator:
+        """Return the kernels between other samples."""
+        triples = zip(self.parts, left.parts, right.parts, strict=True)
+        return StackedOperator([part.of_rows(a, b) for part, a, b in triples], self.members)
+
+    def without_samples(self) -> StackedOperator:
+        """Return the kernels and no sample."""
+        return self._each(lambda part: part.without_samples())
+
+    # Answers for each kernel
+
+    def _split(self, kernels: Any) -> Iterator[tuple[Any, Array, Array]]:
+        """Yield (part, positions in the answer, the part's own kernel indices)."""
+        chosen = kernel_indices(kernels, self.m)
+        for p, part in enumerate(self.parts):
+            positions = np.flatnonzero(self._part[chosen] == p)
+            if len(positions):
+                yield part, positions, self._place[chosen[positions]]
+
+    def _gather(
+        self,
+        kernels: Array | None,
+        shape: tuple[int, ...],
+        ask: Callable[[Any, Array], Array],
+        dtype: DTypeLike = np.float64,
+    ) -> Array:
+        out = np.empty((len(kernel_indices(kernels, self.m)), *shape), dtype)
+        for part, positions, own in self._split(kernels):
+            out[positions] = ask(part, own)
+        return out
+
+    def block(
+        self, rows: Which = None, columns: Which = None, kernels: Which = None, dtype: Kind = None
+    ) -> Array:
+        shape = (
+            self.shape[0] if rows is None else len(rows),
+            self.shape[1] if columns is None else len(columns),
+        )
+        kind = np.float64 if dtype is None else dtype
+        ask = lambda part, own: part.block(rows, columns, own, dtype)  # noqa: E731
+        return self._gather(kernels, shape, ask, kind)
+
+    def diagonal(self, kernels: Which = None) -> Array:
+        return self._gather(kernels, (self.n,), lambda part, own: part.diagonal(own))
+
+    def apply(self, v: Array, kernels: Which = None, rows: Which = None) -> Array:
+        shape = (*np.shape(v)[:-1], self.shape[0] if rows is None else len(rows))
+        return self._gather(kernels, shape, lambda part, own: part.apply(v, own, rows))
+
+    def quad(self, v: Array, kernels: Which = None) -> Array:
+        return self._gather(kernels, (), lambda part, own: part.quad(v, own))
+
+    def contract(self, M: ArrayLike) -> NDArray[np.float64]:
+        return self._gather(None, (), lambda part, own: part.contract(M)[own])
+
+    def eigenvalue_bound(self) -> Array:
+        return self._gather(None, (), lambda part, own: part.eigenvalue_bound()[own])
+
+    # Sums over all kernels
+
+    def _own(self) -> Iterator[tuple[Any, Array]]:
+        return zip(self.parts, self.members, strict=True)
+
+    def weighted(
+        self, d: ArrayLike, rows: Which = None, columns: Which = None, out: Array | None = None
+    ) -> Array:
+        weights = np.asarray(d)
+        total: Array | None = None
+        for part, own in self._own():
+            if total is None:
+                total = part.weighted(weights[own], rows, columns, out)
+            elif weights[own].any():
+                more = None if out is None else np.empty_like(out)
+                total += part.weighted(weights[own], rows, columns, more)
+        if total is None:
+            raise InvalidInputError("there must be at least one kernel.")
+        return total
+
+    def quad_and_product(self, v: Array, d: Array) -> tuple[Array, Array]:
+        quad, product = np.empty(self.m), np.zeros_like(as_tasks(v))
+        for part, own in self._own():
+            quad[own], added = part.quad_and_product(v, d[own])
+            product += added
+        return quad, product
+
+    def error(self, v: Array, d: Array) -> ErrorBound:
+        """Each part's own bound."""
+        missing, excess = np.zeros(self.m), np.zeros(self.m)
+        product: Array | float = np.zeros_like(as_tasks(v))
+        for part, own in self._own():
+            bound = part.error(v, d[own])
+            missing[own], excess[own] = bound.quad_missing, bound.norm_missing
+            product = product + bound.product
+        return ErrorBound(missing, excess, product)
+
+    def running(self) -> StackedProducts:
+        return StackedProducts([part.running() for part in self.parts], self.members)
+
+    def sum_products(self, V: Array) -> Array:
+        out = np.zeros(V.shape[1:])
+        for part, own in self._own():
+            out += part.sum_products(V[own])
+        return out
+
+    def square_sum(self) -> Array:
+        out: Array = self.parts[0].square_sum()
+        for part in self.parts[1:]:
+            out += part.square_sum()
+        return out
+
+    def square_factor(self) -> Array | None:
+        """See :class:`KernelOperator`; the factors of all parts, if each has one."""
+        factors: list[Array] = []
+        for part in self.parts:
+            factor = part.square_factor()
+            if factor is None or sum(map(len, factors)) + len(factor) >= self.n:
+                return None
+            factors.append(factor)
+        return np.vstack(factors)
