@@ -25,6 +25,7 @@ from kernelweave.kernels import (
     evaluate_stack,
     sample_ids,
 )
+from kernelweave.operators import ComputedOperator, DenseOperator
 
 CLASSES = [
     cls
@@ -207,7 +208,7 @@ def test_sparse_input_gives_the_dense_values(kernel):
     np.testing.assert_allclose(kernel(X, Z), kernel(dense, dense[:9] * 2), rtol=1e-10, atol=1e-12)
     np.testing.assert_allclose(kernel(X, dense[:9]), kernel(dense, dense[:9]), atol=1e-12)
     bound = kernel.bind(Samples(X))
-    assert bound.block(Samples(X)) is None
+    assert ComputedOperator([bound], Samples(X)).formula(0) is None
     np.testing.assert_allclose(bound.diagonal(Samples(X)), kernel(dense).diagonal(), rtol=1e-12)
 
 
@@ -253,7 +254,7 @@ def test_forms_describe_the_values(X):
     samples = Samples(X)
     for kernel in (RBF(width=2), Polynomial(3, 0.5, 2), Linear(), RBF(gamma=1).on([1, 4])):
         bound = kernel.bind(samples)
-        form, B = bound.form(), bound.block(samples)
+        form, B = bound.core.form(), samples.through(bound.path).array()
         if form.ingredient == "sqdist":
             values = np.exp(-form.p0 * ((B[:, None] - B) ** 2).sum(axis=2))
         else:
@@ -261,8 +262,8 @@ def test_forms_describe_the_values(X):
         np.testing.assert_allclose(values, kernel(X), rtol=1e-10)
         assert hash(form) is not None
     assert (RBF(width=1) * Linear()).form() is None
-    keys = [k.bind(samples).form().columns for k in (RBF(width=1).on(0), Linear().on([0]))]
-    assert keys[0] == keys[1] != Linear().on(1).bind(samples).form().columns
+    paths = [k.bind(samples).path for k in (RBF(width=1).on(0), Linear().on([0]))]
+    assert paths[0] == paths[1] != Linear().on(1).bind(samples).path
 
 
 def test_distance_scale_is_the_mean_of_the_training_matrix(X):
@@ -302,12 +303,13 @@ def test_precomputed_reads_ids_without_copying():
     ids = sample_ids(30)
     kernel = Precomputed(K, "similarity")
     everything = Samples(ids)
-    assert kernel.bind(everything).as_matrix(everything) is K
+    assert kernel.bind(everything).whole_matrix() is K
     train = rng.permutation(30)[:20]
     some = Samples(ids[train])
-    np.testing.assert_array_equal(kernel.bind(some).as_matrix(some), K[np.ix_(train, train)])
+    stored = DenseOperator.of(ComputedOperator.build(kernel, some, None))
+    np.testing.assert_array_equal(stored.block()[0], K[np.ix_(train, train)])
     np.testing.assert_array_equal(kernel(ids[25:], ids[train]), K[np.ix_(range(25, 30), train)])
     table = np.column_stack([rng.normal(size=30), np.arange(30)])
     inside = kernel.on(1).bind(Samples(table))
     assert inside.name == "similarity"
-    assert inside.as_matrix(Samples(table)) is K
+    assert inside.core.whole_matrix() is K

@@ -35,14 +35,12 @@ class ElementwiseForm:
         0 for ``exp(-p0 * t)``, 1 for ``(p2 * t + p1) ** p0``.
     p0, p1, p2 : float
         Parameters of the formula.
-    columns : tuple
-        Hashable key of the column block: kernels with equal keys see the same numbers.
 
     Examples
     --------
     >>> from kernelweave.kernels import RBF
     >>> RBF(gamma=0.5).form()
-    ElementwiseForm(ingredient='sqdist', code=0, p0=0.5, p1=0.0, p2=0.0, columns=())
+    ElementwiseForm(ingredient='sqdist', code=0, p0=0.5, p1=0.0, p2=0.0)
     """
 
     ingredient: str
@@ -50,7 +48,6 @@ class ElementwiseForm:
     p0: float
     p1: float = 0.0
     p2: float = 0.0
-    columns: tuple[Any, ...] = ()
 
 
 class Kernel(ABC):
@@ -151,11 +148,11 @@ class Kernel(ABC):
     def squared_rate(self) -> float | None:
         """The rate g of exp(-g D), D the squared distance, if the kernel is that; else None."""
         form = self.form()
-        if form is None or form.ingredient != "sqdist" or form.code != 0 or form.columns:
+        if form is None or form.ingredient != "sqdist" or form.code != 0:
             return None
         return form.p0
 
-    # What compiled code and banks ask for
+    # What operators ask for: of `core`, on the samples seen through `path`
 
     @property
     def path(self) -> tuple[Any, ...]:
@@ -175,10 +172,6 @@ class Kernel(ABC):
     def form(self) -> ElementwiseForm | None:
         """Return the kernel as a function of one number for each pair, if it is one."""
         return None
-
-    def block(self, samples: Samples) -> NDArray[np.float64] | None:
-        """Return the (n, p) numbers `form` refers to; None if they are sparse."""
-        return None if samples.is_sparse else samples.array()
 
     def features(self, samples: Samples) -> Any:
         """Return features phi with k(x, x') = phi(x)'phi(x'), or None if there are none.
@@ -217,13 +210,6 @@ class Kernel(ABC):
     def merge(self, kernels: Sequence[Any], factors: NDArray[np.float64]) -> Kernel:
         """Return the one kernel that is sum_k factors[k] kernels[k]; all have this `merge_key`."""
         raise NotImplementedError(f"kernel '{self.name}' has no merge_key.")
-
-    def as_matrix(self, samples: Samples) -> NDArray[Any] | None:
-        """Return the Gram matrix if it exists already (precomputed kernels), else None.
-
-        It may be the user's own array: do not write into it.
-        """
-        return None
 
     def whole_matrix(self) -> NDArray[Any] | None:
         """Return the matrix of a precomputed kernel over all samples it was given for, else None.

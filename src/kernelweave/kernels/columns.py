@@ -14,7 +14,7 @@ from scipy import sparse
 from sklearn.base import OneToOneFeatureMixin, clone
 
 from kernelweave.errors import InvalidInputError
-from kernelweave.kernels.base import ElementwiseForm, Kernel, comparable, no_exponent
+from kernelweave.kernels.base import Kernel, comparable, no_exponent
 from kernelweave.kernels.choose import choose_columns, describe_columns, describe_request
 from kernelweave.kernels.pair import Pair
 from kernelweave.kernels.sample_checks import refuse_huge
@@ -357,22 +357,6 @@ class OnColumns(Kernel):
     def exponent_terms(self) -> list[tuple[tuple[Any, ...], Kernel]]:
         return [((self._bound, *path), leaf) for path, leaf in self.kernel.exponent_terms()]
 
-    def form(self) -> ElementwiseForm | None:
-        inner = self.kernel.form()
-        if inner is None:
-            return None
-        columns = (self._bound, *inner.columns)
-        return ElementwiseForm(inner.ingredient, inner.code, inner.p0, inner.p1, inner.p2, columns)
-
-    def block(self, samples: Samples) -> NDArray[np.float64] | None:
-        return self.kernel.block(samples.derive(self._bound))
-
-    def features(self, samples: Samples) -> Any:
-        return self.kernel.features(samples.derive(self._bound))
-
-    def positional(self, samples: Samples) -> Any:
-        return self.kernel.positional(samples.derive(self._bound))
-
     def weigh(
         self, samples: Samples, v: NDArray[np.float64]
     ) -> Callable[[Samples], NDArray[np.float64]] | None:
@@ -388,12 +372,6 @@ class OnColumns(Kernel):
         out = copy.copy(self)
         out.kernel = self.kernel.merge([kernel.kernel for kernel in kernels], factors)
         return out
-
-    def as_matrix(self, samples: Samples) -> NDArray[Any] | None:
-        return self.kernel.as_matrix(samples.derive(self._bound))
-
-    def whole_matrix(self) -> NDArray[Any] | None:
-        return self.kernel.whole_matrix()
 
     def ids(self, samples: Samples) -> NDArray[np.intp] | None:
         return self.kernel.ids(samples.derive(self._bound))

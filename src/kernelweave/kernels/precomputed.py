@@ -113,12 +113,6 @@ class Precomputed(Kernel):
         ids = read_ids(samples, len(self._matrix), self.name, "Precomputed(K)")
         return self._matrix.diagonal()[ids].astype(np.float64)
 
-    def as_matrix(self, samples: Samples) -> NDArray[Any]:
-        K, ids = self._matrix, self.ids(samples)
-        if len(ids) == len(K) and (ids == np.arange(len(K))).all():
-            return K
-        return rectangle(K, ids, ids, K.dtype)
-
     def whole_matrix(self) -> NDArray[Any]:
         return self._matrix
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -157,6 +157,13 @@ class Samples:
                 self._derived[block] = known
                 self._kept_bytes += size
         return known
+
+    def through(self, path: Iterable[Any]) -> Samples:
+        """Return the same rows seen through several column blocks, one behind the other."""
+        seen = self
+        for block in path:
+            seen = seen.derive(block)
+        return seen
 
     def _copied_bytes(self) -> int:
         """About how many bytes a copy of these values takes."""

@@ -75,7 +75,7 @@ class Sum(Kernel):
     def features(self, samples: Samples) -> Any:
         parts = []
         for kernel in self.terms:
-            part = kernel.features(samples)
+            part = kernel.core.features(samples.through(kernel.path))
             if part is None:
                 return None
             parts.append(part)

@@ -418,8 +418,11 @@ class KernelOperator(ABC):
         """Return a number for each of these kernels, the same where they share work."""
         return list(range(len(kernels)))
 
-    def stored_matrix(self, k: int) -> tuple[Array, float] | None:
-        """Return a matrix that exists already and its scale, if normalising only scales it."""
+    def given_matrix(self, k: int) -> tuple[Array, Array, float] | None:
+        """Return a given matrix over all its samples, which of them are meant, and its scale.
+
+        None if there is no such matrix, or if normalising does more than to scale it.
+        """
         return None
 
     def sparse_factor(self, k: int) -> SparseFactor | None:

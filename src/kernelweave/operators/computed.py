@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -227,19 +227,14 @@ class ComputedOperator(KernelOperator):
         new = self._left is not None and self._left.sides is None
         if new and self._right is None and any(step.needs_means for step in self.steps):
             return self._centred_block(chosen, left, right, dtype)
-        return self._in_type(
-            lambda kind: self._values(chosen, left, right, kind, len(self.steps)), dtype
-        )
-
-    def _in_type(self, compute: Callable[[DTypeLike], Array], dtype: DTypeLike | None) -> Array:
-        """Return values in a type, computed in float64 where float32 overflows on the way."""
         kind = np.dtype(self.dtype if dtype is None else dtype)
-        if kind == np.float64:
-            return compute(kind)
         try:
-            return compute(kind)
+            return self._values(chosen, left, right, kind, len(self.steps))
         except NotFiniteError:
-            return compute(np.float64).astype(kind)
+            if kind == np.float64:
+                raise
+            # In float32 numbers may overflow on the way to values that do not.
+            return self._values(chosen, left, right, np.float64, len(self.steps)).astype(kind)
 
     def _values(
         self, kernels: list[int], left: Any, right: Any, dtype: DTypeLike, stage: int
@@ -292,14 +287,10 @@ class ComputedOperator(KernelOperator):
         height = rows_of(self.n * len(kernels), STACK_ENTRIES)
         for start in range(0, new.n, height):
             part = new.take(np.arange(start, min(start + height, new.n)))
-
-            def values(kind: DTypeLike, part: Samples = part) -> Array:
-                found = self._planned(kernels).evaluate(part, self.samples, kind)
-                for i, k in enumerate(kernels):
-                    self._new_sides(k, part, found[i])
-                return found
-
-            whole = self._in_type(values, dtype)
+            # In float64: a mean over many samples is taken off, of which little may be left.
+            whole = self._planned(kernels).evaluate(part, self.samples)
+            for i, k in enumerate(kernels):
+                self._new_sides(k, part, whole[i])
             out[:, start : start + height] = whole if right is None else whole[:, :, right]
         return out
 
@@ -413,40 +404,46 @@ class ComputedOperator(KernelOperator):
         return dtype
 
     def _evaluates_in_float32(self, k: int) -> bool:
-        form = self.kernels[k].form()
+        form = self.kernels[k].core.form()
         rate = form.p0 if form is not None and form.ingredient == "sqdist" else 1.0
         return fits_float32(np.array([rate])) and fits_float32(self.raw_diagonal(k))
 
-    def stored_matrix(self, k: int) -> tuple[Array, float] | None:
-        if not self.normalization.pure_scaling:
-            return None
-        matrix = self.kernels[k].as_matrix(self.samples)
-        return None if matrix is None else (np.ascontiguousarray(matrix), self._scale_of(k))
+    def _seen(self, k: int) -> tuple[Kernel, Samples]:
+        """Return the core of kernel k and the training samples as it sees them."""
+        kernel = self.kernels[k]
+        return kernel.core, self.samples.through(kernel.path)
 
     def given_matrix(self, k: int) -> tuple[Array, Array, float] | None:
-        """Return a given matrix over all its samples, which of them are meant, and its scale.
-
-        None if there is no such matrix, or if normalising does more than to scale it.
-        """
-        matrix = self.kernels[k].whole_matrix() if self.normalization.pure_scaling else None
+        core, samples = self._seen(k)
+        matrix = core.whole_matrix() if self.normalization.pure_scaling else None
         if matrix is None:
             return None
-        return matrix, np.asarray(self.kernels[k].ids(self.samples)), self._scale_of(k)
+        return matrix, np.asarray(core.ids(samples)), float(self.scale([k])[0])
 
     def formula(self, k: int) -> tuple[ElementwiseForm, Array] | None:
-        form = self.kernels[k].form()
-        columns = None if form is None else self.kernels[k].block(self.samples)
-        return None if form is None or columns is None else (form, np.ascontiguousarray(columns))
+        core, samples = self._seen(k)
+        form = core.form()
+        if form is None or samples.is_sparse:
+            return None
+        return form, np.ascontiguousarray(samples.array())
+
+    def _features(self, k: int) -> Any:
+        core, samples = self._seen(k)
+        return core.features(samples)
+
+    def _positional(self, k: int) -> PositionalFactor | None:
+        core, samples = self._seen(k)
+        return core.positional(samples)
 
     def sparse_factor(self, k: int) -> SparseFactor | None:
-        features = self.kernels[k].features(self.samples)
+        features = self._features(k)
         if not issparse(features):
             return None
         self.learn([k])
         return self._normalised(k, SparseFactor.of(features), len(self.steps))
 
     def positional_factor(self, k: int) -> PositionalFactor | None:
-        factor = self.kernels[k].positional(self.samples)
+        factor = self._positional(k)
         if factor is None:
             return None
         self.learn([k])
@@ -459,7 +456,7 @@ class ComputedOperator(KernelOperator):
         return factor
 
     def dense_features(self, k: int) -> Array | None:
-        features = self.kernels[k].features(self.samples)
+        features = self._features(k)
         return features if isinstance(features, np.ndarray) else None
 
     def raw_diagonal(self, k: int) -> Array:
@@ -486,9 +483,6 @@ class ComputedOperator(KernelOperator):
             if isinstance(step, Trace):
                 out *= step.scale[[self._places[k] for k in kernels]]
         return out
-
-    def _scale_of(self, k: int) -> float:
-        return float(self.scale([k])[0])
 
     def _chosen(self, kernels: Any) -> list[int]:
         """Indices of the kernels asked for (None: all), counted from the start."""
@@ -586,10 +580,10 @@ class ComputedOperator(KernelOperator):
 
     def _raw_factor(self, k: int) -> ScaledFactor | None:
         """The raw kernel k if products with it need no pass over all pairs."""
-        positional: ScaledFactor | None = self.kernels[k].positional(self.samples)
+        positional = self._positional(k)
         if positional is not None:
             return positional
-        features = self.kernels[k].features(self.samples)
+        features = self._features(k)
         return SparseFactor.of(features) if issparse(features) else None
 
 

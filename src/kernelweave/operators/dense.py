@@ -9,7 +9,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kernelweave.compiled.blocks import FEW_ENTRIES, MATRIX_COLUMNS, rows_of
-from kernelweave.compiled.dense_rows import add_rectangle, add_weighted_rows, copy_rectangle
+from kernelweave.compiled.dense_rows import (
+    add_rectangle,
+    add_weighted_rows,
+    copy_rectangle,
+    rectangle,
+)
 from kernelweave.compiled.passes import (
     add_row_products,
     add_rows,
@@ -92,10 +97,10 @@ class DenseOperator(KernelOperator):
 
         Sums are always float64, and the rounding of float32 enters the certificate.
         """
-        stored = [kernels.stored_matrix(k) for k in range(kernels.m)]
-        computed = np.array([k for k, one in enumerate(stored) if one is None], dtype=np.int64)
-        matrices = [np.empty((0, 0)) if one is None else one[0] for one in stored]
-        scale = np.array([1.0 if one is None else one[1] for one in stored])
+        given = [kernels.given_matrix(k) for k in range(kernels.m)]
+        computed = np.array([k for k, one in enumerate(given) if one is None], dtype=np.int64)
+        matrices = [np.empty((0, 0)) if one is None else _cut(*one[:2]) for one in given]
+        scale = np.array([1.0 if one is None else one[2] for one in given])
         stack = _computed(kernels, computed, dtype) if len(computed) else None
         for position, k in enumerate(computed):
             matrices[k] = stack[position]  # type: ignore[index]
@@ -314,6 +319,11 @@ class DenseOperator(KernelOperator):
         if self._source is None or not self._rounded.any():
             return None
         return DenseOperator.of(self._source)
+
+
+def _cut(K: Array, ids: Array) -> Array:
+    """The part of a given matrix for these samples; itself if they are all, in order."""
+    return K if np.array_equal(ids, np.arange(len(K))) else rectangle(K, ids, ids, K.dtype)
 
 
 def dense_bytes(n: int, m: int, dtype: str) -> float:
