@@ -12,12 +12,10 @@ from thinned import thinned
 
 from kernelweave.compiled import threads
 from kernelweave.compiled.threads import use_threads
-from kernelweave.kernels.strings import position_weights as module
-from kernelweave.kernels.strings.aligned import Aligned
+from kernelweave.kernels.strings import positions as module
 from kernelweave.kernels.strings.alphabet import Alphabet, get_alphabet
-from kernelweave.kernels.strings.position_table import PositionTable
-from kernelweave.kernels.strings.position_weights import PositionWeights
-from kernelweave.kernels.strings.sequences import Sequences
+from kernelweave.kernels.strings.positions import PositionTable, PositionWeights
+from kernelweave.kernels.strings.sequences import Aligned, Sequences
 
 TWO = Alphabet("two", "AB", ambiguous="-")
 MANY = get_alphabet("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")
@@ -27,14 +25,14 @@ def aligned(texts, alphabet="dna"):
     return Aligned.of(Sequences.encode(texts, get_alphabet(alphabet)))
 
 
-def weights_of(length, degree, *, shift=0, windows=None, by_length=False, bits=2, rng=None):
+def weights_of(length, degree, *, shift=0, windows=None, by_length=False, rng=None):
     """Weights that differ from window to window; inside one they are the same, as in kernels."""
     window_of = np.zeros(length, np.int64) if windows is None else np.asarray(windows, np.int64)
     steps = np.ones((length, degree))
     if rng is not None and not by_length:
         own = rng.uniform(0.1, 2.0, (window_of.max() + 1, degree))
         steps = np.where(window_of[:, None] >= 0, own[window_of], 0.0)
-    return PositionWeights(bits, shift, steps, window_of, by_length)
+    return PositionWeights(shift, steps, window_of, by_length)
 
 
 def check(weights, new, known, v, alphabet="dna"):
@@ -140,8 +138,7 @@ def test_other_alphabets(alphabet, letters, degree, options):
     known += random_texts(20, length, rng, letters[-2:], ambiguous, 0.01)
     known += [letters[-1] * length] * 10
     new = known[28:52:2] + random_texts(5, length, rng, letters[-2:], ambiguous, 0.01)
-    bits = get_alphabet(alphabet).bits
-    weights = weights_of(length, degree, bits=bits, rng=rng, **options)
+    weights = weights_of(length, degree, rng=rng, **options)
     check(weights, new, known, rng.normal(size=60), alphabet)
 
 
@@ -310,5 +307,5 @@ def test_the_room_for_nodes_grows(bits):
     for copies in (8, 9, 10, 18):
         known = [letters[-1] * degree] * copies
         known += [letters[0] * (degree - 1) + letters[1]] * 9
-        weights = weights_of(degree, degree, bits=bits)
+        weights = weights_of(degree, degree)
         check(weights, known[-10::9], known, np.ones(len(known)), alphabet)

@@ -211,11 +211,17 @@ class Kernel(ABC):
 
     @property
     def merge_key(self) -> Any:
-        """Kernels with equal keys, not None, can be made one by `merge`."""
+        """Kernels with equal keys, not None, can be looked up together by `weigh_sum`."""
         return None
 
-    def merge(self, kernels: Sequence[Any], factors: NDArray[np.float64]) -> Kernel:
-        """Return the one kernel that is sum_k factors[k] kernels[k]; all have this `merge_key`."""
+    def weigh_sum(
+        self,
+        samples: Samples,
+        v: NDArray[np.float64],
+        kernels: Sequence[Any],
+        factors: Sequence[float] | NDArray[np.float64],
+    ) -> Callable[[Samples], NDArray[np.float64]]:
+        """Return `weigh` of sum_k factors[k] kernels[k], which all have this `merge_key`."""
         raise NotImplementedError(f"kernel '{self.name}' has no merge_key.")
 
     def as_matrix(self, samples: Samples) -> NDArray[Any] | None:

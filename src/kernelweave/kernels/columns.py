@@ -384,10 +384,16 @@ class OnColumns(Kernel):
         key = self.kernel.merge_key
         return None if key is None else (self._bound, key)
 
-    def merge(self, kernels: Sequence[Any], factors: NDArray[np.float64]) -> Kernel:
-        out = copy.copy(self)
-        out.kernel = self.kernel.merge([kernel.kernel for kernel in kernels], factors)
-        return out
+    def weigh_sum(
+        self,
+        samples: Samples,
+        v: NDArray[np.float64],
+        kernels: Sequence[Any],
+        factors: Sequence[float] | NDArray[np.float64],
+    ) -> Callable[[Samples], NDArray[np.float64]]:
+        cores = [kernel.kernel for kernel in kernels]
+        inner = self.kernel.weigh_sum(samples.derive(self._bound), v, cores, factors)
+        return lambda new: inner(new.derive(self._bound))
 
     def as_matrix(self, samples: Samples) -> NDArray[Any] | None:
         return self.kernel.as_matrix(samples.derive(self._bound))

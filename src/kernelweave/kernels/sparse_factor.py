@@ -9,57 +9,70 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from kernelweave.kernels.numbering import number_columns
 from kernelweave.kernels.samples import row_square_norms
-from kernelweave.kernels.scaled_factor import ScaledFactor
+from kernelweave.kernels.scaled_factor import Floats, ScaledFactor, Scaling
 
-__all__ = ["SparseFactor"]
+__all__ = ["SparseFactor", "number_columns"]
 
-Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
+# A table of all columns is quicker than sorting, but must not be much larger than the entries.
+_TABLE = 16
 _MANY_COLUMNS = 2**16
+
+
+def number_columns(indices: NDArray[np.integer]) -> tuple[Ints, Ints]:
+    """Return the columns that occur, ascending, and the place of each entry among them.
+
+    Examples
+    --------
+    >>> number_columns(np.array([7, 2**40, 7]))
+    (array([            7, 1099511627776]), array([0, 1, 0]))
+    """
+    if not indices.size:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    last = int(indices.max())
+    if last < _TABLE * indices.size + _MANY_COLUMNS:
+        there = np.zeros(last + 1, np.bool_)
+        there[indices] = True
+        used = np.flatnonzero(there)
+        place = np.zeros(last + 1, np.int64)
+        place[used] = np.arange(len(used))
+        return used, place[indices]
+    used, places = np.unique(indices, return_inverse=True)
+    return used.astype(np.int64, copy=False), places
 
 
 @dataclass(frozen=True, eq=False)
 class SparseFactor(ScaledFactor):
-    r"""A training Gram matrix known by n sparse rows of features.
+    r"""A training Gram matrix known by n sparse rows of features: :math:`K_0 = F F^\top`.
 
-    .. math:: K = S F F^\top S - L^\top U - U^\top L
-
-    with the features F as the kernel gives them and a diagonal S. The other terms are what
-    centring takes off, for centred features would be dense
-    (:class:`~kernelweave.kernels.scaled_factor.ScaledFactor`).
+    Centred features would be dense; what centring takes off is kept beside them instead.
 
     Parameters
     ----------
     features : CSR matrix of shape (n, D)
-        The features F.
-    scale : ndarray of shape (n,) or float
-        The diagonal of S; a number stands for n equal ones.
-    left, right : ndarray of shape (r, n)
-        L and U.
+        The features F, as the kernel gives them.
+    scaling : Scaling
+        What normalises the matrix.
 
     Examples
     --------
     >>> from scipy import sparse
     >>> factor = SparseFactor.of(sparse.csr_array([[1.0, 0.0], [0.0, 2.0]]))
-    >>> factor.scaled(0.5).product(np.array([1.0, 1.0]))
-    array([0.25, 1.  ])
+    >>> factor.product(np.array([1.0, 1.0]))
+    array([1., 4.])
     """
 
     features: Any
-    scale: Floats | float
-    left: Floats
-    right: Floats
+    scaling: Scaling
 
     @classmethod
     def of(cls, features: Any) -> SparseFactor:
         """Return K = F F'."""
-        none = np.empty((0, features.shape[0]))
-        return cls(features.astype(np.float64, copy=False), 1.0, none, none)
+        return cls(features.astype(np.float64, copy=False), Scaling.none(features.shape[0]))
 
     def raw_product(self, v: Floats) -> Floats:
-        """F F'v."""
         features = self.features
         if features.shape[1] > _MANY_COLUMNS + features.nnz:
             # A vector over all columns might not fit into memory: there may be 4^31 of them.
@@ -69,5 +82,4 @@ class SparseFactor(ScaledFactor):
         return features @ (features.T @ v)
 
     def raw_diagonal(self) -> Floats:
-        """Squared norms of the rows of F."""
         return row_square_norms(self.features)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from kernelweave.kernels.resolve import resolve, unique_names
 from kernelweave.kernels.samples import Samples, as_samples
 from kernelweave.kernels.scaled_factor import ScaledFactor
 from kernelweave.kernels.sparse_factor import SparseFactor
-from kernelweave.kernels.strings.positional_factor import PositionalFactor
+from kernelweave.kernels.strings.positions import PositionalFactor
 from kernelweave.operators.base import (
     Array,
     KernelOperator,
@@ -454,9 +455,10 @@ class ComputedOperator(KernelOperator):
 
     def _normalised(self, k: int, factor: Any, stage: int) -> Any:
         """Return a `ScaledFactor` after the first steps."""
+        scaling = factor.scaling
         for step in self.steps[:stage]:
-            factor = step.apply_to_product(self._places[k], factor)
-        return factor
+            scaling = step.apply_to_scaling(self._places[k], scaling)
+        return replace(factor, scaling=scaling)
 
     def dense_features(self, k: int) -> Array | None:
         features = self.kernels[k].features(self.samples)

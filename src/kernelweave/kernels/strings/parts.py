@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any
@@ -35,8 +35,8 @@ Floats = NDArray[np.float64]
 class StringKernel(Kernel):
     """A kernel on sequences with one part for each k-mer length and each start position.
 
-    A subclass writes ``length_range``, ``_raw_diagonal`` and ``_table``. It stores its parameters,
-    among them those below, calls ``get_alphabet`` for `_letters`, and then ``_check``.
+    A subclass writes ``length_range``, ``_raw_diagonal`` and ``weigh_sum``. It stores its
+    parameters, among them those below, calls ``get_alphabet`` for `_letters`, and then ``_check``.
 
     Attributes
     ----------
@@ -121,8 +121,10 @@ class StringKernel(Kernel):
         """k(x, x) of the kernel that is not normalised."""
 
     @abstractmethod
-    def _table(self, samples: Samples, v: Floats) -> Callable[[Samples], Floats]:
-        """`weigh` for the kernel that is not normalised."""
+    def weigh_sum(
+        self, samples: Samples, v: Floats, kernels: Sequence[Any], factors: Sequence[float] | Floats
+    ) -> Callable[[Samples], Floats]:
+        """See :class:`Kernel`; whether a kernel is normalised is left out of account."""
 
     def _unit(self, samples: Samples) -> Floats:
         """1 / sqrt(k(x, x)), by which a normalised kernel scales a sample."""
@@ -133,7 +135,8 @@ class StringKernel(Kernel):
         return (raw > 0).astype(np.float64) if self.normalize else raw.copy()
 
     def weigh(self, samples: Samples, v: Floats) -> Callable[[Samples], Floats]:
-        found = self._table(samples, v * self._unit(samples) if self.normalize else v)
+        amounts = v * self._unit(samples) if self.normalize else v
+        found = self.weigh_sum(samples, amounts, [self], [1.0])
         return (lambda new: found(new) * self._unit(new)) if self.normalize else found
 
     def by_length(self) -> StringParts:
@@ -238,14 +241,7 @@ def is_pair(value: Any) -> bool:
 
 
 def runs_of(sequences: Sequences) -> NDArray[np.int64]:
-    """Return for each position the most letters without an ambiguous one from there on.
-
-    Examples
-    --------
-    >>> from kernelweave.kernels.strings.alphabet import get_alphabet
-    >>> runs_of(Sequences.encode(["ACNA", "NC"], get_alphabet("dna")))
-    array([2, 1, 0, 1])
-    """
+    """Return for each position the most letters without an ambiguous one from there on."""
     out = np.zeros(int(sequences.lengths.max(initial=0)), np.int64)
     longest_runs(sequences.codes, sequences.starts, out)
     return out

@@ -29,10 +29,10 @@ __all__ = [
     "build_nodes",
     "build_tables",
     "empty_tables",
-    "list_kmers",
+    "look_below",
     "look_up",
     "look_up_lengths",
-    "look_up_sequences",
+    "prefix",
     "roll_letter",
     "sum_levels",
     "table_starts",
@@ -83,7 +83,7 @@ def roll_letter(
 
 
 @njit(cache=True, nogil=True)
-def _prefix(word: np.uint64, bits: int, length: int) -> int:
+def prefix(word: np.uint64, bits: int, length: int) -> int:
     """The first letters of a word (at least one) as a number."""
     return np.int64(word >> np.uint64(64 - bits * length))  # type: ignore[return-value]
 
@@ -111,7 +111,7 @@ def add_amounts(
     for e in range(words.size):
         k = min(valids[e], depth)
         if k > 0:
-            levels[starts[k] + _prefix(words[e], bits, k)] += amounts[e]
+            levels[starts[k] + prefix(words[e], bits, k)] += amounts[e]
 
 
 @njit(cache=True, nogil=True)
@@ -184,7 +184,7 @@ def build_nodes(
     nodes[:top] = 0
     for e in range(words.size):
         if valids[e] > depth:
-            nodes[_prefix(words[e], bits, depth), 1] += 1
+            nodes[prefix(words[e], bits, depth), 1] += 1
     at = 0
     for u in range(top):
         nodes[u, 0] = at
@@ -192,7 +192,7 @@ def build_nodes(
         nodes[u, 1] = nodes[u, 0]
     for e in range(words.size):
         if valids[e] > depth:
-            u = _prefix(words[e], bits, depth)
+            u = prefix(words[e], bits, depth)
             at = nodes[u, 1]
             nodes[u, 1] += 1
             leaf_words[at], leaf_valids[at], leaf_amounts[at] = words[e], valids[e], amounts[e]
@@ -279,7 +279,7 @@ def _split_nodes(
                 nodes[child, 0] = at
                 total = 0.0
                 for e in range(old_words.size):
-                    if _prefix(old_words[e], bits, depth + 1) & (size - 1) != letter:
+                    if prefix(old_words[e], bits, depth + 1) & (size - 1) != letter:
                         continue
                     total += old_amounts[e]
                     if old_valids[e] > depth + 1:
@@ -306,7 +306,7 @@ def _short_ones(valids: np.ndarray, depth: int, found: np.ndarray) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _look_below(
+def look_below(
     noted: np.ndarray,
     words: np.ndarray,
     valids: np.ndarray,
@@ -323,11 +323,11 @@ def _look_below(
     for s in range(noted.size):
         i = noted[s]
         mine, far = words[i], int(valids[i])
-        top = node = _prefix(mine, bits, depth)
+        top = node = prefix(mine, bits, depth)
         deep, found = depth, 0.0
         while nodes[node, 0] < 0 and far > deep:
             deep += 1
-            node = (_prefix(mine, bits, deep) & mask) - 1 - nodes[node, 0]
+            node = (prefix(mine, bits, deep) & mask) - 1 - nodes[node, 0]
         if deep > depth:
             found = values[node - table.size] - table[top]
         if far > deep:
@@ -364,10 +364,10 @@ def look_up(
         # What the loop below is going to add is taken off first.
         i, far = noted[s], valids[noted[s]]
         if far > 0:
-            out[i] += levels[starts[far] + _prefix(words[i], bits, far)]
+            out[i] += levels[starts[far] + prefix(words[i], bits, far)]
         out[i] -= table[words[i] >> up]
     count = _note(words, valids, depth, up, table, noted, out)
-    _look_below(noted[:count], words, valids, depth, bits, sums, table, tables, out)
+    look_below(noted[:count], words, valids, depth, bits, sums, table, tables, out)
 
 
 @njit(cache=True, nogil=True)
@@ -399,120 +399,13 @@ def look_up_lengths(
     for s in range(count):
         i = noted[s]
         mine, far = words[i], valids[i]
-        node, deep = _prefix(mine, bits, depth), depth
+        node, deep = prefix(mine, bits, depth), depth
         while nodes[node, 0] < 0 and far > deep:
             deep += 1
-            node = (_prefix(mine, bits, deep) & mask) - 1 - nodes[node, 0]
+            node = (prefix(mine, bits, deep) & mask) - 1 - nodes[node, 0]
             out[deep - 1, i] += values[node - table.size]
         if far > deep:
             for e in range(nodes[node, 0], nodes[node, 1]):
                 t = min(_common_letters(leaf_words[e], mine, part), far, leaf_valids[e])
                 for k in range(deep, t):
                     out[k, i] += leaf_amounts[e]
-
-
-# One table for the k-mers at all positions: sequences are those of `kernelweave.compiled.kmers`.
-
-
-@njit(cache=True, nogil=True)
-def list_kmers(
-    letters: np.ndarray,
-    row_starts: np.ndarray,
-    delta: np.ndarray,
-    shortest: int,
-    longest: int,
-    bits: int,
-    pairs: np.ndarray,
-    start: int,
-    stop: int,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the words, valid letters and amounts of all k-mers, with delta[i] for sequence i.
-
-    An entry counts for all lengths up to its own. If both strands count as one, the table holds
-    both with the same weight, and sequences are looked up as they are; on the other strand a k-mer
-    may count while its longer or shorter prefixes do not, which takes several entries.
-    """
-    down, up, one = np.uint64(bits), np.uint64(64 - bits), np.uint64(1)
-    room = (row_starts[-1] - row_starts[0]) * (longest - shortest + 2 if pairs.size else 1)
-    words, valids, amounts = np.empty(room, np.uint64), np.empty(room, np.uint8), np.empty(room)
-    n = 0
-    for i in range(delta.size):
-        first = row_starts[i]
-        end = min(row_starts[i + 1] - first, stop + longest - 1)
-        for other in range(2 if pairs.size else 1):
-            word, code, valid = np.uint64(0), np.uint64(0), 0
-            for step in range(end - start):
-                at = start + step if other else end - 1 - step
-                letter = letters[first + at]
-                valid = 0 if letter == AMBIGUOUS else min(valid + 1, longest)
-                low, lowest = valid, valid
-                if other:
-                    # K-mers that end here; `code` has them as they are on the first strand.
-                    code = (code << down) | np.uint64(letter)
-                    letter = pairs[letter] if valid else letter
-                    low, lowest = max(shortest, at - stop + 2), shortest
-                word = (word >> down) | (np.uint64(letter) << up)
-                if valid < shortest or (not other and at >= stop):
-                    continue
-                longer = 0.0
-                for k in range(valid, lowest - 1, -1):
-                    amount = delta[i] if k >= low else 0.0
-                    # One that is its own reverse complement counts on the first strand alone.
-                    ending = code & ((one << np.uint64(bits * k)) - one)
-                    if other and np.uint64(_prefix(word, bits, k)) == ending:
-                        amount = 0.0
-                    if amount != longer:
-                        words[n], valids[n], amounts[n] = word, k, amount - longer
-                        n += 1
-                        longer = amount
-    return words[:n], valids[:n], amounts[:n]
-
-
-@njit(cache=True, nogil=True)
-def look_up_sequences(
-    letters: np.ndarray,
-    row_starts: np.ndarray,
-    first: int,
-    last: int,
-    shortest: int,
-    longest: int,
-    bits: int,
-    start: int,
-    stop: int,
-    starts: np.ndarray,
-    sums: np.ndarray,
-    tables: Tables,
-    out: np.ndarray,
-) -> None:
-    """Add up the values of the k-mers of sequences first ... last - 1, of all lengths."""
-    levels, depth = tables[0], starts.size - 2
-    table = levels[starts[depth] :]
-    tagged = table.view(np.int64)
-    down, up, over = np.uint64(bits), np.uint64(64 - bits), np.uint64(64 - bits * depth)
-    longest_row = 0
-    for i in range(first, last):
-        longest_row = max(longest_row, row_starts[i + 1] - row_starts[i])
-    words, valids = np.empty(longest_row, np.uint64), np.empty(longest_row, np.uint8)
-    noted, found = np.arange(longest_row), np.empty(longest_row)
-    for i in range(first, last):
-        row = letters[row_starts[i] : row_starts[i + 1]]
-        word, valid, total, count = np.uint64(0), 0, 0.0, 0
-        for at in range(min(row.size, stop + longest - 1) - 1, start - 1, -1):
-            word = (word >> down) | (np.uint64(row[at]) << up)
-            valid = min(valid + 1, longest) if row[at] != AMBIGUOUS else 0
-            if at >= stop:
-                continue
-            if valid >= depth:
-                u = word >> over
-                if depth >= shortest:
-                    total += table[u]
-                if valid > depth and tagged[u] & _ONE:
-                    words[count], valids[count], found[count] = word, valid, 0.0
-                    count += 1
-            elif valid >= shortest:
-                total += levels[starts[valid] + _prefix(word, bits, valid)]
-        if count:
-            here = noted[:count]
-            _look_below(here, words, valids, depth, bits, sums, table, tables, found)
-            total += found[:count].sum()
-        out[i - first] = total
