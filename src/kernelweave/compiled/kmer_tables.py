@@ -18,60 +18,96 @@ letter. `valid` is the number of letters until the first that matches nothing, a
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
 
+from kernelweave.arrays import AnyArray as Array
 from kernelweave.compiled.intrinsics import leading_zeros
 from kernelweave.compiled.kmers import AMBIGUOUS
 
 __all__ = [
+    "Entries",
+    "Layout",
+    "Tables",
     "add_amounts",
     "build_nodes",
     "build_tables",
     "empty_tables",
+    "layout_of",
     "look_below",
     "look_up",
     "look_up_lengths",
     "prefix",
     "roll_letter",
     "sum_levels",
-    "table_starts",
     "trimmed",
 ]
-
-# What `build_tables` returns.
-Tables = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 _ONE = np.int64(1)
 # A node with more sequences than this becomes an inner one.
 _LEAF = 8
 
 
-@njit(cache=True, nogil=True)
-def table_starts(bits: int, depth: int, shortest: int) -> np.ndarray:
-    """Where the values of the prefixes of 0, 1, ..., `depth` letters begin, and where they end.
+class Entries(NamedTuple):
+    """K-mers as words, how many of the letters of each are valid, and what each adds."""
 
-    Those that are shorter than the shortest k-mers have no place.
+    words: Array
+    valids: Array
+    amounts: Array
+
+
+class Layout(NamedTuple):
+    """Bits of a letter, the longest k-mers, and where the values of prefixes are in the table.
+
+    Those of k letters are from starts[k] to starts[k + 1] - 1, for k up to the depth of the table.
+    """
+
+    bits: int
+    degree: int
+    starts: Array
+
+
+class Tables(NamedTuple):
+    """What `build_tables` returns.
+
+    The values of all prefixes that have a place in the table, the nodes of the trie, the values of
+    those below the table, and leaf entries for as many k-mers as there are. The first `top` nodes
+    are the longest prefixes of the table, and node v below has the value values[v - top]. A leaf v
+    has the entries nodes[v, 0] ... nodes[v, 1] - 1: k-mers that go on from there. If nodes[v, 0]
+    is negative, v has children, one for each letter, from -1 - nodes[v, 0] on.
+    """
+
+    levels: Array
+    nodes: Array
+    values: Array
+    leaves: Entries
+
+
+@njit(cache=True, nogil=True)
+def layout_of(bits: int, degree: int, depth: int, shortest: int) -> Layout:
+    """Return the layout of a table of `depth` letters.
+
+    Prefixes that are shorter than the shortest k-mers have no place.
     """
     starts = np.zeros(depth + 2, np.int64)
     for k in range(min(shortest, depth), depth + 1):
         starts[k + 1] = starts[k] + (_ONE << (bits * k))
-    return starts
+    return Layout(bits, degree, starts)
 
 
 @njit(cache=True, nogil=True)
-def empty_tables(levels: np.ndarray, starts: np.ndarray, degree: int, count: int) -> Tables:
+def empty_tables(levels: Array, layout: Layout, count: int) -> Tables:
     """Room for what `build_tables` writes for so many k-mers; that for more nodes grows there."""
-    top = starts[-1] - starts[-2] if starts.size - 2 < degree else 0
-    nodes, values = np.empty((top, 2), np.int32), np.empty(0)
-    leaves = np.empty(count, np.uint64), np.empty(count, np.uint8), np.empty(count)
-    return (levels, nodes, values, *leaves)
+    starts = layout.starts
+    top = starts[-1] - starts[-2] if starts.size - 2 < layout.degree else 0
+    leaves = Entries(np.empty(count, np.uint64), np.empty(count, np.uint8), np.empty(count))
+    return Tables(levels, np.empty((top, 2), np.int32), np.empty(0), leaves)
 
 
 @njit(cache=True, nogil=True)
-def roll_letter(
-    letters: np.ndarray, bits: int, degree: int, words: np.ndarray, valids: np.ndarray
-) -> None:
+def roll_letter(letters: Array, bits: int, degree: int, words: Array, valids: Array) -> None:
     """Put one more letter in front of the words of some sequences."""
     down, up = np.uint64(bits), np.uint64(64 - bits)
     for i in range(words.size):
@@ -98,15 +134,10 @@ def _common_letters(left: np.uint64, right: np.uint64, part: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def add_amounts(
-    words: np.ndarray,
-    valids: np.ndarray,
-    amounts: np.ndarray,
-    bits: int,
-    starts: np.ndarray,
-    levels: np.ndarray,
-) -> None:
+def add_amounts(entries: Entries, layout: Layout, levels: Array) -> None:
     """Add the amount of every k-mer at its longest prefix that has a place in the table."""
+    bits, starts = layout.bits, layout.starts
+    words, valids, amounts = entries
     depth = starts.size - 2
     for e in range(words.size):
         k = min(valids[e], depth)
@@ -115,12 +146,13 @@ def add_amounts(
 
 
 @njit(cache=True, nogil=True)
-def sum_levels(bits: int, starts: np.ndarray, steps: np.ndarray, levels: np.ndarray) -> None:
+def sum_levels(layout: Layout, steps: Array, levels: Array) -> None:
     """Turn the amounts of `add_amounts` into values.
 
     With `steps` (the weight of each length) the value of a prefix is the sum over the lengths up
     to its own; without, the sum of the amounts of the k-mers that have it.
     """
+    bits, starts = layout.bits, layout.starts
     depth, shortest = starts.size - 2, 1
     while starts[shortest + 1] == starts[shortest]:
         shortest += 1
@@ -139,46 +171,25 @@ def sum_levels(bits: int, starts: np.ndarray, steps: np.ndarray, levels: np.ndar
 
 @njit(cache=True, nogil=True)
 def build_tables(
-    words: np.ndarray,
-    valids: np.ndarray,
-    amounts: np.ndarray,
-    bits: int,
-    degree: int,
-    starts: np.ndarray,
-    steps: np.ndarray,
-    tables: Tables,
+    entries: Entries, layout: Layout, steps: Array, tables: Tables
 ) -> tuple[int, Tables]:
-    """Write the table of these k-mers and return the number of its nodes, and the table.
-
-    It is (levels, nodes, values, leaf_words, leaf_valids, leaf_amounts): the values of all prefixes
-    that have a place in the table, the nodes of the trie, the values of those below the table, and
-    leaf entries for as many k-mers as there are. The first `top` nodes are the longest prefixes of
-    the table, and node v below has the value values[v - top]. A leaf v has the entries nodes[v, 0]
-    ... nodes[v, 1] - 1: k-mers that go on from there. If nodes[v, 0] is negative, v has children,
-    one for each letter, from -1 - nodes[v, 0] on.
-    """
-    levels = tables[0]
-    levels[:] = 0.0
-    add_amounts(words, valids, amounts, bits, starts, levels)
-    sum_levels(bits, starts, steps, levels)
-    if starts.size - 2 == degree:
+    """Write the table of these k-mers and return the number of its nodes, and the table."""
+    tables.levels[:] = 0.0
+    add_amounts(entries, layout, tables.levels)
+    sum_levels(layout, steps, tables.levels)
+    if layout.starts.size - 2 == layout.degree:
         return 0, tables
-    return build_nodes(words, valids, amounts, bits, degree, starts, steps, tables)
+    return build_nodes(entries, layout, steps, tables)
 
 
 @njit(cache=True, nogil=True)
 def build_nodes(
-    words: np.ndarray,
-    valids: np.ndarray,
-    amounts: np.ndarray,
-    bits: int,
-    degree: int,
-    starts: np.ndarray,
-    steps: np.ndarray,
-    tables: Tables,
+    entries: Entries, layout: Layout, steps: Array, tables: Tables
 ) -> tuple[int, Tables]:
     """Write the nodes of `build_tables`, after the levels."""
-    levels, nodes, _, leaf_words, leaf_valids, leaf_amounts = tables
+    words, valids, amounts = entries
+    leaf_words, leaf_valids, leaf_amounts = tables.leaves
+    bits, starts, nodes = layout.bits, layout.starts, tables.nodes
     depth = starts.size - 2
     top = starts[depth + 1] - starts[depth]
     nodes[:top] = 0
@@ -196,19 +207,19 @@ def build_nodes(
             at = nodes[u, 1]
             nodes[u, 1] += 1
             leaf_words[at], leaf_valids[at], leaf_amounts[at] = words[e], valids[e], amounts[e]
-    _tag(levels[starts[depth] :], nodes)
-    return _split_nodes(bits, degree, starts, steps, tables)
+    _tag(tables.levels[starts[depth] :], nodes)
+    return _split_nodes(layout, steps, tables)
 
 
 def trimmed(used: int, tables: Tables) -> Tables:
     """Return what `build_tables` returns without the room for nodes that is not used."""
-    levels, nodes, values, leaf_words, leaf_valids, leaf_amounts = tables
+    levels, nodes, values, leaves = tables
     values = values[: used - len(nodes) + len(values)].copy()
-    return levels, nodes[:used].copy(), values, leaf_words, leaf_valids, leaf_amounts
+    return Tables(levels, nodes[:used].copy(), values, leaves)
 
 
 @njit(cache=True, nogil=True)
-def _tag(table: np.ndarray, nodes: np.ndarray) -> None:
+def _tag(table: Array, nodes: Array) -> None:
     """Say in the last bit of a value whether k-mers go on from there.
 
     One number read instead of two; what it costs is the last bit of a sum.
@@ -220,13 +231,7 @@ def _tag(table: np.ndarray, nodes: np.ndarray) -> None:
 
 @njit(cache=True, nogil=True)
 def _note(
-    words: np.ndarray,
-    valids: np.ndarray,
-    depth: int,
-    up: np.uint64,
-    table: np.ndarray,
-    noted: np.ndarray,
-    out: np.ndarray,
+    words: Array, valids: Array, depth: int, up: np.uint64, table: Array, noted: Array, out: Array
 ) -> int:
     """Add the table's value to `out`, list the sequences that go on, and return how many."""
     tagged = table.view(np.int64)
@@ -240,11 +245,11 @@ def _note(
 
 
 @njit(cache=True, nogil=True)
-def _split_nodes(
-    bits: int, degree: int, starts: np.ndarray, steps: np.ndarray, tables: Tables
-) -> tuple[int, Tables]:
+def _split_nodes(layout: Layout, steps: Array, tables: Tables) -> tuple[int, Tables]:
     """Give children to nodes of many k-mers, level by level; return as `build_tables` does."""
-    levels, nodes, values, leaf_words, leaf_valids, leaf_amounts = tables
+    bits, degree, starts = layout
+    levels, nodes, values, leaves = tables
+    leaf_words, leaf_valids, leaf_amounts = leaves
     depth = starts.size - 2
     table, size = levels[starts[depth] :], 1 << bits
     top = table.size
@@ -292,11 +297,11 @@ def _split_nodes(
             used += size
         first, last = last, used
         depth += 1
-    return used, (levels, nodes, values, leaf_words, leaf_valids, leaf_amounts)
+    return used, Tables(levels, nodes, values, leaves)
 
 
 @njit(cache=True, nogil=True)
-def _short_ones(valids: np.ndarray, depth: int, found: np.ndarray) -> int:
+def _short_ones(valids: Array, depth: int, found: Array) -> int:
     """List the sequences with fewer than `depth` valid letters, and return how many."""
     count = np.int64(0)
     for i in range(valids.size):
@@ -307,18 +312,19 @@ def _short_ones(valids: np.ndarray, depth: int, found: np.ndarray) -> int:
 
 @njit(cache=True, nogil=True)
 def look_below(
-    noted: np.ndarray,
-    words: np.ndarray,
-    valids: np.ndarray,
-    depth: int,
-    bits: int,
-    sums: np.ndarray,
-    table: np.ndarray,
+    noted: Array,
+    words: Array,
+    valids: Array,
+    layout: Layout,
+    sums: Array,
     tables: Tables,
-    out: np.ndarray,
+    out: Array,
 ) -> None:
-    """out[i] += what lengths beyond `depth`, where `table` ends, add, for every i that is noted."""
-    _, nodes, values, leaf_words, leaf_valids, leaf_amounts = tables
+    """out[i] += what lengths beyond those of the table add, for every i that is noted."""
+    bits, starts = layout.bits, layout.starts
+    depth = starts.size - 2
+    table, nodes, values = tables.levels[starts[depth] :], tables.nodes, tables.values
+    leaf_words, leaf_valids, leaf_amounts = tables.leaves
     mask, part = (1 << bits) - 1, -(-4096 // bits)
     for s in range(noted.size):
         i = noted[s]
@@ -341,22 +347,21 @@ def look_below(
 
 @njit(cache=True, nogil=True)
 def look_up(
-    words: np.ndarray,
-    valids: np.ndarray,
+    words: Array,
+    valids: Array,
     letters_left: int,
-    bits: int,
-    starts: np.ndarray,
-    sums: np.ndarray,
+    layout: Layout,
+    sums: Array,
     tables: Tables,
-    noted: np.ndarray,
-    out: np.ndarray,
+    noted: Array,
+    out: Array,
 ) -> None:
     """out[i] += the value of sequence i at one position, all lengths added up.
 
     letters_left is the number of letters from the position to the end; sums[t] the sum of the
     weights of lengths 1 ... t. `noted` has room for one number a sequence.
     """
-    levels = tables[0]
+    levels, bits, starts = tables.levels, layout.bits, layout.starts
     depth = min(starts.size - 2, letters_left)
     table, up = levels[starts[depth] :], np.uint64(64 - bits * depth)
     short = _short_ones(valids, depth, noted)
@@ -367,25 +372,27 @@ def look_up(
             out[i] += levels[starts[far] + prefix(words[i], bits, far)]
         out[i] -= table[words[i] >> up]
     count = _note(words, valids, depth, up, table, noted, out)
-    look_below(noted[:count], words, valids, depth, bits, sums, table, tables, out)
+    # None are noted where fewer letters are left than the table has.
+    look_below(noted[:count], words, valids, layout, sums, tables, out)
 
 
 @njit(cache=True, nogil=True)
 def look_up_lengths(
-    words: np.ndarray,
-    valids: np.ndarray,
+    words: Array,
+    valids: Array,
     letters_left: int,
-    bits: int,
-    starts: np.ndarray,
+    layout: Layout,
     tables: Tables,
-    noted: np.ndarray,
-    out: np.ndarray,
+    noted: Array,
+    out: Array,
 ) -> None:
     """out[k, i] += the value of sequence i at one position, length k + 1 alone.
 
     The tables are those of `build_tables` without steps. Otherwise as `look_up`.
     """
-    levels, nodes, values, leaf_words, leaf_valids, leaf_amounts = tables
+    bits, starts = layout.bits, layout.starts
+    levels, nodes, values, leaves = tables
+    leaf_words, leaf_valids, leaf_amounts = leaves
     depth = min(starts.size - 2, letters_left)
     for k in range(1, depth):
         table, up, row = levels[starts[k] :], np.uint64(64 - bits * k), out[k - 1]

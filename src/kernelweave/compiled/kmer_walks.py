@@ -9,18 +9,21 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from kernelweave.arrays import AnyArray as Array
 from kernelweave.compiled.kmer_tables import (
+    Entries,
+    Layout,
     Tables,
     build_tables,
     empty_tables,
+    layout_of,
     look_below,
     look_up,
     look_up_lengths,
     prefix,
     roll_letter,
-    table_starts,
 )
-from kernelweave.compiled.kmers import AMBIGUOUS
+from kernelweave.compiled.kmers import AMBIGUOUS, Kmers
 
 __all__ = ["list_kmers", "look_up_sequences", "walk"]
 
@@ -29,20 +32,20 @@ _ONE = np.int64(1)
 
 @njit(cache=True, nogil=True)
 def walk(
-    letters: np.ndarray,
-    known: np.ndarray,
-    amounts: np.ndarray,
+    letters: Array,
+    known: Array,
+    amounts: Array,
     bits: int,
     depth: int,
-    factors: np.ndarray,
-    window_of: np.ndarray,
-    row_of: np.ndarray,
-    steps: np.ndarray,
+    factors: Array,
+    window_of: Array,
+    row_of: Array,
+    steps: Array,
     by_length: bool,
     bottom: int,
     top: int,
     place: int,
-    out: np.ndarray,
+    out: Array,
 ) -> None:
     """Add to `out` what positions bottom ... top - 1 contribute to K v, for all sequences.
 
@@ -76,8 +79,8 @@ def walk(
     many = size * ring
     in_words, in_valids = np.empty(many, np.uint64), np.empty(many, np.uint8)
     in_amounts = np.empty(many)
-    starts = table_starts(bits, depth, 1)
-    tables = empty_tables(np.zeros(starts[-1]), starts, degree, many)
+    layout = layout_of(bits, degree, depth, 1)
+    tables = empty_tables(np.zeros(layout.starts[-1]), layout, many)
     weights, sums = np.empty(0), np.zeros(degree + 1)
     # A word needs the letters after its position: rolling begins where the first one ends.
     entered = min(top + shift + degree - 1, length)
@@ -106,9 +109,9 @@ def walk(
             weights = steps[at]
             for k in range(degree):
                 sums[k + 1] = sums[k] + weights[k]
-        entries = in_words[:used], in_valids[:used], in_amounts[:used]
-        _, tables = build_tables(*entries, bits, degree, starts, weights, tables)
-        look = words, valids, length - at, bits, starts
+        entries = Entries(in_words[:used], in_valids[:used], in_amounts[:used])
+        _, tables = build_tables(entries, layout, weights, tables)
+        look = words, valids, length - at, layout
         if by_length:
             look_up_lengths(*look, tables, noted, out[row_of[at], :, place : place + n])
         else:
@@ -116,23 +119,14 @@ def walk(
 
 
 @njit(cache=True, nogil=True)
-def list_kmers(
-    letters: np.ndarray,
-    row_starts: np.ndarray,
-    delta: np.ndarray,
-    shortest: int,
-    longest: int,
-    bits: int,
-    pairs: np.ndarray,
-    start: int,
-    stop: int,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the words, valid letters and amounts of all k-mers, with delta[i] for sequence i.
+def list_kmers(letters: Array, row_starts: Array, delta: Array, kmers: Kmers) -> Entries:
+    """Return all k-mers, with the amount delta[i] for those of sequence i.
 
     An entry counts for all lengths up to its own. If both strands count as one, the table holds
     both with the same weight, and sequences are looked up as they are; on the other strand a k-mer
     may count while its longer or shorter prefixes do not, which takes several entries.
     """
+    shortest, longest, bits, pairs, start, stop = kmers
     down, up, one = np.uint64(bits), np.uint64(64 - bits), np.uint64(1)
     room = (row_starts[-1] - row_starts[0]) * (longest - shortest + 2 if pairs.size else 1)
     words, valids, amounts = np.empty(room, np.uint64), np.empty(room, np.uint8), np.empty(room)
@@ -166,27 +160,25 @@ def list_kmers(
                         words[n], valids[n], amounts[n] = word, k, amount - longer
                         n += 1
                         longer = amount
-    return words[:n], valids[:n], amounts[:n]
+    return Entries(words[:n], valids[:n], amounts[:n])
 
 
 @njit(cache=True, nogil=True)
 def look_up_sequences(
-    letters: np.ndarray,
-    row_starts: np.ndarray,
+    letters: Array,
+    row_starts: Array,
     first: int,
     last: int,
-    shortest: int,
-    longest: int,
-    bits: int,
-    start: int,
-    stop: int,
-    starts: np.ndarray,
-    sums: np.ndarray,
+    kmers: Kmers,
+    layout: Layout,
+    sums: Array,
     tables: Tables,
-    out: np.ndarray,
+    out: Array,
 ) -> None:
     """Add up the values of the k-mers of sequences first ... last - 1, of all lengths."""
-    levels, depth = tables[0], starts.size - 2
+    shortest, longest, bits, _, start, stop = kmers
+    levels, starts = tables.levels, layout.starts
+    depth = starts.size - 2
     table = levels[starts[depth] :]
     tagged = table.view(np.int64)
     down, up, over = np.uint64(bits), np.uint64(64 - bits), np.uint64(64 - bits * depth)
@@ -214,6 +206,6 @@ def look_up_sequences(
                 total += levels[starts[valid] + prefix(word, bits, valid)]
         if count:
             here = noted[:count]
-            look_below(here, words, valids, depth, bits, sums, table, tables, found)
+            look_below(here, words, valids, layout, sums, tables, found)
             total += found[:count].sum()
         out[i - first] = total

@@ -6,16 +6,18 @@ each, the first one highest, so that the k-mer one letter on takes a shift, and 
 one. Codes have at most 62 bits. Both strands count as one if `pairs` holds the letter that each
 letter pairs with: a k-mer then stands under the lower of its own code and that of its reverse
 complement. Empty `pairs` mean that there is one strand.
-
-Only k-mers that start at the positions ``start <= p < stop`` of a sequence are read.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
 
-__all__ = ["AMBIGUOUS", "count_kmers", "longest_runs"]
+from kernelweave.arrays import AnyArray as Array
+
+__all__ = ["AMBIGUOUS", "Kmers", "count_kmers", "longest_runs"]
 
 # Code of a letter that stands for several or for none: it matches nothing, not even itself.
 AMBIGUOUS = 255
@@ -25,21 +27,28 @@ _TABLE = 4
 _BUCKET = 24
 
 
+class Kmers(NamedTuple):
+    """Which k-mers of a sequence are read: their lengths, and the positions they start at.
+
+    These are ``start <= p < stop``.
+    """
+
+    shortest: int
+    longest: int
+    bits: int
+    pairs: Array
+    start: int
+    stop: int
+
+
 @njit(cache=True, nogil=True)
-def _kmer_codes(
-    letters: np.ndarray,
-    k: int,
-    bits: int,
-    pairs: np.ndarray,
-    start: int,
-    stop: int,
-    out: np.ndarray,
-) -> int:
+def _kmer_codes(letters: Array, k: int, kmers: Kmers, out: Array) -> int:
     """Write the code of the k-mer at every position from `start` on, -1 where none counts.
 
     Returns the number of positions.
     """
-    stop = min(stop, letters.size - k + 1)
+    bits, pairs, start = kmers.bits, kmers.pairs, kmers.start
+    stop = min(kmers.stop, letters.size - k + 1)
     if stop <= start:
         return 0
     mask, top = (1 << (bits * k)) - 1, bits * (k - 1)
@@ -63,7 +72,7 @@ def _kmer_codes(
 
 
 @njit(cache=True, nogil=True)
-def longest_runs(letters: np.ndarray, starts: np.ndarray, out: np.ndarray) -> None:
+def longest_runs(letters: Array, starts: Array, out: Array) -> None:
     """Raise out[p] to the number of letters before the next ambiguous one, from position p on."""
     for i in range(starts.size - 1):
         run = 0
@@ -73,7 +82,7 @@ def longest_runs(letters: np.ndarray, starts: np.ndarray, out: np.ndarray) -> No
 
 
 @njit(cache=True, nogil=True)
-def _sort_bytewise(codes: np.ndarray, width: int, heads: np.ndarray, out: np.ndarray) -> np.ndarray:
+def _sort_bytewise(codes: Array, width: int, heads: Array, out: Array) -> Array:
     """Return codes of `width` bits in order, sorted by each byte in turn from the lowest one up."""
     for shift in range(0, width, 8):
         heads[:257] = 0
@@ -90,7 +99,7 @@ def _sort_bytewise(codes: np.ndarray, width: int, heads: np.ndarray, out: np.nda
 
 
 @njit(cache=True, nogil=True)
-def _sort_codes(codes: np.ndarray, width: int, heads: np.ndarray, out: np.ndarray) -> np.ndarray:
+def _sort_codes(codes: Array, width: int, heads: Array, out: Array) -> Array:
     """Return the codes (of `width` bits) that are not negative, ascending.
 
     Several times quicker than a general sort, because k-mers spread over their codes. `heads` and
@@ -133,27 +142,23 @@ def _sort_codes(codes: np.ndarray, width: int, heads: np.ndarray, out: np.ndarra
 
 @njit(cache=True, nogil=True)
 def count_kmers(
-    letters: np.ndarray,
-    starts: np.ndarray,
+    letters: Array,
+    starts: Array,
     first: int,
     last: int,
-    shortest: int,
-    bits: int,
-    pairs: np.ndarray,
-    start: int,
-    stop: int,
-    offsets: np.ndarray,
-    columns: np.ndarray,
-    counts: np.ndarray,
-    sizes: np.ndarray,
+    kmers: Kmers,
+    offsets: Array,
+    columns: Array,
+    counts: Array,
+    sizes: Array,
 ) -> int:
     """Count the k-mers of sequences first ... last - 1, of all lengths.
 
     Sequence i gets the next ``sizes[i - first]`` entries of `columns` (ascending) and `counts`;
-    k-mers of length ``shortest + j`` have the columns ``offsets[j] + code``. Returns the number of
-    entries, at most one for each k-mer.
+    k-mers of length ``kmers.shortest + j`` have the columns ``offsets[j] + code``. Returns the number
+    of entries, at most one for each k-mer.
     """
-    longest_row = 0
+    bits, longest_row = kmers.bits, 0
     for i in range(first, last):
         longest_row = max(longest_row, starts[i + 1] - starts[i])
     codes = np.empty(longest_row, np.int64)
@@ -165,8 +170,8 @@ def count_kmers(
         row = letters[starts[i] : starts[i + 1]]
         begin = at
         for j in range(offsets.size):
-            k = shortest + j
-            n = _kmer_codes(row, k, bits, pairs, start, stop, codes)
+            k = kmers.shortest + j
+            n = _kmer_codes(row, k, kmers, codes)
             if bits * k < 40 and (1 << (bits * k)) <= _TABLE * n:
                 for p in range(n):
                     if codes[p] >= 0:

@@ -14,15 +14,16 @@ from scipy import sparse
 
 from kernelweave.compiled.blocks import KMER_ROWS, KMERS
 from kernelweave.compiled.kmer_tables import (
+    Entries,
     add_amounts,
     build_nodes,
     empty_tables,
+    layout_of,
     sum_levels,
-    table_starts,
     trimmed,
 )
 from kernelweave.compiled.kmer_walks import list_kmers, look_up_sequences
-from kernelweave.compiled.kmers import count_kmers
+from kernelweave.compiled.kmers import Kmers, count_kmers
 from kernelweave.compiled.sparse_rows import add_inner
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.kernels.sparse_factor import number_columns
@@ -92,16 +93,13 @@ class KmerSpace:
         return self.alphabet.bits
 
     @property
-    def window(self) -> tuple[int, int]:
-        """The positions, as compiled code asks for them."""
-        return (0, 1 << 62) if self.positions is None else self.positions
-
-    @cached_property
-    def pairs(self) -> NDArray[np.uint8]:
-        """The letter each letter pairs with, if both strands are one; else empty."""
-        if not self.reverse_complement:
-            return np.empty(0, np.uint8)
-        return self.alphabet.complement_codes(np.arange(self.alphabet.size, dtype=np.uint8))
+    def read(self) -> Kmers:
+        """The same, as compiled code asks for it."""
+        pairs = np.empty(0, np.uint8)
+        if self.reverse_complement:
+            pairs = self.alphabet.complement_codes(np.arange(self.alphabet.size, dtype=np.uint8))
+        window = (0, 1 << 62) if self.positions is None else self.positions
+        return Kmers(self.shortest, self.longest, self.bits, pairs, *window)
 
     @cached_property
     def _ends(self) -> Ints:
@@ -120,7 +118,7 @@ class KmerSpace:
 
     def n_kmers(self, sequences: Sequences) -> Ints:
         """Return how many k-mers each sequence has, those with ambiguous letters included."""
-        start, stop = self.window
+        start, stop = self.read[-2:]
         out = np.zeros(len(sequences), np.int64)
         for k in range(self.shortest, self.longest + 1):
             out += np.maximum(np.minimum(sequences.lengths - k + 1, stop) - start, 0)
@@ -133,17 +131,15 @@ class KmerSpace:
         columns = np.empty(ends[-1], np.int32 if narrow else np.int64)
         counts = np.empty(ends[-1])
         sizes = np.zeros(len(sequences) + 1, np.int64)
-        blocks = _equal_blocks(ends)
+        blocks, kmers = _equal_blocks(ends), self.read
 
         def work(start: int, stop: int) -> None:
             for b in range(start, stop):
                 first, last = blocks[b], blocks[b + 1]
                 own = slice(ends[first], ends[last])
-                count_kmers(
-                    sequences.codes, sequences.starts, first, last, self.shortest, self.bits,
-                    self.pairs, *self.window, self.offsets, columns[own], counts[own],
-                    sizes[first + 1 : last + 1],
-                )  # fmt: skip
+                text = sequences.codes, sequences.starts, first, last
+                place = columns[own], counts[own], sizes[first + 1 : last + 1]
+                count_kmers(*text, kmers, self.offsets, *place)
 
         map_blocks(work, len(blocks) - 1, 1, _WORK * float(ends[-1]))
         np.cumsum(sizes, out=sizes)
@@ -286,26 +282,23 @@ class KmerTable:
         steps = np.zeros(space.longest)
         steps[space.shortest - 1 :] = factors
         self._sums = np.concatenate([[0.0], np.cumsum(steps)])
-        depth = self._depth(known)
-        self._starts = starts = table_starts(space.bits, depth, space.shortest)
-        place: Any = (space.shortest, space.longest, space.bits, space.pairs, *space.window)
-        levels = np.zeros(starts[-1])
-        below = [(np.empty(0, np.uint64), np.empty(0, np.uint8), np.empty(0))]
+        depth, self._kmers = self._depth(known), space.read
+        self._layout = layout_of(space.bits, space.longest, depth, space.shortest)
+        levels = np.zeros(self._layout.starts[-1])
+        below = [Entries(np.empty(0, np.uint64), np.empty(0, np.uint8), np.empty(0))]
         # On the other strand each length may take an entry of its own.
-        entries_of_a_letter = space.longest - space.shortest + 2 if space.pairs.size else 1
+        entries_of_a_letter = space.longest - space.shortest + 2 if space.reverse_complement else 1
         for first, last in pairwise(_equal_blocks(entries_of_a_letter * known.starts)):
             rows = known.starts[first : last + 1], delta[first:last]
-            found = list_kmers(known.codes, *rows, *place)
-            add_amounts(*found, space.bits, starts, levels)
-            goes_on = np.flatnonzero(found[1] > depth)
-            below.append((found[0][goes_on], found[1][goes_on], found[2][goes_on]))
-        sum_levels(space.bits, starts, steps, levels)
-        words, valids, amounts = (np.concatenate(part) for part in zip(*below, strict=True))
-        tables: Any = empty_tables(levels, starts, space.longest, len(words))
+            found = list_kmers(known.codes, *rows, self._kmers)
+            add_amounts(found, self._layout, levels)
+            goes_on = np.flatnonzero(found.valids > depth)
+            below.append(Entries(*(part[goes_on] for part in found)))
+        sum_levels(self._layout, steps, levels)
+        deep = Entries(*(np.concatenate(part) for part in zip(*below, strict=True)))
+        self._tables = empty_tables(levels, self._layout, len(deep.words))
         if depth < space.longest:
-            entries = words, valids, amounts, space.bits, space.longest
-            tables = trimmed(*build_nodes(*entries, starts, steps, tables))
-        self._tables = tables
+            self._tables = trimmed(*build_nodes(deep, self._layout, steps, self._tables))
 
     def _depth(self, known: Sequences) -> int:
         """How many letters index the table: all, or as many as leave it a few k-mers a place."""
@@ -323,22 +316,20 @@ class KmerTable:
     @property
     def nbytes(self) -> int:
         """Bytes of the weights."""
-        return sum(array.nbytes for array in self._tables)
+        levels, nodes, values, leaves = self._tables
+        return sum(array.nbytes for array in (levels, nodes, values, *leaves))
 
     def look_up(self, sequences: Sequences) -> Floats:
         """Return the sum of the weights of its k-mers for every sequence."""
-        space = self._space
         out = np.zeros(len(sequences))
         blocks = _equal_blocks(sequences.starts)
-        place = space.shortest, space.longest, space.bits, *space.window
 
         def work(start: int, stop: int) -> None:
             for b in range(start, stop):
                 own = blocks[b], blocks[b + 1]
                 text = sequences.codes, sequences.starts, *own
-                table = self._starts, self._sums, self._tables, out[slice(*own)]
-                given: tuple[Any, ...] = (*text, *place, *table)
-                look_up_sequences(*given)
+                table = self._layout, self._sums, self._tables
+                look_up_sequences(*text, self._kmers, *table, out[slice(*own)])
 
         map_blocks(work, len(blocks) - 1, 1, _WORK * float(len(sequences.codes)))
         return out

@@ -14,7 +14,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise, product
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,11 +27,13 @@ from kernelweave.compiled.blocks import (
     STRING_ROWS,
 )
 from kernelweave.compiled.kmer_tables import (
+    Entries,
+    Tables,
     build_tables,
     empty_tables,
+    layout_of,
     look_up,
     roll_letter,
-    table_starts,
     trimmed,
 )
 from kernelweave.compiled.kmer_walks import walk
@@ -284,44 +285,38 @@ class PositionTable:
     """
 
     def __init__(self, weights: PositionWeights, known: Aligned, v: Floats) -> None:
-        self._weights, self._bits = weights, known.bits
-        self._tables: dict[int, tuple[Any, ...]] = {}
+        self._weights = weights
+        self._tables: dict[int, Tables] = {}
         letters, amounts = known.weighed(v)
-        count = len(amounts)
-        self._starts = table_starts(known.bits, weights.table_depth(known.bits, count, count), 1)
+        bits, count = known.bits, len(amounts)
+        depth = weights.table_depth(bits, count, count)
+        self._layout = layout_of(bits, weights.degree, depth, 1)
         if not count:
             return
-        words = np.zeros(letters.shape, np.uint64)
-        valids = np.zeros(letters.shape, np.uint8)
+        words, valids = np.zeros(letters.shape, np.uint64), np.zeros(letters.shape, np.uint8)
         for at in reversed(range(known.length)):
             if at + 1 < known.length:
                 words[at], valids[at] = words[at + 1], valids[at + 1]
-            roll_letter(letters[at], self._bits, weights.degree, words[at], valids[at])
+            roll_letter(letters[at], bits, weights.degree, words[at], valids[at])
         positions = np.flatnonzero(weights.window_of >= 0).tolist()
 
         def work(start: int, stop: int) -> None:
             for at in positions[start:stop]:
-                self._tables[at] = self._build(at, words, valids, amounts)
+                near = np.arange(max(at - weights.shift, 0), at + weights.shift + 1)
+                near = near[near < weights.length]
+                near = near[weights.window_of[near] == weights.window_of[at]]
+                shares = (weights.factors[np.abs(near - at)][:, None] * amounts).ravel()
+                entries = Entries(words[near].ravel(), valids[near].ravel(), shares)
+                room = np.empty(self._layout.starts[-1])
+                tables = empty_tables(room, self._layout, len(shares))
+                built = build_tables(entries, self._layout, weights.steps[at], tables)
+                self._tables[at] = trimmed(*built)
 
         map_blocks(work, len(positions), 1, 32.0 * letters.size)
 
-    def _build(
-        self, at: int, words: NDArray[np.uint64], valids: NDArray[np.uint8], v: Floats
-    ) -> tuple[Any, ...]:
-        """The trie of one position, in arrays as long as it needs them."""
-        weights, starts = self._weights, self._starts
-        low, high = max(at - weights.shift, 0), at + weights.shift + 1
-        near = np.arange(low, min(high, weights.length))
-        near = near[weights.window_of[near] == weights.window_of[at]]
-        amounts = (weights.factors[np.abs(near - at)][:, None] * v).ravel()
-        given: tuple[Any, ...] = (words[near].ravel(), valids[near].ravel(), amounts)
-        given += (self._bits, weights.degree, starts, weights.steps[at])
-        given += (empty_tables(np.empty(starts[-1]), starts, weights.degree, len(amounts)),)
-        return weights.sums[at], trimmed(*build_tables(*given))
-
     def look_up(self, new: Aligned) -> Floats:
         """Return sum_j v_j k(x_j, x) for every new x."""
-        columns, weights = new.columns(), self._weights
+        columns, weights, layout = new.columns(), self._weights, self._layout
         out = np.zeros(columns.shape[1])
 
         def work(start: int, stop: int) -> None:
@@ -329,13 +324,10 @@ class PositionTable:
             words, valids = np.zeros(size, np.uint64), np.zeros(size, np.uint8)
             noted = np.empty(size + 1, np.int32)
             for at in reversed(range(new.length)):
-                roll_letter(columns[at, start:stop], self._bits, weights.degree, words, valids)
-                table = self._tables.get(at)
-                if table is not None:
-                    left = new.length - at
-                    place = words, valids, left, self._bits, self._starts
-                    given: tuple[Any, ...] = (*place, *table, noted, out[start:stop])
-                    look_up(*given)
+                roll_letter(columns[at, start:stop], layout.bits, weights.degree, words, valids)
+                if at in self._tables:
+                    place = words, valids, new.length - at, layout, weights.sums[at]
+                    look_up(*place, self._tables[at], noted, out[start:stop])
 
         map_blocks(work, len(out), STRING_ROWS, 8.0 * columns.size)
         return new.mean(out)
