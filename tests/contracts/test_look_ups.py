@@ -152,13 +152,13 @@ def test_no_kernel_and_no_coefficient():
 def test_merged_kernels_are_one_look_up(monkeypatch):
     made = []
     for cls in (WD, SP):
-        weigh_sum = cls.weigh_sum
+        weigh = cls.weigh
 
-        def counted(self, *args, weigh_sum=weigh_sum):
+        def counted(self, *args, weigh=weigh):
             made.append(type(self))
-            return weigh_sum(self, *args)
+            return weigh(self, *args)
 
-        monkeypatch.setattr(cls, "weigh_sum", counted)
+        monkeypatch.setattr(cls, "weigh", counted)
     given = [WD(3).by_length().by_position(4), SP((1, 3)).by_length(), WD(3)]
     v = np.linspace(-1, 1, N)
     kernels = ComputedOperator.build(given, TRAIN)
@@ -225,7 +225,7 @@ def test_tables_are_made_once_and_not_pickled(monkeypatch):
     def never(self, *args):
         raise AssertionError("made again")
 
-    monkeypatch.setattr(WD, "weigh_sum", never)
+    monkeypatch.setattr(WD, "weigh", never)
     assert_same_numbers(f(NEW), first)
     assert len(pickle.dumps(f)) == size
 

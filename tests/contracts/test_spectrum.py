@@ -316,7 +316,7 @@ def test_merged_kernels(options):
     assert len({part.merge_key for part in parts}) == 1
     expected = sum(f * part(X, Z) for f, part in zip(factors, parts, strict=True))
     v = rng.normal(size=20)
-    found = parts[0].weigh_sum(Samples(X), v, parts, factors)(Samples(Z))
+    found = parts[0].weigh(Samples(X), v, list(zip(parts, factors, strict=True)))(Samples(Z))
     np.testing.assert_allclose(found, v @ expected, atol=1e-11)
 
 

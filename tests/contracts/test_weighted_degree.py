@@ -379,7 +379,7 @@ def test_merged_kernels(options, how):
     for parts in groups.values():
         factors = rng.uniform(0.5, 2.0, len(parts))
         expected = np.tensordot(factors, evaluate_stack(parts, Samples(Z), train), axes=1)
-        found = parts[0].weigh_sum(train, v, parts, factors)(Samples(Z))
+        found = parts[0].weigh(train, v, list(zip(parts, factors, strict=True)))(Samples(Z))
         np.testing.assert_allclose(found, expected @ v, atol=1e-12 * np.abs(expected).max())
 
 

@@ -79,7 +79,7 @@ def test_predictions_by_looking_kmers_up(data):
     factors = kernels.scale(used.tolist()) * model.weights_[used]
     alpha = np.zeros(150)
     alpha[model.support_] = model.dual_coef_[0]
-    f = parts[0].weigh_sum(train, alpha, parts, factors)
+    f = parts[0].weigh(train, alpha, list(zip(parts, factors, strict=True)))
     expected = model.decision_function(X[150:])
     np.testing.assert_allclose(f(new) + model.intercept_, expected, atol=1e-9)
     # The motif's own k-mers are the ones that speak for a site.

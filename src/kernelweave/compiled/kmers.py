@@ -155,8 +155,8 @@ def count_kmers(
     """Count the k-mers of sequences first ... last - 1, of all lengths.
 
     Sequence i gets the next ``sizes[i - first]`` entries of `columns` (ascending) and `counts`;
-    k-mers of length ``kmers.shortest + j`` have the columns ``offsets[j] + code``. Returns the number
-    of entries, at most one for each k-mer.
+    k-mers of length ``kmers.shortest + j`` have the columns ``offsets[j] + code``. Returns the
+    number of entries, at most one for each k-mer.
     """
     bits, longest_row = kmers.bits, 0
     for i in range(first, last):

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelweave.kernels.base import LookUp
 from kernelweave.kernels.samples import Samples
 from kernelweave.operators.computed import ComputedOperator
 
 __all__ = ["LookUps"]
 
 Floats = NDArray[np.float64]
-LookUp = Callable[[Samples], Floats]
 
 
 class LookUps:
@@ -88,8 +87,9 @@ def _groups(kernels: ComputedOperator, active: NDArray[np.intp]) -> list[list[in
 def _function(kernels: ComputedOperator, group: list[int], d: Floats, v: Floats) -> LookUp | None:
     first, samples, steps = kernels.kernels[group[0]], kernels.samples, kernels.steps
     if len(group) > 1:
-        members = [kernels.kernels[k] for k in group]
-        return first.weigh_sum(samples, v, members, d * kernels.scale(group))
+        factors = d * kernels.scale(group)
+        terms = [(kernels.kernels[k], factor) for k, factor in zip(group, factors, strict=True)]
+        return first.weigh(samples, v, terms)
     k, v = group[0], float(d[0]) * v
     kernels.learn([k])
     constants = []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 
 from kernelweave.compiled.kmers import longest_runs
 from kernelweave.errors import InvalidInputError
-from kernelweave.kernels.base import Kernel
+from kernelweave.kernels.base import Kernel, LookUp, Terms
 from kernelweave.kernels.families import Family
 from kernelweave.kernels.samples import Samples
 from kernelweave.kernels.strings.alphabet import Alphabet, get_alphabet
@@ -35,7 +34,7 @@ Floats = NDArray[np.float64]
 class StringKernel(Kernel):
     """A kernel on sequences with one part for each k-mer length and each start position.
 
-    A subclass writes ``length_range``, ``_raw_diagonal`` and ``weigh_sum``. It stores its
+    A subclass writes ``length_range``, ``_raw_diagonal`` and ``_table``. It stores its
     parameters, among them those below, calls ``get_alphabet`` for `_letters`, and then ``_check``.
 
     Attributes
@@ -121,10 +120,8 @@ class StringKernel(Kernel):
         """k(x, x) of the kernel that is not normalised."""
 
     @abstractmethod
-    def weigh_sum(
-        self, samples: Samples, v: Floats, kernels: Sequence[Any], factors: Sequence[float] | Floats
-    ) -> Callable[[Samples], Floats]:
-        """See :class:`Kernel`; whether a kernel is normalised is left out of account."""
+    def _table(self, samples: Samples, v: Floats, terms: Terms) -> LookUp:
+        """`weigh` for kernels that are not normalised."""
 
     def _unit(self, samples: Samples) -> Floats:
         """1 / sqrt(k(x, x)), by which a normalised kernel scales a sample."""
@@ -134,9 +131,9 @@ class StringKernel(Kernel):
         raw = self._raw_diagonal(samples)
         return (raw > 0).astype(np.float64) if self.normalize else raw.copy()
 
-    def weigh(self, samples: Samples, v: Floats) -> Callable[[Samples], Floats]:
+    def weigh(self, samples: Samples, v: Floats, terms: Terms | None = None) -> LookUp:
         amounts = v * self._unit(samples) if self.normalize else v
-        found = self.weigh_sum(samples, amounts, [self], [1.0])
+        found = self._table(samples, amounts, [(self, 1.0)] if terms is None else terms)
         return (lambda new: found(new) * self._unit(new)) if self.normalize else found
 
     def by_length(self) -> StringParts:

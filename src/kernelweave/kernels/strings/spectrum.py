@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -11,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelweave.errors import InvalidInputError
-from kernelweave.kernels.base import Kernel
+from kernelweave.kernels.base import Kernel, LookUp, Terms
 from kernelweave.kernels.pair import Pair
 from kernelweave.kernels.samples import Samples
 from kernelweave.kernels.sparse_factor import number_columns
@@ -167,17 +166,15 @@ class Spectrum(StringKernel):
 
     # Weights over k-mers
 
-    def weigh_sum(
-        self, samples: Samples, v: Floats, kernels: Sequence[Any], factors: Sequence[float] | Floats
-    ) -> Callable[[Samples], Floats]:
-        first = min(kernel.lengths[0] for kernel in kernels)
-        last = max(kernel.lengths[1] for kernel in kernels)
-        of_length = np.zeros(last + 1)
-        for kernel, factor in zip(kernels, factors, strict=True):
-            of_length[kernel.lengths[0] : kernel.lengths[1] + 1] += factor
+    def _table(self, samples: Samples, v: Floats, terms: Terms) -> LookUp:
+        first = min(kernel.lengths[0] for kernel, _ in terms)
+        last = max(kernel.lengths[1] for kernel, _ in terms)
+        factors = np.zeros(last + 1)
+        for kernel, factor in terms:
+            factors[kernel.lengths[0] : kernel.lengths[1] + 1] += factor
         used = np.flatnonzero(v)
         space = replace(self.space, shortest=first, longest=last)
-        table = KmerTable(space, self._read(samples)[used], v[used], of_length[first:])
+        table = KmerTable(space, self._read(samples)[used], v[used], factors[first:])
         return lambda new: table.look_up(self._read(new))
 
     def kmer_weights(self, samples: Samples, v: Floats, length: int) -> tuple[Ints, Floats]:

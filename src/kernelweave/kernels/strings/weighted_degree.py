@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kernelweave.errors import InvalidInputError
-from kernelweave.kernels.base import Kernel
+from kernelweave.kernels.base import Kernel, LookUp, Terms
 from kernelweave.kernels.pair import Pair
 from kernelweave.kernels.samples import Samples
 from kernelweave.kernels.scaled_factor import Scaling
@@ -203,15 +202,10 @@ class WeightedDegree(StringKernel):
 
     # Weights over k-mers
 
-    def weigh_sum(
-        self, samples: Samples, v: Floats, kernels: Sequence[Any], factors: Sequence[float] | Floats
-    ) -> Callable[[Samples], Floats]:
+    def _table(self, samples: Samples, v: Floats, terms: Terms) -> LookUp:
         known = self.aligned(samples)
-        terms = [
-            (kernel.window(known.length), factor * kernel.length_weights)
-            for kernel, factor in zip(kernels, factors, strict=True)
-        ]
-        weights = PositionWeights.of(int(self.shift), known.length, terms)
+        parts = [(own.window(known.length), factor * own.length_weights) for own, factor in terms]
+        weights = PositionWeights.of(int(self.shift), known.length, parts)
         table = PositionTable(weights, known, v)
         return lambda new: table.look_up(self.aligned(new))
 
