@@ -18,8 +18,6 @@ letter. `valid` is the number of letters until the first that matches nothing, a
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from numba import njit
 
@@ -50,39 +48,19 @@ _ONE = np.int64(1)
 _LEAF = 8
 
 
-class Entries(NamedTuple):
-    """K-mers as words, how many of the letters of each are valid, and what each adds."""
-
-    words: Array
-    valids: Array
-    amounts: Array
-
-
-class Layout(NamedTuple):
-    """Bits of a letter, the longest k-mers, and where the values of prefixes are in the table.
-
-    Those of k letters are from starts[k] to starts[k + 1] - 1, for k up to the depth of the table.
-    """
-
-    bits: int
-    degree: int
-    starts: Array
-
-
-class Tables(NamedTuple):
-    """What `build_tables` returns.
-
-    The values of all prefixes that have a place in the table, the nodes of the trie, the values of
-    those below the table, and leaf entries for as many k-mers as there are. The first `top` nodes
-    are the longest prefixes of the table, and node v below has the value values[v - top]. A leaf v
-    has the entries nodes[v, 0] ... nodes[v, 1] - 1: k-mers that go on from there. If nodes[v, 0]
-    is negative, v has children, one for each letter, from -1 - nodes[v, 0] on.
-    """
-
-    levels: Array
-    nodes: Array
-    values: Array
-    leaves: Entries
+# Plain tuples, because Python code takes several times longer to hand over named ones.
+# K-mers as words, how many of the letters of each are valid, and what each adds.
+Entries = tuple[Array, Array, Array]
+# Bits of a letter, the longest k-mers, and `starts`: the values of prefixes of k letters are from
+# starts[k] to starts[k + 1] - 1 of the table, for k up to its depth.
+Layout = tuple[int, int, Array]
+# What `build_tables` returns: (levels, nodes, values, leaves), the values of all prefixes that have
+# a place in the table, the nodes of the trie, the values of those below the table, and entries for
+# as many k-mers as there are. The first `top` nodes are the longest prefixes of the table, and node
+# v below has the value values[v - top]. A leaf v has the entries nodes[v, 0] ... nodes[v, 1] - 1:
+# k-mers that go on from there. If nodes[v, 0] is negative, v has children, one for each letter,
+# from -1 - nodes[v, 0] on.
+Tables = tuple[Array, Array, Array, Entries]
 
 
 @njit(cache=True, nogil=True)
@@ -94,16 +72,16 @@ def layout_of(bits: int, degree: int, depth: int, shortest: int) -> Layout:
     starts = np.zeros(depth + 2, np.int64)
     for k in range(min(shortest, depth), depth + 1):
         starts[k + 1] = starts[k] + (_ONE << (bits * k))
-    return Layout(bits, degree, starts)
+    return bits, degree, starts
 
 
 @njit(cache=True, nogil=True)
 def empty_tables(levels: Array, layout: Layout, count: int) -> Tables:
     """Room for what `build_tables` writes for so many k-mers; that for more nodes grows there."""
-    starts = layout.starts
-    top = starts[-1] - starts[-2] if starts.size - 2 < layout.degree else 0
-    leaves = Entries(np.empty(count, np.uint64), np.empty(count, np.uint8), np.empty(count))
-    return Tables(levels, np.empty((top, 2), np.int32), np.empty(0), leaves)
+    _, degree, starts = layout
+    top = starts[-1] - starts[-2] if starts.size - 2 < degree else 0
+    leaves = np.empty(count, np.uint64), np.empty(count, np.uint8), np.empty(count)
+    return levels, np.empty((top, 2), np.int32), np.empty(0), leaves
 
 
 @njit(cache=True, nogil=True)
@@ -136,7 +114,7 @@ def _common_letters(left: np.uint64, right: np.uint64, part: int) -> int:
 @njit(cache=True, nogil=True)
 def add_amounts(entries: Entries, layout: Layout, levels: Array) -> None:
     """Add the amount of every k-mer at its longest prefix that has a place in the table."""
-    bits, starts = layout.bits, layout.starts
+    bits, _, starts = layout
     words, valids, amounts = entries
     depth = starts.size - 2
     for e in range(words.size):
@@ -152,7 +130,7 @@ def sum_levels(layout: Layout, steps: Array, levels: Array) -> None:
     With `steps` (the weight of each length) the value of a prefix is the sum over the lengths up
     to its own; without, the sum of the amounts of the k-mers that have it.
     """
-    bits, starts = layout.bits, layout.starts
+    bits, _, starts = layout
     depth, shortest = starts.size - 2, 1
     while starts[shortest + 1] == starts[shortest]:
         shortest += 1
@@ -174,10 +152,12 @@ def build_tables(
     entries: Entries, layout: Layout, steps: Array, tables: Tables
 ) -> tuple[int, Tables]:
     """Write the table of these k-mers and return the number of its nodes, and the table."""
-    tables.levels[:] = 0.0
-    add_amounts(entries, layout, tables.levels)
-    sum_levels(layout, steps, tables.levels)
-    if layout.starts.size - 2 == layout.degree:
+    _, degree, starts = layout
+    levels = tables[0]
+    levels[:] = 0.0
+    add_amounts(entries, layout, levels)
+    sum_levels(layout, steps, levels)
+    if starts.size - 2 == degree:
         return 0, tables
     return build_nodes(entries, layout, steps, tables)
 
@@ -188,8 +168,9 @@ def build_nodes(
 ) -> tuple[int, Tables]:
     """Write the nodes of `build_tables`, after the levels."""
     words, valids, amounts = entries
-    leaf_words, leaf_valids, leaf_amounts = tables.leaves
-    bits, starts, nodes = layout.bits, layout.starts, tables.nodes
+    bits, _, starts = layout
+    levels, nodes, _, leaves = tables
+    leaf_words, leaf_valids, leaf_amounts = leaves
     depth = starts.size - 2
     top = starts[depth + 1] - starts[depth]
     nodes[:top] = 0
@@ -207,7 +188,7 @@ def build_nodes(
             at = nodes[u, 1]
             nodes[u, 1] += 1
             leaf_words[at], leaf_valids[at], leaf_amounts[at] = words[e], valids[e], amounts[e]
-    _tag(tables.levels[starts[depth] :], nodes)
+    _tag(levels[starts[depth] :], nodes)
     return _split_nodes(layout, steps, tables)
 
 
@@ -215,7 +196,7 @@ def trimmed(used: int, tables: Tables) -> Tables:
     """Return what `build_tables` returns without the room for nodes that is not used."""
     levels, nodes, values, leaves = tables
     values = values[: used - len(nodes) + len(values)].copy()
-    return Tables(levels, nodes[:used].copy(), values, leaves)
+    return levels, nodes[:used].copy(), values, leaves
 
 
 @njit(cache=True, nogil=True)
@@ -297,7 +278,7 @@ def _split_nodes(layout: Layout, steps: Array, tables: Tables) -> tuple[int, Tab
             used += size
         first, last = last, used
         depth += 1
-    return used, Tables(levels, nodes, values, leaves)
+    return used, (levels, nodes, values, leaves)
 
 
 @njit(cache=True, nogil=True)
@@ -321,10 +302,11 @@ def look_below(
     out: Array,
 ) -> None:
     """out[i] += what lengths beyond those of the table add, for every i that is noted."""
-    bits, starts = layout.bits, layout.starts
+    bits, _, starts = layout
+    levels, nodes, values, leaves = tables
+    leaf_words, leaf_valids, leaf_amounts = leaves
     depth = starts.size - 2
-    table, nodes, values = tables.levels[starts[depth] :], tables.nodes, tables.values
-    leaf_words, leaf_valids, leaf_amounts = tables.leaves
+    table = levels[starts[depth] :]
     mask, part = (1 << bits) - 1, -(-4096 // bits)
     for s in range(noted.size):
         i = noted[s]
@@ -361,7 +343,7 @@ def look_up(
     letters_left is the number of letters from the position to the end; sums[t] the sum of the
     weights of lengths 1 ... t. `noted` has room for one number a sequence.
     """
-    levels, bits, starts = tables.levels, layout.bits, layout.starts
+    levels, (bits, _, starts) = tables[0], layout
     depth = min(starts.size - 2, letters_left)
     table, up = levels[starts[depth] :], np.uint64(64 - bits * depth)
     short = _short_ones(valids, depth, noted)
@@ -390,7 +372,7 @@ def look_up_lengths(
 
     The tables are those of `build_tables` without steps. Otherwise as `look_up`.
     """
-    bits, starts = layout.bits, layout.starts
+    bits, _, starts = layout
     levels, nodes, values, leaves = tables
     leaf_words, leaf_valids, leaf_amounts = leaves
     depth = min(starts.size - 2, letters_left)

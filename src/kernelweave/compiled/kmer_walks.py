@@ -80,7 +80,7 @@ def walk(
     in_words, in_valids = np.empty(many, np.uint64), np.empty(many, np.uint8)
     in_amounts = np.empty(many)
     layout = layout_of(bits, degree, depth, 1)
-    tables = empty_tables(np.zeros(layout.starts[-1]), layout, many)
+    tables = empty_tables(np.zeros(layout[-1][-1]), layout, many)
     weights, sums = np.empty(0), np.zeros(degree + 1)
     # A word needs the letters after its position: rolling begins where the first one ends.
     entered = min(top + shift + degree - 1, length)
@@ -109,7 +109,7 @@ def walk(
             weights = steps[at]
             for k in range(degree):
                 sums[k + 1] = sums[k] + weights[k]
-        entries = Entries(in_words[:used], in_valids[:used], in_amounts[:used])
+        entries = in_words[:used], in_valids[:used], in_amounts[:used]
         _, tables = build_tables(entries, layout, weights, tables)
         look = words, valids, length - at, layout
         if by_length:
@@ -160,7 +160,7 @@ def list_kmers(letters: Array, row_starts: Array, delta: Array, kmers: Kmers) ->
                         words[n], valids[n], amounts[n] = word, k, amount - longer
                         n += 1
                         longer = amount
-    return Entries(words[:n], valids[:n], amounts[:n])
+    return words[:n], valids[:n], amounts[:n]
 
 
 @njit(cache=True, nogil=True)
@@ -177,7 +177,7 @@ def look_up_sequences(
 ) -> None:
     """Add up the values of the k-mers of sequences first ... last - 1, of all lengths."""
     shortest, longest, bits, _, start, stop = kmers
-    levels, starts = tables.levels, layout.starts
+    levels, starts = tables[0], layout[-1]
     depth = starts.size - 2
     table = levels[starts[depth] :]
     tagged = table.view(np.int64)

@@ -10,8 +10,6 @@ complement. Empty `pairs` mean that there is one strand.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from numba import njit
 
@@ -21,24 +19,13 @@ __all__ = ["AMBIGUOUS", "Kmers", "count_kmers", "longest_runs"]
 
 # Code of a letter that stands for several or for none: it matches nothing, not even itself.
 AMBIGUOUS = 255
+# Which k-mers of a sequence are read, (shortest, longest, bits, pairs, start, stop): those of these
+# lengths that start at the positions ``start <= p < stop``.
+Kmers = tuple[int, int, int, Array, int, int]
 # A table of all codes is counted in if it has at most so many places for each k-mer.
 _TABLE = 4
 # Codes that share their highest bits are put in order one by one, unless there are more than this.
 _BUCKET = 24
-
-
-class Kmers(NamedTuple):
-    """Which k-mers of a sequence are read: their lengths, and the positions they start at.
-
-    These are ``start <= p < stop``.
-    """
-
-    shortest: int
-    longest: int
-    bits: int
-    pairs: Array
-    start: int
-    stop: int
 
 
 @njit(cache=True, nogil=True)
@@ -47,8 +34,8 @@ def _kmer_codes(letters: Array, k: int, kmers: Kmers, out: Array) -> int:
 
     Returns the number of positions.
     """
-    bits, pairs, start = kmers.bits, kmers.pairs, kmers.start
-    stop = min(kmers.stop, letters.size - k + 1)
+    _, _, bits, pairs, start, stop = kmers
+    stop = min(stop, letters.size - k + 1)
     if stop <= start:
         return 0
     mask, top = (1 << (bits * k)) - 1, bits * (k - 1)
@@ -155,10 +142,11 @@ def count_kmers(
     """Count the k-mers of sequences first ... last - 1, of all lengths.
 
     Sequence i gets the next ``sizes[i - first]`` entries of `columns` (ascending) and `counts`;
-    k-mers of length ``kmers.shortest + j`` have the columns ``offsets[j] + code``. Returns the
-    number of entries, at most one for each k-mer.
+    k-mers of length ``shortest + j`` have the columns ``offsets[j] + code``. Returns the number of
+    entries, at most one for each k-mer.
     """
-    bits, longest_row = kmers.bits, 0
+    shortest, _, bits, _, _, _ = kmers
+    longest_row = 0
     for i in range(first, last):
         longest_row = max(longest_row, starts[i + 1] - starts[i])
     codes = np.empty(longest_row, np.int64)
@@ -170,7 +158,7 @@ def count_kmers(
         row = letters[starts[i] : starts[i + 1]]
         begin = at
         for j in range(offsets.size):
-            k = kmers.shortest + j
+            k = shortest + j
             n = _kmer_codes(row, k, kmers, codes)
             if bits * k < 40 and (1 << (bits * k)) <= _TABLE * n:
                 for p in range(n):

@@ -47,6 +47,8 @@ _CLEAR = 8
 _BLOCK_ROWS = 64
 _BLOCK_ENTRIES = 2**15
 _TURNED = 2**23
+# A table of all columns is looked up fastest, but must not be much larger than the rows.
+_TABLE = 16
 # A feature is read, looked up and multiplied: as long as this many multiplications in a row.
 _WORK = 4.0
 
@@ -159,11 +161,15 @@ class FeatureRows:
 
 def _by_frequency(indices: Array) -> tuple[Array, int]:
     """Return columns numbered from the most frequent down, and how many occur."""
-    used, places = number_columns(indices)
-    order = np.argsort(-np.bincount(places, minlength=len(used)), kind="stable")
-    rank = np.zeros(len(used), np.min_scalar_type(max(len(used) - 1, 2**16 - 1)))
-    rank[order] = np.arange(len(used))
-    return rank[places], len(used)
+    places = indices
+    if indices.max(initial=0) >= 2**16 + _TABLE * indices.size:
+        _, places = number_columns(indices)
+    counts = np.bincount(places)
+    width = int(np.count_nonzero(counts))
+    order = np.argsort(-counts, kind="stable")[:width]
+    rank = np.zeros(len(counts), np.min_scalar_type(max(width - 1, 2**16 - 1)))
+    rank[order] = np.arange(width)
+    return rank[places], width
 
 
 class FeatureOperator(KernelOperator):
@@ -329,12 +335,13 @@ class FeatureOperator(KernelOperator):
 
     def quad(self, v: Array, kernels: Which = None) -> Array:
         chosen, tasks = kernel_indices(kernels, self.m), as_tasks(v)
-        out = self._pass(v, chosen).sum(axis=1)
+        out = self._pass(v, chosen)
         for place, k in enumerate(chosen):
             own = self._kernels[k].scaling
-            out[place] -= 2.0 * np.sum((own.left @ tasks.T) * (own.right @ tasks.T))
+            if own.takes_off:
+                out[place] -= [2.0 * ((own.left @ task) @ (own.right @ task)) for task in tasks]
         # Squares of features: anything below zero is the rounding of centring.
-        return np.maximum(out, 0.0)
+        return np.maximum(out.sum(axis=1), 0.0)
 
     # Inner products between samples, through columns
 

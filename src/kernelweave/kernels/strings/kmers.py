@@ -99,7 +99,7 @@ class KmerSpace:
         if self.reverse_complement:
             pairs = self.alphabet.complement_codes(np.arange(self.alphabet.size, dtype=np.uint8))
         window = (0, 1 << 62) if self.positions is None else self.positions
-        return Kmers(self.shortest, self.longest, self.bits, pairs, *window)
+        return self.shortest, self.longest, self.bits, pairs, *window
 
     @cached_property
     def _ends(self) -> Ints:
@@ -284,21 +284,22 @@ class KmerTable:
         self._sums = np.concatenate([[0.0], np.cumsum(steps)])
         depth, self._kmers = self._depth(known), space.read
         self._layout = layout_of(space.bits, space.longest, depth, space.shortest)
-        levels = np.zeros(self._layout.starts[-1])
-        below = [Entries(np.empty(0, np.uint64), np.empty(0, np.uint8), np.empty(0))]
+        levels = np.zeros(self._layout[-1][-1])
+        below: list[Entries] = [(np.empty(0, np.uint64), np.empty(0, np.uint8), np.empty(0))]
         # On the other strand each length may take an entry of its own.
         entries_of_a_letter = space.longest - space.shortest + 2 if space.reverse_complement else 1
         for first, last in pairwise(_equal_blocks(entries_of_a_letter * known.starts)):
             rows = known.starts[first : last + 1], delta[first:last]
             found = list_kmers(known.codes, *rows, self._kmers)
             add_amounts(found, self._layout, levels)
-            goes_on = np.flatnonzero(found.valids > depth)
-            below.append(Entries(*(part[goes_on] for part in found)))
+            goes_on = np.flatnonzero(found[1] > depth)
+            below.append((found[0][goes_on], found[1][goes_on], found[2][goes_on]))
         sum_levels(self._layout, steps, levels)
-        deep = Entries(*(np.concatenate(part) for part in zip(*below, strict=True)))
-        self._tables = empty_tables(levels, self._layout, len(deep.words))
+        words, valids, amounts = (np.concatenate(part) for part in zip(*below, strict=True))
+        self._tables = empty_tables(levels, self._layout, len(words))
         if depth < space.longest:
-            self._tables = trimmed(*build_nodes(deep, self._layout, steps, self._tables))
+            entries = words, valids, amounts
+            self._tables = trimmed(*build_nodes(entries, self._layout, steps, self._tables))
 
     def _depth(self, known: Sequences) -> int:
         """How many letters index the table: all, or as many as leave it a few k-mers a place."""

@@ -27,7 +27,6 @@ from kernelweave.compiled.blocks import (
     STRING_ROWS,
 )
 from kernelweave.compiled.kmer_tables import (
-    Entries,
     Tables,
     build_tables,
     empty_tables,
@@ -306,8 +305,8 @@ class PositionTable:
                 near = near[near < weights.length]
                 near = near[weights.window_of[near] == weights.window_of[at]]
                 shares = (weights.factors[np.abs(near - at)][:, None] * amounts).ravel()
-                entries = Entries(words[near].ravel(), valids[near].ravel(), shares)
-                room = np.empty(self._layout.starts[-1])
+                entries = words[near].ravel(), valids[near].ravel(), shares
+                room = np.empty(self._layout[-1][-1])
                 tables = empty_tables(room, self._layout, len(shares))
                 built = build_tables(entries, self._layout, weights.steps[at], tables)
                 self._tables[at] = trimmed(*built)
@@ -324,7 +323,7 @@ class PositionTable:
             words, valids = np.zeros(size, np.uint64), np.zeros(size, np.uint8)
             noted = np.empty(size + 1, np.int32)
             for at in reversed(range(new.length)):
-                roll_letter(columns[at, start:stop], layout.bits, weights.degree, words, valids)
+                roll_letter(columns[at, start:stop], new.bits, weights.degree, words, valids)
                 if at in self._tables:
                     place = words, valids, new.length - at, layout, weights.sums[at]
                     look_up(*place, self._tables[at], noted, out[start:stop])
