@@ -22,13 +22,7 @@ _MANY_COLUMNS = 2**16
 
 
 def number_columns(indices: NDArray[np.integer]) -> tuple[Ints, Ints]:
-    """Return the columns that occur, ascending, and the place of each entry among them.
-
-    Examples
-    --------
-    >>> number_columns(np.array([7, 2**40, 7]))
-    (array([            7, 1099511627776]), array([0, 1, 0]))
-    """
+    """Return the columns that occur, ascending, and the place of each entry among them."""
     if not indices.size:
         return np.empty(0, np.int64), np.empty(0, np.int64)
     last = int(indices.max())
@@ -49,13 +43,6 @@ class SparseFactor(ScaledFactor):
 
     Centred features would be dense; what centring takes off is kept beside them instead.
 
-    Parameters
-    ----------
-    features : CSR matrix of shape (n, D)
-        The features F, as the kernel gives them.
-    scaling : Scaling
-        What normalises the matrix.
-
     Examples
     --------
     >>> from scipy import sparse
@@ -64,7 +51,7 @@ class SparseFactor(ScaledFactor):
     array([1., 4.])
     """
 
-    features: Any
+    features: Any  # CSR matrix of shape (n, D), as the kernel gives it.
     scaling: Scaling
 
     @classmethod

@@ -31,7 +31,7 @@ from kernelweave.operators.base import (
     same_samples,
 )
 
-__all__ = ["FeatureOperator"]
+__all__ = ["FeatureOperator", "FeatureRows"]
 
 # All cuts follow from the kernels alone, never from the number of threads: same bits.
 # Features one thread adds up at a time, and the most parts one sum is cut into.

@@ -14,6 +14,7 @@ from kernelweave.compiled.kmers import longest_runs
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.base import Kernel, LookUp, Terms
 from kernelweave.kernels.families import Family
+from kernelweave.kernels.pair import Pair
 from kernelweave.kernels.samples import Samples
 from kernelweave.kernels.strings.alphabet import Alphabet, get_alphabet
 from kernelweave.kernels.strings.sequences import Sequences, sequences_of
@@ -34,8 +35,9 @@ Floats = NDArray[np.float64]
 class StringKernel(Kernel):
     """A kernel on sequences with one part for each k-mer length and each start position.
 
-    A subclass writes ``length_range``, ``_raw_diagonal`` and ``_table``. It stores its
-    parameters, among them those below, calls ``get_alphabet`` for `_letters`, and then ``_check``.
+    A subclass writes ``length_range``, ``part`` and what the kernel is before it is normalised:
+    ``_raw_diagonal``, ``_raw_values`` and ``_table``. It stores its parameters, among them those
+    below, calls ``get_alphabet`` for `_letters`, and then ``_check``.
 
     Attributes
     ----------
@@ -120,6 +122,10 @@ class StringKernel(Kernel):
         """k(x, x) of the kernel that is not normalised."""
 
     @abstractmethod
+    def _raw_values(self, pair: Pair) -> NDArray[Any]:
+        """The values of the kernel that is not normalised, in an array of their own."""
+
+    @abstractmethod
     def _table(self, samples: Samples, v: Floats, terms: Terms) -> LookUp:
         """`weigh` for kernels that are not normalised."""
 
@@ -130,6 +136,13 @@ class StringKernel(Kernel):
     def diagonal(self, samples: Samples) -> Floats:
         raw = self._raw_diagonal(samples)
         return (raw > 0).astype(np.float64) if self.normalize else raw.copy()
+
+    def evaluate(self, pair: Pair) -> NDArray[Any]:
+        out = self._raw_values(pair)
+        if self.normalize:
+            out *= self._unit(pair.left).astype(out.dtype, copy=False)[:, None]
+            out *= self._unit(pair.right).astype(out.dtype, copy=False)
+        return out.astype(pair.dtype, copy=False)
 
     def weigh(self, samples: Samples, v: Floats, terms: Terms | None = None) -> LookUp:
         amounts = v * self._unit(samples) if self.normalize else v

@@ -336,21 +336,6 @@ class PositionTable:
 class PositionalFactor(ScaledFactor):
     """A weighted degree kernel, or a part of one, on training samples, normalised.
 
-    Parameters
-    ----------
-    aligned : Aligned
-        The sequences.
-    shift : int
-        Most positions that two equal k-mers may be apart.
-    window : (int, int)
-        The first start position and the one after the last.
-    steps : ndarray of shape (degree,)
-        The weight of each length.
-    lengths : (int, int) or None
-        The k-mer lengths, first and last, if each counts 1.
-    scaling : Scaling
-        What normalises the matrix.
-
     Examples
     --------
     >>> from kernelweave.kernels import Samples, WeightedDegree
@@ -361,10 +346,10 @@ class PositionalFactor(ScaledFactor):
     """
 
     aligned: Aligned
-    shift: int
-    window: tuple[int, int]
-    steps: Floats
-    lengths: tuple[int, int] | None
+    shift: int  # Most positions that two equal k-mers may be apart.
+    window: tuple[int, int]  # The first start position and the one after the last.
+    steps: Floats  # The weight of each length.
+    lengths: tuple[int, int] | None  # The first and the last, if each counts 1.
     scaling: Scaling
 
     @property

@@ -147,7 +147,7 @@ class Spectrum(StringKernel):
 
     # Values
 
-    def evaluate(self, pair: Pair) -> NDArray[Any]:
+    def _raw_values(self, pair: Pair) -> NDArray[Any]:
         left, right = pair.left, pair.right
         # Rows of the same training samples are asked for again and again.
         known: KmerRows = right.base.memo(
@@ -158,11 +158,7 @@ class Spectrum(StringKernel):
         else:
             split, rows = known.read(self._raw_features(left)), None
         every = np.arange(left.n) if rows is None else rows
-        out = known.products(split, every, right.index, pair.dtype)
-        if self.normalize:
-            for samples, where in ((left, np.s_[:, None]), (right, np.s_[None, :])):
-                out *= self._unit(samples).astype(pair.dtype, copy=False)[where]
-        return out
+        return known.products(split, every, right.index, pair.dtype)
 
     # Weights over k-mers
 

@@ -186,7 +186,7 @@ class WeightedDegree(StringKernel):
 
     # Values
 
-    def evaluate(self, pair: Pair) -> NDArray[Any]:
+    def _raw_values(self, pair: Pair) -> NDArray[Any]:
         left, right = self.aligned(pair.left), self.aligned(pair.right)
         if left.length != right.length:
             raise InvalidInputError(
@@ -195,10 +195,7 @@ class WeightedDegree(StringKernel):
             )
         out = np.zeros(pair.shape)
         self.position_weights(left.length).add_pairs(left, right, out)
-        if self.normalize:
-            out *= self._unit(pair.left)[:, None]
-            out *= self._unit(pair.right)
-        return out.astype(pair.dtype, copy=False)
+        return out
 
     # Weights over k-mers
 
