@@ -229,21 +229,6 @@ def test_chunks_of_any_size(family, size):
     assert mine.certificate.primal == pytest.approx(truth.certificate.primal, rel=2e-5)
 
 
-def test_small_blocks_change_nothing(monkeypatch):
-    """Many blocks of samples, many parts of positions: as for very many sequences."""
-    kernels = FAMILIES["both"]
-    truth = MKLClassifier(kernels, bank="positional", tol=1e-7).fit(X, Y)
-    for name, value in {
-        "POSITION_SEQUENCES": 23,
-        "POSITIONS": 1,
-        "POSITION_PARTS": 30,
-        "POSITION_SUMS": 500,
-    }.items():
-        monkeypatch.setattr(positions, name, value)
-    fit = MKLClassifier(kernels, bank="positional", tol=1e-7).fit(X, Y)
-    assert fit.objective_ == pytest.approx(truth.objective_, rel=1e-6)
-
-
 def test_the_same_bits_for_any_number_of_threads(monkeypatch):
     monkeypatch.setattr(threads, "_WORTH_A_THREAD", 0)
     monkeypatch.setattr(positions, "POSITIONS", 2)

@@ -277,7 +277,7 @@ class PositionWeights:
 class PositionTable:
     r"""The sparse weight vector :math:`w = \sum_j v_j \Phi(x_j)` of a weighted degree kernel.
 
-    One trie for each position (see ``kernelweave.compiled.position_tables``). A look-up takes
+    One trie for each position (see ``kernelweave.compiled.kmer_tables``). A look-up takes
     O(L) steps, whatever the number of sequences it was made from.
 
     Of `weights` all windows are added up; v are the coefficients of the `known` sequences.
