@@ -19,8 +19,7 @@ from kernelweave.kernels.evaluate import NotFiniteError, Plan, evaluate_stack
 from kernelweave.kernels.normalize import Normalization, Trace
 from kernelweave.kernels.resolve import resolve, unique_names
 from kernelweave.kernels.samples import Samples, as_samples
-from kernelweave.kernels.scaled_factor import ScaledFactor
-from kernelweave.kernels.sparse_factor import SparseFactor
+from kernelweave.kernels.scaled_factor import ScaledFactor, SparseFactor
 from kernelweave.kernels.strings.positions import PositionalFactor
 from kernelweave.operators.base import (
     Array,

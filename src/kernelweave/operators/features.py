@@ -18,8 +18,7 @@ from kernelweave.compiled.sparse_rows import (
 )
 from kernelweave.compiled.threads import map_blocks, one_blas_thread
 from kernelweave.errors import InvalidInputError
-from kernelweave.kernels.scaled_factor import Scaling
-from kernelweave.kernels.sparse_factor import SparseFactor, number_columns
+from kernelweave.kernels.scaled_factor import Scaling, SparseFactor, few_columns, number_columns
 from kernelweave.operators.base import (
     Array,
     KernelOperator,
@@ -47,8 +46,6 @@ _CLEAR = 8
 _BLOCK_ROWS = 64
 _BLOCK_ENTRIES = 2**15
 _TURNED = 2**23
-# A table of all columns is looked up fastest, but must not be much larger than the rows.
-_TABLE = 16
 # A feature is read, looked up and multiplied: as long as this many multiplications in a row.
 _WORK = 4.0
 
@@ -162,7 +159,7 @@ class FeatureRows:
 def _by_frequency(indices: Array) -> tuple[Array, int]:
     """Return columns numbered from the most frequent down, and how many occur."""
     places = indices
-    if indices.max(initial=0) >= 2**16 + _TABLE * indices.size:
+    if not few_columns(indices):
         _, places = number_columns(indices)
     counts = np.bincount(places)
     width = int(np.count_nonzero(counts))
@@ -182,7 +179,7 @@ class FeatureOperator(KernelOperator):
     The first step reads only the samples where v is not zero, so a pass costs at most twice the
     number of features that are not zero, whatever n is. Centring would make the features dense;
     what it takes off is kept beside them instead (see
-    :class:`~kernelweave.kernels.sparse_factor.SparseFactor`).
+    :class:`~kernelweave.kernels.scaled_factor.SparseFactor`).
 
     Kernels say themselves whether they have sparse features (``Kernel.features``): the spectrum
     kernel of sequences, the linear kernel and ``Polynomial(1)`` on sparse data, these on columns,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -26,7 +25,7 @@ from kernelweave.compiled.kmer_walks import list_kmers, look_up_sequences
 from kernelweave.compiled.kmers import Kmers, count_kmers
 from kernelweave.compiled.sparse_rows import add_inner
 from kernelweave.compiled.threads import map_blocks
-from kernelweave.kernels.sparse_factor import number_columns
+from kernelweave.kernels.scaled_factor import number_columns
 from kernelweave.kernels.strings.alphabet import Alphabet
 from kernelweave.kernels.strings.sequences import Sequences
 
@@ -101,20 +100,11 @@ class KmerSpace:
         window = (0, 1 << 62) if self.positions is None else self.positions
         return self.shortest, self.longest, self.bits, pairs, *window
 
-    @cached_property
-    def _ends(self) -> Ints:
-        sizes = [1 << (self.bits * k) for k in range(self.shortest, self.longest + 1)]
-        return np.cumsum([0, *sizes], dtype=np.int64)
-
     @property
     def offsets(self) -> Ints:
-        """Columns before those of each length."""
-        return self._ends[:-1]
-
-    @property
-    def n_columns(self) -> int:
-        """Number of columns of all lengths together."""
-        return int(self._ends[-1])
+        """Columns before those of each length, and of all lengths together."""
+        sizes = [1 << (self.bits * k) for k in range(self.shortest, self.longest + 1)]
+        return np.cumsum([0, *sizes], dtype=np.int64)
 
     def n_kmers(self, sequences: Sequences) -> Ints:
         """Return how many k-mers each sequence has, those with ambiguous letters included."""
@@ -127,7 +117,8 @@ class KmerSpace:
     def count(self, sequences: Sequences) -> Any:
         """Return how often each k-mer occurs: CSR, one row for each sequence."""
         ends = np.concatenate([[0], np.cumsum(self.n_kmers(sequences))])
-        narrow = max(self.n_columns, int(ends[-1])) < 2**31
+        offsets = self.offsets
+        narrow = max(offsets[-1], ends[-1]) < 2**31
         columns = np.empty(ends[-1], np.int32 if narrow else np.int64)
         counts = np.empty(ends[-1])
         sizes = np.zeros(len(sequences) + 1, np.int64)
@@ -139,7 +130,7 @@ class KmerSpace:
                 own = slice(ends[first], ends[last])
                 text = sequences.codes, sequences.starts, first, last
                 place = columns[own], counts[own], sizes[first + 1 : last + 1]
-                count_kmers(*text, kmers, self.offsets, *place)
+                count_kmers(*text, kmers, offsets[:-1], *place)
 
         map_blocks(work, len(blocks) - 1, 1, _WORK * float(ends[-1]))
         np.cumsum(sizes, out=sizes)
@@ -150,7 +141,7 @@ class KmerSpace:
                 array[to : to + size] = array[ends[first] : ends[first] + size]
         columns.resize(sizes[-1], refcheck=False)
         counts.resize(sizes[-1], refcheck=False)
-        shape = (len(sequences), self.n_columns)
+        shape = (len(sequences), int(offsets[-1]))
         out = sparse.csr_array((counts, columns, sizes.astype(columns.dtype)), shape=shape)
         out.has_canonical_format = True
         return out
@@ -306,7 +297,7 @@ class KmerTable:
         space = self._space
         kmers = int(space.n_kmers(known).sum())
         room = max(_FEW_PLACES, _PLACES_FOR_A_KMER * kmers)
-        if space.n_columns <= min(room, _MOST_PLACES):
+        if space.offsets[-1] <= min(room, _MOST_PLACES):
             return space.longest
         starts = (
             kmers // (space.longest - space.shortest + 1) * (2 if space.reverse_complement else 1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.base import Kernel, LookUp, Terms
 from kernelweave.kernels.pair import Pair
 from kernelweave.kernels.samples import Samples
-from kernelweave.kernels.sparse_factor import number_columns
+from kernelweave.kernels.scaled_factor import number_columns
 from kernelweave.kernels.strings.alphabet import Alphabet, get_alphabet
 from kernelweave.kernels.strings.kmers import (
     MOST_BITS,
@@ -121,7 +120,7 @@ class Spectrum(StringKernel):
 
     # Features
 
-    @cached_property
+    @property
     def space(self) -> KmerSpace:
         """Which k-mers are counted, and under which numbers."""
         at = None if self.positions is None else (int(self.positions[0]), int(self.positions[1]))
