@@ -178,7 +178,7 @@ def pairs_of_strings(
 ) -> Amounts:
     """See the module."""
     pairs = left.n * right.n / (2.0 if lower else 1.0)
-    words = -(-weights.length // 64) * weights.bits
+    words = -(-weights.length // 64) * left.bits
     each = 3.0 * words + weights.length / 4.0
     return {"moved": 8.0 * pairs * words, "of": 8.0 * right.n * words, "flops": pairs * each}
 
@@ -209,14 +209,14 @@ COUNTS: list[tuple[str, str | None, str, str, Any]] = [
     ("kernelweave.kernels.pair", None, "_product", "distances", distances),
     ("kernelweave.compiled.exp", None, "scaled", "exponentials", exponentials),
     (
-        "kernelweave.kernels.strings.position_weights",
+        "kernelweave.kernels.strings.positions",
         "PositionWeights",
         "products",
         "walks",
         walks,
     ),
     (
-        "kernelweave.kernels.strings.position_weights",
+        "kernelweave.kernels.strings.positions",
         "PositionWeights",
         "add_pairs",
         "pairs of strings",

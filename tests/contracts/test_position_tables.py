@@ -11,13 +11,11 @@ from same_numbers import assert_same_numbers
 from thinned import thinned
 
 from kernelweave.compiled import threads
+from kernelweave.compiled.blocks import POSITION_SEQUENCES
 from kernelweave.compiled.threads import use_threads
-from kernelweave.kernels.strings import position_weights as module
-from kernelweave.kernels.strings.aligned import Aligned
 from kernelweave.kernels.strings.alphabet import Alphabet, get_alphabet
-from kernelweave.kernels.strings.position_table import PositionTable
-from kernelweave.kernels.strings.position_weights import PositionWeights
-from kernelweave.kernels.strings.sequences import Sequences
+from kernelweave.kernels.strings.positions import PositionTable, PositionWeights
+from kernelweave.kernels.strings.sequences import Aligned, Sequences
 
 TWO = Alphabet("two", "AB", ambiguous="-")
 MANY = get_alphabet("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")
@@ -27,21 +25,22 @@ def aligned(texts, alphabet="dna"):
     return Aligned.of(Sequences.encode(texts, get_alphabet(alphabet)))
 
 
-def weights_of(length, degree, *, shift=0, windows=None, by_length=False, bits=2, rng=None):
+def weights_of(length, degree, *, shift=0, windows=None, by_length=False, rng=None):
     """Weights that differ from window to window; inside one they are the same, as in kernels."""
     window_of = np.zeros(length, np.int64) if windows is None else np.asarray(windows, np.int64)
     steps = np.ones((length, degree))
     if rng is not None and not by_length:
         own = rng.uniform(0.1, 2.0, (window_of.max() + 1, degree))
         steps = np.where(window_of[:, None] >= 0, own[window_of], 0.0)
-    return PositionWeights(bits, shift, steps, window_of, by_length)
+    return PositionWeights(shift, steps, window_of, by_length)
 
 
-def check(weights, new, known, v, alphabet="dna"):
-    """Both stores give what the dictionary gives."""
+def check(weights, new, known, v, alphabet="dna", copies=1):
+    """Both stores give what the dictionary gives, for the new sequences over and over."""
     letters = get_alphabet(alphabet).letters
-    expected = Dictionary(weights, letters).add(known, v).look_up(new)
+    expected = np.tile(Dictionary(weights, letters).add(known, v).look_up(new), copies)
     left, right = aligned(new, alphabet), aligned(known, alphabet)
+    left = left[np.tile(np.arange(len(new)), copies)]
     # What rounding may do depends on all that is added up on the way.
     size = np.abs(v).sum() * weights.steps.sum(axis=1).max() + 1e-300
     found = weights.products(left, right, np.asarray(v, np.float64))
@@ -140,8 +139,7 @@ def test_other_alphabets(alphabet, letters, degree, options):
     known += random_texts(20, length, rng, letters[-2:], ambiguous, 0.01)
     known += [letters[-1] * length] * 10
     new = known[28:52:2] + random_texts(5, length, rng, letters[-2:], ambiguous, 0.01)
-    bits = get_alphabet(alphabet).bits
-    weights = weights_of(length, degree, bits=bits, rng=rng, **options)
+    weights = weights_of(length, degree, rng=rng, **options)
     check(weights, new, known, rng.normal(size=60), alphabet)
 
 
@@ -208,50 +206,37 @@ def test_lookups_do_not_change_a_table():
 
 
 @pytest.mark.parametrize("shape", SOME_SHAPES)
-@pytest.mark.parametrize(
-    "sizes",
-    [
-        {"POSITION_SEQUENCES": 7},
-        {"POSITION_SEQUENCES": 1, "POSITION_PARTS": 40},
-        {"POSITIONS": 1, "POSITION_PARTS": 3},
-        {"POSITIONS": 1, "POSITION_PARTS": 100},
-        {"POSITIONS": 1, "POSITION_PARTS": 100, "POSITION_SUMS": 60},
-        {"POSITIONS": 1, "POSITION_PARTS": 16, "POSITION_SEQUENCES": 9, "POSITION_SUMS": 1},
-        {"_TABLE_BITS": 2},
-        {"_TABLE_BITS": 4, "POSITIONS": 1, "POSITION_SEQUENCES": 11},
-        {"_BELOW": 1e9},
-        {"_BELOW": 1e-9},
-    ],
-    ids=str,
-)
-def test_blocks_and_parts_of_any_size(sizes, shape, monkeypatch):
-    for name, value in sizes.items():
-        monkeypatch.setattr(module, name, value)
+@pytest.mark.parametrize(("n_known", "copies"), [(1, 1), (24, 1), (24, 500)])
+def test_tables_are_as_deep_as_there_are_sequences(n_known, copies, shape):
+    rng = np.random.default_rng(7)
+    known, new = random_texts(n_known, 20, rng, "ACG"), random_texts(16, 20, rng, "ACG")
+    new[2] = known[0]
+    weights = weights_of(20, 6, rng=rng, **SHAPES[shape])
+    check(weights, new, known, rng.normal(size=n_known), copies=copies)
+
+
+@pytest.mark.parametrize("shape", ["one window", "shift by length", "windows with shift", "holes"])
+def test_more_sequences_than_a_block_has(shape):
     rng = np.random.default_rng(7)
     known, new = random_texts(24, 20, rng, "ACG"), random_texts(16, 20, rng, "ACG")
-    new[2] = known[1]
-    check(weights_of(20, 6, rng=rng, **SHAPES[shape]), new, known, rng.normal(size=24))
+    weights = weights_of(20, 6, rng=rng, **SHAPES[shape])
+    copies = POSITION_SEQUENCES // 16 + 1
+    check(weights, new, known, rng.normal(size=24), copies=copies)
 
 
-def test_positions_are_cut_at_windows_where_that_is_enough(monkeypatch):
-    monkeypatch.setattr(module, "POSITIONS", 1)
-    monkeypatch.setattr(module, "POSITION_PARTS", 6)
-    windows = np.repeat(np.arange(10), 4)
-    parts = weights_of(40, 3, windows=windows)._parts(1, 50)
-    assert len(parts) == 6
-    assert all(bottom % 4 == 0 and top % 4 == 0 for bottom, top in parts)
-    cut = weights_of(40, 3)._parts(1, 50)
-    assert len(cut) == 6
+def test_positions_are_cut_at_windows_where_that_is_enough():
+    parts = weights_of(200, 3, windows=np.repeat(np.arange(40), 5))._parts(1, 50)
+    assert all(bottom % 5 == 0 and top % 5 == 0 for bottom, top in parts)
+    cut = weights_of(200, 3)._parts(1, 50)
     for pieces in (parts, cut):
-        assert pieces[0][0] == 0 and pieces[-1][1] == 40
+        assert len(pieces) > 5
+        assert pieces[0][0] == 0 and pieces[-1][1] == 200
         assert all(a[1] == b[0] for a, b in pairwise(pieces))
 
 
 @pytest.mark.parametrize("shape", ["one window", "by length", "shift", "windows", "holes"])
 def test_the_same_bits_for_any_number_of_threads(shape, monkeypatch):
     monkeypatch.setattr(threads, "_WORTH_A_THREAD", 0)
-    monkeypatch.setattr(module, "POSITIONS", 2)
-    monkeypatch.setattr(module, "POSITION_SEQUENCES", 150)
     rng = np.random.default_rng(8)
     some = aligned(random_texts(400, 20, rng))
     weights = weights_of(20, 8, rng=rng, **SHAPES[shape])
@@ -310,5 +295,5 @@ def test_the_room_for_nodes_grows(bits):
     for copies in (8, 9, 10, 18):
         known = [letters[-1] * degree] * copies
         known += [letters[0] * (degree - 1) + letters[1]] * 9
-        weights = weights_of(degree, degree, bits=bits)
+        weights = weights_of(degree, degree)
         check(weights, known[-10::9], known, np.ones(len(known)), alphabet)

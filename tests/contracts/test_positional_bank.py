@@ -9,7 +9,7 @@ from naive_strings import random_texts
 from kernelweave.bank import PositionalBank, build_bank
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels import RBF, Linear, RBFBatch, Samples, Spectrum, WeightedDegree
-from kernelweave.kernels.strings.position_weights import PositionWeights
+from kernelweave.kernels.strings.positions import PositionWeights
 from kernelweave.operators import (
     ComputedOperator,
     DenseOperator,

@@ -24,6 +24,8 @@ from kernelweave.kernels.text import as_text, is_missing
 DNA = get_alphabet("dna")
 TEXTS = ["ACGT", "ggntta", "T", "AC"]
 CODES = [[0, 1, 2, 3], [2, 2, 255, 3, 3, 0], [3], [0, 1]]
+# More letters than are encoded or copied at a time.
+LONG = ["ACGTN" * 150_000, "GG", "T" * 900_000, "AC", "CCT" * 200_000]
 
 
 def arrow():
@@ -201,11 +203,16 @@ class TestErrors:
             (sparse.csr_matrix([[1.0]]), "X is a sparse matrix"),
         ],
     )
-    def test_what_is_no_sequence_is_named(self, data, message, monkeypatch):
-        for letters_at_a_time in (sequences_module.ENCODED_LETTERS, 2):
-            monkeypatch.setattr(sequences_module, "ENCODED_LETTERS", letters_at_a_time)
+    def test_what_is_no_sequence_is_named(self, data, message):
+        with pytest.raises(InvalidInputError, match=message):
+            sequences_of(Samples(data), DNA)
+
+    @pytest.mark.parametrize("letter", ["Z", "\u4e2d"])
+    def test_after_very_many_letters(self, letter):
+        message = f"sequence {len(LONG) + 1} holds the letter '{letter}' at position 3"
+        for last in ("ACG" + letter, "ACG" + letter + "A" * 10**6):
             with pytest.raises(InvalidInputError, match=message):
-                sequences_of(Samples(data), DNA)
+                Sequences.encode([*LONG, "T", last], DNA)
 
     def test_rna_is_told_of_dna(self):
         with pytest.raises(InvalidInputError, match="alphabet='dna'"):
@@ -244,8 +251,7 @@ class TestTake:
     @pytest.mark.parametrize(
         "index", [[2, 0, 0], [], [-1, 1], slice(1, 3), slice(None, None, -1), [True, False] * 2, 2]
     )
-    def test_as_a_list_would_be(self, texts, index, monkeypatch):
-        monkeypatch.setattr(sequences_module, "ENCODED_LETTERS", 3)
+    def test_as_a_list_would_be(self, texts, index):
         some = Sequences.encode(texts, DNA)[index]
         if index == []:
             assert some.codes.tolist() == []
@@ -257,6 +263,12 @@ class TestTake:
         np.testing.assert_array_equal(some.codes, wanted.codes)
         np.testing.assert_array_equal(some.starts, wanted.starts)
         assert some.common_length == wanted.common_length
+
+    def test_of_very_many_letters(self):
+        some, index = Sequences.encode(LONG, DNA), [3, 0, 2, 4, 2]
+        wanted = [Sequences.encode([LONG[i]], DNA).codes for i in index]
+        np.testing.assert_array_equal(some[index].codes, np.concatenate(wanted))
+        assert some[index].lengths.tolist() == [len(LONG[i]) for i in index]
 
     def test_a_copy(self):
         whole = Sequences.encode(["AC", "GT"], DNA)
@@ -306,9 +318,8 @@ class TestTake:
 
 
 class TestReverseComplement:
-    @pytest.mark.parametrize("texts", [["AACGN", "T", "GG"], ["AACN", "TTTG"]])
-    def test_by_hand(self, texts, monkeypatch):
-        monkeypatch.setattr(sequences_module, "ENCODED_LETTERS", 2)
+    @pytest.mark.parametrize("texts", [["AACGN", "T", "GG"], ["AACN", "TTTG"], LONG])
+    def test_by_hand(self, texts):
         pairs = str.maketrans("ACGTN", "TGCAN")
         wanted = Sequences.encode([text.translate(pairs)[::-1] for text in texts], DNA)
         found = Sequences.encode(texts, DNA).reverse_complement()

@@ -14,7 +14,7 @@ from kernelweave.bank import DenseBank, SparseBank, build_bank
 from kernelweave.compiled.threads import use_threads
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels import RBF, Kernel, Linear, Polynomial, RBFBatch, Samples
-from kernelweave.kernels.sparse_factor import SparseFactor
+from kernelweave.kernels.scaled_factor import SparseFactor
 from kernelweave.operators import (
     CachedOperator,
     ComputedOperator,
@@ -23,7 +23,6 @@ from kernelweave.operators import (
     StackedOperator,
     bind_kernels,
 )
-from kernelweave.operators.feature_rows import FeatureRows
 
 N = 50
 
@@ -167,7 +166,7 @@ def test_values_are_kept_as_short_as_they_are_exact():
     numbers, whole, equal, big = bank_of(X, counts, -2.5 * (X != 0), X * 1e200)._kernels
     assert numbers.values.dtype == np.float64 and big.values.dtype == np.float64
     assert whole.values.dtype == np.float32
-    assert equal.values.size == 0 and equal.scale == -2.5
+    assert equal.values.size == 0 and equal.scaling.scale == -2.5
     bank = bank_of(X, counts, -2.5 * (X != 0))
     v = np.random.default_rng(1).normal(size=N)
     for k, M in enumerate((X, counts, -2.5 * (X != 0))):
@@ -180,10 +179,10 @@ def test_columns_are_numbered_by_frequency_and_may_be_far_apart():
     rows = np.array([0, 0, 1, 1, 2, 2])
     columns = np.array([5, 2**40, 2**40, 7, 2**40, 7])
     F = sparse.csr_array((np.arange(1.0, 7.0), (rows, columns)), shape=(3, 2**41))
-    kernel = FeatureRows.build(SparseFactor.of(F))
+    kernel = module.FeatureRows.build(SparseFactor.of(F))
     assert kernel.width == 3 and kernel.indices.dtype == np.uint16
     assert kernel.indices.tolist() == [2, 0, 1, 0, 1, 0]
-    wide = FeatureRows.build(SparseFactor.of(sparse.eye_array(70_000, format="csr")))
+    wide = module.FeatureRows.build(SparseFactor.of(sparse.eye_array(70_000, format="csr")))
     assert wide.width == 70_000 and wide.indices.dtype == np.uint32
     few = wide.take(np.array([3, 69_999, 3]))
     assert few.width == 2 and few.indices.dtype == np.uint16
@@ -295,8 +294,8 @@ def test_few_samples_on_very_many_columns(monkeypatch):
         np.testing.assert_allclose(bank.apply(v)[0], F @ w, rtol=1e-12, atol=1e-14)
         full = F @ (F.T @ np.ones(300))
         np.testing.assert_allclose(bank.apply(np.ones(300))[0], full, rtol=1e-12, atol=1e-14)
-    assert all(not w.any() for w in bank._zeros._free)
-    assert len(bank._zeros._free) == 1
+    assert all(not w.any() for w in bank._free)
+    assert len(bank._free) == 1
 
 
 def test_an_interrupted_pass_leaves_nothing_behind(monkeypatch):

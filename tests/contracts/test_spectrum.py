@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections import Counter
 
 import numpy as np
@@ -315,27 +314,10 @@ def test_merged_kernels(options):
     parts = [Spectrum(k, **options) for k in (2, (3, 4), 6, 3)]
     factors = np.array([0.5, 2.0, 0.25, 1.5])
     assert len({part.merge_key for part in parts}) == 1
-    merged = parts[0].merge(parts, factors)
-    assert merged.lengths == (2, 6)
     expected = sum(f * part(X, Z) for f, part in zip(factors, parts, strict=True))
-    np.testing.assert_allclose(merged(X, Z), expected, rtol=1e-13)
-    np.testing.assert_allclose(merged.diagonal(Samples(X)), merged(X).diagonal(), rtol=1e-13)
-    F = merged.features(Samples(X))
-    np.testing.assert_allclose((F @ F.T).toarray(), merged(X), atol=1e-12)
     v = rng.normal(size=20)
-    np.testing.assert_allclose(merged.weigh(Samples(X), v)(Samples(Z)), v @ expected, atol=1e-11)
-    again = merged.merge([merged, Spectrum(2, **options)], np.array([2.0, 1.0]))
-    np.testing.assert_allclose(again(X, Z), 2.0 * expected + parts[0](X, Z), rtol=1e-13)
-
-
-def test_merged_kernels_are_kernels_of_their_own():
-    parts = [Spectrum(1), Spectrum(2)]
-    first, second = (parts[0].merge(parts, np.array([1.0, f])) for f in (2.0, 3.0))
-    assert first == parts[0].merge(parts, np.array([1.0, 2.0])) == pickle.loads(pickle.dumps(first))
-    assert len({first, second, Spectrum((1, 2))}) == 3
-    assert first.name == "spectrum(k=1-2, weighted)"
-    with pytest.raises(InvalidInputError, match="must be >= 0"):
-        parts[0].merge(parts, np.array([1.0, -1.0]))
+    found = parts[0].weigh(Samples(X), v, list(zip(parts, factors, strict=True)))(Samples(Z))
+    np.testing.assert_allclose(found, v @ expected, atol=1e-11)
 
 
 def test_what_cannot_be_merged():
@@ -386,7 +368,6 @@ def test_what_is_kept_on_the_samples_belongs_to_one_kernel():
         Spectrum(3, positions=(0, 6), normalize=True),
         Spectrum(3, normalize=True),
     ]
-    kernels += [Spectrum(2).merge(kernels[:2], np.array([2.0, factor])) for factor in (1.0, 3.0)]
     stack = evaluate_stack(kernels, left, right)
     for kernel, values in zip(kernels, stack, strict=True):
         np.testing.assert_array_equal(values, kernel(X, Z))

@@ -378,13 +378,9 @@ def test_merged_kernels(options, how):
     v = rng.normal(size=12)
     for parts in groups.values():
         factors = rng.uniform(0.5, 2.0, len(parts))
-        merged = parts[0].merge(parts, factors)
         expected = np.tensordot(factors, evaluate_stack(parts, Samples(Z), train), axes=1)
-        np.testing.assert_allclose(merged.evaluate(Pair(Samples(Z), train)), expected, rtol=1e-12)
-        found = merged.weigh(train, v)(Samples(Z))
+        found = parts[0].weigh(train, v, list(zip(parts, factors, strict=True)))(Samples(Z))
         np.testing.assert_allclose(found, expected @ v, atol=1e-12 * np.abs(expected).max())
-        diagonal = sum(f * part.diagonal(train) for f, part in zip(factors, parts, strict=True))
-        np.testing.assert_allclose(merged.diagonal(train), diagonal, rtol=1e-12)
 
 
 def test_what_cannot_be_merged():
@@ -402,22 +398,6 @@ def test_what_cannot_be_merged():
     shifted = WeightedDegree(3, shift=1, positions=(2, 4)).merge_key
     assert shifted != WeightedDegree(3, shift=1, positions=(2, 5)).merge_key
     assert hash(WeightedDegree(3, shift=1, positions=[2, 4]).merge_key) == hash(shifted)
-    samples = Samples(["ACGT", "AACC"])
-    with pytest.raises(InvalidInputError, match="must be bound before it is merged"):
-        WeightedDegree(3).merge([WeightedDegree(3).bind(samples)], np.ones(1))
-
-
-def test_merged_kernels_are_kernels_of_their_own():
-    samples = Samples(["ACGTA", "AACCA"])
-    parts = [part.bind(samples) for part in WeightedDegree(3).by_length().expand(samples)]
-    merged = [parts[0].merge(parts, np.array(f)) for f in ([1.0, 1, 1], [1.0, 2, 3])]
-    assert merged[0] != merged[1]
-    assert merged[0] != parts[0]
-    # Banks keep the parts; a merged kernel is there to be looked up.
-    assert merged[1].positional(samples) is None
-    K = merged[1].evaluate(Pair(samples, samples))
-    found = merged[1].weigh(samples, np.array([1.0, 0.0]))(samples)
-    np.testing.assert_allclose(found, K[0], rtol=1e-13)
 
 
 # Errors

@@ -67,7 +67,7 @@ def test_working_sets_reach_the_same_optimum(data, bank):
 
 
 def test_predictions_by_looking_kmers_up(data):
-    """One table of the merged kernel gives the decision values of the whole fit."""
+    """One table of all kernels gives the decision values of the whole fit."""
     X, y = data
     model = MKLClassifier(Spectrum((1, 5)).by_length(), bank="sparse", tol=1e-6).fit(
         X[:150], y[:150]
@@ -76,15 +76,15 @@ def test_predictions_by_looking_kmers_up(data):
     kernels = ComputedOperator.build(Spectrum((1, 5)).by_length(), train)
     used = np.flatnonzero(model.weights_)
     parts = [kernels.kernels[k] for k in used]
-    merged = parts[0].merge(parts, kernels.scale(used.tolist()) * model.weights_[used])
+    factors = kernels.scale(used.tolist()) * model.weights_[used]
     alpha = np.zeros(150)
     alpha[model.support_] = model.dual_coef_[0]
-    f = merged.weigh(train, alpha)
+    f = parts[0].weigh(train, alpha, list(zip(parts, factors, strict=True)))
     expected = model.decision_function(X[150:])
     np.testing.assert_allclose(f(new) + model.intercept_, expected, atol=1e-9)
     # The motif's own k-mers are the ones that speak for a site.
-    length = merged.lengths[1]
-    numbers, values = merged.kmer_weights(train, alpha, length)
+    length = parts[-1].lengths[1]
+    numbers, values = parts[-1].kmer_weights(train, alpha, length)
     sign = 1.0 if model.classes_[1] == "site" else -1.0
     best = Spectrum(length)._letters.text(int(numbers[np.argmax(sign * values)]), length)
     assert best in MOTIF

@@ -9,7 +9,7 @@ from naive_strings import naive_gram, random_texts
 from referee import referee
 from thinned import thinned
 
-import kernelweave.kernels.strings.position_weights as position_weights
+import kernelweave.kernels.strings.positions as positions
 import kernelweave.operators.sequences as positional
 import kernelweave.solvers.box_solver as box_solver
 from kernelweave import MKLClassifier, MKLOneClass, MKLRegressor
@@ -229,24 +229,9 @@ def test_chunks_of_any_size(family, size):
     assert mine.certificate.primal == pytest.approx(truth.certificate.primal, rel=2e-5)
 
 
-def test_small_blocks_change_nothing(monkeypatch):
-    """Many blocks of samples, many parts of positions: as for very many sequences."""
-    kernels = FAMILIES["both"]
-    truth = MKLClassifier(kernels, bank="positional", tol=1e-7).fit(X, Y)
-    for name, value in {
-        "POSITION_SEQUENCES": 23,
-        "POSITIONS": 1,
-        "POSITION_PARTS": 30,
-        "POSITION_SUMS": 500,
-    }.items():
-        monkeypatch.setattr(position_weights, name, value)
-    fit = MKLClassifier(kernels, bank="positional", tol=1e-7).fit(X, Y)
-    assert fit.objective_ == pytest.approx(truth.objective_, rel=1e-6)
-
-
 def test_the_same_bits_for_any_number_of_threads(monkeypatch):
     monkeypatch.setattr(threads, "_WORTH_A_THREAD", 0)
-    monkeypatch.setattr(position_weights, "POSITIONS", 2)
+    monkeypatch.setattr(positions, "POSITIONS", 2)
     for solver in ("silp-chunking", "spg"):
         fits = [
             MKLClassifier(FAMILIES["both"], solver=solver, n_jobs=jobs).fit(X, Y)

@@ -6,8 +6,6 @@ each, the first one highest, so that the k-mer one letter on takes a shift, and 
 one. Codes have at most 62 bits. Both strands count as one if `pairs` holds the letter that each
 letter pairs with: a k-mer then stands under the lower of its own code and that of its reverse
 complement. Empty `pairs` mean that there is one strand.
-
-Only k-mers that start at the positions ``start <= p < stop`` of a sequence are read.
 """
 
 from __future__ import annotations
@@ -15,10 +13,15 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-__all__ = ["AMBIGUOUS", "count_kmers", "longest_runs"]
+from kernelweave.arrays import AnyArray as Array
+
+__all__ = ["AMBIGUOUS", "Kmers", "count_kmers", "longest_runs"]
 
 # Code of a letter that stands for several or for none: it matches nothing, not even itself.
 AMBIGUOUS = 255
+# Which k-mers of a sequence are read, (shortest, longest, bits, pairs, start, stop): those of these
+# lengths that start at the positions ``start <= p < stop``.
+Kmers = tuple[int, int, int, Array, int, int]
 # A table of all codes is counted in if it has at most so many places for each k-mer.
 _TABLE = 4
 # Codes that share their highest bits are put in order one by one, unless there are more than this.
@@ -26,19 +29,12 @@ _BUCKET = 24
 
 
 @njit(cache=True, nogil=True)
-def _kmer_codes(
-    letters: np.ndarray,
-    k: int,
-    bits: int,
-    pairs: np.ndarray,
-    start: int,
-    stop: int,
-    out: np.ndarray,
-) -> int:
+def _kmer_codes(letters: Array, k: int, kmers: Kmers, out: Array) -> int:
     """Write the code of the k-mer at every position from `start` on, -1 where none counts.
 
     Returns the number of positions.
     """
+    _, _, bits, pairs, start, stop = kmers
     stop = min(stop, letters.size - k + 1)
     if stop <= start:
         return 0
@@ -63,7 +59,7 @@ def _kmer_codes(
 
 
 @njit(cache=True, nogil=True)
-def longest_runs(letters: np.ndarray, starts: np.ndarray, out: np.ndarray) -> None:
+def longest_runs(letters: Array, starts: Array, out: Array) -> None:
     """Raise out[p] to the number of letters before the next ambiguous one, from position p on."""
     for i in range(starts.size - 1):
         run = 0
@@ -73,7 +69,7 @@ def longest_runs(letters: np.ndarray, starts: np.ndarray, out: np.ndarray) -> No
 
 
 @njit(cache=True, nogil=True)
-def _sort_bytewise(codes: np.ndarray, width: int, heads: np.ndarray, out: np.ndarray) -> np.ndarray:
+def _sort_bytewise(codes: Array, width: int, heads: Array, out: Array) -> Array:
     """Return codes of `width` bits in order, sorted by each byte in turn from the lowest one up."""
     for shift in range(0, width, 8):
         heads[:257] = 0
@@ -90,7 +86,7 @@ def _sort_bytewise(codes: np.ndarray, width: int, heads: np.ndarray, out: np.nda
 
 
 @njit(cache=True, nogil=True)
-def _sort_codes(codes: np.ndarray, width: int, heads: np.ndarray, out: np.ndarray) -> np.ndarray:
+def _sort_codes(codes: Array, width: int, heads: Array, out: Array) -> Array:
     """Return the codes (of `width` bits) that are not negative, ascending.
 
     Several times quicker than a general sort, because k-mers spread over their codes. `heads` and
@@ -133,19 +129,15 @@ def _sort_codes(codes: np.ndarray, width: int, heads: np.ndarray, out: np.ndarra
 
 @njit(cache=True, nogil=True)
 def count_kmers(
-    letters: np.ndarray,
-    starts: np.ndarray,
+    letters: Array,
+    starts: Array,
     first: int,
     last: int,
-    shortest: int,
-    bits: int,
-    pairs: np.ndarray,
-    start: int,
-    stop: int,
-    offsets: np.ndarray,
-    columns: np.ndarray,
-    counts: np.ndarray,
-    sizes: np.ndarray,
+    kmers: Kmers,
+    offsets: Array,
+    columns: Array,
+    counts: Array,
+    sizes: Array,
 ) -> int:
     """Count the k-mers of sequences first ... last - 1, of all lengths.
 
@@ -153,6 +145,7 @@ def count_kmers(
     k-mers of length ``shortest + j`` have the columns ``offsets[j] + code``. Returns the number of
     entries, at most one for each k-mer.
     """
+    shortest, _, bits, _, _, _ = kmers
     longest_row = 0
     for i in range(first, last):
         longest_row = max(longest_row, starts[i + 1] - starts[i])
@@ -166,7 +159,7 @@ def count_kmers(
         begin = at
         for j in range(offsets.size):
             k = shortest + j
-            n = _kmer_codes(row, k, bits, pairs, start, stop, codes)
+            n = _kmer_codes(row, k, kmers, codes)
             if bits * k < 40 and (1 << (bits * k)) <= _TABLE * n:
                 for p in range(n):
                     if codes[p] >= 0:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from kernelweave.arrays import AnyArray as Array
 from kernelweave.compiled.intrinsics import count_ones, leading_zeros
 from kernelweave.compiled.kmers import AMBIGUOUS
 
@@ -33,7 +34,7 @@ _TOGETHER = 5
 
 
 @njit(cache=True, nogil=True)
-def fill_planes(letters: np.ndarray, first: int, last: int, planes: np.ndarray) -> None:
+def fill_planes(letters: Array, first: int, last: int, planes: Array) -> None:
     """Write the planes (P, W, n) of letters (L, n), for sequences first ... last - 1.
 
     The last plane says which letters count.
@@ -54,7 +55,7 @@ def fill_planes(letters: np.ndarray, first: int, last: int, planes: np.ndarray) 
 
 
 @njit(cache=True, nogil=True)
-def _shift_planes(planes: np.ndarray, i: int, shift: int, out: np.ndarray) -> None:
+def _shift_planes(planes: Array, i: int, shift: int, out: Array) -> None:
     """Move the letters of sequence i to positions lower by `shift` (or higher, if < 0): (P, W)."""
     width = planes.shape[1]
     for p in range(planes.shape[0]):
@@ -68,7 +69,7 @@ def _shift_planes(planes: np.ndarray, i: int, shift: int, out: np.ndarray) -> No
 
 
 @njit(cache=True, nogil=True)
-def _match(left: np.ndarray, right: np.ndarray, first: int, size: int, runs: np.ndarray) -> None:
+def _match(left: Array, right: Array, first: int, size: int, runs: Array) -> None:
     """Write M_1 of `left` and the sequences first ... first + size - 1 into runs (W, _BLOCK)."""
     last = left.shape[0] - 1
     for w in range(left.shape[1]):
@@ -82,7 +83,7 @@ def _match(left: np.ndarray, right: np.ndarray, first: int, size: int, runs: np.
 
 
 @njit(cache=True, nogil=True)
-def _longer(size: int, runs: np.ndarray) -> None:
+def _longer(size: int, runs: Array) -> None:
     """Turn M_k into M_{k+1}."""
     last = runs.shape[0] - 1
     for w in range(last):
@@ -95,7 +96,7 @@ def _longer(size: int, runs: np.ndarray) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _count(size: int, runs: np.ndarray, allowed: np.ndarray, counts: np.ndarray) -> bool:
+def _count(size: int, runs: Array, allowed: Array, counts: Array) -> bool:
     """Write the number of allowed positions in M_k; whether M_k holds any position at all."""
     some = _ZERO
     for j in range(size):
@@ -109,7 +110,7 @@ def _count(size: int, runs: np.ndarray, allowed: np.ndarray, counts: np.ndarray)
 
 
 @njit(cache=True, nogil=True)
-def _count_alone(runs: np.ndarray, j: int, allowed: np.ndarray) -> int:
+def _count_alone(runs: Array, j: int, allowed: Array) -> int:
     """Number of allowed positions in M_k of one pair, which becomes M_{k+1}; -1 if M_k is empty."""
     count, some, after = 0, _ZERO, _ZERO
     for w in range(runs.shape[0] - 1, -1, -1):
@@ -124,11 +125,11 @@ def _count_alone(runs: np.ndarray, j: int, allowed: np.ndarray) -> int:
 @njit(cache=True, nogil=True)
 def _add_counts(
     size: int,
-    runs: np.ndarray,
-    allowed: np.ndarray,
-    weights: np.ndarray,
-    counts: np.ndarray,
-    out: np.ndarray,
+    runs: Array,
+    allowed: Array,
+    weights: Array,
+    counts: Array,
+    out: Array,
     i: int,
     column: int,
 ) -> None:
@@ -158,13 +159,13 @@ def _add_counts(
 @njit(cache=True, nogil=True)
 def _add_places(
     size: int,
-    runs: np.ndarray,
-    allowed: np.ndarray,
-    read: np.ndarray,
-    weights: np.ndarray,
-    row_of: np.ndarray,
+    runs: Array,
+    allowed: Array,
+    read: Array,
+    weights: Array,
+    row_of: Array,
     factor: float,
-    out: np.ndarray,
+    out: Array,
     i: int,
     column: int,
 ) -> None:
@@ -194,17 +195,17 @@ def _add_places(
 
 @njit(cache=True, nogil=True)
 def add_common(
-    left: np.ndarray,
-    right: np.ndarray,
+    left: Array,
+    right: Array,
     rows: tuple[int, int],
     shift: int,
-    allowed: np.ndarray,
-    read: np.ndarray,
-    weights: np.ndarray,
-    row_of: np.ndarray,
+    allowed: Array,
+    read: Array,
+    weights: Array,
+    row_of: Array,
     factor: float,
     columns: int,
-    out: np.ndarray,
+    out: Array,
 ) -> None:
     """Add to `out` (rows, lengths or 1, q, n) what the k-mers count that two sequences share.
 

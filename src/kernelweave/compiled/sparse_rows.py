@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-__all__ = ["add_inner", "add_rows", "clear_rows", "dot_rows", "square_rows", "turn_rows"]
+__all__ = ["add_inner", "add_rows", "dot_rows", "square_rows", "turn_rows"]
 
 # A sum of uint64 and a plain number would be a float.
 _ONE, _TWO, _THREE, _FOUR = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
@@ -73,14 +73,6 @@ def square_rows(indptr: np.ndarray, indices: np.ndarray, rows: np.ndarray, w: np
             total += here * here
             w[indices[p]] = 0.0
     return total
-
-
-@njit(cache=True, nogil=True)
-def clear_rows(indptr: np.ndarray, indices: np.ndarray, rows: np.ndarray, w: np.ndarray) -> None:
-    """Set w to zero at the columns of these rows."""
-    for r in range(rows.size):
-        for p in range(indptr[rows[r]], indptr[rows[r] + 1]):
-            w[indices[p]] = 0.0
 
 
 @njit(cache=True, nogil=True)

@@ -20,7 +20,11 @@ if TYPE_CHECKING:
     from kernelweave.kernels.product import Product
     from kernelweave.kernels.sum import Sum
 
-__all__ = ["ElementwiseForm", "Kernel", "no_exponent"]
+__all__ = ["ElementwiseForm", "Kernel", "LookUp", "Terms", "no_exponent"]
+
+# Values of new samples, and the kernels of a weighted sum, each with its factor.
+LookUp = Callable[[Samples], NDArray[np.float64]]
+Terms = Sequence[tuple[Any, float]]
 
 
 @dataclass(frozen=True)
@@ -189,11 +193,12 @@ class Kernel(ABC):
     # Prediction through features ("linadd"), for kernels whose features can be looked up
 
     def weigh(
-        self, samples: Samples, v: NDArray[np.float64]
-    ) -> Callable[[Samples], NDArray[np.float64]] | None:
+        self, samples: Samples, v: NDArray[np.float64], terms: Terms | None = None
+    ) -> LookUp | None:
         """Return x -> sum_j v_j k(x_j, x), at a cost that does not depend on the number of x_j.
 
-        None if the kernel has no such form; then values against all x_j are computed.
+        With `terms`, kernels of the same `merge_key` and their factors, k is the sum of these. None
+        if the kernel has no such form; then values against all x_j are computed.
         """
         used = np.flatnonzero(v)
         features = self.features(samples.take(used))
@@ -204,12 +209,8 @@ class Kernel(ABC):
 
     @property
     def merge_key(self) -> Any:
-        """Kernels with equal keys, not None, can be made one by `merge`."""
+        """Kernels with equal keys, not None, can be looked up together by `weigh`."""
         return None
-
-    def merge(self, kernels: Sequence[Any], factors: NDArray[np.float64]) -> Kernel:
-        """Return the one kernel that is sum_k factors[k] kernels[k]; all have this `merge_key`."""
-        raise NotImplementedError(f"kernel '{self.name}' has no merge_key.")
 
     def whole_matrix(self) -> NDArray[Any] | None:
         """Return the matrix of a precomputed kernel over all samples it was given for, else None.

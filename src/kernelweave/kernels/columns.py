@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import pickle
-from collections.abc import Callable, Sequence
 from numbers import Integral
 from typing import Any
 
@@ -14,7 +13,7 @@ from scipy import sparse
 from sklearn.base import OneToOneFeatureMixin, clone
 
 from kernelweave.errors import InvalidInputError
-from kernelweave.kernels.base import Kernel, comparable, no_exponent
+from kernelweave.kernels.base import Kernel, LookUp, Terms, comparable, no_exponent
 from kernelweave.kernels.choose import choose_columns, describe_columns, describe_request
 from kernelweave.kernels.pair import Pair
 from kernelweave.kernels.sample_checks import refuse_huge
@@ -358,20 +357,16 @@ class OnColumns(Kernel):
         return [((self._bound, *path), leaf) for path, leaf in self.kernel.exponent_terms()]
 
     def weigh(
-        self, samples: Samples, v: NDArray[np.float64]
-    ) -> Callable[[Samples], NDArray[np.float64]] | None:
-        inner = self.kernel.weigh(samples.derive(self._bound), v)
+        self, samples: Samples, v: NDArray[np.float64], terms: Terms | None = None
+    ) -> LookUp | None:
+        cores = None if terms is None else [(kernel.kernel, factor) for kernel, factor in terms]
+        inner = self.kernel.weigh(samples.derive(self._bound), v, cores)
         return None if inner is None else lambda new: inner(new.derive(self._bound))
 
     @property
     def merge_key(self) -> Any:
         key = self.kernel.merge_key
         return None if key is None else (self._bound, key)
-
-    def merge(self, kernels: Sequence[Any], factors: NDArray[np.float64]) -> Kernel:
-        out = copy.copy(self)
-        out.kernel = self.kernel.merge([kernel.kernel for kernel in kernels], factors)
-        return out
 
     def ids(self, samples: Samples) -> NDArray[np.intp] | None:
         return self.kernel.ids(samples.derive(self._bound))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelweave.kernels.base import ElementwiseForm, Kernel
+from kernelweave.kernels.base import ElementwiseForm, Kernel, LookUp, Terms
 from kernelweave.kernels.pair import Pair
 from kernelweave.kernels.samples import Samples
 
@@ -44,9 +43,7 @@ class Linear(Kernel):
         # Dense rows are better kept as factors.
         return samples.array() if samples.is_sparse else None
 
-    def weigh(
-        self, samples: Samples, v: NDArray[np.float64]
-    ) -> Callable[[Samples], NDArray[np.float64]]:
+    def weigh(self, samples: Samples, v: NDArray[np.float64], terms: Terms | None = None) -> LookUp:
         used = np.flatnonzero(v)
         w = samples.take(used).array().T @ v[used]
         return lambda new: new.array() @ w

@@ -7,19 +7,18 @@ its values, its diagonal k(x, x), and (for centring) its mean over the training 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kernelweave.errors import InvalidInputError
-from kernelweave.kernels.scaled_factor import ScaledFactor
+from kernelweave.kernels.scaled_factor import Scaling
 from kernelweave.validation import require_array, require_kind, unknown_name
 
 __all__ = ["Center", "Diagonal", "Normalization", "NormalizationStep", "Trace"]
 
 Floats = NDArray[np.float64]
-_F = TypeVar("_F", bound=ScaledFactor)
 
 # A centred diagonal this small against the one before is rounding error of zero.
 _ROUNDING = 1e-12
@@ -76,8 +75,8 @@ class NormalizationStep(ABC):
         """Return the normalised factor of a training Gram matrix F F'."""
 
     @abstractmethod
-    def apply_to_product(self, k: int, factor: _F) -> _F:
-        """Return the normalised factor of a training Gram matrix known by products."""
+    def apply_to_scaling(self, k: int, scaling: Scaling) -> Scaling:
+        """Return what is to be done to a training Gram matrix known by products."""
 
     @abstractmethod
     def apply_to_coefficients(self, k: int, v: Floats) -> tuple[Floats, float]:
@@ -147,8 +146,8 @@ class Trace(NormalizationStep):
     def apply_to_factor(self, k: int, F: Floats) -> Floats:
         return F * np.sqrt(self.scale[k])
 
-    def apply_to_product(self, k: int, factor: _F) -> _F:
-        return factor.scaled(float(np.sqrt(self.scale[k])))
+    def apply_to_scaling(self, k: int, scaling: Scaling) -> Scaling:
+        return scaling.scaled(float(np.sqrt(self.scale[k])))
 
     def apply_to_coefficients(self, k: int, v: Floats) -> tuple[Floats, float]:
         return v * self.scale[k], 0.0
@@ -222,8 +221,8 @@ class Diagonal(NormalizationStep):
     def apply_to_factor(self, k: int, F: Floats) -> Floats:
         return F * self._roots[k][:, None]
 
-    def apply_to_product(self, k: int, factor: _F) -> _F:
-        return factor.scaled(self._roots[k])
+    def apply_to_scaling(self, k: int, scaling: Scaling) -> Scaling:
+        return scaling.scaled(self._roots[k])
 
     def apply_to_coefficients(self, k: int, v: Floats) -> tuple[Floats, float]:
         return v * self._roots[k], 0.0
@@ -300,8 +299,8 @@ class Center(NormalizationStep):
     def apply_to_factor(self, k: int, F: Floats) -> Floats:
         return F - F.mean(axis=0)
 
-    def apply_to_product(self, k: int, factor: _F) -> _F:
-        return factor.centred(self._means[k], self._grand[k])
+    def apply_to_scaling(self, k: int, scaling: Scaling) -> Scaling:
+        return scaling.centred(self._means[k], self._grand[k])
 
     def apply_to_coefficients(self, k: int, v: Floats) -> tuple[Floats, float]:
         return v - v.mean(), self._grand[k] * float(v.sum()) - float(v @ self._means[k])

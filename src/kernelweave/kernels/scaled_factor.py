@@ -1,21 +1,30 @@
-"""What normalisation does to a Gram matrix that is only known by products with it."""
+"""Training Gram matrices that are only known by products with them, and their normalisation."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import replace
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
-__all__ = ["ScaledFactor"]
+from kernelweave.kernels.samples import row_square_norms
+
+__all__ = ["ScaledFactor", "Scaling", "SparseFactor", "few_columns", "number_columns"]
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+# A table of all columns is quicker than sorting, but must not be much larger than the entries.
+_TABLE = 16
+_MANY_COLUMNS = 2**16
 
 
-class ScaledFactor(ABC):
-    r"""The normalised part of a training Gram matrix, for dataclasses that know the raw one.
+@dataclass(frozen=True, eq=False)
+class Scaling:
+    r"""What normalisation makes of a training Gram matrix :math:`K_0`, which stays as it is.
 
     .. math:: K = S K_0 S - L^\top U - U^\top L
 
@@ -24,14 +33,75 @@ class ScaledFactor(ABC):
     .. math:: K - r 1^\top - 1 r^\top + g\, 1 1^\top
               = K - (r - \tfrac g2) 1^\top - 1 (r - \tfrac g2)^\top .
 
-    A subclass is a dataclass with the fields `scale` (the diagonal of S; a number stands for n
-    equal ones), `left` and `right` (L and U, shape (r, n)), and has ``raw_product`` and
-    ``raw_diagonal``.
+    Parameters
+    ----------
+    scale : ndarray of shape (n,) or ()
+        The diagonal of S; a single number stands for n equal ones.
+    left, right : ndarray of shape (r, n)
+        L and U.
+
+    Examples
+    --------
+    >>> halved = Scaling.none(3).scaled(np.float64(0.5)).centred(np.array([1.0, 2.0, 3.0]), 2.0)
+    >>> halved.scale, halved.off_block([0], [1, 2])
+    (array(0.5), array([[1., 2.]]))
     """
 
-    scale: Floats | float
+    scale: Floats
     left: Floats
     right: Floats
+
+    @classmethod
+    def none(cls, n: int, scale: Floats | float = 1.0) -> Scaling:
+        """Return what a kernel on n samples that is not normalised has."""
+        return cls(np.asarray(scale), np.empty((0, n)), np.empty((0, n)))
+
+    def scaled(self, root: Floats | float) -> Scaling:
+        """Return that of diag(root) K diag(root)."""
+        return Scaling(np.asarray(self.scale * root), self.left * root, self.right * root)
+
+    def centred(self, means: Floats, grand: float) -> Scaling:
+        """Return that of the centred matrix, given the row means of K and their mean."""
+        left = np.vstack([self.left, means - 0.5 * grand])
+        return Scaling(self.scale, left, np.vstack([self.right, np.ones(len(means))]))
+
+    def take(self, idx: Any) -> Scaling:
+        """Return that of some of the samples."""
+        some = (np.ascontiguousarray(side[:, idx]) for side in (self.left, self.right))
+        return Scaling(self.at(idx), *some)
+
+    def at(self, idx: Any) -> Floats:
+        """Entries of S for some samples, or the one number that all are."""
+        return self.scale[idx] if self.scale.ndim else self.scale
+
+    @property
+    def takes_off(self) -> bool:
+        """Whether there is anything but the scale."""
+        return len(self.left) > 0
+
+    def off_product(self, v: Floats, rows: Any = slice(None)) -> Floats:
+        """What centring takes off some rows of K v."""
+        left, right = self.left, self.right
+        return (left @ v) @ right[:, rows] + (right @ v) @ left[:, rows]
+
+    def off_block(self, rows: Any, columns: Any) -> Floats:
+        """What centring takes off a block of K."""
+        left, right = self.left, self.right
+        return left[:, rows].T @ right[:, columns] + right[:, rows].T @ left[:, columns]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of S, L and U."""
+        return self.scale.nbytes + self.left.nbytes + self.right.nbytes
+
+
+class ScaledFactor(ABC):
+    """A normalised training Gram matrix, for dataclasses that know the raw one.
+
+    A subclass has the field `scaling`, and ``raw_product`` and ``raw_diagonal``.
+    """
+
+    scaling: Scaling
 
     @abstractmethod
     def raw_product(self, v: Floats) -> Floats:
@@ -41,28 +111,67 @@ class ScaledFactor(ABC):
     def raw_diagonal(self) -> Floats:
         """Diagonal of K_0."""
 
-    def scaled(self, root: Floats | float) -> Self:
-        """Return the factor of diag(root) K diag(root)."""
-        scale: Any = self.scale * root
-        return self._with(scale=scale, left=self.left * root, right=self.right * root)
-
-    def centred(self, means: Floats, grand: float) -> Self:
-        """Return the factor of the centred matrix, given the row means of K and their mean."""
-        return self._with(
-            left=np.vstack([self.left, means - 0.5 * grand]),
-            right=np.vstack([self.right, np.ones(len(means))]),
-        )
-
-    def _with(self, **changes: Any) -> Self:
-        out: Any = replace(self, **changes)  # type: ignore[type-var]
-        return out
-
     def product(self, v: Floats) -> Floats:
         """K v."""
-        out = self.scale * self.raw_product(self.scale * v)
-        return out - (self.left @ v) @ self.right - (self.right @ v) @ self.left
+        scale = self.scaling.scale
+        return scale * self.raw_product(scale * v) - self.scaling.off_product(v)
 
     def diagonal(self) -> Floats:
         """Diagonal of K."""
-        squares = self.raw_diagonal() * np.square(self.scale)
-        return np.maximum(squares - 2.0 * np.einsum("rn,rn->n", self.left, self.right), 0.0)
+        own = self.scaling
+        squares = self.raw_diagonal() * np.square(own.scale)
+        return np.maximum(squares - 2.0 * np.einsum("rn,rn->n", own.left, own.right), 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class SparseFactor(ScaledFactor):
+    r"""A training Gram matrix known by n sparse rows of features: :math:`K_0 = F F^\top`.
+
+    Centred features would be dense; what centring takes off is kept beside them instead.
+
+    Examples
+    --------
+    >>> from scipy import sparse
+    >>> factor = SparseFactor.of(sparse.csr_array([[1.0, 0.0], [0.0, 2.0]]))
+    >>> factor.product(np.array([1.0, 1.0]))
+    array([1., 4.])
+    """
+
+    features: Any  # CSR matrix of shape (n, D), as the kernel gives it.
+    scaling: Scaling
+
+    @classmethod
+    def of(cls, features: Any) -> SparseFactor:
+        """Return K = F F'."""
+        return cls(features.astype(np.float64, copy=False), Scaling.none(features.shape[0]))
+
+    def raw_product(self, v: Floats) -> Floats:
+        features = self.features
+        if features.shape[1] > _MANY_COLUMNS + features.nnz:
+            # A vector over all columns might not fit into memory: there may be 4^31 of them.
+            used, places = number_columns(features.indices)
+            shape = (features.shape[0], len(used))
+            features = sparse.csr_array((features.data, places, features.indptr), shape=shape)
+        return features @ (features.T @ v)
+
+    def raw_diagonal(self) -> Floats:
+        return row_square_norms(self.features)
+
+
+def few_columns(indices: NDArray[np.integer]) -> bool:
+    """Whether a table of all columns up to the last of these is not much larger than they are."""
+    return bool(indices.max(initial=0) < _TABLE * indices.size + _MANY_COLUMNS)
+
+
+def number_columns(indices: NDArray[np.integer]) -> tuple[Ints, Ints]:
+    """Return the columns that occur, ascending, and the place of each entry among them."""
+    if few_columns(indices):
+        last = int(indices.max(initial=0))
+        there = np.zeros(last + 1, np.bool_)
+        there[indices] = True
+        used = np.flatnonzero(there)
+        place = np.zeros(last + 1, np.int64)
+        place[used] = np.arange(len(used))
+        return used, place[indices]
+    used, places = np.unique(indices, return_inverse=True)
+    return used.astype(np.int64, copy=False), places

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from kernelweave.kernels.base import Kernel
+from kernelweave.kernels.base import Kernel, LookUp, Terms
 from kernelweave.kernels.pair import Pair
 from kernelweave.kernels.product import check_parts
 from kernelweave.kernels.samples import Samples
@@ -84,8 +83,8 @@ class Sum(Kernel):
         return None if too_many else sparse.hstack(parts, format="csr")
 
     def weigh(
-        self, samples: Samples, v: NDArray[np.float64]
-    ) -> Callable[[Samples], NDArray[np.float64]] | None:
+        self, samples: Samples, v: NDArray[np.float64], terms: Terms | None = None
+    ) -> LookUp | None:
         parts = []
         for kernel in self.terms:
             part = kernel.weigh(samples, v)

@@ -15,8 +15,8 @@ from kernelweave.arrays import AnyArray as Array
 from kernelweave.compiled.blocks import CACHED_ENTRIES, STACK_ENTRIES, rows_of
 from kernelweave.compiled.threads import map_blocks, one_blas_thread
 from kernelweave.errors import InvalidInputError
-from kernelweave.kernels.sparse_factor import SparseFactor
-from kernelweave.kernels.strings.positional_factor import PositionalFactor
+from kernelweave.kernels.scaled_factor import SparseFactor
+from kernelweave.kernels.strings.positions import PositionalFactor
 from kernelweave.memory import FEW_SAMPLES, square_side
 from kernelweave.operators.memory import cache_bytes, require_bytes
 from kernelweave.operators.rounds import BoxConstraints, LocalRounds, Rounds

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,8 @@ from kernelweave.kernels.evaluate import NotFiniteError, Plan, evaluate_stack
 from kernelweave.kernels.normalize import Normalization, Trace
 from kernelweave.kernels.resolve import resolve, unique_names
 from kernelweave.kernels.samples import Samples, as_samples
-from kernelweave.kernels.scaled_factor import ScaledFactor
-from kernelweave.kernels.sparse_factor import SparseFactor
-from kernelweave.kernels.strings.positional_factor import PositionalFactor
+from kernelweave.kernels.scaled_factor import ScaledFactor, SparseFactor
+from kernelweave.kernels.strings.positions import PositionalFactor
 from kernelweave.operators.base import (
     Array,
     KernelOperator,
@@ -451,9 +451,10 @@ class ComputedOperator(KernelOperator):
 
     def _normalised(self, k: int, factor: Any, stage: int) -> Any:
         """Return a `ScaledFactor` after the first steps."""
+        scaling = factor.scaling
         for step in self.steps[:stage]:
-            factor = step.apply_to_product(self._places[k], factor)
-        return factor
+            scaling = step.apply_to_scaling(self._places[k], scaling)
+        return replace(factor, scaling=scaling)
 
     def dense_features(self, k: int) -> Array | None:
         features = self._features(k)

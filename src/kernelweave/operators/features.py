@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,14 +12,13 @@ from numpy.typing import ArrayLike
 from kernelweave.compiled.sparse_rows import (
     add_inner,
     add_rows,
-    clear_rows,
     dot_rows,
     square_rows,
     turn_rows,
 )
 from kernelweave.compiled.threads import map_blocks, one_blas_thread
 from kernelweave.errors import InvalidInputError
-from kernelweave.kernels.sparse_factor import SparseFactor
+from kernelweave.kernels.scaled_factor import Scaling, SparseFactor, few_columns, number_columns
 from kernelweave.operators.base import (
     Array,
     KernelOperator,
@@ -29,9 +29,8 @@ from kernelweave.operators.base import (
     round_size_of,
     same_samples,
 )
-from kernelweave.operators.feature_rows import FeatureRows
 
-__all__ = ["FeatureOperator"]
+__all__ = ["FeatureOperator", "FeatureRows"]
 
 # All cuts follow from the kernels alone, never from the number of threads: same bits.
 # Features one thread adds up at a time, and the most parts one sum is cut into.
@@ -63,33 +62,111 @@ def _in_this_thread(
         work(start, min(start + block, n_items))
 
 
-class _Zeros:
-    """Vectors of zeros over columns, lent out and taken back as zeros.
+@dataclass(frozen=True, eq=False)
+class FeatureRows:
+    """The sparse features of one kernel, stored to be read fast, and what normalises it.
 
-    One that an exception keeps from coming back is lost, so none is ever dirty.
+    Columns are numbered anew, the most frequent first, so that the part of a vector over columns
+    that is read most stays in the cache, and columns that do not occur take no place in it. Values
+    are float32 where that is exact (counts), and not stored where they are all equal. The rows are
+    as `kernelweave.compiled.sparse_rows` reads them.
     """
 
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self._free: list[Array] = []
+    indptr: Array
+    indices: Array
+    values: Array
+    width: int  # Number of columns that occur.
+    scaling: Scaling
+    diagonal: Array
 
-    def lend(self) -> Array:
-        try:
-            return self._free.pop()
-        except IndexError:
-            return np.zeros(self._size)
+    @classmethod
+    def build(cls, factor: SparseFactor, like: FeatureRows | None = None) -> FeatureRows:
+        """Store a factor; the row pointers of the kernel `like` are shared if they are equal."""
+        features, scaling = factor.features, factor.scaling
+        if not np.all(features.data):
+            features = features.copy()
+            features.eliminate_zeros()
+        values = features.data
+        if values.size and np.all(values == values[0]):
+            scaling = replace(scaling, scale=np.asarray(scaling.scale * values[0]))
+            values = values[:0]
+        with np.errstate(over="ignore"):
+            single = values.astype(np.float32)
+        if np.array_equal(single, values):
+            values = single
+        pointers = features.indptr.astype(np.uint64)
+        if like is not None and np.array_equal(like.indptr, pointers):
+            pointers = like.indptr
+        indices, width = _by_frequency(features.indices)
+        values = np.ascontiguousarray(values)
+        return cls(pointers, indices, values, width, scaling, factor.diagonal())
 
-    def take_back(self, w: Array) -> None:
-        self._free.append(w)
+    @property
+    def nnz(self) -> int:
+        """Number of features not zero."""
+        return len(self.indices)
+
+    @property
+    def row_entries(self) -> int:
+        """About how many features of a sample are not zero, at least one."""
+        return 1 + self.nnz // len(self.indptr)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all but the row pointers, which kernels may share."""
+        arrays = (self.indices, self.values, self.scaling, self.diagonal)
+        return sum(array.nbytes for array in arrays)
+
+    @property
+    def rows(self) -> tuple[Array, Array, Array]:
+        """What compiled code asks for."""
+        return self.indptr, self.indices, self.values
+
+    def counts(self, idx: Array) -> Array:
+        """Numbers of features not zero of some samples."""
+        return (self.indptr[idx + 1] - self.indptr[idx]).astype(np.int64)
+
+    def take(self, idx: Array) -> FeatureRows:
+        """Return the same kernel on some of the samples."""
+        counts = self.counts(idx)
+        indptr = np.concatenate([[0], np.cumsum(counts)])
+        # Where each of the new entries is among the old ones.
+        moved = self.indptr[idx].astype(np.int64) - indptr[:-1]
+        picked = np.arange(indptr[-1]) + np.repeat(moved, counts)
+        indices, width = _by_frequency(self.indices[picked])
+        values = self.values[picked] if self.values.size else self.values
+        beside = self.scaling.take(idx), self.diagonal[idx]
+        return FeatureRows(indptr.astype(np.uint64), indices, values, width, *beside)
+
+    def turned(self, idx: Array) -> Turned:
+        """Return the features of some samples column by column, scaled."""
+        entries = int(self.counts(idx).sum())
+        starts = np.zeros(self.width + 1, np.uint64)
+        places, values = np.empty(entries, np.uint32), np.empty(entries)
+        turn_rows(*self.rows, idx, np.ones(len(idx)) * self.scaling.at(idx), starts, places, values)
+        return starts, places, values
+
+    def add_block(
+        self, weight: float, rows: Array, columns: Array, turned: Turned, out: Array
+    ) -> None:
+        """out += weight K[rows][:, columns], where `turned` begins with these columns."""
+        weights = np.full(len(rows), weight) * self.scaling.at(rows)
+        add_inner(*self.rows, rows, weights, *turned, out)
+        if self.scaling.takes_off:
+            out -= weight * self.scaling.off_block(rows, columns)
 
 
-class _Vector:
-    """A vector over samples, and where it is not zero."""
-
-    def __init__(self, values: Array) -> None:
-        self.values = values
-        self.support = np.flatnonzero(values != 0)  # Ten times quicker than from the numbers.
-        self.there = values[self.support]
+def _by_frequency(indices: Array) -> tuple[Array, int]:
+    """Return columns numbered from the most frequent down, and how many occur."""
+    places = indices
+    if not few_columns(indices):
+        _, places = number_columns(indices)
+    counts = np.bincount(places)
+    width = int(np.count_nonzero(counts))
+    order = np.argsort(-counts, kind="stable")[:width]
+    rank = np.zeros(len(counts), np.min_scalar_type(max(width - 1, 2**16 - 1)))
+    rank[order] = np.arange(width)
+    return rank[places], width
 
 
 class FeatureOperator(KernelOperator):
@@ -102,7 +179,7 @@ class FeatureOperator(KernelOperator):
     The first step reads only the samples where v is not zero, so a pass costs at most twice the
     number of features that are not zero, whatever n is. Centring would make the features dense;
     what it takes off is kept beside them instead (see
-    :class:`~kernelweave.kernels.sparse_factor.SparseFactor`).
+    :class:`~kernelweave.kernels.scaled_factor.SparseFactor`).
 
     Kernels say themselves whether they have sparse features (``Kernel.features``): the spectrum
     kernel of sequences, the linear kernel and ``Polynomial(1)`` on sparse data, these on columns,
@@ -154,7 +231,16 @@ class FeatureOperator(KernelOperator):
         self._kernels, self.names = kernels, names
         self.n, self.m = n, len(kernels)
         self.round_size = round_size_of(n)
-        self._zeros = _Zeros(max((kernel.width for kernel in kernels), default=0))
+        # Vectors of zeros over columns, lent out and taken back as zeros. One that an exception
+        # keeps from coming back is lost, so none is ever dirty.
+        self._width = max((kernel.width for kernel in kernels), default=0)
+        self._free: list[Array] = []
+
+    def _lend(self) -> Array:
+        try:
+            return self._free.pop()
+        except IndexError:
+            return np.zeros(self._width)
 
     @property
     def nbytes(self) -> int:
@@ -164,19 +250,36 @@ class FeatureOperator(KernelOperator):
 
     # Products, through the vector over columns
 
-    def _passes(
-        self, v: Array, chosen: Array, one: Callable[[int, FeatureRows, int, _Vector, Run], None]
-    ) -> None:
-        """Call ``one(place, kernel, task, v of the task, run)`` for all kernels and tasks.
+    def _pass(
+        self,
+        v: Array,
+        chosen: Array,
+        read: Callable[[FeatureRows, Array, int, int, Run], None] | None = None,
+    ) -> Array:
+        """Go through w = Phi'v for all kernels and tasks; return |w|^2 if it is not to be `read`.
 
-        Many kernels go to threads whole; few are cut, by `run`, in the very same way.
+        That is called as ``read(kernel, w, place, task, run)``. Many kernels go to threads whole;
+        few are cut, by `run`, in the very same way.
         """
-        tasks = [_Vector(row) for row in as_tasks(v)]
+        tasks = as_tasks(v)
+        supports = [np.flatnonzero(task != 0) for task in tasks]  # Quicker than from the numbers.
+        squares = np.zeros((len(chosen), len(tasks)))
 
         def work(start: int, stop: int, run: Run = _in_this_thread) -> None:
             for place in range(start, stop):
-                for t, task in enumerate(tasks):
-                    one(place, self._kernels[chosen[place]], t, task, run)
+                kernel = self._kernels[chosen[place]]
+                for t, support in enumerate(supports):
+                    w = self._collect(kernel, support, tasks[t, support], run)
+                    if read is not None:
+                        read(kernel, w, place, t, run)
+                    if _CLEAR * kernel.row_entries * len(support) < kernel.width:
+                        squares[place, t] = square_rows(kernel.indptr, kernel.indices, support, w)
+                    else:
+                        used = w[: kernel.width]
+                        if read is None:
+                            squares[place, t] = used @ used
+                        used[:] = 0.0
+                    self._free.append(w)
 
         with one_blas_thread():
             if len(chosen) < _MANY:
@@ -184,15 +287,15 @@ class FeatureOperator(KernelOperator):
             else:
                 cost = _WORK * len(tasks) * sum(self._kernels[k].nnz for k in chosen)
                 map_blocks(work, len(chosen), 1, cost)
+        return squares
 
-    def _collect(self, kernel: FeatureRows, v: _Vector, run: Run) -> tuple[Array, Array | None]:
-        """Return w = Phi'v, and the samples to go through to clear it if that is quicker."""
-        support = v.support
-        weights = v.there * kernel.scale_at(support)
+    def _collect(self, kernel: FeatureRows, support: Array, v: Array, run: Run) -> Array:
+        """Return w = Phi'v for v on its support."""
+        weights = v * kernel.scaling.at(support)
         entries = kernel.row_entries * len(support)
         # Every part has a vector of its own, which has to be worth it.
         parts = int(np.clip(entries // max(_ADD_ENTRIES, 4 * kernel.width), 1, _ADD_PARTS))
-        vectors = [self._zeros.lend() for _ in range(parts)]
+        vectors = [self._lend() for _ in range(parts)]
         size = max(1, -(-len(support) // parts))
 
         def work(start: int, stop: int) -> None:
@@ -203,55 +306,37 @@ class FeatureOperator(KernelOperator):
         for other in vectors[1:]:
             w[: kernel.width] += other[: kernel.width]
             other[: kernel.width] = 0.0
-            self._zeros.take_back(other)
-        return w, support if _CLEAR * entries < kernel.width else None
+            self._free.append(other)
+        return w
 
     def apply(self, v: Array, kernels: Which = None, rows: Which = None) -> Array:
-        chosen, idx = kernel_indices(kernels, self.m), rows
-        rows = np.arange(self.n) if idx is None else np.asarray(idx, dtype=np.int64)
-        out = np.empty((len(chosen), len(as_tasks(v)), len(rows)))
+        chosen, tasks = kernel_indices(kernels, self.m), as_tasks(v)
+        idx = np.arange(self.n) if rows is None else np.asarray(rows, dtype=np.int64)
+        here = slice(None) if rows is None else idx
+        out = np.empty((len(chosen), len(tasks), len(idx)))
 
-        def one(place: int, kernel: FeatureRows, t: int, v: _Vector, run: Run) -> None:
-            w, touched = self._collect(kernel, v, run)
+        def read(kernel: FeatureRows, w: Array, place: int, t: int, run: Run) -> None:
             target = out[place, t]
-            left, right = kernel.left @ v.values, kernel.right @ v.values
 
             def work(start: int, stop: int) -> None:
-                part = target[start:stop]
-                dot_rows(*kernel.rows, rows[start:stop], w, part)
-                here = slice(start, stop) if idx is None else rows[start:stop]
-                part *= kernel.scale_at(here)
-                if len(left):
-                    part -= left @ kernel.right[:, here] + right @ kernel.left[:, here]
+                dot_rows(*kernel.rows, idx[start:stop], w, target[start:stop])
 
             size = kernel.row_entries
-            run(work, len(rows), max(1, _DOT_ENTRIES // size), _WORK * size * len(rows))
-            if touched is None:
-                w[: kernel.width] = 0.0
-            else:
-                clear_rows(kernel.indptr, kernel.indices, touched, w)
-            self._zeros.take_back(w)
+            run(work, len(idx), max(1, _DOT_ENTRIES // size), _WORK * size * len(idx))
+            target *= kernel.scaling.at(here)
+            if kernel.scaling.takes_off:
+                target -= kernel.scaling.off_product(tasks[t], here)
 
-        self._passes(v, chosen, one)
+        self._pass(v, chosen, read)
         return out if np.ndim(v) == 2 else out[:, 0]
 
     def quad(self, v: Array, kernels: Which = None) -> Array:
-        chosen = kernel_indices(kernels, self.m)
-        out = np.zeros((len(chosen), len(as_tasks(v))))
-
-        def one(place: int, kernel: FeatureRows, t: int, v: _Vector, run: Run) -> None:
-            w, touched = self._collect(kernel, v, run)
-            if touched is None:
-                used = w[: kernel.width]
-                square = float(used @ used)
-                used[:] = 0.0
-            else:
-                square = square_rows(kernel.indptr, kernel.indices, touched, w)
-            self._zeros.take_back(w)
-            left, right = kernel.left @ v.values, kernel.right @ v.values
-            out[place, t] = square - 2.0 * float(left @ right)
-
-        self._passes(v, chosen, one)
+        chosen, tasks = kernel_indices(kernels, self.m), as_tasks(v)
+        out = self._pass(v, chosen)
+        for place, k in enumerate(chosen):
+            own = self._kernels[k].scaling
+            if own.takes_off:
+                out[place] -= [2.0 * ((own.left @ task) @ (own.right @ task)) for task in tasks]
         # Squares of features: anything below zero is the rounding of centring.
         return np.maximum(out.sum(axis=1), 0.0)
 
@@ -259,7 +344,8 @@ class FeatureOperator(KernelOperator):
 
     def _turned(self, chosen: Array, idx: Array) -> Iterator[tuple[Array, list[Turned]]]:
         """Yield kernels, a bounded number at a time, with the rows `idx` turned into columns."""
-        sizes = [self._kernels[k].entries(idx) + self._kernels[k].width for k in chosen]
+        own = [self._kernels[k] for k in chosen]
+        sizes = [int(kernel.counts(idx).sum()) + kernel.width for kernel in own]
         group = np.cumsum(sizes, dtype=np.int64) // _TURNED
         for g in np.unique(group):
             some = chosen[group == g]
@@ -267,23 +353,10 @@ class FeatureOperator(KernelOperator):
 
             def work(start: int, stop: int, some: Array = some, turned: list[Any] = turned) -> None:
                 for place in range(start, stop):
-                    turned[place] = _turn(self._kernels[some[place]], idx)
+                    turned[place] = self._kernels[some[place]].turned(idx)
 
             map_blocks(work, len(some), 1, _WORK * sum(sizes))
             yield some, turned
-
-    def _add_block(
-        self, k: int, weight: float, rows: Array, columns: Array, turned: Turned, out: Array
-    ) -> None:
-        """out += weight K_k[rows][:, columns], where `turned` begins with these columns."""
-        kernel = self._kernels[k]
-        starts, places, values = turned
-        weights = np.full(len(rows), weight) * kernel.scale_at(rows)
-        add_inner(*kernel.rows, rows, weights, starts, places, values, out)
-        if len(kernel.left):
-            left, right = kernel.left, kernel.right
-            product = left[:, rows].T @ right[:, columns] + right[:, rows].T @ left[:, columns]
-            out -= weight * product
 
     def block(
         self, rows: Which = None, columns: Which = None, kernels: Which = None, dtype: Kind = None
@@ -298,7 +371,6 @@ class FeatureOperator(KernelOperator):
             few, many, target = many, few, out
         step = max(_BLOCK_ROWS, _BLOCK_ENTRIES // max(1, len(few)))
         blocks = range(0, len(many), step)
-        done = 0
         for some, turned in self._turned(chosen, few):
 
             def work(
@@ -306,36 +378,19 @@ class FeatureOperator(KernelOperator):
                 stop: int,
                 some: Array = some,
                 turned: list[Turned] = turned,
-                done: int = done,
+                target: Array = target,
             ) -> None:
                 for item in range(start, stop):
                     place, b = divmod(item, len(blocks))
                     here = slice(blocks[b], blocks[b] + step)
                     part = np.zeros((len(many[here]), len(few)))
-                    self._add_block(some[place], 1.0, many[here], few, turned[place], part)
-                    target[done + place, here] = part
+                    kernel = self._kernels[some[place]]
+                    kernel.add_block(1.0, many[here], few, turned[place], part)
+                    target[place, here] = part
 
             cost = sum(self._kernels[k].nnz for k in some) + len(some) * len(few) * len(many)
             map_blocks(work, len(some) * len(blocks), 1, float(cost))
-            done += len(some)
-        return out
-
-    def _combined(self, d: Array, idx: Array, out: Array) -> Array:
-        """Write sum_k d_k K_k[idx][:, idx]: the lower half is computed, the upper one copied."""
-        out[...] = 0.0
-        for some, turned in self._turned(np.flatnonzero(d), idx):
-
-            def work(
-                start: int, stop: int, some: Array = some, turned: list[Turned] = turned
-            ) -> None:
-                part = np.zeros((stop - start, stop))
-                for k, columns in zip(some, turned, strict=True):
-                    self._add_block(k, d[k], idx[start:stop], idx[:stop], columns, part)
-                out[start:stop, :stop] += part
-                out[:start, start:stop] = out[start:stop, :start].T
-
-            cost = _WORK * sum(len(places) for _, places, _ in turned) + len(idx) ** 2
-            map_blocks(work, len(idx), _BLOCK_ROWS, cost)
+            target = target[len(some) :]
         return out
 
     def weighted(
@@ -347,8 +402,23 @@ class FeatureOperator(KernelOperator):
         if not whole and not same_samples(rows, columns):
             return super().weighted(weights, rows, columns, out)
         idx = np.arange(self.n) if rows is None else np.asarray(rows, dtype=np.int64)
-        out = self._sum_memory(len(idx), len(idx)) if out is None else out
-        return self._combined(weights, idx, out)
+        total = self._sum_memory(len(idx), len(idx)) if out is None else out
+        total[...] = 0.0
+        for some, turned in self._turned(np.flatnonzero(weights), idx):
+
+            def work(
+                start: int, stop: int, some: Array = some, turned: list[Turned] = turned
+            ) -> None:
+                part = np.zeros((stop - start, stop))
+                for k, columns in zip(some, turned, strict=True):
+                    own = idx[start:stop], idx[:stop], columns, part
+                    self._kernels[k].add_block(weights[k], *own)
+                total[start:stop, :stop] += part
+                total[:start, start:stop] = total[start:stop, :start].T
+
+            cost = _WORK * sum(len(places) for _, places, _ in turned) + len(idx) ** 2
+            map_blocks(work, len(idx), _BLOCK_ROWS, cost)
+        return total
 
     def diagonal(self, kernels: Which = None) -> Array:
         chosen = kernel_indices(kernels, self.m)
@@ -370,12 +440,3 @@ class FeatureOperator(KernelOperator):
         chosen = kernel_indices(kernels, self.m)
         names = tuple(self.names[k] for k in chosen)
         return self._around([self._kernels[k] for k in chosen], names, self.n)
-
-
-def _turn(kernel: FeatureRows, idx: Array) -> Turned:
-    """Return the features of some samples column by column, scaled."""
-    entries = kernel.entries(idx)
-    starts = np.zeros(kernel.width + 1, np.uint64)
-    places, values = np.empty(entries, np.uint32), np.empty(entries)
-    turn_rows(*kernel.rows, idx, np.ones(len(idx)) * kernel.scale_at(idx), starts, places, values)
-    return starts, places, values

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelweave.kernels.normalize import Center, Diagonal
+from kernelweave.kernels.base import LookUp
 from kernelweave.kernels.samples import Samples
 from kernelweave.operators.computed import ComputedOperator
 
 __all__ = ["LookUps"]
 
 Floats = NDArray[np.float64]
-LookUp = Callable[[Samples], Floats]
 
 
 class LookUps:
@@ -53,10 +51,7 @@ class LookUps:
     def __init__(self, kernels: ComputedOperator, d: Floats, v: Floats) -> None:
         self.rest = np.array(d, dtype=np.float64)
         self._functions: list[LookUp] = []
-        active = np.flatnonzero(d)
-        if not _possible(kernels):
-            return
-        for group in _groups(kernels, active):
+        for group in _groups(kernels, np.flatnonzero(d)):
             function = _function(kernels, group, self.rest[group], v)
             if function is not None:
                 self._functions.append(function)
@@ -70,15 +65,17 @@ class LookUps:
         return out
 
 
-def _possible(kernels: ComputedOperator) -> bool:
-    """Whether the normalisation of a new sample needs nothing but its own diagonal."""
-    steps = kernels.steps
-    centred = [i for i, step in enumerate(steps) if isinstance(step, Center)]
-    return not any(isinstance(step, Diagonal) for i in centred for step in steps[i:])
-
-
 def _groups(kernels: ComputedOperator, active: NDArray[np.intp]) -> list[list[int]]:
-    """Kernels that can be one, if normalising only scales them; else each alone."""
+    """Kernels that can be one, if normalising only scales them; else each alone.
+
+    None if a new sample is divided by a norm that centring has changed, which its own features do
+    not tell.
+    """
+    centred = False
+    for step in kernels.steps:
+        if centred and step.needs_diagonal:
+            return []
+        centred = centred or step.needs_means
     groups: dict[Any, list[int]] = {}
     scaling = kernels.normalization.pure_scaling
     for k in active.tolist():
@@ -88,32 +85,33 @@ def _groups(kernels: ComputedOperator, active: NDArray[np.intp]) -> list[list[in
 
 
 def _function(kernels: ComputedOperator, group: list[int], d: Floats, v: Floats) -> LookUp | None:
-    first, samples = kernels.kernels[group[0]], kernels.samples
+    first, samples, steps = kernels.kernels[group[0]], kernels.samples, kernels.steps
     if len(group) > 1:
         factors = d * kernels.scale(group)
-        return first.merge([kernels.kernels[k] for k in group], factors).weigh(samples, v)
+        terms = [(kernels.kernels[k], factor) for k, factor in zip(group, factors, strict=True)]
+        return first.weigh(samples, v, terms)
     k, v = group[0], float(d[0]) * v
     kernels.learn([k])
     constants = []
-    for step in reversed(kernels.steps):
+    for step in reversed(steps):
         v, constant = step.apply_to_coefficients(k, v)
         constants.append(constant)
     raw = first.weigh(samples, v)
     if raw is None:
         return None
-    scaled = any(isinstance(step, Diagonal) for step in kernels.steps)
+    divided = any(step.needs_diagonal for step in steps)
 
     def value(new: Samples) -> Floats:
         out = raw(new)
-        diagonal = first.diagonal(new) if scaled else np.zeros(0)
-        for step, constant in zip(kernels.steps, reversed(constants), strict=True):
-            out, side = out + constant, None
-            if isinstance(step, Diagonal):
-                side = step.new_side(k, kernels.names[k], diagonal, None)
+        diagonal = first.diagonal(new) if divided else np.zeros(0)
+        for step, constant in zip(steps, reversed(constants), strict=True):
+            out = out + constant
+            if step.needs_means:
+                continue  # No diagonal is asked for after centring.
+            side = step.new_side(k, kernels.names[k], diagonal, None)
+            if side is not None:
                 out = out * side
-            if not isinstance(step, Center):
-                # No diagonal is asked for after centring.
-                diagonal = step.apply_diag(k, diagonal, side)
+            diagonal = step.apply_diag(k, diagonal, side)
         return out
 
     return value

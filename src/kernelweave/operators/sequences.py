@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,9 +13,9 @@ from kernelweave.compiled.blocks import MIRROR_ROWS
 from kernelweave.compiled.symmetry import mirror_rows
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.errors import InvalidInputError
-from kernelweave.kernels.strings.aligned import Aligned
-from kernelweave.kernels.strings.position_weights import PositionWeights
-from kernelweave.kernels.strings.positional_factor import PositionalFactor
+from kernelweave.kernels.scaled_factor import Scaling
+from kernelweave.kernels.strings.positions import PositionalFactor, PositionWeights
+from kernelweave.kernels.strings.sequences import Aligned
 from kernelweave.operators.base import (
     Array,
     KernelOperator,
@@ -30,107 +30,48 @@ __all__ = ["SequenceOperator"]
 
 
 @dataclass(frozen=True, eq=False)
-class _Part:
-    """One kernel: where its values come from, and what normalises them."""
-
-    group: int
-    window: int
-    lengths: tuple[int, int] | None
-    factor: float
-    left: Array
-    right: Array
-    diagonal: Array  # Shape (n,), or () if all are equal.
-
-    def of_rows(self, rows: Array) -> Array:
-        """The kernel's values among those of its group, (windows, lengths, ...)."""
-        if self.lengths is None:
-            return self.factor * rows[self.window, 0]
-        first, last = self.lengths
-        return self.factor * rows[self.window, first - 1 : last].sum(axis=0)
-
-    def take(self, idx: Array) -> _Part:
-        return replace(
-            self,
-            left=np.ascontiguousarray(self.left[:, idx]),
-            right=np.ascontiguousarray(self.right[:, idx]),
-            diagonal=self.diagonal[idx] if self.diagonal.ndim else self.diagonal,
-        )
-
-
-@dataclass(frozen=True, eq=False)
 class _Group:
     """Kernels that one walk serves: the same sequences, degree and shift, windows apart."""
 
     aligned: Aligned
-    bits: int
     shift: int
-    length_weights: Array  # Of each k-mer length; None of them are used by length.
+    steps: Array  # The weight of each length; ones if lengths are kept apart.
     by_length: bool
     scale: Array  # Shape (n,), or () if all are one.
-    windows: dict[tuple[int, int], int] = field(default_factory=dict)
 
-    def accepts(self, factor: PositionalFactor, scale: Array) -> bool:
-        """Whether a kernel can join, as far as all but its window is concerned."""
-        weights = factor.weights
-        return (
-            self.aligned is factor.aligned
-            and (self.bits, self.shift) == (weights.bits, weights.shift)
-            and self.by_length == (factor.lengths is not None)
-            and len(self.length_weights) == weights.degree
-            and (self.by_length or np.array_equal(self.length_weights, _length_weights(factor)))
-            and np.array_equal(self.scale, scale)
-        )
+    def at(self, idx: Any) -> Array:
+        return self.scale[idx] if self.scale.ndim else self.scale
 
-    def place(self, window: tuple[int, int]) -> int | None:
-        """The number of a window, a new one if it overlaps none; None if it overlaps one."""
-        known = self.windows.get(window)
-        if known is None:
-            start, stop = window
-            if any(a < stop and start < b for a, b in self.windows):
-                return None
-            known = self.windows[window] = len(self.windows)
-        return known
-
-    def window_of(self, chosen: set[int]) -> Array:
-        """The window of each position; -1 where it is not among the chosen ones."""
-        out = np.full(self.aligned.length, -1, np.int64)
-        for (start, stop), number in self.windows.items():
-            if number in chosen:
-                out[start:stop] = number
-        return out
-
-    def apart(self, chosen: set[int]) -> PositionWeights:
-        """Weights that keep windows (and lengths) apart."""
-        steps = np.tile(self.length_weights, (self.aligned.length, 1))
-        window_of = self.window_of(chosen)
-        return PositionWeights(self.bits, self.shift, steps, window_of, self.by_length)
-
-    def together(self, parts: Sequence[tuple[_Part, float]]) -> PositionWeights:
-        """Weights of a sum of kernels, each with its weight."""
-        steps = np.zeros((self.aligned.length, len(self.length_weights)))
-        ranges = {number: window for window, number in self.windows.items()}
-        for part, weight in parts:
-            here = slice(*ranges[part.window])
-            if part.lengths is None:
-                steps[here] += weight * part.factor * self.length_weights
-            else:
-                steps[here, part.lengths[0] - 1 : part.lengths[1]] += weight * part.factor
-        window_of = self.window_of({part.window for part, _ in parts})
-        return PositionWeights(self.bits, self.shift, steps, window_of)
-
-    def take(self, idx: Array) -> _Group:
-        scale = self.scale[idx] if self.scale.ndim else self.scale
-        return replace(self, aligned=self.aligned[idx], scale=scale)
+    def apart(self, parts: Sequence[_Part]) -> tuple[PositionWeights, list[int]]:
+        """Weights that keep windows (and lengths) apart, and the window of each part."""
+        number: dict[tuple[int, int], int] = {}
+        windows = [number.setdefault(part.window, len(number)) for part in parts]
+        terms = [(window, self.steps) for window in number]
+        weights = PositionWeights.of(self.shift, self.aligned.length, terms, self.by_length)
+        return weights, windows
 
 
-def _length_weights(factor: PositionalFactor) -> Array:
-    return factor.weights.steps[factor.window[0]]
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """One kernel: where its values come from, and what normalises them."""
+
+    group: int
+    window: tuple[int, int]
+    steps: Array
+    lengths: tuple[int, int] | None
+    factor: float  # The square of a scale that is the same for all samples; else that of the group.
+    scaling: Scaling  # Without the scale.
+    diagonal: Array  # Shape (n,), or () if all are equal.
+
+    def of_rows(self, rows: Array) -> Array:
+        """The kernel's values among those of its window, (lengths, ...)."""
+        first, last = (1, 1) if self.lengths is None else self.lengths
+        return self.factor * rows[first - 1 : last].sum(axis=0)
 
 
-def _compact(given: Array | float) -> Array:
+def _compact(given: Array) -> Array:
     """One number if all are equal."""
-    values = np.asarray(given)
-    return values[0].copy() if values.ndim and np.all(values == values[0]) else values
+    return given[0].copy() if given.ndim and np.all(given == given[0]) else given
 
 
 class SequenceOperator(KernelOperator):
@@ -164,13 +105,28 @@ class SequenceOperator(KernelOperator):
     def __init__(self, factors: Sequence[PositionalFactor], names: Sequence[str]) -> None:
         self._groups: list[_Group] = []
         self._parts: list[_Part] = []
+        windows: list[set[tuple[int, int]]] = []  # Of each group.
+        alike: dict[Any, list[int]] = {}
         for factor in factors:
-            scale, square = _compact(factor.scale), 1.0
+            scale, square = _compact(factor.scaling.scale), 1.0
             if not scale.ndim:
                 scale, square = np.ones(()), float(scale) ** 2
-            where = _join(self._groups, factor, scale)
-            beside = factor.left, factor.right, _compact(factor.diagonal())
-            self._parts.append(_Part(*where, factor.lengths, square, *beside))
+            by_length = factor.lengths is not None
+            steps = np.ones_like(factor.steps) if by_length else factor.steps
+            own = _Group(factor.aligned, factor.shift, steps, by_length, scale)
+            key = id(own.aligned), own.shift, by_length, steps.tobytes(), scale.tobytes()
+            for group in alike.setdefault(key, []):
+                if factor.window in windows[group] or not _overlap(factor.window, windows[group]):
+                    break
+            else:
+                group = len(self._groups)
+                self._groups.append(own)
+                windows.append(set())
+                alike[key].append(group)
+            windows[group].add(factor.window)
+            kernel = group, factor.window, factor.steps, factor.lengths, square
+            bare = replace(factor.scaling, scale=np.ones(()))
+            self._parts.append(_Part(*kernel, bare, _compact(factor.diagonal())))
         self.names = tuple(names)
         self.n, self.m = factors[0].aligned.n, len(self._parts)
         self.round_size = round_size_of(self.n)
@@ -193,46 +149,33 @@ class SequenceOperator(KernelOperator):
     @property
     def nbytes(self) -> int:
         """Bytes of the sequences and of what normalises the kernels."""
-        sequences = {id(group.aligned): group.aligned for group in self._groups}
-        beside = [a for part in self._parts for a in (part.left, part.right, part.diagonal)]
-        beside += [group.scale for group in self._groups]
-        return sum(own.nbytes for own in sequences.values()) + sum(a.nbytes for a in beside)
+        sequences = {id(group.aligned): group.aligned.nbytes for group in self._groups}
+        beside = sum(part.scaling.nbytes + part.diagonal.nbytes for part in self._parts)
+        return sum(sequences.values()) + sum(group.scale.nbytes for group in self._groups) + beside
 
-    def _by_group(self, chosen: Array) -> Iterator[tuple[_Group, list[int]]]:
+    def _by_group(self, chosen: Array) -> Iterator[tuple[_Group, list[int], list[_Part]]]:
         """Yield the groups that are needed, with the places of their kernels among the chosen."""
         for number, group in enumerate(self._groups):
             places = [i for i, k in enumerate(chosen) if self._parts[k].group == number]
             if places:
-                yield group, places
+                yield group, places, [self._parts[chosen[i]] for i in places]
 
     # Products
 
     def apply(self, v: Array, kernels: Which = None, rows: Which = None) -> Array:
-        chosen, idx = kernel_indices(kernels, self.m), rows
-        tasks = as_tasks(v)
-        here: Any = slice(None) if idx is None else np.asarray(idx, dtype=np.int64)
-        out = np.empty((len(chosen), len(tasks), self.n if idx is None else len(here)))
-        for group, places in self._by_group(chosen):
-            parts = [self._parts[chosen[i]] for i in places]
-            weights = group.apart({part.window for part in parts})
-            new = group.aligned if idx is None else group.aligned[here]
-            scale = group.scale[here] if group.scale.ndim else group.scale
+        chosen, tasks = kernel_indices(kernels, self.m), as_tasks(v)
+        here: Any = slice(None) if rows is None else np.asarray(rows, dtype=np.int64)
+        out = np.empty((len(chosen), len(tasks), self.n if rows is None else len(here)))
+        for group, places, parts in self._by_group(chosen):
+            weights, windows = group.apart(parts)
+            new = group.aligned if rows is None else group.aligned[here]
             for t, task in enumerate(tasks):
                 found = weights.products(new, group.aligned, task * group.scale)
-                for i, part in zip(places, parts, strict=True):
-                    value = part.of_rows(found) * scale
-                    if len(part.left):
-                        value -= (part.left @ task) @ part.right[:, here]
-                        value -= (part.right @ task) @ part.left[:, here]
-                    out[i, t] = value
+                for i, part, window in zip(places, parts, windows, strict=True):
+                    out[i, t] = part.of_rows(found[window]) * group.at(here)
+                    if part.scaling.takes_off:
+                        out[i, t] -= part.scaling.off_product(task, here)
         return out if np.ndim(v) == 2 else out[:, 0]
-
-    def quad(self, v: Array, kernels: Which = None) -> Array:
-        tasks = as_tasks(v)
-        support = np.flatnonzero(tasks.any(axis=0))
-        values = self.apply(tasks, kernels, support)
-        # A sum of squares of features: anything below zero is rounding.
-        return np.maximum(np.einsum("ktn,tn->k", values, tasks[:, support]), 0.0)
 
     # Values between samples
 
@@ -243,48 +186,49 @@ class SequenceOperator(KernelOperator):
         left = np.arange(self.n) if rows is None else np.asarray(rows, dtype=np.int64)
         right = np.arange(self.n) if columns is None else np.asarray(columns, dtype=np.int64)
         out = np.empty((len(chosen), len(left), len(right)), np.float64 if dtype is None else dtype)
-        for group, places in self._by_group(chosen):
-            parts = [self._parts[chosen[i]] for i in places]
-            weights = group.apart({part.window for part in parts})
+        for group, places, parts in self._by_group(chosen):
+            weights, windows = group.apart(parts)
             theirs = group.aligned if columns is None else group.aligned[right]
             values = weights.rows_of_pairs(group.aligned[left], theirs)
             if group.scale.ndim:
                 values *= group.scale[left][:, None] * group.scale[right]
-            for i, part in zip(places, parts, strict=True):
-                out[i] = part.of_rows(values)
-                if len(part.left):
-                    out[i] -= _taken_off(part, left, right)
+            for i, part, window in zip(places, parts, windows, strict=True):
+                out[i] = part.of_rows(values[window])
+                if part.scaling.takes_off:
+                    out[i] -= part.scaling.off_block(left, right)
         return out
-
-    def _add_combined(self, d: Array, left: Array, right: Array | None, out: Array) -> None:
-        """out += sum_k d_k K_k[left][:, right]; None: against the same, and `out` is zero."""
-        active = np.flatnonzero(d)
-        columns = left if right is None else right
-        for group, places in self._by_group(active):
-            parts = [(self._parts[active[i]], float(d[active[i]])) for i in places]
-            mine = group.aligned[left]
-            theirs = mine if right is None else group.aligned[right]
-            target = np.zeros_like(out) if group.scale.ndim else out
-            group.together(parts).add_pairs(mine, theirs, target, lower=right is None)
-            if group.scale.ndim:
-                out += target * group.scale[left][:, None] * group.scale[columns]
-        if right is None:
-            # The lower half was computed, the upper one is copied.
-            map_blocks(lambda a, b: mirror_rows(out, a, b), len(out), MIRROR_ROWS, float(out.size))
-        for k in active:
-            if len(self._parts[k].left):
-                out -= d[k] * _taken_off(self._parts[k], left, columns)
 
     def weighted(
         self, d: ArrayLike, rows: Which = None, columns: Which = None, out: Array | None = None
     ) -> Array:
         """See :class:`KernelOperator`; of a square only one side of the diagonal is computed."""
-        idx = np.arange(self.n) if rows is None else np.asarray(rows, dtype=np.int64)
+        left = np.arange(self.n) if rows is None else np.asarray(rows, dtype=np.int64)
         right = np.arange(self.n) if columns is None else np.asarray(columns, dtype=np.int64)
-        square = len(idx) == len(right) and np.array_equal(idx, right)
-        total = self._sum_memory(len(idx), len(right))
+        square = np.array_equal(left, right)
+        given = np.asarray(d, dtype=float)
+        active = np.flatnonzero(given)
+        total = self._sum_memory(len(left), len(right))
         total[...] = 0.0
-        self._add_combined(np.asarray(d, dtype=float), idx, None if square else right, total)
+        for group, places, parts in self._by_group(active):
+            factors = given[active[places]]
+            terms = [
+                (part.window, factor * part.factor * part.steps)
+                for part, factor in zip(parts, factors, strict=True)
+            ]
+            weights = PositionWeights.of(group.shift, group.aligned.length, terms)
+            mine = group.aligned[left]
+            theirs = mine if square else group.aligned[right]
+            target = np.zeros_like(total) if group.scale.ndim else total
+            weights.add_pairs(mine, theirs, target, lower=square)
+            if group.scale.ndim:
+                total += target * group.scale[left][:, None] * group.scale[right]
+        if square:
+            # The lower half was computed, the upper one is copied.
+            work = float(total.size)
+            map_blocks(lambda a, b: mirror_rows(total, a, b), len(total), MIRROR_ROWS, work)
+        for k in active:
+            if self._parts[k].scaling.takes_off:
+                total -= given[k] * self._parts[k].scaling.off_block(left, right)
         if out is None:
             return total
         out[...] = total
@@ -302,8 +246,18 @@ class SequenceOperator(KernelOperator):
         return self._but(
             n=len(idx),
             round_size=round_size_of(len(idx)),
-            _groups=[group.take(idx) for group in self._groups],
-            _parts=[part.take(idx) for part in self._parts],
+            _groups=[
+                replace(group, aligned=group.aligned[idx], scale=group.at(idx))
+                for group in self._groups
+            ],
+            _parts=[
+                replace(
+                    part,
+                    scaling=part.scaling.take(idx),
+                    diagonal=part.diagonal[idx] if part.diagonal.ndim else part.diagonal,
+                )
+                for part in self._parts
+            ],
         )
 
     def select(self, kernels: Array) -> SequenceOperator:
@@ -314,19 +268,7 @@ class SequenceOperator(KernelOperator):
         )
 
 
-def _join(groups: list[_Group], factor: PositionalFactor, scale: Array) -> tuple[int, int]:
-    """Put a kernel into a group, a new one if need be: its number, and that of the window."""
-    for number, group in enumerate(groups):
-        if group.accepts(factor, scale) and (at := group.place(factor.window)) is not None:
-            return number, at
-    weights, by_length = factor.weights, factor.lengths is not None
-    own = np.ones(weights.degree) if by_length else _length_weights(factor)
-    groups.append(_Group(factor.aligned, weights.bits, weights.shift, own, by_length, scale))
-    groups[-1].windows[factor.window] = 0
-    return len(groups) - 1, 0
-
-
-def _taken_off(part: _Part, rows: Array, columns: Array) -> Array:
-    """What centring takes off a block of values."""
-    left, right = part.left, part.right
-    return left[:, rows].T @ right[:, columns] + right[:, rows].T @ left[:, columns]
+def _overlap(window: tuple[int, int], others: set[tuple[int, int]]) -> bool:
+    """Whether a window has a position in common with any of the others."""
+    start, stop = window
+    return any(first < stop and start < last for first, last in others)

@@ -19,10 +19,9 @@ from numpy.typing import NDArray
 
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.samples import Samples
-from kernelweave.kernels.strings.aligned import Aligned, aligned_of
 from kernelweave.kernels.strings.alphabet import AMBIGUOUS, Alphabet
-from kernelweave.kernels.strings.position_weights import PositionWeights
-from kernelweave.kernels.strings.sequences import sequences_of
+from kernelweave.kernels.strings.positions import PositionWeights
+from kernelweave.kernels.strings.sequences import Aligned, aligned_of, sequences_of
 
 __all__ = ["AlignedTerm", "SpectrumTerm", "add_up", "kmer_numbers", "other_strand"]
 
@@ -187,7 +186,7 @@ class AlignedTerm:
             window_of = np.full(self.length, -1)
             window_of[rows] = np.arange(len(rows))
             steps = np.zeros_like(weights)
-            ask = PositionWeights(self.alphabet.bits, 0, steps, window_of, by_length=True)
+            ask = PositionWeights(0, steps, window_of, by_length=True)
             for turned in range(new.n_strands):
                 strand = replace(new, letters=new.letters[turned : turned + 1])
                 found = ask.products(strand, self._moved[s], self._share * self.amounts)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any
@@ -13,8 +12,9 @@ from numpy.typing import NDArray
 
 from kernelweave.compiled.kmers import longest_runs
 from kernelweave.errors import InvalidInputError
-from kernelweave.kernels.base import Kernel
+from kernelweave.kernels.base import Kernel, LookUp, Terms
 from kernelweave.kernels.families import Family
+from kernelweave.kernels.pair import Pair
 from kernelweave.kernels.samples import Samples
 from kernelweave.kernels.strings.alphabet import Alphabet, get_alphabet
 from kernelweave.kernels.strings.sequences import Sequences, sequences_of
@@ -35,8 +35,9 @@ Floats = NDArray[np.float64]
 class StringKernel(Kernel):
     """A kernel on sequences with one part for each k-mer length and each start position.
 
-    A subclass writes ``length_range``, ``_raw_diagonal`` and ``_table``. It stores its parameters,
-    among them those below, calls ``get_alphabet`` for `_letters`, and then ``_check``.
+    A subclass writes ``length_range``, ``part`` and what the kernel is before it is normalised:
+    ``_raw_diagonal``, ``_raw_values`` and ``_table``. It stores its parameters, among them those
+    below, calls ``get_alphabet`` for `_letters`, and then ``_check``.
 
     Attributes
     ----------
@@ -121,8 +122,12 @@ class StringKernel(Kernel):
         """k(x, x) of the kernel that is not normalised."""
 
     @abstractmethod
-    def _table(self, samples: Samples, v: Floats) -> Callable[[Samples], Floats]:
-        """`weigh` for the kernel that is not normalised."""
+    def _raw_values(self, pair: Pair) -> NDArray[Any]:
+        """The values of the kernel that is not normalised, in an array of their own."""
+
+    @abstractmethod
+    def _table(self, samples: Samples, v: Floats, terms: Terms) -> LookUp:
+        """`weigh` for kernels that are not normalised."""
 
     def _unit(self, samples: Samples) -> Floats:
         """1 / sqrt(k(x, x)), by which a normalised kernel scales a sample."""
@@ -132,8 +137,16 @@ class StringKernel(Kernel):
         raw = self._raw_diagonal(samples)
         return (raw > 0).astype(np.float64) if self.normalize else raw.copy()
 
-    def weigh(self, samples: Samples, v: Floats) -> Callable[[Samples], Floats]:
-        found = self._table(samples, v * self._unit(samples) if self.normalize else v)
+    def evaluate(self, pair: Pair) -> NDArray[Any]:
+        out = self._raw_values(pair)
+        if self.normalize:
+            out *= self._unit(pair.left).astype(out.dtype, copy=False)[:, None]
+            out *= self._unit(pair.right).astype(out.dtype, copy=False)
+        return out.astype(pair.dtype, copy=False)
+
+    def weigh(self, samples: Samples, v: Floats, terms: Terms | None = None) -> LookUp:
+        amounts = v * self._unit(samples) if self.normalize else v
+        found = self._table(samples, amounts, [(self, 1.0)] if terms is None else terms)
         return (lambda new: found(new) * self._unit(new)) if self.normalize else found
 
     def by_length(self) -> StringParts:
@@ -238,14 +251,7 @@ def is_pair(value: Any) -> bool:
 
 
 def runs_of(sequences: Sequences) -> NDArray[np.int64]:
-    """Return for each position the most letters without an ambiguous one from there on.
-
-    Examples
-    --------
-    >>> from kernelweave.kernels.strings.alphabet import get_alphabet
-    >>> runs_of(Sequences.encode(["ACNA", "NC"], get_alphabet("dna")))
-    array([2, 1, 0, 1])
-    """
+    """Return for each position the most letters without an ambiguous one from there on."""
     out = np.zeros(int(sequences.lengths.max(initial=0)), np.int64)
     longest_runs(sequences.codes, sequences.starts, out)
     return out

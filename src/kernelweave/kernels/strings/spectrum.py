@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kernelweave.errors import InvalidInputError
-from kernelweave.kernels.base import Kernel
-from kernelweave.kernels.numbering import number_columns
+from kernelweave.kernels.base import Kernel, LookUp, Terms
 from kernelweave.kernels.pair import Pair
 from kernelweave.kernels.samples import Samples
+from kernelweave.kernels.scaled_factor import number_columns
 from kernelweave.kernels.strings.alphabet import Alphabet, get_alphabet
-from kernelweave.kernels.strings.kmer_rows import KmerRows, square_norms
-from kernelweave.kernels.strings.kmer_space import MOST_BITS, Ints, KmerSpace
-from kernelweave.kernels.strings.kmer_table import KmerTable
+from kernelweave.kernels.strings.kmers import (
+    MOST_BITS,
+    Floats,
+    Ints,
+    KmerRows,
+    KmerSpace,
+    KmerTable,
+    square_norms,
+)
 from kernelweave.kernels.strings.parts import StringKernel, is_pair, position_text, runs_of
 from kernelweave.kernels.strings.sequences import Sequences, sequences_of
 
 __all__ = ["Spectrum"]
-
-Floats = NDArray[np.float64]
 
 
 class Spectrum(StringKernel):
@@ -77,8 +78,6 @@ class Spectrum(StringKernel):
         self.normalize = normalize
         self.reverse_complement = reverse_complement
         self.positions = positions
-        # Of each length, in a kernel made by `merge`.
-        self._factors: tuple[float, ...] | None = None
         self._letters = get_alphabet(alphabet)
         self._check()
 
@@ -93,8 +92,6 @@ class Spectrum(StringKernel):
                 f"k must be an integer from 1 to {most} for alphabet={self._letters.name}, or the "
                 f"shortest and the longest such as (1, 6); got {self.k!r}."
             )
-        if self._factors is not None:  # Only `merge` writes them, never a file.
-            raise InvalidInputError("factors of Spectrum must be those of its settings.")
         super()._check()
 
     @property
@@ -108,8 +105,6 @@ class Spectrum(StringKernel):
         first, last = self.lengths
         shown = [f"k={first}" if first == last else f"k={first}-{last}"]
         shown += self._options()
-        if self._factors is not None:
-            shown.append("weighted")
         return f"spectrum({', '.join(shown)}){position_text(self.positions)}"
 
     # Parts
@@ -125,7 +120,7 @@ class Spectrum(StringKernel):
 
     # Features
 
-    @cached_property
+    @property
     def space(self) -> KmerSpace:
         """Which k-mers are counted, and under which numbers."""
         at = None if self.positions is None else (int(self.positions[0]), int(self.positions[1]))
@@ -135,16 +130,12 @@ class Spectrum(StringKernel):
         return sequences_of(samples, self._letters)
 
     def _raw_features(self, samples: Samples) -> Any:
-        """Counts, times the root of the factor of each length."""
-        counts = self.space.count(self._read(samples))
-        if self._factors is not None:
-            lengths = np.searchsorted(self.space.offsets, counts.indices, side="right") - 1
-            counts.data *= np.sqrt(self._factors)[lengths]
-        return counts
+        return self.space.count(self._read(samples))
 
     def _raw_diagonal(self, samples: Samples) -> Floats:
-        key = ("spectrum diagonal", self.space, self._factors)
-        return samples.memo(key, lambda base: square_norms(self._raw_features(base)))
+        return samples.memo(
+            ("spectrum diagonal", self.space), lambda base: square_norms(self._raw_features(base))
+        )
 
     def features(self, samples: Samples) -> Any:
         # Not kept: a bank stores them in its own way, and there may be very many such kernels.
@@ -155,29 +146,30 @@ class Spectrum(StringKernel):
 
     # Values
 
-    def evaluate(self, pair: Pair) -> NDArray[Any]:
+    def _raw_values(self, pair: Pair) -> NDArray[Any]:
         left, right = pair.left, pair.right
         # Rows of the same training samples are asked for again and again.
         known: KmerRows = right.base.memo(
-            ("spectrum rows", self.space, self._factors),
-            lambda base: KmerRows(self._raw_features(base)),
+            ("spectrum rows", self.space), lambda base: KmerRows(self._raw_features(base))
         )
         if left.base is right.base:
             split, rows = known.own, left.index
         else:
             split, rows = known.read(self._raw_features(left)), None
         every = np.arange(left.n) if rows is None else rows
-        out = known.products(split, every, right.index, pair.dtype)
-        if self.normalize:
-            for samples, where in ((left, np.s_[:, None]), (right, np.s_[None, :])):
-                out *= self._unit(samples).astype(pair.dtype, copy=False)[where]
-        return out
+        return known.products(split, every, right.index, pair.dtype)
 
     # Weights over k-mers
 
-    def _table(self, samples: Samples, v: Floats) -> Callable[[Samples], Floats]:
+    def _table(self, samples: Samples, v: Floats, terms: Terms) -> LookUp:
+        first = min(kernel.lengths[0] for kernel, _ in terms)
+        last = max(kernel.lengths[1] for kernel, _ in terms)
+        factors = np.zeros(last + 1)
+        for kernel, factor in terms:
+            factors[kernel.lengths[0] : kernel.lengths[1] + 1] += factor
         used = np.flatnonzero(v)
-        table = KmerTable(self.space, self._read(samples)[used], v[used], self._factors)
+        space = replace(self.space, shortest=first, longest=last)
+        table = KmerTable(space, self._read(samples)[used], v[used], factors[first:])
         return lambda new: table.look_up(self._read(new))
 
     def kmer_weights(self, samples: Samples, v: Floats, length: int) -> tuple[Ints, Floats]:
@@ -193,8 +185,7 @@ class Spectrum(StringKernel):
         counts = space.count(self._read(samples)[used])
         columns, places = number_columns(counts.indices)
         added = counts.data * np.repeat(amounts[used], np.diff(counts.indptr))
-        factor = 1.0 if self._factors is None else self._factors[length - self.space.shortest]
-        values = factor * np.bincount(places, added, minlength=len(columns))
+        values = np.bincount(places, added, minlength=len(columns)).astype(np.float64)
         used = values != 0.0
         return space.digits(columns[used], length), values[used]
 
@@ -203,25 +194,6 @@ class Spectrum(StringKernel):
         if self.normalize:
             return None
         return (Spectrum, self._letters, bool(self.reverse_complement), self.space.positions)
-
-    def merge(self, kernels: Sequence[Any], factors: Floats) -> Kernel:
-        """See :class:`Kernel`; the factors may not be negative."""
-        first = min(kernel.lengths[0] for kernel in kernels)
-        last = max(kernel.lengths[1] for kernel in kernels)
-        total = np.zeros(last + 1)
-        for kernel, factor in zip(kernels, factors, strict=True):
-            if not factor >= 0:
-                raise InvalidInputError(f"factors of merged kernels must be >= 0; got {factor!r}.")
-            a, b = kernel.lengths
-            total[a : b + 1] += factor * np.asarray(kernel._factors or np.ones(b - a + 1))
-        out = copy.copy(self.part((first, last), None))
-        out._factors = tuple(total[first:].tolist())
-        return out
-
-    # Value semantics
-
-    def _key(self) -> tuple[Any, ...]:
-        return (*super()._key(), self._factors)
 
     @classmethod
     def examples(cls) -> list[Kernel]:

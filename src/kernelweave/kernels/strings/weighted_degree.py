@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kernelweave.errors import InvalidInputError
-from kernelweave.kernels.base import Kernel
+from kernelweave.kernels.base import Kernel, LookUp, Terms
 from kernelweave.kernels.pair import Pair
 from kernelweave.kernels.samples import Samples
-from kernelweave.kernels.strings.aligned import Aligned, aligned_of
+from kernelweave.kernels.scaled_factor import Scaling
 from kernelweave.kernels.strings.alphabet import Alphabet, get_alphabet
 from kernelweave.kernels.strings.parts import StringKernel, is_pair, is_whole, position_text
-from kernelweave.kernels.strings.position_table import PositionTable
-from kernelweave.kernels.strings.position_weights import PositionWeights
-from kernelweave.kernels.strings.positional_factor import PositionalFactor
+from kernelweave.kernels.strings.positions import (
+    Floats,
+    PositionalFactor,
+    PositionTable,
+    PositionWeights,
+)
+from kernelweave.kernels.strings.sequences import Aligned, aligned_of
 
 __all__ = ["WeightedDegree"]
-
-Floats = NDArray[np.float64]
 
 
 class WeightedDegree(StringKernel):
@@ -85,8 +86,6 @@ class WeightedDegree(StringKernel):
         self.lengths = lengths
         self.positions = positions
         self._length: int | None = None
-        # Weights of a merged kernel: (L, degree), and the window of each position.
-        self._merged: tuple[Floats, NDArray[np.int64]] | None = None
         self._letters = get_alphabet(alphabet)
         self._check()
 
@@ -105,8 +104,6 @@ class WeightedDegree(StringKernel):
                 f"lengths must be two lengths, first and last, from 1 to {self.degree}; got "
                 f"{own!r}."
             )
-        if self._merged is not None:  # Only `merge` writes them, never a file.
-            raise InvalidInputError("weights of WeightedDegree must be those of its settings.")
         super()._check()
 
     @property
@@ -167,24 +164,21 @@ class WeightedDegree(StringKernel):
             return 2.0 * (d - k + 1) / (d * (d + 1))
         return ((k >= self.lengths[0]) & (k <= self.lengths[1])).astype(np.float64)
 
+    def window(self, length: int) -> tuple[int, int]:
+        """The first start position in sequences of this length and the one after the last."""
+        start, stop = (0, length) if self.positions is None else self.positions
+        return int(start), min(int(stop), length)
+
     def position_weights(self, length: int) -> PositionWeights:
         """Return the kernel's weights over the positions of sequences of this length."""
-        if self._merged is not None:
-            steps, window_of = self._merged
-        else:
-            steps = np.tile(self.length_weights, (length, 1))
-            start, stop = self.positions or (0, length)
-            at = np.arange(length)
-            window_of = np.where((at >= start) & (at < stop), 0, -1)
-        return PositionWeights(self._letters.bits, int(self.shift), steps, window_of)
+        term = self.window(length), self.length_weights
+        return PositionWeights.of(int(self.shift), length, [term])
 
-    def positional(self, samples: Samples) -> PositionalFactor | None:
-        if self._merged is not None:
-            return None  # A bank keeps the parts instead.
+    def positional(self, samples: Samples) -> PositionalFactor:
         read = self.aligned(samples)
-        weights, none = self.position_weights(read.length), np.empty((0, read.n))
-        scale = self._unit(samples) if self.normalize else 1.0
-        return PositionalFactor(read, weights, self.lengths, scale, none, none)
+        what = int(self.shift), self.window(read.length), self.length_weights, self.lengths
+        scaling = Scaling.none(read.n, self._unit(samples) if self.normalize else 1.0)
+        return PositionalFactor(read, *what, scaling)
 
     def _raw_diagonal(self, samples: Samples) -> Floats:
         read = self.aligned(samples)
@@ -192,7 +186,7 @@ class WeightedDegree(StringKernel):
 
     # Values
 
-    def evaluate(self, pair: Pair) -> NDArray[Any]:
+    def _raw_values(self, pair: Pair) -> NDArray[Any]:
         left, right = self.aligned(pair.left), self.aligned(pair.right)
         if left.length != right.length:
             raise InvalidInputError(
@@ -201,43 +195,25 @@ class WeightedDegree(StringKernel):
             )
         out = np.zeros(pair.shape)
         self.position_weights(left.length).add_pairs(left, right, out)
-        if self.normalize:
-            out *= self._unit(pair.left)[:, None]
-            out *= self._unit(pair.right)
-        return out.astype(pair.dtype, copy=False)
+        return out
 
     # Weights over k-mers
 
-    def _table(self, samples: Samples, v: Floats) -> Callable[[Samples], Floats]:
+    def _table(self, samples: Samples, v: Floats, terms: Terms) -> LookUp:
         known = self.aligned(samples)
-        table = PositionTable(self.position_weights(known.length), known, v)
+        parts = [(own.window(known.length), factor * own.length_weights) for own, factor in terms]
+        weights = PositionWeights.of(int(self.shift), known.length, parts)
+        table = PositionTable(weights, known, v)
         return lambda new: table.look_up(self.aligned(new))
 
     @property
     def merge_key(self) -> Any:
         if self.normalize:
             return None
-        # With a shift windows matter, and those of a merged kernel must not overlap.
+        # With a shift windows matter, and those of one table must not overlap.
         window = tuple(self.positions) if self.shift and self.positions is not None else None
         shape = self.degree, self.shift, self._letters, self.reverse_complement
         return (WeightedDegree, *shape, window)
-
-    def merge(self, kernels: Sequence[Any], factors: Floats) -> Kernel:
-        length = self._length
-        if length is None:
-            raise InvalidInputError(f"kernel '{self.name}' must be bound before it is merged.")
-        parts = [kernel.position_weights(length) for kernel in kernels]
-        out = copy.copy(self)
-        steps = np.zeros((length, self.degree))
-        for part, factor in zip(parts, factors, strict=True):
-            steps[part.window_of >= 0] += factor * part.steps[part.window_of >= 0]
-        inside = np.any([part.window_of >= 0 for part in parts], axis=0)
-        out._merged = steps, np.where(inside, 0, -1)
-        return out
-
-    def _key(self) -> tuple[Any, ...]:
-        merged = None if self._merged is None else tuple(a.tobytes() for a in self._merged)
-        return (*super()._key(), merged)
 
     @classmethod
     def examples(cls) -> list[Kernel]:

@@ -21,57 +21,71 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from kernelweave.arrays import AnyArray as Array
 from kernelweave.compiled.intrinsics import leading_zeros
 from kernelweave.compiled.kmers import AMBIGUOUS
 
 __all__ = [
+    "Entries",
+    "Layout",
+    "Tables",
     "add_amounts",
     "build_nodes",
     "build_tables",
     "empty_tables",
-    "list_kmers",
+    "layout_of",
+    "look_below",
     "look_up",
     "look_up_lengths",
-    "look_up_sequences",
+    "prefix",
     "roll_letter",
     "sum_levels",
-    "table_starts",
     "trimmed",
 ]
-
-# What `build_tables` returns.
-Tables = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 _ONE = np.int64(1)
 # A node with more sequences than this becomes an inner one.
 _LEAF = 8
 
 
-@njit(cache=True, nogil=True)
-def table_starts(bits: int, depth: int, shortest: int) -> np.ndarray:
-    """Where the values of the prefixes of 0, 1, ..., `depth` letters begin, and where they end.
+# Plain tuples, because Python code takes several times longer to hand over named ones.
+# K-mers as words, how many of the letters of each are valid, and what each adds.
+Entries = tuple[Array, Array, Array]
+# Bits of a letter, the longest k-mers, and `starts`: the values of prefixes of k letters are from
+# starts[k] to starts[k + 1] - 1 of the table, for k up to its depth.
+Layout = tuple[int, int, Array]
+# What `build_tables` returns: (levels, nodes, values, leaves), the values of all prefixes that have
+# a place in the table, the nodes of the trie, the values of those below the table, and entries for
+# as many k-mers as there are. The first `top` nodes are the longest prefixes of the table, and node
+# v below has the value values[v - top]. A leaf v has the entries nodes[v, 0] ... nodes[v, 1] - 1:
+# k-mers that go on from there. If nodes[v, 0] is negative, v has children, one for each letter,
+# from -1 - nodes[v, 0] on.
+Tables = tuple[Array, Array, Array, Entries]
 
-    Those that are shorter than the shortest k-mers have no place.
+
+@njit(cache=True, nogil=True)
+def layout_of(bits: int, degree: int, depth: int, shortest: int) -> Layout:
+    """Return the layout of a table of `depth` letters.
+
+    Prefixes that are shorter than the shortest k-mers have no place.
     """
     starts = np.zeros(depth + 2, np.int64)
     for k in range(min(shortest, depth), depth + 1):
         starts[k + 1] = starts[k] + (_ONE << (bits * k))
-    return starts
+    return bits, degree, starts
 
 
 @njit(cache=True, nogil=True)
-def empty_tables(levels: np.ndarray, starts: np.ndarray, degree: int, count: int) -> Tables:
+def empty_tables(levels: Array, layout: Layout, count: int) -> Tables:
     """Room for what `build_tables` writes for so many k-mers; that for more nodes grows there."""
+    _, degree, starts = layout
     top = starts[-1] - starts[-2] if starts.size - 2 < degree else 0
-    nodes, values = np.empty((top, 2), np.int32), np.empty(0)
     leaves = np.empty(count, np.uint64), np.empty(count, np.uint8), np.empty(count)
-    return (levels, nodes, values, *leaves)
+    return levels, np.empty((top, 2), np.int32), np.empty(0), leaves
 
 
 @njit(cache=True, nogil=True)
-def roll_letter(
-    letters: np.ndarray, bits: int, degree: int, words: np.ndarray, valids: np.ndarray
-) -> None:
+def roll_letter(letters: Array, bits: int, degree: int, words: Array, valids: Array) -> None:
     """Put one more letter in front of the words of some sequences."""
     down, up = np.uint64(bits), np.uint64(64 - bits)
     for i in range(words.size):
@@ -83,7 +97,7 @@ def roll_letter(
 
 
 @njit(cache=True, nogil=True)
-def _prefix(word: np.uint64, bits: int, length: int) -> int:
+def prefix(word: np.uint64, bits: int, length: int) -> int:
     """The first letters of a word (at least one) as a number."""
     return np.int64(word >> np.uint64(64 - bits * length))  # type: ignore[return-value]
 
@@ -98,29 +112,25 @@ def _common_letters(left: np.uint64, right: np.uint64, part: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def add_amounts(
-    words: np.ndarray,
-    valids: np.ndarray,
-    amounts: np.ndarray,
-    bits: int,
-    starts: np.ndarray,
-    levels: np.ndarray,
-) -> None:
+def add_amounts(entries: Entries, layout: Layout, levels: Array) -> None:
     """Add the amount of every k-mer at its longest prefix that has a place in the table."""
+    bits, _, starts = layout
+    words, valids, amounts = entries
     depth = starts.size - 2
     for e in range(words.size):
         k = min(valids[e], depth)
         if k > 0:
-            levels[starts[k] + _prefix(words[e], bits, k)] += amounts[e]
+            levels[starts[k] + prefix(words[e], bits, k)] += amounts[e]
 
 
 @njit(cache=True, nogil=True)
-def sum_levels(bits: int, starts: np.ndarray, steps: np.ndarray, levels: np.ndarray) -> None:
+def sum_levels(layout: Layout, steps: Array, levels: Array) -> None:
     """Turn the amounts of `add_amounts` into values.
 
     With `steps` (the weight of each length) the value of a prefix is the sum over the lengths up
     to its own; without, the sum of the amounts of the k-mers that have it.
     """
+    bits, _, starts = layout
     depth, shortest = starts.size - 2, 1
     while starts[shortest + 1] == starts[shortest]:
         shortest += 1
@@ -139,52 +149,34 @@ def sum_levels(bits: int, starts: np.ndarray, steps: np.ndarray, levels: np.ndar
 
 @njit(cache=True, nogil=True)
 def build_tables(
-    words: np.ndarray,
-    valids: np.ndarray,
-    amounts: np.ndarray,
-    bits: int,
-    degree: int,
-    starts: np.ndarray,
-    steps: np.ndarray,
-    tables: Tables,
+    entries: Entries, layout: Layout, steps: Array, tables: Tables
 ) -> tuple[int, Tables]:
-    """Write the table of these k-mers and return the number of its nodes, and the table.
-
-    It is (levels, nodes, values, leaf_words, leaf_valids, leaf_amounts): the values of all prefixes
-    that have a place in the table, the nodes of the trie, the values of those below the table, and
-    leaf entries for as many k-mers as there are. The first `top` nodes are the longest prefixes of
-    the table, and node v below has the value values[v - top]. A leaf v has the entries nodes[v, 0]
-    ... nodes[v, 1] - 1: k-mers that go on from there. If nodes[v, 0] is negative, v has children,
-    one for each letter, from -1 - nodes[v, 0] on.
-    """
+    """Write the table of these k-mers and return the number of its nodes, and the table."""
+    _, degree, starts = layout
     levels = tables[0]
     levels[:] = 0.0
-    add_amounts(words, valids, amounts, bits, starts, levels)
-    sum_levels(bits, starts, steps, levels)
+    add_amounts(entries, layout, levels)
+    sum_levels(layout, steps, levels)
     if starts.size - 2 == degree:
         return 0, tables
-    return build_nodes(words, valids, amounts, bits, degree, starts, steps, tables)
+    return build_nodes(entries, layout, steps, tables)
 
 
 @njit(cache=True, nogil=True)
 def build_nodes(
-    words: np.ndarray,
-    valids: np.ndarray,
-    amounts: np.ndarray,
-    bits: int,
-    degree: int,
-    starts: np.ndarray,
-    steps: np.ndarray,
-    tables: Tables,
+    entries: Entries, layout: Layout, steps: Array, tables: Tables
 ) -> tuple[int, Tables]:
     """Write the nodes of `build_tables`, after the levels."""
-    levels, nodes, _, leaf_words, leaf_valids, leaf_amounts = tables
+    words, valids, amounts = entries
+    bits, _, starts = layout
+    levels, nodes, _, leaves = tables
+    leaf_words, leaf_valids, leaf_amounts = leaves
     depth = starts.size - 2
     top = starts[depth + 1] - starts[depth]
     nodes[:top] = 0
     for e in range(words.size):
         if valids[e] > depth:
-            nodes[_prefix(words[e], bits, depth), 1] += 1
+            nodes[prefix(words[e], bits, depth), 1] += 1
     at = 0
     for u in range(top):
         nodes[u, 0] = at
@@ -192,23 +184,23 @@ def build_nodes(
         nodes[u, 1] = nodes[u, 0]
     for e in range(words.size):
         if valids[e] > depth:
-            u = _prefix(words[e], bits, depth)
+            u = prefix(words[e], bits, depth)
             at = nodes[u, 1]
             nodes[u, 1] += 1
             leaf_words[at], leaf_valids[at], leaf_amounts[at] = words[e], valids[e], amounts[e]
     _tag(levels[starts[depth] :], nodes)
-    return _split_nodes(bits, degree, starts, steps, tables)
+    return _split_nodes(layout, steps, tables)
 
 
 def trimmed(used: int, tables: Tables) -> Tables:
     """Return what `build_tables` returns without the room for nodes that is not used."""
-    levels, nodes, values, leaf_words, leaf_valids, leaf_amounts = tables
+    levels, nodes, values, leaves = tables
     values = values[: used - len(nodes) + len(values)].copy()
-    return levels, nodes[:used].copy(), values, leaf_words, leaf_valids, leaf_amounts
+    return levels, nodes[:used].copy(), values, leaves
 
 
 @njit(cache=True, nogil=True)
-def _tag(table: np.ndarray, nodes: np.ndarray) -> None:
+def _tag(table: Array, nodes: Array) -> None:
     """Say in the last bit of a value whether k-mers go on from there.
 
     One number read instead of two; what it costs is the last bit of a sum.
@@ -220,13 +212,7 @@ def _tag(table: np.ndarray, nodes: np.ndarray) -> None:
 
 @njit(cache=True, nogil=True)
 def _note(
-    words: np.ndarray,
-    valids: np.ndarray,
-    depth: int,
-    up: np.uint64,
-    table: np.ndarray,
-    noted: np.ndarray,
-    out: np.ndarray,
+    words: Array, valids: Array, depth: int, up: np.uint64, table: Array, noted: Array, out: Array
 ) -> int:
     """Add the table's value to `out`, list the sequences that go on, and return how many."""
     tagged = table.view(np.int64)
@@ -240,11 +226,11 @@ def _note(
 
 
 @njit(cache=True, nogil=True)
-def _split_nodes(
-    bits: int, degree: int, starts: np.ndarray, steps: np.ndarray, tables: Tables
-) -> tuple[int, Tables]:
+def _split_nodes(layout: Layout, steps: Array, tables: Tables) -> tuple[int, Tables]:
     """Give children to nodes of many k-mers, level by level; return as `build_tables` does."""
-    levels, nodes, values, leaf_words, leaf_valids, leaf_amounts = tables
+    bits, degree, starts = layout
+    levels, nodes, values, leaves = tables
+    leaf_words, leaf_valids, leaf_amounts = leaves
     depth = starts.size - 2
     table, size = levels[starts[depth] :], 1 << bits
     top = table.size
@@ -279,7 +265,7 @@ def _split_nodes(
                 nodes[child, 0] = at
                 total = 0.0
                 for e in range(old_words.size):
-                    if _prefix(old_words[e], bits, depth + 1) & (size - 1) != letter:
+                    if prefix(old_words[e], bits, depth + 1) & (size - 1) != letter:
                         continue
                     total += old_amounts[e]
                     if old_valids[e] > depth + 1:
@@ -292,11 +278,11 @@ def _split_nodes(
             used += size
         first, last = last, used
         depth += 1
-    return used, (levels, nodes, values, leaf_words, leaf_valids, leaf_amounts)
+    return used, (levels, nodes, values, leaves)
 
 
 @njit(cache=True, nogil=True)
-def _short_ones(valids: np.ndarray, depth: int, found: np.ndarray) -> int:
+def _short_ones(valids: Array, depth: int, found: Array) -> int:
     """List the sequences with fewer than `depth` valid letters, and return how many."""
     count = np.int64(0)
     for i in range(valids.size):
@@ -306,28 +292,30 @@ def _short_ones(valids: np.ndarray, depth: int, found: np.ndarray) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _look_below(
-    noted: np.ndarray,
-    words: np.ndarray,
-    valids: np.ndarray,
-    depth: int,
-    bits: int,
-    sums: np.ndarray,
-    table: np.ndarray,
+def look_below(
+    noted: Array,
+    words: Array,
+    valids: Array,
+    layout: Layout,
+    sums: Array,
     tables: Tables,
-    out: np.ndarray,
+    out: Array,
 ) -> None:
-    """out[i] += what lengths beyond `depth`, where `table` ends, add, for every i that is noted."""
-    _, nodes, values, leaf_words, leaf_valids, leaf_amounts = tables
+    """out[i] += what lengths beyond those of the table add, for every i that is noted."""
+    bits, _, starts = layout
+    levels, nodes, values, leaves = tables
+    leaf_words, leaf_valids, leaf_amounts = leaves
+    depth = starts.size - 2
+    table = levels[starts[depth] :]
     mask, part = (1 << bits) - 1, -(-4096 // bits)
     for s in range(noted.size):
         i = noted[s]
         mine, far = words[i], int(valids[i])
-        top = node = _prefix(mine, bits, depth)
+        top = node = prefix(mine, bits, depth)
         deep, found = depth, 0.0
         while nodes[node, 0] < 0 and far > deep:
             deep += 1
-            node = (_prefix(mine, bits, deep) & mask) - 1 - nodes[node, 0]
+            node = (prefix(mine, bits, deep) & mask) - 1 - nodes[node, 0]
         if deep > depth:
             found = values[node - table.size] - table[top]
         if far > deep:
@@ -341,22 +329,21 @@ def _look_below(
 
 @njit(cache=True, nogil=True)
 def look_up(
-    words: np.ndarray,
-    valids: np.ndarray,
+    words: Array,
+    valids: Array,
     letters_left: int,
-    bits: int,
-    starts: np.ndarray,
-    sums: np.ndarray,
+    layout: Layout,
+    sums: Array,
     tables: Tables,
-    noted: np.ndarray,
-    out: np.ndarray,
+    noted: Array,
+    out: Array,
 ) -> None:
     """out[i] += the value of sequence i at one position, all lengths added up.
 
     letters_left is the number of letters from the position to the end; sums[t] the sum of the
     weights of lengths 1 ... t. `noted` has room for one number a sequence.
     """
-    levels = tables[0]
+    levels, (bits, _, starts) = tables[0], layout
     depth = min(starts.size - 2, letters_left)
     table, up = levels[starts[depth] :], np.uint64(64 - bits * depth)
     short = _short_ones(valids, depth, noted)
@@ -364,28 +351,30 @@ def look_up(
         # What the loop below is going to add is taken off first.
         i, far = noted[s], valids[noted[s]]
         if far > 0:
-            out[i] += levels[starts[far] + _prefix(words[i], bits, far)]
+            out[i] += levels[starts[far] + prefix(words[i], bits, far)]
         out[i] -= table[words[i] >> up]
     count = _note(words, valids, depth, up, table, noted, out)
-    _look_below(noted[:count], words, valids, depth, bits, sums, table, tables, out)
+    # None are noted where fewer letters are left than the table has.
+    look_below(noted[:count], words, valids, layout, sums, tables, out)
 
 
 @njit(cache=True, nogil=True)
 def look_up_lengths(
-    words: np.ndarray,
-    valids: np.ndarray,
+    words: Array,
+    valids: Array,
     letters_left: int,
-    bits: int,
-    starts: np.ndarray,
+    layout: Layout,
     tables: Tables,
-    noted: np.ndarray,
-    out: np.ndarray,
+    noted: Array,
+    out: Array,
 ) -> None:
     """out[k, i] += the value of sequence i at one position, length k + 1 alone.
 
     The tables are those of `build_tables` without steps. Otherwise as `look_up`.
     """
-    levels, nodes, values, leaf_words, leaf_valids, leaf_amounts = tables
+    bits, _, starts = layout
+    levels, nodes, values, leaves = tables
+    leaf_words, leaf_valids, leaf_amounts = leaves
     depth = min(starts.size - 2, letters_left)
     for k in range(1, depth):
         table, up, row = levels[starts[k] :], np.uint64(64 - bits * k), out[k - 1]
@@ -399,120 +388,13 @@ def look_up_lengths(
     for s in range(count):
         i = noted[s]
         mine, far = words[i], valids[i]
-        node, deep = _prefix(mine, bits, depth), depth
+        node, deep = prefix(mine, bits, depth), depth
         while nodes[node, 0] < 0 and far > deep:
             deep += 1
-            node = (_prefix(mine, bits, deep) & mask) - 1 - nodes[node, 0]
+            node = (prefix(mine, bits, deep) & mask) - 1 - nodes[node, 0]
             out[deep - 1, i] += values[node - table.size]
         if far > deep:
             for e in range(nodes[node, 0], nodes[node, 1]):
                 t = min(_common_letters(leaf_words[e], mine, part), far, leaf_valids[e])
                 for k in range(deep, t):
                     out[k, i] += leaf_amounts[e]
-
-
-# One table for the k-mers at all positions: sequences are those of `kernelweave.compiled.kmers`.
-
-
-@njit(cache=True, nogil=True)
-def list_kmers(
-    letters: np.ndarray,
-    row_starts: np.ndarray,
-    delta: np.ndarray,
-    shortest: int,
-    longest: int,
-    bits: int,
-    pairs: np.ndarray,
-    start: int,
-    stop: int,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the words, valid letters and amounts of all k-mers, with delta[i] for sequence i.
-
-    An entry counts for all lengths up to its own. If both strands count as one, the table holds
-    both with the same weight, and sequences are looked up as they are; on the other strand a k-mer
-    may count while its longer or shorter prefixes do not, which takes several entries.
-    """
-    down, up, one = np.uint64(bits), np.uint64(64 - bits), np.uint64(1)
-    room = (row_starts[-1] - row_starts[0]) * (longest - shortest + 2 if pairs.size else 1)
-    words, valids, amounts = np.empty(room, np.uint64), np.empty(room, np.uint8), np.empty(room)
-    n = 0
-    for i in range(delta.size):
-        first = row_starts[i]
-        end = min(row_starts[i + 1] - first, stop + longest - 1)
-        for other in range(2 if pairs.size else 1):
-            word, code, valid = np.uint64(0), np.uint64(0), 0
-            for step in range(end - start):
-                at = start + step if other else end - 1 - step
-                letter = letters[first + at]
-                valid = 0 if letter == AMBIGUOUS else min(valid + 1, longest)
-                low, lowest = valid, valid
-                if other:
-                    # K-mers that end here; `code` has them as they are on the first strand.
-                    code = (code << down) | np.uint64(letter)
-                    letter = pairs[letter] if valid else letter
-                    low, lowest = max(shortest, at - stop + 2), shortest
-                word = (word >> down) | (np.uint64(letter) << up)
-                if valid < shortest or (not other and at >= stop):
-                    continue
-                longer = 0.0
-                for k in range(valid, lowest - 1, -1):
-                    amount = delta[i] if k >= low else 0.0
-                    # One that is its own reverse complement counts on the first strand alone.
-                    ending = code & ((one << np.uint64(bits * k)) - one)
-                    if other and np.uint64(_prefix(word, bits, k)) == ending:
-                        amount = 0.0
-                    if amount != longer:
-                        words[n], valids[n], amounts[n] = word, k, amount - longer
-                        n += 1
-                        longer = amount
-    return words[:n], valids[:n], amounts[:n]
-
-
-@njit(cache=True, nogil=True)
-def look_up_sequences(
-    letters: np.ndarray,
-    row_starts: np.ndarray,
-    first: int,
-    last: int,
-    shortest: int,
-    longest: int,
-    bits: int,
-    start: int,
-    stop: int,
-    starts: np.ndarray,
-    sums: np.ndarray,
-    tables: Tables,
-    out: np.ndarray,
-) -> None:
-    """Add up the values of the k-mers of sequences first ... last - 1, of all lengths."""
-    levels, depth = tables[0], starts.size - 2
-    table = levels[starts[depth] :]
-    tagged = table.view(np.int64)
-    down, up, over = np.uint64(bits), np.uint64(64 - bits), np.uint64(64 - bits * depth)
-    longest_row = 0
-    for i in range(first, last):
-        longest_row = max(longest_row, row_starts[i + 1] - row_starts[i])
-    words, valids = np.empty(longest_row, np.uint64), np.empty(longest_row, np.uint8)
-    noted, found = np.arange(longest_row), np.empty(longest_row)
-    for i in range(first, last):
-        row = letters[row_starts[i] : row_starts[i + 1]]
-        word, valid, total, count = np.uint64(0), 0, 0.0, 0
-        for at in range(min(row.size, stop + longest - 1) - 1, start - 1, -1):
-            word = (word >> down) | (np.uint64(row[at]) << up)
-            valid = min(valid + 1, longest) if row[at] != AMBIGUOUS else 0
-            if at >= stop:
-                continue
-            if valid >= depth:
-                u = word >> over
-                if depth >= shortest:
-                    total += table[u]
-                if valid > depth and tagged[u] & _ONE:
-                    words[count], valids[count], found[count] = word, valid, 0.0
-                    count += 1
-            elif valid >= shortest:
-                total += levels[starts[valid] + _prefix(word, bits, valid)]
-        if count:
-            here = noted[:count]
-            _look_below(here, words, valids, depth, bits, sums, table, tables, found)
-            total += found[:count].sum()
-        out[i - first] = total

@@ -10,6 +10,7 @@ over the positions l of one window w, with :math:`M_{ll} = 1`, :math:`M_{l l'} =
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise, product
@@ -25,12 +26,22 @@ from kernelweave.compiled.blocks import (
     POSITIONS,
     STRING_ROWS,
 )
+from kernelweave.compiled.kmer_tables import (
+    Tables,
+    build_tables,
+    empty_tables,
+    layout_of,
+    look_up,
+    roll_letter,
+    trimmed,
+)
+from kernelweave.compiled.kmer_walks import walk
 from kernelweave.compiled.match_runs import ALL, LOWER, SAME, add_common
-from kernelweave.compiled.position_walks import walk
 from kernelweave.compiled.threads import map_blocks
-from kernelweave.kernels.strings.aligned import Aligned
+from kernelweave.kernels.scaled_factor import ScaledFactor, Scaling
+from kernelweave.kernels.strings.sequences import Aligned
 
-__all__ = ["PositionWeights"]
+__all__ = ["PositionTable", "PositionWeights", "PositionalFactor"]
 
 Floats = NDArray[np.float64]
 Letters = NDArray[np.uint8]
@@ -47,8 +58,6 @@ class PositionWeights:
 
     Parameters
     ----------
-    bits : int
-        Bits of a letter.
     shift : int
         Most positions that two equal k-mers may be apart.
     steps : ndarray of shape (L, degree)
@@ -63,16 +72,37 @@ class PositionWeights:
     >>> from kernelweave.kernels.strings.alphabet import get_alphabet
     >>> from kernelweave.kernels.strings.sequences import Sequences
     >>> some = Aligned.of(Sequences.encode(["ACG", "ACT", "TTT"], get_alphabet("dna")))
-    >>> weights = PositionWeights(2, 0, np.ones((3, 2)), np.zeros(3, np.int64))
+    >>> weights = PositionWeights.of(0, 3, [((0, 3), np.ones(2))])
     >>> weights.products(some, some, np.array([1.0, 1.0, 0.0]))[0, 0]
     array([8., 8., 1.])
     """
 
-    bits: int
     shift: int
     steps: Floats
     window_of: NDArray[np.int64]
     by_length: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        shift: int,
+        length: int,
+        terms: Iterable[tuple[tuple[int, int], Floats]],
+        by_length: bool = False,
+    ) -> PositionWeights:
+        """Return the weights of a sum; each term has a window and the weights of the lengths there.
+
+        Windows, each with its first position and the one after the last, are numbered as they come.
+        Different ones must not overlap if there is a shift.
+        """
+        terms = list(terms)
+        steps = np.zeros((length, len(terms[0][1])))
+        window_of = np.full(length, -1, np.int64)
+        numbers: dict[tuple[int, int], int] = {}
+        for window, own in terms:
+            steps[slice(*window)] += own
+            window_of[slice(*window)] = numbers.setdefault(window, len(numbers))
+        return cls(shift, steps, window_of, by_length)
 
     @property
     def length(self) -> int:
@@ -95,12 +125,11 @@ class PositionWeights:
         apart = np.arange(min(self.shift, self.length - 1) + 1)  # None are further apart.
         return np.where(apart == 0, 1.0, 0.5 / (apart + 1.0))
 
-    def table_depth(self, new: int, known: int) -> int:
-        """Letters that index the tables, for so many sequences looked up and put in."""
+    def table_depth(self, bits: int, new: int, known: int) -> int:
+        """Letters of so many bits that index tables of sequences, some looked up, some put in."""
         entries = known * (2 * self.shift + 1)
         size = 0.5 * np.log2(_BELOW * max(new * entries, 1))
-        most = min(self.degree, _TABLE_BITS // self.bits)
-        return int(np.clip(round(size / self.bits), 1, most))
+        return int(np.clip(round(size / bits), 1, min(self.degree, _TABLE_BITS // bits)))
 
     @property
     def _n_lengths(self) -> int:
@@ -118,10 +147,12 @@ class PositionWeights:
         letters = new.columns()
         out = np.zeros((self.n_windows, self._n_lengths, letters.shape[1]))
         if out.size and amounts.size:
-            self._add_products(letters, others, amounts, out)
+            self._add_products(known.bits, letters, others, amounts, out)
         return new.mean(out)
 
-    def _add_products(self, letters: Letters, known: Letters, amounts: Floats, out: Floats) -> None:
+    def _add_products(
+        self, bits: int, letters: Letters, known: Letters, amounts: Floats, out: Floats
+    ) -> None:
         n = letters.shape[1]
         blocks = range(0, n, POSITION_SEQUENCES)
         parts = self._parts(len(blocks), min(n, POSITION_SEQUENCES))
@@ -142,8 +173,8 @@ class PositionWeights:
                     row_of = np.where(row_of >= 0, np.searchsorted(rows[p], row_of), -1)
                     target = np.zeros((len(rows[p]), out.shape[1], own.shape[1]))
                     partial[b, p], place = target, 0
-                depth = self.table_depth(own.shape[1], known.shape[1])
-                shape = self.bits, depth, self.factors, self.window_of, row_of
+                depth = self.table_depth(bits, own.shape[1], known.shape[1])
+                shape = bits, depth, self.factors, self.window_of, row_of
                 ask = self.steps, self.by_length, *parts[p], place
                 walk(own, known, amounts, *shape, *ask, target)
 
@@ -241,6 +272,95 @@ class PositionWeights:
             steps = ends[:, None] if self.by_length else self.steps[at] @ ends
             out[self.window_of[at]] += steps
         return out
+
+
+class PositionTable:
+    r"""The sparse weight vector :math:`w = \sum_j v_j \Phi(x_j)` of a weighted degree kernel.
+
+    One trie for each position (see ``kernelweave.compiled.kmer_tables``). A look-up takes
+    O(L) steps, whatever the number of sequences it was made from.
+
+    Of `weights` all windows are added up; v are the coefficients of the `known` sequences.
+    """
+
+    def __init__(self, weights: PositionWeights, known: Aligned, v: Floats) -> None:
+        self._weights = weights
+        self._tables: dict[int, Tables] = {}
+        letters, amounts = known.weighed(v)
+        bits, count = known.bits, len(amounts)
+        depth = weights.table_depth(bits, count, count)
+        self._layout = layout_of(bits, weights.degree, depth, 1)
+        if not count:
+            return
+        words, valids = np.zeros(letters.shape, np.uint64), np.zeros(letters.shape, np.uint8)
+        for at in reversed(range(known.length)):
+            if at + 1 < known.length:
+                words[at], valids[at] = words[at + 1], valids[at + 1]
+            roll_letter(letters[at], bits, weights.degree, words[at], valids[at])
+        positions = np.flatnonzero(weights.window_of >= 0).tolist()
+
+        def work(start: int, stop: int) -> None:
+            for at in positions[start:stop]:
+                near = np.arange(max(at - weights.shift, 0), at + weights.shift + 1)
+                near = near[near < weights.length]
+                near = near[weights.window_of[near] == weights.window_of[at]]
+                shares = (weights.factors[np.abs(near - at)][:, None] * amounts).ravel()
+                entries = words[near].ravel(), valids[near].ravel(), shares
+                room = np.empty(self._layout[-1][-1])
+                tables = empty_tables(room, self._layout, len(shares))
+                built = build_tables(entries, self._layout, weights.steps[at], tables)
+                self._tables[at] = trimmed(*built)
+
+        map_blocks(work, len(positions), 1, 32.0 * letters.size)
+
+    def look_up(self, new: Aligned) -> Floats:
+        """Return sum_j v_j k(x_j, x) for every new x."""
+        columns, weights, layout = new.columns(), self._weights, self._layout
+        out = np.zeros(columns.shape[1])
+
+        def work(start: int, stop: int) -> None:
+            size = stop - start
+            words, valids = np.zeros(size, np.uint64), np.zeros(size, np.uint8)
+            noted = np.empty(size + 1, np.int32)
+            for at in reversed(range(new.length)):
+                roll_letter(columns[at, start:stop], new.bits, weights.degree, words, valids)
+                if at in self._tables:
+                    place = words, valids, new.length - at, layout, weights.sums[at]
+                    look_up(*place, self._tables[at], noted, out[start:stop])
+
+        map_blocks(work, len(out), STRING_ROWS, 8.0 * columns.size)
+        return new.mean(out)
+
+
+@dataclass(frozen=True, eq=False)
+class PositionalFactor(ScaledFactor):
+    """A weighted degree kernel, or a part of one, on training samples, normalised.
+
+    Examples
+    --------
+    >>> from kernelweave.kernels import Samples, WeightedDegree
+    >>> samples = Samples(["ACGT", "ACCT"])
+    >>> factor = WeightedDegree(2).bind(samples).positional(samples)
+    >>> factor.product(np.array([1.0, 0.0])).round(3)
+    array([3.667, 2.333])
+    """
+
+    aligned: Aligned
+    shift: int  # Most positions that two equal k-mers may be apart.
+    window: tuple[int, int]  # The first start position and the one after the last.
+    steps: Floats  # The weight of each length.
+    lengths: tuple[int, int] | None  # The first and the last, if each counts 1.
+    scaling: Scaling
+
+    @property
+    def _weights(self) -> PositionWeights:
+        return PositionWeights.of(self.shift, self.aligned.length, [(self.window, self.steps)])
+
+    def raw_product(self, v: Floats) -> Floats:
+        return self._weights.products(self.aligned, self.aligned, v)[0, 0]
+
+    def raw_diagonal(self) -> Floats:
+        return self._weights.diagonals(self.aligned)[0, 0]
 
 
 def _as_bits(flags: NDArray[np.bool_]) -> NDArray[np.uint64]:

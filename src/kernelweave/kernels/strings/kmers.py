@@ -1,0 +1,327 @@
+"""K-mers of sequences: how often each occurs, inner products of counts, and weights over them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+from scipy import sparse
+
+from kernelweave.compiled.blocks import KMER_ROWS, KMERS
+from kernelweave.compiled.kmer_tables import (
+    Entries,
+    add_amounts,
+    build_nodes,
+    empty_tables,
+    layout_of,
+    sum_levels,
+    trimmed,
+)
+from kernelweave.compiled.kmer_walks import list_kmers, look_up_sequences
+from kernelweave.compiled.kmers import Kmers, count_kmers
+from kernelweave.compiled.sparse_rows import add_inner
+from kernelweave.compiled.threads import map_blocks
+from kernelweave.kernels.scaled_factor import number_columns
+from kernelweave.kernels.strings.alphabet import Alphabet
+from kernelweave.kernels.strings.sequences import Sequences
+
+__all__ = ["MOST_BITS", "KmerRows", "KmerSpace", "KmerTable", "square_norms"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+# Bits of the longest code: the columns of all lengths together still fit in 63.
+MOST_BITS = 62
+# Counting a k-mer or looking it up takes as long as this many multiplications in a row.
+_WORK = 8.0
+# Columns that this share of the rows have are multiplied as a dense matrix: some ten numbers in the
+# time it takes to add up one coincidence.
+_OFTEN = 0.3
+# Sums of products of integers below this are exact in float32.
+_EXACT = 2.0**24
+# An array of all k-mers is quickest at any size, but to touch one of 4^12 places for the first time
+# takes 0.4 s, as long as 10^7 look-ups.
+_MOST_PLACES = 2**22
+# An array that stays nearly empty is a waste, for there may be one for each of very many kernels:
+# it has at most so many places for each k-mer, or 128 kB.
+_PLACES_FOR_A_KMER, _FEW_PLACES = 64, 2**14
+# With a trie below, so many places for each k-mer let most of them have a place of their own.
+_PLACES_FOR_A_START = 4
+
+
+@dataclass(frozen=True)
+class KmerSpace:
+    r"""K-mers of some lengths that start at some positions, numbered.
+
+    A k-mer that holds an ambiguous letter is none. With both strands as one, a k-mer is counted
+    under the lower code of itself and its reverse complement.
+
+    Parameters
+    ----------
+    alphabet : Alphabet
+        The letters.
+    shortest, longest : int
+        Lengths of the k-mers.
+    reverse_complement : bool, default=False
+        Whether both strands count as one.
+    positions : (int, int) or None, default=None
+        The first start position and the one after the last; None for all.
+
+    Examples
+    --------
+    >>> from kernelweave.kernels.strings.alphabet import get_alphabet
+    >>> dna = get_alphabet("dna")
+    >>> space = KmerSpace(dna, 1, 2)
+    >>> space.count(Sequences.encode(["AACA"], dna)).toarray().astype(int)
+    array([[3, 1, 0, 0, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]])
+    """
+
+    alphabet: Alphabet
+    shortest: int
+    longest: int
+    reverse_complement: bool = False
+    positions: tuple[int, int] | None = None
+
+    @property
+    def bits(self) -> int:
+        """Bits of one letter in a code."""
+        return self.alphabet.bits
+
+    @property
+    def read(self) -> Kmers:
+        """The same, as compiled code asks for it."""
+        pairs = np.empty(0, np.uint8)
+        if self.reverse_complement:
+            pairs = self.alphabet.complement_codes(np.arange(self.alphabet.size, dtype=np.uint8))
+        window = (0, 1 << 62) if self.positions is None else self.positions
+        return self.shortest, self.longest, self.bits, pairs, *window
+
+    @property
+    def offsets(self) -> Ints:
+        """Columns before those of each length, and of all lengths together."""
+        sizes = [1 << (self.bits * k) for k in range(self.shortest, self.longest + 1)]
+        return np.cumsum([0, *sizes], dtype=np.int64)
+
+    def n_kmers(self, sequences: Sequences) -> Ints:
+        """Return how many k-mers each sequence has, those with ambiguous letters included."""
+        start, stop = self.read[-2:]
+        out = np.zeros(len(sequences), np.int64)
+        for k in range(self.shortest, self.longest + 1):
+            out += np.maximum(np.minimum(sequences.lengths - k + 1, stop) - start, 0)
+        return out
+
+    def count(self, sequences: Sequences) -> Any:
+        """Return how often each k-mer occurs: CSR, one row for each sequence."""
+        ends = np.concatenate([[0], np.cumsum(self.n_kmers(sequences))])
+        offsets = self.offsets
+        narrow = max(offsets[-1], ends[-1]) < 2**31
+        columns = np.empty(ends[-1], np.int32 if narrow else np.int64)
+        counts = np.empty(ends[-1])
+        sizes = np.zeros(len(sequences) + 1, np.int64)
+        blocks, kmers = _equal_blocks(ends), self.read
+
+        def work(start: int, stop: int) -> None:
+            for b in range(start, stop):
+                first, last = blocks[b], blocks[b + 1]
+                own = slice(ends[first], ends[last])
+                text = sequences.codes, sequences.starts, first, last
+                place = columns[own], counts[own], sizes[first + 1 : last + 1]
+                count_kmers(*text, kmers, offsets[:-1], *place)
+
+        map_blocks(work, len(blocks) - 1, 1, _WORK * float(ends[-1]))
+        np.cumsum(sizes, out=sizes)
+        for first, last in pairwise(blocks):
+            # Every block left room for k-mers that are all different.
+            to, size = sizes[first], sizes[last] - sizes[first]
+            for array in (columns, counts):
+                array[to : to + size] = array[ends[first] : ends[first] + size]
+        columns.resize(sizes[-1], refcheck=False)
+        counts.resize(sizes[-1], refcheck=False)
+        shape = (len(sequences), int(offsets[-1]))
+        out = sparse.csr_array((counts, columns, sizes.astype(columns.dtype)), shape=shape)
+        out.has_canonical_format = True
+        return out
+
+    def digits(self, codes: Ints, length: int) -> Ints:
+        """Return codes of k-mers of one length as numbers that ``alphabet.text`` spells out."""
+        out = np.zeros_like(codes)
+        for j in range(length):
+            letter = (codes >> (self.bits * j)) & ((1 << self.bits) - 1)
+            out += letter * self.alphabet.size**j
+        return out
+
+
+def _equal_blocks(ends: Ints) -> list[int]:
+    """Where to cut items into blocks of about equal size, given where each one starts."""
+    cuts = np.searchsorted(ends, np.arange(KMERS, int(ends[-1]), KMERS))
+    return sorted({0, len(ends) - 1, *cuts.tolist()})
+
+
+class SplitRows(NamedTuple):
+    """Rows, the frequent columns of which are dense, the others as `sparse_rows` reads them."""
+
+    dense: NDArray[Any]
+    indptr: NDArray[np.uint64]
+    indices: NDArray[np.uint32]
+    values: NDArray[Any]
+
+
+def square_norms(features: Any) -> NDArray[np.float64]:
+    """Return the sum of the squares of every row of a CSR matrix."""
+    n = features.shape[0]
+    rows = np.repeat(np.arange(n), np.diff(features.indptr))
+    squares = np.bincount(rows, weights=np.square(features.data), minlength=n)
+    return squares.astype(np.float64, copy=False)
+
+
+class KmerRows:
+    """Counts of a set of samples (CSR, ascending columns), to be multiplied with those of others.
+
+    Only coincidences cost anything: for each entry of a row, the samples that have its column. The
+    few columns that most samples have are left to BLAS.
+    """
+
+    def __init__(self, features: Any) -> None:
+        self.n = features.shape[0]
+        self._used, places = number_columns(features.indices)
+        often = np.bincount(places, minlength=len(self._used)) >= _OFTEN * self.n
+        self._c = int(np.count_nonzero(often))
+        # The new number of each column that occurs: the frequent ones come first.
+        self._rank = np.where(often, np.cumsum(often) - 1, self._c + np.cumsum(~often) - 1)
+        self.own = self._split(features.indptr, self._rank[places], features.data)
+        _, indptr, indices, values = self.own
+        shape = (self.n, len(self._used) - self._c)
+        turned = sparse.csr_array((values, indices, indptr), shape=shape).tocsc()
+        self._turned = (
+            turned.indptr.astype(np.uint64),
+            turned.indices.astype(np.uint32),
+            turned.data,
+        )
+
+    def _split(self, indptr: NDArray[Any], numbers: NDArray[Any], values: Any) -> SplitRows:
+        """Split rows of numbered columns, the first of which are the frequent ones."""
+        shape = (len(indptr) - 1, len(self._used))
+        rows = sparse.csr_array((values, numbers, indptr), shape=shape)
+        largest = square_norms(rows).max(initial=0.0)
+        whole = np.all(values == np.rint(values)) and largest < _EXACT
+        rows = rows.astype(np.float32 if whole else np.float64)
+        rest = rows[:, self._c :]
+        ends, columns = rest.indptr.astype(np.uint64), rest.indices.astype(np.uint32)
+        return SplitRows(rows[:, : self._c].toarray(), ends, columns, rest.data)
+
+    def read(self, features: Any) -> SplitRows:
+        """Return rows of other samples in the same numbering, without columns unknown here."""
+        places = np.searchsorted(self._used, features.indices)
+        known = places < len(self._used)
+        known[known] = self._used[places[known]] == features.indices[known]
+        before = np.concatenate([[0], np.cumsum(known)])
+        numbers = self._rank[places[known]]
+        return self._split(before[features.indptr], numbers, features.data[known])
+
+    def products(
+        self,
+        left: SplitRows,
+        rows: NDArray[np.intp],
+        columns: NDArray[np.intp] | None,
+        dtype: DTypeLike,
+    ) -> NDArray[Any]:
+        """Return the inner products of some rows of `left` with these rows (None: all)."""
+        out = np.zeros((len(rows), self.n if columns is None else len(columns)), dtype)
+        dense = self.own.dense if columns is None else self.own.dense[columns]
+
+        def work(start: int, stop: int) -> None:
+            target, some = out[start:stop], rows[start:stop]
+            if self._c:
+                target[...] = left.dense[some] @ dense.T
+            if not len(left.indices):
+                return
+            full = target if columns is None else np.zeros((len(some), self.n), out.dtype)
+            ones = np.ones(len(some))
+            add_inner(left.indptr, left.indices, left.values, some, ones, *self._turned, full)
+            if columns is not None:
+                target += full[:, columns]
+
+        map_blocks(work, len(rows), KMER_ROWS, float(out.size) * (1.0 + self._c / 8.0))
+        return out
+
+
+class KmerTable:
+    r"""The sparse weight vector :math:`w = \sum_i \delta_i \Phi(x_i)` of a spectrum kernel.
+
+    .. math:: w_u = b_{|u|} \sum_i \delta_i \, \#_u(x_i), \qquad
+              f(x) = \sum_u w_u \, \#_u(x)
+
+    with the number :math:`\#_u(x)` of times the k-mer u occurs in x and a factor b for each length.
+    A look-up of x (Sonnenburg et al. 2006, algorithm 3) takes as many steps as x has letters,
+    whatever the number of the :math:`x_i` and of the lengths. The weights are an array of all
+    k-mers where that is not much larger than the k-mers that occur, and otherwise an array of their
+    first letters with a trie below (see ``kernelweave.compiled.kmer_tables``).
+    """
+
+    def __init__(
+        self,
+        space: KmerSpace,
+        known: Sequences,
+        delta: Floats,
+        factors: Sequence[float] | Floats | float = 1.0,
+    ) -> None:
+        self._space = space
+        steps = np.zeros(space.longest)
+        steps[space.shortest - 1 :] = factors
+        self._sums = np.concatenate([[0.0], np.cumsum(steps)])
+        depth, self._kmers = self._depth(known), space.read
+        self._layout = layout_of(space.bits, space.longest, depth, space.shortest)
+        levels = np.zeros(self._layout[-1][-1])
+        below: list[Entries] = [(np.empty(0, np.uint64), np.empty(0, np.uint8), np.empty(0))]
+        # On the other strand each length may take an entry of its own.
+        entries_of_a_letter = space.longest - space.shortest + 2 if space.reverse_complement else 1
+        for first, last in pairwise(_equal_blocks(entries_of_a_letter * known.starts)):
+            rows = known.starts[first : last + 1], delta[first:last]
+            found = list_kmers(known.codes, *rows, self._kmers)
+            add_amounts(found, self._layout, levels)
+            goes_on = np.flatnonzero(found[1] > depth)
+            below.append((found[0][goes_on], found[1][goes_on], found[2][goes_on]))
+        sum_levels(self._layout, steps, levels)
+        words, valids, amounts = (np.concatenate(part) for part in zip(*below, strict=True))
+        self._tables = empty_tables(levels, self._layout, len(words))
+        if depth < space.longest:
+            entries = words, valids, amounts
+            self._tables = trimmed(*build_nodes(entries, self._layout, steps, self._tables))
+
+    def _depth(self, known: Sequences) -> int:
+        """How many letters index the table: all, or as many as leave it a few k-mers a place."""
+        space = self._space
+        kmers = int(space.n_kmers(known).sum())
+        room = max(_FEW_PLACES, _PLACES_FOR_A_KMER * kmers)
+        if space.offsets[-1] <= min(room, _MOST_PLACES):
+            return space.longest
+        starts = (
+            kmers // (space.longest - space.shortest + 1) * (2 if space.reverse_complement else 1)
+        )
+        places = min(_PLACES_FOR_A_START * starts, _MOST_PLACES)
+        return int(np.clip((max(places, 1).bit_length() - 1) // space.bits, 1, space.longest))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the weights."""
+        levels, nodes, values, leaves = self._tables
+        return sum(array.nbytes for array in (levels, nodes, values, *leaves))
+
+    def look_up(self, sequences: Sequences) -> Floats:
+        """Return the sum of the weights of its k-mers for every sequence."""
+        out = np.zeros(len(sequences))
+        blocks = _equal_blocks(sequences.starts)
+
+        def work(start: int, stop: int) -> None:
+            for b in range(start, stop):
+                own = blocks[b], blocks[b + 1]
+                text = sequences.codes, sequences.starts, *own
+                table = self._layout, self._sums, self._tables
+                look_up_sequences(*text, self._kmers, *table, out[slice(*own)])
+
+        map_blocks(work, len(blocks) - 1, 1, _WORK * float(len(sequences.codes)))
+        return out
