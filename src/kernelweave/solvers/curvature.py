@@ -10,7 +10,7 @@ from scipy.linalg import solve_triangular
 from kernelweave.arrays import Array, Index
 from kernelweave.compiled.finite import fits_float32
 from kernelweave.linear_systems import jittered_cholesky
-from kernelweave.losses.box_qp import BoxQP
+from kernelweave.losses.base import BoxQP
 from kernelweave.problem import Problem
 from kernelweave.regularizers.base import Regularizer
 from kernelweave.solvers.box_solver import DenseGram, solve_box_qp
