@@ -76,7 +76,8 @@ class BoxQP:
 
     def signed(self, a: ArrayLike) -> Array:
         """Signed dual ``alpha`` (one number a sample) of box variables ``a``."""
-        return np.bincount(self.sample, self.sign * np.asarray(a, dtype=np.float64))
+        weights = self.sign * np.asarray(a, dtype=np.float64)
+        return np.asarray(np.bincount(self.sample, weights), dtype=np.float64)
 
     def split(self, alpha: ArrayLike) -> Array:
         """Box variables of a signed dual ``alpha``, clipped into the box.

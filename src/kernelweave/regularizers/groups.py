@@ -90,12 +90,15 @@ class Partition:
     def norms(self, x: Array, p: float) -> Array:
         """Lp norm of every group, with its largest entry taken out first."""
         size = np.abs(x)
+        if p == 1.0:
+            return self.sums(size)
         top = self._reduce(np.maximum, size)
         if np.isinf(p):
             return top
-        with np.errstate(invalid="ignore"):  # 0 / 0 in groups of zeros
-            ratio = size / self.spread(top)
-        return top * self.sums(np.where(ratio > 0, ratio, 0.0) ** p) ** (1.0 / p)
+        # Where all are zero or one is infinite, the ratio of equal numbers is one too.
+        each = np.broadcast_to(self.spread(top), size.shape)
+        ratio = np.divide(size, each, out=np.ones(size.shape), where=size != each)
+        return top * self.sums(ratio**p) ** (1.0 / p)
 
 
 def partition(groups: Any, m: int, names: Sequence[str] | None = None) -> Partition:

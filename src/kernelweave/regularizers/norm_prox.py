@@ -14,10 +14,16 @@ import numpy as np
 
 from kernelweave.arrays import Array, Index
 from kernelweave.regularizers.groups import Partition
-from kernelweave.regularizers.norms import dual_exponent
 from kernelweave.root_search import rising_root, rising_roots
 
-__all__ = ["NormProx", "power_parts", "power_prox", "separable_prox", "soft_threshold"]
+__all__ = [
+    "NormProx",
+    "power_parts",
+    "power_prox",
+    "project_lp_ball",
+    "project_simplex",
+    "separable_prox",
+]
 
 
 _EPS = float(np.finfo(np.float64).eps)
@@ -84,31 +90,24 @@ def separable_prox(shrunk: Array, slopes: Array) -> NormProx:
     return NormProx(shrunk, active, slopes[active], np.zeros(len(active)), alone, np.zeros(0))
 
 
-def soft_threshold(norms: Array, threshold: float) -> NormProx:
-    r"""Minimise :math:`\tfrac12 |p - n|^2 + t \sum_k p_k` (SpicyMKL eq. 5)."""
-    shrunk = np.maximum(np.asarray(norms, dtype=np.float64) - threshold, 0.0)
-    return separable_prox(shrunk, np.ones(len(shrunk)))
-
-
-def power_prox(
-    norms: Array, p: float, price: float, degree: float, groups: Partition | None = None
-) -> NormProx:
+def power_prox(norms: Array, p: float, price: float, degree: float, groups: Partition) -> NormProx:
     r"""Minimise :math:`\tfrac12 |p - n|^2 + \frac{t}{e} \sum_g \|p_g\|_r^e`, r = 2p/(p+1).
 
     See :func:`power_parts`. For e = 1 a whole group is zero if and only if
     :math:`\|n_g\|_{r/(r-1)} \le t`. The `degree` e goes from 1 to 2; above 1 there must be one
-    group, as there is unless `groups` are given. `price` is t > 0.
+    group. `price` is t > 0.
 
     Examples
     --------
-    >>> power_prox(np.array([3.0, 4.0]), 1.0, 1.0, 2.0).norms.round(10).tolist()
+    >>> power_prox(np.array([3.0, 4.0]), 1.0, 1.0, 2.0, Partition.whole(2)).norms.round(10).tolist()
     [0.6666666667, 1.6666666667]
     """
     n = np.asarray(norms, dtype=np.float64)
     rise = (p - 1.0) / (p + 1.0)  # r - 1
-    if rise == 0.0:
-        return soft_threshold(n, price) if degree == 1.0 else _sum_prox(n, price, degree)
-    groups = groups or Partition.whole(n.size)
+    if rise == 0.0 and degree > 1.0:
+        return _sum_prox(n, price, degree)
+    if rise == 0.0:  # SpicyMKL eq. 5
+        return separable_prox(np.maximum(n - price, 0.0), np.ones(n.size))
     used = n > 0
     if degree == 1.0:
         used &= groups.spread(groups.norms(n, 1.0 + 1.0 / rise)) > price
@@ -341,22 +340,21 @@ def project_simplex(v: Array) -> Array:
     return d / d.sum()
 
 
-def project_lp_ball(v: Array, p: float, groups: Partition | None = None) -> Array:
+def project_lp_ball(v: Array, p: float, groups: Partition) -> Array:
     r"""Project onto :math:`\{d \ge 0, \|d\|_p \le 1\}`, :math:`p \ge 1`, finite.
 
     Outside the ball the projection solves :math:`d_k + \lambda d_k^{p-1} = v_k` with the
-    :math:`\lambda > 0` that makes the norm one. With `groups`, p > 1, each has a ball of its own.
+    :math:`\lambda > 0` that makes the norm one. For p > 1 each group has a ball of its own.
     """
     d = np.maximum(np.asarray(v, dtype=np.float64), 0.0)
     if p == 1.0:
         return d if d.sum() <= 1.0 else project_simplex(d)
-    parts = groups or Partition.whole(d.size)
-    size = parts.norms(d, p)
+    size = groups.norms(d, p)
     if p == 2.0:
-        return d / parts.spread(np.maximum(size, 1.0))
-    outside = (d > 0) & (parts.spread(size) > 1.0)
+        return d / groups.spread(np.maximum(size, 1.0))
+    outside = (d > 0) & (groups.spread(size) > 1.0)
     if np.any(outside):
-        within = parts.subset(outside)
-        _, _, shell = power_parts(d[outside], 1.0, dual_exponent(p), 1.0, within)
+        within = groups.subset(outside)
+        _, _, shell = power_parts(d[outside], 1.0, p / (p - 1.0), 1.0, within)
         d[outside] = shell / within.spread(within.norms(shell, p))
     return d
