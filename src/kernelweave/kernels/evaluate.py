@@ -11,7 +11,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from kernelweave.compiled.blocks import CACHED_ENTRIES, FEW_ENTRIES, SHARED_CACHE_ENTRIES, rows_of
 from kernelweave.compiled.dense_rows import add_rectangle, add_weighted_rows
-from kernelweave.compiled.finite import all_finite
+from kernelweave.compiled.matrix_checks import all_finite
 from kernelweave.compiled.threads import map_blocks, one_blas_thread
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.base import Kernel

@@ -9,10 +9,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kernelweave.compiled.blocks import FEW_ENTRIES, MATRIX_COLUMNS, rows_of
-from kernelweave.compiled.dense_rows import add_rectangle, add_weighted_rows, copy_rectangle
-from kernelweave.compiled.passes import (
+from kernelweave.compiled.dense_rows import (
+    add_rectangle,
     add_row_products,
     add_rows,
+    add_weighted_rows,
+    copy_rectangle,
     quad_block,
     row_products,
 )

@@ -8,8 +8,14 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from kernelweave.compiled.blocks import STACK_ENTRIES, SUM_PARTS
-from kernelweave.compiled.passes import factor_products, factor_rows, factor_sums
-from kernelweave.compiled.pivoted import INNER, SQUARED_DISTANCE, pivoted_cholesky_form
+from kernelweave.compiled.low_rank import (
+    INNER,
+    SQUARED_DISTANCE,
+    factor_products,
+    factor_rows,
+    factor_sums,
+    pivoted_cholesky_form,
+)
 from kernelweave.compiled.threads import look_between_blocks, map_blocks
 from kernelweave.errors import InvalidInputError
 from kernelweave.linear_systems import LinAlgError, pivoted_cholesky

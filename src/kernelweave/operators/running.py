@@ -19,10 +19,9 @@ from kernelweave.compiled.blocks import (
     gaussian_kernels,
     rows_of,
 )
-from kernelweave.compiled.dense_rows import copy_rectangle
+from kernelweave.compiled.dense_rows import add_rows, copy_rectangle, row_products
 from kernelweave.compiled.gaussians import Batch, pair_values
 from kernelweave.compiled.mwu import add_and_weigh, add_gaussians, factor_pair, row_pair
-from kernelweave.compiled.passes import add_rows, row_products
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.kernels.lazy_names import whereabouts
 from kernelweave.operators.memory import require_bytes
