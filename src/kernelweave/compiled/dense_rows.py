@@ -174,16 +174,10 @@ def add_row_products(
 
 @njit(cache=True, nogil=True)
 def copy_rectangle(
-    K: NDArray,
-    left: NDArray[np.int64],
-    right: NDArray[np.int64],
-    scale: float,
-    out: NDArray,
-    start: int,
-    stop: int,
+    K: NDArray, left: NDArray[np.int64], right: NDArray[np.int64], scale: float, out: NDArray
 ) -> None:
-    """out[r, c] = scale K[left[r], right[c]] for r in start..stop; fastest for sorted columns."""
-    for r in range(start, stop):
+    """out[r, c] = scale K[left[r], right[c]]; fastest for sorted columns."""
+    for r in range(left.size):
         row = K[left[r]]
         target = out[r]
         for c in range(right.size):
@@ -192,16 +186,10 @@ def copy_rectangle(
 
 @njit(cache=True, nogil=True, fastmath=True)
 def add_rectangle(
-    K: NDArray,
-    left: NDArray[np.int64],
-    right: NDArray[np.int64],
-    weight: float,
-    out: NDArray,
-    start: int,
-    stop: int,
+    K: NDArray, left: NDArray[np.int64], right: NDArray[np.int64], weight: float, out: NDArray
 ) -> None:
-    """out[r, c] += weight K[left[r], right[c]] for r in start..stop."""
-    for r in range(start, stop):
+    """out[r, c] += weight K[left[r], right[c]]."""
+    for r in range(left.size):
         row = K[left[r]]
         target = out[r]
         for c in range(right.size):
@@ -218,7 +206,7 @@ def rectangle(
     out = np.empty((left.size, right.size), dtype=dtype)
 
     def work(start: int, stop: int) -> None:
-        copy_rectangle(K, left, right, 1.0, out, start, stop)
+        copy_rectangle(K, left[start:stop], right, 1.0, out[start:stop])
 
     map_blocks(work, left.size, GATHERED_ROWS, _MISS * out.size)
     return out

@@ -110,19 +110,13 @@ def pivoted_cholesky_form(
 
 @njit(cache=True, nogil=True)
 def factor_products(
-    factors: np.ndarray,
-    offsets: np.ndarray,
-    kernels: np.ndarray,
-    V: np.ndarray,
-    out: np.ndarray,
-    first: int,
-    last: int,
+    factors: np.ndarray, offsets: np.ndarray, kernels: np.ndarray, V: np.ndarray, out: np.ndarray
 ) -> None:
-    """out[p, t] = F'F V[t] for the factor F of kernel kernels[p], for p in first..last.
+    """out[p, t] = F'F V[t] for the factor F of kernel kernels[p].
 
     A factor is read from memory once: it is still in the cache for the second product.
     """
-    for p in range(first, last):
+    for p in range(kernels.size):
         rows = np.arange(offsets[kernels[p]], offsets[kernels[p] + 1])
         c = np.empty(rows.shape[0])
         out[p] = 0.0
@@ -133,16 +127,10 @@ def factor_products(
 
 @njit(cache=True, nogil=True)
 def factor_rows(
-    factors: np.ndarray,
-    offsets: np.ndarray,
-    kernels: np.ndarray,
-    idx: np.ndarray,
-    out: np.ndarray,
-    first: int,
-    last: int,
+    factors: np.ndarray, offsets: np.ndarray, kernels: np.ndarray, idx: np.ndarray, out: np.ndarray
 ) -> None:
-    """out[p, s] = row idx[s] of F'F for the factor F of kernel kernels[p], for p in first..last."""
-    for p in range(first, last):
+    """out[p, s] = row idx[s] of F'F for the factor F of kernel kernels[p]."""
+    for p in range(kernels.size):
         rows = np.arange(offsets[kernels[p]], offsets[kernels[p] + 1])
         out[p] = 0.0
         for s in range(idx.shape[0]):
@@ -152,12 +140,7 @@ def factor_rows(
 
 @njit(cache=True, nogil=True)
 def factor_sums(
-    factors: np.ndarray,
-    offsets: np.ndarray,
-    V: np.ndarray,
-    out: np.ndarray,
-    first: int,
-    last: int,
+    factors: np.ndarray, offsets: np.ndarray, V: np.ndarray, out: np.ndarray, first: int, last: int
 ) -> None:
     """out[t] += sum over the kernels k in first..last of F_k'F_k V[k, t], each factor read once."""
     for k in range(first, last):

@@ -242,9 +242,9 @@ def _add_given(
     size = len(matrices[0])
     if _CACHE_LINE * len(right) < size:
         for K, weight in zip(matrices, weights, strict=True):
-            add_rectangle(K, left, right, weight, out, 0, len(out))
+            add_rectangle(K, left, right, weight, out)
         return
     # Nearly all of a row has to be read anyway: from front to back that is quicker.
     rows = np.zeros((len(left), size))
     add_weighted_rows(matrices, weights, left, rows)
-    add_rectangle(rows, np.arange(len(left)), right, 1.0, out, 0, len(out))
+    add_rectangle(rows, np.arange(len(left)), right, 1.0, out)

@@ -231,7 +231,8 @@ class FactorOperator(KernelOperator):
         if columns is None and len(idx) <= _FEW_ROWS and dtype is None and self._square:
 
             def work(start: int, stop: int) -> None:
-                factor_rows(self._factors, self._offsets, chosen, idx, out, start, stop)
+                some = chosen[start:stop]
+                factor_rows(self._factors, self._offsets, some, idx, out[start:stop])
 
             cost = float(self.ranks[chosen].sum()) * len(idx) * self.n
             map_blocks(work, len(chosen), _KERNEL_BLOCK, cost)
@@ -276,7 +277,8 @@ class FactorOperator(KernelOperator):
         out = np.empty((len(chosen), len(tasks), self.n))
 
         def work(start: int, stop: int) -> None:
-            factor_products(self._factors, self._offsets, chosen, tasks, out, start, stop)
+            some = chosen[start:stop]
+            factor_products(self._factors, self._offsets, some, tasks, out[start:stop])
 
         cost = 2.0 * self.ranks[chosen].sum() * tasks.size
         map_blocks(work, len(chosen), _KERNEL_BLOCK, cost)
