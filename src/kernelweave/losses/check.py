@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -92,8 +94,7 @@ class _Trial:
         self.require(
             "value and gradient must be finite",
             ~self.finite & (np.abs(z) <= _NEAR),
-            "they are {:g} and {:g}",
-            (self.value, self.gradient),
+            ("they are {:g} and {:g}", self.value, self.gradient),
         )
         near = self.finite & (np.abs(z) <= _NEAR)
         self.size = np.where(near, np.abs(self.gradient), 0.0).max(axis=1, keepdims=True)
@@ -132,15 +133,14 @@ class _Trial:
         self,
         rule: str,
         error: Array | Flags,
-        found: str,
-        numbers: tuple[Array, ...],
+        found: tuple[Any, ...],
         allowed: Array | float = 0.0,
         at: tuple[str, Array] | None = None,
         weight: float | None = None,
     ) -> None:
         """Raise if an error is larger than allowed (or no number), and say where it is worst.
 
-        `found` is the text for the `numbers` there; `at` the variable and its values if not z.
+        `found` is a text and the numbers in it; `at` the variable and its values if not z.
         """
         bad = ~((error <= 0.0) | (error <= allowed))
         if not np.any(bad):
@@ -148,11 +148,11 @@ class _Trial:
         # The worst, measured by what is allowed; no number is worse than any.
         size = np.where(np.isnan(error), np.inf, error / np.maximum(allowed, 1e-300))
         row, column = np.unravel_index(int(np.argmax(np.where(bad, size, -1.0))), bad.shape)
-        variable, places = at or ("z", self.z)
+        (variable, places), (text, *numbers) = at or ("z", self.z), found
         raise InvalidInputError(
             f"{self.loss!r}: {rule}: at y = {self.y[row, 0]:g}, "
             f"{variable} = {places[row, column]:.6g}, C = {self.weights(weight)[row, 0]:g} "
-            f"{found.format(*(values[row, column] for values in numbers))}."
+            f"{text.format(*(values[row, column] for values in numbers))}."
         )
 
     def require_derivative(
@@ -173,11 +173,11 @@ class _Trial:
         rounding = np.where(usable, 16 * _EPS * np.abs(here) / step, 0.0)
         before, after = np.where(usable, (before, after), 0.0)
         least, most = np.minimum(before, after), np.maximum(before, after)
+        text = f"it is {{:.6g}}, and differences of the {of} give {{:.6g}}"
         self.require(
             f"the {slope} is not the derivative of the {of}",
             np.where(usable, np.maximum(least - found, found - most), 0.0),
-            f"it is {{:.6g}}, and differences of the {of} give {{:.6g}}",
-            (found, 0.5 * (before + after)),
+            (text, found, 0.5 * (before + after)),
             loose * np.maximum(np.abs(before), np.abs(after)) + allowed + rounding,
             at=at,
         )
@@ -190,16 +190,14 @@ def _weights(trial: _Trial) -> None:
         trial.require(
             f"the {name} must be C times that of weight 1",
             np.where(trial.finite & np.isfinite(expected), np.abs(out - expected), 0.0),
-            "it is {:g}, not {:g}",
-            (out, expected),
+            ("it is {:g}, not {:g}", out, expected),
             1e-9 * np.abs(out) + 1e-12 * trial.size,
         )
         none = trial.ask(name, trial.z, 0.0)
         trial.require(
             f"the {name} of a sample of weight zero must be 0",
             np.where(trial.finite, np.abs(none), 0.0),
-            "it is {:g}",
-            (none,),
+            ("it is {:g}", none),
             weight=0.0,
         )
     zero = np.zeros_like(trial.z)
@@ -208,8 +206,7 @@ def _weights(trial: _Trial) -> None:
         "the conjugate at alpha = 0 of a sample of weight zero must be 0 "
         "(kernelweave.losses.per_weight(alpha, C) is a division that works there)",
         np.abs(none),
-        "it is {:g}",
-        (none,),
+        ("it is {:g}", none),
         at=("alpha", zero),
         weight=0.0,
     )
@@ -225,8 +222,7 @@ def _gradient(trial: _Trial) -> None:
     trial.require(
         "the loss is not convex: its gradient falls as z grows",
         np.where(known, before - g, 0.0),
-        "it is {:.6g}, and {:.6g} at z = {:.6g}",
-        (g, before, np.roll(z, 1, 1)),
+        ("it is {:.6g}, and {:.6g} at z = {:.6g}", g, before, np.roll(z, 1, 1)),
         1e-9 * np.abs(g) + 1e-12 * trial.size,
     )
 
@@ -253,8 +249,7 @@ def _domain(trial: _Trial) -> None:
         trial.require(
             "the domain of a sample of weight zero must be the single point 0",
             np.abs(end),
-            "an end is {:g}",
-            (end,),
+            ("an end is {:g}", end),
             at=("end", end),
             weight=0.0,
         )
@@ -265,16 +260,14 @@ def _domain(trial: _Trial) -> None:
             f"the {name} end of the domain is not the limit of minus the gradient",
             # Equal infinities have no difference.
             np.where(end == limit, 0.0, np.abs(end - limit)),
-            "it is {:g}, and the limit {:g}",
-            (end, limit),
+            ("it is {:g}, and the limit {:g}", end, limit),
             1e-6 * (trial.size + np.where(np.isfinite(limit), np.abs(limit), 0.0)),
             at=("end", end),
         )
         trial.require(
             "alpha = 0 must be in the domain, or the loss falls without end",
             inwards * end,
-            f"the {name} end is {{:g}}",
-            (end,),
+            (f"the {name} end is {{:g}}", end),
             1e-9 * trial.size,
             at=("end", end),
         )
@@ -293,8 +286,7 @@ def _conjugate(trial: _Trial) -> None:
         trial.require(
             "the conjugate does not belong to the value (Fenchel-Young)",
             np.where(known, np.abs(conjugate - best), 0.0),
-            "it is {:.6g}, and the largest -alpha z - value is {:.6g}",
-            (conjugate, best),
+            ("it is {:.6g}, and the largest -alpha z - value is {:.6g}", conjugate, best),
             1e-10 * (np.abs(value) + np.abs(at_alpha * at_z) + trial.size),
             at=("alpha", at_alpha),
         )
@@ -310,8 +302,7 @@ def _outside(trial: _Trial) -> None:
             trial.require(
                 "the conjugate must be a number at the ends of the domain, and a rounding beyond",
                 bounded & np.isnan(trial.ask("conjugate", rounded, weight)),
-                "it is not",
-                (),
+                ("it is not",),
                 at=("alpha", rounded),
                 weight=weight,
             )
@@ -321,8 +312,7 @@ def _outside(trial: _Trial) -> None:
                 "the conjugate must be infinite outside the domain "
                 "(self._finite_in_domain(y, alpha, C, values) sees to it)",
                 bounded & (conjugate != np.inf),
-                "it is {:g}",
-                (conjugate,),
+                ("it is {:g}", conjugate),
                 at=("alpha", beyond),
                 weight=weight,
             )
@@ -340,14 +330,12 @@ def _curvature(trial: _Trial) -> None:
     trial.require(
         "the curvature must not be negative",
         np.where(usable, -curvature, 0.0),
-        "it is {:.6g}",
-        (curvature,),
+        ("it is {:.6g}", curvature),
     )
     trial.require(
         "the gradient rises faster than its Lipschitz constant",
         np.where(usable, steepest - bound, 0.0),
-        "it rises by {:.6g} a unit, and the constant is {:.6g}",
-        (steepest, bound),
+        ("it rises by {:.6g} a unit, and the constant is {:.6g}", steepest, bound),
         1e-6 * np.where(np.isfinite(bound), bound, 0.0) + rounding,
     )
 
@@ -371,7 +359,6 @@ def _prox(trial: _Trial) -> None:
             f"the prox, step = {step:g}, is not where step * value + (z - v)^2 / 2 is least",
             # An overflow is no number, and beyond every v.
             (before > 0.0) | (after < 0.0) | ~np.isfinite(z),
-            "it is {:.6g}, where the slopes to both sides are {:.3g}, {:.3g}",
-            (z, before, after),
+            ("it is {:.6g}, where the slopes to both sides are {:.3g}, {:.3g}", z, before, after),
             at=("v", v),
         )

@@ -1,4 +1,4 @@
-r"""The prox of :math:`\Omega`: norms of components drawn towards zero.
+r"""Norms of groups, projections on their balls, and the prox of :math:`\Omega`.
 
 SpicyMKL (Suzuki and Tomioka 2011) shrinks a component with the norm :math:`|v_k|` along itself,
 so all it asks of a regularizer is what becomes of the norms: for block l1 the soft threshold of its
@@ -7,17 +7,19 @@ eq. 5. Here are the equations behind `Regularizer.norm_prox`.
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, Self
 
 import numpy as np
 
-from kernelweave.arrays import Array, Index
-from kernelweave.regularizers.groups import Partition
+from kernelweave.arrays import AnyArray, Array, Flags, Index
 from kernelweave.root_search import rising_root, rising_roots
 
 __all__ = [
     "NormProx",
+    "Partition",
     "power_parts",
     "power_prox",
     "project_lp_ball",
@@ -31,6 +33,85 @@ _EPS = float(np.finfo(np.float64).eps)
 _LEAST = float(np.finfo(np.float64).tiny)
 # Where Newton's method is quadratic, a step this small leaves nothing but rounding.
 _SMALL = 1e-8
+
+
+class Partition:
+    """Numbers in groups: each belongs to exactly one.
+
+    Parameters
+    ----------
+    labels : ndarray of shape (m,)
+        The group of each number, 0 to g - 1; none of the groups is empty.
+    names : sequence of g
+        Names of the groups, or just their numbers.
+
+    Examples
+    --------
+    >>> parts = Partition(np.array([0, 1, 0]), ["a", "b"])
+    >>> parts.norms(np.array([3.0, 7.0, 4.0]), 2.0)
+    array([5., 7.])
+    """
+
+    def __init__(self, labels: Index, names: Sequence[Any]) -> None:
+        self.labels, self.names = labels, names
+
+    @classmethod
+    def whole(cls, m: int) -> Partition:
+        """All numbers in one group."""
+        return cls(np.zeros(m, dtype=np.intp), range(1))
+
+    @classmethod
+    def of_labels(cls, labels: Iterable[Hashable]) -> Self:
+        """Group equal labels, in order of first appearance."""
+        numbers: dict[Hashable, int] = {}
+        found = [numbers.setdefault(label, len(numbers)) for label in labels]
+        return cls(np.array(found, dtype=np.intp), [str(label) for label in numbers])
+
+    def subset(self, kept: Flags) -> Partition:
+        """Groups of the numbers where `kept` is true; those left empty are gone."""
+        if len(self.names) == 1:
+            return Partition.whole(int(np.count_nonzero(kept)))
+        labels = self.labels[kept]
+        filled = np.bincount(labels, minlength=len(self.names)) > 0
+        return Partition((np.cumsum(filled) - 1)[labels], range(int(filled.sum())))
+
+    @cached_property
+    def sizes(self) -> Index:
+        """Number of members of every group."""
+        return np.bincount(self.labels, minlength=len(self.names))
+
+    @cached_property
+    def _order(self) -> Index | None:
+        """How to sort by group; None where that is not needed."""
+        in_order = np.all(self.labels[1:] >= self.labels[:-1])
+        return None if in_order else np.argsort(self.labels, kind="stable")
+
+    def _reduce(self, by: np.ufunc, x: Array) -> Array:
+        if len(self.names) == 1:
+            return np.asarray(by.reduce(x, keepdims=True))
+        x = x if self._order is None else x[self._order]
+        return np.asarray(by.reduceat(x, np.cumsum(self.sizes) - self.sizes))
+
+    def sums(self, x: Array) -> Array:
+        """Sum of every group."""
+        return self._reduce(np.add, x)
+
+    def spread(self, values: AnyArray) -> AnyArray:
+        """One value per group, given to each of its members (a lone one only broadcasts)."""
+        return values if len(values) == 1 else values.take(self.labels)
+
+    def norms(self, x: Array, p: float) -> Array:
+        """Lp norm of every group, with its largest entry taken out first."""
+        size = np.abs(x)
+        if p == 1.0:
+            return self.sums(size)
+        top = self._reduce(np.maximum, size)
+        if np.isinf(p):
+            return top
+        # Where all are zero or one is infinite, the ratio of equal numbers is one too.
+        each = np.broadcast_to(self.spread(top), size.shape)
+        ratio = np.divide(size, each, out=np.ones(size.shape), where=size != each)
+        return top * self.sums(ratio**p) ** (1.0 / p)
 
 
 @dataclass(frozen=True, eq=False)
@@ -322,13 +403,7 @@ def _power_roots(
 
 
 def project_simplex(v: Array) -> Array:
-    r"""Project onto :math:`\{d \ge 0, \sum_k d_k = 1\}` by sorting.
-
-    Examples
-    --------
-    >>> project_simplex(np.array([2.0, 2.0, 0.0])).tolist()
-    [0.5, 0.5, 0.0]
-    """
+    r"""Project onto :math:`\{d \ge 0, \sum_k d_k = 1\}` by sorting."""
     # Shifting all entries changes nothing, and with the largest at zero the sums keep their digits.
     shifted = np.asarray(v, dtype=np.float64) - np.max(v)
     # Entries more than one below the largest are zero for certain: most of a long vector.

@@ -14,9 +14,10 @@ from kernelweave.combine.base import Combination
 from kernelweave.errors import InvalidInputError
 from kernelweave.operators.base import KernelOperator
 from kernelweave.regularizers.base import Regularizer
-from kernelweave.regularizers.groups import Partition, partition
+from kernelweave.regularizers.groups import partition
 from kernelweave.regularizers.norm_prox import (
     NormProx,
+    Partition,
     power_parts,
     power_prox,
     project_lp_ball,
