@@ -382,23 +382,17 @@ def _power_roots(
     """
     w = guess
     error = max(_SMALL, 1e-15 * power)
-    few = n.size // 4 if n.size > 1000 else 0
     for _ in range(100):
         tail = raised * w ** (power - 1.0)
         change = (tail * w + linear * w - n) / (linear + power * tail)
         new = np.minimum(w - change, bound)
-        busy = np.abs(change) * power > error * new
-        left = np.count_nonzero(busy)
-        if left <= few:
+        if not np.any(np.abs(change) * power > error * new):
             break
         w = new
     # To first order, which is exact after a small step. The power multiplies the relative error of
     # w, the difference has the absolute error of n.
     top = tail * (w + power * (new - w))
     top = np.where(power * top <= n, np.maximum(top, 0.0), np.maximum(n - linear * new, 0.0))
-    if 0 < left <= few:  # these go on by themselves
-        each, pull = (np.broadcast_to(x, n.shape)[busy] for x in (raised, linear))
-        new[busy], top[busy] = _power_roots(n[busy], each, pull, power, new[busy], bound[busy])
     return new, top
 
 
