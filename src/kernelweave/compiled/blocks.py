@@ -40,7 +40,7 @@ GAUSSIAN_ROWS, GAUSSIAN_COLUMNS = 8, 512
 # Rows of a sum of such kernels that are held at a time, 128 kB: the samples of the run are loaded
 # once for all of them.
 GAUSSIAN_TILE = 32
-# How many multiplications the time of one of their values is.
+# How many multiplications the time of one of their values, an exponential, is.
 GAUSSIAN_WORK = 8
 
 

@@ -74,6 +74,11 @@ class BoxQP:
     sample: NDArray[np.int64]
     total: float
 
+    @property
+    def n_samples(self) -> int:
+        """Number of samples."""
+        return int(self.sample.max()) + 1 if self.sample.size else 0
+
     def signed(self, a: ArrayLike) -> Array:
         """Signed dual ``alpha`` (one number a sample) of box variables ``a``."""
         weights = self.sign * np.asarray(a, dtype=np.float64)
