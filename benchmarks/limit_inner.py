@@ -44,11 +44,9 @@ def smo(result: tuple[int, float], K: Any, diag: Any, *rest: Any) -> Amounts:
     }
 
 
-def gathered(
-    out: Any, K: Any, left: Any, right: Any, scale: float, target: Any, start: int, stop: int
-) -> Amounts:
+def gathered(out: Any, K: Any, left: Any, right: Any, scale: float, target: Any) -> Amounts:
     """See the module: rows of a block."""
-    return {"moved": float(stop - start) * len(right) * (K.itemsize + target.itemsize)}
+    return {"moved": float(len(left)) * len(right) * (K.itemsize + target.itemsize)}
 
 
 def added_rows(

@@ -14,7 +14,7 @@ from scipy.linalg import LinAlgError, cho_solve, lu_solve, pinvh
 from scipy.linalg.lapack import dgetrf, dpotrf, spotrf
 
 from kernelweave.arrays import AnyArray, Array
-from kernelweave.compiled.pivoted import eliminate
+from kernelweave.compiled.low_rank import eliminate
 
 __all__ = [
     "LinAlgError",

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from lp_norm import norm
 from sklearn.base import clone
 
 from kernelweave.combine import WeightedSum
 from kernelweave.errors import InvalidInputError, UnknownNameError
 from kernelweave.regularizers import BlockNorm
-from kernelweave.regularizers.norms import norm
 
 NAMES = ["rbf on age", "linear", "linear on age", "linear on age (2)", "rbf on x (2)"]
 D = np.array([3.0, 7.0, 4.0, 12.0, 2.0])

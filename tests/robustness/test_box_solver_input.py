@@ -7,7 +7,7 @@ import pytest
 
 from kernelweave.errors import InvalidInputError
 from kernelweave.losses import get_loss
-from kernelweave.losses.box_qp import BoxQP
+from kernelweave.losses.base import BoxQP
 from kernelweave.solvers import box_solver
 from kernelweave.solvers.box_solver import DenseGram, solve_box_qp
 

@@ -185,17 +185,17 @@ def test_plain_progress_is_throttled_and_ends_with_the_last_record(monkeypatch):
 def test_compiling_is_announced_once_when_it_takes_long(monkeypatch):
     import numba
 
-    from kernelweave.compiled import notice
+    from kernelweave.compiled import first_run
 
-    monkeypatch.setattr("kernelweave.compiled.notice.LONG_COMPILE", -1.0)
-    monkeypatch.setattr(notice._NOTICE, "told", False)
+    monkeypatch.setattr("kernelweave.compiled.first_run.LONG_COMPILE", -1.0)
+    monkeypatch.setattr(first_run._CLOCK, "told", False)
     out = io.StringIO()
     with FitProgress(Console(file=out), "fitting", 1e-3) as progress:
         for shift in (1, 2):
             numba.njit(lambda x, shift=shift: x + shift)(1.0)
     assert out.getvalue().count("compiling once") == 1
     assert progress.compile_seconds > 0
-    assert notice._NOTICE.told  # nor will a later fit say it again
+    assert first_run._CLOCK.told  # nor will a later fit say it again
 
 
 def test_the_time_left_follows_the_pace_and_the_limit():

@@ -14,7 +14,7 @@ import pytest
 from numba.core import event
 
 from kernelweave import BayesianMKLClassifier, MKLClassifier
-from kernelweave.compiled import notice
+from kernelweave.compiled import first_run
 
 # Fits that between them take the usual ways through the compiled code.
 FITS = """
@@ -109,7 +109,7 @@ def test_where_nothing_can_be_cached_the_temporary_folder_is_taken(tmp_path):
     tempfile.TemporaryFile = closed
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
-        from kernelweave.compiled.symmetry import mirror_rows
+        from kernelweave.compiled.matrix_checks import mirror_rows
     import numpy as np
 
     a = np.array([[1.0, 0.0], [2.0, 1.0]])
@@ -135,18 +135,16 @@ def test_where_nothing_can_be_cached_the_temporary_folder_is_taken(tmp_path):
 
 def test_a_folder_of_somebody_else_is_not_trusted(tmp_path, monkeypatch):
     """What Numba loads from its cache is code."""
-    from kernelweave.compiled import cache_folder
-
-    monkeypatch.setattr(cache_folder.tempfile, "tempdir", str(tmp_path))
-    mine = cache_folder._private_folder()
-    assert mine == cache_folder._private_folder()
+    monkeypatch.setattr(first_run.tempfile, "tempdir", str(tmp_path))
+    mine = first_run._private_folder()
+    assert mine == first_run._private_folder()
     mine.chmod(0o777)
-    other = cache_folder._private_folder()
+    other = first_run._private_folder()
     assert other != mine
     assert other.parent == tmp_path
     mine.rmdir()
     mine.symlink_to(other)
-    assert cache_folder._private_folder() not in (mine, other)
+    assert first_run._private_folder() not in (mine, other)
 
 
 # What is said of compiling
@@ -155,11 +153,11 @@ def test_a_folder_of_somebody_else_is_not_trusted(tmp_path, monkeypatch):
 @pytest.fixture
 def clock(monkeypatch):
     """A notice that has said nothing yet, and a clock that is set by hand."""
-    fresh = notice._Notice()
-    monkeypatch.setattr(notice, "_NOTICE", fresh)
+    fresh = first_run._Clock()
+    monkeypatch.setattr(first_run, "_CLOCK", fresh)
     monkeypatch.delenv("KERNELWEAVE_QUIET", raising=False)
     hands = {"now": 0.0}
-    monkeypatch.setattr(notice.time, "perf_counter", lambda: hands["now"])
+    monkeypatch.setattr(first_run.time, "perf_counter", lambda: hands["now"])
     yield hands
     if fresh.registered:
         event.unregister("numba:compile", fresh)
@@ -174,9 +172,9 @@ def pretend_to_compile(clock, *seconds):
 
 
 def test_a_long_compilation_is_told_once(clock, capsys):
-    with notice.compile_notice():
+    with first_run.compile_notice():
         pretend_to_compile(clock, 0.6, 0.6, 0.6, 2.0)
-    with notice.compile_notice():
+    with first_run.compile_notice():
         pretend_to_compile(clock, 2.0, 2.0)
     out, err = capsys.readouterr()
     assert out == ""
@@ -185,7 +183,7 @@ def test_a_long_compilation_is_told_once(clock, capsys):
 
 
 def test_functions_inside_functions_count_once(clock, capsys):
-    with notice.compile_notice():
+    with first_run.compile_notice():
         event.start_event("numba:compile")
         clock["now"] += 0.9
         pretend_to_compile(clock, 0.05)
@@ -196,26 +194,35 @@ def test_functions_inside_functions_count_once(clock, capsys):
 
 
 def test_a_short_compilation_or_that_of_others_is_not_told(clock, capsys):
-    with notice.compile_notice():
+    with first_run.compile_notice():
         pretend_to_compile(clock, 0.5, 0.4)
     pretend_to_compile(clock, 9.0, 9.0)  # not in a fit
-    with notice.compile_notice():
+    with first_run.compile_notice():
         pretend_to_compile(clock, 0.05)
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.parametrize("who", ["quiet", "progress", "worker"])
+@pytest.mark.parametrize("who", ["quiet", "worker"])
 def test_who_keeps_silent(who, clock, capsys, monkeypatch):
     if who == "quiet":
         monkeypatch.setenv("KERNELWEAVE_QUIET", "1")
     if who == "worker":
-        monkeypatch.setattr(notice.multiprocessing.current_process(), "_name", "LokyProcess-1")
-    with notice.compile_notice():
-        if who == "progress":
-            with notice.told_elsewhere():
-                pretend_to_compile(clock, 2.0, 2.0)
-        else:
+        monkeypatch.setattr(first_run.multiprocessing.current_process(), "_name", "LokyProcess-1")
+    with first_run.compile_notice():
+        pretend_to_compile(clock, 2.0, 2.0)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_progress_display_tells_it_in_place_of_the_fits_inside(clock, capsys):
+    told = []
+    watch = first_run.CompileWatch(lambda: told.append("long"), lambda: told.append("done"))
+    with first_run.watch_compiling(watch):
+        with first_run.compile_notice():
             pretend_to_compile(clock, 2.0, 2.0)
+        assert told == ["done", "long", "done"]
+        assert watch.seconds == 4.0
+    with first_run.compile_notice():  # nor does a later fit say it again
+        pretend_to_compile(clock, 2.0)
     assert capsys.readouterr().err == ""
 
 

@@ -9,11 +9,10 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Any
 
-from numba.core import event
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 
-from kernelweave.compiled.notice import CompileClock, mark_told, told_elsewhere
+from kernelweave.compiled.first_run import CompileWatch, watch_compiling
 
 __all__ = ["CountProgress", "FitProgress", "PathProgress"]
 
@@ -51,20 +50,6 @@ def _live_bar(console: Console) -> Progress:
     )
 
 
-class _Compiles(CompileClock):
-    """Shows on a progress display that Numba compiles."""
-
-    def __init__(self, progress: FitProgress) -> None:
-        super().__init__()
-        self._progress = progress
-
-    def takes_long(self) -> None:
-        self._progress.show_compiling()
-
-    def is_done(self) -> None:
-        self._progress.show_record()
-
-
 class FitProgress:
     """A callback for an estimator: the gap falling, the active kernels, the time, and what is left.
 
@@ -94,7 +79,7 @@ class FitProgress:
         self._tol = Limits(tol).target()
         self._time_limit = time_limit
         self._notice = f"compiling once, about {COMPILE_SECONDS} s"
-        self._compiles = _Compiles(self)
+        self._compiles = CompileWatch(self._show_compiling, self._show_record)
         self._told = False
         self._first_gap = 0.0
         self._first_seconds = 0.0
@@ -114,8 +99,7 @@ class FitProgress:
             self._task = self._bar.add_task(self._title, total=None, status="building the kernels")
         else:
             self._console.print(f"  {self._title} ...")
-        self._stack.enter_context(event.install_listener("numba:compile", self._compiles))
-        self._stack.enter_context(told_elsewhere())
+        self._stack.enter_context(watch_compiling(self._compiles))
         return self
 
     def __exit__(
@@ -151,16 +135,15 @@ class FitProgress:
         """Seconds that went into compiling."""
         return self._compiles.seconds
 
-    def show_compiling(self) -> None:
+    def _show_compiling(self) -> None:
         """Say that the time goes into compiling and will not be needed again."""
         if self._bar is not None:
             self._bar.update(self._task, status=f"[yellow]{self._notice}[/]")
         elif not self._told:
             self._console.print(f"    {self._notice}")
         self._told = True
-        mark_told()
 
-    def show_record(self) -> None:
+    def _show_record(self) -> None:
         """Go back from the compiling notice to the last record."""
         if self._bar is not None and self._told and self._last is not None:
             self._bar.update(self._task, status=self._status())

@@ -9,8 +9,7 @@ import numpy as np
 
 from kernelweave.combine.tiles import fill_symmetric
 from kernelweave.compiled.blocks import CACHED_COLUMNS
-from kernelweave.compiled.dense_rows import rows_product, square_block
-from kernelweave.compiled.passes import add_rows
+from kernelweave.compiled.dense_rows import add_rows, rows_product, square_block
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.memory import square_side
 from kernelweave.operators.base import Array, KernelOperator, row_step

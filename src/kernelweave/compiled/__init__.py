@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernelweave.compiled.cache_folder import ensure_cache_folder
+from kernelweave.compiled.first_run import ensure_cache_folder
 
 # Before the first compiled function is defined, which is when Numba looks for a folder.
 ensure_cache_folder()

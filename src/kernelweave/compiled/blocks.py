@@ -29,13 +29,7 @@ STACK_ENTRIES = 2**22
 
 
 def rows_of(width: int, entries: int = CACHED_ENTRIES) -> int:
-    """Return how many rows of that width make up so many entries, at least one.
-
-    Examples
-    --------
-    >>> rows_of(2**17), rows_of(10**9)
-    (2, 1)
-    """
+    """Return how many rows of that width make up so many entries, at least one."""
     return max(1, entries // max(1, width))
 
 
@@ -46,7 +40,7 @@ GAUSSIAN_ROWS, GAUSSIAN_COLUMNS = 8, 512
 # Rows of a sum of such kernels that are held at a time, 128 kB: the samples of the run are loaded
 # once for all of them.
 GAUSSIAN_TILE = 32
-# How many multiplications the time of one of their values is.
+# How many multiplications the time of one of their values, an exponential, is.
 GAUSSIAN_WORK = 8
 
 
@@ -54,11 +48,6 @@ def gaussian_kernels(count: int, entries: float) -> tuple[int, float]:
     """Return how many kernels of so many entries a thread takes at a time, and the work of all.
 
     A block is at most a millisecond: threads end together, and a time limit is noticed soon.
-
-    Examples
-    --------
-    >>> gaussian_kernels(1000, 1e4), gaussian_kernels(1, 1e9)
-    ((200, 80000000.0), (1, 8000000000.0))
     """
     block = min(max(int(2e6 // max(1.0, entries)), 1), 1024)
     return block, GAUSSIAN_WORK * count * entries

@@ -16,14 +16,11 @@ from numba import njit, types
 from numba.extending import overload
 from numpy.typing import NDArray
 
-from kernelweave.compiled.blocks import FEW_ENTRIES
+from kernelweave.compiled.blocks import FEW_ENTRIES, GAUSSIAN_WORK
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.errors import InvalidInputError
 
 __all__ = ["NO_SPECIAL_VALUES", "exp_inplace", "power_of_half"]
-
-# How many products the time of one exponential is.
-_WORK = 8
 
 # Compiler flags where neither NaN nor infinity can occur; sums keep their order.
 NO_SPECIAL_VALUES = {"contract", "nnan", "ninf", "nsz"}
@@ -168,5 +165,6 @@ def exp_inplace(A: NDArray, scale: float = 1.0) -> NDArray:
             f"got shape {A.shape}, dtype {A.dtype}, strides {A.strides}."
         )
     flat, factor = A.reshape(-1), A.dtype.type(scale)
-    map_blocks(lambda lo, hi: scaled(flat[lo:hi], factor), flat.size, FEW_ENTRIES, _WORK * A.size)
+    work = GAUSSIAN_WORK * flat.size
+    map_blocks(lambda lo, hi: scaled(flat[lo:hi], factor), flat.size, FEW_ENTRIES, work)
     return A

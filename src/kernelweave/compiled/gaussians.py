@@ -11,7 +11,7 @@ batch : tuple of arrays (columns, roots, like)
 table, left, right : (p, S)
     Samples, one row a column of the data.
 kernels
-    The kernels to take; results are in their order, for positions first..last.
+    The kernels to take; results are in their order.
 """
 
 from __future__ import annotations
@@ -130,13 +130,7 @@ def _two_sided(
 
 @njit(cache=True, nogil=True)
 def quad(
-    table: np.ndarray,
-    batch: Batch,
-    kernels: np.ndarray,
-    V: np.ndarray,
-    out: np.ndarray,
-    first: int,
-    last: int,
+    table: np.ndarray, batch: Batch, kernels: np.ndarray, V: np.ndarray, out: np.ndarray
 ) -> None:
     """out[p] = sum_t V[t]'K V[t] for kernels[p]; V is (T, S).
 
@@ -148,7 +142,7 @@ def quad(
     v = np.zeros((tasks, padded(n)))
     v[:, :n] = V
     x = v.astype(e.dtype)
-    for p in range(first, last):
+    for p in range(kernels.size):
         size = load(table, batch, kernels[p], b)
         total = 0.0
         for i in range(0, padded(n), GAUSSIAN_ROWS):
@@ -168,18 +162,12 @@ def _add_row(weight: float, e: np.ndarray, out: np.ndarray) -> None:
 
 @njit(cache=True, nogil=True)
 def square_products(
-    table: np.ndarray,
-    batch: Batch,
-    kernels: np.ndarray,
-    V: np.ndarray,
-    out: np.ndarray,
-    first: int,
-    last: int,
+    table: np.ndarray, batch: Batch, kernels: np.ndarray, V: np.ndarray, out: np.ndarray
 ) -> None:
     """out[p, t] = K V[t] for kernels[p]; V is (T, S). Blocks of rows as in `quad`."""
     tasks, n = V.shape
     _, b, e = buffers(batch, 0, n)
-    for p in range(first, last):
+    for p in range(kernels.size):
         size = load(table, batch, kernels[p], b)
         target = out[p]
         target[:] = 0.0
@@ -197,18 +185,12 @@ def square_products(
 
 @njit(cache=True, nogil=True)
 def rectangle(
-    left: np.ndarray,
-    right: np.ndarray,
-    batch: Batch,
-    kernels: np.ndarray,
-    out: np.ndarray,
-    first: int,
-    last: int,
+    left: np.ndarray, right: np.ndarray, batch: Batch, kernels: np.ndarray, out: np.ndarray
 ) -> None:
     """out[p, i, j] = K(left i, right j) for kernels[p]."""
     q, s = left.shape[1], right.shape[1]
     a, b, e = buffers(batch, q, s)
-    for p in range(first, last):
+    for p in range(kernels.size):
         size = load(left, batch, kernels[p], a)
         load(right, batch, kernels[p], b)
         for i in range(0, q, GAUSSIAN_ROWS):
@@ -224,17 +206,16 @@ def contract_rectangle(
     left: np.ndarray,
     right: np.ndarray,
     batch: Batch,
+    kernels: np.ndarray,
     M: np.ndarray,
     out: np.ndarray,
-    first: int,
-    last: int,
 ) -> None:
-    """out[k] = sum_ij M[i, j] K_k(left i, right j), k in first..last."""
+    """out[p] = sum_ij M[i, j] K(left i, right j) for kernels[p]."""
     q, s = M.shape
     a, b, e = buffers(batch, q, s)
-    for k in range(first, last):
-        size = load(left, batch, k, a)
-        load(right, batch, k, b)
+    for p in range(kernels.size):
+        size = load(left, batch, kernels[p], a)
+        load(right, batch, kernels[p], b)
         total = 0.0
         for i in range(0, q, GAUSSIAN_ROWS):
             rows = min(GAUSSIAN_ROWS, q - i)
@@ -243,7 +224,7 @@ def contract_rectangle(
                 kernel_values(size, a, i, rows, b, j, padded(stop - j), e)
                 for r in range(rows):
                     total += _dot(e[r], M[i + r, j:stop])
-        out[k] = total
+        out[p] = total
 
 
 @njit(cache=True, nogil=True)
@@ -254,13 +235,11 @@ def rectangle_products(
     kernels: np.ndarray,
     V: np.ndarray,
     out: np.ndarray,
-    first: int,
-    last: int,
 ) -> None:
     """out[p, t, i] = sum_j K(left i, right j) V[t, j] for kernels[p]."""
     q, s = left.shape[1], right.shape[1]
     a, b, e = buffers(batch, q, s)
-    for p in range(first, last):
+    for p in range(kernels.size):
         size = load(left, batch, kernels[p], a)
         load(right, batch, kernels[p], b)
         target = out[p]
@@ -311,12 +290,10 @@ def weighted_rectangle(
 
 
 @njit(cache=True, nogil=True)
-def pair_values(
-    pair: np.ndarray, batch: Batch, kernels: np.ndarray, out: np.ndarray, first: int, last: int
-) -> None:
+def pair_values(pair: np.ndarray, batch: Batch, kernels: np.ndarray, out: np.ndarray) -> None:
     """out[p] = K(x, z) of kernels[p] between the two samples of `pair`, in float64."""
     columns, roots, _ = batch
-    for p in range(first, last):
+    for p in range(kernels.size):
         z = 0.0
         for j in columns[kernels[p]]:
             if j < 0:

@@ -117,14 +117,6 @@ def between_blocks(look: Callable[[], None] | None) -> Iterator[None]:
     """Call `look` before every block of the passes inside; what it raises ends a pass.
 
     So a pass over all kernels, which may take many seconds, ends soon after its time is over.
-
-    Examples
-    --------
-    >>> seen = []
-    >>> with between_blocks(lambda: seen.append(1)):
-    ...     map_blocks(lambda start, stop: None, 10, block=5, work=0)
-    >>> len(seen)
-    2
     """
     token = _BETWEEN.set(look)
     try:

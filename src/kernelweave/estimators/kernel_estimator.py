@@ -16,7 +16,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from kernelweave.combine import Combination
-from kernelweave.compiled.notice import compile_notice
+from kernelweave.compiled.first_run import compile_notice
 from kernelweave.compiled.threads import between_blocks, one_blas_thread, use_threads
 from kernelweave.deadline import NEVER, Deadline, TimeUp
 from kernelweave.errors import InvalidInputError, MemoryBudgetError

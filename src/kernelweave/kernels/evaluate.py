@@ -11,7 +11,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from kernelweave.compiled.blocks import CACHED_ENTRIES, FEW_ENTRIES, SHARED_CACHE_ENTRIES, rows_of
 from kernelweave.compiled.dense_rows import add_rectangle, add_weighted_rows
-from kernelweave.compiled.finite import all_finite
+from kernelweave.compiled.matrix_checks import all_finite
 from kernelweave.compiled.threads import map_blocks, one_blas_thread
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.base import Kernel
@@ -242,9 +242,9 @@ def _add_given(
     size = len(matrices[0])
     if _CACHE_LINE * len(right) < size:
         for K, weight in zip(matrices, weights, strict=True):
-            add_rectangle(K, left, right, weight, out, 0, len(out))
+            add_rectangle(K, left, right, weight, out)
         return
     # Nearly all of a row has to be read anyway: from front to back that is quicker.
     rows = np.zeros((len(left), size))
     add_weighted_rows(matrices, weights, left, rows)
-    add_rectangle(rows, np.arange(len(left)), right, 1.0, out, 0, len(out))
+    add_rectangle(rows, np.arange(len(left)), right, 1.0, out)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf
 
 from kernelweave.compiled.blocks import TILE
-from kernelweave.compiled.symmetry import probe_rows, scan_rows
+from kernelweave.compiled.matrix_checks import probe_rows, scan_rows
 from kernelweave.compiled.threads import map_blocks, one_blas_thread
 from kernelweave.errors import InvalidInputError
 from kernelweave.validation import unknown_name

@@ -1,4 +1,4 @@
-"""Losses: one a file, each with its derivatives and its convex conjugate.
+"""Losses, each with its derivatives and its convex conjugate.
 
 Written for a loss weight C and signed dual variables; ``a = y * alpha`` for classification.
 
@@ -17,17 +17,11 @@ one_class            C max(0, -z)                     0                         
 with s = sigma, e = epsilon and H(t) = t log t + (1 - t) log(1 - t).
 """
 
-from kernelweave.losses.base import Loss, get_loss, loss_names
-from kernelweave.losses.box_qp import BoxQP
+from kernelweave.losses.base import BoxQP, Loss, get_loss, loss_names
 from kernelweave.losses.check import check_loss
-from kernelweave.losses.epsilon_insensitive import EpsilonInsensitive
-from kernelweave.losses.hinge import Hinge
-from kernelweave.losses.logistic import Logistic
 from kernelweave.losses.numeric import per_weight
-from kernelweave.losses.one_class import OneClass
-from kernelweave.losses.smooth_hinge import SmoothHinge
-from kernelweave.losses.squared import Squared
-from kernelweave.losses.squared_hinge import SquaredHinge
+from kernelweave.losses.piecewise_linear import EpsilonInsensitive, Hinge, OneClass
+from kernelweave.losses.smooth import Logistic, SmoothHinge, Squared, SquaredHinge
 
 __all__ = [
     "BoxQP",

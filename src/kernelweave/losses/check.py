@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -60,18 +62,9 @@ def check_loss(loss: Loss, y: ArrayLike | None = None) -> None:
     """
     with np.errstate(all="ignore"):
         trial = _Trial(loss, y)
-        for check in (
-            _weights,
-            _gradient,
-            _convex,
-            _continuous,
-            _domain,
-            _conjugate,
-            _outside,
-            _curvature,
-            _conjugate_gradient,
-            _prox,
-        ):
+        for check in (_weights, _gradient, _continuous, _domain, _conjugate, _outside):
+            check(trial)
+        for check in (_curvature, _conjugate_gradient, _prox):
             check(trial)
 
 
@@ -96,27 +89,30 @@ class _Trial:
         z = np.sort(np.hstack([steps + 0.0 * rows, steps + rows]), axis=1)
         self.loss, self.z, self.y = loss, z, rows + 0.0 * z
         self.C = np.tile(_WEIGHTS, len(targets))[:, None] + 0.0 * z
-        self.value, self.gradient = (self.answer(name, z) for name in ("value", "gradient"))
+        self.value, self.gradient = self.ask("value", z), self.ask("gradient", z)
         self.finite = np.isfinite(self.value) & np.isfinite(self.gradient)
         self.require(
             "value and gradient must be finite",
-            np.where(self.finite | (np.abs(z) > _NEAR), 0.0, np.inf),
-            0.0,
-            "they are {:g} and {:g}",
-            (self.value, self.gradient),
+            ~self.finite & (np.abs(z) <= _NEAR),
+            ("they are {:g} and {:g}", self.value, self.gradient),
         )
         near = self.finite & (np.abs(z) <= _NEAR)
         self.size = np.where(near, np.abs(self.gradient), 0.0).max(axis=1, keepdims=True)
 
-    def answer(self, name: str, at: Array) -> Array:
-        """What the loss answers to that name at these places, of the same shape."""
-        out = getattr(self.loss, name)(self.y[:, :1] + 0.0 * at, at, self.C[:, :1] + 0.0 * at)
+    def ask(self, method: str, at: Array, weight: float | None = None) -> Array:
+        """What the loss answers at these places, of the same shape; `weight` in place of its C."""
+        y = self.y[:, :1] + 0.0 * at
+        out = getattr(self.loss, method)(y, at, np.broadcast_to(self.weights(weight), at.shape))
         if np.shape(out) != at.shape:
             raise InvalidInputError(
-                f"{self.loss!r}: the {name} of arrays of shape {at.shape} must have the same "
+                f"{self.loss!r}: the {method} of arrays of shape {at.shape} must have the same "
                 f"shape; got {np.shape(out)}."
             )
         return np.asarray(out)
+
+    def weights(self, weight: float | None = None) -> Array:
+        """The C of each row, or that `weight` in all."""
+        return self.C[:, :1] if weight is None else np.full((len(self.C), 1), weight)
 
     def inside(self) -> Array:
         """Alphas well inside the domain, five a row."""
@@ -133,23 +129,18 @@ class _Trial:
         high = np.where(near, -self.gradient, -np.inf).max(axis=1, keepdims=True)
         return low, high
 
-    def rows(self, like: Array) -> tuple[Array, Array]:
-        """Targets and weights in the shape of `like`."""
-        return self.y[:, :1] + 0.0 * like, self.C[:, :1] + 0.0 * like
-
     def require(
         self,
         rule: str,
-        error: Array,
-        allowed: Array | float,
-        found: str,
-        numbers: tuple[Array, ...],
+        error: Array | Flags,
+        found: tuple[Any, ...],
+        allowed: Array | float = 0.0,
         at: tuple[str, Array] | None = None,
         weight: float | None = None,
     ) -> None:
         """Raise if an error is larger than allowed (or no number), and say where it is worst.
 
-        `found` is the text for the `numbers` there; `at` the variable and its values if not z.
+        `found` is a text and the numbers in it; `at` the variable and its values if not z.
         """
         bad = ~((error <= 0.0) | (error <= allowed))
         if not np.any(bad):
@@ -157,97 +148,82 @@ class _Trial:
         # The worst, measured by what is allowed; no number is worse than any.
         size = np.where(np.isnan(error), np.inf, error / np.maximum(allowed, 1e-300))
         row, column = np.unravel_index(int(np.argmax(np.where(bad, size, -1.0))), bad.shape)
-        variable, places = at or ("z", self.z)
-        y, place = self.y[row, 0], places[row, column]
-        C = self.C[row, 0] if weight is None else weight
+        (variable, places), (text, *numbers) = at or ("z", self.z), found
         raise InvalidInputError(
-            f"{self.loss!r}: {rule}: at y = {y:g}, {variable} = {place:.6g}, "
-            f"C = {C:g} {found.format(*(values[row, column] for values in numbers))}."
+            f"{self.loss!r}: {rule}: at y = {self.y[row, 0]:g}, "
+            f"{variable} = {places[row, column]:.6g}, C = {self.weights(weight)[row, 0]:g} "
+            f"{text.format(*(values[row, column] for values in numbers))}."
         )
 
+    def require_derivative(
+        self, slope: str, of: str, at: tuple[str, Array], step: Array, allowed: Array, loose: float
+    ) -> tuple[Array, Array, Flags]:
+        """Check that the method `slope` is the derivative of the method `of`.
 
-def _between(low: Array, high: Array, value: Array) -> Array:
-    """How far `value` is from the interval between two numbers given in any order."""
-    return np.maximum(np.minimum(low, high) - value, value - np.maximum(low, high))
+        Where that is monotone, it lies between the rises a unit to the left and right of each
+        place, also in a kink; up to `allowed`, a `loose` part of itself, and rounding. Returns the
+        steepest of the two, its rounding error, and where none of them overflows.
+        """
+        here, low, high = (self.ask(of, at[1] + way) for way in (0.0, -step, step))
+        found = self.ask(slope, at[1])
+        before = (here - low) / (at[1] - (at[1] - step))
+        after = (high - here) / ((at[1] + step) - at[1])
+        usable = np.isfinite(here) & np.isfinite(before) & np.isfinite(after)
+        usable &= self.finite if at[1] is self.z else True
+        rounding = np.where(usable, 16 * _EPS * np.abs(here) / step, 0.0)
+        before, after = np.where(usable, (before, after), 0.0)
+        least, most = np.minimum(before, after), np.maximum(before, after)
+        text = f"it is {{:.6g}}, and differences of the {of} give {{:.6g}}"
+        self.require(
+            f"the {slope} is not the derivative of the {of}",
+            np.where(usable, np.maximum(least - found, found - most), 0.0),
+            (text, found, 0.5 * (before + after)),
+            loose * np.maximum(np.abs(before), np.abs(after)) + allowed + rounding,
+            at=at,
+        )
+        return most, rounding, usable
 
 
 def _weights(trial: _Trial) -> None:
-    loss, y, z, C = trial.loss, trial.y, trial.z, trial.C
-    zero = np.zeros_like(z)
     for name, out in (("value", trial.value), ("gradient", trial.gradient)):
-        expected = C * getattr(loss, name)(y, z, np.ones_like(C))
+        expected = trial.C * trial.ask(name, trial.z, 1.0)
         trial.require(
             f"the {name} must be C times that of weight 1",
             np.where(trial.finite & np.isfinite(expected), np.abs(out - expected), 0.0),
+            ("it is {:g}, not {:g}", out, expected),
             1e-9 * np.abs(out) + 1e-12 * trial.size,
-            "it is {:g}, not {:g}",
-            (out, expected),
         )
-        none = getattr(loss, name)(y, z, zero)
+        none = trial.ask(name, trial.z, 0.0)
         trial.require(
             f"the {name} of a sample of weight zero must be 0",
             np.where(trial.finite, np.abs(none), 0.0),
-            0.0,
-            "it is {:g}",
-            (none,),
+            ("it is {:g}", none),
             weight=0.0,
         )
-    none = loss.conjugate(y, zero, zero)
+    zero = np.zeros_like(trial.z)
+    none = trial.ask("conjugate", zero, 0.0)
     trial.require(
         "the conjugate at alpha = 0 of a sample of weight zero must be 0 "
         "(kernelweave.losses.per_weight(alpha, C) is a division that works there)",
         np.abs(none),
-        0.0,
-        "it is {:g}",
-        (none,),
+        ("it is {:g}", none),
         at=("alpha", zero),
         weight=0.0,
     )
 
 
-def _derivative(
-    trial: _Trial, of: str, what: str, slope: Array, share: float, least: float, slack: float
-) -> tuple[Array, Array, Flags]:
-    """Check that `slope` is the derivative of the trial's value or gradient.
-
-    Where that is monotone, it lies between the rises a unit to the left and right of z, also in a
-    kink. Steps are this `share` of z, or of `least` if z is smaller. Returns the steepest of the
-    two, its rounding error, and where none of them overflows.
-    """
-    method, here = getattr(trial.loss, of), getattr(trial, of)
-    h = share * np.maximum(np.abs(trial.z), least)
-    low, high = trial.z - h, trial.z + h
-    before = (here - method(trial.y, low, trial.C)) / (trial.z - low)
-    after = (method(trial.y, high, trial.C) - here) / (high - trial.z)
-    usable = trial.finite & np.isfinite(before) & np.isfinite(after)
-    rounding = np.where(usable, 16 * _EPS * np.abs(here) / h, 0.0)
-    before, after = np.where(usable, (before, after), 0.0)
-    trial.require(
-        f"the {what} is not the derivative of the {of}",
-        np.where(usable, _between(before, after, slope), 0.0),
-        slack * np.maximum(np.abs(before), np.abs(after)) + 1e-6 * trial.size + rounding,
-        f"it is {{:.6g}}, and differences of the {of} give {{:.6g}}",
-        (slope, 0.5 * (before + after)),
-    )
-    return np.maximum(before, after), rounding, usable
-
-
 def _gradient(trial: _Trial) -> None:
-    _derivative(trial, "value", "gradient", trial.gradient, 1e-5, 1e-2, 1e-5)
-
-
-def _convex(trial: _Trial) -> None:
+    z, g = trial.z, trial.gradient
+    step = 1e-5 * np.maximum(np.abs(z), 1e-2)
+    trial.require_derivative("gradient", "value", ("z", z), step, 1e-6 * trial.size, 1e-5)
     # Each place and the one before it; the first has none.
-    g, before, from_z = trial.gradient, np.roll(trial.gradient, 1, 1), np.roll(trial.z, 1, 1)
-    known = trial.finite & np.roll(trial.finite, 1, axis=1)
+    before, known = np.roll(g, 1, 1), trial.finite & np.roll(trial.finite, 1, axis=1)
     known[:, 0] = False
-    fall = np.where(known, before - g, 0.0)
     trial.require(
         "the loss is not convex: its gradient falls as z grows",
-        fall,
+        np.where(known, before - g, 0.0),
+        ("it is {:.6g}, and {:.6g} at z = {:.6g}", g, before, np.roll(z, 1, 1)),
         1e-9 * np.abs(g) + 1e-12 * trial.size,
-        "it is {:.6g}, and {:.6g} at z = {:.6g}",
-        (g, before, from_z),
     )
 
 
@@ -273,130 +249,104 @@ def _domain(trial: _Trial) -> None:
         trial.require(
             "the domain of a sample of weight zero must be the single point 0",
             np.abs(end),
-            0.0,
-            "an end is {:g}",
-            (end,),
+            ("an end is {:g}", end),
             at=("end", end),
             weight=0.0,
         )
-    far = gradient_limits(lambda z: loss.gradient(y, z, C), y.shape)
-    domain = loss.domain(y, C)
-    for end, limit, side, inwards in zip(
-        domain, (-far[1], -far[0]), ("lower", "upper"), (1.0, -1.0), strict=True
-    ):
-        # Equal infinities have no difference.
-        off = np.where(end == limit, 0.0, np.abs(end - limit))
+    low, high = gradient_limits(lambda z: loss.gradient(y, z, C), y.shape)
+    names = (("lower", -high, 1.0), ("upper", -low, -1.0))
+    for end, (name, limit, inwards) in zip(loss.domain(y, C), names, strict=True):
         trial.require(
-            f"the {side} end of the domain is not the limit of minus the gradient",
-            off,
+            f"the {name} end of the domain is not the limit of minus the gradient",
+            # Equal infinities have no difference.
+            np.where(end == limit, 0.0, np.abs(end - limit)),
+            ("it is {:g}, and the limit {:g}", end, limit),
             1e-6 * (trial.size + np.where(np.isfinite(limit), np.abs(limit), 0.0)),
-            "it is {:g}, and the limit {:g}",
-            (end, limit),
             at=("end", end),
         )
         trial.require(
             "alpha = 0 must be in the domain, or the loss falls without end",
             inwards * end,
+            (f"the {name} end is {{:g}}", end),
             1e-9 * trial.size,
-            f"the {side} end is {{:g}}",
-            (end,),
             at=("end", end),
         )
 
 
 def _conjugate(trial: _Trial) -> None:
-    loss = trial.loss
     alpha = trial.inside()
-    y, C = trial.rows(alpha)
     # The z at which the supremum is taken, also where the gradient jumps over -alpha.
-    z = point_of_slope(lambda z: loss.gradient(y, z, C), -alpha)
+    z = point_of_slope(lambda z: trial.ask("gradient", z), -alpha)
     for at_z, at_alpha, value, known in (
         (trial.z, -trial.gradient, trial.value, trial.finite),
-        (z, alpha, loss.value(y, z, C), np.isfinite(z)),
+        (z, alpha, trial.ask("value", z), np.isfinite(z)),
     ):
-        conjugate = trial.answer("conjugate", at_alpha)
+        conjugate = trial.ask("conjugate", at_alpha)
         best = -at_alpha * at_z - value
         trial.require(
             "the conjugate does not belong to the value (Fenchel-Young)",
             np.where(known, np.abs(conjugate - best), 0.0),
+            ("it is {:.6g}, and the largest -alpha z - value is {:.6g}", conjugate, best),
             1e-10 * (np.abs(value) + np.abs(at_alpha * at_z) + trial.size),
-            "it is {:.6g}, and the largest -alpha z - value is {:.6g}",
-            (conjugate, best),
             at=("alpha", at_alpha),
         )
 
 
 def _outside(trial: _Trial) -> None:
-    loss, y = trial.loss, trial.y[:, :1]
-    for C, weight in ((trial.C[:, :1], None), (np.zeros_like(y), 0.0)):
-        for end, outwards in zip(loss.domain(y, C), (-1.0, 1.0), strict=True):
+    for weight in (None, 0.0):
+        C = trial.weights(weight)
+        for end, outwards in zip(trial.loss.domain(trial.y[:, :1], C), (-1.0, 1.0), strict=True):
             bounded = np.isfinite(end)
             at_end = np.where(bounded, end, 0.0)
             rounded = at_end + outwards * 1e-13 * C
             trial.require(
                 "the conjugate must be a number at the ends of the domain, and a rounding beyond",
-                np.where(bounded & np.isnan(loss.conjugate(y, rounded, C)), np.inf, 0.0),
-                0.0,
-                "it is not",
-                (),
+                bounded & np.isnan(trial.ask("conjugate", rounded, weight)),
+                ("it is not",),
                 at=("alpha", rounded),
                 weight=weight,
             )
             beyond = at_end + outwards * 1e-3 * np.maximum(np.abs(at_end), np.where(C > 0, C, 1.0))
-            conjugate = loss.conjugate(y, beyond, C)
+            conjugate = trial.ask("conjugate", beyond, weight)
             trial.require(
                 "the conjugate must be infinite outside the domain "
                 "(self._finite_in_domain(y, alpha, C, values) sees to it)",
-                np.where(bounded & (conjugate != np.inf), np.inf, 0.0),
-                0.0,
-                "it is {:g}",
-                (conjugate,),
+                bounded & (conjugate != np.inf),
+                ("it is {:g}", conjugate),
                 at=("alpha", beyond),
                 weight=weight,
             )
 
 
 def _curvature(trial: _Trial) -> None:
-    loss = trial.loss
+    z, loss = trial.z, trial.loss
     if not loss.smooth:
         return
-    curvature = loss.curvature(trial.y, trial.z, trial.C)
-    steepest, rounding, usable = _derivative(
-        trial, "gradient", "curvature", curvature, 1e-7, 1e-1, 1e-4
+    step = 1e-7 * np.maximum(np.abs(z), 1e-1)
+    steepest, rounding, usable = trial.require_derivative(
+        "curvature", "gradient", ("z", z), step, 1e-6 * trial.size, 1e-4
     )
+    curvature, bound = trial.ask("curvature", z), loss.lipschitz(trial.C)
     trial.require(
         "the curvature must not be negative",
         np.where(usable, -curvature, 0.0),
-        0.0,
-        "it is {:.6g}",
-        (curvature,),
+        ("it is {:.6g}", curvature),
     )
-    bound = loss.lipschitz(trial.C)
     trial.require(
         "the gradient rises faster than its Lipschitz constant",
         np.where(usable, steepest - bound, 0.0),
+        ("it rises by {:.6g} a unit, and the constant is {:.6g}", steepest, bound),
         1e-6 * np.where(np.isfinite(bound), bound, 0.0) + rounding,
-        "it rises by {:.6g} a unit, and the constant is {:.6g}",
-        (steepest, bound),
     )
 
 
 def _conjugate_gradient(trial: _Trial) -> None:
-    loss, alpha = trial.loss, trial.inside()
-    y, C = trial.rows(alpha)
-    h = 1e-5 * (alpha.max(axis=1, keepdims=True) - alpha.min(axis=1, keepdims=True)) + 0.0 * alpha
-    here, low, high = (loss.conjugate(y, a, C) for a in (alpha, alpha - h, alpha + h))
-    before, after = (here - low) / h, (high - here) / h
-    slope = loss.conjugate_gradient(y, alpha, C)
-    rounding = 16 * _EPS * np.maximum(np.abs(here), np.abs(alpha * slope)) / h
-    trial.require(
-        "the conjugate_gradient is not the derivative of the conjugate",
-        _between(before, after, slope),
-        1e-4 * np.abs(slope) + 1e-6 + rounding,
-        "it is {:.6g}, and differences of the conjugate give {:.6g}",
-        (slope, 0.5 * (before + after)),
-        at=("alpha", alpha),
-    )
+    alpha = trial.inside()
+    step = 1e-5 * np.ptp(alpha, axis=1, keepdims=True) + 0.0 * alpha
+    # The conjugate is a difference of two terms, and each of them is rounded.
+    terms = 16 * _EPS * np.abs(alpha * trial.ask("conjugate_gradient", alpha)) / step
+    at = ("alpha", alpha)
+    trial.require_derivative("conjugate_gradient", "conjugate", at, step, 1e-6 + terms, 1e-4)
 
 
 def _prox(trial: _Trial) -> None:
@@ -405,13 +355,10 @@ def _prox(trial: _Trial) -> None:
         z = loss.prox(y, v, C, step)
         h = 1e-9 * (1.0 + np.abs(v) + np.abs(y))
         before, after = (at - v + step * loss.gradient(y, at, C) for at in (z - h, z + h))
-        # An overflow is no number, and beyond every v.
-        right = ~(before > 0.0) & ~(after < 0.0)
         trial.require(
             f"the prox, step = {step:g}, is not where step * value + (z - v)^2 / 2 is least",
-            np.where(right & np.isfinite(z), 0.0, np.inf),
-            0.0,
-            "it is {:.6g}, where the slopes to both sides are {:.3g}, {:.3g}",
-            (z, before, after),
+            # An overflow is no number, and beyond every v.
+            (before > 0.0) | (after < 0.0) | ~np.isfinite(z),
+            ("it is {:.6g}, where the slopes to both sides are {:.3g}, {:.3g}", z, before, after),
             at=("v", v),
         )

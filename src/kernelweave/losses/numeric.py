@@ -18,7 +18,6 @@ __all__ = [
     "jump_of",
     "per_weight",
     "point_of_slope",
-    "root_of_steps",
     "slope_of",
 ]
 
@@ -173,26 +172,3 @@ def jump_of(gradient: Gradient, centre: Array) -> tuple[int, float, float, float
     if not share[k, i] > 1e-3:
         return None
     return int(i), float(high[k, i]), float(below[k, i]), float(above[k, i])
-
-
-def root_of_steps(breaks: Array, jumps: Array, first: float, start: float = 0.0) -> float:
-    """Find where a non-decreasing step function changes sign, exactly, by sorting.
-
-    The function is `first` left of all `breaks` and rises by ``jumps[i] >= 0`` at ``breaks[i]``. On
-    an interval where it is zero the middle is returned (or the finite end), `start` where there is
-    no step at all.
-    """
-    keep = jumps > 0
-    if not keep.any():
-        return float(start)
-    breaks, jumps = breaks[keep], jumps[keep]
-    order = np.argsort(breaks, kind="stable")
-    breaks = breaks[order]
-    after = first + np.cumsum(jumps[order])
-    # Exact zeros of the slope do not survive the additions: call zero what rounding calls zero.
-    slack = 1e-13 * (abs(first) + float(jumps.sum()))
-    left = min(int(np.searchsorted(after, -slack)), breaks.size - 1)
-    right = left
-    if abs(after[left]) <= slack:
-        right = min(int(np.searchsorted(after, slack, side="right")), breaks.size - 1)
-    return float(breaks[left] + 0.5 * (breaks[right] - breaks[left]))

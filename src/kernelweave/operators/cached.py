@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kernelweave.compiled.blocks import MATRIX_COLUMNS
-from kernelweave.compiled.passes import add_rows, row_products
+from kernelweave.compiled.dense_rows import add_rows, row_products
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.operators.base import (
     Array,

@@ -11,14 +11,12 @@ from numpy.typing import ArrayLike
 from kernelweave.compiled.blocks import FEW_ENTRIES, MATRIX_COLUMNS, rows_of
 from kernelweave.compiled.dense_rows import (
     add_rectangle,
-    add_weighted_rows,
-    copy_rectangle,
-    rectangle,
-)
-from kernelweave.compiled.passes import (
     add_row_products,
     add_rows,
+    add_weighted_rows,
+    copy_rectangle,
     quad_block,
+    rectangle,
     row_products,
 )
 from kernelweave.compiled.threads import map_blocks, one_blas_thread, thread_count
@@ -249,7 +247,7 @@ class DenseOperator(KernelOperator):
                 add_weighted_rows(matrices, weights, idx[start:stop], out[start:stop])
                 return
             for K, weight in zip(matrices, weights, strict=True):
-                add_rectangle(K, idx, right, weight, out, start, stop)
+                add_rectangle(K, idx[start:stop], right, weight, out[start:stop])
 
         # A few rows stay in the processor's cache while the kernels pass by.
         few = rows_of(self.n, FEW_ENTRIES) if right is None else 64
@@ -262,7 +260,7 @@ class DenseOperator(KernelOperator):
 
         def work(start: int, stop: int) -> None:
             for k in range(start, stop):
-                copy_rectangle(self._matrices[k], idx, idx, self._scale[k], stack[k], 0, len(idx))
+                copy_rectangle(self._matrices[k], idx, idx, self._scale[k], stack[k])
 
         map_blocks(work, self.m, 1, stack.size)
         out = DenseOperator(list(stack), self.names)

@@ -8,8 +8,14 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from kernelweave.compiled.blocks import STACK_ENTRIES, SUM_PARTS
-from kernelweave.compiled.passes import factor_products, factor_rows, factor_sums
-from kernelweave.compiled.pivoted import INNER, SQUARED_DISTANCE, pivoted_cholesky_form
+from kernelweave.compiled.low_rank import (
+    INNER,
+    SQUARED_DISTANCE,
+    factor_products,
+    factor_rows,
+    factor_sums,
+    pivoted_cholesky_form,
+)
 from kernelweave.compiled.threads import look_between_blocks, map_blocks
 from kernelweave.errors import InvalidInputError
 from kernelweave.linear_systems import LinAlgError, pivoted_cholesky
@@ -225,7 +231,8 @@ class FactorOperator(KernelOperator):
         if columns is None and len(idx) <= _FEW_ROWS and dtype is None and self._square:
 
             def work(start: int, stop: int) -> None:
-                factor_rows(self._factors, self._offsets, chosen, idx, out, start, stop)
+                some = chosen[start:stop]
+                factor_rows(self._factors, self._offsets, some, idx, out[start:stop])
 
             cost = float(self.ranks[chosen].sum()) * len(idx) * self.n
             map_blocks(work, len(chosen), _KERNEL_BLOCK, cost)
@@ -270,7 +277,8 @@ class FactorOperator(KernelOperator):
         out = np.empty((len(chosen), len(tasks), self.n))
 
         def work(start: int, stop: int) -> None:
-            factor_products(self._factors, self._offsets, chosen, tasks, out, start, stop)
+            some = chosen[start:stop]
+            factor_products(self._factors, self._offsets, some, tasks, out[start:stop])
 
         cost = 2.0 * self.ranks[chosen].sum() * tasks.size
         map_blocks(work, len(chosen), _KERNEL_BLOCK, cost)

@@ -290,9 +290,8 @@ class GaussianOperator(KernelOperator):
         out = np.empty((len(chosen), *self.shape), kind)
 
         def work(start: int, stop: int) -> None:
-            rectangle(
-                self._left.values, self._right.values, self.compiled, chosen, out, start, stop
-            )
+            left, right = self._left.values, self._right.values
+            rectangle(left, right, self.compiled, chosen[start:stop], out[start:stop])
 
         if out.size:
             map_blocks(work, len(chosen), *gaussian_kernels(len(chosen), out[0].size))
@@ -346,7 +345,8 @@ class GaussianOperator(KernelOperator):
         left, right, out = self._left.values, self._right.values, np.zeros(self.m)
 
         def work(start: int, stop: int) -> None:
-            contract_rectangle(left, right, self.compiled, weights, out, start, stop)
+            kernels = np.arange(start, stop)
+            contract_rectangle(left, right, self.compiled, kernels, weights, out[start:stop])
 
         if weights.size:
             map_blocks(work, self.m, *gaussian_kernels(self.m, weights.size))
@@ -369,7 +369,7 @@ class GaussianOperator(KernelOperator):
             return out
 
         def work(start: int, stop: int) -> None:
-            quad(table, self.compiled, chosen, values, out, start, stop)
+            quad(table, self.compiled, chosen[start:stop], values, out[start:stop])
 
         map_blocks(work, len(chosen), *gaussian_kernels(len(chosen), len(support) ** 2 / 2))
         # These kernels are positive semi-definite: anything below zero is rounding.
@@ -382,13 +382,13 @@ class GaussianOperator(KernelOperator):
         others = self._right.take(rest).values
 
         def products(kernels: Array) -> Array:
-            count, shape = len(kernels), (len(kernels), len(values))
+            shape = (len(kernels), len(values))
             out = np.zeros((*shape, self.n))
             if len(support):
                 inside, outside = np.empty((*shape, len(support))), np.empty((*shape, len(rest)))
                 batch = self.compiled
-                square_products(table, batch, kernels, values, inside, 0, count)
-                rectangle_products(others, table, batch, kernels, values, outside, 0, count)
+                square_products(table, batch, kernels, values, inside)
+                rectangle_products(others, table, batch, kernels, values, outside)
                 out[:, :, support], out[:, :, rest] = inside, outside
             return out
 
@@ -412,7 +412,8 @@ class GaussianOperator(KernelOperator):
 
             def work(start: int, stop: int) -> None:
                 if len(support):
-                    rectangle_products(left, table, self.compiled, chosen, values, out, start, stop)
+                    some = chosen[start:stop]
+                    rectangle_products(left, table, self.compiled, some, values, out[start:stop])
 
         if height:
             map_blocks(work, len(chosen), *gaussian_kernels(len(chosen), entries))

@@ -138,7 +138,7 @@ class GivenOperator(KernelOperator):
         def work(start: int, stop: int) -> None:
             found = self._whole.weighted(d, self._ids[start:stop])
             every = np.arange(len(found))
-            copy_rectangle(found, every, self._ids, 1.0, out[start:stop], 0, len(found))
+            copy_rectangle(found, every, self._ids, 1.0, out[start:stop])
 
         map_blocks(work, self.n, rows_of(self._whole.n, FEW_ENTRIES), active * self.n**2)
         return out

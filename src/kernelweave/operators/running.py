@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from functools import partial
 from itertools import combinations
 from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
@@ -19,10 +18,9 @@ from kernelweave.compiled.blocks import (
     gaussian_kernels,
     rows_of,
 )
-from kernelweave.compiled.dense_rows import copy_rectangle
+from kernelweave.compiled.dense_rows import add_rows, copy_rectangle, row_products
 from kernelweave.compiled.gaussians import Batch, pair_values
 from kernelweave.compiled.mwu import add_and_weigh, add_gaussians, factor_pair, row_pair
-from kernelweave.compiled.passes import add_rows, row_products
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.kernels.lazy_names import whereabouts
 from kernelweave.operators.memory import require_bytes
@@ -183,7 +181,7 @@ class StateProducts(RunningProducts):
 
     def at(self, idx: Array) -> Array:
         out = np.empty((len(self.followed), len(idx)))
-        copy_rectangle(self.state, self.followed, np.asarray(idx), 1.0, out, 0, len(out))
+        copy_rectangle(self.state, self.followed, np.asarray(idx), 1.0, out)
         return out
 
     def block(self, idx: Array) -> Array:
@@ -409,12 +407,19 @@ class BatchProducts(StateProducts):
         """See :class:`RunningProducts`; the diagonal is one."""
         out = np.ones((len(self.followed), len(idx), len(idx)))
         for s, t in combinations(range(len(idx)), 2):
-            pair = np.ascontiguousarray(self._table[:, [idx[s], idx[t]]])
-            values = np.empty(len(self.followed))
-            work = partial(pair_values, pair, self._batch, self.followed, values)
-            map_blocks(work, len(values), *gaussian_kernels(len(values), 1))
-            out[:, s, t] = out[:, t, s] = values
+            out[:, s, t] = out[:, t, s] = self._between(idx[s], idx[t])
         return out
+
+    def _between(self, i: int, j: int) -> Array:
+        """K(x_i, x_j) of every kernel followed."""
+        pair, kernels = np.ascontiguousarray(self._table[:, [i, j]]), self.followed
+        values = np.empty(len(kernels))
+
+        def work(start: int, stop: int) -> None:
+            pair_values(pair, self._batch, kernels[start:stop], values[start:stop])
+
+        map_blocks(work, len(values), *gaussian_kernels(len(values), 1))
+        return values
 
     def _by_kernels(self, count: int) -> bool:
         """Always: a kernel's columns are loaded once for all samples."""

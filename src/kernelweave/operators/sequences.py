@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kernelweave.compiled.blocks import MIRROR_ROWS
-from kernelweave.compiled.symmetry import mirror_rows
+from kernelweave.compiled.matrix_checks import mirror_rows
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.scaled_factor import Scaling

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelweave.compiled.symmetry import mirror_rows
+from kernelweave.compiled.matrix_checks import mirror_rows
 from kernelweave.compiled.threads import map_blocks
 
 __all__ = ["SquareSum"]

@@ -1,4 +1,4 @@
-"""Regularizers of the kernel weights: one a file.
+"""Regularizers of the kernel weights.
 
 ===========  ============================  ================================  ======================
 name         weights                       Omega(norms)                      r*(q / 2)
@@ -16,7 +16,6 @@ log_det      d >= 0, s log det(I + K/sig)  none: not convex                  non
 """
 
 from kernelweave.regularizers.base import Regularizer, get_regularizer, regularizer_names
-from kernelweave.regularizers.block_norm import BlockNorm
 from kernelweave.regularizers.conversions import (
     block_l1_to_l1_weight,
     block_l1_to_simplex_C,
@@ -26,11 +25,8 @@ from kernelweave.regularizers.conversions import (
 from kernelweave.regularizers.elastic_net import ElasticNet
 from kernelweave.regularizers.entropy import Entropy
 from kernelweave.regularizers.fixed import Fixed
-from kernelweave.regularizers.l1 import L1
 from kernelweave.regularizers.log_det import LogDet
-from kernelweave.regularizers.lp_ball import LpBall
-from kernelweave.regularizers.simplex import Simplex
-from kernelweave.regularizers.squared_lp import SquaredLp
+from kernelweave.regularizers.norms import L1, BlockNorm, LpBall, Simplex, SquaredLp
 
 __all__ = [
     "L1",

@@ -1,19 +1,18 @@
-"""Kernels in groups: norms of all groups at once, and the ways to say which kernels belong."""
+"""The ways in which users say which kernels belong together."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from functools import cached_property
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
-from kernelweave.arrays import AnyArray, Array, Flags, Index
 from kernelweave.errors import InvalidInputError
+from kernelweave.regularizers.norm_prox import Partition
 from kernelweave.validation import unknown_name
 
-__all__ = ["Partition", "partition"]
+__all__ = ["partition"]
 
 
 _ALLOWED = (
@@ -22,90 +21,8 @@ _ALLOWED = (
 )
 
 
-class Partition:
-    """Numbers in groups: each belongs to exactly one.
-
-    Parameters
-    ----------
-    labels : ndarray of shape (m,)
-        The group of each number, 0 to g - 1; none of the groups is empty.
-    names : sequence of g
-        Names of the groups, or just their numbers.
-
-    Examples
-    --------
-    >>> parts = Partition(np.array([0, 1, 0]), ["a", "b"])
-    >>> parts.norms(np.array([3.0, 7.0, 4.0]), 2.0)
-    array([5., 7.])
-    """
-
-    def __init__(self, labels: Index, names: Sequence[Any]) -> None:
-        self.labels, self.names = labels, names
-
-    @classmethod
-    def whole(cls, m: int) -> Partition:
-        """All numbers in one group."""
-        return cls(np.zeros(m, dtype=np.intp), range(1))
-
-    @classmethod
-    def of_labels(cls, labels: Iterable[Hashable]) -> Self:
-        """Group equal labels, in order of first appearance."""
-        numbers: dict[Hashable, int] = {}
-        found = [numbers.setdefault(label, len(numbers)) for label in labels]
-        return cls(np.array(found, dtype=np.intp), [str(label) for label in numbers])
-
-    def subset(self, kept: Flags) -> Partition:
-        """Groups of the numbers where `kept` is true; those left empty are gone."""
-        if len(self.names) == 1:
-            return Partition.whole(int(np.count_nonzero(kept)))
-        labels = self.labels[kept]
-        filled = np.bincount(labels, minlength=len(self.names)) > 0
-        return Partition((np.cumsum(filled) - 1)[labels], range(int(filled.sum())))
-
-    @cached_property
-    def sizes(self) -> Index:
-        """Number of members of every group."""
-        return np.bincount(self.labels, minlength=len(self.names))
-
-    @cached_property
-    def _order(self) -> Index | None:
-        """How to sort by group; None where that is not needed."""
-        in_order = np.all(self.labels[1:] >= self.labels[:-1])
-        return None if in_order else np.argsort(self.labels, kind="stable")
-
-    def _reduce(self, by: np.ufunc, x: Array) -> Array:
-        if len(self.names) == 1:
-            return np.asarray(by.reduce(x, keepdims=True))
-        x = x if self._order is None else x[self._order]
-        return np.asarray(by.reduceat(x, np.cumsum(self.sizes) - self.sizes))
-
-    def sums(self, x: Array) -> Array:
-        """Sum of every group."""
-        return self._reduce(np.add, x)
-
-    def spread(self, values: AnyArray) -> AnyArray:
-        """One value per group, given to each of its members (a lone one only broadcasts)."""
-        return values if len(values) == 1 else values.take(self.labels)
-
-    def norms(self, x: Array, p: float) -> Array:
-        """Lp norm of every group, with its largest entry taken out first."""
-        size = np.abs(x)
-        top = self._reduce(np.maximum, size)
-        if np.isinf(p):
-            return top
-        with np.errstate(invalid="ignore"):  # 0 / 0 in groups of zeros
-            ratio = size / self.spread(top)
-        return top * self.sums(np.where(ratio > 0, ratio, 0.0) ** p) ** (1.0 / p)
-
-
 def partition(groups: Any, m: int, names: Sequence[str] | None = None) -> Partition:
-    """Resolve what a user wrote as `groups` for m kernels (see `BlockNorm`), `names` theirs.
-
-    Examples
-    --------
-    >>> partition("columns", 2, ["rbf(width=2) on column 0", "linear"]).names
-    ['column 0', 'all columns']
-    """
+    """Resolve what a user wrote as `groups` for m kernels (see `BlockNorm`), `names` theirs."""
     if isinstance(groups, str):
         if groups != "columns":
             raise InvalidInputError(f"{_ALLOWED}; got {groups!r}.")

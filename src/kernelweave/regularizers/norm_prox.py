@@ -1,4 +1,4 @@
-r"""The prox of :math:`\Omega`: norms of components drawn towards zero.
+r"""Norms of groups, projections on their balls, and the prox of :math:`\Omega`.
 
 SpicyMKL (Suzuki and Tomioka 2011) shrinks a component with the norm :math:`|v_k|` along itself,
 so all it asks of a regularizer is what becomes of the norms: for block l1 the soft threshold of its
@@ -7,17 +7,25 @@ eq. 5. Here are the equations behind `Regularizer.norm_prox`.
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, Self
 
 import numpy as np
 
-from kernelweave.arrays import Array, Index
-from kernelweave.regularizers.groups import Partition
-from kernelweave.regularizers.norms import dual_exponent
+from kernelweave.arrays import AnyArray, Array, Flags, Index
 from kernelweave.root_search import rising_root, rising_roots
 
-__all__ = ["NormProx", "power_parts", "power_prox", "separable_prox", "soft_threshold"]
+__all__ = [
+    "NormProx",
+    "Partition",
+    "power_parts",
+    "power_prox",
+    "project_lp_ball",
+    "project_simplex",
+    "separable_prox",
+]
 
 
 _EPS = float(np.finfo(np.float64).eps)
@@ -25,6 +33,85 @@ _EPS = float(np.finfo(np.float64).eps)
 _LEAST = float(np.finfo(np.float64).tiny)
 # Where Newton's method is quadratic, a step this small leaves nothing but rounding.
 _SMALL = 1e-8
+
+
+class Partition:
+    """Numbers in groups: each belongs to exactly one.
+
+    Parameters
+    ----------
+    labels : ndarray of shape (m,)
+        The group of each number, 0 to g - 1; none of the groups is empty.
+    names : sequence of g
+        Names of the groups, or just their numbers.
+
+    Examples
+    --------
+    >>> parts = Partition(np.array([0, 1, 0]), ["a", "b"])
+    >>> parts.norms(np.array([3.0, 7.0, 4.0]), 2.0)
+    array([5., 7.])
+    """
+
+    def __init__(self, labels: Index, names: Sequence[Any]) -> None:
+        self.labels, self.names = labels, names
+
+    @classmethod
+    def whole(cls, m: int) -> Partition:
+        """All numbers in one group."""
+        return cls(np.zeros(m, dtype=np.intp), range(1))
+
+    @classmethod
+    def of_labels(cls, labels: Iterable[Hashable]) -> Self:
+        """Group equal labels, in order of first appearance."""
+        numbers: dict[Hashable, int] = {}
+        found = [numbers.setdefault(label, len(numbers)) for label in labels]
+        return cls(np.array(found, dtype=np.intp), [str(label) for label in numbers])
+
+    def subset(self, kept: Flags) -> Partition:
+        """Groups of the numbers where `kept` is true; those left empty are gone."""
+        if len(self.names) == 1:
+            return Partition.whole(int(np.count_nonzero(kept)))
+        labels = self.labels[kept]
+        filled = np.bincount(labels, minlength=len(self.names)) > 0
+        return Partition((np.cumsum(filled) - 1)[labels], range(int(filled.sum())))
+
+    @cached_property
+    def sizes(self) -> Index:
+        """Number of members of every group."""
+        return np.bincount(self.labels, minlength=len(self.names))
+
+    @cached_property
+    def _order(self) -> Index | None:
+        """How to sort by group; None where that is not needed."""
+        in_order = np.all(self.labels[1:] >= self.labels[:-1])
+        return None if in_order else np.argsort(self.labels, kind="stable")
+
+    def _reduce(self, by: np.ufunc, x: Array) -> Array:
+        if len(self.names) == 1:
+            return np.asarray(by.reduce(x, keepdims=True))
+        x = x if self._order is None else x[self._order]
+        return np.asarray(by.reduceat(x, np.cumsum(self.sizes) - self.sizes))
+
+    def sums(self, x: Array) -> Array:
+        """Sum of every group."""
+        return self._reduce(np.add, x)
+
+    def spread(self, values: AnyArray) -> AnyArray:
+        """One value per group, given to each of its members (a lone one only broadcasts)."""
+        return values if len(values) == 1 else values.take(self.labels)
+
+    def norms(self, x: Array, p: float) -> Array:
+        """Lp norm of every group, with its largest entry taken out first."""
+        size = np.abs(x)
+        if p == 1.0:
+            return self.sums(size)
+        top = self._reduce(np.maximum, size)
+        if np.isinf(p):
+            return top
+        # Where all are zero or one is infinite, the ratio of equal numbers is one too.
+        each = np.broadcast_to(self.spread(top), size.shape)
+        ratio = np.divide(size, each, out=np.ones(size.shape), where=size != each)
+        return top * self.sums(ratio**p) ** (1.0 / p)
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,31 +171,24 @@ def separable_prox(shrunk: Array, slopes: Array) -> NormProx:
     return NormProx(shrunk, active, slopes[active], np.zeros(len(active)), alone, np.zeros(0))
 
 
-def soft_threshold(norms: Array, threshold: float) -> NormProx:
-    r"""Minimise :math:`\tfrac12 |p - n|^2 + t \sum_k p_k` (SpicyMKL eq. 5)."""
-    shrunk = np.maximum(np.asarray(norms, dtype=np.float64) - threshold, 0.0)
-    return separable_prox(shrunk, np.ones(len(shrunk)))
-
-
-def power_prox(
-    norms: Array, p: float, price: float, degree: float, groups: Partition | None = None
-) -> NormProx:
+def power_prox(norms: Array, p: float, price: float, degree: float, groups: Partition) -> NormProx:
     r"""Minimise :math:`\tfrac12 |p - n|^2 + \frac{t}{e} \sum_g \|p_g\|_r^e`, r = 2p/(p+1).
 
     See :func:`power_parts`. For e = 1 a whole group is zero if and only if
     :math:`\|n_g\|_{r/(r-1)} \le t`. The `degree` e goes from 1 to 2; above 1 there must be one
-    group, as there is unless `groups` are given. `price` is t > 0.
+    group. `price` is t > 0.
 
     Examples
     --------
-    >>> power_prox(np.array([3.0, 4.0]), 1.0, 1.0, 2.0).norms.round(10).tolist()
+    >>> power_prox(np.array([3.0, 4.0]), 1.0, 1.0, 2.0, Partition.whole(2)).norms.round(10).tolist()
     [0.6666666667, 1.6666666667]
     """
     n = np.asarray(norms, dtype=np.float64)
     rise = (p - 1.0) / (p + 1.0)  # r - 1
-    if rise == 0.0:
-        return soft_threshold(n, price) if degree == 1.0 else _sum_prox(n, price, degree)
-    groups = groups or Partition.whole(n.size)
+    if rise == 0.0 and degree > 1.0:
+        return _sum_prox(n, price, degree)
+    if rise == 0.0:  # SpicyMKL eq. 5
+        return separable_prox(np.maximum(n - price, 0.0), np.ones(n.size))
     used = n > 0
     if degree == 1.0:
         used &= groups.spread(groups.norms(n, 1.0 + 1.0 / rise)) > price
@@ -302,34 +382,22 @@ def _power_roots(
     """
     w = guess
     error = max(_SMALL, 1e-15 * power)
-    few = n.size // 4 if n.size > 1000 else 0
     for _ in range(100):
         tail = raised * w ** (power - 1.0)
         change = (tail * w + linear * w - n) / (linear + power * tail)
         new = np.minimum(w - change, bound)
-        busy = np.abs(change) * power > error * new
-        left = np.count_nonzero(busy)
-        if left <= few:
+        if not np.any(np.abs(change) * power > error * new):
             break
         w = new
     # To first order, which is exact after a small step. The power multiplies the relative error of
     # w, the difference has the absolute error of n.
     top = tail * (w + power * (new - w))
     top = np.where(power * top <= n, np.maximum(top, 0.0), np.maximum(n - linear * new, 0.0))
-    if 0 < left <= few:  # these go on by themselves
-        each, pull = (np.broadcast_to(x, n.shape)[busy] for x in (raised, linear))
-        new[busy], top[busy] = _power_roots(n[busy], each, pull, power, new[busy], bound[busy])
     return new, top
 
 
 def project_simplex(v: Array) -> Array:
-    r"""Project onto :math:`\{d \ge 0, \sum_k d_k = 1\}` by sorting.
-
-    Examples
-    --------
-    >>> project_simplex(np.array([2.0, 2.0, 0.0])).tolist()
-    [0.5, 0.5, 0.0]
-    """
+    r"""Project onto :math:`\{d \ge 0, \sum_k d_k = 1\}` by sorting."""
     # Shifting all entries changes nothing, and with the largest at zero the sums keep their digits.
     shifted = np.asarray(v, dtype=np.float64) - np.max(v)
     # Entries more than one below the largest are zero for certain: most of a long vector.
@@ -341,22 +409,21 @@ def project_simplex(v: Array) -> Array:
     return d / d.sum()
 
 
-def project_lp_ball(v: Array, p: float, groups: Partition | None = None) -> Array:
+def project_lp_ball(v: Array, p: float, groups: Partition) -> Array:
     r"""Project onto :math:`\{d \ge 0, \|d\|_p \le 1\}`, :math:`p \ge 1`, finite.
 
     Outside the ball the projection solves :math:`d_k + \lambda d_k^{p-1} = v_k` with the
-    :math:`\lambda > 0` that makes the norm one. With `groups`, p > 1, each has a ball of its own.
+    :math:`\lambda > 0` that makes the norm one. For p > 1 each group has a ball of its own.
     """
     d = np.maximum(np.asarray(v, dtype=np.float64), 0.0)
     if p == 1.0:
         return d if d.sum() <= 1.0 else project_simplex(d)
-    parts = groups or Partition.whole(d.size)
-    size = parts.norms(d, p)
+    size = groups.norms(d, p)
     if p == 2.0:
-        return d / parts.spread(np.maximum(size, 1.0))
-    outside = (d > 0) & (parts.spread(size) > 1.0)
+        return d / groups.spread(np.maximum(size, 1.0))
+    outside = (d > 0) & (groups.spread(size) > 1.0)
     if np.any(outside):
-        within = parts.subset(outside)
-        _, _, shell = power_parts(d[outside], 1.0, dual_exponent(p), 1.0, within)
+        within = groups.subset(outside)
+        _, _, shell = power_parts(d[outside], 1.0, p / (p - 1.0), 1.0, within)
         d[outside] = shell / within.spread(within.norms(shell, p))
     return d

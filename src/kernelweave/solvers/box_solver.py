@@ -19,10 +19,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kernelweave.compiled.dense_rows import square_block
-from kernelweave.compiled.finite import fits_float32
+from kernelweave.compiled.matrix_checks import fits_float32
 from kernelweave.compiled.smo import objective
 from kernelweave.deadline import NEVER, Deadline
-from kernelweave.losses.box_qp import BoxQP
+from kernelweave.losses.base import BoxQP
 from kernelweave.solvers.gram_source import DenseGram, GramSource
 from kernelweave.solvers.signed_qp import (
     Ends,
@@ -265,7 +265,7 @@ def solve_box_qp(
     Examples
     --------
     >>> import numpy as np
-    >>> from kernelweave.losses.box_qp import BoxQP
+    >>> from kernelweave.losses.base import BoxQP
     >>> x, y = np.array([[0.0], [1.0], [3.0]]), np.array([-1.0, -1.0, 1.0])
     >>> qp = BoxQP(
     ...     sign=y, linear=-np.ones(3), upper=np.full(3, 9.0), sample=np.arange(3), total=0.0

@@ -8,9 +8,9 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from kernelweave.arrays import Array, Index
-from kernelweave.compiled.finite import fits_float32
+from kernelweave.compiled.matrix_checks import fits_float32
 from kernelweave.linear_systems import jittered_cholesky
-from kernelweave.losses.box_qp import BoxQP
+from kernelweave.losses.base import BoxQP
 from kernelweave.problem import Problem
 from kernelweave.regularizers.base import Regularizer
 from kernelweave.solvers.box_solver import DenseGram, solve_box_qp

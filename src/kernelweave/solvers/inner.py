@@ -10,7 +10,7 @@ import numpy as np
 from kernelweave.arrays import Index
 from kernelweave.combine.gram import Gram
 from kernelweave.compiled.dense_rows import square_block
-from kernelweave.compiled.finite import fits_float32
+from kernelweave.compiled.matrix_checks import fits_float32
 from kernelweave.problem import Array, Problem
 from kernelweave.solvers.box_solver import GramSource, solve_box_qp
 from kernelweave.solvers.feasible import feasible_alpha

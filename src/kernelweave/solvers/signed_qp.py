@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from kernelweave.compiled.smo import BIG, patience, slopes, smo_steps
 from kernelweave.deadline import Deadline
 from kernelweave.errors import InvalidInputError
-from kernelweave.losses.box_qp import BoxQP
+from kernelweave.losses.base import BoxQP
 
 __all__ = [
     "Ends",

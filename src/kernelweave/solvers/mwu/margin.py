@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from kernelweave.losses.base import Loss
-from kernelweave.losses.hinge import Hinge
-from kernelweave.losses.squared_hinge import SquaredHinge
+from kernelweave.losses.piecewise_linear import Hinge
+from kernelweave.losses.smooth import SquaredHinge
 from kernelweave.operators.rounds import BoxConstraints
 from kernelweave.problem import Array, Problem
 

@@ -9,8 +9,8 @@ from typing import ClassVar
 import numpy as np
 
 from kernelweave.errors import InvalidInputError
-from kernelweave.losses.hinge import Hinge
-from kernelweave.losses.squared_hinge import SquaredHinge
+from kernelweave.losses.piecewise_linear import Hinge
+from kernelweave.losses.smooth import SquaredHinge
 from kernelweave.problem import Array, Problem
 from kernelweave.solvers.base import Solver, State
 from kernelweave.solvers.inner import Point

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from kernelweave.compiled.mwu_step import exponentiate, pair_quads
-from kernelweave.losses.hinge import Hinge
+from kernelweave.losses.piecewise_linear import Hinge
 from kernelweave.operators.rounds import BoxConstraints, PairStep, Rounds
 from kernelweave.problem import Array, Problem
 from kernelweave.solvers.base import State

@@ -1,6 +1,7 @@
-"""The loops of :func:`~kernelweave.linear_systems.pivoted_cholesky`, and all of it for formulas.
+"""Kernels as factors of low rank, K = F'F: their pivoted Cholesky factors, and products with them.
 
-For a kernel that is a formula of few columns a step takes microseconds; there all is compiled.
+The loops of :func:`~kernelweave.linear_systems.pivoted_cholesky`, and all of it for a kernel that
+is a formula of few columns: there a step takes microseconds.
 """
 
 from __future__ import annotations
@@ -10,7 +11,17 @@ import math
 import numpy as np
 from numba import njit
 
-__all__ = ["INNER", "SQUARED_DISTANCE", "eliminate", "pivoted_cholesky_form"]
+from kernelweave.compiled.dense_rows import add_rows, row_products
+
+__all__ = [
+    "INNER",
+    "SQUARED_DISTANCE",
+    "eliminate",
+    "factor_products",
+    "factor_rows",
+    "factor_sums",
+    "pivoted_cholesky_form",
+]
 
 SQUARED_DISTANCE = 0
 INNER = 1
@@ -95,3 +106,46 @@ def pivoted_cholesky_form(
         eliminate(factors, rank, pivot, math.sqrt(residual[pivot]), residual)
         rank += 1
     return rank
+
+
+@njit(cache=True, nogil=True)
+def factor_products(
+    factors: np.ndarray, offsets: np.ndarray, kernels: np.ndarray, V: np.ndarray, out: np.ndarray
+) -> None:
+    """out[p, t] = F'F V[t] for the factor F of kernel kernels[p].
+
+    A factor is read from memory once: it is still in the cache for the second product.
+    """
+    for p in range(kernels.size):
+        rows = np.arange(offsets[kernels[p]], offsets[kernels[p] + 1])
+        c = np.empty(rows.shape[0])
+        out[p] = 0.0
+        for t in range(V.shape[0]):
+            row_products(factors, rows, V[t], c)
+            add_rows(factors, rows, c, out[p, t], 0, V.shape[1])
+
+
+@njit(cache=True, nogil=True)
+def factor_rows(
+    factors: np.ndarray, offsets: np.ndarray, kernels: np.ndarray, idx: np.ndarray, out: np.ndarray
+) -> None:
+    """out[p, s] = row idx[s] of F'F for the factor F of kernel kernels[p]."""
+    for p in range(kernels.size):
+        rows = np.arange(offsets[kernels[p]], offsets[kernels[p] + 1])
+        out[p] = 0.0
+        for s in range(idx.shape[0]):
+            c = factors[offsets[kernels[p]] : offsets[kernels[p] + 1], idx[s]].copy()
+            add_rows(factors, rows, c, out[p, s], 0, factors.shape[1])
+
+
+@njit(cache=True, nogil=True)
+def factor_sums(
+    factors: np.ndarray, offsets: np.ndarray, V: np.ndarray, out: np.ndarray, first: int, last: int
+) -> None:
+    """out[t] += sum over the kernels k in first..last of F_k'F_k V[k, t], each factor read once."""
+    for k in range(first, last):
+        rows = np.arange(offsets[k], offsets[k + 1])
+        c = np.empty(rows.shape[0])
+        for t in range(V.shape[1]):
+            row_products(factors, rows, V[k, t], c)
+            add_rows(factors, rows, c, out[t], 0, V.shape[2])
