@@ -11,13 +11,16 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
-from kernelweave.cluster.host import Host
+import numpy as np
+
+from kernelweave.compiled.threads import one_blas_thread, use_threads
 from kernelweave.errors import ClusterError, InvalidInputError, MemoryBudgetError
+from kernelweave.operators.base import Array, KernelOperator, Which, kernel_indices
 from kernelweave.operators.memory import format_bytes
 
-__all__ = ["Team", "check_client", "pickled_bytes"]
+__all__ = ["ShardedOperator", "Team", "check_client", "pickled_bytes"]
 
 # Seconds between two looks at whether a worker, or the scheduler, that has not answered is there.
 _LOOK = 2.0
@@ -28,6 +31,45 @@ _ANSWER = 30.0
 _MOST_REPLACED = 3
 # Part of a worker's memory limit that shards may take; the rest is for messages and Python.
 _ROOM = 0.8
+
+
+class Host:
+    """One shard on a worker of `dask.distributed`.
+
+    Whatever the shard raises is returned, so that an exception of the call itself can only mean
+    that the worker cannot be reached.
+    """
+
+    def __init__(self) -> None:
+        self._shard: Any = None
+
+    def room(self) -> float:
+        """Bytes this worker may take; infinity if nobody set a limit."""
+        from distributed import get_worker
+
+        return float(get_worker().memory_manager.memory_limit or float("inf"))
+
+    def do(self, name: str, args: tuple[Any, ...]) -> tuple[bool, Any]:
+        """Call a method of the shard; returns (True, answer) or (False, exception)."""
+        return self._guarded(lambda: getattr(self._shard, name)(*args))
+
+    def load(self, make: Callable[..., Any], args: tuple[Any, ...]) -> tuple[bool, Any]:
+        """Make the shard."""
+
+        def work() -> None:
+            self._shard = make(*args)
+
+        return self._guarded(work)
+
+    def _guarded(self, work: Callable[[], Any]) -> tuple[bool, Any]:
+        from distributed import get_worker
+
+        try:
+            # As many threads as the worker was given, whatever else runs on its machine.
+            with use_threads(get_worker().state.nthreads), one_blas_thread():
+                return True, work()
+        except Exception as error:
+            return False, error
 
 
 class _Lost(Exception):
@@ -311,3 +353,47 @@ class Team:
                     f"{self._patience:g} s; a fit needs at least one."
                 )
             time.sleep(_POLL)
+
+
+class ShardedOperator(KernelOperator):
+    """Kernels that live in the shards of a team: what both ways to cut them share.
+
+    Parameters
+    ----------
+    team : Team
+        The shards.
+    kernels : KernelOperator
+        All kernels on all samples, here.
+    starts : ndarray of int
+        Where the samples, or the kernels, of each shard begin.
+    cache_mb : float
+        Megabytes of rows that each worker keeps.
+    """
+
+    keeps_rows = True
+
+    def __init__(self, team: Team, kernels: Any, starts: Array, cache_mb: float) -> None:
+        self.team, self.kernels, self.starts, self.cache_mb = team, kernels, starts, cache_mb
+        self.n, self.m, self.names = kernels.n, kernels.m, kernels.names
+        # Which kernels of the shards this operator has.
+        self.members = np.arange(self.m)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the shards, all workers together."""
+        return int(self.team.nbytes)
+
+    def chosen(self, kernels: Which) -> Array:
+        """Return those kernels as the shards count them."""
+        return self.members[kernel_indices(kernels, self.m)]
+
+    def take(self, idx: Array) -> KernelOperator:
+        """See :class:`KernelOperator`; few samples are at home here."""
+        few: KernelOperator = self.kernels.take(np.asarray(idx)).select(self.members)
+        return few
+
+    def select(self, kernels: Array) -> Self:
+        """See :class:`KernelOperator`; the shards stay where they are."""
+        chosen = self.chosen(kernels)
+        names = [self.kernels.names[k] for k in chosen]
+        return self._but(members=chosen, m=len(chosen), names=names)

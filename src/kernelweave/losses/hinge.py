@@ -31,6 +31,7 @@ class Hinge(Loss):
     name = "hinge"
     task = "classification"
     smooth = False
+    soft_margin = "l1"
 
     def value(self, y: Array, z: Array, C: Array) -> Array:
         return C * np.maximum(0.0, 1.0 - y * z)

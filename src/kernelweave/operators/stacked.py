@@ -277,7 +277,7 @@ class StackedOperator(KernelOperator):
         return ErrorBound(missing, excess, product)
 
     def running(self) -> StackedProducts:
-        return StackedProducts([part.running() for part in self.parts], self.members)
+        return StackedProducts([part.running() for part in self.parts], self.members, self.n)
 
     def sum_products(self, V: Array) -> Array:
         out = np.zeros(V.shape[1:])

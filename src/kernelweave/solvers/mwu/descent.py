@@ -6,15 +6,14 @@ from math import log
 
 import numpy as np
 
-from kernelweave.compiled.mwu_step import pair_step
-from kernelweave.operators.rounds import PairStep
+from kernelweave.compiled.mwu import pair_step
+from kernelweave.operators.rounds import BoxConstraints, PairStep
 from kernelweave.problem import Array, Problem
 from kernelweave.solvers.base import State
 from kernelweave.solvers.feasible import feasible_alpha
 from kernelweave.solvers.inner import InnerWork, Point
-from kernelweave.solvers.mwu.margin import pair_rules
 
-__all__ = ["Descent"]
+__all__ = ["Descent", "pair_rules", "ridge_of"]
 
 # Rounds between two certificates: at first, as a part of all so far (no more of them are made in
 # vain), and at most as many as there are samples, since weights move at certificates only. What
@@ -34,6 +33,27 @@ _FLOOR = 1e-6
 _TURN = 8
 # Temperatures below this are rounding.
 _COLDEST = 1e-12
+
+
+def ridge_of(problem: Problem) -> Array:
+    """What the loss adds to the diagonal of every kernel, shape (T, n): 1/(2C) for the 2-norm.
+
+    MWUMKL, footnote 1: the 1-norm soft margin bounds alpha, the 2-norm adds to the diagonal.
+    """
+    steepness = problem.loss.lipschitz(problem.C)
+    # A sample of weight zero may not move, whatever its diagonal.
+    return np.divide(1.0, steepness, out=np.zeros_like(problem.C), where=steepness > 0)
+
+
+def pair_rules(problem: Problem, task: int) -> BoxConstraints:
+    """Return the rules of the dual: who may move in its box, and the rate at which it rises."""
+    low, high = problem.loss.domain(problem.y, problem.C)
+    return BoxConstraints(
+        np.ascontiguousarray(problem.y[task]),
+        ridge_of(problem)[task],
+        np.array(high[task], dtype=np.float64),
+        np.array(low[task], dtype=np.float64),
+    )
 
 
 class Descent:
