@@ -27,9 +27,6 @@ from kernelweave.operators.rounds import BoxConstraints, PairStep, Rounds
 __all__ = ["PointShards"]
 
 _KEYS = itertools.count()
-# Samples that are sent to all workers travel in messages of about this size: large beside what a
-# message costs in itself, small beside the memory of a worker.
-_MESSAGE_BYTES = 32e6
 # A worker holds the rows it was sent and the copies that kernels make of them.
 _COPIES = 3
 
@@ -40,6 +37,10 @@ class PointShards(ShardedOperator):
     The samples where v is not zero are sent to every worker; K_k v comes back from those that hold
     it. See :class:`~kernelweave.cluster.DaskBank`.
     """
+
+    # Samples that are sent to all workers travel in messages of about this size: large beside what
+    # a message costs in itself, small beside the memory of a worker.
+    message_bytes = 32e6
 
     def __init__(self, team: Team, kernels: Any, starts: Array, cache_mb: float) -> None:
         super().__init__(team, kernels, starts, cache_mb)
@@ -69,7 +70,7 @@ class PointShards(ShardedOperator):
 
     def messages(self, idx: Array, copies: float = 1.0) -> Iterator[tuple[Array, Any]]:
         """Yield samples as they travel, a bounded number at a time."""
-        size = max(1, int(_MESSAGE_BYTES // (copies * self.row_bytes)))
+        size = max(1, int(self.message_bytes // (copies * self.row_bytes)))
         for first in range(0, len(idx), size):
             part = idx[first : first + size]
             yield part, self.kernels.pack(part)

@@ -68,6 +68,7 @@ class RowCache:
         row_bytes = max(1, m * n) * self.dtype.itemsize
         self.capacity = int(np.clip(max_bytes // row_bytes, min(2, n_rows), n_rows))
         self._shape = self.capacity, m, n
+        self._evicts = self.capacity < n_rows
         self._batch = max(1, int(_BATCH_BYTES // row_bytes))
         # Taken when the first row is: many caches are made and never asked.
         self._slab: Array | None = None
@@ -104,19 +105,18 @@ class RowCache:
                 self._instead_of.release()
             self._slab = np.empty(self._shape, self.dtype)
         wanted, slots = np.asarray(idx).tolist(), self._slots
-        missing = set()
-        for row in wanted:
-            slot = slots.pop(row, None)
-            if slot is None:
-                missing.add(row)
-            else:
-                # To the end of the line: rows of this very request are never thrown out for it.
-                slots[row] = slot
-                self.hits += 1
+        found = [slots.get(row, -1) for row in wanted]
+        unknown = found.count(-1)
+        missing = {row for row in wanted if row not in slots} if unknown else set()
+        self.hits += len(found) - unknown
+        self.misses += len(missing)
+        if self._evicts:
+            # To the end of the line: rows of this very request are never thrown out for it.
+            slots.update({row: slots.pop(row) for row in set(wanted) - missing})
         if missing:
-            self.misses += len(missing)
             self._load(self._slab, sorted(missing))
-        return self._slab, np.array([slots[row] for row in wanted], dtype=np.int64)
+            found = [slots[row] for row in wanted]
+        return self._slab, np.array(found, dtype=np.int64)
 
     def _load(self, slab: Array, missing: list[int]) -> None:
         for first in range(0, len(missing), self._batch):
