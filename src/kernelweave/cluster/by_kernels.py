@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import weakref
 from typing import Any
 
 import numpy as np
@@ -17,7 +15,6 @@ from kernelweave.operators.running import RunningProducts, StackedProducts, runn
 
 __all__ = ["KernelShard", "KernelShards"]
 
-_KEYS = itertools.count()
 # Kernels in float64, and factors that leave out a trace of 1e-12: the same answer as one machine.
 _TOL = 1e-9
 
@@ -161,7 +158,7 @@ class _ShardProducts(StackedProducts):
     """
 
     def __init__(self, operator: KernelShards, weights: Array | None) -> None:
-        self._team, self._key = operator.team, next(_KEYS)
+        self._team, self._key = operator.team, operator.team.adopt(self)
         held = operator.split()
         self._shards = list(held)
         # With weights all shards hold a part of the same one kernel.
@@ -180,8 +177,6 @@ class _ShardProducts(StackedProducts):
                 f"the state of its {sizes.max()} kernels on {self.n} samples",
             )
         self._team.ask("begin", self._beginnings)
-        self._team.keep(self)
-        weakref.finalize(self, self._team.drop, "forget", self._key)
 
     def _ask(self, name: str, args: dict[int, tuple[Any, ...]]) -> list[Any]:
         asked = {self._shards[p]: (self._key, name, *own) for p, own in args.items()}
@@ -206,15 +201,7 @@ class _ShardProducts(StackedProducts):
 
 
 class KernelShard:
-    """Some of the kernels, on a worker, in an operator of their own.
-
-    Parameters
-    ----------
-    kernels : KernelOperator
-        The kernels that live here, on all samples.
-    cache_mb : float
-        Megabytes for matrices or cached rows.
-    """
+    """Some of the kernels on all samples, on a worker, in an operator of their own."""
 
     def __init__(self, kernels: KernelOperator, cache_mb: float) -> None:
         self.operator = build_bank("auto", kernels, cache_mb=cache_mb, tol=_TOL)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -26,7 +24,6 @@ from kernelweave.operators.rounds import BoxConstraints, PairStep, Rounds
 
 __all__ = ["PointShards"]
 
-_KEYS = itertools.count()
 # A worker holds the rows it was sent and the copies that kernels make of them.
 _COPIES = 3
 
@@ -213,7 +210,7 @@ class PointRounds(Rounds):
     def __init__(self, operator: PointShards, rules: BoxConstraints, weights: Array | None) -> None:
         self._operator, self._team, self._weights = operator, operator.team, weights
         self._m = operator.m if weights is None else 1
-        self._key = next(_KEYS)
+        self._key = self._team.adopt(self)
         self._beginnings = {
             w: (self._key, rules.of(operator.own(w)), operator.members, weights)
             for w in range(len(operator.team))
@@ -224,8 +221,6 @@ class PointRounds(Rounds):
             lambda w: 8.0 * self._m * sizes[w],
             f"the state of {self._m} kernels on its {sizes.max()} samples",
         )
-        self._team.keep(self)
-        weakref.finalize(self, self._team.drop, "forget", self._key)
 
     def _zero(self) -> None:
         self._v = np.zeros(self._operator.n)

@@ -16,22 +16,10 @@ __all__ = ["PointShard"]
 
 
 class PointShard:
-    """Some of the samples, on a worker.
+    """Some of the samples, on a worker: from sample `first` on, of `n_all`.
 
-    Questions come with the other samples they are about, as the operator's `pack` leaves them.
-
-    Parameters
-    ----------
-    kernels : KernelOperator
-        The kernels, without samples.
-    packed : object
-        The samples that live here.
-    first : int
-        Which of the first of them among all.
-    n_all : int
-        Number of all samples.
-    cache_mb : float
-        Megabytes of kernel rows that the rounds keep.
+    Questions come with the other samples they are about, as the operator's `pack` leaves them. The
+    kernels here have no samples of their own.
     """
 
     def __init__(self, kernels: Any, packed: Any, first: int, n_all: int, cache_mb: float) -> None:
@@ -113,17 +101,8 @@ class _PointState:
     """v, the columns of the m x n state that belong to the samples here, and their best pair.
 
     The samples of a move need not be among those here, and are sent along. What kernels frozen
-    have missed is known to the one who sends, too.
-
-    Parameters
-    ----------
-    shard : PointShard
-    rules : BoxConstraints
-        Who may move, of the samples here.
-    kernels : ndarray of int
-        The kernels of the state.
-    weights : ndarray or None
-        With weights the state is that of one kernel, sum_k weights_k K_k.
+    have missed is known to the one who sends, too. With weights the state is that of one kernel,
+    sum_k weights_k K_k.
     """
 
     def __init__(

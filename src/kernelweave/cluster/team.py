@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 import threading
 import time
@@ -22,6 +23,7 @@ from kernelweave.operators.memory import format_bytes
 
 __all__ = ["ShardedOperator", "Team", "check_client", "pickled_bytes"]
 
+_KEYS = itertools.count()
 # Seconds between two looks at whether a worker, or the scheduler, that has not answered is there.
 _LOOK = 2.0
 _POLL = 0.1
@@ -220,19 +222,25 @@ class Team:
         """Call a method of every shard at once, all with the same arguments."""
         return self.ask(name, dict.fromkeys(range(len(self)), args))
 
-    def keep(self, state: Any) -> None:
-        """Call ``state.restore(w)`` from now on when shard w has been made again."""
+    def adopt(self, state: Any) -> int:
+        """Return a key under which the shards keep something for `state` while it is there.
+
+        From now on ``state.restore(w)`` is called when shard w has been made again.
+        """
+        key = next(_KEYS)
         self._restorers[state] = None
+        weakref.finalize(state, self._drop, key)
+        return key
 
     def tell(self, w: int, name: str, *args: Any) -> Any:
         """Call a method of one shard; for `restore`."""
         return self._answer(w, self._send(w, name, args))
 
-    def drop(self, name: str, *args: Any) -> None:
-        """Call a method of every shard, with no interest in the answer or in who is there."""
+    def _drop(self, key: int) -> None:
+        """Let every shard that is there forget what it keeps under a key."""
         if self._client.status == "running":
             for w in range(len(self)):
-                self._send(w, name, args)
+                self._send(w, "forget", (key,))
 
     def require(self, extra: Callable[[int], float], what: str) -> None:
         """Raise if some worker has no room for that much beside its shard."""
@@ -358,16 +366,8 @@ class Team:
 class ShardedOperator(KernelOperator):
     """Kernels that live in the shards of a team: what both ways to cut them share.
 
-    Parameters
-    ----------
-    team : Team
-        The shards.
-    kernels : KernelOperator
-        All kernels on all samples, here.
-    starts : ndarray of int
-        Where the samples, or the kernels, of each shard begin.
-    cache_mb : float
-        Megabytes of rows that each worker keeps.
+    `starts` holds where the samples, or the kernels, of each shard begin; `kernels` are all of them
+    on all samples, here.
     """
 
     keeps_rows = True

@@ -22,34 +22,11 @@ _BATCH_BYTES = 8e6
 
 
 class RowCache:
-    """Rows of every kernel in one slab; one entry is the same row of all m kernels.
+    """Rows of length n in one slab; one entry is the same row of all m kernels.
 
-    Parameters
-    ----------
-    compute : callable
-        ``compute(idx) -> (m, len(idx), n)``: the rows that are not there, in rising order.
-    m, n : int
-        Number of kernels and length of a row.
-    max_bytes : float
-        Budget of the slab; at least two rows are kept, whatever it is.
-    dtype : numpy dtype
-        Storage.
-    n_rows : int, optional
-        How many different rows there are; n if it is not given.
-    instead_of : RowCache, optional
-        Forgets its rows when this one takes memory for its own.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> K = np.arange(9.0).reshape(1, 3, 3)
-    >>> cache = RowCache(lambda idx: K[:, idx], m=1, n=3, max_bytes=1e6, dtype=np.float64)
-    >>> slab, slots = cache.slots(np.array([2]))
-    >>> slab[slots[0], 0]
-    array([6., 7., 8.])
-    >>> _ = cache.slots(np.array([2, 0]))
-    >>> cache.hits, cache.misses
-    (1, 2)
+    ``compute(idx)`` returns rows that are not there, shape (m, len(idx), n); there are `n_rows`
+    different ones, n unless it is given. At least two are kept, whatever `max_bytes` is. The cache
+    `instead_of` forgets its rows when this one takes memory for its own.
     """
 
     def __init__(

@@ -107,10 +107,7 @@ class RunningProducts(ABC):
 class StateProducts(RunningProducts):
     """Running products kept as one m x n array, float64 unless it is very large.
 
-    Parameters
-    ----------
-    source : KernelOperator or another object with `m`, `n` and `apply`
-        The kernels.
+    Of the kernels, the `source`, it asks for `m`, `n` and `apply`.
     """
 
     def __init__(self, source: Any) -> None:
@@ -210,12 +207,7 @@ class StateProducts(RunningProducts):
 
 
 class RowProducts(StateProducts):
-    """Running products that take the two rows of a move from a cache of rows.
-
-    Parameters
-    ----------
-    source : KernelOperator or another object with `m`, `n`, `apply` and `row_cache`
-        The kernels, and where their rows come from.
+    """Running products that take the two rows of a move from the `row_cache` of their source.
 
     Examples
     --------
@@ -299,13 +291,7 @@ class _SumOfKernels:
 
 
 class MatrixProducts(RowProducts):
-    """Running products with matrices that lie one behind the other in memory.
-
-    Parameters
-    ----------
-    source : DenseOperator
-    stack : ndarray of shape (m, n, n)
-    """
+    """Running products with matrices that lie one behind the other in memory, (m, n, n)."""
 
     def __init__(self, source: Any, stack: Array) -> None:
         super().__init__(source)
@@ -318,15 +304,8 @@ class MatrixProducts(RowProducts):
 class BatchProducts(StateProducts):
     """The m x n state of a batch: a move evaluates two rows of every kernel and keeps none of them.
 
-    Parameters
-    ----------
-    source : GaussianOperator
-    table : ndarray
-        The samples.
-    batch : tuple of ndarray
-        What compiled code knows of the kernels, see ``kernelweave.compiled.gaussians``.
-    columns : callable, optional
-        Returns the columns of samples `idx`, if they are not those of the table.
+    For what `table` and `batch` hold see ``kernelweave.compiled.gaussians``. ``columns(idx)``
+    returns samples as columns, where they are not those of the table.
     """
 
     def __init__(
@@ -369,12 +348,7 @@ class BatchProducts(StateProducts):
 class FactorProducts(RunningProducts):
     """Running products of factored kernels: only z_k = F_k v is kept, K_k v = F_k'z_k follows.
 
-    Parameters
-    ----------
-    factors : ndarray of shape (R, n)
-        The factors of all kernels, one below the other.
-    offsets : ndarray of shape (m + 1,)
-        Where each begins.
+    The factors of all kernels lie one below the other, (R, n), and `offsets` is where each begins.
     """
 
     def __init__(self, factors: Array, offsets: Array) -> None:
@@ -420,15 +394,8 @@ class FactorProducts(RunningProducts):
 class StackedProducts(RunningProducts):
     """Running products of several operators side by side.
 
-    A kernel that several parts hold is the sum of what they hold of it.
-
-    Parameters
-    ----------
-    parts : sequence of RunningProducts
-    members : sequence of integer arrays
-        Which kernels of the whole each part holds, in the part's order.
-    n : int
-        Number of samples.
+    `members` holds which kernels of the whole each part has, in the part's order. A kernel that
+    several parts have is the sum of what they have of it.
     """
 
     def __init__(self, parts: Sequence[Any], members: Sequence[Any], n: int) -> None:
