@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, DTypeLike
 
-from kernelweave.cluster.team import ShardedOperator, Team, pickled_bytes
+from kernelweave.cluster.team import Team, pickled_bytes
 from kernelweave.operators.auto import build_bank
-from kernelweave.operators.base import Array, ErrorBound, KernelOperator, Kind, Which, as_tasks
+from kernelweave.operators.base import Array, KernelOperator, Kind, Which
 from kernelweave.operators.rounds import BoxConstraints, Rounds
 from kernelweave.operators.running import RunningProducts, StackedProducts, running_products
+from kernelweave.operators.stacked import StackedOperator
 
 __all__ = ["KernelShard", "KernelShards"]
 
@@ -19,12 +21,14 @@ __all__ = ["KernelShard", "KernelShards"]
 _TOL = 1e-9
 
 
-class KernelShards(ShardedOperator):
-    """Some of the kernels on every worker, each on all samples, in an operator of the worker's own.
+class KernelShards(StackedOperator):
+    """A stack whose parts live on the workers: some kernels on each, all of them on all samples.
 
     Answers for single kernels come from the worker that holds them; sums over kernels are summed
     here, n numbers from every worker. See :class:`~kernelweave.cluster.DaskBank`.
     """
+
+    keeps_rows = True
 
     @classmethod
     def build(cls, client: Any, kernels: Any, cache_mb: float, patience: float) -> KernelShards:
@@ -32,123 +36,82 @@ class KernelShards(ShardedOperator):
         count = min(len(Team.addresses(client)), kernels.m)
         starts = np.linspace(0, kernels.m, count + 1).astype(np.int64)
         shares = [np.arange(starts[w], starts[w + 1]) for w in range(count)]
+        # Constants are learnt there: it has all samples, and centring takes a pass over all.
+        own = [kernels.select(share) for share in shares]
+        needed = [pickled_bytes((some, cache_mb)) for some in own]
+        team = Team(client, KernelShard, lambda w: (own[w], cache_mb), needed, patience)
+        return cls([_Remote(team, w, own[w], cache_mb) for w in range(count)], shares)
 
-        def ingredients(w: int) -> tuple[Any, ...]:
-            # Constants are learnt there: it has all samples, and centring takes a pass over all.
-            return kernels.select(shares[w]), cache_mb
+    @property
+    def team(self) -> Team:
+        """The shards."""
+        team: Team = self.parts[0].team
+        return team
 
-        needed = [pickled_bytes(ingredients(w)) for w in range(count)]
-        team = Team(client, KernelShard, ingredients, needed, patience)
-        return cls(team, kernels, starts, cache_mb)
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the shards, all workers together."""
+        return int(self.team.nbytes)
 
-    def split(self, kernels: Which = None) -> dict[int, tuple[Array, Array]]:
-        """For every shard that holds some of these kernels: (which of them, where there)."""
-        chosen = self.chosen(kernels)
-        owner = np.searchsorted(self.starts, chosen, side="right") - 1
-        found = ((int(w), np.flatnonzero(owner == w)) for w in np.unique(owner))
-        return {w: (which, chosen[which] - self.starts[w]) for w, which in found}
-
-    # Single kernels: answers of the shard that holds each
-
-    def _each(self, name: str, kernels: Which, shape: tuple[int, ...], **args: Any) -> Array:
-        held = self.split(kernels)
-        asked = {w: (name, {**args, "kernels": places}) for w, (_, places) in held.items()}
-        out = np.empty((self.m if kernels is None else len(kernels), *shape))
-        for (which, _), answer in zip(held.values(), self.team.ask("ask", asked), strict=True):
-            out[which] = answer
-        return out
-
-    def block(
-        self, rows: Which = None, columns: Which = None, kernels: Which = None, dtype: Kind = None
-    ) -> Array:
-        found = self._each("block", kernels, self._shape(rows, columns), rows=rows, columns=columns)
-        return found if dtype is None else found.astype(dtype, copy=False)
-
-    def _shape(self, rows: Which, columns: Which) -> tuple[int, int]:
-        return self.n if rows is None else len(rows), self.n if columns is None else len(columns)
-
-    def apply(self, v: Array, kernels: Which = None, rows: Which = None) -> Array:
-        shape = (*np.shape(v)[:-1], self.n if rows is None else len(rows))
-        return self._each("apply", kernels, shape, v=v, rows=rows)
-
-    def quad(self, v: Array, kernels: Which = None) -> Array:
-        return self._each("quad", kernels, (), v=v)
-
-    def diagonal(self, kernels: Which = None) -> Array:
-        return self._each("diagonal", kernels, (self.n,))
-
-    def eigenvalue_bound(self) -> Array:
-        out = np.empty(self.m)
-        for (which, _), found in zip(*self._of_own("eigenvalue_bound"), strict=True):
-            out[which] = found
-        return out
-
-    def _of_own(self, name: str) -> tuple[list[tuple[Array, Array]], list[Any]]:
-        """What every shard answers about all of its kernels that are here."""
-        held = self.split()
-        asked: dict[int, tuple[Any, ...]]
-        asked = {w: (name, {}, places) for w, (_, places) in held.items()}
-        return list(held.values()), self.team.ask("ask", asked)
-
-    # Sums over kernels: what every shard answers, added up
-
-    def _shares(self, values: Array) -> dict[int, Array]:
-        """Cut something of every kernel by shards; zero for kernels that are not here."""
-        out = {}
-        for w, (which, places) in self.split().items():
-            size = int(self.starts[w + 1] - self.starts[w])
-            out[w] = np.zeros((size, *values.shape[1:]))
-            out[w][places] = values[which]
-        return out
+    def _ask(self, calls: Sequence[tuple[Any, str, dict[str, Any]]]) -> Iterator[Any]:
+        asked = {part.shard: (name, args, part.chosen) for part, name, args in calls}
+        return iter(self.team.ask("ask", asked))
 
     def weighted(
         self, d: ArrayLike, rows: Which = None, columns: Which = None, out: Array | None = None
     ) -> Array:
         """See :class:`KernelOperator`; all of its numbers come from every worker."""
-        out = self._sum_memory(*self._shape(rows, columns)) if out is None else out
+        weights, n = np.asarray(d), self.n
+        if out is None:
+            width = n if columns is None else len(columns)
+            out = self._sum_memory(n if rows is None else len(rows), width)
         out[...] = 0.0
-        shares = {w: own for w, own in self._shares(np.asarray(d)).items() if own.any()}
-        asked = {
-            w: ("weighted", {"d": own, "rows": rows, "columns": columns})
-            for w, own in shares.items()
-        }
-        for answer in self.team.ask("ask", asked):
+        calls = [
+            (part, "weighted", {"d": weights[own], "rows": rows, "columns": columns})
+            for part, own in self._own()
+            if weights[own].any()
+        ]
+        for answer in self._ask(calls):
             out += answer
         return out
 
-    def quad_and_product(self, v: Array, d: Array) -> tuple[Array, Array]:
-        quad, product = np.empty(self.m), np.zeros_like(as_tasks(v))
-        for (which, places), (some, added) in self._with_weights("quad_and_product", v, d):
-            quad[which] = some[places]
-            product += added
-        return quad, product
-
-    def _with_weights(self, name: str, v: Array, d: Array) -> list[tuple[Any, Any]]:
-        """What every shard answers about v and its weights, and what `split` says of it."""
-        asked = {w: (name, {"v": v, "d": own}) for w, own in self._shares(np.asarray(d)).items()}
-        held = self.split()
-        return list(zip(held.values(), self.team.ask("ask", asked), strict=True))
-
-    def sum_products(self, V: Array) -> Array:
-        """See :class:`KernelOperator`; every worker is sent the part of V of its kernels."""
-        asked = {w: ("sum_products", {"V": own}) for w, own in self._shares(V).items()}
-        return np.sum(self.team.ask("ask", asked), axis=0)
-
-    def square_sum(self) -> Array:
-        """See :class:`KernelOperator`; n^2 numbers come from every worker."""
-        return np.sum(self._of_own("square_sum")[1], axis=0)
-
-    def error(self, v: Array, d: Array) -> ErrorBound:
-        """Each worker's own bound."""
-        missing, excess = np.zeros(self.m), np.zeros(self.m)
-        product: Array | float = np.zeros_like(as_tasks(v))
-        for (which, places), bound in self._with_weights("error", v, d):
-            missing[which], excess[which] = bound.quad_missing[places], bound.norm_missing[places]
-            product = product + bound.product
-        return ErrorBound(missing, excess, product)
+    def part(
+        self, rows: Which = None, columns: Which = None, dtype: DTypeLike = np.float64
+    ) -> KernelOperator:
+        """See :class:`KernelOperator`; it asks all workers at once, parts of parts would not."""
+        return KernelOperator.part(self, rows, columns, dtype)
 
     def rounds(self, rules: BoxConstraints, weights: Array | None = None) -> Rounds:
         return Rounds(_ShardProducts(self, weights), rules)
+
+
+class _Remote(KernelOperator):
+    """The kernels of one shard, or those `chosen` of them; `kernels` are the same ones, here."""
+
+    keeps_rows = True
+
+    def __init__(
+        self, team: Team, shard: int, kernels: Any, cache_mb: float, chosen: Which = None
+    ) -> None:
+        self.team, self.shard, self.kernels, self.chosen = team, shard, kernels, chosen
+        self.n, self.m, self.names, self.cache_mb = kernels.n, kernels.m, kernels.names, cache_mb
+
+    def block(
+        self, rows: Which = None, columns: Which = None, kernels: Which = None, dtype: Kind = None
+    ) -> Array:
+        args = {"rows": rows, "columns": columns, "kernels": kernels, "dtype": dtype}
+        values: Array = self.team.ask("ask", {self.shard: ("block", args, self.chosen)})[0]
+        return values
+
+    def take(self, idx: Array) -> KernelOperator:
+        """See :class:`KernelOperator`; few samples are at home here."""
+        few: KernelOperator = self.kernels.take(np.asarray(idx))
+        return few
+
+    def select(self, kernels: Array) -> _Remote:
+        """See :class:`KernelOperator`; the shard stays where it is."""
+        places = np.asarray(kernels) if self.chosen is None else self.chosen[kernels]
+        return _Remote(self.team, self.shard, self.kernels.select(kernels), self.cache_mb, places)
 
 
 class _ShardProducts(StackedProducts):
@@ -159,22 +122,21 @@ class _ShardProducts(StackedProducts):
 
     def __init__(self, operator: KernelShards, weights: Array | None) -> None:
         self._team, self._key = operator.team, operator.team.adopt(self)
-        held = operator.split()
-        self._shards = list(held)
+        self._shards = [part.shard for part in operator.parts]
         # With weights all shards hold a part of the same one kernel.
         one = np.zeros(1, np.int64)
-        members = [which if weights is None else one for which, _ in held.values()]
+        members = [own if weights is None else one for own in operator.members]
         super().__init__((), members, operator.n)
         self._v = np.zeros(self.n)
         self._beginnings = {
-            w: (self._key, places, None if weights is None else weights[which])
-            for w, (which, places) in held.items()
+            part.shard: (self._key, part.chosen, None if weights is None else weights[own])
+            for part, own in zip(operator.parts, operator.members, strict=True)
         }
         if weights is None:
-            sizes = np.diff(operator.starts)
+            sizes = {part.shard: part.m for part in operator.parts}
             self._team.require(
-                lambda w: 8.0 * sizes[w] * self.n,
-                f"the state of its {sizes.max()} kernels on {self.n} samples",
+                lambda w: 8.0 * sizes.get(w, 0) * self.n,
+                f"the state of its {max(sizes.values())} kernels on {self.n} samples",
             )
         self._team.ask("begin", self._beginnings)
 
@@ -205,20 +167,25 @@ class KernelShard:
 
     def __init__(self, kernels: KernelOperator, cache_mb: float) -> None:
         self.operator = build_bank("auto", kernels, cache_mb=cache_mb, tol=_TOL)
+        # The operator of the kernels last chosen, and which these were.
+        self._chosen, self._few = b"", self.operator
         self._states: dict[int, RunningProducts] = {}
 
-    def _some(self, kernels: Which) -> KernelOperator:
-        if kernels is None or np.array_equal(kernels, np.arange(self.operator.m)):
+    def _of(self, chosen: Which) -> KernelOperator:
+        """Return the operator of all kernels here (None), or of some."""
+        if chosen is None:
             return self.operator
-        return self.operator.select(kernels)
+        if chosen.tobytes() != self._chosen:
+            self._chosen, self._few = chosen.tobytes(), self.operator.select(chosen)
+        return self._few
 
-    def ask(self, name: str, args: dict[str, Any], kernels: Which = None) -> Any:
-        """Answer a question to the operator, or to the one of some of its kernels."""
-        return getattr(self._some(kernels), name)(**args)
+    def ask(self, name: str, args: dict[str, Any], chosen: Which) -> Any:
+        """Answer a question to the operator."""
+        return getattr(self._of(chosen), name)(**args)
 
-    def begin(self, key: int, kernels: Array, weights: Array | None) -> None:
-        """Keep K_k v of these kernels from now on, under this key."""
-        self._states[key] = running_products(self._some(kernels), weights)
+    def begin(self, key: int, chosen: Which, weights: Array | None) -> None:
+        """Keep K_k v of the kernels chosen from now on, under this key."""
+        self._states[key] = running_products(self._of(chosen), weights)
 
     def running(self, key: int, name: str, *args: Any) -> Any:
         """Call a method of the products kept under this key."""

@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kernelweave.cluster.point_shard import PointShard
-from kernelweave.cluster.team import ShardedOperator, Team, pickled_bytes
+from kernelweave.cluster.team import Team, pickled_bytes
 from kernelweave.operators.base import (
     Array,
+    KernelOperator,
     Kind,
     Which,
     as_tasks,
@@ -28,7 +29,7 @@ __all__ = ["PointShards"]
 _COPIES = 3
 
 
-class PointShards(ShardedOperator):
+class PointShards(KernelOperator):
     """All kernels on every worker, each against samples of its own.
 
     The samples where v is not zero are sent to every worker; K_k v comes back from those that hold
@@ -38,9 +39,14 @@ class PointShards(ShardedOperator):
     # Samples that are sent to all workers travel in messages of about this size: large beside what
     # a message costs in itself, small beside the memory of a worker.
     message_bytes = 32e6
+    keeps_rows = True
 
     def __init__(self, team: Team, kernels: Any, starts: Array, cache_mb: float) -> None:
-        super().__init__(team, kernels, starts, cache_mb)
+        # All kernels on all samples, here, and where the samples of each shard begin.
+        self.team, self.kernels, self.starts, self.cache_mb = team, kernels, starts, cache_mb
+        self.n, self.m, self.names = kernels.n, kernels.m, kernels.names
+        # Which kernels of the shards this operator has.
+        self.members = np.arange(self.m)
         self.round_size = round_size_of(self.n)
         self.row_bytes = pickled_bytes(kernels.pack(np.array([0])))
 
@@ -60,6 +66,26 @@ class PointShards(ShardedOperator):
 
         team = Team(client, PointShard, ingredients, needed, patience)
         return cls(team, kernels, starts, cache_mb)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the shards, all workers together."""
+        return int(self.team.nbytes)
+
+    def chosen(self, kernels: Which) -> Array:
+        """Return those kernels as the shards count them."""
+        return self.members[kernel_indices(kernels, self.m)]
+
+    def take(self, idx: Array) -> KernelOperator:
+        """See :class:`KernelOperator`; few samples are at home here."""
+        few: KernelOperator = self.kernels.take(np.asarray(idx)).select(self.members)
+        return few
+
+    def select(self, kernels: Array) -> PointShards:
+        """See :class:`KernelOperator`; the shards stay where they are."""
+        chosen = self.chosen(kernels)
+        names = [self.kernels.names[k] for k in chosen]
+        return self._but(members=chosen, m=len(chosen), names=names)
 
     def own(self, w: int) -> slice:
         """Return the samples of shard w."""

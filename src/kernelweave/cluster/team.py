@@ -12,16 +12,13 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Self
-
-import numpy as np
+from typing import Any
 
 from kernelweave.compiled.threads import one_blas_thread, use_threads
 from kernelweave.errors import ClusterError, InvalidInputError, MemoryBudgetError
-from kernelweave.operators.base import Array, KernelOperator, Which, kernel_indices
 from kernelweave.operators.memory import format_bytes
 
-__all__ = ["ShardedOperator", "Team", "check_client", "pickled_bytes"]
+__all__ = ["Team", "check_client", "pickled_bytes"]
 
 _KEYS = itertools.count()
 # Seconds between two looks at whether a worker, or the scheduler, that has not answered is there.
@@ -361,39 +358,3 @@ class Team:
                     f"{self._patience:g} s; a fit needs at least one."
                 )
             time.sleep(_POLL)
-
-
-class ShardedOperator(KernelOperator):
-    """Kernels that live in the shards of a team: what both ways to cut them share.
-
-    `starts` holds where the samples, or the kernels, of each shard begin; `kernels` are all of them
-    on all samples, here.
-    """
-
-    keeps_rows = True
-
-    def __init__(self, team: Team, kernels: Any, starts: Array, cache_mb: float) -> None:
-        self.team, self.kernels, self.starts, self.cache_mb = team, kernels, starts, cache_mb
-        self.n, self.m, self.names = kernels.n, kernels.m, kernels.names
-        # Which kernels of the shards this operator has.
-        self.members = np.arange(self.m)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the shards, all workers together."""
-        return int(self.team.nbytes)
-
-    def chosen(self, kernels: Which) -> Array:
-        """Return those kernels as the shards count them."""
-        return self.members[kernel_indices(kernels, self.m)]
-
-    def take(self, idx: Array) -> KernelOperator:
-        """See :class:`KernelOperator`; few samples are at home here."""
-        few: KernelOperator = self.kernels.take(np.asarray(idx)).select(self.members)
-        return few
-
-    def select(self, kernels: Array) -> Self:
-        """See :class:`KernelOperator`; the shards stay where they are."""
-        chosen = self.chosen(kernels)
-        names = [self.kernels.names[k] for k in chosen]
-        return self._but(members=chosen, m=len(chosen), names=names)

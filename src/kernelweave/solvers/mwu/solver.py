@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from kernelweave.errors import InvalidInputError
-from kernelweave.losses.base import get_loss
+from kernelweave.losses import get_loss
 from kernelweave.problem import Array, Problem
 from kernelweave.solvers.base import Solver, State
 from kernelweave.solvers.inner import Point

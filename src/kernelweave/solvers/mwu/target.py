@@ -8,9 +8,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from kernelweave.compiled.mwu import exponentiate, pair_quads
-from kernelweave.losses.base import Loss
-from kernelweave.losses.hinge import Hinge
-from kernelweave.losses.squared_hinge import SquaredHinge
+from kernelweave.losses import Hinge, Loss, SquaredHinge
 from kernelweave.operators.rounds import BoxConstraints
 from kernelweave.problem import Array, Problem
 from kernelweave.solvers.base import State
