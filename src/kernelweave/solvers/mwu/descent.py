@@ -25,7 +25,8 @@ __all__ = ["Descent", "pair_rules", "ridge_of"]
 _FIRST_ROUNDS = 16
 _GROWTH = 0.05
 # Kernels whose weight is below this part of the largest sleep until the next certificate: what they
-# add to K(d) is far below any tolerance that a fit can meet.
+# add to K(d) is far below any tolerance that a fit can meet. Weights to start from are taken as if
+# none were smaller, so that kernels without weight can come back.
 _ASLEEP = 1e-10
 # omega is doubled after so many certificates in a row that found only the weights wanting. At once
 # is too soon (sonar h 36581 rounds, ionosphere h 25668), and from 3 on it makes no difference
@@ -35,11 +36,6 @@ _PATIENCE = 3
 # at eps=0.01 do not end (sonar, wpbc and liver s), and 0.5 is no better (sonar h 12869, liver s
 # 1114 against 10373 and 1563).
 _MILD = 0.2
-# Weights to start from are taken as if none were smaller than this part of the largest. After a
-# larger one good weights have to be found again (1e-3, sonar h from the optimum: 2420 rounds
-# instead of 32), after a smaller one wrong ones are left late (1e-10, sonar s from the optimum for
-# a third of C: 6088 instead of 3088).
-_FLOOR = 1e-6
 # Rounds of one task before it is the turn of the next: taking turns costs a pass over the state,
 # about as much as a round, which is then an eighth of the work.
 _TURN = 8
@@ -127,7 +123,7 @@ class Descent:
         if "log_weights" in start.extra:
             self._prior = np.array(start.extra["log_weights"], dtype=np.float64)
         elif top > 0:
-            self._prior = np.log(np.maximum(start.d / top, _FLOOR))
+            self._prior = np.log(np.maximum(start.d / top, _ASLEEP))
 
     def remembered(self) -> dict[str, Array]:
         """Return what another run needs besides alpha to go on as this one would."""
