@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from distributed import Client, LocalCluster
 from distributed.protocol import dumps, to_serialize
-from kernelweave.cluster.recipe import pack, recipe_of
 
 from kernelweave.bank import DaskBank
 from kernelweave.cluster.point_shard import PointShard
@@ -145,20 +144,20 @@ def pass_rate() -> float:
     """Seconds of one worker's part of a round: 10^6 points, 10 kernels, 50 columns, one thread."""
     n, m, p = 1_000_000, 10, 50
     kernels = kernels_on(n, m, p)
-    shard = PointShard(recipe_of(kernels), pack(kernels, np.arange(n)), 0, 1000)
+    shard = PointShard(kernels.without_samples(), kernels.pack(np.arange(n)), 0, n, 1000)
     shard.begin(0, rules_for(n), np.arange(m), None)
     d, delta = np.full(m, 1.0 / m), np.array([1e-3, -1e-3])
     pairs = iter(np.random.default_rng(1).permutation(n).reshape(-1, 2))
 
     def move() -> Any:
         idx = next(pairs)
-        return shard.move(0, pack(kernels, idx), idx, delta, d)
+        return shard.state(0, "move", kernels.pack(idx), idx, delta, d)
 
     same = np.array([0, 1])
-    packed = pack(kernels, same)
+    again = 0, "move", kernels.pack(same), same, delta, d
     with use_threads(1):
         fresh = seconds_of(move, 16, time.process_time)
-        kept = seconds_of(lambda: shard.move(0, packed, same, delta, d), 16, time.process_time)
+        kept = seconds_of(lambda: shard.state(*again), 16, time.process_time)
     print(
         "\n| one worker's part of a round, 10^6 points x 10 kernels x 50 columns | s of CPU |"
         "\n|---|---|"

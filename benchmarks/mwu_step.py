@@ -78,8 +78,7 @@ def round_seconds(products: Any, pairs: Iterator[np.ndarray], repeats: int) -> f
 
     def once() -> None:
         idx = next(pairs)
-        products.at(idx)
-        products.block(idx)
+        products.pair(*idx)
         fitted = products.move(idx, np.array([0.5, -0.5]), d)
         best_pair(fitted, v, linear, ridge, up, down)
 
@@ -120,11 +119,12 @@ def run_step(args: argparse.Namespace) -> None:
         dtype = getattr(getattr(products, "state", None), "dtype", np.dtype(np.float64))
         taken = round_seconds(products, pairs, repeats)
         touched = touch_seconds((m, n), dtype, repeats)
-        # Of factored kernels the round passes over the factors, and writes nothing that large.
-        kept = touched if hasattr(products, "state") else 0.0
+        # Of factored kernels the round passes over the factors, and keeps nothing that large.
+        state = getattr(products, "state", np.empty(0))
+        kept = touched if state.size else 0.0
         needed = kept + sum(read_seconds(size, kind, repeats) for size, kind in read)
         print(
-            f"| {label} | {m:,} | {n:,} | {products.nbytes / 1e6:.1f} | {1e3 * taken:.3f} "
+            f"| {label} | {m:,} | {n:,} | {state.nbytes / 1e6:.1f} | {1e3 * taken:.3f} "
             f"| {1e3 * touched:.3f} | {taken / touched:.2f} | {1e3 * needed:.3f} "
             f"| {taken / needed:.2f} |",
             flush=True,

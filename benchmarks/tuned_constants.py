@@ -35,10 +35,11 @@ VALUES = {
     "mwu.descent._GROWTH": (0.02, 0.05, 0.1),
     "mwu.descent._PATIENCE": (1, 2, 3, 5),
     "mwu.descent._ASLEEP": (0.0, 1e-10, 1e-7),
+    "mwu.descent._MILD": (0.2, 0.5),
 }
 SETS = {
     "spg": ("liver", "wpbc", "sonar", "ionosphere", "wdbc", "australian", "leukemia"),
-    "mwu": ("liver", "wpbc", "sonar", "ionosphere"),
+    "mwu": ("liver", "wpbc", "sonar", "ionosphere", "pima"),
 }
 
 

@@ -16,7 +16,7 @@ from sklearn.svm import SVC
 
 from kernelweave import MKLClassifier
 from kernelweave.bank import DenseBank
-from kernelweave.compiled.mwu_step import exponentiate
+from kernelweave.compiled.mwu import exponentiate
 from kernelweave.operators import ComputedOperator
 from kernelweave.solvers import MWU, Limits, recompute, solve
 

@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, DTypeLike
 
-from kernelweave.cluster.kernel_rounds import KernelRounds
-from kernelweave.cluster.kernel_shard import KernelShard
 from kernelweave.cluster.team import Team, pickled_bytes
-from kernelweave.operators.base import (
-    Array,
-    ErrorBound,
-    KernelOperator,
-    Kind,
-    Which,
-    as_tasks,
-    kernel_indices,
-)
-from kernelweave.operators.rounds import BoxConstraints
+from kernelweave.operators.auto import build_bank
+from kernelweave.operators.base import Array, KernelOperator, Kind, Which
+from kernelweave.operators.rounds import BoxConstraints, Rounds
+from kernelweave.operators.running import RunningProducts, StackedProducts, running_products
+from kernelweave.operators.stacked import StackedOperator
 
-__all__ = ["KernelShards"]
+__all__ = ["KernelShard", "KernelShards"]
+
+# Kernels in float64, and factors that leave out a trace of 1e-12: the same answer as one machine.
+_TOL = 1e-9
 
 
-class KernelShards(KernelOperator):
-    """Some of the kernels on every worker, each on all samples, in an operator of the worker's own.
+class KernelShards(StackedOperator):
+    """A stack whose parts live on the workers: some kernels on each, all of them on all samples.
 
     Answers for single kernels come from the worker that holds them; sums over kernels are summed
     here, n numbers from every worker. See :class:`~kernelweave.cluster.DaskBank`.
@@ -34,147 +30,170 @@ class KernelShards(KernelOperator):
 
     keeps_rows = True
 
-    def __init__(
-        self, team: Team, kernels: Any, starts: Array, members: Array, cache_mb: float
-    ) -> None:
-        self.team, self.kernels, self.starts, self.members = team, kernels, starts, members
-        self.n, self.m = kernels.n, len(members)
-        everything = len(members) == kernels.m
-        self.names = kernels.names if everything else [kernels.names[k] for k in members]
-        self.cache_mb = cache_mb
-
     @classmethod
     def build(cls, client: Any, kernels: Any, cache_mb: float, patience: float) -> KernelShards:
         """Send every worker all samples and its own kernels."""
         count = min(len(Team.addresses(client)), kernels.m)
         starts = np.linspace(0, kernels.m, count + 1).astype(np.int64)
         shares = [np.arange(starts[w], starts[w + 1]) for w in range(count)]
+        # Constants are learnt there: it has all samples, and centring takes a pass over all.
+        own = [kernels.select(share) for share in shares]
+        needed = [pickled_bytes((some, cache_mb)) for some in own]
+        team = Team(client, KernelShard, lambda w: (own[w], cache_mb), needed, patience)
+        return cls([_Remote(team, w, own[w], cache_mb) for w in range(count)], shares)
 
-        def ingredients(w: int) -> tuple[Any, ...]:
-            # Constants are learnt there: it has all samples, and centring takes a pass over all.
-            return kernels.select(shares[w]), cache_mb
-
-        needed = [pickled_bytes(ingredients(w)) for w in range(count)]
-        team = Team(client, KernelShard, ingredients, needed, patience)
-        return cls(team, kernels, starts, np.arange(kernels.m), cache_mb)
+    @property
+    def team(self) -> Team:
+        """The shards."""
+        team: Team = self.parts[0].team
+        return team
 
     @property
     def nbytes(self) -> int:
         """Bytes of the shards, all workers together."""
         return int(self.team.nbytes)
 
-    def split(self, kernels: Array | None = None) -> dict[int, tuple[Array, Array]]:
-        """For every shard that holds some of these kernels: (which of them, where there)."""
-        chosen = self.members[kernel_indices(kernels, self.m)]
-        owner = np.searchsorted(self.starts, chosen, side="right") - 1
-        found = ((int(w), np.flatnonzero(owner == w)) for w in np.unique(owner))
-        return {w: (which, chosen[which] - self.starts[w]) for w, which in found}
-
-    def _spread_out(self, values: Array) -> dict[int, Array]:
-        """Cut something of every kernel by shards; zero for kernels that are not here."""
-        out = {}
-        for w, (which, places) in self.split().items():
-            size = int(self.starts[w + 1] - self.starts[w])
-            out[w] = np.zeros((size, *values.shape[1:]))
-            out[w][places] = values[which]
-        return out
-
-    # Single kernels: answers of the shard that holds each
-
-    def _each(
-        self,
-        kernels: Array | None,
-        shape: tuple[int, ...],
-        args: Callable[[Array], tuple[Any, ...]],
-    ) -> Array:
-        held = self.split(kernels)
-        answers = self.team.ask("ask", {w: args(places) for w, (_, places) in held.items()})
-        out = np.empty((len(kernel_indices(kernels, self.m)), *shape))
-        for (which, _), answer in zip(held.values(), answers, strict=True):
-            out[which] = answer
-        return out
-
-    def block(
-        self, rows: Which = None, columns: Which = None, kernels: Which = None, dtype: Kind = None
-    ) -> Array:
-        shape = (self.n if rows is None else len(rows), self.n if columns is None else len(columns))
-        found = self._each(kernels, shape, lambda own: ("block", rows, columns, own))
-        return found if dtype is None else found.astype(dtype, copy=False)
-
-    def apply(self, v: Array, kernels: Which = None, rows: Which = None) -> Array:
-        shape = (*np.shape(v)[:-1], self.n if rows is None else len(rows))
-        return self._each(kernels, shape, lambda own: ("apply", v, own, rows))
-
-    def quad(self, v: Array, kernels: Which = None) -> Array:
-        return self._each(kernels, (), lambda own: ("quad", v, own))
-
-    def diagonal(self, kernels: Which = None) -> Array:
-        return self._each(kernels, (self.n,), lambda own: ("diagonal", own))
-
-    # Sums over kernels: what every shard says, added up
+    def _ask(self, calls: Sequence[tuple[Any, str, dict[str, Any]]]) -> Iterator[Any]:
+        asked = {part.shard: (name, args, part.chosen) for part, name, args in calls}
+        return iter(self.team.ask("ask", asked))
 
     def weighted(
         self, d: ArrayLike, rows: Which = None, columns: Which = None, out: Array | None = None
     ) -> Array:
         """See :class:`KernelOperator`; all of its numbers come from every worker."""
-        shape = (self.n if rows is None else len(rows), self.n if columns is None else len(columns))
-        out = self._sum_memory(*shape) if out is None else out
+        weights, n = np.asarray(d), self.n
+        if out is None:
+            width = n if columns is None else len(columns)
+            out = self._sum_memory(n if rows is None else len(rows), width)
         out[...] = 0.0
-        shares = {w: own for w, own in self._spread_out(np.asarray(d)).items() if own.any()}
-        asked = {w: ("weighted", own, rows, columns) for w, own in shares.items()}
-        for answer in self.team.ask("ask", asked):
+        calls = [
+            (part, "weighted", {"d": weights[own], "rows": rows, "columns": columns})
+            for part, own in self._own()
+            if weights[own].any()
+        ]
+        for answer in self._ask(calls):
             out += answer
         return out
 
-    def quad_and_product(self, v: Array, d: Array) -> tuple[Array, Array]:
-        quad, product = np.empty(self.m), np.zeros_like(as_tasks(v))
-        weights, held = self._spread_out(np.asarray(d)), self.split()
-        asked = {w: ("quad_and_product", v, own) for w, own in weights.items()}
-        for w, (some, added) in zip(asked, self.team.ask("ask", asked), strict=True):
-            which, places = held[w]
-            quad[which] = some[places]
-            product += added
-        return quad, product
+    def part(
+        self, rows: Which = None, columns: Which = None, dtype: DTypeLike = np.float64
+    ) -> KernelOperator:
+        """See :class:`KernelOperator`; it asks all workers at once, parts of parts would not."""
+        return KernelOperator.part(self, rows, columns, dtype)
 
-    def sum_products(self, V: Array) -> Array:
-        """See :class:`KernelOperator`; every worker is sent the part of V of its kernels."""
-        asked = {w: ("sum_products", own) for w, own in self._spread_out(V).items()}
-        return np.sum(self.team.ask("ask", asked), axis=0)
+    def rounds(self, rules: BoxConstraints, weights: Array | None = None) -> Rounds:
+        return Rounds(_ShardProducts(self, weights), rules)
 
-    def square_sum(self) -> Array:
-        """See :class:`KernelOperator`; n^2 numbers come from every worker."""
-        asked = {w: (places,) for w, (_, places) in self.split().items()}
-        return np.sum(self.team.ask("squares", asked), axis=0)
 
-    def eigenvalue_bound(self) -> Array:
-        held, out = self.split(), np.empty(self.m)
-        answers = self.team.ask("ask", dict.fromkeys(held, ("eigenvalue_bound",)))
-        for (which, places), answer in zip(held.values(), answers, strict=True):
-            out[which] = answer[places]
-        return out
+class _Remote(KernelOperator):
+    """The kernels of one shard, or those `chosen` of them; `kernels` are the same ones, here."""
 
-    def error(self, v: Array, d: Array) -> ErrorBound:
-        """Each worker's own bound."""
-        missing, excess = np.zeros(self.m), np.zeros(self.m)
-        product: Array | float = np.zeros_like(as_tasks(v))
-        weights, held = self._spread_out(np.asarray(d)), self.split()
-        asked = {w: ("error", v, own) for w, own in weights.items()}
-        for w, bound in zip(asked, self.team.ask("ask", asked), strict=True):
-            which, places = held[w]
-            missing[which], excess[which] = bound.quad_missing[places], bound.norm_missing[places]
-            product = product + bound.product
-        return ErrorBound(missing, excess, product)
+    keeps_rows = True
 
-    # Rounds and other operators
+    def __init__(
+        self, team: Team, shard: int, kernels: Any, cache_mb: float, chosen: Which = None
+    ) -> None:
+        self.team, self.shard, self.kernels, self.chosen = team, shard, kernels, chosen
+        self.n, self.m, self.names, self.cache_mb = kernels.n, kernels.m, kernels.names, cache_mb
 
-    def rounds(self, rules: BoxConstraints, weights: Array | None = None) -> KernelRounds:
-        return KernelRounds(self, rules, weights)
+    def block(
+        self, rows: Which = None, columns: Which = None, kernels: Which = None, dtype: Kind = None
+    ) -> Array:
+        args = {"rows": rows, "columns": columns, "kernels": kernels, "dtype": dtype}
+        values: Array = self.team.ask("ask", {self.shard: ("block", args, self.chosen)})[0]
+        return values
 
     def take(self, idx: Array) -> KernelOperator:
         """See :class:`KernelOperator`; few samples are at home here."""
-        return self.kernels.take(np.asarray(idx)).select(self.members)
+        few: KernelOperator = self.kernels.take(np.asarray(idx))
+        return few
 
-    def select(self, kernels: Array) -> KernelShards:
-        """See :class:`KernelOperator`; the shards stay where they are."""
-        chosen = self.members[kernel_indices(kernels, self.m)]
-        return KernelShards(self.team, self.kernels, self.starts, chosen, self.cache_mb)
+    def select(self, kernels: Array) -> _Remote:
+        """See :class:`KernelOperator`; the shard stays where it is."""
+        places = np.asarray(kernels) if self.chosen is None else self.chosen[kernels]
+        return _Remote(self.team, self.shard, self.kernels.select(kernels), self.cache_mb, places)
+
+
+class _ShardProducts(StackedProducts):
+    """Every worker keeps K_k v of its kernels; the sum over kernels is taken here.
+
+    A round takes two supersteps, and n numbers come from every worker with kernels followed.
+    """
+
+    def __init__(self, operator: KernelShards, weights: Array | None) -> None:
+        self._team, self._key = operator.team, operator.team.adopt(self)
+        self._shards = [part.shard for part in operator.parts]
+        # With weights all shards hold a part of the same one kernel.
+        one = np.zeros(1, np.int64)
+        members = [own if weights is None else one for own in operator.members]
+        super().__init__((), members, operator.n)
+        self._v = np.zeros(self.n)
+        self._beginnings = {
+            part.shard: (self._key, part.chosen, None if weights is None else weights[own])
+            for part, own in zip(operator.parts, operator.members, strict=True)
+        }
+        if weights is None:
+            sizes = {part.shard: part.m for part in operator.parts}
+            self._team.require(
+                lambda w: 8.0 * sizes.get(w, 0) * self.n,
+                f"the state of its {max(sizes.values())} kernels on {self.n} samples",
+            )
+        self._team.ask("begin", self._beginnings)
+
+    def _ask(self, name: str, args: dict[int, tuple[Any, ...]]) -> list[Any]:
+        asked = {self._shards[p]: (self._key, name, *own) for p, own in args.items()}
+        return self._team.ask("running", asked)
+
+    def reset(self, v: Array) -> None:
+        super().reset(v)
+        self._v[:] = v
+
+    def move(self, idx: Array, delta: Array, d: Array) -> Array:
+        out = super().move(idx, delta, d)
+        np.add.at(self._v, idx, delta)
+        return out
+
+    def restore(self, w: int) -> None:
+        """Give shard w, which was made again, the state it had before this superstep."""
+        if w in self._beginnings:
+            self._team.tell(w, "begin", *self._beginnings[w])
+            self._team.tell(w, "running", self._key, "reset", self._v)
+            followed = self._here[self._shards.index(w)]
+            self._team.tell(w, "running", self._key, "restrict", followed)
+
+
+class KernelShard:
+    """Some of the kernels on all samples, on a worker, in an operator of their own."""
+
+    def __init__(self, kernels: KernelOperator, cache_mb: float) -> None:
+        self.operator = build_bank("auto", kernels, cache_mb=cache_mb, tol=_TOL)
+        # The operator of the kernels last chosen, and which these were.
+        self._chosen, self._few = b"", self.operator
+        self._states: dict[int, RunningProducts] = {}
+
+    def _of(self, chosen: Which) -> KernelOperator:
+        """Return the operator of all kernels here (None), or of some."""
+        if chosen is None:
+            return self.operator
+        if chosen.tobytes() != self._chosen:
+            self._chosen, self._few = chosen.tobytes(), self.operator.select(chosen)
+        return self._few
+
+    def ask(self, name: str, args: dict[str, Any], chosen: Which) -> Any:
+        """Answer a question to the operator."""
+        return getattr(self._of(chosen), name)(**args)
+
+    def begin(self, key: int, chosen: Which, weights: Array | None) -> None:
+        """Keep K_k v of the kernels chosen from now on, under this key."""
+        self._states[key] = running_products(self._of(chosen), weights)
+
+    def running(self, key: int, name: str, *args: Any) -> Any:
+        """Call a method of the products kept under this key."""
+        products = self._states[key]
+        answer = getattr(products, name)(*args)
+        # Where all kernels are frozen, n zeros need not travel.
+        return 0.0 if name == "move" and not len(products.followed) else answer
+
+    def forget(self, key: int) -> None:
+        """Drop the products of this key."""
+        self._states.pop(key, None)

@@ -1,4 +1,4 @@
-"""What a worker does for kernels that is cut by points: all kernels, against its own samples."""
+"""What a worker does for kernels that are cut by points: all kernels, against its own samples."""
 
 from __future__ import annotations
 
@@ -6,81 +6,53 @@ from typing import Any
 
 import numpy as np
 
-from kernelweave.cluster.point_state import PointState
-from kernelweave.operators.base import Array, kernel_runs
+from kernelweave.operators.base import Array, Which, kernel_runs
 from kernelweave.operators.rounds import BoxConstraints
+from kernelweave.operators.row_cache import RowCache, shared_cache
+from kernelweave.operators.running import BatchProducts, RowProducts, StateProducts
 from kernelweave.operators.squares import SquareSum
 
 __all__ = ["PointShard"]
 
 
 class PointShard:
-    """Some of the samples, on a worker.
+    """Some of the samples, on a worker: from sample `first` on, of `n_all`.
 
-    Questions come with the other samples they are about, as the operator's `pack` leaves them.
-
-    Parameters
-    ----------
-    kernels : KernelOperator
-        The kernels, without samples.
-    packed : object
-        The samples that live here.
-    first : int
-        Which of the first of them among all.
-    cache_mb : float
-        Megabytes of kernel rows that the rounds keep.
+    Questions come with the other samples they are about, as the operator's `pack` leaves them. The
+    kernels here have no samples of their own.
     """
 
-    def __init__(self, kernels: Any, packed: Any, first: int, cache_mb: float) -> None:
+    def __init__(self, kernels: Any, packed: Any, first: int, n_all: int, cache_mb: float) -> None:
         self.kernels, self.own = kernels, kernels.open(packed)
-        self.first, self._cache_mb = first, cache_mb
-        self._states: dict[int, PointState] = {}
+        self.first, self.n_all, self.cache_bytes = first, n_all, 1e6 * cache_mb
+        self._states: dict[int, _PointState] = {}
+        # The two samples of the move that is being made, and which ones they are.
+        self.sent: Any = None
+        self.sent_ids: list[int] = []
 
     # Passes
 
-    def _sent(self, packed: Any, here: Array | None) -> Any:
-        """The kernels of the samples sent against those here (None: all of them)."""
+    def _between(self, packed: Any, here: Which, sent_first: bool) -> Any:
+        """The kernels of the samples sent and those here (None: all of them), or the other way."""
         mine = self.own if here is None else self.own.take(here)
-        return self.kernels.of_rows(self.kernels.open(packed), mine)
+        sent = self.kernels.open(packed)
+        return self.kernels.of_rows(*((sent, mine) if sent_first else (mine, sent)))
 
-    def _mine(self, packed: Any, here: Array | None) -> Any:
-        """The kernels of the samples here (None: all of them) against those sent."""
-        mine = self.own if here is None else self.own.take(here)
-        return self.kernels.of_rows(mine, self.kernels.open(packed))
-
-    def rows(self, packed: Any, here: Array | None, kernels: Array) -> Array:
-        """K_k of the samples sent against those here."""
-        return np.array(self._sent(packed, here).block(kernels=kernels))
-
-    def weighted(self, packed: Any, here: Array | None, d: Array, kernels: Array) -> Array:
-        """sum_k d_k K_k of the samples sent against those here."""
-        return np.array(self._sent(packed, here).select(kernels).weighted(d))
-
-    def products(self, packed: Any, V: Array, kernels: Array) -> Array:
-        """K_k v at the samples here, from the samples where v is not zero."""
-        return np.array(self._mine(packed, None).apply(V, kernels))
-
-    def partial(self, packed: Any, here: Array, V: Array, kernels: Array) -> Array:
-        """K_k v at the samples sent, as far as v lives here."""
-        return np.array(self._sent(packed, here).apply(V, kernels))
-
-    def quad(self, packed: Any, V: Array, here: Array, V_here: Array, kernels: Array) -> Array:
-        """v'K_k v, summed over the samples here only on one side."""
-        operator, out = self._mine(packed, here), np.zeros(len(kernels))
-        for part in kernel_runs(len(kernels), V_here.size):
-            out[part] = np.einsum("ktn,tn->k", operator.apply(V, kernels[part]), V_here)
-        return out
+    def ask(self, packed: Any, here: Which, sent_first: bool, name: str, *args: Any) -> Array:
+        """Ask the operator between the samples sent and those here."""
+        return np.array(getattr(self._between(packed, here, sent_first), name)(*args))
 
     def quad_and_product(
-        self, packed: Any, V: Array, V_here: Array, d: Array, kernels: Array
-    ) -> tuple[Array, Array]:
-        """(v'K_k v as in `quad`, sum_k d_k K_k v at the samples here)."""
-        operator = self._mine(packed, None)
-        quad, product = np.zeros(len(kernels)), np.zeros(V_here.shape)
+        self, packed: Any, V: Array, here: Which, V_here: Array, d: Array | None, kernels: Array
+    ) -> tuple[Array, Array | None]:
+        """(v'K_k v, summed over the samples here on one side, and sum_k d_k K_k v at these)."""
+        operator, quad = self._between(packed, here, False), np.zeros(len(kernels))
+        product = None if d is None else np.zeros(V_here.shape)
         for part in kernel_runs(len(kernels), V_here.size):
             products = operator.apply(V, kernels[part])
             quad[part] = np.einsum("ktn,tn->k", products, V_here)
-            product += np.tensordot(d[part], products, axes=1)
+            if d is not None:
+                product += np.tensordot(d[part], products, axes=1)
         return quad, product
 
     def diagonal(self, kernels: Array) -> Array:
@@ -94,14 +66,14 @@ class PointShard:
 
     def sum_products(self, packed: Any, V: Array, kernels: Array) -> Array:
         """sum_k K_k V[k] at the samples here, from all samples."""
-        operator, out = self._mine(packed, None), np.zeros((V.shape[1], self.own.n))
+        operator, out = self._between(packed, None, False), np.zeros((V.shape[1], self.own.n))
         for place in range(len(kernels)):
             out += operator.apply(V[place], kernels[place : place + 1])[0]
         return out
 
     def squares(self, packed: Any, kernels: Array) -> Array:
         """sum_k K_k[here]' K_k[here], from all samples."""
-        operator = self._mine(packed, None)
+        operator = self._between(packed, None, False)
         n = operator.shape[1]
         total = SquareSum(n)
         for part in kernel_runs(self.own.n, n):
@@ -113,43 +85,112 @@ class PointShard:
     # Rounds
 
     def begin(self, key: int, rules: BoxConstraints, kernels: Array, weights: Array | None) -> None:
-        """Keep K_k v at the samples here from now on, under this key."""
-        self._states[key] = PointState(
-            self.kernels, self.own, self.first, rules, kernels, weights, self._cache_mb
-        )
+        """Keep K_k v at the samples here from now on, for v = 0 and under this key."""
+        self._states[key] = _PointState(self, rules, kernels, weights)
 
     def forget(self, key: int) -> None:
         """Drop that state."""
         self._states.pop(key, None)
 
-    def clear(self, key: int) -> None:
-        """Start from v = 0."""
-        self._states[key].clear()
+    def state(self, key: int, name: str, *args: Any) -> Any:
+        """Call a method of the state of this key."""
+        return getattr(self._states[key], name)(*args)
 
-    def put(self, key: int, v: Array) -> None:
-        """Set v at the samples here."""
-        self._states[key].put(v)
 
-    def add(self, key: int, packed: Any, values: Array, kernels: Array | None) -> None:
+class _PointState:
+    """v, the columns of the m x n state that belong to the samples here, and their best pair.
+
+    The samples of a move need not be among those here, and are sent along. What kernels frozen
+    have missed is known to the one who sends, too. With weights the state is that of one kernel,
+    sum_k weights_k K_k.
+    """
+
+    def __init__(
+        self, shard: PointShard, rules: BoxConstraints, kernels: Array, weights: Array | None
+    ) -> None:
+        self._shard, self._rules, self._kernels, self._weights = shard, rules, kernels, weights
+        self.m, self.n = len(kernels) if weights is None else 1, shard.own.n
+        self.v, self._fitted = np.zeros(self.n), np.zeros(self.n)
+        batch = shard.kernels.of_rows(shard.own, shard.own).select(kernels).compiled
+        self._products: StateProducts
+        if batch is not None and weights is None:
+            # Rows are computed as fast as they could be read, and none are kept.
+            table = shard.own.values
+            self._products = BatchProducts(self, table, batch, lambda idx: shard.sent.values)
+        else:
+            self._products = RowProducts(self)
+
+    def row_cache(self, kernels: Array) -> RowCache:
+        """Return a cache of rows against the samples here, which all tasks share."""
+        shard, weights = self._shard, self._weights
+        chosen = self._kernels[kernels] if weights is None else self._kernels
+
+        def rows(idx: Array) -> Array:
+            sent = shard.sent.take(np.array([shard.sent_ids.index(i) for i in idx]))
+            operator = shard.kernels.of_rows(sent, shard.own)
+            if weights is None:
+                return np.array(operator.block(kernels=chosen))
+            return np.array(operator.select(chosen).weighted(weights))[None]
+
+        def make() -> RowCache:
+            count, dtype = len(kernels), np.dtype(np.float64)
+            return RowCache(rows, count, shard.own.n, shard.cache_bytes, dtype, shard.n_all)
+
+        key = chosen.tobytes() + (b"" if weights is None else b"sum" + weights.tobytes())
+        return shared_cache(shard, key, make)
+
+    def add(self, packed: Any, values: Array, kernels: Array | None) -> None:
         """Add the products of these kernels (None: all) with those values at the samples sent."""
-        self._states[key].add(self.kernels.open(packed), values, kernels)
+        state, shard = self._products.state, self._shard
+        here = shard.kernels.of_rows(shard.own, shard.kernels.open(packed))
+        if self._weights is not None:
+            state[0] += here.select(self._kernels).weighted(self._weights) @ values
+            return
+        kernels = np.arange(self.m) if kernels is None else kernels
+        for some in kernel_runs(len(kernels), self.n):
+            part = kernels[some]
+            state[part] += here.apply(values, self._kernels[part])
 
-    def restrict(self, key: int, kernels: Array | None) -> None:
+    def place(self, v: Array, followed: Array | None, d: Array) -> Array:
+        """Set v, whose products have been added, and the kernels followed; choose by weights d."""
+        self.v[:] = v
+        self.restrict(followed)
+        return self.weigh(d)
+
+    def restrict(self, kernels: Array | None) -> None:
         """Let only these kernels (None: all) follow the moves."""
-        self._states[key].restrict(kernels)
+        self._products.restrict(kernels)
 
-    def synchronise(self, key: int) -> Array:
-        """Wake all kernels; returns v'K_k v, as far as v lives here on one side."""
-        return self._states[key].synchronise()
+    def synchronise(self) -> Array:
+        """Follow all kernels; returns v'K_k v, as far as v lives here on one side."""
+        self._products.restrict(None)
+        return self._products.quads(self.v)
 
-    def weigh(self, key: int, d: Array) -> Array:
-        """Choose the best pair here by weights d."""
-        return self._states[key].weigh(d)
+    def weigh(self, d: Array) -> Array:
+        """Choose by weights d."""
+        self._fitted = self._products.weigh(d)
+        return self._choose()
 
-    def move(self, key: int, packed: Any, idx: Array, delta: Array, d: Array) -> Array:
-        """Move two samples, wherever they live, and choose the best pair here by weights d."""
-        return self._states[key].move(self.kernels.open(packed), idx, delta, d)
+    def move(self, packed: Any, idx: Array, delta: Array, d: Array) -> Array:
+        """Move two samples, wherever they live, and choose by weights d."""
+        self._shard.sent, self._shard.sent_ids = self._shard.kernels.open(packed), idx.tolist()
+        self._fitted = self._products.follow(idx, delta, d)
+        places = idx - self._shard.first
+        here = (places >= 0) & (places < self.n)
+        np.add.at(self.v, places[here], delta[here])
+        return self._choose()
 
-    def fitted(self, key: int) -> Array:
+    def last_fitted(self) -> Array:
         """sum_k d_k K_k v at the samples here, by the last weights."""
-        return self._states[key].fitted
+        return self._fitted
+
+    def _choose(self) -> Array:
+        """The best to rise and the best to fall: (index, score, v, K_k v of those followed)."""
+        i, high, j, low = self._rules.best_pair(self._fitted, self.v)
+        followed = self._products.followed
+        out = np.full((2, 3 + len(followed)), -1.0)
+        for row, best, score in ((0, i, high), (1, j, low)):
+            if best >= 0:
+                out[row, :3] = best + self._shard.first, score, self.v[best]
+                out[row, 3:] = self._products.state[followed, best]
+        return out

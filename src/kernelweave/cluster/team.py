@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 import threading
 import time
@@ -13,12 +14,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from kernelweave.cluster.host import Host
+from kernelweave.compiled.threads import one_blas_thread, use_threads
 from kernelweave.errors import ClusterError, InvalidInputError, MemoryBudgetError
 from kernelweave.operators.memory import format_bytes
 
 __all__ = ["Team", "check_client", "pickled_bytes"]
 
+_KEYS = itertools.count()
 # Seconds between two looks at whether a worker, or the scheduler, that has not answered is there.
 _LOOK = 2.0
 _POLL = 0.1
@@ -28,6 +30,45 @@ _ANSWER = 30.0
 _MOST_REPLACED = 3
 # Part of a worker's memory limit that shards may take; the rest is for messages and Python.
 _ROOM = 0.8
+
+
+class Host:
+    """One shard on a worker of `dask.distributed`.
+
+    Whatever the shard raises is returned, so that an exception of the call itself can only mean
+    that the worker cannot be reached.
+    """
+
+    def __init__(self) -> None:
+        self._shard: Any = None
+
+    def room(self) -> float:
+        """Bytes this worker may take; infinity if nobody set a limit."""
+        from distributed import get_worker
+
+        return float(get_worker().memory_manager.memory_limit or float("inf"))
+
+    def do(self, name: str, args: tuple[Any, ...]) -> tuple[bool, Any]:
+        """Call a method of the shard; returns (True, answer) or (False, exception)."""
+        return self._guarded(lambda: getattr(self._shard, name)(*args))
+
+    def load(self, make: Callable[..., Any], args: tuple[Any, ...]) -> tuple[bool, Any]:
+        """Make the shard."""
+
+        def work() -> None:
+            self._shard = make(*args)
+
+        return self._guarded(work)
+
+    def _guarded(self, work: Callable[[], Any]) -> tuple[bool, Any]:
+        from distributed import get_worker
+
+        try:
+            # As many threads as the worker was given, whatever else runs on its machine.
+            with use_threads(get_worker().state.nthreads), one_blas_thread():
+                return True, work()
+        except Exception as error:
+            return False, error
 
 
 class _Lost(Exception):
@@ -178,19 +219,25 @@ class Team:
         """Call a method of every shard at once, all with the same arguments."""
         return self.ask(name, dict.fromkeys(range(len(self)), args))
 
-    def keep(self, state: Any) -> None:
-        """Call ``state.restore(w)`` from now on when shard w has been made again."""
+    def adopt(self, state: Any) -> int:
+        """Return a key under which the shards keep something for `state` while it is there.
+
+        From now on ``state.restore(w)`` is called when shard w has been made again.
+        """
+        key = next(_KEYS)
         self._restorers[state] = None
+        weakref.finalize(state, self._drop, key)
+        return key
 
     def tell(self, w: int, name: str, *args: Any) -> Any:
         """Call a method of one shard; for `restore`."""
         return self._answer(w, self._send(w, name, args))
 
-    def drop(self, name: str, *args: Any) -> None:
-        """Call a method of every shard, with no interest in the answer or in who is there."""
+    def _drop(self, key: int) -> None:
+        """Let every shard that is there forget what it keeps under a key."""
         if self._client.status == "running":
             for w in range(len(self)):
-                self._send(w, name, args)
+                self._send(w, "forget", (key,))
 
     def require(self, extra: Callable[[int], float], what: str) -> None:
         """Raise if some worker has no room for that much beside its shard."""

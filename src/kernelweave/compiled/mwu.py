@@ -1,4 +1,4 @@
-"""Rounds of MWUMKL: one pass over the m x n state, and the pair to move next.
+"""Rounds of MWUMKL: the pair to move next, how far, and one pass over the m x n state.
 
 No loop here adds up in an order that depends on how the work was cut: sums over kernels are taken
 for each sample on its own, in the order of the kernels.
@@ -13,7 +13,24 @@ from kernelweave.compiled.blocks import GAUSSIAN_COLUMNS
 from kernelweave.compiled.exp import NO_SPECIAL_VALUES
 from kernelweave.compiled.gaussians import Batch, buffers, kernel_values, load, padded
 
-__all__ = ["add_and_weigh", "add_gaussians", "best_pair", "factor_pair", "row_pair"]
+__all__ = [
+    "add_and_weigh",
+    "add_gaussians",
+    "best_pair",
+    "exponentiate",
+    "factor_pair",
+    "pair_quads",
+    "pair_step",
+    "row_pair",
+]
+
+# Line searches end where the slope has fallen to this part of the first one.
+_SLOPE_LEFT = 0.05
+_MOST_TRIALS = 60
+# Beyond this, cosh and sinh are exp / 2 to the last digit (the paper's "q = 20").
+_LARGE = 20.0
+# Steps that end this near an end of the box, relative to their size, go to it.
+_DUST = 1e-12
 
 
 @njit(cache=True, nogil=True)
@@ -150,3 +167,163 @@ def factor_pair(
             block[p, 0] += x * x
             block[p, 1] += y * y
             block[p, 2] += x * y
+
+
+@njit(cache=True, nogil=True)
+def pair_quads(quad: np.ndarray, products: np.ndarray, block: np.ndarray, step: float) -> None:
+    """v'K_k v after v_i += step, v_j -= step, in place.
+
+    `products` and `block` are those of a :class:`~kernelweave.operators.rounds.PairStep`.
+    """
+    for k in range(quad.shape[0]):
+        eta = block[k, 0] + block[k, 1] - 2.0 * block[k, 2]
+        moved = quad[k] + 2.0 * step * (products[k, 0] - products[k, 1]) + step * step * eta
+        quad[k] = max(moved, 0.0)
+
+
+@njit(cache=True, nogil=True)
+def exponentiate(
+    quad: np.ndarray, scale: np.ndarray, ridge: float, rate: float, out: np.ndarray
+) -> None:
+    """EXPONENTIATE-M (MWUMKL algorithm 2): weights of the kernels in g, up to a common factor.
+
+    With norms u_k = sqrt(scale_k quad_k + ridge) they are scale_k sinh(rate u_k) / u_k, by lemma
+    4.1; where the sinh would overflow, everything is divided by the largest exponential. They are
+    divided so that the weights of the unit-trace kernels, without their scales, sum to one: that
+    is the weight of the ridge. (The trace S divides out.)
+    """
+    m = quad.shape[0]
+    top = 0.0
+    for k in range(m):
+        out[k] = np.sqrt(scale[k] * quad[k] + ridge)
+        top = max(top, rate * out[k])
+    total = 0.0
+    for k in range(m):
+        norm = out[k]
+        if top < _LARGE:
+            out[k] = np.sinh(rate * norm) / norm if norm > 0.0 else rate
+        else:
+            out[k] = np.exp(rate * norm - top) / norm if norm > 0.0 else rate * np.exp(-top)
+        total += out[k]
+    for k in range(m):
+        out[k] *= scale[k] / total if top > 0.0 else 0.0
+
+
+@njit(cache=True, nogil=True, fastmath=NO_SPECIAL_VALUES)
+def _slope(
+    t: float,
+    beta: float,
+    prior: np.ndarray,
+    q: np.ndarray,
+    p: np.ndarray,
+    eta: np.ndarray,
+    moved: np.ndarray,
+    d: np.ndarray,
+) -> tuple[float, float]:
+    """Half the slope of the soft maximum of q at step t, and half its curvature; fills q(t), d."""
+    m = q.shape[0]
+    top = -np.inf
+    for k in range(m):
+        moved[k] = max(q[k] + t * (2.0 * p[k] + t * eta[k]), 0.0)
+        d[k] = prior[k] + beta * moved[k]
+        top = max(top, d[k])
+    total = 0.0
+    for k in range(m):
+        # Quashed by the largest, as in EXPONENTIATE-M: nothing can overflow.
+        d[k] = np.exp(d[k] - top)
+        total += d[k]
+    mean, square, bend = 0.0, 0.0, 0.0
+    for k in range(m):
+        d[k] /= total
+        half = p[k] + t * eta[k]
+        mean += d[k] * half
+        square += d[k] * half * half
+        bend += d[k] * eta[k]
+    return mean, bend + 2.0 * beta * max(square - mean * mean, 0.0)
+
+
+@njit(cache=True, nogil=True)
+def _soft_step(
+    gain: float,
+    ridge: float,
+    most: float,
+    beta: float,
+    prior: np.ndarray,
+    q: np.ndarray,
+    p: np.ndarray,
+    eta: np.ndarray,
+    moved: np.ndarray,
+    d: np.ndarray,
+) -> float:
+    """Step t in (0, most] along a pair, near the top of the smoothed dual; fills q(t) and d(t).
+
+    The dual rises along the pair at the rate gain - ridge t - sum_k d_k(t) (p_k + t eta_k), where
+    d_k(t) is proportional to exp(prior_k + beta q_k(t)), q_k(t) = q_k + 2 t p_k + t^2 eta_k. It is
+    concave: Newton's steps, kept inside a bracket.
+    """
+    mean, bend = _slope(0.0, beta, prior, q, p, eta, moved, d)
+    first = gain - mean
+    low, high = 0.0, most
+    t = 0.0
+    slope, curve = first, ridge + bend
+    for _ in range(_MOST_TRIALS):
+        step = slope / curve if curve > 0.0 else np.inf
+        t = t + step
+        if not low < t < high:
+            if high == np.inf:
+                t = 2.0 * max(low, 1e-300) if step == np.inf else t
+            elif t >= high and low == 0.0 and high == most:
+                t = most
+            else:
+                t = 0.5 * (low + high)
+        mean, bend = _slope(t, beta, prior, q, p, eta, moved, d)
+        slope, curve = gain - ridge * t - mean, ridge + bend
+        if abs(slope) <= _SLOPE_LEFT * first or (t == most and slope > 0.0):
+            break
+        if slope > 0.0:
+            low = t
+        else:
+            high = t
+    return t
+
+
+@njit(cache=True, nogil=True)
+def pair_step(
+    i: int,
+    j: int,
+    products: np.ndarray,
+    block: np.ndarray,
+    v: np.ndarray,
+    linear: np.ndarray,
+    ridge: np.ndarray,
+    up: np.ndarray,
+    down: np.ndarray,
+    beta: float,
+    prior: np.ndarray,
+    quad: np.ndarray,
+    d: np.ndarray,
+) -> tuple[float, float]:
+    """Return by how much v_i rises and v_j falls; changes `quad` to what they become, and fills d.
+
+    `products`, `block` and v (v_i and v_j) are those of a
+    :class:`~kernelweave.operators.rounds.PairStep`, the rest those of
+    :class:`~kernelweave.operators.rounds.BoxConstraints` and of `_soft_step`.
+    """
+    m = quad.shape[0]
+    p, eta, moved = np.empty(m), np.empty(m), np.empty(m)
+    for k in range(m):
+        p[k] = products[k, 0] - products[k, 1]
+        eta[k] = max(block[k, 0] + block[k, 1] - 2.0 * block[k, 2], 0.0)
+    rise, fall = up[i] - v[0], v[1] - down[j]
+    gain = linear[i] - linear[j]
+    gain += ridge[j] * v[1] - ridge[i] * v[0]
+    step = _soft_step(
+        gain, ridge[i] + ridge[j], min(rise, fall), beta, prior, quad, p, eta, moved, d
+    )
+    quad[:] = moved
+    # Exactly to the end of the box if near it, or dust at the ends would be moved for ever.
+    dust = _DUST * max(step, abs(v[0]), abs(v[1]))
+    return (
+        rise if rise - step <= dust else step,
+        fall if fall - step <= dust else step,
+    )

@@ -122,6 +122,9 @@ class Loss(Named):
     steep : bool, default=False
         Whether the slope of the conjugate is unbounded towards the ends of its domain, so that a
         minimum is never at an end.
+    soft_margin : {"", "l1", "l2"}
+        The norm of the violations of the margin that the loss is, if it is one: its conjugate is
+        then :math:`-a`, plus :math:`a^2` over twice the constant of `lipschitz` where there is one.
 
     Examples
     --------
@@ -140,6 +143,7 @@ class Loss(Named):
     smooth: ClassVar[bool] = True
     alpha_sum: ClassVar[float] = 0.0
     steep: ClassVar[bool] = False
+    soft_margin: ClassVar[Literal["", "l1", "l2"]] = ""
 
     @abstractmethod
     def value(self, y: Array, z: Array, C: Array) -> Array:

@@ -105,6 +105,7 @@ class Hinge(PiecewiseLinear):
 
     name = "hinge"
     task = "classification"
+    soft_margin = "l1"
 
     def edges(self, y: Array) -> list[tuple[Array, Array]]:
         return [(y, y)]  # y^2 = 1

@@ -84,6 +84,7 @@ class SquaredHinge(Loss):
 
     name = "squared_hinge"
     task = "classification"
+    soft_margin = "l2"
 
     def value(self, y: Array, z: Array, C: Array) -> Array:
         return C * np.maximum(0.0, 1.0 - y * z) ** 2

@@ -13,15 +13,16 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from kernelweave.arrays import AnyArray as Array
 from kernelweave.compiled.blocks import CACHED_ENTRIES, STACK_ENTRIES, rows_of
+from kernelweave.compiled.gaussians import Batch
 from kernelweave.compiled.threads import map_blocks, one_blas_thread
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.scaled_factor import SparseFactor
 from kernelweave.kernels.strings.positions import PositionalFactor
 from kernelweave.memory import FEW_SAMPLES, square_side
 from kernelweave.operators.memory import cache_bytes, require_bytes
-from kernelweave.operators.rounds import BoxConstraints, LocalRounds, Rounds
-from kernelweave.operators.row_cache import RowCache
-from kernelweave.operators.running import RowProducts, RunningProducts, SumProducts
+from kernelweave.operators.rounds import BoxConstraints, Rounds
+from kernelweave.operators.row_cache import RowCache, shared_cache
+from kernelweave.operators.running import RowProducts, RunningProducts, running_products
 from kernelweave.operators.squares import SquareSum
 
 __all__ = [
@@ -393,24 +394,39 @@ class KernelOperator(ABC):
         """H of shape (R, n), R < n, with H'H = `square_sum()`; None if it is not known as such."""
         return None
 
-    def fresh_rows(self, idx: Array, kernels: Array) -> Array:
-        """What `block` returns for all columns, past any cache of the operator's own."""
-        return self.block(idx, None, kernels)
+    @property
+    def compiled(self) -> Batch | None:
+        """What compiled code computes rows from while it passes over them; None if it cannot."""
+        return None
+
+    def row_cache(self, kernels: Array) -> RowCache:
+        """Return a cache of rows of these kernels, shared by all who ask for the same ones."""
+        return self._row_cache_of(self, kernels)
+
+    def _row_cache_of(self, source: KernelOperator, kernels: Array) -> RowCache:
+        # For some of the kernels half of the room: there may be a cache of all of them as well.
+        share = 1.0 if len(kernels) == self.m else 0.5
+        budget = min(1e6 * share * self.cache_mb, self.kept_bytes)
+
+        def rows(idx: Array) -> Array:
+            return source.block(idx, None, kernels)
+
+        def make() -> RowCache:
+            dtype = source.block(np.array([0]), np.array([0]), kernels).dtype
+            return RowCache(rows, len(kernels), self.n, budget, dtype)
+
+        return shared_cache(self, kernels.tobytes(), make)
 
     def running(self) -> RunningProducts:
         """Return K_k v of every kernel, kept up to date while v changes a little at a time."""
-        return RowProducts(self, self._own_cache())
-
-    def _own_cache(self) -> RowCache | None:
-        """Return the cache of rows the operator has itself, if any."""
-        return None
+        return RowProducts(self)
 
     def rounds(self, rules: BoxConstraints, weights: Array | None = None) -> Rounds:
         """Return what MWU asks for in its rounds, see :class:`Rounds`.
 
         With `weights` the rounds know one kernel only, sum_k weights_k K_k.
         """
-        return LocalRounds(self.running() if weights is None else SumProducts(self, weights), rules)
+        return Rounds(running_products(self, weights), rules)
 
     # What representations are made from: the kernel before its normalisation, if that differs
 

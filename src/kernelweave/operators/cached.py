@@ -96,7 +96,7 @@ class CachedOperator(KernelOperator):
 
         budget = cache_bytes(self.cache_mb)
         rows, self.work_bytes = rows_and_work(budget, entries * self.n * dtype.itemsize)
-        self._cache = RowCache(compute, self.m, self.n, rows, dtype, instead_of)
+        self._cache = RowCache(compute, self.m, self.n, rows, dtype, instead_of=instead_of)
 
     def _measured_unit(self) -> Array:
         """Relative error of float32 rows, measured on a few of them, with a margin of four."""
@@ -144,11 +144,11 @@ class CachedOperator(KernelOperator):
                 out[place, positions] = slab[:, k][slots][:, pick]
         return out
 
-    def fresh_rows(self, idx: Array, kernels: Array) -> Array:
-        return self._computed.block(idx, None, kernels)
-
-    def _own_cache(self) -> RowCache:
-        return self._cache
+    def row_cache(self, kernels: Array) -> RowCache:
+        """See :class:`KernelOperator`; rows of some kernels are computed past those of all."""
+        if len(kernels) == self.m:
+            return self._cache
+        return self._row_cache_of(self._computed, kernels)
 
     def apply(self, v: Array, kernels: Which = None, rows: Which = None) -> Array:
         chosen, tasks = kernel_indices(kernels, self.m), as_tasks(v)

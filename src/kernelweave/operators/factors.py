@@ -30,12 +30,7 @@ from kernelweave.operators.base import (
     sample_indices,
 )
 from kernelweave.operators.memory import AS_ROWS, require_bytes
-from kernelweave.operators.running import (
-    FactorProducts,
-    RowProducts,
-    RunningProducts,
-    StackedProducts,
-)
+from kernelweave.operators.running import FactorProducts, RunningProducts, StackedProducts
 from kernelweave.operators.squares import SquareSum
 
 __all__ = ["FactorOperator", "RankExceeded", "factor_kernel"]
@@ -293,12 +288,14 @@ class FactorOperator(KernelOperator):
         thin = np.flatnonzero(self.ranks <= _THIN)
         wide = np.flatnonzero(self.ranks > _THIN)
         if not len(thin):
-            return RowProducts(self)
+            return super().running()
         own = self if not len(wide) else self.select(thin)
         products = FactorProducts(own._factors, own._offsets)
         if not len(wide):
             return products
-        return StackedProducts([products, RowProducts(self.select(wide))], [thin, wide])
+        # The wide factors are read where they are: selecting them would copy them.
+        rows = super().select(wide).running()
+        return StackedProducts([products, rows], [thin, wide], self.n)
 
     def sum_products(self, V: Array) -> Array:
         V = np.ascontiguousarray(V, dtype=np.float64)

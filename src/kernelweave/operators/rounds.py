@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 from kernelweave.compiled.mwu import best_pair
 from kernelweave.operators.running import RunningProducts
 
-__all__ = ["BoxConstraints", "LocalRounds", "PairStep", "Rounds"]
+__all__ = ["BoxConstraints", "PairStep", "Rounds"]
 
 Array = NDArray[Any]
 
@@ -30,6 +29,14 @@ class BoxConstraints:
     ridge: Array
     up: Array
     down: Array
+
+    def of(self, samples: slice) -> BoxConstraints:
+        """Return the rules of some of the samples."""
+        return BoxConstraints(*(getattr(self, own.name)[samples] for own in fields(self)))
+
+    def best_pair(self, fitted: Array, v: Array) -> tuple[int, float, int, float]:
+        """Return who rises best and who falls best, each with its score; -1 where nobody may."""
+        return best_pair(fitted, v, self.linear, self.ridge, self.up, self.down)
 
 
 @dataclass(frozen=True)
@@ -69,51 +76,13 @@ class PairStep:
         return cls(i, j, np.nan, np.nan, np.nan, np.nan, np.zeros((m, 2)), np.zeros((m, 3)))
 
 
-class Rounds(ABC):
-    """A vector v over the samples, and K_k v of every kernel, wherever these live.
+class Rounds:
+    """A vector v over the samples, K_k v of every kernel, and the pair of samples to move next.
 
     A round of MWUMKL is one call of `advance`: move the chosen pair, take the new weights, choose
-    the next pair. On a cluster that is one superstep. Kernels may be left frozen for a while, see
-    :class:`~kernelweave.operators.running.RunningProducts`: weights and choices are about the
+    the next pair. On a cluster that is one superstep. Kernels may be left frozen for a while, as
+    in :class:`~kernelweave.operators.running.RunningProducts`: weights and choices are about the
     others.
-    """
-
-    @abstractmethod
-    def start(self, v: Array, d: Array) -> PairStep:
-        """Begin with this v and these weights."""
-
-    @abstractmethod
-    def advance(self, choice: PairStep, step_i: float, step_j: float, d: Array) -> PairStep:
-        """Add the steps to v at the chosen pair, and choose the next by weights d."""
-
-    @abstractmethod
-    def reweigh(self, d: Array) -> PairStep:
-        """Choose by other weights; nothing moves."""
-
-    @abstractmethod
-    def restrict(self, kernels: Array | None) -> None:
-        """Let only these kernels (None: all) follow the moves from now on, until `synchronise`."""
-
-    @abstractmethod
-    def synchronise(self) -> Array:
-        """Bring all kernels up to date and follow them; returns v'K_k v of each, shape (m,)."""
-
-    @abstractmethod
-    def values(self) -> Array:
-        """v, shape (n,)."""
-
-    @abstractmethod
-    def fitted(self) -> Array:
-        """sum_k d_k K_k v at the weights of the last call, shape (n,)."""
-
-    @property
-    @abstractmethod
-    def nbytes(self) -> int:
-        """Bytes of the state."""
-
-
-class LocalRounds(Rounds):
-    """Rounds in this process.
 
     Parameters
     ----------
@@ -136,15 +105,16 @@ class LocalRounds(Rounds):
 
     def __init__(self, products: RunningProducts, rules: BoxConstraints) -> None:
         self._products, self._rules = products, rules
-        self._v = np.zeros(products.n)
-        self._fitted = np.zeros(products.n)
+        self._v, self._fitted = np.zeros(products.n), np.zeros(products.n)
 
     def start(self, v: Array, d: Array) -> PairStep:
+        """Begin with this v and these weights, all kernels followed."""
         self._v[:] = v
-        self._products.reset(v)
+        self._products.reset(self._v)
         return self.reweigh(d)
 
     def advance(self, choice: PairStep, step_i: float, step_j: float, d: Array) -> PairStep:
+        """Add the steps to v at the chosen pair, and choose the next by weights d."""
         self._v[choice.i] += step_i
         self._v[choice.j] += step_j
         idx, delta = np.array([choice.i, choice.j]), np.array([step_i, step_j])
@@ -152,31 +122,30 @@ class LocalRounds(Rounds):
         return self._choose()
 
     def reweigh(self, d: Array) -> PairStep:
+        """Choose by other weights; nothing moves."""
         self._fitted = self._products.weigh(d)
         return self._choose()
 
     def restrict(self, kernels: Array | None) -> None:
+        """Let only these kernels (None: all) follow the moves from now on, until `synchronise`."""
         self._products.restrict(kernels)
 
     def synchronise(self) -> Array:
+        """Bring all kernels up to date and follow them; returns v'K_k v of each, shape (m,)."""
         return self._products.synchronise(self._v)
 
     def _choose(self) -> PairStep:
-        rules, v = self._rules, self._v
-        i, score_i, j, score_j = best_pair(
-            self._fitted, v, rules.linear, rules.ridge, rules.up, rules.down
-        )
+        v = self._v
+        i, score_i, j, score_j = self._rules.best_pair(self._fitted, v)
         if i < 0 or j < 0:
             return PairStep.nobody(len(self._products.followed), i, j)
         at, block = self._products.pair(i, j)
         return PairStep(i, j, score_i, score_j, float(v[i]), float(v[j]), at, block)
 
     def values(self) -> Array:
+        """v, shape (n,)."""
         return self._v.copy()
 
     def fitted(self) -> Array:
+        """sum_k d_k K_k v at the weights of the last call, shape (n,)."""
         return self._fitted.copy()
-
-    @property
-    def nbytes(self) -> int:
-        return self._products.nbytes

@@ -5,46 +5,28 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from typing import Any
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kernelweave.compiled.threads import map_blocks
 
-__all__ = ["RowCache"]
+__all__ = ["RowCache", "shared_cache"]
 
 Array = NDArray[Any]
 
+# Rows are computed and copied about this many bytes at a time: they are then still in the cache of
+# the processor, and memory of this size is used again instead of being asked for anew.
 _BATCH_BYTES = 8e6
 
 
 class RowCache:
-    """Rows of every kernel in one slab; one entry is the same row of all m kernels.
+    """Rows of length n in one slab; one entry is the same row of all m kernels.
 
-    Parameters
-    ----------
-    compute : callable
-        ``compute(idx) -> (m, len(idx), n)``: the rows that are not there.
-    m, n : int
-        Number of kernels and of samples.
-    max_bytes : float
-        Budget of the slab; at least two rows are kept, whatever it is.
-    dtype : numpy dtype
-        Storage.
-    instead_of : RowCache, optional
-        Forgets its rows when this one takes memory for its own.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> K = np.arange(9.0).reshape(1, 3, 3)
-    >>> cache = RowCache(lambda idx: K[:, idx], m=1, n=3, max_bytes=1e6, dtype=np.float64)
-    >>> slab, slots = cache.slots(np.array([2]))
-    >>> slab[slots[0], 0]
-    array([6., 7., 8.])
-    >>> _ = cache.slots(np.array([2, 0]))
-    >>> cache.hits, cache.misses
-    (1, 2)
+    ``compute(idx)`` returns rows that are not there, shape (m, len(idx), n); there are `n_rows`
+    different ones, n unless it is given. At least two are kept, whatever `max_bytes` is. The cache
+    `instead_of` forgets its rows when this one takes memory for its own.
     """
 
     def __init__(
@@ -54,35 +36,38 @@ class RowCache:
         n: int,
         max_bytes: float,
         dtype: np.dtype,
+        n_rows: int | None = None,
         instead_of: RowCache | None = None,
     ) -> None:
         self._compute = compute
         self.dtype = np.dtype(dtype)
-        row_bytes = m * n * self.dtype.itemsize
-        self.capacity = int(np.clip(max_bytes // row_bytes, min(2, n), n))
+        n_rows = n if n_rows is None else n_rows
+        row_bytes = max(1, m * n) * self.dtype.itemsize
+        self.capacity = int(np.clip(max_bytes // row_bytes, min(2, n_rows), n_rows))
         self._shape = self.capacity, m, n
+        self._evicts = self.capacity < n_rows
+        self._batch = max(1, int(_BATCH_BYTES // row_bytes))
         # Taken when the first row is: many caches are made and never asked.
         self._slab: Array | None = None
         self._instead_of = instead_of
-        self._slot = np.full(n, -1)
-        self._row = np.full(self.capacity, -1)
-        self._stamp = np.zeros(self.capacity, dtype=np.int64)
-        self._clock = 0
-        self._used = 0
+        self._forget()
         self.hits = 0
         self.misses = 0
+
+    def _forget(self) -> None:
+        # Where each row is, the one used longest ago first.
+        self._slots: dict[int, int] = {}
+        # Taken from the end: unused memory is not touched before it is needed.
+        self._free = list(range(self.capacity - 1, -1, -1))
 
     def clear(self, compute: Callable[[Array], Array]) -> None:
         """Forget all rows and compute others from now on, in the same memory."""
         self._compute = compute
-        self._slot[:] = -1
-        self._row[:] = -1
-        self._stamp[:] = 0
-        self._used = 0
+        self._forget()
 
     def release(self) -> None:
         """Forget all rows and give their memory back; it is taken again when a row is asked for."""
-        self.clear(self._compute)
+        self._forget()
         self._slab = None
 
     @property
@@ -90,56 +75,52 @@ class RowCache:
         """Bytes of the slab, once it is in use."""
         return math.prod(self._shape) * self.dtype.itemsize
 
-    def _memory(self) -> Array:
+    def slots(self, idx: Array) -> tuple[Array, Array]:
+        """Return the slab and the slots that hold rows `idx` (at most `capacity` distinct rows)."""
         if self._slab is None:
             if self._instead_of is not None:
                 self._instead_of.release()
             self._slab = np.empty(self._shape, self.dtype)
-        return self._slab
-
-    def slots(self, idx: Array) -> tuple[Array, Array]:
-        """Return the slab and the slots that hold rows `idx` (at most `capacity` distinct rows)."""
-        self._clock += 1
-        idx = np.asarray(idx)
-        there = self._slot[idx]
-        self._stamp[there[there >= 0]] = self._clock
-        missing = np.unique(idx[there < 0])
-        self.hits += len(idx) - int((there < 0).sum())
+        wanted, slots = np.asarray(idx).tolist(), self._slots
+        found = [slots.get(row, -1) for row in wanted]
+        unknown = found.count(-1)
+        missing = {row for row in wanted if row not in slots} if unknown else set()
+        self.hits += len(found) - unknown
         self.misses += len(missing)
-        if len(missing):
-            self._load(missing)
-        return self._memory(), self._slot[idx]
+        if self._evicts:
+            # To the end of the line: rows of this very request are never thrown out for it.
+            slots.update({row: slots.pop(row) for row in set(wanted) - missing})
+        if missing:
+            self._load(self._slab, sorted(missing))
+            found = [slots[row] for row in wanted]
+        return self._slab, np.array(found, dtype=np.int64)
 
-    def _load(self, missing: Array) -> None:
-        order = self._room_for(len(missing))
-        old = self._row[order]
-        self._slot[old[old >= 0]] = -1
-        # A few rows at a time: they are copied while still in the cache of the processor, and
-        # memory of this size is used again instead of being asked for anew.
-        batch = max(1, int(_BATCH_BYTES * self.capacity // self.nbytes))
-        for first in range(0, len(missing), batch):
-            self._store(order[first : first + batch], self._compute(missing[first : first + batch]))
-        self._row[order] = missing
-        self._slot[missing] = order
-        self._stamp[order] = self._clock
+    def _load(self, slab: Array, missing: list[int]) -> None:
+        for first in range(0, len(missing), self._batch):
+            rows = missing[first : first + self._batch]
+            values = self._compute(np.array(rows))
+            while len(self._free) < len(rows):
+                self._free.append(self._slots.pop(next(iter(self._slots))))
+            places = self._free[: -len(rows) - 1 : -1]
 
-    def _store(self, slots: Array, values: Array) -> None:
-        slab = self._memory()
+            def copy(start: int, stop: int, places: list[int] = places, new: Any = values) -> None:
+                for k in range(start, stop):
+                    slab[places[k]] = new[:, k]
 
-        def copy(start: int, stop: int) -> None:
-            for place in range(start, stop):
-                slab[slots[place]] = values[:, place]
+            map_blocks(copy, len(rows), 16, values.size)
+            # Only now, as an interruption may have come before.
+            del self._free[-len(rows) :]
+            self._slots.update(zip(rows, places, strict=True))
 
-        map_blocks(copy, len(slots), 16, values.size)
 
-    def _room_for(self, count: int) -> Array:
-        """Slots to write: unused ones in order first, so that unused memory is never touched."""
-        unused = np.arange(self._used, min(self._used + count, self.capacity))
-        self._used += len(unused)
-        if len(unused) == count:
-            return unused
-        # The current clock marks rows of this very request: they are never thrown out for it.
-        more = count - len(unused)
-        stamps = self._stamp.copy()
-        stamps[unused] = self._clock
-        return np.concatenate([unused, np.sort(np.argpartition(stamps, more - 1)[:more])])
+# Several tasks on one operator ask for rows of the same kernels, and share them.
+_SHARED: WeakKeyDictionary[Any, WeakValueDictionary[bytes, RowCache]] = WeakKeyDictionary()
+
+
+def shared_cache(owner: Any, key: bytes, make: Callable[[], RowCache]) -> RowCache:
+    """Return the cache of that key that others who ask the same owner use, or a new one."""
+    known = _SHARED.setdefault(owner, WeakValueDictionary())
+    cache = known.get(key)
+    if cache is None:
+        cache = known[key] = make()
+    return cache

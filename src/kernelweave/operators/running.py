@@ -1,12 +1,10 @@
-"""K_k v of every kernel, for a v that changes at few samples at a time: the state of MWUMKL."""
+"""K_k v of every kernel, for a v that changes at two samples at a time: the state of MWUMKL."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from itertools import combinations
 from typing import Any
-from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,25 +16,22 @@ from kernelweave.compiled.blocks import (
     gaussian_kernels,
     rows_of,
 )
-from kernelweave.compiled.dense_rows import add_rows, copy_rectangle, row_products
+from kernelweave.compiled.dense_rows import add_rows, row_products
 from kernelweave.compiled.gaussians import Batch, pair_values
 from kernelweave.compiled.mwu import add_and_weigh, add_gaussians, factor_pair, row_pair
 from kernelweave.compiled.threads import map_blocks
-from kernelweave.kernels.lazy_names import whereabouts
 from kernelweave.operators.memory import require_bytes
-from kernelweave.operators.row_cache import RowCache
+from kernelweave.operators.row_cache import RowCache, shared_cache
 
 __all__ = [
     "BatchProducts",
     "FactorProducts",
     "MatrixProducts",
     "RowProducts",
-    "RowState",
     "RunningProducts",
     "StackedProducts",
     "StateProducts",
-    "SumProducts",
-    "Work",
+    "running_products",
 ]
 
 Array = NDArray[Any]
@@ -44,22 +39,15 @@ Array = NDArray[Any]
 # work(sum, range of the kernels followed, range of the columns)
 Work = Callable[[Array, tuple[int, int], tuple[int, int]], None]
 
-# Kernels are cut instead of columns where there are this many times more of them.
-_MANY_KERNELS = 16
-# Entries above which the state is kept in float32.
+# Entries above which the state is kept in float32: from 0.8 GB on memory counts for more.
 _LARGE_STATE = 100_000_000
-
-
-# Several tasks on one operator have the same kernels followed, and share their rows.
-_CACHES: WeakKeyDictionary[Any, WeakValueDictionary[tuple[str, bytes], RowCache]] = (
-    WeakKeyDictionary()
-)
-# Part of the operator's `cache_mb` for rows of a part of the kernels: it may keep whole ones, too.
-_SHARE = 0.5
+# A pass over one block of columns is cut by kernels if there are so many that the sums of the parts
+# cost at most a sixteenth of it.
+_MANY_KERNELS = 16 * SUM_PARTS
 
 
 class RunningProducts(ABC):
-    """K_k v of every kernel, kept up to date while v changes at few samples at a time.
+    """K_k v of every kernel, kept up to date while v changes at two samples at a time.
 
     This is the state ``G_k a`` of MWUMKL (algorithm 4). One move costs two rows of every kernel
     and one pass over the state, O(m n), and no matrix is formed. Kernels can be left frozen: moves
@@ -70,8 +58,8 @@ class RunningProducts(ABC):
     m, n : int
         Numbers of kernels and samples.
     followed : ndarray of int
-        The kernels that follow the moves. `at`, `block`, `move` and `weigh`, and the weights they
-        are given, are about these, in this order.
+        The kernels that follow the moves. `pair`, `move` and `weigh`, and the weights they are
+        given, are about these, in this order.
     """
 
     m: int
@@ -96,22 +84,15 @@ class RunningProducts(ABC):
         """Bring all kernels up to date and follow them; returns v'K_k v of each, shape (m,)."""
 
     @abstractmethod
-    def at(self, idx: Array) -> Array:
-        """(K_k v)[idx] of every kernel followed, shape (len(followed), len(idx))."""
-
-    @abstractmethod
-    def block(self, idx: Array) -> Array:
-        """K_k[idx][:, idx] of every kernel followed, shape (len(followed), len(idx), len(idx))."""
-
     def pair(self, i: int, j: int) -> tuple[Array, Array]:
         """What moving i and j has to know of every kernel followed.
 
         (K_k v)_i and (K_k v)_j, shape (len(followed), 2), and K_k[i, i], K_k[j, j] and K_k[i, j],
         shape (len(followed), 3).
         """
-        idx = np.array([i, j])
-        block = self.block(idx)
-        return self.at(idx), np.stack([block[:, 0, 0], block[:, 1, 1], block[:, 0, 1]], axis=1)
+
+    def _pair_memory(self) -> tuple[Array, Array]:
+        return np.zeros((len(self.followed), 2)), np.zeros((len(self.followed), 3))
 
     @abstractmethod
     def move(self, idx: Array, delta: Array, d: Array) -> Array:
@@ -121,37 +102,31 @@ class RunningProducts(ABC):
     def weigh(self, d: Array) -> Array:
         """sum_k d_k K_k v, shape (n,)."""
 
-    @property
-    @abstractmethod
-    def nbytes(self) -> int:
-        """Bytes of the state, without what the operator holds."""
-
 
 class StateProducts(RunningProducts):
-    """Running products kept as one m x n array.
+    """Running products kept as one m x n array, float64 unless it is very large.
 
-    It is float64, or float32 from 10^8 entries on, where memory counts for more.
+    Of the kernels, the `source`, it asks for `m`, `n` and `apply`.
     """
 
-    def __init__(self, operator: Any, m: int, n: int) -> None:
-        self.operator = operator
-        self.m, self.n = m, n
-        dtype = np.dtype(np.float64 if m * n <= _LARGE_STATE else np.float32)
-        require_bytes(float(m) * n * dtype.itemsize, f"the state of {m} kernels on {n} samples")
-        self.state = np.zeros((m, n), dtype)
+    def __init__(self, source: Any) -> None:
+        self.source = source
+        self.m, self.n = source.m, source.n
+        dtype = np.dtype(np.float64 if self.m * self.n <= _LARGE_STATE else np.float32)
+        require_bytes(
+            float(self.m) * self.n * dtype.itemsize,
+            f"the state of {self.m} kernels on {self.n} samples",
+        )
+        self.state = np.zeros((self.m, self.n), dtype)
         # What the kernels frozen have missed.
-        self._missed = np.zeros(n)
+        self._missed = np.zeros(self.n)
         self.restrict(None)
-
-    @property
-    def nbytes(self) -> int:
-        return int(self.state.nbytes)
 
     def reset(self, v: Array) -> None:
         self.state.fill(0.0)
         self._missed[:] = 0.0
         self.restrict(None)
-        self._catch_up(np.arange(self.m), v)
+        self._catch_up(self.followed, v)
 
     def _catch_up(self, kernels: Array, v: Array) -> None:
         """state[k] += K_k v for these kernels."""
@@ -160,7 +135,7 @@ class StateProducts(RunningProducts):
         size = rows_of(self.n, STACK_ENTRIES)
         for first in range(0, len(kernels), size):
             part = kernels[first : first + size]
-            self.state[part] += self.operator.apply(v, part)
+            self.state[part] += self.source.apply(v, part)
 
     def synchronise(self, v: Array) -> Array:
         if len(self.followed) < self.m:
@@ -179,27 +154,17 @@ class StateProducts(RunningProducts):
         map_blocks(work, self.m, rows_of(self.n), 2.0 * self.m * self.n)
         return out
 
-    def at(self, idx: Array) -> Array:
-        out = np.empty((len(self.followed), len(idx)))
-        copy_rectangle(self.state, self.followed, np.asarray(idx), 1.0, out)
-        return out
-
-    def block(self, idx: Array) -> Array:
-        return self.operator.block(idx, idx, self.followed).astype(np.float64, copy=False)
-
     def move(self, idx: Array, delta: Array, d: Array) -> Array:
         if len(self.followed) < self.m:
-            for i, step in zip(idx, delta, strict=True):
-                self._missed[i] += step
-        return self._moved(idx, delta, d)
+            np.add.at(self._missed, idx, delta)
+        return self.follow(idx, delta, d)
 
-    def _moved(self, idx: Array, delta: Array, d: Array) -> Array:
-        """`move`, of the kernels followed."""
+    def follow(self, idx: Array, delta: Array, d: Array) -> Array:
+        """`move` for a caller who remembers on its own what the kernels frozen have missed."""
         if not len(self.followed):
             return np.zeros(self.n)
-        second = float(delta[1]) if len(delta) > 1 else 0.0
-        pair, weights = idx if len(idx) == 2 else np.repeat(idx, 2), np.ascontiguousarray(d)
-        return self._passed(self._adder(pair, float(delta[0]), second, weights), len(self.followed))
+        work = self._adder(idx, float(delta[0]), float(delta[1]), np.ascontiguousarray(d))
+        return self._passed(work, len(self.followed))
 
     @abstractmethod
     def _adder(self, idx: Array, a: float, b: float, d: Array) -> Work:
@@ -217,7 +182,7 @@ class StateProducts(RunningProducts):
 
     def _by_kernels(self, count: int) -> bool:
         """Whether a pass over so many kernels is cut by kernels, not by columns."""
-        return count > _MANY_KERNELS * self.n
+        return self.n <= CACHED_COLUMNS and count >= _MANY_KERNELS
 
     def _passed(self, work: Work, count: int) -> Array:
         """Run `work` over so many kernels, in blocks; returns the sum."""
@@ -240,25 +205,46 @@ class StateProducts(RunningProducts):
         return out
 
 
-class RowState(StateProducts):
-    """Running products that read the two rows of a move, and know where to find them."""
+class RowProducts(StateProducts):
+    """Running products that take the two rows of a move from the `row_cache` of their source.
 
-    @abstractmethod
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelweave.operators import DenseOperator
+    >>> products = RowProducts(DenseOperator([np.eye(3), np.ones((3, 3))]))
+    >>> products.move(np.array([0, 2]), np.array([1.0, 2.0]), np.array([1.0, 10.0]))
+    array([31., 30., 32.])
+    """
+
+    def __init__(self, source: Any) -> None:
+        self._cache: RowCache | None = None
+        # The kernels in the cache, and where among them those followed are.
+        self._cached = np.empty(0, np.int64)
+        self._places = self._cached
+        super().__init__(source)
+
+    def restrict(self, kernels: Array | None) -> None:
+        """See :class:`RunningProducts`; rows that hold much more than the kernels followed go."""
+        super().restrict(kernels)
+        inside = np.isin(self.followed, self._cached, assume_unique=True)
+        if not inside.all() or 2 * len(self.followed) < len(self._cached):
+            self._cache = None
+            self._cached = np.sort(self.followed)
+        self._places = np.searchsorted(self._cached, self.followed)
+
     def _rows(self, idx: Array) -> tuple[Array, Array]:
         """Rows of length n, and the places among them of rows `idx` of the kernels followed.
 
         The places have shape (len(idx), len(followed)).
         """
-
-    def block(self, idx: Array) -> Array:
-        """See :class:`RunningProducts`; the next move will ask for these rows anyway."""
-        if not len(self.followed):
-            return np.zeros((0, len(idx), len(idx)))
-        rows, places = self._rows(np.asarray(idx))
-        return np.swapaxes(rows[places[:, :, None], idx], 0, 1).astype(np.float64)
+        if self._cache is None:
+            self._cache = self.source.row_cache(self._cached)
+        slab, slots = self._cache.slots(idx)
+        return slab.reshape(-1, self.n), slots[:, None] * len(self._cached) + self._places
 
     def pair(self, i: int, j: int) -> tuple[Array, Array]:
-        at, block = np.empty((len(self.followed), 2)), np.empty((len(self.followed), 3))
+        at, block = self._pair_memory()
         if len(self.followed):
             row_pair(*self._rows(np.array([i, j])), self.state, self.followed, i, j, at, block)
         return at, block
@@ -273,160 +259,86 @@ class RowState(StateProducts):
         return work
 
 
-def _shared_cache(operator: Any, kind: str, of: Array, make: Callable[[], RowCache]) -> RowCache:
-    """Return the cache of this kind that others on the operator use, or a new one."""
-    known = _CACHES.setdefault(operator, WeakValueDictionary())
-    cache = known.get((kind, of.tobytes()))
-    if cache is None:
-        cache = known[kind, of.tobytes()] = make()
-    return cache
+def running_products(operator: Any, weights: Array | None = None) -> RunningProducts:
+    """Return the running products of an operator, or of the one kernel sum_k weights_k K_k."""
+    return operator.running() if weights is None else RowProducts(_SumOfKernels(operator, weights))
 
 
-class RowProducts(RowState):
-    """Running products that take the two rows of a move from a cache of rows.
+class _SumOfKernels:
+    """One kernel, as far as :class:`RowProducts` ask for it."""
 
-    Parameters
-    ----------
-    operator : KernelOperator
-    cache : RowCache, optional
-        Where rows of all kernels come from, if the operator has such a cache; without it the
-        operator is asked, and rows are kept within its `cache_mb`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from kernelweave.operators import DenseOperator
-    >>> products = RowProducts(DenseOperator([np.eye(3), np.ones((3, 3))]))
-    >>> products.move(np.array([0, 2]), np.array([1.0, 2.0]), np.array([1.0, 10.0]))
-    array([31., 30., 32.])
-    """
-
-    def __init__(self, operator: Any, cache: RowCache | None = None) -> None:
-        self._of_all = cache
-        self._cache: RowCache | None = None
-        # The kernels in the cache, and where among them those followed are.
-        self._cached = np.empty(0, np.int64)
-        self._places = self._cached
-        super().__init__(operator, operator.m, operator.n)
-
-    def restrict(self, kernels: Array | None) -> None:
-        """See :class:`RunningProducts`; rows that hold much more than the kernels followed go."""
-        super().restrict(kernels)
-        inside = np.isin(self.followed, self._cached, assume_unique=True)
-        if not inside.all() or 2 * len(self.followed) < len(self._cached):
-            self._cache = None
-            self._cached = np.sort(self.followed)
-        self._places = np.searchsorted(self._cached, self.followed)
-
-    def _rows(self, idx: Array) -> tuple[Array, Array]:
-        if self._cache is None:
-            whole = self._of_all if len(self._cached) == self.m else None
-            self._cache = whole or _shared_cache(
-                self.operator, "rows", self._cached, self._new_cache
-            )
-        slab, slots = self._cache.slots(idx)
-        return slab.reshape(-1, self.n), slots[:, None] * len(self._cached) + self._places
-
-    def _new_cache(self) -> RowCache:
-        kernels, operator = self._cached, self.operator
-        dtype = operator.fresh_rows(np.array([0]), kernels[:1]).dtype
-        share = 1.0 if len(kernels) == self.m else _SHARE
-
-        def compute(idx: Array) -> Array:
-            return np.asarray(operator.fresh_rows(idx, kernels))
-
-        budget = min(1e6 * share * operator.cache_mb, operator.kept_bytes)
-        return RowCache(compute, len(kernels), self.n, budget, dtype)
-
-
-class SumProducts(RowProducts):
-    """Running products of the one kernel sum_k w_k K_k.
-
-    Parameters
-    ----------
-    operator : KernelOperator
-    weights : ndarray of shape (m,)
-    """
+    m = 1
 
     def __init__(self, operator: Any, weights: Array) -> None:
-        n = operator.n
+        self.operator, self.weights, self.n = operator, weights, operator.n
+
+    def apply(self, v: Array, kernels: Array) -> Array:
+        """K v, shape (1, n)."""
+        return np.asarray(self.operator.quad_and_product(v, self.weights)[1])
+
+    def row_cache(self, kernels: Array) -> RowCache:
+        """Return a cache of rows, shared with others of the same weights."""
+        operator, weights = self.operator, self.weights
 
         def rows(idx: Array) -> Array:
-            return operator.weighted(weights, np.asarray(idx))[None]
+            return np.asarray(operator.weighted(weights, idx)[None])
 
-        def new_cache() -> RowCache:
-            return RowCache(rows, 1, n, operator.kept_bytes, np.dtype(np.float64))
+        def make() -> RowCache:
+            return RowCache(rows, 1, self.n, operator.kept_bytes, np.dtype(np.float64))
 
-        self._weights = weights
-        self._of_all = _shared_cache(operator, "sum", weights, new_cache)
-        self._cache, self._cached = None, np.empty(0, np.int64)
-        RowState.__init__(self, operator, 1, n)
-
-    def _catch_up(self, kernels: Array, v: Array) -> None:
-        if np.any(v):
-            self.state += self.operator.quad_and_product(v, self._weights)[1]
+        return shared_cache(operator, b"sum" + weights.tobytes(), make)
 
 
-class MatrixProducts(RowState):
-    """Running products with matrices that lie one behind the other in memory.
+class MatrixProducts(RowProducts):
+    """Running products with matrices that lie one behind the other in memory, (m, n, n)."""
 
-    Parameters
-    ----------
-    operator : DenseOperator
-    stack : ndarray of shape (m, n, n)
-    """
-
-    def __init__(self, operator: Any, stack: Array) -> None:
-        super().__init__(operator, *stack.shape[:2])
+    def __init__(self, source: Any, stack: Array) -> None:
+        super().__init__(source)
         self._all_rows = stack.reshape(-1, self.n)
 
-    def restrict(self, kernels: Array | None) -> None:
-        super().restrict(kernels)
-        self._first = self.followed * self.n
-
     def _rows(self, idx: Array) -> tuple[Array, Array]:
-        return self._all_rows, self._first + idx[:, None]
+        return self._all_rows, self.followed * self.n + idx[:, None]
 
 
 class BatchProducts(StateProducts):
     """The m x n state of a batch: a move evaluates two rows of every kernel and keeps none of them.
 
-    Parameters
-    ----------
-    operator : GaussianOperator
-    table : ndarray
-    batch : tuple of ndarray
-        What compiled code knows of the kernels, see ``kernelweave.compiled.gaussians``.
+    For what `table` and `batch` hold see ``kernelweave.compiled.gaussians``. ``columns(idx)``
+    returns samples as columns, where they are not those of the table.
     """
 
-    def __init__(self, operator: Any, table: Array, batch: Batch) -> None:
-        super().__init__(operator, operator.m, operator.n)
+    def __init__(
+        self,
+        source: Any,
+        table: Array,
+        batch: Batch,
+        columns: Callable[[Array], Array] | None = None,
+    ) -> None:
+        super().__init__(source)
         self._table, self._batch = table, batch
+        self._columns = columns or (lambda idx: np.ascontiguousarray(table[:, idx]))
 
-    def block(self, idx: Array) -> Array:
-        """See :class:`RunningProducts`; the diagonal is one."""
-        out = np.ones((len(self.followed), len(idx), len(idx)))
-        for s, t in combinations(range(len(idx)), 2):
-            out[:, s, t] = out[:, t, s] = self._between(idx[s], idx[t])
-        return out
-
-    def _between(self, i: int, j: int) -> Array:
-        """K(x_i, x_j) of every kernel followed."""
-        pair, kernels = np.ascontiguousarray(self._table[:, [i, j]]), self.followed
-        values = np.empty(len(kernels))
+    def pair(self, i: int, j: int) -> tuple[Array, Array]:
+        at, block = self._pair_memory()
+        at[:, 0], at[:, 1] = self.state[self.followed, i], self.state[self.followed, j]
+        # The diagonal is one.
+        block[:, :2] = 1.0
+        columns, kernels = self._columns(np.array([i, j])), self.followed
+        values = np.empty(len(block))
 
         def work(start: int, stop: int) -> None:
-            pair_values(pair, self._batch, kernels[start:stop], values[start:stop])
+            pair_values(columns, self._batch, kernels[start:stop], values[start:stop])
 
         map_blocks(work, len(values), *gaussian_kernels(len(values), 1))
-        return values
+        block[:, 2] = values
+        return at, block
 
     def _by_kernels(self, count: int) -> bool:
         """Always: a kernel's columns are loaded once for all samples."""
         return True
 
     def _adder(self, idx: Array, a: float, b: float, d: Array) -> Work:
-        pair, table, batch = np.ascontiguousarray(self._table[:, idx]), self._table, self._batch
+        pair, table, batch = self._columns(idx), self._table, self._batch
         state, followed = self.state, self.followed
 
         def work(out: Array, part: tuple[int, int], columns: tuple[int, int]) -> None:
@@ -438,12 +350,7 @@ class BatchProducts(StateProducts):
 class FactorProducts(RunningProducts):
     """Running products of factored kernels: only z_k = F_k v is kept, K_k v = F_k'z_k follows.
 
-    Parameters
-    ----------
-    factors : ndarray of shape (R, n)
-        The factors of all kernels, one below the other.
-    offsets : ndarray of shape (m + 1,)
-        Where each begins.
+    The factors of all kernels lie one below the other, (R, n), and `offsets` is where each begins.
     """
 
     def __init__(self, factors: Array, offsets: Array) -> None:
@@ -453,10 +360,6 @@ class FactorProducts(RunningProducts):
         self._z = np.zeros(len(factors))
         self.restrict(None)
 
-    @property
-    def nbytes(self) -> int:
-        return int(self._z.nbytes)
-
     def reset(self, v: Array) -> None:
         self.restrict(None)
         self._z[:] = self._factors @ v if np.any(v) else 0.0
@@ -464,24 +367,10 @@ class FactorProducts(RunningProducts):
     def synchronise(self, v: Array) -> Array:
         """See :class:`RunningProducts`; z follows every move, so none is ever frozen."""
         self.restrict(None)
-        return self._sums(self._z**2)
-
-    def _sums(self, values: Array) -> Array:
-        """Sums of one value for each row of the factors over the rows of every kernel followed."""
-        return np.bincount(self._owner, weights=values, minlength=self.m)[self.followed]
-
-    def at(self, idx: Array) -> Array:
-        return np.stack([self._sums(self._factors[:, i] * self._z) for i in idx], axis=1)
-
-    def block(self, idx: Array) -> Array:
-        out = np.empty((len(self.followed), len(idx), len(idx)))
-        columns = self._factors[:, idx].T
-        for s, t in zip(*np.tril_indices(len(idx)), strict=True):
-            out[:, s, t] = out[:, t, s] = self._sums(columns[s] * columns[t])
-        return out
+        return np.bincount(self._owner, weights=self._z**2, minlength=self.m)
 
     def pair(self, i: int, j: int) -> tuple[Array, Array]:
-        at, block = np.empty((len(self.followed), 2)), np.empty((len(self.followed), 3))
+        at, block = self._pair_memory()
         factor_pair(self._factors, self._offsets, self.followed, self._z, i, j, at, block)
         return at, block
 
@@ -507,68 +396,68 @@ class FactorProducts(RunningProducts):
 class StackedProducts(RunningProducts):
     """Running products of several operators side by side.
 
-    Parameters
-    ----------
-    parts : sequence of RunningProducts
-    members : sequence of integer arrays
-        Which kernels of the whole each part holds.
+    `members` holds which kernels of the whole each part has, in the part's order. A kernel that
+    several parts have is the sum of what they have of it.
     """
 
-    def __init__(self, parts: Sequence[RunningProducts], members: Sequence[Array]) -> None:
-        self._parts, self._members = list(parts), list(members)
-        self.m, self.n = sum(part.m for part in parts), parts[0].n
-        self._part, self._place = whereabouts(members)
-        self.restrict(None)
+    def __init__(self, parts: Sequence[Any], members: Sequence[Any], n: int) -> None:
+        self._parts, self._members = parts, members
+        self.m, self.n = 1 + max(int(np.max(own)) for own in members), n
+        self._locate(None)
 
-    @property
-    def nbytes(self) -> int:
-        return sum(part.nbytes for part in self._parts)
+    def _ask(self, name: str, args: dict[int, tuple[Any, ...]]) -> list[Any]:
+        """Call a method of several parts, each with its arguments."""
+        return [getattr(self._parts[p], name)(*own) for p, own in args.items()]
+
+    def _everybody(self, *args: Any) -> dict[int, tuple[Any, ...]]:
+        return dict.fromkeys(range(len(self._members)), args)
+
+    def _locate(self, kernels: Array | None) -> None:
+        """Set which kernels are followed, and for each part where its own are among them."""
+        super().restrict(kernels)
+        place = np.full(self.m, -1)
+        place[self.followed] = np.arange(len(self.followed))
+        self._here = [np.flatnonzero(place[own] >= 0) for own in self._members]
+        self._own = [
+            place[np.asarray(own)[here]]
+            for own, here in zip(self._members, self._here, strict=True)
+        ]
 
     def restrict(self, kernels: Array | None) -> None:
-        super().restrict(kernels)
-        # Where the kernels followed of each part are among all those followed.
-        self._own = [
-            np.flatnonzero(self._part[self.followed] == p) for p in range(len(self._parts))
-        ]
-        for part, own in zip(self._parts, self._own, strict=True):
-            part.restrict(self._place[self.followed[own]])
-
-    def _gather(self, shape: tuple[int, ...], name: str, idx: Array) -> Array:
-        out = np.empty((len(self.followed), *shape))
-        for part, own in zip(self._parts, self._own, strict=True):
-            if len(own):
-                out[own] = getattr(part, name)(idx)
-        return out
+        self._locate(kernels)
+        self._ask("restrict", {p: (here,) for p, here in enumerate(self._here)})
 
     def reset(self, v: Array) -> None:
-        for part in self._parts:
-            part.reset(v)
-        self.restrict(None)
+        self._ask("reset", self._everybody(v))
+        self._locate(None)
 
     def synchronise(self, v: Array) -> Array:
-        out = np.empty(self.m)
-        for part, own in zip(self._parts, self._members, strict=True):
-            out[own] = part.synchronise(v)
-        self.restrict(None)
+        out = np.zeros(self.m)
+        for own, quad in zip(
+            self._members, self._ask("synchronise", self._everybody(v)), strict=True
+        ):
+            out[own] += quad
+        self._locate(None)
         return out
 
-    def at(self, idx: Array) -> Array:
-        return self._gather((len(idx),), "at", idx)
-
-    def block(self, idx: Array) -> Array:
-        return self._gather((len(idx), len(idx)), "block", idx)
-
     def pair(self, i: int, j: int) -> tuple[Array, Array]:
-        at, block = np.empty((len(self.followed), 2)), np.empty((len(self.followed), 3))
-        for part, own in zip(self._parts, self._own, strict=True):
-            if len(own):
-                at[own], block[own] = part.pair(i, j)
+        at, block = self._pair_memory()
+        asked = {p: (i, j) for p, own in enumerate(self._own) if len(own)}
+        for p, (some, between) in zip(asked, self._ask("pair", asked), strict=True):
+            at[self._own[p]] += some
+            block[self._own[p]] += between
         return at, block
 
     def move(self, idx: Array, delta: Array, d: Array) -> Array:
-        pairs = zip(self._parts, self._own, strict=True)
-        return np.sum([part.move(idx, delta, d[own]) for part, own in pairs], axis=0)
+        asked = {p: (idx, delta, d[own]) for p, own in enumerate(self._own)}
+        return self._sum(self._ask("move", asked))
 
     def weigh(self, d: Array) -> Array:
-        pairs = zip(self._parts, self._own, strict=True)
-        return np.sum([part.weigh(d[own]) for part, own in pairs], axis=0)
+        asked = {p: (d[own],) for p, own in enumerate(self._own) if len(own)}
+        return self._sum(self._ask("weigh", asked))
+
+    def _sum(self, parts: list[Any]) -> Array:
+        out = np.zeros(self.n)
+        for part in parts:
+            out += part
+        return out

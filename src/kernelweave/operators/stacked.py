@@ -145,7 +145,7 @@ class StackedOperator(KernelOperator):
 
     def part(
         self, rows: Which = None, columns: Which = None, dtype: DTypeLike = np.float64
-    ) -> StackedOperator:
+    ) -> KernelOperator:
         return self._each(lambda part: part.part(rows, columns, dtype))
 
     def take(self, idx: Array) -> StackedOperator:
@@ -169,9 +169,9 @@ class StackedOperator(KernelOperator):
         chosen = kernel_indices(kernels, self.m)
         split = list(self._split(chosen))
         if not split:
-            return StackedOperator([self.parts[0].select(chosen)], [chosen])
+            return type(self)([self.parts[0].select(chosen)], [chosen])
         parts = [part.select(own) for part, _, own in split]
-        return StackedOperator(parts, [positions for _, positions, _ in split])
+        return type(self)(parts, [positions for _, positions, _ in split])
 
     def pack(self, idx: Array) -> list[Any]:
         """Return training samples as they travel."""
@@ -190,6 +190,10 @@ class StackedOperator(KernelOperator):
         """Return the kernels and no sample."""
         return self._each(lambda part: part.without_samples())
 
+    def _ask(self, calls: Sequence[tuple[Any, str, dict[str, Any]]]) -> Iterator[Any]:
+        """Call methods of parts, each when its answer is wanted; on a cluster all at once."""
+        return (getattr(part, name)(**args) for part, name, args in calls)
+
     # Answers for each kernel
 
     def _split(self, kernels: Any) -> Iterator[tuple[Any, Array, Array]]:
@@ -201,15 +205,16 @@ class StackedOperator(KernelOperator):
                 yield part, positions, self._place[chosen[positions]]
 
     def _gather(
-        self,
-        kernels: Array | None,
-        shape: tuple[int, ...],
-        ask: Callable[[Any, Array], Array],
-        dtype: DTypeLike = np.float64,
+        self, name: str, kernels: Array | None, shape: tuple[int, ...], **args: Any
     ) -> Array:
-        out = np.empty((len(kernel_indices(kernels, self.m)), *shape), dtype)
-        for part, positions, own in self._split(kernels):
-            out[positions] = ask(part, own)
+        kind = args.get("dtype")
+        out = np.empty(
+            (len(kernel_indices(kernels, self.m)), *shape), np.float64 if kind is None else kind
+        )
+        split = list(self._split(kernels))
+        calls = [(part, name, {**args, "kernels": own}) for part, _, own in split]
+        for (_, positions, _), found in zip(split, self._ask(calls), strict=True):
+            out[positions] = found
         return out
 
     def block(
@@ -219,30 +224,44 @@ class StackedOperator(KernelOperator):
             self.shape[0] if rows is None else len(rows),
             self.shape[1] if columns is None else len(columns),
         )
-        kind = np.float64 if dtype is None else dtype
-        ask = lambda part, own: part.block(rows, columns, own, dtype)  # noqa: E731
-        return self._gather(kernels, shape, ask, kind)
+        return self._gather("block", kernels, shape, rows=rows, columns=columns, dtype=dtype)
 
     def diagonal(self, kernels: Which = None) -> Array:
-        return self._gather(kernels, (self.n,), lambda part, own: part.diagonal(own))
+        return self._gather("diagonal", kernels, (self.n,))
 
     def apply(self, v: Array, kernels: Which = None, rows: Which = None) -> Array:
         shape = (*np.shape(v)[:-1], self.shape[0] if rows is None else len(rows))
-        return self._gather(kernels, shape, lambda part, own: part.apply(v, own, rows))
+        return self._gather("apply", kernels, shape, v=v, rows=rows)
 
     def quad(self, v: Array, kernels: Which = None) -> Array:
-        return self._gather(kernels, (), lambda part, own: part.quad(v, own))
+        return self._gather("quad", kernels, (), v=v)
 
-    def contract(self, M: ArrayLike) -> NDArray[np.float64]:
-        return self._gather(None, (), lambda part, own: part.contract(M)[own])
-
-    def eigenvalue_bound(self) -> Array:
-        return self._gather(None, (), lambda part, own: part.eigenvalue_bound()[own])
-
-    # Sums over all kernels
+    # Answers about all kernels
 
     def _own(self) -> Iterator[tuple[Any, Array]]:
         return zip(self.parts, self.members, strict=True)
+
+    def _of_parts(
+        self, name: str, cut: dict[str, Array] | None = None, **args: Any
+    ) -> Iterator[tuple[Array, Any]]:
+        """Yield (its kernels, its answer) for every part; arguments in `cut` are cut by kernels."""
+        calls = [
+            (part, name, {**args, **{key: values[own] for key, values in (cut or {}).items()}})
+            for part, own in self._own()
+        ]
+        return zip(self.members, self._ask(calls), strict=True)
+
+    def contract(self, M: ArrayLike) -> NDArray[np.float64]:
+        out = np.empty(self.m)
+        for own, found in self._of_parts("contract", M=M):
+            out[own] = found
+        return out
+
+    def eigenvalue_bound(self) -> Array:
+        out = np.empty(self.m)
+        for own, found in self._of_parts("eigenvalue_bound"):
+            out[own] = found
+        return out
 
     def weighted(
         self, d: ArrayLike, rows: Which = None, columns: Which = None, out: Array | None = None
@@ -261,8 +280,8 @@ class StackedOperator(KernelOperator):
 
     def quad_and_product(self, v: Array, d: Array) -> tuple[Array, Array]:
         quad, product = np.empty(self.m), np.zeros_like(as_tasks(v))
-        for part, own in self._own():
-            quad[own], added = part.quad_and_product(v, d[own])
+        for own, (found, added) in self._of_parts("quad_and_product", {"d": d}, v=v):
+            quad[own] = found
             product += added
         return quad, product
 
@@ -270,25 +289,24 @@ class StackedOperator(KernelOperator):
         """Each part's own bound."""
         missing, excess = np.zeros(self.m), np.zeros(self.m)
         product: Array | float = np.zeros_like(as_tasks(v))
-        for part, own in self._own():
-            bound = part.error(v, d[own])
+        for own, bound in self._of_parts("error", {"d": d}, v=v):
             missing[own], excess[own] = bound.quad_missing, bound.norm_missing
             product = product + bound.product
         return ErrorBound(missing, excess, product)
 
     def running(self) -> StackedProducts:
-        return StackedProducts([part.running() for part in self.parts], self.members)
+        return StackedProducts([part.running() for part in self.parts], self.members, self.n)
 
     def sum_products(self, V: Array) -> Array:
         out = np.zeros(V.shape[1:])
-        for part, own in self._own():
-            out += part.sum_products(V[own])
+        for _, added in self._of_parts("sum_products", {"V": V}):
+            out += added
         return out
 
     def square_sum(self) -> Array:
-        out: Array = self.parts[0].square_sum()
-        for part in self.parts[1:]:
-            out += part.square_sum()
+        out = np.zeros((self.n, self.n))
+        for _, added in self._of_parts("square_sum"):
+            out += added
         return out
 
     def square_factor(self) -> Array | None:

@@ -6,34 +6,62 @@ from math import log
 
 import numpy as np
 
-from kernelweave.compiled.mwu_step import pair_step
-from kernelweave.operators.rounds import PairStep
+from kernelweave.compiled.mwu import pair_step
+from kernelweave.operators.rounds import BoxConstraints, PairStep
 from kernelweave.problem import Array, Problem
 from kernelweave.solvers.base import State
 from kernelweave.solvers.feasible import feasible_alpha
 from kernelweave.solvers.inner import InnerWork, Point
-from kernelweave.solvers.mwu.margin import pair_rules
 
-__all__ = ["Descent"]
+__all__ = ["Descent", "pair_rules", "ridge_of"]
 
+# The rounds that other values take to a gap of 1e-3: python benchmarks/tuned_constants.py. In what
+# follows h is the hinge, s the squared hinge loss, at C = 10 and with the SimpleMKL kernels.
+#
 # Rounds between two certificates: at first, as a part of all so far (no more of them are made in
-# vain), and at most as many as there are samples, since weights move at certificates only. What
-# other values of these and of the next two change: benchmarks/tuned_constants.py.
+# vain), and at most as many as there are samples, since weights move at certificates only. From
+# 0.02 to 0.1 the part hardly matters (sonar h 10002, 10373, 10365; pima s 2834, 3404, 3987), and
+# each certificate costs some rounds.
 _FIRST_ROUNDS = 16
 _GROWTH = 0.05
-# Kernels whose weight is below this part of the largest sleep until the next certificate.
+# Kernels whose weight is below this part of the largest sleep until the next certificate: what they
+# add to K(d) is far below any tolerance that a fit can meet. Weights to start from are taken as if
+# none were smaller, so that kernels without weight can come back.
 _ASLEEP = 1e-10
-# omega is doubled after so many certificates in a row that found only the weights wanting.
+# omega is doubled after so many certificates in a row that found only the weights wanting. At once
+# is too soon (sonar h 36581 rounds, ionosphere h 25668), and from 3 on it makes no difference
+# (10373 and 11979 for 3, 10373 and 11277 for 5).
 _PATIENCE = 3
 # The first temperature is at least this: sharp weights of a poor alpha mislead it. Fits that begin
-# at eps=0.01 do not end (sonar, wpbc and liver, squared hinge, C = 10).
+# at eps=0.01 do not end (sonar, wpbc and liver s), and 0.5 is no better (sonar h 12869, liver s
+# 1114 against 10373 and 1563).
 _MILD = 0.2
-# Weights to start from are taken as if none were smaller than this part of the largest.
-_FLOOR = 1e-6
-# Rounds of one task before it is the turn of the next.
+# Rounds of one task before it is the turn of the next: taking turns costs a pass over the state,
+# about as much as a round, which is then an eighth of the work.
 _TURN = 8
-# Temperatures below this are rounding.
+# Temperatures below this are rounding: the weights would hang on the last digits of q.
 _COLDEST = 1e-12
+
+
+def ridge_of(problem: Problem) -> Array:
+    """What the loss adds to the diagonal of every kernel, shape (T, n): 1/(2C) for the 2-norm.
+
+    MWUMKL, footnote 1: the 1-norm soft margin bounds alpha, the 2-norm adds to the diagonal.
+    """
+    steepness = problem.loss.lipschitz(problem.C)
+    # A sample of weight zero may not move, whatever its diagonal.
+    return np.divide(1.0, steepness, out=np.zeros_like(problem.C), where=steepness > 0)
+
+
+def pair_rules(problem: Problem, task: int) -> BoxConstraints:
+    """Return the rules of the dual: who may move in its box, and the rate at which it rises."""
+    low, high = problem.loss.domain(problem.y, problem.C)
+    return BoxConstraints(
+        np.ascontiguousarray(problem.y[task]),
+        ridge_of(problem)[task],
+        np.array(high[task], dtype=np.float64),
+        np.array(low[task], dtype=np.float64),
+    )
 
 
 class Descent:
@@ -95,7 +123,7 @@ class Descent:
         if "log_weights" in start.extra:
             self._prior = np.array(start.extra["log_weights"], dtype=np.float64)
         elif top > 0:
-            self._prior = np.log(np.maximum(start.d / top, _FLOOR))
+            self._prior = np.log(np.maximum(start.d / top, _ASLEEP))
 
     def remembered(self) -> dict[str, Array]:
         """Return what another run needs besides alpha to go on as this one would."""

@@ -6,18 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-import numpy as np
-
 from kernelweave.errors import InvalidInputError
-from kernelweave.losses.piecewise_linear import Hinge
-from kernelweave.losses.smooth import SquaredHinge
+from kernelweave.losses import get_loss
 from kernelweave.problem import Array, Problem
 from kernelweave.solvers.base import Solver, State
 from kernelweave.solvers.inner import Point
 from kernelweave.solvers.kept import ABOVE_ZERO, Kept
 from kernelweave.solvers.mwu.descent import Descent
-from kernelweave.solvers.mwu.margin import BISECTED, SOFT_MARGINS
-from kernelweave.solvers.mwu.target import FixedTargetRun, Target
+from kernelweave.solvers.mwu.target import BISECTED, FixedTargetRun
 from kernelweave.solvers.settings import choice, either, integer, number
 
 __all__ = ["MWU"]
@@ -82,7 +78,7 @@ class MWU(Solver):
     omega: float | str = field(
         default="auto", metadata=either(choice("auto", "paper"), number(above=0))
     )
-    soft_margin: str = field(default="auto", metadata=choice("auto", *SOFT_MARGINS))
+    soft_margin: str = field(default="auto", metadata=choice("auto", "l1", "l2"))
     max_iter: int | None = field(default=None, metadata=either(choice(None), integer(1)))
 
     name = "mwu"
@@ -104,7 +100,7 @@ class MWU(Solver):
                 f"regularizer={regularizer!r}, combination={problem.combination!r}. Use "
                 "regularizer='simplex' and combination='sum', or another solver."
             )
-        if not isinstance(problem.loss, Hinge | SquaredHinge):
+        if not problem.loss.soft_margin:
             raise InvalidInputError(
                 f"solver='mwu' takes loss='hinge' or 'squared_hinge'; got {problem.loss!r}. Use "
                 "solver='auto', 'silp', 'spg' or 'spicy', which take every loss."
@@ -119,13 +115,13 @@ class MWU(Solver):
                 f"omega={self.omega!r} learns the weights, but they are held fixed; use "
                 "omega='auto'."
             )
-        if self.soft_margin == "l1" and isinstance(problem.loss, SquaredHinge):
+        if self.soft_margin == "l1" and problem.loss.soft_margin == "l2":
             raise InvalidInputError(
-                "soft_margin='l1' is the hinge loss; got loss='squared_hinge'. Use "
+                f"soft_margin='l1' is the hinge loss; got loss={problem.loss.name!r}. Use "
                 "soft_margin='auto' or 'l2'."
             )
-        if self.soft_margin != "auto":
-            problem = replace(problem, loss=SOFT_MARGINS[self.soft_margin]())
+        if self.soft_margin == "l2" and problem.loss.soft_margin == "l1":
+            problem = replace(problem, loss=get_loss("squared_hinge"))
         bisected = BISECTED.get(type(problem.loss))
         if self.omega == "paper" and bisected is not None:
             problem = replace(problem, loss=bisected())
@@ -136,18 +132,11 @@ class MWU(Solver):
         if self.omega == "auto":
             return Descent(problem, self.eps, self.max_iter, start).state()
         omega = None if self.omega == "paper" else float(self.omega)
-        target = Target.of(problem, self.eps, omega)
-        box = np.where(problem.C[0] > 0, np.inf, 0.0)
-        if isinstance(problem.loss, Hinge):
-            box = problem.n * problem.C[0] / (omega or 1.0)
-        return FixedTargetRun.begin(problem, target, self.max_iter, box, start).state()
+        return FixedTargetRun(problem, self.eps, omega, self.max_iter, start).state()
 
     def step(self, problem: Problem, state: State, gap: float, inner_gap: float) -> State:
         """Make some rounds, a tenth or so of those made before."""
-        if isinstance(state.memory, Descent):
-            state.memory.go(gap, inner_gap)
-        else:
-            state.memory.go()
+        state.memory.go(gap, inner_gap)
         return state.memory.state()
 
     def remember(self, state: State) -> dict[str, Array]:

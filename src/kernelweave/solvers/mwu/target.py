@@ -2,162 +2,143 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import ceil, exp, log, sqrt
 
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from kernelweave.compiled.mwu_step import exponentiate, pair_quads
-from kernelweave.losses.piecewise_linear import Hinge
-from kernelweave.operators.rounds import BoxConstraints, PairStep, Rounds
+from kernelweave.compiled.mwu import exponentiate, pair_quads
+from kernelweave.losses import Hinge, Loss, SquaredHinge
+from kernelweave.operators.rounds import BoxConstraints
 from kernelweave.problem import Array, Problem
 from kernelweave.solvers.base import State
 from kernelweave.solvers.certificate import Witness
 from kernelweave.solvers.inner import InnerWork, Point
-from kernelweave.solvers.mwu.margin import ridge_of
+from kernelweave.solvers.mwu.descent import ridge_of
 
-__all__ = ["FixedTargetRun", "Target"]
+__all__ = ["BISECTED", "FixedTargetRun"]
 
 # Rounds of the first step, and by how much of all rounds so far a step grows: each ends with a
 # certificate, which costs as much as many rounds.
 _FIRST_ROUNDS = 16
 _GROWTH = 0.2
-# Logarithms of the largest |f(x)| between which the scale of the function is looked for.
+# Logarithms of the largest |f(x)| between which the scale of the function is looked for: targets
+# are -1 and 1, so that functions beyond these are far too flat or too steep.
 _LOG_SCALES = (-12.0, 12.0)
+# The bound of lemma 4.2 on |A_k alpha| for the paper's own target, omega = 1.
+_PAPER_WIDTH = 1.5
 
 
-@dataclass(frozen=True)
-class Target:
-    """The constants of algorithm 4, on unit-trace kernels scaled by omega.
+class _GivenIntercept:
+    """A loss under which the certificate is that of the intercept it is given, not of the best."""
 
-    Attributes
+    def best_intercept(self, y: Array, f: Array, C: Array, start: float = 0.0) -> float:
+        """Return the intercept given."""
+        return start
+
+
+class _BisectedHinge(_GivenIntercept, Hinge):
+    pass
+
+
+class _BisectedSquaredHinge(_GivenIntercept, SquaredHinge):
+    pass
+
+
+# The losses of the paper's own classifier, whose intercept bisects the two hulls.
+BISECTED: dict[type[Loss], type[Loss]] = {
+    Hinge: _BisectedHinge,
+    SquaredHinge: _BisectedSquaredHinge,
+}
+
+
+class FixedTargetRun:
+    r"""Algorithm 4 on unit-trace kernels scaled by omega, with `a` kept signed, as a running sum.
+
+    With the width rho, :math:`\epsilon' = -\ln(1 - \epsilon / (2\rho))` and
+    :math:`T = \lceil 8 \rho^2 \ln(n) / \epsilon^2 \rceil` rounds.
+
+    Parameters
     ----------
-    rate : float
-        eps'/(2 rho) with eps' = -ln(1 - eps/(2 rho)).
-    rounds : int
-        T = 8 rho^2 ln(n) / eps^2, rounded up.
-    scale : ndarray of shape (m,)
-        omega / trace of every kernel.
-    ridge : ndarray of shape (n,)
-        What the 2-norm soft margin adds to the diagonal of the scaled kernels.
-    paper : bool
-        Whether omega is the paper's: all T rounds are made, and its own classifier is returned.
+    problem : Problem
+    eps : float
+        The approximation error.
+    omega : float or None
+        The target; None is the paper's own, with its bound rho = 3/2: all T rounds are made, and
+        its own classifier is returned.
+    most : int or None
+        Most rounds.
+    start : Point or None
+        Where another run of the same length had come to.
     """
 
-    rate: float
-    rounds: int
-    scale: Array
-    ridge: Array
-    paper: bool
-
-    @classmethod
-    def of(cls, problem: Problem, eps: float, omega: float | None) -> Target:
-        """Return the constants; `omega` None is the paper's, with its bound rho = 3/2."""
+    def __init__(
+        self,
+        problem: Problem,
+        eps: float,
+        omega: float | None,
+        most: int | None,
+        start: Point | None,
+    ) -> None:
+        self.problem, self.counter, self._paper = problem, InnerWork(), omega is None
         value = 1.0 if omega is None else omega
         diagonal = problem.bank.diagonal()
         trace = diagonal.sum(axis=1)
         # A kernel that is zero everywhere stays so.
-        inverse = np.divide(1.0, trace, out=np.zeros(problem.m), where=trace > 0)
-        ridge = value * ridge_of(problem)[0] / problem.n
-        rho = 1.5 if omega is None else 1.0 + _width(problem, value * diagonal, inverse, ridge)
-        rate = -log(1.0 - eps / (2.0 * rho)) / (2.0 * rho)
-        rounds = ceil(8.0 * rho**2 * log(problem.n) / eps**2)
-        return cls(rate, max(1, rounds), value * inverse, ridge, omega is None)
+        self._scale = np.divide(value, trace, out=np.zeros(problem.m), where=trace > 0)
+        # What the 2-norm soft margin adds to the diagonal of the scaled kernels.
+        self._ridge = value * ridge_of(problem)[0] / problem.n
+        rho = _PAPER_WIDTH
+        if omega is not None:
+            rho = 1.0 + _width(problem.y[0], diagonal * self._scale[:, None] + self._ridge)
+        self._rate = -log(1.0 - eps / (2.0 * rho)) / (2.0 * rho)
+        planned = max(1, ceil(8.0 * rho**2 * log(problem.n) / eps**2))
+        self._most = planned if most is None else min(most, planned)
 
-
-def _width(problem: Problem, scaled: Array, inverse: Array, ridge: Array) -> float:
-    """Bound on |A_k alpha| for a pair: half the root of G_jj + G_ll + 2 |G_jl|.
-
-    |G_jl| is at most the root of G_jj G_ll, so the widest pair is that of the largest diagonals,
-    one of each class.
-    """
-    y = problem.y[0]
-    root = np.zeros(problem.m)
-    for sign in (1.0, -1.0):
-        own = y == sign
-        root += np.sqrt((scaled[:, own] * inverse[:, None] + ridge[own]).max(axis=1))
-    return float(0.5 * root.max())
-
-
-@dataclass
-class FixedTargetRun:
-    """The numbers of a run: algorithm 4 with `a` kept signed and as a running sum.
-
-    Attributes
-    ----------
-    quad : ndarray of shape (m,)
-        a'K_k a of the running sum, kernels as the bank has them.
-    square : float
-        a' diag(ridge) a.
-    done : int
-        Rounds so far.
-    """
-
-    problem: Problem
-    target: Target
-    most: int
-    rounds: Rounds
-    choice: PairStep
-    counter: InnerWork
-    quad: Array
-    square: float = 0.0
-    done: int = 0
-
-    @classmethod
-    def begin(
-        cls, problem: Problem, target: Target, most: int | None, box: Array, start: Point | None
-    ) -> FixedTargetRun:
-        """Start at zero, or where another run of the same length had come to."""
-        planned = target.rounds if most is None else min(most, target.rounds)
         y = problem.y[0]
-        # A coordinate is full when half a step more would take a / T beyond C.
-        full = np.where(np.isfinite(box), box * planned - 0.5 + 1e-9, np.inf)
+        # A coordinate is full when half a step more would take a / T beyond n C / omega.
+        full = problem.n / value * _box(problem) * self._most - 0.5 + 1e-9
         rules = BoxConstraints(
             np.zeros(problem.n),
-            target.ridge,
+            self._ridge,
             np.where(y > 0, full, -np.inf),
             np.where(y > 0, np.inf, -full),
         )
-        rounds = problem.bank.rounds(rules)
-        course = cls(problem, target, planned, rounds, PairStep.nobody(0), InnerWork(), np.zeros(0))
-        course._place(start)
-        return course
-
-    def _place(self, start: Point | None) -> None:
+        self._rounds = problem.bank.rounds(rules)
         done = 0 if start is None else int(start.extra.get("rounds", 0))
-        a = np.zeros(self.problem.n)
+        a = np.zeros(problem.n)
         if start is not None and done:
             size = float(np.abs(start.alpha[0]).sum())
             # Every round adds one half twice: the running sum is a multiple of it.
             a = np.round(2.0 * start.alpha[0] * (done / size)) / 2.0 if size > 0 else a
-        self.done = self.counter.n_steps = done
-        self.quad = self.problem.bank.quad(a) if done else np.zeros(self.problem.m)
-        self.square = float(self.target.ridge @ a**2)
-        self.choice = self.rounds.start(a, self._coefficients())
+        self._done = self.counter.n_steps = done
+        # a'K_k a of the running sum, kernels as the bank has them, and a' diag(ridge) a.
+        self._quad = problem.bank.quad(a) if done else np.zeros(problem.m)
+        self._square = float(self._ridge @ a**2)
+        self._choice = self._rounds.start(a, self._coefficients())
 
     def _coefficients(self) -> Array:
         """Weights of the kernels in g, up to a factor: 2 |p12_k| / |u_k| on unit-trace kernels."""
         out = np.empty(self.problem.m)
-        exponentiate(self.quad, self.target.scale, self.square, self.target.rate, out)
+        exponentiate(self._quad, self._scale, self._square, self._rate, out)
         return out
 
-    def go(self) -> None:
+    def go(self, gap: float, inner_gap: float) -> None:
         """Make the rounds of one step: FIND-alpha, update, EXPONENTIATE-M."""
-        many = max(_FIRST_ROUNDS, int(_GROWTH * self.done))
-        for _ in range(min(many, self.most - self.done)):
-            choice = self.choice
+        many = max(_FIRST_ROUNDS, int(_GROWTH * self._done))
+        for _ in range(min(many, self._most - self._done)):
+            choice = self._choice
             if self.problem.deadline.passed():
                 return
             if not choice.there:
-                self.most = self.done
+                self._most = self._done
                 return
-            pair_quads(self.quad, choice.products, choice.block, 0.5)
+            pair_quads(self._quad, choice.products, choice.block, 0.5)
             for place, value in ((choice.i, choice.v_i), (choice.j, choice.v_j)):
-                self.square += self.target.ridge[place] * (abs(value) + 0.25)
-            self.done += 1
+                self._square += self._ridge[place] * (abs(value) + 0.25)
+            self._done += 1
             self.counter.n_steps += 1
-            self.choice = self.rounds.advance(choice, 0.5, -0.5, self._coefficients())
+            self._choice = self._rounds.advance(choice, 0.5, -0.5, self._coefficients())
 
     def state(self) -> State:
         """Return the direction a / T and the weights of section 4.3, with a scale.
@@ -167,32 +148,31 @@ class FixedTargetRun:
         variables that bound the optimum have a scale of their own, inside the box.
         """
         problem = self.problem
-        a = self.rounds.values()
+        a = self._rounds.values()
         c = self._coefficients()
         total = float(c.sum())
         d = c / total if total > 0 else problem.regularizer.start(problem.m)
-        fitted = self.rounds.fitted() / total if total > 0 else np.zeros(problem.n)
-        paper, inside = self.target.paper, self._best_scale(a)
-        scale, b = self._bisector(a, fitted) if paper else (self._lowest_scale(d, fitted), 0.0)
+        fitted = self._rounds.fitted() / total if total > 0 else np.zeros(problem.n)
+        inside = self._best_scale(a)
+        scale, b = (
+            self._bisector(a, fitted) if self._paper else (self._lowest_scale(d, fitted), 0.0)
+        )
         point = Point(d, scale * a[None], scale * fitted[None], np.array([b]), np.inf)
-        witness = Witness(inside * a[None], inside**2 * self.quad)
-        ended = "rounds" if self.done >= self.most else ""
-        quad = scale**2 * self.quad
         return State(
             point,
-            quad,
+            scale**2 * self._quad,
             self.counter,
             False,
             self,
-            witness,
-            ended,
+            Witness(inside * a[None], inside**2 * self._quad),
+            "rounds" if self._done >= self._most else "",
             last_counts=True,
-            to_the_end=paper,
+            to_the_end=self._paper,
         )
 
     def remembered(self) -> dict[str, Array]:
         """Return what another run needs besides alpha to go on as this one would."""
-        return {"rounds": np.array(self.done)}
+        return {"rounds": np.array(self._done)}
 
     def _bisector(self, a: Array, fitted: Array) -> tuple[float, float]:
         r"""Scale and intercept of the function whose zero set bisects the two hulls.
@@ -216,7 +196,7 @@ class FixedTargetRun:
         size = float(np.abs(fitted).max())
         if size == 0:
             return 0.0
-        norms = d * np.sqrt(self.quad)
+        norms = d * np.sqrt(self._quad)
 
         def objective(log_scale: float) -> float:
             z = exp(log_scale) / size * fitted
@@ -230,12 +210,26 @@ class FixedTargetRun:
 
     def _best_scale(self, a: Array) -> float:
         """The factor at which the dual of the problem is largest, inside the box."""
-        size = float(np.abs(a).sum())
+        size, used = float(np.abs(a).sum()), a != 0
         if size == 0:
             return 0.0
-        quadratic = float(self.quad.max()) + float(ridge_of(self.problem)[0] @ a**2)
+        quadratic = float(self._quad.max()) + float(ridge_of(self.problem)[0] @ a**2)
         scale = size / quadratic if quadratic > 0 else np.inf
-        if isinstance(self.problem.loss, Hinge):
-            used = a != 0
-            scale = min(scale, float(np.min(self.problem.C[0, used] / np.abs(a[used]))))
+        scale = min(scale, float(np.min(_box(self.problem)[used] / np.abs(a[used]))))
         return scale if np.isfinite(scale) else sqrt(self.problem.n) / size
+
+
+def _box(problem: Problem) -> Array:
+    """The largest |alpha_i|: C under the 1-norm, infinite under the 2-norm."""
+    low, high = problem.loss.domain(problem.y[0], problem.C[0])
+    return high - low
+
+
+def _width(y: Array, diagonal: Array) -> float:
+    """Bound on |A_k alpha| for a pair: half the root of G_jj + G_ll + 2 |G_jl|.
+
+    |G_jl| is at most the root of G_jj G_ll, so the widest pair is that of the largest diagonals,
+    one of each class.
+    """
+    roots = [np.sqrt(diagonal[:, y == sign].max(axis=1)) for sign in (1.0, -1.0)]
+    return float(0.5 * np.max(roots[0] + roots[1]))
