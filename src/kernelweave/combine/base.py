@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import DTypeLike
 
-from kernelweave.combine.gram import Gram, TiledGram
-from kernelweave.combine.tiles import add_tiles, fill_symmetric
+from kernelweave.combine.gram import CombinedOperator, Gram
 from kernelweave.compiled.blocks import STACK_ENTRIES, rows_of
+from kernelweave.compiled.threads import map_blocks
 from kernelweave.operators.base import Array, KernelOperator, as_tasks
 from kernelweave.registry import Named
 
 __all__ = ["Combination"]
+
+# Rows and columns of a part: a few of them fit in the cache of a core.
+_SIDE = 512
 
 
 class Combination(Named):
@@ -120,25 +124,25 @@ class Combination(Named):
         return out
 
     def gram(
-        self,
-        bank: Any,
-        d: Array,
-        dtype: DTypeLike = np.float64,
-        reuse: Gram | None = None,
+        self, bank: Any, d: Array, dtype: DTypeLike = np.float64, reuse: Gram | None = None
     ) -> Gram:
         """Return K(d) for the single-kernel solvers; `reuse` lends its memory and is lost."""
-        return TiledGram(self.values, bank, d, np.dtype(dtype), reuse)
+        if self.is_sum:
+            return Gram(bank, d, dtype, reuse)
+        return Gram(self._kernel(bank, d, dtype), np.ones(1), dtype, reuse, keep_rows=True)
 
     def matrix(self, bank: KernelOperator, d: Array) -> Array:
         """K(d) on all samples, (n, n) in float64."""
-        out = np.empty((bank.n, bank.n))
-        fill_symmetric(bank, lambda tile: self.values(tile, d), out)
-        return out
+        return self._kernel(bank, d, np.float64).weighted(np.ones(1))
+
+    def _kernel(self, bank: KernelOperator, d: Array, dtype: DTypeLike) -> CombinedOperator:
+        """K(d) as an operator of one kernel."""
+        return CombinedOperator(self, bank, np.atleast_2d(d), [repr(self)], dtype)
 
     def contract(self, bank: KernelOperator, d: Array, W: Array) -> Array:
         """sum_ij W_ij dK(d)_ij / dd_k over all samples, for every k; W is symmetric."""
         everyone = np.arange(bank.n)
-        return add_tiles(
+        return _add_tiles(
             bank,
             everyone,
             everyone,
@@ -161,7 +165,7 @@ class Combination(Named):
         def part(tile: KernelOperator, i: Array, j: Array) -> Array:
             return self.derivative(tile, d, values[:, i].T @ values[:, j])
 
-        return add_tiles(bank, support, support, part, np.zeros(bank.m), symmetric=True)
+        return _add_tiles(bank, support, support, part, np.zeros(bank.m), symmetric=True)
 
     def evaluate(self, bank: Any, d: Array, alpha: Array) -> tuple[Array, Array]:
         """(K(d) alpha, alpha'(dK/dd_k) alpha), computed afresh: for the certificate."""
@@ -174,5 +178,35 @@ class Combination(Named):
             fitted[:, i] += values[:, j] @ self.values(tile, d).T
             return np.zeros(0)
 
-        add_tiles(bank, np.arange(bank.n), support, part, np.zeros(0))
+        _add_tiles(bank, np.arange(bank.n), support, part, np.zeros(0))
         return fitted, self.derivative_quad(bank, d, tasks)
+
+
+def _add_tiles(
+    operator: KernelOperator,
+    rows: Array,
+    columns: Array,
+    part: Callable[[KernelOperator, Array, Array], Array],
+    zero: Array,
+    symmetric: bool = False,
+) -> Array:
+    """Sum ``part(tile, i, j)`` over a grid of tiles, always in the same order.
+
+    A tile has the samples ``rows[i]`` and ``columns[j]``, and the operator's own precision. With
+    `symmetric` (rows and columns are the same, and so is what is summed) tiles above the diagonal
+    stand for those below it as well.
+    """
+    pieces: list[Array] = [zero] * (-(-len(rows) // _SIDE))
+
+    def work(first: int, last: int) -> None:
+        i = np.arange(first, last)
+        total = zero
+        for start in range(first if symmetric else 0, len(columns), _SIDE):
+            j = np.arange(start, min(start + _SIDE, len(columns)))
+            tile = operator.part(rows[i], columns[j], operator.tile_dtype)
+            twice = 2.0 if symmetric and start > first else 1.0
+            total = total + twice * part(tile, i, j)
+        pieces[first // _SIDE] = total
+
+    map_blocks(work, len(rows), _SIDE)
+    return np.sum([zero, *pieces], axis=0)
