@@ -137,7 +137,7 @@ class Combination(Named):
 
     def _kernel(self, bank: KernelOperator, d: Array, dtype: DTypeLike) -> CombinedOperator:
         """K(d) as an operator of one kernel."""
-        return CombinedOperator(self, bank, np.atleast_2d(d), [repr(self)], dtype)
+        return CombinedOperator(self, bank, np.atleast_2d(d), [type(self).__name__], dtype)
 
     def contract(self, bank: KernelOperator, d: Array, W: Array) -> Array:
         """sum_ij W_ij dK(d)_ij / dd_k over all samples, for every k; W is symmetric."""
