@@ -297,7 +297,7 @@ class DualModel:
             deadline.check()
             D = self.term.curvature(self.place.rho + delta.reshape(self.shape), z)
             direction = self._newton(D.ravel(), prox, g)
-            if not self.K.quick:
+            if self.K.matrix is None:
                 return direction.reshape(self.shape)
             decrement = -float(g @ direction)
             first = first or decrement
