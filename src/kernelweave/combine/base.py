@@ -141,15 +141,7 @@ class Combination(Named):
 
     def contract(self, bank: KernelOperator, d: Array, W: Array) -> Array:
         """sum_ij W_ij dK(d)_ij / dd_k over all samples, for every k; W is symmetric."""
-        everyone = np.arange(bank.n)
-        return _add_tiles(
-            bank,
-            everyone,
-            everyone,
-            lambda tile, i, j: self.derivative(tile, d, W[np.ix_(i, j)]),
-            np.zeros(bank.m),
-            symmetric=True,
-        )
+        return self._sum_slopes(bank, d, np.arange(bank.n), lambda i, j: W[np.ix_(i, j)])
 
     def derivative_quad(
         self, bank: Any, d: Array, alpha: Array, kernels: Array | None = None
@@ -161,52 +153,36 @@ class Combination(Named):
         tasks = as_tasks(alpha)
         support = np.flatnonzero(tasks.any(axis=0))
         values = tasks[:, support]
-
-        def part(tile: KernelOperator, i: Array, j: Array) -> Array:
-            return self.derivative(tile, d, values[:, i].T @ values[:, j])
-
-        return _add_tiles(bank, support, support, part, np.zeros(bank.m), symmetric=True)
+        return self._sum_slopes(bank, d, support, lambda i, j: values[:, i].T @ values[:, j])
 
     def evaluate(self, bank: Any, d: Array, alpha: Array) -> tuple[Array, Array]:
         """(K(d) alpha, alpha'(dK/dd_k) alpha), computed afresh: for the certificate."""
         tasks = as_tasks(alpha)
-        support = np.flatnonzero(tasks.any(axis=0))
-        values = tasks[:, support]
-        fitted = np.zeros_like(tasks)
-
-        def part(tile: KernelOperator, i: Array, j: Array) -> Array:
-            fitted[:, i] += values[:, j] @ self.values(tile, d).T
-            return np.zeros(0)
-
-        _add_tiles(bank, np.arange(bank.n), support, part, np.zeros(0))
+        fitted = self._kernel(bank, d, bank.tile_dtype).apply(tasks)[0]
         return fitted, self.derivative_quad(bank, d, tasks)
 
+    def _sum_slopes(
+        self,
+        bank: KernelOperator,
+        d: Array,
+        samples: Array,
+        factors: Callable[[Array, Array], Array],
+    ) -> Array:
+        """sum_ij M_ij dK(d)_ij / dd_k over pairs of these samples, for every k.
 
-def _add_tiles(
-    operator: KernelOperator,
-    rows: Array,
-    columns: Array,
-    part: Callable[[KernelOperator, Array, Array], Array],
-    zero: Array,
-    symmetric: bool = False,
-) -> Array:
-    """Sum ``part(tile, i, j)`` over a grid of tiles, always in the same order.
+        M is symmetric; ``factors(i, j)`` is its part at these places among the samples. Tiles, of
+        the operator's own precision, are always added up in the same order, and those above the
+        diagonal stand for those below it as well.
+        """
+        pieces = [np.zeros(bank.m)] * (-(-len(samples) // _SIDE))
 
-    A tile has the samples ``rows[i]`` and ``columns[j]``, and the operator's own precision. With
-    `symmetric` (rows and columns are the same, and so is what is summed) tiles above the diagonal
-    stand for those below it as well.
-    """
-    pieces: list[Array] = [zero] * (-(-len(rows) // _SIDE))
+        def work(first: int, last: int) -> None:
+            i = np.arange(first, last)
+            for start in range(first, len(samples), _SIDE):
+                j = np.arange(start, min(start + _SIDE, len(samples)))
+                tile = bank.part(samples[i], samples[j], bank.tile_dtype)
+                slopes = self.derivative(tile, d, factors(i, j))
+                pieces[first // _SIDE] = pieces[first // _SIDE] + (1 + (start > first)) * slopes
 
-    def work(first: int, last: int) -> None:
-        i = np.arange(first, last)
-        total = zero
-        for start in range(first if symmetric else 0, len(columns), _SIDE):
-            j = np.arange(start, min(start + _SIDE, len(columns)))
-            tile = operator.part(rows[i], columns[j], operator.tile_dtype)
-            twice = 2.0 if symmetric and start > first else 1.0
-            total = total + twice * part(tile, i, j)
-        pieces[first // _SIDE] = total
-
-    map_blocks(work, len(rows), _SIDE)
-    return np.sum([zero, *pieces], axis=0)
+        map_blocks(work, len(samples), _SIDE)
+        return np.sum([np.zeros(bank.m), *pieces], axis=0)

@@ -252,9 +252,10 @@ class CombinedOperator(KernelOperator):
     def block(
         self, rows: Which = None, columns: Which = None, kernels: Which = None, dtype: Kind = None
     ) -> Array:
-        part = self._base.part(rows, columns)
+        kind = self._dtype if dtype is None else np.dtype(dtype)
+        part = self._base.part(rows, columns, kind)
         chosen = kernel_indices(kernels, self.m)
-        out = np.empty((len(chosen), *part.shape), np.float64 if dtype is None else dtype)
+        out = np.empty((len(chosen), *part.shape), kind)
         for place, k in enumerate(chosen):
             out[place] = self._combination.values(part, self._weights[k])
         return out
