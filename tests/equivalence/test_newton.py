@@ -14,7 +14,7 @@ from kernelweave.errors import InvalidInputError
 from kernelweave.losses import Hinge, Logistic, Loss, SmoothHinge, Squared, SquaredHinge, get_loss
 from kernelweave.solvers.box_solver import DenseGram
 from kernelweave.solvers.feasible import centre
-from kernelweave.solvers.newton import CgSteps, NewtonResult, cholesky_step, solve_smooth
+from kernelweave.solvers.newton import CgSteps, NewtonResult, System, cholesky_step, solve_smooth
 
 SMOOTH = [loss for cls in Loss.registry.values() for loss in cls.examples() if loss.smooth]
 every_smooth_loss = pytest.mark.parametrize("loss", SMOOTH, ids=repr)
@@ -153,10 +153,10 @@ def test_cg_directions_tend_to_the_cholesky_direction_with_and_without_factor() 
     def product(idx: np.ndarray, v: np.ndarray) -> np.ndarray:
         return K[:, idx] @ v
 
-    exact = cholesky_step(K, product, w, rows, rho, K @ rho)
+    system = System(product, w, rows, rho, K @ rho)
+    exact = cholesky_step(system, K)
     for rank in (1000, 20):
-        steps = CgSteps(product, np.ones(250), rank=rank)
-        found, _ = steps.solve(w, rows, rho, K @ rho, 1e-22, share=0.0)
+        found, _ = CgSteps(np.ones(250), rank=rank).solve(system, 1e-22, share=0.0)
         np.testing.assert_allclose(found.alpha, exact.alpha, atol=1e-8)
         np.testing.assert_allclose(found.fitted, exact.fitted, atol=1e-8)
         assert found.intercept == pytest.approx(exact.intercept, abs=1e-8)
@@ -174,10 +174,11 @@ def test_the_low_rank_preconditioner_spares_products() -> None:
     counts = []
     for rank in (5000, 60):
         gram = ProductsOnly(K)
-        steps = CgSteps(gram.product, gram.diagonal(), rank=rank)
+        system = System(gram.product, w, np.arange(600), rho, K @ rho)
+        steps = CgSteps(gram.diagonal(), rank=rank)
         for _ in range(2):
             gram.n_products = 0
-            steps.solve(w, np.arange(600), rho, K @ rho, 1e-10, share=0.0)
+            steps.solve(system, 1e-10, share=0.0)
         counts.append(gram.n_products)
     assert counts[1] < 0.6 * counts[0]
 
