@@ -232,7 +232,10 @@ class DistanceOperator(KernelOperator):
 
     def exact(self) -> DistanceOperator:
         """See :class:`KernelOperator`; sums over parts are float64, computed from the samples."""
-        return self if self.tile_dtype == "float64" else self._but(tile_dtype="float64")
+        if self.tile_dtype == "float64":
+            return self
+        _ = self._computed_parts  # Found once for all.
+        return self._but(tile_dtype="float64")
 
     def refined(self) -> DistanceOperator | None:
         """Return the same distances in float64."""
