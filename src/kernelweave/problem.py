@@ -8,8 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from kernelweave.arrays import Array, Index
-from kernelweave.combine.base import Combination
-from kernelweave.combine.combinations import WeightedSum
+from kernelweave.combine.base import Combination, WeightedSum
 from kernelweave.combine.gram import CombinedOperator
 from kernelweave.deadline import NEVER, Deadline
 from kernelweave.losses.base import Loss

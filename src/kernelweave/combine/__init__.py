@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from kernelweave.combine.base import Combination
-from kernelweave.combine.combinations import PolynomialMixture, Product, WeightedSum
+from kernelweave.combine.base import Combination, PolynomialMixture, Product, WeightedSum
 from kernelweave.combine.gram import CombinedOperator, Gram
 
 __all__ = [
