@@ -21,7 +21,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from kernelweave.bank import LazyBank
-from kernelweave.combine import SumGram
+from kernelweave.combine import Gram
 from kernelweave.kernels import RBF
 from kernelweave.losses import Hinge
 from kernelweave.operators import ComputedOperator
@@ -37,7 +37,7 @@ Dual = tuple[NDArray, NDArray]
 def rows_on_demand(X: NDArray) -> GramSource:
     """A Gaussian kernel in a lazy bank: rows computed when asked for, the recent ones kept."""
     kernels = ComputedOperator.build(RBF(gamma=GAMMA), X, normalize=None)
-    return SumGram(LazyBank(CACHE_MB).build(kernels), np.ones(1))
+    return Gram(LazyBank(CACHE_MB).build(kernels), np.ones(1))
 
 
 def make_data(n: int) -> tuple[NDArray, NDArray]:

@@ -28,6 +28,7 @@ import numpy as np
 from bemkl_speed import count_flops
 
 from kernelweave.solvers.bemkl.squares import ThinSquares
+from kernelweave.solvers.kernel_sum import WHOLE
 
 __all__ = ["COUNTS"]
 
@@ -77,7 +78,7 @@ def newton_factor(out: Any, K: Any, D: Any) -> Amounts:
 
 def newton_matrix(out: Any, system: Any, D: Any, V: Any, s: Any, g: Any) -> Amounts:
     """See the module; larger systems go by products, which are counted as such."""
-    if len(D) > system.most_whole:
+    if system.matrix is None or len(D) > WHOLE:
         return {}
     size = float(len(D)) ** 2
     return {"moved": 48.0 * size, "flops": 2.0 * len(s) * size}
@@ -85,6 +86,8 @@ def newton_matrix(out: Any, system: Any, D: Any, V: Any, s: Any, g: Any) -> Amou
 
 def newton_product(out: Any, system: Any, v: Any) -> Amounts:
     """See the module."""
+    if system.matrix is None:
+        return {}
     tasks = len(v) / len(system.matrix)
     return {"moved": 8.0 * system.matrix.size, "flops": 2.0 * tasks * system.matrix.size}
 
@@ -159,8 +162,8 @@ COUNTS: list[tuple[str, str | None, str, str, Any]] = [
     (_SOLVERS + "curvature", None, "solve_triangular", "curvature", curvature_solve),
     (_SOLVERS + "kernel_sum", None, "cholesky", "Cholesky factors", newton_factor),
     (_SOLVERS + "kernel_sum", None, "with_low_rank", "Newton's model", woodbury),
-    (_SOLVERS + "kernel_sum", "FormedSum", "solve", "Newton's model", newton_matrix),
-    (_SOLVERS + "kernel_sum", "FormedSum", "product", "Newton's model", newton_product),
+    (_SOLVERS + "kernel_sum", "KernelSum", "solve", "Newton's model", newton_matrix),
+    (_SOLVERS + "kernel_sum", "KernelSum", "product", "Newton's model", newton_product),
     (_SOLVERS + "smoothed_dual", "Place", "__init__", "places", place),
     (_RUNNING, None, "add_and_weigh", "rounds", round_of_rows),
     (_RUNNING, None, "add_rows", "rounds", added_rows),

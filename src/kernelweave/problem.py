@@ -8,9 +8,8 @@ from functools import cached_property
 import numpy as np
 
 from kernelweave.arrays import Array, Index
-from kernelweave.combine.base import Combination
-from kernelweave.combine.linear import LinearOperator
-from kernelweave.combine.weighted_sum import WeightedSum
+from kernelweave.combine.base import Combination, WeightedSum
+from kernelweave.combine.gram import CombinedOperator
 from kernelweave.deadline import NEVER, Deadline
 from kernelweave.losses.base import Loss
 from kernelweave.operators.base import KernelOperator
@@ -174,11 +173,11 @@ class Problem:
 
         :math:`K(d) = \sum_k d_k G_k` with :math:`G_k = K(e_k)`: the weights stay what they are,
         and the bank answers for the :math:`G_k`
-        (:class:`~kernelweave.combine.linear.LinearOperator`). Other problems stay as they are.
+        (:class:`~kernelweave.combine.CombinedOperator`). Other problems stay as they are.
         """
         if self.combination.is_sum or not self.combination.linear:
             return self
-        bank = LinearOperator.of(self.combination, self.bank)
+        bank = CombinedOperator.of_linear(self.combination, self.bank)
         return replace(self, bank=bank, combination=WeightedSum())
 
     def bound(self) -> Problem:

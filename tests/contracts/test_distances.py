@@ -13,8 +13,7 @@ from scipy import sparse
 from scipy.spatial.distance import cdist
 from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, StandardScaler
 
-import kernelweave.kernels.exponent as exponent_module
-import kernelweave.kernels.squares as squares_module
+import kernelweave.operators.distance_parts as parts_module
 import kernelweave.operators.distances as bank_module
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels import (
@@ -115,8 +114,8 @@ def test_tiles_of_every_form(dtype, stored, order, monkeypatch):
     else:
         monkeypatch.setattr(bank_module, "_WIDE", 2)
         bank = distances.keep(dtype=stored)
-    monkeypatch.setattr(exponent_module, "SHARED_CACHE_ENTRIES", 200)
-    monkeypatch.setattr(squares_module, "STACK_ENTRIES", 200)
+    monkeypatch.setattr(parts_module, "SHARED_CACHE_ENTRIES", 200)
+    monkeypatch.setattr(parts_module, "STACK_ENTRIES", 200)
     if order == "consecutive":
         rows, columns = np.arange(3, 20), np.arange(10, 33)
     else:
@@ -270,7 +269,7 @@ def test_given_matrices_on_sample_ids():
     # Consecutive ids of matrices in the bank's type: nothing is copied.
     single = Distance(D1.astype(np.float32), scale=1.0)
     bank = DistanceOperator.build(single, ids[5:35]).keep(cache_mb=1e-9)
-    assert np.shares_memory(bank._stored.matrices[0], single.bind(Samples(ids)).given[0])
+    assert np.shares_memory(bank._kept.matrices[0], single.bind(Samples(ids)).given[0])
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -465,11 +464,11 @@ def test_distances_of_a_wide_block_are_kept_once():
     X = rng.normal(size=(30, 80))
     kernels = [RBF(width=w) for w in (5.0, 10.0, 20.0)] + [RBF(gamma=1).on(j) for j in range(3)]
     bank = DistanceOperator.build(kernels, X).keep()
-    assert len(bank._stored.matrices) == 1
+    assert len(bank._kept.matrices) == 1
     D = [squared(X) / (2 * w**2) for w in (5.0, 10.0, 20.0)]
     D += [squared(X[:, [j]]) for j in range(3)]
     check_tile(bank.part(np.arange(4, 9), None, np.float32), np.array(D)[:, 4:9], np.float32)
-    assert DistanceOperator.build(kernels, X).keep(cache_mb=1e-3)._stored is None
+    assert not DistanceOperator.build(kernels, X).keep(cache_mb=1e-3)._kept.matrices
 
 
 def test_tiles_do_not_remember_other_weights():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -9,8 +11,8 @@ from kernelweave import MKLClassifier, sample_ids
 from kernelweave.bank import DenseBank, FactoredBank
 from kernelweave.kernels import RBF, from_matrices
 from kernelweave.operators import ComputedOperator
-from kernelweave.solvers import coarse, kernel_sum
-from kernelweave.solvers.kernel_sum import FactorSum, FormedSum, KernelSum, ProductSum
+from kernelweave.solvers import coarse
+from kernelweave.solvers.kernel_sum import formed_sum, kernel_sum, product_sum
 
 N = 120
 EVERY_KIND = pytest.mark.parametrize("kind", ["corners", "all hard", "all easy"])
@@ -38,22 +40,26 @@ def dense_answer(K, D, V, s, g):
     return -np.linalg.solve(np.kron(np.eye(len(g) // N), K) + np.diag(D) + (V.T * s) @ V, g)
 
 
-class Counted(FormedSum):
-    """Counts products, and the sizes of the factors made, of parts of the matrix."""
+class Counted:
+    """A sum solved by conjugate gradients, as large ones are; counts products and factors made.
 
-    most_whole = 0
+    Of these the sizes, of parts of the matrix.
+    """
 
-    def __init__(self, matrix, n_tasks=1):
-        super().__init__(matrix, n_tasks)
+    def __init__(self, matrix, n_tasks=1, **settings):
+        formed = formed_sum(matrix, n_tasks, **settings)
         self.products, self.made = 0, []
 
-    def product(self, v):
-        self.products += 1
-        return super().product(v)
+        def times(v):
+            self.products += 1
+            return formed.times(v)
 
-    def _nearly(self, D):
-        self.made.append(int(np.sum(self.matrix.diagonal() > D)))
-        return super()._nearly(D)
+        def nearly(D):
+            self.made.append(int(np.sum(matrix.diagonal() > D)))
+            return formed.nearly(D)
+
+        self.sum = replace(formed, times=times, nearly=nearly, matrix=None)
+        self.solve, self.product = self.sum.solve, self.sum.product
 
 
 @pytest.mark.parametrize("T", [1, 3])
@@ -69,7 +75,7 @@ def test_the_dense_answer_in_a_few_products(kind, T):
     assert system.products <= {"corners": 10, "all hard": 5, "all easy": 12}[kind]
     # A factor of the whole matrix takes it to be positive definite.
     exact = dense_answer(K, D, V, np.abs(s), g)
-    found = FormedSum(K, T).solve(D, V, np.abs(s), g)
+    found = formed_sum(K, T).solve(D, V, np.abs(s), g)
     np.testing.assert_allclose(found, exact, atol=1e-3 * np.abs(exact).max())
 
 
@@ -85,23 +91,18 @@ def test_a_factor_serves_similar_curvatures():
 
 
 def test_more_hard_samples_than_a_factor_takes():
-    class Small(Counted):
-        most_hard, tolerance = 40, 1e-9
-
     K, V, s, g = parts()
     D = curvatures("all hard")
-    system = Small(K)
-    exact = dense_answer(K, D, V, s, g)
-    np.testing.assert_allclose(system.solve(D, V, s, g), exact, atol=1e-5 * np.abs(exact).max())
+    system = Counted(K, most_hard=40)
+    exact, found = dense_answer(K, D, V, s, g), system.solve(D, V, s, g, 1e-9)
+    np.testing.assert_allclose(found, exact, atol=1e-5 * np.abs(exact).max())
     assert system.products <= N
 
 
 @pytest.mark.parametrize("T", [1, 2])
 @EVERY_KIND
-def test_factors_and_products_give_the_answer_of_the_matrix(monkeypatch, kind, T):
+def test_factors_and_products_give_the_answer_of_the_matrix(kind, T):
     """Of these kernels the last has no low rank, so that two are solved through factors."""
-    monkeypatch.setattr(KernelSum, "tolerance", 1e-9)
-    monkeypatch.setattr(FormedSum, "most_whole", 0)
     rng = np.random.default_rng(2)
     Ks = [F.T @ F for F in rng.normal(size=(2, 3, N))] + [parts()[0]]
     dense = DenseBank().from_matrices(Ks)
@@ -113,19 +114,20 @@ def test_factors_and_products_give_the_answer_of_the_matrix(monkeypatch, kind, T
     D = curvatures(kind, T) + 0.1
     exact = dense_answer(np.tensordot(weights, Ks[:2], axes=1), D, V, s, g)
     two, forms = np.array([0, 1]), {}
-    forms["matrix"] = kernel_sum.kernel_sum(dense, two, weights, T)
-    forms["factors"] = kernel_sum.kernel_sum(factored, two, weights, T)
-    forms["products"] = ProductSum(dense, two, weights, T)
-    assert isinstance(forms["matrix"], FormedSum) and isinstance(forms["factors"], FactorSum)
-    assert isinstance(kernel_sum.kernel_sum(factored, np.arange(3), np.ones(3), T), FormedSum)
+    forms["matrix"] = kernel_sum(dense, two, weights, T)
+    forms["factors"] = kernel_sum(factored, two, weights, T)
+    forms["products"] = product_sum(dense, two, weights, T)
+    assert forms["matrix"].matrix is not None and forms["factors"].matrix is None
+    assert kernel_sum(factored, np.arange(3), np.ones(3), T).matrix is not None
     for form in forms.values():
-        np.testing.assert_allclose(form.solve(D, V, s, g), exact, atol=1e-5 * np.abs(exact).max())
+        found = replace(form, matrix=None).solve(D, V, s, g, 1e-9)
+        np.testing.assert_allclose(found, exact, atol=1e-5 * np.abs(exact).max())
 
 
 def test_no_kernel_in_use():
     """What is left are the curvatures and the parts of low rank."""
     _, V, s, g = parts()
-    nothing = kernel_sum.kernel_sum(
+    nothing = kernel_sum(
         DenseBank().from_matrices([np.eye(N)]), np.zeros(0, dtype=np.intp), np.zeros(0), 1
     )
     D = curvatures("all easy")
@@ -140,7 +142,7 @@ def test_a_matrix_is_formed_where_there_is_room_for_it():
     bank.diagonal = lambda kernels: np.ones((1, 4))
 
     def formed(n_tasks=1):
-        return isinstance(kernel_sum.kernel_sum(bank, *one, n_tasks), FormedSum)
+        return kernel_sum(bank, *one, n_tasks).matrix is not None
 
     bank.n = 6400
     bank.work_bytes = 2e9
@@ -155,18 +157,13 @@ def test_a_matrix_is_formed_where_there_is_room_for_it():
 def test_beyond_the_samples_of_one_factor_spicy_takes_no_more_steps(monkeypatch, loss):
     """From weights of a part of the samples, as for thousands of them, and by hard parts."""
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(240, 6))
-    y = np.where(X[:, 0] * X[:, 1] + X[:, 2] + 0.5 * rng.normal(size=240) > 0, 1, -1)
+    X = rng.normal(size=(1100, 6))
+    y = np.where(X[:, 0] * X[:, 1] + X[:, 2] + 0.5 * rng.normal(size=1100) > 0, 1, -1)
     kernels = [RBF(width=w).on([j, (j + 1) % 6]) for j in range(6) for w in (0.5, 2.0)]
-    model = MKLClassifier(kernels, solver="spicy", loss=loss, bank="dense", tol=1e-4)
-    whole = model.fit(X, y).objective_
-    for module, name, value in (
-        (coarse, "_MANY_SAMPLES", 200),
-        (coarse, "_FEWEST_SAMPLES", 40),
-        (FormedSum, "most_whole", 20),
-        (kernel_sum, "ANY_BANK", 20),
-    ):
-        monkeypatch.setattr(module, name, value)
-    model.fit(X, y)
-    assert model.converged_ and model.objective_ == pytest.approx(whole, rel=2e-4)
+    model = MKLClassifier(kernels, loss=loss, bank="dense", tol=1e-4)
+    exact = model.set_params(solver="silp").fit(X, y).objective_
+    for name, value in (("_MANY_SAMPLES", 200), ("_FEWEST_SAMPLES", 40)):
+        monkeypatch.setattr(coarse, name, value)
+    model.set_params(solver="spicy").fit(X, y)
+    assert model.converged_ and model.objective_ == pytest.approx(exact, rel=2e-4)
     assert model.history_[-1].inner_iterations <= 40 and model.n_iter_ <= 8

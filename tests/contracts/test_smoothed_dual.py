@@ -162,24 +162,25 @@ def test_steps_reach_the_minimum(name, regularizer, T):
     """What comes back are the next components (Table 1), and their proximal objective proves it."""
     setting = Setting(name, regularizer, T)
     term, accuracy = setting.term, 1e-8
-    found = setting.dual.minimise(setting.rho, accuracy, 40)
-    assert found.gap <= accuracy
-    kernels, p = found.components.kernels, found.components.norms
+    found, _, gap = setting.dual.minimise(setting.rho, accuracy, 40)
+    assert gap <= accuracy
+    components = found.components()
+    kernels, p = components.kernels, components.norms
     v = (setting.alpha + GAMMA * found.rho)[kernels]
     K = np.array(setting.Ks)[kernels]
     length = np.sqrt(np.einsum("kti,kij,ktj->k", v, K, v))
     new = np.zeros_like(setting.alpha)
     new[kernels] = (p / length)[:, None, None] * v
     fitted = np.einsum("kij,ktj->kti", setting.Ks, new)
-    np.testing.assert_allclose(found.components.fitted, fitted[kernels])
-    np.testing.assert_allclose(found.intercept, setting.intercept + LEVEL * found.rho.sum(axis=1))
+    np.testing.assert_allclose(components.fitted, fitted[kernels])
+    np.testing.assert_allclose(found.level, setting.intercept + LEVEL * found.rho.sum(axis=1))
     norms = np.zeros(len(setting.Ks))
     norms[kernels] = p
     primal = (
-        term.primal(fitted.sum(axis=0) + found.intercept[:, None])
+        term.primal(fitted.sum(axis=0) + found.level[:, None])
         + setting.problem.regularizer.omega(norms)
         + setting.square(new - setting.alpha) / (2 * GAMMA)
-        + np.sum((found.intercept - setting.intercept) ** 2) / (2 * LEVEL)
+        + np.sum((found.level - setting.intercept) ** 2) / (2 * LEVEL)
     )
     constant = setting.square(setting.alpha) / (
         2 * GAMMA

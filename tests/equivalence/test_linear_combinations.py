@@ -9,8 +9,7 @@ from sklearn.preprocessing import StandardScaler
 
 from kernelweave import MKLClassifier
 from kernelweave.bank import DenseBank, FactoredBank, LazyBank
-from kernelweave.combine import Combination, PolynomialMixture, WeightedSum
-from kernelweave.combine.linear import LinearOperator
+from kernelweave.combine import Combination, CombinedOperator, PolynomialMixture, WeightedSum
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels import RBF, Linear
 from kernelweave.losses import get_loss
@@ -219,7 +218,7 @@ def test_a_bank_that_cannot_be_made_exact_is_refused():
     bank = DenseBank().from_matrices([np.eye(4), np.ones((4, 4))])
     bank.__class__ = Rough
     with pytest.raises(InvalidInputError, match=r"Half\(\) needs exact matrices.*Rough"):
-        LinearOperator.of(Half(), bank)
+        CombinedOperator.of_linear(Half(), bank)
 
 
 @pytest.mark.parametrize("combination", [Half(), Scaled(), Mixed(), Squares()], ids=repr)

@@ -14,7 +14,6 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.exceptions import ConvergenceWarning
 from thinned import thinned
 
-import kernelweave.solvers.kernel_sum as kernel_sum
 from kernelweave import MKLClassifier, MKLOneClass, MKLRegressor
 from kernelweave.bank import DenseBank, FactoredBank, LazyBank, SparseBank
 from kernelweave.combine import WeightedSum
@@ -283,18 +282,14 @@ def test_a_sparse_bank():
 
 
 @pytest.mark.parametrize(
-    ("name", "regularizer", "n_tasks", "formed"),
-    thinned(["hinge", "logistic"], [Simplex(), LpBall(2.0)], [1, 2], [False, True]),
+    ("name", "regularizer", "n_tasks"),
+    thinned(["hinge", "logistic"], [Simplex(), LpBall(2.0)], [1, 2]),
     ids=str,
 )
-def test_more_samples_than_a_matrix_is_factorised_for(
-    monkeypatch, name, regularizer, n_tasks, formed
-):
+def test_where_there_is_no_room_for_a_matrix(name, regularizer, n_tasks):
     problem = make(name, regularizer, n=40, m=8, n_tasks=n_tasks)
     dense = fit(problem)
-    monkeypatch.setattr(kernel_sum, "ANY_BANK", 20)
-    monkeypatch.setattr(kernel_sum, "MOST_SAMPLES", 20)
-    problem.bank.matrix_limit = 1000 if formed else 0
+    problem.bank.square_limit = lambda most, copies: 20
     result = fit(problem)
     assert result.certificate.primal == pytest.approx(dense.certificate.primal, rel=2e-6)
     np.testing.assert_allclose(result.d, dense.d, atol=5e-3)

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from kernelweave.combine.base import Combination
-from kernelweave.combine.gram import Gram, TiledGram
-from kernelweave.combine.polynomial_mixture import PolynomialMixture
-from kernelweave.combine.product import Product
-from kernelweave.combine.weighted_sum import SumGram, WeightedSum
+from kernelweave.combine.base import Combination, PolynomialMixture, Product, WeightedSum
+from kernelweave.combine.gram import CombinedOperator, Gram
 
 __all__ = [
     "Combination",
+    "CombinedOperator",
     "Gram",
     "PolynomialMixture",
     "Product",
-    "SumGram",
-    "TiledGram",
     "WeightedSum",
     "get_combination",
 ]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,23 +15,11 @@ from kernelweave.compiled.matrix_checks import fits_float32
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.base import Kernel, no_exponent
-from kernelweave.kernels.distance import Distance
-from kernelweave.kernels.exponent import (
-    EvaluatedPart,
-    Part,
-    Term,
-    row_chunks,
-    sum_of_products,
-    taken,
-    terms_of,
-    through,
-)
 from kernelweave.kernels.families import feature_distances
 from kernelweave.kernels.normalize import Normalization
 from kernelweave.kernels.pair import Pair
 from kernelweave.kernels.resolve import resolve, unique_names
 from kernelweave.kernels.samples import Samples, as_samples
-from kernelweave.kernels.squared_part import SquaredPart, squared_columns
 from kernelweave.operators.base import (
     Array,
     KernelOperator,
@@ -40,12 +29,20 @@ from kernelweave.operators.base import (
     sample_indices,
 )
 from kernelweave.operators.computed import check_columns, check_kernels
+from kernelweave.operators.distance_parts import (
+    Evaluated,
+    Part,
+    Side,
+    Term,
+    factor_table,
+    parts_of,
+    squared_columns,
+    through,
+)
 from kernelweave.operators.memory import cache_bytes
 from kernelweave.validation import LARGEST
 
-__all__ = ["DistanceOperator", "StoredPart", "sort_terms"]
-
-_Positions = tuple[Array | slice, np.dtype[Any]]
+__all__ = ["DistanceOperator"]
 
 # A product over this many columns takes longer than reading a stored matrix.
 _WIDE = 64
@@ -54,6 +51,19 @@ _BLOCK_ROWS = 64
 # Part of `cache_mb` for kept matrices; the rest is for K(d) and what solvers make of it.
 _KEPT = 2 / 3
 _STATE = ("kernels", "samples", "names")
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """Matrices that take longer to compute than to read, and the terms that are not in them.
+
+    D_k contains the multiples `factors`, a CSR matrix of shape (m, len(matrices)), of them.
+    """
+
+    matrices: list[Array]
+    factors: Any
+    rest: list[Term]
+    dtype: str
 
 
 class DistanceOperator(KernelOperator):
@@ -101,17 +111,15 @@ class DistanceOperator(KernelOperator):
 
     def _reset(self) -> None:
         self.m = len(self.kernels)
-        self.terms: Sequence[Term] = terms_of(self.kernels)
-        # The two sides; None stands for all training samples.
-        self._left: Samples | None = None
-        self._right: Samples | None = None
-        # What is kept of the training samples, and of both sides, for each type.
-        self._train: dict[str, list[Any]] = {}
-        self._ends: dict[str, list[tuple[Part, Any, Any]]] = {}
-        # Matrices that are kept, in which type, and the terms that are not in them.
-        self._stored: StoredPart | None = None
-        self._stored_dtype = "float64"
-        self._rest: Sequence[Term] = ()
+        self.terms = [
+            Term(k, *term)
+            for k, kernel in enumerate(self.kernels)
+            for term in kernel.exponent_terms()
+        ]
+        self._left = self._right = Side(self.samples, slice(0, self.samples.n))
+        self._kept: _Kept | None = None
+        # The matrices that are kept, and what is added to them.
+        self._kept_parts: list[Part] = []
 
     @classmethod
     def build(cls, kernels: Any, X: Any, normalize: Any = None) -> DistanceOperator:
@@ -179,155 +187,120 @@ class DistanceOperator(KernelOperator):
         for members in _worth_keeping(self).values():
             matrix, scale = _given_matrix(members[0][0], self.samples)
             if matrix is None:
-                spent += size
-                if spent > _KEPT * budget:
-                    spent -= size
+                if spent + size > _KEPT * budget:
                     break
+                spent += size
                 matrix = _computed_matrix(members[0][0], self.samples, kind)
             factors += [(term.k, len(matrices), scale * factor) for term, factor in members]
             matrices.append(matrix)
             kept.update(id(term) for term, _ in members)
-        stored = None
-        if matrices:
-            rows, cols, values = zip(*factors, strict=True)
-            table = sparse.csr_matrix((values, (rows, cols)), shape=(self.m, len(matrices)))
-            stored = StoredPart(matrices, table)
         rest = [term for term in self.terms if id(term) not in kept]
-        out = self._but(cache_mb=cache_mb, tile_dtype=dtype, work_bytes=budget - spent, _ends={})
-        return out._holding(stored, rest, dtype)
+        table = factor_table(factors, self.m, len(matrices))
+        out = self._but(cache_mb=cache_mb, tile_dtype=dtype, work_bytes=budget - spent)
+        return out._holding(_Kept(matrices, table, rest, dtype))
 
-    def _holding(
-        self, stored: StoredPart | None, rest: Sequence[Term], dtype: str
-    ) -> DistanceOperator:
-        self._stored, self._rest, self._stored_dtype = stored, rest, dtype
-        # Before threads ask for parts, so that no transformer runs twice.
-        self._parts(np.dtype(dtype))
+    def _holding(self, kept: _Kept | None) -> DistanceOperator:
+        self._kept = kept
+        if kept is not None:
+            self._kept_parts = self._computed_parts
+            if kept.matrices:
+                rest = parts_of(kept.rest, self.samples, self.m)
+                self._kept_parts = [*rest, Evaluated(kept.matrices, kept.factors)]
+            # Before threads ask for parts, so that no transformer runs twice.
+            self._prepared(np.dtype(kept.dtype))
         return self
 
     # Both sides
 
     @property
     def n(self) -> int:  # type: ignore[override]
-        return (self.samples if self._right is None else self._right).n
+        return self._right.n
 
     @property
     def shape(self) -> tuple[int, int]:
-        return (self.samples if self._left is None else self._left).n, self.n
+        return self._left.n, self._right.n
 
     def against(self, X: Any) -> DistanceOperator:
         new = check_columns(X, self.samples)
-        _ = self._sorted  # Found once for all.
-        return self._but(_left=new, _ends={}, _stored=None)
+        _ = self._computed_parts  # Found once for all.
+        return self._but(_left=Side(new, slice(0, new.n)), _kept=None, _kept_parts=[])
 
     def between(self, X: Any, Z: Any) -> DistanceOperator:
-        left = check_columns(X, self.samples)
-        right = left if Z is X else check_columns(Z, self.samples)
-        return self._but(_left=left, _right=right, _ends={}, _stored=None)
+        out = self.against(X)
+        right = out._left if Z is X else self.against(Z)._left
+        return out._but(_right=right)
 
     def exact(self) -> DistanceOperator:
         """See :class:`KernelOperator`; sums over parts are float64, computed from the samples."""
-        return self if self.tile_dtype == "float64" else self._but(tile_dtype="float64")
+        if self.tile_dtype == "float64":
+            return self
+        _ = self._computed_parts  # Found once for all.
+        return self._but(tile_dtype="float64")
 
     def refined(self) -> DistanceOperator | None:
         """Return the same distances in float64."""
-        if self._stored_dtype == "float64":
+        if self._kept is None or self._kept.dtype == "float64":
             return None
         finer = DistanceOperator(self.kernels, self.samples).keep(self.cache_mb, "float64")
         finer.names, finer.matrix_limit = self.names, self.matrix_limit
         return finer
 
     @cached_property
-    def _sorted(self) -> list[Part]:
+    def _computed_parts(self) -> list[Part]:
         """What the distances are added up from, without those that are kept."""
-        return sort_terms(self.terms, self.samples, self.m)
+        return parts_of(self.terms, self.samples, self.m)
 
-    @cached_property
-    def _computed(self) -> list[Part]:
-        """What is added to the matrices that are kept."""
-        return sort_terms(self._rest, self.samples, self.m)
-
-    def _parts(self, kind: np.dtype[Any]) -> list[tuple[Part, Any, Any]]:
-        """What sums of this type are added up from, with what each part keeps of both sides."""
+    def _prepared(self, kind: np.dtype[Any]) -> list[Part]:
+        """What sums of this type are added up from."""
         if kind not in (np.float64, np.float32):
             raise InvalidInputError(f"distances are computed in float64 or float32; got {kind}.")
-        if kind.char not in self._ends:
-            stored = self._stored
-            if stored is not None and kind.itemsize <= np.dtype(self._stored_dtype).itemsize:
-                whole = [(part, part.side(self.samples, kind)) for part in self._computed]
-                whole.append((stored, stored.side(self.samples, kind)))
-                self._ends[kind.char] = [(part, side, side) for part, side in whole]
-            else:
-                left, right = self._sides(self._left, kind), self._sides(self._right, kind)
-                if self._left is self._right:
-                    right = left
-                self._ends[kind.char] = list(zip(self._sorted, left, right, strict=True))
-        return self._ends[kind.char]
-
-    def _sides(self, samples: Samples | None, kind: np.dtype[Any]) -> list[Any]:
-        if samples is not None:
-            return [part.side(samples, kind) for part in self._sorted]
-        if kind.char not in self._train:
-            self._train[kind.char] = [part.side(self.samples, kind) for part in self._sorted]
-        return self._train[kind.char]
+        kept = self._kept is not None and kind.itemsize <= np.dtype(self._kept.dtype).itemsize
+        parts = self._kept_parts if kept else self._computed_parts
+        for part in parts:
+            for side in (self._left, self._right):
+                part.prepare(side.whole, kind)
+        return parts
 
     @property
     def nbytes(self) -> int:
         """Bytes of kept matrices and columns."""
-        held = {
-            (id(part), id(side)): (part, side)
-            for ends in self._ends.values()
-            for part, side, _ in ends
-        }
-        return sum(part.nbytes(side) for part, side in held.values())
+        return sum(part.nbytes for part in self._kept_parts)
 
     def part(
         self, rows: Which = None, columns: Which = None, dtype: DTypeLike = np.float64
     ) -> DistanceOperator:
         kind = np.dtype(dtype)
-        left = _as_slice(rows, self.shape[0])
-        right = _as_slice(columns, self.n)
-        ends = [(p, p.take(one, left), p.take(two, right)) for p, one, two in self._parts(kind)]
+        self._prepared(kind)
         return self._but(
-            _left=taken(self.samples if self._left is None else self._left, left),
-            _right=taken(self.samples if self._right is None else self._right, right),
-            _ends={kind.char: ends},
-            _stored=None,
+            _left=self._left.cut(_as_slice(rows, self._left.n)),
+            _right=self._right.cut(_as_slice(columns, self._right.n)),
             dtype=kind.name,
         )
 
     def take(self, idx: Array) -> DistanceOperator:
         idx = sample_indices(idx, self.n)
-        few = DistanceOperator(self.kernels, self.samples.take(idx))
-        stored = self._stored
-        if stored is not None:
-            stored = StoredPart([D[np.ix_(idx, idx)] for D in stored.matrices], stored.factors)
-        return self._like(few, stored, self._rest)
+        few, kept = DistanceOperator(self.kernels, self.samples.take(idx)), self._kept
+        if kept is not None:
+            kept = replace(kept, matrices=[D[np.ix_(idx, idx)] for D in kept.matrices])
+        return self._like(few, kept)
 
     def select(self, kernels: Array) -> DistanceOperator:
         chosen = kernel_indices(kernels, self.m)
-        some = DistanceOperator([self.kernels[k] for k in chosen], self.samples)
+        some, kept = DistanceOperator([self.kernels[k] for k in chosen], self.samples), self._kept
         some.names = [self.names[k] for k in chosen]
-        rest = [
-            Term(i, t.path, t.leaf) for i, k in enumerate(chosen) for t in self._rest if t.k == k
-        ]
-        stored = self._stored
-        if stored is not None:
-            factors = stored.factors[chosen]
+        if kept is not None:
+            rest = [replace(t, k=i) for i, k in enumerate(chosen) for t in kept.rest if t.k == k]
+            factors = kept.factors[chosen]
             used = np.unique(factors.indices)
-            matrices = [stored.matrices[i] for i in used]
-            stored = StoredPart(matrices, factors[:, used]) if matrices else None
-        return self._like(some, stored, rest)
+            matrices = [kept.matrices[i] for i in used]
+            kept = replace(kept, matrices=matrices, factors=factors[:, used], rest=rest)
+        return self._like(some, kept)
 
-    def _like(
-        self, out: DistanceOperator, stored: StoredPart | None, rest: Sequence[Term]
-    ) -> DistanceOperator:
-        out.cache_mb, out.tile_dtype, out.matrix_limit = (
-            self.cache_mb,
-            self.tile_dtype,
-            self.matrix_limit,
-        )
-        out.work_bytes = self.work_bytes
-        return out._holding(stored, rest, self._stored_dtype)
+    def _like(self, out: DistanceOperator, kept: _Kept | None) -> DistanceOperator:
+        """Take over the settings of this operator."""
+        out.cache_mb, out.work_bytes = self.cache_mb, self.work_bytes
+        out.tile_dtype, out.matrix_limit = self.tile_dtype, self.matrix_limit
+        return out._holding(kept)
 
     # Values
 
@@ -336,8 +309,7 @@ class DistanceOperator(KernelOperator):
     ) -> Array:
         """See :class:`KernelOperator`; from the kernels' own formula, one by one."""
         chosen = kernel_indices(kernels, self.m)
-        left = self.samples if self._left is None else self._left
-        right = self.samples if self._right is None else self._right
+        left, right = self._left.samples, self._right.samples
         left = left if rows is None else left.take(rows)
         right = right if columns is None else right.take(columns)
         kind = np.dtype(self.dtype if dtype is None else dtype)
@@ -359,18 +331,20 @@ class DistanceOperator(KernelOperator):
                 return found
             out[...] = found
             return out
-        weights = np.asarray(d, dtype=np.float64)
+        weights, kind = np.asarray(d, dtype=np.float64), np.dtype(self.dtype)
         total: Array | None = None
-        for part, left, right in self._parts(np.dtype(self.dtype)):
-            total = part.weighted(weights, left, right, total)
-        return np.zeros(self.shape, self.dtype) if total is None else total
+        for part in self._prepared(kind):
+            w = part.by_base @ weights
+            if w.any():
+                total = part.weighted(w, self._left, self._right, kind, total)
+        return np.zeros(self.shape, kind) if total is None else total
 
     def contract(self, M: ArrayLike) -> NDArray[np.float64]:
         """See :class:`KernelOperator`; M is rounded to the type of sums."""
-        weights = np.ascontiguousarray(M, dtype=self.dtype)
-        out = np.zeros(self.m)
-        for part, left, right in self._parts(np.dtype(self.dtype)):
-            part.contract(weights, left, right, out)
+        kind = np.dtype(self.dtype)
+        weights, out = np.ascontiguousarray(M, dtype=kind), np.zeros(self.m)
+        for part in self._prepared(kind):
+            out += part.factors @ part.contract(weights, self._left, self._right, kind)
         return out
 
 
@@ -378,97 +352,6 @@ def _check_exponents(kernels: Sequence[Kernel]) -> None:
     for kernel in kernels:
         if not kernel.has_exponent:
             raise no_exponent(kernel.name)
-
-
-class StoredPart(Part):
-    """Terms whose n x n matrices are kept, because computing them again takes longer.
-
-    Parameters
-    ----------
-    matrices : list of ndarray of shape (n, n)
-        The matrices.
-    factors : CSR matrix of shape (m, len(matrices))
-        D_k contains these multiples of them.
-
-    Examples
-    --------
-    >>> part = StoredPart([np.ones((2, 2))], sparse.csr_matrix([[3.0]]))
-    >>> everything = part.side(Samples([[1.0], [2.0]]), np.float64)
-    >>> part.weighted(np.array([10.0]), part.take(everything, np.array([0])), everything, None)
-    array([[30., 30.]])
-    """
-
-    def __init__(self, matrices: list[Array], factors: Any) -> None:
-        self.matrices = matrices
-        self.factors = factors
-
-    def side(self, samples: Samples, dtype: DTypeLike) -> _Positions:
-        """All training samples; there are no others here."""
-        return slice(0, samples.n), np.dtype(dtype)
-
-    def take(self, side: _Positions, rows: Array | slice) -> _Positions:
-        return rows, side[1]
-
-    def nbytes(self, side: Any) -> int:
-        return sum(matrix.nbytes for matrix in self.matrices)
-
-    def _block(self, i: int, left: Array | slice, right: Array | slice, rows: slice) -> Array:
-        matrix = self.matrices[i]
-        if isinstance(left, slice):
-            chosen: Array | slice = slice(left.start + rows.start, left.start + rows.stop)
-        else:
-            chosen = left[rows]
-        if isinstance(right, slice) or isinstance(chosen, slice):
-            return matrix[chosen, right]
-        return matrix[np.ix_(chosen, right)]
-
-    def weighted(
-        self, d: Array, left: _Positions, right: _Positions, out: Array | None
-    ) -> Array | None:
-        weights = self.factors.T @ np.asarray(d, dtype=np.float64)
-        active = np.flatnonzero(weights).tolist()
-        if not active:
-            return out
-        (rows_of, kind), (columns_of, _) = left, right
-        if out is None:
-            out = np.zeros((_count(rows_of), _count(columns_of)), kind)
-        for rows in row_chunks(*out.shape):
-            for i in active:
-                block = self._block(i, rows_of, columns_of, rows)
-                out[rows] += np.multiply(block, weights[i], dtype=kind, casting="same_kind")
-        return out
-
-    def contract(self, M: Array, left: _Positions, right: _Positions, out: Array) -> None:
-        sums = np.zeros(len(self.matrices))
-        for rows in row_chunks(*M.shape):
-            for i in range(len(self.matrices)):
-                sums[i] += sum_of_products(M[rows], self._block(i, left[0], right[0], rows))
-        out += self.factors @ sums
-
-
-def _count(rows: Array | slice) -> int:
-    return rows.stop - rows.start if isinstance(rows, slice) else len(rows)
-
-
-def sort_terms(terms: Iterable[Term], samples: Samples, m: int) -> list[Part]:
-    """Sort terms into squared distances on dense and on sparse columns, and all others.
-
-    Examples
-    --------
-    >>> from kernelweave.kernels import RBF
-    >>> [type(part).__name__ for part in sort_terms(terms_of([RBF(gamma=1)]), Samples([[1.0]]), 1)]
-    ['SquaredPart']
-    """
-    dense, thin, others = [], [], []
-    for term in terms:
-        if term.leaf.squared_rate is None:
-            others.append(term)
-        elif through(term.path, samples).is_sparse:
-            thin.append(term)
-        else:
-            dense.append(term)
-    parts: list[Part] = [SquaredPart(group, samples, m) for group in (dense, thin) if group]
-    return [*parts, EvaluatedPart(others)] if others else parts
 
 
 def _sizes(distances: DistanceOperator) -> Array:
@@ -523,9 +406,8 @@ def _worth_keeping(distances: DistanceOperator) -> dict[Any, list[tuple[Term, fl
 
 def _given_matrix(term: Term, samples: Samples) -> tuple[Array | None, float]:
     """A matrix the user holds and its factor, where it can be read without a copy."""
-    leaf = term.leaf
-    given = leaf.given if isinstance(leaf, Distance) else None
-    ids = None if given is None else leaf.ids(through(term.path, samples))
+    given = getattr(term.leaf, "given", None)
+    ids = None if given is None else term.leaf.ids(through(term.path, samples))
     if given is None or ids is None or (np.diff(ids) != 1).any():
         return None, 1.0
     block = slice(int(ids[0]), int(ids[-1]) + 1)

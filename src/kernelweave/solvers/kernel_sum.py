@@ -10,22 +10,36 @@ have answered.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from itertools import islice
 
 import numpy as np
 
 from kernelweave.arrays import Array, Index
 from kernelweave.deadline import NEVER, Deadline
-from kernelweave.linear_systems import Solve, cholesky, conjugate_gradients, with_low_rank
+from kernelweave.linear_systems import (
+    Solve,
+    cholesky,
+    conjugate_gradients,
+    diagonal,
+    with_low_rank,
+)
 from kernelweave.operators.base import KernelOperator
 
-__all__ = ["FactorSum", "FormedSum", "KernelSum", "ProductSum", "kernel_sum"]
+__all__ = ["KernelSum", "factor_sum", "formed_sum", "kernel_sum", "product_sum"]
 
 # Up to this many samples a sum is formed whatever the bank: that costs as much as one product for
 # each sample, and the systems of an inner problem take thousands. Beyond, it is if the bank works
 # with rows, up to a matrix of 3.2 GB.
-ANY_BANK, MOST_SAMPLES = 3000, 20_000
+_ANY_BANK, _MOST_SAMPLES = 3000, 20_000
+# Up to this many rows a factor of the whole system is quicker than conjugate gradients.
+WHOLE = 1000
+# Most samples of a factor, which take as long as a thousand products with the matrix; beyond, those
+# with the least curvature.
+_MOST_HARD = 10_000
+# Residual that is small enough beside the gradient: the next direction makes up for it.
+_ENOUGH = 1e-3
 # Factors serve where their rank is below this share of n: with n r^2 operations for a system and
 # n r for a product they are then quicker than a matrix.
 _LOW_RANK = 0.3
@@ -43,64 +57,77 @@ _SIMILAR, _FEW_STEPS = 3.0, 15
 _STEPS = 500
 
 
-class KernelSum(ABC):
-    """The K of a Newton step, for vectors of length N = T n; `diagonal` is that of one task.
+@dataclass(eq=False)
+class KernelSum:
+    """The K of a Newton step, for vectors of length N = T n.
 
-    A deadline that passes raises `TimeUp`.
+    Attributes
+    ----------
+    own : ndarray of shape (n,)
+        The diagonal of K for one task.
+    times : callable
+        K v for every row of v, shape (T, n).
+    nearly : callable
+        Of curvatures D of one task: how to solve with K + diag(D), nearly, columns too.
+    n_tasks : int
+        T.
+    matrix : ndarray of shape (n, n) or None
+        K for one task, if it is formed: a product then costs little beside a pass over the kernels.
+    deadline : Deadline
+        When it passes, `TimeUp` is raised.
     """
 
-    # Whether a product costs little beside a pass over the kernels.
-    quick = False
-    # Residual that is small enough beside the gradient: the next direction makes up for it.
-    tolerance = 1e-3
+    own: Array
+    times: Callable[[Array], Array]
+    nearly: Callable[[Array], Solve]
+    n_tasks: int
+    matrix: Array | None = None
+    deadline: Deadline = NEVER
+    # Curvatures, and the solver made for them.
+    _known: tuple[Array, Solve] | None = field(default=None, init=False)
 
-    def __init__(self, diagonal: Array, n_tasks: int, deadline: Deadline = NEVER) -> None:
-        self._shape, self._deadline = (n_tasks, len(diagonal)), deadline
-        self._own = np.tile(np.maximum(diagonal, 0.0), n_tasks)
-        self._floor = _FLOOR * float(self._own.mean())
-        self._known: tuple[Array, Solve] | None = None
-
-    @abstractmethod
     def product(self, v: Array) -> Array:
         """K v."""
+        return self.times(v.reshape(self.n_tasks, -1)).ravel()
 
-    @abstractmethod
-    def _nearly(self, D: Array) -> Solve:
-        """Solve with K + diag(D) for one task, nearly; takes columns too."""
+    def solve(self, D: Array, V: Array, s: Array, g: Array, enough: float = _ENOUGH) -> Array:
+        """Return the x of the system, by a factor or by preconditioned conjugate gradients.
 
-    def solve(self, D: Array, V: Array, s: Array, g: Array) -> Array:
-        """Return the x of the system, by preconditioned conjugate gradients."""
+        These end where the residual is `enough` beside g.
+        """
+        floor = _FLOOR * float(self.own.mean())
+        if self.matrix is not None and len(D) <= WHOLE:
+            T = self.n_tasks
+            whole = self.matrix if T == 1 else np.kron(np.eye(T), self.matrix)
+            return -cholesky(whole + (V.T * s) @ V, D)(g)
         # Where no kernel is in use the samples themselves are the measure.
-        D = np.maximum(D, self._floor or _FLOOR * float(D.max()) or 1.0)
-        if self._known is not None and self._similar(D, self._known[0]):
-            x, enough = self._iterate(D, V, s, g, self._known[1], _FEW_STEPS)
-            if enough:
-                return x
-        tasks = [self._nearly(row) for row in D.reshape(self._shape)]
+        D = np.maximum(D, floor or _FLOOR * float(D.max()) or 1.0)
+        if self._known is not None:
+            base = np.tile(0.1 * self.own + floor, self.n_tasks)
+            ratio = (D + base) / (self._known[0] + base)
+            if np.all((ratio < _SIMILAR) & (ratio > 1.0 / _SIMILAR)):
+                x, done = self._iterate(D, V, s, g, self._known[1], _FEW_STEPS, enough)
+                if done:
+                    return x
+        tasks = [self.nearly(row) for row in D.reshape(self.n_tasks, -1)]
         self._known = D, tasks[0] if len(tasks) == 1 else _each(tasks)
-        return self._iterate(D, V, s, g, self._known[1], _STEPS)[0]
-
-    def _similar(self, D: Array, known: Array) -> bool:
-        """Whether a solver made for the curvatures `known` serves for D."""
-        base = 0.1 * self._own + self._floor
-        ratio = (D + base) / (known + base)
-        return bool(np.all((ratio < _SIMILAR) & (ratio > 1.0 / _SIMILAR)))
+        return self._iterate(D, V, s, g, self._known[1], _STEPS, enough)[0]
 
     def _iterate(
-        self, D: Array, V: Array, s: Array, g: Array, nearly: Solve, most: int
+        self, D: Array, V: Array, s: Array, g: Array, nearly: Solve, most: int, enough: float
     ) -> tuple[Array, bool]:
         """Return x, and whether `most` products sufficed for it."""
 
         def product(v: Array) -> Array:
-            self._deadline.check()
+            self.deadline.check()
             return D * v + self.product(v) + (s * (V @ v)) @ V
 
-        x, enough = np.zeros_like(g), self.tolerance * float(np.linalg.norm(g))
+        x, small = np.zeros_like(g), enough * float(np.linalg.norm(g))
         for length, way, left in islice(
             conjugate_gradients(product, with_low_rank(nearly, V, s), -g), most
         ):
             x += length * way
-            if float(np.linalg.norm(left)) <= enough:
+            if float(np.linalg.norm(left)) <= small:
                 return x, True
         return x, not np.any(g)
 
@@ -113,95 +140,61 @@ def _each(tasks: list[Solve]) -> Solve:
     return solve
 
 
-class FormedSum(KernelSum):
-    """A matrix, factorised on the hard samples."""
+def formed_sum(
+    K: Array, n_tasks: int, deadline: Deadline = NEVER, most_hard: int = _MOST_HARD
+) -> KernelSum:
+    """Return a sum that is a matrix, factorised on the hard samples, at most so many of them."""
+    own = np.maximum(K.diagonal(), 0.0)
 
-    quick = True
-    # Up to this many rows a factor of the whole system is quicker than conjugate gradients.
-    most_whole = 1000
-    # Most samples of a factor, which take as long as a thousand products with the matrix; beyond,
-    # those with the least curvature.
-    most_hard = 10_000
-
-    def __init__(self, matrix: Array, n_tasks: int, deadline: Deadline = NEVER) -> None:
-        super().__init__(matrix.diagonal(), n_tasks, deadline)
-        self.matrix = matrix
-
-    def product(self, v: Array) -> Array:
-        return (v.reshape(self._shape) @ self.matrix).ravel()
-
-    def solve(self, D: Array, V: Array, s: Array, g: Array) -> Array:
-        T = self._shape[0]
-        if len(D) > self.most_whole:
-            return super().solve(D, V, s, g)
-        whole = self.matrix if T == 1 else np.kron(np.eye(T), self.matrix)
-        return -cholesky(whole + (V.T * s) @ V, D)(g)
-
-    def _nearly(self, D: Array) -> Solve:
-        K, own = self.matrix, self._own[: len(D)]
+    def nearly(D: Array) -> Solve:
         hard = own > D
         if hard.sum() > _NEARLY_ALL * len(D):
             hard[:] = True
-        if hard.sum() > self.most_hard:
+        if hard.sum() > most_hard:
             hard[:] = False
-            hard[np.argpartition(D, self.most_hard)[: self.most_hard]] = True
+            hard[np.argpartition(D, most_hard)[:most_hard]] = True
         F, easy = np.flatnonzero(hard), np.flatnonzero(~hard)
-        diagonal = D[easy] + own[easy]
+        total = D[easy] + own[easy]
         inner, cross = cholesky(K[np.ix_(F, F)], D[F]), K[np.ix_(easy, F)]
 
         def solve(v: Array) -> Array:
             x, known = np.zeros_like(v), inner(v[F])
-            x[easy] = ((v[easy] - cross @ known).T / diagonal).T
+            x[easy] = ((v[easy] - cross @ known).T / total).T
             x[F] = known - inner(cross.T @ x[easy])
             return x
 
         return solve
 
-
-class FactorSum(KernelSum):
-    """Factors F of low rank, K = F'diag(scale) F: n r^2 operations in place of n^3."""
-
-    def __init__(self, F: Array, scale: Array, n_tasks: int, deadline: Deadline = NEVER) -> None:
-        super().__init__(scale @ (F * F), n_tasks, deadline)
-        self._F, self._scale = F, scale
-
-    def product(self, v: Array) -> Array:
-        v = v.reshape(self._shape)
-        return (((v @ self._F.T) * self._scale) @ self._F).ravel()
-
-    def _nearly(self, D: Array) -> Solve:
-        return with_low_rank(lambda v: (v.T / D).T, self._F, self._scale)
+    return KernelSum(own, lambda v: v @ K, nearly, n_tasks, K, deadline)
 
 
-class ProductSum(KernelSum):
-    """Products with the kernels themselves, and their diagonal."""
+def factor_sum(F: Array, scale: Array, n_tasks: int, deadline: Deadline = NEVER) -> KernelSum:
+    """Return the sum F'diag(scale) F of low rank: n r^2 operations in place of n^3."""
+    return KernelSum(
+        np.maximum(scale @ (F * F), 0.0),
+        lambda v: ((v @ F.T) * scale) @ F,
+        lambda D: with_low_rank(diagonal(D), F, scale),
+        n_tasks,
+        deadline=deadline,
+    )
 
-    def __init__(
-        self,
-        bank: KernelOperator,
-        kernels: Index,
-        weights: Array,
-        n_tasks: int,
-        deadline: Deadline = NEVER,
-    ) -> None:
-        super().__init__(weights @ bank.diagonal(kernels), n_tasks, deadline)
-        self._bank, self._kernels, self._weights = bank, kernels, weights
 
-    def product(self, v: Array) -> Array:
-        products = self._bank.apply(v.reshape(self._shape), self._kernels)
-        return np.tensordot(self._weights, products, axes=1).ravel()
-
-    def _nearly(self, D: Array) -> Solve:
-        total = D + self._own[: len(D)]
-        return lambda v: (v.T / total).T
+def product_sum(
+    bank: KernelOperator, kernels: Index, weights: Array, n_tasks: int, deadline: Deadline = NEVER
+) -> KernelSum:
+    """Return a sum that is known by products with the kernels themselves, and their diagonal."""
+    own = np.maximum(weights @ bank.diagonal(kernels), 0.0)
+    return KernelSum(
+        own,
+        lambda v: np.tensordot(weights, bank.apply(v, kernels), axes=1),
+        lambda D: diagonal(D + own),
+        n_tasks,
+        deadline=deadline,
+    )
 
 
 def kernel_sum(
-    bank: KernelOperator,
-    kernels: Index,
-    weights: Array,
-    n_tasks: int,
-    deadline: Deadline = NEVER,
+    bank: KernelOperator, kernels: Index, weights: Array, n_tasks: int, deadline: Deadline = NEVER
 ) -> KernelSum:
     """Return the sum of these kernels with these weights, in the form that is quickest.
 
@@ -211,10 +204,10 @@ def kernel_sum(
     """
     if bank.ranks is not None and bank.ranks[kernels].sum() < _LOW_RANK * bank.n:
         F, owner = bank.factor_of(kernels)
-        return FactorSum(F, weights[owner], n_tasks, deadline)
-    most = MOST_SAMPLES if bank.quick_sums else ANY_BANK
+        return factor_sum(F, weights[owner], n_tasks, deadline)
+    most = _MOST_SAMPLES if bank.quick_sums else _ANY_BANK
     if bank.n > bank.square_limit(most, copies=2 + n_tasks):
-        return ProductSum(bank, kernels, weights, n_tasks, deadline)
+        return product_sum(bank, kernels, weights, n_tasks, deadline)
     d = np.zeros(bank.m)
     d[kernels] = weights
-    return FormedSum(bank.weighted(d), n_tasks, deadline)
+    return formed_sum(bank.weighted(d), n_tasks, deadline)

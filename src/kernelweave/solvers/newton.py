@@ -8,25 +8,48 @@ r"""The single-kernel problem for smooth losses, by Newton's method in the prima
 At the solution :math:`\alpha = -\ell'(K\alpha + b)`, which is the dual solution too. b is kept at
 its best for the current :math:`K\alpha`; then the dual point :math:`-\ell'` has the right sum and
 is :math:`\tfrac12 \rho^\top K \rho`, :math:`\rho = \alpha + \ell'`, away from the primal value.
+
+At :math:`(\alpha, b)`, with :math:`g = \ell'(K\alpha + b)`, :math:`W = \ell''`, :math:`S = W^{1/2}`
+and the residual :math:`\rho = \alpha + g`, the Newton step is
+
+.. math::
+
+    \delta = -\rho - S \eta, \qquad (I + S K S)\, \eta = S (\Delta b\, 1 - K \rho), \qquad
+    S1 \cdot \eta = 0 .
+
+The last equation keeps the sum of alpha (b is at its best, so the gradient sums to its target).
+There is no division by S: rows without curvature drop out, and errors shrink with the residual.
+The constraint also lets K be centred, which removes its large constant part from the system.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.linalg import cho_solve
 
 from kernelweave.arrays import Array, Index
 from kernelweave.deadline import NEVER, Deadline
+from kernelweave.errors import InvalidInputError
+from kernelweave.linear_systems import (
+    LinAlgError,
+    conjugate_gradients,
+    diagonal,
+    jittered_cholesky,
+    pivoted_cholesky,
+    with_low_rank,
+)
 from kernelweave.losses import Loss
 from kernelweave.problem import lost_in_rounding
 from kernelweave.root_search import zero_of_slope
 from kernelweave.solvers.box_solver import GramSource
 from kernelweave.solvers.feasible import centre
-from kernelweave.solvers.newton_step import CgSteps, Direction, cholesky_step, useful_rows
 
-__all__ = ["NewtonResult", "solve_smooth"]
+__all__ = ["CgSteps", "Direction", "NewtonResult", "System", "cholesky_step", "solve_smooth"]
 
+Product = Callable[[Index, Array], Array]
 
 # Up to this many rows a matrix is factorised, if need be: n^3 / 3 operations are a second a step,
 # and the matrix, its part and its factor take 72 MB each.
@@ -99,14 +122,12 @@ class _Problem:
         idx = np.flatnonzero(v)
         return self.product(idx, v[idx])
 
-    def primal(self, alpha: Array, fitted: Array, b: float) -> float:
-        losses = self.loss.value(self.y, fitted + b, self.C)
-        return float(losses.sum() + 0.5 * (alpha @ fitted) + self.loss.alpha_sum * b)
-
     def point(self, alpha: Array, fitted: Array, b: float) -> _Point:
         """The point at alpha, with the best b."""
         b = self.loss.best_intercept(self.y, fitted, self.C, b)
-        return _Point(alpha, fitted, b, self.primal(alpha, fitted, b))
+        losses = self.loss.value(self.y, fitted + b, self.C)
+        primal = losses.sum() + 0.5 * (alpha @ fitted) + self.loss.alpha_sum * b
+        return _Point(alpha, fitted, b, float(primal))
 
     def rough_gap(self, here: _Point) -> float:
         """Relative gap of alpha moved into its box, without the product that this would need."""
@@ -184,8 +205,13 @@ def solve_smooth(
     # turned down, for their objective is infinite.
     with np.errstate(over="ignore", invalid="ignore"):
         problem = _Problem(loss, y, C, gram, deadline)
-        cold = problem.constant
-        here = _start(problem, cold, alpha, fitted, intercept)
+        here = cold = problem.constant
+        if alpha is not None and np.any(alpha):
+            alpha = np.asarray(alpha, dtype=np.float64)
+            fitted = problem.full_product(alpha) if fitted is None else fitted
+            warm = problem.point(alpha, fitted, intercept)
+            # After a large change of K zero can be better.
+            here = warm if warm.primal <= cold.primal else cold
         found = _iterate(problem, here, tol, max_iter)
         if found.converged or found.n_steps < max_iter or here is cold:
             return found
@@ -212,7 +238,11 @@ def _iterate(problem: _Problem, here: _Point, tol: float, max_iter: int) -> Newt
         distance = 0.5 * max(float(rho @ Krho), 0.0) / max(abs(here.primal), problem.floor)
         last = last or step >= max_iter
         if last or distance <= tol or problem.rough_gap(here) <= 2.0 * tol:
-            found = _better(problem, here, gradient, Krho, tol)
+            found = problem.certified(here.alpha, here.fitted, here.b)
+            if found.violation > tol:
+                # Minus the gradient may be the better dual point.
+                dual = problem.certified(-gradient, here.fitted - Krho, here.b)
+                found = dual if dual.violation < found.violation else found
             # The primal point is exact to rounding, and its certificate gets no better.
             stuck = best is not None and found.violation > 0.5 * best.violation
             stalls = stalls + 1 if stuck and distance <= 1e-15 else 0
@@ -232,35 +262,13 @@ def _iterate(problem: _Problem, here: _Point, tol: float, max_iter: int) -> Newt
             last, stalls = not steps.factorise(), 0
 
 
-def _start(
-    problem: _Problem, cold: _Point, alpha: Array | None, fitted: Array | None, b: float
-) -> _Point:
-    """The warm start, unless zero is better (after a large change of K it can be)."""
-    if alpha is None or not np.any(alpha):
-        return cold
-    alpha = np.asarray(alpha, dtype=np.float64)
-    warm = problem.point(alpha, problem.full_product(alpha) if fitted is None else fitted, b)
-    return warm if warm.primal <= cold.primal else cold
-
-
-def _better(
-    problem: _Problem, here: _Point, gradient: Array, Krho: Array, tol: float
-) -> NewtonResult:
-    """Certify the iterate, and minus the gradient there if the iterate is not good enough."""
-    iterate = problem.certified(here.alpha, here.fitted, here.b)
-    if iterate.violation <= tol:
-        return iterate
-    dual = problem.certified(-gradient, here.fitted - Krho, here.b)
-    return dual if dual.violation < iterate.violation else iterate
-
-
 class _Steps:
     """Chooses between the two ways to a Newton direction."""
 
     def __init__(self, problem: _Problem, tol: float) -> None:
         self.problem, self.tol = problem, tol
         self.diag = np.maximum(problem.gram.diagonal(), 0.0)
-        self.cg = CgSteps(problem.product, self.diag, deadline=problem.deadline)
+        self.cg = CgSteps(self.diag, deadline=problem.deadline)
         self._factorise = False
         # The matrix, its part with curvature, and the factor of that.
         self._most = problem.gram.square_limit(CHOLESKY_LIMIT, copies=3)
@@ -269,17 +277,19 @@ class _Steps:
         """Newton direction at `here`."""
         problem = self.problem
         w = problem.loss.curvature(problem.y, here.fitted + here.b, problem.C)
-        rows = useful_rows(w, self.diag)
+        # Below 1e-14 of the identity in I + S K S the curvature of a row is nothing.
+        rows = np.flatnonzero(w * self.diag > 1e-14)
+        system = System(problem.product, w, rows, rho, Krho)
         target = 0.1 * self.tol * max(abs(here.primal), problem.floor)
         if problem.matrix is None or len(rows) > self._most:
-            return self.cg.solve(w, rows, rho, Krho, target)[0]
+            return self.cg.solve(system, target)[0]
         if len(rows) > CG_FROM and not self._factorise:
             # As many products of 2 n^2 operations take n^3 / 4: more, and a factor is quicker.
-            step, enough = self.cg.solve(w, rows, rho, Krho, target, limit=len(rows) // 8)
+            step, enough = self.cg.solve(system, target, limit=len(rows) // 8)
             if enough:
                 return step
             self._factorise = True
-        return cholesky_step(problem.matrix, problem.product, w, rows, rho, Krho)
+        return cholesky_step(system, problem.matrix)
 
     def factorise(self) -> bool:
         """Use factorisations from now on, where n allows it; whether this changes anything."""
@@ -314,3 +324,157 @@ def _search(problem: _Problem, here: _Point, step: Direction) -> _Point | None:
     alpha, fitted = here.alpha + t * step.alpha, here.fitted + t * step.fitted
     there = problem.point(alpha, fitted, here.b + t * step.intercept)
     return there if there.primal <= here.primal + noise else None
+
+
+@dataclass(frozen=True, eq=False)
+class Direction:
+    """A step in alpha and b, and what it does to ``K alpha``."""
+
+    alpha: Array
+    fitted: Array
+    intercept: float
+
+
+@dataclass(frozen=True, eq=False)
+class System:
+    """The equations of a Newton step: curvatures w, which matter in `rows`, and the residual.
+
+    That is `rho`, with the product `Krho`; and ``product(idx, v) = K[:, idx] @ v``.
+    """
+
+    product: Product
+    w: Array
+    rows: Index
+    rho: Array
+    Krho: Array
+
+    def direction(self, weighted: Array, Kweighted: Array) -> Direction:
+        """Put the step together from ``S eta`` on `rows` and ``K S eta``."""
+        alpha, w = -self.rho, self.w[self.rows]
+        alpha[self.rows] -= weighted
+        fitted = -self.Krho - Kweighted
+        # S eta = W (K delta + db) sums to zero, so db is what K delta lacks in the weighted mean.
+        total = float(w.sum())
+        intercept = -float(w @ fitted[self.rows]) / total if total > 0 else 0.0
+        return Direction(alpha, fitted, intercept)
+
+
+def cholesky_step(system: System, matrix: Array) -> Direction:
+    """Solve for the Newton step with a Cholesky factor of ``I + S K S``; the matrix is K."""
+    rows, w, Krho = system.rows, system.w[system.rows], system.Krho[system.rows]
+    if not len(rows):
+        return system.direction(w, np.zeros_like(system.rho))
+    s = np.sqrt(w)
+    whole = len(rows) == len(matrix)
+    B = np.array(matrix if whole else matrix[np.ix_(rows, rows)], dtype=np.float64)
+    # Centred by the weights, B has s as an eigenvector: eta stays orthogonal to it by itself.
+    share = w / w.sum()
+    # Rounding goes by the size of each row before it was centred. Weights of samples may differ by
+    # many decades: the same for all rows would be too little for some or drown the others.
+    sizes = w * float(np.abs(B.diagonal()).max())
+    mean = B @ share
+    B -= mean
+    B -= (mean - mean @ share)[:, None]
+    B *= s
+    B *= s[:, None]
+    B.flat[:: len(B) + 1] += 1.0
+    try:
+        # With a larger diagonal where rounding made K indefinite.
+        factor = jittered_cholesky(B, sizes, most=1e12)
+    except LinAlgError:
+        raise InvalidInputError(
+            "kernel values times C are too large for float64, or a kernel is far from positive "
+            "semi-definite. Lower C, scale the columns of X, or use normalize='trace'."
+        ) from None
+    eta = -cho_solve((factor, True), s * (Krho - Krho @ share), check_finite=False)
+    eta -= (float(s @ eta) / float(s @ s)) * s
+    return system.direction(s * eta, system.product(rows, s * eta))
+
+
+class CgSteps:
+    """Newton steps by preconditioned conjugate gradients, from products with K only.
+
+    The first preconditioner is the diagonal. When it proves too weak, a pivoted Cholesky factor
+    of K of small rank is made once and used from then on: ``M = D + S L L' S``. The `rank` is its
+    largest, and the number of iterations that call for it. When a deadline passes, a step is taken
+    as it is.
+    """
+
+    def __init__(self, diag: Array, rank: int = 100, deadline: Deadline = NEVER) -> None:
+        self.diag, self.rank, self._deadline = diag, rank, deadline
+        self._factor: Array | None = None
+        self._rest = diag
+
+    def solve(
+        self, system: System, target: float, share: float = 0.1, limit: int | None = None
+    ) -> tuple[Direction, bool]:
+        """Newton step whose model value misses at most `target`, or this `share` of its fall.
+
+        With the residual r of the system, the quadratic model of the objective is at most
+        ``r'r / 2`` above its least value, so this is what is looked at, not the error of eta: that
+        one can be small while the objective rises. Also says whether this was reached within
+        `limit` iterations; if not, the step is still one of descent, for the slope along
+        conjugate gradients rises to that of the exact step.
+        """
+        rows, w, Krho = system.rows, system.w[system.rows], system.Krho[system.rows]
+        s, x = np.sqrt(w), np.zeros(len(rows))
+        Ksx = Kp = np.zeros(len(system.w))
+        if not len(rows):
+            return system.direction(x, Ksx), True
+        ss = float(s @ s)
+
+        def inside(r: Array) -> Array:
+            """Residuals count only modulo s: the representative that is smallest."""
+            return r - (float(s @ r) / ss) * s
+
+        residual = inside(-s * (Krho - np.average(Krho, weights=w)))
+        fall, along = 0.5 * float(system.rho @ system.Krho), s * Krho
+
+        def enough() -> bool:
+            gained = fall + 0.5 * float(along @ x)
+            return 0.5 * float(residual @ residual) <= max(target, share * gained)
+
+        def product(p: Array) -> Array:
+            nonlocal Kp
+            Kp = system.product(rows, s * p)
+            return inside(p + s * Kp[rows])
+
+        def iterate(limit: int) -> bool:
+            """Go on for so many steps; whether they, or what the deadline leaves, suffice."""
+            nonlocal residual, x, Ksx
+            solve = diagonal(1.0 + w * self._rest[rows])
+            if self._factor is not None:
+                ones = np.ones(len(self._factor))
+                solve = with_low_rank(solve, self._factor[:, rows] * s, ones)
+            Ms = solve(s)
+            sMs = float(s @ Ms)
+
+            def precondition(r: Array) -> Array:
+                z = solve(inside(r))
+                return z - (float(s @ z) / sMs) * Ms
+
+            steps = conjugate_gradients(product, precondition, residual)
+            for _ in range(limit):
+                if enough() or self._deadline.passed():
+                    return True
+                length, direction, left = next(steps, (0.0, x, residual))
+                if not length > 0:
+                    return True
+                residual = inside(left)
+                x += length * direction
+                Ksx = Ksx + length * Kp
+            return enough()
+
+        most = 2 * len(rows) + 10 if limit is None else limit
+        trial = most if self._factor is not None else min(self.rank, most)
+        done = iterate(trial)
+        if not done and trial < most:
+            self._rest = self.diag.copy()
+            self._factor = pivoted_cholesky(
+                lambda i: system.product(np.array([i]), np.ones(1)),
+                self._rest,
+                1e-10 * float(self.diag.sum()),
+                self.rank,
+            )
+            done = iterate(most - trial)
+        return system.direction(s * x, Ksx), done

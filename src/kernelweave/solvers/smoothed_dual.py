@@ -25,7 +25,7 @@ from kernelweave.regularizers.norm_prox import NormProx
 from kernelweave.root_search import zero_of_slope
 from kernelweave.solvers.kernel_sum import kernel_sum
 
-__all__ = ["Components", "DualModel", "Minimum", "Place", "SmoothedDual", "SmoothedLoss"]
+__all__ = ["Components", "DualModel", "Place", "SmoothedDual", "SmoothedLoss"]
 
 # What rounding leaves of a duality gap, relative to its parts: sums of thousands of terms.
 _ROUNDING = 1e-13
@@ -47,22 +47,6 @@ class Components:
     kernels: Index
     fitted: Array  # (A, T, n)
     norms: Array
-
-
-@dataclass(frozen=True, eq=False)
-class Minimum:
-    """What a minimisation found.
-
-    `decision` are the decision values that rho stands for, `components` the next ones, `steps` the
-    Newton steps taken, and `gap` is the duality gap of the inner problem.
-    """
-
-    rho: Array
-    decision: Array
-    intercept: Array
-    components: Components
-    steps: int
-    gap: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,10 +145,11 @@ class SmoothedDual:
         self._fitted[places] = components.fitted
         self._squares[places] = components.norms**2
 
-    def minimise(self, rho: Array, accuracy: float, most: int) -> Minimum:
+    def minimise(self, rho: Array, accuracy: float, most: int) -> tuple[Place, int, float]:
         """Newton steps from rho until the duality gap of the inner problem is at most `accuracy`.
 
-        Or `most` of them, or as many as rounding or the problem's deadline allow.
+        Or `most` of them, or as many as rounding or the problem's deadline allow. Returns the place
+        where they end, their number and the gap there.
         """
         here = Place(self, rho, self.problem.bank.apply(rho, self.kernels))
         gap = decrement = np.inf
@@ -186,15 +171,14 @@ class SmoothedDual:
             products = self.problem.bank.apply(delta, self.kernels)
             t = zero_of_slope(here.slope_along(delta, products), -decrement)
             here = Place(self, here.rho + t * delta, here.products + t * products)
-        active = here.prox.active
-        share = here.prox.norms[active] / here.norms[active]
-        fitted = share[:, None, None] * here.normals[active]
-        components = Components(self.kernels[active], fitted, here.prox.norms[active])
-        return Minimum(here.rho, here.z, here.level, components, step, gap)
+        return here, step, gap
 
 
 class Place:
-    """phi and its derivatives at one rho."""
+    """phi and its derivatives at one rho.
+
+    `z` are the decision values that rho stands for, `level` the next intercepts (eq. 6).
+    """
 
     def __init__(self, dual: SmoothedDual, rho: Array, products: Array) -> None:
         self.dual, self.rho, self.products = dual, rho, products
@@ -211,12 +195,21 @@ class Place:
         excess = rho.sum(axis=1) - dual.problem.loss.alpha_sum
         self.level = dual.intercept + dual.intercept_penalty * excess
 
+    @property
+    def _shares(self) -> Array:
+        """What the prox leaves of the kernels that it leaves in use."""
+        return self.prox.norms[self.prox.active] / self.norms[self.prox.active]
+
     def gradient(self) -> Array:
         """Gradient of phi (eq. 8): f + b at the next components, minus z."""
-        active = self.prox.active
-        share = self.prox.norms[active] / self.norms[active]
-        f = np.tensordot(share, self.normals[active], axes=1)
+        f = np.tensordot(self._shares, self.normals[self.prox.active], axes=1)
         return f + self.level[:, None] - self.z
+
+    def components(self) -> Components:
+        """The next components (eq. 5)."""
+        active = self.prox.active
+        fitted = self._shares[:, None, None] * self.normals[active]
+        return Components(self.dual.kernels[active], fitted, self.prox.norms[active])
 
     def slope_along(self, delta: Array, products: Array) -> Callable[[float], float]:
         """Derivative of phi at rho + t delta in t; `products` are the K_k delta.
@@ -297,7 +290,7 @@ class DualModel:
             deadline.check()
             D = self.term.curvature(self.place.rho + delta.reshape(self.shape), z)
             direction = self._newton(D.ravel(), prox, g)
-            if not self.K.quick:
+            if self.K.matrix is None:
                 return direction.reshape(self.shape)
             decrement = -float(g @ direction)
             first = first or decrement

@@ -265,35 +265,35 @@ class Spicy(Solver):
             # In units of decision values for each unit of alpha, as a weight times a kernel is.
             memory.penalty * (problem.kernel_size or 1.0),
         )
-        found = dual.minimise(memory.rho, _INNER_SHARE * missing, _MOST)
+        here, steps, remaining = dual.minimise(memory.rho, _INNER_SHARE * missing, _MOST)
         passes.n_solves += 1
-        passes.n_steps += found.steps
-        norms = np.zeros(problem.m)
-        norms[found.components.kernels] = found.components.norms
+        passes.n_steps += steps
+        components, norms = here.components(), np.zeros(problem.m)
+        norms[components.kernels] = components.norms
         d = problem.regularizer.weights_from_norms(norms)
-        alpha = _feasible(problem, memory.term.alpha(found.rho, found.decision))
+        alpha = _feasible(problem, memory.term.alpha(here.rho, here.z))
         fitted, quad = passes.evaluate(d, alpha)
         better = gap < 0.5 * memory.best_gap
         waited = 0 if better else memory.waited + 1
         memory = replace(memory, best_gap=min(gap, memory.best_gap), waited=waited)
-        if found.gap <= _INNER_SHARE * missing:
-            growth = self.growth ** min(_AIM / max(found.steps, 1), 2.0)
+        if remaining <= _INNER_SHARE * missing:
+            growth = self.growth ** min(_AIM / max(steps, 1), 2.0)
         else:
             growth = 1.0 / self.growth
         # A step that is no more exact than the weights before would lead nowhere.
-        if found.gap <= missing:
+        if remaining <= missing:
             size = float(np.sum(alpha * fitted))
             change = np.sqrt(2.0 * missing / size) if size > 0 else np.inf
             memory = replace(
                 memory,
-                rho=found.rho,
-                intercept=found.intercept,
-                components=found.components,
-                term=replace(memory.term, centre=found.decision),
-                kernels=self._next_kernels(problem, found.components, quad, change),
+                rho=here.rho,
+                intercept=here.level,
+                components=components,
+                term=replace(memory.term, centre=here.z),
+                kernels=self._next_kernels(problem, components, quad, change),
             )
         memory.grow(growth)
-        new = self._state(problem, passes, d, alpha, found.intercept, memory, (fitted, quad))
+        new = self._state(problem, passes, d, alpha, here.level, memory, (fitted, quad))
         new.stuck = waited >= _PATIENCE
         return new
 
