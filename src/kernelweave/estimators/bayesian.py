@@ -12,6 +12,20 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from kernelweave.arrays import Index
+from kernelweave.bayes import (
+    BayesRecord,
+    BayesStart,
+    Labels,
+    Outputs,
+    Posterior,
+    Settings,
+    about,
+    get_hyperparameters,
+    infer,
+    posterior_numbers,
+    selected_kernels,
+    sum_of_squares,
+)
 from kernelweave.combine import WeightedSum
 from kernelweave.compiled.threads import between_blocks
 from kernelweave.deadline import Deadline, TimeUp
@@ -22,20 +36,6 @@ from kernelweave.estimators.predictive import Predictive
 from kernelweave.estimators.resuming import begin_session, source_of
 from kernelweave.operators import KernelOperator
 from kernelweave.problem import Array
-from kernelweave.solvers.bemkl import (
-    BayesRecord,
-    BayesStart,
-    Labels,
-    Outputs,
-    Posterior,
-    Settings,
-    Squares,
-    about,
-    get_hyperparameters,
-    infer,
-    posterior_numbers,
-    selected_kernels,
-)
 from kernelweave.solvers.checkpoint_file import Saved
 from kernelweave.validation import positive_number, require_array, require_kind
 
@@ -68,7 +68,7 @@ class BaseBayesianMKL(KernelEstimator):
             with begin_session(self, limits, kernel_set, source, **count) as session:
                 squares = None
                 with suppress(TimeUp), between_blocks(ends.look()):
-                    squares = Squares.of(bank)
+                    squares = sum_of_squares(bank)
                 built = time.perf_counter() - began
                 for group, target in enumerate(targets):
                     own = session.limits(limits, group, about(target, settings))

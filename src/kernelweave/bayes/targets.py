@@ -1,23 +1,138 @@
-"""Moments of a normal variable kept outside the margin, in closed form."""
+"""What is known of the outputs f: the side of a margin they lie on, or their values with noise."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import erfcx, log_ndtr, ndtr
 
-__all__ = ["TruncatedMoments", "class_probability", "log_class_probability", "truncated_moments"]
+from kernelweave.arrays import Array
+from kernelweave.bayes.priors import Gamma, Hyperparameters
+from kernelweave.solvers.kept import Numbers
 
-Array = NDArray[np.float64]
+__all__ = [
+    "Labels",
+    "Outputs",
+    "Targets",
+    "class_probability",
+    "log_class_probability",
+    "truncated_moments",
+]
 
-ROOT_TWO = np.sqrt(2.0)
-HAZARD_SCALE = np.sqrt(2.0 / np.pi)
+_LOG_2_PI = float(np.log(2.0 * np.pi))
+_ROOT_TWO = np.sqrt(2.0)
+_HAZARD_SCALE = np.sqrt(2.0 / np.pi)
 # From here on `hazard(z) - z` comes from its continued fraction: the difference would lose z^2 eps,
 # and 22 levels are right to 1e-16.
-FAR = 6.0
-LEVELS = 22
+_FAR, _LEVELS = 6.0, 22
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Classes: f lies beyond the margin, on the side of its label (sections 3 and 5.2).
+
+    Attributes
+    ----------
+    y : ndarray of shape (T, n)
+        1, -1, or 0 where the label is not known: then on either side, but not in between.
+    margin : float
+        nu.
+    """
+
+    y: Array
+    margin: float = 1.0
+
+    def start(self, priors: Hyperparameters, guess: Array | None = None) -> LabelFactor:
+        """Return the factor that q(f) starts from; `guess` is its location, or zero."""
+        return LabelFactor(self, np.zeros(self.y.shape) if guess is None else guess)
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """Values: y is f itself, with noise of unknown precision.
+
+    Attributes
+    ----------
+    y : ndarray of shape (T, n)
+    """
+
+    y: Array
+
+    def start(self, priors: Hyperparameters, guess: Array | None = None) -> OutputFactor:
+        """Return the factor that q(upsilon) starts from; there is nothing to guess."""
+        noise = Gamma(priors.alpha_upsilon, priors.beta_upsilon, (len(self.y),))
+        return OutputFactor(self.y, noise)
+
+
+Targets = Labels | Outputs
+
+
+class LabelFactor:
+    """q(f), truncated normal with variance 1. It never changes: an update is another factor."""
+
+    # Whether what is left open about e'g + b is wanted for each task, or in sum.
+    by_task = False
+
+    def __init__(self, labels: Labels, location: Array) -> None:
+        self._labels, self._location = labels, location
+        self.precision = self.noise_variance = np.ones(len(labels.y))
+        moments = truncated_moments(location, labels.y, labels.margin)
+        self.mean, self._log_mass = moments.mean, moments.log_mass
+
+    def updated(self, location: Array, spread: Array) -> LabelFactor:
+        """Return the factor for E[e'g + b], its `location`; the sum of variances is no matter."""
+        return LabelFactor(self._labels, location)
+
+    def numbers(self) -> dict[str, Array]:
+        """Return what the next iterations need of the factor."""
+        return {"location": self._location}
+
+    def restored(self, numbers: Numbers) -> LabelFactor:
+        """Return the factor that :meth:`numbers` was taken from, for the labels at hand."""
+        return LabelFactor(self._labels, numbers["location"])
+
+    def bound(self, location: Array, spread: Array) -> float:
+        """E[log p(f | e'g + b)] - E[log q(f)], from now another location."""
+        off = self._location - location
+        squares = off * (2.0 * (self.mean - self._location) + off)
+        return float(np.sum(self._log_mass - 0.5 * squares) - 0.5 * np.sum(spread))
+
+
+class OutputFactor:
+    """q(upsilon), the precision of the noise of each output. Methods are those of `LabelFactor`."""
+
+    by_task = True
+
+    def __init__(self, y: Array, noise: Gamma) -> None:
+        self.mean, self._noise = y, noise
+        self.precision, self.noise_variance = noise.mean, noise.inverse_mean
+
+    def _squares(self, location: Array, spread: Array) -> Array:
+        return np.sum((self.mean - location) ** 2, axis=1) + spread
+
+    def updated(self, location: Array, spread: Array) -> OutputFactor:
+        """Return the factor for E[e'g + b] and its variances summed, by task."""
+        squares = self._squares(location, spread)
+        return OutputFactor(self.mean, self._noise.updated(self.mean.shape[1], squares))
+
+    def numbers(self) -> dict[str, Array]:
+        return {"shape": self._noise.shape, "scale": self._noise.scale}
+
+    def restored(self, numbers: Numbers) -> OutputFactor:
+        return OutputFactor(self.mean, self._noise.at(numbers["shape"], numbers["scale"]))
+
+    def bound(self, location: Array, spread: Array) -> float:
+        """E[log p(y | e'g + b, upsilon)] + E[log p(upsilon)] - E[log q(upsilon)]."""
+        n = self.mean.shape[1]
+        fit = n * (self._noise.log_mean - _LOG_2_PI)
+        fit = fit - self._noise.mean * self._squares(location, spread)
+        return 0.5 * float(fit.sum()) + self._noise.bound()
+
+
+# Moments of a normal variable kept outside the margin, in closed form
 
 
 class TruncatedMoments(NamedTuple):
@@ -102,7 +217,7 @@ def _one_sided(mu: Array, y: Array, margin: float) -> tuple[Array, Array, Array]
     z = margin - y * mu
     hazard = _hazard(z)
     excess = hazard - z
-    far = z > FAR
+    far = z > _FAR
     excess[far] = _far_excess(z[far])
     # Strictly beyond the margin, also where the excess is lost in its last digit.
     inner = np.maximum(margin + excess, np.nextafter(margin, np.inf))
@@ -130,18 +245,18 @@ def _two_sided(mu: Array, y: Array, margin: float) -> tuple[Array, Array, Array]
 
 def _hazard(z: Array) -> Array:
     """phi(z) / Phi(-z); 0 where that underflows."""
-    return HAZARD_SCALE / erfcx(z / ROOT_TWO)
+    return _HAZARD_SCALE / erfcx(z / _ROOT_TWO)
 
 
 def _far_excess(z: Array) -> Array:
     """hazard(z) - z for large z: 1/(z + 2/(z + 3/(z + ...)))."""
     tail = z
-    for level in range(LEVELS, 1, -1):
+    for level in range(_LEVELS, 1, -1):
         tail = z + level / tail
     return 1.0 / tail
 
 
 def _far_side(u: Array, margin: Array | float) -> Array:
     """Phi(-u - margin) / Phi(u - margin) for u >= 0, the common exponential taken out."""
-    far, near = (margin + u) / ROOT_TWO, (margin - u) / ROOT_TWO
+    far, near = (margin + u) / _ROOT_TWO, (margin - u) / _ROOT_TWO
     return np.exp(-2.0 * margin * u) * erfcx(far) / erfcx(near)

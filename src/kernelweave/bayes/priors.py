@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from scipy.special import digamma, gammaln
 
+from kernelweave.arrays import Array
 from kernelweave.errors import InvalidInputError
-from kernelweave.problem import Array
 from kernelweave.validation import positive_number, unknown_name
 
 __all__ = ["Gamma", "Hyperparameters", "get_hyperparameters"]
@@ -90,7 +91,7 @@ def get_hyperparameters(
 
 
 class Gamma:
-    """q of a set of precisions, and their prior.
+    """q of a set of precisions, and their prior. It never changes: an update is another factor.
 
     Parameters
     ----------
@@ -101,16 +102,13 @@ class Gamma:
 
     Examples
     --------
-    >>> precisions = Gamma(1.0, 1.0, (2,))
-    >>> precisions.update(1.0, np.array([0.0, 2.0]))
-    >>> precisions.mean
+    >>> Gamma(1.0, 1.0, (2,)).updated(1.0, np.array([0.0, 2.0])).mean
     array([1.5 , 0.75])
     """
 
     def __init__(self, alpha: float, beta: float, size: tuple[int, ...]) -> None:
         self.alpha, self.beta = alpha, beta
-        self.shape = np.full(size, float(alpha))
-        self.scale = np.full(size, float(beta))
+        self.shape, self.scale = np.full(size, float(alpha)), np.full(size, float(beta))
 
     @property
     def mean(self) -> Array:
@@ -127,13 +125,19 @@ class Gamma:
         """E[1 / x]; where that is infinite (shapes up to 1), 1 / E[x]."""
         return 1.0 / (self.scale * np.where(self.shape > 1.0, self.shape - 1.0, self.shape))
 
-    def update(self, count: float, squares: Array) -> None:
-        """Set the factor, given `count` normal variables each and E[sum of their squares].
+    def updated(self, count: float, squares: Array) -> Gamma:
+        """Return the factor given `count` normal variables each and E[sum of their squares].
 
         Section 4.1: shape alpha + count/2, scale (1/beta + squares/2)^-1.
         """
-        self.shape = np.full_like(squares, self.alpha + 0.5 * count)
-        self.scale = 1.0 / (1.0 / self.beta + 0.5 * squares)
+        shape = np.full_like(squares, self.alpha + 0.5 * count)
+        return self.at(shape, 1.0 / (1.0 / self.beta + 0.5 * squares))
+
+    def at(self, shape: Array, scale: Array) -> Gamma:
+        """Return the factor of that shape and scale, with the same prior."""
+        new = copy(self)
+        new.shape, new.scale = shape, scale
+        return new
 
     def bound(self) -> float:
         """E[log p(x)] - E[log q(x)]: its part of the lower bound."""
