@@ -7,18 +7,18 @@ factor (prediction, the iteration ahead) keeps the numbers of that time.
 
 from __future__ import annotations
 
-from copy import copy
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy.linalg.lapack import dpstrf
 
 from kernelweave.arrays import Array
-from kernelweave.bayes.matrices import FullMatrix, Inverse, Matrix, ThinMatrix, sum_of
+from kernelweave.bayes.matrices import FullMatrix, Inverse, Matrix, ThinMatrix, identity, sum_of
 from kernelweave.bayes.priors import Gamma
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.operators.base import KernelOperator
-from kernelweave.solvers.kept import ABOVE_ZERO, Numbers
+from kernelweave.solvers.kept import ABOVE_ZERO
 from kernelweave.validation import positive_number, require_array, require_kind
 
 __all__ = ["KernelOutputs", "KernelWeights", "SampleCovariance", "SampleWeights", "sum_of_squares"]
@@ -31,11 +31,6 @@ _WORTH_LOOKING = 256
 _LEFT_OUT = 1e-10
 # The thin form keeps the columns of a few iterations: it pays from so many kernels a column on.
 _THIN_FROM = 6
-
-# What checkpoints hold: moments, and the parts of a precision matrix that is thin.
-_SAMPLE_MOMENTS = ("mean", "variance", "precisions")
-_MOMENTS = ("e_mean", "e_variance", "b_mean", "b_variance", "covariance_be")
-_THIN = ("base", "plus", "minus")
 
 
 def sum_of_squares(bank: KernelOperator) -> Matrix:
@@ -67,72 +62,52 @@ def _low_rank(full: Array) -> Array | None:
     return thin
 
 
+@dataclass(frozen=True, eq=False)
 class SampleWeights:
-    """q(a) of T tasks, normal with the precision diag(lambda) + S / sigma_g^2 (equation 3).
+    """q(a) of T tasks, normal with the precision diag(lambda) + S / sigma_g^2 (equation 3)."""
 
-    Parameters
-    ----------
-    squares : Matrix
-        S = sum_k K_k K_k, n x n.
-    precision : float
-        1 / sigma_g^2.
-    n_tasks : int
-        T.
+    squares: Matrix  # S = sum_k K_k K_k, n x n.
+    precision: float  # 1 / sigma_g^2.
+    mean: Array  # Of each weight, (T, n), as are their variances and E[lambda].
+    variance: Array
+    precisions: Array
+    traced: Array  # tr(Cov(a) S) / sigma_g^2 of each task, and log det Cov(a).
+    log_dets: Array
 
-    Attributes
-    ----------
-    mean, variance : ndarray of shape (T, n)
-        Of each weight; at the start 0 and 1.
-    precisions : ndarray of shape (T, n)
-        E[lambda].
-    traced : ndarray of shape (T,)
-        tr(Cov(a) S) / sigma_g^2.
-    """
-
-    def __init__(self, squares: Matrix, precision: float, n_tasks: int) -> None:
-        self.squares, self._precision = squares, precision
+    @classmethod
+    def start(cls, squares: Matrix, precision: float, n_tasks: int) -> SampleWeights:
+        """Return the factor with means 0 and variances 1."""
         diagonal = squares.diagonal
-        self.mean = np.zeros((n_tasks, len(diagonal)))
-        self.variance, self.precisions = np.ones_like(self.mean), np.ones_like(self.mean)
-        self.traced = np.full(n_tasks, precision * diagonal.sum())
-        self._log_det = np.zeros(n_tasks)
+        zero, one = np.zeros((n_tasks, len(diagonal))), np.ones((n_tasks, len(diagonal)))
+        traced = np.full(n_tasks, precision * diagonal.sum())
+        return cls(squares, precision, zero, one, one, traced, np.zeros(n_tasks))
 
     def updated(self, precisions: Array, pull: Array) -> SampleWeights:
         """Return the factor for E[lambda] and `pull`, sum_k K_k E[g_k] / sigma_g^2."""
-        new = copy(self)
-        new.mean, new.variance = np.empty_like(pull), np.empty_like(pull)
-        new._log_det, new.precisions = np.empty(len(pull)), precisions
+        mean, variance, log_dets = np.empty_like(pull), np.empty_like(pull), np.empty(len(pull))
 
         def work(start: int, stop: int) -> None:
             for t in range(start, stop):
-                covariance, log_det = self.squares.inverse(precisions[t], self._precision)
-                new.mean[t] = covariance.apply(pull[t, :, None])[:, 0]
-                new.variance[t] = covariance.diagonal
-                new._log_det[t] = -log_det
+                covariance, log_det = self.squares.inverse(precisions[t], self.precision)
+                mean[t] = covariance.apply(pull[t, :, None])[:, 0]
+                variance[t] = covariance.diagonal
+                log_dets[t] = -log_det
 
         map_blocks(work, len(pull), 1)
         # tr(Cov (P - diag(lambda))), P the precision matrix and Cov its inverse.
-        new.traced = pull.shape[1] - (precisions * new.variance).sum(axis=1)
-        return new
-
-    def numbers(self) -> dict[str, Array]:
-        """Return what the next iterations and predictions need of the factor."""
-        return {name: getattr(self, name) for name in _SAMPLE_MOMENTS}
-
-    def restored(self, numbers: Numbers) -> SampleWeights:
-        """Return the factor that :meth:`numbers` was taken from, all but its part of the bound."""
-        new = copy(self)
-        vars(new).update({name: numbers[name] for name in _SAMPLE_MOMENTS})
-        return new
+        traced = pull.shape[1] - (precisions * variance).sum(axis=1)
+        return SampleWeights(
+            self.squares, self.precision, mean, variance, precisions, traced, log_dets
+        )
 
     def bound(self, lam: Gamma) -> float:
         """E[log p(a | lambda)] - E[log q(a)]."""
         parts = lam.log_mean - lam.mean * (self.mean**2 + self.variance) + 1.0
-        return 0.5 * float(parts.sum() + self._log_det.sum())
+        return 0.5 * float(parts.sum() + self.log_dets.sum())
 
     def covariance(self) -> SampleCovariance:
         """Return the covariance matrices, for prediction."""
-        return SampleCovariance(self.squares, self._precision, self.precisions)
+        return SampleCovariance(self.squares, self.precision, self.precisions)
 
 
 class SampleCovariance:
@@ -168,62 +143,54 @@ class SampleCovariance:
         return self._roots
 
 
+@dataclass(frozen=True, eq=False)
 class KernelOutputs:
-    """q(G): g_ki of every kernel, task and sample, with one covariance matrix for a task's samples.
+    """q(G): g_ki of every kernel, task and sample, with one covariance for a task's samples."""
 
-    Attributes
-    ----------
-    mean : ndarray of shape (m, T, n)
-    covariances : list of (m, m) matrices
-        One for each task; tasks of equal noise share theirs.
-    """
+    mean: Array  # (m, T, n)
+    precision: float  # 1 / sigma_g^2.
+    covariances: list[Matrix]  # One for each task, m x m; tasks of equal noise share theirs.
+    traces: Array  # Of the covariances, and log det.
+    log_dets: Array
 
-    def __init__(self, mean: Array, precision: float, thin: bool) -> None:
+    @classmethod
+    def start(cls, mean: Array, precision: float, thin: bool) -> KernelOutputs:
+        """Return the factor with these means and the covariance sigma_g^2 I."""
         m, n_tasks, _ = mean.shape
-        self.mean, self._precision = mean, precision
-        kind: type[Matrix] = ThinMatrix if thin else FullMatrix
-        self.covariances: list[Matrix] = [kind.identity(m, 1.0 / precision)] * n_tasks
-        self._traces = np.full(n_tasks, m / precision)
-        self._log_dets = np.full(n_tasks, -m * np.log(precision))
+        covariances = [identity(m, thin, 1.0 / precision)] * n_tasks
+        traces, log_dets = np.full(n_tasks, m / precision), np.full(n_tasks, -m * np.log(precision))
+        return cls(mean, precision, covariances, traces, log_dets)
 
     def updated(
         self, products: Array, weights: KernelWeights, f: Array, noise: Array
     ) -> KernelOutputs:
         """Return the factor for K_k E[a], q(b, e), and E[f] and E[upsilon] of each task."""
         m, _, n = products.shape
-        new = copy(self)
-        new.mean, new.covariances = np.empty_like(products), list(self.covariances)
-        new._traces, new._log_dets = np.empty(len(noise)), np.empty(len(noise))
+        mean, covariances = np.empty_like(products), list(self.covariances)
+        traces, log_dets = np.empty(len(noise)), np.empty(len(noise))
         mixed = weights.b_mean[:, None] * weights.e_mean + weights.covariance_be  # E[b e]
         for level in np.unique(noise):
             tasks = np.flatnonzero(noise == level)
             covariance, log_det = self._covariance(weights, float(level))
             everyone = slice(None) if len(tasks) == len(noise) else tasks
-            right = self._precision * products[:, everyone]
+            right = self.precision * products[:, everyone]
             right += (level * weights.e_mean)[:, None, None] * f[everyone]
             right -= (level * mixed[everyone]).T[:, :, None]
             answer = covariance.apply(right.reshape(m, len(tasks) * n))
-            new.mean[:, everyone] = answer.reshape(m, len(tasks), n)
+            mean[:, everyone] = answer.reshape(m, len(tasks), n)
             for t in tasks:
-                new.covariances[t] = covariance
-            new._traces[tasks] = covariance.diagonal.sum()
-            new._log_dets[tasks] = log_det
-        return new
-
-    def moved(self, mean: Array) -> KernelOutputs:
-        """Return the factor with other means; an update needs nothing else of it."""
-        new = copy(self)
-        new.mean = mean
-        return new
+                covariances[t] = covariance
+            traces[tasks], log_dets[tasks] = covariance.diagonal.sum(), log_det
+        return KernelOutputs(mean, self.precision, covariances, traces, log_dets)
 
     def _covariance(self, weights: KernelWeights, noise: float) -> tuple[Matrix, float]:
         """(I / sigma_g^2 + noise E[ee'])^-1 and its log det; see matrices.py."""
-        ratio, m = self._precision / noise, len(weights.e_mean)
+        ratio, m = self.precision / noise, len(weights.e_mean)
         shrunk, log_det = weights.precision.shrunk(ratio)
         # E[ee'] = A^-1 + mean mean': the rank one by Sherman and Morrison.
-        moved = shrunk.apply(weights.e_mean[:, None])[:, 0] / self._precision
+        moved = shrunk.apply(weights.e_mean[:, None])[:, 0] / self.precision
         grown = 1.0 + noise * float(weights.e_mean @ moved)
-        covariance = shrunk.scaled_less(1.0 / self._precision, moved * np.sqrt(noise / grown))
+        covariance = shrunk.scaled_less(1.0 / self.precision, moved * np.sqrt(noise / grown))
         log_det += m * np.log(noise) - weights.log_det + np.log(grown)
         return covariance, -log_det
 
@@ -232,55 +199,50 @@ class KernelOutputs:
         m, _, n = self.mean.shape
         off = self.mean - products
         squares = np.einsum("ktn,ktn->t", off, off)
-        squares = self._precision * (squares + n * self._traces) + traced
-        parts = n * (m * (1.0 + np.log(self._precision)) + self._log_dets) - squares
+        squares = self.precision * (squares + n * self.traces) + traced
+        parts = n * (m * (1.0 + np.log(self.precision)) + self.log_dets) - squares
         return 0.5 * float(parts.sum())
 
 
+@dataclass(frozen=True, eq=False)
 class KernelWeights:
-    """q(b, e), jointly normal (equation 4).
+    """q(b, e), jointly normal (equation 4)."""
 
-    Attributes
-    ----------
-    e_mean, e_variance : ndarray of shape (m,)
-    b_mean, b_variance : ndarray of shape (T,)
-    covariance_be : ndarray of shape (T, m)
-    precision : FullMatrix or ThinMatrix
-        A, the inverse covariance of e, the intercepts integrated out.
-    log_det : float
-        Of A.
-    """
+    e_mean: Array  # (m,)
+    e_variance: Array
+    b_mean: Array  # (T,)
+    b_variance: Array
+    covariance_be: Array  # (T, m)
+    precision: Matrix  # A, the inverse covariance of e, the intercepts integrated out.
+    inverse: Inverse  # Of A, which is Cov(e), and log det A.
+    log_det: float
+    log_det_be: float = 0.0  # Of the covariance of b and e together.
+    seen: Array | None = None  # The means of q(G) at the last update, and what it left open then.
+    spread_seen: float = 0.0
 
-    def __init__(self, m: int, n_tasks: int, thin: bool) -> None:
-        self.e_mean, self.e_variance = np.ones(m), np.ones(m)
-        self.b_mean, self.b_variance = np.zeros(n_tasks), np.ones(n_tasks)
-        self.covariance_be = np.zeros((n_tasks, m))
-        self._set_precision(ThinMatrix.identity(m) if thin else FullMatrix.identity(m))
-        self._log_det = 0.0
-        # The means of q(G) that the last update saw, and what it then left open.
-        self._seen: Array | None = None
-        self._spread = 0.0
+    @classmethod
+    def start(cls, m: int, n_tasks: int, thin: bool) -> KernelWeights:
+        """Return the factor with e = 1 and b = 0, each with variance 1."""
+        precision = identity(m, thin)
+        zero, one = np.zeros(n_tasks), np.ones(n_tasks)
+        between = np.zeros((n_tasks, m))
+        return cls(np.ones(m), np.ones(m), zero, one, between, precision, *precision.inverse())
 
     @staticmethod
     def may_be_thin(m: int, n_tasks: int, n: int, by_task: bool) -> bool:
         """Whether so many more kernels than samples are there that the thin form saves work."""
         return m >= _THIN_FROM * n_tasks * n and (n_tasks == 1 or not by_task)
 
-    def _set_precision(self, precision: Matrix) -> None:
-        self.precision = precision
-        found: tuple[Inverse, float] = precision.inverse()
-        self._inverse, self.log_det = found
-
     def covariance(self) -> Matrix:
         """Return Cov(e)."""
-        inverse = self._inverse
+        inverse = self.inverse
         return inverse if isinstance(inverse, ThinMatrix) else FullMatrix(inverse.matrix)
 
     def updated(
         self, omega: Array, gamma: Array, outputs: KernelOutputs, f: Array, noise: Array
     ) -> KernelWeights:
         """Return the factor for E[omega], E[gamma], q(G), E[f] and E[upsilon] of each task."""
-        G, new = outputs.mean, copy(self)
+        G = outputs.mean
         m, n_tasks, n = G.shape
         block = gamma + n * noise  # The precision of b.
         sums = G.sum(axis=2)
@@ -291,42 +253,31 @@ class KernelWeights:
         if np.any(noise != 1.0):
             Z *= np.sqrt(noise)[:, None]
         parts = _grouped(n * noise, outputs.covariances)
-        new._set_precision(sum_of(omega, parts, Z.reshape(m, n_tasks * n)))
+        precision = sum_of(omega, parts, Z.reshape(m, n_tasks * n))
+        inverse, log_det = precision.inverse()
         pulled = noise[:, None] * f
         right = G.reshape(m, n_tasks * n) @ pulled.ravel()
         right -= (pulled.sum(axis=1) / block) @ border
-        moved = new._inverse.apply(np.column_stack([right, border.T]))
-        new.e_mean, spread = moved[:, 0], moved[:, 1:].T
-        new.e_variance = new._inverse.diagonal
-        new.b_mean = (pulled.sum(axis=1) - border @ new.e_mean) / block
-        new.covariance_be = -spread / block[:, None]
-        new.b_variance = (1.0 + np.einsum("tk,tk->t", border, spread) / block) / block
-        new._log_det = -new.log_det - float(np.log(block).sum())
+        moved = inverse.apply(np.column_stack([right, border.T]))
+        e_mean, e_variance, spread = moved[:, 0], inverse.diagonal, moved[:, 1:].T
+        b_variance = (1.0 + np.einsum("tk,tk->t", border, spread) / block) / block
         # sum of noise * spread: tr(Cov (P - diag(gamma, omega))), P the precision matrix and Cov
         # its inverse, and what q(G) leaves open.
-        total = m + n_tasks - gamma @ new.b_variance - omega @ new.e_variance
-        for weight, covariance in parts:
-            total += weight * _quadratic(covariance, new.e_mean)
-        new._seen, new._spread = G, float(total) / float(noise[0])
-        return new
-
-    def numbers(self) -> dict[str, Array]:
-        """Return what the next iterations and predictions need of the factor."""
-        matrix = self.precision
-        names = ("matrix",) if isinstance(matrix, FullMatrix) else _THIN
-        known = {f"precision.{name}": getattr(matrix, name) for name in names}
-        return known | {name: getattr(self, name) for name in _MOMENTS}
-
-    def restored(self, numbers: Numbers) -> KernelWeights:
-        """Return the factor that :meth:`numbers` was taken from, all but its part of the bound."""
-        new = copy(self)
-        vars(new).update({name: numbers[name] for name in _MOMENTS})
-        if "precision.matrix" in numbers:
-            new._set_precision(FullMatrix(numbers["precision.matrix"]))
-        else:
-            base, plus, minus = (numbers[f"precision.{name}"] for name in _THIN)
-            new._set_precision(ThinMatrix(base, plus, minus))
-        return new
+        total = m + n_tasks - gamma @ b_variance - omega @ e_variance
+        total += sum(weight * _quadratic(covariance, e_mean) for weight, covariance in parts)
+        return KernelWeights(
+            e_mean=e_mean,
+            e_variance=e_variance,
+            b_mean=(pulled.sum(axis=1) - border @ e_mean) / block,
+            b_variance=b_variance,
+            covariance_be=-spread / block[:, None],
+            precision=precision,
+            inverse=inverse,
+            log_det=log_det,
+            log_det_be=-log_det - float(np.log(block).sum()),
+            seen=G,
+            spread_seen=float(total) / float(noise[0]),
+        )
 
     def location(self, outputs: KernelOutputs) -> Array:
         """E[e'g + b], shape (T, n)."""
@@ -337,14 +288,14 @@ class KernelWeights:
     def spread(self, outputs: KernelOutputs, by_task: bool) -> Array:
         """Var[e'g + b] summed over the samples, for each task or (noise being equal) in all."""
         G = outputs.mean
-        if G is self._seen and (len(self.b_mean) == 1 or not by_task):
-            return np.array([self._spread])
+        if G is self.seen and (len(self.b_mean) == 1 or not by_task):
+            return np.array([self.spread_seen])
         n = G.shape[2]
         out = n * self.b_variance + 2.0 * np.einsum("tk,ktn->t", self.covariance_be, G)
         for t, covariance in enumerate(outputs.covariances):
             out[t] += n * _quadratic(covariance, self.e_mean)
-            out[t] += n * covariance.traced_with(self._inverse)
-            out[t] += float(np.vdot(G[:, t], self._inverse.apply(G[:, t])))
+            out[t] += n * float(np.vdot(covariance.matrix, self.inverse.matrix))
+            out[t] += float(np.vdot(G[:, t], self.inverse.apply(G[:, t])))
         return out
 
     def bound(self, omega: Gamma, gamma: Gamma) -> float:
@@ -352,7 +303,7 @@ class KernelWeights:
         parts = [
             (omega.log_mean - omega.mean * (self.e_mean**2 + self.e_variance)).sum(),
             (gamma.log_mean - gamma.mean * (self.b_mean**2 + self.b_variance)).sum(),
-            self._log_det + len(self.e_mean) + len(self.b_mean),
+            self.log_det_be + len(self.e_mean) + len(self.b_mean),
         ]
         return 0.5 * float(sum(parts))
 

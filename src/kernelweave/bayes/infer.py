@@ -215,7 +215,7 @@ def _constant(
     # trace of a square is at most the square of the trace: the lower bound stays one.
     runs = kernel_runs(bank.m, bank.n)
     traces = np.concatenate([bank.diagonal(run).sum(axis=1, dtype=np.float64) for run in runs])
-    ensemble.samples.traced += settings.sigma_g**-2 * float(traces @ traces)
+    ensemble.samples.traced[:] = settings.sigma_g**-2 * float(traces @ traces)
     with np.errstate(**_QUIET):
         ensemble.iterate_without_kernels()
         bound = ensemble.lower_bound()

@@ -29,7 +29,15 @@ from kernelweave.compiled.threads import map_blocks
 from kernelweave.operators.squares import SquareSum
 from kernelweave.validation import positive_number, require_array
 
-__all__ = ["CholeskyInverse", "FullMatrix", "Inverse", "Matrix", "ThinMatrix", "sum_of"]
+__all__ = [
+    "CholeskyInverse",
+    "FullMatrix",
+    "Inverse",
+    "Matrix",
+    "ThinMatrix",
+    "identity",
+    "sum_of",
+]
 
 # Largest relative change of a precision matrix by the rows left out of it.
 _LEFT_OUT = 1e-8
@@ -38,7 +46,7 @@ _THIN_SHARE = 0.5
 # Up to this size LAPACK alone is as fast.
 _WHOLE = 256
 # Columns that a thread takes at a time: a square block of so many is 128 kB, in the second-level
-# cache of a core. Triangles are cut into such blocks as well, and so their panels are twice as wide.
+# cache of a core. Triangles are cut into such blocks too, and so their panels are twice as wide.
 _BLOCK, _PANEL = 128, 256
 
 
@@ -159,11 +167,6 @@ class FullMatrix:
 
     matrix: Array
 
-    @classmethod
-    def identity(cls, m: int, scale: float = 1.0) -> FullMatrix:
-        """Return scale * I."""
-        return cls(scale * np.eye(m))
-
     @property
     def diagonal(self) -> Array:
         """Its diagonal."""
@@ -193,10 +196,6 @@ class FullMatrix:
         matrix -= np.outer(w, w)
         return FullMatrix(matrix)
 
-    def traced_with(self, other: Inverse) -> float:
-        """Return the trace of (this matrix) (the other one)."""
-        return float(np.vdot(self.matrix, other.matrix))
-
     def check(self, what: str, m: int) -> None:
         """Raise unless this, which came from a file, is of m kernels or samples."""
         require_array(what, self.matrix, (m, m))
@@ -218,10 +217,6 @@ class ThinMatrix:
     plus: Array
     minus: Array
     gain: float = 1.0
-
-    @classmethod
-    def identity(cls, m: int, scale: float = 1.0) -> ThinMatrix:
-        return cls(np.full(m, scale), np.empty((0, m)), np.empty((0, m)))
 
     @classmethod
     def of_rows(cls, rows: Array) -> ThinMatrix:
@@ -286,12 +281,6 @@ class ThinMatrix:
         minus = np.vstack([np.sqrt(scale) * self.minus, w[None]])
         return ThinMatrix(scale * self.base, self.plus, minus, scale * self.gain)
 
-    def traced_with(self, other: Inverse) -> float:
-        total = float(other.diagonal @ self.base)
-        for sign, rows in self._signed_rows():
-            total += sign * float(np.vdot(rows.T, other.apply(rows.T)))
-        return total
-
     def signed_roots(self, vectors: Array) -> list[tuple[float, Array]]:
         """See :class:`CholeskyInverse`."""
         roots = [(1.0, vectors * np.sqrt(self.base))]
@@ -312,6 +301,13 @@ class ThinMatrix:
 Matrix = FullMatrix | ThinMatrix
 # What `inverse` returns.
 Inverse = CholeskyInverse | ThinMatrix
+
+
+def identity(m: int, thin: bool, scale: float = 1.0) -> Matrix:
+    """Return scale * I, in the form asked for."""
+    if thin:
+        return ThinMatrix(np.full(m, scale), np.empty((0, m)), np.empty((0, m)))
+    return FullMatrix(scale * np.eye(m))
 
 
 def sum_of(omega: Array, parts: list[tuple[float, Matrix]], Z: Array) -> Matrix:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from copy import copy
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -90,25 +89,32 @@ def get_hyperparameters(
     return chosen
 
 
+@dataclass(frozen=True, eq=False)
 class Gamma:
-    """q of a set of precisions, and their prior. It never changes: an update is another factor.
+    """q of a set of precisions, and their prior.
 
-    Parameters
+    Attributes
     ----------
     alpha, beta : float
         Shape and scale of the prior.
-    size : tuple of int
-        How many there are; the factor starts at the prior.
+    shape, scale : ndarray
+        Those of the factor.
 
     Examples
     --------
-    >>> Gamma(1.0, 1.0, (2,)).updated(1.0, np.array([0.0, 2.0])).mean
+    >>> Gamma.start(1.0, 1.0, (2,)).updated(1.0, np.array([0.0, 2.0])).mean
     array([1.5 , 0.75])
     """
 
-    def __init__(self, alpha: float, beta: float, size: tuple[int, ...]) -> None:
-        self.alpha, self.beta = alpha, beta
-        self.shape, self.scale = np.full(size, float(alpha)), np.full(size, float(beta))
+    alpha: float
+    beta: float
+    shape: Array
+    scale: Array
+
+    @classmethod
+    def start(cls, alpha: float, beta: float, size: tuple[int, ...]) -> Gamma:
+        """Return the prior of so many precisions."""
+        return cls(alpha, beta, np.full(size, float(alpha)), np.full(size, float(beta)))
 
     @property
     def mean(self) -> Array:
@@ -131,13 +137,7 @@ class Gamma:
         Section 4.1: shape alpha + count/2, scale (1/beta + squares/2)^-1.
         """
         shape = np.full_like(squares, self.alpha + 0.5 * count)
-        return self.at(shape, 1.0 / (1.0 / self.beta + 0.5 * squares))
-
-    def at(self, shape: Array, scale: Array) -> Gamma:
-        """Return the factor of that shape and scale, with the same prior."""
-        new = copy(self)
-        new.shape, new.scale = shape, scale
-        return new
+        return replace(self, shape=shape, scale=1.0 / (1.0 / self.beta + 0.5 * squares))
 
     def bound(self) -> float:
         """E[log p(x)] - E[log q(x)]: its part of the lower bound."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -63,7 +63,7 @@ class Outputs:
 
     def start(self, priors: Hyperparameters, guess: Array | None = None) -> OutputFactor:
         """Return the factor that q(upsilon) starts from; there is nothing to guess."""
-        noise = Gamma(priors.alpha_upsilon, priors.beta_upsilon, (len(self.y),))
+        noise = Gamma.start(priors.alpha_upsilon, priors.beta_upsilon, (len(self.y),))
         return OutputFactor(self.y, noise)
 
 
@@ -122,7 +122,8 @@ class OutputFactor:
         return {"shape": self._noise.shape, "scale": self._noise.scale}
 
     def restored(self, numbers: Numbers) -> OutputFactor:
-        return OutputFactor(self.mean, self._noise.at(numbers["shape"], numbers["scale"]))
+        noise = replace(self._noise, shape=numbers["shape"], scale=numbers["scale"])
+        return OutputFactor(self.mean, noise)
 
     def bound(self, location: Array, spread: Array) -> float:
         """E[log p(y | e'g + b, upsilon)] + E[log p(upsilon)] - E[log q(upsilon)]."""

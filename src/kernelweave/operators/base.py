@@ -385,9 +385,8 @@ class KernelOperator(ABC):
             idx = np.arange(first, min(first + size, self.n))
             for part in kernel_runs(self.m, self.n):
                 # A kernel is symmetric: its square is the sum over its rows r of r r'.
-                rows = (
-                    self.block(idx, None, part).astype(np.float64, copy=False).reshape(-1, self.n)
-                )
+                rows = self.block(idx, None, part).reshape(-1, self.n)
+                rows = rows.astype(np.float64, copy=False)
                 squares.add(rows, rows)
         return squares.total()
 
