@@ -65,14 +65,7 @@ def _looks_symmetric(K: NDArray[Any]) -> bool:
 
 
 def symmetrized(K: NDArray[Any]) -> NDArray[Any]:
-    """Return (K + K') / 2 as a new array.
-
-    Examples
-    --------
-    >>> symmetrized(np.array([[1.0, 0.5], [0.25, 1.0]]))
-    array([[1.   , 0.375],
-           [0.375, 1.   ]])
-    """
+    """Return (K + K') / 2 as a new array."""
     out = K + K.T
     out *= K.dtype.type(0.5)
     return out
@@ -92,6 +85,8 @@ class Spectrum:
     share: float
 
 
+# Other threads of a busy machine would slow these small problems down, not speed them up.
+@one_blas_thread()
 def bounds_spectrum(K: NDArray[Any]) -> Spectrum:
     """Look for negative eigenvalues of a symmetric matrix.
 
@@ -105,22 +100,17 @@ def bounds_spectrum(K: NDArray[Any]) -> Spectrum:
     >>> bounds_spectrum(np.array([[1.0, 2.0], [2.0, 1.0]]))
     Spectrum(smallest=-1.0, largest=3.0, share=1.0)
     """
-    n = len(K)
-    # Other threads of a busy machine would slow these small problems down, not speed them up.
-    with one_blas_thread():
-        return _bounds_spectrum(K, n)
-
-
-def _bounds_spectrum(K: NDArray[Any], n: int) -> Spectrum:
     values: NDArray[Any]
-    double = K.dtype == np.float64
+    n, double = len(K), K.dtype == np.float64
     if n <= _EXACT:
         whole = K.astype(np.float64, copy=False)
         diag = whole.diagonal()
         if _is_definite(whole, (_ROUNDING if double else _ROUNDING_SINGLE) * diag.max()):
             return Spectrum(float(diag.min()), float(diag.max()), 1.0)
         values = np.linalg.eigvalsh(whole)
-        return Spectrum(round_off(values[0]), round_off(values[-1]), 1.0)
+        # Without the last two bits of rounding, for readable messages.
+        smallest, largest = (float(f"{value:.14g}") for value in values[[0, -1]])
+        return Spectrum(smallest, largest, 1.0)
     rng = np.random.default_rng(0)
     part = np.sort(rng.choice(n, _LARGE, replace=False))
     sub = K[np.ix_(part, part)].astype(np.float64, copy=False)
@@ -139,31 +129,18 @@ def _is_definite(K: NDArray[Any], shift: float) -> bool:
     return bool(dpotrf(shifted.T, clean=False, overwrite_a=True)[1] == 0)
 
 
-def round_off(value: float) -> float:
-    """Return a float with the last two bits of rounding taken off, for readable messages.
-
-    Examples
-    --------
-    >>> round_off(2.9999999999999996)
-    3.0
-    """
-    return float(f"{value:.14g}")
-
-
 def _smallest_minor(K: NDArray[Any], rng: np.random.Generator) -> float:
     """Smallest of the diagonal and of the worst [[K_ii, K_ij], [K_ij, K_jj]] for some rows i."""
     diag = K.diagonal().astype(np.float64)
     worst = min(0.0, float(diag.min()))
     roots = np.sqrt(np.maximum(diag, 0.0)).astype(K.dtype)
     rows = rng.choice(len(K), min(len(K), _MINOR_ROWS), replace=False)
-    for start in range(0, len(rows), 64):
-        part = np.abs(K[rows[start : start + 64]])
-        part -= roots[rows[start : start + 64], None] * roots
-        a, j = divmod(int(part.argmax()), len(K))
-        if part[a, j] > 0:
-            i = int(rows[start + a])
-            minor = K[np.ix_([i, j], [i, j])].astype(np.float64)
-            worst = min(worst, float(np.linalg.eigvalsh(minor)[0]))
+    part = np.abs(K[rows]) - roots[rows, None] * roots
+    a, j = divmod(int(part.argmax()), len(K))
+    if part[a, j] > 0:
+        pair = [int(rows[a]), j]
+        minor = K[np.ix_(pair, pair)].astype(np.float64)
+        worst = min(worst, float(np.linalg.eigvalsh(minor)[0]))
     return worst
 
 

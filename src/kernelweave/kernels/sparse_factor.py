@@ -9,15 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from kernelweave.kernels.numbering import number_columns
 from kernelweave.kernels.samples import row_square_norms
 from kernelweave.kernels.scaled_factor import ScaledFactor
 
-__all__ = ["SparseFactor"]
+__all__ = ["SparseFactor", "number_columns"]
 
 Floats = NDArray[np.float64]
 
 _MANY_COLUMNS = 2**16
+# A table of all columns is quicker than sorting, but must not be much larger than the entries.
+_TABLE = 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,3 +72,19 @@ class SparseFactor(ScaledFactor):
     def raw_diagonal(self) -> Floats:
         """Squared norms of the rows of F."""
         return row_square_norms(self.features)
+
+
+def number_columns(indices: NDArray[np.integer]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the columns that occur, ascending, and the place of each entry among them."""
+    if not indices.size:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    last = int(indices.max())
+    if last < _TABLE * indices.size + 2**16:
+        there = np.zeros(last + 1, np.bool_)
+        there[indices] = True
+        used = np.flatnonzero(there)
+        place = np.zeros(last + 1, np.int64)
+        place[used] = np.arange(len(used))
+        return used, place[indices]
+    used, places = np.unique(indices, return_inverse=True)
+    return used.astype(np.int64, copy=False), places

@@ -25,10 +25,10 @@ from kernelweave.kernels.exponent import (
     terms_of,
     through,
 )
-from kernelweave.kernels.families import feature_distances
+from kernelweave.kernels.families import feature_distances, resolve
+from kernelweave.kernels.names import unique_names
 from kernelweave.kernels.normalize import Normalization
 from kernelweave.kernels.pair import Pair
-from kernelweave.kernels.resolve import resolve, unique_names
 from kernelweave.kernels.samples import Samples, as_samples
 from kernelweave.kernels.squared_part import SquaredPart, squared_columns
 from kernelweave.operators.base import (

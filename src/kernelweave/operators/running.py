@@ -24,7 +24,7 @@ from kernelweave.compiled.gaussians import Batch, pair_values
 from kernelweave.compiled.mwu import add_and_weigh, add_gaussians, factor_pair, row_pair
 from kernelweave.compiled.passes import add_rows, row_products
 from kernelweave.compiled.threads import map_blocks
-from kernelweave.kernels.lazy_names import whereabouts
+from kernelweave.kernels.names import whereabouts
 from kernelweave.operators.memory import require_bytes
 from kernelweave.operators.row_cache import RowCache
 

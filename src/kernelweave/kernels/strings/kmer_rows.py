@@ -11,7 +11,7 @@ from scipy import sparse
 from kernelweave.compiled.blocks import KMER_ROWS
 from kernelweave.compiled.sparse_rows import add_inner
 from kernelweave.compiled.threads import map_blocks
-from kernelweave.kernels.numbering import number_columns
+from kernelweave.kernels.sparse_factor import number_columns
 
 __all__ = ["KmerRows", "square_norms"]
 

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from kernelweave.compiled.blocks import ENCODED_LETTERS
 from kernelweave.errors import InvalidInputError
+from kernelweave.kernels.sample_checks import as_text, is_missing
 from kernelweave.kernels.samples import Samples
 from kernelweave.kernels.strings.alphabet import Alphabet
-from kernelweave.kernels.text import as_text, is_missing
 
 __all__ = ["Sequences", "sequences_of"]
 

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.base import Kernel
-from kernelweave.kernels.numbering import number_columns
 from kernelweave.kernels.pair import Pair
 from kernelweave.kernels.samples import Samples
+from kernelweave.kernels.sparse_factor import number_columns
 from kernelweave.kernels.strings.alphabet import Alphabet, get_alphabet
 from kernelweave.kernels.strings.kmer_rows import KmerRows, square_norms
 from kernelweave.kernels.strings.kmer_space import MOST_BITS, Ints, KmerSpace
