@@ -358,7 +358,7 @@ def test_solvers_by_themselves(path, cancer):
     settings, labels = Settings(Hyperparameters()), Labels(y)
     limits = Limits(tol=1e-4, callbacks=[Checkpoint(path, every=1), stop_at(3)])
     infer(bank, labels, settings, limits, seed=0)
-    start = BayesStart.at(checkpoint_file.read(path).groups[0], labels, settings)
+    start = BayesStart(checkpoint_file.read(path).groups[0])
     again = infer(bank, labels, settings, Limits(tol=1e-4), seed=1, start=start)
     whole = infer(bank, labels, settings, Limits(tol=1e-4), seed=0)
     assert again.lower_bound == pytest.approx(whole.lower_bound, abs=1e-8)

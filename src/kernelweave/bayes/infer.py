@@ -116,7 +116,8 @@ def _infer(
         if isinstance(targets, Labels) and start is None:
             guess = guess_unlabelled(bank, targets, settings, seed)
         ensemble = Ensemble(bank, targets, settings, seed, squares, guess)
-        line = None if start is None else start.place(ensemble)
+        digest = str(about(targets, settings)["digest"])
+        line = None if start is None else start.place(ensemble, digest)
     since = Progress() if line is None else Progress(line.iteration, line.seconds)
     history: list[BayesRecord] = []
     watch = Watch(limits, history, began - since.seconds, since, deadline)
@@ -320,46 +321,37 @@ def posterior_numbers(posterior: Posterior, bank: KernelOperator) -> Numbers:
 
 @dataclass(frozen=True)
 class BayesStart:
-    """Where a fit starts: the numbers of an ensemble, and how far the fit was that is taken up.
+    """Where a fit starts, in place of what a seed draws.
 
     Attributes
     ----------
     numbers : mapping of arrays
-        See :meth:`Ensemble.numbers`.
-    line : BayesRecord or None
-        The last record of the same fit; None if this is another one.
+        Those of a checkpoint or of :func:`posterior_numbers`; see :meth:`Ensemble.numbers`.
+    where : str
+        What errors call the place they come from.
     """
 
     numbers: Numbers
-    line: BayesRecord | None = None
     where: str = "the start"
 
-    @classmethod
-    def at(
-        cls, numbers: Numbers, targets: Targets, settings: Settings, where: str = "the start"
-    ) -> BayesStart:
-        """Return the start from a checkpoint; the same fit goes on, any other one starts there."""
-        if str(numbers.get("digest")) != str(about(targets, settings)["digest"]):
-            return cls(numbers, None, where)
-        values = part_of(numbers, "record")
-        with refused_by_name(where):
-            check_kept(values, _RECORD_KEPT, {})
-            kept: dict[str, Any] = {f.name: values[f.name].item() for f in fields(BayesRecord)}
-            line = BayesRecord(**kept)
-        return cls(numbers, line, where)
+    def place(self, ensemble: Ensemble, same: str) -> BayesRecord | None:
+        """Take the ensemble there; returns the last record of the fit if it is to go on.
 
-    def place(self, ensemble: Ensemble) -> BayesRecord | None:
-        """Take the ensemble there; returns the line to go on from, if the fit is the same."""
-        n_tasks, n = ensemble.samples.mean.shape
+        That is if it fitted the `same`, by its digest, to the same kernels.
+        """
+        numbers, n_tasks = self.numbers, len(ensemble.samples.mean)
+        sizes = {"T": n_tasks, "n": ensemble.bank.n, "m": ensemble.bank.m}
+        goes_on = str(numbers.get("digest")) == same
         with refused_by_name(self.where):
-            sizes = {"T": n_tasks, "n": n, "m": ensemble.bank.m}
-            check_kept(self.numbers, _KEPT, sizes)
-            if self.line is not None:
-                check_kept(self.numbers, _QUAD_KEPT, sizes)
-            ensemble.restore(self.numbers)
-        if self.line is None:
+            check_kept(numbers, _KEPT, sizes)
+            if goes_on:
+                values = part_of(numbers, "record")
+                check_kept(values, _RECORD_KEPT, {})
+                check_kept(numbers, _QUAD_KEPT, sizes)
+                kept: dict[str, Any] = {f.name: values[f.name].item() for f in fields(BayesRecord)}
+            ensemble.restore(numbers)
+        if not goes_on:
             return None
-        known = self.numbers["quad"]
-        found = ensemble.bank.quad(ensemble.samples.mean)
-        same = np.allclose(found, known, rtol=_SAME, atol=_SAME * float(np.abs(known).max()))
-        return self.line if same else None
+        known, found = numbers["quad"], ensemble.bank.quad(ensemble.samples.mean)
+        alike = np.allclose(found, known, rtol=_SAME, atol=_SAME * float(np.abs(known).max()))
+        return BayesRecord(**kept) if alike else None

@@ -72,7 +72,7 @@ class BaseBayesianMKL(KernelEstimator):
                 built = time.perf_counter() - began
                 for group, target in enumerate(targets):
                     own = session.limits(limits, group, about(target, settings))
-                    start = self._start(source, group, bank, target, settings)
+                    start = self._start(source, group, bank)
                     deadline = None
                     if self.max_time is not None:
                         deadline = Deadline.after(self.max_time - built, time.perf_counter())
@@ -84,14 +84,7 @@ class BaseBayesianMKL(KernelEstimator):
         self._store(posteriors)
         return posteriors
 
-    def _start(
-        self,
-        source: Saved | None,
-        group: int,
-        bank: KernelOperator,
-        target: Labels | Outputs,
-        settings: Settings,
-    ) -> BayesStart | None:
+    def _start(self, source: Saved | None, group: int, bank: KernelOperator) -> BayesStart | None:
         """Where the fit of a group starts, if not from what is drawn."""
         if source is None:
             return None
@@ -100,7 +93,7 @@ class BaseBayesianMKL(KernelEstimator):
             return BayesStart(posterior_numbers(posterior, bank))
         if group not in source.groups:
             return None
-        return BayesStart.at(source.groups[group], target, settings, source.where)
+        return BayesStart(source.groups[group], source.where)
 
     def _store(self, posteriors: list[Posterior]) -> None:
         for found in posteriors:
