@@ -89,18 +89,9 @@ def _shifted(matrix: Array, shift: Array | float) -> Array:
 
 
 class CholeskyInverse:
-    """A^-1 = root' root of a symmetric positive definite A = L L', with root = L^-1.
+    """A^-1 = root' root of a symmetric positive definite A = L L', with root = L^-1, and log det A.
 
-    Parameters
-    ----------
-    A : ndarray of shape (n, n)
-        Overwritten.
-
-    Attributes
-    ----------
-    root : ndarray of shape (n, n)
-    log_det : float
-        Of A.
+    A is overwritten.
     """
 
     def __init__(self, A: Array) -> None:

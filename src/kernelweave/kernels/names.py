@@ -54,15 +54,9 @@ class LazyNames(Sequence[str]):
 
 
 class BatchNames(LazyNames):
-    """Names of the kernels of an `RBFBatch`.
+    """Names of the kernels of an `RBFBatch`, such as "rbf(gamma=0.5) on columns 3, 7".
 
     `titles` are the names of the columns, if they have any; every name ends with `suffix`.
-
-    Examples
-    --------
-    >>> names = BatchNames(np.array([[3, 7], [2, -1]]), [0.5, 2.0], None)
-    >>> names
-    <2 names: rbf(gamma=0.5) on columns 3, 7, rbf(gamma=2) on column 2>
     """
 
     def __init__(
@@ -100,13 +94,7 @@ def whereabouts(members: Sequence[NDArray[Any]]) -> tuple[NDArray[Any], NDArray[
 
 
 class StackedNames(LazyNames):
-    """Names of kernels that live in several parts; `members` are those of each part in the whole.
-
-    Examples
-    --------
-    >>> list(StackedNames([["a", "b"], ["c"]], [np.array([1, 2]), np.array([0])]))
-    ['c', 'a', 'b']
-    """
+    """Names of kernels that live in several parts; `members` are their places in the whole."""
 
     def __init__(self, parts: Sequence[Sequence[str]], members: Sequence[NDArray[Any]]) -> None:
         self._parts = tuple(parts)

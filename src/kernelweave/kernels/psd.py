@@ -32,13 +32,6 @@ def scan(K: NDArray[Any]) -> tuple[float, bool]:
     A large matrix is probed first: for a Gaussian vector v, K v - K'v is NaN where an entry is not
     finite, and shows every asymmetry above rounding with certainty for all practical purposes.
     Only if it shows anything are all pairs of entries compared.
-
-    Examples
-    --------
-    >>> scan(np.array([[1.0, 0.5], [0.25, 1.0]]))
-    (0.25, True)
-    >>> scan(np.array([[1.0, np.inf], [0.25, 1.0]]))[1]
-    False
     """
     if len(K) > _EXACT and _looks_symmetric(K):
         return 0.0, True
@@ -94,11 +87,6 @@ def bounds_spectrum(K: NDArray[Any]) -> Spectrum:
     rounding, for a fraction of what eigenvalues cost; if it does not, all of them are computed.
     Beyond that the diagonal, 2 x 2 minors in some rows and a principal submatrix of 500 rows, all
     chosen with a fixed seed, are looked at in the same way.
-
-    Examples
-    --------
-    >>> bounds_spectrum(np.array([[1.0, 2.0], [2.0, 1.0]]))
-    Spectrum(smallest=-1.0, largest=3.0, share=1.0)
     """
     values: NDArray[Any]
     n, double = len(K), K.dtype == np.float64

@@ -280,10 +280,7 @@ class StackedOperator(KernelOperator):
         return StackedProducts([part.running() for part in self.parts], self.members)
 
     def sum_products(self, V: Array) -> Array:
-        out = np.zeros(V.shape[1:])
-        for part, own in self._own():
-            out += part.sum_products(V[own])
-        return out
+        return np.sum([part.sum_products(V[own]) for part, own in self._own()], axis=0)
 
     def square_sum(self) -> Array:
         out: Array = self.parts[0].square_sum()
