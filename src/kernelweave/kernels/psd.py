@@ -17,13 +17,14 @@ from kernelweave.validation import unknown_name
 
 __all__ = ["Spectrum", "bounds_spectrum", "nearest_psd", "scan", "symmetrized"]
 
-# Up to this size all of a matrix is looked at; beyond it a telling part.
-_EXACT = 1000
-# Of the largest diagonal entry: eigenvalues as far below zero as this are left alone anyway.
-_ROUNDING, _ROUNDING_SINGLE = 5e-11, 5e-7
-_LARGE = 500
+# Up to this size all of a matrix is looked at, whose Cholesky factor takes some ten milliseconds;
+# beyond it a submatrix of so many rows, and 2 x 2 minors in some rows more.
+_EXACT, _LARGE, _MINOR_ROWS = 1000, 500, 64
+# Of the largest diagonal entry: eigenvalues as far below zero as this are left alone anyway. Those
+# of a submatrix are compared with its trace, a bound on its largest eigenvalue.
+_ROUNDING = {np.dtype(np.float64): (5e-11, 1e-11), np.dtype(np.float32): (5e-7, 1e-7)}
+# Rows that a thread multiplies with a vector at a time.
 _PROBE_ROWS = 512
-_MINOR_ROWS = 64
 
 
 def scan(K: NDArray[Any]) -> tuple[float, bool]:
@@ -89,11 +90,11 @@ def bounds_spectrum(K: NDArray[Any]) -> Spectrum:
     chosen with a fixed seed, are looked at in the same way.
     """
     values: NDArray[Any]
-    n, double = len(K), K.dtype == np.float64
+    n, (of_whole, of_part) = len(K), _ROUNDING[K.dtype]
     if n <= _EXACT:
         whole = K.astype(np.float64, copy=False)
         diag = whole.diagonal()
-        if _is_definite(whole, (_ROUNDING if double else _ROUNDING_SINGLE) * diag.max()):
+        if _is_definite(whole, of_whole * diag.max()):
             return Spectrum(float(diag.min()), float(diag.max()), 1.0)
         values = np.linalg.eigvalsh(whole)
         # Without the last two bits of rounding, for readable messages.
@@ -103,7 +104,7 @@ def bounds_spectrum(K: NDArray[Any]) -> Spectrum:
     part = np.sort(rng.choice(n, _LARGE, replace=False))
     sub = K[np.ix_(part, part)].astype(np.float64, copy=False)
     smallest, largest = _smallest_minor(K, rng), float(np.abs(sub.diagonal()).max())
-    if not _is_definite(sub, (1e-11 if double else 1e-7) * _LARGE * largest):
+    if not _is_definite(sub, of_part * _LARGE * largest):
         values = np.linalg.eigvalsh(sub)
         smallest, largest = min(smallest, float(values[0])), float(values[-1])
     return Spectrum(smallest, largest, _LARGE / n)
