@@ -43,7 +43,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import log_loss
 
 from kernelweave import BayesianMKLClassifier
-from kernelweave.solvers.bemkl import selected_kernels
+from kernelweave.bayes import selected_kernels
 
 PRESETS = ("sparse", "dense")
 # Of table1, by set, preset and sigma_g, as its accuracies are.

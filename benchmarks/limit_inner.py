@@ -25,9 +25,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from bemkl_speed import count_flops
+from bemkl_speed import count_flops, squares_rank
 
-from kernelweave.solvers.bemkl.squares import ThinSquares
 from kernelweave.solvers.kernel_sum import WHOLE
 
 __all__ = ["COUNTS"]
@@ -143,9 +142,7 @@ def pair_step(out: Any, i: Any, j: Any, products: Any, *rest: Any) -> Amounts:
 
 def bayesian(out: Any, ensemble: Any) -> Amounts:
     """See the module."""
-    squares = ensemble.samples._squares
-    rank = len(squares._thin) if isinstance(squares, ThinSquares) else ensemble.bank.n
-    return {"flops": count_flops(ensemble.bank, rank)[1][0]}
+    return {"flops": count_flops(ensemble.bank, squares_rank(ensemble.samples.squares))[1][0]}
 
 
 def nothing(out: Any, *rest: Any, **more: Any) -> Amounts:
@@ -170,8 +167,8 @@ COUNTS: list[tuple[str, str | None, str, str, Any]] = [
     (_RUNNING, None, "row_products", "rounds", multiplied_rows),
     ("kernelweave.operators.rounds", None, "best_pair", "rounds", best_pair),
     (_SOLVERS + "mwu.descent", None, "pair_step", "rounds", pair_step),
-    (_SOLVERS + "bemkl.ensemble", "Ensemble", "iterate", "iterations", bayesian),
-    (_SOLVERS + "bemkl.squares", None, "_low_rank", "search for low rank", nothing),
+    ("kernelweave.bayes.ensemble", "Ensemble", "iterate", "iterations", bayesian),
+    ("kernelweave.bayes.factors", None, "_low_rank", "search for low rank", nothing),
     (_SOLVERS + "cut_lp", "CutLP", "_run", "HiGHS", nothing),
     (_SOLVERS + "cut_qp", None, "nearest_below", "steps on all cuts", nothing),
 ]

@@ -13,6 +13,7 @@ from strings import simulate
 
 from kernelweave import MKLClassifier
 from kernelweave.bank import build_bank
+from kernelweave.bayes import Hyperparameters, Labels, Settings, infer
 from kernelweave.combine import WeightedSum
 from kernelweave.kernels import WeightedDegree
 from kernelweave.losses import Hinge
@@ -20,7 +21,6 @@ from kernelweave.operators import KernelOperator, bind_kernels
 from kernelweave.problem import Problem
 from kernelweave.regularizers import Simplex
 from kernelweave.solvers import Limits, solve
-from kernelweave.solvers.bemkl import Hyperparameters, Labels, Settings, infer
 from kernelweave.solvers.choose import get_solver
 
 __all__ = ["DENSE", "FAMILY", "Task", "tasks"]

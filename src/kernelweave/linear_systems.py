@@ -2,7 +2,7 @@
 
 Kernel matrices are positive semi-definite, but for rounding, and often singular. All that takes
 them apart goes through this module. (The covariances of BEMKL are definite by far, and inverted in
-blocks on threads: :mod:`kernelweave.solvers.bemkl.factor`.)
+blocks on threads: :mod:`kernelweave.bayes.matrices`.)
 """
 
 from __future__ import annotations

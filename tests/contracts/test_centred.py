@@ -18,7 +18,7 @@ from kernelweave.bank import (
 from kernelweave.compiled.threads import use_threads
 from kernelweave.errors import MemoryBudgetError
 from kernelweave.kernels import RBF, Linear, Polynomial, RBFBatch, WeightedDegree
-from kernelweave.operators import ComputedOperator, StackedOperator, bind_kernels, centred
+from kernelweave.operators import ComputedOperator, StackedOperator, bind_kernels
 from kernelweave.operators.centred import centred_products, centred_squares
 
 N = 40
@@ -99,17 +99,26 @@ def test_squares_are_those_of_numpy(case):
     np.testing.assert_allclose(centred_squares(bank), M.diagonal(), rtol=2 * rtol)
 
 
-@pytest.mark.parametrize("name", ["dense", "lazy-small", "factored", "stacked", "batch"])
-def test_blocks_do_not_matter(name, monkeypatch):
-    make, build, _ = CASES[name]
-    bank = build(make())
-    expected = centred_products(bank), centred_squares(bank)
-    monkeypatch.setattr(centred, "SHARED_CACHE_ENTRIES", 3 * N)
-    monkeypatch.setattr(centred, "_FEWEST_ROWS", 2)
-    monkeypatch.setattr(centred, "_FACTOR_ROWS", 5)
-    monkeypatch.setattr(centred, "_KERNEL_BLOCK", 1)
-    np.testing.assert_allclose(centred_products(bank), expected[0], rtol=1e-9, atol=1e-9)
-    np.testing.assert_allclose(centred_squares(bank), expected[1], rtol=1e-9)
+@pytest.mark.parametrize("plan", ["dense", "lazy", "factored", "stacked"])
+def test_blocks_do_not_matter(plan):
+    """Kernels, ranks and samples enough for several blocks of each."""
+    X = np.random.default_rng(1).normal(size=(220, 4))
+    thin = [Polynomial(2, coef0=0.1 * i).on([i % 4, (i + 1) % 4]) for i in range(1, 81)]
+    wide = [RBF(width=1.0 + 0.1 * i).on([i % 4, (i + 2) % 4]) for i in range(20)]
+    kernels = ComputedOperator.build(thin + wide, X)
+    if plan == "stacked":
+        members = [np.arange(80), np.arange(80, 100)]
+        plans = [FactoredBank(1e-12), DenseBank()]
+        parts = [p.build(kernels.select(own)) for p, own in zip(plans, members, strict=True)]
+        bank = StackedOperator(parts, members)
+    else:
+        plans = {"dense": DenseBank(), "lazy": LazyBank(1.0, "float64")}
+        bank = plans.get(plan, FactoredBank(1e-12)).build(kernels)
+    M = by_numpy(kernels)
+    size = np.sqrt(M.diagonal())
+    found = centred_products(bank) / np.outer(size, size)
+    np.testing.assert_allclose(found, M / np.outer(size, size), atol=1e-9)
+    np.testing.assert_allclose(centred_squares(bank), M.diagonal(), rtol=1e-9)
 
 
 @pytest.mark.parametrize("name", ["dense", "factored", "stacked"])

@@ -16,10 +16,10 @@ from scipy import sparse
 from kernelweave.errors import InvalidInputError, UnknownNameError
 from kernelweave.kernels import RBF, Linear, Samples, default_family, simplemkl_family
 from kernelweave.kernels.columns import Selection
+from kernelweave.kernels.sample_checks import as_text, is_missing
 from kernelweave.kernels.strings import sequences as sequences_module
 from kernelweave.kernels.strings.alphabet import AMBIGUOUS, Alphabet, get_alphabet
 from kernelweave.kernels.strings.sequences import Sequences, sequences_of
-from kernelweave.kernels.text import as_text, is_missing
 
 DNA = get_alphabet("dna")
 TEXTS = ["ACGT", "ggntta", "T", "AC"]

@@ -9,7 +9,7 @@ from same_numbers import assert_same_numbers
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from kernelweave.solvers.bemkl.truncated import class_probability, truncated_moments
+from kernelweave.bayes import class_probability, truncated_moments
 
 SIZES = [
     0.0,

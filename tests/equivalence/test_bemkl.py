@@ -19,10 +19,7 @@ from same_numbers import AFTER_A_FIT, assert_same_numbers
 from thinned import thinned
 
 from kernelweave.bank import DenseBank, FactoredBank
-from kernelweave.compiled.threads import use_threads
-from kernelweave.kernels import RBF, Linear, Polynomial
-from kernelweave.operators import ComputedOperator, StackedOperator
-from kernelweave.solvers.bemkl import (
+from kernelweave.bayes import (
     BayesRecord,
     Ensemble,
     Hyperparameters,
@@ -31,9 +28,12 @@ from kernelweave.solvers.bemkl import (
     Posterior,
     Settings,
     infer,
+    sum_of_squares,
 )
-from kernelweave.solvers.bemkl.matrices import ThinMatrix
-from kernelweave.solvers.bemkl.squares import Squares, ThinSquares
+from kernelweave.bayes.matrices import ThinMatrix
+from kernelweave.compiled.threads import use_threads
+from kernelweave.kernels import RBF, Linear, Polynomial
+from kernelweave.operators import ComputedOperator, StackedOperator
 from kernelweave.solvers.watch import Limits
 
 SPARSE = {"alpha_omega": 1e-10, "beta_omega": 1e10}
@@ -244,13 +244,13 @@ def test_factored_and_stacked_banks(bank, variant):
 def test_squares_of_low_rank(variant):
     """Sample weights through the few rows whose squares are the sum of squared kernels."""
     for bank in (factored_bank(40, 5), stacked_factors(40, 5)):
-        assert isinstance(Squares.of(bank), ThinSquares)
+        assert isinstance(sum_of_squares(bank), ThinMatrix)
         assert_follows(bank, variant, 4, rtol=1e-8)
 
 
 def test_low_rank_found_in_dense_kernels():
     bank = DenseBank().build(thin_kernels(300, 4))
-    assert isinstance(Squares.of(bank), ThinSquares)
+    assert isinstance(sum_of_squares(bank), ThinMatrix)
     assert_follows(bank, "binary", 2, rtol=1e-8)
 
 
@@ -259,7 +259,7 @@ def test_matrices_in_blocks(n, m, variant):
     """Large and of full rank: factors and inverses come block by block."""
     half = np.random.default_rng(2).normal(size=(m, n, 2 * n)) / np.sqrt(2 * n)
     bank = DenseBank().from_matrices(list(half @ half.transpose(0, 2, 1)))
-    assert not isinstance(Squares.of(bank), ThinSquares)
+    assert not isinstance(sum_of_squares(bank), ThinMatrix)
     ensemble, _, _ = assert_follows(bank, variant, 2, rtol=1e-8)
     assert not isinstance(ensemble.weights.precision, ThinMatrix)
 
@@ -276,7 +276,7 @@ def test_predictions(variant, shape):
     rtol = 1e-9 if bank.m < 100 else 1e-7  # Of many kernels some columns are left out.
     ensemble, problem, state = assert_follows(bank, variant, 4, rtol)
     line = BayesRecord(4, 0.0, ensemble.lower_bound(), 0.0, bank.m)
-    found = Posterior.of(ensemble.snapshot(), [line], "max_iter")
+    found = Posterior.of(*ensemble.found(), problem.sigma_g, [line], "max_iter")
     cross = np.random.default_rng(5).uniform(size=(bank.m, 7, bank.n))
     every = np.arange(bank.m)
     same(found.mean(cross, every), predict(problem, state, cross), rtol, "mean")

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from kernelweave.bank import DenseBank, FactoredBank
+from kernelweave.bayes import Ensemble, Hyperparameters, Labels, Settings, infer
+from kernelweave.bayes.infer import guess_unlabelled
 from kernelweave.kernels import RBF, Linear
 from kernelweave.operators import ComputedOperator
-from kernelweave.solvers.bemkl import Ensemble, Hyperparameters, Labels, Settings, infer
-from kernelweave.solvers.bemkl.infer import guess_unlabelled
 from kernelweave.solvers.watch import Limits
 
 RNG = np.random.default_rng(0)

@@ -22,11 +22,11 @@ from sklearn.svm import SVC
 
 from kernelweave import BayesianMKLClassifier, sample_ids
 from kernelweave.bank import DenseBank
+from kernelweave.bayes import Hyperparameters, Labels, Settings, infer
 from kernelweave.estimators import predictive
 from kernelweave.kernels import RBF, Linear, RBFBatch, Spectrum, from_matrices
 from kernelweave.operators import ComputedOperator
 from kernelweave.solvers import Limits
-from kernelweave.solvers.bemkl import Hyperparameters, Labels, Settings, infer
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 

@@ -17,10 +17,10 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 
 from kernelweave import BayesianMKLClassifier, BayesianMKLRegressor, sample_ids
 from kernelweave.bank import DenseBank
+from kernelweave.bayes import Hyperparameters, Outputs, Settings, infer
 from kernelweave.kernels import RBF, from_matrices
 from kernelweave.operators import ComputedOperator
 from kernelweave.solvers import Limits
-from kernelweave.solvers.bemkl import Hyperparameters, Outputs, Settings, infer
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 

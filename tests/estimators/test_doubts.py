@@ -14,12 +14,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from kernelweave import BayesianMKLClassifier, BayesianMKLRegressor, MKLClassifier
+from kernelweave.bayes import class_probability
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels import RBF, Linear
 from kernelweave.plot.style import COLOURS
 from kernelweave.report import doubtful, plot_doubts, plot_probabilities
 from kernelweave.report.forecast import forecast
-from kernelweave.solvers.bemkl import class_probability
 
 KERNELS = [Linear(), RBF(width=1.0), RBF(width=3.0)]
 

@@ -19,14 +19,14 @@ from scipy.stats import ks_2samp
 from sklearn.exceptions import ConvergenceWarning
 
 from kernelweave.bank import DenseBank
-from kernelweave.solvers.bemkl import (
+from kernelweave.bayes import (
     Hyperparameters,
     Labels,
     Outputs,
     Settings,
-    Squares,
     class_probability,
     infer,
+    sum_of_squares,
     truncated_moments,
 )
 from kernelweave.solvers.watch import Limits
@@ -338,7 +338,7 @@ def fits_to_own_data(margin, count):
     K, cross, _ = toy(24, 100)
     drawn = prior_chains(K, margin, 1.0, count, np.random.default_rng(7))
     rng = np.random.default_rng(8)
-    squares = Squares.of(DenseBank().from_matrices(list(K)))
+    squares = sum_of_squares(DenseBank().from_matrices(list(K)))
     for a, be, ups, y in zip(drawn.a, drawn.be, drawn.ups, drawn.y, strict=True):
         g = cross @ a + rng.normal(size=cross.shape[:2])
         f = be[1:] @ g + be[0] + rng.normal(size=cross.shape[1]) / np.sqrt(ups)

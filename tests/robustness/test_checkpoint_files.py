@@ -93,7 +93,7 @@ def test_ctrl_c_leaves_the_last_iteration(path, cancer):
 
 def test_ctrl_c_in_a_bayesian_fit(path, iris):
     """In the middle of the next iteration, which must not show."""
-    from kernelweave.solvers.bemkl import Ensemble
+    from kernelweave.bayes import Ensemble
 
     model = BayesianMKLClassifier(KERNELS, tol=1e-3, max_iter=300)
     whole = clone(model).fit(*iris)
@@ -323,18 +323,18 @@ def test_a_derived_estimator_is_of_the_same_kind(path, iris):
 
 def test_solvers_by_themselves(path, cancer):
     """Without an estimator, as researchers call them."""
-    from kernelweave.combine import WeightedSum
-    from kernelweave.losses import Logistic
-    from kernelweave.problem import Problem
-    from kernelweave.regularizers import Simplex
-    from kernelweave.solvers import Limits, solve
-    from kernelweave.solvers.bemkl import (
+    from kernelweave.bayes import (
         BayesStart,
         Hyperparameters,
         Labels,
         Settings,
         infer,
     )
+    from kernelweave.combine import WeightedSum
+    from kernelweave.losses import Logistic
+    from kernelweave.problem import Problem
+    from kernelweave.regularizers import Simplex
+    from kernelweave.solvers import Limits, solve
     from kernelweave.solvers.resume import start_from
 
     rng = np.random.default_rng(0)
@@ -358,7 +358,7 @@ def test_solvers_by_themselves(path, cancer):
     settings, labels = Settings(Hyperparameters()), Labels(y)
     limits = Limits(tol=1e-4, callbacks=[Checkpoint(path, every=1), stop_at(3)])
     infer(bank, labels, settings, limits, seed=0)
-    start = BayesStart.at(checkpoint_file.read(path).groups[0], labels, settings)
+    start = BayesStart(checkpoint_file.read(path).groups[0])
     again = infer(bank, labels, settings, Limits(tol=1e-4), seed=1, start=start)
     whole = infer(bank, labels, settings, Limits(tol=1e-4), seed=0)
     assert again.lower_bound == pytest.approx(whole.lower_bound, abs=1e-8)

@@ -22,6 +22,14 @@ from kernelweave import (
     MKLRegressor,
 )
 from kernelweave.bank import DenseBank, FactoredBank
+from kernelweave.bayes import (
+    BayesStart,
+    Hyperparameters,
+    Labels,
+    Settings,
+    infer,
+    posterior_numbers,
+)
 from kernelweave.compiled.threads import (
     between_blocks,
     look_between_blocks,
@@ -33,14 +41,6 @@ from kernelweave.errors import InterruptedFitWarning, InvalidInputError
 from kernelweave.kernels import RBF, Kernel, Linear
 from kernelweave.losses import get_loss
 from kernelweave.operators import ComputedOperator
-from kernelweave.solvers.bemkl import (
-    BayesStart,
-    Hyperparameters,
-    Labels,
-    Settings,
-    infer,
-    posterior_numbers,
-)
 from kernelweave.solvers.box_solver import DenseGram, solve_box_qp
 from kernelweave.solvers.spg import SPG
 from kernelweave.solvers.watch import Limits

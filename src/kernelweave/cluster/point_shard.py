@@ -10,7 +10,6 @@ from kernelweave.operators.base import Array, Which, kernel_runs
 from kernelweave.operators.rounds import BoxConstraints
 from kernelweave.operators.row_cache import RowCache, shared_cache
 from kernelweave.operators.running import BatchProducts, RowProducts, StateProducts
-from kernelweave.operators.squares import SquareSum
 
 __all__ = ["PointShard"]
 
@@ -66,21 +65,13 @@ class PointShard:
 
     def sum_products(self, packed: Any, V: Array, kernels: Array) -> Array:
         """sum_k K_k V[k] at the samples here, from all samples."""
-        operator, out = self._between(packed, None, False), np.zeros((V.shape[1], self.own.n))
-        for place in range(len(kernels)):
-            out += operator.apply(V[place], kernels[place : place + 1])[0]
-        return out
+        found: Array = self._between(packed, None, False).select(kernels).sum_products(V)
+        return found
 
     def squares(self, packed: Any, kernels: Array) -> Array:
         """sum_k K_k[here]' K_k[here], from all samples."""
-        operator = self._between(packed, None, False)
-        n = operator.shape[1]
-        total = SquareSum(n)
-        for part in kernel_runs(self.own.n, n):
-            for some in kernel_runs(len(kernels), len(part) * n):
-                rows = operator.block(part, None, kernels[some]).reshape(-1, n)
-                total.add(rows, rows)
-        return total.total()
+        found: Array = self._between(packed, None, False).select(kernels).square_sum()
+        return found
 
     # Rounds
 

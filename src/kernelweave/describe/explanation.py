@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from kernelweave.describe.kernel_info import ALL_COLUMNS, KernelInfo
 from kernelweave.errors import InvalidInputError
-from kernelweave.kernels.resolve import numbered
+from kernelweave.kernels.names import numbered
 from kernelweave.validation import unknown_name
 
 __all__ = ["Contribution", "Explanation", "sample_names"]

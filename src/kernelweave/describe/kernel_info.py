@@ -13,7 +13,7 @@ from kernelweave.describe.learnt import find_estimator
 from kernelweave.kernels import OnColumns, Product, Sum
 from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.choose import describe_request
-from kernelweave.kernels.lazy_names import whereabouts
+from kernelweave.kernels.names import whereabouts
 from kernelweave.kernels.samples import Samples
 from kernelweave.operators import GaussianOperator, StackedOperator
 

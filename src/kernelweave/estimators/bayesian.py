@@ -12,6 +12,20 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from kernelweave.arrays import Index
+from kernelweave.bayes import (
+    BayesRecord,
+    BayesStart,
+    Labels,
+    Outputs,
+    Posterior,
+    Settings,
+    about,
+    get_hyperparameters,
+    infer,
+    posterior_numbers,
+    selected_kernels,
+    sum_of_squares,
+)
 from kernelweave.combine import WeightedSum
 from kernelweave.compiled.threads import between_blocks
 from kernelweave.deadline import Deadline, TimeUp
@@ -22,20 +36,6 @@ from kernelweave.estimators.predictive import Predictive
 from kernelweave.estimators.resuming import begin_session, source_of
 from kernelweave.operators import KernelOperator
 from kernelweave.problem import Array
-from kernelweave.solvers.bemkl import (
-    BayesRecord,
-    BayesStart,
-    Labels,
-    Outputs,
-    Posterior,
-    Settings,
-    Squares,
-    about,
-    get_hyperparameters,
-    infer,
-    posterior_numbers,
-    selected_kernels,
-)
 from kernelweave.solvers.checkpoint_file import Saved
 from kernelweave.validation import positive_number, require_array, require_kind
 
@@ -68,11 +68,11 @@ class BaseBayesianMKL(KernelEstimator):
             with begin_session(self, limits, kernel_set, source, **count) as session:
                 squares = None
                 with suppress(TimeUp), between_blocks(ends.look()):
-                    squares = Squares.of(bank)
+                    squares = sum_of_squares(bank)
                 built = time.perf_counter() - began
                 for group, target in enumerate(targets):
                     own = session.limits(limits, group, about(target, settings))
-                    start = self._start(source, group, bank, target, settings)
+                    start = self._start(source, group, bank)
                     deadline = None
                     if self.max_time is not None:
                         deadline = Deadline.after(self.max_time - built, time.perf_counter())
@@ -84,14 +84,7 @@ class BaseBayesianMKL(KernelEstimator):
         self._store(posteriors)
         return posteriors
 
-    def _start(
-        self,
-        source: Saved | None,
-        group: int,
-        bank: KernelOperator,
-        target: Labels | Outputs,
-        settings: Settings,
-    ) -> BayesStart | None:
+    def _start(self, source: Saved | None, group: int, bank: KernelOperator) -> BayesStart | None:
         """Where the fit of a group starts, if not from what is drawn."""
         if source is None:
             return None
@@ -100,7 +93,7 @@ class BaseBayesianMKL(KernelEstimator):
             return BayesStart(posterior_numbers(posterior, bank))
         if group not in source.groups:
             return None
-        return BayesStart.at(source.groups[group], target, settings, source.where)
+        return BayesStart(source.groups[group], source.where)
 
     def _store(self, posteriors: list[Posterior]) -> None:
         for found in posteriors:

@@ -11,16 +11,16 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from kernelweave.errors import InvalidInputError
-from kernelweave.estimators.bayesian import BaseBayesianMKL
-from kernelweave.estimators.labels import known_labels, read_labels
-from kernelweave.problem import Array
-from kernelweave.solvers.bemkl import (
+from kernelweave.bayes import (
     Hyperparameters,
     Labels,
     class_probability,
     log_class_probability,
 )
+from kernelweave.errors import InvalidInputError
+from kernelweave.estimators.bayesian import BaseBayesianMKL
+from kernelweave.estimators.labels import known_labels, read_labels
+from kernelweave.problem import Array
 from kernelweave.validation import positive_number, unknown_name
 
 __all__ = ["BayesianMKLClassifier"]

@@ -10,12 +10,12 @@ from sklearn.base import RegressorMixin
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_consistent_length
 
+from kernelweave.bayes import Hyperparameters, Outputs
 from kernelweave.errors import InvalidInputError
 from kernelweave.estimators.bayesian import BaseBayesianMKL
 from kernelweave.estimators.decisions import Parts
 from kernelweave.estimators.target_units import standardize
 from kernelweave.problem import Array
-from kernelweave.solvers.bemkl import Hyperparameters, Outputs
 from kernelweave.validation import require_array, require_kind
 
 __all__ = ["BayesianMKLRegressor"]

@@ -24,9 +24,9 @@ from kernelweave.estimators.dask_blocks import refuse_collection, wrap_predictio
 from kernelweave.estimators.explaining import SelfExplaining
 from kernelweave.estimators.filed import Filed
 from kernelweave.estimators.learnt_kernel import LearntKernel
-from kernelweave.kernels.lazy_names import LazyNames
+from kernelweave.kernels.names import LazyNames
+from kernelweave.kernels.sample_checks import as_text
 from kernelweave.kernels.samples import is_frame
-from kernelweave.kernels.text import as_text
 from kernelweave.operators import KernelOperator, bind_kernels
 from kernelweave.operators.auto import build_bank
 from kernelweave.operators.memory import out_of_memory

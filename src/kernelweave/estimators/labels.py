@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_consistent_length
 
 from kernelweave.arrays import AnyArray, Array, Flags, Index
 from kernelweave.errors import InvalidInputError
-from kernelweave.kernels.text import is_missing
+from kernelweave.kernels.sample_checks import is_missing
 
 __all__ = ["ReadLabels", "class_codes", "known_labels", "plain_labels", "read_labels"]
 

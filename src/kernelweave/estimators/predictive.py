@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from kernelweave.arrays import Index
+from kernelweave.bayes import Posterior
 from kernelweave.combine import WeightedSum
 from kernelweave.estimators.decisions import Decisions, Parts
 from kernelweave.kernels.samples import as_samples
 from kernelweave.operators import KernelOperator
 from kernelweave.problem import Array
-from kernelweave.solvers.bemkl import Posterior
 
 __all__ = ["Predictive"]
 

@@ -8,8 +8,8 @@ samples, on a common scale, are an operator (`kernelweave.operators`).
 
 from __future__ import annotations
 
+from kernelweave.kernels.algebra import Product, Sum
 from kernelweave.kernels.base import ElementwiseForm, Kernel
-from kernelweave.kernels.batch import RBFBatch
 from kernelweave.kernels.columns import Block, OnColumns, Selection
 from kernelweave.kernels.distance import Distance
 from kernelweave.kernels.evaluate import evaluate_stack
@@ -18,23 +18,20 @@ from kernelweave.kernels.families import (
     default_family,
     feature_distances,
     mwumkl_family,
+    resolve,
     simplemkl_family,
     spicymkl_family,
 )
-from kernelweave.kernels.feature_map import FeatureMapKernel
-from kernelweave.kernels.linear import Linear
+from kernelweave.kernels.inner_product import FeatureMapKernel, Linear, Polynomial
+from kernelweave.kernels.names import unique_names
 from kernelweave.kernels.normalize import Normalization
 from kernelweave.kernels.pair import Pair
-from kernelweave.kernels.polynomial import Polynomial
 from kernelweave.kernels.precomputed import Precomputed, from_matrices, sample_ids
-from kernelweave.kernels.product import Product
 from kernelweave.kernels.psd import nearest_psd
-from kernelweave.kernels.rbf import RBF
-from kernelweave.kernels.resolve import resolve, unique_names
+from kernelweave.kernels.rbf import RBF, RBFBatch
 from kernelweave.kernels.samples import Samples, as_samples
 from kernelweave.kernels.strings.spectrum import Spectrum
 from kernelweave.kernels.strings.weighted_degree import WeightedDegree
-from kernelweave.kernels.sum import Sum
 
 __all__ = [
     "RBF",

@@ -15,10 +15,9 @@ from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.samples import Samples, as_samples
 
 if TYPE_CHECKING:
+    from kernelweave.kernels.algebra import Product, Sum
     from kernelweave.kernels.columns import OnColumns
     from kernelweave.kernels.pair import Pair
-    from kernelweave.kernels.product import Product
-    from kernelweave.kernels.sum import Sum
 
 __all__ = ["ElementwiseForm", "Kernel", "LookUp", "Terms", "no_exponent"]
 
@@ -263,12 +262,12 @@ class Kernel(ABC):
         return OnColumns(self, Selection(columns, transformer, label))
 
     def __mul__(self, other: Kernel) -> Product:
-        from kernelweave.kernels.product import Product
+        from kernelweave.kernels.algebra import Product
 
         return Product(self, other) if isinstance(other, Kernel) else NotImplemented
 
     def __add__(self, other: Kernel) -> Sum:
-        from kernelweave.kernels.sum import Sum
+        from kernelweave.kernels.algebra import Sum
 
         return Sum(self, other) if isinstance(other, Kernel) else NotImplemented
 

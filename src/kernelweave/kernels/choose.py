@@ -20,21 +20,7 @@ _ALLOWED = (
 
 
 def choose_columns(columns: Any, samples: Samples) -> list[int]:
-    """Return the positions of the columns meant by `columns`.
-
-    Parameters
-    ----------
-    columns : int, str, list of int or str, slice, boolean mask or callable
-        What the user asked for.
-    samples : Samples
-        The data.
-
-    Examples
-    --------
-    >>> X = Samples([[0.0, 1.0, 2.0]])
-    >>> choose_columns(-1, X), choose_columns([True, False, True], X)
-    ([2], [0, 2])
-    """
+    """Return the positions of the columns that a user means by `columns`."""
     if callable(columns):
         columns = columns(samples.native)
     chosen = _slice(columns, samples) if isinstance(columns, slice) else _listed(columns, samples)
@@ -97,13 +83,7 @@ def _slice(columns: slice, samples: Samples) -> list[int]:
 
 
 def describe_columns(indices: list[int], samples: Samples) -> str:
-    """Return how chosen columns appear in a kernel's name.
-
-    Examples
-    --------
-    >>> describe_columns([0, 1, 2, 4], Samples([[0.0] * 9]))
-    'columns 0-2, 4'
-    """
+    """Return how chosen columns appear in a kernel's name, such as "columns 0-2, 4"."""
     if samples.columns is None:
         return _numbers(indices)
     return _names([samples.columns[j] for j in indices])

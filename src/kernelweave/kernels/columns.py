@@ -292,7 +292,7 @@ class OnColumns(Kernel):
 
     @property
     def name(self) -> str:
-        from kernelweave.kernels.product import Product, is_sum
+        from kernelweave.kernels.algebra import Compound
 
         inner = self.kernel.name
         if self.kernel.reads_ids:
@@ -303,7 +303,7 @@ class OnColumns(Kernel):
             label = self.selection.text(describe_request(self.selection.columns))
         if not label:
             return inner
-        compound = isinstance(self.kernel, Product) or is_sum(self.kernel)
+        compound = isinstance(self.kernel, Compound)
         return f"({inner}) on {label}" if compound else f"{inner} on {label}"
 
     def bind(self, samples: Samples) -> OnColumns:
@@ -379,17 +379,16 @@ class OnColumns(Kernel):
         return {"kernel": self.kernel, "selection": self.selection}
 
     def __repr__(self) -> str:
-        from kernelweave.kernels.product import Product, is_sum
+        from kernelweave.kernels.algebra import Compound
 
-        compound = isinstance(self.kernel, Product) or is_sum(self.kernel)
-        inner = f"({self.kernel!r})" if compound else repr(self.kernel)
+        inner = f"({self.kernel!r})" if isinstance(self.kernel, Compound) else repr(self.kernel)
         return f"{inner}.on({self.selection!r})"
 
     @classmethod
     def examples(cls) -> list[Kernel]:
         from sklearn.preprocessing import StandardScaler
 
-        from kernelweave.kernels.linear import Linear
+        from kernelweave.kernels.inner_product import Linear
         from kernelweave.kernels.rbf import RBF
 
         return [

@@ -1,9 +1,12 @@
-"""Families of kernels that expand when the data are seen: the papers' kernel sets and a default."""
+"""From what an estimator's `kernels` accepts to bound kernels.
+
+Families of kernels expand when the data are seen: the papers' kernel sets and a default.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,11 +18,11 @@ from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.choose import describe_columns
 from kernelweave.kernels.columns import OnColumns, Selection
-from kernelweave.kernels.linear import Linear
-from kernelweave.kernels.polynomial import Polynomial
-from kernelweave.kernels.rbf import RBF
+from kernelweave.kernels.inner_product import Linear, Polynomial
+from kernelweave.kernels.rbf import RBF, RBFBatch
 from kernelweave.kernels.sample_checks import check_numbers
 from kernelweave.kernels.samples import Samples
+from kernelweave.validation import unknown_name
 
 __all__ = [
     "NAMED_FAMILIES",
@@ -27,6 +30,8 @@ __all__ = [
     "default_family",
     "feature_distances",
     "mwumkl_family",
+    "resolve",
+    "resolve_items",
     "simplemkl_family",
     "spicymkl_family",
 ]
@@ -329,3 +334,77 @@ NAMED_FAMILIES: dict[str, Callable[[], Family]] = {
     "polynomial": lambda: _Named("polynomial"),
     "rbf": lambda: _Named("rbf"),
 }
+
+
+def resolve(kernels: Any, samples: Samples) -> list[Kernel]:
+    """Return bound kernels for whatever a user asked for.
+
+    Parameters
+    ----------
+    kernels : Kernel, Family, str, or list of these
+        Names are "default", "simplemkl", "spicymkl", "mwumkl" (the families with these names) and
+        "linear", "polynomial", "rbf" (one kernel each, with the width adapted to the data as
+        scikit-learn's ``gamma="scale"`` does).
+    samples : Samples
+        The training samples.
+
+    Returns
+    -------
+    list of Kernel
+        All bound to `samples`, in the order asked for.
+
+    Examples
+    --------
+    >>> bound = resolve([Linear(), RBF(width=1).on(0)], Samples([[0.0, 1.0], [1.0, 0.0]]))
+    >>> [kernel.name for kernel in bound]
+    ['linear', 'rbf(width=1) on column 0']
+    """
+    bound = []
+    for item in resolve_items(kernels, samples):
+        if isinstance(item, RBFBatch):
+            raise InvalidInputError(
+                f"{item!r} is many kernels in one object, which is not allowed here: it works as "
+                f"kernels= of an estimator that adds kernels up (combination='sum'). Give single "
+                f"kernels such as RBF(width=1).on([0, 1])."
+            )
+        bound.append(item)
+    return bound
+
+
+def resolve_items(kernels: Any, samples: Samples) -> list[Kernel | RBFBatch]:
+    """Return bound kernels as `resolve` does, and batches as they are."""
+    flat = list(_flatten(kernels, samples))
+    if not flat:
+        raise InvalidInputError("kernels is empty; give at least one kernel, family or name.")
+    return [item.bind(samples) if isinstance(item, Kernel) else item for item in flat]
+
+
+def _flatten(kernels: Any, samples: Samples) -> Iterable[Kernel | RBFBatch]:
+    if isinstance(kernels, Kernel | RBFBatch):
+        yield kernels
+    elif isinstance(kernels, Family):
+        yield from kernels.expand(samples)
+    elif isinstance(kernels, str):
+        if kernels not in NAMED_FAMILIES:
+            raise unknown_name("kernel", kernels, NAMED_FAMILIES)
+        yield from NAMED_FAMILIES[kernels]().expand(samples)
+    elif isinstance(kernels, np.ndarray) or sparse.issparse(kernels) or _holds_arrays(kernels):
+        raise InvalidInputError(
+            "kernels holds a matrix. For precomputed Gram matrices use "
+            "kernels=from_matrices([K1, K2, ...]) and fit on X=sample_ids(n)."
+        )
+    elif isinstance(kernels, list | tuple):
+        for item in kernels:
+            yield from _flatten(item, samples)
+    else:
+        what = f"the class {kernels.__name__}" if isinstance(kernels, type) else repr(kernels)
+        raise InvalidInputError(
+            f"kernels must be a kernel such as RBF(width=1), a family such as simplemkl_family(), "
+            f"a name, or a list of these; got {what}."
+        )
+
+
+def _holds_arrays(kernels: Any) -> bool:
+    return isinstance(kernels, list | tuple) and any(
+        isinstance(item, np.ndarray) or sparse.issparse(item) for item in kernels
+    )

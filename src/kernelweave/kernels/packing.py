@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelweave.errors import ModelFileError
-from kernelweave.kernels.text import is_missing
+from kernelweave.kernels.sample_checks import is_missing
 
 __all__ = ["pack", "polars_frame", "unpack"]
 

@@ -17,13 +17,14 @@ from kernelweave.validation import unknown_name
 
 __all__ = ["Spectrum", "bounds_spectrum", "nearest_psd", "scan", "symmetrized"]
 
-# Up to this size all of a matrix is looked at; beyond it a telling part.
-_EXACT = 1000
-# Of the largest diagonal entry: eigenvalues as far below zero as this are left alone anyway.
-_ROUNDING, _ROUNDING_SINGLE = 5e-11, 5e-7
-_LARGE = 500
+# Up to this size all of a matrix is looked at, whose Cholesky factor takes some ten milliseconds;
+# beyond it a submatrix of so many rows, and 2 x 2 minors in some rows more.
+_EXACT, _LARGE, _MINOR_ROWS = 1000, 500, 64
+# Of the largest diagonal entry: eigenvalues as far below zero as this are left alone anyway. Those
+# of a submatrix are compared with its trace, a bound on its largest eigenvalue.
+_ROUNDING = {np.dtype(np.float64): (5e-11, 1e-11), np.dtype(np.float32): (5e-7, 1e-7)}
+# Rows that a thread multiplies with a vector at a time.
 _PROBE_ROWS = 512
-_MINOR_ROWS = 64
 
 
 def scan(K: NDArray[Any]) -> tuple[float, bool]:
@@ -32,13 +33,6 @@ def scan(K: NDArray[Any]) -> tuple[float, bool]:
     A large matrix is probed first: for a Gaussian vector v, K v - K'v is NaN where an entry is not
     finite, and shows every asymmetry above rounding with certainty for all practical purposes.
     Only if it shows anything are all pairs of entries compared.
-
-    Examples
-    --------
-    >>> scan(np.array([[1.0, 0.5], [0.25, 1.0]]))
-    (0.25, True)
-    >>> scan(np.array([[1.0, np.inf], [0.25, 1.0]]))[1]
-    False
     """
     if len(K) > _EXACT and _looks_symmetric(K):
         return 0.0, True
@@ -65,14 +59,7 @@ def _looks_symmetric(K: NDArray[Any]) -> bool:
 
 
 def symmetrized(K: NDArray[Any]) -> NDArray[Any]:
-    """Return (K + K') / 2 as a new array.
-
-    Examples
-    --------
-    >>> symmetrized(np.array([[1.0, 0.5], [0.25, 1.0]]))
-    array([[1.   , 0.375],
-           [0.375, 1.   ]])
-    """
+    """Return (K + K') / 2 as a new array."""
     out = K + K.T
     out *= K.dtype.type(0.5)
     return out
@@ -92,6 +79,8 @@ class Spectrum:
     share: float
 
 
+# Other threads of a busy machine would slow these small problems down, not speed them up.
+@one_blas_thread()
 def bounds_spectrum(K: NDArray[Any]) -> Spectrum:
     """Look for negative eigenvalues of a symmetric matrix.
 
@@ -99,33 +88,23 @@ def bounds_spectrum(K: NDArray[Any]) -> Spectrum:
     rounding, for a fraction of what eigenvalues cost; if it does not, all of them are computed.
     Beyond that the diagonal, 2 x 2 minors in some rows and a principal submatrix of 500 rows, all
     chosen with a fixed seed, are looked at in the same way.
-
-    Examples
-    --------
-    >>> bounds_spectrum(np.array([[1.0, 2.0], [2.0, 1.0]]))
-    Spectrum(smallest=-1.0, largest=3.0, share=1.0)
     """
-    n = len(K)
-    # Other threads of a busy machine would slow these small problems down, not speed them up.
-    with one_blas_thread():
-        return _bounds_spectrum(K, n)
-
-
-def _bounds_spectrum(K: NDArray[Any], n: int) -> Spectrum:
     values: NDArray[Any]
-    double = K.dtype == np.float64
+    n, (of_whole, of_part) = len(K), _ROUNDING[K.dtype]
     if n <= _EXACT:
         whole = K.astype(np.float64, copy=False)
         diag = whole.diagonal()
-        if _is_definite(whole, (_ROUNDING if double else _ROUNDING_SINGLE) * diag.max()):
+        if _is_definite(whole, of_whole * diag.max()):
             return Spectrum(float(diag.min()), float(diag.max()), 1.0)
         values = np.linalg.eigvalsh(whole)
-        return Spectrum(round_off(values[0]), round_off(values[-1]), 1.0)
+        # Without the last two bits of rounding, for readable messages.
+        smallest, largest = (float(f"{value:.14g}") for value in values[[0, -1]])
+        return Spectrum(smallest, largest, 1.0)
     rng = np.random.default_rng(0)
     part = np.sort(rng.choice(n, _LARGE, replace=False))
     sub = K[np.ix_(part, part)].astype(np.float64, copy=False)
     smallest, largest = _smallest_minor(K, rng), float(np.abs(sub.diagonal()).max())
-    if not _is_definite(sub, (1e-11 if double else 1e-7) * _LARGE * largest):
+    if not _is_definite(sub, of_part * _LARGE * largest):
         values = np.linalg.eigvalsh(sub)
         smallest, largest = min(smallest, float(values[0])), float(values[-1])
     return Spectrum(smallest, largest, _LARGE / n)
@@ -139,31 +118,18 @@ def _is_definite(K: NDArray[Any], shift: float) -> bool:
     return bool(dpotrf(shifted.T, clean=False, overwrite_a=True)[1] == 0)
 
 
-def round_off(value: float) -> float:
-    """Return a float with the last two bits of rounding taken off, for readable messages.
-
-    Examples
-    --------
-    >>> round_off(2.9999999999999996)
-    3.0
-    """
-    return float(f"{value:.14g}")
-
-
 def _smallest_minor(K: NDArray[Any], rng: np.random.Generator) -> float:
     """Smallest of the diagonal and of the worst [[K_ii, K_ij], [K_ij, K_jj]] for some rows i."""
     diag = K.diagonal().astype(np.float64)
     worst = min(0.0, float(diag.min()))
     roots = np.sqrt(np.maximum(diag, 0.0)).astype(K.dtype)
     rows = rng.choice(len(K), min(len(K), _MINOR_ROWS), replace=False)
-    for start in range(0, len(rows), 64):
-        part = np.abs(K[rows[start : start + 64]])
-        part -= roots[rows[start : start + 64], None] * roots
-        a, j = divmod(int(part.argmax()), len(K))
-        if part[a, j] > 0:
-            i = int(rows[start + a])
-            minor = K[np.ix_([i, j], [i, j])].astype(np.float64)
-            worst = min(worst, float(np.linalg.eigvalsh(minor)[0]))
+    part = np.abs(K[rows]) - roots[rows, None] * roots
+    a, j = divmod(int(part.argmax()), len(K))
+    if part[a, j] > 0:
+        pair = [int(rows[a]), j]
+        minor = K[np.ix_(pair, pair)].astype(np.float64)
+        worst = min(worst, float(np.linalg.eigvalsh(minor)[0]))
     return worst
 
 

@@ -11,8 +11,7 @@ from scipy import sparse
 
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.packing import pack, unpack
-from kernelweave.kernels.sample_checks import check_size, not_numbers
-from kernelweave.kernels.text import as_text
+from kernelweave.kernels.sample_checks import as_text, check_size, not_numbers
 from kernelweave.validation import require_names, require_sparse
 
 __all__ = ["Samples", "as_samples", "is_frame", "row_square_norms"]

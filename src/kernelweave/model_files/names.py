@@ -12,7 +12,7 @@ __all__ = ["MOVED", "own_class", "stored_name", "trusted_names"]
 
 # Where types live now that files know under an older name: "old.module.Name": "new.module.Name".
 # Whoever moves or renames a class that `stored_name` does not find a public name for adds a line.
-_BEMKL = "kernelweave.solvers.bemkl"
+_OLD, _BAYES = "kernelweave.solvers.bemkl", "kernelweave.bayes"
 _STRINGS = "kernelweave.kernels.strings"
 MOVED = {
     "kernelweave.bank.DaskBank": "kernelweave.cluster.DaskBank",
@@ -21,14 +21,22 @@ MOVED = {
     "kernelweave.kernels.DistanceSet": "kernelweave.operators.DistanceOperator",
     "kernelweave.kernels.KernelSet": "kernelweave.operators.ComputedOperator",
     f"{_STRINGS}.kmer_space.KmerSpace": f"{_STRINGS}.kmers.KmerSpace",
-    f"{_BEMKL}.covariances.FullCovariance": f"{_BEMKL}.matrices.FullMatrix",
-    f"{_BEMKL}.covariances.ThinCovariance": f"{_BEMKL}.matrices.ThinMatrix",
+    f"{_OLD}.BayesRecord": f"{_BAYES}.BayesRecord",
+    f"{_OLD}.Posterior": f"{_BAYES}.Posterior",
+    f"{_OLD}.covariances.FullCovariance": f"{_BAYES}.matrices.FullMatrix",
+    f"{_OLD}.covariances.ThinCovariance": f"{_BAYES}.matrices.ThinMatrix",
+    f"{_OLD}.matrices.FullMatrix": f"{_BAYES}.matrices.FullMatrix",
+    f"{_OLD}.matrices.ThinMatrix": f"{_BAYES}.matrices.ThinMatrix",
+    f"{_OLD}.sample_weights.SampleCovariance": f"{_BAYES}.factors.SampleCovariance",
+    f"{_OLD}.squares.FullSquares": f"{_BAYES}.matrices.FullMatrix",
+    f"{_OLD}.squares.ThinSquares": f"{_BAYES}.matrices.ThinMatrix",
 }
 
 # Rooms whose classes models consist of, and what in them is no part of a model: checkpoints write
 # files, and workers of a cluster talk to it.
 _ROOMS = {
     "bank",
+    "bayes",
     "cluster",
     "combine",
     "estimators",

@@ -13,7 +13,7 @@ from kernelweave.operators.base import Array, KernelOperator
 from kernelweave.operators.cached import CachedOperator
 from kernelweave.operators.computed import ComputedOperator
 from kernelweave.operators.dense import DenseOperator, dense_bytes
-from kernelweave.operators.factors import FactorOperator, RankExceeded, factor_kernel
+from kernelweave.operators.factors import FactorOperator, RankExceeded, factor_kernel, raw_factor
 from kernelweave.operators.features import FeatureOperator
 from kernelweave.operators.gaussians import GaussianOperator
 from kernelweave.operators.given import GivenOperator
@@ -205,7 +205,7 @@ def _factor_where_it_pays(
             try:
                 if probe is not None and kernels.dense_features(k) is None:
                     # The rank on a subset is a lower bound: a cheap way to say no.
-                    factor_kernel(probe, k, rtol, _PROBE // 2)
+                    raw_factor(probe, k, rtol, _PROBE // 2)
                 pieces[k] = factor_kernel(kernels, k, rtol, cap)
             except RankExceeded:
                 continue

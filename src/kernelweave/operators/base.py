@@ -364,29 +364,27 @@ class KernelOperator(ABC):
 
     def sum_products(self, V: Array) -> Array:
         """sum_k K_k V[k] for a vector, or T of them, of each kernel's own: (m, T, n) to (T, n)."""
-        out = np.zeros(V.shape[1:])
+        out = np.zeros((V.shape[1], self.shape[0]))
         if not self.keeps_rows:
             for k in range(self.m):
                 out += self.apply(V[k], np.array([k]))[0]
             return out
         turned = V.transpose(0, 2, 1)
-        size = rows_of(self.m * self.n, STACK_ENTRIES)
-        for first in range(0, self.n, size):
-            idx = np.arange(first, min(first + size, self.n))
+        for idx in kernel_runs(self.shape[0], self.m * self.shape[1]):
             rows = self.block(idx)
             with one_blas_thread():
                 out[:, idx] = np.matmul(rows, turned).sum(axis=0).T
         return out
 
     def square_sum(self) -> Array:
-        """sum_k K_k K_k as an n x n matrix, float64."""
-        squares = SquareSum(self.n)
-        size = rows_of(self.m * self.n, STACK_ENTRIES)
-        for first in range(0, self.n, size):
-            idx = np.arange(first, min(first + size, self.n))
-            for part in kernel_runs(self.m, self.n):
-                # A kernel is symmetric: its square is the sum over its rows r of r r'.
-                rows = self.block(idx, None, part).astype(np.float64).reshape(-1, self.n)
+        """sum_k K_k' K_k as a matrix of the samples on the right, float64."""
+        height, width = self.shape
+        squares = SquareSum(width)
+        for idx in kernel_runs(height, self.m * width):
+            for part in kernel_runs(self.m, len(idx) * width):
+                # K'K is the sum over the rows r of K of r r'.
+                rows = self.block(idx, None, part).reshape(-1, width)
+                rows = rows.astype(np.float64, copy=False)
                 squares.add(rows, rows)
         return squares.total()
 

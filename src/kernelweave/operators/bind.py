@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from kernelweave.kernels.base import Kernel
-from kernelweave.kernels.batch import RBFBatch
-from kernelweave.kernels.resolve import resolve_items
+from kernelweave.kernels.families import resolve_items
+from kernelweave.kernels.rbf import RBFBatch
 from kernelweave.kernels.samples import as_samples
 from kernelweave.operators.base import Array
 from kernelweave.operators.computed import ComputedOperator

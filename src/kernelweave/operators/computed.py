@@ -16,8 +16,9 @@ from kernelweave.compiled.threads import map_blocks
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.base import ElementwiseForm, Kernel
 from kernelweave.kernels.evaluate import NotFiniteError, Plan, evaluate_stack
+from kernelweave.kernels.families import resolve
+from kernelweave.kernels.names import unique_names
 from kernelweave.kernels.normalize import Normalization, Trace
-from kernelweave.kernels.resolve import resolve, unique_names
 from kernelweave.kernels.samples import Samples, as_samples
 from kernelweave.kernels.scaled_factor import ScaledFactor, SparseFactor
 from kernelweave.kernels.strings.positions import PositionalFactor

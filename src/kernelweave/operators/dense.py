@@ -19,7 +19,7 @@ from kernelweave.compiled.dense_rows import (
     rectangle,
     row_products,
 )
-from kernelweave.compiled.threads import map_blocks, one_blas_thread, thread_count
+from kernelweave.compiled.threads import map_blocks, thread_count
 from kernelweave.operators.base import (
     Array,
     ErrorBound,
@@ -34,7 +34,6 @@ from kernelweave.operators.base import (
 )
 from kernelweave.operators.memory import AS_ROWS, require_bytes
 from kernelweave.operators.running import MatrixProducts, RunningProducts
-from kernelweave.operators.squares import SquareSum
 
 __all__ = ["DenseOperator", "dense_bytes"]
 
@@ -220,14 +219,6 @@ class DenseOperator(KernelOperator):
 
         map_blocks(work, len(starts) * blocks, 1, V.size * self.n)
         return sums.sum(axis=0)
-
-    def square_sum(self) -> Array:
-        squares = SquareSum(self.n)
-        with one_blas_thread():
-            for K, scale in zip(self._matrices, self._scale, strict=True):
-                exact = K.astype(np.float64, copy=False)
-                squares.add(exact, exact if scale == 1.0 else scale**2 * exact)
-        return squares.total()
 
     def weighted(
         self, d: ArrayLike, rows: Which = None, columns: Which = None, out: Array | None = None

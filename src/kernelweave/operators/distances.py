@@ -15,10 +15,10 @@ from kernelweave.compiled.matrix_checks import fits_float32
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.base import Kernel, no_exponent
-from kernelweave.kernels.families import feature_distances
+from kernelweave.kernels.families import feature_distances, resolve
+from kernelweave.kernels.names import unique_names
 from kernelweave.kernels.normalize import Normalization
 from kernelweave.kernels.pair import Pair
-from kernelweave.kernels.resolve import resolve, unique_names
 from kernelweave.kernels.samples import Samples, as_samples
 from kernelweave.operators.base import (
     Array,

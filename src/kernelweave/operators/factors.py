@@ -33,7 +33,7 @@ from kernelweave.operators.memory import AS_ROWS, require_bytes
 from kernelweave.operators.running import FactorProducts, RunningProducts, StackedProducts
 from kernelweave.operators.squares import SquareSum
 
-__all__ = ["FactorOperator", "RankExceeded", "factor_kernel"]
+__all__ = ["FactorOperator", "RankExceeded", "factor_kernel", "raw_factor"]
 
 _KERNEL_BLOCK = 16
 _COLUMN_BLOCK = 128
@@ -60,9 +60,16 @@ def factor_kernel(
     remainder ``E = K - F'F`` is positive semi-definite and ``trace(E) <= rtol * trace(K)``.
     Raises :class:`RankExceeded` when `max_rank` pivots are not enough.
     """
+    return source.normalised_factor(k, *raw_factor(source, k, rtol, max_rank))
+
+
+def raw_factor(
+    source: KernelOperator, k: int, rtol: float, max_rank: int | None = None
+) -> tuple[Array, Array]:
+    """Return what :func:`factor_kernel` does, of the kernel before its normalisation."""
     features = source.dense_features(k)
     if features is not None and features.shape[1] <= (max_rank or features.shape[1]):
-        return source.normalised_factor(k, features.T, np.zeros(source.n))
+        return features.T, np.zeros(source.n)
     residual = source.raw_diagonal(k)
     target = rtol * residual.sum()
     limit = source.n if max_rank is None else min(max_rank, source.n)
@@ -105,7 +112,7 @@ def factor_kernel(
             ) from None
     if residual.sum() > target and len(factor) == limit < source.n:
         raise RankExceeded(source.names[k])
-    return source.normalised_factor(k, factor, residual)
+    return factor, residual
 
 
 class FactorOperator(KernelOperator):

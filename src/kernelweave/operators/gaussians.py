@@ -30,10 +30,10 @@ from kernelweave.compiled.gaussians import (
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.base import ElementwiseForm
-from kernelweave.kernels.batch import RBFBatch
 from kernelweave.kernels.columns import Block
-from kernelweave.kernels.lazy_names import BatchNames
+from kernelweave.kernels.names import BatchNames
 from kernelweave.kernels.normalize import Normalization
+from kernelweave.kernels.rbf import RBFBatch
 from kernelweave.kernels.samples import Samples
 from kernelweave.operators.base import (
     Array,

@@ -165,9 +165,6 @@ class GivenOperator(KernelOperator):
     def sum_products(self, V: Array) -> Array:
         return self._dense().sum_products(V)
 
-    def square_sum(self) -> Array:
-        return self._dense().square_sum()
-
     def eigenvalue_bound(self) -> Array:
         return self._dense().eigenvalue_bound()
 

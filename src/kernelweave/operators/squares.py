@@ -12,30 +12,16 @@ from kernelweave.compiled.threads import map_blocks
 
 __all__ = ["SquareSum"]
 
-# Blocks never follow the number of threads: same bits on any machine.
+# Columns that a thread takes at a time: enough for BLAS, and so few that the half of a square that
+# blocks leave out is nearly a half. They never follow the number of threads: same bits on any
+# machine.
 _COLUMN_BLOCK = 64
 
 Array = NDArray[Any]
 
 
 class SquareSum:
-    """A sum of symmetric products A'B of matrices of n columns, float64.
-
-    Parameters
-    ----------
-    n : int
-        Number of columns.
-
-    Examples
-    --------
-    >>> squares = SquareSum(2)
-    >>> row = np.array([[1.0, 2.0]])
-    >>> squares.add(row, row)
-    >>> squares.add(np.eye(2), 10.0 * np.eye(2))
-    >>> squares.total()
-    array([[11.,  2.],
-           [ 2., 14.]])
-    """
+    """A sum of symmetric products A'B of matrices of n columns, float64."""
 
     def __init__(self, n: int) -> None:
         self._lower = np.zeros((n, n))

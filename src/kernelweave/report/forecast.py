@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import xlogy
 
+from kernelweave.bayes import class_probability
 from kernelweave.describe.learnt import find_estimator, is_bayesian
 from kernelweave.errors import InvalidInputError
 from kernelweave.problem import Array
-from kernelweave.solvers.bemkl.truncated import class_probability
 
 __all__ = ["Forecast", "check_sure", "forecast"]
 

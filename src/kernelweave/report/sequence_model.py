@@ -15,11 +15,11 @@ from kernelweave.describe.learnt import find_estimator
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels import Samples, Spectrum, WeightedDegree
 from kernelweave.kernels.normalize import Center, Diagonal
+from kernelweave.kernels.sample_checks import as_text
 from kernelweave.kernels.samples import as_samples, is_frame
 from kernelweave.kernels.strings.alphabet import Alphabet, get_alphabet
 from kernelweave.kernels.strings.parts import inverse_root
 from kernelweave.kernels.strings.sequences import aligned_of, sequences_of
-from kernelweave.kernels.text import as_text
 from kernelweave.report.string_members import StringMember, string_members
 from kernelweave.report.string_terms import (
     AlignedTerm,

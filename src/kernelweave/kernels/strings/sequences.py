@@ -15,9 +15,9 @@ from kernelweave.compiled.blocks import ENCODED_LETTERS, STRING_ROWS
 from kernelweave.compiled.match_runs import fill_planes
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.errors import InvalidInputError
+from kernelweave.kernels.sample_checks import as_text, is_missing
 from kernelweave.kernels.samples import Samples
 from kernelweave.kernels.strings.alphabet import AMBIGUOUS, Alphabet
-from kernelweave.kernels.text import as_text, is_missing
 
 __all__ = ["Aligned", "Sequences", "aligned_of", "sequences_of"]
 

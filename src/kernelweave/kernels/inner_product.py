@@ -1,7 +1,8 @@
-"""Polynomial kernels."""
+"""Kernels of inner products: of the samples, their powers, and of features a map computes."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from functools import cached_property
 from numbers import Integral
 from typing import Any
@@ -11,12 +12,50 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from kernelweave.errors import InvalidInputError
-from kernelweave.kernels.base import ElementwiseForm, Kernel
+from kernelweave.kernels.base import ElementwiseForm, Kernel, LookUp, Terms
 from kernelweave.kernels.pair import Pair
-from kernelweave.kernels.samples import Samples
+from kernelweave.kernels.samples import Samples, row_square_norms
 from kernelweave.validation import positive_number
 
-__all__ = ["Polynomial"]
+__all__ = ["FeatureMapKernel", "Linear", "Polynomial"]
+
+
+class Linear(Kernel):
+    r"""Linear kernel, the inner product of the rows.
+
+    .. math:: k(x, x') = x^\top x'
+
+    Examples
+    --------
+    >>> Linear()([[1.0, 2.0], [0.0, 1.0]])
+    array([[5., 2.],
+           [2., 1.]])
+    """
+
+    def __init__(self) -> None:
+        pass
+
+    @property
+    def name(self) -> str:
+        return "linear"
+
+    def evaluate(self, pair: Pair) -> NDArray[Any]:
+        return pair.inner
+
+    def diagonal(self, samples: Samples) -> NDArray[np.float64]:
+        return np.array(samples.square_norms())
+
+    def features(self, samples: Samples) -> Any:
+        # Dense rows are better kept as factors.
+        return samples.array() if samples.is_sparse else None
+
+    def weigh(self, samples: Samples, v: NDArray[np.float64], terms: Terms | None = None) -> LookUp:
+        used = np.flatnonzero(v)
+        w = samples.take(used).array().T @ v[used]
+        return lambda new: new.array() @ w
+
+    def form(self) -> ElementwiseForm:
+        return ElementwiseForm("inner", 1, 1.0, 0.0, 1.0)
 
 
 class Polynomial(Kernel):
@@ -117,3 +156,40 @@ def _affine(pair: Pair, coef0: float, gamma: float) -> NDArray[Any]:
         values = pair.inner if gamma == 1 else pair.inner * gamma
         pair.memo[key] = values if coef0 == 0 else values + coef0
     return pair.memo[key]
+
+
+class FeatureMapKernel(Kernel):
+    r"""Base class of kernels known by a map to a few numbers.
+
+    .. math:: k(x, x') = \varphi(x)^\top \varphi(x')
+
+    A new one is a subclass with ``name`` and ``transform``. Fits keep it by its features where
+    these are fewer than a quarter of the samples, and predictions cost the same whatever the number
+    of support vectors.
+
+    Examples
+    --------
+    >>> class Squares(FeatureMapKernel):
+    ...     name = "squares"
+    ...
+    ...     def transform(self, samples):
+    ...         return samples.array() ** 2
+    >>> Squares()([[1.0, 2.0], [0.0, 1.0]])
+    array([[17.,  4.],
+           [ 4.,  1.]])
+    """
+
+    @abstractmethod
+    def transform(self, samples: Samples) -> NDArray[np.float64]:
+        """Return the features of each sample, shape (n, D)."""
+
+    def features(self, samples: Samples) -> NDArray[np.float64]:
+        found: NDArray[np.float64] = samples.memo(("features", self), self.transform)
+        return found
+
+    def evaluate(self, pair: Pair) -> NDArray[Any]:
+        left, right = self.features(pair.left), self.features(pair.right)
+        return (left @ right.T).astype(pair.dtype, copy=False)
+
+    def diagonal(self, samples: Samples) -> NDArray[np.float64]:
+        return np.asarray(row_square_norms(self.features(samples)))

@@ -4,19 +4,14 @@ The weights of the kernels are normal variables and may be negative. Every facto
 approximate posterior has a closed form, and every update raises a lower bound on the evidence.
 """
 
-from kernelweave.solvers.bemkl.ensemble import Ensemble, Settings
-from kernelweave.solvers.bemkl.infer import infer
-from kernelweave.solvers.bemkl.posterior import (
-    SELECTED,
-    BayesRecord,
-    Posterior,
-    selected_kernels,
-)
-from kernelweave.solvers.bemkl.priors import Hyperparameters, get_hyperparameters
-from kernelweave.solvers.bemkl.resume import BayesStart, about, posterior_numbers
-from kernelweave.solvers.bemkl.squares import Squares
-from kernelweave.solvers.bemkl.targets import Labels, Outputs
-from kernelweave.solvers.bemkl.truncated import (
+from kernelweave.bayes.ensemble import Ensemble, Settings
+from kernelweave.bayes.factors import sum_of_squares
+from kernelweave.bayes.infer import BayesStart, about, infer, posterior_numbers
+from kernelweave.bayes.posterior import SELECTED, BayesRecord, Posterior, selected_kernels
+from kernelweave.bayes.priors import Hyperparameters, get_hyperparameters
+from kernelweave.bayes.targets import (
+    Labels,
+    Outputs,
     class_probability,
     log_class_probability,
     truncated_moments,
@@ -32,7 +27,6 @@ __all__ = [
     "Outputs",
     "Posterior",
     "Settings",
-    "Squares",
     "about",
     "class_probability",
     "get_hyperparameters",
@@ -40,5 +34,6 @@ __all__ = [
     "log_class_probability",
     "posterior_numbers",
     "selected_kernels",
+    "sum_of_squares",
     "truncated_moments",
 ]

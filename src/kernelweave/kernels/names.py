@@ -1,16 +1,28 @@
-"""Names of kernels that are only written when they are read: a million strings are never held."""
+"""Names of kernels: numbered where several read the same, and written when they are read.
+
+A million strings are never held.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.choose import describe_request
 
-__all__ = ["BatchNames", "LazyNames", "StackedNames", "whereabouts"]
+__all__ = [
+    "BatchNames",
+    "LazyNames",
+    "StackedNames",
+    "numbered",
+    "unique_names",
+    "whereabouts",
+]
 
 
 class LazyNames(Sequence[str]):
@@ -42,24 +54,9 @@ class LazyNames(Sequence[str]):
 
 
 class BatchNames(LazyNames):
-    """Names of the kernels of an `RBFBatch`.
+    """Names of the kernels of an `RBFBatch`, such as "rbf(gamma=0.5) on columns 3, 7".
 
-    Parameters
-    ----------
-    columns : array of int, shape (m, max_size)
-        Columns of each kernel, filled up with -1.
-    gamma : array of shape (m,)
-        Their gamma.
-    titles : list of str or None
-        Names of the columns, if they have any.
-    suffix : str
-        What every name ends with.
-
-    Examples
-    --------
-    >>> names = BatchNames(np.array([[3, 7], [2, -1]]), [0.5, 2.0], None)
-    >>> names
-    <2 names: rbf(gamma=0.5) on columns 3, 7, rbf(gamma=2) on column 2>
+    `titles` are the names of the columns, if they have any; every name ends with `suffix`.
     """
 
     def __init__(
@@ -87,13 +84,7 @@ class BatchNames(LazyNames):
 
 
 def whereabouts(members: Sequence[NDArray[Any]]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return for every kernel of the whole its part, and its place there.
-
-    Examples
-    --------
-    >>> whereabouts([np.array([0, 2]), np.array([1])])
-    (array([0, 1, 0]), array([0, 0, 1]))
-    """
+    """Return for every kernel of the whole its part, and its place there."""
     count = sum(len(own) for own in members)
     part, place = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
     for p, own in enumerate(members):
@@ -103,20 +94,7 @@ def whereabouts(members: Sequence[NDArray[Any]]) -> tuple[NDArray[Any], NDArray[
 
 
 class StackedNames(LazyNames):
-    """Names of kernels that live in several parts.
-
-    Parameters
-    ----------
-    parts : sequence of sequences of str
-        The names in each part.
-    members : sequence of integer arrays
-        Which kernels of the whole each part holds.
-
-    Examples
-    --------
-    >>> list(StackedNames([["a", "b"], ["c"]], [np.array([1, 2]), np.array([0])]))
-    ['c', 'a', 'b']
-    """
+    """Names of kernels that live in several parts; `members` are their places in the whole."""
 
     def __init__(self, parts: Sequence[Sequence[str]], members: Sequence[NDArray[Any]]) -> None:
         self._parts = tuple(parts)
@@ -127,3 +105,30 @@ class StackedNames(LazyNames):
 
     def _name(self, k: int) -> str:
         return self._parts[self._part[k]][int(self._place[k])]
+
+
+def unique_names(kernels: Sequence[Kernel]) -> list[str]:
+    """Return the names of kernels, numbered where several would read the same.
+
+    Examples
+    --------
+    >>> from kernelweave.kernels import Linear, RBF
+    >>> unique_names([Linear(), RBF(width=1), Linear()])
+    ['linear', 'rbf(width=1)', 'linear (2)']
+    """
+    return numbered([kernel.name for kernel in kernels])
+
+
+def numbered(names: Sequence[str]) -> list[str]:
+    """Return names with a number behind each that was there before."""
+    taken = set(names)
+    seen: Counter[str] = Counter()
+    out = []
+    for name in names:
+        seen[name] += 1
+        shown = name
+        while seen[name] > 1 and (shown := f"{name} ({seen[name]})") in taken:
+            seen[name] += 1
+        taken.add(shown)
+        out.append(shown)
+    return out

@@ -6,11 +6,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from kernelweave.arrays import Index
-from kernelweave.problem import Array
-from kernelweave.solvers.bemkl.ensemble import Snapshot
-from kernelweave.solvers.bemkl.matrices import FullMatrix, Matrix, ThinMatrix
-from kernelweave.solvers.bemkl.sample_weights import SampleCovariance
+from kernelweave.arrays import Array, Index
+from kernelweave.bayes.factors import KernelWeights, SampleCovariance, SampleWeights
+from kernelweave.bayes.matrices import FullMatrix, Matrix, ThinMatrix
 from kernelweave.validation import positive_number, require_array, require_kind
 
 __all__ = ["SELECTED", "BayesRecord", "Posterior", "selected_kernels"]
@@ -100,24 +98,31 @@ class Posterior:
     _sample_covariance: SampleCovariance = field(repr=False)
 
     @classmethod
-    def of(cls, found: Snapshot, history: list[BayesRecord], reason: str) -> Posterior:
+    def of(
+        cls,
+        samples: SampleWeights,
+        weights: KernelWeights,
+        noise_variance: Array,
+        sigma_g: float,
+        history: list[BayesRecord],
+        reason: str,
+    ) -> Posterior:
         """Take the moments of the factors found."""
-        weights, samples = found.weights, found.samples
         return cls(
-            weights.e_mean,
-            np.sqrt(weights.e_variance),
-            weights.b_mean,
-            np.sqrt(weights.b_variance),
-            samples.mean,
-            found.noise_variance,
-            found.sigma_g,
-            history[-1].lower_bound,
-            reason == "converged",
-            reason,
-            history,
-            weights.covariance(),
-            weights.covariance_be,
-            samples.covariance(),
+            e_mean=weights.e_mean,
+            e_std=np.sqrt(weights.e_variance),
+            b_mean=weights.b_mean,
+            b_std=np.sqrt(weights.b_variance),
+            a_mean=samples.mean,
+            noise_variance=noise_variance,
+            sigma_g=sigma_g,
+            lower_bound=history[-1].lower_bound,
+            converged=reason == "converged",
+            reason=reason,
+            history=history,
+            _covariance=weights.covariance(),
+            _covariance_be=weights.covariance_be,
+            _sample_covariance=samples.covariance(),
         )
 
     def check(self, m: int, n: int, n_tasks: int) -> None:
@@ -129,9 +134,9 @@ class Posterior:
         require_array("a_mean", self.a_mean, (n_tasks, n))
         require_array("noise_variance", self.noise_variance, (n_tasks,), low=0.0)
         positive_number("sigma_g", self.sigma_g)
-        kinds = FullMatrix, ThinMatrix
-        require_kind("the covariance of the kernel weights", self._covariance, kinds)
-        self._covariance.check(m)
+        what = "the covariance of the kernel weights"
+        require_kind(what, self._covariance, (FullMatrix, ThinMatrix))
+        self._covariance.check(what, m)
         require_array("the covariances of b and e", self._covariance_be, (n_tasks, m))
         require_kind("the covariance of a", self._sample_covariance, SampleCovariance)
         self._sample_covariance.check(n, n_tasks)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 from scipy.special import digamma, gammaln
 
+from kernelweave.arrays import Array
 from kernelweave.errors import InvalidInputError
-from kernelweave.problem import Array
 from kernelweave.validation import positive_number, unknown_name
 
 __all__ = ["Gamma", "Hyperparameters", "get_hyperparameters"]
@@ -89,28 +89,32 @@ def get_hyperparameters(
     return chosen
 
 
+@dataclass(frozen=True, eq=False)
 class Gamma:
     """q of a set of precisions, and their prior.
 
-    Parameters
+    Attributes
     ----------
     alpha, beta : float
         Shape and scale of the prior.
-    size : tuple of int
-        How many there are; the factor starts at the prior.
+    shape, scale : ndarray
+        Those of the factor.
 
     Examples
     --------
-    >>> precisions = Gamma(1.0, 1.0, (2,))
-    >>> precisions.update(1.0, np.array([0.0, 2.0]))
-    >>> precisions.mean
+    >>> Gamma.start(1.0, 1.0, (2,)).updated(1.0, np.array([0.0, 2.0])).mean
     array([1.5 , 0.75])
     """
 
-    def __init__(self, alpha: float, beta: float, size: tuple[int, ...]) -> None:
-        self.alpha, self.beta = alpha, beta
-        self.shape = np.full(size, float(alpha))
-        self.scale = np.full(size, float(beta))
+    alpha: float
+    beta: float
+    shape: Array
+    scale: Array
+
+    @classmethod
+    def start(cls, alpha: float, beta: float, size: tuple[int, ...]) -> Gamma:
+        """Return the prior of so many precisions."""
+        return cls(alpha, beta, np.full(size, float(alpha)), np.full(size, float(beta)))
 
     @property
     def mean(self) -> Array:
@@ -127,13 +131,13 @@ class Gamma:
         """E[1 / x]; where that is infinite (shapes up to 1), 1 / E[x]."""
         return 1.0 / (self.scale * np.where(self.shape > 1.0, self.shape - 1.0, self.shape))
 
-    def update(self, count: float, squares: Array) -> None:
-        """Set the factor, given `count` normal variables each and E[sum of their squares].
+    def updated(self, count: float, squares: Array) -> Gamma:
+        """Return the factor given `count` normal variables each and E[sum of their squares].
 
         Section 4.1: shape alpha + count/2, scale (1/beta + squares/2)^-1.
         """
-        self.shape = np.full_like(squares, self.alpha + 0.5 * count)
-        self.scale = 1.0 / (1.0 / self.beta + 0.5 * squares)
+        shape = np.full_like(squares, self.alpha + 0.5 * count)
+        return replace(self, shape=shape, scale=1.0 / (1.0 / self.beta + 0.5 * squares))
 
     def bound(self) -> float:
         """E[log p(x)] - E[log q(x)]: its part of the lower bound."""

@@ -1,29 +1,33 @@
-"""From kernels and targets to an approximate posterior: iterations until the bound stands still."""
+"""From kernels and targets to an approximate posterior: iterations until the bound stands still.
+
+A fit starts from what a seed draws, from the numbers of a checkpoint, or from another posterior.
+"""
 
 from __future__ import annotations
 
 import time
 import warnings
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from kernelweave.arrays import Array
+from kernelweave.bayes.ensemble import Ensemble, Settings
+from kernelweave.bayes.matrices import Matrix, ThinMatrix
+from kernelweave.bayes.posterior import BayesRecord, Posterior, selected_kernels
+from kernelweave.bayes.targets import Labels, Targets
 from kernelweave.compiled.threads import between_blocks, one_blas_thread
 from kernelweave.deadline import Deadline, TimeUp
 from kernelweave.errors import InterruptedFitWarning, InvalidInputError
-from kernelweave.operators.base import KernelOperator
-from kernelweave.problem import Array
-from kernelweave.solvers.bemkl.ensemble import Ensemble, Settings
-from kernelweave.solvers.bemkl.posterior import BayesRecord, Posterior, selected_kernels
-from kernelweave.solvers.bemkl.resume import BayesStart, about
-from kernelweave.solvers.bemkl.squares import Squares
-from kernelweave.solvers.bemkl.targets import Labels, Targets
+from kernelweave.operators.base import KernelOperator, kernel_runs
 from kernelweave.solvers.checkpoint import Session
-from kernelweave.solvers.checkpoint_file import Header
+from kernelweave.solvers.checkpoint_file import Header, digest_of, refused_by_name
+from kernelweave.solvers.kept import ABOVE_ZERO, Kept, Numbers, check_kept, part_of
 from kernelweave.solvers.watch import Limits, Progress, Watch
 
-__all__ = ["guess_unlabelled", "infer"]
+__all__ = ["BayesStart", "about", "guess_unlabelled", "infer", "posterior_numbers"]
 
 # Iterations of the labelled samples alone: enough for the sides of the others to settle.
 _FIRST_ITERATIONS = 50
@@ -38,7 +42,7 @@ def infer(
     settings: Settings,
     limits: Limits,
     seed: int,
-    squares: Squares | None = None,
+    squares: Matrix | None = None,
     start: BayesStart | None = None,
     deadline: Deadline | None = None,
 ) -> Posterior:
@@ -60,8 +64,8 @@ def infer(
     limits : Limits
     seed : int
         Draws the start; see :class:`Ensemble`.
-    squares : Squares or None
-        ``Squares.of(bank)``, for several fits on one bank.
+    squares : Matrix or None
+        ``sum_of_squares(bank)``, for several fits on one bank.
     start : BayesStart or None
         Where to go on from, in place of what `seed` draws.
     deadline : Deadline or None
@@ -72,7 +76,7 @@ def infer(
     --------
     >>> import numpy as np
     >>> from kernelweave.operators import DenseOperator
-    >>> from kernelweave.solvers.bemkl import Hyperparameters, Labels, Settings
+    >>> from kernelweave.bayes import Hyperparameters, Labels, Settings
     >>> from kernelweave.solvers.watch import Limits
     >>> x = np.linspace(-1, 1, 30)
     >>> bank = DenseOperator([np.outer(x, x), np.eye(30)])
@@ -102,7 +106,7 @@ def _infer(
     settings: Settings,
     limits: Limits,
     seed: int,
-    squares: Squares | None,
+    squares: Matrix | None,
     start: BayesStart | None,
     deadline: Deadline,
 ) -> Posterior:
@@ -112,11 +116,12 @@ def _infer(
         if isinstance(targets, Labels) and start is None:
             guess = guess_unlabelled(bank, targets, settings, seed)
         ensemble = Ensemble(bank, targets, settings, seed, squares, guess)
-        line = None if start is None else start.place(ensemble)
+        digest = str(about(targets, settings)["digest"])
+        line = None if start is None else start.place(ensemble, digest)
     since = Progress() if line is None else Progress(line.iteration, line.seconds)
     history: list[BayesRecord] = []
     watch = Watch(limits, history, began - since.seconds, since, deadline)
-    last = ensemble.snapshot()
+    last = ensemble.found()
     reason = ""
     ended = line is not None and _stands_still(line.lower_bound, line.change, targets, limits)
     if line is not None and (ended or line.iteration >= limits.max_iter):
@@ -133,7 +138,7 @@ def _infer(
             before = float("-inf") if line is None else line.lower_bound
             change = (bound - before) / targets.y.size
             active = len(selected_kernels(ensemble.weights.e_mean))
-            last = ensemble.snapshot()
+            last = ensemble.found()
             iteration = since.iteration + len(history) + 1
             line = BayesRecord(iteration, watch.seconds, bound, change, active)
             watch.note(line, ensemble.numbers)
@@ -170,7 +175,7 @@ def _infer(
             ConvergenceWarning,
             stacklevel=6,
         )
-    return Posterior.of(last, history, reason)
+    return Posterior.of(*last, settings.sigma_g, history, reason)
 
 
 def guess_unlabelled(bank: KernelOperator, labels: Labels, settings: Settings, seed: int) -> Array:
@@ -206,7 +211,12 @@ def _constant(
 ) -> Posterior:
     """Return the posterior where no iteration could end in time: a at its prior, f constant."""
     began = time.perf_counter()
-    ensemble = Ensemble(bank, targets, settings, seed, Squares.unknown(bank))
+    ensemble = Ensemble(bank, targets, settings, seed, ThinMatrix.of_rows(np.zeros((0, bank.n))))
+    # There is no time to form the sum of squared kernels. As they have no negative eigenvalues, the
+    # trace of a square is at most the square of the trace: the lower bound stays one.
+    runs = kernel_runs(bank.m, bank.n)
+    traces = np.concatenate([bank.diagonal(run).sum(axis=1, dtype=np.float64) for run in runs])
+    ensemble.samples.traced[:] = settings.sigma_g**-2 * float(traces @ traces)
     with np.errstate(**_QUIET):
         ensemble.iterate_without_kernels()
         bound = ensemble.lower_bound()
@@ -220,7 +230,7 @@ def _constant(
         ConvergenceWarning,
         stacklevel=6,
     )
-    return Posterior.of(ensemble.snapshot(), [line], "max_time")
+    return Posterior.of(*ensemble.found(), settings.sigma_g, [line], "max_time")
 
 
 def _check_finite(bound: float, ensemble: Ensemble) -> None:
@@ -237,3 +247,111 @@ def _stands_still(bound: float, change: float, targets: Targets, limits: Limits)
     """Whether the change of the lower bound for each target is within the tolerance."""
     rounding = float(np.finfo(np.float64).eps) * abs(bound) / targets.y.size
     return abs(change) <= limits.target(rounding)
+
+
+# What a fit is taken up from
+
+# Kernels are those of before if their quadratic forms are: to what single precision leaves.
+_SAME = 1e-4
+
+_KEPT = {
+    "a.mean": Kept(("T", "n")),
+    "a.variance": Kept(("T", "n"), low=0.0),
+    "a.precisions": Kept(("T", "n"), low=ABOVE_ZERO),
+    "g.mean": Kept(("m", "T", "n")),
+    "be.e_mean": Kept(("m",)),
+    "be.e_variance": Kept(("m",), low=0.0),
+    "be.b_mean": Kept(("T",)),
+    "be.b_variance": Kept(("T",), low=0.0),
+    "be.covariance_be": Kept(("T", "m")),
+    "be.precision.matrix": Kept(("m", "m"), needed=False),
+    "be.precision.base": Kept(("m",), low=ABOVE_ZERO, needed=False),
+    "be.precision.plus": Kept(("plus", "m"), needed=False),
+    "be.precision.minus": Kept(("minus", "m"), needed=False),
+    "targets.location": Kept(("T", "n"), needed=False),
+    "targets.shape": Kept(("T",), low=ABOVE_ZERO, needed=False),
+    "targets.scale": Kept(("T",), low=ABOVE_ZERO, needed=False),
+}
+_QUAD_KEPT = {"quad": Kept(("m",))}
+_RECORD_KEPT = {
+    "iteration": Kept(low=0.0),
+    "seconds": Kept(low=0.0),
+    "lower_bound": Kept(),
+    "change": Kept(infinite=True),
+    "active_kernels": Kept(low=0.0),
+}
+
+
+def about(targets: Targets, settings: Settings) -> dict[str, Array]:
+    """Say what is fitted: a digest to tell the same fit by."""
+    margin = getattr(targets, "margin", None)
+    digest = digest_of(type(targets).__name__, targets.y, margin, settings)
+    return {"solver": np.asarray("bemkl"), "digest": np.asarray(digest)}
+
+
+def posterior_numbers(posterior: Posterior, bank: KernelOperator) -> Numbers:
+    """Return where a fit could have ended that found this posterior.
+
+    It tells less than a checkpoint: not how the kernels' outputs and weights go together.
+    """
+    a = posterior.a_mean
+    outputs = bank.apply(a)
+    location = np.tensordot(posterior.e_mean, outputs, axes=1) + posterior.b_mean[:, None]
+    spread, n_tasks = posterior.e_std**2, len(a)
+    m = len(spread)
+    return {
+        "a.mean": a,
+        "a.variance": posterior.sample_variance,
+        "a.precisions": posterior.sample_precisions,
+        "g.mean": outputs,
+        "be.e_mean": posterior.e_mean,
+        "be.e_variance": spread,
+        "be.b_mean": posterior.b_mean,
+        "be.b_variance": posterior.b_std**2,
+        "be.covariance_be": np.zeros((n_tasks, m)),
+        "be.precision.base": 1.0 / spread,
+        "be.precision.plus": np.empty((0, m)),
+        "be.precision.minus": np.empty((0, m)),
+        "targets.location": location,
+        # Of a gamma variable with that mean; its shape is far above one after any fit.
+        "targets.shape": np.full(n_tasks, 0.5 * a.shape[1]),
+        "targets.scale": 2.0 / (a.shape[1] * posterior.noise_variance),
+    }
+
+
+@dataclass(frozen=True)
+class BayesStart:
+    """Where a fit starts, in place of what a seed draws.
+
+    Attributes
+    ----------
+    numbers : mapping of arrays
+        Those of a checkpoint or of :func:`posterior_numbers`; see :meth:`Ensemble.numbers`.
+    where : str
+        What errors call the place they come from.
+    """
+
+    numbers: Numbers
+    where: str = "the start"
+
+    def place(self, ensemble: Ensemble, same: str) -> BayesRecord | None:
+        """Take the ensemble there; returns the last record of the fit if it is to go on.
+
+        That is if it fitted the `same`, by its digest, to the same kernels.
+        """
+        numbers, n_tasks = self.numbers, len(ensemble.samples.mean)
+        sizes = {"T": n_tasks, "n": ensemble.bank.n, "m": ensemble.bank.m}
+        goes_on = str(numbers.get("digest")) == same
+        with refused_by_name(self.where):
+            check_kept(numbers, _KEPT, sizes)
+            if goes_on:
+                values = part_of(numbers, "record")
+                check_kept(values, _RECORD_KEPT, {})
+                check_kept(numbers, _QUAD_KEPT, sizes)
+                kept: dict[str, Any] = {f.name: values[f.name].item() for f in fields(BayesRecord)}
+            ensemble.restore(numbers)
+        if not goes_on:
+            return None
+        known, found = numbers["quad"], ensemble.bank.quad(ensemble.samples.mean)
+        alike = np.allclose(found, known, rtol=_SAME, atol=_SAME * float(np.abs(known).max()))
+        return BayesRecord(**kept) if alike else None

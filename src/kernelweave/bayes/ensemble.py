@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 from copy import copy
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 
+from kernelweave.arrays import Array
+from kernelweave.bayes.factors import KernelOutputs, KernelWeights, SampleWeights, sum_of_squares
+from kernelweave.bayes.matrices import FullMatrix, Matrix, ThinMatrix
+from kernelweave.bayes.priors import Gamma, Hyperparameters
+from kernelweave.bayes.targets import LabelFactor, OutputFactor, Targets
 from kernelweave.compiled.threads import map_blocks, thread_count, use_threads
 from kernelweave.operators.base import KernelOperator
 from kernelweave.operators.memory import require_bytes
-from kernelweave.problem import Array
-from kernelweave.solvers.bemkl.kernel_weights import KernelOutputs, KernelWeights
-from kernelweave.solvers.bemkl.priors import Gamma, Hyperparameters
-from kernelweave.solvers.bemkl.sample_weights import SampleWeights
-from kernelweave.solvers.bemkl.squares import Squares
-from kernelweave.solvers.bemkl.targets import Targets
 from kernelweave.solvers.kept import Numbers, part_of, prefixed
 
-__all__ = ["Ensemble", "Settings", "Snapshot"]
-
+__all__ = ["Ensemble", "Settings"]
 
 # Up to this size a matrix keeps one thread busy, but hardly two.
 _SMALL = 512
+
+# What checkpoints hold of q(a) and of q(b, e), beside its precision.
+_OF_SAMPLES = ("mean", "variance", "precisions")
+_OF_WEIGHTS = ("e_mean", "e_variance", "b_mean", "b_variance", "covariance_be")
 
 
 @dataclass(frozen=True)
@@ -39,16 +41,6 @@ class Settings:
 
     priors: Hyperparameters
     sigma_g: float = 1.0
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """The factors that prediction needs, out of reach of later updates."""
-
-    weights: KernelWeights
-    samples: SampleWeights
-    noise_variance: Array
-    sigma_g: float
 
 
 class Ensemble:
@@ -67,7 +59,7 @@ class Ensemble:
         Draws the start: the outputs of single kernels, standard normal with the sign of the label.
         All else starts from one place: e = 1, b = 0, a = 0 (each with variance 1), the location of
         f at 0, the noise at its prior.
-    squares : Squares or None
+    squares : Matrix or None
         sum_k K_k K_k, if it is at hand.
     guess : ndarray of shape (T, n) or None
         Other locations of f; those without a label take their first side from it.
@@ -82,25 +74,29 @@ class Ensemble:
         targets: Targets,
         settings: Settings,
         seed: int,
-        squares: Squares | None = None,
+        squares: Matrix | None = None,
         guess: Array | None = None,
     ) -> None:
         n_tasks, n = targets.y.shape
         m, priors = bank.m, settings.priors
         self.bank = bank
-        self.sigma_g = settings.sigma_g
         self._precision = settings.sigma_g**-2
-        self.targets = targets.start(priors, guess)
+        self.targets: LabelFactor | OutputFactor = targets.start(priors, guess)
         thin = KernelWeights.may_be_thin(m, n_tasks, n, self.targets.by_task)
         numbers = 6 * m * n_tasks * n + 3 * n**2 + (0 if thin else 6 * m**2)
         require_bytes(8.0 * numbers, f"the posterior of {m} kernels on {n} samples")
-        self.lam = Gamma(priors.alpha_lambda, priors.beta_lambda, (n_tasks, n))
-        self.gamma = Gamma(priors.alpha_gamma, priors.beta_gamma, (n_tasks,))
-        self.omega = Gamma(priors.alpha_omega, priors.beta_omega, (m,))
-        self.samples = SampleWeights(squares or Squares.of(bank), self._precision, n_tasks)
-        drawn = np.random.default_rng(seed).standard_normal((m, n_tasks, n))
-        self.outputs = KernelOutputs(targets.signed(drawn, guess), self._precision, thin)
-        self.weights = KernelWeights(m, n_tasks, thin)
+        self.lam = Gamma.start(priors.alpha_lambda, priors.beta_lambda, (n_tasks, n))
+        self.gamma = Gamma.start(priors.alpha_gamma, priors.beta_gamma, (n_tasks,))
+        self.omega = Gamma.start(priors.alpha_omega, priors.beta_omega, (m,))
+        self.samples = SampleWeights.start(
+            squares or sum_of_squares(bank), self._precision, n_tasks
+        )
+        sign = np.sign(targets.y)
+        if guess is not None:
+            sign = np.where(sign == 0, np.sign(guess), sign)
+        drawn = np.abs(np.random.default_rng(seed).standard_normal((m, n_tasks, n)))
+        self.outputs = KernelOutputs.start(drawn * sign, self._precision, thin)
+        self.weights = KernelWeights.start(m, n_tasks, thin)
         self._products: Array = np.zeros((m, n_tasks, n))  # K_k E[a], a being zero at first.
         self._ahead: Ensemble | None = None
         self._side_by_side = n_tasks == 1 and max(m, n) <= _SMALL
@@ -114,10 +110,8 @@ class Ensemble:
         ahead = self._ahead or self._with_next_samples()
         self.lam, self.samples, self._products = ahead.lam, ahead.samples, ahead._products
         self.update("G")
-        rest = self.UPDATES[3:]
         if not self._side_by_side or thread_count() == 1:
-            for name in rest:
-                self.update(name)
+            self._update_rest()
             return
 
         def work(start: int, stop: int) -> None:
@@ -125,79 +119,70 @@ class Ensemble:
                 if start == 0:
                     self._ahead = self._with_next_samples()
                 else:
-                    for name in rest:
-                        self.update(name)
+                    self._update_rest()
 
         map_blocks(work, 2, 1)
 
     def iterate_without_kernels(self) -> None:
         """Update what follows q(a), which stays at its prior: f is then a constant."""
-        for name in self.UPDATES[2:]:
+        self.update("G")
+        self._update_rest()
+
+    def _update_rest(self) -> None:
+        for name in self.UPDATES[3:]:
             self.update(name)
 
     def update(self, name: str) -> None:
         """Update one factor; `name` is one of `UPDATES`."""
+        samples, weights, targets = self.samples, self.weights, self.targets
+        f, noise = targets.mean, targets.precision
         if name in self.UPDATES[:3]:
             self._ahead = None
-        getattr(self, f"_update_{name}")()
+        if name == "lambda":
+            self.lam = self.lam.updated(1, samples.mean**2 + samples.variance)
+        elif name == "a":
+            pull = self._precision * self.bank.sum_products(self.outputs.mean)
+            self.samples = samples.updated(self.lam.mean, pull)
+            self._products = self.bank.apply(self.samples.mean)
+        elif name == "G":
+            self.outputs = self.outputs.updated(self._products, weights, f, noise)
+        elif name == "gamma":
+            self.gamma = self.gamma.updated(1, weights.b_mean**2 + weights.b_variance)
+        elif name == "omega":
+            self.omega = self.omega.updated(1, weights.e_mean**2 + weights.e_variance)
+        elif name == "be":
+            omega, gamma = self.omega.mean, self.gamma.mean
+            self.weights = weights.updated(omega, gamma, self.outputs, f, noise)
+        else:
+            self.targets = targets.updated(*self._outlook())
 
     def _with_next_samples(self) -> Ensemble:
         """Return an ensemble with the next q(lambda) and q(a); those of this one stay."""
         ahead = copy(self)
-        ahead._update_lambda()
-        ahead._update_a()
+        ahead.update("lambda")
+        ahead.update("a")
         return ahead
-
-    def _update_lambda(self) -> None:
-        self.lam = copy(self.lam)
-        self.lam.update(1, self.samples.mean**2 + self.samples.variance)
-
-    def _update_a(self) -> None:
-        self.samples = copy(self.samples)
-        pull = self._precision * self.bank.sum_products(self.outputs.mean)
-        self.samples.update(self.lam.mean, pull)
-        self._products = self.bank.apply(self.samples.mean)
-
-    def _update_G(self) -> None:
-        targets = self.targets
-        self.outputs.update(self._products, self.weights, targets.mean, targets.precision)
-
-    def _update_gamma(self) -> None:
-        self.gamma.update(1, self.weights.b_mean**2 + self.weights.b_variance)
-
-    def _update_omega(self) -> None:
-        self.omega.update(1, self.weights.e_mean**2 + self.weights.e_variance)
-
-    def _update_be(self) -> None:
-        targets = self.targets
-        self.weights.update(
-            self.omega.mean, self.gamma.mean, self.outputs, targets.mean, targets.precision
-        )
-
-    def _update_targets(self) -> None:
-        self.targets.update(*self._outlook())
 
     def _outlook(self) -> tuple[Array, Array]:
         """E[e'g + b], and its variances summed over the samples."""
         weights, outputs = self.weights, self.outputs
         return weights.location(outputs), weights.spread(outputs, self.targets.by_task)
 
-    def snapshot(self) -> Snapshot:
-        """Return the factors that prediction needs, as they are now."""
-        return Snapshot(
-            copy(self.weights), copy(self.samples), self.targets.noise_variance, self.sigma_g
-        )
+    def found(self) -> tuple[SampleWeights, KernelWeights, Array]:
+        """Return what prediction needs, as it is now: q(a), q(b, e), the variance of the noise."""
+        return self.samples, self.weights, self.targets.noise_variance
 
     def numbers(self) -> dict[str, Array]:
-        """Return all that the next iteration starts from, out of reach of later updates.
+        """Return all that the next iteration starts from.
 
         The other factors follow from these: q(lambda), q(gamma), q(omega) and the covariances of
         q(G) are found anew before anybody asks for them.
         """
         return {
-            **prefixed("a", self.samples.numbers()),
+            **{f"a.{name}": getattr(self.samples, name) for name in _OF_SAMPLES},
             "g.mean": self.outputs.mean,
-            **prefixed("be", self.weights.numbers()),
+            **{f"be.{name}": getattr(self.weights, name) for name in _OF_WEIGHTS},
+            **prefixed("be.precision", vars(self.weights.precision)),
             **prefixed("targets", self.targets.numbers()),
             # Sums of a_t'K_k a_t over the tasks: they tell whether the kernels are the same.
             "quad": np.einsum("ktn,tn->k", self._products, self.samples.mean),
@@ -205,10 +190,21 @@ class Ensemble:
 
     def restore(self, numbers: Numbers) -> None:
         """Go to where :meth:`numbers` was taken; only an iteration tells the bound there."""
-        self.samples.restore(part_of(numbers, "a"))
-        self.outputs.mean = numbers["g.mean"]
-        self.weights.restore(part_of(numbers, "be"))
-        self.targets.restore(part_of(numbers, "targets"))
+        parts = part_of(numbers, "be.precision")
+        precision: Matrix
+        if "matrix" in parts:
+            precision = FullMatrix(parts["matrix"])
+        else:
+            precision = ThinMatrix(parts["base"], parts["plus"], parts["minus"])
+        inverse, log_det = precision.inverse()
+        of_samples: dict[str, Any] = {name: numbers[f"a.{name}"] for name in _OF_SAMPLES}
+        of_weights: dict[str, Any] = {name: numbers[f"be.{name}"] for name in _OF_WEIGHTS}
+        self.samples = replace(self.samples, **of_samples)
+        self.outputs = replace(self.outputs, mean=numbers["g.mean"])
+        self.weights = replace(
+            self.weights, precision=precision, inverse=inverse, log_det=log_det, **of_weights
+        )
+        self.targets = self.targets.restored(part_of(numbers, "targets"))
         self._ahead = None
 
     def lower_bound(self) -> float:

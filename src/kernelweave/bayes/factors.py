@@ -1,0 +1,321 @@
+"""The normal factors of the posterior: q(a) of the samples' weights, q(G) of the single kernels'
+outputs, and q(b, e) of the intercepts and kernel weights.
+
+None of them changes once it is there. An update returns another one, so that whoever holds a
+factor (prediction, the iteration ahead) keeps the numbers of that time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.linalg.lapack import dpstrf
+
+from kernelweave.arrays import Array
+from kernelweave.bayes.matrices import FullMatrix, Inverse, Matrix, ThinMatrix, identity, sum_of
+from kernelweave.bayes.priors import Gamma
+from kernelweave.compiled.threads import map_blocks
+from kernelweave.operators.base import KernelOperator
+from kernelweave.solvers.kept import ABOVE_ZERO
+from kernelweave.validation import positive_number, require_array, require_kind
+
+__all__ = ["KernelOutputs", "KernelWeights", "SampleCovariance", "SampleWeights", "sum_of_squares"]
+
+# With R rows a thin sum of squares takes n R^2 multiplications in an iteration, a full one n^3 / 3.
+_THIN_SHARE = 0.5
+# Below this size nothing is gained by looking for a low rank.
+_WORTH_LOOKING = 256
+# What may be left out of the sum of squares, beside precisions of size one.
+_LEFT_OUT = 1e-10
+# The thin form keeps the columns of a few iterations: it pays from so many kernels a column on.
+_THIN_FROM = 6
+
+
+def sum_of_squares(bank: KernelOperator) -> Matrix:
+    """S = sum_k K_k K_k, formed once for all iterations and all classes.
+
+    It is thin if the ranks of the kernels, or its own, allow that.
+    """
+    thin = bank.square_factor()
+    if thin is not None and len(thin) <= _THIN_SHARE * bank.n:
+        return ThinMatrix.of_rows(thin)
+    full = bank.square_sum()
+    thin = _low_rank(full) if bank.n > _WORTH_LOOKING else None
+    return FullMatrix(full) if thin is None else ThinMatrix.of_rows(thin)
+
+
+def _low_rank(full: Array) -> Array | None:
+    """H with H'H = full up to rounding, if it has few rows: Cholesky with pivots, stopped early."""
+    n = len(full)
+    tol = max(_LEFT_OUT, n * np.finfo(float).eps * full.diagonal().max())
+    # Some of the rows tell whether the rank is high, for a fraction of the work.
+    part = np.linspace(0, n - 1, int(1.2 * _THIN_SHARE * n)).astype(int)
+    if dpstrf(full[np.ix_(part, part)], tol=tol, lower=0)[2] > _THIN_SHARE * n:
+        return None
+    upper, pivots, rank, _ = dpstrf(full, tol=tol, lower=0)
+    if rank > _THIN_SHARE * n:
+        return None
+    thin = np.empty((rank, n))
+    thin[:, pivots - 1] = np.triu(upper)[:rank]
+    return thin
+
+
+@dataclass(frozen=True, eq=False)
+class SampleWeights:
+    """q(a) of T tasks, normal with the precision diag(lambda) + S / sigma_g^2 (equation 3)."""
+
+    squares: Matrix  # S = sum_k K_k K_k, n x n.
+    precision: float  # 1 / sigma_g^2.
+    mean: Array  # Of each weight, (T, n), as are their variances and E[lambda].
+    variance: Array
+    precisions: Array
+    traced: Array  # tr(Cov(a) S) / sigma_g^2 of each task, and log det Cov(a).
+    log_dets: Array
+
+    @classmethod
+    def start(cls, squares: Matrix, precision: float, n_tasks: int) -> SampleWeights:
+        """Return the factor with means 0 and variances 1."""
+        diagonal = squares.diagonal
+        zero, one = np.zeros((n_tasks, len(diagonal))), np.ones((n_tasks, len(diagonal)))
+        traced = np.full(n_tasks, precision * diagonal.sum())
+        return cls(squares, precision, zero, one, one, traced, np.zeros(n_tasks))
+
+    def updated(self, precisions: Array, pull: Array) -> SampleWeights:
+        """Return the factor for E[lambda] and `pull`, sum_k K_k E[g_k] / sigma_g^2."""
+        mean, variance, log_dets = np.empty_like(pull), np.empty_like(pull), np.empty(len(pull))
+
+        def work(start: int, stop: int) -> None:
+            for t in range(start, stop):
+                covariance, log_det = self.squares.inverse(precisions[t], self.precision)
+                mean[t] = covariance.apply(pull[t, :, None])[:, 0]
+                variance[t] = covariance.diagonal
+                log_dets[t] = -log_det
+
+        map_blocks(work, len(pull), 1)
+        # tr(Cov (P - diag(lambda))), P the precision matrix and Cov its inverse.
+        traced = pull.shape[1] - (precisions * variance).sum(axis=1)
+        return SampleWeights(
+            self.squares, self.precision, mean, variance, precisions, traced, log_dets
+        )
+
+    def bound(self, lam: Gamma) -> float:
+        """E[log p(a | lambda)] - E[log q(a)]."""
+        parts = lam.log_mean - lam.mean * (self.mean**2 + self.variance) + 1.0
+        return 0.5 * float(parts.sum() + self.log_dets.sum())
+
+    def covariance(self) -> SampleCovariance:
+        """Return the covariance matrices, for prediction."""
+        return SampleCovariance(self.squares, self.precision, self.precisions)
+
+
+class SampleCovariance:
+    """Cov(a) of each task, kept as what it is made of: n^2 numbers for all tasks together."""
+
+    def __init__(self, squares: Matrix, precision: float, precisions: Array) -> None:
+        self._squares, self._precision, self._precisions = squares, precision, precisions
+        self._roots: list[Inverse] = []
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Large, and quickly made anew.
+        return {**self.__dict__, "_roots": []}
+
+    def check(self, n: int, n_tasks: int) -> None:
+        """Raise unless this, which came from a file, is of n samples."""
+        what = "the sum of squared kernels"
+        require_kind(what, self._squares, (FullMatrix, ThinMatrix))
+        self._squares.check(what, n)
+        positive_number("1 / sigma_g^2", self._precision)
+        require_array("E[lambda]", self._precisions, (n_tasks, n), low=ABOVE_ZERO)
+        self._roots = []
+
+    @property
+    def precisions(self) -> Array:
+        """E[lambda], shape (T, n)."""
+        return self._precisions
+
+    def of_tasks(self) -> list[Inverse]:
+        """Return the matrix of each task."""
+        if not self._roots:
+            pairs = (self._squares.inverse(p, self._precision) for p in self._precisions)
+            self._roots = [covariance for covariance, _ in pairs]
+        return self._roots
+
+
+@dataclass(frozen=True, eq=False)
+class KernelOutputs:
+    """q(G): g_ki of every kernel, task and sample, with one covariance for a task's samples."""
+
+    mean: Array  # (m, T, n)
+    precision: float  # 1 / sigma_g^2.
+    covariances: list[Matrix]  # One for each task, m x m; tasks of equal noise share theirs.
+    traces: Array  # Of the covariances, and log det.
+    log_dets: Array
+
+    @classmethod
+    def start(cls, mean: Array, precision: float, thin: bool) -> KernelOutputs:
+        """Return the factor with these means and the covariance sigma_g^2 I."""
+        m, n_tasks, _ = mean.shape
+        covariances = [identity(m, thin, 1.0 / precision)] * n_tasks
+        traces, log_dets = np.full(n_tasks, m / precision), np.full(n_tasks, -m * np.log(precision))
+        return cls(mean, precision, covariances, traces, log_dets)
+
+    def updated(
+        self, products: Array, weights: KernelWeights, f: Array, noise: Array
+    ) -> KernelOutputs:
+        """Return the factor for K_k E[a], q(b, e), and E[f] and E[upsilon] of each task."""
+        m, _, n = products.shape
+        mean, covariances = np.empty_like(products), list(self.covariances)
+        traces, log_dets = np.empty(len(noise)), np.empty(len(noise))
+        mixed = weights.b_mean[:, None] * weights.e_mean + weights.covariance_be  # E[b e]
+        for level in np.unique(noise):
+            tasks = np.flatnonzero(noise == level)
+            covariance, log_det = self._covariance(weights, float(level))
+            everyone = slice(None) if len(tasks) == len(noise) else tasks
+            right = self.precision * products[:, everyone]
+            right += (level * weights.e_mean)[:, None, None] * f[everyone]
+            right -= (level * mixed[everyone]).T[:, :, None]
+            answer = covariance.apply(right.reshape(m, len(tasks) * n))
+            mean[:, everyone] = answer.reshape(m, len(tasks), n)
+            for t in tasks:
+                covariances[t] = covariance
+            traces[tasks], log_dets[tasks] = covariance.diagonal.sum(), log_det
+        return KernelOutputs(mean, self.precision, covariances, traces, log_dets)
+
+    def _covariance(self, weights: KernelWeights, noise: float) -> tuple[Matrix, float]:
+        """(I / sigma_g^2 + noise E[ee'])^-1 and its log det; see matrices.py."""
+        ratio, m = self.precision / noise, len(weights.e_mean)
+        shrunk, log_det = weights.precision.shrunk(ratio)
+        # E[ee'] = A^-1 + mean mean': the rank one by Sherman and Morrison.
+        moved = shrunk.apply(weights.e_mean[:, None])[:, 0] / self.precision
+        grown = 1.0 + noise * float(weights.e_mean @ moved)
+        covariance = shrunk.scaled_less(1.0 / self.precision, moved * np.sqrt(noise / grown))
+        log_det += m * np.log(noise) - weights.log_det + np.log(grown)
+        return covariance, -log_det
+
+    def bound(self, products: Array, traced: Array) -> float:
+        """E[log p(G | a)] - E[log q(G)]; `traced` as in :class:`SampleWeights`."""
+        m, _, n = self.mean.shape
+        off = self.mean - products
+        squares = np.einsum("ktn,ktn->t", off, off)
+        squares = self.precision * (squares + n * self.traces) + traced
+        parts = n * (m * (1.0 + np.log(self.precision)) + self.log_dets) - squares
+        return 0.5 * float(parts.sum())
+
+
+@dataclass(frozen=True, eq=False)
+class KernelWeights:
+    """q(b, e), jointly normal (equation 4)."""
+
+    e_mean: Array  # (m,)
+    e_variance: Array
+    b_mean: Array  # (T,)
+    b_variance: Array
+    covariance_be: Array  # (T, m)
+    precision: Matrix  # A, the inverse covariance of e, the intercepts integrated out.
+    inverse: Inverse  # Of A, which is Cov(e), and log det A.
+    log_det: float
+    log_det_be: float = 0.0  # Of the covariance of b and e together.
+    seen: Array | None = None  # The means of q(G) at the last update, and what it left open then.
+    spread_seen: float = 0.0
+
+    @classmethod
+    def start(cls, m: int, n_tasks: int, thin: bool) -> KernelWeights:
+        """Return the factor with e = 1 and b = 0, each with variance 1."""
+        precision = identity(m, thin)
+        zero, one = np.zeros(n_tasks), np.ones(n_tasks)
+        between = np.zeros((n_tasks, m))
+        return cls(np.ones(m), np.ones(m), zero, one, between, precision, *precision.inverse())
+
+    @staticmethod
+    def may_be_thin(m: int, n_tasks: int, n: int, by_task: bool) -> bool:
+        """Whether so many more kernels than samples are there that the thin form saves work."""
+        return m >= _THIN_FROM * n_tasks * n and (n_tasks == 1 or not by_task)
+
+    def covariance(self) -> Matrix:
+        """Return Cov(e)."""
+        inverse = self.inverse
+        return inverse if isinstance(inverse, ThinMatrix) else FullMatrix(inverse.matrix)
+
+    def updated(
+        self, omega: Array, gamma: Array, outputs: KernelOutputs, f: Array, noise: Array
+    ) -> KernelWeights:
+        """Return the factor for E[omega], E[gamma], q(G), E[f] and E[upsilon] of each task."""
+        G = outputs.mean
+        m, n_tasks, n = G.shape
+        block = gamma + n * noise  # The precision of b.
+        sums = G.sum(axis=2)
+        border = noise[:, None] * sums.T  # (T, m): precision between b and e.
+        # Without b the precision of e loses border border' / block: a shift of the columns of G.
+        shift = (1.0 - np.sqrt(gamma / block)) / n
+        Z = G - (shift * sums)[:, :, None]
+        if np.any(noise != 1.0):
+            Z *= np.sqrt(noise)[:, None]
+        parts = _grouped(n * noise, outputs.covariances)
+        precision = sum_of(omega, parts, Z.reshape(m, n_tasks * n))
+        inverse, log_det = precision.inverse()
+        pulled = noise[:, None] * f
+        right = G.reshape(m, n_tasks * n) @ pulled.ravel()
+        right -= (pulled.sum(axis=1) / block) @ border
+        moved = inverse.apply(np.column_stack([right, border.T]))
+        e_mean, e_variance, spread = moved[:, 0], inverse.diagonal, moved[:, 1:].T
+        b_variance = (1.0 + np.einsum("tk,tk->t", border, spread) / block) / block
+        # sum of noise * spread: tr(Cov (P - diag(gamma, omega))), P the precision matrix and Cov
+        # its inverse, and what q(G) leaves open.
+        total = m + n_tasks - gamma @ b_variance - omega @ e_variance
+        total += sum(weight * _quadratic(covariance, e_mean) for weight, covariance in parts)
+        return KernelWeights(
+            e_mean=e_mean,
+            e_variance=e_variance,
+            b_mean=(pulled.sum(axis=1) - border @ e_mean) / block,
+            b_variance=b_variance,
+            covariance_be=-spread / block[:, None],
+            precision=precision,
+            inverse=inverse,
+            log_det=log_det,
+            log_det_be=-log_det - float(np.log(block).sum()),
+            seen=G,
+            spread_seen=float(total) / float(noise[0]),
+        )
+
+    def location(self, outputs: KernelOutputs) -> Array:
+        """E[e'g + b], shape (T, n)."""
+        m, n_tasks, n = outputs.mean.shape
+        flat = self.e_mean @ outputs.mean.reshape(m, n_tasks * n)
+        return flat.reshape(n_tasks, n) + self.b_mean[:, None]
+
+    def spread(self, outputs: KernelOutputs, by_task: bool) -> Array:
+        """Var[e'g + b] summed over the samples, for each task or (noise being equal) in all."""
+        G = outputs.mean
+        if G is self.seen and (len(self.b_mean) == 1 or not by_task):
+            return np.array([self.spread_seen])
+        n = G.shape[2]
+        out = n * self.b_variance + 2.0 * np.einsum("tk,ktn->t", self.covariance_be, G)
+        for t, covariance in enumerate(outputs.covariances):
+            out[t] += n * _quadratic(covariance, self.e_mean)
+            out[t] += n * float(np.vdot(covariance.matrix, self.inverse.matrix))
+            out[t] += float(np.vdot(G[:, t], self.inverse.apply(G[:, t])))
+        return out
+
+    def bound(self, omega: Gamma, gamma: Gamma) -> float:
+        """E[log p(b, e)] - E[log q(b, e)]."""
+        parts = [
+            (omega.log_mean - omega.mean * (self.e_mean**2 + self.e_variance)).sum(),
+            (gamma.log_mean - gamma.mean * (self.b_mean**2 + self.b_variance)).sum(),
+            self.log_det_be + len(self.e_mean) + len(self.b_mean),
+        ]
+        return 0.5 * float(sum(parts))
+
+
+def _quadratic(covariance: Matrix, v: Array) -> float:
+    return float(v @ covariance.apply(v[:, None])[:, 0])
+
+
+def _grouped(weights: Array, covariances: list[Matrix]) -> list[tuple[float, Matrix]]:
+    """(weight, covariance) with the weights of tasks that share a covariance added up."""
+    groups: dict[int, tuple[float, Matrix]] = {}
+    for weight, covariance in zip(weights, covariances, strict=True):
+        before = groups.get(id(covariance), (0.0, covariance))[0]
+        groups[id(covariance)] = (before + float(weight), covariance)
+    return list(groups.values())

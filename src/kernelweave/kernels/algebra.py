@@ -1,0 +1,192 @@
+"""Sums and products of kernels, each one kernel with one weight."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable
+from functools import reduce
+from itertools import chain
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from kernelweave.errors import InvalidInputError
+from kernelweave.kernels.base import Kernel, LookUp, Terms, no_exponent
+from kernelweave.kernels.inner_product import Linear
+from kernelweave.kernels.pair import Pair
+from kernelweave.kernels.rbf import RBF
+from kernelweave.kernels.samples import Samples
+
+__all__ = ["Compound", "Product", "Sum"]
+
+
+class Compound(Kernel):
+    """What sums and products share: kernels whose values are put together entry by entry."""
+
+    # How values are put together, and the sign of that.
+    _together: ClassVar[np.ufunc]
+    _sign: ClassVar[str]
+
+    @abstractmethod
+    def __init__(self, *parts: Kernel) -> None: ...
+
+    @property
+    @abstractmethod
+    def parts(self) -> tuple[Kernel, ...]:
+        """The kernels it is made of."""
+
+    @classmethod
+    def _written_out(cls, given: tuple[Kernel, ...]) -> tuple[Kernel, ...]:
+        """Kernels with the parts of those of this kind in their place."""
+        each = (kernel.parts if isinstance(kernel, cls) else (kernel,) for kernel in given)
+        return tuple(chain.from_iterable(each))
+
+    def _written(self, text: Callable[[Kernel], str]) -> str:
+        # A sum is read as one factor only in brackets.
+        shown = (f"({text(k)})" if isinstance(k, Sum) else text(k) for k in self.parts)
+        return f" {self._sign} ".join(shown)
+
+    @property
+    def name(self) -> str:
+        return self._written(lambda kernel: kernel.name)
+
+    def __repr__(self) -> str:
+        return self._written(repr)
+
+    def _check_parts(self) -> None:
+        kind, parts = type(self).__name__, self.parts
+        if not isinstance(parts, tuple) or not parts:
+            raise InvalidInputError(f"{kind} needs at least one kernel; got none.")
+        for part in parts:
+            if not isinstance(part, Kernel):
+                given = f"{type(part).__name__} ({part!r})"
+                raise InvalidInputError(f"every part of a {kind} must be a kernel; got {given}.")
+
+    def _after_load(self) -> None:
+        super()._after_load()
+        self._check_parts()
+
+    def check_bound(self, samples: Samples) -> None:
+        for kernel in self.parts:
+            kernel.check_bound(samples)
+
+    def bind(self, samples: Samples) -> Self:
+        self._check_parts()
+        return type(self)(*(kernel.bind(samples) for kernel in self.parts))
+
+    def evaluate(self, pair: Pair) -> NDArray[Any]:
+        first, *rest = self.parts
+        out = first.evaluate(pair)
+        for i, kernel in enumerate(rest):
+            # The values of the first kernel may be shared with others; what comes after is ours.
+            out = self._together(out, kernel.evaluate(pair), out=out if i else None)
+        return out
+
+    def diagonal(self, samples: Samples) -> NDArray[np.float64]:
+        return reduce(self._together, (kernel.diagonal(samples) for kernel in self.parts))
+
+    @classmethod
+    def examples(cls) -> list[Kernel]:
+        return [cls(RBF(width=1), Linear()), cls(RBF(width=1).on(0), RBF(width=2).on([1, 2]))]
+
+
+class Sum(Compound):
+    r"""Sum of kernels, written ``a + b``: one kernel with one weight.
+
+    .. math:: k(x, x') = \sum_j k_j(x, x')
+
+    Parameters
+    ----------
+    *terms : Kernel
+        The kernels; sums among them are written out.
+
+    Examples
+    --------
+    >>> from kernelweave.kernels import Linear, Polynomial
+    >>> both = Linear() + Polynomial(2)
+    >>> both.name
+    'linear + polynomial(degree=2)'
+    >>> both([[1.0], [2.0]])
+    array([[ 5., 11.],
+           [11., 29.]])
+    """
+
+    _together, _sign = np.add, "+"
+
+    def __init__(self, *terms: Kernel) -> None:
+        self.terms = self._written_out(terms)
+
+    @property
+    def parts(self) -> tuple[Kernel, ...]:
+        return self.terms
+
+    def features(self, samples: Samples) -> Any:
+        parts = _all_or_none(
+            kernel.core.features(samples.through(kernel.path)) for kernel in self.terms
+        )
+        if parts is None:
+            return None
+        # Columns are numbered in 64 bits, which two kernels on very long k-mers exceed.
+        too_many = sum(part.shape[1] for part in parts) > np.iinfo(np.int64).max
+        return None if too_many else sparse.hstack(parts, format="csr")
+
+    def weigh(
+        self, samples: Samples, v: NDArray[np.float64], terms: Terms | None = None
+    ) -> LookUp | None:
+        parts = _all_or_none(kernel.weigh(samples, v) for kernel in self.terms)
+        return None if parts is None else lambda new: np.sum([part(new) for part in parts], axis=0)
+
+
+def _all_or_none(found: Iterable[Any]) -> list[Any] | None:
+    """Return what was found of every kernel; None, and no further questions, if one has none."""
+    out = []
+    for part in found:
+        if part is None:
+            return None
+        out.append(part)
+    return out
+
+
+class Product(Compound):
+    r"""Product of kernels, written ``a * b``.
+
+    .. math:: k(x, x') = \prod_j k_j(x, x')
+
+    Parameters
+    ----------
+    *factors : Kernel
+        The kernels; products among them are written out.
+
+    Examples
+    --------
+    >>> from kernelweave.kernels import Linear, Polynomial
+    >>> product = Linear().on(0) * Polynomial(1).on(1)
+    >>> product.name
+    'linear on column 0 * polynomial(degree=1) on column 1'
+    >>> product([[1.0, 2.0], [3.0, 4.0]])
+    array([[  5.,  27.],
+           [ 27., 153.]])
+    """
+
+    _together, _sign = np.multiply, "*"
+
+    def __init__(self, *factors: Kernel) -> None:
+        self.factors = self._written_out(factors)
+
+    @property
+    def parts(self) -> tuple[Kernel, ...]:
+        return self.factors
+
+    @property
+    def has_exponent(self) -> bool:
+        return all(kernel.has_exponent for kernel in self.factors)
+
+    def exponent(self, pair: Pair) -> NDArray[Any]:
+        if not self.has_exponent:
+            raise no_exponent(self.name)
+        return reduce(np.add, (kernel.exponent(pair) for kernel in self.factors))
+
+    def exponent_terms(self) -> list[tuple[tuple[Any, ...], Kernel]]:
+        return [term for kernel in self.factors for term in kernel.exponent_terms()]
