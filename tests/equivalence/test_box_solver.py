@@ -11,8 +11,8 @@ from thinned import thinned
 
 from kernelweave.compiled.threads import use_threads
 from kernelweave.losses import get_loss
-from kernelweave.solvers import box_solver
-from kernelweave.solvers.box_solver import DenseGram, solve_box_qp
+from kernelweave.solvers import box_qp
+from kernelweave.solvers.box_qp import DenseGram, solve_box_qp
 
 TIGHT = 1e-7
 
@@ -62,7 +62,7 @@ def source(request, monkeypatch):
     """Make a Gram source and set the sizes that lead to the path."""
     settings, kind = PATHS[request.param]
     for name, value in settings.items():
-        monkeypatch.setattr(box_solver, name, value)
+        monkeypatch.setattr(box_qp, name, value)
     return kind
 
 
@@ -338,8 +338,8 @@ def test_nan_in_the_kernel_ends_without_a_claim(source, where):
 
 
 def test_a_kernel_that_contradicts_itself_ends(monkeypatch):
-    monkeypatch.setattr(box_solver, "_WHOLE", 4)
-    monkeypatch.setattr(box_solver, "_ROUND", 48)
+    monkeypatch.setattr(box_qp, "_WHOLE", 4)
+    monkeypatch.setattr(box_qp, "_ROUND", 48)
 
     class Noisy(RowsOnly):
         rng = np.random.default_rng(0)
@@ -398,7 +398,7 @@ def test_paths_agree(monkeypatch):
     for settings, kind in PATHS.values():
         with monkeypatch.context() as patch:
             for name, value in settings.items():
-                patch.setattr(box_solver, name, value)
+                patch.setattr(box_qp, name, value)
             gram = kind(K)
             result = solve_box_qp(qp, gram, tol=1e-6)
         check(qp, K, result, 1e-6)
@@ -410,7 +410,7 @@ def test_paths_agree(monkeypatch):
 
 
 def test_usual_sizes_reach_rounds_and_shrinking(monkeypatch):
-    monkeypatch.setattr(box_solver, "_DIRECT", 4000)
+    monkeypatch.setattr(box_qp, "_DIRECT", 4000)
     K, y = classes(4500, seed=2)
     K = K.astype(np.float32)
     qp = get_loss("hinge").box_qp(y, np.full(4500, 1.0))

@@ -13,7 +13,7 @@ from thinned import thinned
 import kernelweave.solvers.newton as newton
 from kernelweave.errors import InvalidInputError
 from kernelweave.losses import Hinge, Logistic, Loss, SmoothHinge, Squared, SquaredHinge, get_loss
-from kernelweave.solvers.box_solver import DenseGram
+from kernelweave.solvers.box_qp import DenseGram
 from kernelweave.solvers.feasible import centre
 from kernelweave.solvers.newton import NewtonResult, solve_smooth
 from kernelweave.solvers.newton_step import CgSteps, cholesky_step

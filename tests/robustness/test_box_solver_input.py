@@ -8,8 +8,8 @@ import pytest
 from kernelweave.errors import InvalidInputError
 from kernelweave.losses import get_loss
 from kernelweave.losses.box_qp import BoxQP
-from kernelweave.solvers import box_solver
-from kernelweave.solvers.box_solver import DenseGram, solve_box_qp
+from kernelweave.solvers import box_qp
+from kernelweave.solvers.box_qp import DenseGram, solve_box_qp
 
 
 def test_one_class_starts_with_the_first_samples_at_their_bound():
@@ -28,15 +28,15 @@ def test_all_upper_bounds_zero():
 def test_float32_blocks_give_way_when_they_promise_too_much():
     A, y = np.random.default_rng(0).normal(size=(30, 30)), np.ones(30)
     K = A @ A.T
-    state = box_solver.SignedQP(y, y, *np.zeros((4, 30)))
+    state = box_qp.SignedQP(y, y, *np.zeros((4, 30)))
     part = np.arange(20)
-    blocks = box_solver._Blocks(DenseGram(K), state, 1e-3, None)
+    blocks = box_qp._Blocks(DenseGram(K), state, 1e-3, None)
     blocks.check(promised=1e-3, found=1.5e-3)
     assert blocks.get(part).dtype == np.float32 and not blocks.exact(blocks.get(part))
     blocks.check(promised=1e-3, found=3e-3)
     assert blocks.get(part).dtype == np.float64
     np.testing.assert_array_equal(blocks.get(part), K[:20, :20])
-    assert box_solver._Blocks(DenseGram(K), state, 1e-7, None).get(part).dtype == np.float64
+    assert box_qp._Blocks(DenseGram(K), state, 1e-7, None).get(part).dtype == np.float64
 
 
 def test_problems_without_a_feasible_point_are_refused():

@@ -41,7 +41,7 @@ from kernelweave.solvers.bemkl import (
     infer,
     posterior_numbers,
 )
-from kernelweave.solvers.box_solver import DenseGram, solve_box_qp
+from kernelweave.solvers.box_qp import DenseGram, solve_box_qp
 from kernelweave.solvers.spg import SPG
 from kernelweave.solvers.watch import Limits
 
