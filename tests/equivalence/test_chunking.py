@@ -266,6 +266,7 @@ def test_chunks_are_no_larger_than_asked_for(sizes, monkeypatch, size, keeps_row
     monkeypatch.setattr(DenseOperator, "keeps_rows", keeps_rows)
     problem = make_problem("epsilon_insensitive")
     result = solve(problem, SILPChunking(chunk_size=size), Limits(tol=1e-6))
+    sizes = list(sizes)
     best = solve(problem, SILP(), Limits(tol=1e-7))
     assert result.converged
     assert result.certificate.primal == pytest.approx(best.certificate.primal, rel=2e-6)
