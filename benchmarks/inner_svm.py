@@ -25,7 +25,7 @@ from kernelweave.combine import Gram
 from kernelweave.kernels import RBF
 from kernelweave.losses import Hinge
 from kernelweave.operators import ComputedOperator
-from kernelweave.solvers.box_solver import DenseGram, GramSource, solve_box_qp
+from kernelweave.solvers.box_qp import DenseGram, GramSource, solve_box_qp
 
 FEATURES = 20
 GAMMA = 1.0 / FEATURES

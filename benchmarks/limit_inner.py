@@ -152,11 +152,11 @@ def nothing(out: Any, *rest: Any, **more: Any) -> Amounts:
 
 _SOLVERS, _RUNNING = "kernelweave.solvers.", "kernelweave.operators.running"
 COUNTS: list[tuple[str, str | None, str, str, Any]] = [
-    (_SOLVERS + "signed_qp", None, "smo_steps", "SMO steps", smo),
+    (_SOLVERS + "box_qp", None, "smo_steps", "SMO steps", smo),
     ("kernelweave.compiled.dense_rows", None, "copy_rectangle", "blocks", gathered),
     ("kernelweave.compiled.dense_rows", None, "add_rows", "products with K(d)", added_rows),
-    (_SOLVERS + "curvature", None, "jittered_cholesky", "curvature", curvature_factor),
-    (_SOLVERS + "curvature", None, "solve_triangular", "curvature", curvature_solve),
+    (_SOLVERS + "bundle", None, "jittered_cholesky", "curvature", curvature_factor),
+    (_SOLVERS + "bundle", None, "solve_triangular", "curvature", curvature_solve),
     (_SOLVERS + "kernel_sum", None, "cholesky", "Cholesky factors", newton_factor),
     (_SOLVERS + "kernel_sum", None, "with_low_rank", "Newton's model", woodbury),
     (_SOLVERS + "kernel_sum", "KernelSum", "solve", "Newton's model", newton_matrix),
@@ -169,6 +169,6 @@ COUNTS: list[tuple[str, str | None, str, str, Any]] = [
     (_SOLVERS + "mwu.descent", None, "pair_step", "rounds", pair_step),
     ("kernelweave.bayes.ensemble", "Ensemble", "iterate", "iterations", bayesian),
     ("kernelweave.bayes.factors", None, "_low_rank", "search for low rank", nothing),
-    (_SOLVERS + "cut_lp", "CutLP", "_run", "HiGHS", nothing),
-    (_SOLVERS + "cut_qp", None, "nearest_below", "steps on all cuts", nothing),
+    (_SOLVERS + "cuts", "CutLP", "_run", "HiGHS", nothing),
+    (_SOLVERS + "bundle", None, "nearest_below", "steps on all cuts", nothing),
 ]

@@ -52,10 +52,10 @@ from kernelweave.solvers import (
     Result,
     SILPChunking,
     Solver,
-    cutting_planes,
+    bundle,
     solve,
 )
-from kernelweave.solvers.cut_lp import CutLP
+from kernelweave.solvers.cuts import CutLP
 
 TOL = 1e-3
 
@@ -66,7 +66,7 @@ class ProgramClock:
     def __init__(self) -> None:
         self.reset()
         CutLP.solve = self._timed("linear", CutLP.solve)
-        cutting_planes.nearest_below = self._timed("quadratic", cutting_planes.nearest_below)
+        bundle.nearest_below = self._timed("quadratic", bundle.nearest_below)
 
     def reset(self) -> None:
         self.seconds = {"linear": 0.0, "quadratic": 0.0}

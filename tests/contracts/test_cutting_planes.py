@@ -10,19 +10,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-import kernelweave.solvers.cutting_planes as cutting_planes
 from kernelweave.bank import DenseBank, FactoredBank
 from kernelweave.combine import WeightedSum
 from kernelweave.kernels import RBF
 from kernelweave.losses import get_loss
-from kernelweave.operators import ComputedOperator
+from kernelweave.operators import ComputedOperator, DenseOperator
 from kernelweave.problem import Problem
 from kernelweave.regularizers import L1, BlockNorm, ElasticNet, Entropy, LpBall, Simplex
 from kernelweave.solvers import SILP, SPG, Limits, State, solve
+from kernelweave.solvers.bundle import Curvature, CuttingPlanes, Proposal, curvature_root
 from kernelweave.solvers.certificate import Witness, certify, dual_value, recompute
-from kernelweave.solvers.curvature import curvature_root
 from kernelweave.solvers.cuts import Cuts
-from kernelweave.solvers.cutting_planes import CuttingPlanes, Proposal
 from kernelweave.solvers.feasible import feasible_alpha
 from kernelweave.solvers.inner import Evaluator, Point
 from kernelweave.solvers.screening import Screening
@@ -110,7 +108,7 @@ def hessian_and_differences(problem, d, step):
         return evaluator, point, -0.5 * evaluator.quad(point)
 
     evaluator, point, _ = at(d)
-    root = curvature_root(problem, point, kernels, *evaluator.curvature_parts(point))
+    root = curvature_root(evaluator, point, kernels)
     differences = np.empty((problem.m, problem.m))
     for k in kernels:
         move = step * np.eye(problem.m)[k]
@@ -147,36 +145,40 @@ def test_curvature_where_samples_are_of_very_different_stiffness(spread):
 def planes_at(problem, d=None):
     evaluator = Evaluator(problem)
     point = evaluator.evaluate(problem.regularizer.start(problem.m) if d is None else d, 1e-9)
-    quad = evaluator.quad(point)
-    parts = evaluator.curvature_parts(point)
-    roots = []
-
-    def root(kernels):
-        roots.append(kernels)
-        return curvature_root(problem, point, kernels, *parts)
-
-    planes = CuttingPlanes(problem, True)
-    planes.start(point, quad, root)
-    return planes, point, quad, root, roots
+    planes = CuttingPlanes(evaluator, True)
+    planes.put_centre(point, evaluator.quad(point))
+    return planes, point, planes.quad
 
 
-def test_the_curvature_is_kept_only_while_the_gap_falls_fivefold(monkeypatch):
-    problem = make("logistic")
-    monkeypatch.setattr(cutting_planes, "_KEEP_FROM", 0)
-    planes, point, quad, root, roots = planes_at(problem)
-    seen = []
+class Counted(DenseOperator):
+    """A dense bank that counts how often it is asked for products with some of the samples."""
+
+    asked = 0
+
+    def apply(self, v, kernels=None, rows=None):
+        self.asked += rows is not None
+        return super().apply(v, kernels, rows)
+
+
+@pytest.mark.parametrize(("n", "asked"), [(2001, [1, 1, 1, 2, 3, 3]), (500, [1, 2, 3, 4, 5, 6])])
+def test_the_curvature_of_many_samples_is_kept_while_the_gap_falls_fivefold(n, asked):
+    """It is taken from the products K_k alpha at the samples whose alpha can move."""
+    rng = np.random.default_rng(15)
+    Ks = [np.outer(v, v) for v in rng.normal(size=(2, n))]
+    y = np.where(rng.normal(size=(1, n)) > 0, 1.0, -1.0)
+    bank = Counted(Ks)
+    problem = Problem(bank, y, np.ones((1, n)), get_loss("hinge"), Simplex(), WeightedSum())
+    evaluator = Evaluator(problem)
+    point = evaluator.evaluate(np.full(2, 0.5), 1e-3)
+    curvature, seen = Curvature(evaluator), []
     for gap in (1.0, 0.1, 0.01, 0.005, 0.004, 0.0001):
-        planes.replace_centre(point, quad, root, gap)
-        assert len(roots) == (seen[-1] if seen else 0)  # not before it is needed
-        planes.propose(gap)
-        seen.append(len(roots))
-    assert seen == [1, 1, 1, 2, 3, 3]
-    monkeypatch.setattr(cutting_planes, "_KEEP_FROM", 10**9)
-    planes, point, quad, root, roots = planes_at(problem)
-    for gap in (1.0, 0.1, 0.01):
-        planes.replace_centre(point, quad, root, gap)
-        planes.propose(gap)
-    assert len(roots) == 3
+        here = replace(point)
+        curvature.take(here, np.arange(2), gap)
+        curvature.take(here, np.arange(2), gap)  # nothing new at the same point
+        seen.append(bank.asked)
+    assert seen == asked
+    curvature.take(replace(point), np.arange(1), 1e-9)
+    assert bank.asked == asked[-1] + 1  # for other kernels it is another one
 
 
 @pytest.mark.parametrize("name", ["hinge", "logistic"])
@@ -190,9 +192,7 @@ def test_under_l1_a_bound_is_one_even_if_the_weights_must_grow_a_lot(name):
         proposal = planes.propose(1.0)
         evaluator = Evaluator(problem)
         point = evaluator.evaluate(proposal.d, 1e-9)
-        planes.add(
-            proposal, point, 0.0, evaluator.quad(point), lambda kernels: np.eye(len(kernels)), 1.0
-        )
+        planes.add(proposal, point, 0.0, evaluator.quad(point))
         assert planes._lower <= best.certificate.primal * (1 + 1e-6)
         witness = planes.witness
         value = dual_value(problem, witness.alpha, witness.quad)
@@ -202,25 +202,25 @@ def test_under_l1_a_bound_is_one_even_if_the_weights_must_grow_a_lot(name):
 @pytest.mark.parametrize("regularizer", [Simplex(), LpBall(2.0), ElasticNet()], ids=repr)
 def test_only_a_fall_beyond_what_alpha_owes_moves_the_centre(regularizer):
     problem = make("squared", regularizer)
-    planes, point, quad, root, _ = planes_at(problem)
+    planes, point, quad = planes_at(problem)
     boast = Proposal(point.d, 1e6, "curved")
     better = replace(point, value=point.value - 1e-3)
     # A cut that is far above what the model promised teaches something all the same.
-    assert planes.add(boast, better, 2e-3, quad, root, 1.0)
+    assert planes.add(boast, better, 2e-3, quad)
     assert planes.centre is point
-    assert planes.add(boast, better, 0.0, quad, root, 1.0)
+    assert planes.add(boast, better, 0.0, quad)
     assert planes.centre is better
 
 
 @pytest.mark.parametrize("regularizer", [Simplex(), LpBall(2.0), ElasticNet()], ids=repr)
 def test_a_step_that_teaches_nothing_is_followed_by_one_without_curvature(regularizer):
     problem = make("squared", regularizer)
-    planes, point, quad, root, _ = planes_at(problem)
+    planes, point, quad = planes_at(problem)
     first = planes.propose(1.0)
     assert first.kind in ("curved", "closed-form") and first.promised > 0
     # As low as the model is there, but owing as much: neither lower for sure nor above the model.
     useless = replace(point, d=first.d, value=point.value - first.promised)
-    assert not planes.add(first, useless, 2.0 * first.promised, quad, root, 1.0)
+    assert not planes.add(first, useless, 2.0 * first.promised, quad)
     second = planes.propose(1.0)
     assert second.kind == "safe" and planes.centre is point
 
@@ -229,7 +229,7 @@ def test_a_step_that_teaches_nothing_is_followed_by_one_without_curvature(regula
 @pytest.mark.parametrize("name", ["hinge", "squared"])
 def test_steps_without_curvature_alone_get_there(name, regularizer):
     problem = make(name, regularizer).bound()
-    planes, _, _, root, _ = planes_at(problem)
+    planes, *_ = planes_at(problem)
     optimum = solve(problem, SPG(), Limits(tol=1e-7, max_iter=5000)).certificate.primal
     unit = max(1.0, abs(optimum))
     for _ in range(300):
@@ -238,7 +238,7 @@ def test_steps_without_curvature_alone_get_there(name, regularizer):
         assert proposal.kind == "safe"
         evaluator = Evaluator(problem)
         point = evaluator.evaluate(proposal.d, 1e-11)
-        assert planes.add(proposal, point, 0.0, evaluator.quad(point), root, 1.0)
+        assert planes.add(proposal, point, 0.0, evaluator.quad(point))
         if planes.centre.value <= optimum + 1e-5 * unit:
             break
     assert planes.centre.value == pytest.approx(optimum, abs=1e-5 * unit)

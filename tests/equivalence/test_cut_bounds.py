@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-import kernelweave.solvers.cutting_planes as cutting_planes
+import kernelweave.solvers.bundle as bundle
 from kernelweave.bank import DenseBank
 from kernelweave.combine import PolynomialMixture, WeightedSum
 from kernelweave.errors import InvalidInputError
@@ -19,10 +19,7 @@ from kernelweave.regularizers import L1, ElasticNet, LogDet, LpBall, Simplex
 from kernelweave.regularizers.fixed import Fixed
 from kernelweave.solvers import SILP, SPG, Limits, recompute, solve
 from kernelweave.solvers.certificate import Witness, certify
-from kernelweave.solvers.curvature import curvature_root
-from kernelweave.solvers.cut_dual import solve_dual
-from kernelweave.solvers.cut_lp import CutLP
-from kernelweave.solvers.cuts import Cuts
+from kernelweave.solvers.cuts import CutLP, Cuts, solve_dual
 from kernelweave.solvers.feasible import feasible_alpha
 from kernelweave.solvers.inner import Evaluator
 
@@ -174,14 +171,14 @@ def test_a_wrong_answer_of_highs_is_seen_and_the_program_built_again(monkeypatch
     expected = CutLP(cuts, None).solve().value
     run, calls = CutLP._run, []
 
-    def once(self):
+    def once(self, limit):
         calls.append(1)
-        return broken(run(self)) if len(calls) == 1 else run(self)
+        return broken(run(self, limit)) if len(calls) == 1 else run(self, limit)
 
     monkeypatch.setattr(CutLP, "_run", once)
     assert CutLP(cuts, None).solve().value == pytest.approx(expected, rel=1e-9)
     assert len(calls) == 2
-    monkeypatch.setattr(CutLP, "_run", lambda self: broken(run(self)))
+    monkeypatch.setattr(CutLP, "_run", lambda self, limit: broken(run(self, limit)))
     assert CutLP(cuts, None).solve() is None
 
 
@@ -189,8 +186,8 @@ def test_a_wrong_answer_of_highs_is_seen_and_the_program_built_again(monkeypatch
 def test_a_fit_goes_on_without_highs(monkeypatch, regularizer):
     problem = make("hinge", regularizer)
     expected = solve(problem, SPG(), Limits(tol=1e-6, max_iter=5000)).certificate.primal
-    monkeypatch.setattr(CutLP, "_run", lambda self: (False, np.empty(0), np.empty(0)))
-    monkeypatch.setattr(cutting_planes, "nearest_below", lambda *args: None)
+    monkeypatch.setattr(CutLP, "_run", lambda self, limit: (False, np.empty(0), np.empty(0)))
+    monkeypatch.setattr(bundle, "nearest_below", lambda *args: None)
     result = solve(problem, SILP(), Limits(tol=1e-5))
     assert result.converged
     assert result.certificate.primal == pytest.approx(expected, rel=2e-5)
@@ -252,7 +249,7 @@ def test_curvature_against_differences_of_the_gradient(name, n_tasks):
         return evaluator, point, -0.5 * evaluator.quad(point)
 
     evaluator, point, _ = at(d)
-    root = curvature_root(problem, point, kernels, *evaluator.curvature_parts(point))
+    root = bundle.curvature_root(evaluator, point, kernels)
     step, differences = 1e-4, np.empty((M, M))
     for k in range(M):
         up, down = d.copy(), d.copy()

@@ -16,7 +16,6 @@ from kernelweave.solvers import SILP
 from kernelweave.solvers.certificate import certify
 from kernelweave.solvers.inner import Evaluator
 from kernelweave.solvers.loop import _inner_gap
-from kernelweave.solvers.working_set import at_a_kink
 
 LENGTH, MOTIF = 20, "TTTTCAGGTAAG"
 
@@ -92,11 +91,3 @@ def test_what_alpha_owes_is_measured_at_the_weights():
         assert found >= 0.5 * owed / unit
         assert found <= max(2.0 * seen.gap, 1e-8)
     assert exact.value - rough.value > 1e-4 * unit
-
-
-def test_a_kink_is_where_a_more_exact_alpha_does_not_help():
-    problem = problem_of(DenseBank().from_matrices([np.eye(4)]), np.array([1.0, -1.0, 1.0, -1.0]))
-    assert not at_a_kink(problem, 1e-3, 1e-7, np.inf)
-    assert not at_a_kink(problem, 1e-3, 1e-7, 3e-3)
-    assert at_a_kink(problem, 1e-3, 1e-7, 1e-3)
-    assert not at_a_kink(problem, 1e-3, 1e-4, 1e-3)

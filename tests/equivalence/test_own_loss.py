@@ -30,7 +30,7 @@ from kernelweave.losses.numeric import gradient_limits, jump_of, point_of_slope,
 from kernelweave.operators import ComputedOperator
 from kernelweave.problem import Problem
 from kernelweave.regularizers import L1, ElasticNet, LpBall, Simplex
-from kernelweave.solvers.box_solver import DenseGram
+from kernelweave.solvers.box_qp import DenseGram
 from kernelweave.solvers.newton import solve_smooth
 from kernelweave.solvers.screening import Screening
 

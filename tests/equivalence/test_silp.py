@@ -11,7 +11,7 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris, make_
 from sklearn.exceptions import ConvergenceWarning
 from thinned import thinned
 
-import kernelweave.solvers.cutting_planes as cutting_planes
+import kernelweave.solvers.bundle as bundle
 from kernelweave import MKLClassifier, MKLOneClass, MKLRegressor
 from kernelweave.bank import DenseBank, FactoredBank, LazyBank
 from kernelweave.combine import WeightedSum
@@ -31,7 +31,7 @@ from kernelweave.regularizers import (
 )
 from kernelweave.regularizers.fixed import Fixed
 from kernelweave.solvers import SILP, SPG, Limits, solve
-from kernelweave.solvers.cut_lp import CutLP
+from kernelweave.solvers.cuts import CutLP
 
 LOSSES = ["hinge", "logistic", "squared", "epsilon_insensitive", "one_class"]
 SMOOTH_OR_NOT = [*LOSSES, "squared_hinge", "smooth_hinge"]
@@ -132,7 +132,7 @@ def test_the_master_never_falls_and_never_passes_the_optimum(monkeypatch, name):
 # Programs without an answer
 
 
-def no_program(self):
+def no_program(self, limit):
     return False, np.empty(0), np.empty(0)
 
 
@@ -148,7 +148,7 @@ def test_steps_go_on_without_a_program(monkeypatch, name, regularizer, missing):
     if missing != "level":
         monkeypatch.setattr(CutLP, "_run", no_program)
     if missing != "program":
-        monkeypatch.setattr(cutting_planes, "nearest_below", no_level)
+        monkeypatch.setattr(bundle, "nearest_below", no_level)
     result = fit_honestly(problem, tol=1e-5)
     assert result.converged and bracketed(result, reference)
 
@@ -173,9 +173,9 @@ def test_highs_that_fails_now_and_then_changes_nothing(monkeypatch):
     reference = solve(problem, SILP(stabilise=False), Limits(tol=1e-5, max_iter=2000))
     run, calls = CutLP._run, []
 
-    def moody(self):
+    def moody(self, limit):
         calls.append(1)
-        right = run(self)
+        right = run(self, limit)
         return (True, np.full_like(right[1], np.nan), right[2]) if len(calls) % 3 == 0 else right
 
     monkeypatch.setattr(CutLP, "_run", moody)
@@ -489,7 +489,7 @@ def test_a_callback_and_ctrl_c_end_a_fit_with_the_best_so_far():
 def test_ctrl_c_in_a_step_keeps_the_witness(monkeypatch):
     """The certificate taken at the end is as good as the one shown on the way."""
     problem = make("hinge", Simplex(), n=40, m=12)
-    propose, calls = cutting_planes.CuttingPlanes.propose, []
+    propose, calls = bundle.CuttingPlanes.propose, []
 
     def interrupted(self, gap):
         calls.append(gap)
@@ -497,7 +497,7 @@ def test_ctrl_c_in_a_step_keeps_the_witness(monkeypatch):
             raise KeyboardInterrupt
         return propose(self, gap)
 
-    monkeypatch.setattr(cutting_planes.CuttingPlanes, "propose", interrupted)
+    monkeypatch.setattr(bundle.CuttingPlanes, "propose", interrupted)
     with pytest.warns(InterruptedFitWarning):
         result = solve(problem, SILP(), Limits(tol=1e-9))
     assert result.certificate.gap <= min(r.gap for r in result.history) * (1 + 1e-6)

@@ -11,7 +11,7 @@ from thinned import thinned
 
 import kernelweave.kernels.strings.positions as positions
 import kernelweave.operators.sequences as positional
-import kernelweave.solvers.box_solver as box_solver
+import kernelweave.solvers.box_qp as box_qp
 from kernelweave import MKLClassifier, MKLOneClass, MKLRegressor
 from kernelweave.bank import DenseBank, PositionalBank
 from kernelweave.combine import WeightedSum
@@ -54,7 +54,7 @@ def no_matrix(monkeypatch, request):
     """As for many samples: no matrix is formed, and not all variables move at a time."""
     monkeypatch.setattr(SequenceOperator, "matrix_limit", 0)
     monkeypatch.setattr(positional, "round_size_of", lambda n: 12)
-    monkeypatch.setattr(box_solver, "_WHOLE", request.param)
+    monkeypatch.setattr(box_qp, "_WHOLE", request.param)
 
     weighted = SequenceOperator.weighted
 

@@ -37,7 +37,7 @@ from kernelweave.solvers import (
     recompute,
     solve,
 )
-from kernelweave.solvers.box_solver import DenseGram, solve_box_qp
+from kernelweave.solvers.box_qp import DenseGram, solve_box_qp
 from kernelweave.solvers.inner import Evaluator
 from kernelweave.solvers.newton import solve_smooth
 from kernelweave.solvers.solve import settle

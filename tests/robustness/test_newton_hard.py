@@ -7,7 +7,7 @@ import pytest
 
 from kernelweave.linear_systems import cholesky, with_low_rank
 from kernelweave.losses import SquaredHinge
-from kernelweave.solvers.box_solver import DenseGram
+from kernelweave.solvers.box_qp import DenseGram
 from kernelweave.solvers.newton import solve_smooth
 
 

@@ -270,11 +270,11 @@ class FactorOperator(KernelOperator):
         chosen = kernel_indices(kernels, self.m)
         tasks = as_tasks(v)
         if rows is not None or not self._square:
-            left = self._factors if rows is None else self._factors[:, rows]
-            found = np.empty((len(chosen), len(tasks), left.shape[1]))
+            idx = np.arange(self.shape[0]) if rows is None else sample_indices(rows, self.shape[0])
+            found = np.empty((len(chosen), len(tasks), len(idx)))
             for position, k in enumerate(chosen):
                 own = slice(self._offsets[k], self._offsets[k + 1])
-                found[position] = (tasks @ self._right[own].T) @ left[own]
+                found[position] = (tasks @ self._right[own].T) @ self._factors[own][:, idx]
             return found if np.ndim(v) == 2 else found[:, 0]
         out = np.empty((len(chosen), len(tasks), self.n))
 

@@ -9,51 +9,49 @@ from typing import ClassVar
 
 import numpy as np
 
-from kernelweave.arrays import Index
+from kernelweave.arrays import Array, Index
 from kernelweave.errors import InvalidInputError
-from kernelweave.problem import Array, Problem
+from kernelweave.problem import Problem
 from kernelweave.solvers.base import Solver, State, require_linear
-from kernelweave.solvers.curvature import curvature_root, minimise_model
+from kernelweave.solvers.bundle import Curvature
+from kernelweave.solvers.cuts import minimise_model
 from kernelweave.solvers.hand_over import run_to_the_end
-from kernelweave.solvers.inner import Evaluator, Point, drop_roundoff
+from kernelweave.solvers.inner import INNER_FLOOR, Evaluator, Point, drop_roundoff
 from kernelweave.solvers.kept import ABOVE_ZERO, Kept
+from kernelweave.solvers.screening import weights_to_start_from, working_kernels
 from kernelweave.solvers.settings import integer, number
 from kernelweave.solvers.watch import Limits
-from kernelweave.solvers.working_set import aligned_kernels, at_a_kink, spread_over, working_kernels
 
 __all__ = ["ActiveSet"]
 
-_SUFFICIENT = 1e-4
-_SMALLEST_STEP = 1e-6
-_INNER_FLOOR = 1e-14
-# With more kernels than this for each one of the working set, a step solves on the working set to
-# the end before it looks at all of them again.
-_MANY = 32
-_RESTRICTED = 8
-_RESTRICTED_SHARE = 0.1
+# Part of what the slope promises that a step has to bring (Armijo's rule, Nocedal and Wright 2006,
+# chapter 3), and the shortest step that is tried: twenty halvings.
+_SUFFICIENT, _SMALLEST_STEP = 1e-4, 1e-6
+# With more kernels than this for each one of the working set, a pass over all of them costs more
+# than the solves between two passes: a step then solves on a working set _RESTRICTED times as large
+# to the end, to _RESTRICTED_SHARE of the gap, before it looks at all of them again.
+_MANY, _RESTRICTED, _RESTRICTED_SHARE = 32, 8, 0.1
+# A limit for such solves that do not come to that accuracy.
 _RESTRICTED_STEPS = 100
+# The gap that the first of them takes for granted.
 _FIRST_GAP = 0.1
 # Newton's method gets from a rough alpha to an exact one in a step or so, and a step over the
 # weights is refused where a rough alpha hides what it gains.
 _SMOOTH_TOL = 1e-5
-# From this many samples on a Hessian is kept for as long as it brings the gap down fivefold.
-_KEEP_FROM = 2000
-
-
-@dataclass
-class _Model:
-    """The Hessian of T over some kernels, as R with R'R = H."""
-
-    kernels: Index
-    root: Array
-    gap: float  # when it was computed
+# Steps that fail while alpha owes less than this part of the gap may have another cause: its root,
+# 3%, is what the q_k are wrong by. Below a gap of _KINK_GAP the cause may be rounding: the q_k of
+# float32 kernels are known to about 1e-7.
+_KINK_SHARE, _KINK_GAP = 1e-3, 1e-6
+# A tenth of what alpha owes is about a third of its error in the q_k, and so of the gap, if alpha
+# is to blame for the gap; at a kink the gap stays.
+_STAYED = 0.8
 
 
 @dataclass
 class _Memory:
     gradient: Array
     inner_tol: float
-    model: _Model | None = None
+    curvature: Curvature
     before: float = np.inf  # the gap before alpha was last made more exact, in place of a step
 
 
@@ -62,11 +60,11 @@ class ActiveSet(Solver):
     r"""Sequential quadratic programming on T(d), for weights on the simplex or under L1.
 
     T has the gradient :math:`-\frac12 q_k(\alpha)`, and its Hessian tells how alpha answers to a
-    change of the kernel (:func:`~kernelweave.solvers.curvature.curvature_root`). Each step
+    change of the kernel (:func:`~kernelweave.solvers.bundle.curvature_root`). Each step
     minimises this model over a working set of kernels (those in use, and those that violate
     optimality most), follows the segment to its minimiser by an Armijo search, and then looks at
-    all m kernels again. With very many kernels a pass over all of them is dear: there a step solves
-    the problem restricted to a larger working set to a tenth of the gap first.
+    all m kernels again. With very many kernels a pass over all of them is expensive: there a step
+    solves the problem restricted to a larger working set to a tenth of the gap first.
 
     Parameters
     ----------
@@ -111,23 +109,17 @@ class ActiveSet(Solver):
         """Solve at the given weights, or at equal weights on the kernels most aligned with y."""
         known = {} if start is None else start.extra
         evaluator = Evaluator(problem, start)
-        d = problem.start()
-        if start is not None:
-            d = drop_roundoff(problem.regularizer.project(start.d))
-        if start is None and problem.m > self.working_set:
-            many = problem.m > _MANY * self.working_set
-            count = _RESTRICTED * self.working_set if many else self.working_set
-            best = aligned_kernels(problem, count)
-            d = spread_over(best, d)
-            if many:
-                d = self._restricted(problem, evaluator, d, best, _FIRST_GAP)
+        many = problem.m > _MANY * self.working_set
+        d = weights_to_start_from(
+            problem, start, _RESTRICTED * self.working_set if many else self.working_set
+        )
+        if many and start is None:
+            d = self._restricted(problem, evaluator, d, np.flatnonzero(d), _FIRST_GAP)
         tol = min(self.inner_tol, _SMOOTH_TOL) if problem.loss.smooth else self.inner_tol
         tol = float(known.get("inner_tol", tol))
-        point = evaluator.evaluate(d, tol)
-        quad = evaluator.quad(point)
-        gradient = problem.regularizer.gradient(d) - 0.5 * quad
         before = float(known.get("before", np.inf))
-        return State(point, quad, evaluator, False, _Memory(gradient, tol, before=before))
+        point = evaluator.evaluate(d, tol)
+        return _arrived(evaluator, point, tol, Curvature(evaluator), before)
 
     def remember(self, state: State) -> dict[str, Array]:
         """Return how exact alpha is, and what that did to the gap."""
@@ -159,7 +151,7 @@ class ActiveSet(Solver):
         kernels = working_kernels(point.d, memory.gradient, _RESTRICTED * self.working_set)
         d = self._restricted(problem, state.evaluator, point.d, kernels, gap)
         there = state.evaluator.evaluate(d, memory.inner_tol)
-        return self._arrived(problem, state, there, memory.inner_tol)
+        return _arrived(state.evaluator, there, memory.inner_tol, memory.curvature)
 
     def _model_step(self, problem: Problem, state: State, gap: float, inner_gap: float) -> State:
         """Minimise the quadratic model and search along the segment to its minimiser."""
@@ -175,10 +167,10 @@ class ActiveSet(Solver):
             d = point.d + scale * direction
             trial = state.evaluator.evaluate(drop_roundoff(d), memory.inner_tol)
             if trial.value <= point.value + _SUFFICIENT * scale * slope:
-                return self._arrived(problem, state, trial, memory.inner_tol)
+                return _arrived(state.evaluator, trial, memory.inner_tol, memory.curvature)
             moved = True
             scale *= 0.5
-        if at_a_kink(problem, gap, inner_gap, memory.before):
+        if _at_a_kink(problem, gap, inner_gap, memory.before):
             # A model of one slope leads nowhere.
             return replace(state, stuck=True)
         return self._sharpen(problem, state, point.d if moved else target, gap, inner_gap)
@@ -188,29 +180,12 @@ class ActiveSet(Solver):
         memory: _Memory = state.memory
         d, gradient = state.point.d, memory.gradient
         chosen = working_kernels(d, gradient, self.working_set)
-        root = self._model(problem, state, chosen, gap).root
+        root = memory.curvature.take(state.point, chosen, gap)
         accuracy = 0.01 * gap * problem.unit(state.point.value)
         most = None if problem.regularizer.bounded else problem.reach(d)
         target = np.zeros_like(d)
         target[chosen] = minimise_model(root.T @ root, gradient[chosen], d[chosen], accuracy, most)
         return target
-
-    def _model(self, problem: Problem, state: State, kernels: Index, gap: float) -> _Model:
-        """Return the Hessian here, or the last one while it serves well and is dear to compute."""
-        memory: _Memory = state.memory
-        last = memory.model
-        keeps = last is not None and problem.n > _KEEP_FROM and gap < 0.2 * last.gap
-        if last is None or not keeps or not np.array_equal(last.kernels, kernels):
-            parts = state.evaluator.curvature_parts(state.point)
-            root = curvature_root(problem, state.point, kernels, *parts)
-            last = memory.model = _Model(kernels, root, gap)
-        return last
-
-    def _arrived(self, problem: Problem, state: State, point: Point, tol: float) -> State:
-        quad = state.evaluator.quad(point)
-        gradient = problem.regularizer.gradient(point.d) - 0.5 * quad
-        new = _Memory(gradient, tol, state.memory.model)
-        return State(point, quad, state.evaluator, False, new)
 
     def _sharpen(
         self, problem: Problem, state: State, d: Array, gap: float, inner_gap: float
@@ -219,12 +194,32 @@ class ActiveSet(Solver):
         memory: _Memory = state.memory
         here = state.point
         tol = memory.inner_tol / 10
-        if tol < _INNER_FLOOR:
+        if tol < INNER_FLOOR:
             return replace(state, stuck=True)
         there = state.evaluator.evaluate(drop_roundoff(d), tol)
         # T(d) >= there.value, while T here is at most what the inner gap leaves open.
         if there.value > here.value + inner_gap * problem.unit(here.value):
             there = state.evaluator.evaluate(here.d, tol)
-        new = self._arrived(problem, state, there, tol)
-        new.memory.before = gap
-        return new
+        return _arrived(state.evaluator, there, tol, memory.curvature, before=gap)
+
+
+def _arrived(
+    evaluator: Evaluator, point: Point, tol: float, curvature: Curvature, before: float = np.inf
+) -> State:
+    """Return the state at a point, after a pass over all kernels."""
+    quad = evaluator.quad(point)
+    gradient = evaluator.problem.regularizer.gradient(point.d) - 0.5 * quad
+    return State(point, quad, evaluator, False, _Memory(gradient, tol, curvature, before))
+
+
+def _at_a_kink(problem: Problem, gap: float, inner_gap: float, before: float) -> bool:
+    """Whether steps fail because T has no gradient here, not for want of a more exact alpha.
+
+    Where K(d) is singular and the loss piecewise linear, alpha need not be unique; any one of them
+    gives T(d), but the q_k of one alone need not tell where T falls, nor certify that it does not.
+
+    What alpha owes does not decide it: its square root is what the q_k are wrong by. So alpha has
+    been made more exact, from where the gap was `before` (infinite if it has not), and in vain.
+    """
+    exact = gap > _KINK_GAP and inner_gap < _KINK_SHARE * gap
+    return not problem.loss.smooth and exact and gap > _STAYED * before

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,19 +10,36 @@ from kernelweave.arrays import Index
 from kernelweave.combine.gram import Gram
 from kernelweave.compiled.dense_rows import square_block
 from kernelweave.compiled.matrix_checks import fits_float32
+from kernelweave.operators.base import semi_definite
 from kernelweave.problem import Array, Problem
-from kernelweave.solvers.box_solver import GramSource, solve_box_qp
+from kernelweave.solvers.box_qp import GramSource, solve_box_qp
+from kernelweave.solvers.certificate import best_intercepts
 from kernelweave.solvers.feasible import feasible_alpha
 from kernelweave.solvers.kept import Numbers
 from kernelweave.solvers.newton import solve_smooth
-from kernelweave.solvers.products import KernelProducts
 from kernelweave.solvers.watch import Progress
 
-__all__ = ["Evaluator", "InnerWork", "Point", "drop_roundoff", "owed_by_alpha", "solve_task"]
+__all__ = [
+    "INNER_FLOOR",
+    "Evaluator",
+    "InnerWork",
+    "KernelProducts",
+    "Point",
+    "drop_roundoff",
+    "owed_by_alpha",
+]
 
+# Smallest tolerance of a single-kernel solve: float64 resolves no more.
+INNER_FLOOR = 1e-14
+# Range of the factor by which a tolerance that was not enough is made smaller.
+_TIGHTER = 1e-3, 0.1
+# From this many samples on rough solves are in float32: below, a matrix is in the cache anyhow.
 _SMALL_N = 300
 # Decision values differ by no less than this part of their unit.
 _VIOLATION_FLOOR = 1e-13
+# Beyond this many bytes for all kernels their products are not kept: twice what banks keep of rows
+# unless they are told otherwise.
+_MOST_BYTES = 2e9
 # SMO creeps on singular kernels: what it has not reached by then, other weights may spare it.
 _MOST_STEPS = 3_000_000
 
@@ -92,7 +108,7 @@ def owed_by_alpha(problem: Problem, point: Point, intercept: Array) -> float:
     return max(0.0, primal + float(problem.regularizer.value(point.d)) - point.value)
 
 
-def solve_task(
+def _solve_task(
     problem: Problem,
     task: int,
     gram: GramSource,
@@ -150,6 +166,66 @@ def _most_steps(gram: GramSource) -> int:
     return max(_MOST_STEPS, 100 * gram.n)
 
 
+class KernelProducts:
+    """Products K_k alpha of a weighted sum of kernels, at the alpha solved last."""
+
+    def __init__(self, problem: Problem, alpha: Array) -> None:
+        self._bank = problem.bank
+        self._alpha = alpha.copy()
+        self._products = np.zeros((problem.m, *alpha.shape))
+        self._fresh = np.full(problem.m, not alpha.any())
+
+    @classmethod
+    def for_problem(cls, problem: Problem, alpha: Array) -> KernelProducts | None:
+        """Return the store, or None where a matrix is formed or the products are too many."""
+        bank = problem.bank
+        small = 8.0 * problem.m * alpha.size <= _MOST_BYTES
+        wanted = problem.combination.is_sum and not bank.forms_matrix and small
+        return cls(problem, alpha) if wanted else None
+
+    def fitted(self, gram: Gram) -> Array:
+        """K(d) alpha, with a pass over those kernels of weight not zero that are not known yet."""
+        stale = gram.active[~self._fresh[gram.active]]
+        if len(stale):
+            self._products[stale] = self._bank.apply(self._alpha, stale)
+            self._fresh[stale] = True
+        return np.tensordot(gram.d[gram.active], self._products[gram.active], axes=1)
+
+    def add(self, gram: Gram, task: int) -> None:
+        """Take over what the solve of one task has added to the products."""
+        if gram.parts is not None:
+            self._products[gram.active, task] += gram.parts
+
+    def settle(self, gram: Gram, alpha: Array, fitted: Array) -> None:
+        """Note the alpha of a finished solve; the products of kernels not in use are now stale.
+
+        Those in use are known if every product taken was a change of alpha, as in SMO; Newton's
+        method also takes products with search directions.
+        """
+        if not np.array_equal(alpha, self._alpha):
+            self._fresh[:] = False
+            self._alpha = alpha.copy()
+        # Also where alpha stayed: Newton's method takes a product to find that out.
+        products = self._products[gram.active]
+        total = np.tensordot(gram.d[gram.active], products, axes=1)
+        size = np.abs(fitted).max()
+        self._fresh[gram.active] = np.allclose(total, fitted, rtol=1e-9, atol=1e-9 * size)
+
+    def belong_to(self, alpha: Array) -> bool:
+        """Whether these are the products of that alpha."""
+        return np.array_equal(alpha, self._alpha)
+
+    def quad(self, kernels: Array | None) -> Array:
+        """q_k(alpha) for those kernels (None: all), zero for the others."""
+        wanted = np.arange(len(self._fresh)) if kernels is None else kernels
+        quad = np.zeros(len(self._fresh))
+        fresh, stale = wanted[self._fresh[wanted]], wanted[~self._fresh[wanted]]
+        quad[fresh] = np.einsum("ktn,tn->k", self._products[fresh], self._alpha)
+        if len(stale):
+            quad[stale] = self._bank.quad(self._alpha, stale)
+        return semi_definite(quad, self._alpha, self._bank, np.arange(len(quad)))
+
+
 @dataclass
 class InnerWork:
     """Counts the single-kernel problems solved so far, and the steps or rounds that took."""
@@ -163,7 +239,7 @@ class Evaluator(InnerWork):
 
     Keeps the last alpha as the warm start of the next solve, and counts the work. For sums too
     large for a combined matrix it also keeps K_k alpha of the kernels in use
-    (:class:`~kernelweave.solvers.products.KernelProducts`).
+    (:class:`KernelProducts`).
 
     Parameters
     ----------
@@ -171,7 +247,7 @@ class Evaluator(InnerWork):
     start : Point, optional
         Where the first solve starts.
     chunk : int, optional
-        Most variables that a solve moves at a time, see :func:`solve_task`.
+        Most variables that a solve moves at a time; tolerances are then relative gaps.
 
     Attributes
     ----------
@@ -230,7 +306,7 @@ class Evaluator(InnerWork):
         self.cut_short = False
         for t in range(problem.n_tasks):
             gram.parts = None
-            alpha[t], fitted[t], self._intercept[t], steps = solve_task(
+            alpha[t], fitted[t], self._intercept[t], steps = _solve_task(
                 problem, t, gram, tol, self._alpha[t], fitted[t], self._intercept[t], self._chunk
             )
             self.n_steps += steps
@@ -247,6 +323,27 @@ class Evaluator(InnerWork):
         value = problem.inner_value(d, alpha, fitted)
         return Point(d, alpha.copy(), fitted, self._intercept.copy(), value)
 
+    def evaluate_until(
+        self, d: Array, tol: float, allowed: float, enough: float = np.inf
+    ) -> tuple[Point, float, float]:
+        """Solve at d until alpha owes no more than allowed, or T(d) is known to be above `enough`.
+
+        Starts with the tolerance `tol`, and makes it smaller as long as that is not met. Returns
+        the point, what its alpha owes, and the last tolerance.
+        """
+        while True:
+            point = self.evaluate(d, tol)
+            owed = self.owed(point)
+            if owed <= allowed or point.value > enough or tol <= INNER_FLOOR:
+                return point, owed, tol
+            # What alpha owes falls about as its tolerance does.
+            tol = max(tol * float(np.clip(0.5 * allowed / owed, *_TIGHTER)), INNER_FLOOR)
+
+    def owed(self, point: Point) -> float:
+        """How far T(d) may be above the value of the point."""
+        best = best_intercepts(self.problem, point.fitted, point.intercept)
+        return owed_by_alpha(self.problem, point, best)
+
     def _fitted(self, gram: Gram) -> Array:
         """K(d) alpha at the alpha to start from."""
         if self._products is not None:
@@ -261,14 +358,6 @@ class Evaluator(InnerWork):
         if matrix is not None and self._gram is not None and self._gram.d is d:
             return square_block(matrix, idx, dtype)
         return self.problem.bank.weighted(d, idx, idx).astype(dtype)
-
-    def curvature_parts(self, point: Point) -> tuple[Callable[..., Array], Callable[..., Array]]:
-        """What :func:`~kernelweave.solvers.curvature.curvature_root` asks for at this point."""
-
-        def products(task: int, samples: Index, kernels: Index) -> Array:
-            return self.problem.bank.apply(point.alpha[task], kernels, samples)
-
-        return products, self.block
 
     def quad(self, point: Point) -> Array:
         """alpha'(dK/dd_k) alpha for all kernels that may matter; zero for those dropped."""

@@ -44,7 +44,7 @@ from kernelweave.linear_systems import (
 from kernelweave.losses import Loss
 from kernelweave.problem import lost_in_rounding
 from kernelweave.root_search import zero_of_slope
-from kernelweave.solvers.box_solver import GramSource
+from kernelweave.solvers.box_qp import GramSource
 from kernelweave.solvers.feasible import centre
 
 __all__ = ["CgSteps", "Direction", "NewtonResult", "System", "cholesky_step", "solve_smooth"]
@@ -193,7 +193,7 @@ def solve_smooth(
     --------
     >>> import numpy as np
     >>> from kernelweave.losses import Squared
-    >>> from kernelweave.solvers.box_solver import DenseGram
+    >>> from kernelweave.solvers.box_qp import DenseGram
     >>> y, C = np.array([1.0, 2.0, 4.0]), np.ones(3)
     >>> result = solve_smooth(Squared(), y, C, DenseGram(np.eye(3)), tol=1e-9)
     >>> (result.fitted + result.intercept).round(6).tolist(), result.n_steps

@@ -1,4 +1,4 @@
-"""Dropping kernels that are provably zero at the optimum (gap-safe screening)."""
+"""Which kernels to look at: those that may matter at the optimum, and those to begin with."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from kernelweave.arrays import Array
+from kernelweave.arrays import Array, Index
 from kernelweave.operators.base import KernelOperator
 from kernelweave.problem import Problem
 from kernelweave.solvers.base import State
 from kernelweave.solvers.certificate import Certificate, dual_value
+from kernelweave.solvers.feasible import feasible_alpha
+from kernelweave.solvers.inner import Point, drop_roundoff
 
-__all__ = ["Screening"]
+__all__ = ["Screening", "spread_over", "weights_to_start_from", "working_kernels"]
 
 # The bounds on eigenvalues take a pass of their own: with fewer kernels too little can be saved.
 _FEWEST = 20
@@ -72,7 +74,10 @@ class Screening:
             return  # Half the gap is the least that may tell something new.
         self._radius = radius
         if self._spread is None:
-            self._spread = _root_of_spread(problem.bank)
+            bank = problem.bank
+            if bank not in _EIGENVALUE_BOUNDS:
+                _EIGENVALUE_BOUNDS[bank] = bank.eigenvalue_bound()
+            self._spread = np.sqrt(_EIGENVALUE_BOUNDS[bank])
         # The dual value is that of alpha scaled into the norm constraint.
         scale = problem.regularizer.dual_scale(state.quad + missing)
         high = scale * np.sqrt(state.quad + missing) + radius * self._spread
@@ -84,8 +89,38 @@ class Screening:
             state.evaluator.keep_only(kept)
 
 
-def _root_of_spread(bank: KernelOperator) -> Array:
-    known = _EIGENVALUE_BOUNDS.get(bank)
-    if known is None:
-        known = _EIGENVALUE_BOUNDS[bank] = np.sqrt(bank.eigenvalue_bound())
-    return known
+def weights_to_start_from(problem: Problem, start: Point | None, most: int) -> Array:
+    """Given weights, or equal ones: if there are more kernels, on those most aligned with y.
+
+    These have the largest q_k at the alpha that the loss asks for at f = 0.
+    """
+    if start is not None:
+        return drop_roundoff(problem.regularizer.project(start.d))
+    if problem.m <= most:
+        return problem.start()
+    alpha = -problem.loss.gradient(problem.y, np.zeros_like(problem.y), problem.C)
+    quad = problem.bank.quad(feasible_alpha(problem, alpha))
+    return spread_over(_lowest(-quad, most), problem.start())
+
+
+def spread_over(kernels: Index, d: Array) -> Array:
+    """Equal weights on some kernels, with the sum of d."""
+    out = np.zeros_like(d)
+    out[kernels] = d.sum() / len(kernels)
+    return out
+
+
+def working_kernels(d: Array, gradient: Array, most: int) -> Index:
+    """Kernels in use, and at most so many of the others: those whose gradient is lowest."""
+    outside = np.flatnonzero(d == 0)
+    best = outside[_lowest(gradient[outside], most)]
+    return np.sort(np.concatenate([np.flatnonzero(d), best]))
+
+
+def _lowest(score: Array, count: int) -> Index:
+    """Positions of the `count` lowest scores, in order of position; ties go to the first."""
+    if len(score) > count:
+        bar = np.partition(score, count - 1)[count - 1]
+        below, equal = np.flatnonzero(score < bar), np.flatnonzero(score == bar)
+        return np.sort(np.concatenate([below, equal[: count - len(below)]]))
+    return np.arange(len(score))

@@ -8,36 +8,26 @@ from typing import ClassVar
 
 import numpy as np
 
-from kernelweave.arrays import Index
 from kernelweave.errors import InvalidInputError
 from kernelweave.problem import Array, Problem
 from kernelweave.solvers.base import Solver, State
-from kernelweave.solvers.certificate import Witness, best_intercepts, certify
-from kernelweave.solvers.curvature import curvature_root
-from kernelweave.solvers.cutting_planes import (
-    ENOUGH,
-    CuttingPlanes,
-    Proposal,
-    Root,
-    refuse_unsupported,
-)
+from kernelweave.solvers.bundle import ENOUGH, CuttingPlanes, Proposal, refuse_unsupported
+from kernelweave.solvers.certificate import Witness, certify
 from kernelweave.solvers.feasible import feasible_alpha
-from kernelweave.solvers.inner import Evaluator, Point, drop_roundoff, owed_by_alpha
+from kernelweave.solvers.inner import INNER_FLOOR, Evaluator, Point
 from kernelweave.solvers.kept import PLANES_KEPT, Kept
+from kernelweave.solvers.screening import weights_to_start_from
 from kernelweave.solvers.settings import flag, integer, number
-from kernelweave.solvers.working_set import aligned_kernels, spread_over
 
 __all__ = ["SILP", "SILPChunking"]
 
-_INNER_FLOOR = 1e-14
 # What alpha may owe at the centre, as a part of the gap, and at a trial, as a part of what the step
 # promises. An error of at most this part of a step's promise leaves no doubt about the step where
 # it has to bring as much as that (de Oliveira and Sagastizabal 2014, Optim. Methods Softw. 29:6).
 _INNER_SHARE = ENOUGH
-# Range of the factor by which a tolerance that was not enough is made smaller.
-_TIGHTER = 1e-3, 0.1
 # An alpha that owes less than this part of what it may was made too exact.
 _TOO_EXACT = 0.01
+# Kernels to begin with, where all of them are more: as many as may enter in one step.
 _FIRST_KERNELS = 64
 # What the compiled steps can number.
 _MOST_CHUNK = 65_536
@@ -57,7 +47,7 @@ class SILP(Solver):
     Solves the single-kernel problem at the weights d, which gives a dual point :math:`\alpha` and
     with it a cutting plane, a bound from below on the objective at *all* weights; then asks the
     cutting planes so far for the next weights
-    (:class:`~kernelweave.solvers.cutting_planes.CuttingPlanes`).
+    (:class:`~kernelweave.solvers.bundle.CuttingPlanes`).
 
     For every loss and every convex regularizer, on sums of kernels. On the simplex and under l1
     the cutting planes form a linear program, which HiGHS keeps and starts from its last basis.
@@ -100,27 +90,18 @@ class SILP(Solver):
     def init(self, problem: Problem, start: Point | None) -> State:
         """Solve at the given weights, or at equal ones."""
         evaluator = self._evaluator(problem, start)
-        d = self._first_weights(problem, start)
+        some = self.stabilise and problem.regularizer.polyhedral
+        d = weights_to_start_from(problem, start, _FIRST_KERNELS if some else problem.m)
         known = {} if start is None else start.extra
         tol = float(known.get("inner_tol", self.inner_tol))
         point = evaluator.evaluate(d, tol)
-        quad = evaluator.quad(point)
-        planes = CuttingPlanes(problem, self.stabilise)
-        planes.start(point, quad, _root(evaluator, point))
+        planes = CuttingPlanes(evaluator, self.stabilise)
+        planes.put_centre(point, evaluator.quad(point))
         if "witness.alpha" in known:
             # Its q_k are asked for anew: another bank may have been less exact.
             alpha = feasible_alpha(problem, known["witness.alpha"])
             planes.recall(Witness(alpha, problem.bank.quad(alpha)))
-        return State(point, quad, evaluator, False, _Memory(planes, tol), witness=planes.witness)
-
-    def _first_weights(self, problem: Problem, start: Point | None) -> Array:
-        """Given weights; or equal ones, if there are many on the kernels most aligned with y."""
-        if start is not None:
-            return drop_roundoff(problem.regularizer.project(start.d))
-        d = problem.start()
-        if self.stabilise and problem.regularizer.polyhedral and problem.m > _FIRST_KERNELS:
-            return spread_over(aligned_kernels(problem, _FIRST_KERNELS), d)
-        return d
+        return _state(_Memory(planes, tol), evaluator, stuck=False)
 
     def remember(self, state: State) -> dict[str, Array]:
         """Return the best bound, and how exact alpha is."""
@@ -138,47 +119,33 @@ class SILP(Solver):
         """Ask the cutting planes for weights, solve there, and add the new cut."""
         memory: _Memory = state.memory
         planes, evaluator = memory.planes, state.evaluator
-        owed_here, stuck = _owed(problem, planes.centre), False
+        owed_here, stuck = evaluator.owed(planes.centre), False
         if inner_gap > _INNER_SHARE * gap and not memory.sharpest:
             allowed = 0.5 * _INNER_SHARE * (gap / inner_gap) * owed_here
-            self._sharpen(memory, evaluator, allowed, owed_here, gap)
+            self._sharpen(memory, evaluator, allowed, owed_here)
         else:
             proposal = planes.propose(gap)
             if owed_here > proposal.promised > 0 and not memory.sharpest:
                 # What the step may gain is less than what the centre's own alpha leaves open.
-                allowed = _INNER_SHARE * proposal.promised
-                self._sharpen(memory, evaluator, allowed, owed_here, gap)
+                self._sharpen(memory, evaluator, _INNER_SHARE * proposal.promised, owed_here)
             else:
                 stuck = not self._try(memory, evaluator, proposal, gap)
-        return State(planes.centre, planes.quad, evaluator, stuck, memory, witness=planes.witness)
+        return _state(memory, evaluator, stuck)
 
-    def _try(
-        self,
-        memory: _Memory,
-        evaluator: Evaluator,
-        proposal: Proposal,
-        gap: float,
-    ) -> bool:
+    def _try(self, memory: _Memory, evaluator: Evaluator, proposal: Proposal, gap: float) -> bool:
         """Solve at the proposed weights and add the cut; returns whether it is of use to go on."""
         planes = memory.planes
         before = planes.centre
         if proposal.kind == "safe" and gap <= _resolution(evaluator.problem, before, planes.quad):
             return False
-        point, owed = self._solve_at(memory, evaluator, proposal)
-        quad, root = evaluator.quad(point), _root(evaluator, point)
-        learnt = planes.add(proposal, point, owed, quad, root, gap)
+        # T there is at least the value of the point: no use to know better by how much it fails.
+        failed = before.value - ENOUGH * proposal.promised
+        allowed = _INNER_SHARE * max(0.0, proposal.promised)
+        point, owed = self._solve(memory, evaluator, proposal.d, allowed, failed)
+        learnt = planes.add(proposal, point, owed, evaluator.quad(point))
         memory.sharpest &= planes.centre is before
         # Steps of other kinds have safe ones to fall back on.
         return learnt or proposal.kind not in ("safe", "master")
-
-    def _solve_at(
-        self, memory: _Memory, evaluator: Evaluator, proposal: Proposal
-    ) -> tuple[Point, float]:
-        """Solve at the proposed weights as exactly as it takes to judge the step."""
-        allowed = _INNER_SHARE * max(0.0, proposal.promised)
-        # T there is at least the value of the point: no use to know better by how much it fails.
-        failed = memory.planes.centre.value - ENOUGH * proposal.promised
-        return self._solve(memory, evaluator, proposal.d, allowed, failed)
 
     def _solve(
         self,
@@ -188,41 +155,23 @@ class SILP(Solver):
         allowed: float,
         enough: float = np.inf,
     ) -> tuple[Point, float]:
-        """Solve at d until alpha owes no more than allowed, or T(d) is known to be above `enough`.
-
-        Returns the point and what its alpha owes.
-        """
-        problem, tol = evaluator.problem, self._first_tol(memory, allowed)
-        while True:
-            point = evaluator.evaluate(d, tol)
-            owed = _owed(problem, point)
-            if owed <= allowed or point.value > enough or tol <= _INNER_FLOOR:
-                break
-            # What alpha owes falls about as its tolerance does.
-            tol = max(tol * float(np.clip(0.5 * allowed / owed, *_TIGHTER)), _INNER_FLOOR)
-        memory.inner_tol = tol
-        if owed <= _TOO_EXACT * allowed:
-            memory.inner_tol = min(10 * tol, self.inner_tol)
+        """Solve at d as exactly as it takes, and remember how exactly that was."""
+        first = self._first_tol(memory, allowed)
+        point, owed, tol = evaluator.evaluate_until(d, first, allowed, enough)
+        memory.inner_tol = min(10 * tol, self.inner_tol) if owed <= _TOO_EXACT * allowed else tol
         return point, owed
 
     def _first_tol(self, memory: _Memory, allowed: float) -> float:
         """Tolerance with which the next solve starts."""
         return memory.inner_tol
 
-    def _sharpen(
-        self,
-        memory: _Memory,
-        evaluator: Evaluator,
-        allowed: float,
-        owed: float,
-        gap: float,
-    ) -> None:
+    def _sharpen(self, memory: _Memory, evaluator: Evaluator, allowed: float, owed: float) -> None:
         """Make the centre's alpha, which owes `owed`, exact enough to measure steps against it."""
         planes = memory.planes
         point, left = self._solve(memory, evaluator, planes.centre.d, allowed)
         memory.sharpest = not left <= 0.5 * owed
         if left < owed:
-            planes.replace_centre(point, evaluator.quad(point), _root(evaluator, point), gap)
+            planes.put_centre(point, evaluator.quad(point))
 
 
 @dataclass(frozen=True)
@@ -277,23 +226,15 @@ class SILPChunking(SILP):
 
     def _first_tol(self, memory: _Memory, allowed: float) -> float:
         """Relative gap that alpha may owe at the next weights."""
-        return min(max(allowed / memory.planes.unit, _INNER_FLOOR), self.inner_tol)
+        return min(max(allowed / memory.planes.unit, INNER_FLOOR), self.inner_tol)
 
 
-def _owed(problem: Problem, point: Point) -> float:
-    """How far T(d) may be above the value of the point."""
-    return owed_by_alpha(problem, point, best_intercepts(problem, point.fitted, point.intercept))
+def _state(memory: _Memory, evaluator: Evaluator, stuck: bool) -> State:
+    planes = memory.planes
+    return State(planes.centre, planes.quad, evaluator, stuck, memory, witness=planes.witness)
 
 
 def _resolution(problem: Problem, point: Point, quad: Array) -> float:
     """Relative gap that the rounding of sums in float64 can make at this point."""
     at = point.d, point.alpha, point.intercept, point.fitted, quad
     return certify(problem, *at, rounding=True).approximation
-
-
-def _root(evaluator: Evaluator, point: Point) -> Root:
-    def root(kernels: Index) -> Array:
-        parts = evaluator.curvature_parts(point)
-        return curvature_root(evaluator.problem, point, kernels, *parts)
-
-    return root

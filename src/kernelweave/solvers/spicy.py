@@ -17,9 +17,9 @@ from kernelweave.solvers.certificate import best_intercepts, certify
 from kernelweave.solvers.feasible import feasible_alpha
 from kernelweave.solvers.inner import Evaluator, InnerWork, Point, drop_roundoff
 from kernelweave.solvers.kept import ABOVE_ZERO, Kept
+from kernelweave.solvers.screening import spread_over, working_kernels
 from kernelweave.solvers.settings import integer, number
 from kernelweave.solvers.smoothed_dual import Components, SmoothedDual, SmoothedLoss
-from kernelweave.solvers.working_set import spread_over, working_kernels
 from kernelweave.validation import LARGEST
 
 __all__ = ["Spicy"]

@@ -1,0 +1,466 @@
+r"""The single-kernel solver behind hinge, eps-insensitive and one-class problems.
+
+One round solves the QP over some variables with the others fixed, by compiled SMO steps
+(`kernelweave.compiled.smo`), and updates :math:`F = K \alpha` once. It needs a :math:`q \times q`
+block and one product with :math:`q` rows of the kernel, so no Gram matrix has to exist. While many
+variables can still move, a round takes those that violate the optimality conditions most, and keeps
+some of the round before (decomposition). When few are left, it takes all of them (shrinking): the
+rest sits strictly right at its bounds. Every round looks at all variables, so the result is optimal
+over all of them; a small problem is one round on the matrix as it is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from kernelweave.arrays import AnyArray, Array, Index
+from kernelweave.compiled.dense_rows import rows_product, square_block
+from kernelweave.compiled.matrix_checks import fits_float32
+from kernelweave.compiled.smo import BIG, objective, patience, slopes, smo_steps
+from kernelweave.deadline import NEVER, Deadline
+from kernelweave.errors import InvalidInputError
+from kernelweave.losses.base import BoxQP
+from kernelweave.solvers.feasible import centre
+
+__all__ = ["BoxQPResult", "DenseGram", "GramSource", "solve_box_qp"]
+
+# Whether alpha, with K alpha and the intercept that belong to it, is good enough to stop.
+GoodEnough = Callable[[Array, Array, float], bool]
+# Slopes minus F, and their extremes: what one look at all variables gives.
+Ends = tuple[Array, Array, float, float]
+
+# Variables of a round while too many to take them all can still move, where it does not matter: a
+# block of them in float32 fits into the cache of a core (1 MB).
+_ROUND = 512
+# From here down all variables that can still move are taken together (shrinking), in a block of at
+# most 128 MB. A matrix in memory of up to twice that side is used as it is from the start.
+_WHOLE, _DIRECT = 4096, 8192
+# A local problem is solved to this part of the global violation: more would be undone later, and
+# less so where all variables take part that can still move.
+_LOCAL, _LOCAL_WHOLE = 0.1, 0.02
+# A local problem of at least _COMPACT variables ends early when this part of it, or less, moves: a
+# smaller block is copied in the time of some hundred steps on the larger one.
+_SHRINK, _COMPACT = 0.5, 1000
+# Below this tolerance, relative to the linear term, blocks are copied in float64 from the start:
+# sums of some hundred terms in float32 are off by as much.
+_FLOAT32_TOL = 1e-5
+# Rounds without a better objective or a smaller violation after which rounding has won.
+_STALLED = 50
+# Part of a round's variables kept from the round before: variables zigzag that are left out while
+# others move against them.
+_KEEP = 0.5
+# Numbers that compiled steps read between two looks at the clock: a tenth of a second or so.
+_READ = 1e8
+# A step on few variables takes as long as reading so many numbers.
+_LEAST_READ = 1000
+
+
+class GramSource(Protocol):
+    """One (combined) kernel on the training samples, however it is stored."""
+
+    # Variables that a decomposition solver should move at a time; None if it does not matter.
+    round_size: int | None
+
+    @property
+    def n(self) -> int:
+        """Number of samples."""
+
+    def diagonal(self) -> Array:
+        """Return the diagonal of K, shape (n,)."""
+
+    def block(self, idx: Index) -> AnyArray:
+        """Return ``K[idx][:, idx]``, shape (q, q), float64 or float32, for sorted indices."""
+
+    def product(self, idx: Index, delta: Array) -> Array:
+        """Return ``K[:, idx] @ delta``, shape (n,), for sorted indices; sums in float64."""
+
+    def dense(self) -> AnyArray | None:
+        """Return the whole matrix if there is one at no cost, else None."""
+
+    def square_limit(self, most: int, copies: float) -> int:
+        """Return on how many samples, at most `most`, so many square matrices may be formed."""
+
+
+class DenseGram:
+    """A symmetric Gram matrix in memory, float32 or float64; sums are in float64."""
+
+    round_size: int | None = None
+
+    def __init__(self, K: ArrayLike) -> None:
+        matrix = np.asarray(K)
+        if matrix.dtype not in (np.float32, np.float64):
+            matrix = matrix.astype(np.float64)
+        if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+            raise InvalidInputError(f"K must be a square matrix; got shape {matrix.shape}.")
+        self._K, self.n = np.ascontiguousarray(matrix), len(matrix)
+
+    def diagonal(self) -> Array:
+        return np.diagonal(self._K).astype(np.float64)
+
+    def block(self, idx: Index) -> Array:
+        return square_block(self._K, idx)
+
+    def product(self, idx: Index, delta: Array) -> Array:
+        return rows_product(self._K, idx, delta)
+
+    def dense(self) -> AnyArray | None:
+        return self._K
+
+    def square_limit(self, most: int, copies: float) -> int:
+        return most  # Where there is room for the matrix, there is for parts of it.
+
+
+@dataclass(frozen=True, eq=False)
+class BoxQPResult:
+    """Solution of a `BoxQP`.
+
+    Attributes
+    ----------
+    a : ndarray of shape (N,)
+        Box variables; feasible.
+    alpha : ndarray of shape (n,)
+        Signed dual variables.
+    fitted : ndarray of shape (n,)
+        ``K @ alpha``.
+    intercept : float
+        Mean over the free variables of what makes them exact, or the middle of the allowed range.
+    violation : float
+        Largest violation of the KKT conditions (LIBSVM's measure), over all variables.
+    n_steps, n_rounds : int
+        SMO steps in all, and rounds of local problems they were taken in.
+    converged : bool
+        Whether ``violation <= tol``.
+    """
+
+    a: Array
+    alpha: Array
+    fitted: Array
+    intercept: float
+    violation: float
+    n_steps: int
+    n_rounds: int
+    converged: bool
+
+
+def solve_box_qp(
+    qp: BoxQP,
+    gram: GramSource,
+    *,
+    tol: float = 1e-3,
+    a: ArrayLike | None = None,
+    fitted: ArrayLike | None = None,
+    max_iter: int = 10_000_000,
+    deadline: Deadline = NEVER,
+    most: int | None = None,
+    good_enough: GoodEnough | None = None,
+) -> BoxQPResult:
+    r"""Solve the dual of a piecewise-linear loss for one kernel.
+
+    .. math::
+
+        \min_a \; \tfrac12 \alpha^\top K \alpha + \mathrm{linear}^\top a
+        \quad\text{s.t.}\quad \sum_t \mathrm{sign}_t\, a_t = \mathrm{total},\quad
+        0 \le a_t \le \mathrm{upper}_t, \qquad
+        \alpha_i = \sum_{t:\, \mathrm{sample}_t = i} \mathrm{sign}_t\, a_t .
+
+    Parameters
+    ----------
+    qp : BoxQP
+        What `Loss.box_qp` gives; at most one variable of each sign a sample.
+    gram : GramSource
+        The kernel.
+    tol : float
+        Largest KKT violation allowed at the end, as in LIBSVM.
+    a : array-like of shape (N,), optional
+        Where to start; the nearer to the solution, the fewer steps. A point outside the box or
+        with another sum is mended first.
+    fitted : array-like of shape (n,), optional
+        ``K @ alpha`` of the start, if the caller has it: saves one product.
+    max_iter : int
+        Largest number of SMO steps.
+    deadline : Deadline
+        When to return what there is.
+    most : int, optional
+        Most variables of a round; by default as many as is quickest.
+    good_enough : callable, optional
+        ``good_enough(alpha, K alpha, intercept)`` is asked between rounds; the first True ends the
+        solve.
+
+    Returns
+    -------
+    BoxQPResult
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelweave.losses.base import BoxQP
+    >>> x, y = np.array([[0.0], [1.0], [3.0]]), np.array([-1.0, -1.0, 1.0])
+    >>> qp = BoxQP(
+    ...     sign=y, linear=-np.ones(3), upper=np.full(3, 9.0), sample=np.arange(3), total=0.0
+    ... )
+    >>> result = solve_box_qp(qp, DenseGram(x @ x.T), tol=1e-9)
+    >>> result.alpha, round(result.intercept, 6)
+    (array([ 0. , -0.5,  0.5]), -2.0)
+    """
+    pos, neg, lo, hi = _signed_form(qp, gram.n)
+    if a is None:
+        given = _fill(hi, qp.total) - _fill(-lo, -qp.total)
+    else:
+        weights = qp.sign * np.asarray(a, dtype=np.float64)
+        given = np.bincount(qp.sample, weights=weights, minlength=gram.n).astype(np.float64)
+    alpha = centre(given, lo, hi, qp.total)
+    if a is None or fitted is None or not np.array_equal(alpha, given):
+        used = np.flatnonzero(alpha)
+        fitted = gram.product(used, alpha[used]) if used.size else np.zeros(gram.n)
+    state = _SignedQP(pos, neg, lo, hi, alpha, np.array(fitted, dtype=np.float64))
+    _run(state, gram, tol, max_iter, deadline, most, good_enough)
+    ends = state.ends()
+    violation = max(0.0, ends[2] - ends[3])
+    state.mend_sum(qp.total)
+    return BoxQPResult(
+        a=qp.split(state.alpha),
+        alpha=state.alpha,
+        fitted=state.fitted,
+        intercept=_intercept(ends),
+        violation=violation,
+        n_steps=state.n_steps,
+        n_rounds=state.n_rounds,
+        # A maximum does not see NaN: a broken kernel must not pass for a solution.
+        converged=violation <= tol and bool(np.isfinite(state.fitted).all()),
+    )
+
+
+def _signed_form(qp: BoxQP, n: int) -> tuple[Array, Array, Array, Array]:
+    """Slopes and bounds for one signed variable a sample."""
+    pos, neg, lo, hi = np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n)
+    plus, minus = qp.sign > 0, qp.sign < 0
+    if qp.sample.size and (qp.sample.min() < 0 or qp.sample.max() >= n):
+        raise InvalidInputError(
+            f"BoxQP.sample must lie in 0..{n - 1}, the samples of the Gram matrix; "
+            f"got {qp.sample.min()}..{qp.sample.max()}."
+        )
+    for side in (plus, minus):
+        if np.bincount(qp.sample[side], minlength=1).max() > 1:
+            raise InvalidInputError("BoxQP may have one variable of each sign a sample; got more.")
+    if not np.isfinite(qp.upper).all() or (qp.upper < 0).any():
+        raise InvalidInputError("BoxQP.upper must be finite and >= 0.")
+    pos[qp.sample[plus]], hi[qp.sample[plus]] = -qp.linear[plus], qp.upper[plus]
+    neg[qp.sample[minus]], lo[qp.sample[minus]] = qp.linear[minus], -qp.upper[minus]
+    if np.any((pos > neg) & (hi > 0) & (lo < 0)):
+        raise InvalidInputError(
+            "the two variables of a sample must have linear terms with a sum >= 0 "
+            "(epsilon >= 0); got a negative sum."
+        )
+    return pos, neg, lo, hi
+
+
+def _fill(room: Array, amount: float) -> Array:
+    """Fill the room of the first samples, in order, until `amount` is spent (as LIBSVM starts)."""
+    before = np.concatenate([[0.0], np.cumsum(room)[:-1]])
+    return np.clip(amount - before, 0.0, room)
+
+
+@dataclass
+class _SignedQP:
+    """The problem in signed variables (see `kernelweave.compiled.smo`) and where we are."""
+
+    pos: Array
+    neg: Array
+    lo: Array
+    hi: Array
+    alpha: Array
+    fitted: Array
+    n_steps: int = 0
+    n_rounds: int = 0
+
+    def ends(self) -> Ends:
+        """``up - F``, ``low - F`` (-BIG, BIG where blocked), their largest and smallest element."""
+        up, low = np.empty_like(self.alpha), np.empty_like(self.alpha)
+        top, bottom = slopes(self.alpha, self.fitted, self.pos, self.neg, self.lo, self.hi, up, low)
+        up -= self.fitted
+        low -= self.fitted
+        return up, low, top, bottom
+
+    def mend_sum(self, total: float) -> None:
+        """Put the rounding left in the equality constraint on the variable with most room."""
+        missing, alpha = total - math.fsum(self.alpha), self.alpha
+        room = np.minimum(np.abs(alpha), np.where(alpha > 0, self.hi - alpha, alpha - self.lo))
+        k = int(room.argmax())
+        if room[k] > 4 * abs(missing):
+            alpha[k] += missing
+
+
+def _intercept(ends: Ends) -> float:
+    """Mean slope of the variables inside a piece, or the middle of what the others allow."""
+    up, low, top, bottom = ends
+    free = up == low
+    if free.any():
+        return float(up[free].mean())
+    sides = [end for end in (top, bottom) if abs(end) < 0.5 * BIG]
+    return float(sum(sides) / len(sides)) if sides else 0.0
+
+
+def _run(
+    state: _SignedQP,
+    gram: GramSource,
+    tol: float,
+    max_iter: int,
+    deadline: Deadline,
+    most: int | None,
+    good_enough: GoodEnough | None,
+) -> None:
+    """Solve local problems until no variable at all violates by more than `tol`."""
+    blocks = _Blocks(gram, state, tol, most)
+    previous = np.empty(0, dtype=np.int64)
+    best_value, best_violation, stalled, gap = math.inf, math.inf, 0, math.inf
+    while state.n_steps < max_iter and stalled < _STALLED:
+        ends = state.ends()
+        up, low, top, bottom = ends
+        violation = top - bottom
+        if violation <= tol or deadline.passed():
+            return
+        if good_enough is not None and good_enough(state.alpha, state.fitted, _intercept(ends)):
+            return
+        if previous.size:
+            blocks.check(gap, up[previous].max() - low[previous].min())
+        previous, local_tol = _choose(ends, previous, blocks, tol, good_enough is not None)
+        if not previous.size:
+            return  # NaN compares with nothing: a broken kernel has no variable to move.
+        idx = np.sort(previous)
+        alpha, fitted = state.alpha[idx], state.fitted[idx]
+        block = blocks.get(idx)
+        local = partial(
+            smo_steps,
+            block,
+            blocks.diag[idx],
+            fitted,
+            state.pos[idx],
+            state.neg[idx],
+            state.lo[idx],
+            state.hi[idx],
+            alpha,
+            local_tol,
+        )
+        enough = int(_SHRINK * idx.size) if idx.size >= _COMPACT else 0
+        steps, gap = _in_parts(local, idx.size, max_iter - state.n_steps, enough, deadline)
+        if steps == 0:
+            return
+        moved = np.flatnonzero(alpha != state.alpha[idx])
+        rows = idx[moved]
+        if idx.size == gram.n and blocks.exact(block):
+            state.fitted = fitted
+        else:
+            state.fitted += gram.product(rows, alpha[moved] - state.alpha[rows])
+        state.alpha[rows] = alpha[moved]
+        state.n_steps += steps
+        state.n_rounds += 1
+        value = objective(state.alpha, state.fitted, state.pos, state.neg)
+        stalled = 0 if value < best_value or violation < best_violation else stalled + 1
+        best_value, best_violation = min(best_value, value), min(best_violation, violation)
+
+
+class _Blocks:
+    """Local matrices: the whole one where there is one, float32 copies while they are enough."""
+
+    def __init__(self, gram: GramSource, state: _SignedQP, tol: float, most: int | None) -> None:
+        self._gram = gram
+        self._matrix = gram.dense()
+        # A block, and a part of it when variables have settled.
+        self.limit = gram.square_limit(most or _WHOLE, copies=2)
+        if self._matrix is not None and gram.n <= _DIRECT:
+            self.limit = min(most or gram.n, gram.n)
+        self.round_size = gram.square_limit(most or gram.round_size or _ROUND, copies=2)
+        self.diag = np.asarray(gram.diagonal(), dtype=np.float64)
+        # Of one class the linear terms are zero, and the violation is compared with K alpha.
+        linear = max(np.abs(state.pos).max(initial=0.0), np.abs(state.neg).max(initial=0.0))
+        scale = linear or float(np.abs(state.fitted).max(initial=0.0))
+        single = tol > _FLOAT32_TOL * scale and fits_float32(self.diag)
+        self._dtype = np.float32 if single else np.float64
+
+    def get(self, idx: Index) -> AnyArray:
+        """Return the block of the variables `idx`."""
+        if self._matrix is None:
+            return np.ascontiguousarray(self._gram.block(idx))
+        if idx.size == self._gram.n:
+            return self._matrix
+        return square_block(self._matrix, idx, self._dtype)
+
+    def exact(self, block: AnyArray) -> bool:
+        """Whether sums over this block are sums over the kernel itself, not over a rounded one."""
+        return block is self._matrix or block.dtype == np.float64
+
+    def check(self, promised: float, found: float) -> None:
+        """Go to float64 when the local violation is not what the float32 block promised."""
+        if found > 2.0 * promised:
+            self._dtype = np.float64
+
+
+def _choose(
+    ends: Ends, previous: Index, blocks: _Blocks, tol: float, early: bool
+) -> tuple[Index, float]:
+    """Variables of the next local problem, newest first, and the tolerance to solve it to.
+
+    With `early` the answer may be good enough long before `tol`, which is looked at in between.
+    """
+    up, low, top, bottom = ends
+    active = np.flatnonzero((up >= bottom) | (low <= top))
+    rough = max(0.9 * tol, _LOCAL * (top - bottom))
+    if active.size > blocks.limit:
+        # A pair has no room for old ones.
+        kept = previous if blocks.round_size > 2 else previous[:0]
+        return _worst_violators(ends, kept, blocks.round_size), rough
+    whole = active.size > 0.9 * up.size and up.size <= blocks.limit
+    chosen = np.arange(up.size) if whole else active
+    if early:
+        return chosen, rough
+    return chosen, tol if whole else max(0.9 * tol, _LOCAL_WHOLE * (top - bottom))
+
+
+def _worst_violators(ends: Ends, previous: Index, count: int) -> Index:
+    """Variables of the next round: some of the last one, and the worst of both ends."""
+    up, low, top, bottom = ends
+    inside = up == low
+    order = np.concatenate([previous[inside[previous]], previous[~inside[previous]]])
+    kept = order[: int(count * _KEEP)]
+    taken = np.zeros(up.size, dtype=bool)
+    taken[kept] = True
+    chosen = []
+    half = (count - kept.size) // 2
+    for score, limit in ((up, bottom), (-low, -top)):
+        candidates = np.flatnonzero((score > limit) & ~taken)
+        if candidates.size > half:
+            worst = np.argpartition(-score[candidates], half - 1)[:half]
+            candidates = candidates[worst]
+        taken[candidates] = True
+        chosen.append(candidates)
+    # The newest come first, so that they are kept before those that have stayed long.
+    return np.concatenate([*chosen, kept])
+
+
+def _in_parts(
+    local: Callable[[int, int], tuple[int, float]],
+    size: int,
+    max_steps: int,
+    enough: int,
+    deadline: Deadline,
+) -> tuple[int, float]:
+    """Take SMO steps on a local problem, which also end once the deadline has passed.
+
+    They are taken in parts, for Ctrl-C waits for the end of a compiled call. After a part the
+    compiled code looks up as it would without it: the result has the same bits.
+    """
+    every = patience(size)
+    part = every * max(1, int(_READ / (every * max(size, _LEAST_READ))))
+    steps = 0
+    while True:
+        taken, gap = local(min(part, max_steps - steps), enough)
+        steps += taken
+        if taken < part or steps >= max_steps or deadline.passed():
+            return steps, gap

@@ -1,0 +1,483 @@
+"""Where to go next from all that is known of T(d): its cutting planes and its curvature."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from kernelweave.arrays import Array, Index
+from kernelweave.compiled.matrix_checks import fits_float32
+from kernelweave.errors import InvalidInputError
+from kernelweave.linear_systems import jittered_cholesky
+from kernelweave.problem import Problem
+from kernelweave.regularizers.base import Regularizer
+from kernelweave.solvers.base import require_linear
+from kernelweave.solvers.certificate import Witness, dual_value
+from kernelweave.solvers.cuts import (
+    CutLP,
+    Cuts,
+    MasterSolution,
+    minimise_model,
+    nearest_below,
+    solve_dual,
+    solve_proximal,
+)
+from kernelweave.solvers.inner import Evaluator, Point, drop_roundoff
+from kernelweave.solvers.screening import working_kernels
+
+__all__ = [
+    "ENOUGH",
+    "Curvature",
+    "CuttingPlanes",
+    "Proposal",
+    "curvature_root",
+    "minimise_penalised_model",
+    "refuse_unsupported",
+]
+
+_EPS = float(np.finfo(np.float64).eps)
+
+
+# --- Curvature
+
+# Most samples that enter the curvature, whose factor is the work of a second: beyond, some of them
+# still give a descent direction.
+_MOST_CURVED = 3000
+# From this many on in float32: below, a factor takes less than 50 ms.
+_SINGLE_FROM = 1000
+# From this many samples on the curvature is kept for as long as it brings the gap down fivefold: up
+# to there it costs less than the pass over all kernels that follows a step.
+_KEEP_FROM = 2000
+# Accelerated steps gain as 1 / steps^2: these suffice for the part of the first one at which they
+# end. What is left is less than the model is wrong by.
+_MOST_PROX_STEPS, _SMALL_STEP = 500, 1e-4
+
+
+def curvature_root(evaluator: Evaluator, point: Point, kernels: Index) -> Array:
+    r"""R with R'R = H, the Hessian of T without r over `kernels`, summed over tasks.
+
+    T is smooth wherever the set of free support vectors F is, with
+
+    .. math:: H_{kl} = (K_k\alpha)_F'\, M\, (K_l\alpha)_F,
+
+    M being the inverse of :math:`K(d)_{FF} + \mathrm{diag}(1/\ell'')` on the vectors of sum zero.
+    """
+    problem, roots = evaluator.problem, []
+    for t in range(problem.n_tasks):
+        free, stiffness = _free_samples(problem, point, t)
+        if not len(free):
+            continue
+        # The model need not be exact, and float32 halves its cost.
+        dtype = np.float32 if len(free) > _SINGLE_FROM else np.float64
+        changes = problem.bank.apply(point.alpha[t], kernels, free)
+        matrix = evaluator.block(point.d, free, dtype)
+        if dtype == np.float32 and not fits_float32(matrix.diagonal()):
+            dtype = np.float64
+            matrix = evaluator.block(point.d, free, dtype)
+        matrix[np.diag_indices_from(matrix)] += stiffness.astype(dtype)
+        # In proportion to each entry: those of samples that hardly move are larger by far.
+        own = matrix.diagonal()
+        unit = np.maximum(own, max(1e-6 * float(own.mean()), 0.0) or 1.0)
+        factor = jittered_cholesky(matrix, unit, 1e-5 if dtype == np.float32 else 1e-6, most=1e9)
+        right = np.column_stack([changes.T, np.ones(len(free))]).astype(factor.dtype)
+        white = solve_triangular(factor, right, lower=True, check_finite=False)
+        white, ones = white[:, :-1].astype(np.float64), white[:, -1].astype(np.float64)
+        # Changes of alpha sum to zero: take out the direction that the intercept absorbs.
+        ones = ones / np.linalg.norm(ones)
+        roots.append(white - np.outer(ones, ones @ white))
+    return np.concatenate(roots) if roots else np.zeros((1, len(kernels)))
+
+
+def _free_samples(problem: Problem, point: Point, task: int) -> tuple[Index, Array]:
+    """Samples whose alpha can move, and how stiffly: the second derivative of loss*."""
+    loss, y, C = problem.loss, problem.y[task], problem.C[task]
+    alpha = point.alpha[task]
+    if loss.smooth:
+        curvature = loss.curvature(y, point.fitted[task] + point.intercept[task], C)
+        free = np.flatnonzero(curvature > 1e-10 * C.max())
+        stiffness = 1.0 / curvature[free]
+    else:
+        lo, hi = loss.domain(y, C)
+        room = 1e-9 * np.maximum(C, 1e-300)
+        free = np.flatnonzero((alpha > lo + room) & (alpha < hi - room) & (alpha != 0))
+        stiffness = np.zeros(len(free))
+    most = problem.bank.square_limit(_MOST_CURVED, copies=4)
+    if len(free) > most:
+        pick = np.linspace(0, len(free) - 1, most).astype(np.int64)
+        free, stiffness = free[pick], stiffness[pick]
+    return free, stiffness
+
+
+class Curvature:
+    """The Hessian of T without r, taken anew at each point or kept while it serves well."""
+
+    def __init__(self, evaluator: Evaluator) -> None:
+        self._evaluator = evaluator
+        self._point: Point | None = None
+        self._gap = np.inf
+        self.kernels = np.empty(0, dtype=np.int64)
+        self.root = np.empty((0, 0))
+
+    def take(self, point: Point, kernels: Index, gap: float) -> Array:
+        """Return R with R'R = H over `kernels`; `gap` is that of the point."""
+        if point is not self._point:
+            kept = self._evaluator.problem.n > _KEEP_FROM and gap < 0.2 * self._gap
+            # (Nothing is kept yet for no kernels, and some are asked for.)
+            if not (kept and np.array_equal(kernels, self.kernels)):
+                self.kernels = kernels
+                self.root = curvature_root(self._evaluator, point, kernels)
+            self._point, self._gap = point, gap
+        return self.root
+
+
+def minimise_penalised_model(
+    root: Array,
+    gradient: Array,
+    d: Array,
+    regularizer: Regularizer,
+    most: float,
+) -> Array:
+    r"""Minimise a model of T with r as it is, by accelerated prox steps from d.
+
+    .. math:: r(x) + g \cdot (x - d) + \tfrac12 |R (x - d)|^2
+
+    `gradient` is that of T without r. Momentum starts anew whenever it
+    points uphill. Ends when a step is a ten-thousandth of the first one. Where R is zero, that is
+    where all alpha are at their bounds, nothing but r bends: one prox step is taken, as long as a
+    sum of weights of `most`.
+    """
+    top = float(np.linalg.norm(root @ root.T if len(root) < len(d) else root.T @ root, 2))
+    if not top > 0:
+        long = most / max(float(np.linalg.norm(gradient)), 1e-300)
+        return regularizer.prox(d - long * gradient, long)
+    step = 1.0 / top
+    x, ahead, age = d, d, 1.0
+    first = 0.0
+    for _ in range(_MOST_PROX_STEPS):
+        slope = gradient + root.T @ (root @ (ahead - d))
+        new = regularizer.prox(ahead - step * slope, step)
+        move = new - x
+        if float((ahead - new) @ move) > 0:
+            age = 1.0
+        older = age
+        age = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * older**2))
+        x, ahead = new, new + ((older - 1.0) / age) * move
+        size = float(np.linalg.norm(move))
+        first = first or size
+        if size <= _SMALL_STEP * first:
+            break
+    return x
+
+
+# --- Cutting planes
+
+# Part of what a step promises that it has to bring, or that the model has to rise by where it does
+# not; the usual parameter of serious steps (Bonnans et al. 2006, Numerical Optimization, 10.3).
+ENOUGH = 0.1
+# Kernels that may enter in one step over the curvature, beside those in use: the programs over them
+# then cost less than a single-kernel solve, and no fit is known to want more at once.
+_ENTERING = 64
+# Steps over the curvature after which a safe one is due if what is left to gain has not halved: the
+# guarantee of the safe ones then costs at most a fifth of all steps.
+_PATIENCE = 4
+# Most that one step may change the stiffness by (Kiwiel 1990): far away T need not be a parabola.
+_MOST_STIFFER = 10.0
+# Proximal steps are tried longer and longer, by factors of ten, until they promise enough.
+_MOST_PROXIMAL = 12
+# Most kernels over which the curvature is taken where all of them have weight: a matrix of 200 MB.
+_MOST_DENSE = 5000
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """Weights to try next, and how far the model of the cuts lets T fall there."""
+
+    d: Array
+    promised: float
+    kind: str  # "curved", "closed-form", "safe" or "master"
+
+
+def _has_prox(regularizer: Regularizer) -> bool:
+    return type(regularizer).prox is not Regularizer.prox
+
+
+def refuse_unsupported(name: str, problem: Problem) -> None:
+    """Raise if the problem is not one for cutting planes."""
+    require_linear(name, problem)
+    if not problem.regularizer.convex:
+        raise InvalidInputError(
+            f"solver {name!r} takes convex regularizers ('simplex', 'l1', 'lp_ball', "
+            f"'squared_lp', 'elastic_net', 'block_norm', 'entropy'); got "
+            f"{problem.regularizer!r}, which is not convex. Use solver='spg' or 'auto'."
+        )
+
+
+class CuttingPlanes:
+    r"""All cuts so far, the best weights so far (the *centre*), and the next weights to try.
+
+    The *model* :math:`r(d) + \max_j \mathrm{cut}_j(d)` is below T everywhere. The *master* is its
+    minimum over all weights: SILP's linear program on a polyhedron (simplex, l1), and smooth under
+    other regularizers (:func:`~kernelweave.solvers.cuts.solve_dual`). It bounds the optimum
+    from below, and the paper goes to its weights; cutting planes are known to zigzag that way.
+
+    So a step tries first where the curvature of T at the centre points to:
+
+    .. math:: \min_d\; r(d) + \max_j \mathrm{cut}_j(d)
+              + \tfrac{u}{2} (d - \hat d)' H (d - \hat d)
+
+    on a polyhedron; where the prox of r is cheap, the same with the centre's cut alone; under the
+    lp ball and squared lp, the closed form from the norms of the components at the centre
+    (:meth:`Regularizer.weights_from_norms`). The *stiffness* u is one, or more where the last steps
+    fell short: if T along a step is a parabola, u times :math:`2 (1 - \text{fell} /
+    \text{promised})` is what fits it (Kiwiel 1990, Mathematical Programming 46, eq. 2.8).
+
+    Where such steps do not halve the gap in time, or teach nothing at all, one goes *half way* to
+    the master's weights (Ben-Ameur and Neto 2007, Networks 49:3, "in-out" cutting planes). It needs
+    no curvature, and ends with certainty: half way the model is at least half the gap below the
+    centre, so that either T falls there, or the new cut, which is at most T at the centre and is
+    nearly as high half way, is nearly as high at the master's weights too and cuts them off.
+
+    Parameters
+    ----------
+    evaluator : Evaluator
+        What solves the single-kernel problems, asked here for the curvature.
+    stabilise : bool
+        Without it every step goes to the master's weights, as in the paper. The closed form is
+        then for a master that has no answer.
+
+    Attributes
+    ----------
+    centre, quad : Point, ndarray of shape (m,)
+        The best point so far and its q_k.
+    witness : Witness or None
+        The dual variables with the best lower bound so far.
+    """
+
+    def __init__(self, evaluator: Evaluator, stabilise: bool) -> None:
+        problem = self._problem = evaluator.problem
+        regularizer = problem.regularizer
+        self._stabilise = stabilise
+        self._cuts = Cuts(problem)
+        self._linear = regularizer.polyhedral
+        self._free_sum = self._linear and not regularizer.bounded  # l1
+        price = float(regularizer.gradient(np.zeros(1))[0]) if self._free_sum else None
+        self._lp = CutLP(self._cuts, price)
+        # Under lp norms, whose prox is a search, the closed form does as well as the curvature.
+        cheap = _has_prox(regularizer) and not regularizer.searching and problem.m <= _MOST_DENSE
+        self._curvature = Curvature(evaluator) if self._linear or cheap else None
+        self._multipliers = np.empty(0)
+        self._in_step = np.empty(0)
+        self._lower = -np.inf
+        self._stiffness = 1.0
+        self._blind = False  # the last step taught nothing
+        self._goal = np.inf  # what was left to gain when that was last halved
+        self._waited = 0  # steps over the curvature since then
+        self.witness: Witness | None = None
+        self.centre: Point
+        self.quad: Array
+
+    def recall(self, witness: Witness) -> None:
+        """Take a bound that is known from before, also as a cut."""
+        self._cuts.add(witness.alpha, witness.quad)
+        value = dual_value(self._problem, witness.alpha, witness.quad)
+        self._lower, self.witness = value, witness
+
+    def put_centre(self, point: Point, quad: Array) -> None:
+        """Take the first point, or one with a more exact alpha at the weights of the centre."""
+        self._cuts.add(point.alpha, quad)
+        self.centre, self.quad, self._stiffness = point, quad, 1.0
+
+    def add(self, proposal: Proposal, point: Point, owed: float, quad: Array) -> bool:
+        """Take the point found at the proposed weights; returns whether anything was learnt.
+
+        That is either weights that are better for sure, T there being at most ``owed`` above the
+        point's value, or a cut that rises from the model.
+        """
+        self._cuts.add(point.alpha, quad)
+        fell, promised = self.centre.value - point.value, proposal.promised
+        rose = promised - fell
+        learnt = fell > owed or rose >= ENOUGH * promised > 0
+        self._blind = not learnt
+        change = 1.0
+        if proposal.kind in ("curved", "closed-form") and promised > 0:
+            change = float(np.clip(2.0 * rose / promised, 1.0, _MOST_STIFFER))
+        if fell > owed:
+            # The curvature there is another one: only what the last step fell short by counts.
+            self.centre, self.quad, self._stiffness = point, quad, change
+        else:
+            self._stiffness *= change
+        return learnt
+
+    @property
+    def unit(self) -> float:
+        """What differences of T are compared with."""
+        return self._problem.unit(self.centre.value)
+
+    def propose(self, gap: float) -> Proposal:
+        """Return the weights to try next; `gap` is the relative gap at the centre."""
+        master = self._solve_master()
+        if master is not None:
+            self._learn(master)
+        room, known = gap * self.unit, self._room()
+        # A rough alpha shows less of T at the centre than the best bound does.
+        room = min(room, known) if known > 0 else room
+        if not self._stabilise:
+            if master is None:
+                return self._proposal(self._closed_form(), "closed-form")
+            return self._proposal(master.d, "master")
+        if room <= 0.5 * self._goal:
+            self._goal, self._waited = room, 0
+        if self._blind or self._waited >= _PATIENCE:
+            self._waited = 0
+            return self._safe_step(master)
+        self._waited += 1
+        proposal = self._own_step(gap, 0.01 * room)
+        # Less than that is a difference that rounding makes.
+        return proposal if proposal.promised > _EPS * self.unit else self._safe_step(master)
+
+    def _room(self) -> float:
+        """How far T at the centre is above the best bound."""
+        return self.centre.value - self._lower
+
+    def _proposal(self, d: Array, kind: str) -> Proposal:
+        """Return the proposal of these weights: T there is at least what the cuts tell."""
+        d = drop_roundoff(d)
+        model = float(self._problem.regularizer.value(d)) + float(self._cuts.values(d).max())
+        return Proposal(d, self.centre.value - model, kind)
+
+    # The master
+
+    def _solve_master(self) -> MasterSolution | None:
+        if self._linear:
+            return self._lp.solve(self._sum_limit())
+        start = np.append(self._multipliers, np.zeros(len(self._cuts) - len(self._multipliers)))
+        if not start.sum() > 0:
+            start[-1] = 1.0
+        return solve_dual(self._cuts, self._problem.regularizer, start, self.centre.value)
+
+    def _sum_limit(self) -> float:
+        """Sum of the weights, or what it may grow to under l1."""
+        return self._problem.reach(self.centre.d) if self._free_sum else 1.0
+
+    def _learn(self, master: MasterSolution) -> None:
+        """Keep the best lower bound, and drop cuts that have long been of no use."""
+        self._offer(master.multipliers)
+        used = master.multipliers.copy()
+        used[: len(self._in_step)] += self._in_step
+        idle = self._cuts.used(used)
+        self._lp.drop(idle)
+        self._multipliers = np.delete(master.multipliers, idle)
+        self._in_step = np.empty(0)
+
+    def _offer(self, multipliers: Array) -> None:
+        """Take the bound of these multipliers if it beats the one that is known.
+
+        Under l1 a master's own value is no bound: the best weights may lie beyond its limit.
+        """
+        witness = self._cuts.witness(multipliers)
+        value = dual_value(self._problem, witness.alpha, witness.quad)
+        if value > self._lower:
+            self._lower, self.witness = value, witness
+
+    # Steps over what is known at the centre
+
+    def _own_step(self, gap: float, accuracy: float) -> Proposal:
+        """A step over the curvature, or by the closed form."""
+        regularizer, here = self._problem.regularizer, self.centre.d
+        if self._curvature is None:
+            d, kind = self._closed_form(), "closed-form"
+        elif self._linear:
+            kernels = self._working_kernels()
+            root = self._curvature.take(self.centre, kernels, gap)
+            return self._proposal(self._newton_step(kernels, root, accuracy), "curved")
+        else:
+            root = self._curvature.take(self.centre, np.arange(self._problem.m), gap)
+            most = self._problem.reach(here)
+            d = minimise_penalised_model(root, -0.5 * self.quad, here, regularizer, most)
+            kind = "curved"
+        return self._proposal(here + (d - here) / self._stiffness, kind)
+
+    def _closed_form(self) -> Array:
+        """Weights from the norms of the components at the centre: a step that never ascends."""
+        norms = self.centre.d * np.sqrt(self.quad)
+        return self._problem.regularizer.weights_from_norms(norms)
+
+    def _gradient(self) -> Array:
+        return self._problem.regularizer.gradient(self.centre.d) - 0.5 * self.quad
+
+    def _working_kernels(self) -> Index:
+        return working_kernels(self.centre.d, self._gradient(), _ENTERING)
+
+    def _newton_step(self, kernels: Index, root: Array, accuracy: float) -> Array:
+        """Minimise the centre's cut with its curvature, or all cuts if any is higher there."""
+        hessian = self._stiffness * (root.T @ root)
+        most = self._sum_limit() if self._free_sum else None
+        gradient, here = self._gradient()[kernels], self.centre.d[kernels]
+        d = np.zeros_like(self.centre.d)
+        d[kernels] = minimise_model(hessian, gradient, here, accuracy, most)
+        own = -self._problem.dual_loss(self.centre.alpha) - 0.5 * float(self.quad @ d)
+        if self._cuts.values(d).max() > own + accuracy:
+            self._mind_all_cuts(d, kernels, hessian)
+        return d
+
+    def _mind_all_cuts(self, d: Array, kernels: Index, hessian: Array) -> None:
+        """Replace the step by one on the model of all cuts, where its numbers are finite."""
+        slopes = -0.5 * self._cuts.quads[:, kernels]
+        if self._free_sum:
+            slopes = slopes + self._problem.regularizer.gradient(self.centre.d)[kernels]
+        here = self.centre.d[kernels]
+        found = nearest_below(
+            self._cuts.constants, slopes, here, hessian, self._sum_limit(), not self._free_sum
+        )
+        if found is not None:
+            d[kernels], self._in_step = found
+            self._offer(self._in_step)
+
+    # Safe steps
+
+    def _safe_step(self, master: MasterSolution | None) -> Proposal:
+        """Half way to the master's weights, or a proximal step where there is no master."""
+        if master is None and not self._linear and _has_prox(self._problem.regularizer):
+            proposal = self._proximal_step()
+            if proposal is not None:
+                return proposal
+        there = self._closed_form() if master is None else master.d
+        proposal = self._proposal(0.5 * (self.centre.d + there), "safe")
+        if not self._linear or proposal.promised >= 0.25 * self._room():
+            return proposal
+        # Half way beyond the tolerances of HiGHS, over some kernels.
+        d, kernels = self.centre.d.copy(), self._working_kernels()
+        self._mind_all_cuts(d, kernels, np.zeros((len(kernels), len(kernels))))
+        other = self._proposal(0.5 * (self.centre.d + d), "safe")
+        return max(proposal, other, key=lambda one: one.promised)
+
+    def _proximal_step(self) -> Proposal | None:
+        """The shortest proximal step, of those tried, that promises half of what is left."""
+        multipliers = np.eye(len(self._cuts))[-1]
+        # Of no weights at all the first ones of a fit tell the unit.
+        weights = self.centre.d if self.centre.d.any() else self._problem.start()
+        first = float(np.linalg.norm(weights)) / max(float(np.linalg.norm(self.quad)), 1e-300)
+        best = None
+        for power in range(_MOST_PROXIMAL):
+            # Steps beyond all numbers are no use, nor are longer ones.
+            with np.errstate(over="ignore", invalid="ignore"):
+                found = solve_proximal(
+                    self._cuts,
+                    self._problem.regularizer,
+                    self.centre.d,
+                    first * 10.0**power,
+                    multipliers,
+                    self.centre.value,
+                )
+                proposal = self._proposal(found.d, "safe")
+            if not np.isfinite([*found.d, *found.multipliers, proposal.promised]).all():
+                break
+            multipliers = found.multipliers
+            self._offer(multipliers)
+            if best is None or proposal.promised > best.promised:
+                best = proposal
+            if best.promised >= 0.5 * self._room():
+                break
+        return best
