@@ -19,9 +19,8 @@ from kernelweave.losses import Hinge
 from kernelweave.operators import KernelOperator, bind_kernels
 from kernelweave.problem import Problem
 from kernelweave.regularizers import Simplex
-from kernelweave.solvers import Limits, solve
+from kernelweave.solvers import Limits, get_solver, solve
 from kernelweave.solvers.bemkl import Hyperparameters, Labels, Settings, infer
-from kernelweave.solvers.choose import get_solver
 
 __all__ = ["DENSE", "FAMILY", "Task", "tasks"]
 

@@ -22,6 +22,7 @@ from kernelweave.bank import DenseBank, FactoredBank
 from kernelweave.compiled.threads import use_threads
 from kernelweave.kernels import RBF, Linear, Polynomial
 from kernelweave.operators import ComputedOperator, StackedOperator
+from kernelweave.solvers import Limits
 from kernelweave.solvers.bemkl import (
     BayesRecord,
     Ensemble,
@@ -34,7 +35,6 @@ from kernelweave.solvers.bemkl import (
 )
 from kernelweave.solvers.bemkl.matrices import ThinMatrix
 from kernelweave.solvers.bemkl.squares import Squares, ThinSquares
-from kernelweave.solvers.watch import Limits
 
 SPARSE = {"alpha_omega": 1e-10, "beta_omega": 1e10}
 SKEWED = {name: float(value) for value, name in zip(np.linspace(0.6, 2.0, 8), ONES, strict=True)}

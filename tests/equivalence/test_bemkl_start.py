@@ -8,9 +8,9 @@ import pytest
 from kernelweave.bank import DenseBank, FactoredBank
 from kernelweave.kernels import RBF, Linear
 from kernelweave.operators import ComputedOperator
+from kernelweave.solvers import Limits
 from kernelweave.solvers.bemkl import Ensemble, Hyperparameters, Labels, Settings, infer
 from kernelweave.solvers.bemkl.infer import guess_unlabelled
-from kernelweave.solvers.watch import Limits
 
 RNG = np.random.default_rng(0)
 SETTINGS = Settings(Hyperparameters())

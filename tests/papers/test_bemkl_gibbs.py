@@ -19,6 +19,7 @@ from scipy.stats import ks_2samp
 from sklearn.exceptions import ConvergenceWarning
 
 from kernelweave.bank import DenseBank
+from kernelweave.solvers import Limits
 from kernelweave.solvers.bemkl import (
     Hyperparameters,
     Labels,
@@ -29,7 +30,6 @@ from kernelweave.solvers.bemkl import (
     infer,
     truncated_moments,
 )
-from kernelweave.solvers.watch import Limits
 
 
 @dataclass

@@ -33,6 +33,7 @@ from kernelweave.errors import InterruptedFitWarning, InvalidInputError
 from kernelweave.kernels import RBF, Kernel, Linear
 from kernelweave.losses import get_loss
 from kernelweave.operators import ComputedOperator
+from kernelweave.solvers import Limits
 from kernelweave.solvers.bemkl import (
     BayesStart,
     Hyperparameters,
@@ -43,7 +44,6 @@ from kernelweave.solvers.bemkl import (
 )
 from kernelweave.solvers.box_solver import DenseGram, solve_box_qp
 from kernelweave.solvers.spg import SPG
-from kernelweave.solvers.watch import Limits
 
 LIMIT = 0.3
 RNG = np.random.default_rng(0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -36,11 +37,9 @@ from kernelweave.solvers import (
     get_solver,
     solve,
 )
-from kernelweave.solvers.checkpoint import Session
-from kernelweave.solvers.checkpoint_file import Saved
+from kernelweave.solvers.checkpoint import Saved, Session, about, result_numbers, start_at
 from kernelweave.solvers.kept import Numbers
 from kernelweave.solvers.path import neighbour_start
-from kernelweave.solvers.resume import about, result_numbers, start_at
 from kernelweave.validation import require_array, require_kind
 
 __all__ = ["BaseMKL", "SetUp", "Tasks"]
@@ -127,7 +126,7 @@ class BaseMKL(KernelEstimator):
         results = []
         parts = zip(made.problems, made.solvers, starts, strict=True)
         for group, (problem, solver, start) in enumerate(parts):
-            limits = session.limits(made.limits, group, about(problem, solver))
+            limits = session.limits(made.limits, group, partial(about, problem, solver))
             if self.max_time is not None:
                 deadline = Deadline.after(self.max_time - built, time.perf_counter())
                 problem = replace(problem, deadline=deadline)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from numbers import Real
 from typing import Any
 
@@ -36,7 +37,7 @@ from kernelweave.solvers.bemkl import (
     posterior_numbers,
     selected_kernels,
 )
-from kernelweave.solvers.checkpoint_file import Saved
+from kernelweave.solvers.checkpoint import Saved
 from kernelweave.validation import positive_number, require_array, require_kind
 
 __all__ = ["BaseBayesianMKL"]
@@ -71,7 +72,7 @@ class BaseBayesianMKL(KernelEstimator):
                     squares = Squares.of(bank)
                 built = time.perf_counter() - began
                 for group, target in enumerate(targets):
-                    own = session.limits(limits, group, about(target, settings))
+                    own = session.limits(limits, group, partial(about, target, settings))
                     start = self._start(source, group, bank, target, settings)
                     deadline = None
                     if self.max_time is not None:

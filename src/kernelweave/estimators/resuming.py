@@ -10,8 +10,7 @@ from sklearn.base import BaseEstimator
 from kernelweave.errors import InvalidInputError
 from kernelweave.operators import KernelOperator
 from kernelweave.solvers import Checkpoint, Limits
-from kernelweave.solvers.checkpoint import Session
-from kernelweave.solvers.checkpoint_file import Header, Saved, names_digest, read
+from kernelweave.solvers.checkpoint import Header, Saved, Session, names_digest, read
 
 __all__ = ["begin_session", "kind_of", "source_of"]
 

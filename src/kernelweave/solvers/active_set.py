@@ -12,13 +12,11 @@ import numpy as np
 from kernelweave.arrays import Index
 from kernelweave.errors import InvalidInputError
 from kernelweave.problem import Array, Problem
-from kernelweave.solvers.base import Solver, State, require_linear
+from kernelweave.solvers.base import Solver, State, integer, number, require_linear
 from kernelweave.solvers.curvature import curvature_root, minimise_model
-from kernelweave.solvers.hand_over import run_to_the_end
 from kernelweave.solvers.inner import Evaluator, Point, drop_roundoff
 from kernelweave.solvers.kept import ABOVE_ZERO, Kept
-from kernelweave.solvers.settings import integer, number
-from kernelweave.solvers.watch import Limits
+from kernelweave.solvers.loop import Limits, run_to_the_end
 from kernelweave.solvers.working_set import aligned_kernels, at_a_kink, spread_over, working_kernels
 
 __all__ = ["ActiveSet"]

@@ -14,10 +14,9 @@ from kernelweave.compiled.finite import fits_float32
 from kernelweave.problem import Array, Problem
 from kernelweave.solvers.box_solver import GramSource, solve_box_qp
 from kernelweave.solvers.feasible import feasible_alpha
-from kernelweave.solvers.kept import Numbers
+from kernelweave.solvers.kept import Numbers, Progress
 from kernelweave.solvers.newton import solve_smooth
 from kernelweave.solvers.products import KernelProducts
-from kernelweave.solvers.watch import Progress
 
 __all__ = ["Evaluator", "InnerWork", "Point", "drop_roundoff", "owed_by_alpha", "solve_task"]
 

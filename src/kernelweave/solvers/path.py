@@ -13,12 +13,11 @@ from kernelweave.errors import InvalidInputError
 from kernelweave.operators.base import KernelOperator
 from kernelweave.problem import Array, Problem
 from kernelweave.solvers.base import Solver
+from kernelweave.solvers.checkpoint import scaled_alpha
 from kernelweave.solvers.feasible import feasible_alpha
 from kernelweave.solvers.inner import Point
-from kernelweave.solvers.loop import Result, prepared
-from kernelweave.solvers.resume import scaled_alpha
+from kernelweave.solvers.loop import Limits, Result, prepared
 from kernelweave.solvers.solve import reason_for_gap, settle
-from kernelweave.solvers.watch import Limits
 from kernelweave.validation import positive_number
 
 __all__ = [

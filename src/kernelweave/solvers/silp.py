@@ -11,7 +11,7 @@ import numpy as np
 from kernelweave.arrays import Index
 from kernelweave.errors import InvalidInputError
 from kernelweave.problem import Array, Problem
-from kernelweave.solvers.base import Solver, State
+from kernelweave.solvers.base import Solver, State, flag, integer, number
 from kernelweave.solvers.certificate import Witness, best_intercepts, certify
 from kernelweave.solvers.curvature import curvature_root
 from kernelweave.solvers.cutting_planes import (
@@ -24,7 +24,6 @@ from kernelweave.solvers.cutting_planes import (
 from kernelweave.solvers.feasible import feasible_alpha
 from kernelweave.solvers.inner import Evaluator, Point, drop_roundoff, owed_by_alpha
 from kernelweave.solvers.kept import PLANES_KEPT, Kept
-from kernelweave.solvers.settings import flag, integer, number
 from kernelweave.solvers.working_set import aligned_kernels, spread_over
 
 __all__ = ["SILP", "SILPChunking"]

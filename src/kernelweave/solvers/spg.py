@@ -9,11 +9,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from kernelweave.problem import Array, Problem
-from kernelweave.solvers.base import Solver, State
+from kernelweave.solvers.base import Solver, State, flag, number
 from kernelweave.solvers.certificate import projected_gradient, smooth_gradient
 from kernelweave.solvers.inner import Evaluator, Point, drop_roundoff
 from kernelweave.solvers.kept import ABOVE_ZERO, Kept
-from kernelweave.solvers.settings import flag, number
 
 __all__ = ["PGD", "SPG"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,9 +20,9 @@ from kernelweave.solvers.bemkl.posterior import BayesRecord, Posterior, selected
 from kernelweave.solvers.bemkl.resume import BayesStart, about
 from kernelweave.solvers.bemkl.squares import Squares
 from kernelweave.solvers.bemkl.targets import Labels, Targets
-from kernelweave.solvers.checkpoint import Session
-from kernelweave.solvers.checkpoint_file import Header
-from kernelweave.solvers.watch import Limits, Progress, Watch
+from kernelweave.solvers.checkpoint import Header, Session
+from kernelweave.solvers.kept import Progress
+from kernelweave.solvers.loop import Limits, Watch
 
 __all__ = ["guess_unlabelled", "infer"]
 
@@ -73,7 +74,7 @@ def infer(
     >>> import numpy as np
     >>> from kernelweave.operators import DenseOperator
     >>> from kernelweave.solvers.bemkl import Hyperparameters, Labels, Settings
-    >>> from kernelweave.solvers.watch import Limits
+    >>> from kernelweave.solvers import Limits
     >>> x = np.linspace(-1, 1, 30)
     >>> bank = DenseOperator([np.outer(x, x), np.eye(30)])
     >>> labels = Labels(np.sign(x)[None])
@@ -83,7 +84,7 @@ def infer(
     """
     header = Header("infer", len(targets.y), 1, bank.n, bank.m, "")
     with Session(limits.callbacks, header) as session:
-        limits = session.limits(limits, 0, about(targets, settings))
+        limits = session.limits(limits, 0, partial(about, targets, settings))
         deadline = deadline or Deadline.after(limits.max_time, time.perf_counter())
         try:
             return _infer(bank, targets, settings, limits, seed, squares, start, deadline)
@@ -115,7 +116,7 @@ def _infer(
         line = None if start is None else start.place(ensemble)
     since = Progress() if line is None else Progress(line.iteration, line.seconds)
     history: list[BayesRecord] = []
-    watch = Watch(limits, history, began - since.seconds, since, deadline)
+    watch = Watch(limits, history, began - since.seconds, deadline)
     last = ensemble.snapshot()
     reason = ""
     ended = line is not None and _stands_still(line.lower_bound, line.change, targets, limits)

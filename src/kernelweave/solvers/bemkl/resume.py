@@ -12,7 +12,7 @@ from kernelweave.problem import Array
 from kernelweave.solvers.bemkl.ensemble import Ensemble, Settings
 from kernelweave.solvers.bemkl.posterior import BayesRecord, Posterior
 from kernelweave.solvers.bemkl.targets import Targets
-from kernelweave.solvers.checkpoint_file import digest_of, refused_by_name
+from kernelweave.solvers.checkpoint import digest_of, refused_by_name
 from kernelweave.solvers.kept import ABOVE_ZERO, Kept, Numbers, check_kept, part_of
 
 __all__ = ["BayesStart", "about", "posterior_numbers"]

@@ -12,13 +12,12 @@ from kernelweave.errors import InvalidInputError
 from kernelweave.losses.hinge import Hinge
 from kernelweave.losses.squared_hinge import SquaredHinge
 from kernelweave.problem import Array, Problem
-from kernelweave.solvers.base import Solver, State
+from kernelweave.solvers.base import Solver, State, choice, either, integer, number
 from kernelweave.solvers.inner import Point
 from kernelweave.solvers.kept import ABOVE_ZERO, Kept
 from kernelweave.solvers.mwu.descent import Descent
 from kernelweave.solvers.mwu.margin import BISECTED, SOFT_MARGINS
 from kernelweave.solvers.mwu.target import FixedTargetRun, Target
-from kernelweave.solvers.settings import choice, either, integer, number
 
 __all__ = ["MWU"]
 
