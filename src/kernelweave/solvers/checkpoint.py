@@ -39,7 +39,7 @@ from kernelweave.validation import parse_time
 
 if TYPE_CHECKING:
     from kernelweave.solvers.base import Solver, State
-    from kernelweave.solvers.loop import Limits, Note, Result
+    from kernelweave.solvers.loop import Limits, Result
 
 __all__ = [
     "Checkpoint",
@@ -394,11 +394,11 @@ class Session:
         keep = partial(self._keep, group, about()) if self._writers else limits.keep
         return replace(limits, callbacks=others, keep=keep)
 
-    def _keep(self, group: int, about: Numbers, line: Note, numbers: Numbers) -> None:
+    def _keep(self, group: int, about: Numbers, line: Any, numbers: Numbers) -> None:
         self._groups[group] = {**about, **_of_line(line), **numbers}
         self._write(writer for writer in self._writers if writer.due())
 
-    def end(self, group: int, line: Note, numbers: Numbers) -> None:
+    def end(self, group: int, line: Any, numbers: Numbers) -> None:
         """Take what the fit of a group ended with, and write it down."""
         if self._writers:
             known = self._groups.get(group, {})

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -33,7 +33,6 @@ from kernelweave.solvers.silp import SILP
 __all__ = [
     "OWN_SHARE",
     "Limits",
-    "Note",
     "Record",
     "Result",
     "Watch",
@@ -51,21 +50,6 @@ _ROUNDINGS = 10.0
 _MARGIN = 0.99
 # Part of the tolerance that a solver may use up on a bank that is not exact.
 OWN_SHARE = 0.9
-
-
-class Note(Protocol):
-    """One line of a fit's history; callbacks are given the newest one."""
-
-    @property
-    def iteration(self) -> int:
-        """Steps so far."""
-
-    @property
-    def seconds(self) -> float:
-        """Time so far."""
-
-    def told(self) -> str:
-        """Return what progress shows of it."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +82,7 @@ class Limits:
     callbacks: Sequence[Any] = ()
     verbose: int = 0
     stop: Callable[[], bool] | None = None
-    keep: Callable[[Note, Numbers], None] | None = None
+    keep: Callable[[Any, Numbers], None] | None = None
 
     def target(self, rounding: float = 0.0) -> float:
         """Return the tolerance a fit is held to: `tol`, or for zero what float64 can resolve.
@@ -115,7 +99,7 @@ class Watch:
     ----------
     limits : Limits
     history : list
-        Lines are appended to it.
+        Lines are appended to it: any with `iteration`, `seconds` and what `told()` returns.
     began : float
         When the fit began, by `time.perf_counter`; earlier by the seconds of one taken up.
     deadline : Deadline
@@ -135,7 +119,7 @@ class Watch:
         """Time since the fit began."""
         return time.perf_counter() - self._began
 
-    def note(self, line: Note, numbers: Callable[[], Numbers]) -> None:
+    def note(self, line: Any, numbers: Callable[[], Numbers]) -> None:
         """Take down a line of history, show it if it is time to, and tell whoever wants to know."""
         self._history.append(line)
         self._show(line)
@@ -162,7 +146,7 @@ class Watch:
             return "max_time"
         return "max_iter" if line.iteration >= self._limits.max_iter else ""
 
-    def _show(self, line: Note) -> None:
+    def _show(self, line: Any) -> None:
         verbose = self._limits.verbose
         if not verbose or (verbose < 2 and line.seconds - self._printed < 1.0):
             return

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from operator import methodcaller
 from typing import Any
 
 from sklearn.exceptions import ConvergenceWarning
@@ -101,7 +102,7 @@ def solve(problem: Problem, solver: Solver, limits: Limits, start: Point | None 
 
     Warns when the tolerance was not met, saying why and what to do.
     """
-    result, _ = settle(problem, solver, limits, start, lambda bank: bank.refined())
+    result, _ = settle(problem, solver, limits, start, methodcaller("refined"))
     told = reason_for_gap(result, limits)
     if told:
         warnings.warn(told, ConvergenceWarning, stacklevel=2)
