@@ -20,8 +20,7 @@ from kernelweave.losses import Hinge
 from kernelweave.operators import KernelOperator, bind_kernels
 from kernelweave.problem import Problem
 from kernelweave.regularizers import Simplex
-from kernelweave.solvers import Limits, solve
-from kernelweave.solvers.choose import get_solver
+from kernelweave.solvers import Limits, get_solver, solve
 
 __all__ = ["DENSE", "FAMILY", "Task", "tasks"]
 

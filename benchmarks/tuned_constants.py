@@ -1,7 +1,7 @@
 """What the tuned constants of SPG and MWU change: work until the tolerance for several values.
 
     python benchmarks/tuned_constants.py --data-dir DIR
-    python benchmarks/tuned_constants.py --data-dir DIR --constants spg._TURN --sets australian
+    python benchmarks/tuned_constants.py --data-dir DIR --constants spg._FIRST_TURN --sets wpbc
 
 Single-kernel solves (SPG, products of one kernel for each feature under l1 and p = 1.33) or rounds
 (MWU, sums of the SimpleMKL family under hinge and squared hinge), to a gap of 1e-3 at C = 10. A fit
@@ -30,7 +30,7 @@ SUMS = {
     loss: MKLClassifier("simplemkl", loss=loss, solver="mwu") for loss in ("hinge", "squared_hinge")
 }
 VALUES = {
-    "spg._TURN": (10, 25, 50, 100),
+    "spg._FIRST_TURN": (1, 4, 8, 16, 32, 64),
     "mwu.descent._FIRST_ROUNDS": (4, 16, 64),
     "mwu.descent._GROWTH": (0.02, 0.05, 0.1),
     "mwu.descent._PATIENCE": (1, 2, 3, 5),

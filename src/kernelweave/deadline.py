@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 __all__ = ["GRACE", "NEVER", "Deadline", "TimeUp"]
 
@@ -63,7 +63,7 @@ class Deadline:
 
     def later(self, seconds: float) -> Deadline:
         """Return the deadline so many seconds later."""
-        return NEVER if self is NEVER else replace(self, at=self.at + seconds)
+        return NEVER if self is NEVER else Deadline(self.at + seconds, self.clock, self.stop)
 
     def check(self) -> None:
         """Raise `TimeUp` if the time is over."""

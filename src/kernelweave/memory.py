@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,8 @@ _GROUPS = Path("/sys/fs/cgroup")
 # (limit, use, its name for files that are cached and can be dropped) in both versions of groups.
 _VERSION_2 = ("memory.max", "memory.current", "inactive_file")
 _VERSION_1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+# Version 1 has no word for no limit: it is the largest number of whole pages.
+_UNLIMITED = 2.0**60
 # Matrices of so few samples count for nothing: half a megabyte each.
 FEW_SAMPLES = 256
 
@@ -35,7 +38,7 @@ def available_bytes() -> float:
 
 
 def _free_system_bytes() -> float:
-    found = _sizes(_PROC / "meminfo").get("MemAvailable")
+    found = _size(_PROC / "meminfo", "MemAvailable")
     if found is not None:
         return found
     try:
@@ -50,11 +53,10 @@ def _under_own_limits() -> Iterator[float]:
         import resource
     except ImportError:
         return  # Windows has no such limits.
-    used = _sizes(_PROC / "self" / "status")
     for limit, use in ((resource.RLIMIT_AS, "VmSize"), (resource.RLIMIT_DATA, "VmData")):
         soft = resource.getrlimit(limit)[0]
         if soft != resource.RLIM_INFINITY:
-            yield float(soft) - used.get(use, 0.0)
+            yield float(soft) - (_size(_PROC / "self" / "status", use) or 0.0)
 
 
 def _left_to_groups() -> Iterator[float]:
@@ -79,9 +81,12 @@ def _left_along(root: Path, path: str, limit: str, use: str, cached: str) -> Ite
     for group in (inner, *inner.parents):
         if not group.is_relative_to(root):
             return
-        most, used = _number(group / limit), _number(group / use)
-        if most is not None and used is not None:
-            yield most - used + _sizes(group / "memory.stat").get(cached, 0.0)
+        most = _number(group / limit)
+        if most is None or most >= _UNLIMITED:
+            continue
+        used = _number(group / use)
+        if used is not None:
+            yield most - used + (_size(group / "memory.stat", cached) or 0.0)
 
 
 def _number(path: Path) -> float | None:
@@ -92,17 +97,14 @@ def _number(path: Path) -> float | None:
         return None
 
 
-def _sizes(path: Path) -> dict[str, float]:
-    """The bytes in a file of lines such as "VmSize: 12 kB" or "inactive_file 12288"."""
+def _size(path: Path, name: str) -> float | None:
+    """The bytes that a file tells by a line such as "VmSize: 12 kB" or "inactive_file 12288"."""
     try:
-        lines = [line.split() for line in path.read_text().splitlines()]
+        text = path.read_text()
     except OSError:
-        return {}
-    return {
-        words[0].rstrip(":"): float(words[1]) * (1024.0 if words[2:] == ["kB"] else 1.0)
-        for words in lines
-        if len(words) > 1 and words[1].isdigit()
-    }
+        return None
+    found = re.search(rf"^{name}:?\s+(\d+)( kB)?$", text, re.MULTILINE)
+    return None if found is None else float(found[1]) * (1024.0 if found[2] else 1.0)
 
 
 def square_side(n_bytes: float, copies: float = 1.0) -> int:

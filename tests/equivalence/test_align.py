@@ -28,11 +28,16 @@ from kernelweave.solvers import (
     Align,
     Limits,
     Solver,
-    align,
+    baselines,
     solve,
     solve_path,
 )
-from kernelweave.solvers.align import METHODS, alignment_weights, independent_weights, joint_weights
+from kernelweave.solvers.baselines import (
+    METHODS,
+    alignment_weights,
+    independent_weights,
+    joint_weights,
+)
 
 
 def problem_of(name="hinge", n_tasks=1):
@@ -150,7 +155,7 @@ def test_many_kernels_meet_the_optimality_conditions(method):
     """A hundred times more kernels than the targets need, many of them alike."""
     X, y = make_classification(60, 8, random_state=0)
     kernels = ComputedOperator.build(simplemkl_family(), X)
-    M = align.centred_products(DenseBank().build(kernels))
+    M = baselines.centred_products(DenseBank().build(kernels))
     a = DenseBank().build(kernels).quad(np.where(y > 0, 1.0, -1.0) - np.mean(2.0 * y - 1.0))
     if method == "independent":
         np.testing.assert_allclose(
@@ -237,13 +242,13 @@ class TestOnce:
     @pytest.fixture
     def counted(self, monkeypatch):
         calls = []
-        inside = align.alignment_weights
+        inside = baselines.alignment_weights
 
         def counting(problem, method):
             calls.append(problem.bank)
             return inside(problem, method)
 
-        monkeypatch.setattr(align, "alignment_weights", counting)
+        monkeypatch.setattr(baselines, "alignment_weights", counting)
         return calls
 
     def test_on_a_path(self, counted):

@@ -34,7 +34,7 @@ from kernelweave.bayes.matrices import ThinMatrix
 from kernelweave.compiled.threads import use_threads
 from kernelweave.kernels import RBF, Linear, Polynomial
 from kernelweave.operators import ComputedOperator, StackedOperator
-from kernelweave.solvers.watch import Limits
+from kernelweave.solvers import Limits
 
 SPARSE = {"alpha_omega": 1e-10, "beta_omega": 1e10}
 SKEWED = {name: float(value) for value, name in zip(np.linspace(0.6, 2.0, 8), ONES, strict=True)}

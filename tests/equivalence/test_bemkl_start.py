@@ -10,7 +10,7 @@ from kernelweave.bayes import Ensemble, Hyperparameters, Labels, Settings, infer
 from kernelweave.bayes.infer import guess_unlabelled
 from kernelweave.kernels import RBF, Linear
 from kernelweave.operators import ComputedOperator
-from kernelweave.solvers.watch import Limits
+from kernelweave.solvers import Limits
 
 RNG = np.random.default_rng(0)
 SETTINGS = Settings(Hyperparameters())

@@ -15,7 +15,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_s
 
 from kernelweave import BayesianMKLClassifier
 from kernelweave.errors import InvalidInputError
-from kernelweave.estimators.labels import read_labels
+from kernelweave.estimators.targets import read_labels
 from kernelweave.kernels import RBF, Linear
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

@@ -227,7 +227,7 @@ def test_blocks_of_rows_and_kernels_change_nothing(fitted, monkeypatch):
         model, new = fitted(case)
         whole = model.explain(new).values
         with monkeypatch.context() as patch:
-            patch.setattr("kernelweave.estimators.decisions._BLOCK_ENTRIES", 1)
+            patch.setattr("kernelweave.estimators.decisions._PART_ENTRIES", 1)
             patch.setattr("kernelweave.combine.base.STACK_ENTRIES", 1)
             np.testing.assert_allclose(model.explain(new).values, whole, rtol=1e-10, atol=1e-13)
 

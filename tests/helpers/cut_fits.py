@@ -6,7 +6,7 @@ from sklearn.base import clone
 
 from kernelweave import Checkpoint
 from kernelweave.kernels import RBF, Linear
-from kernelweave.solvers import checkpoint_file
+from kernelweave.solvers import checkpoint
 
 KERNELS = [RBF(width=w) for w in (0.5, 1.0, 3.0)] + [Linear()]
 
@@ -26,4 +26,4 @@ def resumed(model, source, *data):
 
 
 def saved_iteration(path, group=0):
-    return int(checkpoint_file.read(path).groups[group]["record.iteration"])
+    return int(checkpoint.read(path).groups[group]["record.iteration"])

@@ -29,7 +29,7 @@ from kernelweave.bayes import (
     sum_of_squares,
     truncated_moments,
 )
-from kernelweave.solvers.watch import Limits
+from kernelweave.solvers import Limits
 
 
 @dataclass

@@ -19,8 +19,7 @@ from kernelweave.losses import Hinge
 from kernelweave.operators import DenseOperator, bind_kernels
 from kernelweave.problem import Problem
 from kernelweave.regularizers import Simplex
-from kernelweave.solvers import Limits, solve
-from kernelweave.solvers.choose import get_solver
+from kernelweave.solvers import Limits, get_solver, solve
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 

@@ -27,7 +27,7 @@ from kernelweave import (
 from kernelweave.bank import FactoredBank
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels import RBF, Linear
-from kernelweave.solvers import SILP, SOLVERS, SPG, ActiveSet, checkpoint_file
+from kernelweave.solvers import SILP, SOLVERS, SPG, ActiveSet, checkpoint
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -85,7 +85,7 @@ def test_a_killed_fit_ends_at_the_same_optimum(path, cancer):
     np.testing.assert_allclose(again.weights_, whole.weights_, atol=0.02)
     assert again.history_[0].gap < 0.1 * whole.history_[0].gap
     # Seconds count on, those of the killed process among them.
-    assert again.history_[0].seconds > float(checkpoint_file.read(path).groups[0]["record.seconds"])
+    assert again.history_[0].seconds > float(checkpoint.read(path).groups[0]["record.seconds"])
 
 
 def test_a_killed_bayesian_fit_ends_with_the_same_posterior(path, iris):
@@ -293,7 +293,7 @@ def test_finished_classes_are_not_solved_again(path, iris, monkeypatch):
     assert len(solved) == 2 and solved[0] is not None and solved[1] is None
     assert again.objective_ == pytest.approx(whole.objective_, rel=1e-6)
     np.testing.assert_allclose(again.weights_, whole.weights_, atol=1e-3)
-    assert sorted(checkpoint_file.read(path).groups) == [0, 1, 2]
+    assert sorted(checkpoint.read(path).groups) == [0, 1, 2]
     assert len(resumed(model, path, *iris).history_) == 3
 
 
@@ -313,7 +313,7 @@ def test_what_is_finished_stays_in_the_file_of_the_next_run(path, iris):
     )
     with pytest.raises(Crash):
         finer.fit(*iris)
-    assert sorted(checkpoint_file.read(path).groups) == [0, 1, 2]
+    assert sorted(checkpoint.read(path).groups) == [0, 1, 2]
 
 
 def test_bayesian_classes_of_their_own(path, iris):
@@ -359,7 +359,7 @@ def test_few_samples_and_many_kernels(path, wide_cancer):
     model = BayesianMKLClassifier("simplemkl", max_iter=40, tol=1e-4)
     whole = clone(model).fit(X, y)
     cut_short(model, path, 9, X, y)
-    assert "be.precision.base" in checkpoint_file.read(path).groups[0]
+    assert "be.precision.base" in checkpoint.read(path).groups[0]
     again = resumed(model, path, X, y)
     assert again.lower_bound_ == pytest.approx(whole.lower_bound_, abs=1e-8)
 
@@ -383,7 +383,7 @@ def test_one_class_goes_on_in_its_own_units(path, solver):
     whole = clone(model).fit(X[::3])
     half = len(whole.history_) // 2
     part = cut_short(model, path, half, X[::3])
-    numbers = checkpoint_file.read(path).groups[0]
+    numbers = checkpoint.read(path).groups[0]
     assert numbers["alpha"].sum() == pytest.approx(1.0)
     assert float(numbers["record.primal"]) == part.history_[-1].primal
     again = resumed(model, path, X[::3])

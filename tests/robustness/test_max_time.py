@@ -41,9 +41,9 @@ from kernelweave.errors import InterruptedFitWarning, InvalidInputError
 from kernelweave.kernels import RBF, Kernel, Linear
 from kernelweave.losses import get_loss
 from kernelweave.operators import ComputedOperator
+from kernelweave.solvers import Limits
 from kernelweave.solvers.box_qp import DenseGram, solve_box_qp
 from kernelweave.solvers.spg import SPG
-from kernelweave.solvers.watch import Limits
 
 LIMIT = 0.3
 RNG = np.random.default_rng(0)

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ import pytest
 from kernelweave import MKLClassifier
 from kernelweave.bank import build_bank
 from kernelweave.errors import MemoryBudgetError
-from kernelweave.estimators.learnt_kernel import LearntKernel
+from kernelweave.estimators.decisions import LearntKernel
 from kernelweave.kernels import RBF
 from kernelweave.operators import CachedOperator, ComputedOperator, DenseOperator, StackedOperator
 
@@ -104,28 +105,25 @@ def test_memory_that_runs_out_in_the_middle_is_told(monkeypatch, error, reason):
     def breaks(*args):
         raise error
 
-    monkeypatch.setattr(LearntKernel, "products", breaks)
+    monkeypatch.setattr(LearntKernel, "blocks", breaks)
     told = rf"MKLClassifier ran out of memory: {reason}\. \d.* are free"
     with pytest.raises(MemoryBudgetError, match=told):
         model.predict(X)
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), [("_BLOCK_ENTRIES", 500), ("available_bytes", lambda: 500 * 128)]
-)
-def test_predictions_do_not_form_a_matrix_of_all_samples(monkeypatch, name, value):
+@pytest.mark.parametrize(("free", "most"), [(1e12, 64e6), (8e6, 16e6)])
+def test_predictions_do_not_form_a_matrix_of_all_samples(monkeypatch, free, most):
+    """The whole matrix would have more than 80 MB; where memory is short, far less is in use."""
     X = np.random.default_rng(0).normal(size=(200, 3))
-    model = MKLClassifier([RBF(width=1.0)]).fit(X, X[:, 0] > 0)
-    whole = model.decision_function(X)
-    blocks, sizes = LearntKernel._blocks, []
-
-    def watched(*args):
-        for rows, values in blocks(*args):
-            sizes.append(values.size)
-            yield rows, values
-
-    monkeypatch.setattr("kernelweave.estimators.learnt_kernel._FEW_ENTRIES", 0)
-    monkeypatch.setattr(f"kernelweave.estimators.learnt_kernel.{name}", value)
-    monkeypatch.setattr(LearntKernel, "_blocks", watched)
-    np.testing.assert_allclose(model.decision_function(X), whole, rtol=1e-12)
-    assert 0 < max(sizes) <= 500
+    model = MKLClassifier([RBF(width=1.0)], C=1e-3).fit(X, X[:, 0] > 0)
+    new = np.tile(X, (300, 1))
+    assert 8 * len(new) * len(model.support_) > 80e6
+    monkeypatch.setattr("kernelweave.estimators.decisions.available_bytes", lambda: free)
+    tracemalloc.start()
+    try:
+        found = model.decision_function(new)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < most
+    np.testing.assert_allclose(found, np.tile(model.decision_function(X), 300), rtol=1e-9)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 import warnings
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,10 +23,9 @@ from kernelweave.compiled.threads import between_blocks, one_blas_thread
 from kernelweave.deadline import Deadline, TimeUp
 from kernelweave.errors import InterruptedFitWarning, InvalidInputError
 from kernelweave.operators.base import KernelOperator, kernel_runs
-from kernelweave.solvers.checkpoint import Session
-from kernelweave.solvers.checkpoint_file import Header, digest_of, refused_by_name
-from kernelweave.solvers.kept import ABOVE_ZERO, Kept, Numbers, check_kept, part_of
-from kernelweave.solvers.watch import Limits, Progress, Watch
+from kernelweave.solvers.checkpoint import Header, Session, digest_of, refused_by_name
+from kernelweave.solvers.kept import ABOVE_ZERO, Kept, Numbers, Progress, check_kept, part_of
+from kernelweave.solvers.loop import Limits, Watch
 
 __all__ = ["BayesStart", "about", "guess_unlabelled", "infer", "posterior_numbers"]
 
@@ -77,7 +77,7 @@ def infer(
     >>> import numpy as np
     >>> from kernelweave.operators import DenseOperator
     >>> from kernelweave.bayes import Hyperparameters, Labels, Settings
-    >>> from kernelweave.solvers.watch import Limits
+    >>> from kernelweave.solvers import Limits
     >>> x = np.linspace(-1, 1, 30)
     >>> bank = DenseOperator([np.outer(x, x), np.eye(30)])
     >>> labels = Labels(np.sign(x)[None])
@@ -87,7 +87,7 @@ def infer(
     """
     header = Header("infer", len(targets.y), 1, bank.n, bank.m, "")
     with Session(limits.callbacks, header) as session:
-        limits = session.limits(limits, 0, about(targets, settings))
+        limits = session.limits(limits, 0, partial(about, targets, settings))
         deadline = deadline or Deadline.after(limits.max_time, time.perf_counter())
         try:
             return _infer(bank, targets, settings, limits, seed, squares, start, deadline)
@@ -120,7 +120,7 @@ def _infer(
         line = None if start is None else start.place(ensemble, digest)
     since = Progress() if line is None else Progress(line.iteration, line.seconds)
     history: list[BayesRecord] = []
-    watch = Watch(limits, history, began - since.seconds, since, deadline)
+    watch = Watch(limits, history, began - since.seconds, deadline)
     last = ensemble.found()
     reason = ""
     ended = line is not None and _stands_still(line.lower_bound, line.change, targets, limits)

@@ -4,7 +4,7 @@ from kernelweave.estimators.bayesian_classifier import BayesianMKLClassifier
 from kernelweave.estimators.bayesian_regressor import BayesianMKLRegressor
 from kernelweave.estimators.classifier import MKLClassifier
 from kernelweave.estimators.cv import MKLClassifierCV, MKLRegressorCV
-from kernelweave.estimators.learnt_kernel import LearntKernel
+from kernelweave.estimators.decisions import LearntKernel
 from kernelweave.estimators.new_rows import with_new_rows
 from kernelweave.estimators.nystrom import NystromMKLClassifier
 from kernelweave.estimators.one_class import MKLOneClass

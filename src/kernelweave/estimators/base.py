@@ -1,9 +1,10 @@
-"""What the estimators share: from data to a certified fit, from a fit to decision values."""
+"""What the convex estimators share: from data to a certified fit."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -15,11 +16,9 @@ from kernelweave.combine import Combination, get_combination
 from kernelweave.compiled.threads import between_blocks
 from kernelweave.deadline import NEVER, Deadline, TimeUp
 from kernelweave.errors import InvalidInputError
-from kernelweave.estimators.decisions import Decisions, Parts
+from kernelweave.estimators.decisions import Decisions
 from kernelweave.estimators.kernel_estimator import KernelEstimator
-from kernelweave.estimators.loss_weights import check_loss_weights
-from kernelweave.estimators.resuming import begin_session, source_of
-from kernelweave.estimators.target_units import RAW, TargetUnits
+from kernelweave.estimators.targets import RAW, TargetUnits, check_loss_weights
 from kernelweave.losses.base import Loss
 from kernelweave.operators import DistanceOperator, KernelOperator
 from kernelweave.operators.auto import storage_dtype
@@ -36,11 +35,9 @@ from kernelweave.solvers import (
     get_solver,
     solve,
 )
-from kernelweave.solvers.checkpoint import Session
-from kernelweave.solvers.checkpoint_file import Saved
+from kernelweave.solvers.checkpoint import Saved, Session, about, result_numbers, start_at
 from kernelweave.solvers.kept import Numbers
 from kernelweave.solvers.path import neighbour_start
-from kernelweave.solvers.resume import about, result_numbers, start_at
 from kernelweave.validation import require_array, require_kind
 
 __all__ = ["BaseMKL", "SetUp", "Tasks"]
@@ -103,13 +100,13 @@ class BaseMKL(KernelEstimator):
     def _fit_tasks(self, tasks: Tasks, C: float = 1.0) -> None:
         """Fit the tasks of each group together, under one set of weights for the group."""
         count = {"n_tasks": len(tasks.y), "n_groups": len(tasks.groups)}
-        source = source_of(self, n=tasks.y.shape[1], **count)
+        source = self._source(n=tasks.y.shape[1], **count)
         began = time.perf_counter()
         with self._threads():
             made = self._set_up(tasks, C, Deadline.after(self._limits().max_time, began))
             built = time.perf_counter() - began
             weights = C * tasks.weight
-            with begin_session(self, made.limits, made.kernel_set, source, **count) as session:
+            with self._session(made.limits, made.kernel_set, source, **count) as session:
                 starts = self._starts(weights, tasks.groups, made.problems[0].m)
                 if source is not None and not any(starts):
                     starts = self._starts_at(source, made, tasks)
@@ -127,7 +124,7 @@ class BaseMKL(KernelEstimator):
         results = []
         parts = zip(made.problems, made.solvers, starts, strict=True)
         for group, (problem, solver, start) in enumerate(parts):
-            limits = session.limits(made.limits, group, about(problem, solver))
+            limits = session.limits(made.limits, group, partial(about, problem, solver))
             if self.max_time is not None:
                 deadline = Deadline.after(self.max_time - built, time.perf_counter())
                 problem = replace(problem, deadline=deadline)
@@ -182,7 +179,10 @@ class BaseMKL(KernelEstimator):
         combination = get_combination(self.combination)
         check_solver(self.solver)
         check_loss_weights(C, tasks.weight)
-        kernel_set, bank = self._build(tasks.X, combination, deadline)
+        if combination.base == "distances":
+            kernel_set, bank = self._build_distances(tasks.X, combination, deadline)
+        else:
+            kernel_set, bank = self._build_kernels(tasks.X, self.tol, self._seed(), deadline)
         problems = [
             Problem(bank, tasks.y[g], C * tasks.weight[g], tasks.loss, regularizer, combination)
             for g in tasks.groups
@@ -194,14 +194,6 @@ class BaseMKL(KernelEstimator):
         self, problem: Problem, solver: Solver, limits: Limits, start: Point | None
     ) -> Result:
         return solve(problem, solver, limits, start)
-
-    def _build(
-        self, X: Any, combination: Combination, deadline: Deadline
-    ) -> tuple[KernelOperator, KernelOperator]:
-        """Bind the kernels (or distances) to the samples, and put them into a bank."""
-        if combination.base == "distances":
-            return self._build_distances(X, combination, deadline)
-        return self._build_kernels(X, self.tol, self._seed(), deadline)
 
     def _build_distances(
         self, X: Any, combination: Combination, deadline: Deadline
@@ -290,21 +282,6 @@ class BaseMKL(KernelEstimator):
     def _come_back(self) -> None:
         super()._come_back()
         self._prepare()
-
-    # From a fit to numbers
-
-    def _decisions(self, X: Any) -> Array:
-        """Decision values, shape (n_new, T); see :class:`Decisions` for what they cost."""
-        check_is_fitted(self)
-        X = self._check_X(X, reset=False)
-        with self._threads():
-            values = self._decide(X) + self.intercept_
-        self._require_finite(values)
-        return values
-
-    def _parts(self, X: Any) -> Parts:
-        parts = self._decide.parts(X)
-        return parts._replace(constant=parts.constant + self.intercept_)
 
     @property
     def required_columns_(self) -> dict[str, Array]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from numbers import Real
 from typing import Any
 
@@ -33,10 +34,9 @@ from kernelweave.errors import InvalidInputError
 from kernelweave.estimators.decisions import Parts
 from kernelweave.estimators.kernel_estimator import KernelEstimator
 from kernelweave.estimators.predictive import Predictive
-from kernelweave.estimators.resuming import begin_session, source_of
 from kernelweave.operators import KernelOperator
 from kernelweave.problem import Array
-from kernelweave.solvers.checkpoint_file import Saved
+from kernelweave.solvers.checkpoint import Saved
 from kernelweave.validation import positive_number, require_array, require_kind
 
 __all__ = ["BaseBayesianMKL"]
@@ -59,19 +59,19 @@ class BaseBayesianMKL(KernelEstimator):
         """Find the posterior of each of the targets, and keep what users read."""
         limits, seed = self._limits(), self._seed()
         count = {"n_tasks": sum(len(t.y) for t in targets), "n_groups": len(targets)}
-        source = source_of(self, n=targets[0].y.shape[1], **count)
+        source = self._source(n=targets[0].y.shape[1], **count)
         began = time.perf_counter()
         with self._threads():
             ends = Deadline.after(self.max_time, began)
             kernel_set, bank = self._build_kernels(X, _BANK_TOL, seed, ends)
             posteriors = []
-            with begin_session(self, limits, kernel_set, source, **count) as session:
+            with self._session(limits, kernel_set, source, **count) as session:
                 squares = None
                 with suppress(TimeUp), between_blocks(ends.look()):
                     squares = sum_of_squares(bank)
                 built = time.perf_counter() - began
                 for group, target in enumerate(targets):
-                    own = session.limits(limits, group, about(target, settings))
+                    own = session.limits(limits, group, partial(about, target, settings))
                     start = self._start(source, group, bank)
                     deadline = None
                     if self.max_time is not None:
@@ -161,14 +161,9 @@ class BaseBayesianMKL(KernelEstimator):
 
     # From a posterior to numbers
 
-    def _mean(self, X: Any) -> Array:
+    def _values(self, X: Any) -> Array:
         """Means of the functions, shape (n_new, T)."""
-        check_is_fitted(self)
-        X = self._check_X(X, reset=False)
-        with self._threads():
-            mean = self._predictive.mean(X)
-        self._require_finite(mean)
-        return mean
+        return self._predictive.mean(X)
 
     def _parts(self, X: Any) -> Parts:
         return self._predictive.parts(X)

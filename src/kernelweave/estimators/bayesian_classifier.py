@@ -19,7 +19,7 @@ from kernelweave.bayes import (
 )
 from kernelweave.errors import InvalidInputError
 from kernelweave.estimators.bayesian import BaseBayesianMKL
-from kernelweave.estimators.labels import known_labels, read_labels
+from kernelweave.estimators.targets import known_labels, read_labels
 from kernelweave.problem import Array
 from kernelweave.validation import positive_number, unknown_name
 
@@ -227,7 +227,7 @@ class BayesianMKLClassifier(ClassifierMixin, BaseBayesianMKL):
             Shape (n,) for two classes, (n, n_classes) or (n, L) otherwise.
         """
         if not return_std:
-            return self._columns(self._mean(X))
+            return self._columns(self._decisions(X))
         mean, std = self._mean_and_std(X)
         return self._columns(mean), self._columns(std)
 
@@ -264,7 +264,7 @@ class BayesianMKLClassifier(ClassifierMixin, BaseBayesianMKL):
         if not self._several_labels and len(self.classes_) > 2:
             return self.classes_[self.predict_proba(X).argmax(axis=1)]
         # The side of zero is the more probable one, whatever the standard deviation.
-        positive = self._mean(X) > 0
+        positive = self._decisions(X) > 0
         if self._several_labels:
             return positive.astype(self.classes_.dtype)
         return self.classes_[positive[:, 0].astype(int)]

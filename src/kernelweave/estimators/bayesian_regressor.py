@@ -14,7 +14,7 @@ from kernelweave.bayes import Hyperparameters, Outputs
 from kernelweave.errors import InvalidInputError
 from kernelweave.estimators.bayesian import BaseBayesianMKL
 from kernelweave.estimators.decisions import Parts
-from kernelweave.estimators.target_units import standardize
+from kernelweave.estimators.targets import standardize
 from kernelweave.problem import Array
 from kernelweave.validation import require_array, require_kind
 
@@ -199,7 +199,7 @@ class BayesianMKLRegressor(RegressorMixin, BaseBayesianMKL):
             Of the dimensions of y: (n,), or (n, n_outputs).
         """
         if not return_std:
-            mean = self._mean(X)
+            mean = self._decisions(X)
             return self._columns(self._shift + self._scale * mean)
         mean, std = self._mean_and_std(X)
         return self._columns(self._shift + self._scale * mean), self._columns(self._scale * std)

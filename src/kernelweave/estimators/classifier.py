@@ -11,8 +11,7 @@ from sklearn.base import ClassifierMixin
 
 from kernelweave.errors import InvalidInputError
 from kernelweave.estimators.base import BaseMKL, Tasks
-from kernelweave.estimators.labels import class_codes
-from kernelweave.estimators.loss_weights import read_sample_weight, with_class_weight
+from kernelweave.estimators.targets import class_codes, read_sample_weight, with_class_weight
 from kernelweave.losses import Loss, get_loss
 from kernelweave.problem import Array
 from kernelweave.validation import positive_number, unknown_name
@@ -236,9 +235,7 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
 
     def predict(self, X: Any) -> Array:
         """Return the most likely class of every sample."""
-        decisions = self.decision_function(X)
-        best = (decisions > 0).astype(int) if decisions.ndim == 1 else decisions.argmax(axis=1)
-        return self.classes_[best]
+        return self._likeliest(self._decisions(X))
 
     @property
     def predict_proba(self) -> Any:

@@ -1,25 +1,106 @@
-"""From a fit to decision values of new samples."""
+"""What a fit has learnt, at new samples: the combined kernel, and decision values."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from kernelweave.arrays import Index
 from kernelweave.combine import Combination, WeightedSum
-from kernelweave.estimators.learnt_kernel import LearntKernel
 from kernelweave.kernels.samples import Samples, as_samples
+from kernelweave.memory import available_bytes
 from kernelweave.operators import ComputedOperator, KernelOperator
 from kernelweave.operators.look_ups import LookUps
 from kernelweave.operators.memory import require_bytes
 from kernelweave.problem import Array
 
-__all__ = ["Decisions", "Parts", "empty_parts"]
+__all__ = ["Decisions", "LearntKernel", "Parts", "empty_parts"]
 
-# Kernel values held at a time, and of how many kernels: those on the same columns share distances.
-_BLOCK_ENTRIES = 2**22
+# Entries of K(d) that are held at a time: several arrays of that size, of 8 MB each, are there at
+# once. Fewer rows where memory is short.
+_BLOCK_ENTRIES = 2**20
+_BYTES_AN_ENTRY = 128
+# So few are there whatever else is: asking for memory takes longer than computing them.
+_FEW_ENTRIES = 2**15
+# Values of single kernels that are held at a time, and of how many kernels: those on the same
+# columns share distances.
+_PART_ENTRIES = 2**22
 _TOGETHER = 64
+
+
+class LearntKernel:
+    """K(d) between any samples, with the kernels' learnt constants and the learnt weights.
+
+    Parameters
+    ----------
+    kernel_set : KernelOperator
+        Bound to and normalised on the training rows.
+    weights : ndarray of shape (m,)
+        Their weights; in a sum, kernels of weight zero are never evaluated.
+    combination : Combination, optional
+        How they are combined; a sum by default.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.svm import SVC
+    >>> from kernelweave import MKLClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> kernel = MKLClassifier().fit(X, y).as_kernel()
+    >>> SVC(kernel=kernel).fit(X, y).score(X, y) > 0.9
+    True
+    """
+
+    def __init__(
+        self, kernel_set: KernelOperator, weights: Array, combination: Combination | None = None
+    ) -> None:
+        self.kernel_set = kernel_set
+        self.weights = np.asarray(weights, dtype=np.float64)
+        self.combination = WeightedSum() if combination is None else combination
+
+    def __call__(self, X: Any, Z: Any = None) -> Array:
+        """Gram matrix of X against Z (None: against X itself)."""
+        left = as_samples(X)
+        right = left if Z is None else as_samples(Z)
+        blocks = self._blocks(left, right.n, lambda part: self.kernel_set.between(part, right))
+        return _stacked(blocks, (left.n, right.n))
+
+    def against_training(self, X: Any, idx: Index | None = None) -> Array:
+        """Gram matrix of X against the training rows `idx` (None: all of them)."""
+        left = as_samples(X)
+        width = self.kernel_set.n if idx is None else len(idx)
+        return _stacked(self.blocks(left, idx), (left.n, width))
+
+    def blocks(self, left: Samples, idx: Index | None) -> Iterator[tuple[slice, Array]]:
+        """The rows of :meth:`against_training`, a bounded number at a time, and which these are."""
+        width = self.kernel_set.n if idx is None else len(idx)
+        return self._blocks(left, width, lambda part: self.kernel_set.against(part).part(None, idx))
+
+    def _blocks(
+        self, left: Samples, width: int, tile: Callable[[Samples], KernelOperator]
+    ) -> Iterator[tuple[slice, Array]]:
+        if not width:
+            return
+        entries = min(_BLOCK_ENTRIES, left.n * width)
+        if entries > _FEW_ENTRIES:
+            entries = min(entries, int(available_bytes() / _BYTES_AN_ENTRY))
+        step = max(1, int(entries // width))
+        for first in range(0, left.n, step):
+            last = min(first + step, left.n)
+            part = left if last - first == left.n else left.take(np.arange(first, last))
+            yield slice(first, last), self.combination.values(tile(part), self.weights)
+
+    def __sklearn_clone__(self) -> LearntKernel:
+        return self
+
+
+def _stacked(blocks: Iterator[tuple[slice, Array]], shape: tuple[int, int]) -> Array:
+    out = np.zeros(shape)
+    for rows, values in blocks:
+        out[rows] = values
+    return out
 
 
 class Parts(NamedTuple):
@@ -108,7 +189,8 @@ class Decisions:
             if d.any():
                 tasks = slice(row, row + 1) if len(rest) > 1 else slice(None)
                 kernel = LearntKernel(kernels, d, self._combination)
-                out[:, tasks] += kernel.products(new, self._support, self._coef[tasks])
+                for rows, values in kernel.blocks(new, self._support):
+                    out[rows, tasks] += values @ self._coef[tasks].T
         return out
 
     def parts(self, X: Any) -> Parts:
@@ -159,7 +241,7 @@ class Decisions:
         d = self._weights[tasks[0] if len(self._weights) > 1 else 0]
         coef = self._coef[tasks]
         together = min(len(places), _TOGETHER)
-        step = max(1, _BLOCK_ENTRIES // (together * len(self._support)))
+        step = max(1, _PART_ENTRIES // (together * len(self._support)))
         for first in range(0, new.n, step):
             rows = np.arange(first, min(first + step, new.n))
             tile = self._kernel_set.against(new.take(rows)).part(None, self._support)

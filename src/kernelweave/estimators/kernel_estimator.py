@@ -1,11 +1,12 @@
-"""What every estimator does: samples at the door, kernels in a bank, the learnt combination."""
+"""What every estimator does: samples at the door, kernels in a bank, files, the learnt kernel."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
-from functools import partial
+from functools import partial, wraps
 from numbers import Integral
 from typing import Any
 
@@ -15,15 +16,14 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from kernelweave.arrays import AnyArray
 from kernelweave.combine import Combination
 from kernelweave.compiled.first_run import compile_notice
 from kernelweave.compiled.threads import between_blocks, one_blas_thread, use_threads
 from kernelweave.deadline import NEVER, Deadline, TimeUp
 from kernelweave.errors import InvalidInputError, MemoryBudgetError
-from kernelweave.estimators.dask_blocks import refuse_collection, wrap_predictions
+from kernelweave.estimators.decisions import LearntKernel, Parts
 from kernelweave.estimators.explaining import SelfExplaining
-from kernelweave.estimators.filed import Filed
-from kernelweave.estimators.learnt_kernel import LearntKernel
 from kernelweave.kernels.names import LazyNames
 from kernelweave.kernels.sample_checks import as_text
 from kernelweave.kernels.samples import is_frame
@@ -32,6 +32,7 @@ from kernelweave.operators.auto import build_bank
 from kernelweave.operators.memory import out_of_memory
 from kernelweave.problem import Array
 from kernelweave.solvers import Checkpoint, Limits
+from kernelweave.solvers.checkpoint import Header, Saved, Session, names_digest, read
 from kernelweave.validation import (
     positive_number,
     require_array,
@@ -43,8 +44,35 @@ from kernelweave.validation import (
 __all__ = ["KernelEstimator"]
 
 
+# What an estimator says of every row by itself.
+_ROWWISE = ("decision_function", "predict", "predict_proba", "_predict_proba", "score_samples")
+# Those who watched a fit and what it started from are not part of what was learnt.
+_OF_THE_FIT = {"callbacks": (), "warm_start_from": None}
+# Made anew from the rest of a model file.
+_REMADE = ("kernel_names_", "_decide", "_predictive", "_last", "scorer_")
+
+
+def _is_collection(X: Any) -> bool:
+    """Whether X is a Dask array or DataFrame."""
+    return hasattr(X, "__dask_graph__") and hasattr(X, "to_delayed")
+
+
+def _in_blocks(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a prediction method take Dask collections too."""
+
+    @wraps(method)
+    def predict(self: Any, X: Any, *args: Any, **kwargs: Any) -> Any:
+        if not _is_collection(X):
+            return method(self, X, *args, **kwargs)
+        from kernelweave.estimators.dask_blocks import predict_in_blocks
+
+        return predict_in_blocks(self, X, method.__name__, args, kwargs)
+
+    return predict
+
+
 class KernelEstimator(
-    SelfExplaining, Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+    SelfExplaining, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 ):
     """Shared by the estimators, whatever their model is.
 
@@ -53,7 +81,9 @@ class KernelEstimator(
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        wrap_predictions(cls)
+        for name in _ROWWISE:
+            if callable(method := cls.__dict__.get(name)):
+                setattr(cls, name, _in_blocks(method))
 
     @contextmanager
     def _threads(self) -> Iterator[None]:
@@ -107,7 +137,12 @@ class KernelEstimator(
 
         Sequences in one dimension become a table with one column.
         """
-        refuse_collection(X)
+        if _is_collection(X):
+            raise InvalidInputError(
+                f"X is a Dask {type(X).__name__}, which predict, decision_function and "
+                "predict_proba take block by block; here samples in memory are needed: "
+                "X.compute(). To fit on a cluster, pass them with bank=DaskBank(client)."
+            )
         if sparse.issparse(X):
             require_sparse("sparse X", X)
         text = None if is_frame(X) else as_text(X)
@@ -177,7 +212,32 @@ class KernelEstimator(
         # Those of a batch are written when they are read; a list of a million takes long.
         self.kernel_names_ = names if isinstance(names, LazyNames) else list(names)
 
+    # Model files; pickles hold everything
+
+    def _file_state(self) -> dict[str, Any]:
+        given: dict[str, Any] = self.__getstate__()  # type: ignore[assignment]
+        state = {name: value for name, value in given.items() if name not in _REMADE}
+        return state | {name: value for name, value in _OF_THE_FIT.items() if name in state}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        # Only files come without the names. `load` checks them; skops itself can read them too.
+        if "weights_" in state and "kernel_names_" not in state:
+            self._come_back()
+
+    def _after_load(self) -> None:
+        for name in _REMADE:
+            self.__dict__.pop(name, None)
+        if hasattr(self, "weights_"):
+            self._check_fitted()
+            self._come_back()
+
+    def _come_back(self) -> None:
+        """Make what a file does not hold."""
+        self._store_names()
+
     def _check_fitted(self) -> None:
+        """Raise unless what was learnt, and came from a file, fits together."""
         require_kind("the kernels of the model", self._kernel_set, KernelOperator)
         require_kind("the combination of the kernels", self._combination, Combination)
         require_kind("what the model reads", self._reads_sequences, bool)
@@ -214,14 +274,91 @@ class KernelEstimator(
         if not self.history_:
             raise InvalidInputError("history_ must have at least one line.")
 
-    def _come_back(self) -> None:
-        self._store_names()
+    # Checkpoints
+
+    @classmethod
+    def _own_class(cls) -> type[Any]:
+        """The estimator of this library that this one is, or is derived from."""
+        return next(c for c in cls.__mro__ if c.__module__.startswith("kernelweave."))
+
+    def _source(self, **wanted: Any) -> Saved | None:
+        """Read what `warm_start_from` names, and refuse what cannot be gone on with.
+
+        `wanted` are entries of the header that are known before the kernels are. A fitted estimator
+        has no numbers yet: what it has to say may depend on the kernels.
+        """
+        given, own = self.warm_start_from, self._own_class()
+        if given is None:
+            return None
+        if isinstance(given, str | os.PathLike):
+            saved = read(given)
+        elif not isinstance(given, own):
+            what = f"a {type(given).__name__}" if isinstance(given, BaseEstimator) else repr(given)
+            raise InvalidInputError(
+                f"warm_start_from must be the path of a checkpoint, a fitted {own.__name__} or "
+                f"None; got {what}."
+            )
+        elif not given.__sklearn_is_fitted__():
+            raise InvalidInputError(
+                f"warm_start_from: this {type(given).__name__} is not fitted. Fit it first, or "
+                "give the path of a checkpoint or None."
+            )
+        else:
+            n_groups = 1 if given.weights_.ndim == 1 else len(given.weights_)
+            names = names_digest(given.kernel_names_)
+            header = self._header(given._kernel_set, len(given.intercept_), n_groups, names)
+            saved = Saved(f"the {type(given).__name__} given", header, {})
+        saved.check(kind=own.__name__, **wanted)
+        return saved
+
+    def _header(self, kernels: KernelOperator, n_tasks: int, n_groups: int, names: str) -> Header:
+        kind = self._own_class().__name__
+        return Header(kind, n_tasks, n_groups, kernels.n, kernels.m, names)
+
+    def _session(
+        self,
+        limits: Limits,
+        kernels: KernelOperator,
+        source: Saved | None,
+        n_tasks: int,
+        n_groups: int,
+    ) -> Session:
+        """Begin the checkpoints of a fit; raises if `source` was fitted with other kernels."""
+        asked = source is not None or any(isinstance(c, Checkpoint) for c in limits.callbacks)
+        names = names_digest(kernels.names) if asked else ""
+        if source is not None:
+            source.check(m=kernels.m, kernels=names)
+        header = self._header(kernels, n_tasks, n_groups, names)
+        return Session(limits.callbacks, header, None if source is None else source.groups)
 
     @property
     def _n_features_out(self) -> int:
         return self._kernel_set.n
 
-    # The learnt combination
+    # From a fit to numbers
+
+    def _decisions(self, X: Any) -> Array:
+        """Decision values of new samples, shape (n_new, T)."""
+        check_is_fitted(self)
+        X = self._check_X(X, reset=False)
+        with self._threads():
+            values = self._values(X)
+        self._require_finite(values)
+        return values
+
+    def _values(self, X: Any) -> Array:
+        """Decision values of checked samples; see :class:`Decisions` for what they cost."""
+        return self._decide(X) + self.intercept_
+
+    def _likeliest(self, decisions: Array) -> AnyArray:
+        """The class of the largest decision value, or by the sign of a single one."""
+        alone = decisions.shape[1] == 1
+        best = (decisions[:, 0] > 0).astype(int) if alone else decisions.argmax(axis=1)
+        return self.classes_[best]
+
+    def _parts(self, X: Any) -> Parts:
+        parts = self._decide.parts(X)
+        return parts._replace(constant=parts.constant + self.intercept_)
 
     def _learnt(self) -> LearntKernel:
         weights = np.atleast_2d(self.weights_).mean(axis=0)

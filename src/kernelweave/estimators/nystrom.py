@@ -15,13 +15,13 @@ from kernelweave.combine import WeightedSum
 from kernelweave.errors import InvalidInputError
 from kernelweave.estimators.decisions import Parts, empty_parts
 from kernelweave.estimators.kernel_estimator import KernelEstimator
-from kernelweave.estimators.labels import class_codes
-from kernelweave.estimators.loss_weights import (
+from kernelweave.estimators.nystrom_map import NystromMap
+from kernelweave.estimators.targets import (
     check_loss_weights,
+    class_codes,
     read_sample_weight,
     with_class_weight,
 )
-from kernelweave.estimators.nystrom_map import NystromMap
 from kernelweave.operators import bind_kernels
 from kernelweave.solvers import Limits
 from kernelweave.validation import (
@@ -256,12 +256,11 @@ class NystromMKLClassifier(ClassifierMixin, KernelEstimator):
 
     def decision_function(self, X: Any) -> Array:
         """Signed distances: shape (n,) for two classes, (n, n_classes) otherwise."""
-        check_is_fitted(self)
-        X = self._check_X(X, reset=False)
-        with self._threads():
-            decisions = self._map.decide(X, self.coef_) + self.intercept_
-        self._require_finite(decisions)
+        decisions = self._decisions(X)
         return decisions[:, 0] if decisions.shape[1] == 1 else decisions
+
+    def _values(self, X: Any) -> Array:
+        return self._map.decide(X, self.coef_) + self.intercept_
 
     def _parts(self, X: Any) -> Parts:
         used = np.flatnonzero(self.weights_)
@@ -271,6 +270,4 @@ class NystromMKLClassifier(ClassifierMixin, KernelEstimator):
 
     def predict(self, X: Any) -> AnyArray:
         """Return the most likely class of every sample."""
-        decisions = self.decision_function(X)
-        best = (decisions > 0).astype(int) if decisions.ndim == 1 else decisions.argmax(axis=1)
-        return self.classes_[best]
+        return self._likeliest(self._decisions(X))

@@ -11,7 +11,7 @@ from sklearn.base import OutlierMixin
 
 from kernelweave.errors import InvalidInputError
 from kernelweave.estimators.base import BaseMKL, SetUp, Tasks
-from kernelweave.estimators.loss_weights import read_sample_weight
+from kernelweave.estimators.targets import read_sample_weight
 from kernelweave.losses import OneClass
 from kernelweave.problem import Array, Problem
 from kernelweave.regularizers import Regularizer, get_regularizer
@@ -245,7 +245,7 @@ class MKLOneClass(OutlierMixin, BaseMKL):
 
     def predict(self, X: Any) -> Array:
         """Return +1 for samples inside the boundary and -1 for outliers."""
-        return np.where(self.decision_function(X) >= 0, 1, -1)
+        return np.where(self._decisions(X)[:, 0] >= 0, 1, -1)
 
     def _decision_names(self) -> tuple[tuple[str, ...], str]:
         return ("inside",), "below 0 it is an outlier"

@@ -27,8 +27,7 @@ from kernelweave.compiled.threads import thread_count
 from kernelweave.deadline import Deadline
 from kernelweave.errors import InterruptedFitWarning, InvalidInputError
 from kernelweave.estimators.base import BaseMKL, SetUp, Tasks
-from kernelweave.estimators.labels import plain_labels
-from kernelweave.estimators.loss_weights import check_loss_weights, read_sample_weight
+from kernelweave.estimators.targets import check_loss_weights, plain_labels, read_sample_weight
 from kernelweave.problem import Array
 from kernelweave.solvers import Checkpoint, Limits, Result
 from kernelweave.solvers.path import first_factor, walk_path

@@ -14,11 +14,11 @@ from sklearn.utils.validation import check_consistent_length
 
 from kernelweave.errors import InvalidInputError
 from kernelweave.estimators.base import BaseMKL, SetUp, Tasks
-from kernelweave.estimators.loss_weights import read_sample_weight
-from kernelweave.estimators.target_units import (
+from kernelweave.estimators.targets import (
     RAW,
     TargetUnits,
     check_loss_of_residuals,
+    read_sample_weight,
     standardize,
 )
 from kernelweave.losses import EpsilonInsensitive, Loss, get_loss

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from kernelweave.solvers.active_set import ActiveSet
-from kernelweave.solvers.align import Align
 from kernelweave.solvers.base import SOLVERS, Solver, State
+from kernelweave.solvers.baselines import Align, Uniform
 from kernelweave.solvers.certificate import Certificate, certify, recompute
 from kernelweave.solvers.checkpoint import Checkpoint
-from kernelweave.solvers.choose import check_solver, get_solver
 from kernelweave.solvers.inner import Point
-from kernelweave.solvers.loop import Record, Result
+from kernelweave.solvers.loop import Limits, Record, Result
 from kernelweave.solvers.mwu import MWU
 from kernelweave.solvers.path import entry_factor, solve_path
 from kernelweave.solvers.silp import SILP, SILPChunking
-from kernelweave.solvers.solve import solve
+from kernelweave.solvers.solve import check_solver, get_solver, solve
 from kernelweave.solvers.spg import PGD, SPG
 from kernelweave.solvers.spicy import Spicy
-from kernelweave.solvers.uniform import Uniform
-from kernelweave.solvers.watch import Limits
 
 __all__ = [
     "MWU",

@@ -12,15 +12,13 @@ import numpy as np
 from kernelweave.arrays import Array, Index
 from kernelweave.errors import InvalidInputError
 from kernelweave.problem import Problem
-from kernelweave.solvers.base import Solver, State, require_linear
+from kernelweave.solvers.base import Solver, State, integer, number, require_linear
 from kernelweave.solvers.bundle import Curvature
 from kernelweave.solvers.cuts import minimise_model
-from kernelweave.solvers.hand_over import run_to_the_end
 from kernelweave.solvers.inner import INNER_FLOOR, Evaluator, Point, drop_roundoff
 from kernelweave.solvers.kept import ABOVE_ZERO, Kept
+from kernelweave.solvers.loop import Limits, run_to_the_end
 from kernelweave.solvers.screening import weights_to_start_from, working_kernels
-from kernelweave.solvers.settings import integer, number
-from kernelweave.solvers.watch import Limits
 
 __all__ = ["ActiveSet"]
 

@@ -1,11 +1,22 @@
-"""What a solver is: settings, and three steps on a state that the loop drives."""
+"""What a solver is: settings, and three steps on a state that the loop drives.
+
+A solver is a dataclass; a field says what it may be in its metadata,
+
+    working_set: int = field(default=64, metadata=integer(1))
+
+and :func:`check_settings` holds every value to it when the solver is used.
+"""
 
 from __future__ import annotations
 
+import operator
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from numbers import Integral, Real
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
 
 from kernelweave.arrays import AnyArray, Array
 from kernelweave.errors import InvalidInputError
@@ -14,7 +25,19 @@ from kernelweave.solvers.certificate import Witness
 from kernelweave.solvers.inner import Point
 from kernelweave.solvers.kept import Kept
 
-__all__ = ["SOLVERS", "Solver", "State", "require_linear"]
+__all__ = [
+    "SOLVERS",
+    "Solver",
+    "State",
+    "check_settings",
+    "choice",
+    "either",
+    "flag",
+    "integer",
+    "number",
+    "other_solver",
+    "require_linear",
+]
 
 SOLVERS: dict[str, type[Solver]] = {}
 
@@ -54,6 +77,11 @@ class State:
     ended: str = ""
     last_counts: bool = False
     to_the_end: bool = False
+
+    @property
+    def witness_alpha(self) -> Array | None:
+        """The dual variables of the witness, if there is one."""
+        return None if self.witness is None else self.witness.alpha
 
 
 class Solver(ABC):
@@ -122,3 +150,102 @@ def require_linear(name: str, problem: Problem) -> None:
             f"linear in the weights); got the combination {problem.combination!r}. Use "
             "solver='spg' or 'auto'."
         )
+
+
+_KEY = "allowed"
+Metadata = Mapping[str, "_Allowed"]
+
+
+class _Allowed(NamedTuple):
+    """Which values a setting may have: what an error says of them, and whether a value is one."""
+
+    told: str
+    accepts: Callable[[Any], bool]
+
+
+def _declared(told: str, accepts: Callable[[Any], bool]) -> Metadata:
+    return {_KEY: _Allowed(told, accepts)}
+
+
+def flag() -> Metadata:
+    """True or False."""
+    return _declared("True or False", lambda value: isinstance(value, bool | np.bool_))
+
+
+def integer(low: int, high: int | None = None) -> Metadata:
+    """Allow integers from `low` to `high`, both allowed themselves."""
+    told = f"an integer >= {low}" if high is None else f"an integer from {low} to {high}"
+
+    def accepts(value: Any) -> bool:
+        whole = isinstance(value, Integral) and not isinstance(value, bool)
+        return whole and low <= value and (high is None or value <= high)
+
+    return _declared(told, accepts)
+
+
+def number(
+    *,
+    above: float | None = None,
+    least: float | None = None,
+    below: float | None = None,
+    most: float | None = None,
+) -> Metadata:
+    """Allow finite numbers > `above`, >= `least`, < `below` and <= `most`, those that are given."""
+    limits = (
+        (">", above, operator.gt),
+        (">=", least, operator.ge),
+        ("<", below, operator.lt),
+        ("<=", most, operator.le),
+    )
+    given = [(sign, float(limit), holds) for sign, limit, holds in limits if limit is not None]
+    told = "a finite number " + " and ".join(f"{sign} {limit:g}" for sign, limit, _ in given)
+
+    def accepts(value: Any) -> bool:
+        if not isinstance(value, Real) or isinstance(value, bool) or not np.isfinite(float(value)):
+            return False
+        return all(holds(float(value), limit) for _, limit, holds in given)
+
+    return _declared(told, accepts)
+
+
+def choice(*names: str | None) -> Metadata:
+    """Allow these names."""
+    return _declared(
+        " or ".join(map(repr, names)),
+        lambda value: (value is None or isinstance(value, str)) and value in names,
+    )
+
+
+def either(*declared: Metadata) -> Metadata:
+    """Allow what any of these declarations allows."""
+    parts = [one[_KEY] for one in declared]
+    told = " or ".join(part.told for part in parts)
+    return _declared(told, lambda value: any(part.accepts(value) for part in parts))
+
+
+def other_solver() -> Metadata:
+    """Allow None or another solver, whose own settings are checked with it."""
+    return _declared(
+        "None or a solver object such as SPG()",
+        lambda value: value is None or isinstance(value, Solver),
+    )
+
+
+def check_settings(solver: Solver) -> None:
+    """Raise if a setting of the solver is not what its field declares to be allowed.
+
+    Fields without a declaration are not looked at: a solver of the user's own need not have any.
+    """
+    if not is_dataclass(solver):
+        return
+    for setting in fields(solver):
+        allowed: _Allowed | None = setting.metadata.get(_KEY)
+        value = getattr(solver, setting.name)
+        if allowed is None:
+            continue
+        if not allowed.accepts(value):
+            raise InvalidInputError(
+                f"{type(solver).__name__}: {setting.name} must be {allowed.told}; got {value!r}."
+            )
+        if isinstance(value, Solver):
+            check_settings(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -138,44 +139,42 @@ def certify(
     best = best_intercepts(problem, fitted, intercept)
     if not problem.convex:
         return _stationarity(problem, d, alpha, fitted, best, quad)
-    primal = _primal(problem, d, fitted, best, quad, 0.0)
-    dual = dual_value(problem, alpha, quad)
-    if witness is not None:
-        dual = max(dual, dual_value(problem, witness.alpha, witness.quad))
-    exact = problem.relative_gap(primal, dual)
+    points = [Witness(alpha, quad)] if witness is None else [Witness(alpha, quad), witness]
 
-    def bounds(counted: bool) -> tuple[float, float]:
-        """Upper and lower bound, with what rounding can do counted or not."""
-        error = _error(problem, alpha, d, counted)
-        slack = error.product + (_EPS * np.abs(fitted + best[:, None]) if counted else 0.0)
-        upper = _primal(problem, d, fitted, best, quad + error.norm_missing, slack)
-        lower = dual_value(problem, alpha, quad + error.quad_missing)
-        if witness is not None:
-            missing = _error(problem, witness.alpha, d, counted).quad_missing
-            lower = max(lower, dual_value(problem, witness.alpha, witness.quad + missing))
-        return upper, lower
+    def bounds(errors: Sequence[ErrorBound], slack: Array | float) -> tuple[float, float]:
+        """Upper and lower bound with the errors counted, those of alpha first."""
+        own = errors[0]
+        upper = _primal(problem, d, fitted, best, quad + own.norm_missing, own.product + slack)
+        lower = [
+            dual_value(problem, point.alpha, point.quad + error.quad_missing)
+            for point, error in zip(points, errors, strict=True)
+        ]
+        return upper, max(lower)
 
-    upper, lower = bounds(False)
+    nothing = ErrorBound(np.zeros(problem.m), np.zeros(problem.m), 0.0)
+    primal, dual = bounds([nothing] * len(points), 0.0)
+    errors = [problem.bank.error(point.alpha, d) for point in points]
+    upper, lower = bounds(errors, 0.0)
     gap = problem.relative_gap(upper, lower)
     lost = _EPS
     if rounding:
         before = gap
-        upper, lower = bounds(True)
+        errors = [
+            _sum(error, problem.bank.rounding(point.alpha, d))
+            for point, error in zip(points, errors, strict=True)
+        ]
+        upper, lower = bounds(errors, _EPS * np.abs(fitted + best[:, None]))
         gap = problem.relative_gap(upper, lower)
         lost = max(lost, gap - before)
-    more = max(0.0, gap - exact)
+    more = max(0.0, gap - problem.relative_gap(primal, dual))
     return Certificate(upper, lower, gap, "duality", more, lost, primal, best, problem.floor)
 
 
-def _error(problem: Problem, alpha: Array, d: Array, rounding: bool) -> ErrorBound:
-    error = problem.bank.error(alpha, d)
-    if not rounding:
-        return error
-    more = problem.bank.rounding(alpha, d)
+def _sum(one: ErrorBound, two: ErrorBound) -> ErrorBound:
     return ErrorBound(
-        error.quad_missing + more.quad_missing,
-        error.norm_missing + more.norm_missing,
-        error.product + more.product,
+        one.quad_missing + two.quad_missing,
+        one.norm_missing + two.norm_missing,
+        one.product + two.product,
     )
 
 

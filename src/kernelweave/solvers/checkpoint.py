@@ -1,27 +1,84 @@
-"""Checkpoints: a long fit writes down where it stands, so that it can be taken up again."""
+"""Checkpoints: a long fit writes down where it stands, so that it can be taken up again.
+
+A file holds a header, by which a fit knows its own, and for every group of tasks the numbers that
+its fit goes on with: weights, dual variables, intercepts, and what the solver remembers besides.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import os
+import tempfile
 import time
 import warnings
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext, suppress
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from numbers import Integral
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kernelweave.errors import CheckpointWarning, InvalidInputError
-from kernelweave.solvers.checkpoint_file import Header, refuse_path, write
-from kernelweave.solvers.kept import Numbers, prefixed
-from kernelweave.solvers.watch import Limits, Note
+from kernelweave.archive import replacing, why_no_file, why_no_place
+from kernelweave.errors import CheckpointWarning, InvalidInputError, MemoryBudgetError
+from kernelweave.problem import Array, Problem
+from kernelweave.reading.bounded import OF_ARRAYS, Allowance, read_npz
+from kernelweave.solvers.inner import Point
+from kernelweave.solvers.kept import (
+    PLANES_KEPT,
+    Kept,
+    Numbers,
+    Progress,
+    check_kept,
+    part_of,
+    prefixed,
+)
 from kernelweave.validation import parse_time
 
-__all__ = ["Checkpoint", "Session"]
+if TYPE_CHECKING:
+    from kernelweave.solvers.base import Solver, State
+    from kernelweave.solvers.loop import Limits, Result
+
+__all__ = [
+    "Checkpoint",
+    "Header",
+    "Saved",
+    "Session",
+    "about",
+    "digest_of",
+    "header_of",
+    "names_digest",
+    "numbers_of",
+    "read",
+    "refused_by_name",
+    "result_numbers",
+    "scaled_alpha",
+    "start_at",
+    "start_from",
+]
+
+_FORMAT = "kernelweave checkpoint"
+_VERSION = 1
+# Those of a batch are written when they are read, and a million take half a minute.
+_MOST_NAMES = 10_000
+# Under this name a file has the digest of all that is in it.
+_WHOLE = "sha256"
+_POINT_KEPT = {
+    "d": Kept(("m",), low=0.0),
+    "alpha": Kept(("T", "n")),
+    "intercept": Kept(("T",)),
+}
+_KEPT = _POINT_KEPT | {
+    "C": Kept(("T", "n"), low=0.0),
+    "witness": Kept(("T", "n"), needed=False),
+}
+_RECORD_KEPT = {
+    "iteration": Kept(low=0.0),
+    "seconds": Kept(low=0.0),
+    "gap": Kept(low=0.0, infinite=True),
+}
 
 
 @dataclass(frozen=True)
@@ -73,7 +130,15 @@ class Checkpoint:
 
     def check(self) -> None:
         """Raise unless the file can be written; called before a fit begins."""
-        refuse_path(Path(self.path))
+        path = Path(self.path)
+        if wrong := why_no_place(path):
+            raise InvalidInputError(f"Checkpoint: {wrong}")
+        try:
+            tempfile.TemporaryFile(dir=path.parent).close()
+        except OSError as error:
+            raise InvalidInputError(
+                f"Checkpoint: nothing can be written to the folder of {str(path)!r}: {error}"
+            ) from error
 
 
 def _interval(every: object) -> tuple[int | None, float]:
@@ -87,6 +152,172 @@ def _interval(every: object) -> tuple[int | None, float]:
             f"'5min' or '1h'; got {every!r}."
         )
     return None, seconds
+
+
+# The file
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a fit must have in common with the one it goes on with.
+
+    `kind` is the estimator; `n_groups` are the groups of tasks that share their kernel weights, one
+    fit each; `kernels` is the digest of the names of the kernels.
+    """
+
+    kind: str
+    n_tasks: int
+    n_groups: int
+    n: int
+    m: int
+    kernels: str
+
+
+# What the messages call them.
+_WORDS = {
+    "kind": "of a {}",
+    "n_tasks": "of {} tasks (classes, labels or outputs)",
+    "n_groups": "of {} sets of kernel weights (multi_class)",
+    "n": "on {} samples",
+    "m": "with {} kernels",
+    "kernels": "with other kernels: the digest of their names is {}",
+}
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What is known of a fit that another one can go on with.
+
+    Attributes
+    ----------
+    where : str
+        What messages call it.
+    header : Header
+    groups : dict of int to mapping of arrays
+        Numbers of each group that was begun.
+    """
+
+    where: str
+    header: Header
+    groups: Mapping[int, Numbers]
+
+    def check(self, **wanted: Any) -> None:
+        """Raise unless the header has these values."""
+        for name, value in wanted.items():
+            found = getattr(self.header, name)
+            if found != value:
+                word = _WORDS[name]
+                needed = word.removeprefix("with other kernels: ")
+                raise InvalidInputError(
+                    f"warm_start_from: {self.where} is {word.format(_short(found))}, but this fit "
+                    f"is {needed.format(_short(value))}. A fit can only go on from one of the same "
+                    "estimator, classes, samples and kernels; leave warm_start_from=None to start "
+                    "anew."
+                )
+
+
+def _short(value: object) -> str:
+    return str(value)[:12] if isinstance(value, str) and len(value) == 64 else str(value)
+
+
+def digest_of(*parts: Any) -> str:
+    """Return one name for all of these: arrays by their numbers, others by what they print."""
+    found = hashlib.sha256()
+    for part in parts:
+        if isinstance(part, np.ndarray):
+            found.update(f"{part.dtype}{part.shape}".encode())
+            found.update(np.ascontiguousarray(part).tobytes())
+        else:
+            found.update(repr(part).encode())
+        found.update(b"\0")
+    return found.hexdigest()
+
+
+def names_digest(names: Sequence[str]) -> str:
+    """Return one name for all the kernels; of very many it reads some, evenly spread."""
+    some = np.unique(np.linspace(0, len(names) - 1, min(len(names), _MOST_NAMES)).astype(int))
+    return hashlib.sha256(b"".join(names[int(k)].encode() + b"\0" for k in some)).hexdigest()
+
+
+def _write(path: Path, header: Header, groups: Mapping[int, Numbers]) -> None:
+    """Write a file, in the place of an older one once it is whole."""
+    arrays: dict[str, Any] = {"format": _FORMAT, "version": _VERSION, "groups": sorted(groups)}
+    arrays |= asdict(header)
+    for group, numbers in groups.items():
+        arrays |= prefixed(str(group), numbers)
+    made: dict[str, Any] = {name: np.asarray(value) for name, value in arrays.items()}
+    objects = sorted(name for name, value in made.items() if value.dtype.hasobject)
+    if objects:
+        raise TypeError(f"a checkpoint holds numbers and text only; got objects in {objects}.")
+    made[_WHOLE] = np.asarray(_digest_of_all(made))
+    with replacing(path) as file:
+        np.savez(file, **made)
+
+
+def read(path: str | os.PathLike[str]) -> Saved:
+    """Read the file of a checkpoint, or raise saying what it is instead."""
+    file = Path(path)
+    where = repr(str(file))
+    if missing := why_no_file(file):
+        raise InvalidInputError(
+            f"warm_start_from: {missing} Give the path of a checkpoint, a fitted estimator of the "
+            "same kind or None."
+        )
+    try:
+        # Nothing is unpickled, so a file from elsewhere cannot run anything.
+        arrays: dict[str, Any] = read_npz(file, Allowance(file, OF_ARRAYS))
+    except MemoryBudgetError:
+        raise
+    except Exception as error:
+        # There is no end to what damaged archives and headers of arrays make Python raise.
+        raise _not_one(where, f"it cannot be read ({error})") from error
+    if str(arrays.get("format")) != _FORMAT:
+        raise _not_one(where, "it holds other arrays")
+    version = str(arrays.get("version"))
+    if version.isdigit() and version != str(_VERSION):
+        raise InvalidInputError(
+            f"warm_start_from: {where} has version {version} of the checkpoint format; this "
+            f"kernelweave reads version {_VERSION}. Take it up with the kernelweave that wrote it, "
+            "or start anew."
+        )
+    try:
+        header = Header(**{f.name: arrays[f.name].item() for f in fields(Header)})
+        groups: dict[int, dict[str, Any]] = {int(g): {} for g in arrays["groups"]}
+        for key, value in arrays.items():
+            number, _, name = key.partition(".")
+            if name:
+                groups[int(number)][name] = value
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise _not_one(where, f"parts of it are missing ({error})") from error
+    if str(arrays.pop(_WHOLE, "")) != _digest_of_all(arrays):
+        raise _not_one(where, "it is damaged, or has been changed since it was written")
+    return Saved(f"the checkpoint {where}", header, groups)
+
+
+@contextmanager
+def refused_by_name(where: str) -> Iterator[None]:
+    """Say of numbers that are refused where they come from."""
+    try:
+        yield
+    except Exception as error:
+        raise InvalidInputError(
+            f"warm_start_from: {where} cannot be gone on with: {str(error).rstrip('.')}. It is "
+            "damaged, or has been changed; leave warm_start_from=None to start anew."
+        ) from error
+
+
+def _digest_of_all(arrays: Mapping[str, Any]) -> str:
+    return digest_of(*(part for name in sorted(arrays) for part in (name, arrays[name])))
+
+
+def _not_one(where: str, why: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"warm_start_from: {where} is no checkpoint of kernelweave: {why}. Checkpoints are written "
+        "by callbacks=[Checkpoint(path)]."
+    )
+
+
+# While a fit runs
 
 
 class _Writer:
@@ -109,7 +340,7 @@ class _Writer:
     def write(self, header: Header, groups: Mapping[int, Numbers]) -> None:
         """Write the file; one that cannot be written is no reason to end the fit."""
         try:
-            write(self._path, header, groups)
+            _write(self._path, header, groups)
         except OSError as error:
             warnings.warn(
                 f"the checkpoint {str(self._path)!r} could not be written: {error}. The fit goes "
@@ -154,20 +385,20 @@ class Session:
         with nullcontext() if error is None else suppress(Exception):
             self.flush()
 
-    def limits(self, limits: Limits, group: int, about: Numbers) -> Limits:
+    def limits(self, limits: Limits, group: int, about: Callable[[], Numbers]) -> Limits:
         """Return the limits of one group's fit, which tells this session where it stands.
 
         `about` says what is fitted, and is kept beside what is found.
         """
         others = [c for c in limits.callbacks if not isinstance(c, Checkpoint)]
-        keep = partial(self._keep, group, about) if self._writers else limits.keep
+        keep = partial(self._keep, group, about()) if self._writers else limits.keep
         return replace(limits, callbacks=others, keep=keep)
 
-    def _keep(self, group: int, about: Numbers, line: Note, numbers: Numbers) -> None:
+    def _keep(self, group: int, about: Numbers, line: Any, numbers: Numbers) -> None:
         self._groups[group] = {**about, **_of_line(line), **numbers}
-        self._write([writer for writer in self._writers if writer.due()])
+        self._write(writer for writer in self._writers if writer.due())
 
-    def end(self, group: int, line: Note, numbers: Numbers) -> None:
+    def end(self, group: int, line: Any, numbers: Numbers) -> None:
         """Take what the fit of a group ended with, and write it down."""
         if self._writers:
             known = self._groups.get(group, {})
@@ -177,12 +408,126 @@ class Session:
 
     def flush(self) -> None:
         """Write down what is not yet in a file."""
-        self._write([writer for writer in self._writers if writer.unwritten])
+        self._write(writer for writer in self._writers if writer.unwritten)
 
-    def _write(self, writers: Sequence[_Writer]) -> None:
+    def _write(self, writers: Iterable[_Writer]) -> None:
         for writer in writers:
             writer.write(self._header, self._groups)
 
 
 def _of_line(line: Any) -> Numbers:
     return prefixed("record", {name: np.asarray(value) for name, value in asdict(line).items()})
+
+
+# What a convex fit writes down, and goes on from
+
+
+def about(problem: Problem, solver: Solver) -> dict[str, Array]:
+    """Say what is fitted: names to read, loss weights, and a digest to tell the same fit by."""
+    names = {"solver": solver, "loss": problem.loss, "regularizer": problem.regularizer}
+    known: dict[str, Array] = {
+        key: np.asarray(getattr(part, "name", type(part).__name__)) for key, part in names.items()
+    }
+    settings = [
+        (type(part).__qualname__, part.get_params() if hasattr(part, "get_params") else part)
+        for part in (problem.loss, problem.regularizer, problem.combination)
+    ]
+    digest = digest_of(problem.y, problem.C, *settings, solver)
+    return known | {"digest": np.asarray(digest), "C": problem.C}
+
+
+def header_of(problem: Problem) -> Header:
+    """Return the header of a fit that no estimator began."""
+    return Header("solve", problem.n_tasks, 1, problem.n, problem.m, "")
+
+
+def numbers_of(solver: Solver, state: State, best: State) -> dict[str, Array]:
+    """Where a fit stands: its point with the solver's own numbers, and the best point so far.
+
+    Without numbers of the solver's own the best point is all that is of use.
+    """
+    extra = solver.remember(state)
+    point = state.point if extra else best.point
+    numbers = _of_point(point, best.witness_alpha)
+    if best.point is not point:
+        numbers |= prefixed("best", _of_point(best.point))
+    return numbers | prefixed("extra", extra)
+
+
+def result_numbers(result: Result) -> Numbers:
+    """What a fit ended with."""
+    return _of_point(result, result.witness) | {"record.gap": np.asarray(result.certificate.gap)}
+
+
+def _of_point(point: Point | Result, witness: Array | None = None) -> dict[str, Array]:
+    numbers = {name: getattr(point, name) for name in _POINT_KEPT}
+    return numbers if witness is None else numbers | {"witness": witness}
+
+
+def scaled_alpha(alpha: Array, C: Array, last_C: Array) -> Array:
+    """Dual variables for other loss weights: those at their bound stay there.
+
+    A sample that had no weight starts from zero.
+    """
+    return alpha * np.divide(C, last_C, out=np.zeros_like(C), where=last_C > 0)
+
+
+def start_at(
+    numbers: Numbers, problem: Problem, solver: Solver, where: str = "the start"
+) -> Point | None:
+    """Return the point from which `solver` goes on; messages call `numbers` by `where`.
+
+    The same fit goes on where it was, its iterations and seconds count on. Any other one starts
+    from the best point, as from the solution for a neighbouring C; None where no kernel had weight:
+    not every solver can leave that.
+    """
+    same = str(numbers.get("digest")) == str(about(problem, solver)["digest"])
+    best, extra = part_of(numbers, "best"), part_of(numbers, "extra")
+    with refused_by_name(where):
+        sizes = {"T": problem.n_tasks, "n": problem.n, "m": problem.m}
+        check_kept(numbers, _KEPT, sizes)
+        check_kept(best, _POINT_KEPT, sizes, or_none=True)
+        if same:
+            check_kept(part_of(numbers, "record"), _RECORD_KEPT, sizes)
+            handed_over = solver.hands_over and "planes" in extra
+            check_kept(extra, PLANES_KEPT if handed_over else solver.kept, sizes, or_none=True)
+    if not same:
+        d, alpha, intercept = ((best or numbers)[name] for name in _POINT_KEPT)
+        if not d.any():
+            return None
+        return Point.start(d, scaled_alpha(alpha, problem.C, numbers["C"]), intercept)
+    progress = Progress(
+        int(numbers["record.iteration"]),
+        float(numbers["record.seconds"]),
+        float(numbers["record.gap"]),
+        numbers.get("witness"),
+    )
+    d, alpha, intercept = (numbers[name] for name in _POINT_KEPT)
+    return Point.start(d, alpha, intercept, extra, progress)
+
+
+def start_from(path: str | os.PathLike[str], problem: Problem, solver: Solver) -> Point | None:
+    """Return the `start` for :func:`~kernelweave.solvers.solve` from a checkpoint of such a fit.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from kernelweave.operators import DenseOperator
+    >>> from kernelweave.combine import WeightedSum
+    >>> from kernelweave.losses import Squared
+    >>> from kernelweave.regularizers import Simplex
+    >>> from kernelweave.solvers import SPG, Checkpoint, Limits, solve
+    >>> x = np.linspace(-1, 1, 30)
+    >>> bank = DenseOperator([np.outer(x, x), np.outer(x**2, x**2)])
+    >>> y, C = (x + x**2)[None], np.ones((1, 30))
+    >>> problem = Problem(bank, y, C, Squared(), Simplex(), WeightedSum())
+    >>> path = os.path.join(tempfile.mkdtemp(), "fit.npz")
+    >>> first = solve(problem, SPG(), Limits(callbacks=[Checkpoint(path)]))
+    >>> again = solve(problem, SPG(), Limits(tol=1e-6), start_from(path, problem, SPG()))
+    >>> again.history[0].iteration == first.history[-1].iteration
+    True
+    """
+    saved = read(path)
+    wanted = header_of(problem)
+    saved.check(kind=wanted.kind, n_tasks=wanted.n_tasks, n=wanted.n, m=wanted.m)
+    return start_at(saved.groups.get(0, {}), problem, solver, saved.where)

@@ -17,10 +17,8 @@ from kernelweave.memory import square_side
 from kernelweave.operators.memory import cache_bytes
 from kernelweave.problem import Problem
 from kernelweave.solvers.base import Solver
-from kernelweave.solvers.hand_over import run_to_the_end
 from kernelweave.solvers.inner import Point
-from kernelweave.solvers.loop import Result
-from kernelweave.solvers.watch import Limits
+from kernelweave.solvers.loop import Limits, Result, run_to_the_end
 
 __all__ = ["first_weights"]
 

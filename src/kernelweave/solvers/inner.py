@@ -15,9 +15,8 @@ from kernelweave.problem import Array, Problem
 from kernelweave.solvers.box_qp import GramSource, solve_box_qp
 from kernelweave.solvers.certificate import best_intercepts
 from kernelweave.solvers.feasible import feasible_alpha
-from kernelweave.solvers.kept import Numbers
+from kernelweave.solvers.kept import Numbers, Progress
 from kernelweave.solvers.newton import solve_smooth
-from kernelweave.solvers.watch import Progress
 
 __all__ = [
     "INNER_FLOOR",

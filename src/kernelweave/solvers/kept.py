@@ -1,8 +1,9 @@
-"""The arrays of a checkpoint, by name: parts of them, and the one place where they are checked."""
+"""What a fit is taken up from: the arrays of a checkpoint, by name, and the check of them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +12,16 @@ from kernelweave.arrays import AnyArray, Array
 from kernelweave.errors import InvalidInputError
 from kernelweave.validation import LARGEST, require_array
 
-__all__ = ["ABOVE_ZERO", "PLANES_KEPT", "Kept", "Numbers", "check_kept", "part_of", "prefixed"]
+__all__ = [
+    "ABOVE_ZERO",
+    "PLANES_KEPT",
+    "Kept",
+    "Numbers",
+    "Progress",
+    "check_kept",
+    "part_of",
+    "prefixed",
+]
 
 # What a fit can be taken up from, by name; those of a part begin with its name and a dot.
 Numbers = Mapping[str, AnyArray]
@@ -33,6 +43,26 @@ def part_of(numbers: Numbers, part: str) -> dict[str, Array]:
     """
     start = f"{part}."
     return {k.removeprefix(start): v for k, v in numbers.items() if k.startswith(start)}
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a fit had come that another one goes on with; at first nowhere.
+
+    Attributes
+    ----------
+    iteration : int
+    seconds : float
+    gap : float
+        What its last record called the gap.
+    witness : ndarray of shape (T, n) or None
+        Dual variables that bound the optimum better than its alpha.
+    """
+
+    iteration: int = 0
+    seconds: float = 0.0
+    gap: float = np.inf
+    witness: Array | None = None
 
 
 class Kept(NamedTuple):

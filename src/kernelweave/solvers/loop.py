@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from kernelweave.compiled.threads import between_blocks, one_blas_thread
 from kernelweave.deadline import Deadline, TimeUp
 from kernelweave.errors import InterruptedFitWarning, InvalidInputError
 from kernelweave.problem import Array, Problem
-from kernelweave.solvers.base import Solver, State
+from kernelweave.solvers.base import Solver, State, check_settings
 from kernelweave.solvers.certificate import (
     Certificate,
     Witness,
@@ -23,24 +23,138 @@ from kernelweave.solvers.certificate import (
     certify,
     recompute,
 )
+from kernelweave.solvers.checkpoint import numbers_of
 from kernelweave.solvers.feasible import feasible_alpha
 from kernelweave.solvers.inner import Point, owed_by_alpha
-from kernelweave.solvers.kept import Numbers
-from kernelweave.solvers.resume import numbers_of
+from kernelweave.solvers.kept import Numbers, Progress
 from kernelweave.solvers.screening import Screening
-from kernelweave.solvers.settings import check_settings
-from kernelweave.solvers.watch import Limits, Progress, Watch
+from kernelweave.solvers.silp import SILP
 
 __all__ = [
     "OWN_SHARE",
+    "Limits",
     "Record",
     "Result",
-    "certified_as_it_is",
-    "last_passes",
+    "Watch",
+    "certified_anew",
     "prepared",
     "run",
+    "run_to_the_end",
     "warn_of_interruption",
 ]
+
+# What tol=0 means: a hundred units in the last place, or this many times what rounding may do.
+_LEAST = 100.0 * float(np.finfo(np.float64).eps)
+_ROUNDINGS = 10.0
+# A little below the tolerance, so that the last certificate, taken anew, meets it too.
+_MARGIN = 0.99
+# Part of the tolerance that a solver may use up on a bank that is not exact.
+OWN_SHARE = 0.9
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When to stop, whom to tell.
+
+    Attributes
+    ----------
+    tol : float
+        Relative duality gap at which the fit has converged; of a Bayesian fit, change of the lower
+        bound in one iteration, for each sample and task. Zero means what float64 can resolve
+        (:meth:`target`).
+    max_iter : int
+        Most steps of the solver, those of a fit that is taken up among them.
+    max_time : float or None
+        Most seconds, not counting those of a fit that is taken up.
+    callbacks : sequence of callables and checkpoints
+        Each is called with the newest line of the history; one that returns True ends the fit.
+    verbose : int
+        0 is silent, 1 prints about once a second, 2 prints every step.
+    stop : callable or None
+        Asked often, in the middle of steps too: whether the fit shall end as if time were over.
+    keep : callable or None
+        Given the newest line and the numbers that the fit could be taken up from.
+    """
+
+    tol: float = 1e-3
+    max_iter: int = 1000
+    max_time: float | None = None
+    callbacks: Sequence[Any] = ()
+    verbose: int = 0
+    stop: Callable[[], bool] | None = None
+    keep: Callable[[Any, Numbers], None] | None = None
+
+    def target(self, rounding: float = 0.0) -> float:
+        """Return the tolerance a fit is held to: `tol`, or for zero what float64 can resolve.
+
+        `rounding` is what rounding may have done to the number compared with it.
+        """
+        return self.tol if self.tol > 0 else max(_LEAST, _ROUNDINGS * rounding)
+
+
+class Watch:
+    """Keeps the history of a fit, shows progress, and says when a limit is reached.
+
+    Parameters
+    ----------
+    limits : Limits
+    history : list
+        Lines are appended to it: any with `iteration`, `seconds` and what `told()` returns.
+    began : float
+        When the fit began, by `time.perf_counter`; earlier by the seconds of one taken up.
+    deadline : Deadline
+        When the fit has to end.
+    """
+
+    def __init__(
+        self, limits: Limits, history: list[Any], began: float, deadline: Deadline
+    ) -> None:
+        self._limits, self._history, self._began = limits, history, began
+        self._deadline = deadline
+        self._printed = -np.inf
+        self._asked = False
+
+    @property
+    def seconds(self) -> float:
+        """Time since the fit began."""
+        return time.perf_counter() - self._began
+
+    def note(self, line: Any, numbers: Callable[[], Numbers]) -> None:
+        """Take down a line of history, show it if it is time to, and tell whoever wants to know."""
+        self._history.append(line)
+        self._show(line)
+        # Before the callbacks: these may raise. All are told, whatever the others say.
+        if self._limits.keep is not None:
+            self._limits.keep(line, numbers())
+        answers = [bool(callback(line)) for callback in self._limits.callbacks]
+        self._asked = any(answers)
+
+    @property
+    def time_is_up(self) -> bool:
+        """Whether the deadline has passed."""
+        return self._deadline.passed()
+
+    def reason_to_stop(self, ahead: float = 0.0) -> str:
+        """Name the limit that is reached: "callback", "max_time", "max_iter", or none by "".
+
+        `ahead` are the seconds of the next step, if it cannot be cut.
+        """
+        line = self._history[-1]
+        if self._asked:
+            return "callback"
+        if self._deadline.later(-ahead).passed():
+            return "max_time"
+        return "max_iter" if line.iteration >= self._limits.max_iter else ""
+
+    def _show(self, line: Any) -> None:
+        verbose = self._limits.verbose
+        if not verbose or (verbose < 2 and line.seconds - self._printed < 1.0):
+            return
+        self._printed = line.seconds
+        print(
+            f"[kernelweave] {line.seconds:7.2f} s  iteration {line.iteration:4d}  {line.told()}",
+            flush=True,
+        )
 
 
 @dataclass(frozen=True)
@@ -75,12 +189,6 @@ class Record:
         return f"objective {self.primal:.6g}  gap {self.gap:.2e}  kernels {self.active_kernels}"
 
 
-# A little below the tolerance, so that the last certificate, taken anew, meets it too.
-_MARGIN = 0.99
-# Part of the tolerance that a solver may use up on a bank that is not exact.
-OWN_SHARE = 0.9
-
-
 @dataclass(frozen=True)
 class Result:
     """The end of a fit.
@@ -107,21 +215,18 @@ class Result:
 
 
 class _Best:
-    """The best point so far: smallest gap, or lowest objective where there is no duality gap.
+    """The best state so far: smallest gap, or lowest objective where there is no duality gap.
 
     What the bank leaves open is not the point's fault and does not count.
     """
 
     def __init__(self) -> None:
-        self.point: Point | None = None
         self.state: State | None = None
         self.certificate: Certificate | None = None
-        self.witness: Array | None = None
-        self.gap = np.inf
         self._score = np.inf
 
     def offer(self, state: State, certificate: Certificate, tol: float, unit: float) -> bool:
-        """Take the state's point if it is better; returns whether the fit has converged with it.
+        """Take the state if it is better; returns whether the fit has converged with it.
 
         A stationary point above another point seen is not the end; `unit` is that of objectives.
         """
@@ -131,10 +236,7 @@ class _Best:
         if not duality:
             converged &= score <= self._score + tol * unit
         if converged or state.last_counts or score < self._score:
-            self.point, self.certificate = state.point, certificate
-            self.state = state
-            self.witness = None if state.witness is None else state.witness.alpha
-            self.gap, self._score = certificate.gap, score
+            self.state, self.certificate, self._score = state, certificate, score
         return converged
 
 
@@ -171,7 +273,7 @@ def run(
     screening = Screening.for_problem(problem) if solver.tries_weights else None
     best = _Best()
     since = since or Progress()
-    watch = Watch(limits, history, began, since, problem.deadline)
+    watch = Watch(limits, history, began, problem.deadline)
     # Work counts on from what another solver, or this one on another bank, did for the same fit.
     steps, solves = 0, 0
     if history:
@@ -194,13 +296,13 @@ def run(
                 steps + state.evaluator.n_steps,
                 solves + state.evaluator.n_solves,
             )
-            watch.note(record, partial(numbers_of, solver, state, best.point, best.witness))
+            watch.note(record, partial(numbers_of, solver, state, best.state or state))
             open_part, proven = certificate.gap - certificate.approximation, False
             if converged and (state.ended or not state.to_the_end):
                 # The last certificate decides: it takes K alpha from the kernels, not from the
                 # solver's sum of many steps, and counts what float64 can lose. Where that is most
                 # of the tolerance no step would help.
-                proof = _certified_anew(problem, state.point, best.witness, "converged")
+                proof = certified_anew(problem, state.point, state.witness_alpha, "converged")
                 whole, _ = proof
                 tol = limits.target(whole.rounding)
                 proven = whole.gap <= tol or whole.rounding > 0.5 * tol
@@ -218,12 +320,12 @@ def run(
     except TimeUp:
         # In the middle of a step, at a point that would not have been accepted.
         reason = "max_time"
-        if best.point is None:
+        if best.state is None:
             history.append(_offer_constant(problem, best, since, watch))
     except KeyboardInterrupt:
-        if best.point is None:
+        if best.certificate is None:
             raise
-        warn_of_interruption(history, best.gap)
+        warn_of_interruption(history, best.certificate.gap)
         reason = "interrupted"
     result = _finish(problem, limits, best, reason, history, proof)
     if state is None:
@@ -242,50 +344,45 @@ def warn_of_interruption(history: list[Record], gap: float) -> None:
     )
 
 
-def certified_as_it_is(
-    problem: Problem, solver: Solver, limits: Limits, start: Point, since: Progress
-) -> Result | None:
-    """Return `start`, at which a fit ended, as the result if it needs no step, as far as is known.
+def run_to_the_end(
+    problem: Problem, solver: Solver, limits: Limits, start: Point | None, *course: Any
+) -> tuple[Result, Solver]:
+    """Do what :func:`run` does, with cutting planes where a solver gives up too early.
 
-    A bank that leaves too much open for any certificate is not the one that the fit ended on.
+    They go on from its last weights, and also where a fit is taken up in which they had the lead.
+    Also returns the solver of the result.
     """
-    began = time.perf_counter()
-    problem = prepared(problem, solver)
-    certificate, alpha = recompute(problem, start.d, start.alpha, start.intercept, since.witness)
-    tol = limits.target(certificate.rounding)
-    converged = certificate.gap <= tol
-    if not converged and certificate.approximation <= tol:
-        return None
-    seconds = since.seconds + time.perf_counter() - began
-    record = Record.of(since.iteration, seconds, certificate, start.d)
-    reason, b = "converged" if converged else "bank", certificate.intercept
-    return Result(start.d, alpha, b, certificate, converged, reason, [record], since.witness)
-
-
-@contextmanager
-def last_passes(problem: Problem, reason: str) -> Iterator[None]:
-    """End the passes inside, with `TimeUp`, soon after a deadline or Ctrl-C that ended a fit."""
-    look = problem.deadline.look(graces=2)
-    if reason == "interrupted":
-        # There may be two of them: of the bank's kernels, and of those that it keeps nearly.
-        look = Deadline(time.perf_counter()).look()
-    with between_blocks(look):
-        yield
+    if start is not None and solver.hands_over and "planes" in start.extra:
+        solver = SILP()
+    result = run(problem, solver, limits, start, *course)
+    found = result.certificate
+    # Early is while rounding hides less than half of the gap.
+    early = result.reason in ("stuck", "steps") and found.gap > 2.0 * found.rounding
+    if not (early and solver.hands_over and problem.convex):
+        return result, solver
+    # Where T has no gradient the gap of a single alpha says little: the weights that the solver
+    # came to last may be far better than those with the smallest gap. Its alpha makes a cut.
+    last = result.last or result.start
+    known = {"witness.alpha": result.alpha if result.witness is None else result.witness}
+    there = Point.start(last.d, last.alpha, last.intercept, known)
+    planes = SILP()
+    try:
+        other = run(problem, planes, limits, there, *course)
+    except KeyboardInterrupt:
+        # Before a first point of these: there is one all the same.
+        warn_of_interruption(result.history, found.gap)
+        return replace(result, reason="interrupted"), solver
+    if other.certificate.gap < found.gap:
+        return other, planes
+    ended = "interrupted" if other.reason == "interrupted" else result.reason
+    return replace(result, reason=ended), solver
 
 
 def _certify_state(problem: Problem, state: State, resolve: bool) -> Certificate:
     """Certify the point; with `resolve`, `approximation` counts what float64 can lose too."""
-    point = state.point
-    return certify(
-        problem,
-        point.d,
-        point.alpha,
-        point.intercept,
-        point.fitted,
-        state.quad,
-        state.witness,
-        rounding=resolve,
-    )
+    at = state.point
+    given = at.d, at.alpha, at.intercept, at.fitted, state.quad, state.witness
+    return certify(problem, *given, rounding=resolve)
 
 
 def _inner_gap(problem: Problem, certificate: Certificate, point: Point) -> float:
@@ -309,11 +406,18 @@ def _reason_to_stop(own_tol: float, watch: Watch, state: State, certificate: Cer
     return "steps" if getattr(state.evaluator, "cut_short", False) else "stuck"
 
 
-def _certified_anew(
-    problem: Problem, point: Point, witness: Array | None, reason: str
+def certified_anew(
+    problem: Problem, point: Point | Result, witness: Array | None, reason: str
 ) -> tuple[Certificate, Array]:
-    """Certify from the kernels, and return the alpha that was used, see :func:`last_passes`."""
-    with last_passes(problem, reason):
+    """Certify from the kernels, and return the alpha that was used.
+
+    Raises `TimeUp` soon after a deadline or Ctrl-C that ended the fit, as `reason` tells.
+    """
+    look = problem.deadline.look(graces=2)
+    if reason == "interrupted":
+        # There may be two certificates: of the bank's kernels, and of those that it keeps nearly.
+        look = Deadline(time.perf_counter()).look()
+    with between_blocks(look):
         return recompute(problem, point.d, point.alpha, point.intercept, witness)
 
 
@@ -326,17 +430,17 @@ def _finish(
     proof: tuple[Certificate, Array] | None,
 ) -> Result:
     """Return the best point, certified from the kernels: of a fit that has converged, `proof`."""
-    point = best.point
-    if point is None or best.certificate is None or best.state is None:
+    if best.certificate is None or best.state is None:
         raise _not_a_number(problem)
-    d, alpha, witness = point.d, point.alpha, best.witness
+    certificate, point, witness = best.certificate, best.state.point, best.state.witness_alpha
+    d, alpha = point.d, point.alpha
     if reason == "bank":
         # Another bank will certify this point.
-        last = best.certificate
-        return Result(d, alpha, last.intercept, last, False, reason, history, witness)
+        b = certificate.intercept
+        return Result(d, alpha, b, certificate, False, reason, history, witness)
     try:
         if reason != "converged" or proof is None:
-            proof = _certified_anew(problem, point, best.witness, reason)
+            proof = certified_anew(problem, point, witness, reason)
         certificate, alpha = proof
     except TimeUp:
         # From the products that the solver has kept; what they may have rounded is counted.

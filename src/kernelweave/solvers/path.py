@@ -5,20 +5,20 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import cache
+from operator import methodcaller
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from kernelweave.errors import InvalidInputError
-from kernelweave.operators.base import KernelOperator
 from kernelweave.problem import Array, Problem
 from kernelweave.solvers.base import Solver
+from kernelweave.solvers.checkpoint import scaled_alpha
 from kernelweave.solvers.feasible import feasible_alpha
 from kernelweave.solvers.inner import Point
-from kernelweave.solvers.loop import Result, prepared
-from kernelweave.solvers.resume import scaled_alpha
+from kernelweave.solvers.loop import Limits, Result, prepared
 from kernelweave.solvers.solve import reason_for_gap, settle
-from kernelweave.solvers.watch import Limits
 from kernelweave.validation import positive_number
 
 __all__ = [
@@ -118,7 +118,7 @@ def walk_path(
 ) -> Iterator[Result]:
     """Yield the results of :func:`solve_path` one by one, without a word on those not converged."""
     problem = prepared(problem, solver)
-    refine = _Refine()
+    refine = cache(methodcaller("refined"))  # once, however many fits ask for it
     last: tuple[Result, Array] | None = None
     for factor in factors:
         here = replace(problem, C=factor * problem.C)
@@ -130,21 +130,6 @@ def walk_path(
         yield result
         if result.reason == "interrupted":
             return
-
-
-class _Refine:
-    """Builds the more exact bank of a bank once, however often it is asked for."""
-
-    def __init__(self) -> None:
-        self._known: list[tuple[KernelOperator, KernelOperator | None]] = []
-
-    def __call__(self, bank: KernelOperator) -> KernelOperator | None:
-        for coarse, finer in self._known:
-            if coarse is bank:
-                return finer
-        finer = bank.refined()
-        self._known.append((bank, finer))
-        return finer
 
 
 def intercept_only(problem: Problem) -> Point:

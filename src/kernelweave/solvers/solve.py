@@ -1,4 +1,4 @@
-"""From a problem to a certified result: first weights, the loop, a finer bank if it is needed."""
+"""From a problem to a certified result: the solver, the loop, a finer bank if it is needed."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from operator import methodcaller
 from typing import Any
 
 from sklearn.exceptions import ConvergenceWarning
@@ -14,29 +16,85 @@ from kernelweave.compiled.threads import between_blocks
 from kernelweave.deadline import NEVER, Deadline, TimeUp
 from kernelweave.operators.base import KernelOperator
 from kernelweave.problem import Problem
-from kernelweave.solvers.base import Solver
-from kernelweave.solvers.certificate import Certificate, recompute
-from kernelweave.solvers.checkpoint import Session
+from kernelweave.solvers.active_set import ActiveSet
+from kernelweave.solvers.base import SOLVERS, Solver, check_settings
+from kernelweave.solvers.certificate import recompute
+from kernelweave.solvers.checkpoint import Session, about, header_of, result_numbers
 from kernelweave.solvers.coarse import first_weights
-from kernelweave.solvers.hand_over import run_to_the_end
 from kernelweave.solvers.inner import Point
+from kernelweave.solvers.kept import Progress
 from kernelweave.solvers.loop import (
     OWN_SHARE,
+    Limits,
     Record,
     Result,
-    certified_as_it_is,
-    last_passes,
+    certified_anew,
     prepared,
+    run_to_the_end,
     warn_of_interruption,
 )
-from kernelweave.solvers.resume import about, header_of, result_numbers
-from kernelweave.solvers.watch import Limits, Progress
+from kernelweave.solvers.silp import SILP
+from kernelweave.solvers.spg import SPG
+from kernelweave.solvers.spicy import Spicy
+from kernelweave.validation import unknown_name
 
-__all__ = ["certified_exactly", "reason_for_gap", "settle", "solve"]
+__all__ = [
+    "certified_exactly",
+    "check_solver",
+    "get_solver",
+    "reason_for_gap",
+    "settle",
+    "solve",
+]
 
+# Most kernels whose curvature, a matrix of 200 MB, SILP takes where all of them have weight.
+_MANY_KERNELS = 5000
+# SpicyMKL solves linear systems of this size, each in less than a second, and pays with more
+# kernels than this if they are to have sparse weights (``benchmarks/spicy.py``).
+_FEW_SAMPLES, _MANY_FOR_SPICY = 1500, 1000
 # While a bank is off by so little that this part of the tolerance is left to the solver, the fit
 # goes on with it; then a more exact one takes over.
 _LEAST_SHARE = 0.2
+
+
+def check_solver(spec: str | Solver) -> None:
+    """Raise if `spec` is neither a solver, of allowed settings, nor the name of one."""
+    if isinstance(spec, Solver):
+        check_settings(spec)
+    elif spec not in ("auto", *SOLVERS):
+        raise unknown_name("solver", spec, ["auto", *SOLVERS])
+
+
+def get_solver(spec: str | Solver, problem: Problem) -> Solver:
+    """Return the solver of that name with its default settings, or `spec` itself.
+
+    "auto" is the solver that was fastest for such problems. Outside linear combinations and convex
+    regularizers there is only SPG. Sparse weights (simplex, l1) go to second-order steps. Under the
+    lp ball SPG is as good as any and takes any number of kernels; the other regularizers go to
+    SILP, which needs a fraction of the single-kernel solves (``benchmarks/silp.py``). Where losses
+    have no corners and samples are few, SpicyMKL is faster than either on more than 1,000 kernels,
+    under the elastic net and under block norms (``benchmarks/spicy.py``).
+    """
+    check_solver(spec)
+    if isinstance(spec, Solver):
+        return spec
+    if spec != "auto":
+        return SOLVERS[spec]()
+    regularizer = problem.regularizer
+    if not problem.convex:
+        return SPG()
+    if problem.loss.task == "one_class":
+        # Several alphas can be best, as for columns of few distinct values: second-order steps
+        # know of one only, and get stuck.
+        return SPG()
+    few_samples = problem.n * problem.n_tasks <= _FEW_SAMPLES and problem.loss.steep
+    if regularizer.sparse and regularizer.polyhedral:
+        return Spicy() if few_samples and problem.m > _MANY_FOR_SPICY else ActiveSet()
+    if regularizer.sparse and regularizer.proximal and few_samples:
+        return Spicy()
+    if regularizer.bounded and regularizer.proximal:
+        return SILP() if regularizer.polyhedral else SPG()
+    return SILP() if problem.m <= _MANY_KERNELS else SPG()
 
 
 def solve(problem: Problem, solver: Solver, limits: Limits, start: Point | None = None) -> Result:
@@ -44,7 +102,7 @@ def solve(problem: Problem, solver: Solver, limits: Limits, start: Point | None 
 
     Warns when the tolerance was not met, saying why and what to do.
     """
-    result, _ = settle(problem, solver, limits, start, lambda bank: bank.refined())
+    result, _ = settle(problem, solver, limits, start, methodcaller("refined"))
     told = reason_for_gap(result, limits)
     if told:
         warnings.warn(told, ConvergenceWarning, stacklevel=2)
@@ -63,7 +121,7 @@ def settle(
     `refine` gives the more exact bank of a bank, if there is one.
     """
     with Session(limits.callbacks, header_of(problem)) as session:
-        kept = session.limits(limits, 0, about(problem, solver))
+        kept = session.limits(limits, 0, partial(about, problem, solver))
         result, bank = _settle(problem, solver, kept, start, refine)
         if result.converged:
             session.end(0, result.history[-1], result_numbers(result))
@@ -90,7 +148,7 @@ def _settle(
     result = None
     if start is not None and since.gap <= limits.target():
         # The fit that is taken up had ended; as a rule there is nothing left to do.
-        result = certified_as_it_is(problem, solver, limits, start, since)
+        result = _certified_as_it_is(problem, limits, start, since)
     history: list[Record] = [] if result is None else result.history
     if result is None:
         result, solver = run_to_the_end(problem, solver, limits, start, history, began, since)
@@ -102,7 +160,12 @@ def _settle(
             found = result.certificate
             result = certified_exactly(problem, solver, limits, result)
             if result.certificate is not found:
-                history.append(_line(history[-1], result.certificate, time.perf_counter() - began))
+                last = history[-1]
+                work = last.inner_iterations, last.inner_solves
+                seconds = time.perf_counter() - began
+                history.append(
+                    Record.of(last.iteration + 1, seconds, result.certificate, result.d, *work)
+                )
             if result.converged:
                 break
             problem.deadline.check()
@@ -134,16 +197,23 @@ def _settle(
     return result, solved_on
 
 
-def _line(last: Record, certificate: Certificate, seconds: float) -> Record:
-    """Return a line of history for a point that was only certified again."""
-    return replace(
-        last,
-        iteration=last.iteration + 1,
-        seconds=seconds,
-        primal=certificate.primal,
-        dual=certificate.dual,
-        gap=certificate.gap,
-    )
+def _certified_as_it_is(
+    problem: Problem, limits: Limits, start: Point, since: Progress
+) -> Result | None:
+    """Return `start`, at which a fit ended, as the result if it needs no step, as far as is known.
+
+    A bank that leaves too much open for any certificate is not the one that the fit ended on.
+    """
+    began = time.perf_counter()
+    certificate, alpha = recompute(problem, start.d, start.alpha, start.intercept, since.witness)
+    tol = limits.target(certificate.rounding)
+    converged = certificate.gap <= tol
+    if not converged and certificate.approximation <= tol:
+        return None
+    seconds = since.seconds + time.perf_counter() - began
+    record = Record.of(since.iteration, seconds, certificate, start.d)
+    reason, b = "converged" if converged else "bank", certificate.intercept
+    return Result(start.d, alpha, b, certificate, converged, reason, [record], since.witness)
 
 
 def certified_exactly(problem: Problem, solver: Solver, limits: Limits, result: Result) -> Result:
@@ -155,10 +225,9 @@ def certified_exactly(problem: Problem, solver: Solver, limits: Limits, result: 
     if exact.bank is problem.bank:
         return result
     try:
-        with last_passes(problem, result.reason):
-            certificate, alpha = recompute(
-                prepared(exact, solver), result.d, result.alpha, result.intercept, result.witness
-            )
+        certificate, alpha = certified_anew(
+            prepared(exact, solver), result, result.witness, result.reason
+        )
     except TimeUp:
         return result
     converged = certificate.gap <= limits.target(certificate.rounding)

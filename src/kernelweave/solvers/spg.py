@@ -9,11 +9,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from kernelweave.problem import Array, Problem
-from kernelweave.solvers.base import Solver, State
+from kernelweave.solvers.base import Solver, State, flag, number
 from kernelweave.solvers.certificate import projected_gradient, smooth_gradient
 from kernelweave.solvers.inner import Evaluator, Point, drop_roundoff
 from kernelweave.solvers.kept import ABOVE_ZERO, Kept
-from kernelweave.solvers.settings import flag, number
 
 __all__ = ["PGD", "SPG"]
 
@@ -23,12 +22,14 @@ _SMALLEST_STEP = 1e-8
 # weights of about one; a step has the unit of a squared weight over an objective.
 _FIRST, _LONGEST = 100.0, 1000.0
 _SHORTEST = 1e-30
-# Scaled steps in a row, and plain ones after them, in products. Scaled ones alone do not end where
-# thousands of small weights have to go, plain ones alone not where widths differ. As far as neither
-# kind undoes what the other has done, turns of equal length take at most twice the steps of the
-# better kind, and one turn. Lengths from 10 to 100 differ by less than a factor of two on six sets;
-# on leukemia under l1 only 50 and 100 ended in time (benchmarks/tuned_constants.py).
-_TURN = 50
+# In products, scaled steps in a row before the first plain ones; every pair of turns is twice as
+# long as the one before. Scaled steps alone do not end where thousands of small weights have to go,
+# plain ones alone not where widths differ. As far as neither kind undoes what the other has done,
+# turns take at most three times the steps of the better kind, whatever their number, and one first
+# turn. Its length matters little: 1, 4, 8, 16 and 32 steps take 1.3, 1.1, 1.2, 1.3 and 1.1 times
+# the single-kernel solves of 64 in the geometric mean over five sets under two penalties
+# (benchmarks/tuned_constants.py --constants spg._FIRST_TURN).
+_FIRST_TURN = 64
 _INNER_FLOOR = 1e-14
 # Tolerance of the single-kernel solves when it is not tuned (the paper's plain descent).
 _UNTUNED = 1e-6
@@ -73,9 +74,9 @@ class SPG(Solver):
         In combinations that are not sums, steps grow with the square of a weight, as descent in
         log(d) would have it: weights of a product are inverse squared widths and differ by orders
         of magnitude. In sums under l1 they grow with the weight: the curvature of T in d_k is at
-        most q_k / d_k, and all q_k of weights above zero are equal in the end. In products 50 such
-        steps and 50 of equal length take turns: the latter rid a fit of thousands of small weights
-        sooner.
+        most q_k / d_k, and all q_k of weights above zero are equal in the end. In products such
+        steps and those of equal length take turns, ever longer ones: the latter rid a fit of
+        thousands of small weights sooner.
     inner_tol : float, default=1e-2
         Tolerance of the first single-kernel solve, if it is tuned.
 
@@ -188,8 +189,7 @@ class SPG(Solver):
         """Factor on the step of every weight: a power of its part of the largest, or one."""
         regularizer, linear = problem.regularizer, problem.combination.linear
         scaled = self.scaled and self.spectral and (regularizer.polyhedral or not linear)
-        plain_turn = not linear and taken % (2 * _TURN) >= _TURN
-        if not scaled or not regularizer.orthant or plain_turn:
+        if not scaled or not regularizer.orthant or (not linear and _plain_turn(int(taken))):
             return 1.0
         size = np.maximum(d, d.mean())
         top = float(size.max())
@@ -228,6 +228,16 @@ class PGD(SPG):
 
     name = "pgd"
     hands_over = False  # It is a baseline.
+
+
+def _plain_turn(taken: int) -> bool:
+    """Whether the next step of a product, after so many, is one of equal length in all weights.
+
+    Turns have 64, 64, 128, 128, 256, ... steps; the first of each pair is scaled, the second plain.
+    """
+    pairs = taken // (2 * _FIRST_TURN) + 1
+    length = _FIRST_TURN * 2 ** (pairs.bit_length() - 1)
+    return taken - 2 * (length - _FIRST_TURN) >= length
 
 
 def _step_unit(problem: Problem, point: Point) -> float:

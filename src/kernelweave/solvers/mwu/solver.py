@@ -9,12 +9,11 @@ from typing import ClassVar
 from kernelweave.errors import InvalidInputError
 from kernelweave.losses import get_loss
 from kernelweave.problem import Array, Problem
-from kernelweave.solvers.base import Solver, State
+from kernelweave.solvers.base import Solver, State, choice, either, integer, number
 from kernelweave.solvers.inner import Point
 from kernelweave.solvers.kept import ABOVE_ZERO, Kept
 from kernelweave.solvers.mwu.descent import Descent
 from kernelweave.solvers.mwu.target import BISECTED, FixedTargetRun
-from kernelweave.solvers.settings import choice, either, integer, number
 
 __all__ = ["MWU"]
 

@@ -1,9 +1,10 @@
-"""Two-stage learning: weights by centred alignment with the targets, then one kernel."""
+"""Weights that no loss decides: equal ones, and those by centred alignment with the targets."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 from scipy.optimize import nnls
@@ -14,19 +15,66 @@ from kernelweave.errors import InvalidInputError
 from kernelweave.operators.centred import centred_products, centred_squares
 from kernelweave.problem import Array, Problem
 from kernelweave.regularizers.fixed import Fixed
-from kernelweave.solvers.base import Solver, State, require_linear
-from kernelweave.solvers.inner import Point
-from kernelweave.solvers.kept import Kept
-from kernelweave.solvers.settings import choice, other_solver
-from kernelweave.solvers.uniform import Uniform
+from kernelweave.solvers.base import Solver, State, choice, other_solver, require_linear
+from kernelweave.solvers.inner import Evaluator, Point
+from kernelweave.solvers.kept import ABOVE_ZERO, Kept
 
-__all__ = ["METHODS", "Align", "alignment_weights", "independent_weights", "joint_weights"]
+__all__ = [
+    "METHODS",
+    "Align",
+    "Uniform",
+    "alignment_weights",
+    "independent_weights",
+    "joint_weights",
+]
 
 METHODS = ("joint", "independent")
 
 # Directions in which the kernels differ by less than this part of where they differ most are
 # left out: rounding decides there.
 _SAME = 1e-10
+
+
+@dataclass(frozen=True)
+class Uniform(Solver):
+    """Solve with equal weights, those the regularizer starts from (1/m on the simplex).
+
+    The certificate is that of the problem with these weights held fixed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelweave import MKLClassifier
+    >>> X = np.array([[0.0], [1.0], [2.0], [3.0]])
+    >>> model = MKLClassifier("linear", solver=Uniform()).fit(X, [0, 0, 1, 1])
+    >>> model.weights_
+    array([1.])
+    """
+
+    name = "uniform"
+    kept: ClassVar[Mapping[str, Kept]] = {"inner_tol": Kept(low=ABOVE_ZERO)}
+    tries_weights = False
+
+    def prepare(self, problem: Problem) -> Problem:
+        """Hold the weights fixed."""
+        return problem.with_regularizer(Fixed(problem.regularizer.start(problem.m)))
+
+    def init(self, problem: Problem, start: Point | None) -> State:
+        """Solve once, roughly."""
+        tol = 1e-2 if start is None else float(start.extra.get("inner_tol", 1e-2))
+        return self._state(problem, Evaluator(problem, start), tol)
+
+    def _state(self, problem: Problem, evaluator: Evaluator, tol: float) -> State:
+        point = evaluator.evaluate(problem.regularizer.start(problem.m), tol)
+        return State(point, evaluator.quad(point), evaluator, tol < 1e-12, tol)
+
+    def step(self, problem: Problem, state: State, gap: float, inner_gap: float) -> State:
+        """Solve again, ten times as exactly."""
+        return self._state(problem, state.evaluator, state.memory / 10)
+
+    def remember(self, state: State) -> dict[str, Array]:
+        """Return how exact alpha is."""
+        return {"inner_tol": np.asarray(state.memory)}
 
 
 def independent_weights(a: Array, squares: Array) -> Array:

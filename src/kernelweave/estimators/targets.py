@@ -1,4 +1,9 @@
-"""Class labels as users give them: in one or two dimensions, some of them unknown."""
+"""What is to be learnt, as users give it: labels or targets, and the weights of the samples.
+
+Labels come in one or two dimensions, some of them unknown. Weights are those of each sample and of
+its class, times C. Regression targets are standardised for the fit and in the user's own units
+everywhere else.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +13,35 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 from sklearn.utils import column_or_1d
+from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length
 
 from kernelweave.arrays import AnyArray, Array, Flags, Index
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.sample_checks import is_missing
+from kernelweave.losses.base import Loss
+from kernelweave.validation import LARGEST
 
-__all__ = ["ReadLabels", "class_codes", "known_labels", "plain_labels", "read_labels"]
+__all__ = [
+    "RAW",
+    "ReadLabels",
+    "TargetUnits",
+    "check_loss_of_residuals",
+    "check_loss_weights",
+    "class_codes",
+    "known_labels",
+    "plain_labels",
+    "read_labels",
+    "read_sample_weight",
+    "standardize",
+    "with_class_weight",
+]
 
+# Different values that a message shows.
 _SHOWN = 5
+# Targets whose range is within rounding of this many units in the last place are constant.
+_ROUNDING = 10 * float(np.finfo(np.float64).eps)
 
 
 class ReadLabels(NamedTuple):
@@ -231,3 +255,184 @@ def _some(values: AnyArray) -> str:
     """A few different values, for a message."""
     seen = list(dict.fromkeys(repr(item) for item in values.tolist()))
     return ", ".join(seen[:_SHOWN]) + (", ..." if len(seen) > _SHOWN else "")
+
+
+def read_sample_weight(fit_params: dict[str, Any], n: int) -> Array:
+    """Return the weight of each of n samples from the keywords of `fit`; ones if there is none.
+
+    Examples
+    --------
+    >>> read_sample_weight({"sample_weight": [1, 2]}, 2)
+    array([1., 2.])
+    """
+    unknown = set(fit_params) - {"sample_weight"}
+    if unknown:
+        raise TypeError(
+            f"fit() got unexpected arguments {sorted(unknown)}; allowed: 'sample_weight'."
+        )
+    given = fit_params.get("sample_weight")
+    if given is None:
+        return np.ones(n)
+    weight = np.asarray(given, dtype=np.float64)
+    if weight.ndim == 0:
+        weight = np.full(n, float(weight))
+    if weight.shape != (n,):
+        raise InvalidInputError(
+            f"sample_weight must have one entry for each of the {n} samples; got shape "
+            f"{weight.shape}."
+        )
+    _check_numbers("sample_weight", weight)
+    if not np.any(weight > 0):
+        raise InvalidInputError("sample_weight is zero for every sample; some must be > 0.")
+    return weight
+
+
+def with_class_weight(weight: Array, class_weight: Any, classes: Array, codes: Index) -> Array:
+    """Return the weights of the samples times those of their classes.
+
+    Parameters
+    ----------
+    weight : ndarray of shape (n,)
+        Weights of the samples.
+    class_weight : dict, "balanced" or None
+    classes : ndarray of shape (n_classes,)
+    codes : ndarray of shape (n,)
+        The number of each sample's class.
+
+    Examples
+    --------
+    >>> with_class_weight(np.ones(3), {"b": 2.0}, np.array(["a", "b"]), np.array([0, 1, 1]))
+    array([1., 2., 2.])
+    """
+    if class_weight is not None:
+        of_classes = np.asarray(
+            compute_sample_weight(class_weight, classes[codes]), dtype=np.float64
+        )
+        _check_numbers("class_weight", of_classes)
+        with np.errstate(over="ignore"):
+            weight = weight * of_classes
+    heard = np.bincount(codes, weights=weight > 0, minlength=len(classes)) > 0
+    if not heard.all():
+        raise InvalidInputError(
+            f"every sample of class {classes[~heard][0]!r} has the weight zero (class_weight times "
+            "sample_weight); each class needs a sample of positive weight. Leave out the samples "
+            "of a class that shall not count."
+        )
+    return weight
+
+
+def check_loss_weights(C: float, weight: Array) -> None:
+    """Raise if C times these weights is too large, or too small, for float64.
+
+    Examples
+    --------
+    >>> check_loss_weights(1.0, np.ones(3))
+    """
+    with np.errstate(over="ignore", under="ignore"):
+        products = C * weight
+        total = float(np.sum(products))
+    if not total <= LARGEST:
+        raise InvalidInputError(
+            f"the weights of the loss (C times class_weight times sample_weight) add up to "
+            f"{total:g}; at most {LARGEST:g} is allowed, beyond which the objective may overflow "
+            f"float64. The largest is {float(np.max(products)):g}, with C = {C:g}."
+        )
+    if not total > 0:
+        raise InvalidInputError(
+            f"the weights of the loss (C times class_weight times sample_weight) are all zero in "
+            f"float64, with C = {C:g}; some must be > 0."
+        )
+    smallest = float(np.min(products[products > 0]))
+    if smallest < 1 / LARGEST:
+        raise InvalidInputError(
+            f"the weights of the loss (C times class_weight times sample_weight) go down to "
+            f"{smallest:g}, with C = {C:g}; they must be 0 or at least {1 / LARGEST:g}, so that "
+            "their squares are numbers."
+        )
+
+
+def _check_numbers(name: str, weight: Array) -> None:
+    bad = weight[~(np.isfinite(weight) & (weight >= 0))]
+    if len(bad):
+        raise InvalidInputError(f"{name} must be finite and >= 0; got {float(bad[0]):g}.")
+
+
+class TargetUnits(NamedTuple):
+    """What the targets of a fit were shifted by and then divided by; raw targets by default.
+
+    Examples
+    --------
+    >>> TargetUnits(shift=10.0, scale=2.0).predictions(np.array([0.0, -1.5])).tolist()
+    [10.0, 7.0]
+    """
+
+    shift: float = 0.0
+    scale: float = 1.0
+
+    def predictions(self, fitted: Array) -> Array:
+        """Return fitted values (or intercepts) in the units of the user."""
+        return self.shift + self.scale * fitted
+
+    def fitted(self, predictions: Array) -> Array:
+        """Return predictions (or intercepts) in the units of the fit."""
+        return (predictions - self.shift) / self.scale
+
+
+RAW = TargetUnits()
+
+
+def standardize(y: Array, weight: Array) -> tuple[Array, TargetUnits]:
+    """Return targets of weighted mean 0 and standard deviation 1, and the units they were in.
+
+    Constant targets become zeros, with a scale of one, and so do targets without weight, which
+    no fit sees.
+
+    Parameters
+    ----------
+    y : ndarray of shape (n,)
+        Finite targets of any size.
+    weight : ndarray of shape (n,)
+        Weight of each target, >= 0 and not all zero.
+
+    Examples
+    --------
+    >>> z, units = standardize(np.array([1e200, 3e200]), np.ones(2))
+    >>> z.round(6).tolist(), round(units.scale / 1e200, 6)
+    ([-1.0, 1.0], 1.0)
+    >>> standardize(np.array([0.1, 0.1, 0.1]), np.ones(3))
+    (array([0., 0., 0.]), TargetUnits(shift=0.1, scale=1.0))
+    """
+    used = weight > 0
+    own, share = y[used], weight[used] / weight.max()
+    share = share / share.sum()
+    z = np.zeros(len(y))
+    # Squares of targets may overflow or underflow; a power of two changes no digit.
+    exponent = int(np.frexp(np.abs(own).max())[1])
+    small = np.ldexp(own, -exponent)
+    low, high = small.min(), small.max()
+    # Sums by NumPy: those of BLAS would depend on its threads. The second pass removes what the
+    # first one has rounded.
+    mean = float(np.sum(share * small))
+    mean += float(np.sum(share * (small - mean)))
+    spread = float(np.sqrt(np.sum(share * (small - mean) ** 2)))
+    shift, scale = float(np.ldexp(mean, exponent)), float(np.ldexp(spread, exponent))
+    if high - low <= _ROUNDING * max(abs(low), abs(high)) or scale == 0.0:
+        return z, TargetUnits(float(own[0]) if low == high else shift, 1.0)
+    z[used] = (small - mean) / spread
+    return z, TargetUnits(shift, scale)
+
+
+def check_loss_of_residuals(loss: Loss) -> None:
+    """Raise unless the loss only depends on the target minus the prediction.
+
+    Any other one, such as that of counts whose logarithm is predicted, has targets of a fixed
+    unit: a shift would make another problem of it.
+    """
+    y, z, C = np.array([-1.0, 0.0, 1.0]), np.array([0.5, -2.0, 1.5]), np.ones(3)
+    with np.errstate(all="ignore"):
+        here, moved = loss.value(y, z, C), loss.value(y + 1.0, z + 1.0, C)
+    if not np.allclose(here, moved, rtol=1e-6, atol=1e-9):
+        raise InvalidInputError(
+            f"the loss {loss!r} does not depend on the target minus the prediction alone, so its "
+            "targets cannot be standardised; give target_scale=None, which fits them as they are."
+        )
