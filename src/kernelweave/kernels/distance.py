@@ -33,9 +33,12 @@ _ZERO_SELF = {"canberra", "chebyshev", "chi2", "hamming", "haversine", "minkowsk
 _ZERO_SELF |= _SPARSE - {"cosine"}
 _METRICS = _BOOLEAN | _SPARSE | _ZERO_SELF | {"braycurtis", "correlation"}
 
-# The mean distance is taken over at most this many training samples.
+# The mean distance is taken over at most this many training samples: it is known to their inverse
+# root then, 1.4%, and no kernel hangs on more of its width.
 _MEAN_SAMPLES = 5000
-_BLOCK = 256
+# Rows of distances at a time, of which 256 by 5,000 are 10 MB; and of a diagonal, for which all but
+# one in so many distances are computed in vain.
+_BLOCK, _SQUARE = 256, 32
 
 
 class Distance(Kernel):
@@ -237,9 +240,9 @@ class Distance(Kernel):
         if isinstance(self.metric, str) and self.metric in _ZERO_SELF:
             return np.ones(samples.n)
         out = np.empty(samples.n)
-        for start in range(0, samples.n, 32):
-            part = samples.take(np.arange(start, min(start + 32, samples.n)))
-            out[start : start + 32] = self.evaluate(Pair(part, part)).diagonal()
+        for start in range(0, samples.n, _SQUARE):
+            part = samples.take(np.arange(start, min(start + _SQUARE, samples.n)))
+            out[start : start + _SQUARE] = self.evaluate(Pair(part, part)).diagonal()
         return out
 
     def _parameters(self) -> dict[str, Any]:

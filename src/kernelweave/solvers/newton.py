@@ -427,7 +427,7 @@ class CgSteps:
             """Residuals count only modulo s: the representative that is smallest."""
             return r - (float(s @ r) / ss) * s
 
-        residual = inside(-s * (Krho - np.average(Krho, weights=w)))
+        residual = inside(-s * (Krho - np.average(Krho, weights=s * s)))
         fall, along = 0.5 * float(system.rho @ system.Krho), s * Krho
 
         def enough() -> bool:
