@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import tracemalloc
-
 import numpy as np
 import pytest
 from running_banks import BANKS, N, case_of, numbers
 from same_numbers import assert_same_numbers
 
 from kernelweave.bank import LazyBank, build_bank
-from kernelweave.kernels import RBF, RBFBatch
-from kernelweave.operators import ComputedOperator, bind_kernels, running
+from kernelweave.kernels import RBF
+from kernelweave.operators import ComputedOperator
+from kernelweave.operators import running as state
+from kernelweave.operators.running import RowProducts
 
 
 @pytest.fixture(params=list(BANKS))
@@ -20,27 +20,12 @@ def case(request):
 
 
 def some_moves(count=40, seed=2):
-    """Steps at two samples, some of them the same again and again."""
+    """Steps at one or two samples, some of them the same again and again."""
     rng = np.random.default_rng(seed)
     favourites = rng.choice(N, 9, replace=False)
     for t in range(count):
-        idx = rng.choice(favourites if t % 3 else N, 2, replace=False)
-        yield np.asarray(idx), rng.normal(size=2), rng.random(5) * (rng.random(5) < 0.8)
-
-
-def every_product(products):
-    """K_k v of every kernel followed, which are sums with one weight of one."""
-    return np.array([products.weigh(own) for own in np.eye(len(products.followed))])
-
-
-def check_pair(products, truth, v, idx, scale, atol):
-    """Whether the products know what moving a pair has to know of kernels followed."""
-    at, block = products.pair(*map(int, idx))
-    assert at.dtype == block.dtype == np.float64
-    i, j = idx
-    np.testing.assert_allclose(at, (truth @ v)[:, idx], atol=scale)
-    expected = np.stack([truth[:, i, i], truth[:, j, j], truth[:, i, j]], axis=1)
-    np.testing.assert_allclose(block, expected, atol=atol)
+        idx = rng.choice(favourites if t % 3 else N, 1 + (t % 4 > 0), replace=False)
+        yield np.asarray(idx), rng.normal(size=len(idx)), rng.random(5) * (rng.random(5) < 0.8)
 
 
 def test_products_follow_a_vector_as_it_moves(case):
@@ -48,6 +33,7 @@ def test_products_follow_a_vector_as_it_moves(case):
     products = bank.running()
     v = np.zeros(N)
     products.reset(v)
+    everyone = np.arange(N)
     for t, (idx, delta, d) in enumerate(some_moves()):
         before = delta.copy()
         v[idx] += delta
@@ -61,8 +47,10 @@ def test_products_follow_a_vector_as_it_moves(case):
             np.testing.assert_allclose(
                 products.weigh(other), np.tensordot(other, truth, axes=1) @ v, atol=5 * scale
             )
-            np.testing.assert_allclose(every_product(products), truth @ v, atol=scale)
-            check_pair(products, truth, v, idx, scale, atol)
+            found = products.at(everyone)
+            assert found.shape == (5, N) and found.dtype == np.float64
+            np.testing.assert_allclose(found, truth @ v, atol=scale)
+            np.testing.assert_allclose(products.at(idx), (truth @ v)[:, idx], atol=scale)
 
 
 def test_products_start_anywhere_and_start_again(case):
@@ -75,7 +63,7 @@ def test_products_start_anywhere_and_start_again(case):
         given = v.copy()
         products.reset(v)
         scale = atol * (1 + np.abs(v).sum())
-        np.testing.assert_allclose(every_product(products), truth @ v, atol=scale)
+        np.testing.assert_allclose(products.at(np.arange(N)), truth @ v, atol=scale)
         idx, delta = np.array([50, 3]), np.array([0.7, -0.2])
         total = products.move(idx, delta, d)
         np.testing.assert_array_equal(v, given)
@@ -88,17 +76,20 @@ def test_two_running_products_of_one_bank_do_not_meddle(case):
     one, two = bank.running(), bank.running()
     one.reset(np.zeros(N))
     two.reset(np.ones(N))
-    one.move(np.array([3, 3]), np.array([0.4, 0.6]), np.ones(5))
-    np.testing.assert_allclose(every_product(one), truth[:, 3], atol=2 * atol)
-    np.testing.assert_allclose(every_product(two), truth.sum(axis=2), atol=N * atol)
+    one.move(np.array([3]), np.array([1.0]), np.ones(5))
+    everyone = np.arange(N)
+    np.testing.assert_allclose(one.at(everyone), truth[:, 3], atol=2 * atol)
+    np.testing.assert_allclose(two.at(everyone), truth.sum(axis=2), atol=N * atol)
 
 
-def test_pairs(case):
+def test_blocks(case):
     bank, truth, atol = case
     products = bank.running()
     products.reset(np.zeros(N))
-    for idx in (np.array([7, 7]), np.array([41, 2]), np.array([0, 50])):
-        check_pair(products, truth, np.zeros(N), idx, atol, atol)
+    for idx in (np.array([7]), np.array([41, 2]), np.array([5, 50, 0])):
+        block = products.block(idx)
+        assert block.shape == (5, len(idx), len(idx))
+        np.testing.assert_allclose(block, truth[:, idx][:, :, idx], atol=atol)
 
 
 def test_a_move_with_no_weights_still_moves(case):
@@ -108,31 +99,16 @@ def test_a_move_with_no_weights_still_moves(case):
     nothing = products.move(np.array([4, 9]), np.array([1.0, -1.0]), np.zeros(5))
     np.testing.assert_array_equal(nothing, np.zeros(N))
     expected = truth[:, :, 4] - truth[:, :, 9]
-    np.testing.assert_allclose(every_product(products), expected, atol=2 * atol)
+    np.testing.assert_allclose(products.at(np.arange(N)), expected, atol=2 * atol)
 
 
-def test_what_is_kept_is_small():
-    """The m x n state, or a factor's, two rows and a few vectors; never m n^2."""
-    n = 400
-    for name in ("dense", "lazy-small", "factored", "thin", "sparse", "positional", "batch"):
-        make, build, _ = BANKS[name]
-        bank = build(make(n))
-        bank.cache_mb = 2 * 5 * n * 8 / 1e6
-
-        def moved(bank=bank):
-            products = bank.running()
-            products.reset(np.zeros(n))
-            products.move(np.array([4, 9]), np.array([1.0, -1.0]), np.ones(5))
-            products.pair(3, 7)
-            return products
-
-        moved()  # Compiles what is not compiled yet.
-        tracemalloc.start()
-        kept = moved()
-        size = tracemalloc.get_traced_memory()[0]
-        tracemalloc.stop()
-        assert kept.m == 5
-        assert size <= 8 * 40 * n + 50_000, name
+def test_what_is_kept_is_counted_and_small(case):
+    bank, _, _ = case
+    products = bank.running()
+    products.reset(np.zeros(N))
+    products.move(np.array([4, 9]), np.array([1.0, -1.0]), np.ones(5))
+    # The m x n state, or a factor's, and a few vectors; never m n^2.
+    assert 0 < products.nbytes <= 8 * (5 * N + 20 * N)
 
 
 def test_starting_from_zero_computes_no_rows():
@@ -149,6 +125,7 @@ def test_kernels_that_sleep_miss_nothing(case, followed):
     products = bank.running()
     v = np.random.default_rng(3).normal(size=N)
     products.reset(v)
+    everyone = np.arange(N)
     for again in range(2):
         products.restrict(followed)
         for idx, delta, d in some_moves(6, seed=again):
@@ -159,50 +136,62 @@ def test_kernels_that_sleep_miss_nothing(case, followed):
             total = products.move(idx, delta, d)
             np.testing.assert_allclose(total, d @ (own @ v), atol=scale)
             np.testing.assert_allclose(products.weigh(d[::-1]), d[::-1] @ (own @ v), atol=scale)
-            check_pair(products, own, v, idx, scale, atol)
+            np.testing.assert_allclose(products.at(idx), (own @ v)[:, idx], atol=scale)
+            pair = own[:, idx][:, :, idx]
+            np.testing.assert_allclose(products.block(idx), pair, atol=atol)
+            at, both = products.pair(int(idx[0]), int(idx[-1]))
+            np.testing.assert_allclose(at, (own @ v)[:, idx[[0, -1]]], atol=scale)
+            expected = np.stack([pair[:, 0, 0], pair[:, -1, -1], pair[:, 0, -1]], axis=1)
+            np.testing.assert_allclose(both, expected, atol=atol)
         quad = products.synchronise(v)
         np.testing.assert_allclose(quad, truth @ v @ v, atol=scale * np.abs(v).sum())
         assert quad.min() >= 0
-        np.testing.assert_allclose(every_product(products), truth @ v, atol=scale)
+        np.testing.assert_allclose(products.at(everyone), truth @ v, atol=scale)
     # A fresh start wakes all of them.
     products.restrict(followed)
     products.reset(np.ones(N))
-    np.testing.assert_allclose(every_product(products), truth.sum(axis=2), atol=N * atol)
+    np.testing.assert_allclose(products.at(everyone), truth.sum(axis=2), atol=N * atol)
 
 
 def test_a_large_state_is_kept_in_float32(case, monkeypatch):
     bank, truth, atol = case
-    monkeypatch.setattr(running, "_LARGE_STATE", 5 * N - 1)  # Of that size it would be 0.4 GB.
+    monkeypatch.setattr(state, "_LARGE_STATE", 5 * N - 1)
     products = bank.running()
-    if isinstance(products, running.StateProducts):
-        assert products.state.dtype == np.float32
+    if isinstance(products, state.StateProducts):
+        assert products.nbytes == 4 * 5 * N
     v = np.random.default_rng(7).normal(size=N)
     products.reset(v)
     atol = (atol + 1e-6 * np.abs(truth).max()) * (1 + np.abs(v).sum())
-    np.testing.assert_allclose(every_product(products), truth @ v, atol=atol)
+    found = products.at(np.arange(N))
+    assert found.dtype == np.float64
+    np.testing.assert_allclose(found, truth @ v, atol=atol)
     for idx, delta, d in some_moves(10):
         v[idx] += delta
         total = products.move(idx, delta, d)
         np.testing.assert_allclose(total, np.tensordot(d, truth, axes=1) @ v, atol=10 * atol)
 
 
-@pytest.mark.parametrize("spec", ["dense", "lazy", "batch"])
-def test_more_kernels_than_samples(spec):
+@pytest.mark.parametrize("name", list(BANKS))
+def test_more_kernels_than_samples(name):
     """Where there are few samples the work is cut by kernels."""
-    n, m = 9, 1100
-    kernels = bind_kernels(
-        RBFBatch.random(m, 3, random_state=0), np.random.default_rng(0).normal(size=(n, 3))
-    )
-    bank = build_bank(spec, kernels, tol=1e-9)
-    truth = kernels.block()
-    products = bank.running()
-    v = np.arange(9.0)
-    products.reset(v)
-    d = np.random.default_rng(1).random(m)
-    total = products.move(np.array([8, 1]), np.array([0.5, -2.0]), d)
-    v[[8, 1]] += 0.5, -2.0
-    np.testing.assert_allclose(total, d @ (truth @ v), rtol=1e-9)
-    np.testing.assert_allclose(products.weigh(np.ones(m)), (truth @ v).sum(axis=0), rtol=1e-9)
+    make, build, atol = BANKS[name]
+    kernels = make(9)
+    n, m = 9, 5
+    bank = build(kernels)
+    truth = bank.block(np.arange(n)).astype(float)
+    atol *= 100 * np.abs(truth).max()
+    for limit in (0, 16):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(state, "_MANY_KERNELS", limit)
+            products = bank.running()
+            products.reset(np.arange(9.0))
+            total = products.move(np.array([8, 1]), np.array([0.5, -2.0]), np.arange(5.0))
+            v = np.arange(9.0)
+            v[[8, 1]] += 0.5, -2.0
+            np.testing.assert_allclose(total, np.arange(5.0) @ (truth @ v), atol=atol)
+            np.testing.assert_allclose(
+                products.weigh(np.ones(m)), (truth @ v).sum(axis=0), atol=atol
+            )
 
 
 def some_kernels():
@@ -213,10 +202,11 @@ def some_kernels():
 @pytest.mark.parametrize("spec", ["dense", "lazy", "factored", "auto"])
 def test_rows_stay_within_the_megabytes_asked_for(spec):
     bank = build_bank(spec, some_kernels(), cache_mb=0.01, tol=1e-6)
-    cache = bank.row_cache(np.array([1]))
-    cache.slots(np.array([0, 1]))
-    assert cache.nbytes <= 0.005 * 1e6
-    assert cache.capacity == min(0.005 * 1e6, bank.kept_bytes) // (40 * 8)
+    products = RowProducts(bank)
+    products.restrict(np.array([1]))
+    products.block(np.array([0, 1]))
+    assert products._cache.nbytes <= 0.005 * 1e6
+    assert products._cache.capacity == min(0.005 * 1e6, bank.kept_bytes) // (40 * 8)
 
 
 def test_products_on_one_bank_share_the_rows_of_the_kernels_followed():
@@ -224,9 +214,9 @@ def test_products_on_one_bank_share_the_rows_of_the_kernels_followed():
     one, two = bank.running(), bank.running()
     for products in (one, two):
         products.restrict(np.array([2]))
-        products.pair(4, 5)
-    cache = bank.row_cache(np.array([2]))
-    assert (cache.hits, cache.misses) == (2, 2)
+        products.block(np.array([4, 5]))
+    assert one._cache is two._cache
+    assert (one._cache.hits, one._cache.misses) == (2, 2)
 
 
 def test_rows_of_a_lazy_bank_for_few_kernels_do_not_compute_the_others(monkeypatch):
@@ -234,5 +224,6 @@ def test_rows_of_a_lazy_bank_for_few_kernels_do_not_compute_the_others(monkeypat
     products = bank.running()
     products.restrict(np.array([0]))
     monkeypatch.setattr(bank._cache, "_compute", None)
-    exact = some_kernels().block([4, 5], [4, 5], [0])[0]
-    assert_same_numbers(products.pair(4, 5)[1][0], exact[[0, 1, 0], [0, 1, 1]])
+    assert_same_numbers(
+        products.block(np.array([4, 5]))[0], some_kernels().block([4, 5], [4, 5], [0])[0]
+    )
