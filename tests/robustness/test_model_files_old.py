@@ -134,3 +134,19 @@ def test_names_lead_to_classes_that_may_be_made():
     for new in MOVED.values():
         module, _, name = new.rpartition(".")
         assert not module.startswith("kernelweave") or own_class(module, name) is not None
+
+
+@pytest.mark.parametrize("kind", ["FullSquares", "ThinSquares"])
+def test_sums_of_squared_kernels_in_older_files(kind):
+    """They were classes of their own; now they are matrices like the others."""
+    from kernelweave.model_files.names import own_class
+
+    rows = np.array([[1.0, 2.0, 0.0], [0.0, 1.0, -1.0]])
+    square = rows.T @ rows
+    known = {"_matrix": square} if kind == "FullSquares" else {"_thin": rows}
+    module, _, name = MOVED[f"kernelweave.solvers.bemkl.squares.{kind}"].rpartition(".")
+    cls = own_class(module, name)
+    found = cls.__new__(cls)
+    found.__setstate__(known | {"n": 3, "trace": float(np.trace(square))})
+    found.check("the sum of squared kernels", 3)
+    np.testing.assert_allclose(found.matrix, square)

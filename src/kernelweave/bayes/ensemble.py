@@ -195,7 +195,7 @@ class Ensemble:
         if "matrix" in parts:
             precision = FullMatrix(parts["matrix"])
         else:
-            precision = ThinMatrix(parts["base"], parts["plus"], parts["minus"])
+            precision = ThinMatrix(*(parts[name] for name in ("base", "plus", "minus")))
         inverse, log_det = precision.inverse()
         of_samples: dict[str, Any] = {name: numbers[f"a.{name}"] for name in _OF_SAMPLES}
         of_weights: dict[str, Any] = {name: numbers[f"be.{name}"] for name in _OF_WEIGHTS}

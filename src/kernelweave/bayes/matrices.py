@@ -27,7 +27,7 @@ from scipy.linalg.lapack import dpotrf, dtrtri
 from kernelweave.arrays import Array, Index
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.operators.squares import SquareSum
-from kernelweave.validation import positive_number, require_array
+from kernelweave.validation import require_array
 
 __all__ = [
     "CholeskyInverse",
@@ -198,7 +198,7 @@ class FullMatrix:
 
 @dataclass(frozen=True)
 class ThinMatrix:
-    """diag(base) + gain plus' plus - minus' minus; its inverse costs O(m k^2) with k rows.
+    """diag(base) + plus' plus - minus' minus; its inverse costs O(m k^2) with k rows.
 
     The newest rows come first: what older ones add to them is small, and shows as such. Methods are
     those of :class:`FullMatrix`.
@@ -207,7 +207,6 @@ class ThinMatrix:
     base: Array
     plus: Array
     minus: Array
-    gain: float = 1.0
 
     @classmethod
     def of_rows(cls, rows: Array) -> ThinMatrix:
@@ -215,12 +214,12 @@ class ThinMatrix:
         return cls(np.zeros(rows.shape[1]), rows, rows[:0])
 
     def _signed_rows(self) -> list[tuple[float, Array]]:
-        pairs = (self.gain, self.plus), (-1.0, self.minus)
+        pairs = (1.0, self.plus), (-1.0, self.minus)
         return [(sign, rows) for sign, rows in pairs if len(rows)]
 
     @property
     def matrix(self) -> Array:
-        return _shifted(self.gain * _gram(self.plus.T) - _gram(self.minus.T), self.base)
+        return _shifted(_gram(self.plus.T) - _gram(self.minus.T), self.base)
 
     @property
     def diagonal(self) -> Array:
@@ -236,14 +235,13 @@ class ThinMatrix:
         return out
 
     def take(self, chosen: Index) -> ThinMatrix:
-        plus, minus = self.plus[:, chosen], self.minus[:, chosen]
-        return ThinMatrix(self.base[chosen], plus, minus, self.gain)
+        return ThinMatrix(self.base[chosen], self.plus[:, chosen], self.minus[:, chosen])
 
     def inverse(self, shift: Array | float = 0.0, scale: float = 1.0) -> tuple[ThinMatrix, float]:
         """See :class:`FullMatrix`; by Woodbury's formula, twice."""
         base = shift + scale * self.base
         root = np.sqrt(base)
-        scaled = self.plus * (np.sqrt(scale * self.gain) / root)
+        scaled = self.plus * (np.sqrt(scale) / root)
         found = CholeskyInverse(_shifted(_gram(scaled), 1.0))
         log_det = float(np.log(base).sum()) + found.log_det
         taken = _lower_times(found.root, scaled)
@@ -269,8 +267,9 @@ class ThinMatrix:
         return ThinMatrix(base, plus, minus), log_det
 
     def scaled_less(self, scale: float, w: Array) -> ThinMatrix:
-        minus = np.vstack([np.sqrt(scale) * self.minus, w[None]])
-        return ThinMatrix(scale * self.base, self.plus, minus, scale * self.gain)
+        root = np.sqrt(scale)
+        minus = np.vstack([root * self.minus, w[None]])
+        return ThinMatrix(scale * self.base, root * self.plus, minus)
 
     def signed_roots(self, vectors: Array) -> list[tuple[float, Array]]:
         """See :class:`CholeskyInverse`."""
@@ -281,12 +280,12 @@ class ThinMatrix:
         require_array(f"the diagonal of {what}", self.base, (m,))
         for rows in (self.plus, self.minus):
             require_array(f"the rows of {what}", rows, (None, m))
-        positive_number(f"the gain of {what}", self.gain)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        # Older files have sums of squared kernels by the rows alone.
+        # Older files have sums of squared kernels by the rows alone, and a factor of one elsewhere.
         rows = state.get("_thin")
-        self.__dict__.update(state if rows is None else vars(ThinMatrix.of_rows(rows)))
+        known = state if rows is None else vars(ThinMatrix.of_rows(rows))
+        self.__dict__.update({name: known[name] for name in ("base", "plus", "minus")})
 
 
 Matrix = FullMatrix | ThinMatrix
@@ -304,7 +303,7 @@ def identity(m: int, thin: bool, scale: float = 1.0) -> Matrix:
 def sum_of(omega: Array, parts: list[tuple[float, Matrix]], Z: Array) -> Matrix:
     """diag(omega) + sum of weight * matrix over `parts` + Z Z'; thin if all are and that pays."""
     thin = [(weight, part) for weight, part in parts if isinstance(part, ThinMatrix)]
-    rows = [Z.T, *(np.sqrt(weight * part.gain) * part.plus for weight, part in thin)]
+    rows = [Z.T, *(np.sqrt(weight) * part.plus for weight, part in thin)]
     if len(thin) == len(parts) and sum(map(len, rows)) <= _THIN_SHARE * len(omega):
         base = omega + sum(weight * part.base for weight, part in thin)
         minus = np.vstack([np.sqrt(weight) * part.minus for weight, part in thin])
