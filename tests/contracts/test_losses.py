@@ -82,6 +82,22 @@ def test_lipschitz_constant_bounds_the_gradient_and_is_tight(loss: Loss) -> None
     np.testing.assert_allclose(slopes.max(axis=0), bound, rtol=1e-3)
 
 
+def test_the_soft_margins() -> None:
+    assert {loss.name: loss.soft_margin for loss in LOSSES if loss.soft_margin} == {
+        "hinge": "l1",
+        "squared_hinge": "l2",
+    }
+
+
+@pytest.mark.parametrize("loss", [loss for loss in LOSSES if loss.soft_margin], ids=repr)
+def test_the_conjugate_of_a_soft_margin_is_linear_and_a_ridge(loss: Loss) -> None:
+    y, _, C = data(loss)
+    alpha = inside_domain(loss, y, C)
+    a = y * alpha
+    expected = -a + a**2 / (2.0 * loss.lipschitz(C))
+    np.testing.assert_allclose(loss.conjugate(y, alpha, C), expected, rtol=1e-12)
+
+
 @every_loss
 def test_conjugate_is_the_supremum_on_a_grid(loss: Loss) -> None:
     y, _, C = data(loss, n=15)

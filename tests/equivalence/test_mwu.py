@@ -19,7 +19,7 @@ from kernelweave.bank import DenseBank, LazyBank
 from kernelweave.combine import WeightedSum
 from kernelweave.errors import InterruptedFitWarning, InvalidInputError
 from kernelweave.kernels import RBF
-from kernelweave.losses import get_loss
+from kernelweave.losses import Loss, get_loss
 from kernelweave.operators import ComputedOperator
 from kernelweave.operators.rounds import BoxConstraints
 from kernelweave.problem import Problem
@@ -299,6 +299,40 @@ def test_ctrl_c_inside_a_round(monkeypatch):
     with pytest.warns(InterruptedFitWarning):
         result = solve(problem, MWU(), Limits(tol=1e-9))
     assert result.certificate.gap <= min(r.gap for r in result.history) * (1 + 1e-6)
+
+
+class OwnMargin(Loss):
+    """The squared hinge loss, as somebody else might write it."""
+
+    task = "classification"
+    soft_margin = "l2"
+
+    def __init__(self) -> None:
+        self._same = get_loss("squared_hinge")
+
+    def value(self, y, z, C):
+        return self._same.value(y, z, C)
+
+    def gradient(self, y, z, C):
+        return self._same.gradient(y, z, C)
+
+    def conjugate(self, y, alpha, C):
+        return self._same.conjugate(y, alpha, C)
+
+    def domain(self, y, C):
+        return self._same.domain(y, C)
+
+    def lipschitz(self, C):
+        return self._same.lipschitz(C)
+
+
+def test_any_loss_that_is_a_soft_margin():
+    problem = problem_on("dense", "squared_hinge", 1.0)
+    own = replace(problem, loss=OwnMargin())
+    for solver, tol in ((MWU(), 1e-5), (MWU(0.3, 20.0), 0.5)):
+        found, expected = (solve(p, solver, Limits(tol=tol)) for p in (own, problem))
+        assert found.converged == expected.converged
+        assert found.certificate.primal == pytest.approx(expected.certificate.primal, rel=1e-4)
 
 
 # Going on
