@@ -202,7 +202,6 @@ def test_rounds(case, mode):
         bank, local, count = bank.select(np.array([1, 3, 5])), local.select(np.array([1, 3, 5])), 3
     weights = D if mode == "fixed" else None
     mine, theirs = bank.rounds(rules, weights), local.rounds(rules, weights)
-    assert mine.nbytes == 8 * count * N
     same(walk(mine, count, 0.1), walk(theirs, count, 0.1))
 
 

@@ -13,14 +13,12 @@ __all__ = ["MOVED", "own_class", "stored_name", "trusted_names"]
 # Where types live now that files know under an older name: "old.module.Name": "new.module.Name".
 # Whoever moves or renames a class that `stored_name` does not find a public name for adds a line.
 _OLD, _BAYES = "kernelweave.solvers.bemkl", "kernelweave.bayes"
-_STRINGS = "kernelweave.kernels.strings"
 MOVED = {
     "kernelweave.bank.DaskBank": "kernelweave.cluster.DaskBank",
     "kernelweave.kernels.BatchSet": "kernelweave.operators.GaussianOperator",
     "kernelweave.kernels.CompositeSet": "kernelweave.operators.StackedOperator",
     "kernelweave.kernels.DistanceSet": "kernelweave.operators.DistanceOperator",
     "kernelweave.kernels.KernelSet": "kernelweave.operators.ComputedOperator",
-    f"{_STRINGS}.kmer_space.KmerSpace": f"{_STRINGS}.kmers.KmerSpace",
     f"{_OLD}.BayesRecord": f"{_BAYES}.BayesRecord",
     f"{_OLD}.Posterior": f"{_BAYES}.Posterior",
     f"{_OLD}.covariances.FullCovariance": f"{_BAYES}.matrices.FullMatrix",

@@ -41,7 +41,7 @@ _WORK = 8.0
 # Columns that this share of the rows have are multiplied as a dense matrix: some ten numbers in the
 # time it takes to add up one coincidence.
 _OFTEN = 0.3
-# Sums of products of integers below this are exact in float32.
+# Sums of products of counts below this are exact in float32.
 _EXACT = 2.0**24
 # An array of all k-mers is quickest at any size, but to touch one of 4^12 places for the first time
 # takes 0.4 s, as long as 10^7 look-ups.
@@ -170,7 +170,7 @@ class SplitRows(NamedTuple):
     values: NDArray[Any]
 
 
-def square_norms(features: Any) -> NDArray[np.float64]:
+def square_norms(features: Any) -> Floats:
     """Return the sum of the squares of every row of a CSR matrix."""
     n = features.shape[0]
     rows = np.repeat(np.arange(n), np.diff(features.indptr))
@@ -206,9 +206,8 @@ class KmerRows:
         """Split rows of numbered columns, the first of which are the frequent ones."""
         shape = (len(indptr) - 1, len(self._used))
         rows = sparse.csr_array((values, numbers, indptr), shape=shape)
-        largest = square_norms(rows).max(initial=0.0)
-        whole = np.all(values == np.rint(values)) and largest < _EXACT
-        rows = rows.astype(np.float32 if whole else np.float64)
+        exact = square_norms(rows).max(initial=0.0) < _EXACT
+        rows = rows.astype(np.float32 if exact else np.float64)
         rest = rows[:, self._c :]
         ends, columns = rest.indptr.astype(np.uint64), rest.indices.astype(np.uint32)
         return SplitRows(rows[:, : self._c].toarray(), ends, columns, rest.data)
