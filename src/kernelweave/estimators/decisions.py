@@ -71,16 +71,24 @@ class LearntKernel:
         """Gram matrix of X against the training rows `idx` (None: all of them)."""
         left = as_samples(X)
         width = self.kernel_set.n if idx is None else len(idx)
-        return _stacked(self.blocks(left, idx), (left.n, width))
+        return _stacked(self._against(left, idx), (left.n, width))
 
-    def blocks(self, left: Samples, idx: Index | None) -> Iterator[tuple[slice, Array]]:
-        """The rows of :meth:`against_training`, a bounded number at a time, and which these are."""
+    def products(self, X: Any, idx: Index, coef: Array) -> Array:
+        """Gram matrix of X against the training rows `idx`, times `coef.T`; it is never whole."""
+        left = as_samples(X)
+        out = np.zeros((left.n, len(coef)))
+        for rows, values in self._against(left, idx):
+            out[rows] = values @ coef.T
+        return out
+
+    def _against(self, left: Samples, idx: Index | None) -> Iterator[tuple[slice, Array]]:
         width = self.kernel_set.n if idx is None else len(idx)
         return self._blocks(left, width, lambda part: self.kernel_set.against(part).part(None, idx))
 
     def _blocks(
         self, left: Samples, width: int, tile: Callable[[Samples], KernelOperator]
     ) -> Iterator[tuple[slice, Array]]:
+        """Rows of K(d), a bounded number at a time, and which these are."""
         if not width:
             return
         entries = min(_BLOCK_ENTRIES, left.n * width)
@@ -189,8 +197,7 @@ class Decisions:
             if d.any():
                 tasks = slice(row, row + 1) if len(rest) > 1 else slice(None)
                 kernel = LearntKernel(kernels, d, self._combination)
-                for rows, values in kernel.blocks(new, self._support):
-                    out[rows, tasks] += values @ self._coef[tasks].T
+                out[:, tasks] += kernel.products(new, self._support, self._coef[tasks])
         return out
 
     def parts(self, X: Any) -> Parts:
