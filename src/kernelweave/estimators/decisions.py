@@ -130,13 +130,7 @@ class Parts(NamedTuple):
 
 
 def empty_parts(n: int, n_tasks: int, kernels: Index) -> Parts:
-    """Return contributions to be filled in, or refuse if they do not fit in memory.
-
-    Examples
-    --------
-    >>> empty_parts(2, 1, np.array([0, 5])).values.shape
-    (2, 1, 2)
-    """
+    """Return contributions to be filled in, or refuse if they do not fit in memory."""
     what = f"contributions of {len(kernels)} kernels to {n_tasks} values of each of {n} samples"
     require_bytes(8.0 * n * n_tasks * len(kernels), what, "Explain fewer samples at a time.")
     return Parts(np.zeros((n, n_tasks, len(kernels))), kernels, np.zeros(n_tasks))
