@@ -33,15 +33,6 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     """Open a new file that takes the place of `path` in one step, once it is whole and on disk.
 
     An error, or being killed in the middle of it, leaves the old file as it was.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> path = Path(tempfile.mkdtemp()) / "numbers"
-    >>> with replacing(path) as file:
-    ...     _ = file.write(b"1 2 3")
-    >>> path.read_bytes()
-    b'1 2 3'
     """
     # In the same folder: a file cannot move to another disk in one step.
     trial = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")

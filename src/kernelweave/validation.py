@@ -50,13 +50,7 @@ def unknown_name(kind: str, given: object, allowed: Iterable[str]) -> UnknownNam
 
 
 def positive_number(name: str, value: object, *, allow_zero: bool = False) -> float:
-    """Return `value` as a float, or raise if it is not a finite positive number.
-
-    Examples
-    --------
-    >>> positive_number("C", 2)
-    2.0
-    """
+    """Return `value` as a float, or raise if it is not a finite positive number."""
     ok = isinstance(value, Real) and not isinstance(value, bool) and np.isfinite(float(value))
     if ok and (float(value) > 0 or (allow_zero and float(value) == 0)):  # type: ignore[arg-type]
         return float(value)  # type: ignore[arg-type]
@@ -77,13 +71,6 @@ def require_array(
 
     Numbers are float64, or any integers with ``whole=True``; None in a shape is any length. For
     what comes from files, where compiled code relies on it.
-
-    Examples
-    --------
-    >>> require_array("support_", np.array([0, 7]), (None,), whole=True, low=0, high=5)
-    Traceback (most recent call last):
-    ...
-    kernelweave.errors.InvalidInputError: support_ must be from 0 to 5; got 7.
     """
     kind = "integers" if whole else "float64"
     if not isinstance(value, np.ndarray):
@@ -110,18 +97,6 @@ def require_sparse(name: str, matrix: Any) -> None:
     SciPy does not look when one is put together, and neither its compiled code nor ours looks
     later: such a matrix would read and write other memory. SciPy's own check
     (`check_format`) changes the matrix that it looks at.
-
-    Examples
-    --------
-    >>> from scipy import sparse
-    >>> matrix = sparse.csr_array([[0.0, 1.0]])
-    >>> require_sparse("sparse X", matrix)
-    >>> matrix.indices[0] = 7
-    >>> require_sparse("sparse X", matrix)
-    Traceback (most recent call last):
-    ...
-    kernelweave.errors.InvalidInputError: sparse X of shape (1, 2) is damaged: its index arrays \
-(csr) name rows or columns that it does not have, or do not belong together.
     """
     if matrix.format in ("csr", "csc", "bsr"):
         unit = matrix.blocksize if matrix.format == "bsr" else (1, 1)
@@ -150,15 +125,7 @@ def _whole(index: np.ndarray, count: int | None = None) -> bool:
 
 
 def require_kind(name: str, value: Any, kinds: type[Any] | tuple[type[Any], ...]) -> None:
-    """Raise unless `value` is of this class, or of one of these.
-
-    Examples
-    --------
-    >>> require_kind("gap_", "small", Real)
-    Traceback (most recent call last):
-    ...
-    kernelweave.errors.InvalidInputError: gap_ must be a Real; got 'small'.
-    """
+    """Raise unless `value` is of this class, or of one of these."""
     if not isinstance(value, kinds) or (isinstance(value, bool) and kinds in (Integral, Real)):
         every = kinds if isinstance(kinds, tuple) else (kinds,)
         allowed = " or ".join(kind.__name__ for kind in every)

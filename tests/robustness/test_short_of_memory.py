@@ -105,7 +105,7 @@ def test_memory_that_runs_out_in_the_middle_is_told(monkeypatch, error, reason):
     def breaks(*args):
         raise error
 
-    monkeypatch.setattr(LearntKernel, "blocks", breaks)
+    monkeypatch.setattr(LearntKernel, "products", breaks)
     told = rf"MKLClassifier ran out of memory: {reason}\. \d.* are free"
     with pytest.raises(MemoryBudgetError, match=told):
         model.predict(X)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from numbers import Real
 from typing import Any, NamedTuple
@@ -37,7 +37,6 @@ from kernelweave.solvers import (
 )
 from kernelweave.solvers.checkpoint import Saved, Session, about, result_numbers, start_at
 from kernelweave.solvers.kept import Numbers
-from kernelweave.solvers.path import neighbour_start
 from kernelweave.validation import require_array, require_kind
 
 __all__ = ["BaseMKL", "SetUp", "Tasks"]
@@ -81,14 +80,6 @@ class SetUp(NamedTuple):
     units: TargetUnits
 
 
-@dataclass(frozen=True)
-class _LastFit:
-    """What a warm start needs of the fit before."""
-
-    C: Array
-    results: list[Result]
-
-
 class BaseMKL(KernelEstimator):
     """Shared parts of :class:`MKLClassifier`, :class:`MKLRegressor` and :class:`MKLOneClass`."""
 
@@ -105,14 +96,17 @@ class BaseMKL(KernelEstimator):
         with self._threads():
             made = self._set_up(tasks, C, Deadline.after(self._limits().max_time, began))
             built = time.perf_counter() - began
-            weights = C * tasks.weight
             with self._session(made.limits, made.kernel_set, source, **count) as session:
-                starts = self._starts(weights, tasks.groups, made.problems[0].m)
-                if source is not None and not any(starts):
-                    starts = self._starts_at(source, made, tasks)
+                starts = self._starts(made, tasks, source)
                 results = self._solve_all(made, starts, session, built)
-        self._last = _LastFit(weights, results) if self.warm_start else None
         self._store(made, results)
+        self._last = None
+        if self.warm_start:
+            # Without a digest it is another fit than any, which takes the point and no more.
+            self._last = {
+                g: {**result_numbers(result), "C": problem.C}
+                for g, (result, problem) in enumerate(zip(results, made.problems, strict=True))
+            }
 
     def _solve_all(
         self, made: SetUp, starts: list[Point | None], session: Session, built: float
@@ -135,15 +129,24 @@ class BaseMKL(KernelEstimator):
             results.append(result)
         return results
 
-    def _starts_at(self, source: Saved, made: SetUp, tasks: Tasks) -> list[Point | None]:
-        """Where each fit starts that goes on with `warm_start_from`."""
-        groups = source.groups
-        if isinstance(self.warm_start_from, BaseMKL):
-            groups = self.warm_start_from._as_numbers(tasks)
+    def _starts(self, made: SetUp, tasks: Tasks, source: Saved | None) -> list[Point | None]:
+        """Where each fit starts: with `warm_start` at the last solution, if it is of this shape.
+
+        Else where the fit was that goes on with `warm_start_from`.
+        """
+        last: dict[int, Numbers] = getattr(self, "_last", None) or {}
+        shapes = [(problem.y.shape, problem.m) for problem in made.problems]
+        alike = [(known["alpha"].shape, len(known["d"])) for known in last.values()] == shapes
+        if self.warm_start and alike and any(known["d"].any() for known in last.values()):
+            groups, where = last, "the last fit"
+        elif source is None:
+            return [None] * len(shapes)
+        else:
+            groups, where = dict(source.groups), source.where
+            if isinstance(self.warm_start_from, BaseMKL):
+                groups = self.warm_start_from._as_numbers(tasks)
         parts = enumerate(zip(made.problems, made.solvers, strict=True))
-        return [
-            start_at(groups[g], *part, source.where) if g in groups else None for g, part in parts
-        ]
+        return [start_at(groups[g], *part, where) if g in groups else None for g, part in parts]
 
     @property
     def _units(self) -> TargetUnits:
@@ -151,13 +154,12 @@ class BaseMKL(KernelEstimator):
         return RAW
 
     def _as_numbers(self, tasks: Tasks) -> dict[int, Numbers]:
-        """Return this fit as what another one, of `tasks`, can start from."""
+        """Return this fit as what another one, of `tasks`, can start from, without a digest."""
         # In the units of what was solved: those of the user may be others in the new fit.
         units = self._units
         alpha = np.zeros(tasks.y.shape)
         alpha[:, self.support_] = self.dual_coef_ / units.scale
         intercept = units.fitted(self.intercept_)
-        # Without a digest it is another fit than any, which takes the point and no more.
         C = getattr(self, "C_", getattr(self, "C", 1.0))
         return {
             g: {
@@ -165,7 +167,6 @@ class BaseMKL(KernelEstimator):
                 "alpha": alpha[own],
                 "intercept": intercept[own],
                 "C": C * tasks.weight[own],
-                "digest": np.asarray(""),
             }
             for g, (weights, own) in enumerate(
                 zip(np.atleast_2d(self.weights_), tasks.groups, strict=True)
@@ -214,19 +215,6 @@ class BaseMKL(KernelEstimator):
         if self.bank == "lazy":
             bank.matrix_limit = KernelOperator.matrix_limit
         return distances, bank
-
-    def _starts(self, C: Array, groups: list[Index], m: int) -> list[Point | None]:
-        """Where each fit starts: with `warm_start` at the last solution, if it is of this shape."""
-        nowhere: list[Point | None] = [None] * len(groups)
-        last: _LastFit | None = getattr(self, "_last", None) if self.warm_start else None
-        if last is None or last.C.shape != C.shape or len(last.results) != len(groups):
-            return nowhere
-        if len(last.results[0].d) != m:
-            return nowhere
-        return [
-            neighbour_start(result, C[g], last.C[g])
-            for g, result in zip(groups, last.results, strict=True)
-        ]
 
     def _store(self, made: SetUp, results: list[Result]) -> None:
         """Keep what was learnt, in the user's units."""

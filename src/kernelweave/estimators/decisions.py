@@ -71,16 +71,24 @@ class LearntKernel:
         """Gram matrix of X against the training rows `idx` (None: all of them)."""
         left = as_samples(X)
         width = self.kernel_set.n if idx is None else len(idx)
-        return _stacked(self.blocks(left, idx), (left.n, width))
+        return _stacked(self._against(left, idx), (left.n, width))
 
-    def blocks(self, left: Samples, idx: Index | None) -> Iterator[tuple[slice, Array]]:
-        """The rows of :meth:`against_training`, a bounded number at a time, and which these are."""
+    def products(self, X: Any, idx: Index, coef: Array) -> Array:
+        """Gram matrix of X against the training rows `idx`, times `coef.T`; it is never whole."""
+        left = as_samples(X)
+        out = np.zeros((left.n, len(coef)))
+        for rows, values in self._against(left, idx):
+            out[rows] = values @ coef.T
+        return out
+
+    def _against(self, left: Samples, idx: Index | None) -> Iterator[tuple[slice, Array]]:
         width = self.kernel_set.n if idx is None else len(idx)
         return self._blocks(left, width, lambda part: self.kernel_set.against(part).part(None, idx))
 
     def _blocks(
         self, left: Samples, width: int, tile: Callable[[Samples], KernelOperator]
     ) -> Iterator[tuple[slice, Array]]:
+        """Rows of K(d), a bounded number at a time, and which these are."""
         if not width:
             return
         entries = min(_BLOCK_ENTRIES, left.n * width)
@@ -122,13 +130,7 @@ class Parts(NamedTuple):
 
 
 def empty_parts(n: int, n_tasks: int, kernels: Index) -> Parts:
-    """Return contributions to be filled in, or refuse if they do not fit in memory.
-
-    Examples
-    --------
-    >>> empty_parts(2, 1, np.array([0, 5])).values.shape
-    (2, 1, 2)
-    """
+    """Return contributions to be filled in, or refuse if they do not fit in memory."""
     what = f"contributions of {len(kernels)} kernels to {n_tasks} values of each of {n} samples"
     require_bytes(8.0 * n * n_tasks * len(kernels), what, "Explain fewer samples at a time.")
     return Parts(np.zeros((n, n_tasks, len(kernels))), kernels, np.zeros(n_tasks))
@@ -189,8 +191,7 @@ class Decisions:
             if d.any():
                 tasks = slice(row, row + 1) if len(rest) > 1 else slice(None)
                 kernel = LearntKernel(kernels, d, self._combination)
-                for rows, values in kernel.blocks(new, self._support):
-                    out[rows, tasks] += values @ self._coef[tasks].T
+                out[:, tasks] += kernel.products(new, self._support, self._coef[tasks])
         return out
 
     def parts(self, X: Any) -> Parts:

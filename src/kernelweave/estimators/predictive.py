@@ -46,23 +46,13 @@ class Predictive:
         used: Sequence[Index],
     ) -> None:
         self._kernel_set = kernel_set
-        self._posteriors = list(posteriors)
-        self._used = list(used)
-        self._kernels = np.unique(np.concatenate(self._used))
+        self.posteriors = list(posteriors)
+        self.used = list(used)
+        self._kernels = np.unique(np.concatenate(self.used))
         self._intercept = np.concatenate([posterior.b_mean for posterior in posteriors])
         coef = np.concatenate([posterior.a_mean for posterior in posteriors])
         everyone = np.arange(kernel_set.n)
         self._decide = Decisions(kernel_set, WeightedSum(), weights, everyone, coef)
-
-    @property
-    def posteriors(self) -> list[Posterior]:
-        """What was fitted."""
-        return self._posteriors
-
-    @property
-    def used(self) -> list[Index]:
-        """The kernels that each posterior uses."""
-        return self._used
 
     def mean(self, X: Any) -> Array:
         """Return the means of samples X, shape (n_new, T); the kernels are added up first."""
@@ -77,8 +67,8 @@ class Predictive:
         """Return means and variances of samples X, each of shape (n_new, T)."""
         means, variances = [], []
         for cross in self._blocks(X):
-            parts = [self._values(cross, used) for used in self._used]
-            every = list(zip(self._posteriors, parts, self._used, strict=True))
+            parts = [self._values(cross, used) for used in self.used]
+            every = list(zip(self.posteriors, parts, self.used, strict=True))
             means.append(np.concatenate([q.mean(values, own) for q, values, own in every]))
             variances.append(np.concatenate([q.variance(values, own) for q, values, own in every]))
         return np.hstack(means).T, np.hstack(variances).T

@@ -60,22 +60,7 @@ class ReadLabels(NamedTuple):
 
 
 def class_codes(owner: str, X: Any, y: Any) -> tuple[AnyArray, Index]:
-    """Return the classes in order, and the number of each sample's class.
-
-    Parameters
-    ----------
-    owner : str
-        Who asks, for messages.
-    X : array or frame
-        The samples.
-    y : array-like of shape (n,)
-        Their labels.
-
-    Examples
-    --------
-    >>> class_codes("a classifier", [[0.0], [1.0]], ["b", "a"])
-    (array(['a', 'b'], dtype='<U1'), array([1, 0]))
-    """
+    """Return the classes in order, and the number of each sample's class; messages name `owner`."""
     if y is None:
         raise InvalidInputError(f"{owner} requires y to be passed, but the target y is None.")
     y = plain_labels(y)
@@ -90,13 +75,7 @@ def class_codes(owner: str, X: Any, y: Any) -> tuple[AnyArray, Index]:
 
 
 def plain_labels(y: Any) -> AnyArray:
-    """Return labels in one dimension, all of one kind and none of them missing.
-
-    Examples
-    --------
-    >>> plain_labels(np.array([2, 1], dtype=object))
-    array([2, 1])
-    """
+    """Return labels in one dimension, all of one kind and none of them missing."""
     column: AnyArray = column_or_1d(_as_objects(y) if isinstance(y, list | tuple) else y, warn=True)
     if column.dtype.kind != "O":
         return column
@@ -107,21 +86,8 @@ def plain_labels(y: Any) -> AnyArray:
 def read_labels(y: Any, unlabeled: Any = None) -> ReadLabels:
     """Read class labels, or a table of 0 and 1 with a column for each label.
 
-    Parameters
-    ----------
-    y : array-like of shape (n,) or (n, L), or sparse matrix of shape (n, L)
-        Labels.
-    unlabeled : object, default=None
-        The value that marks an unknown label; NaN stands for all missing values. None: there is
-        no such value.
-
-    Examples
-    --------
-    >>> read_labels(["b", "a", "?"], unlabeled="?")
-    ReadLabels(signs=array([[ 1., -1.,  0.]]), classes=array(['a', 'b'], dtype='<U1'))
-    >>> read_labels([[0, 1], [1, 1]]).signs
-    array([[-1.,  1.],
-           [ 1.,  1.]])
+    `unlabeled` is the value that marks an unknown label, if there is one; NaN stands for all
+    missing values.
     """
     values, known = known_labels(y, unlabeled)
     if not known.any():
@@ -133,13 +99,7 @@ def read_labels(y: Any, unlabeled: Any = None) -> ReadLabels:
 
 
 def known_labels(y: Any, unlabeled: Any = None) -> tuple[AnyArray, Flags]:
-    """Return the labels that are known, in a row, and where they are (of the shape of y).
-
-    Examples
-    --------
-    >>> known_labels([3.0, np.nan, 5.0], np.nan)
-    (array([3., 5.]), array([ True, False,  True]))
-    """
+    """Return the labels that are known, in a row, and where they are (of the shape of y)."""
     table = _table(y)
     known = ~_marked(table, unlabeled)
     values = table[known]
@@ -258,13 +218,7 @@ def _some(values: AnyArray) -> str:
 
 
 def read_sample_weight(fit_params: dict[str, Any], n: int) -> Array:
-    """Return the weight of each of n samples from the keywords of `fit`; ones if there is none.
-
-    Examples
-    --------
-    >>> read_sample_weight({"sample_weight": [1, 2]}, 2)
-    array([1., 2.])
-    """
+    """Return the weight of each of n samples from the keywords of `fit`; ones if there is none."""
     unknown = set(fit_params) - {"sample_weight"}
     if unknown:
         raise TypeError(
@@ -290,19 +244,7 @@ def read_sample_weight(fit_params: dict[str, Any], n: int) -> Array:
 def with_class_weight(weight: Array, class_weight: Any, classes: Array, codes: Index) -> Array:
     """Return the weights of the samples times those of their classes.
 
-    Parameters
-    ----------
-    weight : ndarray of shape (n,)
-        Weights of the samples.
-    class_weight : dict, "balanced" or None
-    classes : ndarray of shape (n_classes,)
-    codes : ndarray of shape (n,)
-        The number of each sample's class.
-
-    Examples
-    --------
-    >>> with_class_weight(np.ones(3), {"b": 2.0}, np.array(["a", "b"]), np.array([0, 1, 1]))
-    array([1., 2., 2.])
+    `codes` are the numbers of the samples' classes.
     """
     if class_weight is not None:
         of_classes = np.asarray(
@@ -322,12 +264,7 @@ def with_class_weight(weight: Array, class_weight: Any, classes: Array, codes: I
 
 
 def check_loss_weights(C: float, weight: Array) -> None:
-    """Raise if C times these weights is too large, or too small, for float64.
-
-    Examples
-    --------
-    >>> check_loss_weights(1.0, np.ones(3))
-    """
+    """Raise if C times these weights is too large, or too small, for float64."""
     with np.errstate(over="ignore", under="ignore"):
         products = C * weight
         total = float(np.sum(products))
@@ -358,13 +295,7 @@ def _check_numbers(name: str, weight: Array) -> None:
 
 
 class TargetUnits(NamedTuple):
-    """What the targets of a fit were shifted by and then divided by; raw targets by default.
-
-    Examples
-    --------
-    >>> TargetUnits(shift=10.0, scale=2.0).predictions(np.array([0.0, -1.5])).tolist()
-    [10.0, 7.0]
-    """
+    """What the targets of a fit were shifted by and then divided by; raw targets by default."""
 
     shift: float = 0.0
     scale: float = 1.0
@@ -385,22 +316,7 @@ def standardize(y: Array, weight: Array) -> tuple[Array, TargetUnits]:
     """Return targets of weighted mean 0 and standard deviation 1, and the units they were in.
 
     Constant targets become zeros, with a scale of one, and so do targets without weight, which
-    no fit sees.
-
-    Parameters
-    ----------
-    y : ndarray of shape (n,)
-        Finite targets of any size.
-    weight : ndarray of shape (n,)
-        Weight of each target, >= 0 and not all zero.
-
-    Examples
-    --------
-    >>> z, units = standardize(np.array([1e200, 3e200]), np.ones(2))
-    >>> z.round(6).tolist(), round(units.scale / 1e200, 6)
-    ([-1.0, 1.0], 1.0)
-    >>> standardize(np.array([0.1, 0.1, 0.1]), np.ones(3))
-    (array([0., 0., 0.]), TargetUnits(shift=0.1, scale=1.0))
+    no fit sees. Targets may be of any finite size; some weight must be above zero.
     """
     used = weight > 0
     own, share = y[used], weight[used] / weight.max()

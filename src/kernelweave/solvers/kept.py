@@ -104,14 +104,6 @@ def check_kept(
     """Raise unless each array that is known is what it has to be; others are left alone.
 
     With ``or_none=True`` those that are needed may also be missing altogether.
-
-    Examples
-    --------
-    >>> kept = {"d": Kept(("m",), low=0.0)}
-    >>> check_kept({"d": np.array([0.5, -0.5])}, kept, {"m": 2})
-    Traceback (most recent call last):
-    ...
-    kernelweave.errors.InvalidInputError: 'd' must be from 0 to 1e+100; got -0.5.
     """
     known = dict(sizes)
     needed = [name for name, entry in kept.items() if entry.needed]
