@@ -205,8 +205,8 @@ COUNTS: list[tuple[str, str | None, str, str, Any]] = [
     (*_FACTOR, "block", "sums of factors", factor_block),
     (*_FACTOR, "_moved", "sum of squares", factor_moved),
     ("kernelweave.operators.factors", None, "pivoted_cholesky_form", "pivoted Cholesky", pivoted),
-    ("kernelweave.kernels.pair", None, "_direct_sqdist", "distances", distances),
-    ("kernelweave.kernels.pair", None, "_product", "distances", distances),
+    ("kernelweave.kernels.evaluate", None, "_direct_sqdist", "distances", distances),
+    ("kernelweave.kernels.evaluate", None, "_product", "distances", distances),
     ("kernelweave.compiled.exp", None, "scaled", "exponentials", exponentials),
     (
         "kernelweave.kernels.strings.positions",

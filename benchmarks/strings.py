@@ -39,7 +39,7 @@ from kernelweave import MKLClassifier
 from kernelweave.bank import LazyBank, PositionalBank, SparseBank
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.kernels import Samples, Spectrum, WeightedDegree
-from kernelweave.kernels.pair import Pair
+from kernelweave.kernels.evaluate import Pair
 from kernelweave.operators import ComputedOperator
 
 LENGTH, DEGREE = 141, 20

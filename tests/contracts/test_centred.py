@@ -159,6 +159,6 @@ def test_a_kernel_of_zeros_has_nothing():
 
 
 def test_too_many_kernels_are_refused(monkeypatch):
-    monkeypatch.setattr("kernelweave.operators.memory.available_bytes", lambda: 100.0)
+    monkeypatch.setattr("kernelweave.memory.available_bytes", lambda: 100.0)
     with pytest.raises(MemoryBudgetError, match="independent"):
         centred_products(DenseBank().from_matrices([np.eye(3)] * 3))

@@ -333,7 +333,7 @@ class TestEstimators:
 
     def test_too_many_kernels_for_joint_are_refused(self, monkeypatch):
         X, y = make_classification(60, 6, random_state=0)
-        monkeypatch.setattr("kernelweave.operators.memory.available_bytes", lambda: 1e5)
+        monkeypatch.setattr("kernelweave.memory.available_bytes", lambda: 1e5)
         batch = RBFBatch.random(2_000, n_features=6, sizes=(1, 3), random_state=0)
         with pytest.raises(MemoryBudgetError, match="method='independent'"):
             MKLClassifier(batch, solver="align").fit(X, y)

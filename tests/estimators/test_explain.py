@@ -255,7 +255,7 @@ def test_kernels_without_weight_are_never_evaluated(fitted):
 
 def test_too_many_contributions_are_refused_up_front(fitted, monkeypatch):
     model, new = fitted("shared")
-    monkeypatch.setattr("kernelweave.operators.memory.available_bytes", lambda: 100.0)
+    monkeypatch.setattr("kernelweave.memory.available_bytes", lambda: 100.0)
     with pytest.raises(MemoryBudgetError, match=r"contributions of .* Explain fewer samples"):
         model.explain(new)
 

@@ -305,9 +305,7 @@ class TestInput:
 
         monkeypatch.setattr(NystromMap, "of_training", fail)
         # Enough for the features themselves, not for LIBLINEAR's copy of them.
-        monkeypatch.setattr(
-            "kernelweave.operators.memory.available_bytes", lambda: 2.0 * 8.0 * 120 * width
-        )
+        monkeypatch.setattr("kernelweave.memory.available_bytes", lambda: 2.0 * 8.0 * 120 * width)
         with pytest.raises(MemoryBudgetError, match="Lower n_components") as caught:
             model.fit(X, y)
         assert f"{width} Nystrom features of 120 samples" in str(caught.value)
@@ -315,7 +313,7 @@ class TestInput:
     def test_maps_beyond_memory_are_refused(self, two_classes, monkeypatch):
         X, y = two_classes
         monkeypatch.setattr(nystrom_map, "_BLOCK_ENTRIES", 1)
-        monkeypatch.setattr("kernelweave.operators.memory.available_bytes", lambda: 5000.0)
+        monkeypatch.setattr("kernelweave.memory.available_bytes", lambda: 5000.0)
         with pytest.raises(MemoryBudgetError, match=r"Nystrom maps.*Lower n_components"):
             NystromMKLClassifier(n_components=20).fit(X, y)
 

@@ -125,7 +125,7 @@ def test_kernel_files_with_numbers_of_any_size(write):
     ):
         path = write("k.toml", text)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("kernelweave.operators.memory.available_bytes", lambda: 1e9)
+            patch.setattr("kernelweave.memory.available_bytes", lambda: 1e9)
             with pytest.raises((InvalidInputError, MemoryBudgetError), match=words) as caught:
                 table_kernels(path, encoder)
         assert str(path) in str(caught.value)

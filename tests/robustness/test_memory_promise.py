@@ -18,8 +18,8 @@ from kernelweave import MKLClassifier
 from kernelweave.bank import LazyBank
 from kernelweave.errors import MemoryBudgetError
 from kernelweave.kernels import RBF
+from kernelweave.memory import require_bytes
 from kernelweave.operators import ComputedOperator
-from kernelweave.operators.memory import require_bytes
 
 SCRIPT = Path(__file__).parents[1] / "helpers" / "peak_memory.py"
 FULL = os.environ.get("KERNELWEAVE_HARD") == "full"
@@ -103,7 +103,7 @@ def kernel_set(n=300):
 def test_rows_that_do_not_fit_are_refused_with_what_would(monkeypatch):
     """Two rows and some numbers of each kernel are 36 kB; 24 kB of 27 may be asked for."""
     kernels = kernel_set()
-    monkeypatch.setattr("kernelweave.operators.memory.available_bytes", lambda: 27e3)
+    monkeypatch.setattr("kernelweave.memory.available_bytes", lambda: 27e3)
     with pytest.raises(MemoryBudgetError) as refusal:
         LazyBank().build(kernels)
     told = str(refusal.value)

@@ -80,10 +80,10 @@ def test_what_is_free_decides_and_not_only_cache_mb(monkeypatch):
     kernels = few_kernels()
     assert DenseOperator in parts(build_bank("auto", kernels))
     # Building them takes 3.6 MB, and half of what is free is for others.
-    monkeypatch.setattr("kernelweave.operators.memory.available_bytes", lambda: 5e6)
+    monkeypatch.setattr("kernelweave.memory.available_bytes", lambda: 5e6)
     bank = build_bank("auto", kernels)
     assert DenseOperator not in parts(bank) and CachedOperator in parts(bank)
-    monkeypatch.setattr("kernelweave.operators.memory.available_bytes", lambda: 1e6)
+    monkeypatch.setattr("kernelweave.memory.available_bytes", lambda: 1e6)
     # All rows would be 1.1 MB.
     lazy = build_bank("lazy", kernels)
     assert lazy.nbytes < 0.6e6

@@ -14,8 +14,8 @@ from kernelweave.bayes.matrices import FullMatrix, Matrix, ThinMatrix
 from kernelweave.bayes.priors import Gamma, Hyperparameters
 from kernelweave.bayes.targets import LabelFactor, OutputFactor, Targets
 from kernelweave.compiled.threads import map_blocks, thread_count, use_threads
+from kernelweave.memory import require_bytes
 from kernelweave.operators.base import KernelOperator
-from kernelweave.operators.memory import require_bytes
 from kernelweave.solvers.kept import Numbers, part_of, prefixed
 
 __all__ = ["Ensemble", "Settings"]

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from kernelweave.cluster.point_shard import PointShard
 from kernelweave.cluster.team import Team, pickled_bytes
+from kernelweave.memory import require_bytes
 from kernelweave.operators.base import (
     Array,
     KernelOperator,
@@ -20,7 +21,6 @@ from kernelweave.operators.base import (
     round_size_of,
     semi_definite,
 )
-from kernelweave.operators.memory import require_bytes
 from kernelweave.operators.rounds import BoxConstraints, PairStep, Rounds
 
 __all__ = ["PointShards"]

@@ -16,7 +16,7 @@ from typing import Any
 
 from kernelweave.compiled.threads import one_blas_thread, use_threads
 from kernelweave.errors import ClusterError, InvalidInputError, MemoryBudgetError
-from kernelweave.operators.memory import format_bytes
+from kernelweave.memory import format_bytes
 
 __all__ = ["Team", "check_client", "pickled_bytes"]
 

@@ -12,6 +12,7 @@ from kernelweave.compiled.blocks import CACHED_COLUMNS
 from kernelweave.compiled.dense_rows import add_rows, rows_product, square_block
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.errors import InvalidInputError
+from kernelweave.memory import rows_and_work
 from kernelweave.operators.base import (
     Array,
     KernelOperator,
@@ -21,7 +22,6 @@ from kernelweave.operators.base import (
     row_step,
     semi_definite,
 )
-from kernelweave.operators.memory import rows_and_work
 from kernelweave.operators.row_cache import RowCache
 
 if TYPE_CHECKING:

@@ -93,13 +93,9 @@ def one_blas_thread() -> Iterator[None]:
                 _BLAS.limiter.restore_original_limits()
 
 
-def _mark_worker() -> None:
-    _INSIDE_WORKER.yes = True
-
-
 @cache
 def _pool(workers: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(workers, "kernelweave", initializer=_mark_worker)
+    return ThreadPoolExecutor(workers, "kernelweave")
 
 
 def _start_anew_after_fork() -> None:
@@ -190,6 +186,7 @@ def _on_threads(
 
     def drain() -> None:
         nonlocal ended
+        _INSIDE_WORKER.yes = True
         try:
             with between_blocks(look_at_all):
                 while True:
@@ -205,6 +202,8 @@ def _on_threads(
             # After Ctrl-C or an error nobody takes up another block, nor ends a long one.
             ended = True
             raise
+        finally:
+            _INSIDE_WORKER.yes = False
 
     # The calling thread works too, so one thread fewer is borrowed from the pool. Each works in a
     # copy of this thread's context, where NumPy keeps what it may warn about.

@@ -13,9 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 from kernelweave.compiled.threads import one_blas_thread
 from kernelweave.describe.learnt import find_estimator
 from kernelweave.errors import InvalidInputError
+from kernelweave.memory import require_bytes
 from kernelweave.operators import DenseOperator, DistanceOperator, bind_kernels
 from kernelweave.operators.centred import centred_products
-from kernelweave.operators.memory import require_bytes
 from kernelweave.problem import Array
 
 __all__ = ["Alignment", "kernel_alignment"]

@@ -20,9 +20,9 @@ from kernelweave.estimators.decisions import Decisions
 from kernelweave.estimators.kernel_estimator import KernelEstimator
 from kernelweave.estimators.targets import RAW, TargetUnits, check_loss_weights
 from kernelweave.losses.base import Loss
+from kernelweave.memory import NO_CACHE
 from kernelweave.operators import DistanceOperator, KernelOperator
 from kernelweave.operators.auto import storage_dtype
-from kernelweave.operators.memory import NO_CACHE
 from kernelweave.problem import Array, Problem
 from kernelweave.regularizers import get_regularizer
 from kernelweave.solvers import (

@@ -10,10 +10,9 @@ import numpy as np
 from kernelweave.arrays import Index
 from kernelweave.combine import Combination, WeightedSum
 from kernelweave.kernels.samples import Samples, as_samples
-from kernelweave.memory import available_bytes
+from kernelweave.memory import available_bytes, require_bytes
 from kernelweave.operators import ComputedOperator, KernelOperator
 from kernelweave.operators.look_ups import LookUps
-from kernelweave.operators.memory import require_bytes
 from kernelweave.problem import Array
 
 __all__ = ["Decisions", "LearntKernel", "Parts", "empty_parts"]

@@ -27,9 +27,9 @@ from kernelweave.estimators.explaining import SelfExplaining
 from kernelweave.kernels.names import LazyNames
 from kernelweave.kernels.sample_checks import as_text
 from kernelweave.kernels.samples import is_frame
+from kernelweave.memory import out_of_memory
 from kernelweave.operators import KernelOperator, bind_kernels
 from kernelweave.operators.auto import build_bank
-from kernelweave.operators.memory import out_of_memory
 from kernelweave.problem import Array
 from kernelweave.solvers import Checkpoint, Limits
 from kernelweave.solvers.checkpoint import Header, Saved, Session, names_digest, read

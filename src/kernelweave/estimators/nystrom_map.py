@@ -11,8 +11,8 @@ from kernelweave.arrays import Index
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.samples import Samples, as_samples
+from kernelweave.memory import require_bytes
 from kernelweave.operators.base import KernelOperator
-from kernelweave.operators.memory import require_bytes
 from kernelweave.problem import Array
 from kernelweave.validation import require_array, require_kind
 

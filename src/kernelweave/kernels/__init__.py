@@ -12,7 +12,7 @@ from kernelweave.kernels.algebra import Product, Sum
 from kernelweave.kernels.base import ElementwiseForm, Kernel
 from kernelweave.kernels.columns import Block, OnColumns, Selection
 from kernelweave.kernels.distance import Distance
-from kernelweave.kernels.evaluate import evaluate_stack
+from kernelweave.kernels.evaluate import Pair, evaluate_stack
 from kernelweave.kernels.families import (
     Family,
     default_family,
@@ -25,7 +25,6 @@ from kernelweave.kernels.families import (
 from kernelweave.kernels.inner_product import FeatureMapKernel, Linear, Polynomial
 from kernelweave.kernels.names import unique_names
 from kernelweave.kernels.normalize import Normalization
-from kernelweave.kernels.pair import Pair
 from kernelweave.kernels.precomputed import Precomputed, from_matrices, sample_ids
 from kernelweave.kernels.psd import nearest_psd
 from kernelweave.kernels.rbf import RBF, RBFBatch

@@ -14,8 +14,8 @@ from scipy import sparse
 
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.base import Kernel, LookUp, Terms, no_exponent
+from kernelweave.kernels.evaluate import Pair
 from kernelweave.kernels.inner_product import Linear
-from kernelweave.kernels.pair import Pair
 from kernelweave.kernels.rbf import RBF
 from kernelweave.kernels.samples import Samples
 

@@ -17,7 +17,7 @@ from kernelweave.kernels.samples import Samples, as_samples
 if TYPE_CHECKING:
     from kernelweave.kernels.algebra import Product, Sum
     from kernelweave.kernels.columns import OnColumns
-    from kernelweave.kernels.pair import Pair
+    from kernelweave.kernels.evaluate import Pair
 
 __all__ = ["ElementwiseForm", "Kernel", "LookUp", "Terms", "no_exponent"]
 

@@ -15,7 +15,7 @@ from sklearn.base import OneToOneFeatureMixin, clone
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.base import Kernel, LookUp, Terms, comparable, no_exponent
 from kernelweave.kernels.choose import choose_columns, describe_columns, describe_request
-from kernelweave.kernels.pair import Pair
+from kernelweave.kernels.evaluate import Pair
 from kernelweave.kernels.sample_checks import refuse_huge
 from kernelweave.kernels.samples import Samples
 from kernelweave.validation import require_kind, require_names

@@ -13,7 +13,7 @@ from sklearn.metrics.pairwise import additive_chi2_kernel
 
 from kernelweave.errors import IndefiniteKernelWarning, InvalidInputError
 from kernelweave.kernels.base import Kernel
-from kernelweave.kernels.pair import Pair
+from kernelweave.kernels.evaluate import Pair
 from kernelweave.kernels.precomputed import (
     checked_matrix,
     look_up,

@@ -13,7 +13,7 @@ from scipy import sparse
 
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.base import ElementwiseForm, Kernel, LookUp, Terms
-from kernelweave.kernels.pair import Pair
+from kernelweave.kernels.evaluate import Pair
 from kernelweave.kernels.samples import Samples, row_square_norms
 from kernelweave.validation import positive_number
 

@@ -14,7 +14,7 @@ from scipy import sparse
 from kernelweave.compiled.dense_rows import rectangle
 from kernelweave.errors import IndefiniteKernelWarning, InvalidInputError
 from kernelweave.kernels.base import Kernel
-from kernelweave.kernels.pair import Pair
+from kernelweave.kernels.evaluate import Pair
 from kernelweave.kernels.psd import bounds_spectrum, scan, symmetrized
 from kernelweave.kernels.samples import Samples
 from kernelweave.validation import LARGEST, require_kind

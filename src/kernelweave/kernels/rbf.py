@@ -13,7 +13,7 @@ from kernelweave.compiled.exp import exp_inplace
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.base import ElementwiseForm, Kernel, short
 from kernelweave.kernels.columns import Selection
-from kernelweave.kernels.pair import Pair
+from kernelweave.kernels.evaluate import Pair
 from kernelweave.kernels.samples import Samples
 from kernelweave.validation import positive_number
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -74,8 +75,8 @@ class Samples:
     def __getstate__(self) -> dict[str, Any]:
         # Everything cached can be computed again: models on disk hold the data once.
         state = self.__dict__.copy()
-        for name in ("_cache", "_derived", "_kept_bytes", "bound"):
-            del state[name]
+        for name in ("_cache", "_derived", "_kept_bytes", "bound", "is_sparse"):
+            state.pop(name, None)
         return state
 
     def _file_state(self) -> dict[str, Any]:
@@ -109,7 +110,7 @@ class Samples:
         """Positions of these rows in `base`; None for the whole set in order."""
         return self._index
 
-    @property
+    @cached_property
     def is_sparse(self) -> bool:
         return bool(sparse.issparse(self.base._data))
 

@@ -1,7 +1,7 @@
 """Operators: m kernels between two sets of samples, behind one set of questions."""
 
+from kernelweave.operators.auto import bind_kernels
 from kernelweave.operators.base import ErrorBound, KernelOperator, Part
-from kernelweave.operators.bind import bind_kernels
 from kernelweave.operators.cached import CachedOperator
 from kernelweave.operators.computed import ComputedOperator
 from kernelweave.operators.dense import DenseOperator

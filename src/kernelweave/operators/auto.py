@@ -1,4 +1,4 @@
-"""Choosing how to keep the kernels, from n, m, their ranks and the memory."""
+"""From what an estimator accepts to operators: its kernels on the samples, and how to keep them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,11 @@ import numpy as np
 
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.errors import InvalidInputError
+from kernelweave.kernels.base import Kernel
+from kernelweave.kernels.families import resolve_items
+from kernelweave.kernels.rbf import RBFBatch
+from kernelweave.kernels.samples import as_samples
+from kernelweave.memory import cache_bytes
 from kernelweave.operators.base import Array, KernelOperator
 from kernelweave.operators.cached import CachedOperator
 from kernelweave.operators.computed import ComputedOperator
@@ -17,12 +22,11 @@ from kernelweave.operators.factors import FactorOperator, RankExceeded, factor_k
 from kernelweave.operators.features import FeatureOperator
 from kernelweave.operators.gaussians import GaussianOperator
 from kernelweave.operators.given import GivenOperator
-from kernelweave.operators.memory import cache_bytes
 from kernelweave.operators.sequences import SequenceOperator
 from kernelweave.operators.stacked import StackedOperator
 from kernelweave.validation import unknown_name
 
-__all__ = ["BANKS", "build_bank", "storage_dtype"]
+__all__ = ["BANKS", "bind_kernels", "build_bank", "storage_dtype"]
 
 BANKS = ("auto", "dense", "factored", "lazy", "positional", "sparse")
 
@@ -33,6 +37,47 @@ _PROBE = 128
 # A pass reads every sparse feature twice, and looking one up takes as long as reading some four
 # entries of a matrix from front to back: features win below n^2 / 8 of them.
 _FEATURE_COST = 8
+
+
+def bind_kernels(
+    kernels: Any, X: Any, normalize: Any = "trace"
+) -> ComputedOperator | GaussianOperator | StackedOperator:
+    """Bind whatever an estimator's `kernels` accepts to the samples `X`.
+
+    Parameters
+    ----------
+    kernels : Kernel, Family, RBFBatch, str, or list of these
+        What the user asked for.
+    X : array, CSR matrix, DataFrame or Samples
+        The training samples.
+    normalize : {"trace", "diagonal", "center"}, None or tuple of these, default="trace"
+        The normalisation.
+
+    Examples
+    --------
+    >>> from kernelweave.kernels import Linear
+    >>> X = [[0.0, 1.0], [2.0, 1.0]]
+    >>> bind_kernels(RBFBatch([[0], [1]], [1.0, 1.0]), X)
+    GaussianOperator(n=2, m=2, Normalization('trace'))
+    >>> list(bind_kernels([RBFBatch([[1]], [1.0]), Linear()], X).names)
+    ['rbf(gamma=1) on column 1', 'linear']
+    """
+    samples = as_samples(X)
+    items = resolve_items(kernels, samples)
+    sizes = [item.m if isinstance(item, RBFBatch) else 1 for item in items]
+    ends = np.cumsum(sizes)
+    parts: list[Any] = []
+    members: list[Array] = []
+    ordinary = {i: item for i, item in enumerate(items) if isinstance(item, Kernel)}
+    if ordinary:
+        # All in one operator: they share what they compute, and no two get the same name.
+        parts.append(ComputedOperator(list(ordinary.values()), samples, normalize))
+        members.append(ends[list(ordinary)] - 1)
+    for item, size, end in zip(items, sizes, ends, strict=True):
+        if isinstance(item, RBFBatch):
+            parts.append(GaussianOperator(item, samples, normalize))
+            members.append(np.arange(end - size, end))
+    return parts[0] if len(parts) == 1 else StackedOperator(parts, members)
 
 
 def storage_dtype(tol: float) -> str:

@@ -18,8 +18,7 @@ from kernelweave.compiled.threads import map_blocks, one_blas_thread
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.scaled_factor import SparseFactor
 from kernelweave.kernels.strings.positions import PositionalFactor
-from kernelweave.memory import FEW_SAMPLES, square_side
-from kernelweave.operators.memory import cache_bytes, require_bytes
+from kernelweave.memory import FEW_SAMPLES, cache_bytes, require_bytes, square_side
 from kernelweave.operators.rounds import BoxConstraints, Rounds
 from kernelweave.operators.row_cache import RowCache, shared_cache
 from kernelweave.operators.running import RowProducts, RunningProducts, running_products

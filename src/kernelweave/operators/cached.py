@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from kernelweave.compiled.blocks import MATRIX_COLUMNS
 from kernelweave.compiled.dense_rows import add_rows, row_products
 from kernelweave.compiled.threads import map_blocks
+from kernelweave.memory import cache_bytes, require_bytes, rows_and_work
 from kernelweave.operators.base import (
     Array,
     ErrorBound,
@@ -25,7 +26,6 @@ from kernelweave.operators.base import (
 )
 from kernelweave.operators.computed import ComputedOperator
 from kernelweave.operators.gaussians import GaussianOperator
-from kernelweave.operators.memory import cache_bytes, require_bytes, rows_and_work
 from kernelweave.operators.row_cache import RowCache
 
 __all__ = ["CachedOperator"]

@@ -8,9 +8,9 @@ import numpy as np
 
 from kernelweave.compiled.blocks import SHARED_CACHE_ENTRIES, rows_of
 from kernelweave.compiled.threads import map_blocks
+from kernelweave.memory import require_bytes
 from kernelweave.operators.base import Array, KernelOperator
 from kernelweave.operators.factors import FactorOperator
-from kernelweave.operators.memory import require_bytes
 from kernelweave.operators.squares import SquareSum
 from kernelweave.operators.stacked import StackedOperator
 

@@ -20,6 +20,7 @@ from kernelweave.compiled.dense_rows import (
     row_products,
 )
 from kernelweave.compiled.threads import map_blocks, thread_count
+from kernelweave.memory import AS_ROWS, require_bytes
 from kernelweave.operators.base import (
     Array,
     ErrorBound,
@@ -32,7 +33,6 @@ from kernelweave.operators.base import (
     sample_indices,
     semi_definite,
 )
-from kernelweave.operators.memory import AS_ROWS, require_bytes
 from kernelweave.operators.running import MatrixProducts, RunningProducts
 
 __all__ = ["DenseOperator", "dense_bytes"]

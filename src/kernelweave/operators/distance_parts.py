@@ -17,7 +17,7 @@ from kernelweave.compiled.blocks import SHARED_CACHE_ENTRIES, STACK_ENTRIES, row
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.columns import Block
-from kernelweave.kernels.pair import Pair
+from kernelweave.kernels.evaluate import Pair
 from kernelweave.kernels.samples import Samples
 
 __all__ = [
@@ -29,7 +29,6 @@ __all__ = [
     "factor_table",
     "parts_of",
     "squared_columns",
-    "through",
 ]
 
 Path = tuple[Block, ...]
@@ -98,13 +97,6 @@ class Side(NamedTuple):
         return Side(self.whole, self.rows[rows])
 
 
-def through(path: Path, samples: Samples) -> Samples:
-    """Return samples seen through column blocks."""
-    for block in path:
-        samples = samples.derive(block)
-    return samples
-
-
 def squared_columns(path: Path, samples: Samples) -> tuple[Path, list[int]]:
     """Return where columns come from: blocks that end in a transformer, and places after them.
 
@@ -118,7 +110,7 @@ def squared_columns(path: Path, samples: Samples) -> tuple[Path, list[int]]:
         else:
             chosen = block.indices
             columns = list(chosen) if columns is None else [columns[j] for j in chosen]
-    return root, list(range(through(root, samples).n_columns)) if columns is None else columns
+    return root, list(range(samples.through(root).n_columns)) if columns is None else columns
 
 
 class SquaredColumns:
@@ -150,7 +142,7 @@ class SquaredColumns:
     """
 
     def __init__(self, terms: list[Term], samples: Samples, m: int) -> None:
-        self._sparse = through(terms[0].path, samples).is_sparse
+        self._sparse = samples.through(terms[0].path).is_sparse
         located = [squared_columns(term.path, samples) for term in terms]
         wanted: dict[Path, set[int]] = {}
         for root, columns in located:
@@ -158,7 +150,7 @@ class SquaredColumns:
         self._sources: list[tuple[Path, Block]] = []
         places: dict[tuple[Path, int], int] = {}
         for root, used in wanted.items():
-            whole, chosen = through(root, samples), sorted(used)
+            whole, chosen = samples.through(root), sorted(used)
             names = None if whole.columns is None else [whole.columns[j] for j in chosen]
             self._sources.append((root, Block(chosen, whole.n_columns, names, "")))
             places |= {(root, j): len(places) + i for i, j in enumerate(chosen)}
@@ -184,7 +176,7 @@ class SquaredColumns:
         """All columns side by side, float64."""
         found = []
         for root, block in self._sources:
-            seen = through(root, samples)
+            seen = samples.through(root)
             everything = len(block.indices) == seen.n_columns and seen.columns is None
             values = seen.array() if everything else Samples(block.native(seen)).array()
             if self._sparse:
@@ -327,7 +319,7 @@ def parts_of(terms: Sequence[Term], samples: Samples, m: int) -> list[Part]:
         if term.leaf.squared_rate is None:
             others.setdefault(term.path, []).append(term)
         else:
-            (thin if through(term.path, samples).is_sparse else dense).append(term)
+            (thin if samples.through(term.path).is_sparse else dense).append(term)
     parts: list[Part] = [SquaredColumns(group, samples, m) for group in (dense, thin) if group]
     if others:
         bases = [term for group in others.values() for term in group]

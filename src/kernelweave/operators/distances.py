@@ -15,11 +15,12 @@ from kernelweave.compiled.matrix_checks import fits_float32
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.base import Kernel, no_exponent
+from kernelweave.kernels.evaluate import Pair
 from kernelweave.kernels.families import feature_distances, resolve
 from kernelweave.kernels.names import unique_names
 from kernelweave.kernels.normalize import Normalization
-from kernelweave.kernels.pair import Pair
 from kernelweave.kernels.samples import Samples, as_samples
+from kernelweave.memory import cache_bytes
 from kernelweave.operators.base import (
     Array,
     KernelOperator,
@@ -37,9 +38,7 @@ from kernelweave.operators.distance_parts import (
     factor_table,
     parts_of,
     squared_columns,
-    through,
 )
-from kernelweave.operators.memory import cache_bytes
 from kernelweave.validation import LARGEST
 
 __all__ = ["DistanceOperator"]
@@ -368,7 +367,7 @@ def _sizes(distances: DistanceOperator) -> Array:
             given, scale = _given_matrix(term, samples)
             if given is None:
                 D = term.exponent(first, samples, np.float64)
-                values = through(term.path, samples).array()
+                values = samples.through(term.path).array()
                 numbers = values.data if sparse.issparse(values) else values
                 before.append(float(np.abs(numbers).max(initial=0.0)) ** 2)
             else:
@@ -407,7 +406,7 @@ def _worth_keeping(distances: DistanceOperator) -> dict[Any, list[tuple[Term, fl
 def _given_matrix(term: Term, samples: Samples) -> tuple[Array | None, float]:
     """A matrix the user holds and its factor, where it can be read without a copy."""
     given = getattr(term.leaf, "given", None)
-    ids = None if given is None else term.leaf.ids(through(term.path, samples))
+    ids = None if given is None else term.leaf.ids(samples.through(term.path))
     if given is None or ids is None or (np.diff(ids) != 1).any():
         return None, 1.0
     block = slice(int(ids[0]), int(ids[-1]) + 1)

@@ -19,6 +19,7 @@ from kernelweave.compiled.low_rank import (
 from kernelweave.compiled.threads import look_between_blocks, map_blocks
 from kernelweave.errors import InvalidInputError
 from kernelweave.linear_systems import LinAlgError, pivoted_cholesky
+from kernelweave.memory import AS_ROWS, require_bytes
 from kernelweave.operators.base import (
     Array,
     ErrorBound,
@@ -29,7 +30,6 @@ from kernelweave.operators.base import (
     kernel_indices,
     sample_indices,
 )
-from kernelweave.operators.memory import AS_ROWS, require_bytes
 from kernelweave.operators.running import FactorProducts, RunningProducts, StackedProducts
 from kernelweave.operators.squares import SquareSum
 

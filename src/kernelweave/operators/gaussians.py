@@ -35,6 +35,7 @@ from kernelweave.kernels.names import BatchNames
 from kernelweave.kernels.normalize import Normalization
 from kernelweave.kernels.rbf import RBFBatch
 from kernelweave.kernels.samples import Samples
+from kernelweave.memory import require_bytes
 from kernelweave.operators.base import (
     Array,
     ErrorBound,
@@ -47,7 +48,6 @@ from kernelweave.operators.base import (
     sample_indices,
 )
 from kernelweave.operators.computed import check_columns
-from kernelweave.operators.memory import require_bytes
 from kernelweave.operators.running import BatchProducts
 from kernelweave.validation import require_kind
 

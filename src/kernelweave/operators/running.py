@@ -20,7 +20,7 @@ from kernelweave.compiled.dense_rows import add_rows, row_products
 from kernelweave.compiled.gaussians import Batch, pair_values
 from kernelweave.compiled.mwu import add_and_weigh, add_gaussians, factor_pair, row_pair
 from kernelweave.compiled.threads import map_blocks
-from kernelweave.operators.memory import require_bytes
+from kernelweave.memory import require_bytes
 from kernelweave.operators.row_cache import RowCache, shared_cache
 
 __all__ = [

@@ -13,8 +13,8 @@ from kernelweave.arrays import Array
 from kernelweave.combine.base import Combination
 from kernelweave.errors import InvalidInputError
 from kernelweave.linear_systems import LinAlgError, jittered_cholesky
+from kernelweave.memory import format_bytes
 from kernelweave.operators.base import KernelOperator
-from kernelweave.operators.memory import format_bytes
 from kernelweave.regularizers.base import Regularizer
 from kernelweave.validation import positive_number
 

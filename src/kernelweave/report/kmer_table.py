@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from kernelweave.errors import InvalidInputError, MemoryBudgetError
 from kernelweave.kernels.strings.alphabet import Alphabet
-from kernelweave.operators.memory import available_bytes, format_bytes
+from kernelweave.memory import available_bytes, format_bytes
 from kernelweave.report.largest_kmers import TopKmers, check_count, largest
 from kernelweave.report.sequence_model import SequenceModel
 from kernelweave.report.string_terms import Floats

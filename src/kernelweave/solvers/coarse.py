@@ -13,8 +13,7 @@ from kernelweave.arrays import Array
 from kernelweave.compiled.threads import between_blocks
 from kernelweave.deadline import TimeUp
 from kernelweave.errors import InterruptedFitWarning
-from kernelweave.memory import square_side
-from kernelweave.operators.memory import cache_bytes
+from kernelweave.memory import cache_bytes, square_side
 from kernelweave.problem import Problem
 from kernelweave.solvers.base import Solver
 from kernelweave.solvers.inner import Point

@@ -17,7 +17,7 @@ from kernelweave.errors import InvalidInputError, UnknownNameError
 from kernelweave.kernels import RBF, Family, Kernel, Linear, Polynomial, Spectrum, WeightedDegree
 from kernelweave.kernels.choose import describe_request
 from kernelweave.kernels.families import NAMED_FAMILIES
-from kernelweave.operators.memory import require_bytes
+from kernelweave.memory import require_bytes
 from kernelweave.reading.files import existing_file, unpacked
 from kernelweave.tables.encoder import TableEncoder
 from kernelweave.tables.kernels import Place, family_kernels, place_of

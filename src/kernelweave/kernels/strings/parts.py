@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from kernelweave.compiled.kmers import longest_runs
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.base import Kernel, LookUp, Terms
+from kernelweave.kernels.evaluate import Pair
 from kernelweave.kernels.families import Family
-from kernelweave.kernels.pair import Pair
 from kernelweave.kernels.samples import Samples
 from kernelweave.kernels.strings.alphabet import Alphabet, get_alphabet
 from kernelweave.kernels.strings.sequences import Sequences, sequences_of

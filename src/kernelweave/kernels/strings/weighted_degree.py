@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.base import Kernel, LookUp, Terms
-from kernelweave.kernels.pair import Pair
+from kernelweave.kernels.evaluate import Pair
 from kernelweave.kernels.samples import Samples
 from kernelweave.kernels.scaled_factor import Scaling
 from kernelweave.kernels.strings.alphabet import Alphabet, get_alphabet
