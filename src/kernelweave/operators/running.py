@@ -296,8 +296,13 @@ class MatrixProducts(RowProducts):
         super().__init__(source)
         self._all_rows = stack.reshape(-1, self.n)
 
+    def restrict(self, kernels: Array | None) -> None:
+        """See :class:`RunningProducts`; there is no cache to look after."""
+        StateProducts.restrict(self, kernels)
+        self._first = self.followed * self.n
+
     def _rows(self, idx: Array) -> tuple[Array, Array]:
-        return self._all_rows, self.followed * self.n + idx[:, None]
+        return self._all_rows, self._first + idx[:, None]
 
 
 class BatchProducts(StateProducts):
