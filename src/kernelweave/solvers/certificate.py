@@ -252,11 +252,12 @@ def _loss(problem: Problem, fitted: Array, intercept: Array, slack: Array | floa
     Each sample's loss is convex in its decision value, so the worst is at one of two ends.
     """
     decision = fitted + intercept[:, None]
-    loss = problem.loss.value(problem.y, decision, problem.C)
     if np.any(slack):
         low = problem.loss.value(problem.y, decision - slack, problem.C)
         high = problem.loss.value(problem.y, decision + slack, problem.C)
         loss = np.maximum(low, high)
+    else:
+        loss = problem.loss.value(problem.y, decision, problem.C)
     return float(np.sum(loss) + problem.loss.alpha_sum * np.sum(intercept))
 
 
