@@ -182,8 +182,10 @@ _ENTERING = 64
 # Steps over the curvature after which a safe one is due if what is left to gain has not halved: the
 # guarantee of the safe ones then costs at most a fifth of all steps.
 _PATIENCE = 4
-# Most that one step may change the stiffness by (Kiwiel 1990): far away T need not be a parabola.
-_MOST_STIFFER = 10.0
+# A step whose cut is this many times what it promised below T at the centre went too far, and the
+# most that the stiffness then grows by (both from Kiwiel 1990, Mathematical Programming 46, whose
+# rule this is: nearer by, the new cut itself keeps the next step short).
+_TOO_FAR, _MOST_STIFFER = 10.0, 10.0
 # Proximal steps are tried longer and longer, by factors of ten, until they promise enough.
 _MOST_PROXIMAL = 12
 # Most kernels over which the curvature is taken where all of them have weight: a matrix of 200 MB.
@@ -229,9 +231,10 @@ class CuttingPlanes:
 
     on a polyhedron; where the prox of r is cheap, the same with the centre's cut alone; under the
     lp ball and squared lp, the closed form from the norms of the components at the centre
-    (:meth:`Regularizer.weights_from_norms`). The *stiffness* u is one, or more where the last steps
-    fell short: if T along a step is a parabola, u times :math:`2 (1 - \text{fell} /
-    \text{promised})` is what fits it (Kiwiel 1990, Mathematical Programming 46, eq. 2.8).
+    (:meth:`Regularizer.weights_from_norms`). The *stiffness* u is one at a new centre, and more
+    after steps that went too far: if T along a step is a parabola, u times :math:`2 (1 -
+    \mathrm{fell} / \mathrm{promised})` is what fits it. Steps that do not mind all cuts are halved
+    after each one that failed.
 
     Where such steps do not halve the gap in time, or teach nothing at all, one goes *half way* to
     the master's weights (Ben-Ameur and Neto 2007, Networks 49:3, "in-out" cutting planes). It needs
@@ -271,6 +274,7 @@ class CuttingPlanes:
         self._in_step = np.empty(0)
         self._lower = -np.inf
         self._stiffness = 1.0
+        self._failed = 0  # steps that did not move the centre since one did
         self._blind = False  # the last step taught nothing
         self._goal = np.inf  # what was left to gain when that was last halved
         self._waited = 0  # steps over the curvature since then
@@ -287,27 +291,27 @@ class CuttingPlanes:
     def put_centre(self, point: Point, quad: Array) -> None:
         """Take the first point, or one with a more exact alpha at the weights of the centre."""
         self._cuts.add(point.alpha, quad)
-        self.centre, self.quad, self._stiffness = point, quad, 1.0
+        self.centre, self.quad, self._stiffness, self._failed = point, quad, 1.0, 0
 
     def add(self, proposal: Proposal, point: Point, owed: float, quad: Array) -> bool:
         """Take the point found at the proposed weights; returns whether anything was learnt.
 
-        That is either weights that are better for sure, T there being at most ``owed`` above the
-        point's value, or a cut that rises from the model.
+        That is either better weights, with a value that is lower by more than `owed`, or a cut that
+        rises from the model.
         """
         self._cuts.add(point.alpha, quad)
         fell, promised = self.centre.value - point.value, proposal.promised
         rose = promised - fell
         learnt = fell > owed or rose >= ENOUGH * promised > 0
         self._blind = not learnt
-        change = 1.0
-        if proposal.kind in ("curved", "closed-form") and promised > 0:
-            change = float(np.clip(2.0 * rose / promised, 1.0, _MOST_STIFFER))
+        here = self.centre.d
+        missed = self.centre.value - self._model(here, self._cuts.values(here)[-1])
+        self._failed += 1
         if fell > owed:
-            # The curvature there is another one: only what the last step fell short by counts.
-            self.centre, self.quad, self._stiffness = point, quad, change
-        else:
-            self._stiffness *= change
+            self.centre, self.quad, self._stiffness = point, quad, 1.0
+            self._failed = int(fell < ENOUGH * promised)
+        elif proposal.kind == "curved" and missed > _TOO_FAR * promised > 0:
+            self._stiffness *= float(np.clip(2.0 * rose / promised, 1.0, _MOST_STIFFER))
         return learnt
 
     @property
@@ -344,8 +348,11 @@ class CuttingPlanes:
     def _proposal(self, d: Array, kind: str) -> Proposal:
         """Return the proposal of these weights: T there is at least what the cuts tell."""
         d = drop_roundoff(d)
-        model = float(self._problem.regularizer.value(d)) + float(self._cuts.values(d).max())
-        return Proposal(d, self.centre.value - model, kind)
+        return Proposal(d, self.centre.value - self._model(d, self._cuts.values(d).max()), kind)
+
+    def _model(self, d: Array, cut: float) -> float:
+        """Bound on T(d) from a bound on J(d)."""
+        return float(self._problem.regularizer.value(d)) + float(cut)
 
     # The master
 
@@ -384,7 +391,7 @@ class CuttingPlanes:
     # Steps over what is known at the centre
 
     def _own_step(self, gap: float, accuracy: float) -> Proposal:
-        """A step over the curvature, or by the closed form."""
+        """A step over the curvature, or by the closed form, shorter after each one that failed."""
         regularizer, here = self._problem.regularizer, self.centre.d
         if self._curvature is None:
             d, kind = self._closed_form(), "closed-form"
@@ -397,7 +404,7 @@ class CuttingPlanes:
             most = self._problem.reach(here)
             d = minimise_penalised_model(root, -0.5 * self.quad, here, regularizer, most)
             kind = "curved"
-        return self._proposal(here + (d - here) / self._stiffness, kind)
+        return self._proposal(here + 0.5**self._failed * (d - here), kind)
 
     def _closed_form(self) -> Array:
         """Weights from the norms of the components at the centre: a step that never ascends."""
@@ -423,7 +430,7 @@ class CuttingPlanes:
         return d
 
     def _mind_all_cuts(self, d: Array, kernels: Index, hessian: Array) -> None:
-        """Replace the step by one on the model of all cuts, where its numbers are finite."""
+        """Replace the step by one on the model of all cuts, or by a shorter one."""
         slopes = -0.5 * self._cuts.quads[:, kernels]
         if self._free_sum:
             slopes = slopes + self._problem.regularizer.gradient(self.centre.d)[kernels]
@@ -431,7 +438,9 @@ class CuttingPlanes:
         found = nearest_below(
             self._cuts.constants, slopes, here, hessian, self._sum_limit(), not self._free_sum
         )
-        if found is not None:
+        if found is None:
+            d[kernels] = here + 0.5**self._failed * (d[kernels] - here)
+        else:
             d[kernels], self._in_step = found
             self._offer(self._in_step)
 

@@ -123,25 +123,39 @@ class SILP(Solver):
             allowed = 0.5 * _INNER_SHARE * (gap / inner_gap) * owed_here
             self._sharpen(memory, evaluator, allowed, owed_here)
         else:
-            proposal = planes.propose(gap)
-            if owed_here > proposal.promised > 0 and not memory.sharpest:
-                # What the step may gain is less than what the centre's own alpha leaves open.
+            proposal, before = planes.propose(gap), planes.centre
+            # What the step may gain can be less than what the centre's own alpha leaves open: then
+            # its weights are taken, with a more exact alpha, unless they are worse for sure.
+            blurred = owed_here > proposal.promised > 0 and not memory.sharpest
+            stuck = not self._try(memory, evaluator, proposal, gap, owed_here if blurred else 0.0)
+            if blurred and planes.centre is before:
                 self._sharpen(memory, evaluator, _INNER_SHARE * proposal.promised, owed_here)
-            else:
-                stuck = not self._try(memory, evaluator, proposal, gap)
+                stuck = False
         return _state(memory, evaluator, stuck)
 
-    def _try(self, memory: _Memory, evaluator: Evaluator, proposal: Proposal, gap: float) -> bool:
-        """Solve at the proposed weights and add the cut; returns whether it is of use to go on."""
+    def _try(
+        self,
+        memory: _Memory,
+        evaluator: Evaluator,
+        proposal: Proposal,
+        gap: float,
+        left_open: float,
+    ) -> bool:
+        """Solve at the proposed weights and add the cut; returns whether it is of use to go on.
+
+        `left_open` is how far T at the centre may be above its value.
+        """
         planes = memory.planes
         before = planes.centre
         if proposal.kind == "safe" and gap <= _resolution(evaluator.problem, before, planes.quad):
             return False
         # T there is at least the value of the point: no use to know better by how much it fails.
-        failed = before.value - ENOUGH * proposal.promised
+        failed = before.value + left_open - ENOUGH * proposal.promised
         allowed = _INNER_SHARE * max(0.0, proposal.promised)
         point, owed = self._solve(memory, evaluator, proposal.d, allowed, failed)
-        learnt = planes.add(proposal, point, owed, evaluator.quad(point))
+        # A more exact alpha each time, or such steps would go back and forth.
+        doubt = owed - left_open if owed <= 0.5 * left_open else owed
+        learnt = planes.add(proposal, point, doubt, evaluator.quad(point))
         memory.sharpest &= planes.centre is before
         # Steps of other kinds have safe ones to fall back on.
         return learnt or proposal.kind not in ("safe", "master")
