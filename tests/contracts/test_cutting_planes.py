@@ -19,9 +19,8 @@ from kernelweave.problem import Problem
 from kernelweave.regularizers import L1, BlockNorm, ElasticNet, Entropy, LpBall, Simplex
 from kernelweave.solvers import SILP, SPG, Limits, State, solve
 from kernelweave.solvers.bundle import Curvature, CuttingPlanes, Proposal, curvature_root
-from kernelweave.solvers.certificate import Witness, certify, dual_value, recompute
+from kernelweave.solvers.certificate import Witness, certify, dual_value, feasible_alpha, recompute
 from kernelweave.solvers.cuts import Cuts
-from kernelweave.solvers.feasible import feasible_alpha
 from kernelweave.solvers.inner import Evaluator, Point
 from kernelweave.solvers.screening import Screening
 

@@ -18,9 +18,8 @@ from kernelweave.problem import Problem
 from kernelweave.regularizers import L1, ElasticNet, LogDet, LpBall, Simplex
 from kernelweave.regularizers.fixed import Fixed
 from kernelweave.solvers import SILP, SPG, Limits, recompute, solve
-from kernelweave.solvers.certificate import Witness, certify
+from kernelweave.solvers.certificate import Witness, certify, feasible_alpha
 from kernelweave.solvers.cuts import CutLP, Cuts, solve_dual
-from kernelweave.solvers.feasible import feasible_alpha
 from kernelweave.solvers.inner import Evaluator
 
 N, M = 30, 6

@@ -13,7 +13,7 @@ from thinned import thinned
 from kernelweave.errors import InvalidInputError
 from kernelweave.losses import Hinge, Logistic, Loss, SmoothHinge, Squared, SquaredHinge, get_loss
 from kernelweave.solvers.box_qp import DenseGram
-from kernelweave.solvers.feasible import centre
+from kernelweave.solvers.certificate import centre
 from kernelweave.solvers.newton import CgSteps, NewtonResult, System, cholesky_step, solve_smooth
 
 SMOOTH = [loss for cls in Loss.registry.values() for loss in cls.examples() if loss.smooth]

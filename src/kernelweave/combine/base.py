@@ -18,7 +18,7 @@ from kernelweave.errors import InvalidInputError
 from kernelweave.operators.base import Array, KernelOperator, as_tasks
 from kernelweave.registry import Named
 
-__all__ = ["Combination", "PolynomialMixture", "Product", "WeightedSum"]
+__all__ = ["Combination", "PolynomialMixture", "Product", "WeightedSum", "get_combination"]
 
 # Rows and columns of a part: a few of them fit in the cache of a core.
 _SIDE = 512
@@ -329,3 +329,14 @@ class PolynomialMixture(Combination):
     def mean_slope(self, tile: KernelOperator, d: Array) -> Array:
         """sum_q c_q S^(q-1), entry by entry."""
         return polynomial.polyval(tile.weighted(d), self._checked()[1:], tensor=False)
+
+
+def get_combination(spec: str | Combination) -> Combination:
+    """Return the combination of that name, or `spec` itself if it is one already.
+
+    Examples
+    --------
+    >>> get_combination("sum")
+    WeightedSum()
+    """
+    return spec if isinstance(spec, Combination) else Combination.find(spec)()

@@ -176,7 +176,7 @@ class Samples:
 
         With ``keep=True`` the cut is kept too, for as long as these rows are looked at.
         """
-        base = self.base
+        base = self if self._parent is None else self._parent
         value = base._cache.get(key)
         if value is None:
             value = base._cache[key] = make(base)

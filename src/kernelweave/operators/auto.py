@@ -213,7 +213,7 @@ def _automatic(
     if len(sparse):
         parts.append(FeatureOperator([features[k] for k in sparse], names(sparse)))
         members.append(sparse)
-    given = GivenOperator.of(kernels.select(rest[held]))
+    given = GivenOperator.of(kernels.select(rest[held])) if held.any() else None
     if given is not None:
         parts.append(given)
         members.append(rest[held])

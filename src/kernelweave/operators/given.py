@@ -69,7 +69,7 @@ class GivenOperator(KernelOperator):
     def of(cls, kernels: ComputedOperator) -> GivenOperator | None:
         """Return these kernels so; None unless all are given in a way that can be read."""
         given = [kernels.given_matrix(k) for k in range(kernels.m)]
-        if not given or any(part is None for part in given):
+        if any(part is None for part in given):
             return None
         matrices, ids, scale = zip(*given, strict=True)
         size, first = len(matrices[0]), ids[0]

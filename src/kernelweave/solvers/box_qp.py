@@ -27,7 +27,7 @@ from kernelweave.compiled.smo import BIG, objective, patience, slopes, smo_steps
 from kernelweave.deadline import NEVER, Deadline
 from kernelweave.errors import InvalidInputError
 from kernelweave.losses.base import BoxQP
-from kernelweave.solvers.feasible import centre
+from kernelweave.solvers.certificate import centre
 
 __all__ = ["BoxQPResult", "DenseGram", "GramSource", "solve_box_qp"]
 

@@ -1,4 +1,4 @@
-"""How far a fit is from the optimum, recomputed from the problem."""
+"""How far a fit is from the optimum, recomputed from the problem at a feasible dual point."""
 
 from __future__ import annotations
 
@@ -6,18 +6,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from kernelweave.arrays import Array
+from kernelweave.errors import InvalidInputError
 from kernelweave.operators.base import ErrorBound
 from kernelweave.problem import Problem
-from kernelweave.solvers.feasible import feasible_alpha
+from kernelweave.root_search import rising_root
 
 __all__ = [
     "Certificate",
     "Witness",
     "best_intercepts",
+    "centre",
     "certify",
     "dual_value",
+    "feasible_alpha",
     "projected_gradient",
     "recompute",
     "smooth_gradient",
@@ -125,7 +129,7 @@ def certify(
     problem : Problem
     d : ndarray of shape (m,)
     alpha : ndarray of shape (T, n)
-        Feasible dual variables (:func:`~kernelweave.solvers.feasible.feasible_alpha`).
+        Feasible dual variables (:func:`~kernelweave.solvers.certificate.feasible_alpha`).
     intercept : ndarray of shape (T,)
         A first guess; better ones are searched for.
     fitted, quad : ndarray of shape (T, n) and (m,)
@@ -279,3 +283,67 @@ def dual_value(problem: Problem, alpha: Array, quad: Array) -> float:
     return float(
         -problem.dual_loss(scale * alpha) - problem.regularizer.dual_penalty(scale**2 * quad)
     )
+
+
+# The nearest feasible dual point: inside its box, with the right sum
+
+
+def centre(alpha: ArrayLike, lo: ArrayLike, hi: ArrayLike, total: float = 0.0) -> Array:
+    r"""Project onto :math:`\{lo \le \alpha \le hi,\ \sum_i \alpha_i = \mathrm{total}\}`.
+
+    The nearest point is :math:`\mathrm{clip}(\alpha - \tau, lo, hi)` with the :math:`\tau` that
+    gives the right sum. The sum is piecewise linear and falls with :math:`\tau`: Newton steps end
+    in the right piece after finitely many of them. A point that is feasible to rounding is returned
+    as it is. Ends of the box may be infinite; if no point of it has that sum, this raises.
+
+    Examples
+    --------
+    >>> centre(np.array([3.0, 1.0, 0.5]), np.zeros(3), np.full(3, 2.0), 2.5).tolist()
+    [2.0, 0.5, 0.0]
+    """
+    start = np.asarray(alpha, dtype=np.float64)
+    low, high = np.broadcast_to(lo, start.shape), np.broadcast_to(hi, start.shape)
+    least, most = float(low.sum()), float(high.sum())
+    slack = 1e-9 * (abs(total) or float(np.abs(start).max(initial=0.0)))
+    if not least - slack <= total <= most + slack:
+        raise InvalidInputError(
+            f"no dual point has the sum {total:g}: with these bounds sums go from {least:g} to "
+            f"{most:g}."
+        )
+
+    point = start
+
+    def excess(tau: float) -> tuple[float, float, float]:
+        nonlocal point
+        moved = start - tau
+        point = np.clip(moved, low, high)
+        over = float(point.sum()) - total
+        size = float(np.abs(point).sum()) + abs(total)
+        # At an end of the box only the step back inside changes the sum.
+        free = int(np.count_nonzero((moved > low) & (moved < high))) if over else 1
+        return -over, size, tau + over / free if free else np.nan
+
+    first, last = float(np.min(start - high, initial=0.0)), float(np.max(start - low, initial=0.0))
+    rising_root(excess, 0.0, first, last)
+    return _absorb(point, low, high, total)
+
+
+def _absorb(point: Array, low: Array, high: Array, total: float) -> Array:
+    """Give what is left of the sum to the entry with the most room, if it is more than rounding.
+
+    Steps in tau smaller than its last digit cannot be taken when alpha is huge beside the total.
+    """
+    excess = float(point.sum()) - total
+    if abs(excess) <= 4.0 * _EPS * (float(np.abs(point).sum()) + abs(total)):
+        return point
+    room = point - low if excess > 0 else high - point
+    most = int(np.argmax(room))
+    point[most] -= np.sign(excess) * min(abs(excess), float(room[most]))
+    return point
+
+
+def feasible_alpha(problem: Problem, alpha: Array) -> Array:
+    """Return alpha moved to the nearest point of its box with the right sum."""
+    lo, hi = problem.loss.domain(problem.y, problem.C)
+    rows = [centre(alpha[t], lo[t], hi[t], problem.loss.alpha_sum) for t in range(problem.n_tasks)]
+    return np.array(rows)

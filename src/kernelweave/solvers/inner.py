@@ -13,8 +13,7 @@ from kernelweave.compiled.matrix_checks import fits_float32
 from kernelweave.operators.base import semi_definite
 from kernelweave.problem import Array, Problem
 from kernelweave.solvers.box_qp import GramSource, solve_box_qp
-from kernelweave.solvers.certificate import best_intercepts
-from kernelweave.solvers.feasible import feasible_alpha
+from kernelweave.solvers.certificate import best_intercepts, feasible_alpha
 from kernelweave.solvers.kept import Numbers, Progress
 from kernelweave.solvers.newton import solve_smooth
 

@@ -21,10 +21,10 @@ from kernelweave.solvers.certificate import (
     Witness,
     best_intercepts,
     certify,
+    feasible_alpha,
     recompute,
 )
 from kernelweave.solvers.checkpoint import numbers_of
-from kernelweave.solvers.feasible import feasible_alpha
 from kernelweave.solvers.inner import Point, owed_by_alpha
 from kernelweave.solvers.kept import Numbers, Progress
 from kernelweave.solvers.screening import Screening

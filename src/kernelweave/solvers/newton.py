@@ -45,7 +45,7 @@ from kernelweave.losses import Loss
 from kernelweave.problem import lost_in_rounding
 from kernelweave.root_search import zero_of_slope
 from kernelweave.solvers.box_qp import GramSource
-from kernelweave.solvers.feasible import centre
+from kernelweave.solvers.certificate import centre
 
 __all__ = ["CgSteps", "Direction", "NewtonResult", "System", "cholesky_step", "solve_smooth"]
 

@@ -14,8 +14,8 @@ from sklearn.exceptions import ConvergenceWarning
 from kernelweave.errors import InvalidInputError
 from kernelweave.problem import Array, Problem
 from kernelweave.solvers.base import Solver
+from kernelweave.solvers.certificate import feasible_alpha
 from kernelweave.solvers.checkpoint import scaled_alpha
-from kernelweave.solvers.feasible import feasible_alpha
 from kernelweave.solvers.inner import Point
 from kernelweave.solvers.loop import Limits, Result, prepared
 from kernelweave.solvers.solve import reason_for_gap, settle

@@ -10,8 +10,7 @@ from kernelweave.arrays import Array, Index
 from kernelweave.operators.base import KernelOperator
 from kernelweave.problem import Problem
 from kernelweave.solvers.base import State
-from kernelweave.solvers.certificate import Certificate, dual_value
-from kernelweave.solvers.feasible import feasible_alpha
+from kernelweave.solvers.certificate import Certificate, dual_value, feasible_alpha
 from kernelweave.solvers.inner import Point, drop_roundoff
 
 __all__ = ["Screening", "spread_over", "weights_to_start_from", "working_kernels"]

@@ -12,8 +12,7 @@ from kernelweave.errors import InvalidInputError
 from kernelweave.problem import Array, Problem
 from kernelweave.solvers.base import Solver, State, flag, integer, number
 from kernelweave.solvers.bundle import ENOUGH, CuttingPlanes, Proposal, refuse_unsupported
-from kernelweave.solvers.certificate import Witness, certify
-from kernelweave.solvers.feasible import feasible_alpha
+from kernelweave.solvers.certificate import Witness, certify, feasible_alpha
 from kernelweave.solvers.inner import INNER_FLOOR, Evaluator, Point
 from kernelweave.solvers.kept import PLANES_KEPT, Kept
 from kernelweave.solvers.screening import weights_to_start_from

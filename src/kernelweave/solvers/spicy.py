@@ -13,8 +13,7 @@ from kernelweave.errors import InvalidInputError
 from kernelweave.problem import Problem
 from kernelweave.regularizers.base import Regularizer
 from kernelweave.solvers.base import Solver, State, integer, number, require_linear
-from kernelweave.solvers.certificate import best_intercepts, certify
-from kernelweave.solvers.feasible import feasible_alpha
+from kernelweave.solvers.certificate import best_intercepts, certify, feasible_alpha
 from kernelweave.solvers.inner import Evaluator, InnerWork, Point, drop_roundoff
 from kernelweave.solvers.kept import ABOVE_ZERO, Kept
 from kernelweave.solvers.screening import spread_over, working_kernels

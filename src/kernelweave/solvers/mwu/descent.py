@@ -10,7 +10,7 @@ from kernelweave.compiled.mwu import pair_step
 from kernelweave.operators.rounds import BoxConstraints, PairStep
 from kernelweave.problem import Array, Problem
 from kernelweave.solvers.base import State
-from kernelweave.solvers.feasible import feasible_alpha
+from kernelweave.solvers.certificate import feasible_alpha
 from kernelweave.solvers.inner import InnerWork, Point
 
 __all__ = ["Descent", "pair_rules", "ridge_of"]
