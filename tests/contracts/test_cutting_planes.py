@@ -224,6 +224,18 @@ def test_a_step_that_teaches_nothing_is_followed_by_one_without_curvature(regula
     assert second.kind == "safe" and planes.centre is point
 
 
+def test_a_step_that_went_far_too_far_is_followed_by_a_shorter_one():
+    """Its cut, here that of no alpha at all, tells nothing of T near the centre."""
+    problem = make("squared")
+    planes, point, _ = planes_at(problem)
+    first = planes.propose(1.0)
+    far = replace(point, alpha=np.zeros_like(point.alpha), value=1.1 * point.value)
+    assert planes.add(Proposal(first.d, 0.01 * point.value, "curved"), far, 0.0, np.zeros(M))
+    second = planes.propose(1.0)
+    assert planes.centre is point and second.kind == "curved"
+    assert np.linalg.norm(second.d - point.d) < 0.9 * np.linalg.norm(first.d - point.d)
+
+
 @pytest.mark.parametrize("regularizer", [Simplex(), ElasticNet(), BlockNorm(2)], ids=repr)
 @pytest.mark.parametrize("name", ["hinge", "squared"])
 def test_steps_without_curvature_alone_get_there(name, regularizer):

@@ -13,6 +13,7 @@ from kernelweave.losses import get_loss
 from kernelweave.problem import Problem
 from kernelweave.regularizers import Simplex
 from kernelweave.solvers import SILP
+from kernelweave.solvers.active_set import _at_a_kink
 from kernelweave.solvers.certificate import certify
 from kernelweave.solvers.inner import Evaluator
 from kernelweave.solvers.loop import _inner_gap
@@ -91,3 +92,11 @@ def test_what_alpha_owes_is_measured_at_the_weights():
         assert found >= 0.5 * owed / unit
         assert found <= max(2.0 * seen.gap, 1e-8)
     assert exact.value - rough.value > 1e-4 * unit
+
+
+def test_a_kink_is_where_a_more_exact_alpha_does_not_help():
+    problem = problem_of(DenseBank().from_matrices([np.eye(4)]), np.array([1.0, -1.0, 1.0, -1.0]))
+    assert not _at_a_kink(problem, 1e-3, 1e-7, np.inf)
+    assert not _at_a_kink(problem, 1e-3, 1e-7, 3e-3)
+    assert _at_a_kink(problem, 1e-3, 1e-7, 1e-3)
+    assert not _at_a_kink(problem, 1e-3, 1e-4, 1e-3)
