@@ -74,7 +74,9 @@ def test_a_signal_from_outside(number, path):
     assert first.strip() == "5", err
     if number == signal.SIGINT:
         assert process.returncode == 0 and "InterruptedFitWarning" in err, err
-        assert out.splitlines()[-1] == f"ended {saved_iteration(path)}"
+        word, last = out.splitlines()[-1].split()
+        # The signal may come between the line of an iteration and what is kept of it.
+        assert word == "ended" and saved_iteration(path) in (int(last) - 1, int(last))
     else:
         assert process.returncode == -number
         assert saved_iteration(path) == 0

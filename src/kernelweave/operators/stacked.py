@@ -298,7 +298,7 @@ class StackedOperator(KernelOperator):
         return StackedProducts([part.running() for part in self.parts], self.members, self.n)
 
     def sum_products(self, V: Array) -> Array:
-        out = np.zeros(V.shape[1:])
+        out = np.zeros((V.shape[1], self.shape[0]))
         for _, added in self._of_parts("sum_products", {"V": V}):
             out += added
         return out
