@@ -54,7 +54,8 @@ def told(record):
 model = MKLClassifier(solver="spg", regularizer="lp_ball", tol=1e-300, max_iter=10**8,
                       callbacks=[Checkpoint(sys.argv[1], every="1h"), told])
 model.fit(X, y)
-print("ended", model.history_[-1].iteration, flush=True)
+# On a line of its own: the signal may come in the middle of what `told` prints.
+print("\\nended", model.history_[-1].iteration, flush=True)
 """
 
 
