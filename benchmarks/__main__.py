@@ -9,34 +9,29 @@ Data sets come from --data-dir or KERNELWEAVE_DATA, else from OpenML, else from 
 says what it could not find. Results go to benchmark-results/COMMIT.json (and .md, for people).
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import sys
-import time
 import traceback
 from pathlib import Path
 from typing import Any
 
-# The scripts of this folder also run by themselves and know each other by bare names.
-sys.path.insert(0, str(Path(__file__).parent))
-
-from part import Clock, Settings, add_settings, read_settings, table
-from results import changes, describe_run, read_results, write_results
+from benchmarks.part import Settings, read_settings
+from benchmarks.results import changes, describe_run, read_results, write_results
+from benchmarks.show import table
+from benchmarks.timing import Clock, seconds_of
 
 PARTS = ("guard", "limit", "growth", "papers", "helps", "peers")
 
 
-def run(options: argparse.Namespace) -> int:
+def run(settings: Settings, parts: list[str]) -> int:
     """Measure the parts asked for; what is done so far is on disk after each of them."""
-    settings = read_settings(options)
     clock = Clock()
     results: dict[str, Any] = {**describe_run(settings.full, settings.seed), "parts": {}}
     name = results["commit"] + ("-full" if settings.full else "")
     told = [f"# kernelweave at {name}\n"]
     failed = []
-    for part in options.parts:
+    for part in parts:
         text = _measure(part, settings, clock, results)
         if text is None:
             failed.append(part)
@@ -54,15 +49,13 @@ def run(options: argparse.Namespace) -> int:
 
 def _measure(part: str, settings: Settings, clock: Clock, results: dict[str, Any]) -> str | None:
     """Run one part and return what it has to tell; None if it failed, after saying why."""
-    module = importlib.import_module(part)
+    module = importlib.import_module(f"benchmarks.{part}.__main__")
     settings.say(f"{part}: {module.TITLE}")
-    began = time.perf_counter()
     try:
-        result = module.measure(settings, clock)
+        seconds, result = seconds_of(lambda: module.measure(settings, clock))
     except Exception:  # one part that fails must not cost the others
         traceback.print_exc()
         return None
-    seconds = time.perf_counter() - began
     results["parts"][part] = {"seconds": seconds, **result}
     return f"## {module.TITLE}\n\n{module.tell(result)}\n\n({part}: {seconds:.0f} s)\n"
 
@@ -87,27 +80,17 @@ def compare(options: argparse.Namespace) -> int:
 
 
 def main() -> int:
-    """Read the command line and do what it says."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    if sys.argv[1:2] == ["compare"]:
-        parser.add_argument("compare", choices=["compare"])
-        parser.add_argument("before", metavar="A", help="a file of results, or a commit")
-        parser.add_argument("after", metavar="B", help="a file of results, or a commit")
-        parser.add_argument(
-            "--threshold",
-            type=float,
-            default=1.5,
-            help="how many times slower is worth a word (default: 1.5)",
-        )
-        parser.add_argument("--out", type=Path, default=Path("benchmark-results"))
-        return compare(parser.parse_args())
-    add_settings(parser)
-    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
-    return run(parser.parse_args())
+    if sys.argv[1:2] != ["compare"]:
+        settings, options = read_settings(__doc__, parts=dict.fromkeys(PARTS))
+        return run(settings, options.parts)
+    del sys.argv[1]
+    parser = argparse.ArgumentParser(prog="python -m benchmarks compare")
+    parser.add_argument("before", metavar="A", help="a file of results, or a commit")
+    parser.add_argument("after", metavar="B", help="a file of results, or a commit")
+    text = "how many times slower is worth a word (default: 1.5)"
+    parser.add_argument("--threshold", type=float, default=1.5, help=text)
+    parser.add_argument("--out", type=Path, default=Path("benchmark-results"))
+    return compare(parser.parse_args())
 
 
 if __name__ == "__main__":

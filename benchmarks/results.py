@@ -4,8 +4,6 @@ A timing is compared by its ratio to the reference measured around it in the sam
 slower or busier machine does not pass for slower code.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import platform
@@ -115,7 +113,6 @@ class Change:
 
     @property
     def ratio(self) -> float:
-        """How many times longer it takes."""
         return self.after / self.before
 
 

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from kernelweave.estimators.nystrom import NystromMKLClassifier
     from kernelweave.estimators.one_class import MKLOneClass
     from kernelweave.estimators.regressor import MKLRegressor
+    from kernelweave.inspect.bootstrap import stability
+    from kernelweave.inspect.comparison import compare
     from kernelweave.kernels.precomputed import sample_ids
     from kernelweave.model_files import load, save
     from kernelweave.reading import read_sequences, read_table
-    from kernelweave.report.bootstrap import stability
-    from kernelweave.report.comparison import compare
     from kernelweave.solvers.checkpoint import Checkpoint
 
 __version__ = "0.1.0"
@@ -57,19 +57,20 @@ _HOMES = {
     "MKLRegressor": "kernelweave.estimators.regressor",
     "MKLRegressorCV": "kernelweave.estimators.cv",
     "NystromMKLClassifier": "kernelweave.estimators.nystrom",
-    "compare": "kernelweave.report.comparison",
+    "compare": "kernelweave.inspect.comparison",
     "load": "kernelweave.model_files",
     "read_sequences": "kernelweave.reading",
     "read_table": "kernelweave.reading",
     "sample_ids": "kernelweave.kernels.precomputed",
     "save": "kernelweave.model_files",
-    "stability": "kernelweave.report.bootstrap",
+    "stability": "kernelweave.inspect.bootstrap",
 }
 _ROOMS = (
     "bank",
     "combine",
     "describe",
     "estimators",
+    "inspect",
     "kernels",
     "losses",
     "model_files",

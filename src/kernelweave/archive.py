@@ -1,15 +1,54 @@
-"""The files that kernelweave writes for itself, models and checkpoints: where, and in one step."""
+"""The container of the files that kernelweave writes for itself, models and checkpoints.
+
+It is a zip archive of data with one member more, ``kernelweave.json``: entries that say what the
+file is, and the digests of all other members. Nothing in it is pickled, and a file takes the place
+of an older one in one step.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import io
+import json
 import os
 import secrets
-from collections.abc import Iterator
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
-__all__ = ["replacing", "why_no_file", "why_no_place"]
+from numpy.lib import format as npy
+
+from kernelweave.arrays import AnyArray
+from kernelweave.errors import MemoryBudgetError
+from kernelweave.reading.bounded import Allowance, check_npy, read_npz
+
+__all__ = [
+    "HEADER",
+    "OF_JSON",
+    "DamagedFileError",
+    "opened",
+    "replacing",
+    "unpacked",
+    "why_no_file",
+    "why_no_place",
+    "write_archive",
+]
+
+HEADER = "kernelweave.json"
+# How much memory a byte of JSON takes as Python's objects.
+OF_JSON = 30.0
+# Data that do not get smaller than this part of themselves are stored as they are.
+_WORTH = 0.9
+_LOOK_AT = 2**16
+# As early as a zip archive can tell: the same model gives the same file, but for its header.
+_NO_TIME = (1980, 1, 1, 0, 0, 0)
+
+
+class DamagedFileError(Exception):
+    """What is wrong with a file; whoever reads it tells what it should have been."""
 
 
 def why_no_place(path: Path) -> str:
@@ -46,3 +85,92 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
         with suppress(OSError):
             trial.unlink()
         raise
+
+
+def write_archive(
+    path: Path, entries: Mapping[str, Any], members: Mapping[str, bytes | AnyArray]
+) -> None:
+    """Write the entries of the header, and members: bytes, or arrays as NPY files."""
+    digests = {}
+    with replacing(path) as file, zipfile.ZipFile(file, "w") as archive:
+        for name, data in members.items():
+            digest = hashlib.sha256()
+            info = zipfile.ZipInfo(name, _NO_TIME)
+            if isinstance(data, bytes):
+                digest.update(data)
+                archive.writestr(info, data, _method(data), compresslevel=6)
+            else:
+                # In pieces, so that a large array is not copied.
+                with archive.open(info, "w", force_zip64=True) as stream:
+                    npy.write_array(_Hashed(stream, digest), data, allow_pickle=False)
+            digests[name] = digest.hexdigest()
+        header = json.dumps({**entries, "digests": digests}, indent=1)
+        archive.writestr(zipfile.ZipInfo(HEADER, _NO_TIME), header, zipfile.ZIP_DEFLATED)
+
+
+class _Hashed:
+    def __init__(self, stream: IO[bytes], digest: Any) -> None:
+        self._stream, self._digest = stream, digest
+
+    def write(self, data: bytes) -> None:
+        self._digest.update(data)
+        self._stream.write(data)
+
+
+def _method(data: bytes) -> int:
+    """Compress what gets smaller by that; numbers with all their digits hardly do."""
+    some = data[:_LOOK_AT]
+    smaller = len(zlib.compress(some, 1)) <= _WORTH * len(some)
+    return zipfile.ZIP_DEFLATED if smaller else zipfile.ZIP_STORED
+
+
+def opened(file: Path) -> zipfile.ZipFile:
+    """Open an archive, or raise `DamagedFileError` saying what the file is instead."""
+    try:
+        return zipfile.ZipFile(file)
+    except Exception as error:
+        # Unpackers have errors of their own, and none lists them.
+        try:
+            begin = file.open("rb").read(4)
+        except OSError:
+            raise DamagedFileError(f"it cannot be read ({error})") from error
+        if not begin:
+            why = "it is empty"
+        elif begin[:1] == b"\x80":
+            why = (
+                "it looks like a pickle, which could run any code when it is opened. If you made "
+                "it yourself, open it with pickle or joblib and save the model again"
+            )
+        elif begin[:2] == b"PK":
+            why = "it has been cut short or is damaged"
+        else:
+            why = "it is no zip archive"
+        raise DamagedFileError(why) from error
+
+
+def unpacked(
+    archive: zipfile.ZipFile, digests: Mapping[str, str], allowance: Allowance, times: float
+) -> Iterator[tuple[str, bytes]]:
+    """Yield the members but the header; raises `DamagedFileError` unless they are as written.
+
+    A byte of a member that is not JSON takes `times` the memory. Arrays are as large as they say.
+    """
+    names = [name for name in archive.namelist() if name != HEADER]
+    if sorted(names) != sorted(digests):
+        odd = sorted(set(names) ^ set(digests)) or ["two members of one name"]
+        raise DamagedFileError(odd[0])
+    for name in names:
+        try:
+            memory = OF_JSON if name.endswith(".json") else times
+            data = allowance.read_member(archive, name, memory)
+            if data.startswith(b"\x93NUMPY"):
+                check_npy(io.BytesIO(data), len(data), name)
+            elif data.startswith(b"PK"):
+                read_npz(io.BytesIO(data), allowance)
+        except MemoryBudgetError:
+            raise
+        except Exception as error:
+            raise DamagedFileError(f"{name}: {error}") from error
+        if hashlib.sha256(data).hexdigest() != digests[name]:
+            raise DamagedFileError(name)
+        yield name, data

@@ -20,26 +20,10 @@ class TimeUp(Exception):
 
 @dataclass(frozen=True)
 class Deadline:
-    """A moment, and the clock by which it passes.
+    """A moment, and the clock by which it passes; `stop` ends the time whatever the clock says.
 
     What can return what it has so far asks `passed` and does so. What cannot, or has nothing yet
     that is better than the last step's, calls `check`.
-
-    Attributes
-    ----------
-    at : float
-        The time on the clock from which on it has passed.
-    clock : callable
-        Returns seconds.
-    stop : callable or None
-        Returns whether the time is over whatever the clock says.
-
-    Examples
-    --------
-    >>> Deadline(3.0, clock=lambda: 2.0).passed(), NEVER.passed()
-    (False, False)
-    >>> Deadline.after(None, start=0.0) is NEVER
-    True
     """
 
     at: float

@@ -47,12 +47,6 @@ def jittered_cholesky(
     being symmetric and positive semi-definite but for rounding; it is not changed. The `unit` is
     the largest entry of the diagonal unless given. The t is `first`, then a hundred times as much,
     up to `most` (after zero, the resolution of the numbers); if none helps, a `LinAlgError`.
-
-    Examples
-    --------
-    >>> L = jittered_cholesky(np.ones((3, 3)))
-    >>> bool(np.allclose(L @ L.T, 1.0, rtol=1e-12))
-    True
     """
     if not len(matrix):
         return matrix.copy()
@@ -80,12 +74,6 @@ def cholesky(K: Array, D: Array) -> Solve:
     """Solve with K + diag(D), scaled to a diagonal of ones; K is overwritten. Takes columns too.
 
     D is infinite for samples that cannot move, for which the answer is zero.
-
-    Examples
-    --------
-    >>> solve = cholesky(np.ones((2, 2)), np.array([1.0, np.inf]))
-    >>> solve(np.array([4.0, 5.0])).round(10).tolist()
-    [2.0, 0.0]
     """
     # Differences of huge numbers may end just below zero.
     total = np.maximum(D + K.diagonal(), 0.0)
@@ -111,14 +99,7 @@ def diagonal(total: Array) -> Solve:
 
 
 def with_low_rank(solve: Solve, V: Array, s: Array) -> Solve:
-    """Solve with A + V'diag(s) V by Woodbury's formula; `solve`, that with A, takes columns too.
-
-    Examples
-    --------
-    >>> solve = with_low_rank(diagonal(np.ones(2)), np.array([[1.0, 1.0]]), np.array([2.0]))
-    >>> solve(np.array([5.0, 0.0])).round(12).tolist()
-    [3.0, -2.0]
-    """
+    """Solve with A + V'diag(s) V by Woodbury's formula; `solve`, that with A, takes columns too."""
     keep = s != 0
     V, s = V[keep], s[keep]
     if not len(s):
@@ -157,12 +138,6 @@ def pivoted_cholesky(
 
     `negative` is the part of its own entry by which rounding may make the residual negative.
     Beyond, K is not positive semi-definite, and `LinAlgError` is raised.
-
-    Examples
-    --------
-    >>> K = np.array([[4.0, 2.0], [2.0, 1.0]])
-    >>> pivoted_cholesky(lambda i: K[i], K.diagonal().copy(), 1e-12, 2).tolist()
-    [[2.0, 1.0]]
     """
     n, most = len(residual), min(most, len(residual))
     slack = negative * residual if negative < np.inf else None
@@ -191,14 +166,6 @@ def conjugate_gradients(
     Each step is (length, direction, what is left of the residual after it); the caller adds the
     steps up and decides when they are enough. They end by themselves where nothing is left. A
     length that is not positive says that A or the preconditioner is not positive definite.
-
-    Examples
-    --------
-    >>> A, x = np.array([[4.0, 1.0], [1.0, 3.0]]), np.zeros(2)
-    >>> for length, direction, _ in conjugate_gradients(A.dot, lambda r: r, np.array([1.0, 2.0])):
-    ...     x += length * direction
-    >>> x.round(6).tolist()
-    [0.090909, 0.636364]
     """
     left = residual
     z = precondition(left)

@@ -139,11 +139,6 @@ def square_side(n_bytes: float, copies: float = 1.0) -> int:
     """Return the most samples whose square float64 matrices, so many of them, fit in the bytes.
 
     At least 256, which hardly take any memory.
-
-    Examples
-    --------
-    >>> square_side(8e6), square_side(32e6, copies=4), square_side(10)
-    (1000, 1000, 256)
     """
     if math.isinf(n_bytes):
         return sys.maxsize
@@ -151,13 +146,7 @@ def square_side(n_bytes: float, copies: float = 1.0) -> int:
 
 
 def format_bytes(n_bytes: float) -> str:
-    """Bytes for people.
-
-    Examples
-    --------
-    >>> format_bytes(3.2e9)
-    '3.2 GB'
-    """
+    """Bytes for people."""
     for unit in ("B", "kB", "MB", "GB", "TB"):
         if abs(n_bytes) < 1000 or unit == "TB":
             return f"{n_bytes:.3g} {unit}"
@@ -166,24 +155,12 @@ def format_bytes(n_bytes: float) -> str:
 
 
 def cache_bytes(cache_mb: float) -> float:
-    """Return how many bytes of kernels to keep: `cache_mb`, or less where memory is short.
-
-    Examples
-    --------
-    >>> cache_bytes(1)
-    1000000.0
-    """
+    """Return how many bytes of kernels to keep: `cache_mb`, or less where memory is short."""
     return min(1e6 * cache_mb, _SHARE * available_bytes())
 
 
 def rows_and_work(budget: float, wanted: float) -> tuple[float, float]:
-    """Split a budget into bytes for cached rows, of which `wanted` would be all, and for solvers.
-
-    Examples
-    --------
-    >>> rows_and_work(900.0, wanted=2000.0), rows_and_work(900.0, wanted=100.0)
-    ((600.0, 225.0), (100.0, 600.0))
-    """
+    """Split a budget into bytes for cached rows, of which `wanted` are all, and for solvers."""
     rows = min(wanted, _ROWS * budget)
     return rows, _SQUARES * (budget - rows)
 
@@ -192,13 +169,6 @@ def require_bytes(needed: float, what: str, advice: str = FEWER, kernels: int = 
     """Refuse up front what would not fit, naming the bytes and what to do.
 
     If `needed` is in proportion to a number of kernels, says how many of them would fit.
-
-    Examples
-    --------
-    >>> require_bytes(1e15, "a dense bank")
-    Traceback (most recent call last):
-        ...
-    kernelweave.errors.MemoryBudgetError: a dense bank need 1e+03 TB but ...
     """
     free = available_bytes()
     if needed > _FITS * free:
@@ -211,14 +181,7 @@ def require_bytes(needed: float, what: str, advice: str = FEWER, kernels: int = 
 
 
 def out_of_memory(what: str, error: MemoryError) -> MemoryBudgetError:
-    """Return the error for memory that ran out after all, with what to do.
-
-    Examples
-    --------
-    >>> error = out_of_memory("MKLClassifier", MemoryError("Unable to allocate 3.1 GiB"))
-    >>> str(error)[:59]
-    'MKLClassifier ran out of memory: Unable to allocate 3.1 GiB'
-    """
+    """Return the error for memory that ran out after all, with what to do."""
     reason = str(error).rstrip(".") or "an array could not be made"
     return MemoryBudgetError(
         f"{what} ran out of memory: {reason}. {format_bytes(available_bytes())} are free. "

@@ -20,15 +20,6 @@ class Named(BaseEstimator, ABC):
 
     A subclass of that which sets `name` registers itself: it can be asked for by that name and
     joins the contract tests. Objects are equal if their parameters are.
-
-    Examples
-    --------
-    >>> class Colour(Named):
-    ...     kind = "colour"
-    >>> class Red(Colour):
-    ...     name = "red"
-    >>> Colour.registry, Colour.find("red")
-    ({'red': <class '...Red'>}, <class '...Red'>)
     """
 
     kind: ClassVar[str]

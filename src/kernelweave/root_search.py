@@ -46,12 +46,6 @@ def rising_roots(
     The roots are returned to rounding, where the functions were evaluated last. Where a function
     jumps over zero, the first number behind the jump; where it is negative up to `high`, that;
     where it is positive all along, the number after `low`.
-
-    Examples
-    --------
-    >>> target = np.array([2.0, 1e-60, 1e100])
-    >>> rising_roots(lambda x: (x * x - target, target, 0.5 * (x + target / x)), np.ones(3), 0.0)
-    array([1.41421356e+00, 1.00000000e-30, 1.00000000e+50])
     """
     x = np.array(start, dtype=np.float64)
     low, high = (np.array(np.broadcast_to(end, x.shape), dtype=np.float64) for end in (low, high))
@@ -87,13 +81,7 @@ def rising_root(
     high: float = np.inf,
     tolerance: float = _ROUNDING,
 ) -> float:
-    """Find the root of one function as :func:`rising_roots` does, without arrays.
-
-    Examples
-    --------
-    >>> round(rising_root(lambda x: (x * x - 2.0, 2.0, 0.5 * (x + 2.0 / x)), 1.0, 0.0), 12)
-    1.414213562373
-    """
+    """Find the root of one function as :func:`rising_roots` does, without arrays."""
     x, last, plain = float(start), np.inf, False
     for count in range(1, 64 * _OFTEN + 1):
         value, size, proposal = function(x)
@@ -145,11 +133,6 @@ def zero_of_slope(slope: Callable[[float], float], first: float) -> float:
     which is convex, is lower there than at zero. Its values, whose differences rounding can hide,
     are not asked for: up to t it changes by at most ``(slope(t / 2) + slope(t)) t / 2``, because
     the slope rises.
-
-    Examples
-    --------
-    >>> round(zero_of_slope(lambda t: 4.0 * t - 1.0, -1.0), 3)
-    0.25
     """
 
     def good(t: float, at_t: float) -> bool:

@@ -14,6 +14,7 @@ from kernelweave.errors import InvalidInputError, UnknownNameError
 
 __all__ = [
     "LARGEST",
+    "is_missing",
     "parse_time",
     "positive_number",
     "require_array",
@@ -32,13 +33,7 @@ _TIME = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(s|min|h)\s*")
 
 
 def unknown_name(kind: str, given: object, allowed: Iterable[str]) -> UnknownNameError:
-    """Build the error for a name that does not exist, with the closest one that does.
-
-    Examples
-    --------
-    >>> str(unknown_name("solver", "sgp", ["spg", "uniform"]))
-    "unknown solver 'sgp'; did you mean 'spg'? Allowed: 'spg', 'uniform'."
-    """
+    """Build the error for a name that does not exist, with the closest one that does."""
     names = sorted(allowed)
     folded = {name.casefold(): name for name in names}
     close = get_close_matches(str(given).casefold(), folded, n=1)
@@ -137,26 +132,22 @@ def _short(value: object) -> str:
     return shown if len(shown) <= 80 else f"a {type(value).__name__}"
 
 
-def parse_time(text: str) -> float | None:
-    """Return the seconds in a time such as "30s", "5min" or "1.5h"; None if it is none, or zero.
+def is_missing(item: Any) -> bool:
+    """Whether an item stands for a missing value: None, NaN, pandas' NA or NaT."""
+    if item is None or type(item).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(item, float | np.floating) and bool(np.isnan(item))
 
-    Examples
-    --------
-    >>> parse_time("5min"), parse_time("soon")
-    (300.0, None)
-    """
+
+def parse_time(text: str) -> float | None:
+    """Return the seconds in a time such as "30s", "5min" or "1.5h"; None if it is none, or zero."""
     found = _TIME.fullmatch(text)
     seconds = float(found[1]) * _UNITS[found[2]] if found else 0.0
     return seconds if seconds > 0 else None
 
 
 def require_names(what: str, names: Any, count: int) -> None:
-    """Raise unless `names` is a list of so many texts.
-
-    Examples
-    --------
-    >>> require_names("columns", ["age"], 1)
-    """
+    """Raise unless `names` is a list of so many texts."""
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise InvalidInputError(f"{what} must be a list of names; got {type(names).__name__}.")
     if len(names) != count:

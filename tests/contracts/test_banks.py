@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn.preprocessing import StandardScaler
 
 from kernelweave.bank import (
     DenseBank,
@@ -31,11 +32,11 @@ from kernelweave.operators import (
     ComputedOperator,
     DenseOperator,
     FactorOperator,
+    GaussianOperator,
     StackedOperator,
     dense,
 )
 from kernelweave.operators import base as protocol
-from kernelweave.operators import cached as lazy
 from kernelweave.operators import factors as factored
 
 N = 60
@@ -116,7 +117,26 @@ def given_set(normalize="trace", n=N):
     return ComputedOperator.build(from_matrices(matrices), ids, normalize=normalize)
 
 
-SETS = {"given": given_set, "sparse": sparse_set, "positional": positional_set, "mixed": mixed_set}
+def gaussian_set(normalize="trace", n=N):
+    """Gaussian kernels, some on the same columns but not side by side, and a scaled one."""
+    X = 7.0 + np.random.default_rng(0).normal(size=(n, 6))
+    kernels = [
+        RBF(width=1.0),
+        RBF(width=2.0).on([4, 1]),
+        RBF(width=5.0),
+        RBF(gamma=0.3).on([1, 2], StandardScaler()),
+        RBF(gamma=1e-3).on([4, 1]),
+    ]
+    return ComputedOperator.build(kernels, X, normalize=normalize)
+
+
+SETS = {
+    "gaussian": gaussian_set,
+    "given": given_set,
+    "sparse": sparse_set,
+    "positional": positional_set,
+    "mixed": mixed_set,
+}
 
 
 def stacked(kernels):
@@ -137,6 +157,9 @@ BANKS = {
     "stacked": (stacked, 1e-7),
     "auto": (lambda ks: build_bank("auto", ks), 1e-4),
     "sparse": (lambda ks: SparseBank().build(ks), 1e-12),
+    "gaussian": (lambda ks: GaussianOperator.of(ks), 1e-12),
+    "gaussian-32": (lambda ks: GaussianOperator.of(ks).in_type("float32"), 1e-5),
+    "gaussian-auto": (lambda ks: build_bank("auto", ks), 1e-4),
     "sparse-auto": (lambda ks: build_bank("auto", ks), 1e-4),
     "positional": (lambda ks: PositionalBank().build(ks), 1e-12),
     "positional-auto": (lambda ks: build_bank("auto", ks), 1e-12),
@@ -160,6 +183,8 @@ def kernels(normalize):
 @pytest.fixture(scope="module", params=list(BANKS))
 def named_case(request, normalize):
     build, atol = BANKS[request.param]
+    if request.param in ("gaussian", "gaussian-32") and "center" in str(normalize):
+        pytest.skip("centred kernels are not computed so")
     kernels = SETS.get(request.param.split("-")[0], kernel_set)(normalize)
     truth = kernels.block(np.arange(kernels.n))
     return build(kernels), truth, atol * np.abs(truth).max(), kernels.names
@@ -441,7 +466,7 @@ def test_an_indefinite_kernel_is_named():
 def test_same_bits_for_one_and_two_threads(monkeypatch):
     # Threads and several blocks for few samples, too.
     monkeypatch.setattr(threads_module, "_WORTH_A_THREAD", 0)
-    for module in (dense, lazy):
+    for module in (protocol, dense):
         monkeypatch.setattr(module, "MATRIX_COLUMNS", 200)
     monkeypatch.setattr(dense, "_BUILD_BYTES", 2**19)
     n = 500
@@ -502,9 +527,35 @@ class TestChoice:
         bank = build_bank("auto", kernels)
         assert [type(part) for part in bank.parts] == [FactorOperator, DenseOperator]
 
+    def test_auto_computes_gaussian_kernels_that_share_columns(self):
+        X = np.random.default_rng(0).normal(size=(100, 20))
+        widths = [RBF(width=width) for width in (1.0, 2.0, 4.0)]
+        both = [*widths, *(kernel.on(0) for kernel in widths)]
+        order = [0, 3, 1, 4, 2, 5]
+        kernels = ComputedOperator.build([both[k] for k in order], X)
+        bank = build_bank("auto", kernels)
+        assert [type(part) for part in bank.parts] == [GaussianOperator]
+        assert list(bank.names) == kernels.names
+        d = np.arange(6.0)
+        np.testing.assert_allclose(bank.weighted(d), kernels.weighted(d), rtol=1e-5)
+        stored = build_bank("auto", kernels, stored=True)
+        assert GaussianOperator not in [type(part) for part in stored.parts]
+
+    def test_lazy_keeps_its_promise_for_some_of_the_kernels(self):
+        X = np.random.default_rng(0).normal(size=(50, 2))
+        kernels = [RBF(width=1.0).on(0), RBF(width=1.0).on(1), RBF(width=2.0).on(0)]
+        bank = build_bank("lazy", ComputedOperator.build(kernels, X), cache_mb=1.0)
+        for other in (bank, bank.select(np.array([0, 1])), bank.refined(), bank.exact()):
+            assert other.work_bytes <= 1e6
+
+    def test_other_kernels_are_not_taken_for_gaussian_ones(self):
+        kernels = ComputedOperator.build([RBF(width=1.0), Linear()], np.eye(5))
+        with pytest.raises(InvalidInputError, match="'linear' is not"):
+            GaussianOperator.of(kernels)
+
     def test_auto_goes_lazy_when_the_matrices_do_not_fit(self):
         X = np.random.default_rng(0).normal(size=(700, 20))
-        kernels = ComputedOperator.build([RBF(width=0.5), RBF(width=0.7)], X)
+        kernels = ComputedOperator.build([Polynomial(4), Polynomial(5)], X)
         assert isinstance(build_bank("auto", kernels, cache_mb=1.0), CachedOperator)
         assert isinstance(build_bank("auto", kernels, cache_mb=100), DenseOperator)
 

@@ -106,6 +106,47 @@ class TestDescription:
             RBFBatch.random(**{"m": 5, "n_features": 10, **bad})
 
 
+class TestSharedColumns:
+    """Neighbours on the same columns share their distances, at most 64 of them."""
+
+    def shared(self, n=37):
+        columns = [[3, 1, -1]] * 70 + [[3, 1, 2]] * 2 + [[5, -1, -1], [3, 1, -1]]
+        gamma = np.concatenate([np.geomspace(1e-6, 30.0, 70), [2.0, 1e-3, 0.5, 1.0]])
+        return RBFBatch(columns, gamma), 40.0 + data(n)
+
+    @pytest.mark.parametrize(("dtype", "atol"), [("float64", 1e-13), ("float32", 2e-5)])
+    def test_answers(self, dtype, atol):
+        described, X = self.shared()
+        K, own = truth(described, X), bind_kernels(described, X).in_type(dtype)
+        v, d = some(len(X)), np.linspace(0.0, 1.0, described.m)
+        size = np.abs(v).sum() ** 2
+        np.testing.assert_allclose(own.block(), K, atol=atol)
+        quad = np.einsum("ti,kij,tj->k", v, K, v)
+        np.testing.assert_allclose(own.quad(v), quad, atol=atol * size)
+        np.testing.assert_allclose(own.apply(v), np.einsum("kij,tj->kti", K, v), atol=atol * size)
+        np.testing.assert_allclose(own.weighted(d), np.tensordot(d, K, 1), atol=atol * d.sum())
+        few = np.array([1, 69, 70, 72])
+        np.testing.assert_allclose(own.quad(v, few), own.quad(v)[few], atol=atol * size)
+
+    def test_huge_numbers_in_other_columns(self):
+        X = np.column_stack([1.6e18 + 3e16 * data(50)[:, 0], data(50)[:, 1]])
+        kernels = ComputedOperator.build([RBF(gamma=1e-33).on(0), RBF(gamma=2.0).on(1)], X)
+        bank = build_bank("auto", kernels)
+        np.testing.assert_allclose(bank.block(), kernels.block(), atol=1e-5)
+
+    def test_the_vector_zero(self):
+        many = bind_kernels(RBFBatch([[1]] * 300, [1.0] * 300), data(5))
+        np.testing.assert_array_equal(many.quad(np.zeros(5)), np.zeros(300))
+
+    def test_an_offset_costs_no_digits_in_float64(self):
+        described = RBFBatch([[0, 1], [0, 1]], [1.0, 0.1])
+        X = np.random.default_rng(0).normal(size=(20, FEATURES))
+        far = np.round(X, 3) + 2.0**33
+        near = far - 2.0**33
+        own, same = bind_kernels(described, far), bind_kernels(described, near)
+        np.testing.assert_allclose(own.block(), same.block(), rtol=1e-13)
+
+
 class TestSet:
     @pytest.mark.parametrize("transformer", [None, StandardScaler()], ids=["plain", "scaled"])
     @pytest.mark.parametrize("normalize", ["trace", "diagonal", None])

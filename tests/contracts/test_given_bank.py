@@ -1,15 +1,13 @@
-"""Precomputed matrices over more samples than those of a fit: read in place, cut out if it pays."""
+"""Precomputed matrices over more samples than those of a fit."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from kernelweave import MKLClassifier
 from kernelweave.bank import DenseBank, build_bank
 from kernelweave.kernels import Linear, Precomputed, from_matrices, sample_ids
-from kernelweave.operators import ComputedOperator, StackedOperator, given
-from kernelweave.operators.given import GivenOperator
+from kernelweave.operators import ComputedOperator
 
 ALL, N, M = 50, 40, 6
 # In disorder, and one of them twice.
@@ -35,7 +33,7 @@ def truth():
 
 @pytest.fixture
 def bank():
-    return GivenOperator.of(kernel_set())
+    return build_bank("auto", kernel_set())
 
 
 ANSWERS = {
@@ -54,57 +52,37 @@ ANSWERS = {
 
 
 @pytest.mark.parametrize("name", ANSWERS)
-def test_answers_in_place_are_those_of_a_cut(name, bank, truth):
+def test_answers_are_those_of_the_kernels(name, bank, truth):
     v = np.random.default_rng(2).normal(size=(2, N)) * (np.arange(N) % 3 > 0)
     cut = DenseBank().from_matrices(list(truth))
     expected = ANSWERS[name](cut, v)
     found = ANSWERS[name](bank, v)
-    assert bank._cut is None
     size = np.abs(expected).max()
     np.testing.assert_allclose(found, expected, atol=(1e-6 if "32" in name else 1e-12) * size)
 
 
-@pytest.mark.parametrize("pass_over", ["combine", "matvec", "quad"])
-def test_after_many_passes_the_matrices_are_cut_out(pass_over, bank, truth):
-    ask = {
-        "combine": lambda: bank.weighted(D),
-        "matvec": lambda: bank.apply(np.ones(N)),
-        "quad": lambda: bank.quad(np.ones(N)),
-    }[pass_over]
-    first = ask()
-    for _ in range(40):
-        found = ask()
-        if bank._cut is not None:
-            break
-    assert bank._cut is not None
-    np.testing.assert_allclose(ask(), first, rtol=1e-12)
-    np.testing.assert_allclose(found, first, rtol=1e-12)
-    assert bank.nbytes == M * 8 * (ALL**2 + N**2)
-    np.testing.assert_allclose(
-        bank.select(np.array([2])).weighted(np.ones(1)), truth[2], rtol=1e-12
-    )
+@pytest.mark.parametrize("normalize", ["trace", None, "diagonal"])
+@pytest.mark.parametrize("form", [np.ascontiguousarray, np.asfortranarray, np.float32])
+@pytest.mark.parametrize("ids", [IDS, np.arange(ALL), np.arange(ALL)[::-1]])
+def test_matrices_of_any_form_are_cut(normalize, form, ids):
+    kernels = kernel_set(normalize, ids, [form(K) for K in matrices()])
+    bank = build_bank("auto", kernels, tol=1e-8)
+    np.testing.assert_allclose(bank.block(), kernels.block(), rtol=1e-6, atol=1e-6)
+    assert not bank.error(np.ones(bank.n), D).quad_missing.any()
 
 
-def test_who_is_read_in_place(monkeypatch):
-    def in_place(**settings):
-        return GivenOperator.of(kernel_set(**settings)) is not None
-
-    assert in_place()
-    assert in_place(normalize=None)
-    assert not in_place(normalize="diagonal")
-    # Of far more samples than those of the fit a cut is small.
-    assert not in_place(ids=IDS[:20])
-    # Whole matrices are taken as they are by a dense bank.
-    assert not in_place(ids=np.arange(ALL))
-    assert in_place(ids=np.arange(ALL)[::-1])
-    assert not in_place(given_matrices=[np.asfortranarray(K) for K in matrices()])
+def test_whole_matrices_are_used_where_they_are():
+    whole = matrices()
+    bank = build_bank("auto", kernel_set(None, np.arange(ALL), whole))
+    before = bank.quad(np.ones(ALL))
+    whole[2][:] *= 2.0
+    np.testing.assert_allclose(bank.quad(np.ones(ALL))[2], 2.0 * before[2])
 
 
 def test_kernels_on_other_ids_are_cut_out():
     columns = np.column_stack([IDS, IDS[::-1]])
     kernels = [Precomputed(K).on(c) for K, c in zip(matrices(), [0, 1, 0, 0, 1, 0], strict=True)]
     mixed = ComputedOperator.build(kernels, columns)
-    assert GivenOperator.of(mixed) is None
     bank = build_bank("auto", mixed)
     np.testing.assert_allclose(bank.weighted(D), np.tensordot(D, mixed.block(np.arange(N)), axes=1))
 
@@ -118,17 +96,5 @@ def test_beside_computed_kernels():
     ]
     both = ComputedOperator.build(kernels, table)
     bank = build_bank("auto", both)
-    assert isinstance(bank, StackedOperator)
-    assert any(isinstance(part, GivenOperator) for part in bank.parts)
     d = np.array([1.0, 2.0, 3.0])
     np.testing.assert_allclose(bank.weighted(d), np.tensordot(d, both.block(np.arange(N)), axes=1))
-
-
-def test_a_fit_in_place_is_that_on_a_cut(monkeypatch):
-    y = np.arange(ALL) % 2
-    train = np.random.default_rng(4).permutation(ALL)[:N]
-    model = MKLClassifier(from_matrices(matrices()), solver="uniform", tol=1e-8)
-    never = model.fit(sample_ids(ALL)[train], y[train]).decision_function(sample_ids(ALL))
-    monkeypatch.setattr(given, "_MOST_SHARE", 0.0)
-    at_once = model.fit(sample_ids(ALL)[train], y[train]).decision_function(sample_ids(ALL))
-    np.testing.assert_allclose(never, at_once, atol=1e-3 * np.abs(at_once).max())

@@ -16,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from kernelweave import MKLClassifier
-from kernelweave.describe import KernelInfo, describe_kernels
+from kernelweave.inspect import KernelInfo, describe_kernels
 from kernelweave.kernels import (
     RBF,
     Distance,
@@ -31,7 +31,7 @@ from kernelweave.kernels import (
     from_matrices,
     sample_ids,
 )
-from kernelweave.kernels.columns import OnColumns
+from kernelweave.kernels.base import OnColumns
 from kernelweave.kernels.strings.parts import StringKernel
 from kernelweave.operators import DistanceOperator, bind_kernels
 
@@ -71,7 +71,7 @@ def test_every_kernel_says_what_it_is(cls, kernel):
     while isinstance(inner, OnColumns):
         inner = inner.kernel
     assert info.family.replace(" ", "") == type(inner).__name__.lower()
-    if kernel.reads_ids:
+    if kernel.core.reads_ids:
         assert info.columns == ()
         assert info.view == kernel.name
         return

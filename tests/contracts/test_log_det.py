@@ -115,7 +115,9 @@ def test_what_it_cannot_do_is_explained() -> None:
     with pytest.raises(InvalidInputError, match=r"need 6.4 GB for n = 20000 .* 10000 samples"):
         LogDet().bind(SimpleNamespace(n=20_000), WeightedSum())
     for method in ("omega", "weights_from_norms", "dual_penalty"):
-        with pytest.raises(NotImplementedError, match=f"LogDet has no {method}: it is not convex"):
+        with pytest.raises(
+            NotImplementedError, match=f"LogDet has no .*{method}.*: it is not convex"
+        ):
             getattr(LogDet(), method)(d)
     reg = LogDet().bind(kernels(), WeightedSum())
     for bad in (LogDet(0.0), LogDet(ridge=-1)):

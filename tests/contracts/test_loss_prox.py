@@ -7,11 +7,11 @@ import pytest
 from own_losses import Huber
 from same_numbers import assert_same_numbers
 
-from kernelweave.losses import EpsilonInsensitive, Hinge, Loss, OneClass, Squared, loss_names
+from kernelweave.losses import EpsilonInsensitive, Hinge, Loss, OneClass, Squared
 
 pytestmark = pytest.mark.filterwarnings("error")
 
-LOSSES = [example for name in loss_names() for example in Loss.registry[name].examples()]
+LOSSES = [example for name in Loss.names() for example in Loss.registry[name].examples()]
 every_loss = pytest.mark.parametrize("loss", LOSSES, ids=repr)
 STEPS = [1e-8, 1e-3, 0.7, 1e3, 1e8]
 

@@ -19,10 +19,9 @@ from kernelweave.losses import (
     Squared,
     check_loss,
     get_loss,
-    loss_names,
 )
 
-LOSSES = [example for name in loss_names() for example in Loss.registry[name].examples()]
+LOSSES = [example for name in Loss.names() for example in Loss.registry[name].examples()]
 NAMES = ("hinge", "squared_hinge", "logistic", "smooth_hinge", "squared", "epsilon_insensitive")
 every_loss = pytest.mark.parametrize("loss", LOSSES, ids=repr)
 
@@ -42,7 +41,7 @@ def inside_domain(loss: Loss, y: np.ndarray, C: np.ndarray, seed: int = 1) -> np
 
 
 def test_all_rows_of_the_table_are_registered() -> None:
-    assert {*NAMES, "one_class"} <= set(loss_names())
+    assert {*NAMES, "one_class"} <= set(Loss.names())
 
 
 @every_loss

@@ -19,13 +19,12 @@ from kernelweave.regularizers import (
     Regularizer,
     Simplex,
     SquaredLp,
-    regularizer_names,
 )
 from kernelweave.regularizers.norm_prox import NormProx
 
 pytestmark = pytest.mark.filterwarnings("error")
 
-REGULARIZERS = [r for name in regularizer_names() for r in Regularizer.registry[name].examples()]
+REGULARIZERS = [r for name in Regularizer.names() for r in Regularizer.registry[name].examples()]
 # Exponents next to 1 and far from it: powers of 200 and of almost 1.
 EXTREME = [LpBall(1.01), LpBall(50.0), SquaredLp(1.01, 0.3), SquaredLp(50.0), BlockNorm(4, 1.01)]
 PROXIMAL = [r for r in REGULARIZERS if r.proximal] + EXTREME

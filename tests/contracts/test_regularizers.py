@@ -31,10 +31,9 @@ from kernelweave.regularizers import (
     Simplex,
     SquaredLp,
     get_regularizer,
-    regularizer_names,
 )
 
-REGULARIZERS = [r for name in regularizer_names() for r in Regularizer.registry[name].examples()]
+REGULARIZERS = [r for name in Regularizer.names() for r in Regularizer.registry[name].examples()]
 CONVEX = [r for r in REGULARIZERS if r.convex]
 every_regularizer = pytest.mark.parametrize("reg", REGULARIZERS, ids=repr)
 every_convex = pytest.mark.parametrize("reg", CONVEX, ids=repr)
@@ -114,7 +113,7 @@ def numeric_minimum(reg: Regularizer, cost: np.ndarray, power: float) -> float:
 
 def test_all_rows_of_the_table_are_registered() -> None:
     table = {"simplex", "lp_ball", "l1", "squared_lp", "elastic_net", "block_norm", "entropy"}
-    assert table | {"log_det"} <= set(regularizer_names())
+    assert table | {"log_det"} <= set(Regularizer.names())
 
 
 @every_regularizer

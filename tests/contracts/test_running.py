@@ -12,6 +12,7 @@ from same_numbers import assert_same_numbers
 from kernelweave.bank import BatchBank, DenseBank, LazyBank, build_bank
 from kernelweave.kernels import RBF, RBFBatch
 from kernelweave.operators import ComputedOperator, bind_kernels, running
+from kernelweave.operators.running import running_products
 
 
 @pytest.fixture(params=list(BANKS))
@@ -45,7 +46,7 @@ def check_pair(products, truth, v, idx, scale, atol):
 
 def test_products_follow_a_vector_as_it_moves(case):
     bank, truth, atol = case
-    products = bank.running()
+    products = running_products(bank)
     v = np.zeros(N)
     products.reset(v)
     for t, (idx, delta, d) in enumerate(some_moves()):
@@ -68,7 +69,7 @@ def test_products_follow_a_vector_as_it_moves(case):
 def test_products_start_anywhere_and_start_again(case):
     bank, truth, atol = case
     rng = np.random.default_rng(3)
-    products = bank.running()
+    products = running_products(bank)
     d = np.array([0.5, 0.0, 2.0, 0.1, 0.4])
     for share in (1.0, 0.1, 0.0, 0.5):
         v = rng.normal(size=N) * (rng.random(N) < share)
@@ -85,7 +86,7 @@ def test_products_start_anywhere_and_start_again(case):
 
 def test_two_running_products_of_one_bank_do_not_meddle(case):
     bank, truth, atol = case
-    one, two = bank.running(), bank.running()
+    one, two = running_products(bank), running_products(bank)
     one.reset(np.zeros(N))
     two.reset(np.ones(N))
     one.move(np.array([3, 3]), np.array([0.4, 0.6]), np.ones(5))
@@ -95,7 +96,7 @@ def test_two_running_products_of_one_bank_do_not_meddle(case):
 
 def test_pairs(case):
     bank, truth, atol = case
-    products = bank.running()
+    products = running_products(bank)
     products.reset(np.zeros(N))
     for idx in (np.array([7, 7]), np.array([41, 2]), np.array([0, 50])):
         check_pair(products, truth, np.zeros(N), idx, atol, atol)
@@ -103,7 +104,7 @@ def test_pairs(case):
 
 def test_a_move_with_no_weights_still_moves(case):
     bank, truth, atol = case
-    products = bank.running()
+    products = running_products(bank)
     products.reset(np.zeros(N))
     nothing = products.move(np.array([4, 9]), np.array([1.0, -1.0]), np.zeros(5))
     np.testing.assert_array_equal(nothing, np.zeros(N))
@@ -120,7 +121,7 @@ def test_what_is_kept_is_small():
         bank.cache_mb = 2 * 5 * n * 8 / 1e6
 
         def moved(bank=bank):
-            products = bank.running()
+            products = running_products(bank)
             products.reset(np.zeros(n))
             products.move(np.array([4, 9]), np.array([1.0, -1.0]), np.ones(5))
             products.pair(3, 7)
@@ -137,7 +138,7 @@ def test_what_is_kept_is_small():
 
 def test_starting_from_zero_computes_no_rows():
     bank = LazyBank(dtype="float64").build(numbers())
-    bank.running().reset(np.zeros(N))
+    running_products(bank).reset(np.zeros(N))
     assert bank._cache.misses == 0
 
 
@@ -146,7 +147,7 @@ def test_kernels_that_sleep_miss_nothing(case, followed):
     """In any order; of the stacked bank whole parts are frozen."""
     bank, truth, atol = case
     followed = np.array(followed, dtype=int)
-    products = bank.running()
+    products = running_products(bank)
     v = np.random.default_rng(3).normal(size=N)
     products.reset(v)
     for again in range(2):
@@ -173,8 +174,8 @@ def test_kernels_that_sleep_miss_nothing(case, followed):
 def test_a_large_state_is_kept_in_float32(case, monkeypatch):
     bank, truth, atol = case
     monkeypatch.setattr(running, "_LARGE_STATE", 5 * N - 1)  # Of that size it would be 0.4 GB.
-    products = bank.running()
-    if isinstance(products, running.StateProducts):
+    products = running_products(bank)
+    if isinstance(products, running.RowProducts):
         assert products.state.dtype == np.float32
     v = np.random.default_rng(7).normal(size=N)
     products.reset(v)
@@ -194,7 +195,7 @@ def test_more_kernels_than_samples(plan):
         RBFBatch.random(m, 5, random_state=0), np.random.default_rng(0).normal(size=(n, 5))
     )
     truth = kernels.block()
-    products = plan.build(kernels).running()
+    products = running_products(plan.build(kernels))
     v = np.arange(9.0)
     products.reset(v)
     d = np.random.default_rng(1).random(m)
@@ -220,7 +221,7 @@ def test_rows_stay_within_the_megabytes_asked_for(spec):
 
 def test_products_on_one_bank_share_the_rows_of_the_kernels_followed():
     bank = LazyBank(dtype="float64").build(some_kernels())
-    one, two = bank.running(), bank.running()
+    one, two = running_products(bank), running_products(bank)
     for products in (one, two):
         products.restrict(np.array([2]))
         products.pair(4, 5)
@@ -230,7 +231,7 @@ def test_products_on_one_bank_share_the_rows_of_the_kernels_followed():
 
 def test_rows_of_a_lazy_bank_for_few_kernels_do_not_compute_the_others(monkeypatch):
     bank = LazyBank(dtype="float64").build(some_kernels())
-    products = bank.running()
+    products = running_products(bank)
     products.restrict(np.array([0]))
     monkeypatch.setattr(bank._cache, "_compute", None)
     exact = some_kernels().block([4, 5], [4, 5], [0])[0]

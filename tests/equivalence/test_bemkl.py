@@ -142,10 +142,11 @@ def compare(ensemble, problem, state, rtol):
     same(ensemble.outputs.mean.transpose(1, 0, 2), state.G_mean, rtol, "mean of G")
     for t in range(T):
         same(sample_covariance(ensemble, t, n), state.a_cov[t], rtol, "covariance of a")
-        same(ensemble.outputs.covariances[t].apply(np.eye(m)), state.G_cov[t], rtol, "cov of G")
+        covariance = ensemble.outputs.covariances[ensemble.outputs.levels[t]]
+        same(covariance.apply(np.eye(m)), state.G_cov[t], rtol, "cov of G")
     same(weights.e_mean, state.be_mean[T:], rtol, "mean of e")
     same(weights.b_mean, state.be_mean[:T], rtol, "mean of b")
-    same(weights.covariance().apply(np.eye(m)), state.be_cov[T:, T:], rtol, "cov of e")
+    same(weights.covariance.apply(np.eye(m)), state.be_cov[T:, T:], rtol, "cov of e")
     same(weights.e_variance, np.diag(state.be_cov)[T:], rtol, "variance of e")
     same(weights.b_variance, np.diag(state.be_cov)[:T], rtol, "variance of b")
     same(weights.covariance_be, state.be_cov[:T, T:], rtol, "covariance of b and e")
@@ -276,7 +277,7 @@ def test_predictions(variant, shape):
     rtol = 1e-9 if bank.m < 100 else 1e-7  # Of many kernels some columns are left out.
     ensemble, problem, state = assert_follows(bank, variant, 4, rtol)
     line = BayesRecord(4, 0.0, ensemble.lower_bound(), 0.0, bank.m)
-    found = Posterior.of(*ensemble.found(), problem.sigma_g, [line], "max_iter")
+    found = Posterior.of(ensemble, [line], "max_iter")
     cross = np.random.default_rng(5).uniform(size=(bank.m, 7, bank.n))
     every = np.arange(bank.m)
     same(found.mean(cross, every), predict(problem, state, cross), rtol, "mean")

@@ -14,7 +14,7 @@ from sklearn.datasets import make_classification
 from small_clusters import small_cluster
 
 from kernelweave import BayesianMKLRegressor, MKLClassifier, MKLOneClass, MKLRegressor
-from kernelweave.bank import DaskBank, build_bank
+from kernelweave.bank import DaskBank, LazyBank, build_bank
 from kernelweave.cluster import team
 from kernelweave.kernels import RBF, Linear, RBFBatch
 from kernelweave.operators import base as protocol
@@ -28,7 +28,7 @@ class OneMachine:
     """The plan of a local bank as exact as the one on the cluster."""
 
     def build(self, kernels):
-        bank = build_bank("lazy", kernels, tol=1e-9)
+        bank = build_bank(LazyBank(dtype="float64"), kernels)
         bank.round_size = protocol.round_size_of(bank.n)
         return bank
 

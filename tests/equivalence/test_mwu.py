@@ -21,7 +21,7 @@ from kernelweave.errors import InterruptedFitWarning, InvalidInputError
 from kernelweave.kernels import RBF
 from kernelweave.losses import Loss, get_loss
 from kernelweave.operators import ComputedOperator
-from kernelweave.operators.rounds import BoxConstraints
+from kernelweave.operators.rounds import Rounds
 from kernelweave.problem import Problem
 from kernelweave.regularizers import Simplex
 from kernelweave.regularizers.fixed import Fixed
@@ -286,8 +286,7 @@ def test_a_callback_and_ctrl_c_end_a_fit_with_the_best_so_far(solver):
 
 def test_ctrl_c_inside_a_round(monkeypatch):
     problem = problem_on("dense", "hinge", 1.0)
-    rounds = type(problem.bank.rounds(BoxConstraints(*np.zeros((4, N)))))
-    advance, calls = rounds.advance, []
+    advance, calls = Rounds.advance, []
 
     def interrupted(self, *args):
         calls.append(1)
@@ -295,7 +294,7 @@ def test_ctrl_c_inside_a_round(monkeypatch):
             raise KeyboardInterrupt
         return advance(self, *args)
 
-    monkeypatch.setattr(rounds, "advance", interrupted)
+    monkeypatch.setattr(Rounds, "advance", interrupted)
     with pytest.warns(InterruptedFitWarning):
         result = solve(problem, MWU(), Limits(tol=1e-9))
     assert result.certificate.gap <= min(r.gap for r in result.history) * (1 + 1e-6)

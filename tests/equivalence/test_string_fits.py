@@ -10,7 +10,7 @@ from referee import referee
 from thinned import thinned
 
 import kernelweave.kernels.strings.positions as positions
-import kernelweave.operators.sequences as positional
+import kernelweave.operators.thin as thin
 import kernelweave.solvers.box_qp as box_qp
 from kernelweave import MKLClassifier, MKLOneClass, MKLRegressor
 from kernelweave.bank import DenseBank, PositionalBank
@@ -53,7 +53,7 @@ NEW, _ = planted(30, 1)
 def no_matrix(monkeypatch, request):
     """As for many samples: no matrix is formed, and not all variables move at a time."""
     monkeypatch.setattr(SequenceOperator, "matrix_limit", 0)
-    monkeypatch.setattr(positional, "round_size_of", lambda n: 12)
+    monkeypatch.setattr(thin, "round_size_of", lambda n: 12)
     monkeypatch.setattr(box_qp, "_WHOLE", request.param)
 
     weighted = SequenceOperator.weighted

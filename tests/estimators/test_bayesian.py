@@ -23,7 +23,7 @@ from sklearn.svm import SVC
 from kernelweave import BayesianMKLClassifier, sample_ids
 from kernelweave.bank import DenseBank
 from kernelweave.bayes import Hyperparameters, Labels, Settings, infer
-from kernelweave.estimators import predictive
+from kernelweave.estimators import bayesian
 from kernelweave.kernels import RBF, Linear, RBFBatch, Spectrum, from_matrices
 from kernelweave.operators import ComputedOperator
 from kernelweave.solvers import Limits
@@ -238,7 +238,7 @@ def test_rows_are_taken_in_bounded_blocks(three_classes, monkeypatch):
         return values
 
     monkeypatch.setattr(ComputedOperator, "block", spy)
-    monkeypatch.setattr(predictive, "_BLOCK_ENTRIES", 3 * 150 * 40 + 1)
+    monkeypatch.setattr(bayesian, "_BLOCK_ENTRIES", 3 * 150 * 40 + 1)
     found = model.decision_function(X, return_std=True)
     assert sizes == [(3, 40, 150)] * 3 + [(3, 30, 150)]
     assert_allclose(found, expected)
@@ -326,7 +326,7 @@ class TestLearntKernel:
     def test_as_a_step_with_names(self, two_classes):
         X, y = two_classes
         model = BayesianMKLClassifier(**QUICK).set_output(transform="pandas")
-        assert model.fit(X, y).transform(X[:4]).columns[0] == "bayesianmklclassifier0"
+        assert model.fit(X, y).transform(X[:4]).columns[0] == "kernel_to_row_0"
         pipe = make_pipeline(
             StandardScaler(), BayesianMKLClassifier(**QUICK), SVC(kernel="precomputed")
         )

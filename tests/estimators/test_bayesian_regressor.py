@@ -173,7 +173,7 @@ class TestScikitLearn:
         X, y = curve
         model = BayesianMKLRegressor(**QUICK).set_output(transform="pandas").fit(X, y)
         frame = model.transform(X[:2])
-        assert frame.shape == (2, 90) and frame.columns[-1] == "bayesianmklregressor89"
+        assert frame.shape == (2, 90) and frame.columns[-1] == "kernel_to_row_89"
         assert_allclose(frame.to_numpy(), model.combined_kernel(X[:2], X))
 
     def test_precomputed_in_a_grid_search(self, curve):

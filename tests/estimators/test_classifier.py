@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import pickle
 
+import joblib
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -13,6 +14,7 @@ from same_numbers import assert_same_numbers
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
+from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, LeaveOneOut, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -25,6 +27,7 @@ from kernelweave.kernels import (
     Linear,
     Polynomial,
     Precomputed,
+    RBFBatch,
     from_matrices,
     simplemkl_family,
 )
@@ -232,7 +235,12 @@ class TestLearntKernel:
         model = MKLClassifier().set_output(transform="pandas").fit(X, y)
         frame = model.transform(X[:4])
         assert isinstance(frame, pd.DataFrame) and frame.shape == (4, 120)
-        assert frame.columns[0] == "mklclassifier0"
+        assert list(frame.columns) == [f"kernel_to_row_{i}" for i in range(120)]
+        assert list(model.get_feature_names_out()) == list(frame.columns)
+
+    def test_feature_names_ask_for_a_fit(self):
+        with pytest.raises(NotFittedError):
+            MKLClassifier().get_feature_names_out()
 
 
 class TestTables:
@@ -342,6 +350,15 @@ class TestScikitLearn:
         fresh = clone(model)
         assert not hasattr(fresh, "weights_")
         again = pickle.loads(pickle.dumps(model))
+        assert_same_numbers(again.decision_function(X), model.decision_function(X))
+
+    @pytest.mark.parametrize("batch", [[], [RBFBatch([[0, 1], [1, -1]], [1.0, 0.5])]])
+    def test_predicts_from_memory_that_cannot_be_written(self, two_classes, batch, tmp_path):
+        X, y = two_classes
+        kernels = [RBF(width=1.0), RBF(width=3.0), Linear(), *batch]
+        model = MKLClassifier(kernels, solver="uniform").fit(X, y)
+        joblib.dump(model, tmp_path / "model")
+        again = joblib.load(tmp_path / "model", mmap_mode="r")
         assert_same_numbers(again.decision_function(X), model.decision_function(X))
 
     def test_two_fits_give_the_same_bits(self, two_classes):

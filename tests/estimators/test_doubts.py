@@ -16,10 +16,10 @@ from sklearn.preprocessing import StandardScaler
 from kernelweave import BayesianMKLClassifier, BayesianMKLRegressor, MKLClassifier
 from kernelweave.bayes import class_probability
 from kernelweave.errors import InvalidInputError
+from kernelweave.inspect.doubts import forecast
 from kernelweave.kernels import RBF, Linear
 from kernelweave.plot.style import COLOURS
 from kernelweave.report import doubtful, plot_doubts, plot_probabilities
-from kernelweave.report.forecast import forecast
 
 KERNELS = [Linear(), RBF(width=1.0), RBF(width=3.0)]
 

@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import estimator_html_repr
 
 from kernelweave import BayesianMKLClassifier, MKLClassifier, NystromMKLClassifier
-from kernelweave.describe import html_repr, learnt_line
+from kernelweave.inspect import html_repr, learnt_line
 from kernelweave.kernels import RBF, Linear
 
 BAD = '<script>alert("x")</script> & <b>'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from itertools import pairwise
@@ -23,12 +24,13 @@ from kernelweave import (
     plot,
     sample_ids,
 )
-from kernelweave.describe.alignment import Alignment, kernel_alignment
 from kernelweave.errors import InvalidInputError, UnknownNameError
+from kernelweave.inspect.alignment import Alignment, kernel_alignment
+from kernelweave.inspect.comparison_table import SolverFit
 from kernelweave.kernels import RBF, Linear, RBFBatch, Spectrum, from_matrices
 from kernelweave.plot.style import BLUE, VERMILLION
+from kernelweave.plot.svg import figure_svg
 from kernelweave.report import Comparison, ComparisonRow, Stability, plot_path
-from kernelweave.report.comparison_table import SolverFit
 
 KERNELS = [Linear(), RBF(width=1.0), RBF(width=3.0).on([0, 1])]
 
@@ -79,11 +81,19 @@ def texts(ax):
 
 def test_the_room_opens_by_itself_and_without_matplotlib():
     code = (
-        "import sys, kernelweave; kernelweave.plot.weights, kernelweave.describe, "
+        "import sys, kernelweave; kernelweave.plot.weights, kernelweave.inspect, "
         "kernelweave.plot.compare; print('matplotlib' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+def test_descriptions_keep_their_first_name():
+    from kernelweave import describe, inspect
+
+    assert describe.__all__ == inspect.__all__
+    assert all(getattr(describe, name) is getattr(inspect, name) for name in inspect.__all__)
+    assert kernelweave.describe is describe
 
 
 def test_every_name_is_a_function_that_takes_axes():
@@ -235,7 +245,7 @@ def test_kernels_alike_are_neighbours_in_the_map():
     ax = plot.alignment(found)
     assert labels(ax) == [f"k{k}" for k in found.order()]
     np.testing.assert_array_equal(
-        ax.images[0].get_array(), values[np.ix_(found.order(), found.order())]
+        ax.collections[0].get_array(), values[np.ix_(found.order(), found.order())]
     )
 
 
@@ -250,7 +260,7 @@ def test_maps_of_any_size(count):
 
 def test_kernels_that_are_no_kernels_get_two_colours():
     found = Alignment(["a", "b"], np.array([[1.0, -0.5], [-0.5, 1.0]]), np.arange(2), 9)
-    assert plot.alignment(found).images[0].get_clim() == (-1.0, 1.0)
+    assert plot.alignment(found).collections[0].get_clim() == (-1.0, 1.0)
 
 
 def test_wrong_requests_for_alignments(model, iris):
@@ -353,3 +363,34 @@ def test_comparisons_of_one_solver_and_of_none(comparison):
     plot.compare(failed).figure.canvas.draw()
     with pytest.raises(InvalidInputError, match="got list"):
         plot.compare([1, 2])
+
+
+# Figures on a page
+
+
+def test_a_page_gives_a_figure_its_colours_and_fonts(model, searched):
+    for ax in (plot.weights(model), plot.convergence(model), plot.path(searched)[0]):
+        svg = figure_svg(ax.figure, 'a "label" & more')
+        assert 'aria-label="a &quot;label&quot; &amp; more"' in svg
+        assert re.findall(r"#[0-9a-f]{6}\b(?!-)", svg) == [], "a colour that the page does not know"
+        assert "font-family" not in svg
+        assert "http" not in svg
+
+
+def test_no_two_figures_share_an_id(model):
+    drawn = [figure_svg(plot.convergence(model).figure, label) for label in ("one", "two")]
+    one, two = (set(re.findall(r' id="([^"]+)"', svg)) for svg in drawn)
+    assert one and not one & two
+    used = set(re.findall(r'(?:href="|url\()#([^")]+)', drawn[0]))
+    assert used == one
+
+
+def test_every_pair_of_a_map_has_its_own_tip():
+    values = np.array([[1.0, 0.25], [0.25, 1.0]])
+    svg = figure_svg(plot.alignment(Alignment(["a<", "b"], values, np.arange(2), 9)).figure, "map")
+    tips = re.findall(r'data-tip="([^"]+)"', svg)
+    assert (
+        sorted(tip.split("\n")[-1] for tip in tips)
+        == ["alignment 0.25"] * 2 + ["alignment 1.00"] * 2
+    )
+    assert tips[0].startswith("a&lt;\na&lt;") or tips[0].startswith("b\nb")

@@ -16,8 +16,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from kernelweave import MKLClassifier, MKLRegressor, plot
-from kernelweave.describe.learnt import find_estimator, rank_kernels
 from kernelweave.errors import InvalidInputError
+from kernelweave.inspect.learnt import find_estimator, rank_kernels
 from kernelweave.kernels import RBF, Linear
 from kernelweave.report import summary_text
 

@@ -21,10 +21,10 @@ from sklearn.svm import SVC
 
 import kernelweave
 from kernelweave import MKLClassifier, MKLOneClass, MKLRegressor, sample_ids, stability
-from kernelweave.describe.learnt import find_estimator
 from kernelweave.errors import InterruptedFitWarning, InvalidInputError, UnknownNameError
+from kernelweave.inspect.bootstrap import align_weights
+from kernelweave.inspect.learnt import find_estimator
 from kernelweave.kernels import RBF, Linear, default_family, from_matrices
-from kernelweave.report.align import align_weights
 
 KERNELS = [RBF(width=1.0).on(j) for j in range(6)]
 
@@ -260,13 +260,13 @@ def test_precomputed_kernels_on_sample_ids(planted):
 def test_matrices_are_checked_once(planted, monkeypatch):
     X, y = planted
     seen = []
-    check = kernelweave.kernels.precomputed._check_kernel
+    check = kernelweave.kernels.precomputed.check_kernel
 
     def spy(K, name):
         seen.append(name)
         return check(K, name)
 
-    monkeypatch.setattr(kernelweave.kernels.precomputed, "_check_kernel", spy)
+    monkeypatch.setattr(kernelweave.kernels.precomputed, "check_kernel", spy)
     kernels = from_matrices([RBF(width=w)(X) for w in (1.0, 4.0)])
     stability(MKLClassifier(kernels), sample_ids(150), y, n_bootstrap=3, random_state=0)
     assert seen == ["K1", "K2"]

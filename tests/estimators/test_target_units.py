@@ -13,8 +13,8 @@ from sklearn.model_selection import KFold
 from sklearn.svm import SVR
 
 from kernelweave import Checkpoint, MKLRegressor, MKLRegressorCV, load, save
-from kernelweave.describe import summary_text
 from kernelweave.errors import InvalidInputError, UnknownNameError
+from kernelweave.inspect import summary_text
 from kernelweave.kernels import RBF, Linear
 from kernelweave.losses import EpsilonInsensitive
 

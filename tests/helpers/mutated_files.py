@@ -19,7 +19,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
-from forged_model_files import SCHEMA, parts_of, put_together
+from forged_model_files import HEADER, SCHEMA, parts_of, put_together
 
 # What forgers write in the place of a number, a text or a flag.
 ODD = [0, -1, 1, 2, 7, 10**6, -(10**6), 2**31, -(2**31) - 1, 2**63 - 1, -(2**63), 10**30, 0.5, -0.5]
@@ -252,8 +252,7 @@ def solvers():
 
 
 def mutate_checkpoint(path, there, rng):
-    with np.load(path) as file:
-        arrays = {name: file[name] for name in file.files if name != "sha256"}
+    arrays = arrays_of(path)
     names = sorted(arrays)
     if rng.random() < 0.7:
         # Those of the point and of the solver matter most.
@@ -270,12 +269,16 @@ def mutate_checkpoint(path, there, rng):
     return f"{name} {what}"
 
 
-def write_arrays(path, arrays):
-    """Write a checkpoint with the right digest."""
-    from kernelweave.solvers import checkpoint
+def arrays_of(path):
+    with np.load(path) as file:
+        return {name: file[name] for name in file.files if name != HEADER}
 
-    made = {name: np.asarray(value) for name, value in arrays.items() if name != "sha256"}
-    np.savez(path, **made, sha256=checkpoint._digest_of_all(made))
+
+def write_arrays(path, arrays, **how):
+    """Write a checkpoint, with the right digests unless told otherwise."""
+    members = {f"{name}.npy": bytes_of(np.asarray(value)) for name, value in arrays.items()}
+    header = parts_of(path)[HEADER] if Path(path).exists() else b"{}"
+    put_together(path, {HEADER: header, **members}, **how)
 
 
 def try_checkpoint(file, there, rng):

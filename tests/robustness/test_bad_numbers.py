@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from scipy import sparse
 from sklearn.preprocessing import StandardScaler
+from thinned import thinned
 
 from kernelweave import (
     BayesianMKLClassifier,
@@ -79,22 +80,22 @@ class TestWeights:
 
 
 class TestLabels:
-    @pytest.mark.parametrize("estimator", [*CLASSIFIERS, BayesianMKLClassifier])
-    @pytest.mark.parametrize(
-        ("labels", "told"),
-        [
-            ([1, "a"], "mixes text with other labels: 1, 'a'"),
-            ([None, "a"], "missing value"),
-            ([None, None], "missing value"),
-            ([np.nan, "a"], "missing value"),
-            ([("b",), "a"], "mixes text"),
-            ([b"a", b"b"], "must be text or numbers"),
-            ([1j, 2j], "must be text or numbers"),
-        ],
-        ids=repr,
+    WRONG = (
+        ([1, "a"], "mixes text .*1, 'a'"),
+        ([None, "a"], "missing"),
+        ([None, None], "missing"),
+        ([np.nan, "a"], "missing"),
+        ([("b",), "a"], "mixes text"),
+        ([b"a", b"b"], "text or numbers"),
+        ([1j, 2j], "text or numbers"),
     )
-    @pytest.mark.parametrize("array", [False, True])
-    def test_of_no_kind(self, estimator, labels, told, array):
+
+    @pytest.mark.parametrize(
+        ("estimator", "wrong", "array"),
+        thinned([*CLASSIFIERS, BayesianMKLClassifier], WRONG, [False, True]),
+    )
+    def test_of_no_kind(self, estimator, wrong, array):
+        labels, told = wrong
         many = labels * 20
         if array:
             many = np.empty(40, dtype=object)
@@ -108,8 +109,14 @@ class TestLabels:
 
 
 class TestSizes:
-    @pytest.mark.parametrize("estimator", [*CLASSIFIERS, BayesianMKLClassifier, MKLOneClass])
-    @pytest.mark.parametrize("kernels", ["default", "simplemkl", "features", "rbf", "linear"])
+    @pytest.mark.parametrize(
+        ("estimator", "kernels"),
+        thinned(
+            [*CLASSIFIERS, BayesianMKLClassifier, MKLOneClass],
+            ["default", "simplemkl", "features", "rbf", "linear"],
+            keep=5,
+        ),
+    )
     def test_samples_whose_squares_overflow(self, estimator, kernels):
         with pytest.raises(InvalidInputError, match=r"contains .*e\+160.*would overflow"):
             estimator(kernels).fit(1e160 * np.abs(X) + 1e160, y)

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cut_fits import KERNELS, cut_short, resumed, saved_iteration, stop_at
+from mutated_files import arrays_of, write_arrays
 from sklearn.base import clone
 
 from kernelweave import (
@@ -158,7 +159,7 @@ def test_the_file_is_plain_arrays(path, cancer):
     model = MKLClassifier("simplemkl", callbacks=[Checkpoint(path)]).fit(*cancer)
     with np.load(path, allow_pickle=False) as file:
         read = {name: file[name] for name in file.files}
-    assert str(read["format"]) == "kernelweave checkpoint" and int(read["version"]) == 1
+    assert str(read["format"]) == "kernelweave checkpoint" and int(read["version"]) == 2
     assert (str(read["kind"]), int(read["n"]), int(read["m"])) == (
         "MKLClassifier",
         len(cancer[1]),
@@ -176,6 +177,9 @@ def test_the_file_is_plain_arrays(path, cancer):
 # Files of the first version: written once, by ``old_fits`` below under commit 89da270
 
 
+OLD = Path(__file__).parents[1] / "fixtures"
+
+
 def old_fits():
     X = np.random.default_rng(0).normal(size=(24, 3))
     y = np.where(X[:, 0] + X[:, 1] * X[:, 2] > 0, 1, -1)
@@ -187,7 +191,7 @@ def old_fits():
 
 @pytest.mark.parametrize("name", ["spg", "ovr", "bayes"])
 def test_files_of_the_first_version_are_taken_up(name):
-    path = Path(__file__).parents[1] / "fixtures" / f"checkpoint_v1_{name}.npz"
+    path = OLD / f"checkpoint_v1_{name}.npz"
     model, X, y = old_fits()[name]
     again, whole = resumed(model, path, X, y), clone(model).fit(X, y)
     assert again.converged_ and again.history_[0].iteration == (3 if name != "bayes" else 4)
@@ -254,9 +258,13 @@ def test_files_that_are_no_checkpoints(tmp_path, iris):
     path = tmp_path / "file.npz"
     refused(path, "file.npz' does not exist. Give the path of a checkpoint", iris)
     refused(str(tmp_path), "is a folder, not a file", iris)
-    for content in (b"", b"not a checkpoint", b"PK\x03\x04 nor this"):
+    for content, why in (
+        (b"", "it is empty"),
+        (b"not a checkpoint", "it is no zip archive"),
+        (b"PK\x03\x04 nor this", "it has been cut short or is damaged"),
+    ):
         path.write_bytes(content)
-        refused(path, "no checkpoint of kernelweave: it cannot be read", iris)
+        refused(path, f"no checkpoint of kernelweave: {why}", iris)
     np.save(tmp_path / "array.npy", np.arange(3))
     refused(tmp_path / "array.npy", "no checkpoint of kernelweave", iris)
     np.savez(path, a=np.arange(3))
@@ -266,14 +274,14 @@ def test_files_that_are_no_checkpoints(tmp_path, iris):
     np.savez(path, format="kernelweave checkpoint", version=1)
     refused(path, "parts of it are missing", iris)
     np.savez(path, format="kernelweave checkpoint", version=99)
-    refused(path, "has version 99 of the checkpoint format; this kernelweave reads version 1", iris)
+    refused(path, "has version 99 .*; this kernelweave reads versions up to 2", iris)
 
 
 def test_a_damaged_file(path, iris):
     MKLClassifier(KERNELS, callbacks=[Checkpoint(path)]).fit(*iris)
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
-    refused(path, "no checkpoint of kernelweave: it cannot be read", iris)
+    refused(path, "no checkpoint of kernelweave: it has been cut short or is damaged", iris)
     with zipfile.ZipFile(path, "w") as file:
         file.writestr("format.npy", b"x")
     refused(path, "no checkpoint of kernelweave", iris)
@@ -283,13 +291,23 @@ def test_a_damaged_file(path, iris):
 def test_a_file_that_was_changed(path, iris, name):
     """With check sums that are right again, as a script that writes arrays makes them."""
     MKLClassifier(KERNELS, callbacks=[Checkpoint(path)]).fit(*iris)
-    with np.load(path) as file:
-        whole = {key: file[key] for key in file.files}
+    whole = arrays_of(path)
     for other in (np.array("x"), np.zeros(2), whole["0.d"][:1] + 1.0):
+        write_arrays(path, {**whole, name: other}, honest=False)
+        refused(path, "no checkpoint of kernelweave: it is damaged, or has been changed", iris)
+    less = {key: value for key, value in whole.items() if key != name}
+    write_arrays(path, less, honest=False)
+    refused(path, "no checkpoint of kernelweave: it is damaged, or has been changed", iris)
+
+
+@pytest.mark.parametrize("name", ["0.d", "groups", "n"])
+def test_a_file_of_the_first_version_that_was_changed(tmp_path, name):
+    model, X, y = old_fits()["spg"]
+    whole = arrays_of(OLD / "checkpoint_v1_spg.npz")
+    path = tmp_path / "changed.npz"
+    for other in (np.zeros(2), whole["0.d"][:1] + 1.0):
         np.savez(path, **{**whole, name: other})
-        refused(path, "no checkpoint of kernelweave: (parts of it|it is damaged)", iris)
-    np.savez(path, **{key: value for key, value in whole.items() if key != name})
-    refused(path, "no checkpoint of kernelweave: (parts of it|it is damaged)", iris)
+        refused(path, "no checkpoint of kernelweave: (parts of it|it is damaged)", (X, y), model)
 
 
 def test_checkpoints_of_other_fits(path, iris):

@@ -211,6 +211,15 @@ def test_the_time_left_follows_the_pace_and_the_limit():
     assert "about 2 s left" in out.getvalue()
 
 
+@pytest.mark.parametrize(("seconds", "words"), [(70.0, "4 min"), (3000.0, "2.5 h")])
+def test_a_long_time_left_is_told_in_minutes_or_hours(seconds, words):
+    out, console = terminal()
+    with FitProgress(console, "fitting", 1e-4) as progress:
+        progress(record(0, 0.0, 1.0))
+        progress(record(1, seconds, 1e-1))
+    assert f"about {words} left" in out.getvalue()
+
+
 def test_progress_of_a_bayesian_fit_and_of_one_class_after_the_other():
     out, console = terminal()
     with FitProgress(console, "fitting", 1e-3) as progress:
@@ -227,7 +236,7 @@ def test_the_fits_of_a_path_are_counted():
     with PathProgress(console, "choosing C", 3) as progress:
         for iteration in (0, 1, 2, 0, 0, 1):
             progress(record(iteration, 0.1, 0.1))
-        assert progress._bar._done == 3
+        assert progress._bar.tasks[0].completed == 3
 
 
 def test_counting_bar_counts():

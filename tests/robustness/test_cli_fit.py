@@ -27,8 +27,8 @@ from kernelweave import MKLClassifier
 from kernelweave.cli.app import app
 from kernelweave.cli.complete import FAMILIES, SOLVERS
 from kernelweave.cli.output import weights_table
-from kernelweave.describe import find_estimator
 from kernelweave.errors import InvalidInputError, UnknownNameError
+from kernelweave.inspect import find_estimator
 from kernelweave.kernels import RBF, Linear
 from kernelweave.solvers import SOLVERS as REGISTERED
 from kernelweave.tables import TableEncoder, table_kernels

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import sys
 import time
+from operator import methodcaller
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from kernelweave.errors import (
 )
 from kernelweave.kernels import RBF, Linear, Precomputed, RBFBatch
 from kernelweave.operators import ComputedOperator, bind_kernels
-from kernelweave.operators.rounds import BoxConstraints
+from kernelweave.operators.rounds import BoxConstraints, rounds_of
 
 distributed = pytest.importorskip("distributed")
 
@@ -89,7 +90,7 @@ def test_a_state_that_does_not_fit(dask_client):
     bank = DaskBank(dask_client).build(bind_kernels(many, samples))
     rules = BoxConstraints(*np.zeros((4, 20_000)))
     with pytest.raises(MemoryBudgetError, match=r"shard 0 of 2 with the state .* memory limit"):
-        bank.rounds(rules)
+        rounds_of(bank, rules)
 
 
 @pytest.mark.parametrize("shard", ["points", "kernels"])
@@ -165,7 +166,7 @@ def test_errors_of_workers_come_here(threads):
     with pytest.raises(InvalidInputError, match="not positive semi-definite"):
         bank.quad(np.ones(30))
     with pytest.raises(InvalidInputError, match="kernel indices must be"):
-        bank.team.ask_all("diagonal", np.array([7]))
+        bank.team.ask_all("ask", np.array([7]), methodcaller("diagonal"))
 
 
 def test_a_pickled_bank_has_no_client(threads):

@@ -64,7 +64,7 @@ def sparse_parts(shape, kind=b"coo"):
         (
             "a.libsvm",
             "1 2147483640:1\n0 1:2\n",
-            "2147483640 columns, whose names alone need",
+            "2147483640 columns it says it has needs",
         ),
         ("a.libsvm", f"1 1:1\n0 {'9' * 5000}:2\n", "too large"),
     ],

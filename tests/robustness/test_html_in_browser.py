@@ -183,9 +183,11 @@ NEEDS = """() => {
   return missing;
 }"""
 
-# The smallest letters of the charts, in pixels of the screen.
-LETTERS = """() => Math.min(...[...document.querySelectorAll("svg.chart:not(.map) text")].map(
-  (t) => parseFloat(getComputedStyle(t).fontSize) * t.getScreenCTM().a))"""
+# The smallest letters of the charts, in pixels of the screen; some are turned.
+LETTERS = """() => Math.min(...[...document.querySelectorAll(".chart:not(.map) text")].map((t) => {
+  const { a, b } = t.getScreenCTM();
+  return parseFloat(getComputedStyle(t).fontSize) * Math.hypot(a, b);
+}))"""
 
 
 @pytest.mark.parametrize("name", ["table", "bayes", "numbers", "sequences", "evil"])
@@ -312,7 +314,7 @@ def test_tooltips(visit):
     page = visit("table")
     tip = page.get_by_role("tooltip")
     assert not tip.is_visible()
-    for target, words in ((".rail", "% of all"), ("[data-pair]", "alignment 1.00")):
+    for target, words in ((".rail", "% of all"), ("svg [data-tip]", "alignment 1.00")):
         page.locator(target).first.scroll_into_view_if_needed()
         # Scrolling takes a tip away; its event comes with the next frame.
         page.evaluate("new Promise((r) => requestAnimationFrame(() => requestAnimationFrame(r)))")

@@ -31,12 +31,12 @@ from kernelweave import (
     sample_ids,
 )
 from kernelweave.errors import InvalidInputError
+from kernelweave.inspect.heldout import area_under_roc, bootstrap, resamples, wilson
+from kernelweave.inspect.recipe import recipe
 from kernelweave.kernels import RBF, Linear, RBFBatch, Spectrum, WeightedDegree, from_matrices
 from kernelweave.report import write_html
-from kernelweave.report.html.intervals import area_under_roc, bootstrap, resamples, wilson
-from kernelweave.report.html.recipe import recipe
 
-EVIL = "</script><script>document.title='broken'</script><b title=\"&\">"
+EVIL = "</script><script>document.title='broken'</script><b title=\"&\">$x^$"
 VOID = {"meta", "link", "input", "br", "img", "hr"}
 
 
@@ -140,7 +140,7 @@ def kinds():
         "path": (
             lambda: MKLClassifierCV(pairs, Cs=4, cv=2).fit(X1, y1),
             (X2, y2),
-            ["How C was chosen", "Of 4 values of C", "Kernels against C"],
+            ["How C was chosen", "Of 4 values of C", "Weights against C"],
         ),
         "search": (
             lambda: GridSearchCV(
@@ -261,7 +261,7 @@ def test_the_sentence_says_what_was_learnt(classifier, cancer, tmp_path):
     used = np.count_nonzero(classifier.weights_)
     best = classifier.kernel_names_[classifier.weights_.argmax()]
     share = 100 * classifier.weights_.max() / classifier.weights_.sum()
-    assert f"{used} of 4 kernels carry the weight; the heaviest, {best}, " in page.text
+    assert f"{used} of 4 kernels have weight; the heaviest, {best}, " in page.text
     assert f"has {share:.0f} % of it." in page.text
     right = 100 * classifier.score(X, y)
     common = 100 * pd.Series(y).value_counts().max() / len(y)
@@ -350,7 +350,7 @@ def test_targets_that_do_not_vary_have_no_r2(tmp_path):
     model = MKLRegressor([Linear()]).fit(X, X[:, 0])
     page = report(model, tmp_path, X[:3], [2.0, 2.0, 2.0])
     assert "R² is not defined" in page.text
-    assert "Held-out Mean absolute error" in page.text
+    assert "Held-out mean absolute error" in page.text
 
 
 def test_whose_objective_it_is(tmp_path):
@@ -470,7 +470,7 @@ def test_a_report_is_replaced_only_by_a_whole_one(classifier, tmp_path, monkeypa
     def fail(*_):
         raise OSError("disk full")
 
-    monkeypatch.setattr("kernelweave.report.html.write.os.replace", fail)
+    monkeypatch.setattr("os.replace", fail)
     with pytest.raises(OSError, match="disk full"):
         write_html(classifier, path)
     assert path.read_text() == "the old one"

@@ -195,7 +195,7 @@ def test_wrong_indices_and_types():
         bank.block([10])
     with pytest.raises(InvalidInputError, match=r"0\.\.9"):
         bank.block([-1])
-    with pytest.raises(InvalidInputError, match=r"kernel indices must be in 0\.\.1"):
+    with pytest.raises(InvalidInputError, match=r"kernel indices .*0\.\.1"):
         bank.block([0], None, [2])
     with pytest.raises(InvalidInputError, match="float64 or float32; got int64"):
         bank.block([0], dtype=np.int64)
@@ -306,11 +306,11 @@ def test_every_negative_diagonal_entry_is_found():
 
 
 def test_the_check_runs_once(monkeypatch):
-    from kernelweave.kernels import precomputed
+    from kernelweave.kernels import psd
 
     calls = []
-    check = precomputed.bounds_spectrum
-    monkeypatch.setattr(precomputed, "bounds_spectrum", lambda K: calls.append(1) or check(K))
+    check = psd.bounds_spectrum
+    monkeypatch.setattr(psd, "bounds_spectrum", lambda K: calls.append(1) or check(K))
     kernel = Precomputed(gram(20))
     for start in range(5):
         kernel(sample_ids(20)[start:])

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from kernelweave import memory
+from kernelweave.errors import MemoryBudgetError
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits as Linux has them")
 
@@ -79,3 +80,19 @@ def test_a_system_that_says_only_how_much_it_has(machine, monkeypatch):
     sizes = {"SC_PHYS_PAGES": 4_000_000, "SC_PAGE_SIZE": 4096}
     monkeypatch.setattr(memory.os, "sysconf", sizes.__getitem__)
     assert memory.available_bytes() == 4_000_000 * 4096 / 2
+
+
+def test_sizes_and_budgets():
+    sizes = memory.square_side(8e6), memory.square_side(32e6, copies=4), memory.square_side(10)
+    assert sizes == (1000, 1000, 256)
+    # Cached rows and the matrices of solvers share a budget.
+    assert memory.rows_and_work(900.0, wanted=2000.0) == (600.0, 225.0)
+    assert memory.rows_and_work(900.0, wanted=100.0) == (100.0, 600.0)
+    assert (memory.cache_bytes(1), memory.format_bytes(3.2e9)) == (1e6, "3.2 GB")
+
+
+def test_what_does_not_fit_is_refused():
+    with pytest.raises(MemoryBudgetError, match=r"a dense bank need 1e\+03 TB but"):
+        memory.require_bytes(1e15, "a dense bank")
+    error = memory.out_of_memory("a fit", MemoryError("Unable to allocate 3.1 GiB"))
+    assert str(error).startswith("a fit ran out of memory: Unable to allocate 3.1 GiB.")

@@ -90,7 +90,7 @@ def forged_nodes(flag):
         "our class as a tuple": node("kernelweave.kernels.RBF", "TupleNode", content=[]),
         "what we import": node("kernelweave.model_files.archive.os.system", "FunctionNode"),
         "a module we import": node("kernelweave.kernels.samples.np", "ObjectNode"),
-        "a class we import": node("kernelweave.kernels.columns.Kernel", "ObjectNode"),
+        "a class we import": node("kernelweave.kernels.vectors.Kernel", "ObjectNode"),
         "a checkpoint": node(
             "kernelweave.Checkpoint", "ObjectNode", content=attributes(path=value(str(flag)))
         ),
@@ -204,7 +204,7 @@ def test_a_schema_that_is_too_deep_is_refused(saved, there):
 
 def test_our_types_are_classes_that_we_define():
     assert own_class("kernelweave.kernels", "RBF") is RBF
-    assert own_class("kernelweave.kernels.rbf", "RBF") is RBF
+    assert own_class("kernelweave.kernels.vectors", "RBF") is RBF
     assert own_class("kernelweave", "MKLClassifier") is MKLClassifier
     # Where it is only imported it is not meant, and what is no part of a model is no type of it.
     assert families.RBF is RBF

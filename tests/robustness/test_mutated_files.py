@@ -20,7 +20,7 @@ import pytest
 import write_model_fixtures as fixtures
 from cut_fits import KERNELS, cut_short, resumed
 from forged_model_files import SCHEMA, forge, parts_of, put_together, several, value
-from mutated_files import bytes_of, run, sites, solvers, write_arrays
+from mutated_files import arrays_of, bytes_of, run, sites, solvers, write_arrays
 
 from kernelweave import MKLClassifier, load, save
 from kernelweave.errors import InvalidInputError, ModelFileError
@@ -121,7 +121,7 @@ def changed(saved, there, kind, attribute, new):
         ("sequences", "WeightedDegree", "_length", value(10**6), "sequences of length 1000000"),
         ("sequences", "Alphabet", "letters", "A" * 200, "2 to 64 different ASCII letters"),
         ("classifier", "Block", "indices", value([0, 10**6]), "columns from 0 to 3"),
-        ("classifier", "RBF", "rate", 1.0, "'rate': it is a method"),
+        ("classifier", "RBF", "form", 1.0, "'form': it is a method"),
         ("classifier", "ComputedOperator", "block", value(1), "'block': it is a method"),
         ("classifier", "MKLClassifier", "kernel_names_", value(["a"]), None),
     ],
@@ -205,8 +205,7 @@ def test_checkpoints_with_numbers_that_no_fit_leaves(name, change, words, iris, 
     path = tmp_path / "forged.npz"
     model = MKLClassifier(KERNELS, solver="silp", tol=1e-9)
     cut_short(model, path, 2, *iris)
-    with np.load(path) as file:
-        arrays = dict(file)
+    arrays = arrays_of(path)
     write_arrays(path, {**arrays, name: change(arrays[name])})
     with pytest.raises(InvalidInputError, match=f"forged.npz' cannot be gone on with: .*{words}"):
         resumed(model, path, *iris)

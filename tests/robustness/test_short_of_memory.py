@@ -16,7 +16,7 @@ from kernelweave import MKLClassifier
 from kernelweave.bank import build_bank
 from kernelweave.errors import MemoryBudgetError
 from kernelweave.estimators.decisions import LearntKernel
-from kernelweave.kernels import RBF
+from kernelweave.kernels import RBF, Distance
 from kernelweave.operators import CachedOperator, ComputedOperator, DenseOperator, StackedOperator
 
 SCRIPT = Path(__file__).parents[1] / "helpers" / "short_of_memory.py"
@@ -69,7 +69,7 @@ def test_predictions_need_no_more_for_more_samples(told):
 
 def few_kernels(n=300):
     X = np.random.default_rng(0).normal(size=(n, 4))
-    return ComputedOperator.build([RBF(width=w) for w in (0.3, 0.5, 1.0)], X)
+    return ComputedOperator.build([Distance("cityblock", w) for w in (0.3, 0.5, 1.0)], X)
 
 
 def parts(bank):

@@ -13,6 +13,7 @@ import pytest
 from hard_problems import LOSSES, TROUBLES, check_fit, draw, fit, hard_settings
 from hypothesis import example, given
 from hypothesis import strategies as st
+from thinned import thinned
 
 from kernelweave.bank import DenseBank
 from kernelweave.regularizers import L1, LpBall, Simplex
@@ -110,8 +111,9 @@ def test_one_sample_against_a_thousand(name):
     assert done.result.converged
 
 
-@pytest.mark.parametrize("name", ["auto", "spg", "silp", "spicy", "mwu"])
-@pytest.mark.parametrize("C", [1e-8, 1.0, 1e8])
+@pytest.mark.parametrize(
+    ("name", "C"), thinned(["auto", "spg", "silp", "spicy", "mwu"], [1e-8, 1.0, 1e8])
+)
 def test_every_sample_twice_with_opposite_labels(name, C):
     """The best function is constant: kernels can tell nothing."""
     plain = draw(3, loss="hinge", regularizer=Simplex(), n=(8, 8))

@@ -84,9 +84,7 @@ def test_odd_kernels(name, regularizer, change):
         )
 
 
-@pytest.mark.parametrize("n", [2, 5])
-@every_regularizer
-@every_loss
+@pytest.mark.parametrize(("name", "regularizer", "n"), thinned(LOSSES, REGULARIZERS, [2, 5]))
 def test_few_samples(name, regularizer, n):
     problem = make(name, regularizer, Ks=matrices(n))
     y = problem.y.copy()
@@ -101,9 +99,7 @@ def test_one_kernel(name, regularizer):
         assert fit(make(name, regularizer, C, Ks=matrices(m=1))).converged
 
 
-@pytest.mark.parametrize("C", [1e-6, 1e4])
-@every_regularizer
-@every_loss
+@pytest.mark.parametrize(("name", "regularizer", "C"), thinned(LOSSES, REGULARIZERS, [1e-6, 1e4]))
 def test_extreme_loss_weights(name, regularizer, C):
     assert fit(make(name, regularizer, C)).converged
 

@@ -12,7 +12,7 @@ from kernelweave.arrays import Array
 from kernelweave.bayes.factors import KernelOutputs, KernelWeights, SampleWeights, sum_of_squares
 from kernelweave.bayes.matrices import FullMatrix, Matrix, ThinMatrix
 from kernelweave.bayes.priors import Gamma, Hyperparameters
-from kernelweave.bayes.targets import LabelFactor, OutputFactor, Targets
+from kernelweave.bayes.targets import Targets
 from kernelweave.compiled.threads import map_blocks, thread_count, use_threads
 from kernelweave.memory import require_bytes
 from kernelweave.operators.base import KernelOperator
@@ -79,23 +79,21 @@ class Ensemble:
     ) -> None:
         n_tasks, n = targets.y.shape
         m, priors = bank.m, settings.priors
-        self.bank = bank
-        self._precision = settings.sigma_g**-2
-        self.targets: LabelFactor | OutputFactor = targets.start(priors, guess)
+        self.bank, self.sigma_g = bank, settings.sigma_g
+        precision = settings.sigma_g**-2
+        self.targets: Targets = targets.start(priors, guess)
         thin = KernelWeights.may_be_thin(m, n_tasks, n, self.targets.by_task)
         numbers = 6 * m * n_tasks * n + 3 * n**2 + (0 if thin else 6 * m**2)
         require_bytes(8.0 * numbers, f"the posterior of {m} kernels on {n} samples")
         self.lam = Gamma.start(priors.alpha_lambda, priors.beta_lambda, (n_tasks, n))
         self.gamma = Gamma.start(priors.alpha_gamma, priors.beta_gamma, (n_tasks,))
         self.omega = Gamma.start(priors.alpha_omega, priors.beta_omega, (m,))
-        self.samples = SampleWeights.start(
-            squares or sum_of_squares(bank), self._precision, n_tasks
-        )
+        self.samples = SampleWeights.start(squares or sum_of_squares(bank), precision, n_tasks)
         sign = np.sign(targets.y)
         if guess is not None:
             sign = np.where(sign == 0, np.sign(guess), sign)
         drawn = np.abs(np.random.default_rng(seed).standard_normal((m, n_tasks, n)))
-        self.outputs = KernelOutputs.start(drawn * sign, self._precision, thin)
+        self.outputs = KernelOutputs.start(drawn * sign, precision, thin)
         self.weights = KernelWeights.start(m, n_tasks, thin)
         self._products: Array = np.zeros((m, n_tasks, n))  # K_k E[a], a being zero at first.
         self._ahead: Ensemble | None = None
@@ -123,11 +121,6 @@ class Ensemble:
 
         map_blocks(work, 2, 1)
 
-    def iterate_without_kernels(self) -> None:
-        """Update what follows q(a), which stays at its prior: f is then a constant."""
-        self.update("G")
-        self._update_rest()
-
     def _update_rest(self) -> None:
         for name in self.UPDATES[3:]:
             self.update(name)
@@ -141,7 +134,7 @@ class Ensemble:
         if name == "lambda":
             self.lam = self.lam.updated(1, samples.mean**2 + samples.variance)
         elif name == "a":
-            pull = self._precision * self.bank.sum_products(self.outputs.mean)
+            pull = samples.precision * self.bank.sum_products(self.outputs.mean)
             self.samples = samples.updated(self.lam.mean, pull)
             self._products = self.bank.apply(self.samples.mean)
         elif name == "G":
@@ -168,10 +161,6 @@ class Ensemble:
         weights, outputs = self.weights, self.outputs
         return weights.location(outputs), weights.spread(outputs, self.targets.by_task)
 
-    def found(self) -> tuple[SampleWeights, KernelWeights, Array]:
-        """Return what prediction needs, as it is now: q(a), q(b, e), the variance of the noise."""
-        return self.samples, self.weights, self.targets.noise_variance
-
     def numbers(self) -> dict[str, Array]:
         """Return all that the next iteration starts from.
 
@@ -191,11 +180,9 @@ class Ensemble:
     def restore(self, numbers: Numbers) -> None:
         """Go to where :meth:`numbers` was taken; only an iteration tells the bound there."""
         parts = part_of(numbers, "be.precision")
-        precision: Matrix
-        if "matrix" in parts:
-            precision = FullMatrix(parts["matrix"])
-        else:
-            precision = ThinMatrix(*(parts[name] for name in ("base", "plus", "minus")))
+        full = "matrix" in parts
+        names = ("matrix",) if full else ("base", "plus", "minus")
+        precision = (FullMatrix if full else ThinMatrix)(*(parts[name] for name in names))
         inverse, log_det = precision.inverse()
         of_samples: dict[str, Any] = {name: numbers[f"a.{name}"] for name in _OF_SAMPLES}
         of_weights: dict[str, Any] = {name: numbers[f"be.{name}"] for name in _OF_WEIGHTS}

@@ -8,13 +8,14 @@ factor (prediction, the iteration ahead) keeps the numbers of that time.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from scipy.linalg.lapack import dpstrf
 
-from kernelweave.arrays import Array
-from kernelweave.bayes.matrices import FullMatrix, Inverse, Matrix, ThinMatrix, identity, sum_of
+from kernelweave.arrays import Array, Index
+from kernelweave.bayes.matrices import FullMatrix, Matrix, ThinMatrix, identity, square_of, sum_of
 from kernelweave.bayes.priors import Gamma
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.operators.base import KernelOperator
@@ -102,8 +103,8 @@ class SampleWeights:
 
     def bound(self, lam: Gamma) -> float:
         """E[log p(a | lambda)] - E[log q(a)]."""
-        parts = lam.log_mean - lam.mean * (self.mean**2 + self.variance) + 1.0
-        return 0.5 * float(parts.sum() + self.log_dets.sum())
+        own = float(self.log_dets.sum()) + self.mean.size
+        return 0.5 * (lam.normal_part(self.mean, self.variance) + own)
 
     def covariance(self) -> SampleCovariance:
         """Return the covariance matrices, for prediction."""
@@ -115,7 +116,7 @@ class SampleCovariance:
 
     def __init__(self, squares: Matrix, precision: float, precisions: Array) -> None:
         self._squares, self._precision, self._precisions = squares, precision, precisions
-        self._roots: list[Inverse] = []
+        self._roots: list[ThinMatrix] = []
 
     def __getstate__(self) -> dict[str, Any]:
         # Large, and quickly made anew.
@@ -135,7 +136,7 @@ class SampleCovariance:
         """E[lambda], shape (T, n)."""
         return self._precisions
 
-    def of_tasks(self) -> list[Inverse]:
+    def of_tasks(self) -> list[ThinMatrix]:
         """Return the matrix of each task."""
         if not self._roots:
             pairs = (self._squares.inverse(p, self._precision) for p in self._precisions)
@@ -149,39 +150,35 @@ class KernelOutputs:
 
     mean: Array  # (m, T, n)
     precision: float  # 1 / sigma_g^2.
-    covariances: list[Matrix]  # One for each task, m x m; tasks of equal noise share theirs.
-    traces: Array  # Of the covariances, and log det.
+    covariances: list[Matrix]  # One for each level of noise, m x m, and log det.
     log_dets: Array
+    levels: Index  # Which of them is that of a task.
 
     @classmethod
     def start(cls, mean: Array, precision: float, thin: bool) -> KernelOutputs:
         """Return the factor with these means and the covariance sigma_g^2 I."""
         m, n_tasks, _ = mean.shape
-        covariances = [identity(m, thin, 1.0 / precision)] * n_tasks
-        traces, log_dets = np.full(n_tasks, m / precision), np.full(n_tasks, -m * np.log(precision))
-        return cls(mean, precision, covariances, traces, log_dets)
+        covariance, log_det = identity(m, thin, 1.0 / precision), np.array([-m * np.log(precision)])
+        return cls(mean, precision, [covariance], log_det, np.zeros(n_tasks, dtype=np.intp))
 
     def updated(
         self, products: Array, weights: KernelWeights, f: Array, noise: Array
     ) -> KernelOutputs:
         """Return the factor for K_k E[a], q(b, e), and E[f] and E[upsilon] of each task."""
         m, _, n = products.shape
-        mean, covariances = np.empty_like(products), list(self.covariances)
-        traces, log_dets = np.empty(len(noise)), np.empty(len(noise))
+        mean, covariances, log_dets = np.empty_like(products), [], []
         mixed = weights.b_mean[:, None] * weights.e_mean + weights.covariance_be  # E[b e]
-        for level in np.unique(noise):
-            tasks = np.flatnonzero(noise == level)
-            covariance, log_det = self._covariance(weights, float(level))
-            everyone = slice(None) if len(tasks) == len(noise) else tasks
-            right = self.precision * products[:, everyone]
-            right += (level * weights.e_mean)[:, None, None] * f[everyone]
-            right -= (level * mixed[everyone]).T[:, :, None]
-            answer = covariance.apply(right.reshape(m, len(tasks) * n))
-            mean[:, everyone] = answer.reshape(m, len(tasks), n)
-            for t in tasks:
-                covariances[t] = covariance
-            traces[tasks], log_dets[tasks] = covariance.diagonal.sum(), log_det
-        return KernelOutputs(mean, self.precision, covariances, traces, log_dets)
+        different, levels = np.unique(noise, return_inverse=True)
+        for level, value in enumerate(different.tolist()):
+            covariance, log_det = self._covariance(weights, value)
+            tasks = slice(None) if len(different) == 1 else np.flatnonzero(levels == level)
+            right = self.precision * products[:, tasks]
+            right += (value * weights.e_mean)[:, None, None] * f[tasks]
+            right -= (value * mixed[tasks]).T[:, :, None]
+            mean[:, tasks] = covariance.apply(right.reshape(m, -1)).reshape(m, -1, n)
+            covariances.append(covariance)
+            log_dets.append(log_det)
+        return KernelOutputs(mean, self.precision, covariances, np.array(log_dets), levels)
 
     def _covariance(self, weights: KernelWeights, noise: float) -> tuple[Matrix, float]:
         """(I / sigma_g^2 + noise E[ee'])^-1 and its log det; see matrices.py."""
@@ -199,8 +196,9 @@ class KernelOutputs:
         m, _, n = self.mean.shape
         off = self.mean - products
         squares = np.einsum("ktn,ktn->t", off, off)
-        squares = self.precision * (squares + n * self.traces) + traced
-        parts = n * (m * (1.0 + np.log(self.precision)) + self.log_dets) - squares
+        traces = np.array([covariance.diagonal.sum() for covariance in self.covariances])
+        squares = self.precision * (squares + n * traces[self.levels]) + traced
+        parts = n * (m * (1.0 + np.log(self.precision)) + self.log_dets[self.levels]) - squares
         return 0.5 * float(parts.sum())
 
 
@@ -214,7 +212,7 @@ class KernelWeights:
     b_variance: Array
     covariance_be: Array  # (T, m)
     precision: Matrix  # A, the inverse covariance of e, the intercepts integrated out.
-    inverse: Inverse  # Of A, which is Cov(e), and log det A.
+    inverse: ThinMatrix  # Of A, which is Cov(e), and log det A.
     log_det: float
     log_det_be: float = 0.0  # Of the covariance of b and e together.
     seen: Array | None = None  # The means of q(G) at the last update, and what it left open then.
@@ -233,10 +231,11 @@ class KernelWeights:
         """Whether so many more kernels than samples are there that the thin form saves work."""
         return m >= _THIN_FROM * n_tasks * n and (n_tasks == 1 or not by_task)
 
+    @cached_property
     def covariance(self) -> Matrix:
-        """Return Cov(e)."""
-        inverse = self.inverse
-        return inverse if isinstance(inverse, ThinMatrix) else FullMatrix(inverse.matrix)
+        """Cov(e), in full if its inverse is."""
+        full = isinstance(self.precision, FullMatrix)
+        return FullMatrix(square_of(self.inverse.plus)) if full else self.inverse
 
     def updated(
         self, omega: Array, gamma: Array, outputs: KernelOutputs, f: Array, noise: Array
@@ -252,7 +251,8 @@ class KernelWeights:
         Z = G - (shift * sums)[:, :, None]
         if np.any(noise != 1.0):
             Z *= np.sqrt(noise)[:, None]
-        parts = _grouped(n * noise, outputs.covariances)
+        shares = np.bincount(outputs.levels, n * noise)
+        parts = list(zip(shares.tolist(), outputs.covariances, strict=True))
         precision = sum_of(omega, parts, Z.reshape(m, n_tasks * n))
         inverse, log_det = precision.inverse()
         pulled = noise[:, None] * f
@@ -290,32 +290,21 @@ class KernelWeights:
         G = outputs.mean
         if G is self.seen and (len(self.b_mean) == 1 or not by_task):
             return np.array([self.spread_seen])
-        n = G.shape[2]
+        n, own = G.shape[2], self.covariance
         out = n * self.b_variance + 2.0 * np.einsum("tk,ktn->t", self.covariance_be, G)
-        for t, covariance in enumerate(outputs.covariances):
-            out[t] += n * _quadratic(covariance, self.e_mean)
-            out[t] += n * float(np.vdot(covariance.matrix, self.inverse.matrix))
-            out[t] += float(np.vdot(G[:, t], self.inverse.apply(G[:, t])))
-        return out
+        shared = [
+            _quadratic(covariance, self.e_mean) + float(np.vdot(covariance.matrix, own.matrix))
+            for covariance in outputs.covariances
+        ]
+        out += n * np.array(shared)[outputs.levels]
+        return out + np.array([float(np.vdot(g, own.apply(g))) for g in G.transpose(1, 0, 2)])
 
     def bound(self, omega: Gamma, gamma: Gamma) -> float:
         """E[log p(b, e)] - E[log q(b, e)]."""
-        parts = [
-            (omega.log_mean - omega.mean * (self.e_mean**2 + self.e_variance)).sum(),
-            (gamma.log_mean - gamma.mean * (self.b_mean**2 + self.b_variance)).sum(),
-            self.log_det_be + len(self.e_mean) + len(self.b_mean),
-        ]
-        return 0.5 * float(sum(parts))
+        own = self.log_det_be + len(self.e_mean) + len(self.b_mean)
+        of_e = omega.normal_part(self.e_mean, self.e_variance)
+        return 0.5 * (of_e + gamma.normal_part(self.b_mean, self.b_variance) + own)
 
 
 def _quadratic(covariance: Matrix, v: Array) -> float:
     return float(v @ covariance.apply(v[:, None])[:, 0])
-
-
-def _grouped(weights: Array, covariances: list[Matrix]) -> list[tuple[float, Matrix]]:
-    """(weight, covariance) with the weights of tasks that share a covariance added up."""
-    groups: dict[int, tuple[float, Matrix]] = {}
-    for weight, covariance in zip(weights, covariances, strict=True):
-        before = groups.get(id(covariance), (0.0, covariance))[0]
-        groups[id(covariance)] = (before + float(weight), covariance)
-    return list(groups.values())

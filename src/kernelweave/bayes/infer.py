@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from copy import copy
 from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any
@@ -24,14 +25,14 @@ from kernelweave.deadline import Deadline, TimeUp
 from kernelweave.errors import InterruptedFitWarning, InvalidInputError
 from kernelweave.operators.base import KernelOperator, kernel_runs
 from kernelweave.solvers.checkpoint import Header, Session, digest_of, refused_by_name
-from kernelweave.solvers.kept import ABOVE_ZERO, Kept, Numbers, Progress, check_kept, part_of
+from kernelweave.solvers.kept import ABOVE_ZERO, Kept, Numbers, Progress, check_kept
 from kernelweave.solvers.loop import Limits, Watch
 
 __all__ = ["BayesStart", "about", "guess_unlabelled", "infer", "posterior_numbers"]
 
 # Iterations of the labelled samples alone: enough for the sides of the others to settle.
 _FIRST_ITERATIONS = 50
-# Numbers beyond float64 are reported in one sentence; see `_check_finite`.
+# Numbers beyond float64 are reported in one sentence; see `_record`.
 _QUIET: dict[str, Any] = {"over": "ignore", "divide": "ignore", "invalid": "ignore"}
 
 
@@ -85,97 +86,76 @@ def infer(
     >>> fit.converged, bool(fit.history[1].lower_bound < fit.lower_bound)
     (True, True)
     """
+    began = time.perf_counter()
+    history: list[BayesRecord] = []
+    line, reason = None, ""
     header = Header("infer", len(targets.y), 1, bank.n, bank.m, "")
     with Session(limits.callbacks, header) as session:
         limits = session.limits(limits, 0, partial(about, targets, settings))
-        deadline = deadline or Deadline.after(limits.max_time, time.perf_counter())
+        deadline = deadline or Deadline.after(limits.max_time, began)
         try:
-            return _infer(bank, targets, settings, limits, seed, squares, start, deadline)
+            with between_blocks(deadline.look()):
+                guess = None
+                if isinstance(targets, Labels) and start is None:
+                    guess = guess_unlabelled(bank, targets, settings, seed)
+                ensemble = last = Ensemble(bank, targets, settings, seed, squares, guess)
+                if start is not None:
+                    line = start.place(ensemble, str(about(targets, settings)["digest"]))
+            since = Progress() if line is None else Progress(line.iteration, line.seconds)
+            watch = Watch(limits, history, began - since.seconds, deadline)
+            ended = line is not None and _stands_still(line, targets, limits)
+            if line is not None and (ended or line.iteration >= limits.max_iter):
+                # The fit that is taken up had ended.
+                history.append(line)
+                reason = "converged" if ended else "max_iter"
+            while not reason:
+                began_step = time.perf_counter()
+                iteration = since.iteration + len(history) + 1
+                with between_blocks(deadline.look()), np.errstate(**_QUIET):
+                    ensemble.iterate()
+                    line = _record(ensemble, iteration, began - since.seconds, line)
+                # No factor changes once it is there, so that a copy keeps those of now.
+                last = copy(ensemble)
+                watch.note(line, ensemble.numbers)
+                # Half a second of what an iteration takes is within what `max_time` allows.
+                ahead = max(0.0, time.perf_counter() - began_step - 0.5)
+                still = _stands_still(line, targets, limits)
+                reason = "converged" if still else watch.reason_to_stop(ahead)
         except TimeUp:
-            if start is None:
+            # In the middle of an iteration; the last whole one counts.
+            if not history and start is None:
                 return _constant(bank, targets, settings, limits, seed)
+            if not history:
+                raise InvalidInputError(
+                    f"max_time={limits.max_time} s is too short for one more iteration of the fit "
+                    "that is taken up. Raise it."
+                ) from None
+            reason = "max_time"
+        except np.linalg.LinAlgError as error:
             raise InvalidInputError(
-                f"max_time={limits.max_time} s is too short for one more iteration of the fit "
-                "that is taken up. Raise it."
-            ) from None
-
-
-def _infer(
-    bank: KernelOperator,
-    targets: Targets,
-    settings: Settings,
-    limits: Limits,
-    seed: int,
-    squares: Matrix | None,
-    start: BayesStart | None,
-    deadline: Deadline,
-) -> Posterior:
-    began = time.perf_counter()
-    guess = None
-    with between_blocks(deadline.look()):
-        if isinstance(targets, Labels) and start is None:
-            guess = guess_unlabelled(bank, targets, settings, seed)
-        ensemble = Ensemble(bank, targets, settings, seed, squares, guess)
-        digest = str(about(targets, settings)["digest"])
-        line = None if start is None else start.place(ensemble, digest)
-    since = Progress() if line is None else Progress(line.iteration, line.seconds)
-    history: list[BayesRecord] = []
-    watch = Watch(limits, history, began - since.seconds, deadline)
-    last = ensemble.found()
-    reason = ""
-    ended = line is not None and _stands_still(line.lower_bound, line.change, targets, limits)
-    if line is not None and (ended or line.iteration >= limits.max_iter):
-        # The fit that is taken up had ended.
-        history.append(line)
-        reason = "converged" if ended else "max_iter"
-    try:
-        while not reason:
-            began_step = time.perf_counter()
-            with between_blocks(deadline.look()), np.errstate(**_QUIET):
-                ensemble.iterate()
-                bound = ensemble.lower_bound()
-            _check_finite(bound, ensemble)
-            before = float("-inf") if line is None else line.lower_bound
-            change = (bound - before) / targets.y.size
-            active = len(selected_kernels(ensemble.weights.e_mean))
-            last = ensemble.found()
-            iteration = since.iteration + len(history) + 1
-            line = BayesRecord(iteration, watch.seconds, bound, change, active)
-            watch.note(line, ensemble.numbers)
-            # Half a second of what an iteration takes is within what `max_time` allows.
-            ahead = max(0.0, time.perf_counter() - began_step - 0.5)
-            still = _stands_still(bound, change, targets, limits)
-            reason = "converged" if still else watch.reason_to_stop(ahead)
-    except TimeUp:
-        # In the middle of an iteration; the last whole one counts.
-        if not history:
-            raise
-        reason = "max_time"
-    except np.linalg.LinAlgError as error:
-        raise InvalidInputError(
-            f"rounding left no precise posterior: sigma_g={settings.sigma_g:g} is too small for "
-            "kernels of this size. Normalise the kernels or take a larger sigma_g."
-        ) from error
-    except KeyboardInterrupt:
-        if not history:
-            raise
-        reason = "interrupted"
-        warnings.warn(
-            f"the fit was interrupted after {len(history)} iterations; keeping what was found so "
-            f"far (lower bound {history[-1].lower_bound:.6g}).",
-            InterruptedFitWarning,
-            stacklevel=6,
-        )
-    if reason in ("max_iter", "max_time"):
-        unit = " s" if reason == "max_time" else ""
-        warnings.warn(
-            f"the lower bound still changes by {history[-1].change:.2g} a sample and iteration, "
-            f"above tol={limits.tol:g}: {reason}={getattr(limits, reason)}{unit} was reached; "
-            "raise it or tol.",
-            ConvergenceWarning,
-            stacklevel=6,
-        )
-    return Posterior.of(*last, settings.sigma_g, history, reason)
+                f"rounding left no precise posterior: sigma_g={settings.sigma_g:g} is too small "
+                "for kernels of this size. Normalise the kernels or take a larger sigma_g."
+            ) from error
+        except KeyboardInterrupt:
+            if not history:
+                raise
+            reason = "interrupted"
+            warnings.warn(
+                f"the fit was interrupted after {len(history)} iterations; keeping what was found "
+                f"so far (lower bound {history[-1].lower_bound:.6g}).",
+                InterruptedFitWarning,
+                stacklevel=5,
+            )
+        if reason in ("max_iter", "max_time"):
+            unit = " s" if reason == "max_time" else ""
+            warnings.warn(
+                f"the lower bound still changes by {history[-1].change:.2g} a sample and "
+                f"iteration, above tol={limits.tol:g}: {reason}={getattr(limits, reason)}{unit} "
+                "was reached; raise it or tol.",
+                ConvergenceWarning,
+                stacklevel=5,
+            )
+    return Posterior.of(last, history, reason)
 
 
 def guess_unlabelled(bank: KernelOperator, labels: Labels, settings: Settings, seed: int) -> Array:
@@ -218,11 +198,9 @@ def _constant(
     traces = np.concatenate([bank.diagonal(run).sum(axis=1, dtype=np.float64) for run in runs])
     ensemble.samples.traced[:] = settings.sigma_g**-2 * float(traces @ traces)
     with np.errstate(**_QUIET):
-        ensemble.iterate_without_kernels()
-        bound = ensemble.lower_bound()
-    _check_finite(bound, ensemble)
-    active = len(selected_kernels(ensemble.weights.e_mean))
-    line = BayesRecord(0, time.perf_counter() - began, bound, float("inf"), active)
+        for name in Ensemble.UPDATES[2:]:  # what follows q(a)
+            ensemble.update(name)
+        line = _record(ensemble, 0, began, None)
     warnings.warn(
         f"max_time={limits.max_time} s was reached before the end of the first iteration: the "
         "model is a constant, with the kernels unused. Raise it or take fewer samples: the time "
@@ -230,23 +208,29 @@ def _constant(
         ConvergenceWarning,
         stacklevel=6,
     )
-    return Posterior.of(*ensemble.found(), settings.sigma_g, [line], "max_time")
+    return Posterior.of(ensemble, [line], "max_time")
 
 
-def _check_finite(bound: float, ensemble: Ensemble) -> None:
-    """Raise if an iteration ended in numbers beyond float64."""
-    if not np.isfinite(bound) or not np.all(np.isfinite(ensemble.weights.e_mean)):
+def _record(
+    ensemble: Ensemble, iteration: int, began: float, before: BayesRecord | None
+) -> BayesRecord:
+    """Return the line of an iteration, or raise if it ended in numbers beyond float64."""
+    bound, e_mean = ensemble.lower_bound(), ensemble.weights.e_mean
+    if not np.isfinite(bound) or not np.all(np.isfinite(e_mean)):
         raise InvalidInputError(
             f"the posterior cannot be computed in float64: its lower bound is {bound:g}. The "
             "kernel values, the targets or the priors are too large or too small; normalise the "
             "kernels (normalize='trace'), or scale the targets."
         )
+    rise = np.inf if before is None else bound - before.lower_bound
+    change, seconds = rise / ensemble.targets.y.size, time.perf_counter() - began
+    return BayesRecord(iteration, seconds, bound, change, len(selected_kernels(e_mean)))
 
 
-def _stands_still(bound: float, change: float, targets: Targets, limits: Limits) -> bool:
+def _stands_still(line: BayesRecord, targets: Targets, limits: Limits) -> bool:
     """Whether the change of the lower bound for each target is within the tolerance."""
-    rounding = float(np.finfo(np.float64).eps) * abs(bound) / targets.y.size
-    return abs(change) <= limits.target(rounding)
+    rounding = float(np.finfo(np.float64).eps) * abs(line.lower_bound) / targets.y.size
+    return abs(line.change) <= limits.target(rounding)
 
 
 # What a fit is taken up from
@@ -272,13 +256,14 @@ _KEPT = {
     "targets.shape": Kept(("T",), low=ABOVE_ZERO, needed=False),
     "targets.scale": Kept(("T",), low=ABOVE_ZERO, needed=False),
 }
-_QUAD_KEPT = {"quad": Kept(("m",))}
+# The same fit needs these, too.
 _RECORD_KEPT = {
-    "iteration": Kept(low=0.0),
-    "seconds": Kept(low=0.0),
-    "lower_bound": Kept(),
-    "change": Kept(infinite=True),
-    "active_kernels": Kept(low=0.0),
+    "quad": Kept(("m",)),
+    "record.iteration": Kept(low=0.0),
+    "record.seconds": Kept(low=0.0),
+    "record.lower_bound": Kept(),
+    "record.change": Kept(infinite=True),
+    "record.active_kernels": Kept(low=0.0),
 }
 
 
@@ -343,15 +328,11 @@ class BayesStart:
         sizes = {"T": n_tasks, "n": ensemble.bank.n, "m": ensemble.bank.m}
         goes_on = str(numbers.get("digest")) == same
         with refused_by_name(self.where):
-            check_kept(numbers, _KEPT, sizes)
-            if goes_on:
-                values = part_of(numbers, "record")
-                check_kept(values, _RECORD_KEPT, {})
-                check_kept(numbers, _QUAD_KEPT, sizes)
-                kept: dict[str, Any] = {f.name: values[f.name].item() for f in fields(BayesRecord)}
+            check_kept(numbers, _KEPT | _RECORD_KEPT if goes_on else _KEPT, sizes)
             ensemble.restore(numbers)
         if not goes_on:
             return None
         known, found = numbers["quad"], ensemble.bank.quad(ensemble.samples.mean)
-        alike = np.allclose(found, known, rtol=_SAME, atol=_SAME * float(np.abs(known).max()))
-        return BayesRecord(**kept) if alike else None
+        if not np.allclose(found, known, rtol=_SAME, atol=_SAME * float(np.abs(known).max())):
+            return None
+        return BayesRecord(*(numbers[f"record.{f.name}"].item() for f in fields(BayesRecord)))

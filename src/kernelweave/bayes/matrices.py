@@ -18,7 +18,6 @@ everything but the small diagonal blocks is a matrix product.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -29,15 +28,7 @@ from kernelweave.compiled.threads import map_blocks
 from kernelweave.operators.squares import SquareSum
 from kernelweave.validation import require_array
 
-__all__ = [
-    "CholeskyInverse",
-    "FullMatrix",
-    "Inverse",
-    "Matrix",
-    "ThinMatrix",
-    "identity",
-    "sum_of",
-]
+__all__ = ["FullMatrix", "Matrix", "ThinMatrix", "identity", "square_of", "sum_of"]
 
 # Largest relative change of a precision matrix by the rows left out of it.
 _LEFT_OUT = 1e-8
@@ -88,43 +79,29 @@ def _shifted(matrix: Array, shift: Array | float) -> Array:
     return matrix
 
 
-class CholeskyInverse:
-    """A^-1 = root' root of a symmetric positive definite A = L L', with root = L^-1, and log det A.
+def cholesky_inverse(A: Array) -> tuple[ThinMatrix, float]:
+    """A^-1 = root' root of a symmetric positive definite A = L L', root = L^-1, and log det A.
 
     A is overwritten.
     """
+    root = np.zeros_like(A)
+    log_det = _invert_factor(A, root)
+    return ThinMatrix.of_rows(root), log_det
 
-    def __init__(self, A: Array) -> None:
-        self.root = np.zeros_like(A)
-        self.log_det = _invert_factor(A, self.root)
 
-    def apply(self, X: Array) -> Array:
-        """A^-1 X."""
-        return self.root.T @ (self.root @ X)
+def square_of(root: Array) -> Array:
+    """root' root for a lower triangular root, without its zeros."""
+    n = len(root)
+    out = np.empty((n, n))
 
-    @property
-    def diagonal(self) -> Array:
-        """Diagonal of A^-1."""
-        return np.einsum("ij,ij->j", self.root, self.root)
+    def work(start: int, stop: int) -> None:
+        # Rows of the root above `start` are zero in these columns.
+        part = root[start:, start:stop].T @ root[start:, :stop]
+        out[start:stop, :stop] = part
+        out[:start, start:stop] = part[:, :start].T
 
-    @cached_property
-    def matrix(self) -> Array:
-        """A^-1 in full, where it enters a sum of matrices."""
-        root, n = self.root, len(self.root)
-        out = np.empty((n, n))
-
-        def work(start: int, stop: int) -> None:
-            # Rows of the root above `start` are zero in these columns.
-            part = root[start:, start:stop].T @ root[start:, :stop]
-            out[start:stop, :stop] = part
-            out[:start, start:stop] = part[:, :start].T
-
-        map_blocks(work, n, _BLOCK, n**3 / 3)
-        return out
-
-    def signed_roots(self, vectors: Array) -> list[tuple[float, Array]]:
-        """(sign, Y) for vectors V (p, n): V A^-1 V' is the sum of sign Y Y'."""
-        return [(1.0, _product(vectors, self.root.T))]
+    map_blocks(work, n, _BLOCK, n**3 / 3)
+    return out
 
 
 def _invert_factor(A: Array, root: Array) -> float:
@@ -171,15 +148,14 @@ class FullMatrix:
         """Return the rows and columns of some kernels."""
         return FullMatrix(self.matrix[np.ix_(chosen, chosen)])
 
-    def inverse(self, shift: Array | float = 0.0, scale: float = 1.0) -> tuple[Inverse, float]:
+    def inverse(self, shift: Array | float = 0.0, scale: float = 1.0) -> tuple[ThinMatrix, float]:
         """Return (diag(shift) + scale A)^-1, A being this matrix, and log det of its inverse."""
-        inverse = CholeskyInverse(_shifted(scale * self.matrix, shift))
-        return inverse, inverse.log_det
+        return cholesky_inverse(_shifted(scale * self.matrix, shift))
 
     def shrunk(self, ratio: float) -> tuple[FullMatrix, float]:
         """I - (I + ratio A)^-1, A being this matrix, and log det(I + ratio A)."""
         inverse, log_det = self.inverse(1.0, ratio)
-        return FullMatrix(_shifted(-inverse.matrix, 1.0)), log_det
+        return FullMatrix(_shifted(-square_of(inverse.plus), 1.0)), log_det
 
     def scaled_less(self, scale: float, w: Array) -> FullMatrix:
         """Return scale * (this matrix) - w w'."""
@@ -238,22 +214,21 @@ class ThinMatrix:
         return ThinMatrix(self.base[chosen], self.plus[:, chosen], self.minus[:, chosen])
 
     def inverse(self, shift: Array | float = 0.0, scale: float = 1.0) -> tuple[ThinMatrix, float]:
-        """See :class:`FullMatrix`; by Woodbury's formula, twice."""
+        """By Woodbury's formula, twice."""
         base = shift + scale * self.base
         root = np.sqrt(base)
         scaled = self.plus * (np.sqrt(scale) / root)
-        found = CholeskyInverse(_shifted(_gram(scaled), 1.0))
-        log_det = float(np.log(base).sum()) + found.log_det
-        taken = _lower_times(found.root, scaled)
+        found, log_det = cholesky_inverse(_shifted(_gram(scaled), 1.0))
+        log_det += float(np.log(base).sum())
+        taken = _lower_times(found.plus, scaled)
         taken /= root
         without = ThinMatrix(1.0 / base, self.minus[:0], taken)
         if not len(self.minus):
             return without, log_det
         minus = np.sqrt(scale) * self.minus
         moved = without.apply(minus.T)
-        found = CholeskyInverse(_shifted(-(minus @ moved), 1.0))
-        added = found.root @ moved.T
-        return ThinMatrix(without.base, added, taken), log_det + found.log_det
+        found, log_det_minus = cholesky_inverse(_shifted(-(minus @ moved), 1.0))
+        return ThinMatrix(without.base, found.plus @ moved.T, taken), log_det + log_det_minus
 
     def shrunk(self, ratio: float) -> tuple[ThinMatrix, float]:
         inverse, log_det = self.inverse(1.0, ratio)
@@ -272,8 +247,8 @@ class ThinMatrix:
         return ThinMatrix(scale * self.base, root * self.plus, minus)
 
     def signed_roots(self, vectors: Array) -> list[tuple[float, Array]]:
-        """See :class:`CholeskyInverse`."""
-        roots = [(1.0, vectors * np.sqrt(self.base))]
+        """(sign, Y) for vectors V (p, m): V A V' is the sum of sign Y Y', A being this matrix."""
+        roots = [(1.0, vectors * np.sqrt(self.base))] if self.base.any() else []
         return roots + [(s, _product(vectors, rows.T)) for s, rows in self._signed_rows()]
 
     def check(self, what: str, m: int) -> None:
@@ -289,8 +264,6 @@ class ThinMatrix:
 
 
 Matrix = FullMatrix | ThinMatrix
-# What `inverse` returns.
-Inverse = CholeskyInverse | ThinMatrix
 
 
 def identity(m: int, thin: bool, scale: float = 1.0) -> Matrix:

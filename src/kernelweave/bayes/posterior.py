@@ -7,26 +7,18 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from kernelweave.arrays import Array, Index
-from kernelweave.bayes.factors import KernelWeights, SampleCovariance, SampleWeights
+from kernelweave.bayes.ensemble import Ensemble
+from kernelweave.bayes.factors import SampleCovariance
 from kernelweave.bayes.matrices import FullMatrix, Matrix, ThinMatrix
 from kernelweave.validation import positive_number, require_array, require_kind
 
-__all__ = ["SELECTED", "BayesRecord", "Posterior", "selected_kernels"]
-
-# A kernel counts as selected when its weight is above this part of the largest.
-SELECTED = 1e-3
+__all__ = ["BayesRecord", "Posterior", "selected_kernels"]
 
 
 def selected_kernels(e_mean: Array) -> Index:
-    """Return the kernels whose mean weight is above :data:`SELECTED` times the largest.
-
-    Examples
-    --------
-    >>> selected_kernels(np.array([0.5, 1e-7, -0.1]))
-    array([0, 2])
-    """
+    """Return the kernels whose mean weight is above a thousandth of the largest."""
     size = np.abs(e_mean)
-    return np.flatnonzero(size > SELECTED * size.max(initial=0.0))
+    return np.flatnonzero(size > 1e-3 * size.max(initial=0.0))
 
 
 @dataclass(frozen=True)
@@ -98,29 +90,22 @@ class Posterior:
     _sample_covariance: SampleCovariance = field(repr=False)
 
     @classmethod
-    def of(
-        cls,
-        samples: SampleWeights,
-        weights: KernelWeights,
-        noise_variance: Array,
-        sigma_g: float,
-        history: list[BayesRecord],
-        reason: str,
-    ) -> Posterior:
+    def of(cls, found: Ensemble, history: list[BayesRecord], reason: str) -> Posterior:
         """Take the moments of the factors found."""
+        samples, weights = found.samples, found.weights
         return cls(
             e_mean=weights.e_mean,
             e_std=np.sqrt(weights.e_variance),
             b_mean=weights.b_mean,
             b_std=np.sqrt(weights.b_variance),
             a_mean=samples.mean,
-            noise_variance=noise_variance,
-            sigma_g=sigma_g,
+            noise_variance=found.targets.noise_variance,
+            sigma_g=found.sigma_g,
             lower_bound=history[-1].lower_bound,
             converged=reason == "converged",
             reason=reason,
             history=history,
-            _covariance=weights.covariance(),
+            _covariance=weights.covariance,
             _covariance_be=weights.covariance_be,
             _sample_covariance=samples.covariance(),
         )

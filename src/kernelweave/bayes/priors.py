@@ -139,6 +139,10 @@ class Gamma:
         shape = np.full_like(squares, self.alpha + 0.5 * count)
         return replace(self, shape=shape, scale=1.0 / (1.0 / self.beta + 0.5 * squares))
 
+    def normal_part(self, mean: Array, variance: Array) -> float:
+        """Sum of 2 E[log p(v | x)], up to log 2 pi, of normal v with the precisions x."""
+        return float((self.log_mean - self.mean * (mean**2 + variance)).sum())
+
     def bound(self) -> float:
         """E[log p(x)] - E[log q(x)]: its part of the lower bound."""
         parts = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -30,69 +30,45 @@ _HAZARD_SCALE = np.sqrt(2.0 / np.pi)
 _FAR, _LEVELS = 6.0, 22
 
 
-@dataclass(frozen=True)
 class Labels:
     """Classes: f lies beyond the margin, on the side of its label (sections 3 and 5.2).
 
-    Attributes
+    q(f) is truncated normal with variance 1. It never changes: an update is another object.
+
+    Parameters
     ----------
     y : ndarray of shape (T, n)
         1, -1, or 0 where the label is not known: then on either side, but not in between.
     margin : float
         nu.
+    location : ndarray of shape (T, n), optional
+        Mean of f before it is truncated; zero unless given.
     """
-
-    y: Array
-    margin: float = 1.0
-
-    def start(self, priors: Hyperparameters, guess: Array | None = None) -> LabelFactor:
-        """Return the factor that q(f) starts from; `guess` is its location, or zero."""
-        return LabelFactor(self, np.zeros(self.y.shape) if guess is None else guess)
-
-
-@dataclass(frozen=True)
-class Outputs:
-    """Values: y is f itself, with noise of unknown precision.
-
-    Attributes
-    ----------
-    y : ndarray of shape (T, n)
-    """
-
-    y: Array
-
-    def start(self, priors: Hyperparameters, guess: Array | None = None) -> OutputFactor:
-        """Return the factor that q(upsilon) starts from; there is nothing to guess."""
-        noise = Gamma.start(priors.alpha_upsilon, priors.beta_upsilon, (len(self.y),))
-        return OutputFactor(self.y, noise)
-
-
-Targets = Labels | Outputs
-
-
-class LabelFactor:
-    """q(f), truncated normal with variance 1. It never changes: an update is another factor."""
 
     # Whether what is left open about e'g + b is wanted for each task, or in sum.
     by_task = False
 
-    def __init__(self, labels: Labels, location: Array) -> None:
-        self._labels, self._location = labels, location
-        self.precision = self.noise_variance = np.ones(len(labels.y))
-        moments = truncated_moments(location, labels.y, labels.margin)
-        self.mean, self._log_mass = moments.mean, moments.log_mass
+    def __init__(self, y: Array, margin: float = 1.0, location: Array | None = None) -> None:
+        self.y, self.margin = y, margin
+        self._location = np.zeros(y.shape) if location is None else location
+        self.precision = self.noise_variance = np.ones(len(y))
+        self.mean, _, self._log_mass = truncated_moments(self._location, y, margin)
 
-    def updated(self, location: Array, spread: Array) -> LabelFactor:
-        """Return the factor for E[e'g + b], its `location`; the sum of variances is no matter."""
-        return LabelFactor(self._labels, location)
+    def start(self, priors: Hyperparameters, guess: Array | None = None) -> Labels:
+        """Return what q(f) starts from; `guess` is its location, or zero."""
+        return Labels(self.y, self.margin, guess)
+
+    def updated(self, location: Array, spread: Array) -> Labels:
+        """Return q(f) for E[e'g + b], its `location`; the sum of variances is no matter."""
+        return Labels(self.y, self.margin, location)
 
     def numbers(self) -> dict[str, Array]:
         """Return what the next iterations need of the factor."""
         return {"location": self._location}
 
-    def restored(self, numbers: Numbers) -> LabelFactor:
-        """Return the factor that :meth:`numbers` was taken from, for the labels at hand."""
-        return LabelFactor(self._labels, numbers["location"])
+    def restored(self, numbers: Numbers) -> Labels:
+        """Return what :meth:`numbers` was taken from, for the labels at hand."""
+        return Labels(self.y, self.margin, numbers["location"])
 
     def bound(self, location: Array, spread: Array) -> float:
         """E[log p(f | e'g + b)] - E[log q(f)], from now another location."""
@@ -101,36 +77,51 @@ class LabelFactor:
         return float(np.sum(self._log_mass - 0.5 * squares) - 0.5 * np.sum(spread))
 
 
-class OutputFactor:
-    """q(upsilon), the precision of the noise of each output. Methods are those of `LabelFactor`."""
+class Outputs:
+    """Values: y is f itself, with noise of unknown precision. Methods are those of `Labels`.
+
+    Parameters
+    ----------
+    y : ndarray of shape (T, n)
+    noise : Gamma, optional
+        q(upsilon), the precision of the noise of each output.
+    """
 
     by_task = True
 
-    def __init__(self, y: Array, noise: Gamma) -> None:
-        self.mean, self._noise = y, noise
-        self.precision, self.noise_variance = noise.mean, noise.inverse_mean
+    def __init__(self, y: Array, noise: Gamma | None = None) -> None:
+        self.y = self.mean = y
+        self._noise = noise or Gamma.start(1.0, 1.0, (len(y),))
+        self.precision, self.noise_variance = self._noise.mean, self._noise.inverse_mean
+
+    def start(self, priors: Hyperparameters, guess: Array | None = None) -> Outputs:
+        """Return what q(upsilon) starts from; there is nothing to guess."""
+        size = (len(self.y),)
+        return Outputs(self.y, Gamma.start(priors.alpha_upsilon, priors.beta_upsilon, size))
 
     def _squares(self, location: Array, spread: Array) -> Array:
-        return np.sum((self.mean - location) ** 2, axis=1) + spread
+        return np.sum((self.y - location) ** 2, axis=1) + spread
 
-    def updated(self, location: Array, spread: Array) -> OutputFactor:
-        """Return the factor for E[e'g + b] and its variances summed, by task."""
+    def updated(self, location: Array, spread: Array) -> Outputs:
+        """Return q(upsilon) for E[e'g + b] and its variances summed, by task."""
         squares = self._squares(location, spread)
-        return OutputFactor(self.mean, self._noise.updated(self.mean.shape[1], squares))
+        return Outputs(self.y, self._noise.updated(self.y.shape[1], squares))
 
     def numbers(self) -> dict[str, Array]:
         return {"shape": self._noise.shape, "scale": self._noise.scale}
 
-    def restored(self, numbers: Numbers) -> OutputFactor:
-        noise = replace(self._noise, shape=numbers["shape"], scale=numbers["scale"])
-        return OutputFactor(self.mean, noise)
+    def restored(self, numbers: Numbers) -> Outputs:
+        shape, scale = numbers["shape"], numbers["scale"]
+        return Outputs(self.y, replace(self._noise, shape=shape, scale=scale))
 
     def bound(self, location: Array, spread: Array) -> float:
         """E[log p(y | e'g + b, upsilon)] + E[log p(upsilon)] - E[log q(upsilon)]."""
-        n = self.mean.shape[1]
-        fit = n * (self._noise.log_mean - _LOG_2_PI)
+        fit = self.y.shape[1] * (self._noise.log_mean - _LOG_2_PI)
         fit = fit - self._noise.mean * self._squares(location, spread)
         return 0.5 * float(fit.sum()) + self._noise.bound()
+
+
+Targets = Labels | Outputs
 
 
 # Moments of a normal variable kept outside the margin, in closed form
@@ -202,13 +193,7 @@ def class_probability(mean: ArrayLike, std: ArrayLike, margin: float) -> Array:
 
 
 def log_class_probability(mean: ArrayLike, std: ArrayLike, margin: float) -> Array:
-    """Logarithm of :func:`class_probability`, which may be too small for a number.
-
-    Examples
-    --------
-    >>> log_class_probability(-100.0, 1.0, 1.0).round(3).item()
-    -5106.034
-    """
+    """Logarithm of :func:`class_probability`, which may be too small for a number."""
     mu, s = np.asarray(mean, dtype=np.float64), np.asarray(std, dtype=np.float64)
     here, there = log_ndtr((mu - margin) / s), log_ndtr((-mu - margin) / s)
     return here - np.logaddexp(here, there)

@@ -13,27 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 
 import kernelweave
-from kernelweave.cli import complete
-from kernelweave.cli.options import (
-    CacheMB,
-    COption,
-    DataFile,
-    Jobs,
-    Json,
-    Kernels,
-    Loss,
-    Matrix,
-    Quiet,
-    Regularizer,
-    Seed,
-    Target,
-    Task,
-    TaskOption,
-    TestSize,
-    TimeLimit,
-    Tol,
-    View,
-)
+from kernelweave.cli import complete, options
 from kernelweave.errors import InvalidInputError
 from kernelweave.validation import parse_time
 from kernelweave.visible_text import visible
@@ -153,9 +133,7 @@ def demo(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the 70/30 split.")] = 0,
     C: Annotated[float, typer.Option("--C", help="Weight of the loss, as in an SVM.")] = 1.0,
     tol: Annotated[float, typer.Option(help="Relative duality gap to reach.")] = 1e-3,
-    figure: Annotated[
-        Path, typer.Option(dir_okay=False, help="Where to save the figure (PNG, PDF or SVG).")
-    ] = Path("kernelweave-demo.png"),
+    figure: options.Figure = Path("kernelweave-demo.png"),
 ) -> None:
     """Fit scikit-learn's breast cancer data with the 403 kernels of the SimpleMKL family.
 
@@ -190,62 +168,44 @@ def _figure(path: Path) -> Path:
 )
 @_ends_at_ctrl_c
 def fit(
-    data: DataFile,
-    target: Target = None,
-    task: TaskOption = Task.auto,
-    kernels: Kernels = "default",
-    view: View = None,
-    kernel_matrix: Matrix = None,
+    ctx: typer.Context,
+    data: options.DataFile,
+    target: options.Target = None,
+    task: options.TaskOption = options.Task.auto,
+    kernels: options.Kernels = "default",
+    view: options.View = None,
+    kernel_matrix: options.Matrix = None,
     solver: Annotated[
         str,
-        typer.Option(
+        options.model(
             help="auto, active-set, silp, spicy, spg, mwu, ..., or bayes (a posterior).",
             autocompletion=complete.solvers,
-            rich_help_panel="Model",
         ),
     ] = "auto",
-    C: COption = None,
+    C: options.COption = None,
     cv: Annotated[
-        int | None,
-        typer.Option(
-            min=2,
-            metavar="FOLDS",
-            help="Choose C by cross-validation.",
-            rich_help_panel="Model",
-        ),
+        int | None, options.model(min=2, metavar="FOLDS", help="Choose C by cross-validation.")
     ] = None,
-    loss: Loss = None,
-    regularizer: Regularizer = None,
+    loss: options.Loss = None,
+    regularizer: options.Regularizer = None,
     balanced: Annotated[
-        bool,
-        typer.Option(
-            "--balanced", help="Give every class the same weight.", rich_help_panel="Model"
-        ),
+        bool, options.model("--balanced", help="Give every class the same weight.")
     ] = False,
-    nu: Annotated[
-        float,
-        typer.Option(help="Share of outliers to expect (--task outlier).", rich_help_panel="Model"),
-    ] = 0.1,
-    tol: Tol = None,
-    test_size: TestSize = 0.2,
+    nu: Annotated[float, options.model(help="Share of outliers to expect (--task outlier).")] = 0.1,
+    tol: options.Tol = None,
+    test_size: options.TestSize = 0.2,
     report: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="R.html", help="Write a report, one HTML file.", rich_help_panel="Output"
-        ),
+        Path | None, options.output(metavar="R.html", help="Write a report, one HTML file.")
     ] = None,
     model: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="M.skops", help="Save the model for 'predict'.", rich_help_panel="Output"
-        ),
+        Path | None, options.output(metavar="M.skops", help="Save the model for 'predict'.")
     ] = None,
-    time_limit: TimeLimit = None,
-    cache_mb: CacheMB = None,
-    n_jobs: Jobs = None,
-    seed: Seed = 0,
-    json: Json = False,
-    quiet: Quiet = False,
+    time_limit: options.TimeLimit = None,
+    cache_mb: options.CacheMB = None,
+    n_jobs: options.Jobs = None,
+    seed: options.Seed = 0,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> int:
     """Learn a combination of kernels from a file, and say which ones matter.
 
@@ -258,27 +218,11 @@ def fit(
     report_path = check_file("--report", report, (".html", ".htm"))
     model_path = check_file("--model", model)
     with out.console.status("loading"):
-        from kernelweave.cli.build import Settings
+        from kernelweave.cli.build import settings_from
         from kernelweave.cli.fit import Files, run_fit
 
-    settings = Settings(
-        kernels=kernels,
-        views=view or (),
-        matrices=kernel_matrix or (),
-        solver=solver,
-        C=C,
-        cv=cv,
-        loss=loss,
-        regularizer=regularizer,
-        balanced=balanced,
-        nu=nu,
-        tol=tol,
-        time_limit=limit,
-        cache_mb=cache_mb,
-        n_jobs=n_jobs,
-        seed=seed,
-    )
     files = Files(report_path, model_path)
+    settings = settings_from(ctx.params, limit)
     return run_fit(data, target, task.value, settings, test_size, files, out)
 
 
@@ -291,8 +235,8 @@ def fit(
 )
 @_ends_at_ctrl_c
 def predict(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A file that 'fit' saved.")],
-    data: DataFile,
+    model: options.ModelFile,
+    data: options.DataFile,
     proba: Annotated[
         bool, typer.Option("--proba", help="Add a probability for each class.")
     ] = False,
@@ -318,8 +262,8 @@ def predict(
         list[str] | None,
         typer.Option(metavar="TYPE", help="A type of your own that the file may hold. Repeat."),
     ] = None,
-    json: Json = False,
-    quiet: Quiet = False,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> int:
     """Predict the rows of a file with a saved model."""
     from kernelweave.cli.output import Output, check_file
@@ -336,9 +280,9 @@ def predict(
 @app.command(epilog=_examples(("kernelweave inspect fit.skops", ""), ("... --json", "all of it")))
 @_ends_at_ctrl_c
 def inspect(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A file that 'fit' saved.")],
+    model: options.ModelFile,
     top: Annotated[int, typer.Option(min=1, help="How many kernels to list.")] = 20,
-    json: Json = False,
+    json: options.Json = False,
 ) -> int:
     """Show what a model file holds, without running anything in it."""
     from kernelweave.cli.inspect import run_inspect
@@ -355,8 +299,9 @@ def inspect(
 )
 @_ends_at_ctrl_c
 def compare(
-    data: DataFile,
-    target: Target = None,
+    ctx: typer.Context,
+    data: options.DataFile,
+    target: options.Target = None,
     solvers: Annotated[
         str,
         typer.Option(
@@ -365,25 +310,23 @@ def compare(
             autocompletion=complete.solver_list,
         ),
     ] = "active-set,silp,spg,spicy,mwu,bayes,uniform",
-    task: TaskOption = Task.auto,
-    kernels: Kernels = "default",
-    view: View = None,
-    kernel_matrix: Matrix = None,
-    C: COption = None,
-    loss: Loss = None,
-    regularizer: Regularizer = None,
-    tol: Tol = None,
-    test_size: TestSize = 0.3,
+    task: options.TaskOption = options.Task.auto,
+    kernels: options.Kernels = "default",
+    view: options.View = None,
+    kernel_matrix: options.Matrix = None,
+    C: options.COption = None,
+    loss: options.Loss = None,
+    regularizer: options.Regularizer = None,
+    tol: options.Tol = None,
+    test_size: options.TestSize = 0.3,
     splits: Annotated[int, typer.Option(min=1, help="How many splits.")] = 3,
-    time_limit: TimeLimit = None,
-    figure: Annotated[
-        Path, typer.Option(dir_okay=False, help="Where to save the figure (PNG, PDF or SVG).")
-    ] = Path("kernelweave-compare.png"),
-    cache_mb: CacheMB = None,
-    n_jobs: Jobs = None,
-    seed: Seed = 0,
-    json: Json = False,
-    quiet: Quiet = False,
+    time_limit: options.TimeLimit = None,
+    figure: options.Figure = Path("kernelweave-compare.png"),
+    cache_mb: options.CacheMB = None,
+    n_jobs: options.Jobs = None,
+    seed: options.Seed = 0,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
 ) -> int:
     """Fit several solvers on the same splits: accuracy, time, gap and kernels kept."""
     from kernelweave.cli.output import Output
@@ -395,20 +338,8 @@ def compare(
     if not names:
         raise InvalidInputError("--solvers needs at least one name, such as spg,silp,mwu.")
     with out.console.status("loading"):
-        from kernelweave.cli.build import Settings
+        from kernelweave.cli.build import settings_from
         from kernelweave.cli.compare import run_compare
 
-    settings = Settings(
-        kernels=kernels,
-        views=view or (),
-        matrices=kernel_matrix or (),
-        C=C,
-        loss=loss,
-        regularizer=regularizer,
-        tol=tol,
-        time_limit=limit,
-        cache_mb=cache_mb,
-        n_jobs=n_jobs,
-        seed=seed,
-    )
+    settings = settings_from(ctx.params, limit)
     return run_compare(data, target, task.value, names, settings, test_size, splits, figure, out)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -26,9 +26,14 @@ from kernelweave.estimators import (
 from kernelweave.estimators.kernel_estimator import KernelEstimator
 from kernelweave.tables import TableEncoder, parse_views, table_kernels
 
-__all__ = ["Blueprint", "Settings", "build_model", "needs_names", "with_rows"]
+__all__ = ["Blueprint", "Settings", "build_model", "needs_names", "settings_from", "with_rows"]
 
 _ID = "row"
+# With a given C, with one chosen by cross-validation, and Bayesian.
+_ESTIMATORS: dict[str, tuple[type[KernelEstimator], ...]] = {
+    "classification": (MKLClassifier, MKLClassifierCV, BayesianMKLClassifier),
+    "regression": (MKLRegressor, MKLRegressorCV, BayesianMKLRegressor),
+}
 
 
 @dataclass(frozen=True)
@@ -36,8 +41,8 @@ class Settings:
     """What a user can choose about the model; None is the estimator's own default."""
 
     kernels: str = "default"
-    views: Sequence[str] = ()
-    matrices: Sequence[str] = ()
+    view: Sequence[str] = ()
+    kernel_matrix: Sequence[str] = ()
     solver: str = "auto"
     C: float | None = None
     cv: int | None = None
@@ -50,6 +55,13 @@ class Settings:
     cache_mb: float | None = None
     n_jobs: int | None = None
     seed: int = 0
+
+
+def settings_from(options: dict[str, Any], time_limit: float | None) -> Settings:
+    """Take the settings from the options of a command, which go by the same names."""
+    names = {f.name for f in fields(Settings)}
+    given = {n: v for n, v in options.items() if n in names and v is not None}
+    return Settings(**{**given, "time_limit": time_limit})
 
 
 @dataclass(frozen=True)
@@ -66,14 +78,13 @@ class Blueprint:
 
 def needs_names(settings: Settings) -> bool:
     """Whether the columns are asked for by name, which sparse data do not have."""
-    return bool(settings.views or settings.matrices or settings.kernels.endswith(".toml"))
+    return bool(settings.view or settings.kernel_matrix or settings.kernels.endswith(".toml"))
 
 
 def build_model(
     data: Data,
     settings: Settings,
     train: NDArray[np.intp],
-    callbacks: Sequence[Any] = (),
     *,
     encoded: bool = False,
 ) -> Blueprint:
@@ -83,15 +94,15 @@ def build_model(
     rows, that takes rows as they are in a file; with ``encoded=True`` it is the estimator alone, to
     be fitted on any rows, and the samples are encoded.
     """
-    options = _options(data.task, settings) | {"callbacks": tuple(callbacks)}
+    options = _options(data.task, settings)
     kind = _estimator(data.task, settings)
     if not data.is_table:
         return Blueprint(kind(settings.kernels, **options), data.X, [("kernels", settings.kernels)])
-    matrices = read_matrices(settings.matrices, (None, data.n_rows))
+    matrices = read_matrices(settings.kernel_matrix, (None, data.n_rows))
     X = with_rows(data.X, data.rows) if matrices else data.X
     encoder = TableEncoder(id_column=_ID if matrices else None)
     seen = clone(encoder).fit(X[train])
-    views = parse_views(settings.views, data.X.columns) if settings.views else None
+    views = parse_views(settings.view, data.X.columns) if settings.view else None
     kernels = table_kernels(settings.kernels, seen, views, matrices)
     about = [("columns", text) for text in seen.notes_]
     if views:
@@ -122,13 +133,8 @@ def _estimator(task: str, settings: Settings) -> type[KernelEstimator]:
         raise InvalidInputError("--solver bayes is for classification and regression.")
     if task == "outlier":
         return MKLOneClass
-    if task == "regression":
-        if bayes:
-            return BayesianMKLRegressor
-        return MKLRegressor if settings.cv is None else MKLRegressorCV
-    if bayes:
-        return BayesianMKLClassifier
-    return MKLClassifier if settings.cv is None else MKLClassifierCV
+    plain, chosen, bayesian = _ESTIMATORS[task]
+    return bayesian if bayes else plain if settings.cv is None else chosen
 
 
 def _options(task: str, settings: Settings) -> dict[str, Any]:

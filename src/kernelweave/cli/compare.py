@@ -13,8 +13,8 @@ from kernelweave.cli.data import load_data
 from kernelweave.cli.output import Output
 from kernelweave.cli.progress import CountProgress
 from kernelweave.errors import InvalidInputError
+from kernelweave.inspect.comparison import compare
 from kernelweave.plot import compare as draw_comparison
-from kernelweave.report.comparison import compare
 
 __all__ = ["run_compare"]
 
@@ -35,13 +35,11 @@ def run_compare(
         raise InvalidInputError("compare scores predictions, and --task outlier has none to score.")
     with out.console.status("reading"):
         data = load_data(path, target, task, dense=needs_names(settings))
-    for label, text in data.about:
-        out.line(label, text, note=True)
+    out.notes_on(data.about)
     with out.hearing():
         # Encoded once: a split may lack a value that the kernels of all rows know.
         plan = build_model(data, settings, np.arange(len(data.rows)), encoded=True)
-    for label, text in plan.about:
-        out.line(label, text, note=True)
+    out.notes_on(plan.about)
     out.show()
     bar = CountProgress(out.console, f"{len(solvers)} solvers", len(solvers) * n_splits)
     with bar, out.hearing():

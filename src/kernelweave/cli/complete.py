@@ -28,24 +28,12 @@ _HEADER_BYTES = 1 << 16
 
 
 def solvers(incomplete: str) -> list[str]:
-    """Return solvers that begin with what was typed.
-
-    Examples
-    --------
-    >>> solvers("silp")
-    ['silp', 'silp-chunking']
-    """
+    """Return solvers that begin with what was typed."""
     return [name for name in SOLVERS if name.startswith(incomplete)]
 
 
 def solver_list(incomplete: str) -> list[str]:
-    """Complete the last of several solvers with commas between.
-
-    Examples
-    --------
-    >>> solver_list("mwu,spi")
-    ['mwu,spicy']
-    """
+    """Complete the last of several solvers with commas between."""
     before, comma, last = incomplete.rpartition(",")
     return [f"{before}{comma}{name}" for name in solvers(last) if name != "auto"]
 

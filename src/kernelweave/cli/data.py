@@ -28,61 +28,26 @@ _DENSE_BYTES = 2 * 2**30
 
 @dataclass(frozen=True)
 class Data:
-    """Rows with a known target, and what was found out about them.
-
-    Attributes
-    ----------
-    path : Path
-        The file.
-    X : polars.DataFrame or CSR matrix
-        The columns without the target.
-    y : ndarray or None
-        The target; None where there is none to learn.
-    columns : list of str
-        Names of the columns of X.
-    target : str or None
-        The column of the target.
-    task : {"classification", "regression", "outlier"}
-    rows : ndarray of int
-        Where the rows stand in the file, from 0.
-    n_rows : int
-        How many rows the file has.
-    about : list of (str, str)
-        What people should know, with a label each.
-    """
+    """Rows with a known target, and what was found out about them."""
 
     path: Path
-    X: Any
+    X: Any  # A polars.DataFrame or a CSR matrix, without the target.
     y: NDArray[Any] | None
     columns: list[str]
     target: str | None
     task: str
-    rows: NDArray[np.intp]
-    n_rows: int
-    about: list[tuple[str, str]]
+    rows: NDArray[np.intp]  # Where the rows stand in the file, from 0.
+    n_rows: int  # How many rows the file has.
+    about: list[tuple[str, str]]  # What people should know, with a label each.
 
     @property
     def is_table(self) -> bool:
         """Whether the columns have names and types."""
         return isinstance(self.X, pl.DataFrame)
 
-    def take(self, idx: NDArray[np.intp]) -> Any:
-        """Return some of the rows."""
-        return self.X[idx]
-
 
 def load_data(path: Path, target: str | None, task: str, *, dense: bool = False) -> Data:
-    """Read a file and find its target.
-
-    Parameters
-    ----------
-    path : Path
-    target : str or None
-        Column to be predicted; None takes the labels of a format that has them.
-    task : {"auto", "classification", "regression", "outlier"}
-    dense : bool
-        Sparse data become a table, for what needs columns by name.
-    """
+    """Read a file and find its target."""
     table = read_table(path)
     about = [("data", f"{path.name}: {_size(table)} ({table.kind})")]
     about += [("note", text) for text in table.notes]
@@ -150,14 +115,7 @@ def split_rows(
 
 
 def read_matrices(texts: Sequence[str], shape: tuple[int | None, int]) -> dict[str, Any]:
-    """Read kernel matrices given as NAME=FILE.
-
-    Parameters
-    ----------
-    texts : sequence of str
-    shape : (int or None, int)
-        Rows (None: as many as columns) and columns that they must have.
-    """
+    """Read kernel matrices given as NAME=FILE."""
     found: dict[str, Any] = {}
     for text in texts:
         name, equals, file = text.partition("=")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 import warnings
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +17,9 @@ from sklearn.preprocessing import StandardScaler
 
 from kernelweave.cli.output import shown, weights_table
 from kernelweave.cli.progress import CountProgress, FitProgress
-from kernelweave.describe.learnt import rank_kernels
 from kernelweave.errors import InterruptedFitWarning
 from kernelweave.estimators import MKLClassifier
+from kernelweave.inspect.learnt import rank_kernels
 from kernelweave.kernels import Kernel, OnColumns, Samples, Selection, simplemkl_family
 from kernelweave.plot import fit_figure
 
@@ -30,8 +29,7 @@ TOP_KERNELS = 8  # in the terminal
 FIGURE_KERNELS = 12
 
 
-@dataclass(frozen=True)
-class Split:
+class Split(NamedTuple):
     """Standardised training and test samples."""
 
     X_train: NDArray[np.float64]
@@ -41,8 +39,7 @@ class Split:
     feature_names: list[str]
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """One line of the table: a fitted model and the seconds it took."""
 
     label: str
@@ -57,13 +54,8 @@ def load_split(seed: int) -> Split:
         data.data, data.target, test_size=0.3, stratify=data.target, random_state=seed
     )
     scaler = StandardScaler().fit(X_train)
-    return Split(
-        scaler.transform(X_train),
-        scaler.transform(X_test),
-        y_train,
-        y_test,
-        [str(name) for name in data.feature_names],
-    )
+    names = [str(name) for name in data.feature_names]
+    return Split(scaler.transform(X_train), scaler.transform(X_test), y_train, y_test, names)
 
 
 def simplemkl_kernels(split: Split) -> list[Kernel]:
@@ -88,7 +80,8 @@ def run_demo(*, seed: int, C: float, tol: float, figure: Path) -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         learnt = _fit_learnt(console, kernels, split, C, tol)
-        rows = [learnt, _fit_uniform(kernels, split, C), _fit_singles(console, kernels, split, C)]
+        equal = _fit(kernels, split, "equal weights", C=C, solver="uniform")
+        rows = [learnt, equal, _fit_singles(console, kernels, split, C)]
     for text in {str(entry.message): None for entry in caught}:
         console.print(f"  [yellow]warning:[/] {shown(text)}")
     console.print()
@@ -117,10 +110,6 @@ def _fit_learnt(console: Console, kernels: list[Kernel], split: Split, C: float,
     return row if progress.compile_seconds == 0 else _fit(kernels, split, label, **settings)
 
 
-def _fit_uniform(kernels: list[Kernel], split: Split, C: float) -> Row:
-    return _fit(kernels, split, "equal weights", C=C, solver="uniform")
-
-
 def _fit_singles(console: Console, kernels: list[Kernel], split: Split, C: float) -> Row:
     """Fit every kernel alone; the best is that of the lowest objective, as for MKL."""
     title = f"trying {len(kernels)} kernels one by one"
@@ -135,7 +124,7 @@ def _fit_singles(console: Console, kernels: list[Kernel], split: Split, C: float
         except InterruptedFitWarning:
             raise KeyboardInterrupt from None
     best = min(rows, key=lambda row: row.model.objective_)
-    return replace(best, seconds=sum(row.seconds for row in rows))
+    return best._replace(seconds=sum(row.seconds for row in rows))
 
 
 def _accuracy_table(rows: list[Row], split: Split) -> Table:

@@ -17,7 +17,8 @@ from kernelweave.cli.data import Data, load_data, split_rows
 from kernelweave.cli.output import Output, carrying, weights_table
 from kernelweave.cli.progress import FitProgress, PathProgress
 from kernelweave.cli.scores import Scores, score
-from kernelweave.describe import bound_text, find_estimator, is_bayesian, rank_kernels
+from kernelweave.inspect import find_estimator, rank_kernels
+from kernelweave.inspect.certificate import certificate_text
 from kernelweave.model_files import save
 from kernelweave.report.html import write_html
 
@@ -49,23 +50,21 @@ def run_fit(
     with out.console.status("reading"):
         data = load_data(path, target, task, dense=needs_names(settings))
         train, test = split_rows(data, test_size, settings.seed)
-    for label, text in data.about:
-        out.line(label, text, note=True)
-    progress = _Reporter()
+    out.notes_on(data.about)
     with out.hearing():
-        plan = build_model(data, settings, train, [progress])
-    for label, text in plan.about:
-        out.line(label, text, note=True)
+        plan = build_model(data, settings, train)
+    out.notes_on(plan.about)
     out.line("split", f"{len(train):,} rows to learn from, {len(test):,} held out")
     out.show()
     y_train = None if data.y is None else data.y[train]
     start = time.perf_counter()
-    with out.hearing() as heard, _progress(out, plan.model, settings) as shown:
-        progress.target = shown
-        plan.model.fit(plan.X[train], y_train)
-    seconds = time.perf_counter() - start
     model = plan.model
-    find_estimator(model).set_params(callbacks=())  # no part of what was learnt
+    estimator = model[-1] if hasattr(model, "steps") else model
+    with out.hearing() as heard, _progress(out, estimator.tol, settings) as shown:
+        estimator.set_params(callbacks=(shown,))
+        model.fit(plan.X[train], y_train)
+    seconds = time.perf_counter() - start
+    estimator.set_params(callbacks=())  # no part of what was learnt
     out.show()
     if heard.interrupted and files.model is None:
         files = Files(files.report, INTERRUPTED_MODEL.absolute())
@@ -104,24 +103,12 @@ def _unfinished_report(files: Files) -> str:
     return f"interrupted while the report was drawn: {files.report} was not written; {kept}"
 
 
-class _Reporter:
-    """A callback whose target is known only when the fit begins."""
-
-    def __init__(self) -> None:
-        self.target: Any = None
-
-    def __call__(self, record: Any) -> None:
-        if self.target is not None:
-            self.target(record)
-
-
-def _progress(out: Output, model: Any, settings: Settings) -> AbstractContextManager[Any]:
-    estimator = model[-1] if hasattr(model, "steps") else model
+def _progress(out: Output, tol: float, settings: Settings) -> AbstractContextManager[Any]:
     if settings.cv is not None:
         total = (settings.cv + 1) * _PATH_LENGTH
         title = f"choosing C in {settings.cv} folds"
         return PathProgress(out.console, title, total)
-    return FitProgress(out.console, "learning the weights", estimator.tol, settings.time_limit)
+    return FitProgress(out.console, "learning the weights", tol, settings.time_limit)
 
 
 def _tell(out: Output, model: Any, scores: Scores | None) -> None:
@@ -136,23 +123,6 @@ def _tell(out: Output, model: Any, scores: Scores | None) -> None:
     out.show()
     out.show(weights_table([(k.name, k.weight) for k in ranked], TOP_KERNELS))
     out.show()
-
-
-def certificate_text(estimator: Any) -> str:
-    """Say how far a fit is from the best one possible."""
-    if is_bayesian(estimator):
-        bound = float(np.sum(estimator.lower_bound_))
-        settled = "has settled" if estimator.converged_ else "still rises"
-        return f"lower bound on the log evidence {bound:.6g}, which {settled}"
-    gap = estimator.gap_
-    tol = f"the tolerance {estimator.tol:.0e}" if estimator.tol else "what float64 can resolve"
-    met = "reaches" if estimator.converged_ else "does not reach"
-    if getattr(estimator, "gap_kind_", "duality") != "duality":
-        return (
-            f"relative projected gradient {gap:.1e} {met} {tol}: a stationary "
-            "point, which may not be the best one"
-        )
-    return f"gap {gap:.1e} {met} {tol}: {bound_text(estimator)}"
 
 
 def _certificate(estimator: Any) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -10,26 +11,11 @@ import typer
 
 from kernelweave.cli import complete
 
-__all__ = [
-    "COption",
-    "CacheMB",
-    "DataFile",
-    "Jobs",
-    "Json",
-    "Kernels",
-    "Loss",
-    "Matrix",
-    "Quiet",
-    "Regularizer",
-    "Seed",
-    "Target",
-    "Task",
-    "TaskOption",
-    "TestSize",
-    "TimeLimit",
-    "Tol",
-    "View",
-]
+# One panel of the help texts each.
+_data = partial(typer.Option, rich_help_panel="Data")
+model = partial(typer.Option, rich_help_panel="Model")
+_effort = partial(typer.Option, rich_help_panel="Effort")
+output = partial(typer.Option, rich_help_panel="Output")
 
 
 class Task(StrEnum):
@@ -47,102 +33,68 @@ DataFile = Annotated[
         metavar="DATA", help="CSV, TSV, Parquet, Arrow, libsvm (also .gz), NPY, NPZ or FASTA."
     ),
 ]
+ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="A file that 'fit' saved.")]
 Target = Annotated[
     str | None,
-    typer.Option(
+    _data(
         "--target",
         "-t",
         metavar="COLUMN",
         help="The column to be predicted.",
         autocompletion=complete.columns,
-        rich_help_panel="Data",
     ),
 ]
-TaskOption = Annotated[
-    Task,
-    typer.Option("--task", help="Left out: found out from the target.", rich_help_panel="Data"),
-]
+TaskOption = Annotated[Task, _data("--task", help="Left out: found out from the target.")]
 Kernels = Annotated[
     str,
-    typer.Option(
+    model(
         "--kernels",
         "-k",
         metavar="NAME|FILE.toml",
         help="A family of kernels, or a file of them.",
         autocompletion=complete.families,
-        rich_help_panel="Model",
     ),
 ]
 View = Annotated[
     list[str] | None,
-    typer.Option(
-        "--view",
+    _data(
         metavar="NAME=COLUMNS",
         help="Columns that belong together: 'clinical=age,sex', 'genes=gene_*', 'x=a:f'. Repeat.",
-        rich_help_panel="Data",
     ),
 ]
 Matrix = Annotated[
     list[str] | None,
-    typer.Option(
-        "--kernel-matrix",
-        metavar="NAME=FILE",
-        help="A kernel matrix over all rows. Repeat.",
-        rich_help_panel="Data",
-    ),
+    _data(metavar="NAME=FILE", help="A kernel matrix over all rows. Repeat."),
 ]
 COption = Annotated[
     float | None,
-    typer.Option(
+    model(
         "--C",
         help="Weight of the loss, as in an SVM; of a standardised target in regression. "
         "\\[default: 1]",
-        rich_help_panel="Model",
     ),
 ]
 Loss = Annotated[
     str | None,
-    typer.Option(
+    model(
         help="hinge, squared_hinge, logistic, ...; in regression epsilon_insensitive (errors below "
         "0.1 standard deviations are free) or squared.",
-        rich_help_panel="Model",
     ),
 ]
 Regularizer = Annotated[
-    str | None,
-    typer.Option(
-        help="simplex (few kernels), lp_ball (all of them), l1, entropy, ...",
-        rich_help_panel="Model",
-    ),
+    str | None, model(help="simplex (few kernels), lp_ball (all of them), l1, entropy, ...")
 ]
 Tol = Annotated[
     float | None,
-    typer.Option(
-        help="Relative duality gap to reach; 0 is what float64 can resolve. \\[default: 1e-3]",
-        rich_help_panel="Effort",
-    ),
+    _effort(help="Relative duality gap to reach; 0 is what float64 can resolve. \\[default: 1e-3]"),
 ]
-TestSize = Annotated[
-    float,
-    typer.Option(
-        min=0, help="Share (or number) of the rows that is held out.", rich_help_panel="Data"
-    ),
+TestSize = Annotated[float, _data(min=0, help="Share (or number) of the rows that is held out.")]
+TimeLimit = Annotated[str | None, _effort(metavar="TIME", help="End a fit after 90s, 5min, 1.5h.")]
+CacheMB = Annotated[float | None, _effort(help="Megabytes for kernel matrices. \\[default: 1000]")]
+Jobs = Annotated[int | None, _effort(help="Threads. \\[default: all cores]")]
+Seed = Annotated[int, _data(min=0, help="Seed of the split.")]
+Figure = Annotated[
+    Path, typer.Option(dir_okay=False, help="Where to save the figure (PNG, PDF or SVG).")
 ]
-TimeLimit = Annotated[
-    str | None,
-    typer.Option(metavar="TIME", help="End a fit after 90s, 5min, 1.5h.", rich_help_panel="Effort"),
-]
-CacheMB = Annotated[
-    float | None,
-    typer.Option(help="Megabytes for kernel matrices. \\[default: 1000]", rich_help_panel="Effort"),
-]
-Jobs = Annotated[
-    int | None, typer.Option(help="Threads. \\[default: all cores]", rich_help_panel="Effort")
-]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of the split.", rich_help_panel="Data")]
-Json = Annotated[
-    bool, typer.Option("--json", help="The result as one JSON document.", rich_help_panel="Output")
-]
-Quiet = Annotated[
-    bool, typer.Option("--quiet", "-q", help="Only errors and results.", rich_help_panel="Output")
-]
+Json = Annotated[bool, output("--json", help="The result as one JSON document.")]
+Quiet = Annotated[bool, output("--quiet", "-q", help="Only errors and results.")]

@@ -32,17 +32,7 @@ def shown(text: str, *, lines: bool = False) -> str:
 
 
 class Output:
-    """What a command tells while it works and when it is done.
-
-    Parameters
-    ----------
-    json : bool
-        The result is one JSON document on standard output; everything else goes to standard error.
-    quiet : bool
-        Nothing but errors and results.
-    to_stderr : bool
-        The command writes something else to standard output.
-    """
+    """What a command tells while it works and when it is done."""
 
     def __init__(self, *, json: bool = False, quiet: bool = False, to_stderr: bool = False) -> None:
         self.json = json
@@ -50,10 +40,14 @@ class Output:
         self.notes: list[str] = []
         self.warnings: list[str] = []
 
-    def line(self, label: str, text: str, *, note: bool = False) -> None:
-        """Print one fact; a note is also kept for the JSON document."""
-        if note:
+    def notes_on(self, about: Iterable[tuple[str, str]]) -> None:
+        """Print facts with a label each, and keep them for the JSON document."""
+        for label, text in about:
             self.notes.append(text)
+            self.line(label, text)
+
+    def line(self, label: str, text: str) -> None:
+        """Print one fact."""
         self.console.print(f"  [dim]{label:<{_LABEL}}[/]{shown(text)}", soft_wrap=True)
 
     def show(self, thing: Any = "") -> None:

@@ -15,9 +15,9 @@ from kernelweave.cli.build import with_rows
 from kernelweave.cli.data import read_matrices
 from kernelweave.cli.output import Output
 from kernelweave.cli.scores import score
-from kernelweave.describe import find_estimator
 from kernelweave.errors import InvalidInputError
 from kernelweave.estimators.new_rows import precomputed_kernels, with_new_rows
+from kernelweave.inspect import find_estimator
 from kernelweave.model_files import load, read_header
 from kernelweave.reading import Table, read_table
 from kernelweave.visible_text import visible

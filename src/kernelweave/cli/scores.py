@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.metrics import mean_absolute_error, r2_score
 
 __all__ = ["Scores", "score"]
 
 
-def score(predicted: NDArray[Any], y: NDArray[Any] | None, y_train: NDArray[Any] | None) -> Scores:
-    """Compare predictions with the truth.
+class Scores(NamedTuple):
+    """Numbers by name, and a line that says them."""
 
-    Parameters
-    ----------
-    predicted : ndarray
-        Predictions of samples held out.
-    y : ndarray or None
-        Their targets; None for outlier detection.
-    y_train : ndarray or None
-        Targets of the training samples, for the guess.
+    numbers: dict[str, float]
+    text: str
+
+
+def score(predicted: NDArray[Any], y: NDArray[Any] | None, y_train: NDArray[Any] | None) -> Scores:
+    """Compare predictions with the truth, and that with a guess from the training targets.
+
+    There are no targets in outlier detection.
     """
     n = len(predicted)
     if y is None or y_train is None:
@@ -30,10 +31,8 @@ def score(predicted: NDArray[Any], y: NDArray[Any] | None, y_train: NDArray[Any]
             f"{100 * outside / n:.1f} % of {n:,} samples are called outliers ({outside:,})",
         )
     if y.dtype.kind == "f":
-        error = float(np.mean((y - predicted) ** 2))
-        spread = float(np.mean((y - y.mean()) ** 2))
-        r2 = 1 - error / spread if spread > 0 else float("nan")
-        absolute = float(np.mean(np.abs(y - predicted)))
+        r2 = float(r2_score(y, predicted, force_finite=False)) if np.ptp(y) > 0 else float("nan")
+        absolute = float(mean_absolute_error(y, predicted))
         guess = float(np.mean(np.abs(y - np.median(y_train))))
         return Scores(
             {"samples": n, "r2": r2, "mean_absolute_error": absolute, "guess": guess},
@@ -48,11 +47,3 @@ def score(predicted: NDArray[Any], y: NDArray[Any] | None, y_train: NDArray[Any]
         f"{100 * right / n:.1f} % right ({right:,} of {n:,}; the commonest class alone gives "
         f"{100 * guess:.1f} %)",
     )
-
-
-class Scores:
-    """Numbers by name, and a line that says them."""
-
-    def __init__(self, numbers: dict[str, float], text: str) -> None:
-        self.numbers = numbers
-        self.text = text

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from operator import methodcaller
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from kernelweave.cluster.team import Team, pickled_bytes
 from kernelweave.operators.auto import build_bank
 from kernelweave.operators.base import Array, KernelOperator, Kind, Which
-from kernelweave.operators.rounds import BoxConstraints, Rounds
+from kernelweave.operators.rounds import BoxConstraints, Rounds, rounds_of
 from kernelweave.operators.running import RunningProducts, StackedProducts, running_products
 from kernelweave.operators.stacked import StackedOperator
 
@@ -44,7 +45,6 @@ class KernelShards(StackedOperator):
 
     @property
     def team(self) -> Team:
-        """The shards."""
         team: Team = self.parts[0].team
         return team
 
@@ -54,13 +54,13 @@ class KernelShards(StackedOperator):
         return int(self.team.nbytes)
 
     def _ask(self, calls: Sequence[tuple[Any, str, dict[str, Any]]]) -> Iterator[Any]:
-        asked = {part.shard: (name, args, part.chosen) for part, name, args in calls}
+        asked = {p.shard: (p.chosen, methodcaller(name, **args)) for p, name, args in calls}
         return iter(self.team.ask("ask", asked))
 
     def weighted(
         self, d: ArrayLike, rows: Which = None, columns: Which = None, out: Array | None = None
     ) -> Array:
-        """See :class:`KernelOperator`; all of its numbers come from every worker."""
+        """All of its numbers come from every worker."""
         weights, n = np.asarray(d), self.n
         if out is None:
             width = n if columns is None else len(columns)
@@ -68,7 +68,7 @@ class KernelShards(StackedOperator):
         out[...] = 0.0
         calls = [
             (part, "weighted", {"d": weights[own], "rows": rows, "columns": columns})
-            for part, own in self._own()
+            for part, own in zip(self.parts, self.members, strict=True)
             if weights[own].any()
         ]
         for answer in self._ask(calls):
@@ -78,11 +78,8 @@ class KernelShards(StackedOperator):
     def part(
         self, rows: Which = None, columns: Which = None, dtype: DTypeLike = np.float64
     ) -> KernelOperator:
-        """See :class:`KernelOperator`; it asks all workers at once, parts of parts would not."""
+        """It asks all workers at once, parts of parts would not."""
         return KernelOperator.part(self, rows, columns, dtype)
-
-    def rounds(self, rules: BoxConstraints, weights: Array | None = None) -> Rounds:
-        return Rounds(_ShardProducts(self, weights), rules)
 
 
 class _Remote(KernelOperator):
@@ -99,17 +96,17 @@ class _Remote(KernelOperator):
     def block(
         self, rows: Which = None, columns: Which = None, kernels: Which = None, dtype: Kind = None
     ) -> Array:
-        args = {"rows": rows, "columns": columns, "kernels": kernels, "dtype": dtype}
-        values: Array = self.team.ask("ask", {self.shard: ("block", args, self.chosen)})[0]
+        call = methodcaller("block", rows, columns, kernels, dtype)
+        values: Array = self.team.ask("ask", {self.shard: (self.chosen, call)})[0]
         return values
 
     def take(self, idx: Array) -> KernelOperator:
-        """See :class:`KernelOperator`; few samples are at home here."""
+        """Few samples are at home here."""
         few: KernelOperator = self.kernels.take(np.asarray(idx))
         return few
 
     def select(self, kernels: Array) -> _Remote:
-        """See :class:`KernelOperator`; the shard stays where it is."""
+        """The shard stays where it is."""
         places = np.asarray(kernels) if self.chosen is None else self.chosen[kernels]
         return _Remote(self.team, self.shard, self.kernels.select(kernels), self.cache_mb, places)
 
@@ -121,28 +118,27 @@ class _ShardProducts(StackedProducts):
     """
 
     def __init__(self, operator: KernelShards, weights: Array | None) -> None:
-        self._team, self._key = operator.team, operator.team.adopt(self)
-        self._shards = [part.shard for part in operator.parts]
+        team = operator.team
         # With weights all shards hold a part of the same one kernel.
         one = np.zeros(1, np.int64)
         members = [own if weights is None else one for own in operator.members]
         super().__init__((), members, operator.n)
         self._v = np.zeros(self.n)
-        self._beginnings = {
-            part.shard: (self._key, part.chosen, None if weights is None else weights[own])
+        beginnings = {
+            part.shard: (part.chosen, None if weights is None else weights[own])
             for part, own in zip(operator.parts, operator.members, strict=True)
         }
+        self._kept, self._shards = team.keep(self, beginnings), list(beginnings)
         if weights is None:
             sizes = {part.shard: part.m for part in operator.parts}
-            self._team.require(
+            team.require(
                 lambda w: 8.0 * sizes.get(w, 0) * self.n,
                 f"the state of its {max(sizes.values())} kernels on {self.n} samples",
             )
-        self._team.ask("begin", self._beginnings)
+        self._kept.begin()
 
     def _ask(self, name: str, args: dict[int, tuple[Any, ...]]) -> list[Any]:
-        asked = {self._shards[p]: (self._key, name, *own) for p, own in args.items()}
-        return self._team.ask("running", asked)
+        return self._kept.ask(name, {self._shards[p]: own for p, own in args.items()})
 
     def reset(self, v: Array) -> None:
         super().reset(v)
@@ -153,13 +149,15 @@ class _ShardProducts(StackedProducts):
         np.add.at(self._v, idx, delta)
         return out
 
-    def restore(self, w: int) -> None:
-        """Give shard w, which was made again, the state it had before this superstep."""
-        if w in self._beginnings:
-            self._team.tell(w, "begin", *self._beginnings[w])
-            self._team.tell(w, "running", self._key, "reset", self._v)
-            followed = self._here[self._shards.index(w)]
-            self._team.tell(w, "running", self._key, "restrict", followed)
+    def past(self, w: int) -> Iterator[tuple[Any, ...]]:
+        """Yield what shard w was told before this superstep."""
+        yield "reset", self._v
+        yield "restrict", self._here[self._shards.index(w)]
+
+
+@rounds_of.register(KernelShards)
+def _(operator: KernelShards, rules: BoxConstraints, weights: Array | None = None) -> Rounds:
+    return Rounds(_ShardProducts(operator, weights), rules)
 
 
 class KernelShard:
@@ -169,7 +167,6 @@ class KernelShard:
         self.operator = build_bank("auto", kernels, cache_mb=cache_mb, tol=_TOL)
         # The operator of the kernels last chosen, and which these were.
         self._chosen, self._few = b"", self.operator
-        self._states: dict[int, RunningProducts] = {}
 
     def _of(self, chosen: Which) -> KernelOperator:
         """Return the operator of all kernels here (None), or of some."""
@@ -179,21 +176,8 @@ class KernelShard:
             self._chosen, self._few = chosen.tobytes(), self.operator.select(chosen)
         return self._few
 
-    def ask(self, name: str, args: dict[str, Any], chosen: Which) -> Any:
-        """Answer a question to the operator."""
-        return getattr(self._of(chosen), name)(**args)
+    def ask(self, chosen: Which, call: Callable[[Any], Any]) -> Any:
+        return call(self._of(chosen))
 
-    def begin(self, key: int, chosen: Which, weights: Array | None) -> None:
-        """Keep K_k v of the kernels chosen from now on, under this key."""
-        self._states[key] = running_products(self._of(chosen), weights)
-
-    def running(self, key: int, name: str, *args: Any) -> Any:
-        """Call a method of the products kept under this key."""
-        products = self._states[key]
-        answer = getattr(products, name)(*args)
-        # Where all kernels are frozen, n zeros need not travel.
-        return 0.0 if name == "move" and not len(products.followed) else answer
-
-    def forget(self, key: int) -> None:
-        """Drop the products of this key."""
-        self._states.pop(key, None)
+    def new_state(self, chosen: Which, weights: Array | None) -> RunningProducts:
+        return running_products(self._of(chosen), weights)

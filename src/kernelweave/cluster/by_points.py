@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
+from operator import methodcaller
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kernelweave.cluster.point_shard import PointShard
+from kernelweave.cluster.point_shard import PointShard, quads_and_sum, traces
 from kernelweave.cluster.team import Team, pickled_bytes
 from kernelweave.memory import require_bytes
 from kernelweave.operators.base import (
@@ -21,7 +23,8 @@ from kernelweave.operators.base import (
     round_size_of,
     semi_definite,
 )
-from kernelweave.operators.rounds import BoxConstraints, PairStep, Rounds
+from kernelweave.operators.rounds import BoxConstraints, PairStep, Rounds, rounds_of
+from kernelweave.operators.running import SumOfKernels
 
 __all__ = ["PointShards"]
 
@@ -77,18 +80,17 @@ class PointShards(KernelOperator):
         return self.members[kernel_indices(kernels, self.m)]
 
     def take(self, idx: Array) -> KernelOperator:
-        """See :class:`KernelOperator`; few samples are at home here."""
+        """Few samples are at home here."""
         few: KernelOperator = self.kernels.take(np.asarray(idx)).select(self.members)
         return few
 
     def select(self, kernels: Array) -> PointShards:
-        """See :class:`KernelOperator`; the shards stay where they are."""
+        """The shards stay where they are."""
         chosen = self.chosen(kernels)
         names = [self.kernels.names[k] for k in chosen]
         return self._but(members=chosen, m=len(chosen), names=names)
 
     def own(self, w: int) -> slice:
-        """Return the samples of shard w."""
         return slice(int(self.starts[w]), int(self.starts[w + 1]))
 
     def messages(self, idx: Array, copies: float = 1.0) -> Iterator[tuple[Array, Any]]:
@@ -98,13 +100,48 @@ class PointShards(KernelOperator):
             part = idx[first : first + size]
             yield part, self.kernels.pack(part)
 
-    def _places(self, idx: Array) -> list[tuple[int, Array, Array]]:
-        """For every shard that holds some of these samples: (shard, which of them, where there)."""
+    def _held(self, idx: Which) -> dict[int, tuple[Which, Any]]:
+        """For every shard that holds some of these samples (None: all): where, and which of them.
+
+        The places there are None for all that it holds.
+        """
+        if idx is None:
+            return {w: (None, self.own(w)) for w in range(len(self.team))}
         holder = np.searchsorted(self.starts, idx, side="right") - 1
-        found = ((w, np.flatnonzero(holder == w)) for w in np.unique(holder))
-        return [(int(w), which, idx[which] - self.starts[w]) for w, which in found]
+        found = ((int(w), np.flatnonzero(holder == w)) for w in np.unique(holder))
+        return {w: (idx[which] - self.starts[w], which) for w, which in found}
+
+    def _ask(
+        self,
+        chosen: Array,
+        call_of: Callable[[int, slice], Callable[[Any], Any]],
+        sent: Array,
+        held: dict[int, tuple[Which, Any]],
+        sent_first: bool = False,
+        copies: float = 1.0,
+    ) -> Iterator[tuple[slice, int, Any]]:
+        """Ask shards for kernels between samples that are sent to them and some that they hold.
+
+        Yields (which of those sent, shard, what its `call_of` returned), a message at a time.
+        """
+        first = 0
+        for part, packed in self.messages(sent, copies):
+            some = slice(first, first + len(part))
+            asked = {
+                w: (chosen, call_of(w, some), packed, here, sent_first)
+                for w, (here, _) in held.items()
+            }
+            for w, answer in zip(held, self.team.ask("ask", asked), strict=True):
+                yield some, w, answer
+            first = some.stop
 
     # Values
+
+    def _fill(self, out: Array, idx: Array, columns: Which, chosen: Array, call: Any) -> None:
+        """Put what the shards answer for rows `idx` into the last two axes of `out`."""
+        held = self._held(None if columns is None else np.asarray(columns))
+        for some, w, answer in self._ask(chosen, lambda *_: call, idx, held, sent_first=True):
+            out[..., some, held[w][1]] = answer
 
     def block(
         self, rows: Which = None, columns: Which = None, kernels: Which = None, dtype: Kind = None
@@ -113,116 +150,92 @@ class PointShards(KernelOperator):
         width = self.n if columns is None else len(columns)
         require_bytes(8.0 * len(chosen) * len(idx) * width, f"{len(idx)} rows of the kernels")
         out = np.empty((len(chosen), len(idx), width), np.float64 if dtype is None else dtype)
-        self._fill(out, idx, columns, "block", None, None, chosen)
+        self._fill(out, idx, columns, chosen, methodcaller("block"))
         return out
-
-    def _fill(self, out: Array, idx: Array, columns: Which, name: str, *args: Any) -> None:
-        """Put what the shards answer for rows `idx` into the last two axes of `out`."""
-        places: dict[int, tuple[Any, Array | None]]
-        if columns is None:
-            places = {w: (self.own(w), None) for w in range(len(self.team))}
-        else:
-            places = {w: (which, at) for w, which, at in self._places(np.asarray(columns))}
-        done = 0
-        for part, packed in self.messages(idx):
-            asked = {w: (packed, here, True, name, *args) for w, (_, here) in places.items()}
-            for (where, _), answer in zip(
-                places.values(), self.team.ask("ask", asked), strict=True
-            ):
-                out[..., done : done + len(part), where] = answer
-            done += len(part)
 
     def weighted(
         self, d: ArrayLike, rows: Which = None, columns: Which = None, out: Array | None = None
     ) -> Array:
-        """See :class:`KernelOperator`; all of its numbers come here."""
+        """All of its numbers come here."""
         idx = np.arange(self.n) if rows is None else np.asarray(rows)
         width = self.n if columns is None else len(columns)
         out = self._sum_memory(len(idx), width) if out is None else out
-        weights = np.zeros(self.kernels.m)
-        weights[self.members] = d
-        self._fill(out, idx, columns, "weighted", weights)
+        self._fill(out, idx, columns, self.members, methodcaller("weighted", np.asarray(d)))
         return out
 
     def diagonal(self, kernels: Which = None) -> Array:
-        return np.concatenate(self.team.ask_all("diagonal", self.chosen(kernels)), axis=1)
+        call = methodcaller("diagonal")
+        return np.concatenate(self.team.ask_all("ask", self.chosen(kernels), call), axis=1)
 
     def eigenvalue_bound(self) -> Array:
-        traces = np.sum(self.team.ask_all("diagonal_sum", self.members), axis=0)
-        return np.maximum(traces - self.quad(np.ones(self.n)) / self.n, 0.0)
+        total = np.sum(self.team.ask_all("ask", self.members, traces), axis=0)
+        return np.maximum(total - self.quad(np.ones(self.n)) / self.n, 0.0)
 
     # Products
 
     def apply(self, v: Array, kernels: Which = None, rows: Which = None) -> Array:
-        """See :class:`KernelOperator`; of the samples of some rows only these are sent."""
+        """Of the samples of some rows only these are sent."""
         chosen, tasks = self.chosen(kernels), as_tasks(v)
         support = np.flatnonzero(tasks.any(axis=0))
-        if rows is None:
-            out = np.zeros((len(chosen), len(tasks), self.n))
-            for part, packed in self.messages(support):
-                asked = packed, None, False, "apply", tasks[:, part], chosen
-                for w, answer in enumerate(self.team.ask_all("ask", *asked)):
-                    out[:, :, self.own(w)] += answer
-        else:
-            idx, done = np.asarray(rows), 0
-            out = np.zeros((len(chosen), len(tasks), len(idx)))
-            for part, packed in self.messages(idx):
-                one_side = {
-                    w: (packed, here, True, "apply", tasks[:, support[which]], chosen)
-                    for w, which, here in self._places(support)
-                }
-                for answer in self.team.ask("ask", one_side):
-                    out[:, :, done : done + len(part)] += answer
-                done += len(part)
+        values = tasks[:, support]
+        sent, held = (support, None) if rows is None else (np.asarray(rows), support)
+        shards = self._held(held)
+
+        def call_of(w: int, some: slice) -> Any:
+            return methodcaller("apply", values[:, some if rows is None else shards[w][1]])
+
+        out = np.zeros((len(chosen), len(tasks), self.n if rows is None else len(sent)))
+        for some, w, answer in self._ask(chosen, call_of, sent, shards, rows is not None):
+            out[:, :, shards[w][1] if rows is None else some] += answer
         return out if np.ndim(v) == 2 else out[:, 0]
 
-    def quad(self, v: Array, kernels: Which = None) -> Array:
-        chosen, tasks = self.chosen(kernels), as_tasks(v)
+    def _quads(self, tasks: Array, chosen: Array, d: Array | None) -> tuple[Array, Array]:
+        """v'K_k v, and with weights sum_k d_k K_k v; without them few samples are asked for."""
         support = np.flatnonzero(tasks.any(axis=0))
-        held = {w: (here, tasks[:, support[which]]) for w, which, here in self._places(support)}
-        out = np.zeros(len(chosen))
-        for part, packed in self.messages(support):
-            asked = {w: (packed, tasks[:, part], *own, None, chosen) for w, own in held.items()}
-            for some, _ in self.team.ask("quad_and_product", asked):
-                out += some
-        return semi_definite(out, v, self, kernel_indices(kernels, self.m))
+        sent = tasks[:, support]
+        shards, here = self._held(support if d is None else None), sent if d is None else tasks
+
+        def call_of(w: int, some: slice) -> Any:
+            return partial(quads_and_sum, sent[:, some], here[:, shards[w][1]], d)
+
+        quad, product = np.zeros(len(chosen)), np.zeros_like(tasks)
+        for _, w, (found, added) in self._ask(chosen, call_of, support, shards):
+            quad += found
+            if d is not None:
+                product[:, shards[w][1]] += added
+        return quad, product
+
+    def quad(self, v: Array, kernels: Which = None) -> Array:
+        quad, _ = self._quads(as_tasks(v), self.chosen(kernels), None)
+        return semi_definite(quad, v, self, kernel_indices(kernels, self.m))
 
     def quad_and_product(self, v: Array, d: Array) -> tuple[Array, Array]:
-        tasks = as_tasks(v)
-        active, rest = np.flatnonzero(d), np.flatnonzero(d == 0)
-        quad, product = np.zeros(self.m), np.zeros_like(tasks)
-        with_weights = np.asarray(d, dtype=float)[active], self.members[active]
-        for part, packed in self.messages(np.flatnonzero(tasks.any(axis=0))):
-            asked = {
-                w: (packed, tasks[:, part], None, tasks[:, self.own(w)], *with_weights)
-                for w in range(len(self.team))
-            }
-            for w, (some, added) in enumerate(self.team.ask("quad_and_product", asked)):
-                quad[active] += some
-                product[:, self.own(w)] += added
+        tasks, active, rest = as_tasks(v), np.flatnonzero(d), np.flatnonzero(d == 0)
+        quad, weights = np.zeros(self.m), np.asarray(d, dtype=float)[active]
+        quad[active], product = self._quads(tasks, self.members[active], weights)
         if len(rest):
             quad[rest] = self.quad(tasks, rest)
         return semi_definite(quad, tasks, self, np.arange(self.m)), product
 
     def sum_products(self, V: Array) -> Array:
-        """See :class:`KernelOperator`; V goes to every worker."""
-        out = np.zeros(V.shape[1:])
+        """V goes to every worker."""
+        out, shards = np.zeros(V.shape[1:]), self._held(None)
         copies = 1.0 + 8.0 * V.shape[0] * V.shape[1] / self.row_bytes
-        for part, packed in self.messages(np.arange(self.n), copies):
-            some = np.ascontiguousarray(V[:, :, part])
-            for w, answer in enumerate(
-                self.team.ask_all("sum_products", packed, some, self.members)
-            ):
-                out[:, self.own(w)] += answer
+
+        def call_of(w: int, some: slice) -> Any:
+            return methodcaller("sum_products", np.ascontiguousarray(V[:, :, some]))
+
+        for _, w, answer in self._ask(
+            self.members, call_of, np.arange(self.n), shards, copies=copies
+        ):
+            out[:, self.own(w)] += answer
         return out
 
     def square_sum(self) -> Array:
-        """See :class:`KernelOperator`; n^2 numbers come from every worker."""
+        """Every worker sends n^2 numbers."""
         packed = self.kernels.pack(np.arange(self.n))
-        return np.sum(self.team.ask_all("squares", packed, self.members), axis=0)
-
-    def rounds(self, rules: BoxConstraints, weights: Array | None = None) -> Rounds:
-        return PointRounds(self, rules, weights)
+        call = methodcaller("square_sum")
+        return np.sum(self.team.ask_all("ask", self.members, call, packed), axis=0)
 
 
 class PointRounds(Rounds):
@@ -234,100 +247,92 @@ class PointRounds(Rounds):
     """
 
     def __init__(self, operator: PointShards, rules: BoxConstraints, weights: Array | None) -> None:
-        self._operator, self._team, self._weights = operator, operator.team, weights
-        self._m = operator.m if weights is None else 1
-        self._key = self._team.adopt(self)
-        self._beginnings = {
-            w: (self._key, rules.of(operator.own(w)), operator.members, weights)
-            for w in range(len(operator.team))
-        }
+        self._operator = operator
+        # The kernels here, for the pairs that are chosen.
+        few: KernelOperator = operator.kernels.select(operator.members)
+        self._kernels = few if weights is None else SumOfKernels(few, weights)
+        self._m = self._kernels.m
+        team, members = operator.team, operator.members
+        self._kept = team.keep(
+            self, {w: (rules.of(operator.own(w)), members, weights) for w in range(len(team))}
+        )
         self._zero()
         sizes = np.diff(operator.starts)
-        self._team.require(
+        team.require(
             lambda w: 8.0 * self._m * sizes[w],
             f"the state of {self._m} kernels on its {sizes.max()} samples",
         )
 
     def _zero(self) -> None:
-        self._v = np.zeros(self._operator.n)
-        # Steps that the kernels frozen have not seen.
-        self._missed = np.zeros(self._operator.n)
-        self._followed, self._d = np.arange(self._m), np.zeros(self._m)
+        # v, and as much of it as the kernels frozen have seen.
+        self._v, self._seen = np.zeros(self._operator.n), np.zeros(self._operator.n)
+        self._follow(None)
 
-    def _all(self, name: str, *args: Any) -> list[Any]:
-        return self._team.ask_all("state", self._key, name, *args)
+    def _follow(self, kernels: Array | None) -> None:
+        self._followed = np.arange(self._m) if kernels is None else np.asarray(kernels)
+        self._d = np.zeros(len(self._followed))
 
-    def restore(self, w: int) -> None:
-        """Give shard w, which was made again, the state it had before this superstep."""
-        tell, key = self._team.tell, self._key
-        tell(w, "begin", *self._beginnings[w])
-        seen_by = ((self._v - self._missed, None), (self._missed, self._followed))
-        for values, kernels in seen_by:
+    def past(self, w: int) -> Iterator[tuple[Any, ...]]:
+        """Yield what shard w was told before this superstep, in short."""
+        for values, kernels in ((self._seen, None), (self._v - self._seen, self._followed)):
             for part, packed in self._operator.messages(np.flatnonzero(values)):
-                tell(w, "state", key, "add", packed, values[part], kernels)
-        own = self._v[self._operator.own(w)]
-        tell(w, "state", key, "place", own, self._followed, self._d)
+                yield "add", packed, values[part], kernels
+        yield "place", self._v[self._operator.own(w)], self._followed, self._d
 
-    def start(self, v: Array, d: Array) -> PairStep:
+    def start(self, v: Array, d: Array) -> PairStep | None:
         self._zero()
-        self._team.ask("begin", self._beginnings)
+        self._kept.begin()
         for part, packed in self._operator.messages(np.flatnonzero(v)):
-            self._all("add", packed, v[part], None)
+            self._kept.ask_all("add", packed, v[part], None)
             self._v[part] = v[part]
-        asked = {
-            w: (self._key, "place", v[self._operator.own(w)], None, d) for w in self._beginnings
-        }
-        return self._best(self._team.ask("state", asked), d)
+        asked = {w: (v[self._operator.own(w)], None, d) for w in self._kept.beginnings}
+        return self._best(self._kept.ask("place", asked), d)
 
-    def advance(self, choice: PairStep, step_i: float, step_j: float, d: Array) -> PairStep:
+    def advance(self, choice: PairStep, step_i: float, step_j: float, d: Array) -> PairStep | None:
         idx, delta = np.array([choice.i, choice.j]), np.array([step_i, step_j])
-        found = self._all("move", self._operator.kernels.pack(idx), idx, delta, d)
+        packed = self._operator.kernels.pack(idx)
+        found = self._kept.ask_all("move", packed, idx, delta, d)
         np.add.at(self._v, idx, delta)
-        if len(self._followed) < self._m:
-            np.add.at(self._missed, idx, delta)
         return self._best(found, d)
 
-    def reweigh(self, d: Array) -> PairStep:
-        return self._best(self._all("weigh", d), d)
+    def reweigh(self, d: Array) -> PairStep | None:
+        return self._best(self._kept.ask_all("reweigh", d), d)
 
     def restrict(self, kernels: Array | None) -> None:
-        followed = np.arange(self._m) if kernels is None else np.asarray(kernels)
-        self._all("restrict", followed)
-        self._followed, self._d = followed, np.zeros(len(followed))
+        self._kept.ask_all("restrict", kernels)
+        self._seen[:] = self._v
+        self._follow(kernels)
 
     def synchronise(self) -> Array:
-        """See :class:`Rounds`; the samples that moved meanwhile are sent once more."""
+        """The samples that moved meanwhile are sent once more."""
         frozen = np.setdiff1d(np.arange(self._m), self._followed)
-        for part, packed in self._operator.messages(np.flatnonzero(self._missed)):
-            self._all("add", packed, self._missed[part], frozen)
-            self._missed[part] = 0.0
-        quads = self._all("synchronise")
-        self._followed, self._d = np.arange(self._m), np.zeros(self._m)
+        missed = self._v - self._seen if len(frozen) else np.zeros(self._operator.n)
+        for part, packed in self._operator.messages(np.flatnonzero(missed)):
+            self._kept.ask_all("add", packed, missed[part], frozen)
+            self._seen[part] = self._v[part]
+        quads = self._kept.ask_all("synchronise")
+        self._follow(None)
         return np.maximum(np.sum(quads, axis=0), 0.0)
 
     def fitted(self) -> Array:
-        """See :class:`Rounds`; n numbers come here."""
-        return np.concatenate(self._all("last_fitted"))
+        """All n numbers come here."""
+        return np.concatenate(self._kept.ask_all("fitted"))
 
-    def _best(self, found: list[Array], d: Array) -> PairStep:
+    def _best(self, found: list[Array], d: Array) -> PairStep | None:
         """The best pair of all; shards come in the order of their samples, and the first wins."""
         self._d = d
         up = [answer[0] for answer in found if answer[0, 0] >= 0]
         down = [answer[1] for answer in found if answer[1, 0] >= 0]
-        one = max(up, key=lambda row: row[1], default=None)
-        two = min(down, key=lambda row: row[1], default=None)
-        i = -1 if one is None else int(one[0])
-        j = -1 if two is None else int(two[0])
-        if one is None or two is None:
-            return PairStep.nobody(len(self._followed), i, j)
-        at = np.stack([one[3:], two[3:]], axis=1)
-        scores, values = (float(one[1]), float(two[1])), (float(one[2]), float(two[2]))
-        return PairStep(i, j, *scores, *values, at, self._block(np.array([i, j])))
+        if not up or not down:
+            return None
+        (i, score_i, v_i), at_i = np.split(max(up, key=lambda row: row[1]), [3])
+        (j, score_j, v_j), at_j = np.split(min(down, key=lambda row: row[1]), [3])
+        idx, at = np.array([i, j], dtype=np.int64), np.stack([at_i, at_j], axis=1)
+        block = self._kernels.block(idx, idx, self._followed)[:, [0, 1, 0], [0, 1, 1]]
+        numbers = float(score_i), float(score_j), float(v_i), float(v_j)
+        return PairStep(int(i), int(j), *numbers, at, block)
 
-    def _block(self, idx: Array) -> Array:
-        kernels, members = self._operator.kernels, self._operator.members
-        if self._weights is None:
-            values = kernels.block(idx, idx, members[self._followed])
-        else:
-            values = np.tensordot(self._weights, kernels.block(idx, idx, members), axes=1)[None]
-        return np.stack([values[:, 0, 0], values[:, 1, 1], values[:, 0, 1]], axis=1)
+
+@rounds_of.register(PointShards)
+def _(operator: PointShards, rules: BoxConstraints, weights: Array | None = None) -> Rounds:
+    return PointRounds(operator, rules, weights)

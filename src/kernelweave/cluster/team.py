@@ -18,7 +18,7 @@ from kernelweave.compiled.threads import one_blas_thread, use_threads
 from kernelweave.errors import ClusterError, InvalidInputError, MemoryBudgetError
 from kernelweave.memory import format_bytes
 
-__all__ = ["Team", "check_client", "pickled_bytes"]
+__all__ = ["Kept", "Team", "check_client", "pickled_bytes"]
 
 _KEYS = itertools.count()
 # Seconds between two looks at whether a worker, or the scheduler, that has not answered is there.
@@ -33,7 +33,7 @@ _ROOM = 0.8
 
 
 class Host:
-    """One shard on a worker of `dask.distributed`.
+    """One shard on a worker of `dask.distributed`, and what others keep there under keys.
 
     Whatever the shard raises is returned, so that an exception of the call itself can only mean
     that the worker cannot be reached.
@@ -41,34 +41,39 @@ class Host:
 
     def __init__(self) -> None:
         self._shard: Any = None
-
-    def room(self) -> float:
-        """Bytes this worker may take; infinity if nobody set a limit."""
-        from distributed import get_worker
-
-        return float(get_worker().memory_manager.memory_limit or float("inf"))
+        self._states: dict[int, Any] = {}
 
     def do(self, name: str, args: tuple[Any, ...]) -> tuple[bool, Any]:
-        """Call a method of the shard; returns (True, answer) or (False, exception)."""
-        return self._guarded(lambda: getattr(self._shard, name)(*args))
-
-    def load(self, make: Callable[..., Any], args: tuple[Any, ...]) -> tuple[bool, Any]:
-        """Make the shard."""
-
-        def work() -> None:
-            self._shard = make(*args)
-
-        return self._guarded(work)
-
-    def _guarded(self, work: Callable[[], Any]) -> tuple[bool, Any]:
+        """Call one of the methods below; returns (True, answer) or (False, exception)."""
         from distributed import get_worker
 
         try:
             # As many threads as the worker was given, whatever else runs on its machine.
             with use_threads(get_worker().state.nthreads), one_blas_thread():
-                return True, work()
+                return True, getattr(self, "_" + name)(*args)
         except Exception as error:
             return False, error
+
+    def _room(self) -> float:
+        """Bytes this worker may take; infinity if nobody set a limit."""
+        from distributed import get_worker
+
+        return float(get_worker().memory_manager.memory_limit or float("inf"))
+
+    def _load(self, make: Callable[..., Any], args: tuple[Any, ...]) -> None:
+        self._shard = make(*args)
+
+    def _ask(self, *args: Any) -> Any:
+        return self._shard.ask(*args)
+
+    def _begin(self, key: int, *args: Any) -> None:
+        self._states[key] = self._shard.new_state(*args)
+
+    def _state(self, key: int, name: str, *args: Any) -> Any:
+        return getattr(self._states[key], name)(*args)
+
+    def _forget(self, key: int) -> None:
+        self._states.pop(key, None)
 
 
 class _Lost(Exception):
@@ -129,17 +134,9 @@ def pickled_bytes(obj: Any) -> float:
 class Team:
     """One actor for each shard, on a worker of its own while there are enough of them.
 
-    Parameters
-    ----------
-    client : dask.distributed.Client
-    make : callable
-        ``make(*recipe(w))`` is shard w; called on a worker.
-    recipe : callable
-        What shard w is made from; called here, again if its worker has died.
-    needed : sequence of float
-        Bytes of every shard.
-    patience : float
-        Seconds to wait for a free worker in place of one that died.
+    ``make(*recipe(w))`` is shard w: the recipe is called here, again if its worker has died, `make`
+    on a worker. `needed` has the bytes of every shard, `patience` the seconds to wait for a free
+    worker in place of one that died.
     """
 
     def __init__(
@@ -151,9 +148,8 @@ class Team:
         patience: float,
     ) -> None:
         self._client, self._make, self._recipe = client, make, recipe
-        self._needed = list(needed)
-        self._patience = patience
-        self._restorers: weakref.WeakKeyDictionary[Any, None] = weakref.WeakKeyDictionary()
+        self._needed, self._patience = list(needed), patience
+        self._kept: weakref.WeakKeyDictionary[Any, Kept] = weakref.WeakKeyDictionary()
         self._seats: list[_Seat | None] = [None] * len(self._needed)
         # Combinations ask from several threads; a superstep is everybody's.
         self._lock = threading.RLock()
@@ -165,13 +161,14 @@ class Team:
                 self._seats[w] = self._hire(addresses[w % len(addresses)])
             for w in range(len(self)):
                 self._require(w, self._needed[w], "its shard")
-            loading = [(w, self._load(w)) for w in range(len(self))]
-            for w, future in loading:
+            loading = [
+                self._send(w, "load", (self._make, self._recipe(w))) for w in range(len(self))
+            ]
+            for w, future in enumerate(loading):
                 self._answer(w, future)
 
     @staticmethod
     def addresses(client: Any) -> list[str]:
-        """Return the workers of the cluster."""
         found = _workers(client)
         if not found:
             raise ClusterError(
@@ -185,7 +182,6 @@ class Team:
 
     @property
     def nbytes(self) -> float:
-        """Bytes of all shards."""
         return sum(self._needed)
 
     # Supersteps
@@ -219,19 +215,15 @@ class Team:
         """Call a method of every shard at once, all with the same arguments."""
         return self.ask(name, dict.fromkeys(range(len(self)), args))
 
-    def adopt(self, state: Any) -> int:
-        """Return a key under which the shards keep something for `state` while it is there.
+    def keep(self, owner: Any, beginnings: dict[int, tuple[Any, ...]]) -> Kept:
+        """Return what the shards keep for `owner` while it is there.
 
-        From now on ``state.restore(w)`` is called when shard w has been made again.
+        When shard w has been made again, the calls that ``owner.past(w)`` yields have to bring its
+        new state to where the old one was before the superstep.
         """
-        key = next(_KEYS)
-        self._restorers[state] = None
-        weakref.finalize(state, self._drop, key)
-        return key
-
-    def tell(self, w: int, name: str, *args: Any) -> Any:
-        """Call a method of one shard; for `restore`."""
-        return self._answer(w, self._send(w, name, args))
+        kept = self._kept[owner] = Kept(self, next(_KEYS), beginnings)
+        weakref.finalize(owner, self._drop, kept.key)
+        return kept
 
     def _drop(self, key: int) -> None:
         """Let every shard that is there forget what it keeps under a key."""
@@ -280,9 +272,6 @@ class Team:
             raise _Lost
         return seat
 
-    def _load(self, w: int) -> Any:
-        return self._seat(w).actor.load(self._make, self._recipe(w))
-
     def _send(self, w: int, name: str, args: tuple[Any, ...]) -> Any:
         """Start a call; None if the worker is known to be gone."""
         try:
@@ -290,29 +279,30 @@ class Team:
         except (RuntimeError, _Lost):
             return None
 
-    def _reply(self, w: int, future: Any) -> Any:
+    def _answer(self, w: int, future: Any) -> Any:
         """Wait for what an actor says, and look now and then whether it is still there."""
         seat = self._seat(w)
         while future is not None:
             try:
-                return future.result(timeout=_LOOK)
+                fine, answer = future.result(timeout=_LOOK)
             except TimeoutError:
                 gone = seat.address not in _workers(self._client)
                 if gone or seat.future.status not in ("finished", "pending"):
                     break
             except (OSError, CancelledError):
                 break
+            else:
+                if not fine:
+                    raise answer
+                return answer
         raise _Lost
 
-    def _answer(self, w: int, future: Any) -> Any:
-        fine, answer = self._reply(w, future)
-        if not fine:
-            raise answer
-        return answer
+    def _call(self, w: int, name: str, *args: Any) -> Any:
+        return self._answer(w, self._send(w, name, args))
 
     def _require(self, w: int, needed: float, what: str) -> None:
         seat = self._seat(w)
-        room = self._reply(w, seat.actor.room())
+        room = self._call(w, "room")
         others = (
             self._needed[other]
             for other, theirs in enumerate(self._seats)
@@ -333,9 +323,12 @@ class Team:
         try:
             self._seats[w] = self._hire(self._free_worker(None if old is None else old.address))
             self._require(w, self._needed[w], "its shard")
-            self._answer(w, self._load(w))
-            for state in list(self._restorers):
-                state.restore(w)
+            self._call(w, "load", self._make, self._recipe(w))
+            for owner, kept in list(self._kept.items()):
+                if w in kept.beginnings:
+                    self._call(w, "begin", kept.key, *kept.beginnings[w])
+                    for name, *args in owner.past(w):
+                        self._call(w, "state", kept.key, name, *args)
         except _Lost:
             self._seats[w] = None
 
@@ -358,3 +351,23 @@ class Team:
                     f"{self._patience:g} s; a fit needs at least one."
                 )
             time.sleep(_POLL)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A state on each of some shards, under a key and begun from its arguments."""
+
+    team: Team
+    key: int
+    beginnings: dict[int, tuple[Any, ...]]
+
+    def begin(self) -> None:
+        self.team.ask("begin", {w: (self.key, *own) for w, own in self.beginnings.items()})
+
+    def ask(self, name: str, args: dict[int, tuple[Any, ...]]) -> list[Any]:
+        """Call a method of several states at once, each with its arguments."""
+        return self.team.ask("state", {w: (self.key, name, *own) for w, own in args.items()})
+
+    def ask_all(self, name: str, *args: Any) -> list[Any]:
+        """Call a method of every state at once, all with the same arguments."""
+        return self.ask(name, dict.fromkeys(self.beginnings, args))

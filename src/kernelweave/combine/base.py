@@ -94,26 +94,6 @@ class Combination(Named):
                   = d_k B_k \circ \int_0^1 K'(t S)\, dt .
 
         The shares of all kernels sum to K(d) - K(0), exactly. A few kernels at a time are held.
-
-        Parameters
-        ----------
-        tile : KernelOperator
-            Samples (rows) against training samples.
-        d : ndarray of shape (m,)
-            The weights.
-        coef : ndarray of shape (T, s)
-            Coefficients of the columns of the tile.
-        kernels : array of int
-            The kernels to tell of.
-
-        Examples
-        --------
-        >>> from kernelweave.combine import Product
-        >>> from kernelweave.operators import DenseOperator
-        >>> tile = DenseOperator([np.array([[1.0]]), np.array([[3.0]])])  # distances of one pair
-        >>> shares = Product().shares(tile, np.ones(2), np.ones((1, 1)), np.array([0, 1]))
-        >>> shares.ravel().round(4), round(float(np.exp(-4) - 1), 4)
-        (array([-0.2454, -0.7363]), -0.9817)
         """
         slope = self.mean_slope(tile, d)
         out = np.empty((len(kernels), tile.shape[0], len(coef)))
@@ -263,11 +243,6 @@ class Product(Combination):
         """-sum_ij M_ij K(d)_ij D_k[i, j]."""
         return -tile.contract(M * self.values(tile, d))
 
-    def mean_slope(self, tile: KernelOperator, d: Array) -> Array:
-        """-(1 - exp(-S)) / S, which is -1 where S is 0."""
-        S = np.asarray(tile.weighted(d))
-        return np.divide(np.expm1(-S), S, out=np.full_like(S, -1.0), where=S != 0)
-
 
 class PolynomialMixture(Combination):
     r"""Mixture of powers of a weighted sum (SPG-GMKL names it as one more combination).
@@ -326,17 +301,7 @@ class PolynomialMixture(Combination):
         slope = polynomial.polyder(self._checked())
         return tile.contract(M * polynomial.polyval(tile.weighted(d), slope, tensor=False))
 
-    def mean_slope(self, tile: KernelOperator, d: Array) -> Array:
-        """sum_q c_q S^(q-1), entry by entry."""
-        return polynomial.polyval(tile.weighted(d), self._checked()[1:], tensor=False)
-
 
 def get_combination(spec: str | Combination) -> Combination:
-    """Return the combination of that name, or `spec` itself if it is one already.
-
-    Examples
-    --------
-    >>> get_combination("sum")
-    WeightedSum()
-    """
+    """Return the combination of that name, or `spec` itself if it is one already."""
     return spec if isinstance(spec, Combination) else Combination.find(spec)()

@@ -5,6 +5,8 @@ None of them depends on the number of threads: the same blocks give the same bit
 
 from __future__ import annotations
 
+import numpy as np
+
 # Sums over kernels are cut into this many parts, which threads add up on their own and whose sums
 # are then added in order: more than the threads of most machines, and few enough to keep them all.
 SUM_PARTS = 64
@@ -37,6 +39,8 @@ def rows_of(width: int, entries: int = CACHED_ENTRIES) -> int:
 # run: the rows and the samples of the run stay in the first-level cache (16 + 10 kB in float32).
 # Eight rows are also a multiple of the SIMD width, and few enough terms for a sum in float32.
 GAUSSIAN_ROWS, GAUSSIAN_COLUMNS = 8, 512
+# Kernels that share their distances at most: so few terms a sum in float32 may have.
+GAUSSIAN_SHARED = 64
 # Rows of a sum of such kernels that are held at a time, 128 kB: the samples of the run are loaded
 # once for all of them.
 GAUSSIAN_TILE = 32
@@ -44,13 +48,30 @@ GAUSSIAN_TILE = 32
 GAUSSIAN_WORK = 8
 
 
-def gaussian_kernels(count: int, entries: float) -> tuple[int, float]:
-    """Return how many kernels of so many entries a thread takes at a time, and the work of all.
+# Values of such kernels that a thread computes at a time, about a millisecond: threads end
+# together, and a time limit is noticed soon.
+GAUSSIAN_VALUES = 2e6
+# Kernels from which on threads share them out, and not the rows of all of them.
+GAUSSIAN_MANY = 256
+# Parts that rows are cut into where there are so many kernels.
+GAUSSIAN_PARTS = 16
 
-    A block is at most a millisecond: threads end together, and a time limit is noticed soon.
+
+def gaussian_blocks(count: int, rows: int, entries: float) -> tuple[int, int, float]:
+    """Return how many kernels and rows a thread takes at a time, and the work of all.
+
+    There are `entries` values of each kernel. Kernels that may share distances stay together, and
+    of many kernels the rows are cut into few parts: each keeps a sum of every kernel.
     """
-    block = min(max(int(2e6 // max(1.0, entries)), 1), 1024)
-    return block, GAUSSIAN_WORK * count * entries
+    work = GAUSSIAN_WORK * count * entries
+    many = count
+    if count >= GAUSSIAN_MANY:
+        many = int(np.clip(GAUSSIAN_VALUES / max(1.0, entries), 16, 1024))
+    each = max(1.0, many * entries / max(1, rows))
+    height = max(1, int(GAUSSIAN_VALUES / each) // GAUSSIAN_ROWS) * GAUSSIAN_ROWS
+    if count >= GAUSSIAN_MANY:
+        height = max(height, -(-rows // (GAUSSIAN_ROWS * GAUSSIAN_PARTS)) * GAUSSIAN_ROWS)
+    return many, height, work
 
 
 # Sequences of equal length that a thread encodes or looks up at a time: their words and sums at one

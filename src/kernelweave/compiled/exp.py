@@ -4,7 +4,7 @@ LLVM does not vectorise calls to ``exp``; a range reduction and a polynomial it 
 split into an integer k and a rest :math:`|r| \le \tfrac12`; a polynomial gives :math:`2^r`, and the
 factor :math:`2^k` is an integer addition to the exponent bits of that. On processors with AVX2 but
 not AVX-512 NumPy takes almost four times as long in float64, and more than twice in float32
-(``python benchmarks/roofline.py`` on the processors of ``.ci/simulated_cpus.py``).
+(``python -m benchmarks.limit.roofline`` on the processors of ``.ci/simulated_cpus.py``).
 """
 
 from __future__ import annotations

@@ -9,7 +9,9 @@ each k-mer of the leaf. A table as deep as the k-mers are long is an array of al
 The spectrum kernel has one feature for every length and k-mer, and so one table. The weighted
 degree kernel has one for every position, length and k-mer, and so one table for each position; most
 of its look-ups end at the table: those that go on are noted first and done afterwards, so that the
-loop over all sequences has nothing to branch on.
+loop over all sequences has nothing to branch on. It walks along the positions of all sequences
+together; the spectrum kernel reads one sequence after the other, in the form of
+`kernelweave.compiled.kmers`.
 
 Letters are read from the last position to the first. A word holds the letters from a position on,
 the first of them in the highest bits, so that the word of position l is that of l + 1 moved by one
@@ -23,24 +25,23 @@ from numba import njit
 
 from kernelweave.arrays import AnyArray as Array
 from kernelweave.compiled.intrinsics import leading_zeros
-from kernelweave.compiled.kmers import AMBIGUOUS
+from kernelweave.compiled.kmers import AMBIGUOUS, Kmers
 
 __all__ = [
     "Entries",
-    "Layout",
     "Tables",
     "add_amounts",
     "build_nodes",
     "build_tables",
     "empty_tables",
     "layout_of",
-    "look_below",
+    "list_kmers",
     "look_up",
-    "look_up_lengths",
-    "prefix",
+    "look_up_sequences",
     "roll_letter",
     "sum_levels",
     "trimmed",
+    "walk",
 ]
 
 _ONE = np.int64(1)
@@ -97,7 +98,7 @@ def roll_letter(letters: Array, bits: int, degree: int, words: Array, valids: Ar
 
 
 @njit(cache=True, nogil=True)
-def prefix(word: np.uint64, bits: int, length: int) -> int:
+def _prefix(word: np.uint64, bits: int, length: int) -> int:
     """The first letters of a word (at least one) as a number."""
     return np.int64(word >> np.uint64(64 - bits * length))  # type: ignore[return-value]
 
@@ -120,7 +121,7 @@ def add_amounts(entries: Entries, layout: Layout, levels: Array) -> None:
     for e in range(words.size):
         k = min(valids[e], depth)
         if k > 0:
-            levels[starts[k] + prefix(words[e], bits, k)] += amounts[e]
+            levels[starts[k] + _prefix(words[e], bits, k)] += amounts[e]
 
 
 @njit(cache=True, nogil=True)
@@ -176,7 +177,7 @@ def build_nodes(
     nodes[:top] = 0
     for e in range(words.size):
         if valids[e] > depth:
-            nodes[prefix(words[e], bits, depth), 1] += 1
+            nodes[_prefix(words[e], bits, depth), 1] += 1
     at = 0
     for u in range(top):
         nodes[u, 0] = at
@@ -184,7 +185,7 @@ def build_nodes(
         nodes[u, 1] = nodes[u, 0]
     for e in range(words.size):
         if valids[e] > depth:
-            u = prefix(words[e], bits, depth)
+            u = _prefix(words[e], bits, depth)
             at = nodes[u, 1]
             nodes[u, 1] += 1
             leaf_words[at], leaf_valids[at], leaf_amounts[at] = words[e], valids[e], amounts[e]
@@ -265,7 +266,7 @@ def _split_nodes(layout: Layout, steps: Array, tables: Tables) -> tuple[int, Tab
                 nodes[child, 0] = at
                 total = 0.0
                 for e in range(old_words.size):
-                    if prefix(old_words[e], bits, depth + 1) & (size - 1) != letter:
+                    if _prefix(old_words[e], bits, depth + 1) & (size - 1) != letter:
                         continue
                     total += old_amounts[e]
                     if old_valids[e] > depth + 1:
@@ -292,7 +293,7 @@ def _short_ones(valids: Array, depth: int, found: Array) -> int:
 
 
 @njit(cache=True, nogil=True)
-def look_below(
+def _look_below(
     noted: Array,
     words: Array,
     valids: Array,
@@ -311,11 +312,11 @@ def look_below(
     for s in range(noted.size):
         i = noted[s]
         mine, far = words[i], int(valids[i])
-        top = node = prefix(mine, bits, depth)
+        top = node = _prefix(mine, bits, depth)
         deep, found = depth, 0.0
         while nodes[node, 0] < 0 and far > deep:
             deep += 1
-            node = (prefix(mine, bits, deep) & mask) - 1 - nodes[node, 0]
+            node = (_prefix(mine, bits, deep) & mask) - 1 - nodes[node, 0]
         if deep > depth:
             found = values[node - table.size] - table[top]
         if far > deep:
@@ -351,15 +352,15 @@ def look_up(
         # What the loop below is going to add is taken off first.
         i, far = noted[s], valids[noted[s]]
         if far > 0:
-            out[i] += levels[starts[far] + prefix(words[i], bits, far)]
+            out[i] += levels[starts[far] + _prefix(words[i], bits, far)]
         out[i] -= table[words[i] >> up]
     count = _note(words, valids, depth, up, table, noted, out)
     # None are noted where fewer letters are left than the table has.
-    look_below(noted[:count], words, valids, layout, sums, tables, out)
+    _look_below(noted[:count], words, valids, layout, sums, tables, out)
 
 
 @njit(cache=True, nogil=True)
-def look_up_lengths(
+def _look_up_lengths(
     words: Array,
     valids: Array,
     letters_left: int,
@@ -388,13 +389,181 @@ def look_up_lengths(
     for s in range(count):
         i = noted[s]
         mine, far = words[i], valids[i]
-        node, deep = prefix(mine, bits, depth), depth
+        node, deep = _prefix(mine, bits, depth), depth
         while nodes[node, 0] < 0 and far > deep:
             deep += 1
-            node = (prefix(mine, bits, deep) & mask) - 1 - nodes[node, 0]
+            node = (_prefix(mine, bits, deep) & mask) - 1 - nodes[node, 0]
             out[deep - 1, i] += values[node - table.size]
         if far > deep:
             for e in range(nodes[node, 0], nodes[node, 1]):
                 t = min(_common_letters(leaf_words[e], mine, part), far, leaf_valids[e])
                 for k in range(deep, t):
                     out[k, i] += leaf_amounts[e]
+
+
+@njit(cache=True, nogil=True)
+def walk(
+    letters: Array,
+    known: Array,
+    amounts: Array,
+    bits: int,
+    depth: int,
+    factors: Array,
+    window_of: Array,
+    row_of: Array,
+    steps: Array,
+    by_length: bool,
+    bottom: int,
+    top: int,
+    place: int,
+    out: Array,
+) -> None:
+    """Add to `out` what positions bottom ... top - 1 contribute to K v, for all sequences.
+
+    `letters` (L, n) are looked up, from column `place` of `out` (rows, degree or 1, ...) on; v are
+    the `amounts` of the `known` (L, q). The first `depth` letters index the tables. K-mers that are
+    0, 1, ..., shift positions apart count as `factors` say, within one window (`window_of` each
+    position), and steps[at, k] as k-mers of length k + 1. Position `at` adds to row row_of[at],
+    none if that is -1; `by_length`, unweighted, to one row for each length.
+    """
+    length, degree = steps.shape
+    n, size = letters.shape[1], amounts.size
+    words, valids = np.zeros(n, np.uint64), np.zeros(n, np.uint8)
+    noted = np.empty(n + 1, np.int32)
+    own_words, own_valids = np.zeros(size, np.uint64), np.zeros(size, np.uint8)
+    shift = factors.size - 1
+    ring = 2 * shift + 1
+    ring_words, ring_valids = np.zeros((ring, size), np.uint64), np.zeros((ring, size), np.uint8)
+    many = size * ring
+    in_words, in_valids = np.empty(many, np.uint64), np.empty(many, np.uint8)
+    in_amounts = np.empty(many)
+    layout = layout_of(bits, degree, depth, 1)
+    tables = empty_tables(np.zeros(layout[-1][-1]), layout, many)
+    weights, sums = np.empty(0), np.zeros(degree + 1)
+    # A word needs the letters after its position: rolling begins where the first one ends.
+    entered = min(top + shift + degree - 1, length)
+    for at in range(min(top + degree - 1, length) - 1, bottom - 1, -1):
+        roll_letter(letters[at], bits, degree, words, valids)
+        if at >= top or row_of[at] < 0:
+            continue
+        while entered > max(at - shift, 0):
+            entered -= 1
+            roll_letter(known[entered], bits, degree, own_words, own_valids)
+            turn = entered % ring
+            for e in range(size):
+                ring_words[turn, e], ring_valids[turn, e] = own_words[e], own_valids[e]
+        # What goes into the table: the k-mers of this position and those shifted to it.
+        used = 0
+        for there in range(max(at - shift, 0), min(at + shift + 1, length)):
+            if window_of[there] != window_of[at]:
+                continue
+            turn, factor = there % ring, factors[abs(at - there)]
+            # In a loop: to assign slices takes seconds to compile.
+            for e in range(size):
+                in_words[used + e], in_valids[used + e] = ring_words[turn, e], ring_valids[turn, e]
+                in_amounts[used + e] = factor * amounts[e]
+            used += size
+        if not by_length:
+            weights = steps[at]
+            for k in range(degree):
+                sums[k + 1] = sums[k] + weights[k]
+        entries = in_words[:used], in_valids[:used], in_amounts[:used]
+        _, tables = build_tables(entries, layout, weights, tables)
+        look = words, valids, length - at, layout
+        if by_length:
+            _look_up_lengths(*look, tables, noted, out[row_of[at], :, place : place + n])
+        else:
+            look_up(*look, sums, tables, noted, out[row_of[at], 0, place : place + n])
+
+
+@njit(cache=True, nogil=True)
+def list_kmers(letters: Array, row_starts: Array, delta: Array, kmers: Kmers) -> Entries:
+    """Return all k-mers, with the amount delta[i] for those of sequence i.
+
+    An entry counts for all lengths up to its own. If both strands count as one, the table holds
+    both with the same weight, and sequences are looked up as they are; on the other strand a k-mer
+    may count while its longer or shorter prefixes do not, which takes several entries.
+    """
+    shortest, longest, bits, pairs, start, stop = kmers
+    down, up, one = np.uint64(bits), np.uint64(64 - bits), np.uint64(1)
+    room = (row_starts[-1] - row_starts[0]) * (longest - shortest + 2 if pairs.size else 1)
+    words, valids, amounts = np.empty(room, np.uint64), np.empty(room, np.uint8), np.empty(room)
+    n = 0
+    for i in range(delta.size):
+        first = row_starts[i]
+        end = min(row_starts[i + 1] - first, stop + longest - 1)
+        for other in range(2 if pairs.size else 1):
+            word, code, valid = np.uint64(0), np.uint64(0), 0
+            for step in range(end - start):
+                at = start + step if other else end - 1 - step
+                letter = letters[first + at]
+                valid = 0 if letter == AMBIGUOUS else min(valid + 1, longest)
+                low, lowest = valid, valid
+                if other:
+                    # K-mers that end here; `code` has them as they are on the first strand.
+                    code = (code << down) | np.uint64(letter)
+                    letter = pairs[letter] if valid else letter
+                    low, lowest = max(shortest, at - stop + 2), shortest
+                word = (word >> down) | (np.uint64(letter) << up)
+                if valid < shortest or (not other and at >= stop):
+                    continue
+                longer = 0.0
+                for k in range(valid, lowest - 1, -1):
+                    amount = delta[i] if k >= low else 0.0
+                    # One that is its own reverse complement counts on the first strand alone.
+                    ending = code & ((one << np.uint64(bits * k)) - one)
+                    if other and np.uint64(_prefix(word, bits, k)) == ending:
+                        amount = 0.0
+                    if amount != longer:
+                        words[n], valids[n], amounts[n] = word, k, amount - longer
+                        n += 1
+                        longer = amount
+    return words[:n], valids[:n], amounts[:n]
+
+
+@njit(cache=True, nogil=True)
+def look_up_sequences(
+    letters: Array,
+    row_starts: Array,
+    first: int,
+    last: int,
+    kmers: Kmers,
+    layout: Layout,
+    sums: Array,
+    tables: Tables,
+    out: Array,
+) -> None:
+    """Add up the values of the k-mers of sequences first ... last - 1, of all lengths."""
+    shortest, longest, bits, _, start, stop = kmers
+    levels, starts = tables[0], layout[-1]
+    depth = starts.size - 2
+    table = levels[starts[depth] :]
+    tagged = table.view(np.int64)
+    down, up, over = np.uint64(bits), np.uint64(64 - bits), np.uint64(64 - bits * depth)
+    longest_row = 0
+    for i in range(first, last):
+        longest_row = max(longest_row, row_starts[i + 1] - row_starts[i])
+    words, valids = np.empty(longest_row, np.uint64), np.empty(longest_row, np.uint8)
+    noted, found = np.arange(longest_row), np.empty(longest_row)
+    for i in range(first, last):
+        row = letters[row_starts[i] : row_starts[i + 1]]
+        word, valid, total, count = np.uint64(0), 0, 0.0, 0
+        for at in range(min(row.size, stop + longest - 1) - 1, start - 1, -1):
+            word = (word >> down) | (np.uint64(row[at]) << up)
+            valid = min(valid + 1, longest) if row[at] != AMBIGUOUS else 0
+            if at >= stop:
+                continue
+            if valid >= depth:
+                u = word >> over
+                if depth >= shortest:
+                    total += table[u]
+                if valid > depth and tagged[u] & _ONE:
+                    words[count], valids[count], found[count] = word, valid, 0.0
+                    count += 1
+            elif valid >= shortest:
+                total += levels[starts[valid] + _prefix(word, bits, valid)]
+        if count:
+            here = noted[:count]
+            _look_below(here, words, valids, layout, sums, tables, found)
+            total += found[:count].sum()
+        out[i - first] = total

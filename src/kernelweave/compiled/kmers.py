@@ -24,8 +24,6 @@ AMBIGUOUS = 255
 Kmers = tuple[int, int, int, Array, int, int]
 # A table of all codes is counted in if it has at most so many places for each k-mer.
 _TABLE = 4
-# Codes that share their highest bits are put in order one by one, unless there are more than this.
-_BUCKET = 24
 
 
 @njit(cache=True, nogil=True)
@@ -69,10 +67,21 @@ def longest_runs(letters: Array, starts: Array, out: Array) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _sort_bytewise(codes: Array, width: int, heads: Array, out: Array) -> Array:
-    """Return codes of `width` bits in order, sorted by each byte in turn from the lowest one up."""
+def _sort_codes(codes: Array, width: int, out: Array) -> Array:
+    """Return the codes (of `width` bits) that are not negative, ascending.
+
+    Sorted by each byte in turn from the lowest one up, which is several times quicker than a
+    general sort. `out` is scratch space for as many codes.
+    """
+    heads = np.empty(257, np.int64)
+    known = 0
+    for p in range(codes.size):
+        if codes[p] >= 0:
+            codes[known] = codes[p]
+            known += 1
+    codes, out = codes[:known], out[:known]
     for shift in range(0, width, 8):
-        heads[:257] = 0
+        heads[:] = 0
         for code in codes:
             heads[((code >> shift) & 255) + 1] += 1
         for b in range(1, 256):
@@ -83,48 +92,6 @@ def _sort_bytewise(codes: Array, width: int, heads: Array, out: Array) -> Array:
             heads[byte] += 1
         codes, out = out, codes
     return codes
-
-
-@njit(cache=True, nogil=True)
-def _sort_codes(codes: Array, width: int, heads: Array, out: Array) -> Array:
-    """Return the codes (of `width` bits) that are not negative, ascending.
-
-    Several times quicker than a general sort, because k-mers spread over their codes. `heads` and
-    `out` are scratch space, of twice as many numbers and two (at least 257) and of as many.
-    """
-    known = 0
-    for p in range(codes.size):
-        if codes[p] >= 0:
-            codes[known] = codes[p]
-            known += 1
-    codes = codes[:known]
-    if known <= 1:
-        return codes
-    share = 1
-    while (1 << share) < known and share < width:
-        share += 1
-    shift = width - share
-    heads[: (1 << share) + 1] = 0
-    most = 0
-    for p in range(known):
-        bucket = (codes[p] >> shift) + 1
-        heads[bucket] += 1
-        most = max(most, heads[bucket])
-    if most > _BUCKET:
-        return _sort_bytewise(codes, width, heads, out[:known])
-    for b in range(1, 1 << share):
-        heads[b] += heads[b - 1]
-    for p in range(known):
-        bucket = codes[p] >> shift
-        out[heads[bucket]] = codes[p]
-        heads[bucket] += 1
-    for p in range(1, known):
-        code, q = out[p], p
-        while q > 0 and out[q - 1] > code:
-            out[q] = out[q - 1]
-            q -= 1
-        out[q] = code
-    return out[:known]
 
 
 @njit(cache=True, nogil=True)
@@ -152,7 +119,6 @@ def count_kmers(
     codes = np.empty(longest_row, np.int64)
     table = np.zeros(_TABLE * longest_row + 2, np.int64)
     ordered = np.empty(longest_row, np.int64)
-    heads = np.empty(max(257, 2 * longest_row + 2), np.int64)
     at = 0
     for i in range(first, last):
         row = letters[starts[i] : starts[i + 1]]
@@ -171,7 +137,7 @@ def count_kmers(
                         table[code] = 0
                         at += 1
                 continue
-            some = _sort_codes(codes[:n], bits * k, heads, ordered)
+            some = _sort_codes(codes[:n], bits * k, ordered)
             previous = -1
             for p in range(some.size):
                 if some[p] == previous:

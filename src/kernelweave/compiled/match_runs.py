@@ -29,8 +29,6 @@ _ZERO = np.uint64(0)
 ALL, LOWER, SAME = 0, 1, 2
 # Sequences compared at a time: loops over them become SIMD instructions.
 _BLOCK = 64
-# Lengths counted for all of them together: few pairs have longer common k-mers.
-_TOGETHER = 5
 
 
 @njit(cache=True, nogil=True)
@@ -83,77 +81,44 @@ def _match(left: Array, right: Array, first: int, size: int, runs: Array) -> Non
 
 
 @njit(cache=True, nogil=True)
-def _longer(size: int, runs: Array) -> None:
-    """Turn M_k into M_{k+1}."""
-    last = runs.shape[0] - 1
-    for w in range(last):
-        here, after = runs[w], runs[w + 1]
-        for j in range(size):
-            here[j] &= (here[j] >> _ONE) | (after[j] << _TOP)
-    here = runs[last]
-    for j in range(size):
-        here[j] &= here[j] >> _ONE
-
-
-@njit(cache=True, nogil=True)
 def _count(size: int, runs: Array, allowed: Array, counts: Array) -> bool:
-    """Write the number of allowed positions in M_k; whether M_k holds any position at all."""
+    """Write the number of allowed positions in M_k, which becomes M_{k+1}; False if it is empty."""
     some = _ZERO
+    last = runs.shape[0] - 1
     for j in range(size):
         counts[j] = 0
-    for w in range(runs.shape[0]):
+    for w in range(last + 1):
         here, mask = runs[w], allowed[w]
         for j in range(size):
             counts[j] += count_ones(here[j] & mask)
             some |= here[j]
+        if w < last:
+            after = runs[w + 1]
+            for j in range(size):
+                here[j] &= (here[j] >> _ONE) | (after[j] << _TOP)
+        else:
+            for j in range(size):
+                here[j] &= here[j] >> _ONE
     return some != _ZERO
 
 
 @njit(cache=True, nogil=True)
-def _count_alone(runs: Array, j: int, allowed: Array) -> int:
-    """Number of allowed positions in M_k of one pair, which becomes M_{k+1}; -1 if M_k is empty."""
-    count, some, after = 0, _ZERO, _ZERO
-    for w in range(runs.shape[0] - 1, -1, -1):
-        word = runs[w, j]
-        count += count_ones(word & allowed[w])
-        some |= word
-        runs[w, j] = word & ((word >> _ONE) | (after << _TOP))
-        after = word
-    return count if some != _ZERO else -1
-
-
-@njit(cache=True, nogil=True)
 def _add_counts(
-    size: int,
-    runs: Array,
-    allowed: Array,
-    weights: Array,
-    counts: Array,
-    out: Array,
-    i: int,
-    column: int,
+    size: int, runs: Array, allowed: Array, weights: Array, counts: Array, out: Array
 ) -> None:
-    """out[k, i, column + j] += weights[k] (number of common (k+1)-mers) for j < `size`.
+    """out[k, j] += weights[k] (number of common (k+1)-mers) for j < `size`.
 
     All lengths are added up in out[0] if there is no more.
     """
     degree, apart = weights.size, out.shape[0] > 1
     while degree > 0 and weights[degree - 1] == 0.0:
         degree -= 1
-    for k in range(min(degree, _TOGETHER)):
-        if weights[k] != 0.0:
-            if not _count(size, runs, allowed, counts):
-                break
-            target = out[k if apart else 0, i, column : column + size]
-            for j in range(size):
-                target[j] += weights[k] * counts[j]
-        _longer(size, runs)
-    for j in range(size):
-        for k in range(_TOGETHER, degree):
-            count = _count_alone(runs, j, allowed)
-            if count < 0:
-                break
-            out[k if apart else 0, i, column + j] += weights[k] * count
+    for k in range(degree):
+        if not _count(size, runs, allowed, counts):
+            break
+        target = out[k if apart else 0]
+        for j in range(size):
+            target[j] += weights[k] * counts[j]
 
 
 @njit(cache=True, nogil=True)
@@ -230,4 +195,6 @@ def add_common(
                 places = allowed, read, weights, row_of, factor
                 _add_places(size, runs, *places, out, i, first - begin)
             else:
-                _add_counts(size, runs, allowed, of_lengths, counts, out[0], i, first - begin)
+                at = first - begin
+                target = out[0, :, i, at : at + size]
+                _add_counts(size, runs, allowed, of_lengths, counts, target)

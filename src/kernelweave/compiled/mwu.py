@@ -62,10 +62,6 @@ def best_pair(
 def _add_two(
     x: np.ndarray, y: np.ndarray, a: float, b: float, d: float, state: np.ndarray, out: np.ndarray
 ) -> None:
-    if d == 0.0:
-        for c in range(out.shape[0]):
-            state[c] += a * x[c] + b * y[c]
-        return
     for c in range(out.shape[0]):
         moved = state[c] + (a * x[c] + b * y[c])
         state[c] = moved
@@ -88,7 +84,7 @@ def add_and_weigh(
     """state[k] += a rows[places[0, p]] + b rows[places[1, p]]; out += d_p state[k].
 
     Here k is kernels[p]; p and the columns run over given ranges. The state is read and written
-    once. A kernel of weight zero is moved but not added up.
+    once.
     """
     first, last = columns
     target = out[first:last]
@@ -156,10 +152,9 @@ def factor_pair(
     at: np.ndarray,
     block: np.ndarray,
 ) -> None:
-    """`row_pair` from factors, and from z = F v of each."""
+    """`row_pair` from factors, and from z = F v of each; `at` and `block` are zero before."""
     for p in range(kernels.shape[0]):
         k = kernels[p]
-        at[p], block[p] = 0.0, 0.0
         for r in range(offsets[k], offsets[k + 1]):
             x, y = factors[r, i], factors[r, j]
             at[p, 0] += x * z[r]
@@ -243,28 +238,37 @@ def _slope(
 
 
 @njit(cache=True, nogil=True)
-def _soft_step(
+def pair_step(
+    rise: float,
+    fall: float,
+    products: np.ndarray,
+    block: np.ndarray,
+    size: float,
     gain: float,
     ridge: float,
-    most: float,
     beta: float,
     prior: np.ndarray,
-    q: np.ndarray,
-    p: np.ndarray,
-    eta: np.ndarray,
-    moved: np.ndarray,
+    quad: np.ndarray,
     d: np.ndarray,
-) -> float:
-    """Step t in (0, most] along a pair, near the top of the smoothed dual; fills q(t) and d(t).
+) -> tuple[float, float]:
+    """Return by how much v_i rises and v_j falls, near the top of the smoothed dual.
 
-    The dual rises along the pair at the rate gain - ridge t - sum_k d_k(t) (p_k + t eta_k), where
-    d_k(t) is proportional to exp(prior_k + beta q_k(t)), q_k(t) = q_k + 2 t p_k + t^2 eta_k. It is
-    concave: Newton's steps, kept inside a bracket.
+    Changes `quad` to what it becomes and fills d. The dual rises along the pair at the rate
+    gain - ridge t - sum_k d_k(t) (p_k + t eta_k), where d_k(t) is proportional to
+    exp(prior_k + beta q_k(t)), q_k(t) = q_k + 2 t p_k + t^2 eta_k, and p and eta come from the
+    `products` and the `block` of a :class:`~kernelweave.operators.rounds.PairStep`. It is concave:
+    Newton's steps, kept inside a bracket. `rise` and `fall` are the most that the box allows, and
+    `size` is the larger of v_i and v_j in absolute value.
     """
-    mean, bend = _slope(0.0, beta, prior, q, p, eta, moved, d)
+    m = quad.shape[0]
+    p, eta, moved = np.empty(m), np.empty(m), np.empty(m)
+    for k in range(m):
+        p[k] = products[k, 0] - products[k, 1]
+        eta[k] = max(block[k, 0] + block[k, 1] - 2.0 * block[k, 2], 0.0)
+    most = min(rise, fall)
+    mean, bend = _slope(0.0, beta, prior, quad, p, eta, moved, d)
     first = gain - mean
-    low, high = 0.0, most
-    t = 0.0
+    low, high, t = 0.0, most, 0.0
     slope, curve = first, ridge + bend
     for _ in range(_MOST_TRIALS):
         step = slope / curve if curve > 0.0 else np.inf
@@ -276,7 +280,7 @@ def _soft_step(
                 t = most
             else:
                 t = 0.5 * (low + high)
-        mean, bend = _slope(t, beta, prior, q, p, eta, moved, d)
+        mean, bend = _slope(t, beta, prior, quad, p, eta, moved, d)
         slope, curve = gain - ridge * t - mean, ridge + bend
         if abs(slope) <= _SLOPE_LEFT * first or (t == most and slope > 0.0):
             break
@@ -284,46 +288,7 @@ def _soft_step(
             low = t
         else:
             high = t
-    return t
-
-
-@njit(cache=True, nogil=True)
-def pair_step(
-    i: int,
-    j: int,
-    products: np.ndarray,
-    block: np.ndarray,
-    v: np.ndarray,
-    linear: np.ndarray,
-    ridge: np.ndarray,
-    up: np.ndarray,
-    down: np.ndarray,
-    beta: float,
-    prior: np.ndarray,
-    quad: np.ndarray,
-    d: np.ndarray,
-) -> tuple[float, float]:
-    """Return by how much v_i rises and v_j falls; changes `quad` to what they become, and fills d.
-
-    `products`, `block` and v (v_i and v_j) are those of a
-    :class:`~kernelweave.operators.rounds.PairStep`, the rest those of
-    :class:`~kernelweave.operators.rounds.BoxConstraints` and of `_soft_step`.
-    """
-    m = quad.shape[0]
-    p, eta, moved = np.empty(m), np.empty(m), np.empty(m)
-    for k in range(m):
-        p[k] = products[k, 0] - products[k, 1]
-        eta[k] = max(block[k, 0] + block[k, 1] - 2.0 * block[k, 2], 0.0)
-    rise, fall = up[i] - v[0], v[1] - down[j]
-    gain = linear[i] - linear[j]
-    gain += ridge[j] * v[1] - ridge[i] * v[0]
-    step = _soft_step(
-        gain, ridge[i] + ridge[j], min(rise, fall), beta, prior, quad, p, eta, moved, d
-    )
     quad[:] = moved
     # Exactly to the end of the box if near it, or dust at the ends would be moved for ever.
-    dust = _DUST * max(step, abs(v[0]), abs(v[1]))
-    return (
-        rise if rise - step <= dust else step,
-        fall if fall - step <= dust else step,
-    )
+    dust = _DUST * max(t, size)
+    return rise if rise - t <= dust else t, fall if fall - t <= dust else t

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from kernelweave.compiled.intrinsics import fmax
 
-__all__ = ["BIG", "objective", "patience", "slopes", "smo_steps"]
+__all__ = ["BIG", "patience", "slopes", "smo_steps"]
 
 Vector = NDArray[np.float64]
 # Stands for infinity, which would make NaN of a difference.
@@ -77,16 +77,6 @@ def slopes(
     return top, -neg_bottom
 
 
-@njit(cache=True, nogil=True, fastmath={"contract", "reassoc"})
-def objective(alpha: Vector, fitted: Vector, pos: Vector, neg: Vector) -> float:
-    """Value of the QP, from ``F = K alpha``."""
-    value = 0.0
-    for k in range(alpha.size):
-        a = alpha[k]
-        value += a * (0.5 * fitted[k] - (pos[k] if a > 0.0 else neg[k]))
-    return value
-
-
 @njit(cache=True, nogil=True, fastmath=_FAST, inline="always")
 def _tagged(value: float, k: int) -> float:
     """`value` with `k` in its last 16 bits: a maximum of such numbers also says where it is.
@@ -132,16 +122,6 @@ def _move(step: float, row_i: NDArray, row_j: NDArray, up: Vector, fitted: Vecto
         fitted[k] = value
         best = fmax(best, _tagged(up[k] - value, k))
     return _place(best, fitted.size)
-
-
-@njit(cache=True, nogil=True)
-def _first_exactly(up: Vector, fitted: Vector) -> int:
-    """Argmax of ``up - F`` to the last bit."""
-    chosen = 0
-    for k in range(up.size):
-        if up[k] - fitted[k] > up[chosen] - fitted[chosen]:
-            chosen = k
-    return chosen
 
 
 @njit(cache=True, nogil=True)
@@ -220,7 +200,7 @@ def smo_steps(
         j, gap = _partner(top, diag[i], row, diag, low, fitted, tau)
         if gap <= tol:
             # The tag may have hidden a slightly larger one.
-            first = _first_exactly(up, fitted)
+            first = int(np.argmax(up - fitted))
             if not up[first] - fitted[first] > top:  # (said so that NaN ends the loop, too)
                 return steps, gap
             i = first

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-__all__ = ["add_inner", "add_rows", "dot_rows", "square_rows", "turn_rows"]
+__all__ = ["add_inner", "add_rows", "dot_rows", "turn_rows"]
 
 # A sum of uint64 and a plain number would be a float.
 _ONE, _TWO, _THREE, _FOUR = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
@@ -64,18 +64,6 @@ def dot_rows(
 
 
 @njit(cache=True, nogil=True)
-def square_rows(indptr: np.ndarray, indices: np.ndarray, rows: np.ndarray, w: np.ndarray) -> float:
-    """Sum of w^2 over the columns of these rows, each once; w is zero there afterwards."""
-    total = 0.0
-    for r in range(rows.size):
-        for p in range(indptr[rows[r]], indptr[rows[r] + 1]):
-            here = w[indices[p]]
-            total += here * here
-            w[indices[p]] = 0.0
-    return total
-
-
-@njit(cache=True, nogil=True)
 def turn_rows(
     indptr: np.ndarray,
     indices: np.ndarray,
@@ -118,13 +106,13 @@ def add_inner(
     starts: np.ndarray,
     places: np.ndarray,
     turned: np.ndarray,
+    width: int,
     out: np.ndarray,
 ) -> None:
-    """out[r, s] += weights[r] row[rows[r]] . (row s of what `turn_rows` wrote).
+    """out[r, s] += weights[r] row[rows[r]] . (row s of what `turn_rows` wrote) for s < width.
 
-    For s below the width of `out`. Costs one step for each pair of entries in the same column.
+    Costs one step for each pair of entries in the same column.
     """
-    width = out.shape[1]
     for r in range(rows.size):
         target = out[r]
         for p in range(indptr[rows[r]], indptr[rows[r] + 1]):

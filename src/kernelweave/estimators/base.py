@@ -35,7 +35,7 @@ from kernelweave.solvers import (
     get_solver,
     solve,
 )
-from kernelweave.solvers.checkpoint import Saved, Session, about, result_numbers, start_at
+from kernelweave.solvers.checkpoint import Saved, about, result_numbers, start_at
 from kernelweave.solvers.kept import Numbers
 from kernelweave.validation import require_array, require_kind
 
@@ -45,17 +45,8 @@ __all__ = ["BaseMKL", "SetUp", "Tasks"]
 class Tasks(NamedTuple):
     """What is to be learnt: checked samples, and for each task targets and loss weights.
 
-    Attributes
-    ----------
-    X : array, CSR matrix or frame
-        The samples.
-    y, weight : ndarray of shape (T, n)
-        Targets, and loss weights for C = 1.
-    loss : Loss
-    groups : list of ndarray of int
-        The tasks that share kernel weights.
-    units : TargetUnits
-        The user's units of the targets.
+    `y` and `weight`, the loss weights for C = 1, have a row for each task. `groups` are the tasks
+    that share kernel weights.
     """
 
     X: Any
@@ -93,12 +84,23 @@ class BaseMKL(KernelEstimator):
         count = {"n_tasks": len(tasks.y), "n_groups": len(tasks.groups)}
         source = self._source(n=tasks.y.shape[1], **count)
         began = time.perf_counter()
+        results = []
         with self._threads():
             made = self._set_up(tasks, C, Deadline.after(self._limits().max_time, began))
             built = time.perf_counter() - began
             with self._session(made.limits, made.kernel_set, source, **count) as session:
                 starts = self._starts(made, tasks, source)
-                results = self._solve_all(made, starts, session, built)
+                parts = zip(made.problems, made.solvers, starts, strict=True)
+                for group, (problem, solver, start) in enumerate(parts):
+                    limits = session.limits(made.limits, group, partial(about, problem, solver))
+                    deadline = self._time_left(built)
+                    if deadline is not None:
+                        problem = replace(problem, deadline=deadline)
+                    result = self._solve(problem, solver, limits, start)
+                    if result.converged:
+                        session.end(group, result.history[-1], result_numbers(result))
+                    session.flush()
+                    results.append(result)
         self._store(made, results)
         self._last = None
         if self.warm_start:
@@ -107,27 +109,6 @@ class BaseMKL(KernelEstimator):
                 g: {**result_numbers(result), "C": problem.C}
                 for g, (result, problem) in enumerate(zip(results, made.problems, strict=True))
             }
-
-    def _solve_all(
-        self, made: SetUp, starts: list[Point | None], session: Session, built: float
-    ) -> list[Result]:
-        """Solve the problems one after the other, each told to the checkpoints.
-
-        The seconds in which their kernels were built count as time of each.
-        """
-        results = []
-        parts = zip(made.problems, made.solvers, starts, strict=True)
-        for group, (problem, solver, start) in enumerate(parts):
-            limits = session.limits(made.limits, group, partial(about, problem, solver))
-            if self.max_time is not None:
-                deadline = Deadline.after(self.max_time - built, time.perf_counter())
-                problem = replace(problem, deadline=deadline)
-            result = self._solve(problem, solver, limits, start)
-            if result.converged:
-                session.end(group, result.history[-1], result_numbers(result))
-            session.flush()
-            results.append(result)
-        return results
 
     def _starts(self, made: SetUp, tasks: Tasks, source: Saved | None) -> list[Point | None]:
         """Where each fit starts: with `warm_start` at the last solution, if it is of this shape.
@@ -224,6 +205,7 @@ class BaseMKL(KernelEstimator):
         self._kernel_set, self._combination = made.kernel_set, made.combination
         self._store_names()
         weights = np.array([result.d for result in results])
+        self._learn_constants(weights)
         self.weights_ = weights[0] if len(results) == 1 else weights
         alpha = np.concatenate([result.alpha for result in results])
         self.support_ = np.flatnonzero(alpha.any(axis=0))

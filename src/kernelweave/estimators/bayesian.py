@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from kernelweave.arrays import Index
 from kernelweave.bayes import (
     BayesRecord,
     BayesStart,
@@ -31,9 +30,9 @@ from kernelweave.combine import WeightedSum
 from kernelweave.compiled.threads import between_blocks
 from kernelweave.deadline import Deadline, TimeUp
 from kernelweave.errors import InvalidInputError
-from kernelweave.estimators.decisions import Parts
+from kernelweave.estimators.decisions import Decisions
 from kernelweave.estimators.kernel_estimator import KernelEstimator
-from kernelweave.estimators.predictive import Predictive
+from kernelweave.kernels.samples import as_samples
 from kernelweave.operators import KernelOperator
 from kernelweave.problem import Array
 from kernelweave.solvers.checkpoint import Saved
@@ -44,10 +43,15 @@ __all__ = ["BaseBayesianMKL"]
 # Kernels in single precision and factors with a trace error of 1e-7, whatever `tol` is (a change of
 # the bound says nothing about the kernels): they move the bound in its ninth digit.
 _BANK_TOL = 1e-4
+# Kernel values of new against training samples that are held at a time: 64 MB.
+_BLOCK_ENTRIES = 2**23
 
 
 class BaseBayesianMKL(KernelEstimator):
     """Shared parts of :class:`BayesianMKLClassifier` and :class:`BayesianMKLRegressor`."""
+
+    # Units of y in one unit of the fitted targets: a number for each output.
+    _scale: Any = 1.0
 
     def _settings(self) -> Settings:
         priors = get_hyperparameters(self.sparsity, self.hyperparameters)
@@ -55,15 +59,15 @@ class BaseBayesianMKL(KernelEstimator):
 
     def _infer(
         self, X: Any, targets: Sequence[Labels | Outputs], settings: Settings
-    ) -> list[Posterior]:
-        """Find the posterior of each of the targets, and keep what users read."""
+    ) -> tuple[KernelOperator, list[Posterior]]:
+        """Return the kernels on the samples, and the posterior of each of the targets."""
         limits, seed = self._limits(), self._seed()
         count = {"n_tasks": sum(len(t.y) for t in targets), "n_groups": len(targets)}
         source = self._source(n=targets[0].y.shape[1], **count)
         began = time.perf_counter()
         with self._threads():
             ends = Deadline.after(self.max_time, began)
-            kernel_set, bank = self._build_kernels(X, _BANK_TOL, seed, ends)
+            kernel_set, bank = self._build_kernels(X, _BANK_TOL, seed, ends, stored=True)
             posteriors = []
             with self._session(limits, kernel_set, source, **count) as session:
                 squares = None
@@ -73,31 +77,29 @@ class BaseBayesianMKL(KernelEstimator):
                 for group, target in enumerate(targets):
                     own = session.limits(limits, group, partial(about, target, settings))
                     start = self._start(source, group, bank)
-                    deadline = None
-                    if self.max_time is not None:
-                        deadline = Deadline.after(self.max_time - built, time.perf_counter())
+                    deadline = self._time_left(built)
                     posteriors.append(
                         infer(bank, target, settings, own, seed, squares, start, deadline)
                     )
                     session.flush()
-        self._kernel_set, self._combination = kernel_set, WeightedSum()
-        self._store(posteriors)
-        return posteriors
+        return kernel_set, posteriors
 
     def _start(self, source: Saved | None, group: int, bank: KernelOperator) -> BayesStart | None:
         """Where the fit of a group starts, if not from what is drawn."""
         if source is None:
             return None
         if isinstance(self.warm_start_from, BaseBayesianMKL):
-            posterior = self.warm_start_from._predictive.posteriors[group]
+            posterior = self.warm_start_from._posteriors[group]
             return BayesStart(posterior_numbers(posterior, bank))
         if group not in source.groups:
             return None
         return BayesStart(source.groups[group], source.where)
 
-    def _store(self, posteriors: list[Posterior]) -> None:
+    def _store(self, kernel_set: KernelOperator, posteriors: list[Posterior]) -> None:
+        """Keep what was learnt."""
         for found in posteriors:
             self._require_finite(found.e_mean, found.b_mean, found.lower_bound)
+        self._kernel_set, self._combination = kernel_set, WeightedSum()
         self._store_names()
         weights = np.array([posterior.e_mean for posterior in posteriors])
         used = [np.arange(weights.shape[1])] * len(posteriors)
@@ -107,6 +109,7 @@ class BaseBayesianMKL(KernelEstimator):
                 row[np.setdiff1d(np.arange(len(row)), own)] = 0.0
         std = np.array([posterior.e_std for posterior in posteriors])
         alone = len(posteriors) == 1
+        self._learn_constants(weights)
         self.weights_ = weights[0] if alone else weights
         self.weights_std_ = std[0] if alone else std
         self.intercept_ = np.concatenate([posterior.b_mean for posterior in posteriors])
@@ -115,24 +118,19 @@ class BaseBayesianMKL(KernelEstimator):
         self.converged_ = all(posterior.converged for posterior in posteriors)
         self.history_ = [record for posterior in posteriors for record in posterior.history]
         self.n_iter_ = max(1, sum(posterior.history[-1].iteration for posterior in posteriors))
-        self._prepare(posteriors, used)
+        self._posteriors, self._used = posteriors, used
+        self._prepare()
 
-    def _prepare(self, posteriors: list[Posterior], used: list[Index]) -> None:
-        """Make ready to predict, from what was learnt."""
-        weights = np.atleast_2d(self.weights_)
-        self._predictive = Predictive(self._kernel_set, posteriors, weights, used)
-
-    def _file_state(self) -> dict[str, Any]:
-        state = super()._file_state()
-        if "weights_" in state:
-            state["_posteriors"] = self._predictive.posteriors
-            state["_used"] = self._predictive.used
-        return state
-
-    def _after_load(self) -> None:
-        if hasattr(self, "_predictive"):
-            self._posteriors, self._used = self._predictive.posteriors, self._predictive.used
-        super()._after_load()
+    def _prepare(self) -> None:
+        """Make ready to predict, in the units of y, from what was learnt."""
+        coef = np.concatenate([posterior.a_mean for posterior in self._posteriors])
+        self._decide = Decisions(
+            self._kernel_set,
+            self._combination,
+            np.atleast_2d(self.weights_),
+            np.arange(self._kernel_set.n),
+            coef * np.reshape(self._scale, (-1, 1)),
+        )
 
     def _check_fitted(self) -> None:
         super()._check_fitted()
@@ -157,22 +155,29 @@ class BaseBayesianMKL(KernelEstimator):
 
     def _come_back(self) -> None:
         super()._come_back()
-        self._prepare(self.__dict__.pop("_posteriors"), self.__dict__.pop("_used"))
-
-    # From a posterior to numbers
-
-    def _values(self, X: Any) -> Array:
-        """Means of the functions, shape (n_new, T)."""
-        return self._predictive.mean(X)
-
-    def _parts(self, X: Any) -> Parts:
-        return self._predictive.parts(X)
+        self._prepare()
 
     def _mean_and_std(self, X: Any) -> tuple[Array, Array]:
-        """Means and standard deviations of the functions, each of shape (n_new, T)."""
+        """Means and standard deviations in the units of the fit, each of shape (n_new, T)."""
         check_is_fitted(self)
-        X = self._check_X(X, reset=False)
+        new = as_samples(self._check_X(X, reset=False))
+        # Kernels that no posterior uses are never evaluated.
+        kernels, n = np.unique(np.concatenate(self._used)), self._kernel_set.n
+        step = max(1, _BLOCK_ENTRIES // max(1, n * len(kernels)))
+        means, variances = [], []
         with self._threads():
-            mean, variance = self._predictive.mean_and_variance(X)
-        self._require_finite(mean, variance)
-        return mean, np.sqrt(variance)
+            for first in range(0, new.n, step):
+                part = new.take(np.arange(first, min(first + step, new.n)))
+                cross = np.empty((0, part.n, n))
+                if len(kernels):
+                    cross = self._kernel_set.against(part).block(kernels=kernels)
+                mean, variance = [], []
+                for posterior, used in zip(self._posteriors, self._used, strict=True):
+                    everything = len(used) == len(kernels)
+                    own = cross if everything else cross[np.searchsorted(kernels, used)]
+                    mean.append(posterior.mean(own, used))
+                    variance.append(posterior.variance(own, used))
+                means.append(np.concatenate(mean))
+                variances.append(np.concatenate(variance))
+        self._require_finite(*means, *variances)
+        return np.hstack(means).T, np.sqrt(np.hstack(variances).T)

@@ -198,7 +198,7 @@ class BayesianMKLClassifier(ClassifierMixin, BaseBayesianMKL):
         parts = [labels.signs]
         if self.multi_class == "ovr":
             parts = [labels.signs[t : t + 1] for t in range(len(labels.signs))]
-        self._infer(X, [Labels(part, margin) for part in parts], settings)
+        self._store(*self._infer(X, [Labels(part, margin) for part in parts], settings))
         self.classes_, self._margin = labels.classes, margin
         return self
 

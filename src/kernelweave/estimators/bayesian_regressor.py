@@ -11,10 +11,8 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_consistent_length
 
 from kernelweave.bayes import Hyperparameters, Outputs
-from kernelweave.errors import InvalidInputError
 from kernelweave.estimators.bayesian import BaseBayesianMKL
-from kernelweave.estimators.decisions import Parts
-from kernelweave.estimators.targets import standardize
+from kernelweave.estimators.targets import require_target, standardize
 from kernelweave.problem import Array
 from kernelweave.validation import require_array, require_kind
 
@@ -144,10 +142,7 @@ class BayesianMKLRegressor(RegressorMixin, BaseBayesianMKL):
         """
         settings = self._settings()
         X = self._check_X(X, reset=True)
-        if y is None:
-            raise InvalidInputError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None."
-            )
+        require_target(type(self).__name__, y)
         # Numbers that overflow when they are checked or standardised are refused below.
         with np.errstate(over="ignore", invalid="ignore"):
             target = check_array(
@@ -157,8 +152,9 @@ class BayesianMKLRegressor(RegressorMixin, BaseBayesianMKL):
             table = target[:, None] if target.ndim == 1 else target
             fitted, shift, scale = self._standardized(table)
         self._require_finite(shift, scale)
-        (posterior,) = self._infer(X, [Outputs(fitted)], settings)
+        kernel_set, (posterior,) = self._infer(X, [Outputs(fitted)], settings)
         self._shift, self._scale, self._one_output = shift, scale, target.ndim == 1
+        self._store(kernel_set, [posterior])
         self.intercept_ = shift + scale * posterior.b_mean
         self.intercept_std_ = scale * posterior.b_std
         self.noise_std_ = scale * np.sqrt(posterior.noise_variance)
@@ -199,17 +195,12 @@ class BayesianMKLRegressor(RegressorMixin, BaseBayesianMKL):
             Of the dimensions of y: (n,), or (n, n_outputs).
         """
         if not return_std:
-            mean = self._decisions(X)
-            return self._columns(self._shift + self._scale * mean)
+            return self._columns(self._decisions(X))
         mean, std = self._mean_and_std(X)
         return self._columns(self._shift + self._scale * mean), self._columns(self._scale * std)
 
     def _columns(self, values: Array) -> Array:
         return values[:, 0] if self._one_output else values
-
-    def _parts(self, X: Any) -> Parts:
-        values, kernels, constant = super()._parts(X)
-        return Parts(self._scale[:, None] * values, kernels, self._shift + self._scale * constant)
 
     @property
     def _one_value(self) -> bool:

@@ -11,7 +11,12 @@ from sklearn.base import ClassifierMixin
 
 from kernelweave.errors import InvalidInputError
 from kernelweave.estimators.base import BaseMKL, Tasks
-from kernelweave.estimators.targets import class_codes, read_sample_weight, with_class_weight
+from kernelweave.estimators.targets import (
+    class_codes,
+    one_versus_rest,
+    read_sample_weight,
+    with_class_weight,
+)
 from kernelweave.losses import Loss, get_loss
 from kernelweave.problem import Array
 from kernelweave.validation import positive_number, unknown_name
@@ -211,9 +216,7 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         self.classes_, codes = class_codes(type(self).__name__, X, y)
         weight = read_sample_weight(fit_params, len(codes))
         weight = with_class_weight(weight, self.class_weight, self.classes_, codes)
-        n_classes = len(self.classes_)
-        tasks = [1] if n_classes == 2 else range(n_classes)
-        targets = np.array([np.where(codes == c, 1.0, -1.0) for c in tasks])
+        targets = one_versus_rest(codes, len(self.classes_))
         together = self.multi_class == "shared" or len(targets) == 1
         every = np.arange(len(targets))
         groups = [every] if together else [every[t : t + 1] for t in every]

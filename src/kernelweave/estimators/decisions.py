@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -63,33 +63,31 @@ class LearntKernel:
         """Gram matrix of X against Z (None: against X itself)."""
         left = as_samples(X)
         right = left if Z is None else as_samples(Z)
-        blocks = self._blocks(left, right.n, lambda part: self.kernel_set.between(part, right))
-        return _stacked(blocks, (left.n, right.n))
+        return self._rows(left, right.n, lambda part: self.kernel_set.between(part, right))
 
     def against_training(self, X: Any, idx: Index | None = None) -> Array:
         """Gram matrix of X against the training rows `idx` (None: all of them)."""
-        left = as_samples(X)
         width = self.kernel_set.n if idx is None else len(idx)
-        return _stacked(self._against(left, idx), (left.n, width))
+        return self._rows(as_samples(X), width, lambda part: self._against(part, idx))
 
     def products(self, X: Any, idx: Index, coef: Array) -> Array:
         """Gram matrix of X against the training rows `idx`, times `coef.T`; it is never whole."""
-        left = as_samples(X)
-        out = np.zeros((left.n, len(coef)))
-        for rows, values in self._against(left, idx):
-            out[rows] = values @ coef.T
-        return out
+        return self._rows(as_samples(X), len(idx), lambda part: self._against(part, idx), coef)
 
-    def _against(self, left: Samples, idx: Index | None) -> Iterator[tuple[slice, Array]]:
-        width = self.kernel_set.n if idx is None else len(idx)
-        return self._blocks(left, width, lambda part: self.kernel_set.against(part).part(None, idx))
+    def _against(self, part: Samples, idx: Index | None) -> KernelOperator:
+        return self.kernel_set.against(part).part(None, idx)
 
-    def _blocks(
-        self, left: Samples, width: int, tile: Callable[[Samples], KernelOperator]
-    ) -> Iterator[tuple[slice, Array]]:
-        """Rows of K(d), a bounded number at a time, and which these are."""
+    def _rows(
+        self,
+        left: Samples,
+        width: int,
+        tile: Callable[[Samples], KernelOperator],
+        coef: Array | None = None,
+    ) -> Array:
+        """K(d), or its products with `coef.T`, computed a bounded number of rows at a time."""
+        out = np.zeros((left.n, width if coef is None else len(coef)))
         if not width:
-            return
+            return out
         entries = min(_BLOCK_ENTRIES, left.n * width)
         if entries > _FEW_ENTRIES:
             entries = min(entries, int(available_bytes() / _BYTES_AN_ENTRY))
@@ -97,30 +95,19 @@ class LearntKernel:
         for first in range(0, left.n, step):
             last = min(first + step, left.n)
             part = left if last - first == left.n else left.take(np.arange(first, last))
-            yield slice(first, last), self.combination.values(tile(part), self.weights)
+            values = self.combination.values(tile(part), self.weights)
+            out[first:last] = values if coef is None else values @ coef.T
+        return out
 
     def __sklearn_clone__(self) -> LearntKernel:
         return self
 
 
-def _stacked(blocks: Iterator[tuple[slice, Array]], shape: tuple[int, int]) -> Array:
-    out = np.zeros(shape)
-    for rows, values in blocks:
-        out[rows] = values
-    return out
-
-
 class Parts(NamedTuple):
     """What each kernel adds to decision values.
 
-    Attributes
-    ----------
-    values : ndarray of shape (n, T, m_used)
-        The contributions.
-    kernels : ndarray of int, shape (m_used,)
-        The kernels they are of: those that have weight in any task.
-    constant : ndarray of shape (T,)
-        What the values are when no kernel has weight, without intercepts.
+    `values` has the shape (n, T, m_used), `kernels` are those that have weight in any task, and
+    `constant`, of shape (T,), is what the values are when no kernel has weight.
     """
 
     values: Array

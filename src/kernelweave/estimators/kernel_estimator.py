@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
-from functools import partial, wraps
+from functools import partial
 from numbers import Integral
 from typing import Any
 
 import numpy as np
 from scipy import sparse
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -22,13 +23,21 @@ from kernelweave.compiled.first_run import compile_notice
 from kernelweave.compiled.threads import between_blocks, one_blas_thread, use_threads
 from kernelweave.deadline import NEVER, Deadline, TimeUp
 from kernelweave.errors import InvalidInputError, MemoryBudgetError
+from kernelweave.estimators.dask_blocks import in_blocks, is_collection
 from kernelweave.estimators.decisions import LearntKernel, Parts
-from kernelweave.estimators.explaining import SelfExplaining
-from kernelweave.kernels.names import LazyNames
-from kernelweave.kernels.sample_checks import as_text
-from kernelweave.kernels.samples import is_frame
+from kernelweave.inspect.explanation import Explanation, sample_names
+from kernelweave.inspect.kernel_info import describe_kernels
+from kernelweave.inspect.notebook import html_repr
+from kernelweave.inspect.summary import summary_text
+from kernelweave.kernels.batch import LazyNames
+from kernelweave.kernels.samples import as_text, is_frame
 from kernelweave.memory import out_of_memory
-from kernelweave.operators import KernelOperator, bind_kernels
+from kernelweave.operators import (
+    ComputedOperator,
+    KernelOperator,
+    StackedOperator,
+    bind_kernels,
+)
 from kernelweave.operators.auto import build_bank
 from kernelweave.problem import Array
 from kernelweave.solvers import Checkpoint, Limits
@@ -49,31 +58,10 @@ _ROWWISE = ("decision_function", "predict", "predict_proba", "_predict_proba", "
 # Those who watched a fit and what it started from are not part of what was learnt.
 _OF_THE_FIT = {"callbacks": (), "warm_start_from": None}
 # Made anew from the rest of a model file.
-_REMADE = ("kernel_names_", "_decide", "_predictive", "_last", "scorer_")
+_REMADE = ("kernel_names_", "_decide", "_last", "scorer_")
 
 
-def _is_collection(X: Any) -> bool:
-    """Whether X is a Dask array or DataFrame."""
-    return hasattr(X, "__dask_graph__") and hasattr(X, "to_delayed")
-
-
-def _in_blocks(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a prediction method take Dask collections too."""
-
-    @wraps(method)
-    def predict(self: Any, X: Any, *args: Any, **kwargs: Any) -> Any:
-        if not _is_collection(X):
-            return method(self, X, *args, **kwargs)
-        from kernelweave.estimators.dask_blocks import predict_in_blocks
-
-        return predict_in_blocks(self, X, method.__name__, args, kwargs)
-
-    return predict
-
-
-class KernelEstimator(
-    SelfExplaining, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
-):
+class KernelEstimator(TransformerMixin, BaseEstimator):
     """Shared by the estimators, whatever their model is.
 
     A fit leaves `weights_`, and behind them `_kernel_set` and `_combination`.
@@ -83,7 +71,7 @@ class KernelEstimator(
         super().__init_subclass__(**kwargs)
         for name in _ROWWISE:
             if callable(method := cls.__dict__.get(name)):
-                setattr(cls, name, _in_blocks(method))
+                setattr(cls, name, in_blocks(method))
 
     @contextmanager
     def _threads(self) -> Iterator[None]:
@@ -137,7 +125,7 @@ class KernelEstimator(
 
         Sequences in one dimension become a table with one column.
         """
-        if _is_collection(X):
+        if is_collection(X):
             raise InvalidInputError(
                 f"X is a Dask {type(X).__name__}, which predict, decision_function and "
                 "predict_proba take block by block; here samples in memory are needed: "
@@ -165,7 +153,12 @@ class KernelEstimator(
     # Kernels
 
     def _build_kernels(
-        self, X: Any, tol: float, seed: int, deadline: Deadline = NEVER
+        self,
+        X: Any,
+        tol: float,
+        seed: int,
+        deadline: Deadline = NEVER,
+        stored: bool = False,
     ) -> tuple[KernelOperator, KernelOperator]:
         """Bind the kernels to the samples, and put them into a bank made for `tol`.
 
@@ -173,7 +166,12 @@ class KernelEstimator(
         """
         kernels = bind_kernels(self.kernels, X, normalize=self.normalize)
         build = partial(
-            build_bank, kernels=kernels, cache_mb=self.cache_mb, tol=tol, random_state=seed
+            build_bank,
+            kernels=kernels,
+            cache_mb=self.cache_mb,
+            tol=tol,
+            random_state=seed,
+            stored=stored,
         )
         try:
             with between_blocks(deadline.look(graces=0)):
@@ -189,6 +187,12 @@ class KernelEstimator(
                 f"that there is no model. normalize={self.normalize!r} takes a pass over all "
                 "kernels before the first step: raise max_time, or use normalize='trace'."
             ) from None
+
+    def _time_left(self, built: float) -> Deadline | None:
+        """When the fit of a group ends; building the kernels, which took that long, counts."""
+        if self.max_time is None:
+            return None
+        return Deadline.after(self.max_time - built, time.perf_counter())
 
     def _require_finite(self, *numbers: Any) -> None:
         """Refuse to store or to return what overflow has made of the numbers of a fit."""
@@ -211,6 +215,19 @@ class KernelEstimator(
         names = self._kernel_set.names
         # Those of a batch are written when they are read; a list of a million takes long.
         self.kernel_names_ = names if isinstance(names, LazyNames) else list(names)
+
+    def _learn_constants(self, weights: Array) -> None:
+        """Learn the normalisation of the kernels that have weight, so that predicting only reads.
+
+        A fit need not have asked: the diagonal of a Gaussian is known without.
+        """
+        kernels = self._kernel_set
+        parts: Any = [(kernels, np.arange(kernels.m))]
+        if isinstance(kernels, StackedOperator):
+            parts = zip(kernels.parts, kernels.members, strict=True)
+        for part, members in parts:
+            if isinstance(part, ComputedOperator):
+                part.learn(np.flatnonzero(weights[:, members].any(axis=0)).tolist())
 
     # Model files; pickles hold everything
 
@@ -331,10 +348,6 @@ class KernelEstimator(
         header = self._header(kernels, n_tasks, n_groups, names)
         return Session(limits.callbacks, header, None if source is None else source.groups)
 
-    @property
-    def _n_features_out(self) -> int:
-        return self._kernel_set.n
-
     # From a fit to numbers
 
     def _decisions(self, X: Any) -> Array:
@@ -388,10 +401,129 @@ class KernelEstimator(
         with self._threads():
             return self._learnt().against_training(X)
 
+    def get_feature_names_out(self, input_features: Any = None) -> AnyArray:
+        """Names of the columns of `transform`: ``kernel_to_row_0``, ``kernel_to_row_1``, ...
+
+        Parameters
+        ----------
+        input_features : None
+            Not used; there for scikit-learn.
+        """
+        check_is_fitted(self)
+        names = [f"kernel_to_row_{i}" for i in range(self._kernel_set.n)]
+        return np.array(names, dtype=object)
+
     def as_kernel(self) -> LearntKernel:
         """Return the learnt combination as a callable for any scikit-learn ``kernel=`` argument."""
         check_is_fitted(self)
         return self._learnt()
+
+    # What a model says of itself
+
+    def explain(self, X: Any) -> Explanation:
+        r"""Take the decision values of samples apart: what does each kernel add?
+
+        In a weighted sum of kernels, kernel k adds
+        :math:`f_k(x) = d_k \sum_j \alpha_j K_k(x_j, x)`, and the decision value is
+        :math:`\sum_k f_k(x) + b`. Other combinations are shared out as Aumann and Shapley do
+        (:meth:`Combination.shares <kernelweave.combine.Combination.shares>`): every weight grows
+        from nothing at the same pace, and a kernel is given what its own growth adds. Kernels of
+        weight zero are never evaluated.
+
+        Parameters
+        ----------
+        X : array, CSR matrix, pandas or polars frame, or sequences
+            New samples.
+
+        Returns
+        -------
+        Explanation
+            Its contributions and its baseline sum to `decision_function`, or to `predict` of a
+            regressor. ``explanation.by("view")`` adds up views.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from kernelweave import MKLClassifier
+        >>> X, y = load_iris(return_X_y=True)
+        >>> model = MKLClassifier().fit(X, y)
+        >>> model.explain(X[:2])
+        <Explanation of 2 samples by 3 kernels, 3 values each>
+        """
+        check_is_fitted(self)
+        table = self._check_X(X, reset=False)
+        with self._threads():
+            values, kernels, constant = self._parts(table)
+        infos = tuple(describe_kernels(self, kernels))
+        decision = values.sum(axis=-1) + constant
+        baseline: Any = constant
+        if self._one_value:
+            values, decision, baseline = values[:, 0], decision[:, 0], float(constant[0])
+        outputs, meaning = self._decision_names()
+        return Explanation(
+            values=values,
+            baseline=baseline,
+            decision=decision,
+            kernel_names=tuple(info.name for info in infos),
+            kernels=kernels,
+            infos=infos,
+            outputs=outputs,
+            meaning=meaning,
+            samples=sample_names(X, len(values)),
+        )
+
+    @property
+    def _one_value(self) -> bool:
+        """Whether a sample has a single decision value, which is then no row of a table."""
+        return len(self.intercept_) == 1
+
+    def _decision_names(self) -> tuple[tuple[str, ...], str]:
+        """Names of the decision values, and what they mean."""
+        classes: Any = self.classes_
+        if np.ndim(classes) == 2:
+            labels = tuple(f"label {t}" for t in range(len(classes)))
+            return labels, "a value for each label: above 0 the sample has it"
+        names = tuple(str(name) for name in classes)
+        if len(names) == 2:
+            return names[1:], f"above 0 speaks for {names[1]}, below 0 for {names[0]}"
+        return names, "a value for each class: the largest wins, and is shown"
+
+    def summary(self, top: int = 10) -> None:
+        """Print what was learnt: how good, how sure of it, the heaviest kernels.
+
+        :func:`~kernelweave.report.summary_text` returns the same lines.
+
+        Parameters
+        ----------
+        top : int, default=10
+            How many kernels to list.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from kernelweave import MKLClassifier
+        >>> X, y = load_iris(return_X_y=True)
+        >>> MKLClassifier("linear").fit(X, y).summary()  # doctest: +ELLIPSIS
+        MKLClassifier: converged after 1 iteration
+          objective  ...
+          gap        ... (relative, tolerance 1.0e-03)
+          kernels    1 of 1 have a non-zero weight
+              1.0000  linear
+        """
+        print(summary_text(self, top))
+
+    # What notebooks show. scikit-learn decides whether it is a diagram or text.
+
+    def _repr_html_inner(self) -> str:
+        return html_repr(self)
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        bundle: dict[str, str] = super()._repr_mimebundle_(**kwargs)
+        if "text/html" in bundle:
+            bundle["text/html"] = html_repr(self)
+        return bundle
+
+    # What scikit-learn asks
 
     def __sklearn_clone__(self) -> Any:
         # A fitted estimator to start from stays what it is: a clone of it would be unfitted.

@@ -18,20 +18,9 @@ __all__ = ["precomputed_kernels", "with_new_rows"]
 
 
 def precomputed_kernels(model: Any) -> dict[str, Precomputed]:
-    """Return the precomputed kernels that a fitted estimator knows, by name.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from kernelweave import MKLClassifier, sample_ids
-    >>> from kernelweave.kernels import from_matrices
-    >>> K = np.array([[2.0, 1.0, 0.0], [1.0, 2.0, 0.0], [0.0, 0.0, 2.0]])
-    >>> model = MKLClassifier(from_matrices([K], names=["network"]))
-    >>> list(precomputed_kernels(model.fit(sample_ids(3), [0, 0, 1])))
-    ['network']
-    """
+    """Return the precomputed kernels that a fitted estimator knows, by name."""
     kernels = getattr(model._kernel_set, "kernels", ())
-    found = (_core(kernel) for kernel in kernels)
+    found = (kernel.core if isinstance(kernel, Kernel) else kernel for kernel in kernels)
     return {kernel.name: kernel for kernel in found if isinstance(kernel, Precomputed)}
 
 
@@ -69,7 +58,8 @@ def with_new_rows(model: KernelEstimator, matrices: Mapping[str, Array]) -> Kern
             f"the model needs precomputed kernel {missing[0]!r} between the new samples and those "
             "of the fit; no matrix was given for it."
         )
-    if _divides_by_diagonal(model):
+    normalize = model.normalize
+    if "diagonal" in ((normalize,) if isinstance(normalize, str) else tuple(normalize or ())):
         raise InvalidInputError(
             "the model divides kernels by their diagonal (normalize='diagonal'), which the values "
             "between new and old samples do not have. Fit with a matrix over all samples, the new "
@@ -98,12 +88,3 @@ def _grown(K: Array, rows: Array, name: str) -> Array:
     out[n:, :n] = rows
     out[:n, n:] = rows.T
     return out
-
-
-def _core(kernel: Kernel) -> Kernel:
-    return kernel.core if isinstance(kernel, Kernel) else kernel
-
-
-def _divides_by_diagonal(model: Any) -> bool:
-    normalize = model.normalize
-    return "diagonal" in ((normalize,) if isinstance(normalize, str) else tuple(normalize or ()))

@@ -236,10 +236,6 @@ class NystromMKLClassifier(ClassifierMixin, KernelEstimator):
         with self._threads():
             return self._map.of_new(X)
 
-    @property
-    def _n_features_out(self) -> int:
-        return self._map.width
-
     def get_feature_names_out(self, input_features: Any = None) -> AnyArray:
         """Names of the features: that of the kernel and a number.
 

@@ -10,7 +10,7 @@ import numpy as np
 from kernelweave.arrays import Index
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.errors import InvalidInputError
-from kernelweave.kernels.samples import Samples, as_samples
+from kernelweave.kernels.samples import as_samples
 from kernelweave.memory import require_bytes
 from kernelweave.operators.base import KernelOperator
 from kernelweave.problem import Array
@@ -25,9 +25,6 @@ _CUTOFF = 1e-10
 _BLOCK_ENTRIES = 2**21
 _FEWEST_ROWS = 256
 _LOWER = "Lower n_components, or use fewer kernels or samples."
-
-# Kernel values against the landmarks: (rows, kernels) to (len(kernels), len(rows), n_landmarks).
-_Values = Callable[[Index, Index], Array]
 
 
 class NystromMap:
@@ -135,26 +132,21 @@ class NystromMap:
 
     def of_training(self) -> Array:
         """Features of the training samples, shape (n, width)."""
-        kernels = self._kernel_set
-
-        def values(rows: Index, part: Index) -> Array:
-            return kernels.block(rows, self._landmarks, part)
-
-        return self._features(kernels.n, values)
+        return self._features(self._kernel_set, self._kernel_set.n)
 
     def of_new(self, X: Any) -> Array:
         """Features of new samples, shape (n_new, width)."""
         new = as_samples(X)
-        return self._features(new.n, self._against(new))
+        return self._features(self._kernel_set.against(new), new.n)
 
-    def _features(self, n: int, values: _Values) -> Array:
+    def _features(self, kernels: KernelOperator, n: int) -> Array:
         self.require_bytes(n, 8.0)
         out = np.empty((n, self.width))
 
-        def take(rows: Index, k: int, phi: Array) -> None:
-            out[rows[0] : rows[-1] + 1, self._offsets[k] : self._offsets[k + 1]] = phi
+        def take(rows: slice, k: int, phi: Array) -> None:
+            out[rows, self._own(k)] = phi
 
-        self._walk(n, values, take)
+        self._walk(kernels, n, take)
         return out
 
     def decide(self, X: Any, coef: Array) -> Array:
@@ -162,11 +154,10 @@ class NystromMap:
         new = as_samples(X)
         out = np.zeros((new.n, len(coef)))
 
-        def take(rows: Index, k: int, phi: Array) -> None:
-            own = coef[:, self._offsets[k] : self._offsets[k + 1]]
-            out[rows[0] : rows[-1] + 1] += phi @ own.T
+        def take(rows: slice, k: int, phi: Array) -> None:
+            out[rows] += phi @ coef[:, self._own(k)].T
 
-        self._walk(new.n, self._against(new), take)
+        self._walk(self._kernel_set.against(new), new.n, take)
         return out
 
     def decide_each(self, X: Any, coef: Array, kernels: Index) -> Array:
@@ -175,40 +166,39 @@ class NystromMap:
         out = np.zeros((new.n, len(coef), len(kernels)))
         places = {int(k): place for place, k in enumerate(kernels)}
 
-        def take(rows: Index, k: int, phi: Array) -> None:
+        def take(rows: slice, k: int, phi: Array) -> None:
             if k in places:
-                own = coef[:, self._offsets[k] : self._offsets[k + 1]]
-                out[rows[0] : rows[-1] + 1, :, places[k]] = phi @ own.T
+                out[rows, :, places[k]] = phi @ coef[:, self._own(k)].T
 
-        self._walk(new.n, self._against(new), take)
+        self._walk(self._kernel_set.against(new), new.n, take)
         return out
 
-    def _against(self, new: Samples) -> _Values:
-        against = self._kernel_set.against(new)
+    def _own(self, k: int) -> slice:
+        """The features of kernel k."""
+        return slice(self._offsets[k], self._offsets[k + 1])
 
-        def values(rows: Index, part: Index) -> Array:
-            return against.block(rows, self._landmarks, part)
-
-        return values
-
-    def _walk(self, n: int, values: _Values, take: Callable[[Index, int, Array], None]) -> None:
+    def _walk(
+        self, kernels: KernelOperator, n: int, take: Callable[[slice, int, Array], None]
+    ) -> None:
         """Call ``take(rows, k, features)`` for all kernels and blocks of rows, on threads.
 
-        Kernels of one block of rows come one after the other, in one thread.
+        `kernels` are those of n samples against the training samples. Kernels of one block of rows
+        come one after the other, in one thread.
         """
         m, size = len(self._maps), len(self._landmarks)
         many = max(1, min(m, _BLOCK_ENTRIES // (_FEWEST_ROWS * size)))
         # Small enough for a few blocks for every thread.
         height = int(np.clip(_BLOCK_ENTRIES // (many * size), 1, max(_FEWEST_ROWS, n // 16)))
         # Transformers run here, before threads would each run them.
-        values(np.arange(1), np.arange(m))
+        kernels.block(np.arange(1), self._landmarks, np.arange(m))
 
         def work(start: int, stop: int) -> None:
             rows = np.arange(start, stop)
             for first in range(0, m, many):
                 part = np.arange(first, min(first + many, m))
-                for k, block in zip(part, values(rows, part), strict=True):
-                    take(rows, int(k), block @ self._maps[k])
+                blocks = kernels.block(rows, self._landmarks, part)
+                for k, block in zip(part.tolist(), blocks, strict=True):
+                    take(slice(start, stop), k, block @ self._maps[k])
 
         map_blocks(work, n, height, 10.0 * n * m * size)
 

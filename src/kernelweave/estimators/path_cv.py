@@ -7,12 +7,12 @@ import inspect
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from functools import partial
 from numbers import Integral
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy.stats import rankdata
@@ -38,43 +38,49 @@ __all__ = ["PathCV"]
 
 
 @dataclass
+class _Fit:
+    """The fit for one C: a result for each group of tasks, and in a fold the score of them all."""
+
+    results: list[Result] = field(default_factory=list)
+    seconds: float = 0.0
+    score: float = np.nan
+    score_seconds: float = 0.0
+
+    @property
+    def gap(self) -> float:
+        return max(result.certificate.gap for result in self.results)
+
+    @property
+    def n_kernels(self) -> int:
+        """How many kernels have weight in any group."""
+        return int(np.count_nonzero(sum(result.d for result in self.results)))
+
+
+@dataclass
 class _Path:
-    """The fits along one path: `results` has a row for each C, with a result for each group."""
+    """The fits along one path, as far as it got."""
 
     title: str
-    results: list[list[Result]]
-    seconds: Array
+    fits: list[_Fit] = field(default_factory=list)
     complaints: list[str] = field(default_factory=list)
-    scores: Array | None = None
-    score_seconds: Array | None = None
 
     @property
-    def scored(self) -> bool:
-        """Whether the path of a fold got as far as scores."""
-        return self.scores is not None and len(self.scores) > 0
+    def seconds(self) -> float:
+        return sum(fit.seconds for fit in self.fits)
 
-    def cut(self, count: int) -> None:
-        """Keep the first values of C only."""
-        self.results, self.seconds = self.results[:count], self.seconds[:count]
-        if self.scores is not None and self.score_seconds is not None:
-            self.scores, self.score_seconds = self.scores[:count], self.score_seconds[:count]
 
-    @property
-    def weights(self) -> Array:
-        """Shape (n_Cs, n_groups, m)."""
-        return np.array([[result.d for result in row] for row in self.results])
+class _Data(NamedTuple):
+    """What folds are taken from, and how they are scored."""
 
-    @property
-    def gaps(self) -> Array:
-        """The largest of each C."""
-        return np.array([max(result.certificate.gap for result in row) for row in self.results])
+    X: Any
+    y: Array
+    weight: Array
+    scorer: Any
+    weighs: bool
 
-    @property
-    def kernels(self) -> Array:
-        """How many kernels have weight (in any group), for each C."""
-        return np.array(
-            [np.count_nonzero(sum(r.d for r in row)) for row in self.results], dtype=np.int64
-        )
+    def score(self, model: BaseMKL, rows: Array) -> float:
+        given = {"sample_weight": self.weight[rows]} if self.weighs else {}
+        return float(self.scorer(model, _safe_indexing(self.X, rows), self.y[rows], **given))
 
 
 class PathCV(BaseMKL):
@@ -116,11 +122,13 @@ class PathCV(BaseMKL):
             jobs = min(thread_count(), 1 + len(folds))
             stop = threading.Event()
             model = self._plain_model(max(1, thread_count() // jobs))
-            given = (tasks.X, target, weight, scorer, weighs, stop, len(folds))
+            data = _Data(tasks.X, target, weight, scorer, weighs)
             calls = [partial(self._whole_path, model, made, stop)]
-            calls += [partial(self._fold, model, fold, *given) for fold in enumerate(folds)]
+            for number, rows in enumerate(folds, start=1):
+                title = f"fold {number} of {len(folds)}"
+                calls.append(partial(self._fold, model, title, data, *rows, stop))
             whole, *parts = _run_all(calls, jobs, stop)
-        if any(len(path.results) < len(self.Cs_) for path in (whole, *parts)):
+        if any(len(path.fits) < len(self.Cs_) for path in (whole, *parts)):
             parts = self._keep_what_there_is(whole, parts)
         self._conclude(made, whole, parts)
         self.scorer_ = scorer
@@ -134,21 +142,21 @@ class PathCV(BaseMKL):
             raise InvalidInputError(
                 f"C_ratio, the largest C over the smallest, must be above 1; got {self.C_ratio!r}."
             )
-        allowed = "an integer >= 2 (how many) or a sequence of finite numbers > 0 (which)"
         Cs = self.Cs
         if isinstance(Cs, Integral) and not isinstance(Cs, bool):
             good = int(Cs) >= 2
-        elif isinstance(Cs, Iterable) and not isinstance(Cs, str | bytes):
+        else:
             try:
-                values = np.asarray(list(Cs), dtype=np.float64)
+                values = np.array([] if isinstance(Cs, str | bytes) else list(Cs), np.float64)
             except (TypeError, ValueError):
                 values = np.array([])
-            good = values.ndim == 1 and values.size > 0 and bool(np.all(np.isfinite(values)))
-            good = good and bool(np.all(values > 0))
-        else:
-            good = False
+            good = values.ndim == 1 and values.size > 0
+            good = good and bool(np.all(np.isfinite(values) & (values > 0)))
         if not good:
-            raise InvalidInputError(f"Cs must be {allowed}; got {Cs!r}.")
+            raise InvalidInputError(
+                "Cs must be an integer >= 2 (how many) or a sequence of finite numbers > 0 "
+                f"(which); got {Cs!r}."
+            )
         if isinstance(self.cv, Integral) and (isinstance(self.cv, bool) or self.cv < 2):
             raise InvalidInputError(
                 "cv must be an integer >= 2 (the number of folds), a splitter or an iterable of "
@@ -216,88 +224,74 @@ class PathCV(BaseMKL):
 
     def _walk(self, title: str, made: SetUp, stop: threading.Event) -> _Path:
         """Solve for all C; ends early when asked to stop."""
-        Cs = self.Cs_
-        rows: list[list[Result]] = [[] for _ in Cs]
-        path = _Path(title, rows, np.zeros(len(Cs)))
-        limits = replace(
-            made.limits,
-            verbose=max(0, self.verbose - 2),
-            stop=stop.is_set,
-        )
+        path = _Path(title, [_Fit() for _ in self.Cs_])
+        limits = replace(made.limits, verbose=max(0, self.verbose - 2), stop=stop.is_set)
         for problem, solver in zip(made.problems, made.solvers, strict=True):
             began = time.perf_counter()
-            walk = walk_path(problem, Cs, solver, limits)
-            for i, result in enumerate(walk):
+            walk = walk_path(problem, self.Cs_, solver, limits)
+            for C, fit, result in zip(self.Cs_, path.fits, walk, strict=False):
                 if result.reason == "interrupted":
                     stop.set()
                 if stop.is_set() and not result.converged:
                     break
-                rows[i].append(result)
-                path.seconds[i] += time.perf_counter() - began
+                fit.results.append(result)
+                fit.seconds += time.perf_counter() - began
                 told = reason_for_gap(result, limits)
                 if told:
-                    path.complaints.append(f"{title}, C = {Cs[i]:.3g}: {told}")
+                    path.complaints.append(f"{title}, C = {C:.3g}: {told}")
                 if self.verbose >= 2:
                     kernels = np.count_nonzero(result.d)
                     gap = result.certificate.gap
-                    _say(f"{title}: C = {Cs[i]:.3g}  gap {gap:.1e}  kernels {kernels}")
+                    _say(f"{title}: C = {C:.3g}  gap {gap:.1e}  kernels {kernels}")
                 if stop.is_set():
                     break
                 began = time.perf_counter()
             if stop.is_set():
                 break
-        path.results = [row for row in rows if len(row) == len(made.problems)]
+        path.fits = [fit for fit in path.fits if len(fit.results) == len(made.problems)]
         return path
 
     def _whole_path(self, model: BaseMKL, made: SetUp, stop: threading.Event) -> _Path:
         with model._threads():
             path = self._walk("all samples", made, stop)
         if self.verbose:
-            _say(f"all samples: {len(path.results)} values of C in {path.seconds.sum():.2f} s")
+            _say(f"all samples: {len(path.fits)} values of C in {path.seconds:.2f} s")
         return path
 
     def _fold(
         self,
         model: BaseMKL,
-        fold: tuple[int, tuple[Array, Array]],
-        X: Any,
-        y: Array,
-        weight: Array,
-        scorer: Any,
-        weighs: bool,
+        title: str,
+        data: _Data,
+        train: Array,
+        test: Array,
         stop: threading.Event,
-        n_folds: int,
     ) -> _Path:
         """Fit along the path on the training part of one fold, and score on its test part."""
-        number, (train, test) = fold
         model = copy.copy(model)
-        title = f"fold {number + 1} of {n_folds}"
         if stop.is_set():
-            return _Path(title, [], np.zeros(0))
+            return _Path(title)
         with model._threads():
-            given = {"sample_weight": weight[train]}
-            tasks = model._tasks(_safe_indexing(X, train), y[train], given)
+            given = {"sample_weight": data.weight[train]}
+            tasks = model._tasks(_safe_indexing(data.X, train), data.y[train], given)
             try:
                 made = model._set_up(tasks, 1.0, Deadline.after(None, 0.0, stop.is_set))
             except InvalidInputError:
                 if not stop.is_set():
                     raise
                 # There was no time to centre the kernels.
-                return _Path(title, [], np.zeros(0))
+                return _Path(title)
             path = self._walk(title, made, stop)
-            X_test, y_test = _safe_indexing(X, test), y[test]
-            score = partial(scorer, sample_weight=weight[test]) if weighs else scorer
-            scores, seconds = [], []
-            for row in path.results:
+            for fit in path.fits:
                 began = time.perf_counter()
-                model._store(made, row)
-                scores.append(float(score(model, X_test, y_test)))
-                seconds.append(time.perf_counter() - began)
-        path.scores, path.score_seconds = np.array(scores), np.array(seconds)
-        if self.verbose and scores:
-            best = int(np.argmax(path.scores))
+                model._store(made, fit.results)
+                fit.score = data.score(model, test)
+                fit.score_seconds = time.perf_counter() - began
+        if self.verbose and path.fits:
+            scores = [fit.score for fit in path.fits]
+            best = int(np.argmax(scores))
             _say(
-                f"{title}: {len(scores)} values of C in {path.seconds.sum():.2f} s, best score "
+                f"{title}: {len(scores)} values of C in {path.seconds:.2f} s, best score "
                 f"{scores[best]:.4g} at C = {self.Cs_[best]:.3g}"
             )
         return path
@@ -310,20 +304,20 @@ class PathCV(BaseMKL):
 
     def _keep_what_there_is(self, whole: _Path, parts: list[_Path]) -> list[_Path]:
         """After an interruption, cut the path to the C that were fitted and scored; the folds."""
-        fitted = len(whole.results)
-        scored = [part for part in parts if part.scored]
+        fitted = len(whole.fits)
+        scored = [part for part in parts if part.fits]
         if not fitted:
             raise KeyboardInterrupt("the cross-validation was interrupted before its first fit.")
         if scored:
-            fitted = min(fitted, *(len(part.results) for part in scored))
+            fitted = min(fitted, *(len(part.fits) for part in scored))
             how = f"the best of the first {fitted} that {len(scored)} of {len(parts)} folds scored"
         else:
             # At the start of the path little has been learnt: keep its end.
-            self.Cs_, whole.results = self.Cs_[fitted - 1 :], whole.results[-1:]
+            self.Cs_, whole.fits = self.Cs_[fitted - 1 :], whole.fits[-1:]
             how, fitted = "the last one fitted, and no fold had scored any", 1
         self.Cs_ = self.Cs_[:fitted]
         for path in (whole, *scored):
-            path.cut(fitted)
+            path.fits = path.fits[:fitted]
         warnings.warn(
             f"the cross-validation was interrupted; of the values of C the model has {how}.",
             InterruptedFitWarning,
@@ -332,11 +326,9 @@ class PathCV(BaseMKL):
         return scored
 
     def _conclude(self, made: SetUp, whole: _Path, parts: list[_Path]) -> None:
-        if parts:
-            self.scores_ = np.array([part.scores for part in parts])
-        else:  # interrupted before the first score
-            self.scores_ = np.full((1, len(self.Cs_)), np.nan)
-        self.cv_results_ = _table(self.Cs_, self.scores_, parts or [whole])
+        shown = parts or [whole]  # The latter without scores: interrupted before the first.
+        self.scores_ = _each(shown, "score")
+        self.cv_results_ = _table(self.Cs_, shown)
         mean = self.cv_results_["mean_test_score"]
         if parts and np.all(np.isnan(mean)):
             raise InvalidInputError(
@@ -346,10 +338,10 @@ class PathCV(BaseMKL):
         self.best_index_ = int(np.nanargmax(mean)) if parts else 0
         self.C_ = float(self.Cs_[self.best_index_])
         self.best_score_ = float(mean[self.best_index_])
-        weights = whole.weights
+        weights = np.array([[result.d for result in fit.results] for fit in whole.fits])
         self.path_weights_ = weights[:, 0] if weights.shape[1] == 1 else weights
-        self.path_gaps_ = whole.gaps
-        self._store(made, whole.results[self.best_index_])
+        self.path_gaps_ = _each([whole], "gap")[0]
+        self._store(made, whole.fits[self.best_index_].results)
         self._warn_of([text for path in (whole, *parts) for text in path.complaints])
 
     def _warn_of(self, complaints: list[str]) -> None:
@@ -377,27 +369,30 @@ def _run_all(calls: Sequence[Callable[[], _Path]], jobs: int, stop: threading.Ev
         return [future.result() for future in running]
 
 
-def _configured(config: dict[str, Any], function: Any, *args: Any) -> Any:
+def _configured(config: dict[str, Any], call: Callable[[], _Path]) -> _Path:
     """Call in a thread under scikit-learn's settings of the caller's thread."""
     with config_context(**config):
-        return function(*args)
+        return call()
 
 
 def _say(text: str) -> None:
     print(f"[kernelweave] {text}", flush=True)
 
 
-def _table(Cs: Array, scores: Array, parts: list[_Path]) -> dict[str, Any]:
+def _each(paths: list[_Path], name: str) -> Array:
+    """That attribute of all fits, shape (len(paths), n_Cs)."""
+    return np.array([[getattr(fit, name) for fit in path.fits] for path in paths])
+
+
+def _table(Cs: Array, paths: list[_Path]) -> dict[str, Any]:
     """Columns of one entry for each C, named as those of ``GridSearchCV.cv_results_``."""
+    scores = _each(paths, "score")
     mean = scores.mean(axis=0)
     # Scores without a bound (r2) may be so low that their squares overflow.
     size = np.fmax(np.abs(scores).max(axis=0), np.finfo(np.float64).tiny)
     with np.errstate(invalid="ignore"):  # Infinite ones have no standard deviation.
         spread = size * (scores / size).std(axis=0)
-    seconds = np.array([part.seconds for part in parts])
-    score_seconds = np.array(
-        [np.zeros(len(Cs)) if part.score_seconds is None else part.score_seconds for part in parts]
-    )
+    seconds, score_seconds = _each(paths, "seconds"), _each(paths, "score_seconds")
     table: dict[str, Any] = {
         "mean_fit_time": seconds.mean(axis=0),
         "std_fit_time": seconds.std(axis=0),
@@ -413,6 +408,6 @@ def _table(Cs: Array, scores: Array, parts: list[_Path]) -> dict[str, Any]:
         "mean_test_score": mean,
         "std_test_score": spread,
         "rank_test_score": ranked.astype(np.int32),
-        "max_gap": np.max([part.gaps for part in parts], axis=0),
-        "mean_n_kernels": np.mean([part.kernels for part in parts], axis=0),
+        "max_gap": _each(paths, "gap").max(axis=0),
+        "mean_n_kernels": _each(paths, "n_kernels").mean(axis=0),
     }

@@ -19,6 +19,7 @@ from kernelweave.estimators.targets import (
     TargetUnits,
     check_loss_of_residuals,
     read_sample_weight,
+    require_target,
     standardize,
 )
 from kernelweave.losses import EpsilonInsensitive, Loss, get_loss
@@ -199,10 +200,7 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         """Check what was given; one task."""
         loss = self._regression_loss()
         X = self._check_X(X, reset=True)
-        if y is None:
-            raise InvalidInputError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None."
-            )
+        require_target(type(self).__name__, y)
         target = check_array(column_or_1d(y, warn=True), ensure_2d=False, dtype=np.float64)
         check_consistent_length(X, target)
         weight, units = read_sample_weight(fit_params, len(target)), RAW

@@ -19,9 +19,8 @@ from sklearn.utils.validation import check_consistent_length
 
 from kernelweave.arrays import AnyArray, Array, Flags, Index
 from kernelweave.errors import InvalidInputError
-from kernelweave.kernels.sample_checks import is_missing
 from kernelweave.losses.base import Loss
-from kernelweave.validation import LARGEST
+from kernelweave.validation import LARGEST, is_missing
 
 __all__ = [
     "RAW",
@@ -31,9 +30,11 @@ __all__ = [
     "check_loss_weights",
     "class_codes",
     "known_labels",
+    "one_versus_rest",
     "plain_labels",
     "read_labels",
     "read_sample_weight",
+    "require_target",
     "standardize",
     "with_class_weight",
 ]
@@ -47,31 +48,42 @@ _ROUNDING = 10 * float(np.finfo(np.float64).eps)
 class ReadLabels(NamedTuple):
     """Labels as the tasks of a model.
 
-    Attributes
-    ----------
-    signs : ndarray of shape (T, n)
-        +1, -1, or 0 where unknown: one task for two classes, else one for each class or label.
-    classes : ndarray of shape (n_classes,), or (L, 2) for L labels
-        The classes in order, or the two values of each label.
+    `signs`, of shape (T, n), are those of :func:`one_versus_rest` or of each label, 0 where
+    unknown. `classes` are in order, or, of shape (L, 2), the two values of each of L labels.
     """
 
     signs: Array
     classes: AnyArray
 
 
-def class_codes(owner: str, X: Any, y: Any) -> tuple[AnyArray, Index]:
-    """Return the classes in order, and the number of each sample's class; messages name `owner`."""
+def require_target(owner: str, y: Any) -> None:
+    """Raise if y is missing; the message names `owner`."""
     if y is None:
         raise InvalidInputError(f"{owner} requires y to be passed, but the target y is None.")
+
+
+def class_codes(owner: str, X: Any, y: Any) -> tuple[AnyArray, Index]:
+    """Return the classes in order, and the number of each sample's class; messages name `owner`."""
+    require_target(owner, y)
     y = plain_labels(y)
-    check_classification_targets(y)
     check_consistent_length(X, y)
-    classes, codes = np.unique(y, return_inverse=True)
+    return _coded(y)
+
+
+def _coded(values: AnyArray, hint: str = "") -> tuple[AnyArray, Index]:
+    check_classification_targets(values)
+    classes, codes = np.unique(values, return_inverse=True)
     if len(classes) < 2:
         raise InvalidInputError(
-            f"y holds one class only ({classes[0]!r}); at least two classes are needed."
+            f"y holds one class only ({_some(classes)}); at least two classes are needed.{hint}"
         )
     return classes, codes
+
+
+def one_versus_rest(codes: Index, n_classes: int) -> Array:
+    """Return +1 and -1, shape (T, n): one task for two classes, else one for each class."""
+    tasks = [1] if n_classes == 2 else range(n_classes)
+    return np.array([np.where(codes == c, 1.0, -1.0) for c in tasks])
 
 
 def plain_labels(y: Any) -> AnyArray:
@@ -114,8 +126,7 @@ def known_labels(y: Any, unlabeled: Any = None) -> tuple[AnyArray, Flags]:
 
 def _table(y: Any) -> AnyArray:
     """One or two dimensions; a single column becomes one dimension."""
-    if y is None:
-        raise InvalidInputError("a classifier requires y to be passed, but the target y is None.")
+    require_target("a classifier", y)
     if sparse.issparse(y):
         y = y.toarray()
     table = _as_objects(y) if isinstance(y, list | tuple) else np.asarray(y)
@@ -169,17 +180,12 @@ def _tidy(values: AnyArray, advice: str) -> AnyArray:
 
 
 def _classes(values: AnyArray, known: Flags, unlabeled: Any) -> ReadLabels:
-    check_classification_targets(values)
-    classes, codes = np.unique(values, return_inverse=True)
-    if len(classes) < 2:
-        others = int(np.sum(~known))
-        hint = f" {others} samples have the marker unlabeled={unlabeled!r}." if others else ""
-        raise InvalidInputError(
-            f"y holds one class only ({_some(classes)}); at least two classes are needed.{hint}"
-        )
-    tasks = [1] if len(classes) == 2 else range(len(classes))
-    signs = np.zeros((len(tasks), len(known)))
-    signs[:, known] = [np.where(codes == c, 1.0, -1.0) for c in tasks]
+    others = int(np.sum(~known))
+    hint = f" {others} samples have the marker unlabeled={unlabeled!r}." if others else ""
+    classes, codes = _coded(values, hint)
+    of_known = one_versus_rest(codes, len(classes))
+    signs = np.zeros((len(of_known), len(known)))
+    signs[:, known] = of_known
     return ReadLabels(signs, classes)
 
 

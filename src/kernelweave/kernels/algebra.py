@@ -13,11 +13,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from kernelweave.errors import InvalidInputError
-from kernelweave.kernels.base import Kernel, LookUp, Terms, no_exponent
+from kernelweave.kernels.base import Kernel, LookUp, Terms
 from kernelweave.kernels.evaluate import Pair
-from kernelweave.kernels.inner_product import Linear
-from kernelweave.kernels.rbf import RBF
 from kernelweave.kernels.samples import Samples
+from kernelweave.kernels.vectors import RBF, Linear
 
 __all__ = ["Compound", "Product", "Sum"]
 
@@ -25,23 +24,22 @@ __all__ = ["Compound", "Product", "Sum"]
 class Compound(Kernel):
     """What sums and products share: kernels whose values are put together entry by entry."""
 
-    # How values are put together, and the sign of that.
+    # How values are put together, the sign of that, and what the parts are called.
     _together: ClassVar[np.ufunc]
     _sign: ClassVar[str]
+    _title: ClassVar[str]
 
     @abstractmethod
-    def __init__(self, *parts: Kernel) -> None: ...
+    def __init__(self, *parts: Kernel) -> None:
+        kind = type(self)
+        each = (kernel.parts if isinstance(kernel, kind) else (kernel,) for kernel in parts)
+        setattr(self, self._title, tuple(chain.from_iterable(each)))
 
     @property
-    @abstractmethod
     def parts(self) -> tuple[Kernel, ...]:
         """The kernels it is made of."""
-
-    @classmethod
-    def _written_out(cls, given: tuple[Kernel, ...]) -> tuple[Kernel, ...]:
-        """Kernels with the parts of those of this kind in their place."""
-        each = (kernel.parts if isinstance(kernel, cls) else (kernel,) for kernel in given)
-        return tuple(chain.from_iterable(each))
+        parts: tuple[Kernel, ...] = getattr(self, self._title)
+        return parts
 
     def _written(self, text: Callable[[Kernel], str]) -> str:
         # A sum is read as one factor only in brackets.
@@ -113,20 +111,17 @@ class Sum(Compound):
            [11., 29.]])
     """
 
-    _together, _sign = np.add, "+"
+    _together, _sign, _title = np.add, "+", "terms"
+    terms: tuple[Kernel, ...]
 
     def __init__(self, *terms: Kernel) -> None:
-        self.terms = self._written_out(terms)
-
-    @property
-    def parts(self) -> tuple[Kernel, ...]:
-        return self.terms
+        super().__init__(*terms)
 
     def features(self, samples: Samples) -> Any:
         parts = _all_or_none(
             kernel.core.features(samples.through(kernel.path)) for kernel in self.terms
         )
-        if parts is None:
+        if parts is None or not all(hasattr(part, "shape") for part in parts):
             return None
         # Columns are numbered in 64 bits, which two kernels on very long k-mers exceed.
         too_many = sum(part.shape[1] for part in parts) > np.iinfo(np.int64).max
@@ -170,23 +165,11 @@ class Product(Compound):
            [ 27., 153.]])
     """
 
-    _together, _sign = np.multiply, "*"
+    _together, _sign, _title = np.multiply, "*", "factors"
+    factors: tuple[Kernel, ...]
 
     def __init__(self, *factors: Kernel) -> None:
-        self.factors = self._written_out(factors)
-
-    @property
-    def parts(self) -> tuple[Kernel, ...]:
-        return self.factors
-
-    @property
-    def has_exponent(self) -> bool:
-        return all(kernel.has_exponent for kernel in self.factors)
-
-    def exponent(self, pair: Pair) -> NDArray[Any]:
-        if not self.has_exponent:
-            raise no_exponent(self.name)
-        return reduce(np.add, (kernel.exponent(pair) for kernel in self.factors))
+        super().__init__(*factors)
 
     def exponent_terms(self) -> list[tuple[tuple[Any, ...], Kernel]]:
         return [term for kernel in self.factors for term in kernel.exponent_terms()]

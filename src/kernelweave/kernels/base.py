@@ -2,55 +2,39 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kernelweave.errors import InvalidInputError
+from kernelweave.kernels.columns import Block, Selection, comparable, describe_request
 from kernelweave.kernels.samples import Samples, as_samples
+from kernelweave.validation import require_kind
 
 if TYPE_CHECKING:
     from kernelweave.kernels.algebra import Product, Sum
-    from kernelweave.kernels.columns import OnColumns
     from kernelweave.kernels.evaluate import Pair
+    from kernelweave.kernels.vectors import ElementwiseForm
 
-__all__ = ["ElementwiseForm", "Kernel", "LookUp", "Terms", "no_exponent"]
+__all__ = [
+    "Kernel",
+    "LookUp",
+    "OnColumns",
+    "Terms",
+    "no_exponent",
+    "numbered",
+    "unique_names",
+]
 
 # Values of new samples, and the kernels of a weighted sum, each with its factor.
 LookUp = Callable[[Samples], NDArray[np.float64]]
 Terms = Sequence[tuple[Any, float]]
-
-
-@dataclass(frozen=True)
-class ElementwiseForm:
-    """A kernel that is a function of one number for each pair, for compiled code.
-
-    Attributes
-    ----------
-    ingredient : {"sqdist", "inner"}
-        The number t: squared distance or inner product of the two rows of the block.
-    code : int
-        0 for ``exp(-p0 * t)``, 1 for ``(p2 * t + p1) ** p0``.
-    p0, p1, p2 : float
-        Parameters of the formula.
-
-    Examples
-    --------
-    >>> from kernelweave.kernels import RBF
-    >>> RBF(gamma=0.5).form()
-    ElementwiseForm(ingredient='sqdist', code=0, p0=0.5, p1=0.0, p2=0.0)
-    """
-
-    ingredient: str
-    code: int
-    p0: float
-    p1: float = 0.0
-    p2: float = 0.0
 
 
 class Kernel(ABC):
@@ -77,7 +61,10 @@ class Kernel(ABC):
     """
 
     registry: ClassVar[list[type[Kernel]]] = []
+    # Whether it reads a column of sample ids, because it is known by a matrix.
     reads_ids: ClassVar[bool] = False
+    # Whether it is exp(-D) with a distance D, so that `exponent` has an answer.
+    has_exponent: ClassVar[bool] = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -96,13 +83,6 @@ class Kernel(ABC):
 
         The array may be shared with other kernels: do not write into it.
         """
-
-    def evaluate_into(self, pair: Pair, out: NDArray[Any]) -> None:
-        """Write the values into a C-contiguous array.
-
-        The pair may keep `out` and read it for other kernels: leave it alone until the pair goes.
-        """
-        out[...] = self.evaluate(pair)
 
     @abstractmethod
     def diagonal(self, samples: Samples) -> NDArray[np.float64]:
@@ -134,11 +114,6 @@ class Kernel(ABC):
 
     # Kernels of the form exp(-D), for products of kernels
 
-    @property
-    def has_exponent(self) -> bool:
-        """Whether the kernel is exp(-D) with a distance D, so that `exponent` has an answer."""
-        return False
-
     def exponent(self, pair: Pair) -> NDArray[Any]:
         """Return D with k = exp(-D), shape (q, n), in ``pair.dtype``; do not write into it."""
         raise no_exponent(self.name)
@@ -151,9 +126,8 @@ class Kernel(ABC):
     def squared_rate(self) -> float | None:
         """The rate g of exp(-g D), D the squared distance, if the kernel is that; else None."""
         form = self.form()
-        if form is None or form.ingredient != "sqdist" or form.code != 0:
-            return None
-        return form.p0
+        gaussian = form is not None and (form.ingredient, form.code) == ("sqdist", 0)
+        return form.p0 if form is not None and gaussian else None
 
     # What operators ask for: of `core`, on the samples seen through `path`
 
@@ -167,11 +141,6 @@ class Kernel(ABC):
         """The kernel that is evaluated on the samples seen through `path`."""
         return self
 
-    @property
-    def order(self) -> float:
-        """Kernels on one block are evaluated in this order, so that later ones can reuse."""
-        return 0.0
-
     def form(self) -> ElementwiseForm | None:
         """Return the kernel as a function of one number for each pair, if it is one."""
         return None
@@ -179,14 +148,10 @@ class Kernel(ABC):
     def features(self, samples: Samples) -> Any:
         """Return features phi with k(x, x') = phi(x)'phi(x'), or None if there are none.
 
-        A CSR matrix with one row for each sample, or a dense array. A column means the same for any
-        samples, and a CSR matrix may have far more columns than are ever used. It may be the user's
-        own: do not write into it.
+        A CSR matrix with one row for each sample, a dense array, or a `PositionalFactor` of aligned
+        sequences. A column means the same for any samples, and a CSR matrix may have far more
+        columns than are ever used. It may be the user's own: do not write into it.
         """
-        return None
-
-    def positional(self, samples: Samples) -> Any:
-        """Return the Gram matrix as a `PositionalFactor` if it is one of aligned sequences."""
         return None
 
     # Prediction through features ("linadd"), for kernels whose features can be looked up
@@ -257,8 +222,6 @@ class Kernel(ABC):
         >>> RBF(width=2).on(slice(0, 200), label="mRNA").name
         'rbf(width=2) on mRNA'
         """
-        from kernelweave.kernels.columns import OnColumns, Selection
-
         return OnColumns(self, Selection(columns, transformer, label))
 
     def __mul__(self, other: Kernel) -> Product:
@@ -277,7 +240,8 @@ class Kernel(ABC):
         if type(self).__init__ is object.__init__:
             return {}
         names = list(inspect.signature(type(self).__init__).parameters)[1:]
-        return {name: getattr(self, name) for name in names}
+        # A name that was given is kept beside the property `name`.
+        return {name: getattr(self, "_name" if name == "name" else name) for name in names}
 
     def _key(self) -> tuple[Any, ...]:
         return (type(self), *(comparable(value) for value in self._parameters().values()))
@@ -301,13 +265,7 @@ class Kernel(ABC):
 
 
 def no_exponent(name: str) -> InvalidInputError:
-    """Build the error for a kernel that a product of kernels cannot weigh.
-
-    Examples
-    --------
-    >>> str(no_exponent("linear"))[:50]
-    "kernel 'linear' is not of the form exp(-distance),"
-    """
+    """Build the error for a kernel that a product of kernels cannot weigh."""
     return InvalidInputError(
         f"kernel '{name}' is not of the form exp(-distance), which combination='product' needs. "
         f"Allowed are RBF, Distance, these on columns, and products of them; kernels='features' "
@@ -315,36 +273,164 @@ def no_exponent(name: str) -> InvalidInputError:
     )
 
 
-def comparable(value: Any) -> Any:
-    """Return something hashable that is equal for equal parameters (identity for arrays).
-
-    Examples
-    --------
-    >>> comparable([1, 2]) == comparable((1, 2))
-    True
-    """
-    if isinstance(value, list | tuple):
-        return tuple(comparable(item) for item in value)
-    if isinstance(value, slice):
-        return ("slice", value.start, value.stop, value.step)
-    try:
-        hash(value)
-    except TypeError:
-        return ("object", id(value))
-    return value
+def not_bound(name: str) -> InvalidInputError:
+    """Build the error for a kernel that has not seen the training samples."""
+    return InvalidInputError(
+        f"kernel '{name}' must be bound to training samples first: kernel.bind(Samples(X)), or "
+        "call kernel(X)."
+    )
 
 
 def short(value: Any) -> str:
-    """Return a short text for one parameter.
-
-    Examples
-    --------
-    >>> short(0.1 + 0.2), short(np.zeros((3, 3))), short("mean")
-    ('0.3', '<array 3 x 3>', "'mean'")
-    """
+    """Return a short text for one parameter, such as "0.3" or "<array 3 x 3>"."""
     if isinstance(value, float | np.floating):
         return f"{value:g}"
     shape = getattr(value, "shape", None)
     if shape:
         return f"<array {' x '.join(str(size) for size in shape)}>"
     return repr(value)
+
+
+def unique_names(kernels: Sequence[Kernel]) -> list[str]:
+    """Return the names of kernels, numbered where several would read the same.
+
+    Examples
+    --------
+    >>> from kernelweave.kernels import Linear, RBF
+    >>> unique_names([Linear(), RBF(width=1), Linear()])
+    ['linear', 'rbf(width=1)', 'linear (2)']
+    """
+    return numbered([kernel.name for kernel in kernels])
+
+
+def numbered(names: Sequence[str]) -> list[str]:
+    """Return names with a number behind each that was there before."""
+    taken = set(names)
+    seen: Counter[str] = Counter()
+    out = []
+    for name in names:
+        seen[name] += 1
+        shown = name
+        while seen[name] > 1 and (shown := f"{name} ({seen[name]})") in taken:
+            seen[name] += 1
+        taken.add(shown)
+        out.append(shown)
+    return out
+
+
+class OnColumns(Kernel):
+    r"""A kernel on chosen columns of the data, written ``kernel.on(columns, transformer)``.
+
+    .. math:: k(x, x') = k_0(T(x_S), T(x'_S))
+
+    with the columns S and the transformer T, fitted on the training samples (the identity if none
+    is given). ``kernel.on(a).on(b)`` applies b to the data first, and a to what b gives.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        The kernel :math:`k_0`.
+    selection : Selection
+        Columns and transformer.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from sklearn.preprocessing import OneHotEncoder
+    >>> from kernelweave.kernels import Linear
+    >>> frame = pd.DataFrame({"size": [1.0, 2.0, 3.0], "colour": ["red", "blue", "red"]})
+    >>> colours = Linear().on("colour", OneHotEncoder())
+    >>> colours.name
+    'linear on colour via OneHotEncoder'
+    >>> colours(frame)
+    array([[1., 0., 1.],
+           [0., 1., 0.],
+           [1., 0., 1.]])
+    """
+
+    def __init__(self, kernel: Kernel, selection: Selection) -> None:
+        self.kernel = kernel
+        self.selection = selection
+        self._block: Block | None = None
+
+    @property
+    def name(self) -> str:
+        inner = self.kernel.name
+        if self.kernel.core.reads_ids:
+            return inner
+        asked, block = self.selection, self._block
+        label = asked.text(describe_request(asked.columns)) if block is None else block.label
+        if not label:
+            return inner
+        return f"({inner}) on {label}" if self._of_several else f"{inner} on {label}"
+
+    @property
+    def _of_several(self) -> bool:
+        return hasattr(self.kernel, "parts")  # A sum or a product.
+
+    def bind(self, samples: Samples) -> OnColumns:
+        out = copy.copy(self)
+        out._block = self.selection.bind(samples)
+        out.kernel = self.kernel.bind(samples.derive(out._block))
+        return out
+
+    def _after_load(self) -> None:
+        super()._after_load()
+        require_kind("the kernel on some columns", self.kernel, Kernel)
+        require_kind("a selection of columns", self.selection, Selection)
+        require_kind("a block of columns", self._block, (Block, type(None)))
+
+    def check_bound(self, samples: Samples) -> None:
+        self.kernel.check_bound(samples.derive(self._bound))
+
+    @property
+    def _bound(self) -> Block:
+        if self._block is None:
+            raise not_bound(self.name)
+        return self._block
+
+    @property
+    def path(self) -> tuple[Any, ...]:
+        return (self._bound, *self.kernel.path)
+
+    @property
+    def core(self) -> Kernel:
+        return self.kernel.core
+
+    def evaluate(self, pair: Pair) -> NDArray[Any]:
+        return self.kernel.evaluate(pair.on(self._bound))
+
+    def diagonal(self, samples: Samples) -> NDArray[np.float64]:
+        return self.kernel.diagonal(samples.derive(self._bound))
+
+    def exponent_terms(self) -> list[tuple[tuple[Any, ...], Kernel]]:
+        return [((self._bound, *path), leaf) for path, leaf in self.kernel.exponent_terms()]
+
+    def weigh(
+        self, samples: Samples, v: NDArray[np.float64], terms: Terms | None = None
+    ) -> LookUp | None:
+        cores = None if terms is None else [(kernel.kernel, factor) for kernel, factor in terms]
+        inner = self.kernel.weigh(samples.derive(self._bound), v, cores)
+        return None if inner is None else lambda new: inner(new.derive(self._bound))
+
+    @property
+    def merge_key(self) -> Any:
+        key = self.kernel.merge_key
+        return None if key is None else (self._bound, key)
+
+    def __repr__(self) -> str:
+        inner = f"({self.kernel!r})" if self._of_several else repr(self.kernel)
+        return f"{inner}.on({self.selection!r})"
+
+    @classmethod
+    def examples(cls) -> list[Kernel]:
+        from sklearn.preprocessing import StandardScaler
+
+        from kernelweave.kernels.vectors import RBF, Linear
+
+        return [
+            RBF(width=1).on([0, 2]),
+            Linear().on(slice(1, None), StandardScaler()),
+            (RBF(gamma=1) * Linear()).on(1),
+            RBF(gamma=1).on(1).on([0, 2], StandardScaler()),
+        ]

@@ -1,26 +1,31 @@
-"""A kernel on chosen columns, with an optional transformer fitted on them first."""
+"""Columns of the data: which ones a user means, and what a transformer makes of them."""
 
 from __future__ import annotations
 
-import copy
 import pickle
 from numbers import Integral
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy import sparse
 from sklearn.base import OneToOneFeatureMixin, clone
 
 from kernelweave.errors import InvalidInputError
-from kernelweave.kernels.base import Kernel, LookUp, Terms, comparable, no_exponent
-from kernelweave.kernels.choose import choose_columns, describe_columns, describe_request
-from kernelweave.kernels.evaluate import Pair
-from kernelweave.kernels.sample_checks import refuse_huge
-from kernelweave.kernels.samples import Samples
-from kernelweave.validation import require_kind, require_names
+from kernelweave.kernels.samples import Samples, refuse_huge
+from kernelweave.validation import require_kind, require_names, unknown_name
 
-__all__ = ["Block", "OnColumns", "Selection"]
+__all__ = [
+    "Block",
+    "Selection",
+    "choose_columns",
+    "comparable",
+    "describe_columns",
+    "describe_request",
+]
+
+_ALLOWED = (
+    "an index, a name, a list of indices or names, a slice, a boolean mask, or a callable that "
+    "takes X and returns one of these"
+)
 
 
 class Selection:
@@ -189,14 +194,10 @@ class Block:
         if self.transformer is not None:
             _check_transformer(self.transformer)
 
-    @property
-    def _everything(self) -> bool:
-        return self.indices == tuple(range(self.n_columns))
-
     def apply(self, samples: Samples) -> Samples:
         """Return samples seen through this block."""
         if self.transformer is None:
-            if self._everything and self._positions(samples) == self.indices:
+            if self._positions(samples) == tuple(range(self.n_columns)):
                 return samples
             return Samples(self.native(samples))
         part = self.native(samples)
@@ -217,15 +218,10 @@ class Block:
         data, chosen = samples.native, list(self._positions(samples))
         if hasattr(data, "iloc"):
             return data.iloc[:, chosen]
-        if not sparse.issparse(data) and not isinstance(data, np.ndarray):
-            # A frame of polars: nothing can be written into it.
-            everything = chosen == list(range(samples.n_columns))
-            return data if everything else data[:, chosen]
-        if sparse.issparse(data):
-            return data[:, chosen]
-        steps = np.diff(chosen)
-        if len(chosen) == 1 or (steps == 1).all():
+        if isinstance(data, np.ndarray) and chosen == list(range(chosen[0], chosen[-1] + 1)):
             return data[:, chosen[0] : chosen[-1] + 1]
+        if hasattr(data, "schema") and chosen == list(range(samples.n_columns)):
+            return data  # A frame of polars: nothing can be written into it.
         return data[:, chosen]
 
     def _positions(self, samples: Samples) -> tuple[int, ...]:
@@ -253,150 +249,6 @@ class Block:
             # Names only decorate: a transformer that cannot give them is as good as any.
             return None
         return names if len(names) == count else None
-
-
-class OnColumns(Kernel):
-    r"""A kernel on chosen columns of the data, written ``kernel.on(columns, transformer)``.
-
-    .. math:: k(x, x') = k_0(T(x_S), T(x'_S))
-
-    with the columns S and the transformer T, fitted on the training samples (the identity if none
-    is given). ``kernel.on(a).on(b)`` applies b to the data first, and a to what b gives.
-
-    Parameters
-    ----------
-    kernel : Kernel
-        The kernel :math:`k_0`.
-    selection : Selection
-        Columns and transformer.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> from sklearn.preprocessing import OneHotEncoder
-    >>> from kernelweave.kernels import Linear
-    >>> frame = pd.DataFrame({"size": [1.0, 2.0, 3.0], "colour": ["red", "blue", "red"]})
-    >>> colours = Linear().on("colour", OneHotEncoder())
-    >>> colours.name
-    'linear on colour via OneHotEncoder'
-    >>> colours(frame)
-    array([[1., 0., 1.],
-           [0., 1., 0.],
-           [1., 0., 1.]])
-    """
-
-    def __init__(self, kernel: Kernel, selection: Selection) -> None:
-        self.kernel = kernel
-        self.selection = selection
-        self._block: Block | None = None
-
-    @property
-    def name(self) -> str:
-        from kernelweave.kernels.algebra import Compound
-
-        inner = self.kernel.name
-        if self.kernel.reads_ids:
-            return inner
-        if self._block is not None:
-            label = self._block.label
-        else:
-            label = self.selection.text(describe_request(self.selection.columns))
-        if not label:
-            return inner
-        compound = isinstance(self.kernel, Compound)
-        return f"({inner}) on {label}" if compound else f"{inner} on {label}"
-
-    def bind(self, samples: Samples) -> OnColumns:
-        out = copy.copy(self)
-        out._block = self.selection.bind(samples)
-        out.kernel = self.kernel.bind(samples.derive(out._block))
-        return out
-
-    def _after_load(self) -> None:
-        super()._after_load()
-        require_kind("the kernel on some columns", self.kernel, Kernel)
-        require_kind("a selection of columns", self.selection, Selection)
-        require_kind("a block of columns", self._block, (Block, type(None)))
-
-    def check_bound(self, samples: Samples) -> None:
-        self.kernel.check_bound(samples.derive(self._bound))
-
-    @property
-    def _bound(self) -> Block:
-        if self._block is None:
-            raise InvalidInputError(
-                f"kernel '{self.name}' must be bound to training samples first: "
-                "kernel.bind(Samples(X)), or call kernel(X)."
-            )
-        return self._block
-
-    @property
-    def path(self) -> tuple[Any, ...]:
-        return (self._bound, *self.kernel.path)
-
-    @property
-    def core(self) -> Kernel:
-        return self.kernel.core
-
-    def evaluate(self, pair: Pair) -> NDArray[Any]:
-        return self.kernel.evaluate(pair.on(self._bound))
-
-    def diagonal(self, samples: Samples) -> NDArray[np.float64]:
-        return self.kernel.diagonal(samples.derive(self._bound))
-
-    @property
-    def has_exponent(self) -> bool:
-        return self.kernel.has_exponent
-
-    def exponent(self, pair: Pair) -> NDArray[Any]:
-        if not self.has_exponent:
-            raise no_exponent(self.name)
-        return self.kernel.exponent(pair.on(self._bound))
-
-    def exponent_terms(self) -> list[tuple[tuple[Any, ...], Kernel]]:
-        return [((self._bound, *path), leaf) for path, leaf in self.kernel.exponent_terms()]
-
-    def weigh(
-        self, samples: Samples, v: NDArray[np.float64], terms: Terms | None = None
-    ) -> LookUp | None:
-        cores = None if terms is None else [(kernel.kernel, factor) for kernel, factor in terms]
-        inner = self.kernel.weigh(samples.derive(self._bound), v, cores)
-        return None if inner is None else lambda new: inner(new.derive(self._bound))
-
-    @property
-    def merge_key(self) -> Any:
-        key = self.kernel.merge_key
-        return None if key is None else (self._bound, key)
-
-    def ids(self, samples: Samples) -> NDArray[np.intp] | None:
-        return self.kernel.ids(samples.derive(self._bound))
-
-    @property
-    def reads_ids(self) -> bool:  # type: ignore[override]
-        return self.kernel.reads_ids
-
-    def _parameters(self) -> dict[str, Any]:
-        return {"kernel": self.kernel, "selection": self.selection}
-
-    def __repr__(self) -> str:
-        from kernelweave.kernels.algebra import Compound
-
-        inner = f"({self.kernel!r})" if isinstance(self.kernel, Compound) else repr(self.kernel)
-        return f"{inner}.on({self.selection!r})"
-
-    @classmethod
-    def examples(cls) -> list[Kernel]:
-        from sklearn.preprocessing import StandardScaler
-
-        from kernelweave.kernels.inner_product import Linear
-        from kernelweave.kernels.rbf import RBF
-
-        return [
-            RBF(width=1).on([0, 2]),
-            Linear().on(slice(1, None), StandardScaler()),
-            (RBF(gamma=1) * Linear()).on(1),
-            RBF(gamma=1).on(1).on([0, 2], StandardScaler()),
-        ]
 
 
 def _title(transformer: Any) -> str:
@@ -429,3 +281,140 @@ def _same_transformer(first: Any, second: Any) -> bool:
 
 def _all_bool(items: list[Any]) -> bool:
     return all(isinstance(item, bool | np.bool_) for item in items)
+
+
+def comparable(value: Any) -> Any:
+    """Return something hashable that is equal for equal parameters (identity for arrays)."""
+    if isinstance(value, list | tuple):
+        return tuple(comparable(item) for item in value)
+    if isinstance(value, slice):
+        return ("slice", value.start, value.stop, value.step)
+    try:
+        hash(value)
+    except TypeError:
+        return ("object", id(value))
+    return value
+
+
+# Which columns a user means, and what names call them
+
+
+def choose_columns(columns: Any, samples: Samples) -> list[int]:
+    """Return the positions of the columns that a user means by `columns`."""
+    if callable(columns):
+        columns = columns(samples.native)
+    chosen = _slice(columns, samples) if isinstance(columns, slice) else _listed(columns, samples)
+    if not chosen:
+        raise InvalidInputError(f"columns {columns!r} select no column of X.")
+    return chosen
+
+
+def _listed(columns: Any, samples: Samples) -> list[int]:
+    items = _items(columns)
+    if items is None or isinstance(columns, bool | dict | bytes):
+        raise InvalidInputError(f"columns must be {_ALLOWED}; got {columns!r}.")
+    if items and _all_bool(items):
+        if len(items) != samples.n_columns:
+            raise InvalidInputError(
+                f"a boolean mask needs one entry for each of the {samples.n_columns} columns of "
+                f"X; got {len(items)}."
+            )
+        return [j for j, kept in enumerate(items) if kept]
+    return [_position(item, samples) for item in items]
+
+
+def _items(columns: Any) -> list[Any] | None:
+    if isinstance(columns, str | Integral):
+        return [columns]
+    return list(columns) if hasattr(columns, "__iter__") else None
+
+
+def _position(item: Any, samples: Samples) -> int:
+    if isinstance(item, str):
+        if samples.columns is None:
+            raise InvalidInputError(
+                f"column {item!r} was asked for by name, but X has no column names; use indices, "
+                f"or pass a DataFrame."
+            )
+        places = samples.places.get(item, [])
+        if not places:
+            raise unknown_name("column", item, samples.columns)
+        if len(places) > 1:
+            raise InvalidInputError(f"X has several columns named {item!r}; use indices.")
+        return places[0]
+    if isinstance(item, Integral) and not isinstance(item, bool | np.bool_):
+        p = samples.n_columns
+        if not -p <= int(item) < p:
+            raise InvalidInputError(
+                f"column {int(item)} does not exist: X has {p} columns, 0 to {p - 1}."
+            )
+        return int(item) % p
+    raise InvalidInputError(f"columns must be {_ALLOWED}; got an item {item!r}.")
+
+
+def _slice(columns: slice, samples: Samples) -> list[int]:
+    start, stop = columns.start, columns.stop
+    if isinstance(start, str):
+        start = _position(start, samples)
+    if isinstance(stop, str):
+        # By name the last column is included, as in pandas and scikit-learn.
+        stop = _position(stop, samples) + 1
+    try:
+        return list(range(samples.n_columns)[start : stop : columns.step])
+    except TypeError as error:
+        raise InvalidInputError(f"columns must be {_ALLOWED}; got {columns!r}.") from error
+
+
+def describe_columns(indices: list[int], samples: Samples) -> str:
+    """Return how chosen columns appear in a kernel's name, such as "columns 0-2, 4"."""
+    if samples.columns is None:
+        return _numbers(indices)
+    return _names([samples.columns[j] for j in indices])
+
+
+def describe_request(columns: Any) -> str:
+    """Return how columns appear in a name before the data are seen, such as "columns 2:"."""
+    if callable(columns):
+        return f"columns of {getattr(columns, '__name__', type(columns).__name__)}"
+    if isinstance(columns, slice):
+        return _describe_slice(columns)
+    items = _items(columns)
+    if items is None:
+        return repr(columns)
+    if items and _all_bool(items):
+        items = [j for j, kept in enumerate(items) if kept]
+    if items and all(isinstance(item, Integral) for item in items):
+        return _numbers([int(item) for item in items])
+    return _names([str(item) for item in items])
+
+
+def _describe_slice(columns: slice) -> str:
+    start, stop, step = columns.start, columns.stop, columns.step
+    if (start, stop, step) == (None, None, None):
+        return "all columns"
+    whole = isinstance(stop, Integral) and (start is None or isinstance(start, Integral))
+    if whole and stop > 0 and (start or 0) >= 0 and step is None:
+        return _numbers(list(range(int(start or 0), int(stop))))
+    shown = ["" if bound is None else str(bound) for bound in (start, stop)]
+    return f"columns {':'.join(shown)}" + ("" if step is None else f":{step}")
+
+
+def _names(names: list[str]) -> str:
+    if len(names) <= 3:
+        return ", ".join(names)
+    return f"{names[0]}, {names[1]}, ... ({len(names)} columns)"
+
+
+def _numbers(indices: list[int]) -> str:
+    if len(indices) == 1:
+        return f"column {indices[0]}"
+    runs: list[list[int]] = []
+    for j in indices:
+        if runs and j == runs[-1][-1] + 1:
+            runs[-1].append(j)
+        else:
+            runs.append([j])
+    parts = [f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs]
+    if len(parts) > 3:
+        return f"columns {parts[0]}, {parts[1]}, ... ({len(indices)} columns)"
+    return f"columns {', '.join(parts)}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import warnings
 from typing import Any
 
 import numpy as np
@@ -11,17 +10,13 @@ from numpy.typing import NDArray
 from sklearn.metrics import pairwise_distances
 from sklearn.metrics.pairwise import additive_chi2_kernel
 
-from kernelweave.errors import IndefiniteKernelWarning, InvalidInputError
-from kernelweave.kernels.base import Kernel
+from kernelweave.errors import InvalidInputError
+from kernelweave.kernels.base import Kernel, not_bound
 from kernelweave.kernels.evaluate import Pair
-from kernelweave.kernels.precomputed import (
-    checked_matrix,
-    look_up,
-    read_ids,
-    real_matrix,
-    symmetric_matrix,
-)
+from kernelweave.kernels.precomputed import MatrixKernel
+from kernelweave.kernels.psd import check_distances
 from kernelweave.kernels.samples import Samples
+from kernelweave.kernels.vectors import ElementwiseForm
 from kernelweave.validation import positive_number, unknown_name
 
 __all__ = ["Distance"]
@@ -41,7 +36,7 @@ _MEAN_SAMPLES = 5000
 _BLOCK, _SQUARE = 256, 32
 
 
-class Distance(Kernel):
+class Distance(MatrixKernel):
     r"""Exponential of minus a distance.
 
     .. math:: k(x, x') = \exp(-D(x, x') / s)
@@ -77,11 +72,13 @@ class Distance(Kernel):
     'distance(chi2, scale=2)'
     """
 
+    has_exponent = True
+    _call = "Distance(D)"
+
     def __init__(self, metric: Any, scale: str | float = "mean", name: str | None = None) -> None:
+        super().__init__(name)
         self.metric = metric
         self.scale = scale
-        self._name = name
-        self._checked: tuple[NDArray[Any], str | None] | None = None
         self._learnt: float | None = None
 
     def _file_state(self) -> dict[str, Any]:
@@ -115,7 +112,6 @@ class Distance(Kernel):
 
     def _after_load(self) -> None:
         super()._after_load()
-        checked_matrix(self._checked, self.name, "distance")
         if self._learnt is not None:
             positive_number("scale of Distance", self._learnt)
 
@@ -125,11 +121,7 @@ class Distance(Kernel):
 
     def _check_metric(self, samples: Samples) -> None:
         if self.reads_ids:
-            if self._checked is None:
-                self._checked = _check_distances(self.metric, self.name)
-            if self._checked[1] is not None:
-                warnings.warn(self._checked[1], IndefiniteKernelWarning, stacklevel=3)
-            read_ids(samples, len(self._checked[0]), self.name, "Distance(D)")
+            self._check_ids(samples)
         elif isinstance(self.metric, str):
             if self.metric == "precomputed":
                 raise InvalidInputError(
@@ -161,17 +153,14 @@ class Distance(Kernel):
 
     def _distances(self, pair: Pair) -> NDArray[Any]:
         if self.reads_ids:
-            return look_up(self._given, pair, self.name, "Distance(D)")
+            return self._entries(pair)
         key = ("distance", self.metric)
         if key not in pair.memo:
             pair.memo[key] = self._compute(pair)
         return pair.memo[key]
 
-    @property
-    def _given(self) -> NDArray[Any]:
-        if self._checked is None:
-            self._checked = _check_distances(self.metric, self.name)
-        return self._checked[0]
+    def _check(self) -> tuple[NDArray[Any], str | None]:
+        return check_distances(self.metric, self.name)
 
     def _compute(self, pair: Pair) -> NDArray[Any]:
         if self.metric == "sqeuclidean":
@@ -202,18 +191,11 @@ class Distance(Kernel):
     @property
     def _rate(self) -> float:
         if self._learnt is None:
-            raise InvalidInputError(
-                f"kernel '{self.name}' must be bound to training samples first: "
-                "kernel.bind(Samples(X)), or call kernel(X)."
-            )
+            raise not_bound(self.name)
         return 1.0 / self._learnt
 
     def evaluate(self, pair: Pair) -> NDArray[Any]:
         return np.exp(self._distances(pair) * -self._rate)
-
-    @property
-    def has_exponent(self) -> bool:
-        return True
 
     def exponent(self, pair: Pair) -> NDArray[Any]:
         return self._distances(pair) * self._rate
@@ -221,22 +203,19 @@ class Distance(Kernel):
     @property
     def given(self) -> tuple[NDArray[Any], float] | None:
         """The given matrix D over all samples and 1/s, if this is a kernel on sample ids."""
-        return (self._given, self._rate) if self.reads_ids else None
+        return (self._matrix, self._rate) if self.reads_ids else None
 
-    @property
-    def squared_rate(self) -> float | None:
+    def form(self) -> ElementwiseForm | None:
         squared = isinstance(self.metric, str) and self.metric == "sqeuclidean"
-        return self._rate if squared else None
+        return ElementwiseForm("sqdist", 0, self._rate) if squared else None
 
-    def ids(self, samples: Samples) -> NDArray[np.intp] | None:
-        if not self.reads_ids:
-            return None
-        return read_ids(samples, len(self._given), self.name, "Distance(D)")
+    def ids(self, samples: Samples) -> Any:
+        return super().ids(samples) if self.reads_ids else None
 
     def diagonal(self, samples: Samples) -> NDArray[np.float64]:
         ids = self.ids(samples)
         if ids is not None:
-            return np.exp(-self._rate * self._given.diagonal()[ids].astype(np.float64))
+            return np.exp(-self._rate * self._matrix.diagonal()[ids].astype(np.float64))
         if isinstance(self.metric, str) and self.metric in _ZERO_SELF:
             return np.ones(samples.n)
         out = np.empty(samples.n)
@@ -244,17 +223,6 @@ class Distance(Kernel):
             part = samples.take(np.arange(start, min(start + _SQUARE, samples.n)))
             out[start : start + _SQUARE] = self.evaluate(Pair(part, part)).diagonal()
         return out
-
-    def _parameters(self) -> dict[str, Any]:
-        return {"metric": self.metric, "scale": self.scale, "name": self._name}
-
-    def _key(self) -> tuple[Any, ...]:
-        given = id(self.metric) if self.reads_ids else self.metric
-        return (Distance, given, self.scale, self._name)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Distance:
-        # A given matrix is read only: copies of an estimator share it.
-        return copy.copy(self)
 
     @classmethod
     def examples(cls) -> list[Kernel]:
@@ -266,23 +234,3 @@ class Distance(Kernel):
     def example_data(cls, rng: np.random.Generator) -> Any:
         histograms = rng.integers(0, 5, size=(12, 3)) + rng.random((12, 3))
         return np.column_stack([histograms, np.arange(12)])
-
-
-def _check_distances(D: Any, name: str) -> tuple[NDArray[Any], str | None]:
-    """Return the distances to use and a warning, or raise if they are none."""
-    A, gap = real_matrix(D, name, "distance")
-    scale = float(np.abs(A).max()) or 1.0
-    limit = 1e-6 * scale
-    lowest = float(A.min())
-    if lowest < -limit:
-        raise InvalidInputError(f"'{name}': distances must not be negative; got {lowest:g}.")
-    worst = float(np.abs(A.diagonal()).max())
-    if worst > limit:
-        raise InvalidInputError(
-            f"'{name}': a distance matrix has zeros on its diagonal; got {worst:g}. If these are "
-            f"similarities, use Precomputed(K)."
-        )
-    A, done = symmetric_matrix(A, gap, name, scale)
-    if lowest < 0:
-        A = np.maximum(A, 0)
-    return A, None if done is None else f"distance matrix '{name}' {done}."

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -17,10 +17,13 @@ from scipy import sparse
 from kernelweave.compiled.blocks import CACHED_ENTRIES, FEW_ENTRIES, SHARED_CACHE_ENTRIES, rows_of
 from kernelweave.compiled.dense_rows import add_rectangle, add_weighted_rows
 from kernelweave.compiled.matrix_checks import all_finite
-from kernelweave.compiled.threads import map_blocks, one_blas_thread
+from kernelweave.compiled.threads import map_blocks
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.base import Kernel
-from kernelweave.kernels.samples import Samples
+from kernelweave.kernels.samples import Samples, row_square_norms
+
+if TYPE_CHECKING:
+    from kernelweave.kernels.vectors import ElementwiseForm
 
 __all__ = ["NotFiniteError", "Pair", "Plan", "evaluate_stack"]
 
@@ -42,6 +45,10 @@ _BLAS_THREADS = 2**18
 _QUIET = partial(np.errstate, over="ignore", invalid="ignore", divide="ignore")
 # Products and sums read many column blocks through one pair; it is emptied beyond this number.
 _KEPT_BLOCKS = 64
+
+
+# The place of a kernel among others, its core and the form of that.
+Member = tuple[int, Kernel, "ElementwiseForm | None"]
 
 
 class Pair:
@@ -82,14 +89,18 @@ class Pair:
     def shape(self) -> tuple[int, int]:
         return self.left.n, self.right.n
 
-    def __len__(self) -> int:
-        """Number of column blocks whose results are being kept."""
-        return len(self._children)
+    def write(self, kernel: Kernel, form: ElementwiseForm | None, out: NDArray[Any]) -> None:
+        """Write the values of a kernel, whose form this is, into a C-contiguous array.
 
-    def clear(self) -> None:
-        """Forget everything computed so far."""
-        self.memo.clear()
-        self._children.clear()
+        The pair may keep `out` and read it for other kernels: leave it alone until the pair goes.
+        """
+        if form is None:
+            out[...] = kernel.evaluate(self)
+        else:
+            form.write(self, self.inner if form.ingredient == "inner" else self.sqdist, out)
+        if len(self._children) > _KEPT_BLOCKS:
+            self.memo.clear()
+            self._children.clear()
 
     def on(self, block: Any) -> Pair:
         """Return the pair seen through a column block; the same object for an equal block."""
@@ -126,10 +137,9 @@ class Pair:
             self._check_columns()
             sparse_input = self.left.is_sparse or self.right.is_sparse
             if not sparse_input and self.right.n_columns <= _DIRECT_COLUMNS:
-                D = _direct_sqdist(*self._differenced())
+                self.memo["sqdist"] = _direct_sqdist(*self._differenced())
             else:
-                D = self._expanded_sqdist(sparse_input)
-            self.memo["sqdist"] = D
+                self.memo["sqdist"] = self._expanded_sqdist(sparse_input)
         return self.memo["sqdist"]
 
     def _differenced(self) -> tuple[Any, Any]:
@@ -152,11 +162,10 @@ class Pair:
     def _expanded_sqdist(self, sparse_input: bool) -> NDArray[Any]:
         if sparse_input:
             U, V = self.left.array(self.dtype), self.right.array(self.dtype)
-            left_sq, right_sq = (s.square_norms(self.dtype) for s in (self.left, self.right))
         else:
             U, V = self._centred()
-            left_sq = np.einsum("ij,ij->i", U, U)
-            right_sq = self.right.square_norms(self.dtype, centred=True)
+        left_sq = row_square_norms(U)
+        right_sq = self.right.square_norms(self.dtype, centred=not sparse_input)
         D = _product(-2 * U, V)
         D += left_sq[:, None]
         D += right_sq
@@ -254,72 +263,43 @@ def evaluate_stack(
     right: Samples,
     dtype: DTypeLike = np.float64,
 ) -> NDArray[Any]:
-    """Return the values of bound kernels for two sets of samples.
+    """Return the values of bound kernels between two sets of samples, shape (m, q, n).
 
-    Kernels on the same column block share distances, inner products, powers and exponentials.
-    The blocks of work are the same for any number of threads, and so are the results.
-
-    Parameters
-    ----------
-    kernels : sequence of Kernel
-        Bound kernels.
-    left, right : Samples
-        The rows and the columns of the result.
-    dtype : {float64, float32}
-        Type of the result and of everything on the way to it.
-
-    Returns
-    -------
-    array of shape (m, q, n)
-        Finite: an error names the first kernel with another value.
+    Kernels on the same column block share distances, inner products, powers and exponentials. The
+    blocks of work are the same for any number of threads, and so are the results. All values are
+    finite: an error names the first kernel with another one.
 
     Examples
     --------
     >>> from kernelweave.kernels import Linear, Polynomial, Samples
     >>> X = Samples([[1.0], [2.0]])
-    >>> evaluate_stack([Linear(), Polynomial(1)], X, X)
-    array([[[1., 2.],
-            [2., 4.]],
+    >>> evaluate_stack([Linear(), Polynomial(1)], X.take([1]), X)
+    array([[[2., 4.]],
     <BLANKLINE>
-           [[2., 3.],
-            [3., 5.]]])
+           [[3., 5.]]])
     """
     return Plan(kernels).evaluate(left, right, dtype)
 
 
 class Plan:
-    """Bound kernels sorted into groups on the same column block, to be evaluated many times.
-
-    Parameters
-    ----------
-    kernels : sequence of Kernel
-        Bound kernels.
-
-    Examples
-    --------
-    >>> from kernelweave.kernels import Linear, Polynomial, Samples
-    >>> X = Samples([[1.0], [2.0]])
-    >>> Plan([Linear(), Polynomial(1)]).evaluate(X.take([1]), X)
-    array([[[2., 4.]],
-    <BLANKLINE>
-           [[3., 5.]]])
-    """
+    """Bound kernels sorted into groups on the same column block, to be evaluated many times."""
 
     def __init__(self, kernels: Sequence[Kernel]) -> None:
         self.m = len(kernels)
         self._kernels = kernels
-        groups: dict[tuple[Any, ...], list[tuple[int, Kernel]]] = {}
+        groups: dict[tuple[Any, ...], list[Member]] = {}
         for k, kernel in enumerate(kernels):
-            groups.setdefault(kernel.path, []).append((k, kernel.core))
+            core = kernel.core
+            groups.setdefault(kernel.path, []).append((k, core, core.form()))
         for members in groups.values():
-            # The order that lets them share most.
-            members.sort(key=lambda member: member[1].order)
+            # Gaussians from wide to narrow: powers of the wide ones are narrower ones.
+            members.sort(key=lambda member: 0.0 if member[2] is None else member[2].p0)
         self._groups = list(groups.items())
 
     def evaluate(
         self, left: Samples, right: Samples, dtype: DTypeLike = np.float64
     ) -> NDArray[Any]:
-        """Return the values for two sets of samples, shape (m, q, n), as `evaluate_stack` does."""
+        """Return what `evaluate_stack` does."""
         kind = np.dtype(dtype)
         if kind not in (np.float64, np.float32):
             raise InvalidInputError(f"kernels are evaluated in float64 or float32; got {kind}.")
@@ -334,23 +314,18 @@ class Plan:
                 stop = min(start + rows, left.n)
                 part = left if len(starts) == 1 else left.take(np.arange(start, stop))
                 pair = Pair(part, right, kind).through(path)
-                for k, kernel in members:
+                for k, kernel, form in members:
                     with _QUIET():
-                        kernel.evaluate_into(pair, out[k, start:stop])
+                        pair.write(kernel, form, out[k, start:stop])
                     if not all_finite(out[k, start:stop]):
                         raise NotFiniteError(self._kernels[k].name, kind)
-                    if len(pair) > _KEPT_BLOCKS:
-                        pair.clear()
 
         tasks = len(self._groups) * len(starts)
         if out.size * right.n_columns < _BLAS_THREADS:
             run(0, tasks)
-        elif out.size < _THREAD_ENTRIES:
-            with one_blas_thread():
-                run(0, tasks)
         else:
             self._warm(left, right)
-            map_blocks(run, tasks, 1)
+            map_blocks(run, tasks, 1, float("inf") if out.size >= _THREAD_ENTRIES else 0.0)
         return out
 
     def weighted(
@@ -374,8 +349,7 @@ class Plan:
                 self.evaluate(part, right, kind)  # raises an error that names the kernel
                 raise NotFiniteError("sum of all kernels", kind)
 
-        if left.n > rows:
-            self._warm(left, right)
+        self._warm(left, right)
         work = float(self.m) * out.size * right.n_columns
         map_blocks(run, left.n, rows, work if work < _BLAS_THREADS else float("inf"))
         return out
@@ -387,35 +361,27 @@ class Plan:
             right.base.through(path)
 
 
-def _add(
-    out: NDArray[Any], members: list[tuple[int, Kernel]], weights: NDArray[Any], pair: Pair
-) -> None:
-    given = [(k, K) for k, kernel in members if (K := _readable(kernel)) is not None]
-    for size in {len(K) for _, K in given}:
-        alike = [(k, K) for k, K in given if len(K) == size]
-        kernel = dict(members)[alike[0][0]]
-        left, right = (np.asarray(kernel.ids(side)) for side in (pair.left, pair.right))
-        _add_given([K for _, K in alike], weights[[k for k, _ in alike]], left, right, out)
-    done = {k for k, _ in given}
-    computed = [(k, kernel) for k, kernel in members if k not in done]
-    if not computed:
-        return
+def _add(out: NDArray[Any], members: list[Member], weights: NDArray[Any], pair: Pair) -> None:
+    given: dict[int, list[tuple[int, Kernel, NDArray[Any]]]] = {}
+    computed = []
+    for k, kernel, form in members:
+        matrix = kernel.whole_matrix()
+        if matrix is None or not matrix.flags.c_contiguous:
+            computed.append((k, kernel, form))
+        else:
+            given.setdefault(len(matrix), []).append((k, kernel, matrix))
+    for alike in given.values():
+        left, right = (np.asarray(alike[0][1].ids(side)) for side in (pair.left, pair.right))
+        own = weights[[k for k, *_ in alike]]
+        _add_given([matrix for *_, matrix in alike], own, left, right, out)
     many = rows_of(out.size, SHARED_CACHE_ENTRIES)
     for first in range(0, len(computed), many):
         some = computed[first : first + many]
         values = np.empty((len(some), *out.shape), out.dtype)
-        for place, (_, kernel) in enumerate(some):
-            kernel.evaluate_into(pair, values[place])
-            if len(pair) > _KEPT_BLOCKS:
-                pair.clear()
-        own = weights[[k for k, _ in some]].astype(out.dtype, copy=False)
+        for place, (_, kernel, form) in enumerate(some):
+            pair.write(kernel, form, values[place])
+        own = weights[[k for k, *_ in some]].astype(out.dtype, copy=False)
         out += (own @ values.reshape(len(some), -1)).reshape(out.shape)
-
-
-def _readable(kernel: Kernel) -> NDArray[Any] | None:
-    """Return the matrix of a precomputed kernel, if its rows can be read one by one."""
-    matrix = kernel.whole_matrix()
-    return matrix if matrix is not None and matrix.flags.c_contiguous else None
 
 
 def _add_given(

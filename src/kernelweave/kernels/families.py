@@ -15,13 +15,11 @@ from scipy import sparse
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 
 from kernelweave.errors import InvalidInputError
-from kernelweave.kernels.base import Kernel
-from kernelweave.kernels.choose import describe_columns
-from kernelweave.kernels.columns import OnColumns, Selection
-from kernelweave.kernels.inner_product import Linear, Polynomial
-from kernelweave.kernels.rbf import RBF, RBFBatch
-from kernelweave.kernels.sample_checks import check_numbers
-from kernelweave.kernels.samples import Samples
+from kernelweave.kernels.base import Kernel, OnColumns
+from kernelweave.kernels.batch import RBFBatch
+from kernelweave.kernels.columns import Selection, describe_columns
+from kernelweave.kernels.samples import Samples, check_numbers
+from kernelweave.kernels.vectors import RBF, Linear, Polynomial
 from kernelweave.validation import unknown_name
 
 __all__ = [
@@ -95,19 +93,15 @@ class _Grid(Family):
     def expand(self, samples: Samples) -> list[Kernel]:
         kernels: list[Kernel] = [RBF(width=width) for width in self.widths]
         kernels += [Polynomial(degree) for degree in self.degrees]
-        return _scaled(
-            _with_features(kernels, samples, self.per_feature, self.title), samples, self.scaling
-        )
+        each = _on_each(kernels, samples, self.title) if self.per_feature else []
+        return _scaled(kernels + each, samples, self.scaling)
 
     def __repr__(self) -> str:
         return f"{self.title}(per_feature={self.per_feature}, scale={self.scaling is not None})"
 
 
-def _with_features(
-    kernels: list[Kernel], samples: Samples, per_feature: bool, title: str
-) -> list[Kernel]:
-    if not per_feature:
-        return kernels
+def _on_each(kernels: list[Kernel], samples: Samples, title: str) -> list[Kernel]:
+    """Return the kernels on every single feature."""
     if samples.is_sparse:
         raise InvalidInputError(
             f"{title}(per_feature=True) puts kernels on every single one of the "
@@ -115,7 +109,7 @@ def _with_features(
             f"{title}(per_feature=False), or X.toarray()."
         )
     each = [Selection(j) for j in range(samples.n_columns)]
-    return kernels + [OnColumns(kernel, column) for column in each for kernel in kernels]
+    return [OnColumns(kernel, column) for column in each for kernel in kernels]
 
 
 def _scaled(kernels: list[Kernel], samples: Samples, scaling: str | None) -> list[Kernel]:
@@ -210,12 +204,8 @@ class _Default(Family):
     per_feature: bool
 
     def expand(self, samples: Samples) -> list[Kernel]:
-        kernels = _adapted(samples.n_columns)
-        if self.per_feature:
-            whole = kernels
-            kernels = _with_features(_adapted(1), samples, True, "default_family")
-            kernels[: len(whole)] = whole
-        out = _scaled(kernels, samples, "standard")
+        each = _on_each(_adapted(1), samples, "default_family") if self.per_feature else []
+        out = _scaled(_adapted(samples.n_columns) + each, samples, "standard")
         return [kernel for kernel in out if not _is_zero(kernel, samples)]
 
     def __repr__(self) -> str:
@@ -337,27 +327,10 @@ NAMED_FAMILIES: dict[str, Callable[[], Family]] = {
 
 
 def resolve(kernels: Any, samples: Samples) -> list[Kernel]:
-    """Return bound kernels for whatever a user asked for.
+    """Return kernels bound to the training samples for whatever a user asked for, in that order.
 
-    Parameters
-    ----------
-    kernels : Kernel, Family, str, or list of these
-        Names are "default", "simplemkl", "spicymkl", "mwumkl" (the families with these names) and
-        "linear", "polynomial", "rbf" (one kernel each, with the width adapted to the data as
-        scikit-learn's ``gamma="scale"`` does).
-    samples : Samples
-        The training samples.
-
-    Returns
-    -------
-    list of Kernel
-        All bound to `samples`, in the order asked for.
-
-    Examples
-    --------
-    >>> bound = resolve([Linear(), RBF(width=1).on(0)], Samples([[0.0, 1.0], [1.0, 0.0]]))
-    >>> [kernel.name for kernel in bound]
-    ['linear', 'rbf(width=1) on column 0']
+    Names are those of `NAMED_FAMILIES`; "linear", "polynomial" and "rbf" are one kernel each, with
+    the width adapted to the data as scikit-learn's ``gamma="scale"`` does.
     """
     bound = []
     for item in resolve_items(kernels, samples):

@@ -28,7 +28,10 @@ _ABOVE_ZERO = float(np.nextafter(0.0, 1.0))
 
 
 class NormalizationStep(ABC):
-    """One step of a normalisation, with the constants it has learnt for every kernel."""
+    """One step of a normalisation, with the constants it has learnt for every kernel.
+
+    As it stands here it multiplies rows and columns of a kernel with roots; centring is another.
+    """
 
     name: ClassVar[str]
     needs_means: ClassVar[bool] = False
@@ -62,32 +65,38 @@ class NormalizationStep(ABC):
         """The same for new samples, from their diagonal and their means over the training set."""
         return None
 
-    @abstractmethod
+    def root(self, k: int, side: Floats | None) -> Any:
+        """What samples are multiplied with: one number, or one for each of them."""
+        return side
+
     def apply(self, k: int, values: NDArray[Any], left: Any, right: Any) -> None:
         """Normalise a block of values in place, given what is known of its rows and columns."""
+        rows, columns = self.root(k, left), self.root(k, right)
+        values *= rows.astype(values.dtype, copy=False)[:, None]
+        values *= columns.astype(values.dtype, copy=False)
 
-    @abstractmethod
     def apply_diag(self, k: int, diag: Floats, side: Any) -> Floats:
         """Return the normalised diagonal."""
+        return diag * self.root(k, side) ** 2
 
-    @abstractmethod
     def apply_to_factor(self, k: int, F: Floats) -> Floats:
         """Return the normalised factor of a training Gram matrix F F'."""
+        return F * np.reshape(self.root(k, self.train_side(k)), (-1, 1))
 
-    @abstractmethod
     def apply_to_scaling(self, k: int, scaling: Scaling) -> Scaling:
         """Return what is to be done to a training Gram matrix known by products."""
+        return scaling.scaled(self.root(k, self.train_side(k)))
 
-    @abstractmethod
     def apply_to_coefficients(self, k: int, v: Floats) -> tuple[Floats, float]:
         """Return v' and c with sum_j v_j K(x, x_j) = f(x) (sum_j v'_j K_before(x, x_j) + c).
 
         f(x) is what `new_side` gives of a new sample for a step that scales them, else 1.
         """
+        return v * self.root(k, self.train_side(k)), 0.0
 
-    @abstractmethod
     def apply_to_residual(self, k: int, e: Floats) -> Floats:
         """Return an upper bound on the diagonal of a normalised positive semidefinite residual."""
+        return e * self.root(k, self.train_side(k)) ** 2
 
 
 class Trace(NormalizationStep):
@@ -136,6 +145,9 @@ class Trace(NormalizationStep):
             )
         self.scale[k] = 1.0 / mean
 
+    def root(self, k: int, side: Floats | None) -> Any:
+        return np.sqrt(self.scale[k])
+
     def apply(self, k: int, values: NDArray[Any], left: Any, right: Any) -> None:
         if self.scale[k] != 1.0:
             values *= values.dtype.type(self.scale[k])
@@ -143,17 +155,8 @@ class Trace(NormalizationStep):
     def apply_diag(self, k: int, diag: Floats, side: Any) -> Floats:
         return diag * self.scale[k]
 
-    def apply_to_factor(self, k: int, F: Floats) -> Floats:
-        return F * np.sqrt(self.scale[k])
-
-    def apply_to_scaling(self, k: int, scaling: Scaling) -> Scaling:
-        return scaling.scaled(float(np.sqrt(self.scale[k])))
-
     def apply_to_coefficients(self, k: int, v: Floats) -> tuple[Floats, float]:
         return v * self.scale[k], 0.0
-
-    def apply_to_residual(self, k: int, e: Floats) -> Floats:
-        return e * self.scale[k]
 
 
 class Diagonal(NormalizationStep):
@@ -211,24 +214,8 @@ class Diagonal(NormalizationStep):
         np.divide(1.0, np.sqrt(diag), out=roots, where=diag > 0)
         return roots
 
-    def apply(self, k: int, values: NDArray[Any], left: Any, right: Any) -> None:
-        values *= left.astype(values.dtype, copy=False)[:, None]
-        values *= right.astype(values.dtype, copy=False)
-
     def apply_diag(self, k: int, diag: Floats, side: Any) -> Floats:
         return (side > 0).astype(np.float64)
-
-    def apply_to_factor(self, k: int, F: Floats) -> Floats:
-        return F * self._roots[k][:, None]
-
-    def apply_to_scaling(self, k: int, scaling: Scaling) -> Scaling:
-        return scaling.scaled(self._roots[k])
-
-    def apply_to_coefficients(self, k: int, v: Floats) -> tuple[Floats, float]:
-        return v * self._roots[k], 0.0
-
-    def apply_to_residual(self, k: int, e: Floats) -> Floats:
-        return e * self._roots[k] ** 2
 
 
 class Center(NormalizationStep):
@@ -266,13 +253,15 @@ class Center(NormalizationStep):
             require_array("a mean of normalize='center'", np.asarray(mean), ())
 
     def learn(self, k: int, kernel: str, diag: Floats, means: Floats | None) -> None:
-        self._means[k] = self.new_side(k, kernel, diag, means)
-        if not np.isfinite(self._means[k]).all():
+        own = np.asarray(means)
+        if not np.isfinite(own).all():
             raise InvalidInputError(
                 f"kernel '{kernel}' has values so large that their mean overflows, so it cannot be "
                 f"centred (normalize='center'). Scale the columns it reads."
             )
-        self._grand[k] = float(self._means[k].mean())
+        # The means come last: whoever finds them here takes all as learnt.
+        self._grand[k] = float(own.mean())
+        self._means[k] = own
 
     def train_side(self, k: int) -> Floats:
         return self._means[k]
@@ -282,9 +271,7 @@ class Center(NormalizationStep):
         bare._grand = self._grand
         return bare
 
-    def new_side(self, k: int, kernel: str, diag: Floats, means: Floats | None) -> Floats:
-        if means is None:
-            raise InvalidInputError("centring needs the means over the training samples.")
+    def new_side(self, k: int, kernel: str, diag: Floats, means: Floats | None) -> Floats | None:
         return means
 
     def apply(self, k: int, values: NDArray[Any], left: Any, right: Any) -> None:
@@ -316,14 +303,8 @@ def _check_sides(
 ) -> None:
     require_kind(f"what normalize={name!r} has learnt", sides, dict)
     for k, side in sides.items():
-        require_array(
-            f"kernels of normalize={name!r}",
-            np.asarray(k),
-            (),
-            whole=True,
-            low=0,
-            high=n_kernels - 1,
-        )
+        of = f"kernels of normalize={name!r}"
+        require_array(of, np.asarray(k), (), whole=True, low=0, high=n_kernels - 1)
         require_array(f"what normalize={name!r} has learnt", side, (n,), low=low)
 
 
@@ -367,7 +348,7 @@ class Normalization:
     @property
     def scales(self) -> bool:
         """Whether kernels end on a scale of about one, whatever theirs was."""
-        return any(_STEPS[name] is not Center for name in self.names)
+        return any(name != "center" for name in self.names)
 
     @property
     def pure_scaling(self) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelweave.errors import ModelFileError
-from kernelweave.kernels.sample_checks import is_missing
+from kernelweave.validation import is_missing
 
 __all__ = ["pack", "polars_frame", "unpack"]
 
@@ -23,15 +23,6 @@ def pack(data: Any) -> Any:
     """Return a frame or an array of objects as a dict of arrays and lists; others as they are.
 
     The index of a pandas frame is not kept: kernels read rows by their place.
-
-    Examples
-    --------
-    >>> state = pack(np.array([["ACG"], [b"TT"]], dtype=object))
-    >>> state["items"], state["bytes"]
-    (['ACG', 'TT'], [1])
-    >>> unpack(state)
-    array([['ACG'],
-           [b'TT']], dtype=object)
     """
     if isinstance(data, np.ndarray):
         if data.dtype != object:
@@ -50,13 +41,7 @@ def pack(data: Any) -> Any:
 
 
 def polars_frame(values: NDArray[Any], names: Sequence[str]) -> Any:
-    """Return an array of numbers as a frame of polars.
-
-    Examples
-    --------
-    >>> polars_frame(np.array([[1.0, 2.0, 3.0]]), ["a", "b", "c"]).rows()
-    [(1.0, 2.0, 3.0)]
-    """
+    """Return an array of numbers as a frame of polars."""
     import polars
 
     if 0 < values.shape[0] < values.shape[1]:

@@ -1,4 +1,4 @@
-"""Is a given matrix a kernel? Symmetry and definiteness, cheap for large matrices; repairs."""
+"""Is a given matrix a kernel, or one of distances? Cheap checks of large ones; repairs."""
 
 from __future__ import annotations
 
@@ -7,15 +7,23 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from scipy.linalg.lapack import dpotrf
 
 from kernelweave.compiled.blocks import TILE
 from kernelweave.compiled.matrix_checks import probe_rows, scan_rows
 from kernelweave.compiled.threads import map_blocks, one_blas_thread
 from kernelweave.errors import InvalidInputError
-from kernelweave.validation import unknown_name
+from kernelweave.validation import LARGEST, unknown_name
 
-__all__ = ["Spectrum", "bounds_spectrum", "nearest_psd", "scan", "symmetrized"]
+__all__ = [
+    "bounds_spectrum",
+    "check_distances",
+    "check_kernel",
+    "check_square",
+    "nearest_psd",
+    "real_matrix",
+]
 
 # Up to this size all of a matrix is looked at, whose Cholesky factor takes some ten milliseconds;
 # beyond it a submatrix of so many rows, and 2 x 2 minors in some rows more.
@@ -23,11 +31,116 @@ _EXACT, _LARGE, _MINOR_ROWS = 1000, 500, 64
 # Of the largest diagonal entry: eigenvalues as far below zero as this are left alone anyway. Those
 # of a submatrix are compared with its trace, a bound on its largest eigenvalue.
 _ROUNDING = {np.dtype(np.float64): (5e-11, 1e-11), np.dtype(np.float32): (5e-7, 1e-7)}
+# Relative to the largest eigenvalue (diagonal entry): below the first a defect is rounding and
+# left alone, up to the second it is repaired with a warning, beyond it is an error.
+_TOLERANCE = {np.dtype(np.float64): (1e-10, 1e-6), np.dtype(np.float32): (1e-6, 1e-5)}
 # Rows that a thread multiplies with a vector at a time.
 _PROBE_ROWS = 512
 
 
-def scan(K: NDArray[Any]) -> tuple[float, bool]:
+def check_square(K: Any, name: str, kind: str) -> int:
+    """Return the size of a dense square matrix; raise if K is none."""
+    if sparse.issparse(K):
+        raise InvalidInputError(f"'{name}' is a sparse matrix; pass K.toarray().")
+    shape = np.shape(K)
+    if len(shape) != 2 or shape[0] != shape[1]:
+        raise InvalidInputError(
+            f"'{name}' has shape {shape}, but a precomputed {kind} matrix must be square: one row "
+            f"and one column for every sample, training and test. Features go to the estimator as "
+            f"X, with a kernel such as RBF(width=1)."
+        )
+    return int(shape[0])
+
+
+def real_matrix(K: Any, name: str, kind: str) -> tuple[NDArray[Any], float]:
+    """Return a square matrix as a float array (not copied if it is one) and its asymmetry."""
+    check_square(K, name, kind)
+    A = np.asarray(K)
+    if np.iscomplexobj(A):
+        raise InvalidInputError(f"'{name}' must be a real matrix; got complex numbers.")
+    if A.dtype not in _TOLERANCE:
+        try:
+            A = A.astype(np.float64)
+        except (TypeError, ValueError) as error:
+            raise InvalidInputError(f"'{name}' must hold numbers; got {A.dtype}.") from error
+    if len(A) == 0:
+        raise InvalidInputError(f"'{name}' is empty.")
+    asymmetry, finite = _scan(A)
+    if not finite:
+        bad = ~np.isfinite(A)
+        # If there is none, a sum of two entries overflowed.
+        allowed = "finite" if bad.any() else f"at most {LARGEST:g} in size"
+        i, j = (int(t) for t in np.argwhere(bad if bad.any() else np.abs(A) > LARGEST)[0])
+        raise InvalidInputError(f"'{name}' must be {allowed}; got {A[i, j]} at ({i}, {j}).")
+    return A, asymmetry
+
+
+def _symmetric(
+    A: NDArray[Any], gap: float, name: str, scale: float
+) -> tuple[NDArray[Any], str | None]:
+    """Return a symmetric version of A and what was done; raise if it is far from symmetric.
+
+    `gap` is the largest |A_ij - A_ji|; it counts relative to `scale`.
+    """
+    ignored, repaired = _TOLERANCE[A.dtype]
+    if gap <= ignored * scale:
+        return A, None
+    if gap <= repaired * scale:
+        return _symmetrized(A), f"was asymmetric by {gap:.2g} and has been made symmetric"
+    raise InvalidInputError(
+        f"'{name}' is not symmetric: K[i, j] and K[j, i] differ by up to {gap:.3g} (typical "
+        f"entries are {scale:.3g}). If that is meant, pass (K + K.T) / 2."
+    )
+
+
+def check_kernel(K: Any, name: str) -> tuple[NDArray[Any], str | None]:
+    """Return the matrix to use and a warning, or raise if it is no kernel."""
+    A, gap = real_matrix(K, name, "kernel")
+    top = float(np.abs(A.diagonal()).max())
+    A, done = _symmetric(A, gap, name, top or float(np.abs(A).max()) or 1.0)
+    found = bounds_spectrum(A)
+    ignored, repaired = _TOLERANCE[A.dtype]
+    largest = max(found.largest, top)
+    if found.smallest < -repaired * largest or (largest <= 0 and found.smallest < 0):
+        raise InvalidInputError(
+            f"'{name}' is not positive semidefinite: it has an eigenvalue of {found.smallest:.3g} "
+            f"or less (the largest is about {largest:.3g}), so it is not a kernel. Repair it with "
+            f"kernelweave.kernels.nearest_psd(K), which offers 'clip', 'flip' and 'shift'."
+        )
+    notes = [] if done is None else [done]
+    if found.smallest < -ignored * largest:
+        # A part of the rows shows about that part of a spread-out eigenvector: be generous.
+        shift = -found.smallest if found.share == 1.0 else -2.0 * found.smallest / found.share
+        A = A.copy() if done is None else A
+        A[np.diag_indices_from(A)] += A.dtype.type(shift)
+        notes.append(
+            f"had an eigenvalue of {found.smallest:.2g} (the largest is about {largest:.3g}) and "
+            f"{shift:.2g} has been added to its diagonal"
+        )
+    return A, f"precomputed kernel '{name}' {' and '.join(notes)}." if notes else None
+
+
+def check_distances(D: Any, name: str) -> tuple[NDArray[Any], str | None]:
+    """Return the distances to use and a warning, or raise if they are none."""
+    A, gap = real_matrix(D, name, "distance")
+    scale = float(np.abs(A).max()) or 1.0
+    limit = 1e-6 * scale
+    lowest = float(A.min())
+    if lowest < -limit:
+        raise InvalidInputError(f"'{name}': distances must not be negative; got {lowest:g}.")
+    worst = float(np.abs(A.diagonal()).max())
+    if worst > limit:
+        raise InvalidInputError(
+            f"'{name}': a distance matrix has zeros on its diagonal; got {worst:g}. If these are "
+            f"similarities, use Precomputed(K)."
+        )
+    A, done = _symmetric(A, gap, name, scale)
+    if lowest < 0:
+        A = np.maximum(A, 0)
+    return A, None if done is None else f"distance matrix '{name}' {done}."
+
+
+def _scan(K: NDArray[Any]) -> tuple[float, bool]:
     """Return the largest |K_ij - K_ji| and whether all entries are finite.
 
     A large matrix is probed first: for a Gaussian vector v, K v - K'v is NaN where an entry is not
@@ -58,7 +171,7 @@ def _looks_symmetric(K: NDArray[Any]) -> bool:
     return bool(difference <= 8.0 * unit * scale)
 
 
-def symmetrized(K: NDArray[Any]) -> NDArray[Any]:
+def _symmetrized(K: NDArray[Any]) -> NDArray[Any]:
     """Return (K + K') / 2 as a new array."""
     out = K + K.T
     out *= K.dtype.type(0.5)
@@ -66,7 +179,7 @@ def symmetrized(K: NDArray[Any]) -> NDArray[Any]:
 
 
 @dataclass(frozen=True)
-class Spectrum:
+class _Spectrum:
     """An upper bound on the smallest and a lower bound on the largest eigenvalue.
 
     `share` is the part of the rows they were found on. A negative `smallest` proves that the matrix
@@ -81,7 +194,7 @@ class Spectrum:
 
 # Other threads of a busy machine would slow these small problems down, not speed them up.
 @one_blas_thread()
-def bounds_spectrum(K: NDArray[Any]) -> Spectrum:
+def bounds_spectrum(K: NDArray[Any]) -> _Spectrum:
     """Look for negative eigenvalues of a symmetric matrix.
 
     Up to 1,000 rows a Cholesky factorization shows a matrix to be positive semidefinite up to
@@ -95,11 +208,11 @@ def bounds_spectrum(K: NDArray[Any]) -> Spectrum:
         whole = K.astype(np.float64, copy=False)
         diag = whole.diagonal()
         if _is_definite(whole, of_whole * diag.max()):
-            return Spectrum(float(diag.min()), float(diag.max()), 1.0)
+            return _Spectrum(float(diag.min()), float(diag.max()), 1.0)
         values = np.linalg.eigvalsh(whole)
         # Without the last two bits of rounding, for readable messages.
         smallest, largest = (float(f"{value:.14g}") for value in values[[0, -1]])
-        return Spectrum(smallest, largest, 1.0)
+        return _Spectrum(smallest, largest, 1.0)
     rng = np.random.default_rng(0)
     part = np.sort(rng.choice(n, _LARGE, replace=False))
     sub = K[np.ix_(part, part)].astype(np.float64, copy=False)
@@ -107,7 +220,7 @@ def bounds_spectrum(K: NDArray[Any]) -> Spectrum:
     if not _is_definite(sub, of_part * _LARGE * largest):
         values = np.linalg.eigvalsh(sub)
         smallest, largest = min(smallest, float(values[0])), float(values[-1])
-    return Spectrum(smallest, largest, _LARGE / n)
+    return _Spectrum(smallest, largest, _LARGE / n)
 
 
 def _is_definite(K: NDArray[Any], shift: float) -> bool:
@@ -165,7 +278,7 @@ def nearest_psd(K: Any, method: str = "clip") -> NDArray[np.float64]:
         raise InvalidInputError("K must be finite; got NaN or infinity.")
     if method not in ("clip", "flip", "shift"):
         raise unknown_name("method", method, ("clip", "flip", "shift"))
-    A = symmetrized(A)
+    A = _symmetrized(A)
     if method == "shift":
         lowest = float(np.linalg.eigvalsh(A)[0])
         A[np.diag_indices_from(A)] -= min(lowest, 0.0)
@@ -173,4 +286,4 @@ def nearest_psd(K: Any, method: str = "clip") -> NDArray[np.float64]:
     values, vectors = np.linalg.eigh(A)
     kept = np.maximum(values, 0.0) if method == "clip" else np.abs(values)
     out = (vectors * kept) @ vectors.T
-    return symmetrized(out)
+    return _symmetrized(out)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -12,14 +12,23 @@ from scipy import sparse
 
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.packing import pack, unpack
-from kernelweave.kernels.sample_checks import as_text, check_size, not_numbers
-from kernelweave.validation import require_names, require_sparse
+from kernelweave.validation import LARGEST, require_names, require_sparse
 
-__all__ = ["Samples", "as_samples", "is_frame", "row_square_norms"]
+__all__ = [
+    "Samples",
+    "as_samples",
+    "as_text",
+    "check_numbers",
+    "is_frame",
+    "refuse_huge",
+    "row_square_norms",
+]
 
 # Column blocks that are copies are kept up to this size for each set of samples; larger ones are
 # cut again on every use, so that many thousand overlapping blocks never add up to gigabytes.
 _KEEP_BYTES = 256 * 2**20
+# Letters of a reason that an error shows: it may hold the text, which may be a whole chromosome.
+_LONGEST_REASON = 60
 
 
 class Samples:
@@ -122,6 +131,10 @@ class Samples:
         data = self.base._data
         return data.iloc[self._index] if hasattr(data, "iloc") else data[self._index]
 
+    def label(self, j: int) -> str:
+        """Return how messages speak of one column."""
+        return f"column {j}" if self.columns is None else f"column {self.columns[j]!r}"
+
     @property
     def places(self) -> dict[str, list[int]]:
         """Where the columns of each name are."""
@@ -199,11 +212,11 @@ class Samples:
         centred = centred and not self.is_sparse
         if kind == np.float64 and not centred:
             return self.memo("values", _to_float)
+        whole = self.base.array()
+        origin = self.shift if centred else None
         return self.memo(
             ("array", kind.char, centred),
-            lambda base: (
-                base.array(np.float64) - base.shift if centred else base.array(np.float64)
-            ).astype(kind, copy=False),
+            lambda _: (whole if origin is None else whole - origin).astype(kind, copy=False),
         )
 
     @property
@@ -216,32 +229,18 @@ class Samples:
 
     def square_norms(self, dtype: DTypeLike = np.float64, *, centred: bool = False) -> Any:
         """Return the squared Euclidean norm of every row."""
-        kind = np.dtype(dtype)
-        return self.memo(
-            ("norms", kind.char, centred and not self.is_sparse),
-            lambda base: row_square_norms(base.array(kind, centred=centred)),
-        )
+        key = "norms", np.dtype(dtype).char, centred and not self.is_sparse
+        whole = self.base.array(dtype, centred=centred)
+        return self.memo(key, lambda _: row_square_norms(whole))
 
 
 def as_samples(X: Any) -> Samples:
-    """Return `X` as `Samples`, unchanged if it is one already.
-
-    Examples
-    --------
-    >>> as_samples([[1.0], [2.0]]).n
-    2
-    """
+    """Return `X` as `Samples`, unchanged if it is one already."""
     return X if isinstance(X, Samples) else Samples(X)
 
 
 def row_square_norms(A: Any) -> Any:
-    """Return the squared norms of the rows of a dense or sparse matrix.
-
-    Examples
-    --------
-    >>> row_square_norms(np.array([[3.0, 4.0]]))
-    array([25.])
-    """
+    """Return the squared norms of the rows of a dense or sparse matrix."""
     if sparse.issparse(A):
         return np.asarray(A.multiply(A).sum(axis=1), dtype=A.dtype).ravel()
     return np.einsum("ij,ij->i", A, A)
@@ -269,23 +268,12 @@ def _accept(X: Any) -> tuple[Any, list[str] | None]:
 
 
 def is_frame(X: Any) -> bool:
-    """Whether X is a pandas or polars DataFrame.
-
-    Examples
-    --------
-    >>> is_frame([[1.0]])
-    False
-    """
-    pandas_like = hasattr(X, "iloc") and hasattr(X, "columns")
-    return pandas_like or _is_polars(X)
-
-
-def _is_polars(X: Any) -> bool:
-    if not type(X).__module__.startswith("polars"):
-        return False
-    if type(X).__name__ == "LazyFrame":
-        raise InvalidInputError("X is a polars LazyFrame; pass X.collect().")
-    return type(X).__name__ == "DataFrame"
+    """Whether X is a pandas or polars DataFrame."""
+    if type(X).__module__.startswith("polars"):
+        if type(X).__name__ == "LazyFrame":
+            raise InvalidInputError("X is a polars LazyFrame; pass X.collect().")
+        return type(X).__name__ == "DataFrame"
+    return hasattr(X, "iloc") and hasattr(X, "columns")
 
 
 def _accept_array(X: Any) -> NDArray[Any]:
@@ -321,8 +309,142 @@ def _to_float(base: Samples) -> Any:
         else:
             values = data.to_numpy().astype(np.float64, copy=False)
     except (TypeError, ValueError) as error:
-        raise not_numbers(base, error) from error
-    check_size(base, values)
+        raise _not_numbers(base, error) from error
+    _refuse(values, base.label, finite=True)
     if not sparse.issparse(values) and values.shape[1] == 1:
         values = np.ascontiguousarray(values)
     return values
+
+
+# What a table holds before kernels are computed from it: numbers to check, text to find
+
+
+def check_numbers(samples: Samples) -> None:
+    """Raise if a column holds text that is no number, before a transformer stumbles over it."""
+    base = samples.base
+    data = base._data
+    if sparse.issparse(data) or (isinstance(data, np.ndarray) and data.dtype.kind not in "OSU"):
+        return
+    # A look at very many columns takes long: only at those that may hold text, by their types.
+    if isinstance(data, np.ndarray):
+        typed = [False] * base.n_columns
+    elif hasattr(data, "iloc"):
+        typed = [isinstance(kind, np.dtype) and kind.kind in "iufb" for kind in data.dtypes]
+    else:
+        typed = [kind.is_numeric() for kind in data.dtypes]
+    for j in np.flatnonzero(~np.array(typed)).tolist():
+        text = as_text(_column(data, j))
+        if text is None:
+            continue
+        try:
+            text.astype(np.float64)
+        except (TypeError, ValueError) as error:
+            raise _not_numbers(base, error) from error
+
+
+def _column(data: Any, j: int) -> Any:
+    return data.iloc[:, j] if hasattr(data, "iloc") else data[:, j]
+
+
+def _not_numbers(base: Samples, error: Exception) -> InvalidInputError:
+    culprit, place = "some columns", "'sequence'"
+    for j in range(base.n_columns):
+        try:
+            np.asarray(_column(base._data, j)).astype(np.float64)
+        except (TypeError, ValueError):
+            culprit = base.label(j)
+            place = repr(j if base.columns is None else base.columns[j])
+            break
+    example = f"Spectrum(k=3).on({place})"
+    if base.n_columns == 1 and base.columns is None:
+        example = "kernels=[Spectrum(k=3), WeightedDegree(degree=5)]"
+    reason = str(error)
+    if len(reason) > _LONGEST_REASON:
+        reason = f"{reason[:_LONGEST_REASON]}..."
+    return InvalidInputError(
+        f"{culprit} of X cannot be read as numbers ({reason}). Choose numeric columns with "
+        f"kernel.on(columns), or encode these with kernel.on(columns, OneHotEncoder()). For "
+        f"sequences use the string kernels Spectrum and WeightedDegree, such as {example}."
+    )
+
+
+def refuse_huge(data: Any, columns: Sequence[int]) -> None:
+    """Raise if a finite number is too large to be squared, before a transformer squares it.
+
+    Whether NaN and infinity are allowed is for the transformer to say. `columns` are the places in
+    X of the columns of `data`, an array, a sparse matrix or a frame.
+    """
+    names: list[Any] | None = None
+    values = data
+    if hasattr(data, "iloc"):
+        part = data.select_dtypes("number")
+        names, values = list(part.columns), part.to_numpy(dtype=np.float64, na_value=np.nan)
+    elif hasattr(data, "schema"):
+        kinds = zip(data.columns, data.dtypes, strict=True)
+        names = [name for name, kind in kinds if kind.is_numeric()]
+        values = (data if len(names) == data.width else data.select(names)).to_numpy()
+    _refuse(values, lambda j: f"column {columns[j] if names is None else repr(names[j])}")
+
+
+def _refuse(values: Any, label: Callable[[int], str], *, finite: bool = False) -> None:
+    """Raise if a number is so large that its square, or a sum of them, would overflow.
+
+    With `finite` NaN and infinity are refused, too. Of several the first is named, a number before
+    what is none.
+    """
+    numbers = values.data if sparse.issparse(values) else values
+    if numbers.dtype.kind != "f" or numbers.size == 0:
+        return
+    # (said so that NaN is looked at)
+    if numbers.max() <= LARGEST and numbers.min() >= -LARGEST:
+        return
+    bad = np.isfinite(numbers) & (np.abs(numbers) > LARGEST)
+    if finite and not bad.any():
+        bad = ~np.isfinite(numbers)
+    if not bad.any():
+        return
+    row, col = np.argwhere(bad)[0][[0, -1]].tolist()
+    value = numbers[row] if numbers.ndim == 1 else numbers[row, col]
+    if sparse.issparse(values):
+        entries = values.tocoo()
+        row, col = int(entries.row[row]), int(entries.col[row])
+    if np.isfinite(value):
+        raise InvalidInputError(
+            f"X contains {value:g} in {label(col)} (row {row}); kernels need numbers of at most "
+            f"{LARGEST:g} in size, or their squares would overflow. Scale that column."
+        )
+    kind = "NaN" if np.isnan(value) else "infinity"
+    raise InvalidInputError(
+        f"X contains {kind} in {label(col)} (row {row}); kernels need finite numbers. Drop those "
+        f"rows, or impute with kernel.on(columns, SimpleImputer())."
+    )
+
+
+def as_text(X: Any) -> NDArray[Any] | None:
+    """Return a list, array or Series that holds text as an array of shape (n, p).
+
+    One dimension becomes one column. Lists become arrays of objects: an array of dtype "U" takes
+    four bytes for each letter of the longest text, for every row. Arrays stay as they are. None if
+    X, which is no DataFrame, holds no `str` or `bytes` or is no such table.
+    """
+    if isinstance(X, str | bytes):
+        raise InvalidInputError("X is a single text; for one sequence give a list of one, [X].")
+    if isinstance(X, list | tuple):
+        rows = (item for item in X if isinstance(item, list | tuple))
+        if not _any_text(X) and not any(_any_text(row) for row in rows):
+            return None
+        data = np.array(X, dtype=object)
+    elif len(getattr(X, "shape", ())) in (1, 2):
+        data = np.asarray(X)
+    else:
+        return None
+    if data.dtype.kind == "T":
+        data = data.astype(object)
+    is_text = data.dtype.kind in "SU" or (data.dtype.kind == "O" and _any_text(data.flat))
+    if not is_text or data.ndim not in (1, 2):
+        return None
+    return data.reshape(-1, 1) if data.ndim == 1 else data
+
+
+def _any_text(items: Iterable[Any]) -> bool:
+    return any(isinstance(item, str | bytes) for item in items)

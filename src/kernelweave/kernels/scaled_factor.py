@@ -8,11 +8,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
-from kernelweave.kernels.samples import row_square_norms
-
-__all__ = ["ScaledFactor", "Scaling", "SparseFactor", "few_columns", "number_columns"]
+__all__ = ["ScaledFactor", "Scaling", "number_columns", "one_if_equal"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -54,11 +51,12 @@ class Scaling:
     @classmethod
     def none(cls, n: int, scale: Floats | float = 1.0) -> Scaling:
         """Return what a kernel on n samples that is not normalised has."""
-        return cls(np.asarray(scale), np.empty((0, n)), np.empty((0, n)))
+        return cls(one_if_equal(np.asarray(scale)), np.empty((0, n)), np.empty((0, n)))
 
     def scaled(self, root: Floats | float) -> Scaling:
         """Return that of diag(root) K diag(root)."""
-        return Scaling(np.asarray(self.scale * root), self.left * root, self.right * root)
+        scale = one_if_equal(np.asarray(self.scale * root))
+        return Scaling(scale, self.left * root, self.right * root)
 
     def centred(self, means: Floats, grand: float) -> Scaling:
         """Return that of the centred matrix, given the row means of K and their mean."""
@@ -96,10 +94,7 @@ class Scaling:
 
 
 class ScaledFactor(ABC):
-    """A normalised training Gram matrix, for dataclasses that know the raw one.
-
-    A subclass has the field `scaling`, and ``raw_product`` and ``raw_diagonal``.
-    """
+    """A normalised training Gram matrix, for dataclasses that know the raw one."""
 
     scaling: Scaling
 
@@ -110,6 +105,18 @@ class ScaledFactor(ABC):
     @abstractmethod
     def raw_diagonal(self) -> Floats:
         """Diagonal of K_0."""
+
+    @abstractmethod
+    def take(self, idx: Any, shared: dict[int, Any]) -> ScaledFactor:
+        """Return the same on some of the samples.
+
+        `shared` holds what factors of the same samples have in common, by the id of the original.
+        """
+
+    @property
+    @abstractmethod
+    def stored(self) -> tuple[Any, ...]:
+        """What takes memory, each with its `nbytes`; factors may share some of it."""
 
     def product(self, v: Floats) -> Floats:
         """K v."""
@@ -123,55 +130,15 @@ class ScaledFactor(ABC):
         return np.maximum(squares - 2.0 * np.einsum("rn,rn->n", own.left, own.right), 0.0)
 
 
-@dataclass(frozen=True, eq=False)
-class SparseFactor(ScaledFactor):
-    r"""A training Gram matrix known by n sparse rows of features: :math:`K_0 = F F^\top`.
-
-    Centred features would be dense; what centring takes off is kept beside them instead.
-
-    Examples
-    --------
-    >>> from scipy import sparse
-    >>> factor = SparseFactor.of(sparse.csr_array([[1.0, 0.0], [0.0, 2.0]]))
-    >>> factor.product(np.array([1.0, 1.0]))
-    array([1., 4.])
-    """
-
-    features: Any  # CSR matrix of shape (n, D), as the kernel gives it.
-    scaling: Scaling
-
-    @classmethod
-    def of(cls, features: Any) -> SparseFactor:
-        """Return K = F F'."""
-        return cls(features.astype(np.float64, copy=False), Scaling.none(features.shape[0]))
-
-    def raw_product(self, v: Floats) -> Floats:
-        features = self.features
-        if features.shape[1] > _MANY_COLUMNS + features.nnz:
-            # A vector over all columns might not fit into memory: there may be 4^31 of them.
-            used, places = number_columns(features.indices)
-            shape = (features.shape[0], len(used))
-            features = sparse.csr_array((features.data, places, features.indptr), shape=shape)
-        return features @ (features.T @ v)
-
-    def raw_diagonal(self) -> Floats:
-        return row_square_norms(self.features)
-
-
-def few_columns(indices: NDArray[np.integer]) -> bool:
-    """Whether a table of all columns up to the last of these is not much larger than they are."""
-    return bool(indices.max(initial=0) < _TABLE * indices.size + _MANY_COLUMNS)
+def one_if_equal(given: Floats) -> Floats:
+    """Return a single number, shape (), if all are equal."""
+    return given[0].copy() if given.size and given.ndim and np.all(given == given[0]) else given
 
 
 def number_columns(indices: NDArray[np.integer]) -> tuple[Ints, Ints]:
     """Return the columns that occur, ascending, and the place of each entry among them."""
-    if few_columns(indices):
-        last = int(indices.max(initial=0))
-        there = np.zeros(last + 1, np.bool_)
-        there[indices] = True
-        used = np.flatnonzero(there)
-        place = np.zeros(last + 1, np.int64)
-        place[used] = np.arange(len(used))
-        return used, place[indices]
+    if indices.max(initial=0) < _TABLE * indices.size + _MANY_COLUMNS:
+        there = np.bincount(indices) > 0
+        return np.flatnonzero(there), (np.cumsum(there) - 1)[indices]
     used, places = np.unique(indices, return_inverse=True)
     return used.astype(np.int64, copy=False), places

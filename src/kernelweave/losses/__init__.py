@@ -17,7 +17,7 @@ one_class            C max(0, -z)                     0                         
 with s = sigma, e = epsilon and H(t) = t log t + (1 - t) log(1 - t).
 """
 
-from kernelweave.losses.base import BoxQP, Loss, get_loss, loss_names
+from kernelweave.losses.base import BoxQP, Loss, get_loss
 from kernelweave.losses.check import check_loss
 from kernelweave.losses.numeric import per_weight
 from kernelweave.losses.piecewise_linear import EpsilonInsensitive, Hinge, OneClass
@@ -35,6 +35,5 @@ __all__ = [
     "SquaredHinge",
     "check_loss",
     "get_loss",
-    "loss_names",
     "per_weight",
 ]

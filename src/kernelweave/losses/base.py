@@ -12,18 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from kernelweave.arrays import Array
 from kernelweave.errors import InvalidInputError
-from kernelweave.losses.numeric import (
-    gradient_limits,
-    in_corner,
-    jump_of,
-    point_of_slope,
-    slope_of,
-)
+from kernelweave.losses.numeric import gradient_limits, jump_of, point_of_slope, slope_of
 from kernelweave.registry import Named
 from kernelweave.root_search import rising_root
 from kernelweave.validation import unknown_name
 
-__all__ = ["Array", "BoxQP", "Loss", "get_loss", "loss_names"]
+__all__ = ["Array", "BoxQP", "Loss", "get_loss", "require_continuous"]
 
 
 _EPS = float(np.finfo(np.float64).eps)
@@ -73,11 +67,6 @@ class BoxQP:
     upper: Array
     sample: NDArray[np.int64]
     total: float
-
-    @property
-    def n_samples(self) -> int:
-        """Number of samples."""
-        return int(self.sample.max()) + 1 if self.sample.size else 0
 
     def signed(self, a: ArrayLike) -> Array:
         """Signed dual ``alpha`` (one number a sample) of box variables ``a``."""
@@ -193,11 +182,14 @@ class Loss(Named):
     def prox_slope(self, y: Array, v: Array, z: Array, C: Array, step: float) -> Array:
         """Derivative of `prox` in `v`, z being its value there.
 
-        Piecewise-linear losses have 0 in a corner and 1 elsewhere.
+        Piecewise-linear losses have 0 in a corner, up to 1e-12 of z or y, and 1 elsewhere.
         """
         if self.smooth:
             return 1.0 / (1.0 + step * self.curvature(y, z, C))
-        return np.where(in_corner(lambda z: self.gradient(y, z, C), z, np.abs(y)), 0.0, 1.0)
+        h = np.maximum(2.0**-40 * np.maximum(np.abs(z), np.abs(y)), 1e-30)
+        below, above = self.gradient(y, z - h, C), self.gradient(y, z + h, C)
+        corner = above - below > 1e-9 * np.maximum(np.abs(below), np.abs(above))
+        return np.where(corner, 0.0, 1.0)
 
     def lipschitz(self, C: Array) -> Array:
         """Lipschitz constant of the gradient, infinite when there is none or it is not known."""
@@ -242,39 +234,11 @@ class Loss(Named):
         return np.where((alpha >= lo - slack) & (alpha <= hi + slack), values, np.inf)
 
 
-def loss_names() -> list[str]:
-    """Names of all registered losses.
-
-    Examples
-    --------
-    >>> "hinge" in loss_names()
-    True
-    """
-    return Loss.names()
-
-
 def get_loss(loss: str | Loss, **params: Any) -> Loss:
-    """Return a loss from its name, or the given loss object itself.
+    """Return a loss from its name, or the given loss object itself, if one can train with it.
 
-    Parameters
-    ----------
-    loss : str or Loss
-        A registered name, or an object, which is returned as it is (`params` do not change it).
-    **params
-        Parameters of any registered loss; the named loss gets those it has and the others are left
-        alone, so that an estimator can pass its ``epsilon`` whatever the loss is.
-
-    Raises
-    ------
-    InvalidInputError
-        If no solver can train with the loss.
-
-    Examples
-    --------
-    >>> get_loss("epsilon_insensitive", epsilon=0.5)
-    EpsilonInsensitive(epsilon=0.5)
-    >>> get_loss("squared", epsilon=0.5)
-    Squared()
+    The named loss gets those `params` that it has; others must be parameters of some loss and are
+    left alone, so that an estimator can pass its ``epsilon`` whatever the loss is.
     """
     if params:  # Reading signatures takes longer than a small fit's own steps.
         known = {key for cls in Loss.registry.values() for key in inspect.signature(cls).parameters}
@@ -282,34 +246,37 @@ def get_loss(loss: str | Loss, **params: Any) -> Loss:
             if key not in known:
                 raise unknown_name("loss parameter", key, known)
     if isinstance(loss, Loss):
-        return _trainable(loss)
-    cls = Loss.find(loss)
-    own = inspect.signature(cls).parameters if params else {}
-    return _trainable(cls(**{key: value for key, value in params.items() if key in own}))
+        found = loss
+    else:
+        cls = Loss.find(loss)
+        own = inspect.signature(cls).parameters if params else {}
+        found = cls(**{key: value for key, value in params.items() if key in own})
+    tasks = ("classification", "regression", "one_class")
+    if getattr(found, "task", None) not in tasks:
+        raise InvalidInputError(
+            f"{found!r} must say what it is for: task = {', '.join(map(repr, tasks))}."
+        )
+    if not found.smooth or type(found).curvature is Loss.curvature:
+        require_continuous(found, np.array([1.0] if found.task == "one_class" else [-1.0, 1.0]))
+    return found
 
 
-def _trainable(loss: Loss) -> Loss:
-    """Return the loss, or raise if there is no way to train with it."""
+def require_continuous(loss: Loss, y: Array) -> None:
+    """Raise if the gradient jumps at these targets, or a loss with kinks has no `box_qp`."""
     supported = (
         "Supported are losses with a continuous gradient (value, gradient and conjugate are "
         "enough), and piecewise-linear ones that say smooth = False and supply box_qp, as "
         "kernelweave.losses.Hinge does."
     )
-    tasks = ("classification", "regression", "one_class")
-    if getattr(loss, "task", None) not in tasks:
-        raise InvalidInputError(
-            f"{loss!r} must say what it is for: task = {', '.join(map(repr, tasks))}."
-        )
-    if not loss.smooth and type(loss).box_qp is Loss.box_qp:
-        raise InvalidInputError(f"{loss!r} says smooth = False but has no box_qp. {supported}")
-    if not loss.smooth or type(loss).curvature is not Loss.curvature:
-        return loss
-    y = np.array([1.0]) if loss.task == "one_class" else np.array([-1.0, 1.0])
-    jump = jump_of(lambda z: loss.gradient(y + 0.0 * z, z, np.ones_like(z)), 0.0 * y)
-    if jump is not None:
-        i, z, before, after = jump
-        raise InvalidInputError(
-            f"the gradient of {loss!r} jumps from {before:g} to {after:g} at y = {y[i]:g}, "
-            f"z = {z:g}, so no Newton step can be taken there. {supported}"
-        )
-    return loss
+    if not loss.smooth:
+        if type(loss).box_qp is Loss.box_qp:
+            raise InvalidInputError(f"{loss!r} says smooth = False but has no box_qp. {supported}")
+        return
+    for centre in (0.0 * y, y):
+        jump = jump_of(lambda z: loss.gradient(y + 0.0 * z, z, np.ones_like(z)), centre)
+        if jump is not None:
+            i, z, before, after = jump
+            raise InvalidInputError(
+                f"the gradient of {loss!r} jumps from {before:g} to {after:g} at y = {y[i]:g}, "
+                f"z = {z:g}, so no Newton step can be taken there. {supported}"
+            )

@@ -9,14 +9,15 @@ from numpy.typing import ArrayLike
 
 from kernelweave.arrays import Array, Flags
 from kernelweave.errors import InvalidInputError
-from kernelweave.losses.base import Loss
-from kernelweave.losses.numeric import gradient_limits, jump_of, point_of_slope
+from kernelweave.losses.base import Loss, require_continuous
+from kernelweave.losses.numeric import gradient_limits, point_of_slope
 
 __all__ = ["check_loss"]
 
 _EPS = float(np.finfo(np.float64).eps)
-# Weights that are no round numbers: rounding shall show at the ends of the domain.
-_WEIGHTS = np.array([0.37, 1.0, 5.3])
+# Weights that are no round numbers: rounding shall show at the ends of the domain. Samples of
+# weight zero must be right, too.
+_WEIGHTS = np.array([0.37, 1.0, 5.3, 0.0])
 # Within this distance of zero a loss must not overflow.
 _NEAR = 10.0
 
@@ -62,9 +63,7 @@ def check_loss(loss: Loss, y: ArrayLike | None = None) -> None:
     """
     with np.errstate(all="ignore"):
         trial = _Trial(loss, y)
-        for check in (_weights, _gradient, _continuous, _domain, _conjugate, _outside):
-            check(trial)
-        for check in (_curvature, _conjugate_gradient, _prox):
+        for check in (_gradient, _domain, _conjugate, _outside, _curvature, _prox):
             check(trial)
 
 
@@ -99,20 +98,16 @@ class _Trial:
         near = self.finite & (np.abs(z) <= _NEAR)
         self.size = np.where(near, np.abs(self.gradient), 0.0).max(axis=1, keepdims=True)
 
-    def ask(self, method: str, at: Array, weight: float | None = None) -> Array:
-        """What the loss answers at these places, of the same shape; `weight` in place of its C."""
-        y = self.y[:, :1] + 0.0 * at
-        out = getattr(self.loss, method)(y, at, np.broadcast_to(self.weights(weight), at.shape))
+    def ask(self, method: str, at: Array, C: Array | None = None) -> Array:
+        """What the loss answers at these places, of the same shape; by default with the own C."""
+        C = np.broadcast_to(self.C[:, :1] if C is None else C, at.shape)
+        out = getattr(self.loss, method)(self.y[:, :1] + 0.0 * at, at, C)
         if np.shape(out) != at.shape:
             raise InvalidInputError(
                 f"{self.loss!r}: the {method} of arrays of shape {at.shape} must have the same "
                 f"shape; got {np.shape(out)}."
             )
         return np.asarray(out)
-
-    def weights(self, weight: float | None = None) -> Array:
-        """The C of each row, or that `weight` in all."""
-        return self.C[:, :1] if weight is None else np.full((len(self.C), 1), weight)
 
     def inside(self) -> Array:
         """Alphas well inside the domain, five a row."""
@@ -136,7 +131,6 @@ class _Trial:
         found: tuple[Any, ...],
         allowed: Array | float = 0.0,
         at: tuple[str, Array] | None = None,
-        weight: float | None = None,
     ) -> None:
         """Raise if an error is larger than allowed (or no number), and say where it is worst.
 
@@ -151,7 +145,7 @@ class _Trial:
         (variable, places), (text, *numbers) = at or ("z", self.z), found
         raise InvalidInputError(
             f"{self.loss!r}: {rule}: at y = {self.y[row, 0]:g}, "
-            f"{variable} = {places[row, column]:.6g}, C = {self.weights(weight)[row, 0]:g} "
+            f"{variable} = {places[row, column]:.6g}, C = {self.C[row, 0]:g} "
             f"{text.format(*(values[row, column] for values in numbers))}."
         )
 
@@ -184,36 +178,16 @@ class _Trial:
         return most, rounding, usable
 
 
-def _weights(trial: _Trial) -> None:
-    for name, out in (("value", trial.value), ("gradient", trial.gradient)):
-        expected = trial.C * trial.ask(name, trial.z, 1.0)
+def _gradient(trial: _Trial) -> None:
+    z, g = trial.z, trial.gradient
+    for name, out in (("value", trial.value), ("gradient", g)):
+        expected = trial.C * trial.ask(name, z, np.ones(1))
         trial.require(
             f"the {name} must be C times that of weight 1",
             np.where(trial.finite & np.isfinite(expected), np.abs(out - expected), 0.0),
             ("it is {:g}, not {:g}", out, expected),
             1e-9 * np.abs(out) + 1e-12 * trial.size,
         )
-        none = trial.ask(name, trial.z, 0.0)
-        trial.require(
-            f"the {name} of a sample of weight zero must be 0",
-            np.where(trial.finite, np.abs(none), 0.0),
-            ("it is {:g}", none),
-            weight=0.0,
-        )
-    zero = np.zeros_like(trial.z)
-    none = trial.ask("conjugate", zero, 0.0)
-    trial.require(
-        "the conjugate at alpha = 0 of a sample of weight zero must be 0 "
-        "(kernelweave.losses.per_weight(alpha, C) is a division that works there)",
-        np.abs(none),
-        ("it is {:g}", none),
-        at=("alpha", zero),
-        weight=0.0,
-    )
-
-
-def _gradient(trial: _Trial) -> None:
-    z, g = trial.z, trial.gradient
     step = 1e-5 * np.maximum(np.abs(z), 1e-2)
     trial.require_derivative("gradient", "value", ("z", z), step, 1e-6 * trial.size, 1e-5)
     # Each place and the one before it; the first has none.
@@ -225,34 +199,11 @@ def _gradient(trial: _Trial) -> None:
         ("it is {:.6g}, and {:.6g} at z = {:.6g}", g, before, np.roll(z, 1, 1)),
         1e-9 * np.abs(g) + 1e-12 * trial.size,
     )
-
-
-def _continuous(trial: _Trial) -> None:
-    loss, y = trial.loss, np.unique(trial.y)
-    if not loss.smooth:
-        if type(loss).box_qp is Loss.box_qp:
-            raise InvalidInputError(f"{loss!r}: a loss with smooth = False must supply box_qp.")
-        return
-    for centre in (0.0 * y, y):
-        jump = jump_of(lambda z: loss.gradient(y + 0.0 * z, z, np.ones_like(z)), centre)
-        if jump is not None:
-            i, z, before, after = jump
-            raise InvalidInputError(
-                f"{loss!r}: the gradient of a loss with smooth = True must not jump: at "
-                f"y = {y[i]:g}, z = {z:.6g} it goes from {before:.6g} to {after:.6g}."
-            )
+    require_continuous(trial.loss, np.unique(trial.y))
 
 
 def _domain(trial: _Trial) -> None:
     loss, y, C = trial.loss, trial.y[:, :1], trial.C[:, :1]
-    for end in loss.domain(y, np.zeros_like(y)):
-        trial.require(
-            "the domain of a sample of weight zero must be the single point 0",
-            np.abs(end),
-            ("an end is {:g}", end),
-            at=("end", end),
-            weight=0.0,
-        )
     low, high = gradient_limits(lambda z: loss.gradient(y, z, C), y.shape)
     names = (("lower", -high, 1.0), ("upper", -low, -1.0))
     for end, (name, limit, inwards) in zip(loss.domain(y, C), names, strict=True):
@@ -284,38 +235,41 @@ def _conjugate(trial: _Trial) -> None:
         conjugate = trial.ask("conjugate", at_alpha)
         best = -at_alpha * at_z - value
         trial.require(
-            "the conjugate does not belong to the value (Fenchel-Young)",
+            "the conjugate does not belong to the value (Fenchel-Young; "
+            "kernelweave.losses.per_weight(alpha, C) is a division that works for C = 0, too)",
             np.where(known, np.abs(conjugate - best), 0.0),
             ("it is {:.6g}, and the largest -alpha z - value is {:.6g}", conjugate, best),
             1e-10 * (np.abs(value) + np.abs(at_alpha * at_z) + trial.size),
             at=("alpha", at_alpha),
         )
+    step = 1e-5 * np.ptp(alpha, axis=1, keepdims=True) + 0.0 * alpha
+    # The conjugate is a difference of two terms, and each of them is rounded.
+    terms = 16 * _EPS * np.abs(alpha * trial.ask("conjugate_gradient", alpha)) / step
+    at = ("alpha", alpha)
+    trial.require_derivative("conjugate_gradient", "conjugate", at, step, 1e-6 + terms, 1e-4)
 
 
 def _outside(trial: _Trial) -> None:
-    for weight in (None, 0.0):
-        C = trial.weights(weight)
-        for end, outwards in zip(trial.loss.domain(trial.y[:, :1], C), (-1.0, 1.0), strict=True):
-            bounded = np.isfinite(end)
-            at_end = np.where(bounded, end, 0.0)
-            rounded = at_end + outwards * 1e-13 * C
-            trial.require(
-                "the conjugate must be a number at the ends of the domain, and a rounding beyond",
-                bounded & np.isnan(trial.ask("conjugate", rounded, weight)),
-                ("it is not",),
-                at=("alpha", rounded),
-                weight=weight,
-            )
-            beyond = at_end + outwards * 1e-3 * np.maximum(np.abs(at_end), np.where(C > 0, C, 1.0))
-            conjugate = trial.ask("conjugate", beyond, weight)
-            trial.require(
-                "the conjugate must be infinite outside the domain "
-                "(self._finite_in_domain(y, alpha, C, values) sees to it)",
-                bounded & (conjugate != np.inf),
-                ("it is {:g}", conjugate),
-                at=("alpha", beyond),
-                weight=weight,
-            )
+    C = trial.C[:, :1]
+    for end, outwards in zip(trial.loss.domain(trial.y[:, :1], C), (-1.0, 1.0), strict=True):
+        bounded = np.isfinite(end)
+        at_end = np.where(bounded, end, 0.0)
+        rounded = at_end + outwards * 1e-13 * C
+        trial.require(
+            "the conjugate must be a number at the ends of the domain, and a rounding beyond",
+            bounded & np.isnan(trial.ask("conjugate", rounded)),
+            ("it is not",),
+            at=("alpha", rounded),
+        )
+        beyond = at_end + outwards * 1e-3 * np.maximum(np.abs(at_end), np.where(C > 0, C, 1.0))
+        conjugate = trial.ask("conjugate", beyond)
+        trial.require(
+            "the conjugate must be infinite outside the domain "
+            "(self._finite_in_domain(y, alpha, C, values) sees to it)",
+            bounded & (conjugate != np.inf),
+            ("it is {:g}", conjugate),
+            at=("alpha", beyond),
+        )
 
 
 def _curvature(trial: _Trial) -> None:
@@ -338,15 +292,6 @@ def _curvature(trial: _Trial) -> None:
         ("it rises by {:.6g} a unit, and the constant is {:.6g}", steepest, bound),
         1e-6 * np.where(np.isfinite(bound), bound, 0.0) + rounding,
     )
-
-
-def _conjugate_gradient(trial: _Trial) -> None:
-    alpha = trial.inside()
-    step = 1e-5 * np.ptp(alpha, axis=1, keepdims=True) + 0.0 * alpha
-    # The conjugate is a difference of two terms, and each of them is rounded.
-    terms = 16 * _EPS * np.abs(alpha * trial.ask("conjugate_gradient", alpha)) / step
-    at = ("alpha", alpha)
-    trial.require_derivative("conjugate_gradient", "conjugate", at, step, 1e-6 + terms, 1e-4)
 
 
 def _prox(trial: _Trial) -> None:

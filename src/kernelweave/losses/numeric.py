@@ -9,17 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kernelweave.arrays import Array, Flags
 
-__all__ = [
-    "gradient_limits",
-    "in_corner",
-    "jump_of",
-    "per_weight",
-    "point_of_slope",
-    "slope_of",
-]
+__all__ = ["gradient_limits", "jump_of", "per_weight", "point_of_slope", "slope_of"]
 
 Gradient = Callable[[Array], Array]
 
@@ -77,39 +71,26 @@ def _differences(gradient: Gradient, z: Array, step: Array) -> tuple[Array, Arra
 def point_of_slope(gradient: Gradient, target: Array) -> Array:
     """Find z with ``gradient(z) = target``, the one nearest to zero if there are several.
 
-    First the sign of z, then its exponent, then its digits, by bisection: 70 evaluations for any
-    size of z between 1e-60 and 1e60, and no derivative that could mislead. Infinite where the
-    gradient does not come to its target; where it jumps over the target, the place of the jump.
+    First the sign of z, then its size, by bisection in the order of floating-point numbers: 65
+    evaluations for any size of z up to 1e60, and no derivative that could mislead. Infinite where
+    the gradient does not come to its target; where it jumps over the target, the place of the jump.
     """
     with np.errstate(all="ignore"):
-        at_zero = gradient(np.zeros_like(target))
-        side = np.sign(target - at_zero)
+        side = np.sign(target - gradient(np.zeros_like(target)))
 
-        def reached(size: Array) -> Flags:
+        def reached(bits: NDArray[np.int64]) -> Flags:
             # An overflow that is not a number lies beyond every target.
-            short = side * (target - gradient(side * size)) > 0
+            short = side * (target - gradient(side * bits.view(np.float64))) > 0
             return np.asarray(~short)
 
-        low, high = np.full(target.shape, -200), np.full(target.shape, 200)
-        nowhere = ~reached(np.ldexp(1.0, high))
-        for _ in range(9):
-            middle = (low + high) // 2
-            there = reached(np.ldexp(1.0, middle))
+        low, high = np.zeros(target.shape, np.int64), np.full(target.shape, 2.0**200).view(np.int64)
+        nowhere = ~reached(high)
+        for _ in range(63):
+            middle = low + (high - low) // 2
+            there = reached(middle)
             low, high = np.where(there, low, middle), np.where(there, middle, high)
-        left, right = np.ldexp(1.0, low), np.ldexp(1.0, high)
-        for _ in range(53):
-            half = 0.5 * (left + right)
-            there = reached(half)
-            left, right = np.where(there, left, half), np.where(there, half, right)
-    return np.where(side == 0, 0.0, side * np.where(nowhere, np.inf, right))
-
-
-def in_corner(gradient: Gradient, z: Array, unit: Array) -> Flags:
-    """Tell where a gradient made of steps has one at z, up to 1e-12 of ``max(abs(z), unit)``."""
-    # A place found by bisection is off by less than 1e-60 if it is zero.
-    h = np.maximum(2.0**-40 * np.maximum(np.abs(z), unit), 1e-30)
-    below, above = gradient(z - h), gradient(z + h)
-    return np.asarray(above - below > 1e-9 * np.maximum(np.abs(below), np.abs(above)))
+    size = np.where(nowhere, np.inf, high.view(np.float64))
+    return np.where(side == 0, 0.0, side * size)
 
 
 def gradient_limits(gradient: Gradient, shape: tuple[int, ...]) -> tuple[Array, Array]:

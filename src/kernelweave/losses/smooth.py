@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Self
 
 import numpy as np
-from scipy.special import expit, logit, xlog1py, xlogy
+from scipy.special import expit, xlog1py, xlogy
 
 from kernelweave.arrays import Array
 from kernelweave.losses.base import Loss
@@ -46,9 +46,6 @@ class Squared(Loss):
     def conjugate(self, y: Array, alpha: Array, C: Array) -> Array:
         return self._finite_in_domain(y, alpha, C, 0.25 * alpha * per_weight(alpha, C) - alpha * y)
 
-    def conjugate_gradient(self, y: Array, alpha: Array, C: Array) -> Array:
-        return 0.5 * per_weight(alpha, C) - y
-
     def domain(self, y: Array, C: Array) -> tuple[Array, Array]:
         end = np.where(np.asarray(C) > 0, np.inf, 0.0) + 0.0 * y
         return -end, end
@@ -59,11 +56,6 @@ class Squared(Loss):
 
     def lipschitz(self, C: Array) -> Array:
         return 2.0 * np.asarray(C, dtype=np.float64)
-
-    def best_intercept(self, y: Array, f: Array, C: Array, start: float = 0.0) -> float:
-        weight = C + 0.0 * y
-        total = float(weight.sum())
-        return float((weight * (y - f)).sum() / total) if total > 0 else float(start)
 
 
 class SquaredHinge(Loss):
@@ -98,9 +90,6 @@ class SquaredHinge(Loss):
     def conjugate(self, y: Array, alpha: Array, C: Array) -> Array:
         a = y * alpha
         return self._finite_in_domain(y, alpha, C, -a + 0.25 * a * per_weight(a, C))
-
-    def conjugate_gradient(self, y: Array, alpha: Array, C: Array) -> Array:
-        return y * (-1.0 + 0.5 * per_weight(y * alpha, C))
 
     def domain(self, y: Array, C: Array) -> tuple[Array, Array]:
         end = np.where(np.asarray(C) > 0, np.inf, 0.0)
@@ -154,14 +143,11 @@ class Logistic(Loss):
         return C * s * expit(u) * expit(-u)
 
     def conjugate(self, y: Array, alpha: Array, C: Array) -> Array:
-        t = _fraction(y, alpha, C)
+        t = np.clip(per_weight(y * alpha, C), 0.0, 1.0)
         # Right to the last digits for the smallest t, too: the larger C is, the smaller t.
         negative_entropy = xlogy(t, t) + xlog1py(1.0 - t, -t)
         values = C / self._sharpness() * negative_entropy - self.margin * y * alpha
         return self._finite_in_domain(y, alpha, C, values)
-
-    def conjugate_gradient(self, y: Array, alpha: Array, C: Array) -> Array:
-        return y * (logit(_fraction(y, alpha, C)) / self._sharpness() - self.margin)
 
     def domain(self, y: Array, C: Array) -> tuple[Array, Array]:
         return np.minimum(0.0, y * C), np.maximum(0.0, y * C)
@@ -237,8 +223,3 @@ def _logistic_prox(v: Array, weight: Array) -> Array:
         if np.all(np.abs(change) <= 1e-9 * (1.0 + np.abs(t))):
             break
     return np.where(flipped, -t, t)
-
-
-def _fraction(y: Array, alpha: Array, C: Array) -> Array:
-    """``t = y * alpha / C`` kept in [0, 1]; zero for samples of weight zero."""
-    return np.clip(per_weight(y * alpha, C), 0.0, 1.0)

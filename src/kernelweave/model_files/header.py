@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import platform
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from importlib import metadata
 from typing import Any
@@ -15,8 +15,8 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from kernelweave.describe.learnt import find_estimator, is_bayesian
 from kernelweave.errors import InvalidInputError, ModelFileError
+from kernelweave.inspect.learnt import find_estimator, is_bayesian
 from kernelweave.problem import Array
 
 __all__ = ["FORMAT", "Header", "describe"]
@@ -77,10 +77,6 @@ class Header:
     kernels: list[dict[str, Any]]
     certificate: dict[str, Any]
     about: dict[str, Any]
-
-    def to_json(self, digests: Mapping[str, str]) -> bytes:
-        """Return the header as it is in a file, with the digests of the other parts."""
-        return json.dumps({**asdict(self), "digests": dict(digests)}, indent=1).encode()
 
     @classmethod
     def from_json(cls, text: bytes) -> tuple[Header, dict[str, str]]:

@@ -1,29 +1,37 @@
-"""Models from files, without running what a file brings along."""
+"""From files to fitted models; nothing that a file says is believed before it has been checked."""
 
 from __future__ import annotations
 
+import io
+import json
 import os
 import re
 import warnings
+import zipfile
 from collections.abc import Mapping, Sequence
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 from sklearn.exceptions import InconsistentVersionWarning
 
+from kernelweave.archive import HEADER, OF_JSON, DamagedFileError, opened, unpacked, why_no_file
 from kernelweave.errors import (
     InvalidInputError,
     MemoryBudgetError,
     ModelFileError,
     ModelFileWarning,
 )
-from kernelweave.model_files.archive import as_skops, read
-from kernelweave.model_files.header import Header
+from kernelweave.model_files.header import FORMAT, Header
 from kernelweave.model_files.names import MOVED, trusted_names
 from kernelweave.model_files.restoring import check_names, restore
-from kernelweave.model_files.schema import PROTOCOL, walk
+from kernelweave.model_files.schema import PROTOCOL, SCHEMA, walk
+from kernelweave.reading.bounded import OF_ARRAYS, Allowance
 
-__all__ = ["load"]
+__all__ = ["load", "read_header"]
+
+# How much memory a byte of other members takes: as arrays, and on the way to skops.
+_OF_DATA = 2.0
 
 
 def load(path: str | os.PathLike[str], *, trusted: Sequence[str | type[Any]] = ()) -> Any:
@@ -73,7 +81,7 @@ def load(path: str | os.PathLike[str], *, trusted: Sequence[str | type[Any]] = (
     """
     by_user = _names(trusted)
     where = repr(str(path))
-    header, schema, members = read(path)
+    header, schema, members = _read(Path(path))
     protocol = schema.get("protocol")
     if type(protocol) is not int or protocol < PROTOCOL:
         raise ModelFileError(f"{where} is damaged: it was not written by kernelweave.save.")
@@ -122,7 +130,12 @@ def _made(
         UntrustedTypesFoundException,
     )
 
-    data = as_skops(schema, members)
+    # An archive for skops, of what was checked and nothing else.
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, content in {SCHEMA: json.dumps(schema).encode(), **members}.items():
+            archive.writestr(name, content)
+    data = buffer.getvalue()
     try:
         with warnings.catch_warnings():
             # `_warn_of_versions` says it once, and not for every transformer.
@@ -182,3 +195,94 @@ def _warn_of_versions(where: str, header: Header, nodes: list[dict[str, Any]]) -
 def _minor(version: str) -> tuple[int, ...]:
     """The first two numbers of a version."""
     return tuple(int(part) for part in re.findall(r"\d{1,9}", version)[:2])
+
+
+# The file
+
+
+def read_header(path: str | os.PathLike[str]) -> Header:
+    """Read what a model file says about itself; the model is not made.
+
+    Parameters
+    ----------
+    path : str or path
+        A file written by :func:`kernelweave.save`.
+
+    Returns
+    -------
+    Header
+    """
+    file = Path(path)
+    with _opened(file) as archive:
+        header, _ = _header(file, archive, Allowance(file, OF_ARRAYS))
+    return header
+
+
+def _read(file: Path) -> tuple[Header, dict[str, Any], dict[str, bytes]]:
+    """Read a model file: header, schema, and all other members; raises unless they are whole."""
+    allowance = Allowance(file, OF_ARRAYS)
+    with _opened(file) as archive:
+        header, digests = _header(file, archive, allowance)
+        try:
+            members = dict(unpacked(archive, digests, allowance, _OF_DATA))
+        except DamagedFileError as error:
+            raise _changed(file, str(error)) from error
+    try:
+        schema = json.loads(members.pop(SCHEMA))
+        if not isinstance(schema, dict):
+            raise ValueError("it is no dict")
+    except (KeyError, ValueError, RecursionError) as error:
+        raise _changed(file, f"{SCHEMA}: {error}") from error
+    # An array is made for each part that refers to it.
+    files = [node["file"] for node in walk(schema) if isinstance(node.get("file"), str)]
+    allowance.take(sum(len(members.get(name, b"")) for name in files), "the arrays of the model")
+    return header, schema, members
+
+
+def _opened(file: Path) -> zipfile.ZipFile:
+    if missing := why_no_file(file):
+        raise ModelFileError(f"{missing} Give the path of a file written by save.")
+    try:
+        return opened(file)
+    except DamagedFileError as error:
+        raise _no_model(file, str(error)) from error
+
+
+def _header(
+    file: Path, archive: zipfile.ZipFile, allowance: Allowance
+) -> tuple[Header, dict[str, str]]:
+    names = archive.namelist()
+    # Checkpoints have the same header, and this array.
+    if names.count(HEADER) != 1 or "format.npy" in names:
+        if SCHEMA in names:
+            why = "it has no header. For a file written by skops itself use skops.io.load"
+        elif any(name.endswith(".npy") for name in names):
+            why = "it is an archive of arrays. A Checkpoint is taken up by warm_start_from=path"
+        else:
+            why = "it is another kind of zip archive"
+        raise _no_model(file, why)
+    try:
+        header, digests = Header.from_json(allowance.read_member(archive, HEADER, OF_JSON))
+    except MemoryBudgetError:
+        raise
+    except Exception as error:
+        raise _no_model(file, f"its header cannot be read ({error})") from error
+    if header.format > FORMAT:
+        writer = f" ({version})" if (version := header.versions.get("kernelweave")) else ""
+        raise ModelFileError(
+            f"{str(file)!r} was written by a newer kernelweave{writer}: it has format "
+            f"{header.format}, and this version reads formats up to {FORMAT}. Update kernelweave: "
+            "pip install -U kernelweave."
+        )
+    return header, digests
+
+
+def _no_model(file: Path, why: str) -> ModelFileError:
+    return ModelFileError(f"{str(file)!r} is no model file of kernelweave: {why}.")
+
+
+def _changed(file: Path, what: str) -> ModelFileError:
+    return ModelFileError(
+        f"{str(file)!r} is damaged, or has been changed since it was written ({what}). Copy it "
+        "again, or save the model again."
+    )

@@ -19,6 +19,8 @@ MOVED = {
     "kernelweave.kernels.CompositeSet": "kernelweave.operators.StackedOperator",
     "kernelweave.kernels.DistanceSet": "kernelweave.operators.DistanceOperator",
     "kernelweave.kernels.KernelSet": "kernelweave.operators.ComputedOperator",
+    "kernelweave.kernels.names.BatchNames": "kernelweave.kernels.batch.BatchNames",
+    "kernelweave.kernels.names.StackedNames": "kernelweave.kernels.batch.StackedNames",
     f"{_OLD}.BayesRecord": f"{_BAYES}.BayesRecord",
     f"{_OLD}.Posterior": f"{_BAYES}.Posterior",
     f"{_OLD}.covariances.FullCovariance": f"{_BAYES}.matrices.FullMatrix",
@@ -57,12 +59,6 @@ def stored_name(cls: type[Any]) -> tuple[str, str]:
     """Return the module and the name under which files know a class or function.
 
     Ours go by the shortest public name they have, which stays when files are rearranged.
-
-    Examples
-    --------
-    >>> from kernelweave.kernels.rbf import RBF
-    >>> stored_name(RBF)
-    ('kernelweave.kernels', 'RBF')
     """
     module, name = cls.__module__, cls.__name__
     if module.partition(".")[0] == "kernelweave":
@@ -80,13 +76,6 @@ def own_class(module: str, name: str) -> type[Any] | None:
 
     Nothing but a class that kernelweave itself defines will do: no function, nothing that a module
     of ours has only imported.
-
-    Examples
-    --------
-    >>> own_class("kernelweave.kernels", "RBF")
-    <class 'kernelweave.kernels.rbf.RBF'>
-    >>> own_class("kernelweave.kernels.samples", "as_samples") is None
-    True
     """
     if not _MODULE.fullmatch(module) or not name.isidentifier():
         return None
@@ -165,25 +154,6 @@ def trusted_names(
     What is in neither is for skops to judge. skops trusts a name whatever it is used for; here a
     name is good only for the kind of node that models have it in, so that nothing of ours is ever
     called with arguments from the file.
-
-    Parameters
-    ----------
-    nodes : iterable of dict
-        The nodes of a schema.
-    by_user : frozenset of str
-        Types that the user trusts.
-
-    Returns
-    -------
-    trusted, refused : set of str
-
-    Examples
-    --------
-    >>> node = {"__module__": "kernelweave.kernels", "__class__": "RBF"}
-    >>> trusted_names([{**node, "__loader__": "ObjectNode"}], frozenset())
-    ({'kernelweave.kernels.RBF'}, set())
-    >>> trusted_names([{**node, "__loader__": "TypeNode"}], frozenset())
-    (set(), {'kernelweave.kernels.RBF'})
     """
     others = _of_others()
     special = frozenset().union(*others.values())

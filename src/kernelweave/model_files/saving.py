@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from kernelweave.archive import why_no_place
+from kernelweave.archive import why_no_place, write_archive
 from kernelweave.errors import ModelFileError
-from kernelweave.model_files.archive import write
 from kernelweave.model_files.header import describe
-from kernelweave.model_files.schema import SchemaWriter
+from kernelweave.model_files.schema import SCHEMA, SchemaWriter
 
 __all__ = ["save"]
 
@@ -66,6 +67,9 @@ def save(
         raise ModelFileError(wrong)
     header = describe(model, about)
     writer = SchemaWriter()
-    schema = writer.schema(model)
-    write(file, header, schema, writer.members)
+    schema = json.dumps(writer.schema(model), separators=(",", ":")).encode()
+    try:
+        write_archive(file, asdict(header), {SCHEMA: schema, **writer.members})
+    except OSError as error:
+        raise ModelFileError(f"{str(file)!r} cannot be written: {error}") from error
     return file

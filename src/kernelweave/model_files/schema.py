@@ -26,10 +26,11 @@ from sklearn.utils import Bunch
 from kernelweave.errors import ModelFileError
 from kernelweave.model_files.names import stored_name
 
-__all__ = ["PROTOCOL", "SchemaWriter", "walk"]
+__all__ = ["PROTOCOL", "SCHEMA", "SchemaWriter", "walk"]
 
 Node = dict[str, Any]
 
+SCHEMA = "schema.json"  # The file of it.
 # The version of the skops format that is written here; later versions of skops read it too.
 PROTOCOL = 2
 
@@ -43,18 +44,7 @@ class SchemaWriter:
 
     An object is stored by its class and its state: what its method ``_file_state`` returns if it
     has one, else ``__getstate__``. On load the state goes to ``__setstate__``, or becomes the
-    ``__dict__``; ``__init__`` is not called.
-
-    Attributes
-    ----------
-    members : dict of bytes
-        Arrays and other data by the name of their file.
-
-    Examples
-    --------
-    >>> writer = SchemaWriter()
-    >>> writer.schema([1, 2.5, "three"])["content"]
-    '[1, 2.5, "three"]'
+    ``__dict__``; ``__init__`` is not called. `members` are the files beside the schema.
     """
 
     def __init__(self) -> None:
@@ -311,14 +301,7 @@ def _can_be_found(value: Any) -> bool:
 
 
 def walk(tree: Any) -> Iterator[Node]:
-    """Return every node of a schema, and anything else in it that looks like one.
-
-    Examples
-    --------
-    >>> inner = {"__class__": "int", "__module__": "builtins", "__loader__": "TypeNode"}
-    >>> len(list(walk({"content": {"a": [inner, inner]}})))
-    2
-    """
+    """Return every node of a schema, and anything else in it that looks like one."""
     waiting = [tree]
     while waiting:
         item = waiting.pop()

@@ -9,7 +9,6 @@ from kernelweave.operators.distances import DistanceOperator
 from kernelweave.operators.factors import FactorOperator
 from kernelweave.operators.features import FeatureOperator
 from kernelweave.operators.gaussians import GaussianOperator
-from kernelweave.operators.given import GivenOperator
 from kernelweave.operators.sequences import SequenceOperator
 from kernelweave.operators.stacked import StackedOperator
 
@@ -22,7 +21,6 @@ __all__ = [
     "FactorOperator",
     "FeatureOperator",
     "GaussianOperator",
-    "GivenOperator",
     "KernelOperator",
     "Part",
     "SequenceOperator",

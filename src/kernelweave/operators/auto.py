@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -10,18 +10,18 @@ import numpy as np
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.base import Kernel
+from kernelweave.kernels.batch import RBFBatch
 from kernelweave.kernels.families import resolve_items
-from kernelweave.kernels.rbf import RBFBatch
 from kernelweave.kernels.samples import as_samples
+from kernelweave.kernels.strings.positions import PositionalFactor
 from kernelweave.memory import cache_bytes
 from kernelweave.operators.base import Array, KernelOperator
 from kernelweave.operators.cached import CachedOperator
 from kernelweave.operators.computed import ComputedOperator
 from kernelweave.operators.dense import DenseOperator, dense_bytes
 from kernelweave.operators.factors import FactorOperator, RankExceeded, factor_kernel, raw_factor
-from kernelweave.operators.features import FeatureOperator
-from kernelweave.operators.gaussians import GaussianOperator
-from kernelweave.operators.given import GivenOperator
+from kernelweave.operators.features import FeatureOperator, FeatureRows
+from kernelweave.operators.gaussians import GaussianOperator, gaussian_columns
 from kernelweave.operators.sequences import SequenceOperator
 from kernelweave.operators.stacked import StackedOperator
 from kernelweave.validation import unknown_name
@@ -34,6 +34,10 @@ BANKS = ("auto", "dense", "factored", "lazy", "positional", "sparse")
 # factor wins clearly, and what it costs to find it is small beside a single dense matrix.
 _RANK_SHARE = 4
 _PROBE = 128
+# A Gaussian kernel is computed as fast as it is read from memory while there are at most so many
+# columns for each kernel on the same columns: the others cost an exponential alone. Fits of five
+# kernels on columns of their own (n = 500 to 4,000) are faster so at 10 columns, slower at 30.
+_GAUSSIAN_COLUMNS = 10
 # A pass reads every sparse feature twice, and looking one up takes as long as reading some four
 # entries of a matrix from front to back: features win below n^2 / 8 of them.
 _FEATURE_COST = 8
@@ -77,7 +81,7 @@ def bind_kernels(
         if isinstance(item, RBFBatch):
             parts.append(GaussianOperator(item, samples, normalize))
             members.append(np.arange(end - size, end))
-    return parts[0] if len(parts) == 1 else StackedOperator(parts, members)
+    return _stacked(parts, members)
 
 
 def storage_dtype(tol: float) -> str:
@@ -102,6 +106,7 @@ def build_bank(
     cache_mb: float = 1000,
     tol: float = 1e-3,
     random_state: int | None = None,
+    stored: bool = False,
 ) -> KernelOperator:
     """Return kernels on the training samples in the form that an estimator was asked for.
 
@@ -109,10 +114,12 @@ def build_bank(
     ----------
     spec : {"auto", "dense", "lazy", "factored", "sparse", "positional"}, or with ``build(kernels)``
         "auto" keeps weighted degree kernels by their sequences ("positional"), kernels with at
-        most n^2 / 8 sparse features by these ("sparse"), factors every kernel whose rank is below
-        n/4 (probed on a random subset first), keeps the others dense while they fit in `cache_mb`,
-        and otherwise takes sparse features if there are any, or computes rows on demand. Matrices
-        the user holds already cost nothing and stay dense.
+        most n^2 / 8 sparse features by these ("sparse"), computes Gaussian kernels that share
+        columns, or read few of them, in every pass, factors every other kernel whose rank is below
+        n/4 (probed on a random subset first), keeps the rest dense while they fit in `cache_mb`,
+        and otherwise takes sparse features if there are any, computes Gaussian kernels in every
+        pass, or rows on demand. Matrices the user holds of just these samples cost nothing and
+        stay dense.
     kernels : ComputedOperator, GaussianOperator or StackedOperator
         The kernels on the training samples. Those of a batch are never stored unless "dense" or
         "factored" asks for it.
@@ -122,6 +129,9 @@ def build_bank(
         Relative gap the fit aims at: decides the storage type and the factors' trace error.
     random_state : int or None
         Draws the subset on which ranks are probed.
+    stored : bool
+        Whether products with single kernels are taken again and again, so that "auto" keeps
+        Gaussian kernels as it does others.
 
     Examples
     --------
@@ -135,7 +145,14 @@ def build_bank(
         return spec.build(kernels)
     if isinstance(kernels, StackedOperator):
         parts = [
-            build_bank(spec, part, cache_mb=cache_mb, tol=tol, random_state=random_state)
+            build_bank(
+                spec,
+                part,
+                cache_mb=cache_mb,
+                tol=tol,
+                random_state=random_state,
+                stored=stored,
+            )
             for part in kernels.parts
         ]
         return StackedOperator(parts, kernels.members)
@@ -152,11 +169,11 @@ def build_bank(
         # Evaluating these kernels takes little longer than reading them from memory would.
         built: Any = kernels.in_type(dtype)
     elif isinstance(kernels, ComputedOperator) and spec == "auto":
-        built = _automatic(kernels, cache_mb, dtype, rtol, random_state)
+        built = _automatic(kernels, cache_mb, dtype, rtol, random_state, stored)
     else:
         plans: dict[str, Callable[[Any], KernelOperator]] = {
             "dense": lambda own: DenseOperator.of(own, dtype),
-            "lazy": lambda own: CachedOperator(own, cache_mb, dtype),
+            "lazy": lambda own: _rows_on_demand(own, cache_mb, dtype),
             "factored": lambda own: FactorOperator.of(own, rtol),
             "positional": SequenceOperator.of,
             "sparse": FeatureOperator.of,
@@ -164,8 +181,8 @@ def build_bank(
         built = plans[spec](kernels)
     for part in (*built.parts, built) if isinstance(built, StackedOperator) else (built,):
         part.cache_mb = cache_mb
-    if frugal:
-        built.work_bytes = min(built.work_bytes, cache_bytes(cache_mb))
+        if frugal:
+            part.work_bytes = min(part.work_bytes, cache_bytes(cache_mb))
     return built
 
 
@@ -175,17 +192,21 @@ def _automatic(
     dtype: str,
     rtol: float,
     random_state: int | None,
+    stored: bool,
 ) -> KernelOperator:
     n, m = kernels.n, kernels.m
-    strings = {k: p for k in range(m) if (p := kernels.positional_factor(k)) is not None}
+    found = {k: kernels.thin_factor(k) for k in range(m)}
+    strings = {k: f for k, f in found.items() if isinstance(f, PositionalFactor)}
+    features = {k: f for k, f in found.items() if isinstance(f, FeatureRows)}
     others = [k for k in range(m) if k not in strings]
-    features = {k: f for k in others if (f := kernels.sparse_factor(k)) is not None}
-    cheap = {k for k, f in features.items() if _FEATURE_COST * f.features.nnz <= n**2}
-    pieces = _factor_where_it_pays(kernels, cheap | set(strings), rtol, random_state)
+    cheap = {k for k, f in features.items() if _FEATURE_COST * f.nnz <= n**2}
+    gaussian = _gaussians(kernels, others, 0 if stored else _GAUSSIAN_COLUMNS)
+    skip = cheap | set(strings) | set(gaussian.tolist())
+    pieces = _factor_where_it_pays(kernels, skip, rtol, random_state)
     thin = np.array(sorted(pieces), dtype=np.int64)
     sparse = np.array(sorted(cheap), dtype=np.int64)
     aligned = np.array(sorted(strings), dtype=np.int64)
-    rest = np.setdiff1d(np.arange(m), np.concatenate([thin, sparse, aligned]))
+    rest = np.setdiff1d(np.arange(m), np.concatenate([thin, sparse, aligned, gaussian]))
     held = np.array([kernels.given_matrix(k) is not None for k in rest], dtype=bool)
     dtype = kernels.storage(dtype, rest[~held])
     computed_bytes = (~held).sum() * n**2 * np.dtype(dtype).itemsize
@@ -197,6 +218,8 @@ def _automatic(
         dense, lazy = rest[held], rest[~held]
         known = np.array([k in features for k in lazy], dtype=bool)
         sparse, lazy = np.concatenate([sparse, lazy[known]]), lazy[~known]
+        more = _gaussians(kernels, lazy, np.inf)
+        gaussian, lazy = np.concatenate([gaussian, more]), np.setdiff1d(lazy, more)
 
     def names(own: Array) -> list[str]:
         return [kernels.names[k] for k in own]
@@ -213,18 +236,49 @@ def _automatic(
     if len(sparse):
         parts.append(FeatureOperator([features[k] for k in sparse], names(sparse)))
         members.append(sparse)
-    given = GivenOperator.of(kernels.select(rest[held])) if held.any() else None
-    if given is not None:
-        parts.append(given)
-        members.append(rest[held])
-        dense = np.setdiff1d(dense, rest[held])
+    if len(gaussian):
+        parts.append(GaussianOperator.of(kernels.select(gaussian)).in_type(dtype))
+        members.append(gaussian)
     if len(dense):
         parts.append(DenseOperator.of(kernels.select(dense), dtype))
         members.append(dense)
     if len(lazy):
         parts.append(CachedOperator(kernels.select(lazy), cache_mb, dtype))
         members.append(lazy)
-    return parts[0] if len(parts) == 1 else StackedOperator(parts, members)
+    return _stacked(parts, members)
+
+
+def _rows_on_demand(kernels: ComputedOperator, cache_mb: float, dtype: str) -> KernelOperator:
+    """Gaussian kernels are computed in every pass, of the others recent rows are kept."""
+    gaussian = _gaussians(kernels, range(kernels.m), np.inf)
+    others = np.setdiff1d(np.arange(kernels.m), gaussian)
+    parts: list[KernelOperator] = []
+    if len(gaussian):
+        parts.append(GaussianOperator.of(kernels.select(gaussian)).in_type(dtype))
+    if len(others):
+        parts.append(CachedOperator(kernels.select(others), cache_mb, dtype))
+    return _stacked(parts, [own for own in (gaussian, others) if len(own)])
+
+
+def _stacked(parts: list[Any], members: list[Array]) -> Any:
+    """Return the only part if it holds the kernels in their order."""
+    if len(parts) == 1 and np.all(np.diff(members[0]) == 1):
+        return parts[0]
+    return StackedOperator(parts, members)
+
+
+def _gaussians(kernels: ComputedOperator, candidates: Iterable[int], most: float) -> Array:
+    """Return the Gaussian kernels that read at most so many columns each.
+
+    Those on the same columns, which share them, follow each other.
+    """
+    alike: dict[Any, list[int]] = {}
+    for k in candidates:
+        found = gaussian_columns(kernels, k)
+        if found is not None:
+            alike.setdefault((found[1], tuple(found[2])), []).append(k)
+    few = [own for (_, columns), own in alike.items() if len(columns) <= most * len(own)]
+    return np.array([k for own in few for k in own], dtype=np.int64)
 
 
 def _factor_where_it_pays(

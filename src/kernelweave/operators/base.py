@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
@@ -12,16 +12,11 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from kernelweave.arrays import AnyArray as Array
-from kernelweave.compiled.blocks import CACHED_ENTRIES, STACK_ENTRIES, rows_of
-from kernelweave.compiled.gaussians import Batch
+from kernelweave.compiled.blocks import CACHED_ENTRIES, MATRIX_COLUMNS, STACK_ENTRIES, rows_of
 from kernelweave.compiled.threads import map_blocks, one_blas_thread
 from kernelweave.errors import InvalidInputError
-from kernelweave.kernels.scaled_factor import SparseFactor
-from kernelweave.kernels.strings.positions import PositionalFactor
 from kernelweave.memory import FEW_SAMPLES, cache_bytes, require_bytes, square_side
-from kernelweave.operators.rounds import BoxConstraints, Rounds
 from kernelweave.operators.row_cache import RowCache, shared_cache
-from kernelweave.operators.running import RowProducts, RunningProducts, running_products
 from kernelweave.operators.squares import SquareSum
 
 __all__ = [
@@ -32,8 +27,10 @@ __all__ = [
     "Part",
     "Which",
     "as_tasks",
+    "into",
     "kernel_indices",
     "kernel_runs",
+    "map_columns",
     "round_size_of",
     "rounding_error",
     "row_step",
@@ -117,6 +114,8 @@ class KernelOperator(ABC):
     keeps_rows: bool = False
     # Ranks of the factors that `factor_of` returns, one for each kernel; None if it has none.
     ranks: Array | None = None
+    # The matrices of all kernels, (m, n, n), where they lie one behind the other in memory.
+    stack: Array | None = None
 
     # The primitives
 
@@ -359,7 +358,7 @@ class KernelOperator(ABC):
         """
         return self.n <= self.square_limit(self.matrix_limit, copies=2)
 
-    # What one solver alone asks for: BEMKL sums of squares, MWU products that are kept up to date
+    # What one solver alone asks for: BEMKL sums of squares, MWU rows that are kept
 
     def sum_products(self, V: Array) -> Array:
         """sum_k K_k V[k] for a vector, or T of them, of each kernel's own: (m, T, n) to (T, n)."""
@@ -391,11 +390,6 @@ class KernelOperator(ABC):
         """H of shape (R, n), R < n, with H'H = `square_sum()`; None if it is not known as such."""
         return None
 
-    @property
-    def compiled(self) -> Batch | None:
-        """What compiled code computes rows from while it passes over them; None if it cannot."""
-        return None
-
     def row_cache(self, kernels: Array) -> RowCache:
         """Return a cache of rows of these kernels, shared by all who ask for the same ones."""
         return self._row_cache_of(self, kernels)
@@ -414,17 +408,6 @@ class KernelOperator(ABC):
 
         return shared_cache(self, kernels.tobytes(), make)
 
-    def running(self) -> RunningProducts:
-        """Return K_k v of every kernel, kept up to date while v changes a little at a time."""
-        return RowProducts(self)
-
-    def rounds(self, rules: BoxConstraints, weights: Array | None = None) -> Rounds:
-        """Return what MWU asks for in its rounds, see :class:`Rounds`.
-
-        With `weights` the rounds know one kernel only, sum_k weights_k K_k.
-        """
-        return Rounds(running_products(self, weights), rules)
-
     # What representations are made from: the kernel before its normalisation, if that differs
 
     def sharing(self, kernels: Array) -> list[int]:
@@ -438,12 +421,8 @@ class KernelOperator(ABC):
         """
         return None
 
-    def sparse_factor(self, k: int) -> SparseFactor | None:
-        """Return the normalised kernel k by its sparse features; None if it has none."""
-        return None
-
-    def positional_factor(self, k: int) -> PositionalFactor | None:
-        """Return the normalised kernel k by its aligned sequences; None if it has none."""
+    def thin_factor(self, k: int) -> Any:
+        """Return the normalised kernel k as `FeatureRows` or `PositionalFactor`, if it is one."""
         return None
 
     def dense_features(self, k: int) -> Array | None:
@@ -454,13 +433,9 @@ class KernelOperator(ABC):
         """Return the kernel's formula and the dense block of columns it reads, if it has one."""
         return None
 
-    def raw_diagonal(self, k: int) -> Array:
-        """k(x, x) before normalisation."""
-        return np.array(self.diagonal(np.array([k]))[0])
-
-    def raw_row(self, k: int, i: int) -> Array:
-        """Row i before normalisation."""
-        return self.block(np.array([i]), None, np.array([k]))[0, 0]
+    def raw(self) -> KernelOperator:
+        """Return the kernels before their normalisation."""
+        return self
 
     def normalised_factor(self, k: int, factor: Array, residual: Array) -> tuple[Array, Array]:
         """Normalise a (rank, n) factor of the raw kernel and the residual diagonal beside it."""
@@ -530,13 +505,9 @@ class Part(KernelOperator):
         return self._whole.weighted(weights, left, right, out)
 
     def apply(self, v: Array, kernels: Which = None, rows: Which = None) -> Array:
-        chosen = self._kernels[kernel_indices(kernels, self.m)]
         if self._columns is not None:
-            tasks = as_tasks(v)
-            longer = np.zeros((len(tasks), self._whole.shape[1]))
-            for row, long_row in zip(tasks, longer, strict=True):
-                np.add.at(long_row, self._columns, row)
-            v = longer if np.ndim(v) == 2 else longer[0]
+            return super().apply(v, kernels, rows)
+        chosen = self._kernels[kernel_indices(kernels, self.m)]
         return self._whole.apply(v, chosen, _cut(self._rows, rows))
 
     def diagonal(self, kernels: Which = None) -> Array:
@@ -558,30 +529,43 @@ def _cut(index: Array | None, chosen: Array | None) -> Array | None:
     return np.asarray(chosen) if index is None else index[chosen]
 
 
+def map_columns(
+    work: Callable[[int, int, int], None], count: int, n: int, cost: float, narrow: int = 8
+) -> None:
+    """Call ``work(k, first, last)`` for each of `count` matrices and each run of their n columns.
+
+    A thread takes one run at a time, or `narrow` matrices that are no wider than a run.
+    """
+    blocks = -(-n // MATRIX_COLUMNS)
+
+    def run(start: int, stop: int) -> None:
+        for item in range(start, stop):
+            k, b = divmod(item, blocks)
+            work(k, b * MATRIX_COLUMNS, min((b + 1) * MATRIX_COLUMNS, n))
+
+    map_blocks(run, count * blocks, 1 if n > MATRIX_COLUMNS else narrow, cost)
+
+
+def into(out: Array | None, values: Array) -> Array:
+    """Return values, written to `out` if there is one."""
+    if out is None:
+        return values
+    out[...] = values
+    return out
+
+
 def same_samples(rows: Which, columns: Which) -> bool:
     """Whether some rows and columns that were asked for are the same ones."""
     return rows is not None and columns is not None and np.array_equal(rows, columns)
 
 
 def row_step(n_columns: int) -> int:
-    """Rows of a part with that many columns that stay in the cache of the processor.
-
-    Examples
-    --------
-    >>> row_step(1000)
-    262
-    """
+    """Rows of a part with that many columns that stay in the cache of the processor."""
     return max(_FEWEST_ROWS, rows_of(n_columns, CACHED_ENTRIES))
 
 
 def kernel_runs(count: int, entries: int) -> list[Array]:
-    """Cut `count` kernels of so many entries each into runs that fit in memory.
-
-    Examples
-    --------
-    >>> len(kernel_runs(10, 2**21))
-    5
-    """
+    """Cut `count` kernels of so many entries each into runs that fit in memory."""
     size = rows_of(entries, STACK_ENTRIES)
     return [np.arange(first, min(first + size, count)) for first in range(0, count, size)]
 
@@ -644,6 +628,8 @@ def sample_indices(idx: Any, n: int) -> Array:
 
 def _indices(given: Any, size: int, what: str) -> Array:
     chosen = np.asarray(given, dtype=np.int64)
-    if chosen.size and not (chosen.min() >= 0 and chosen.max() < size):
-        raise InvalidInputError(f"{what} indices must be in 0..{size - 1}; got {given!r}.")
+    if chosen.ndim != 1 or (chosen.size and not (chosen.min() >= 0 and chosen.max() < size)):
+        raise InvalidInputError(
+            f"{what} indices must be a 1-D array in 0..{size - 1}; got {given!r}."
+        )
     return chosen

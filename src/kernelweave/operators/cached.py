@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kernelweave.compiled.blocks import MATRIX_COLUMNS
+from kernelweave.compiled.blocks import SHARED_CACHE_ENTRIES, rows_of
 from kernelweave.compiled.dense_rows import add_rows, row_products
-from kernelweave.compiled.threads import map_blocks
 from kernelweave.memory import cache_bytes, require_bytes, rows_and_work
 from kernelweave.operators.base import (
     Array,
@@ -20,8 +19,8 @@ from kernelweave.operators.base import (
     Which,
     as_tasks,
     kernel_indices,
+    map_columns,
     rounding_error,
-    same_samples,
     semi_definite,
 )
 from kernelweave.operators.computed import ComputedOperator
@@ -32,8 +31,6 @@ __all__ = ["CachedOperator"]
 
 _CHUNK_BYTES = 64e6
 _SAMPLED_ROWS = 8
-# Rows of a sum of kernels are added up so many bytes at a time.
-_SUM_BYTES = 8e6
 # Numbers for each kernel and sample that the smallest fit takes beside two rows: the diagonals, the
 # products with alpha, and what is computed from these.
 _NUMBERS = 4
@@ -162,27 +159,22 @@ class CachedOperator(KernelOperator):
         """K_k v everywhere, from the rows where v is not zero."""
         out = np.zeros((len(chosen), len(tasks), self.n))
         support = np.flatnonzero(tasks.any(axis=0))
-        blocks = -(-self.n // MATRIX_COLUMNS)
         for positions, slab, slots in self._chunks(support):
             values = np.ascontiguousarray(tasks[:, support[positions]])
 
             def work(
-                start: int,
-                stop: int,
+                place: int,
+                first: int,
+                last: int,
                 slab: Array = slab,
                 slots: Array = slots,
                 values: Array = values,
             ) -> None:
-                for item in range(start, stop):
-                    place, b = divmod(item, blocks)
-                    first, last = b * MATRIX_COLUMNS, min((b + 1) * MATRIX_COLUMNS, self.n)
-                    for t in range(len(tasks)):
-                        add_rows(
-                            slab[:, chosen[place]], slots, values[t], out[place, t], first, last
-                        )
+                rows = slab[:, chosen[place]]
+                for t in range(len(tasks)):
+                    add_rows(rows, slots, values[t], out[place, t], first, last)
 
-            cost = len(chosen) * self.n * values.size
-            map_blocks(work, len(chosen) * blocks, 1 if self.n > MATRIX_COLUMNS else 8, cost)
+            map_columns(work, len(chosen), self.n, len(chosen) * self.n * values.size)
         return out
 
     def _row_products(self, tasks: Array, chosen: Array, idx: Array) -> Array:
@@ -210,40 +202,22 @@ class CachedOperator(KernelOperator):
     def weighted(
         self, d: ArrayLike, rows: Which = None, columns: Which = None, out: Array | None = None
     ) -> Array:
-        """See :class:`KernelOperator`; whole rows from the cache, a square of samples afresh."""
+        """See :class:`KernelOperator`; whole rows from the cache, parts of them afresh."""
         weights = np.asarray(d, dtype=np.float64)
-        if columns is not None:
-            if same_samples(rows, columns):
-                return _into(out, self._square(weights, np.asarray(rows)))
-            return super().weighted(weights, rows, columns, out)
         idx = np.arange(self.n) if rows is None else np.asarray(rows)
+        if columns is not None:
+            # That costs less than whole rows.
+            out = self._sum_memory(len(idx), len(columns)) if out is None else out
+            return self._computed.weighted(weights, idx, columns, out)
         out = self._sum_memory(len(idx), self.n) if out is None else out
         out[:] = 0.0
-        for kernels, some in self._blocks(np.flatnonzero(weights), len(idx), self.n):
-            values = self.block(idx[some], None, kernels).astype(np.float64)
-            out[some] += np.tensordot(weights[kernels], values, axes=1)
+        active, many = np.flatnonzero(weights), rows_of(self.n, SHARED_CACHE_ENTRIES)
+        for kernels in np.split(active, range(many, len(active), many)):
+            step = max(1, many // max(1, len(kernels)))
+            for first in range(0, len(idx), step):
+                values = self.block(idx[first : first + step], None, kernels).astype(np.float64)
+                out[first : first + step] += np.tensordot(weights[kernels], values, axes=1)
         return out
-
-    def _square(self, d: Array, idx: Array) -> Array:
-        """sum_k d_k K_k[idx][:, idx], computed afresh, which costs less than whole rows."""
-        out = np.zeros((len(idx), len(idx)), self.dtype)
-        weights = d.astype(self.dtype)
-        for kernels, rows in self._blocks(np.flatnonzero(d), len(idx), len(idx)):
-            first, last = rows[0], rows[-1] + 1
-            tile = self._computed.block(idx[rows], idx[first:], kernels)
-            out[rows, first:] += np.tensordot(weights[kernels], tile, axes=1)
-            # What is right of the square on the diagonal stands for its mirror image, too.
-            out[last:, rows] = out[rows, last:].T
-        return out
-
-    def _blocks(self, kernels: Array, count: int, width: int) -> Iterator[tuple[Array, Array]]:
-        """Yield (kernels, places of rows), for a stack of few bytes with rows of that width."""
-        many = max(1, int(_SUM_BYTES // (8 * width)))
-        for part in range(0, len(kernels), many):
-            some = kernels[part : part + many]
-            step = max(1, many // len(some))
-            for first in range(0, count, step):
-                yield some, np.arange(first, min(first + step, count))
 
     def take(self, idx: Array) -> KernelOperator:
         """See :class:`KernelOperator`; the few samples' matrices are formed."""
@@ -281,10 +255,3 @@ class CachedOperator(KernelOperator):
         out = self._but(_unit=np.zeros(self.m))
         out._set_type("float64", self._cache)
         return out
-
-
-def _into(out: Array | None, values: Array) -> Array:
-    if out is None:
-        return values
-    out[...] = values
-    return out

@@ -14,23 +14,26 @@ from kernelweave.compiled.blocks import CACHED_ENTRIES, STACK_ENTRIES, rows_of
 from kernelweave.compiled.matrix_checks import fits_float32
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.errors import InvalidInputError
-from kernelweave.kernels.base import ElementwiseForm, Kernel
+from kernelweave.kernels.base import Kernel, unique_names
 from kernelweave.kernels.evaluate import NotFiniteError, Plan, evaluate_stack
 from kernelweave.kernels.families import resolve
-from kernelweave.kernels.names import unique_names
 from kernelweave.kernels.normalize import Normalization, Trace
 from kernelweave.kernels.samples import Samples, as_samples
-from kernelweave.kernels.scaled_factor import ScaledFactor, SparseFactor
-from kernelweave.kernels.strings.positions import PositionalFactor
+from kernelweave.kernels.scaled_factor import ScaledFactor
+from kernelweave.kernels.vectors import ElementwiseForm
 from kernelweave.operators.base import (
     Array,
     KernelOperator,
     Kind,
     Which,
     as_tasks,
+    into,
+    kernel_indices,
     kernel_runs,
+    sample_indices,
     semi_definite,
 )
+from kernelweave.operators.features import FeatureRows
 from kernelweave.validation import LARGEST, require_kind, require_names
 
 __all__ = ["ComputedOperator", "Rows", "check_columns", "check_kernels"]
@@ -46,12 +49,8 @@ _STATE = ("kernels", "samples", "normalization", "names", "steps")
 class Rows:
     """Samples on one side of an operator, and what each step of the normalisation knows of them.
 
-    Parameters
-    ----------
-    samples : Samples
-        The samples.
-    sides : list of (ndarray of shape (m, n) or None), optional
-        What each step knows of each of them; None if it still has to be found out.
+    `sides` has an array of shape (m, n), or None, for each step, and is None if what the steps know
+    still has to be found out.
     """
 
     def __init__(self, samples: Samples, sides: list[Array | None] | None = None) -> None:
@@ -182,7 +181,7 @@ class ComputedOperator(KernelOperator):
 
     def select(self, kernels: Array) -> ComputedOperator:
         """Return some of the kernels; what their normalisation learns is shared."""
-        chosen = self._chosen(kernels)
+        chosen = kernel_indices(kernels, self.m).tolist()
         return self._but(
             kernels=[self.kernels[k] for k in chosen],
             names=[self.names[k] for k in chosen],
@@ -194,9 +193,7 @@ class ComputedOperator(KernelOperator):
 
     def sample_ids_of(self, idx: Array, kernels: Array | None = None) -> dict[str, Any]:
         """Return, for each precomputed kernel, the ids of those training samples."""
-        rows = self.samples.take(idx)
-        ids = {self.names[k]: self.kernels[k].ids(rows) for k in self._chosen(kernels)}
-        return {name: own for name, own in ids.items() if own is not None}
+        return given_ids(self, idx, kernels)
 
     # On their way to other machines
 
@@ -221,10 +218,10 @@ class ComputedOperator(KernelOperator):
     def block(
         self, rows: Which = None, columns: Which = None, kernels: Which = None, dtype: Kind = None
     ) -> Array:
-        chosen = self._chosen(kernels)
+        chosen = kernel_indices(kernels, self.m).tolist()
         self.learn(chosen)
-        left = self._positions(rows, self.shape[0])
-        right = self._positions(columns, self.n)
+        left = _positions(rows, self.shape[0])
+        right = _positions(columns, self.n)
         new = self._left is not None and self._left.sides is None
         if new and self._right is None and any(step.needs_means for step in self.steps):
             return self._centred_block(chosen, left, right, dtype)
@@ -315,7 +312,7 @@ class ComputedOperator(KernelOperator):
         return sides
 
     def diagonal(self, kernels: Which = None) -> Floats:
-        chosen = self._chosen(kernels)
+        chosen = kernel_indices(kernels, self.m).tolist()
         self.learn(chosen)
         return np.array([self._stage_diagonal(k, len(self.steps)) for k in chosen]).reshape(
             len(chosen), self.n
@@ -330,14 +327,10 @@ class ComputedOperator(KernelOperator):
         weights = np.asarray(d, dtype=np.float64)
         chosen = np.flatnonzero(weights).tolist()
         scaled = weights[chosen] * self.scale(chosen)
-        left = self._samples(self._left, self._positions(rows, self.shape[0]))
-        right = self._samples(self._right, self._positions(columns, self.n))
+        left = self._samples(self._left, _positions(rows, self.shape[0]))
+        right = self._samples(self._right, _positions(columns, self.n))
         kind = np.float64 if out is None else out.dtype
-        found = self._planned(chosen).weighted(scaled, left, right, kind)
-        if out is None:
-            return found
-        out[...] = found
-        return out
+        return into(out, self._planned(chosen).weighted(scaled, left, right, kind))
 
     # Passes over tiles that are computed afresh
 
@@ -407,7 +400,7 @@ class ComputedOperator(KernelOperator):
     def _evaluates_in_float32(self, k: int) -> bool:
         form = self.kernels[k].core.form()
         rate = form.p0 if form is not None and form.ingredient == "sqdist" else 1.0
-        return fits_float32(np.array([rate])) and fits_float32(self.raw_diagonal(k))
+        return fits_float32(np.array([rate])) and fits_float32(self._raw_diagonal(k, self.samples))
 
     def _seen(self, k: int) -> tuple[Kernel, Samples]:
         """Return the core of kernel k and the training samples as it sees them."""
@@ -432,40 +425,29 @@ class ComputedOperator(KernelOperator):
         core, samples = self._seen(k)
         return core.features(samples)
 
-    def _positional(self, k: int) -> PositionalFactor | None:
-        core, samples = self._seen(k)
-        return core.positional(samples)
+    def thin_factor(self, k: int) -> ScaledFactor | None:
+        return self._stage_factor(k, None)
 
-    def sparse_factor(self, k: int) -> SparseFactor | None:
-        features = self._features(k)
-        if not issparse(features):
+    def _stage_factor(self, k: int, stage: int | None) -> ScaledFactor | None:
+        """The kernel by its features or sequences, if it has any, after the first steps or all."""
+        found = self._features(k)
+        factor: Any = FeatureRows.of(found) if issparse(found) else found
+        if not isinstance(factor, ScaledFactor):
             return None
-        self.learn([k])
-        return self._normalised(k, SparseFactor.of(features), len(self.steps))
-
-    def positional_factor(self, k: int) -> PositionalFactor | None:
-        factor = self._positional(k)
-        if factor is None:
-            return None
-        self.learn([k])
-        return self._normalised(k, factor, len(self.steps))
-
-    def _normalised(self, k: int, factor: Any, stage: int) -> Any:
-        """Return a `ScaledFactor` after the first steps."""
+        if stage is None:
+            self.learn([k])
         scaling = factor.scaling
         for step in self.steps[:stage]:
             scaling = step.apply_to_scaling(self._places[k], scaling)
-        return replace(factor, scaling=scaling)
+        return replace(factor, scaling=scaling)  # type: ignore[type-var]
 
     def dense_features(self, k: int) -> Array | None:
         features = self._features(k)
         return features if isinstance(features, np.ndarray) else None
 
-    def raw_diagonal(self, k: int) -> Array:
-        return self._raw_diagonal(k, self.samples).copy()
-
-    def raw_row(self, k: int, i: int) -> Array:
-        return evaluate_stack([self.kernels[k]], self.samples.take([i]), self.samples)[0, 0]
+    def raw(self) -> ComputedOperator:
+        # Without steps there is nothing to learn.
+        return self._but(steps=[], _learnt=set(range(self.m)))
 
     def normalised_factor(self, k: int, factor: Array, residual: Array) -> tuple[Array, Array]:
         self.learn([k])
@@ -485,27 +467,6 @@ class ComputedOperator(KernelOperator):
             if isinstance(step, Trace):
                 out *= step.scale[[self._places[k] for k in kernels]]
         return out
-
-    def _chosen(self, kernels: Any) -> list[int]:
-        """Indices of the kernels asked for (None: all), counted from the start."""
-        if kernels is None:
-            return list(range(self.m))
-        chosen = np.asarray(kernels, dtype=np.int64)
-        if chosen.size and not (-self.m <= chosen.min() and chosen.max() < self.m):
-            raise InvalidInputError(f"kernel indices must be in 0..{self.m - 1}; got {kernels!r}.")
-        found: list[int] = (chosen % max(1, self.m)).tolist()
-        return found
-
-    def _positions(self, idx: Any, n: int) -> Array | None:
-        """Positions of samples, checked; None if all of them are meant."""
-        if idx is None:
-            return None
-        index = np.asarray(idx, dtype=np.intp)
-        if index.ndim != 1 or (index.size and not (index.min() >= 0 and index.max() < n)):
-            raise InvalidInputError(
-                f"sample indices must be a 1-D array in 0..{n - 1}; got {idx!r}."
-            )
-        return index
 
     def _planned(self, kernels: list[int]) -> Plan:
         """The plan for these kernels; solvers ask for the same ones again and again."""
@@ -564,12 +525,11 @@ class ComputedOperator(KernelOperator):
         n = self.samples.n
         means, computed = np.empty((len(kernels), n)), []
         for i, k in enumerate(kernels):
-            factor = self._raw_factor(k)
+            factor = self._stage_factor(k, stage)
             if factor is None:
                 computed.append(i)
             else:
-                product = self._normalised(k, factor, stage).product
-                means[i] = product(np.full(n, 1.0 / n))
+                means[i] = factor.product(np.full(n, 1.0 / n))
         for run in kernel_runs(len(computed), _TILE_ROWS * n):
             places = [computed[i] for i in run]
             part = [kernels[i] for i in places]
@@ -580,13 +540,9 @@ class ComputedOperator(KernelOperator):
                 means[places, start : start + height] = values.mean(axis=2)
         return means
 
-    def _raw_factor(self, k: int) -> ScaledFactor | None:
-        """The raw kernel k if products with it need no pass over all pairs."""
-        positional = self._positional(k)
-        if positional is not None:
-            return positional
-        features = self._features(k)
-        return SparseFactor.of(features) if issparse(features) else None
+
+def _positions(idx: Any, n: int) -> Array | None:
+    return None if idx is None else sample_indices(idx, n)
 
 
 def check_columns(X: Any, train: Samples) -> Samples:
@@ -599,14 +555,17 @@ def check_columns(X: Any, train: Samples) -> Samples:
     return new
 
 
-def check_kernels(kernels: Any, samples: Any, names: Any) -> None:
-    """Raise unless bound kernels, which came from a file, fit their samples and have names.
+def given_ids(operator: Any, idx: Array, kernels: Array | None) -> dict[str, Any]:
+    """For each kernel that is a given matrix, the ids of those training samples."""
+    rows, found = operator.samples.take(idx), {}
+    for k in kernel_indices(kernels, operator.m):
+        kernel = operator.kernels[k]
+        found[operator.names[k]] = kernel.core.ids(rows.through(kernel.path))
+    return {name: ids for name, ids in found.items() if ids is not None}
 
-    Examples
-    --------
-    >>> from kernelweave.kernels import Linear
-    >>> check_kernels([Linear()], Samples([[1.0]]), ["linear"])
-    """
+
+def check_kernels(kernels: Any, samples: Any, names: Any) -> None:
+    """Raise unless bound kernels, which came from a file, fit their samples and have names."""
     require_kind("the kernels", kernels, list)
     require_kind("the training samples", samples, Samples)
     if not kernels:

@@ -8,7 +8,7 @@ from copy import copy
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kernelweave.compiled.blocks import FEW_ENTRIES, MATRIX_COLUMNS, rows_of
+from kernelweave.compiled.blocks import FEW_ENTRIES, MATRIX_COLUMNS, STACK_ENTRIES, rows_of
 from kernelweave.compiled.dense_rows import (
     add_rectangle,
     add_row_products,
@@ -29,11 +29,11 @@ from kernelweave.operators.base import (
     Which,
     as_tasks,
     kernel_indices,
+    map_columns,
     rounding_error,
     sample_indices,
     semi_definite,
 )
-from kernelweave.operators.running import MatrixProducts, RunningProducts
 
 __all__ = ["DenseOperator", "dense_bytes"]
 
@@ -73,8 +73,6 @@ class DenseOperator(KernelOperator):
     matrix_limit = 20_000
     keeps_rows = True
 
-    # Matrices that were computed lie one behind the other.
-    _stack: Array | None = None
     # What the matrices were computed from, and which of them were rounded to float32.
     _source: KernelOperator | None = None
     _rounded: Array
@@ -96,16 +94,21 @@ class DenseOperator(KernelOperator):
         """
         given = [kernels.given_matrix(k) for k in range(kernels.m)]
         computed = np.array([k for k, one in enumerate(given) if one is None], dtype=np.int64)
+        # Counted before the first is cut.
+        cut = [one[0] for one in given if one is not None and not _whole(*one[:2])]
+        if len(cut) * kernels.n**2 > STACK_ENTRIES:
+            needed = sum(float(K.itemsize) for K in cut) * kernels.n**2
+            require_bytes(needed, f"the parts of {len(cut)} given matrices", AS_ROWS)
         matrices = [np.empty((0, 0)) if one is None else _cut(*one[:2]) for one in given]
         scale = np.array([1.0 if one is None else one[2] for one in given])
-        stack = _computed(kernels, computed, dtype) if len(computed) else None
-        for position, k in enumerate(computed):
-            matrices[k] = stack[position]  # type: ignore[index]
+        stack = _computed(kernels, computed, dtype) if len(computed) else np.empty((0, 0, 0))
+        for k, matrix in zip(computed, stack, strict=True):
+            matrices[k] = matrix
         out = cls(matrices, kernels.names, scale)
-        if stack is not None:
+        if len(computed):
             out._source = kernels
             out._rounded[computed] = stack.dtype == np.float32
-            out._stack = stack if len(computed) == out.m else None
+            out.stack = stack if len(computed) == out.m else None
         return out
 
     @property
@@ -145,23 +148,17 @@ class DenseOperator(KernelOperator):
         supports = [np.flatnonzero(row) for row in tasks]
         # Sums along the rows of a symmetric matrix are quicker than sums of its rows.
         full = min(map(len, supports)) > _FULL_SHARE * self.n
-        blocks = -(-self.n // MATRIX_COLUMNS)
 
-        def work(start: int, stop: int) -> None:
-            for item in range(start, stop):
-                position, b = divmod(item, blocks)
-                k = chosen[position]
-                first, last = b * MATRIX_COLUMNS, min((b + 1) * MATRIX_COLUMNS, self.n)
-                if full:
-                    K, scale = self._matrices[k], self._scale[k]
-                    add_row_products(K, scale, tasks, out[position], first, last)
-                    continue
-                for t, support in enumerate(supports):
-                    values = self._scale[k] * tasks[t, support]
-                    add_rows(self._matrices[k], support, values, out[position, t], first, last)
+        def work(position: int, first: int, last: int) -> None:
+            K, scale = self._matrices[chosen[position]], self._scale[chosen[position]]
+            if full:
+                add_row_products(K, scale, tasks, out[position], first, last)
+                return
+            for t, support in enumerate(supports):
+                add_rows(K, support, scale * tasks[t, support], out[position, t], first, last)
 
         cost = len(chosen) * self.n * sum(len(support) for support in supports)
-        map_blocks(work, len(chosen) * blocks, 1 if self.n > MATRIX_COLUMNS else 8, cost)
+        map_columns(work, len(chosen), self.n, cost)
         return out if np.ndim(v) == 2 else out[:, 0]
 
     def quad(self, v: Array, kernels: Which = None) -> Array:
@@ -198,26 +195,18 @@ class DenseOperator(KernelOperator):
         map_blocks(work, len(chosen), 1, len(chosen) * len(idx) * self.n)
         return out
 
-    def running(self) -> RunningProducts:
-        return super().running() if self._stack is None else MatrixProducts(self, self._stack)
-
     def sum_products(self, V: Array) -> Array:
         V = np.ascontiguousarray(V, dtype=np.float64)
         # Every part of the kernels has sums of its own, added up in the order of the parts.
         size = max(1, -(-self.m // _SUM_PARTS))
         starts = range(0, self.m, size)
         sums = np.zeros((len(starts), *V.shape[1:]))
-        blocks = -(-self.n // MATRIX_COLUMNS)
 
-        def work(start: int, stop: int) -> None:
-            for item in range(start, stop):
-                place, b = divmod(item, blocks)
-                first, last = b * MATRIX_COLUMNS, min((b + 1) * MATRIX_COLUMNS, self.n)
-                for k in range(starts[place], min(starts[place] + size, self.m)):
-                    K = self._matrices[k]
-                    add_row_products(K, self._scale[k], V[k], sums[place], first, last)
+        def work(place: int, first: int, last: int) -> None:
+            for k in range(starts[place], min(starts[place] + size, self.m)):
+                add_row_products(self._matrices[k], self._scale[k], V[k], sums[place], first, last)
 
-        map_blocks(work, len(starts) * blocks, 1, V.size * self.n)
+        map_columns(work, len(starts), self.n, V.size * self.n, narrow=1)
         return sums.sum(axis=0)
 
     def weighted(
@@ -255,14 +244,14 @@ class DenseOperator(KernelOperator):
 
         map_blocks(work, self.m, 1, stack.size)
         out = DenseOperator(list(stack), self.names)
-        out._rounded, out._stack = self._rounded, stack
+        out._rounded, out.stack = self._rounded, stack
         return out
 
     def select(self, kernels: Array) -> DenseOperator:
         """See :class:`KernelOperator`; the matrices are shared, not copied."""
         chosen = kernel_indices(kernels, self.m)
         out = copy(self)
-        out.m, out._stack = len(chosen), None
+        out.m, out.stack = len(chosen), None
         out.names = tuple(self.names[k] for k in chosen)
         out._matrices = [self._matrices[k] for k in chosen]
         out._scale, out._rounded = self._scale[chosen], self._rounded[chosen]
@@ -312,17 +301,15 @@ class DenseOperator(KernelOperator):
 
 def _cut(K: Array, ids: Array) -> Array:
     """The part of a given matrix for these samples; itself if they are all, in order."""
-    return K if np.array_equal(ids, np.arange(len(K))) else rectangle(K, ids, ids, K.dtype)
+    return K if _whole(K, ids) else rectangle(K, ids, ids, K.dtype)
+
+
+def _whole(K: Array, ids: Array) -> bool:
+    return np.array_equal(ids, np.arange(len(K)))
 
 
 def dense_bytes(n: int, m: int, dtype: str) -> float:
-    """Bytes that it takes to compute m kernels on n samples as matrices and to work with them.
-
-    Examples
-    --------
-    >>> dense_bytes(10, 1, "float64")
-    3200.0
-    """
+    """Bytes that it takes to compute m kernels on n samples as matrices and to work with them."""
     needed = float(m) * n**2 * np.dtype(dtype).itemsize
     # Solvers form a sum of them, if they are not too large.
     if n <= DenseOperator.matrix_limit:

@@ -21,6 +21,7 @@ from kernelweave.kernels.evaluate import Pair
 from kernelweave.kernels.samples import Samples
 
 __all__ = [
+    "Columns",
     "Evaluated",
     "Part",
     "Side",
@@ -58,10 +59,7 @@ class Term:
 
     def exponent(self, left: Samples, right: Samples, dtype: DTypeLike) -> Array:
         """Return the summand for two sets of rows, shape (q, s)."""
-        pair = Pair(left, right, dtype)
-        for block in self.path:
-            pair = pair.on(block)
-        return self.leaf.exponent(pair)
+        return self.leaf.exponent(Pair(left, right, dtype).through(self.path))
 
 
 class Side(NamedTuple):
@@ -113,6 +111,43 @@ def squared_columns(path: Path, samples: Samples) -> tuple[Path, list[int]]:
     return root, list(range(samples.through(root).n_columns)) if columns is None else columns
 
 
+class Columns:
+    """Columns of samples that squared distances are computed from, each of them once.
+
+    Each of `located` is blocks that end in a transformer, and columns behind them; its `places` are
+    those among all `count` columns.
+    """
+
+    def __init__(self, located: Sequence[tuple[Path, Sequence[int]]], samples: Samples) -> None:
+        wanted: dict[Path, set[int]] = {}
+        for root, columns in located:
+            wanted.setdefault(root, set()).update(columns)
+        self._sources: list[tuple[Path, Block]] = []
+        place: dict[tuple[Path, int], int] = {}
+        for root, used in wanted.items():
+            whole, chosen = samples.through(root), sorted(used)
+            names = None if whole.columns is None else [whole.columns[j] for j in chosen]
+            self._sources.append((root, Block(chosen, whole.n_columns, names, "")))
+            place |= {(root, j): len(place) + i for i, j in enumerate(chosen)}
+        self.count = len(place)
+        self.places = [np.array([place[root, j] for j in own], np.int32) for root, own in located]
+
+    def values(self, samples: Samples, as_sparse: bool = False) -> Any:
+        """All columns side by side, float64, dense or as a CSR matrix."""
+        found = []
+        for root, block in self._sources:
+            seen = samples.through(root)
+            everything = len(block.indices) == seen.n_columns and seen.columns is None
+            values = seen.array() if everything else Samples(block.native(seen)).array()
+            if as_sparse:
+                found.append(sparse.csr_matrix(values))
+            else:
+                found.append(values.toarray() if sparse.issparse(values) else values)
+        if len(found) == 1:
+            return found[0]
+        return sparse.hstack(found, format="csr") if as_sparse else np.hstack(found)
+
+
 class SquaredColumns:
     r"""Squared differences of single columns, of which squared distances on blocks are sums.
 
@@ -124,41 +159,20 @@ class SquaredColumns:
     is one matrix product, and with :math:`c_j = \sum_{ii'} M_{ii'} (x_{ij} - x'_{i'j})^2` so is
     :math:`\sum_{ii'} M_{ii'} D_k[i, i'] = g_k \sum_{j \in B_k} c_j` for all k.
 
-    Parameters
-    ----------
-    terms : list of Term
-        Terms with a `squared_rate`, all on dense columns or all on sparse ones.
-    samples : Samples
-        The training samples.
-    m : int
-        Number of kernels.
-
-    Attributes
-    ----------
-    factors : CSR matrix of shape (m, p)
-        g_k at the columns of B_k; every column appears once, however many kernels read it.
-    by_base : CSR matrix of shape (p, m)
-        Its transpose.
+    The terms have a `squared_rate`, and read dense columns or sparse ones, all of them. `factors`
+    is a CSR matrix of shape (m, p), g_k at the columns of B_k; every column appears once, however
+    many kernels read it. `by_base` is its transpose.
     """
 
     def __init__(self, terms: list[Term], samples: Samples, m: int) -> None:
         self._sparse = samples.through(terms[0].path).is_sparse
-        located = [squared_columns(term.path, samples) for term in terms]
-        wanted: dict[Path, set[int]] = {}
-        for root, columns in located:
-            wanted.setdefault(root, set()).update(columns)
-        self._sources: list[tuple[Path, Block]] = []
-        places: dict[tuple[Path, int], int] = {}
-        for root, used in wanted.items():
-            whole, chosen = samples.through(root), sorted(used)
-            names = None if whole.columns is None else [whole.columns[j] for j in chosen]
-            self._sources.append((root, Block(chosen, whole.n_columns, names, "")))
-            places |= {(root, j): len(places) + i for i, j in enumerate(chosen)}
-        counts = [len(columns) for _, columns in located]
+        self._columns = Columns([squared_columns(term.path, samples) for term in terms], samples)
+        counts = [len(places) for places in self._columns.places]
         rates = np.repeat([float(term.leaf.squared_rate or 0.0) for term in terms], counts)
-        rows = np.repeat([term.k for term in terms], counts)
-        cols = [places[root, j] for root, columns in located for j in columns]
-        self.factors = sparse.csr_matrix((rates, (rows, cols)), shape=(m, len(places)))
+        rows, cols = np.repeat([term.k for term in terms], counts), self._columns.places
+        self.factors = sparse.csr_matrix(
+            (rates, (rows, np.concatenate(cols))), shape=(m, self._columns.count)
+        )
         self.by_base = self.factors.T.tocsr()
         self._centre = 0.0 if self._sparse else self._median(samples)
         # Columns of whole sets of samples, and what was made of them for the last weights.
@@ -174,18 +188,7 @@ class SquaredColumns:
 
     def _values(self, samples: Samples) -> Any:
         """All columns side by side, float64."""
-        found = []
-        for root, block in self._sources:
-            seen = samples.through(root)
-            everything = len(block.indices) == seen.n_columns and seen.columns is None
-            values = seen.array() if everything else Samples(block.native(seen)).array()
-            if self._sparse:
-                found.append(sparse.csr_matrix(values))
-            else:
-                found.append(values.toarray() if sparse.issparse(values) else values)
-        if len(found) == 1:
-            return found[0]
-        return sparse.hstack(found, format="csr") if self._sparse else np.hstack(found)
+        return self._columns.values(samples, self._sparse)
 
     def prepare(self, whole: Samples, dtype: np.dtype[Any]) -> _Columns:
         """Return the columns of a whole set of samples, dense and centred or sparse."""
@@ -270,9 +273,8 @@ class Evaluated:
                     continue
                 # Terms on the same column blocks, which follow each other, share distances.
                 if pair is None or base.path != path:
-                    path, pair = base.path, Pair(some.samples, right.samples, dtype)
-                    for block in base.path:
-                        pair = pair.on(block)
+                    path = base.path
+                    pair = Pair(some.samples, right.samples, dtype).through(path)
                 yield rows, place, base.leaf.exponent(pair)
 
     def weighted(

@@ -14,10 +14,9 @@ from scipy import sparse
 from kernelweave.compiled.matrix_checks import fits_float32
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.errors import InvalidInputError
-from kernelweave.kernels.base import Kernel, no_exponent
+from kernelweave.kernels.base import Kernel, no_exponent, unique_names
 from kernelweave.kernels.evaluate import Pair
 from kernelweave.kernels.families import feature_distances, resolve
-from kernelweave.kernels.names import unique_names
 from kernelweave.kernels.normalize import Normalization
 from kernelweave.kernels.samples import Samples, as_samples
 from kernelweave.memory import cache_bytes
@@ -26,10 +25,11 @@ from kernelweave.operators.base import (
     KernelOperator,
     Kind,
     Which,
+    into,
     kernel_indices,
     sample_indices,
 )
-from kernelweave.operators.computed import check_columns, check_kernels
+from kernelweave.operators.computed import check_columns, check_kernels, given_ids
 from kernelweave.operators.distance_parts import (
     Evaluated,
     Part,
@@ -155,10 +155,7 @@ class DistanceOperator(KernelOperator):
 
     def sample_ids_of(self, idx: Array, kernels: Array | None = None) -> dict[str, Any]:
         """Return, for each given distance matrix, the ids of those training samples."""
-        rows = self.samples.take(idx)
-        chosen = kernel_indices(kernels, self.m)
-        ids = {self.names[k]: self.kernels[k].ids(rows) for k in chosen}
-        return {name: own for name, own in ids.items() if own is not None}
+        return given_ids(self, idx, kernels)
 
     def keep(self, cache_mb: float = 1000, dtype: str = "float32") -> DistanceOperator:
         """Return the distances for a fit, with matrices kept that take long to compute.
@@ -312,9 +309,10 @@ class DistanceOperator(KernelOperator):
         left = left if rows is None else left.take(rows)
         right = right if columns is None else right.take(columns)
         kind = np.dtype(self.dtype if dtype is None else dtype)
-        out = np.empty((len(chosen), left.n, right.n), kind)
+        out = np.zeros((len(chosen), left.n, right.n), kind)
         for i, k in enumerate(chosen):
-            out[i] = self.kernels[k].exponent(Pair(left, right, kind))
+            for path, leaf in self.kernels[k].exponent_terms():
+                out[i] += leaf.exponent(Pair(left, right, kind).through(path))
         return out
 
     def diagonal(self, kernels: Which = None) -> Array:
@@ -325,11 +323,7 @@ class DistanceOperator(KernelOperator):
     ) -> Array:
         if rows is not None or columns is not None or out is not None:
             kind = np.dtype(self.dtype if out is None else out.dtype)
-            found = self.part(rows, columns, kind).weighted(d)
-            if out is None:
-                return found
-            out[...] = found
-            return out
+            return into(out, self.part(rows, columns, kind).weighted(d))
         weights, kind = np.asarray(d, dtype=np.float64), np.dtype(self.dtype)
         total: Array | None = None
         for part in self._prepared(kind):
@@ -349,7 +343,7 @@ class DistanceOperator(KernelOperator):
 
 def _check_exponents(kernels: Sequence[Kernel]) -> None:
     for kernel in kernels:
-        if not kernel.has_exponent:
+        if not all(leaf.has_exponent for _, leaf in kernel.exponent_terms()):
             raise no_exponent(kernel.name)
 
 

@@ -27,18 +27,16 @@ from kernelweave.operators.base import (
     Kind,
     Which,
     as_tasks,
+    into,
     kernel_indices,
     sample_indices,
 )
-from kernelweave.operators.running import FactorProducts, RunningProducts, StackedProducts
 from kernelweave.operators.squares import SquareSum
 
 __all__ = ["FactorOperator", "RankExceeded", "factor_kernel", "raw_factor"]
 
 _KERNEL_BLOCK = 16
 _COLUMN_BLOCK = 128
-# Highest rank of factors that running products go through.
-_THIN = 4
 # Up to this many rows are multiplied out in one pass over all factors, more by BLAS.
 _FEW_ROWS = 16
 # A residual diagonal may be negative by this part of the kernel's own before it is not rounding.
@@ -70,7 +68,8 @@ def raw_factor(
     features = source.dense_features(k)
     if features is not None and features.shape[1] <= (max_rank or features.shape[1]):
         return features.T, np.zeros(source.n)
-    residual = source.raw_diagonal(k)
+    raw, own = source.raw(), np.array([k])
+    residual = np.array(raw.diagonal(own)[0])
     target = rtol * residual.sum()
     limit = source.n if max_rank is None else min(max_rank, source.n)
     form = source.formula(k)
@@ -101,7 +100,7 @@ def raw_factor(
 
         def row(i: int) -> Array:
             look_between_blocks()
-            return source.raw_row(k, i)
+            return raw.block(np.array([i]), None, own)[0, 0]
 
         try:
             factor = pivoted_cholesky(row, residual, target, limit, negative=_NEGATIVE)
@@ -213,8 +212,10 @@ class FactorOperator(KernelOperator):
         """Bytes of the factors and the residual diagonals."""
         return int(self._factors.nbytes + self._residual.nbytes)
 
-    def _factor_rows(self, chosen: Array) -> Array:
-        """Indices of the factor rows of the chosen kernels, in order."""
+    def _factor_rows(self, chosen: Array) -> Array | slice:
+        """The factor rows of the chosen kernels, in order: a slice if they follow each other."""
+        if len(chosen) and np.all(np.diff(chosen) == 1):
+            return slice(self._offsets[chosen[0]], self._offsets[chosen[-1] + 1])
         spans = [np.arange(self._offsets[k], self._offsets[k + 1]) for k in chosen]
         return np.concatenate(spans) if spans else np.empty(0, dtype=np.int64)
 
@@ -286,24 +287,6 @@ class FactorOperator(KernelOperator):
         map_blocks(work, len(chosen), _KERNEL_BLOCK, cost)
         return out if np.ndim(v) == 2 else out[:, 0]
 
-    def running(self) -> RunningProducts:
-        """See :class:`KernelOperator`.
-
-        Going through a factor reads all of it, and a row from the cache is read as fast as the
-        state: only the thinnest factors are better off without both.
-        """
-        thin = np.flatnonzero(self.ranks <= _THIN)
-        wide = np.flatnonzero(self.ranks > _THIN)
-        if not len(thin):
-            return super().running()
-        own = self if not len(wide) else self.select(thin)
-        products = FactorProducts(own._factors, own._offsets)
-        if not len(wide):
-            return products
-        # The wide factors are read where they are: selecting them would copy them.
-        rows = super().select(wide).running()
-        return StackedProducts([products, rows], [thin, wide], self.n)
-
     def sum_products(self, V: Array) -> Array:
         V = np.ascontiguousarray(V, dtype=np.float64)
         # Every block of kernels has sums of its own, added up in the order of the blocks.
@@ -370,14 +353,7 @@ class FactorOperator(KernelOperator):
     def select(self, kernels: Array) -> FactorOperator:
         """See :class:`KernelOperator`; factors of consecutive kernels are shared, not copied."""
         chosen = kernel_indices(kernels, self.m)
-        ranks = self.ranks[chosen]
-        if len(chosen) and np.all(np.diff(chosen) == 1):
-            own = slice(self._offsets[chosen[0]], self._offsets[chosen[-1] + 1])
-            factors = self._factors[own]
-            residual = self._residual[chosen[0] : chosen[-1] + 1]
-        else:
-            # One product with all factors needs them one below the other.
-            factors, residual = self._factors[self._factor_rows(chosen)], self._residual[chosen]
+        ranks, factors = self.ranks[chosen], self._factors[self._factor_rows(chosen)]
         return self._but(
             m=len(chosen),
             names=tuple(self.names[k] for k in chosen),
@@ -387,7 +363,7 @@ class FactorOperator(KernelOperator):
             _owner=np.repeat(np.arange(len(chosen)), ranks),
             _factors=factors,
             _right=factors,
-            _residual=residual,
+            _residual=self._residual[chosen],
         )
 
     def weighted(
@@ -398,13 +374,9 @@ class FactorOperator(KernelOperator):
         kind = np.dtype(np.float64) if out is None else out.dtype
         weights = d[self._owner[picked], None].astype(kind)
         if rows is not None or columns is not None or not self._square:
-            left = self._factors[picked] if rows is None else self._factors[np.ix_(picked, rows)]
-            right = self._right[picked] if columns is None else self._right[np.ix_(picked, columns)]
+            left, right = _cut(self._factors, picked, rows), _cut(self._right, picked, columns)
             found = (left * weights).T @ right
-            if out is None:
-                return found.astype(self._sums, copy=False)
-            out[...] = found
-            return out
+            return into(out, found.astype(self._sums, copy=False) if out is None else found)
         out = np.empty((self.n, self.n)) if out is None else out
         plain = self._factors[picked].astype(kind, copy=False)
         scaled = plain * weights
@@ -414,7 +386,7 @@ class FactorOperator(KernelOperator):
             out[:stop, start:stop] = block
             out[start:stop, :stop] = block.T
 
-        map_blocks(work, self.n, _COLUMN_BLOCK, len(picked) * self.n**2)
+        map_blocks(work, self.n, _COLUMN_BLOCK, len(scaled) * self.n**2)
         return out
 
     def contract(self, M: ArrayLike) -> NDArray[np.float64]:
@@ -463,3 +435,9 @@ class FactorOperator(KernelOperator):
         if self.rtol <= 1e-12 or self._source is None:
             return None
         return FactorOperator.of(self._source, max(self.rtol / 100, 1e-12), self._max_rank)
+
+
+def _cut(factors: Array, rows: Array | slice, columns: Which) -> Array:
+    if columns is None:
+        return factors[rows]
+    return factors[rows][:, columns] if isinstance(rows, slice) else factors[np.ix_(rows, columns)]

@@ -2,33 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from kernelweave.compiled.sparse_rows import (
-    add_inner,
-    add_rows,
-    dot_rows,
-    square_rows,
-    turn_rows,
-)
+from kernelweave.compiled.sparse_rows import add_inner, add_rows, dot_rows, turn_rows
 from kernelweave.compiled.threads import map_blocks, one_blas_thread
-from kernelweave.errors import InvalidInputError
-from kernelweave.kernels.scaled_factor import Scaling, SparseFactor, few_columns, number_columns
-from kernelweave.operators.base import (
-    Array,
-    KernelOperator,
-    Kind,
-    Which,
-    as_tasks,
-    kernel_indices,
-    round_size_of,
-    same_samples,
-)
+from kernelweave.kernels.scaled_factor import ScaledFactor, Scaling, number_columns
+from kernelweave.operators.base import Array, Which, as_tasks, kernel_indices
+from kernelweave.operators.thin import ThinOperator
 
 __all__ = ["FeatureOperator", "FeatureRows"]
 
@@ -40,36 +24,32 @@ _ADD_PARTS = 8
 _DOT_ENTRIES = 2**17
 # From this many kernels on each one stays in a thread.
 _MANY = 8
-# A vector over columns is cleared as a whole unless the features touched are fewer by this factor.
-_CLEAR = 8
-# Rows of a block of inner products (or its entries), and features turned into columns at a time.
+# Rows of a block of inner products, or its entries.
 _BLOCK_ROWS = 64
 _BLOCK_ENTRIES = 2**15
-_TURNED = 2**23
 # A feature is read, looked up and multiplied: as long as this many multiplications in a row.
 _WORK = 4.0
 
 # Columns of some samples: see `turn_rows`.
 Turned = tuple[Array, Array, Array]
-# `map_blocks`, or the same in one thread.
-Run = Callable[[Callable[[int, int], None], int, int, float], None]
-
-
-def _in_this_thread(
-    work: Callable[[int, int], None], n_items: int, block: int, cost: float
-) -> None:
-    for start in range(0, n_items, block):
-        work(start, min(start + block, n_items))
 
 
 @dataclass(frozen=True, eq=False)
-class FeatureRows:
-    """The sparse features of one kernel, stored to be read fast, and what normalises it.
+class FeatureRows(ScaledFactor):
+    r"""A training Gram matrix known by n sparse rows of features: :math:`K_0 = F F^\top`.
 
     Columns are numbered anew, the most frequent first, so that the part of a vector over columns
     that is read most stays in the cache, and columns that do not occur take no place in it. Values
     are float32 where that is exact (counts), and not stored where they are all equal. The rows are
-    as `kernelweave.compiled.sparse_rows` reads them.
+    as `kernelweave.compiled.sparse_rows` reads them. Centred features would be dense; what centring
+    takes off is kept beside them instead.
+
+    Examples
+    --------
+    >>> from scipy import sparse
+    >>> factor = FeatureRows.of(sparse.csr_array([[1.0, 0.0], [0.0, 2.0]]))
+    >>> factor.product(np.array([1.0, 1.0]))
+    array([1., 4.])
     """
 
     indptr: Array
@@ -77,29 +57,46 @@ class FeatureRows:
     values: Array
     width: int  # Number of columns that occur.
     scaling: Scaling
-    diagonal: Array
 
     @classmethod
-    def build(cls, factor: SparseFactor, like: FeatureRows | None = None) -> FeatureRows:
-        """Store a factor; the row pointers of the kernel `like` are shared if they are equal."""
-        features, scaling = factor.features, factor.scaling
-        if not np.all(features.data):
+    def of(cls, features: Any) -> FeatureRows:
+        """Return K = F F', for a CSR matrix."""
+        if not (features.has_canonical_format and np.all(features.data)):
             features = features.copy()
+            features.sum_duplicates()
             features.eliminate_zeros()
-        values = features.data
+        values, scale = features.data.astype(np.float64, copy=False), 1.0
         if values.size and np.all(values == values[0]):
-            scaling = replace(scaling, scale=np.asarray(scaling.scale * values[0]))
-            values = values[:0]
+            values, scale = values[:0], float(values[0])
         with np.errstate(over="ignore"):
             single = values.astype(np.float32)
         if np.array_equal(single, values):
             values = single
-        pointers = features.indptr.astype(np.uint64)
-        if like is not None and np.array_equal(like.indptr, pointers):
-            pointers = like.indptr
+        pointers, scaling = (
+            features.indptr.astype(np.uint64),
+            Scaling.none(features.shape[0], scale),
+        )
         indices, width = _by_frequency(features.indices)
-        values = np.ascontiguousarray(values)
-        return cls(pointers, indices, values, width, scaling, factor.diagonal())
+        return cls(pointers, indices, np.ascontiguousarray(values), width, scaling)
+
+    @property
+    def stored(self) -> tuple[Any, ...]:
+        return self.indptr, self.indices, self.values, self.scaling
+
+    def raw_product(self, v: Array) -> Array:
+        every, w, out = np.arange(len(v)), np.zeros(self.width), np.empty(len(v))
+        add_rows(*self.rows, every, v, w)
+        dot_rows(*self.rows, every, w, out)
+        return out
+
+    def raw_diagonal(self) -> Array:
+        counts = np.diff(self.indptr).astype(np.int64)
+        if not self.values.size:
+            return counts.astype(np.float64)
+        with np.errstate(over="ignore"):
+            squares = np.square(self.values, dtype=np.float64)
+        rows = np.repeat(np.arange(len(counts)), counts)
+        return np.bincount(rows, squares, len(counts))
 
     @property
     def nnz(self) -> int:
@@ -112,12 +109,6 @@ class FeatureRows:
         return 1 + self.nnz // len(self.indptr)
 
     @property
-    def nbytes(self) -> int:
-        """Bytes of all but the row pointers, which kernels may share."""
-        arrays = (self.indices, self.values, self.scaling, self.diagonal)
-        return sum(array.nbytes for array in arrays)
-
-    @property
     def rows(self) -> tuple[Array, Array, Array]:
         """What compiled code asks for."""
         return self.indptr, self.indices, self.values
@@ -126,17 +117,16 @@ class FeatureRows:
         """Numbers of features not zero of some samples."""
         return (self.indptr[idx + 1] - self.indptr[idx]).astype(np.int64)
 
-    def take(self, idx: Array) -> FeatureRows:
-        """Return the same kernel on some of the samples."""
+    def take(self, idx: Array, shared: dict[int, Any]) -> FeatureRows:
         counts = self.counts(idx)
         indptr = np.concatenate([[0], np.cumsum(counts)])
         # Where each of the new entries is among the old ones.
         moved = self.indptr[idx].astype(np.int64) - indptr[:-1]
         picked = np.arange(indptr[-1]) + np.repeat(moved, counts)
-        indices, width = _by_frequency(self.indices[picked])
         values = self.values[picked] if self.values.size else self.values
-        beside = self.scaling.take(idx), self.diagonal[idx]
-        return FeatureRows(indptr.astype(np.uint64), indices, values, width, *beside)
+        pointers = shared.setdefault(id(self.indptr), indptr.astype(np.uint64))
+        indices, width = _by_frequency(self.indices[picked])
+        return FeatureRows(pointers, indices, values, width, self.scaling.take(idx))
 
     def turned(self, idx: Array) -> Turned:
         """Return the features of some samples column by column, scaled."""
@@ -147,29 +137,23 @@ class FeatureRows:
         return starts, places, values
 
     def add_block(
-        self, weight: float, rows: Array, columns: Array, turned: Turned, out: Array
+        self, weight: float, rows: Array, turned: Turned, out: Array, width: int | None = None
     ) -> None:
-        """out += weight K[rows][:, columns], where `turned` begins with these columns."""
+        """Add weight S K_0 S between `rows` and what is `turned`, or the first `width` of them."""
         weights = np.full(len(rows), weight) * self.scaling.at(rows)
-        add_inner(*self.rows, rows, weights, *turned, out)
-        if self.scaling.takes_off:
-            out -= weight * self.scaling.off_block(rows, columns)
+        add_inner(*self.rows, rows, weights, *turned, out.shape[1] if width is None else width, out)
 
 
 def _by_frequency(indices: Array) -> tuple[Array, int]:
     """Return columns numbered from the most frequent down, and how many occur."""
-    places = indices
-    if not few_columns(indices):
-        _, places = number_columns(indices)
-    counts = np.bincount(places)
-    width = int(np.count_nonzero(counts))
-    order = np.argsort(-counts, kind="stable")[:width]
-    rank = np.zeros(len(counts), np.min_scalar_type(max(width - 1, 2**16 - 1)))
-    rank[order] = np.arange(width)
+    used, places = number_columns(indices)
+    width = len(used)
+    rank = np.empty(width, np.min_scalar_type(max(width - 1, 2**16 - 1)))
+    rank[np.argsort(-np.bincount(places), kind="stable")] = np.arange(width)
     return rank[places], width
 
 
-class FeatureOperator(KernelOperator):
+class FeatureOperator(ThinOperator):
     r"""Kernels by explicit sparse features, :math:`K_k = \Phi_k \Phi_k^\top`, exact.
 
     A product goes through the features ("linadd", Sonnenburg et al. 2006, algorithm 3):
@@ -177,9 +161,7 @@ class FeatureOperator(KernelOperator):
     .. math:: w = \Phi_k^\top v, \qquad K_k v = \Phi_k w, \qquad v^\top K_k v = |w|^2 .
 
     The first step reads only the samples where v is not zero, so a pass costs at most twice the
-    number of features that are not zero, whatever n is. Centring would make the features dense;
-    what it takes off is kept beside them instead (see
-    :class:`~kernelweave.kernels.scaled_factor.SparseFactor`).
+    number of features that are not zero, whatever n is.
 
     Kernels say themselves whether they have sparse features (``Kernel.features``): the spectrum
     kernel of sequences, the linear kernel and ``Polynomial(1)`` on sparse data, these on columns,
@@ -187,7 +169,7 @@ class FeatureOperator(KernelOperator):
 
     Parameters
     ----------
-    factors : sequence of SparseFactor
+    factors : sequence of FeatureRows
         Normalised features, one set for each kernel.
     names : sequence of str
         Names of the kernels.
@@ -205,238 +187,128 @@ class FeatureOperator(KernelOperator):
            [1., 0., 0.]])
     """
 
-    def __init__(self, factors: Sequence[SparseFactor], names: Sequence[str]) -> None:
+    _factor = FeatureRows
+    _needs = (
+        "has no sparse features, which bank='sparse' needs. Allowed are Spectrum, Linear and "
+        "Polynomial(1) on sparse data (scipy.sparse.csr_array(X)), these on columns, and sums of "
+        "them; bank='auto' keeps these sparse and the others in another way."
+    )
+
+    def __init__(self, factors: Sequence[FeatureRows], names: Sequence[str]) -> None:
         kernels: list[FeatureRows] = []
         for factor in factors:
-            kernels.append(FeatureRows.build(factor, kernels[-1] if kernels else None))
-        self._hold(kernels, tuple(names), factors[0].features.shape[0])
-
-    @classmethod
-    def of(cls, kernels: KernelOperator) -> FeatureOperator:
-        """Return kernels by their features; all must have some."""
-        factors = []
-        for k in range(kernels.m):
-            factor = kernels.sparse_factor(k)
-            if factor is None:
-                raise InvalidInputError(
-                    f"kernel '{kernels.names[k]}' has no sparse features, which bank='sparse' "
-                    "needs. Allowed are Spectrum, Linear and Polynomial(1) on sparse data "
-                    "(scipy.sparse.csr_array(X)), these on columns, and sums of them; "
-                    "bank='auto' keeps these sparse and the others in another way."
-                )
-            factors.append(factor)
-        return cls(factors, kernels.names)
-
-    def _hold(self, kernels: list[FeatureRows], names: Sequence[str], n: int) -> None:
-        self._kernels, self.names = kernels, names
-        self.n, self.m = n, len(kernels)
-        self.round_size = round_size_of(n)
-        # Vectors of zeros over columns, lent out and taken back as zeros. One that an exception
-        # keeps from coming back is lost, so none is ever dirty.
-        self._width = max((kernel.width for kernel in kernels), default=0)
-        self._free: list[Array] = []
-
-    def _lend(self) -> Array:
-        try:
-            return self._free.pop()
-        except IndexError:
-            return np.zeros(self._width)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the features and of what normalises them."""
-        pointers = {id(kernel.indptr): kernel.indptr.nbytes for kernel in self._kernels}
-        return sum(kernel.nbytes for kernel in self._kernels) + sum(pointers.values())
+            if kernels and np.array_equal(kernels[-1].indptr, factor.indptr):
+                factor = replace(factor, indptr=kernels[-1].indptr)
+            kernels.append(factor)
+        super().__init__(kernels, names)
 
     # Products, through the vector over columns
 
-    def _pass(
-        self,
-        v: Array,
-        chosen: Array,
-        read: Callable[[FeatureRows, Array, int, int, Run], None] | None = None,
-    ) -> Array:
-        """Go through w = Phi'v for all kernels and tasks; return |w|^2 if it is not to be `read`.
+    def _each(self, chosen: Array, work: Callable[[FeatureRows, int], None], cost: float) -> None:
+        """Call work(kernel, place) for all kernels.
 
-        That is called as ``read(kernel, w, place, task, run)``. Many kernels go to threads whole;
-        few are cut, by `run`, in the very same way.
+        Many go to threads whole; few are cut inside of `work`, in the very same way.
         """
-        tasks = as_tasks(v)
-        supports = [np.flatnonzero(task != 0) for task in tasks]  # Quicker than from the numbers.
-        squares = np.zeros((len(chosen), len(tasks)))
 
-        def work(start: int, stop: int, run: Run = _in_this_thread) -> None:
+        def some(start: int, stop: int) -> None:
             for place in range(start, stop):
-                kernel = self._kernels[chosen[place]]
-                for t, support in enumerate(supports):
-                    w = self._collect(kernel, support, tasks[t, support], run)
-                    if read is not None:
-                        read(kernel, w, place, t, run)
-                    if _CLEAR * kernel.row_entries * len(support) < kernel.width:
-                        squares[place, t] = square_rows(kernel.indptr, kernel.indices, support, w)
-                    else:
-                        used = w[: kernel.width]
-                        if read is None:
-                            squares[place, t] = used @ used
-                        used[:] = 0.0
-                    self._free.append(w)
+                work(self._kernels[chosen[place]], place)
 
         with one_blas_thread():
             if len(chosen) < _MANY:
-                work(0, len(chosen), map_blocks)
+                some(0, len(chosen))
             else:
-                cost = _WORK * len(tasks) * sum(self._kernels[k].nnz for k in chosen)
-                map_blocks(work, len(chosen), 1, cost)
-        return squares
+                map_blocks(some, len(chosen), 1, cost)
 
-    def _collect(self, kernel: FeatureRows, support: Array, v: Array, run: Run) -> Array:
-        """Return w = Phi'v for v on its support."""
-        weights = v * kernel.scaling.at(support)
-        entries = kernel.row_entries * len(support)
-        # Every part has a vector of its own, which has to be worth it.
-        parts = int(np.clip(entries // max(_ADD_ENTRIES, 4 * kernel.width), 1, _ADD_PARTS))
-        vectors = [self._lend() for _ in range(parts)]
-        size = max(1, -(-len(support) // parts))
+    def _pass(self, tasks: Array, chosen: Array, read: Callable[..., None]) -> None:
+        """Call ``read(kernel, w, place, task)`` with w = Phi'v for all kernels and tasks."""
+        supports = [np.flatnonzero(task != 0) for task in tasks]  # Quicker than from the numbers.
 
-        def work(start: int, stop: int) -> None:
-            add_rows(*kernel.rows, support[start:stop], weights[start:stop], vectors[start // size])
+        def work(kernel: FeatureRows, place: int) -> None:
+            for t, support in enumerate(supports):
+                read(kernel, _collected(kernel, support, tasks[t, support]), place, t)
 
-        run(work, len(support), size, _WORK * entries)
-        w = vectors[0]
-        for other in vectors[1:]:
-            w[: kernel.width] += other[: kernel.width]
-            other[: kernel.width] = 0.0
-            self._free.append(other)
-        return w
+        cost = _WORK * len(tasks) * sum(self._kernels[k].nnz for k in chosen)
+        self._each(chosen, work, cost)
 
-    def apply(self, v: Array, kernels: Which = None, rows: Which = None) -> Array:
-        chosen, tasks = kernel_indices(kernels, self.m), as_tasks(v)
-        idx = np.arange(self.n) if rows is None else np.asarray(rows, dtype=np.int64)
-        here = slice(None) if rows is None else idx
-        out = np.empty((len(chosen), len(tasks), len(idx)))
+    def _products(self, tasks: Array, chosen: Array, here: Any, out: Array) -> None:
+        idx = np.arange(self.n)[here]
 
-        def read(kernel: FeatureRows, w: Array, place: int, t: int, run: Run) -> None:
+        def read(kernel: FeatureRows, w: Array, place: int, t: int) -> None:
             target = out[place, t]
 
             def work(start: int, stop: int) -> None:
                 dot_rows(*kernel.rows, idx[start:stop], w, target[start:stop])
 
             size = kernel.row_entries
-            run(work, len(idx), max(1, _DOT_ENTRIES // size), _WORK * size * len(idx))
+            map_blocks(work, len(idx), max(1, _DOT_ENTRIES // size), _WORK * size * len(idx))
             target *= kernel.scaling.at(here)
-            if kernel.scaling.takes_off:
-                target -= kernel.scaling.off_product(tasks[t], here)
 
-        self._pass(v, chosen, read)
-        return out if np.ndim(v) == 2 else out[:, 0]
+        self._pass(tasks, chosen, read)
 
     def quad(self, v: Array, kernels: Which = None) -> Array:
         chosen, tasks = kernel_indices(kernels, self.m), as_tasks(v)
-        out = self._pass(v, chosen)
-        for place, k in enumerate(chosen):
-            own = self._kernels[k].scaling
-            if own.takes_off:
-                out[place] -= [2.0 * ((own.left @ task) @ (own.right @ task)) for task in tasks]
+        out = np.zeros((len(chosen), len(tasks)))
+
+        def read(kernel: FeatureRows, w: Array, place: int, t: int) -> None:
+            own = kernel.scaling
+            out[place, t] = w @ w - 2.0 * ((own.left @ tasks[t]) @ (own.right @ tasks[t]))
+
+        self._pass(tasks, chosen, read)
         # Squares of features: anything below zero is the rounding of centring.
         return np.maximum(out.sum(axis=1), 0.0)
 
     # Inner products between samples, through columns
 
-    def _turned(self, chosen: Array, idx: Array) -> Iterator[tuple[Array, list[Turned]]]:
-        """Yield kernels, a bounded number at a time, with the rows `idx` turned into columns."""
-        own = [self._kernels[k] for k in chosen]
-        sizes = [int(kernel.counts(idx).sum()) + kernel.width for kernel in own]
-        group = np.cumsum(sizes, dtype=np.int64) // _TURNED
-        for g in np.unique(group):
-            some = chosen[group == g]
-            turned: list[Any] = [None] * len(some)
-
-            def work(start: int, stop: int, some: Array = some, turned: list[Any] = turned) -> None:
-                for place in range(start, stop):
-                    turned[place] = self._kernels[some[place]].turned(idx)
-
-            map_blocks(work, len(some), 1, _WORK * sum(sizes))
-            yield some, turned
-
-    def block(
-        self, rows: Which = None, columns: Which = None, kernels: Which = None, dtype: Kind = None
-    ) -> Array:
-        chosen = kernel_indices(kernels, self.m)
-        few = np.arange(self.n) if rows is None else np.asarray(rows, dtype=np.int64)
-        many = np.arange(self.n) if columns is None else np.asarray(columns, dtype=np.int64)
-        out = np.empty((len(chosen), len(few), len(many)), np.float64 if dtype is None else dtype)
+    def _values(self, chosen: Array, left: Any, right: Any, out: Array) -> None:
+        few, many = np.arange(self.n)[left], np.arange(self.n)[right]
         target = out.transpose(0, 2, 1)
         if len(few) > len(many):
             # The smaller side is turned into columns, the other one read through.
             few, many, target = many, few, out
         step = max(_BLOCK_ROWS, _BLOCK_ENTRIES // max(1, len(few)))
-        blocks = range(0, len(many), step)
-        for some, turned in self._turned(chosen, few):
 
-            def work(
-                start: int,
-                stop: int,
-                some: Array = some,
-                turned: list[Turned] = turned,
-                target: Array = target,
-            ) -> None:
-                for item in range(start, stop):
-                    place, b = divmod(item, len(blocks))
-                    here = slice(blocks[b], blocks[b] + step)
-                    part = np.zeros((len(many[here]), len(few)))
-                    kernel = self._kernels[some[place]]
-                    kernel.add_block(1.0, many[here], few, turned[place], part)
-                    target[place, here] = part
+        def work(kernel: FeatureRows, place: int) -> None:
+            turned = kernel.turned(few)
 
-            cost = sum(self._kernels[k].nnz for k in some) + len(some) * len(few) * len(many)
-            map_blocks(work, len(some) * len(blocks), 1, float(cost))
-            target = target[len(some) :]
-        return out
+            def fill(start: int, stop: int) -> None:
+                part = np.zeros((stop - start, len(few)))
+                kernel.add_block(1.0, many[start:stop], turned, part)
+                target[place, start:stop] = part
 
-    def weighted(
-        self, d: ArrayLike, rows: Which = None, columns: Which = None, out: Array | None = None
-    ) -> Array:
-        """See :class:`KernelOperator`; of a square only one side of the diagonal is computed."""
-        weights = np.asarray(d, dtype=np.float64)
-        whole = rows is None and columns is None
-        if not whole and not same_samples(rows, columns):
-            return super().weighted(weights, rows, columns, out)
-        idx = np.arange(self.n) if rows is None else np.asarray(rows, dtype=np.int64)
-        total = self._sum_memory(len(idx), len(idx)) if out is None else out
-        total[...] = 0.0
-        for some, turned in self._turned(np.flatnonzero(weights), idx):
+            map_blocks(fill, len(many), step, float(kernel.nnz + out[0].size))
 
-            def work(
-                start: int, stop: int, some: Array = some, turned: list[Turned] = turned
-            ) -> None:
-                part = np.zeros((stop - start, stop))
-                for k, columns in zip(some, turned, strict=True):
-                    own = idx[start:stop], idx[:stop], columns, part
-                    self._kernels[k].add_block(weights[k], *own)
-                total[start:stop, :stop] += part
-                total[:start, start:stop] = total[start:stop, :start].T
+        self._each(chosen, work, float(sum(self._kernels[k].nnz for k in chosen) + out.size))
 
-            cost = _WORK * sum(len(places) for _, places, _ in turned) + len(idx) ** 2
-            map_blocks(work, len(idx), _BLOCK_ROWS, cost)
-        return total
+    def _add_sum(
+        self, d: Array, active: Array, left: Any, right: Any, lower: bool, out: Array
+    ) -> None:
+        rows, columns = np.arange(self.n)[left], np.arange(self.n)[right]
 
-    def diagonal(self, kernels: Which = None) -> Array:
-        chosen = kernel_indices(kernels, self.m)
-        return np.array([self._kernels[k].diagonal for k in chosen]).reshape(-1, self.n)
+        def add(kernel: FeatureRows, weight: float) -> None:
+            turned = kernel.turned(columns)
 
-    # Some of the samples or kernels
+            def work(start: int, stop: int) -> None:
+                width = stop if lower else len(columns)
+                kernel.add_block(weight, rows[start:stop], turned, out[start:stop], width)
 
-    def _around(self, kernels: list[FeatureRows], names: Sequence[str], n: int) -> FeatureOperator:
-        out = self._but()
-        out._hold(kernels, names, n)
-        return out
+            map_blocks(work, len(rows), _BLOCK_ROWS, _WORK * kernel.nnz + out.size)
 
-    def take(self, idx: Array) -> FeatureOperator:
-        idx = np.asarray(idx, dtype=np.int64)
-        return self._around([kernel.take(idx) for kernel in self._kernels], self.names, len(idx))
+        for k in active:
+            add(self._kernels[k], d[k])
 
-    def select(self, kernels: Array) -> FeatureOperator:
-        """See :class:`KernelOperator`; the features are shared, not copied."""
-        chosen = kernel_indices(kernels, self.m)
-        names = tuple(self.names[k] for k in chosen)
-        return self._around([self._kernels[k] for k in chosen], names, self.n)
+
+def _collected(kernel: FeatureRows, support: Array, v: Array) -> Array:
+    """Return w = Phi'v for v on its support."""
+    weights = v * kernel.scaling.at(support)
+    entries = kernel.row_entries * len(support)
+    # Every part has a vector of its own, which has to be worth it.
+    parts = int(np.clip(entries // max(_ADD_ENTRIES, 4 * kernel.width), 1, _ADD_PARTS))
+    vectors = np.zeros((parts, kernel.width))
+    size = max(1, -(-len(support) // parts))
+
+    def work(start: int, stop: int) -> None:
+        add_rows(*kernel.rows, support[start:stop], weights[start:stop], vectors[start // size])
+
+    map_blocks(work, len(support), size, _WORK * entries)
+    return vectors[0] if parts == 1 else vectors.sum(axis=0)

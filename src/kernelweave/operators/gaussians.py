@@ -1,4 +1,4 @@
-"""Very many Gaussian kernels that are computed in every pass and never stored."""
+"""Gaussian kernels that are computed in every pass and never stored."""
 
 from __future__ import annotations
 
@@ -8,33 +8,29 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike
 
 from kernelweave.compiled.blocks import (
-    GAUSSIAN_COLUMNS,
     GAUSSIAN_TILE,
+    GAUSSIAN_VALUES,
     GAUSSIAN_WORK,
     SHARED_CACHE_ENTRIES,
-    SUM_PARTS,
-    gaussian_kernels,
+    STACK_ENTRIES,
+    gaussian_blocks,
 )
 from kernelweave.compiled.gaussians import (
     Batch,
-    contract_rectangle,
     quad,
     rectangle,
     rectangle_products,
-    square_products,
-    weighted_rectangle,
+    weighted_rows,
 )
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.errors import InvalidInputError
-from kernelweave.kernels.base import ElementwiseForm
-from kernelweave.kernels.columns import Block
-from kernelweave.kernels.names import BatchNames
+from kernelweave.kernels.batch import BatchNames, RBFBatch
 from kernelweave.kernels.normalize import Normalization
-from kernelweave.kernels.rbf import RBFBatch
 from kernelweave.kernels.samples import Samples
+from kernelweave.kernels.vectors import ElementwiseForm
 from kernelweave.memory import require_bytes
 from kernelweave.operators.base import (
     Array,
@@ -47,16 +43,20 @@ from kernelweave.operators.base import (
     same_samples,
     sample_indices,
 )
-from kernelweave.operators.computed import check_columns
-from kernelweave.operators.running import BatchProducts
+from kernelweave.operators.computed import ComputedOperator, check_columns
+from kernelweave.operators.distance_parts import Columns, squared_columns
 from kernelweave.validation import require_kind
 
-__all__ = ["GaussianOperator"]
+__all__ = ["GaussianOperator", "gaussian_columns"]
 
 # Parts that a small sum of many kernels is cut into.
 _GROUPS = 8
 # Scaled columns are kept within this, so that no sum of squares overflows.
 _LIMITS = {"float32": 1e16, "float64": 1e150}
+# From this many columns on their distances are computed faster by BLAS.
+_MOST_COLUMNS = 128
+# Computed when it is first asked for.
+_DERIVED = ("compiled", "_unit")
 _STATE = ("batch", "samples", "normalization", "_all")
 
 
@@ -72,13 +72,13 @@ class Table:
 
 
 class GaussianOperator(KernelOperator):
-    r"""The Gaussian kernels of an `RBFBatch`, on few columns each, some bytes a kernel.
+    r"""Gaussian kernels on dense columns, some bytes a kernel.
 
     Every pass evaluates the kernels anew, each pair of samples once, with the exponential, the
     distance and the sum in one compiled loop: a pass over a million kernels takes seconds and no
-    memory. In float32 every value is known to
+    memory. Neighbours on the same columns share the distances. In float32 every value is known to
 
-    .. math:: |\Delta K_{ij}| \le 2^{-24} \big(11 + 0.4\,(|S_k| + 3)
+    .. math:: |\Delta K_{ij}| \le 2^{-24} \big(12 + 0.4\,(|S_k| + 3)
               + 1.5 \sqrt{\gamma_k \log_2 e}\; R_k \big),
 
     where :math:`R_k` is the radius of the box around the samples in the columns of kernel k. The
@@ -115,12 +115,13 @@ class GaussianOperator(KernelOperator):
            [[0.607, 0.607]]])
     """
 
-    # One pass adds up all kernels, as fast as it would take to compute a few rows of each.
-    matrix_limit = 20_000
+    # One pass adds up all kernels, as fast as it would take to compute a few rows of each. In
+    # float32 this is a matrix of 268 MB, and one that SMO uses as it is.
+    matrix_limit = 8192
     dtype = "float64"
     # Type of sums of kernels.
     _sums = np.dtype(np.float64)
-    names: BatchNames
+    names: Any
 
     def __init__(self, batch: RBFBatch, samples: Samples, normalize: Any = "trace") -> None:
         self.normalization = Normalization.parse(normalize)
@@ -130,36 +131,62 @@ class GaussianOperator(KernelOperator):
                 f"normalize={normalize!r}. Allowed: 'trace', 'diagonal' or None, which are all "
                 f"the same for them, because their diagonal is one."
             )
-        self.batch = batch
+        self.batch: Any = batch
         self.samples = samples
         self._all = batch.selection.bind(samples)
         self._look()
 
+    @classmethod
+    def of(cls, kernels: ComputedOperator) -> GaussianOperator:
+        """Return the Gaussian kernels that `gaussian_columns` finds among others, for a search."""
+        self = cls.__new__(cls)
+        self.batch, self.samples = None, kernels.samples
+        self.normalization, self.names = kernels.normalization, kernels.names
+        located = []
+        # Gaussian kernels are as they are, but predictions ask for the constants of all kernels.
+        kernels.learn(range(kernels.m))
+        for k in range(kernels.m):
+            found = gaussian_columns(kernels, k)
+            if found is None:
+                raise InvalidInputError(
+                    f"kernel '{kernels.names[k]}' is not a Gaussian kernel on at most "
+                    f"{_MOST_COLUMNS} dense columns, or centred; use bank='auto'."
+                )
+            located.append(found)
+        self.gamma = np.array([gamma for gamma, *_ in located])
+        read = Columns([(root, columns) for _, root, columns in located], kernels.samples)
+        self.columns = np.full((kernels.m, max(map(len, read.places))), -1, np.int32)
+        for own, places in zip(self.columns, read.places, strict=True):
+            own[: len(places)] = places
+        self._keep(read)
+        return self
+
     def _look(self) -> None:
-        """Take from the samples what the kernels read."""
+        """Take from the samples what the kernels of a batch read."""
         batch, samples = self.batch, self.samples
         seen = samples.derive(self._all)
         columns, self.gamma = batch.checked(seen.n_columns)
         used, positions = np.unique(columns, return_inverse=True)
         filled = int(used[0] == -1)
-        self.columns = (positions.reshape(columns.shape) - filled).astype(np.int32)
-        titles = seen.columns
         own = [int(j) for j in used[filled:]]
-        names = None if titles is None else [titles[j] for j in own]
-        self._used = Block(own, seen.n_columns, names, "")
-        values = self._values(samples)
-        # Small numbers are rounded least: the middle of the range is the best place for zero.
-        self._shift = 0.5 * (values.min(axis=0) + values.max(axis=0))
-        self._train = self._left = self._right = Table((values - self._shift).T)
+        self.columns = (positions.reshape(columns.shape) - filled).astype(np.int32)
         suffix = f" via {self._all.label.partition(' via ')[2]}" if batch.transformer else ""
-        self.names = BatchNames(columns, self.gamma, titles, suffix)
+        self.names = BatchNames(columns, self.gamma, seen.columns, suffix)
+        self._keep(Columns([((self._all,), own)], samples))
+
+    def _keep(self, read: Columns) -> None:
+        """Keep the columns of the samples that kernels read."""
+        self._read = read
+        self._train = self._left = self._right = table = Table(read.values(self.samples).T)
+        # Small numbers are rounded least: the middle of the range is the best place for zero.
+        self._shift = 0.5 * table.values.min(axis=1) + 0.5 * table.values.max(axis=1)
         self.m = len(self.gamma)
         # Which kernels of the batch these are, if not all.
         self._members: Array | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        if not (self._left is self._right is self._train is not None):
-            return {name: own for name, own in self.__dict__.items() if name != "compiled"}
+        if self.batch is None or not (self._left is self._right is self._train is not None):
+            return {name: own for name, own in self.__dict__.items() if name not in _DERIVED}
         # The rest is the samples and the batch once more.
         state = {name: self.__dict__[name] for name in _STATE}
         if self._members is not None:
@@ -198,14 +225,10 @@ class GaussianOperator(KernelOperator):
     def nbytes(self) -> int:
         """Bytes of the columns and of what describes the kernels."""
         tables = self._right.values.nbytes + self.gamma.nbytes
-        return int(tables + sum(a.nbytes for a in self.compiled))
-
-    def _values(self, samples: Samples) -> Array:
-        values = samples.derive(self._all).derive(self._used).array()
-        return values.toarray() if samples.derive(self._all).is_sparse else values
+        return int(tables + self.columns.nbytes)
 
     def _table(self, X: Any) -> Table:
-        return Table((self._values(check_columns(X, self.samples)) - self._shift).T)
+        return Table(self._read.values(check_columns(X, self.samples)).T)
 
     def against(self, X: Any) -> GaussianOperator:
         return self.of_rows(self._table(X), self._train)
@@ -220,7 +243,8 @@ class GaussianOperator(KernelOperator):
 
     def _but(self, **changes: Any) -> GaussianOperator:
         out = super()._but(**changes)
-        out.__dict__.pop("compiled", None)
+        for name in _DERIVED:
+            out.__dict__.pop(name, None)
         return out
 
     def in_type(self, dtype: str) -> GaussianOperator:
@@ -247,7 +271,9 @@ class GaussianOperator(KernelOperator):
         return self._but(
             columns=self.columns[chosen],
             gamma=self.gamma[chosen],
-            names=self.names.select(chosen),
+            names=self.names.select(chosen)
+            if isinstance(self.names, BatchNames)
+            else [self.names[k] for k in chosen],
             m=len(chosen),
             _members=chosen if self._members is None else self._members[chosen],
         )
@@ -270,11 +296,28 @@ class GaussianOperator(KernelOperator):
 
         The factors sqrt(gamma log2(e)) turn columns of the tables into exponents of two.
         """
-        tables = (self._left.values, self._right.values)
-        largest = max(float(np.abs(table).max(initial=0.0)) for table in tables)
-        roots = np.sqrt(self.gamma) * math.sqrt(math.log2(math.e))
-        roots = np.minimum(roots, _LIMITS[self.dtype] / max(largest, 1e-150))
-        return self.columns, roots, np.empty(0, self.dtype)
+        single = self.dtype == "float32"
+        shift = self._shift if single else np.zeros_like(self._shift)
+        tables = (
+            [self._left.values]
+            if self._left is self._right
+            else [
+                self._left.values,
+                self._right.values,
+            ]
+        )
+        peaks = np.max(
+            [np.abs(table - shift[:, None]).max(axis=1, initial=1e-150) for table in tables], axis=0
+        )
+        # Each kernel by its own columns: huge numbers in others do not concern it.
+        own = np.full(self.m, 1e-150)
+        for column in self.columns.T:
+            own = np.maximum(own, np.where(column >= 0, peaks[column], 0.0))
+        limit = _LIMITS[self.dtype]
+        roots = np.minimum(np.sqrt(self.gamma) * math.sqrt(math.log2(math.e)), limit / own)
+        # In float64 differences are taken of the columns as they are, which rounds nothing else.
+        scale = 0.0 if single else min(1.0, limit / float(peaks.max()))
+        return self.columns, roots, shift, scale, np.empty(0, self.dtype)
 
     # Values
 
@@ -289,12 +332,12 @@ class GaussianOperator(KernelOperator):
         require_bytes(needed, f"{self.shape[0]} rows of {len(chosen)} kernels")
         out = np.empty((len(chosen), *self.shape), kind)
 
-        def work(start: int, stop: int) -> None:
-            left, right = self._left.values, self._right.values
-            rectangle(left, right, self.compiled, chosen[start:stop], out[start:stop])
+        def work(kernels: slice, rows: slice) -> None:
+            left = np.ascontiguousarray(self._left.values[:, rows])
+            some = out[kernels, rows]
+            rectangle(left, self._right.values, self.compiled, chosen[kernels], some)
 
-        if out.size:
-            map_blocks(work, len(chosen), *gaussian_kernels(len(chosen), out[0].size))
+        _pass(work, len(chosen), self.shape[0], float(out[0].size) if len(chosen) else 0.0)
         return out
 
     def diagonal(self, kernels: Which = None) -> Array:
@@ -312,44 +355,25 @@ class GaussianOperator(KernelOperator):
         q, s = self.shape
         out = self._sum_memory(q, s, self._sums) if out is None else out
         mirrored = self._left is self._right
-        tiles = [
-            (slice(i, min(i + GAUSSIAN_TILE, q)), slice(j, min(j + GAUSSIAN_COLUMNS, s)))
-            for i in range(0, q, GAUSSIAN_TILE)
-            for j in range(i if mirrored else 0, s, GAUSSIAN_COLUMNS)
-        ]
-        # Small sums of many kernels are cut by kernels, too: there are few tiles for threads.
+        left, right = self._left.values, self._right.values
+        # Small sums of many kernels are cut by kernels, too: there are few rows for threads.
         groups = _GROUPS if out.size <= SHARED_CACHE_ENTRIES and len(active) >= 512 else 1
         some = np.array_split(active, groups)
         parts = out[None] if groups == 1 else np.empty((groups, q, s))
+        values = max(1.0, float(len(active)) * s / (2 if mirrored else 1))
+        height = max(1, int(GAUSSIAN_VALUES / values) // GAUSSIAN_TILE) * GAUSSIAN_TILE
+        down = -(-q // height)
 
         def work(start: int, stop: int) -> None:
             for item in range(start, stop):
-                g, (top, run) = item % groups, tiles[item // groups]
-                left = np.ascontiguousarray(self._left.values[:, top])
-                right = np.ascontiguousarray(self._right.values[:, run])
-                above = mirrored and top.start == run.start
-                sums = weighted_rectangle(
-                    left, right, self.compiled, some[g], weights[some[g]], above
-                )
-                parts[g, top, run] = sums
-                if mirrored:
-                    parts[g, run, top] = sums.T
+                g, i = item % groups, item // groups * height
+                last = min(i + height, q)
+                own = some[g], weights[some[g]]
+                weighted_rows(left, right, self.compiled, *own, i, last, mirrored, parts[g])
 
-        map_blocks(work, len(tiles) * groups, 1, GAUSSIAN_WORK * len(active) * out.size)
+        map_blocks(work, down * groups, 1, GAUSSIAN_WORK * len(active) * out.size)
         if groups > 1:
             np.sum(parts, axis=0, out=out)
-        return out
-
-    def contract(self, M: ArrayLike) -> NDArray[np.float64]:
-        weights = np.ascontiguousarray(M, dtype=np.float64)
-        left, right, out = self._left.values, self._right.values, np.zeros(self.m)
-
-        def work(start: int, stop: int) -> None:
-            kernels = np.arange(start, stop)
-            contract_rectangle(left, right, self.compiled, kernels, weights, out[start:stop])
-
-        if weights.size:
-            map_blocks(work, self.m, *gaussian_kernels(self.m, weights.size))
         return out
 
     # Products
@@ -364,84 +388,39 @@ class GaussianOperator(KernelOperator):
     def quad(self, v: Array, kernels: Which = None) -> Array:
         chosen = kernel_indices(kernels, self.m)
         support, values, table = self._supported(v)
-        out = np.zeros(len(chosen))
-        if not len(support):
-            return out
+        entries = len(support) ** 2 / 2
+        height = gaussian_blocks(len(chosen), len(support), entries)[1]
+        parts = np.zeros((max(1, -(-len(support) // height)), len(chosen)))
 
-        def work(start: int, stop: int) -> None:
-            quad(table, self.compiled, chosen[start:stop], values, out[start:stop])
+        def work(kernels: slice, rows: slice) -> None:
+            own = parts[rows.start // height, kernels]
+            quad(table, self.compiled, chosen[kernels], values, rows.start, rows.stop, own)
 
-        map_blocks(work, len(chosen), *gaussian_kernels(len(chosen), len(support) ** 2 / 2))
+        _pass(work, len(chosen), len(support), entries)
         # These kernels are positive semi-definite: anything below zero is rounding.
-        return np.maximum(out, 0.0)
-
-    def _multiply(self, v: Array) -> tuple[Callable[[Array], Array], float]:
-        """Return kernels -> K_k v of each, (len(kernels), T, n), and the values that one takes."""
-        support, values, table = self._supported(v)
-        rest = np.setdiff1d(np.arange(self.n), support, assume_unique=True)
-        others = self._right.take(rest).values
-
-        def products(kernels: Array) -> Array:
-            shape = (len(kernels), len(values))
-            out = np.zeros((*shape, self.n))
-            if len(support):
-                inside, outside = np.empty((*shape, len(support))), np.empty((*shape, len(rest)))
-                batch = self.compiled
-                square_products(table, batch, kernels, values, inside)
-                rectangle_products(others, table, batch, kernels, values, outside)
-                out[:, :, support], out[:, :, rest] = inside, outside
-            return out
-
-        return products, len(support) * (self.n - len(support) / 2)
+        return np.maximum(parts.sum(axis=0), 0.0)
 
     def apply(self, v: Array, kernels: Which = None, rows: Which = None) -> Array:
         chosen, tasks = kernel_indices(kernels, self.m), len(as_tasks(v))
-        height = self.shape[0] if rows is None else len(rows)
-        require_bytes(8.0 * len(chosen) * tasks * height, f"products with {len(chosen)} kernels")
+        left = (self._left if rows is None else self._left.take(rows)).values
+        height = left.shape[1]
+        if len(chosen) * tasks * height > STACK_ENTRIES:
+            needed = 8.0 * len(chosen) * tasks * height
+            require_bytes(needed, f"products with {len(chosen)} kernels")
         out = np.zeros((len(chosen), tasks, height))
-        if rows is None and self._left is self._right:
-            products, entries = self._multiply(v)
+        _, values, table = self._supported(v)
 
-            def work(start: int, stop: int) -> None:
-                out[start:stop] = products(chosen[start:stop])
+        def work(kernels: slice, rows: slice) -> None:
+            some, here = out[kernels, :, rows], np.ascontiguousarray(left[:, rows])
+            rectangle_products(here, table, self.compiled, chosen[kernels], values, some)
 
-        else:
-            support, values, table = self._supported(v)
-            left = (self._left if rows is None else self._left.take(rows)).values
-            entries = float(len(support)) * height
-
-            def work(start: int, stop: int) -> None:
-                if len(support):
-                    some = chosen[start:stop]
-                    rectangle_products(left, table, self.compiled, some, values, out[start:stop])
-
-        if height:
-            map_blocks(work, len(chosen), *gaussian_kernels(len(chosen), entries))
+        _pass(work, len(chosen), height, float(height) * table.shape[1])
         return out if np.ndim(v) == 2 else out[:, 0]
 
-    def quad_and_product(self, v: Array, d: Array) -> tuple[Array, Array]:
-        """See :class:`KernelOperator`; kernels of weight zero cost no more than in `quad`."""
-        tasks = as_tasks(v)
-        unused, used = np.flatnonzero(d == 0), np.flatnonzero(d)
-        quads = np.empty(self.m)
-        quads[unused] = self.quad(v, unused)
-        products, entries = self._multiply(v)
-        few, cost = gaussian_kernels(len(used), entries)
-        block = max(1, -(-len(used) // SUM_PARTS))
-        parts = np.zeros((SUM_PARTS, *tasks.shape))
-
-        def work(start: int, stop: int) -> None:
-            for first in range(start, stop, few):
-                some = used[first : min(first + few, stop)]
-                found = products(some).reshape(len(some), -1)
-                quads[some] = found @ tasks.ravel()
-                parts[start // block] += (d[some] @ found).reshape(tasks.shape)
-
-        map_blocks(work, len(used), block, cost)
-        return np.maximum(quads, 0.0), parts.sum(axis=0)
-
-    def running(self) -> BatchProducts:
-        return BatchProducts(self, self._right.values, self.compiled)
+    @property
+    def sample_columns(self) -> Array:
+        """The samples on the right, as columns."""
+        return self._right.values
 
     # What representations are made from
 
@@ -456,27 +435,30 @@ class GaussianOperator(KernelOperator):
         """Error of float32 arithmetic; see the class."""
         if self.dtype == "float64":
             return ErrorBound.none(self.m)
-        unit = self._unit()
+        unit = self._unit
         weight = np.abs(as_tasks(v)).sum(axis=1)
         bound = unit * float((weight**2).sum())
         product = np.repeat(float(unit @ d) * weight[:, None], self.n, axis=1)
         return ErrorBound(bound, bound, product)
 
+    @cached_property
     def _unit(self) -> Array:
         """Bound on the error of one kernel value, for every kernel.
 
         With eps = 2^-24, scaled columns b and z = |b_i - b_j|^2: rounding b moves z by at most
         4 eps sqrt(z) |b|, and squares and sums by (size + 3) eps z; 2^-z changes by ln 2 times
-        that times 2^-z, where sqrt(z) 2^-z <= 0.516 and z 2^-z <= 0.54. The polynomial and its
-        rounding add 4 eps, a sum of eight products 6 eps, and rounding v one.
+        that times 2^-z, where sqrt(z) 2^-z <= 0.516 and z 2^-z <= 0.54. The ratio to the distances
+        of another kernel and its product with them add 2 eps z, the polynomial and its rounding
+        4 eps, a sum of eight products 6 eps, and rounding v one. (Sums of kernels, `weighted`, add
+        up to 64 terms in float32: solvers search with them, and nothing is certified by them.)
         """
-        peaks = np.abs(self._right.values).max(axis=1) ** 2
+        peaks = np.abs(self._right.values - self._shift[:, None]).max(axis=1) ** 2
         box, size = np.zeros(self.m), np.zeros(self.m)
         for column in self.columns.T:
             there = column >= 0
             size += there
             box += np.where(there, peaks[column], 0.0)
-        error = 11.0 + 0.4 * (size + 3.0) + 1.5 * self.compiled[1] * np.sqrt(box)
+        error = 12.0 + 0.4 * (size + 3.0) + 1.5 * self.compiled[1] * np.sqrt(box)
         return np.minimum(2.0**-24 * error, 1.0)
 
     def refined(self) -> GaussianOperator | None:
@@ -485,3 +467,36 @@ class GaussianOperator(KernelOperator):
 
     def exact(self) -> GaussianOperator:
         return self.refined() or self
+
+
+def _pass(work: Callable[[slice, slice], None], count: int, rows: int, entries: float) -> None:
+    """Call ``work(kernels, rows)`` for blocks of so many kernels and rows, on threads."""
+    if not count or not entries:
+        return
+    kernels, height, multiplications = gaussian_blocks(count, rows, entries)
+    down = -(-rows // height)
+
+    def block(first: int, last: int) -> None:
+        for item in range(first, last):
+            across, i = divmod(item, down)
+            here = slice(i * height, min((i + 1) * height, rows))
+            work(slice(across * kernels, min((across + 1) * kernels, count)), here)
+
+    map_blocks(block, -(-count // kernels) * down, 1, multiplications)
+
+
+def gaussian_columns(
+    kernels: ComputedOperator, k: int
+) -> tuple[float, tuple[Any, ...], list[int]] | None:
+    """Return gamma and the columns of kernel k if it is Gaussian, dense and not centred.
+
+    The columns are blocks that end in a transformer, and places behind them.
+    """
+    kernel = kernels.kernels[k]
+    form = kernel.core.form()
+    if form is None or (form.ingredient, form.code) != ("sqdist", 0):
+        return None
+    seen = kernels.samples.through(kernel.path)
+    if seen.is_sparse or seen.n_columns > _MOST_COLUMNS or "center" in kernels.normalization.names:
+        return None
+    return form.p0, *squared_columns(kernel.path, kernels.samples)

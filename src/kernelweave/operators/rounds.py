@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from functools import singledispatch
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kernelweave.compiled.mwu import best_pair
-from kernelweave.operators.running import RunningProducts
+from kernelweave.operators.base import Array
+from kernelweave.operators.running import RunningProducts, running_products
 
-__all__ = ["BoxConstraints", "PairStep", "Rounds"]
-
-Array = NDArray[Any]
+__all__ = ["BoxConstraints", "PairStep", "Rounds", "rounds_of"]
 
 
 @dataclass(frozen=True)
@@ -31,7 +30,6 @@ class BoxConstraints:
     down: Array
 
     def of(self, samples: slice) -> BoxConstraints:
-        """Return the rules of some of the samples."""
         return BoxConstraints(*(getattr(self, own.name)[samples] for own in fields(self)))
 
     def best_pair(self, fitted: Array, v: Array) -> tuple[int, float, int, float]:
@@ -43,17 +41,9 @@ class BoxConstraints:
 class PairStep:
     """The pair to move next, and what a step along it has to know.
 
-    Attributes
-    ----------
-    i, j : int
-        The sample of highest score among those that may rise, and of lowest among those that may
-        fall, the first of equals; -1 if there is none.
-    score_i, score_j : float
-    v_i, v_j : float
-    products : ndarray of shape (m, 2)
-        (K_k v)_i and (K_k v)_j, of the kernels followed.
-    block : ndarray of shape (m, 3)
-        K_k[i, i], K_k[j, j] and K_k[i, j], of the kernels followed.
+    i is the sample of highest score among those that may rise, j that of lowest among those that
+    may fall, the first of equals. `products` has (K_k v)_i and (K_k v)_j of the kernels followed,
+    shape (m, 2), `block` their K_k[i, i], K_k[j, j] and K_k[i, j], shape (m, 3).
     """
 
     i: int
@@ -66,36 +56,26 @@ class PairStep:
     block: Array
 
     @property
-    def there(self) -> bool:
-        """Whether there is a pair at all."""
-        return self.i >= 0 and self.j >= 0
-
-    @classmethod
-    def nobody(cls, m: int, i: int = -1, j: int = -1) -> PairStep:
-        """Return the choice where one side or both may not move."""
-        return cls(i, j, np.nan, np.nan, np.nan, np.nan, np.zeros((m, 2)), np.zeros((m, 3)))
+    def improves(self) -> bool:
+        """Whether the dual objective rises with a step."""
+        return self.score_i > self.score_j
 
 
 class Rounds:
     """A vector v over the samples, K_k v of every kernel, and the pair of samples to move next.
 
     A round of MWUMKL is one call of `advance`: move the chosen pair, take the new weights, choose
-    the next pair. On a cluster that is one superstep. Kernels may be left frozen for a while, as
+    the next pair, None where nobody may rise or nobody may fall. On a cluster that is one
+    superstep. Kernels may be left frozen for a while, as
     in :class:`~kernelweave.operators.running.RunningProducts`: weights and choices are about the
     others.
-
-    Parameters
-    ----------
-    products : RunningProducts
-    rules : BoxConstraints
 
     Examples
     --------
     >>> import numpy as np
     >>> from kernelweave.operators import DenseOperator
-    >>> operator = DenseOperator([np.eye(3)])
     >>> rules = BoxConstraints(np.array([1.0, 1.0, -1.0]), np.zeros(3), np.ones(3), -np.ones(3))
-    >>> rounds = operator.rounds(rules)
+    >>> rounds = rounds_of(DenseOperator([np.eye(3)]), rules)
     >>> choice = rounds.start(np.zeros(3), np.ones(1))
     >>> choice.i, choice.j
     (0, 2)
@@ -107,13 +87,13 @@ class Rounds:
         self._products, self._rules = products, rules
         self._v, self._fitted = np.zeros(products.n), np.zeros(products.n)
 
-    def start(self, v: Array, d: Array) -> PairStep:
+    def start(self, v: Array, d: Array) -> PairStep | None:
         """Begin with this v and these weights, all kernels followed."""
         self._v[:] = v
         self._products.reset(self._v)
         return self.reweigh(d)
 
-    def advance(self, choice: PairStep, step_i: float, step_j: float, d: Array) -> PairStep:
+    def advance(self, choice: PairStep, step_i: float, step_j: float, d: Array) -> PairStep | None:
         """Add the steps to v at the chosen pair, and choose the next by weights d."""
         self._v[choice.i] += step_i
         self._v[choice.j] += step_j
@@ -121,7 +101,7 @@ class Rounds:
         self._fitted = self._products.move(idx, delta, d)
         return self._choose()
 
-    def reweigh(self, d: Array) -> PairStep:
+    def reweigh(self, d: Array) -> PairStep | None:
         """Choose by other weights; nothing moves."""
         self._fitted = self._products.weigh(d)
         return self._choose()
@@ -134,11 +114,11 @@ class Rounds:
         """Bring all kernels up to date and follow them; returns v'K_k v of each, shape (m,)."""
         return self._products.synchronise(self._v)
 
-    def _choose(self) -> PairStep:
+    def _choose(self) -> PairStep | None:
         v = self._v
         i, score_i, j, score_j = self._rules.best_pair(self._fitted, v)
         if i < 0 or j < 0:
-            return PairStep.nobody(len(self._products.followed), i, j)
+            return None
         at, block = self._products.pair(i, j)
         return PairStep(i, j, score_i, score_j, float(v[i]), float(v[j]), at, block)
 
@@ -149,3 +129,12 @@ class Rounds:
     def fitted(self) -> Array:
         """sum_k d_k K_k v at the weights of the last call, shape (n,)."""
         return self._fitted.copy()
+
+
+@singledispatch
+def rounds_of(operator: Any, rules: BoxConstraints, weights: Array | None = None) -> Rounds:
+    """Return the rounds of an operator, or of the one kernel sum_k weights_k K_k.
+
+    An operator whose kernels live elsewhere registers rounds of its own.
+    """
+    return Rounds(running_products(operator, weights), rules)

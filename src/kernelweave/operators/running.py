@@ -7,34 +7,33 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kernelweave.compiled.blocks import (
     CACHED_COLUMNS,
+    GAUSSIAN_WORK,
     STACK_ENTRIES,
     SUM_PARTS,
-    gaussian_kernels,
     rows_of,
 )
 from kernelweave.compiled.dense_rows import add_rows, row_products
-from kernelweave.compiled.gaussians import Batch, pair_values
+from kernelweave.compiled.gaussians import pair_values
 from kernelweave.compiled.mwu import add_and_weigh, add_gaussians, factor_pair, row_pair
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.memory import require_bytes
+from kernelweave.operators.base import Array, KernelOperator, Kind, Which, kernel_runs
+from kernelweave.operators.gaussians import GaussianOperator
 from kernelweave.operators.row_cache import RowCache, shared_cache
+from kernelweave.operators.stacked import StackedOperator
 
 __all__ = [
     "BatchProducts",
     "FactorProducts",
-    "MatrixProducts",
     "RowProducts",
     "RunningProducts",
     "StackedProducts",
-    "StateProducts",
+    "SumOfKernels",
     "running_products",
 ]
-
-Array = NDArray[Any]
 
 # work(sum, range of the kernels followed, range of the columns)
 Work = Callable[[Array, tuple[int, int], tuple[int, int]], None]
@@ -44,6 +43,32 @@ _LARGE_STATE = 100_000_000
 # A pass over one block of columns is cut by kernels if there are so many that the sums of the parts
 # cost at most a sixteenth of it.
 _MANY_KERNELS = 16 * SUM_PARTS
+# Going through a factor reads all of it, and a row from the cache is read as fast as the state:
+# only factors of at most this rank are better off without both.
+_THIN = 4
+
+
+def running_products(operator: KernelOperator, weights: Array | None = None) -> RunningProducts:
+    """Return the running products of an operator, or of the one kernel sum_k weights_k K_k."""
+    if weights is not None:
+        return RowProducts(SumOfKernels(operator, weights))
+    if isinstance(operator, StackedOperator):
+        parts = [running_products(part) for part in operator.parts]
+        return StackedProducts(parts, operator.members, operator.n)
+    if isinstance(operator, GaussianOperator):
+        # Rows that are all kept are read two to four times as fast as they are computed.
+        kept = 8.0 * operator.m * operator.n**2 <= operator.kept_bytes
+        return RowProducts(operator) if kept else BatchProducts(operator)
+    if operator.ranks is None or operator.ranks.min() > _THIN:
+        return RowProducts(operator, operator.stack)
+    thin = np.flatnonzero(operator.ranks <= _THIN)
+    wide = np.flatnonzero(operator.ranks > _THIN)
+    products = FactorProducts(*operator.factor_of(thin), len(thin))
+    if not len(wide):
+        return products
+    # The wide factors are read where they are: selecting them would copy them.
+    rows = RowProducts(KernelOperator.select(operator, wide))
+    return StackedProducts([products, rows], [thin, wide], operator.n)
 
 
 class RunningProducts(ABC):
@@ -51,15 +76,9 @@ class RunningProducts(ABC):
 
     This is the state ``G_k a`` of MWUMKL (algorithm 4). One move costs two rows of every kernel
     and one pass over the state, O(m n), and no matrix is formed. Kernels can be left frozen: moves
-    then cost nothing for them until `synchronise` brings all of them up to date at once.
-
-    Attributes
-    ----------
-    m, n : int
-        Numbers of kernels and samples.
-    followed : ndarray of int
-        The kernels that follow the moves. `pair`, `move` and `weigh`, and the weights they are
-        given, are about these, in this order.
+    then cost nothing for them until `synchronise` brings all of them up to date at once. `pair`,
+    `move` and `weigh`, and the weights they are given, are about the kernels `followed`, in this
+    order.
     """
 
     m: int
@@ -83,16 +102,19 @@ class RunningProducts(ABC):
     def synchronise(self, v: Array) -> Array:
         """Bring all kernels up to date and follow them; returns v'K_k v of each, shape (m,)."""
 
-    @abstractmethod
     def pair(self, i: int, j: int) -> tuple[Array, Array]:
         """What moving i and j has to know of every kernel followed.
 
         (K_k v)_i and (K_k v)_j, shape (len(followed), 2), and K_k[i, i], K_k[j, j] and K_k[i, j],
         shape (len(followed), 3).
         """
+        at, block = np.zeros((len(self.followed), 2)), np.zeros((len(self.followed), 3))
+        if len(self.followed):
+            self._fill_pair(i, j, at, block)
+        return at, block
 
-    def _pair_memory(self) -> tuple[Array, Array]:
-        return np.zeros((len(self.followed), 2)), np.zeros((len(self.followed), 3))
+    @abstractmethod
+    def _fill_pair(self, i: int, j: int, at: Array, block: Array) -> None: ...
 
     @abstractmethod
     def move(self, idx: Array, delta: Array, d: Array) -> Array:
@@ -103,45 +125,53 @@ class RunningProducts(ABC):
         """sum_k d_k K_k v, shape (n,)."""
 
 
-class StateProducts(RunningProducts):
+class RowProducts(RunningProducts):
     """Running products kept as one m x n array, float64 unless it is very large.
 
-    Of the kernels, the `source`, it asks for `m`, `n` and `apply`.
+    The rows of a move come from the `stack` of all matrices, (m, n, n), or else the `row_cache` of
+    the kernels, the `source`; besides it asks them for `m`, `n` and `apply`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelweave.operators import DenseOperator
+    >>> products = RowProducts(DenseOperator([np.eye(3), np.ones((3, 3))]))
+    >>> products.move(np.array([0, 2]), np.array([1.0, 2.0]), np.array([1.0, 10.0]))
+    array([31., 30., 32.])
     """
 
-    def __init__(self, source: Any) -> None:
-        self.source = source
-        self.m, self.n = source.m, source.n
+    def __init__(self, source: Any, stack: Array | None = None) -> None:
+        self._stack = None if stack is None else stack.reshape(-1, source.n)
+        self.source, self.m, self.n = source, source.m, source.n
         dtype = np.dtype(np.float64 if self.m * self.n <= _LARGE_STATE else np.float32)
         require_bytes(
             float(self.m) * self.n * dtype.itemsize,
             f"the state of {self.m} kernels on {self.n} samples",
         )
         self.state = np.zeros((self.m, self.n), dtype)
-        # What the kernels frozen have missed.
-        self._missed = np.zeros(self.n)
+        # The v that all kernels have seen; those frozen have missed what came after.
+        self._seen = np.zeros(self.n)
+        self._cache: RowCache | None = None
+        # The kernels in the cache, and where among them those followed are.
+        self._cached = self._places = np.empty(0, np.int64)
         self.restrict(None)
 
     def reset(self, v: Array) -> None:
         self.state.fill(0.0)
-        self._missed[:] = 0.0
-        self.restrict(None)
-        self._catch_up(self.followed, v)
+        self._seen[:] = 0.0
+        self._catch_up(np.arange(self.m), v)
 
     def _catch_up(self, kernels: Array, v: Array) -> None:
-        """state[k] += K_k v for these kernels."""
-        if not np.any(v):
-            return
-        size = rows_of(self.n, STACK_ENTRIES)
-        for first in range(0, len(kernels), size):
+        """Let these kernels see v, and follow all."""
+        missed, size = v - self._seen, rows_of(self.n, STACK_ENTRIES)
+        for first in range(0, len(kernels) if missed.any() else 0, size):
             part = kernels[first : first + size]
-            self.state[part] += self.source.apply(v, part)
+            self.state[part] += self.source.apply(missed, part)
+        self._seen[:] = v
+        self.restrict(None)
 
     def synchronise(self, v: Array) -> Array:
-        if len(self.followed) < self.m:
-            self._catch_up(np.setdiff1d(np.arange(self.m), self.followed), self._missed)
-            self._missed[:] = 0.0
-            self.restrict(None)
+        self._catch_up(np.setdiff1d(np.arange(self.m), self.followed), v)
         return np.maximum(self.quads(v), 0.0)
 
     def quads(self, v: Array) -> Array:
@@ -154,21 +184,45 @@ class StateProducts(RunningProducts):
         map_blocks(work, self.m, rows_of(self.n), 2.0 * self.m * self.n)
         return out
 
-    def move(self, idx: Array, delta: Array, d: Array) -> Array:
-        if len(self.followed) < self.m:
-            np.add.at(self._missed, idx, delta)
-        return self.follow(idx, delta, d)
+    def restrict(self, kernels: Array | None) -> None:
+        """Rows that hold much more than the kernels followed go."""
+        super().restrict(kernels)
+        if self._stack is not None:
+            self._places = self.followed * self.n
+            return
+        inside = np.isin(self.followed, self._cached, assume_unique=True)
+        if not inside.all() or 2 * len(self.followed) < len(self._cached):
+            self._cache = None
+            self._cached = np.sort(self.followed)
+        self._places = np.searchsorted(self._cached, self.followed)
 
-    def follow(self, idx: Array, delta: Array, d: Array) -> Array:
-        """`move` for a caller who remembers on its own what the kernels frozen have missed."""
+    def _rows(self, idx: Array) -> tuple[Array, Array]:
+        """Rows of length n, and where `idx` of those followed are: (len(idx), len(followed))."""
+        if self._stack is not None:
+            return self._stack, self._places + idx[:, None]
+        if self._cache is None:
+            self._cache = self.source.row_cache(self._cached)
+        slab, slots = self._cache.slots(idx)
+        return slab.reshape(-1, self.n), slots[:, None] * len(self._cached) + self._places
+
+    def _fill_pair(self, i: int, j: int, at: Array, block: Array) -> None:
+        row_pair(*self._rows(np.array([i, j])), self.state, self.followed, i, j, at, block)
+
+    def move(self, idx: Array, delta: Array, d: Array) -> Array:
         if not len(self.followed):
             return np.zeros(self.n)
         work = self._adder(idx, float(delta[0]), float(delta[1]), np.ascontiguousarray(d))
         return self._passed(work, len(self.followed))
 
-    @abstractmethod
     def _adder(self, idx: Array, a: float, b: float, d: Array) -> Work:
         """Return what adds two rows to a part of the state, and that part to the sum."""
+        rows, places = self._rows(idx)
+        state, followed = self.state, self.followed
+
+        def work(out: Array, part: tuple[int, int], columns: tuple[int, int]) -> None:
+            add_and_weigh(rows, places, a, b, state, followed, d, out, part, columns)
+
+        return work
 
     def weigh(self, d: Array) -> Array:
         used = np.flatnonzero(d)
@@ -205,126 +259,57 @@ class StateProducts(RunningProducts):
         return out
 
 
-class RowProducts(StateProducts):
-    """Running products that take the two rows of a move from the `row_cache` of their source.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from kernelweave.operators import DenseOperator
-    >>> products = RowProducts(DenseOperator([np.eye(3), np.ones((3, 3))]))
-    >>> products.move(np.array([0, 2]), np.array([1.0, 2.0]), np.array([1.0, 10.0]))
-    array([31., 30., 32.])
-    """
-
-    def __init__(self, source: Any) -> None:
-        self._cache: RowCache | None = None
-        # The kernels in the cache, and where among them those followed are.
-        self._cached = np.empty(0, np.int64)
-        self._places = self._cached
-        super().__init__(source)
-
-    def restrict(self, kernels: Array | None) -> None:
-        """See :class:`RunningProducts`; rows that hold much more than the kernels followed go."""
-        super().restrict(kernels)
-        inside = np.isin(self.followed, self._cached, assume_unique=True)
-        if not inside.all() or 2 * len(self.followed) < len(self._cached):
-            self._cache = None
-            self._cached = np.sort(self.followed)
-        self._places = np.searchsorted(self._cached, self.followed)
-
-    def _rows(self, idx: Array) -> tuple[Array, Array]:
-        """Rows of length n, and the places among them of rows `idx` of the kernels followed.
-
-        The places have shape (len(idx), len(followed)).
-        """
-        if self._cache is None:
-            self._cache = self.source.row_cache(self._cached)
-        slab, slots = self._cache.slots(idx)
-        return slab.reshape(-1, self.n), slots[:, None] * len(self._cached) + self._places
-
-    def pair(self, i: int, j: int) -> tuple[Array, Array]:
-        at, block = self._pair_memory()
-        if len(self.followed):
-            row_pair(*self._rows(np.array([i, j])), self.state, self.followed, i, j, at, block)
-        return at, block
-
-    def _adder(self, idx: Array, a: float, b: float, d: Array) -> Work:
-        rows, places = self._rows(idx)
-        state, followed = self.state, self.followed
-
-        def work(out: Array, part: tuple[int, int], columns: tuple[int, int]) -> None:
-            add_and_weigh(rows, places, a, b, state, followed, d, out, part, columns)
-
-        return work
-
-
-def running_products(operator: Any, weights: Array | None = None) -> RunningProducts:
-    """Return the running products of an operator, or of the one kernel sum_k weights_k K_k."""
-    return operator.running() if weights is None else RowProducts(_SumOfKernels(operator, weights))
-
-
-class _SumOfKernels:
-    """One kernel, as far as :class:`RowProducts` ask for it."""
+class SumOfKernels(KernelOperator):
+    """The one kernel sum_k weights_k K_k of an operator."""
 
     m = 1
+    names = ("sum",)
 
-    def __init__(self, operator: Any, weights: Array) -> None:
+    def __init__(self, operator: KernelOperator, weights: Array) -> None:
         self.operator, self.weights, self.n = operator, weights, operator.n
 
-    def apply(self, v: Array, kernels: Array) -> Array:
-        """K v, shape (1, n)."""
-        return np.asarray(self.operator.quad_and_product(v, self.weights)[1])
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.operator.shape
+
+    def block(
+        self, rows: Which = None, columns: Which = None, kernels: Which = None, dtype: Kind = None
+    ) -> Array:
+        return self.operator.weighted(self.weights, rows, columns)[None]
+
+    def apply(self, v: Array, kernels: Which = None, rows: Which = None) -> Array:
+        active = np.flatnonzero(self.weights)
+        height = self.shape[0] if rows is None else len(rows)
+        out = np.zeros((*np.shape(v)[:-1], height))
+        for run in kernel_runs(len(active), out.size):
+            products = self.operator.apply(v, active[run], rows)
+            out += np.tensordot(self.weights[active[run]], products, axes=1)
+        return out[None]
 
     def row_cache(self, kernels: Array) -> RowCache:
-        """Return a cache of rows, shared with others of the same weights."""
-        operator, weights = self.operator, self.weights
-
-        def rows(idx: Array) -> Array:
-            return np.asarray(operator.weighted(weights, idx)[None])
+        """Shared with all sums of the same weights."""
 
         def make() -> RowCache:
-            return RowCache(rows, 1, self.n, operator.kept_bytes, np.dtype(np.float64))
+            kept, kind = self.operator.kept_bytes, np.dtype(np.float64)
+            return RowCache(self.block, 1, self.n, kept, kind)
 
-        return shared_cache(operator, b"sum" + weights.tobytes(), make)
-
-
-class MatrixProducts(RowProducts):
-    """Running products with matrices that lie one behind the other in memory, (m, n, n)."""
-
-    def __init__(self, source: Any, stack: Array) -> None:
-        super().__init__(source)
-        self._all_rows = stack.reshape(-1, self.n)
-
-    def restrict(self, kernels: Array | None) -> None:
-        """See :class:`RunningProducts`; there is no cache to look after."""
-        StateProducts.restrict(self, kernels)
-        self._first = self.followed * self.n
-
-    def _rows(self, idx: Array) -> tuple[Array, Array]:
-        return self._all_rows, self._first + idx[:, None]
+        return shared_cache(self.operator, b"sum" + self.weights.tobytes(), make)
 
 
-class BatchProducts(StateProducts):
+class BatchProducts(RowProducts):
     """The m x n state of a batch: a move evaluates two rows of every kernel and keeps none of them.
 
-    For what `table` and `batch` hold see ``kernelweave.compiled.gaussians``. ``columns(idx)``
-    returns samples as columns, where they are not those of the table.
+    ``columns(idx)`` returns samples as columns, where they are not those of the operator.
     """
 
     def __init__(
-        self,
-        source: Any,
-        table: Array,
-        batch: Batch,
-        columns: Callable[[Array], Array] | None = None,
+        self, operator: GaussianOperator, columns: Callable[[Array], Array] | None = None
     ) -> None:
-        super().__init__(source)
-        self._table, self._batch = table, batch
-        self._columns = columns or (lambda idx: np.ascontiguousarray(table[:, idx]))
+        super().__init__(operator)
+        self._table, self._batch = operator.sample_columns, operator.compiled
+        self._columns = columns or (lambda idx: np.ascontiguousarray(self._table[:, idx]))
 
-    def pair(self, i: int, j: int) -> tuple[Array, Array]:
-        at, block = self._pair_memory()
+    def _fill_pair(self, i: int, j: int, at: Array, block: Array) -> None:
         at[:, 0], at[:, 1] = self.state[self.followed, i], self.state[self.followed, j]
         # The diagonal is one.
         block[:, :2] = 1.0
@@ -334,9 +319,8 @@ class BatchProducts(StateProducts):
         def work(start: int, stop: int) -> None:
             pair_values(columns, self._batch, kernels[start:stop], values[start:stop])
 
-        map_blocks(work, len(values), *gaussian_kernels(len(values), 1))
+        map_blocks(work, len(values), 1024, GAUSSIAN_WORK * len(values))
         block[:, 2] = values
-        return at, block
 
     def _by_kernels(self, count: int) -> bool:
         """Always: a kernel's columns are loaded once for all samples."""
@@ -355,13 +339,14 @@ class BatchProducts(StateProducts):
 class FactorProducts(RunningProducts):
     """Running products of factored kernels: only z_k = F_k v is kept, K_k v = F_k'z_k follows.
 
-    The factors of all kernels lie one below the other, (R, n), and `offsets` is where each begins.
+    The factors of all m kernels lie one below the other, (R, n), and `owner` has the kernel of
+    each of their rows.
     """
 
-    def __init__(self, factors: Array, offsets: Array) -> None:
-        self._factors, self._offsets = factors, offsets
-        self.m, self.n = len(offsets) - 1, factors.shape[1]
-        self._owner = np.repeat(np.arange(self.m), np.diff(offsets))
+    def __init__(self, factors: Array, owner: Array, m: int) -> None:
+        self._factors, self._owner = factors, owner
+        self._offsets = np.searchsorted(owner, np.arange(m + 1))
+        self.m, self.n = m, factors.shape[1]
         self._z = np.zeros(len(factors))
         self.restrict(None)
 
@@ -370,14 +355,11 @@ class FactorProducts(RunningProducts):
         self._z[:] = self._factors @ v if np.any(v) else 0.0
 
     def synchronise(self, v: Array) -> Array:
-        """See :class:`RunningProducts`; z follows every move, so none is ever frozen."""
-        self.restrict(None)
+        self.reset(v)
         return np.bincount(self._owner, weights=self._z**2, minlength=self.m)
 
-    def pair(self, i: int, j: int) -> tuple[Array, Array]:
-        at, block = self._pair_memory()
+    def _fill_pair(self, i: int, j: int, at: Array, block: Array) -> None:
         factor_pair(self._factors, self._offsets, self.followed, self._z, i, j, at, block)
-        return at, block
 
     def move(self, idx: Array, delta: Array, d: Array) -> Array:
         for i, step in zip(idx, delta, strict=True):
@@ -414,55 +396,44 @@ class StackedProducts(RunningProducts):
         """Call a method of several parts, each with its arguments."""
         return [getattr(self._parts[p], name)(*own) for p, own in args.items()]
 
-    def _everybody(self, *args: Any) -> dict[int, tuple[Any, ...]]:
-        return dict.fromkeys(range(len(self._members)), args)
+    def _ask_all(self, name: str, *args: Any) -> list[Any]:
+        return self._ask(name, dict.fromkeys(range(len(self._members)), args))
 
     def _locate(self, kernels: Array | None) -> None:
         """Set which kernels are followed, and for each part where its own are among them."""
         super().restrict(kernels)
         place = np.full(self.m, -1)
         place[self.followed] = np.arange(len(self.followed))
-        self._here = [np.flatnonzero(place[own] >= 0) for own in self._members]
-        self._own = [
-            place[np.asarray(own)[here]]
-            for own, here in zip(self._members, self._here, strict=True)
-        ]
+        places = [place[own] for own in self._members]
+        self._here = [np.flatnonzero(own >= 0) for own in places]
+        # Parts that follow no kernel are not asked.
+        self._own = {p: own[own >= 0] for p, own in enumerate(places) if own.max() >= 0}
 
     def restrict(self, kernels: Array | None) -> None:
         self._locate(kernels)
         self._ask("restrict", {p: (here,) for p, here in enumerate(self._here)})
 
     def reset(self, v: Array) -> None:
-        self._ask("reset", self._everybody(v))
+        self._ask_all("reset", v)
         self._locate(None)
 
     def synchronise(self, v: Array) -> Array:
         out = np.zeros(self.m)
-        for own, quad in zip(
-            self._members, self._ask("synchronise", self._everybody(v)), strict=True
-        ):
+        for own, quad in zip(self._members, self._ask_all("synchronise", v), strict=True):
             out[own] += quad
         self._locate(None)
         return out
 
-    def pair(self, i: int, j: int) -> tuple[Array, Array]:
-        at, block = self._pair_memory()
-        asked = {p: (i, j) for p, own in enumerate(self._own) if len(own)}
-        for p, (some, between) in zip(asked, self._ask("pair", asked), strict=True):
-            at[self._own[p]] += some
-            block[self._own[p]] += between
-        return at, block
+    def _fill_pair(self, i: int, j: int, at: Array, block: Array) -> None:
+        asked = dict.fromkeys(self._own, (i, j))
+        for own, (some, between) in zip(self._own.values(), self._ask("pair", asked), strict=True):
+            at[own] += some
+            block[own] += between
 
     def move(self, idx: Array, delta: Array, d: Array) -> Array:
-        asked = {p: (idx, delta, d[own]) for p, own in enumerate(self._own)}
-        return self._sum(self._ask("move", asked))
+        asked = {p: (idx, delta, d[own]) for p, own in self._own.items()}
+        return sum(self._ask("move", asked), start=np.zeros(self.n))
 
     def weigh(self, d: Array) -> Array:
-        asked = {p: (d[own],) for p, own in enumerate(self._own) if len(own)}
-        return self._sum(self._ask("weigh", asked))
-
-    def _sum(self, parts: list[Any]) -> Array:
-        out = np.zeros(self.n)
-        for part in parts:
-            out += part
-        return out
+        asked = {p: (d[own],) for p, own in self._own.items()}
+        return sum(self._ask("weigh", asked), start=np.zeros(self.n))

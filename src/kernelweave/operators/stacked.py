@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from kernelweave.errors import InvalidInputError
-from kernelweave.kernels.names import StackedNames, whereabouts
+from kernelweave.kernels.batch import StackedNames, whereabouts
 from kernelweave.kernels.samples import as_samples
 from kernelweave.operators.base import (
     Array,
@@ -21,7 +21,6 @@ from kernelweave.operators.base import (
     as_tasks,
     kernel_indices,
 )
-from kernelweave.operators.running import StackedProducts
 from kernelweave.validation import require_array, require_kind
 
 __all__ = ["StackedOperator"]
@@ -61,7 +60,7 @@ class StackedOperator(KernelOperator):
         self.parts = tuple(parts)
         self.members = tuple(np.asarray(own, dtype=np.int64) for own in members)
         self._part, self._place = whereabouts(self.members)
-        self.m = len(self._part)
+        self.n, self.m = self.parts[0].n, len(self._part)
         self.names = StackedNames([part.names for part in self.parts], self.members)
         self.cache_mb = min(part.cache_mb for part in self.parts)
         self.matrix_limit = min(part.matrix_limit for part in self.parts)
@@ -104,10 +103,6 @@ class StackedOperator(KernelOperator):
 
     def __repr__(self) -> str:
         return f"StackedOperator(n={self.n}, m={self.m}, parts={len(self.parts)})"
-
-    @property
-    def n(self) -> int:  # type: ignore[override]
-        return int(self.parts[0].n)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -238,37 +233,34 @@ class StackedOperator(KernelOperator):
 
     # Answers about all kernels
 
-    def _own(self) -> Iterator[tuple[Any, Array]]:
-        return zip(self.parts, self.members, strict=True)
-
     def _of_parts(
         self, name: str, cut: dict[str, Array] | None = None, **args: Any
     ) -> Iterator[tuple[Array, Any]]:
         """Yield (its kernels, its answer) for every part; arguments in `cut` are cut by kernels."""
         calls = [
             (part, name, {**args, **{key: values[own] for key, values in (cut or {}).items()}})
-            for part, own in self._own()
+            for part, own in zip(self.parts, self.members, strict=True)
         ]
         return zip(self.members, self._ask(calls), strict=True)
 
-    def contract(self, M: ArrayLike) -> NDArray[np.float64]:
+    def _one_each(self, name: str, **args: Any) -> Array:
         out = np.empty(self.m)
-        for own, found in self._of_parts("contract", M=M):
+        for own, found in self._of_parts(name, **args):
             out[own] = found
         return out
 
+    def contract(self, M: ArrayLike) -> NDArray[np.float64]:
+        return self._one_each("contract", M=M)
+
     def eigenvalue_bound(self) -> Array:
-        out = np.empty(self.m)
-        for own, found in self._of_parts("eigenvalue_bound"):
-            out[own] = found
-        return out
+        return self._one_each("eigenvalue_bound")
 
     def weighted(
         self, d: ArrayLike, rows: Which = None, columns: Which = None, out: Array | None = None
     ) -> Array:
         weights = np.asarray(d)
         total: Array | None = None
-        for part, own in self._own():
+        for part, own in zip(self.parts, self.members, strict=True):
             if total is None:
                 total = part.weighted(weights[own], rows, columns, out)
             elif weights[own].any():
@@ -294,20 +286,11 @@ class StackedOperator(KernelOperator):
             product = product + bound.product
         return ErrorBound(missing, excess, product)
 
-    def running(self) -> StackedProducts:
-        return StackedProducts([part.running() for part in self.parts], self.members, self.n)
-
     def sum_products(self, V: Array) -> Array:
-        out = np.zeros((V.shape[1], self.shape[0]))
-        for _, added in self._of_parts("sum_products", {"V": V}):
-            out += added
-        return out
+        return sum(added for _, added in self._of_parts("sum_products", {"V": V}))
 
     def square_sum(self) -> Array:
-        out = np.zeros((self.n, self.n))
-        for _, added in self._of_parts("square_sum"):
-            out += added
-        return out
+        return sum(added for _, added in self._of_parts("square_sum"))
 
     def square_factor(self) -> Array | None:
         """See :class:`KernelOperator`; the factors of all parts, if each has one."""

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kernelweave.describe.alignment import Alignment, kernel_alignment
-from kernelweave.plot.style import BLACK, GREY, new_axes, shorten
+from kernelweave.inspect.alignment import Alignment, kernel_alignment
+from kernelweave.inspect.words import shorten
+from kernelweave.plot.style import BLACK, GREY, colour_bar, new_axes, shades
+from kernelweave.plot.svg import with_tips
 from kernelweave.problem import Array
 
 if TYPE_CHECKING:
@@ -20,7 +22,6 @@ _WITH_NUMBERS = 12
 _WITH_NAMES = 60
 # Only rounding puts positive semi-definite kernels below zero.
 _ROUNDING = 1e-6
-_PALE = 0.55
 
 
 def alignment(model: Any, ax: Axes | None = None) -> Axes:
@@ -29,7 +30,7 @@ def alignment(model: Any, ax: Axes | None = None) -> Axes:
     Parameters
     ----------
     model : fitted estimator, pipeline, search, or Alignment
-        What :func:`~kernelweave.describe.kernel_alignment` takes (its kernels with a
+        What :func:`~kernelweave.inspect.kernel_alignment` takes (its kernels with a
         weight, at most the 30 heaviest), or what it returned.
     ax : matplotlib.axes.Axes, optional
         Where to draw; a new figure (not known to pyplot) when left out.
@@ -68,16 +69,31 @@ def alignment(model: Any, ax: Axes | None = None) -> Axes:
         ax.set_title("no kernel has a weight", fontsize=11)
         return ax
     signed = bool(np.nanmin(values, initial=0.0) < -_ROUNDING)
-    image = ax.imshow(
+    edges = np.arange(count + 1) - 0.5
+    image = ax.pcolormesh(
+        edges,
+        edges,
         np.ma.masked_invalid(values),
-        cmap="PuOr_r" if signed else "Blues",
+        cmap=shades(signed),
         vmin=-1.0 if signed else 0.0,
         vmax=1.0,
-        interpolation="nearest",
+        edgecolors="none",
+        # No cell reaches beyond the axes, and a page with 900 of them is shorter so.
+        clip_on=False,
     )
+    ax.set(xlim=(-0.5, count - 0.5), ylim=(count - 0.5, -0.5), aspect="equal")
+    full = [shorten(found.names[k], 90) for k in order]
+    told = [
+        f"{a}\n{b}\nalignment {values[i, j]:.2f}"
+        for i, a in enumerate(full)
+        for j, b in enumerate(full)
+    ]
+    with_tips(image, told)
     _hatch(ax, np.isnan(values))
     if count <= _WITH_NUMBERS:
-        _write_numbers(ax, values, signed)
+        for (i, j), value in np.ndenumerate(values):
+            if not np.isnan(value):
+                ax.text(j, i, f"{value:.2f}", ha="center", va="center", fontsize=7, color=BLACK)
     if count <= _WITH_NAMES:
         small = 8 if count <= 30 else 6
         ax.set_yticks(np.arange(count), names, fontsize=small)
@@ -92,9 +108,7 @@ def alignment(model: Any, ax: Axes | None = None) -> Axes:
     if found.n_left_out:
         title += f", {found.n_left_out} lighter kernels left out"
     ax.set_title(title, fontsize=11)
-    bar = ax.figure.colorbar(image, ax=ax, shrink=0.8, aspect=18, pad=0.03)
-    bar.outline.set_visible(False)
-    bar.ax.tick_params(labelsize=8)
+    colour_bar(ax, image, shrink=0.8, aspect=18, pad=0.03)
     return ax
 
 
@@ -104,12 +118,3 @@ def _hatch(ax: Axes, empty: Array) -> None:
 
     for i, j in np.argwhere(empty):
         ax.add_patch(Rectangle((j - 0.5, i - 0.5), 1, 1, fc="#f2f2f2", ec=GREY, lw=0, hatch="////"))
-
-
-def _write_numbers(ax: Axes, values: Array, signed: bool) -> None:
-    for (i, j), value in np.ndenumerate(values):
-        if np.isnan(value):
-            continue
-        dark = abs(value) > (0.75 if signed else _PALE)
-        text = f"{value:.2f}"
-        ax.text(j, i, text, ha="center", va="center", fontsize=7, color="white" if dark else BLACK)

@@ -8,18 +8,32 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.isotonic import isotonic_regression
 
-from kernelweave.describe.learnt import find_estimator
 from kernelweave.errors import InvalidInputError
-from kernelweave.plot.style import BLACK, BLUE, GREY, LIGHT_BLUE, VERMILLION, shorten, tidy
+from kernelweave.inspect.learnt import find_estimator
+from kernelweave.inspect.words import shorten
+from kernelweave.plot.style import (
+    BLACK,
+    BLUE,
+    COLOURS,
+    GREY,
+    LIGHT_BLUE,
+    RULE,
+    VERMILLION,
+    check_top,
+    log_axis,
+    tidy,
+    write,
+)
 from kernelweave.problem import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
-__all__ = ["path", "spread_apart"]
+__all__ = ["path", "plot_path", "spread_apart"]
 
 # Okabe and Ito's palette without the vermillion of the chosen C; lines beyond it are dashed.
-_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#000000", "#8C6D1F")
+_COLOURS = (BLUE, *COLOURS[2:], BLACK)
 _DASHES = ("-", "--", ":")
 # Lines that cross stay apart without colours too.
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<")
@@ -59,8 +73,7 @@ def path(model: Any, ax: Any = None, top: int = 8) -> Any:
     >>> upper.get_ylabel(), lower.get_xlabel()
     ('weight', 'C')
     """
-    if top < 1:
-        raise InvalidInputError(f"top must be at least 1; got {top!r}.")
+    check_top(top)
     estimator = find_estimator(model)
     if not hasattr(estimator, "path_weights_"):
         raise InvalidInputError(
@@ -77,10 +90,44 @@ def path(model: Any, ax: Any = None, top: int = 8) -> Any:
     for panel in panels:
         panel.axvline(estimator.C_, color=VERMILLION, lw=1.2, ls="--", zorder=1.5)
         tidy(panel)
-        panel.set_xscale("log")
+        log_axis(panel, "x")
         panel.set_xlim(Cs[0] / spare, Cs[-1] * spare)
     panels[-1].set_xlabel("C")
     return panels[0] if len(panels) == 1 else panels
+
+
+def plot_path(model: Any, top: int = 8, figure: Figure | None = None) -> Figure:
+    """Draw the kernel weights along the path of C, and the cross-validated score below them.
+
+    The same as :func:`kernelweave.plot.path`, which takes axes and returns them.
+
+    Parameters
+    ----------
+    model : MKLClassifierCV, MKLRegressorCV, or a pipeline that ends in one
+        Fitted.
+    top : int, default=8
+        How many kernels to draw in colour and name.
+    figure : matplotlib.figure.Figure, optional
+        Where to draw; a new one (not known to pyplot) when left out.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from kernelweave import MKLClassifierCV
+    >>> from kernelweave.report import plot_path
+    >>> X, y = load_iris(return_X_y=True)
+    >>> figure = plot_path(MKLClassifierCV(Cs=4, cv=3).fit(X, y))
+    >>> [ax.get_xscale() for ax in figure.axes]
+    ['log', 'log']
+    """
+    if figure is None:
+        return path(model, top=top)[0].figure
+    panels = figure.subplots(2, 1, sharex=True, height_ratios=[2.0, 1.0])
+    return path(model, panels, top)[0].figure
 
 
 def _panels(ax: Any) -> tuple[Axes, ...]:
@@ -133,16 +180,8 @@ def _draw_weights(ax: Axes, estimator: Any, top: int) -> None:
     _write_names(ax, names, weights[-1, shown], colours)
     if len(rest):
         last = Cs[-1]
-        ax.annotate(
-            f"grey: {len(rest)} more kernels",
-            xy=(last, 0.0),
-            xycoords=("data", "axes fraction"),
-            xytext=(12, -14),
-            textcoords="offset points",
-            fontsize=8,
-            color=GREY,
-            annotation_clip=False,
-        )
+        how = {"xycoords": ("data", "axes fraction"), "color": GREY, "annotation_clip": False}
+        write(ax, f"grey: {len(rest)} more kernels", (last, 0.0), (12, -10), **how)
     _write_counts(ax, Cs, np.count_nonzero(weights, axis=1))
     total = weights.shape[1]
     ax.set_title(
@@ -189,6 +228,8 @@ def spread_apart(places: Array, gap: float) -> Array:
     [0.55, 0.45, 0.0]
     """
     count = len(places)
+    if not count:
+        return np.empty(0)
     # Of equal ones the first was the largest: it stays on top.
     order = np.lexsort((-np.arange(count), places))
     steps = min(gap, 1.0 / max(1, count - 1)) * np.arange(count)
@@ -203,26 +244,10 @@ def _write_counts(ax: Axes, Cs: Array, counts: Array) -> None:
     """Write the number of kernels in use along the upper edge."""
     step = max(1, -(-len(Cs) // 10))
     for C, count in list(zip(Cs, counts, strict=True))[::step]:
-        ax.annotate(
-            f"{count}",
-            xy=(C, 1.0),
-            xycoords=("data", "axes fraction"),
-            xytext=(0, 6),
-            textcoords="offset points",
-            ha="center",
-            fontsize=8,
-            color=BLACK,
-        )
-    ax.annotate(
-        "kernels",
-        xy=(0.0, 1.0),
-        xycoords="axes fraction",
-        xytext=(-6, 6),
-        textcoords="offset points",
-        ha="right",
-        fontsize=8,
-        color=BLACK,
-    )
+        how = {"xycoords": ("data", "axes fraction"), "ha": "center", "va": "bottom"}
+        write(ax, f"{count}", (C, 1.0), (0, 6), **how)
+    how = {"xycoords": "axes fraction", "ha": "right", "va": "bottom"}
+    write(ax, "kernels", (0.0, 1.0), (-6, 6), **how)
 
 
 def _draw_scores(ax: Axes, estimator: Any) -> None:
@@ -235,12 +260,6 @@ def _draw_scores(ax: Axes, estimator: Any) -> None:
     default = "accuracy" if hasattr(estimator, "classes_") else "R squared"
     label = default if scoring is None else scoring if isinstance(scoring, str) else "score"
     ax.set_ylabel(f"{label}, {len(estimator.scores_)} folds")
-    ax.grid(True, axis="y", color="#e5e5e5", lw=0.8)
-    ax.annotate(
-        f"{estimator.best_score_:.3g} at C = {estimator.C_:.3g}",
-        xy=(estimator.C_, estimator.best_score_),
-        xytext=(8, -14),
-        textcoords="offset points",
-        fontsize=8,
-        color=VERMILLION,
-    )
+    ax.grid(True, axis="y", color=RULE, lw=0.8)
+    text = f"{estimator.best_score_:.3g} at C = {estimator.C_:.3g}"
+    write(ax, text, (estimator.C_, estimator.best_score_), (8, -10), color=VERMILLION)

@@ -9,7 +9,18 @@ import numpy as np
 
 from kernelweave.arrays import Index
 from kernelweave.errors import InvalidInputError
-from kernelweave.plot.style import BLACK, BLUE, GREY, VERMILLION, new_axes, shorten, tidy
+from kernelweave.inspect.words import shorten
+from kernelweave.plot.style import (
+    BLACK,
+    BLUE,
+    GREY,
+    VERMILLION,
+    check_top,
+    new_axes,
+    rows_with_names,
+    tidy,
+    write,
+)
 from kernelweave.problem import Array
 from kernelweave.validation import unknown_name
 
@@ -17,6 +28,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["contributions"]
+
+# Numbers are written over the line at zero.
+_OVER_ZERO: Any = {"bbox": {"fc": "white", "ec": "none", "pad": 0.5}, "zorder": 3}
 
 
 def contributions(
@@ -61,8 +75,7 @@ def contributions(
     >>> [label.get_text() for label in ax.get_yticklabels()]
     ['intercept', 'rbf(width=1)', 'linear', 'decision value']
     """
-    if top < 1:
-        raise InvalidInputError(f"top must be at least 1; got {top!r}.")
+    check_top(top)
     values = np.asarray(explanation.values, dtype=float)
     # An axis for the decision values, also where there is one only.
     values = values[:, None, :] if values.ndim == 2 else values
@@ -138,7 +151,8 @@ def _draw_steps(
         end = start + size
         if row < last:
             ax.plot([end, end], [row - 0.33, row + 1.33], color=GREY, lw=0.7, zorder=0.8)
-        _write(ax, f"{size:+.3f}" if own else f"{size:.3f}", max(start, end), row)
+        text = f"{size:+.3f}" if own else f"{size:.3f}"
+        write(ax, text, (max(start, end), row), (4, 0), **_OVER_ZERO)
     ax.axvline(0.0, color=BLACK, lw=0.8, zorder=0.5)
     _keep_room(ax, min(0.0, *ends), max(0.0, *ends))
     ax.set_xlabel("decision value")
@@ -160,7 +174,7 @@ def _draw_sizes(
         ax = new_axes(6.4, max(1.8, 0.9 + 0.27 * len(labels)))
     ax.barh(np.arange(len(labels)), lengths, color=colours, height=0.72)
     for row, length in enumerate(lengths):
-        _write(ax, f"{length:.3f}", length, row)
+        write(ax, f"{length:.3f}", (length, row), (4, 0), **_OVER_ZERO)
     _keep_room(ax, 0.0, max(lengths, default=0.0))
     ax.set_xlim(left=0)
     ax.set_xlabel("mean size of the contribution")
@@ -171,21 +185,6 @@ def _draw_sizes(
     return _finish(ax, labels, title)
 
 
-def _write(ax: Axes, text: str, place: float, row: int) -> None:
-    ax.annotate(
-        text,
-        (place, row),
-        xytext=(4, 0),
-        textcoords="offset points",
-        va="center",
-        fontsize=8,
-        color=BLACK,
-        # Over the line at zero.
-        bbox={"fc": "white", "ec": "none", "pad": 0.5},
-        zorder=3,
-    )
-
-
 def _keep_room(ax: Axes, low: float, high: float) -> None:
     """Leave room for the numbers on the right."""
     width = high - low or 1.0
@@ -193,9 +192,7 @@ def _keep_room(ax: Axes, low: float, high: float) -> None:
 
 
 def _finish(ax: Axes, labels: list[str], title: str) -> Axes:
-    ax.set_yticks(np.arange(len(labels)), labels)
-    ax.set_ylim(len(labels) - 0.4, -0.6)
-    ax.tick_params(axis="y", length=0)
+    rows_with_names(ax, labels)
     ax.set_title(title, fontsize=11)
     tidy(ax)
     ax.spines["left"].set_visible(False)

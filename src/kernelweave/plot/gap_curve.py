@@ -6,13 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kernelweave.describe.learnt import find_estimator, is_bayesian, split_fits
-from kernelweave.plot.style import BLACK, BLUE, LIGHT_BLUE, VERMILLION, new_axes, tidy
+from kernelweave.inspect.certificate import measure_of
+from kernelweave.inspect.learnt import find_estimator, is_bayesian, rank_kernels, split_fits
+from kernelweave.plot.kernel_weights import weights
+from kernelweave.plot.style import BLUE, COLOURS, RULE, VERMILLION, log_axis, new_axes, tidy, write
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
-__all__ = ["convergence"]
+__all__ = ["convergence", "fit_figure", "kernels_in_use"]
+
+
+# Iterations that are drawn as dots at most.
+_MOST_DOTS = 300
 
 
 def convergence(model: Any, ax: Axes | None = None) -> Axes:
@@ -52,42 +59,95 @@ def convergence(model: Any, ax: Axes | None = None) -> Axes:
         _draw_bound(ax, estimator)
     else:
         _draw_gap(ax, estimator)
-    ax.set_xlim(left=0)
-    ax.set_xlabel("seconds of solving")
     ax.set_title(f"{int(np.max(estimator.n_iter_))} iterations", fontsize=11)
-    ax.grid(True, axis="y", which="major", color="#e5e5e5", lw=0.8)
+    return _finish(ax)
+
+
+def fit_figure(model: Any, top: int = 20) -> Figure:
+    """Draw the weights and the convergence of a fitted model side by side.
+
+    Parameters
+    ----------
+    model : MKLClassifier, MKLRegressor, or a pipeline or search that ends in one
+        Fitted.
+    top : int, default=20
+        How many kernels to show.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Save it with ``figure.savefig("fit.png")``; a notebook shows it by itself.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from kernelweave import MKLClassifier
+    >>> from kernelweave.kernels import RBF, Linear
+    >>> from kernelweave.plot import fit_figure
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = MKLClassifier([Linear(), RBF(width=1.0)]).fit(X, y)
+    >>> len(fit_figure(model).axes)
+    2
+    """
+    from matplotlib.figure import Figure
+
+    estimator = find_estimator(model)
+    bars = min(top + 1, len(rank_kernels(estimator)))
+    figure = Figure(figsize=(11.0, max(3.6, 1.0 + 0.27 * bars)), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    weights(estimator, ax=left, top=top)
+    convergence(estimator, ax=right)
+    return figure
+
+
+def kernels_in_use(model: Any, ax: Axes | None = None) -> Axes:
+    """Draw how many kernels had a weight, against time."""
+    if ax is None:
+        ax = new_axes(5.2, 3.6)
+    for i, records in enumerate(split_fits(find_estimator(model).history_)):
+        seconds = [record.seconds for record in records]
+        used = [record.active_kernels for record in records]
+        colour = COLOURS[i % len(COLOURS)]
+        ax.plot(seconds, used, color=colour, lw=1.8, drawstyle="steps-post")
+    ax.set_ylim(bottom=0)
+    ax.locator_params(axis="y", integer=True)
+    ax.set_ylabel("kernels in use")
+    return _finish(ax)
+
+
+def _finish(ax: Axes) -> Axes:
+    ax.set_xlim(left=0)
+    ax.locator_params(axis="x", nbins=6)
+    ax.set_xlabel("seconds of solving")
+    ax.grid(True, axis="y", which="major", color=RULE, lw=0.8)
     tidy(ax)
     return ax
 
 
 def _draw_gap(ax: Axes, estimator: Any) -> None:
-    for records in split_fits(estimator.history_):
+    for i, records in enumerate(split_fits(estimator.history_)):
+        colour = COLOURS[i % len(COLOURS)]
         seconds = np.array([record.seconds for record in records], dtype=float)
         # An infinite gap has no place on a logarithmic axis; nor has zero, or rounding below it.
         gaps = np.maximum([record.gap for record in records], np.finfo(float).eps)
         known = np.isfinite(gaps)
         seconds, gaps = seconds[known], gaps[known]
-        ax.plot(seconds, gaps, "o", color=LIGHT_BLUE, markersize=4, zorder=3)
+        # More dots than this would only lie on one another, and each has its place in a file.
+        some = np.unique(np.linspace(0, len(gaps) - 1, min(len(gaps), _MOST_DOTS)).astype(int))
+        ax.plot(seconds[some], gaps[some], "o", color=colour, alpha=0.4, markersize=4, zorder=3)
         # A fit keeps its best point, so this is the gap it would return if it stopped here.
-        best = np.minimum.accumulate(gaps)
-        ax.plot(seconds, best, color=BLUE, lw=1.8, drawstyle="steps-post")
-    ax.set_yscale("log")
+        # A projected gradient is the size of a step, and need not fall.
+        falls = getattr(estimator, "gap_kind_", "duality") == "duality"
+        best = np.minimum.accumulate(gaps) if falls else gaps
+        ax.plot(seconds, best, color=colour, lw=1.8, drawstyle="steps-post")
+    log_axis(ax, "y")
     tolerance = getattr(estimator, "tol", None)
     if tolerance:
         ax.axhline(tolerance, color=VERMILLION, ls="--", lw=1.2)
-        ax.annotate(
-            f"tolerance {tolerance:g}",
-            # On the left: the curve meets the line on the right.
-            xy=(0.0, tolerance),
-            xycoords=("axes fraction", "data"),
-            xytext=(4, 3),
-            textcoords="offset points",
-            va="bottom",
-            fontsize=8,
-            color=VERMILLION,
-        )
-    kind = getattr(estimator, "gap_kind_", "duality")
-    ax.set_ylabel(f"relative {'duality gap' if kind == 'duality' else 'projected gradient'}")
+        # On the left: the curve meets the line on the right.
+        how = {"xycoords": ("axes fraction", "data"), "va": "bottom", "color": VERMILLION}
+        write(ax, f"tolerance {tolerance:g}", (0.0, tolerance), (4, 3), **how)
+    ax.set_ylabel(f"relative {measure_of(estimator)}")
 
 
 def _draw_bound(ax: Axes, estimator: Any) -> None:
@@ -95,14 +155,6 @@ def _draw_bound(ax: Axes, estimator: Any) -> None:
         seconds = [record.seconds for record in records]
         bounds = [record.lower_bound for record in records]
         ax.plot(seconds, bounds, color=BLUE, lw=1.8, marker="o", markersize=5, markevery=[-1])
-        ax.annotate(
-            f"{bounds[-1]:.6g}",
-            (seconds[-1], bounds[-1]),
-            xytext=(0, -6),
-            textcoords="offset points",
-            ha="right",
-            va="top",
-            fontsize=8,
-            color=BLACK,
-        )
+        end = (seconds[-1], bounds[-1])
+        write(ax, f"{bounds[-1]:.6g}", end, (0, -6), ha="right", va="top")
     ax.set_ylabel("lower bound on the log evidence")

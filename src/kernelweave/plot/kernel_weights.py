@@ -6,19 +6,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kernelweave.describe.learnt import find_estimator, rank_kernels
-from kernelweave.errors import InvalidInputError
+from kernelweave.inspect.learnt import Bar, find_estimator, rank_kernels, weight_bars
+from kernelweave.inspect.words import shorten
 from kernelweave.plot.style import (
     BLACK,
     COLOURS,
     GREY,
     VERMILLION,
+    check_top,
     new_axes,
-    shorten,
+    rows_with_names,
     tidy,
     title_and_legend,
+    write,
 )
-from kernelweave.plot.weight_bars import Bar, group_colours, weight_bars
+from kernelweave.regularizers.groups import partition
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -64,78 +66,64 @@ def weights(model: Any, ax: Axes | None = None, top: int = 20, *, groups: Any = 
     """
     from matplotlib.patches import Patch
 
-    if top < 1:
-        raise InvalidInputError(f"top must be at least 1; got {top!r}.")
+    check_top(top)
     estimator = find_estimator(model)
     kernels = rank_kernels(estimator)
-    shown, rest = kernels[:top], kernels[top:]
-    names = [shorten(kernel.name) for kernel in shown]
-    if rest:
-        together = "together" if rest[0].std is None else "in this range"
-        names.append(f"{len(rest)} more kernels {together}")
+    bars, rest = weight_bars(kernels, top)
+    colours, by_group = _group_colours(groups, estimator.kernel_names_)
+    shown = [colours[kernel.place] for kernel in kernels[:top]]
+    names, texts = [shorten(bar.name) for bar in bars], [f"{bar.right:.3f}" for bar in bars]
+    if rest is not None:
+        bars, shown, spread = [*bars, rest], [*shown, GREY], kernels[0].std is not None
+        names.append(f"{rest.name} kernels {'in this range' if spread else 'together'}")
+        texts.append(f"{rest.left:.3f} to {rest.right:.3f}" if spread else f"{rest.right:.3f}")
     if ax is None:
         ax = new_axes(6.4, max(1.6, 0.9 + 0.27 * len(names)))
-    colours, by_group = group_colours(groups, estimator.kernel_names_, COLOURS)
     handles: list[Any] = [Patch(color=colour, label=name) for name, colour in by_group.items()]
-    bars = weight_bars(shown, rest, colours, GREY)
-    handles += _draw_weights(ax, bars)
+    handles += _draw_bars(ax, bars, shown, texts)
     n_classes = len(kernels[0].by_class) if kernels else 1
     if n_classes > 1:
-        for row, kernel in enumerate(shown):
+        for row, kernel in enumerate(kernels[:top]):
             dots = ax.plot(kernel.by_class, [row] * n_classes, "o", color=VERMILLION, markersize=4)
             dots[0].set_label("one class")
         handles.append(dots[0])
     title = f"{len(kernels)} of {len(estimator.kernel_names_)} kernels kept"
     title_and_legend(ax, title, handles, right=True)
-    ax.set_yticks(np.arange(len(names)), names)
-    ax.set_ylim(len(names) - 0.4, -0.6)
+    rows_with_names(ax, names)
     ax.margins(x=0.14)
     if any(bar.low < 0 for bar in bars):
         ax.axvline(0.0, color=GREY, lw=0.8, zorder=0.5)
     else:
         ax.set_xlim(left=0)
     ax.set_xlabel("weight")
-    ax.tick_params(axis="y", length=0)
     tidy(ax)
     return ax
 
 
-def _draw_weights(ax: Axes, bars: list[Bar]) -> list[Any]:
+def _draw_bars(ax: Axes, bars: list[Bar], colours: list[str], texts: list[str]) -> list[Any]:
     """Draw bars with their numbers and error bars; returns what a legend explains."""
-    rows = np.arange(len(bars))
-    drawn = ax.barh(
-        rows,
-        [bar.right - bar.left for bar in bars],
-        left=[bar.left for bar in bars],
-        color=[bar.colour for bar in bars],
-        height=0.72,
-    )
-    for row, (bar, shape) in enumerate(zip(bars, drawn, strict=True)):
+    left = [bar.left for bar in bars]
+    widths = [bar.right - bar.left for bar in bars]
+    drawn = ax.barh(np.arange(len(bars)), widths, left=left, color=colours, height=0.72)
+    for row, (bar, shape, text) in enumerate(zip(bars, drawn, texts, strict=True)):
         if bar.doubtful:
             shape.set_alpha(_PALE)
         # On the side that the bar points to.
         up = bar.right >= 0
-        ax.annotate(
-            bar.text,
-            (bar.high if up else bar.low, row),
-            xytext=(4 if up else -4, 0),
-            textcoords="offset points",
-            ha="left" if up else "right",
-            va="center",
-            fontsize=8,
-            color=BLACK,
-        )
+        end = (bar.high if up else bar.low, row)
+        write(ax, text, end, (4 if up else -4, 0), ha="left" if up else "right")
     known = [(bar.right, row, bar.reach) for row, bar in enumerate(bars) if bar.reach is not None]
     if not known:
         return []
     weights, places, reach = zip(*known, strict=True)
-    errors = ax.errorbar(
-        weights,
-        places,
-        xerr=reach,
-        fmt="none",
-        ecolor=BLACK,
-        elinewidth=1.1,
-        label="2 standard deviations",
-    )
-    return [errors]
+    how: Any = {"fmt": "none", "ecolor": BLACK, "elinewidth": 1.1, "label": "2 standard deviations"}
+    return [ax.errorbar(weights, places, xerr=reach, **how)]
+
+
+def _group_colours(groups: Any, names: list[str]) -> tuple[list[str], dict[str, str]]:
+    """The colour of every kernel, and that of every group; no groups: one colour."""
+    if groups is None:
+        return [COLOURS[0]] * len(names), {}
+    parts = partition(groups, len(names), names)
+    own = [COLOURS[g % len(COLOURS)] for g in range(len(parts.names))]
+    return [own[label] for label in parts.labels], dict(zip(parts.names, own, strict=True))

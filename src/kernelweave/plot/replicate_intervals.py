@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelweave.errors import InvalidInputError
+from kernelweave.inspect.words import shorten
 from kernelweave.plot.style import (
     BLUE,
     GREY,
     LIGHT_BLUE,
     VERMILLION,
+    check_top,
     legend_above,
     new_axes,
-    shorten,
+    rows_with_names,
     tidy,
+    write,
 )
 from kernelweave.problem import Array
 
@@ -60,8 +62,7 @@ def stability(result: Any, ax: Axes | None = None, top: int = 20) -> Axes:
     >>> [label.get_text() for label in ax.get_yticklabels()]
     ['a', 'b']
     """
-    if top < 1:
-        raise InvalidInputError(f"top must be at least 1; got {top!r}.")
+    check_top(top)
     shown, rest = result.ranked[:top], result.ranked[top:]
     names = [shorten(str(result.names[k])) for k in shown]
     frequency = result.frequency[shown]
@@ -74,9 +75,7 @@ def stability(result: Any, ax: Axes | None = None, top: int = 20) -> Axes:
     explained = _draw_weights(ax, result, shown)
     if len(rest):
         _write_rest(ax, result, rest, len(shown))
-    ax.set_yticks(np.arange(len(names)), names)
-    ax.set_ylim(len(names) - 0.4, -0.6)
-    ax.tick_params(axis="y", length=0)
+    rows_with_names(ax, names)
     _draw_frequencies(ax, frequency, len(shown))
     sure = np.count_nonzero(result.frequency >= result.often)
     share = f"{100 * result.often:g} % of replicates or more"
@@ -124,15 +123,7 @@ def _write_rest(ax: Axes, result: Any, rest: NDArray[np.intp], row: int) -> None
     total = result.replicates[:, rest].sum(axis=1)
     low, high = result.interval(total)
     text = f"sum of their weights {total.mean():.4f} ({low:.4f} to {high:.4f})"
-    ax.annotate(
-        text,
-        xy=(0.0, row),
-        xytext=(5, 0),
-        textcoords="offset points",
-        va="center",
-        fontsize=8,
-        color=_DARK_GREY,
-    )
+    write(ax, text, (0.0, row), (5, 0), color=_DARK_GREY)
 
 
 def _draw_frequencies(ax: Axes, frequency: Array, own: int) -> None:

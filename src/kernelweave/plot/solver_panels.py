@@ -8,17 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kernelweave.errors import InvalidInputError
-from kernelweave.plot.style import (
-    BLACK,
-    BLUE,
-    GREY,
-    LIGHT_BLUE,
-    legend_above,
-    new_axes,
-    shorten,
-    tidy,
-    two_digits,
-)
+from kernelweave.inspect.words import shorten, two_digits
+from kernelweave.plot.style import BLUE, GREY, LIGHT_BLUE, legend_above, new_axes, tidy, write
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -108,27 +99,14 @@ def _draw_scores(ax: Axes, rows: list[Any], metric: str) -> None:
     for place, row in enumerate(rows):
         if not row.fits:
             continue
-        ax.plot(
-            [row.score - row.score_std, row.score + row.score_std],
-            [place, place],
-            color=LIGHT_BLUE,
-            lw=6,
-            solid_capstyle="butt",
-            zorder=2,
-        )
+        ends = row.score - row.score_std, row.score + row.score_std
+        ax.hlines(place, *ends, color=LIGHT_BLUE, lw=6, zorder=2)
         # Splits with the same score lie one above the other.
         shift = np.linspace(-0.2, 0.2, len(row.scores)) if len(row.scores) > 1 else [0.0]
         ax.plot(row.scores, place + np.asarray(shift), ".", color=_DARK_GREY, ms=4, zorder=3)
         ax.plot(row.score, place, "o", ms=7, zorder=4, **_mark(row))
-        ax.annotate(
-            f"{row.score:.3f}",
-            xy=(_MEANS_END, place),
-            xycoords=("axes fraction", "data"),
-            ha="right",
-            va="center",
-            fontsize=8,
-            color=BLACK,
-        )
+        where = ("axes fraction", "data")
+        write(ax, f"{row.score:.3f}", (_MEANS_END, place), (0, 0), xycoords=where, ha="right")
     best = max((row.score for row in rows if row.fits), default=None)
     if best is not None and len(rows) > 1:
         ax.plot([best, best], [-0.5, len(rows) - 0.5], color=GREY, lw=0.8, ls=":", zorder=1)
@@ -167,7 +145,7 @@ def _draw_times(ax: Axes, rows: list[Any]) -> None:
     for place, seconds in times.items():
         ax.plot([start, seconds], [place, place], color=LIGHT_BLUE, lw=3, solid_capstyle="butt")
         ax.plot(seconds, place, "D", ms=5.5, **_mark(rows[place]))
-        _write(ax, f"{two_digits(seconds)} s", seconds, place)
+        write(ax, f"{two_digits(seconds)} s", (seconds, place), (6, 0))
     ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     ax.minorticks_off()
 
@@ -183,43 +161,18 @@ def _draw_kernels(ax: Axes, rows: list[Any], total: int | None) -> None:
     for place, row in enumerate(rows):
         if row.fits:
             everything = total is not None and row.kernels >= total
-            ax.barh(
-                place,
-                row.kernels,
-                height=0.45,
-                color="white" if everything else BLUE,
-                edgecolor=BLUE,
-                lw=1,
-                hatch="////" if everything else None,
-            )
-            _write(ax, f"{row.kernels:.1f}".removesuffix(".0"), row.kernels, place)
-
-
-def _write(ax: Axes, text: str, x: float, place: int) -> None:
-    ax.annotate(
-        text,
-        (x, place),
-        xytext=(6, 0),
-        textcoords="offset points",
-        va="center",
-        fontsize=8,
-        color=BLACK,
-    )
+            colour, hatch = ("white", "////") if everything else (BLUE, None)
+            how: Any = {"height": 0.45, "edgecolor": BLUE, "lw": 1}
+            ax.barh(place, row.kernels, color=colour, hatch=hatch, **how)
+            write(ax, f"{row.kernels:.1f}".removesuffix(".0"), (row.kernels, place), (6, 0))
 
 
 def _write_error(ax: Axes, place: int, text: str) -> None:
-    ax.annotate(
-        cut(text, _ERROR_LETTERS, placeholder=" …"),
-        xy=(0.01, place),
-        xycoords=("axes fraction", "data"),
-        va="center",
-        fontsize=8,
-        fontstyle="italic",
-        color=_DARK_GREY,
-        # Over the line of the best mean.
-        bbox={"fc": "white" if place % 2 else _STRIPE, "ec": "none", "pad": 1},
-        zorder=6,
-    )
+    # Over the line of the best mean.
+    box = {"fc": "white" if place % 2 else _STRIPE, "ec": "none", "pad": 1}
+    how = {"fontstyle": "italic", "color": _DARK_GREY, "bbox": box, "zorder": 6}
+    cut_text = cut(text, _ERROR_LETTERS, placeholder=" …")
+    write(ax, cut_text, (0.01, place), (0, 0), xycoords=("axes fraction", "data"), **how)
 
 
 def _legend(ax: Axes, rows: list[Any]) -> None:
@@ -236,19 +189,8 @@ def _legend(ax: Axes, rows: list[Any]) -> None:
             Line2D([], [], color=LIGHT_BLUE, lw=6, label="1 standard deviation"),
         ]
     if not all(row.converged for row in fitted):
-        handles.append(
-            Line2D(
-                [],
-                [],
-                marker="o",
-                ls="",
-                ms=7,
-                color=BLUE,
-                mfc="white",
-                mew=1.5,
-                label="tolerance not reached",
-            )
-        )
+        hollow: Any = {"mfc": "white", "mew": 1.5, "label": "tolerance not reached"}
+        handles.append(Line2D([], [], marker="o", ls="", ms=7, color=BLUE, **hollow))
     if len(rows) > 1:
         handles.append(Line2D([], [], color=GREY, lw=0.9, ls=":", label="best mean"))
     legend_above(ax, handles, 5)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from math import floor, log10
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kernelweave.errors import InvalidInputError
+from kernelweave.inspect.words import number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -14,20 +19,32 @@ __all__ = [
     "COLOURS",
     "GREY",
     "LIGHT_BLUE",
+    "RULE",
     "VERMILLION",
+    "check_top",
+    "colour_bar",
     "legend_above",
+    "log_axis",
     "new_axes",
-    "shorten",
+    "rows_with_names",
+    "shades",
     "tidy",
     "title_and_legend",
-    "two_digits",
+    "write",
 ]
 
 # Okabe and Ito's palette: the colours stay apart for every kind of colour vision.
 BLUE, LIGHT_BLUE, VERMILLION = "#0072B2", "#9BCBEB", "#D55E00"
-GREY, BLACK = "#999999", "#222222"
+GREY, BLACK, RULE = "#999999", "#222222", "#e5e5e5"
 # For classes, groups and lines that need more than two.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D1F")
+_DEEPEST = 0.8
+
+
+def check_top(top: int) -> None:
+    """Raise unless `top`, how many rows to show, is a number of them."""
+    if top < 1:
+        raise InvalidInputError(f"top must be at least 1; got {top!r}.")
 
 
 def new_axes(width: float, height: float) -> Axes:
@@ -67,27 +84,53 @@ def legend_above(ax: Axes, handles: list[Any], columns: int, right: bool = False
     )
 
 
-def shorten(name: str, limit: int = 44) -> str:
-    """Return a name without its middle if it is long.
+def write(ax: Axes, text: str, xy: tuple[float, float], by: tuple[float, float], **how: Any) -> Any:
+    """Write a small text at a place, moved `by` so many points; it starts there, at half height."""
+    how = {"va": "center", "fontsize": 8, "color": BLACK, **how}
+    return ax.annotate(text, xy, xytext=by, textcoords="offset points", **how)
 
-    Examples
-    --------
-    >>> shorten("rbf(width=2) on mean radius", 11)
-    'rbf(w…adius'
+
+def log_axis(ax: Axes, which: str) -> None:
+    """Let an axis be logarithmic, with numbers as people write them."""
+    ax.set(**{f"{which}scale": "log"})
+    getattr(ax, f"{which}axis").set_major_formatter(lambda value, _: number(value))
+
+
+def rows_with_names(ax: Axes, names: Sequence[str]) -> None:
+    """Name the rows of horizontal bars, the first on top."""
+    ax.set_yticks(np.arange(len(names)), names)
+    ax.set_ylim(max(len(names), 1) - 0.4, -0.6)
+    ax.tick_params(axis="y", length=0)
+
+
+def shades(signed: bool, up: str = BLUE, down: str = VERMILLION) -> Any:
+    """Return colours of a map: the stronger, the larger; no colour is zero.
+
+    Only their opacity differs, so that they suit any paper, and letters on them can be read.
     """
-    if len(name) <= limit:
-        return name
-    keep = (limit - 1) // 2
-    return f"{name[:keep]}…{name[-keep:]}"
+    from matplotlib.colors import LinearSegmentedColormap, to_rgba
+
+    rising = [(0.0, to_rgba(up, 0.0)), (1.0, to_rgba(up, _DEEPEST))]
+    if signed:
+        falling = [(0.0, to_rgba(down, _DEEPEST)), (0.5, to_rgba(down, 0.0))]
+        rising = falling + [(0.5 + 0.5 * place, colour) for place, colour in rising]
+    return LinearSegmentedColormap.from_list("shades", rising)
 
 
-def two_digits(seconds: float) -> str:
-    """Return a time to two digits, without an exponent.
+def colour_bar(ax: Axes, image: Any, label: str | None = None, **how: Any) -> None:
+    """Say beside a map what its colours mean; in steps, which a page draws as shapes."""
+    from matplotlib.ticker import MaxNLocator
 
-    Examples
-    --------
-    >>> two_digits(0.0123), two_digits(0.5), two_digits(12.34)
-    ('0.012', '0.50', '12')
-    """
-    digits = 1 - floor(log10(max(seconds, 1e-4)))
-    return f"{seconds:.{max(0, digits)}f}"
+    low, high = image.get_clim()
+    bar = ax.figure.colorbar(
+        image,
+        ax=ax,
+        label=label,
+        boundaries=np.linspace(low, high, 22),
+        spacing="proportional",
+        **how,
+    )
+    bar.outline.set_visible(False)
+    bar.ax.tick_params(labelsize=8)
+    bar.locator = MaxNLocator(5)
+    bar.update_ticks()

@@ -32,15 +32,6 @@ def read_arrays(path: Path, kind: str) -> Table:
     In an NPZ file the columns of ``X``, or of the only matrix, are called x0, x1, ... or as
     ``feature_names`` (or ``columns``) says; those of other matrices by the name of the matrix,
     name0, name1, ...; an array of one dimension is a column with its name.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> path = Path(tempfile.mkdtemp(), "a.npz")
-    >>> np.savez(path, X=np.eye(2), y=np.array(["a", "b"]))
-    >>> table = read_arrays(path, "npz")
-    >>> table.columns, table.data.rows()
-    (['x0', 'x1', 'y'], [(1.0, 0.0, 'a'), (0.0, 1.0, 'b')])
     """
     if kind == "npy":
         arrays = {"X": load_npy(path)}
@@ -57,16 +48,7 @@ def read_arrays(path: Path, kind: str) -> Table:
 
 
 def load_npy(path: Path) -> NDArray[Any]:
-    """Return the array of an NPY file.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> path = Path(tempfile.mkdtemp(), "a.npy")
-    >>> np.save(path, np.arange(3))
-    >>> load_npy(path)
-    array([0, 1, 2])
-    """
+    """Return the array of an NPY file."""
     with plain_errors(path, "NPY"), _no_pickles(path):
         size = path.stat().st_size
         with open(path, "rb") as file:
@@ -77,16 +59,7 @@ def load_npy(path: Path) -> NDArray[Any]:
 
 
 def load_npz(path: Path) -> dict[str, NDArray[Any]]:
-    """Return the arrays of an NPZ file.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> path = Path(tempfile.mkdtemp(), "a.npz")
-    >>> np.savez(path, a=np.arange(3))
-    >>> load_npz(path)
-    {'a': array([0, 1, 2])}
-    """
+    """Return the arrays of an NPZ file."""
     with plain_errors(path, "NPZ"), _no_pickles(path):
         if not zipfile.is_zipfile(path):
             raise ValueError("it is no archive of arrays")
@@ -97,28 +70,12 @@ def load_npz(path: Path) -> dict[str, NDArray[Any]]:
 
 
 def is_sparse(arrays: dict[str, NDArray[Any]]) -> bool:
-    """Whether the arrays of an NPZ file are those of a SciPy matrix.
-
-    Examples
-    --------
-    >>> is_sparse({"X": np.eye(2)})
-    False
-    """
+    """Whether the arrays of an NPZ file are those of a SciPy matrix."""
     return set(arrays) >= _SPARSE and arrays["format"].ndim == 0
 
 
 def sparse_of(path: Path, arrays: Mapping[str, NDArray[Any]]) -> Any:
-    """Return the matrix that `scipy.sparse.save_npz` wrote into these arrays, as CSR.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from scipy import sparse
-    >>> path = Path(tempfile.mkdtemp(), "a.npz")
-    >>> sparse.save_npz(path, sparse.eye(2, format="csr"))
-    >>> sparse_of(path, load_npz(path)).toarray().tolist()
-    [[1.0, 0.0], [0.0, 1.0]]
-    """
+    """Return the matrix that `scipy.sparse.save_npz` wrote into these arrays, as CSR."""
     from scipy import sparse
 
     with plain_errors(path, "a sparse NPZ"):

@@ -25,6 +25,7 @@ __all__ = [
     "CountedStream",
     "check_npy",
     "read_npz",
+    "to_array",
 ]
 
 _PIECE = 2**20
@@ -41,20 +42,7 @@ _HEADERS = {1: npy.read_array_header_1_0} | dict.fromkeys((2, 3), npy.read_array
 
 
 class Allowance:
-    """The bytes that one file may still take: at first a part of the memory that is free.
-
-    Parameters
-    ----------
-    path : path
-        The file, for messages.
-    share : float, default=0.25
-        The part.
-
-    Examples
-    --------
-    >>> Allowance(Path("a.csv.gz")).read(io.BytesIO(b"1,2"))
-    b'1,2'
-    """
+    """The bytes that one file may still take: at first a part of the memory that is free."""
 
     def __init__(self, path: Path, share: float = _OF_TEXT) -> None:
         self._path, self._share, self._free = path, share, available_bytes()
@@ -93,14 +81,7 @@ class Allowance:
 
 
 class CountedStream(io.RawIOBase):
-    """A stream that counts what is read from it; for readers that take streams.
-
-    Examples
-    --------
-    >>> stream = CountedStream(io.BytesIO(b"ACGT"), Allowance(Path("a.fa")))
-    >>> io.BufferedReader(stream).read()
-    b'ACGT'
-    """
+    """A stream that counts what is read from it; for readers that take streams."""
 
     def __init__(self, stream: Any, allowance: Allowance) -> None:
         self._stream, self._allowance = stream, allowance
@@ -116,18 +97,7 @@ class CountedStream(io.RawIOBase):
 
 
 def check_npy(stream: IO[bytes], size: int, what: str) -> None:
-    """Raise `ValueError` unless an NPY file of `size` bytes holds what its header tells.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> buffer = io.BytesIO()
-    >>> np.save(buffer, np.arange(3))
-    >>> check_npy(io.BytesIO(buffer.getvalue()), 140, "the array")
-    Traceback (most recent call last):
-    ...
-    ValueError: the array has shape (3,) of int64, which is 24 bytes, but 12 are there
-    """
+    """Raise `ValueError` unless an NPY file of `size` bytes holds what its header tells."""
     # Anything else `np.load` takes for a pickle.
     if stream.read(len(_MAGIC)) != _MAGIC:
         raise ValueError(f"{what} does not begin as NPY files do")
@@ -149,26 +119,22 @@ def check_npy(stream: IO[bytes], size: int, what: str) -> None:
 
 
 def read_npz(source: Path | IO[bytes], allowance: Allowance) -> dict[str, NDArray[Any]]:
-    """Return the arrays of an NPZ file, unpacked no further than the allowance goes.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> buffer = io.BytesIO()
-    >>> np.savez_compressed(buffer, a=np.arange(3))
-    >>> read_npz(buffer, Allowance(Path("a.npz")))
-    {'a': array([0, 1, 2])}
-    """
+    """Return the arrays of an NPZ file, unpacked no further than the allowance goes."""
     out = {}
     with zipfile.ZipFile(source) as archive:
         for name in archive.namelist():
             if not name.endswith(".npy"):
                 raise ValueError(f"{name!r} is not an array")
             key = name.removesuffix(".npy")
-            data = allowance.read_member(archive, name)
-            check_npy(io.BytesIO(data), len(data), f"array {key!r}")
-            # Made anew, so that the bytes can be forgotten.
-            allowance.take(len(data), f"array {key!r}")
-            out[key] = npy.read_array(io.BytesIO(data), allow_pickle=False)
-            allowance.take(-len(data), f"array {key!r}")
+            out[key] = to_array(key, allowance.read_member(archive, name), allowance)
+    return out
+
+
+def to_array(name: str, data: bytes, allowance: Allowance) -> NDArray[Any]:
+    """Return the array of an NPY file, made anew, so that the bytes can be forgotten."""
+    what = f"array {name!r}"
+    check_npy(io.BytesIO(data), len(data), what)
+    allowance.take(len(data), what)
+    out = npy.read_array(io.BytesIO(data), allow_pickle=False)
+    allowance.take(-len(data), what)
     return out

@@ -21,16 +21,7 @@ _COPIES = 4
 
 
 def read_columnar(path: Path, kind: str) -> Table:
-    """Read a Parquet file or an Arrow file (Feather is one).
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> path = Path(tempfile.mkdtemp(), "a.parquet")
-    >>> pl.DataFrame({"a": [1, 2], "b": ["x", None]}).write_parquet(path)
-    >>> read_columnar(path, "parquet").data.rows()
-    [(1, 'x'), (2, None)]
-    """
+    """Read a Parquet file or an Arrow file (Feather is one)."""
     with plain_errors(path, "Parquet" if kind == "parquet" else "Arrow (IPC, Feather)"):
         with path.open("rb") as file:
             data = Allowance(path, OF_ARRAYS).read(file)

@@ -18,20 +18,11 @@ _MOST_FIELDS = 1000
 
 
 def read_fasta(path: Path, kind: str) -> Table:
-    r"""Read sequences as a table: columns "id", "sequence", and the fields of the headers.
+    """Read sequences as a table: columns "id", "sequence", and the fields of the headers.
 
     Fields are ``key=value``. Without any, headers are split at bars into field1, field2, ...;
     without bars either, or with more than 1,000 fields, what follows the first word is the column
     "description".
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> path = Path(tempfile.mkdtemp(), "a.fasta")
-    >>> _ = path.write_text(">a label=1\nACGT\n>b label=-1\nGGT\n")
-    >>> table = read_fasta(path, "fasta")
-    >>> table.columns, table.data.rows()
-    (['id', 'sequence', 'label'], [('a', 'ACGT', 1), ('b', 'GGT', -1)])
     """
     try:
         records = read_sequences(path)
@@ -44,13 +35,13 @@ def read_fasta(path: Path, kind: str) -> Table:
         raise InvalidInputError(f"{str(path)!r} cannot be read: {reason}.") from error
     headers = [str(header) for header in records.descriptions]
     fields = _fields(headers)
-    texts = pl.DataFrame(fields, schema=dict.fromkeys(fields, pl.String)) if fields else None
     frame = pl.DataFrame(
         {"id": records.names.tolist(), "sequence": records.sequences.tolist()},
         schema={"id": pl.String, "sequence": pl.String},
     )
-    if texts is not None:
-        frame = frame.hstack(typed(texts, texts.columns)[0])
+    if fields:
+        cells = pl.Series([text for column in fields.values() for text in column], dtype=pl.String)
+        frame = frame.hstack(typed(cells, list(fields))[0])
     found = "fasta" if records.qualities is None else "fastq"
     return Table(frame, frame.columns, found)
 

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from kernelweave.errors import InvalidInputError, MemoryBudgetError
-from kernelweave.memory import available_bytes, format_bytes
 from kernelweave.reading.bounded import Allowance
 
 __all__ = ["PACKED", "existing_file", "numbered_names", "plain_errors", "unpacked"]
@@ -26,21 +25,12 @@ _UNPACKERS: dict[str, tuple[bytes, Any]] = {
 PACKED = tuple(_UNPACKERS)
 _LONGEST_MAGIC = max(len(magic) for magic, _ in _UNPACKERS.values())
 _LONGEST_REASON = 200
-# A name such as x1234567 and its place in a list, and the part of the memory that all may take.
+# A name such as x1234567 and its place in a list.
 _NAME_BYTES = 70.0
-_SHARE = 0.25
 
 
 def existing_file(path: str | os.PathLike[str]) -> Path:
-    """Return the path of a file that is there and not empty, or say what is there instead.
-
-    Examples
-    --------
-    >>> existing_file("/none/a.csv")
-    Traceback (most recent call last):
-    ...
-    kernelweave.errors.InvalidInputError: no such file: '/none/a.csv' (there is no folder '/none').
-    """
+    """Return the path of a file that is there and not empty, or say what is there instead."""
     if not isinstance(path, str | os.PathLike):
         raise InvalidInputError(f"a path must be a str or a Path; got {path!r}.")
     found = Path(os.fsdecode(path)).expanduser()
@@ -75,14 +65,6 @@ def unpacked(path: Path) -> bytes:
     """Return what a file holds, unpacked if it is packed by gzip, bzip2 or xz.
 
     The content counts, not the suffix: browsers unpack and leave the name.
-
-    Examples
-    --------
-    >>> import gzip, tempfile
-    >>> path = Path(tempfile.mkdtemp(), "a.csv.gz")
-    >>> _ = path.write_bytes(gzip.compress(b"a,b"))
-    >>> unpacked(path)
-    b'a,b'
     """
     try:
         with path.open("rb") as file:
@@ -110,19 +92,9 @@ def _unpack(path: Path, packed: Any) -> bytes:
 
 
 def numbered_names(path: Path, first: int, stop: int) -> list[str]:
-    """Return names of columns by their number, or say that the memory does not hold them.
-
-    Examples
-    --------
-    >>> numbered_names(Path("a.libsvm"), 1, 3)
-    ['x1', 'x2']
-    """
-    needed, free = _NAME_BYTES * (stop - first), available_bytes()
-    if needed > _SHARE * free:
-        raise MemoryBudgetError(
-            f"{str(path)!r} says it has {stop - first} columns, whose names alone need "
-            f"{format_bytes(needed)}; {format_bytes(free)} of memory are free."
-        )
+    """Return names of columns by their number, or say that the memory does not hold them."""
+    what = f"the list of the {stop - first} columns it says it has"
+    Allowance(path).take(_NAME_BYTES * (stop - first), what)
     return [f"x{j}" for j in range(first, stop)]
 
 
@@ -131,14 +103,6 @@ def plain_errors(path: Path, kind: str) -> Iterator[None]:
     """Turn what a library raises about a broken file into an `InvalidInputError`.
 
     A file that says it is larger than memory is one, a `MemoryBudgetError`.
-
-    Examples
-    --------
-    >>> with plain_errors(Path("a.npy"), "NPY"):
-    ...     raise EOFError("no data left")
-    Traceback (most recent call last):
-    ...
-    kernelweave.errors.InvalidInputError: 'a.npy' cannot be read as NPY: no data left.
     """
     try:
         yield

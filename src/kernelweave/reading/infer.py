@@ -1,13 +1,12 @@
 """Columns of text as what they are: whole numbers, numbers, booleans, or text.
 
 Tables may have as many columns as there are genes, and a call of polars for each of them would take
-longer than the reading. So the cells of many columns are one long series, and what is known of a
-column is a reduction along one axis of an array.
+longer than the reading. So the cells of many columns are one long series, one column after the
+other, and what is known of a column is a reduction along one axis of an array.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,88 +21,58 @@ __all__ = ["typed"]
 # Whole numbers up to here are exact as floats.
 _EXACT = 2.0**53
 _DECIMAL_COMMA = r"^\s*[-+]?\d*(,\d+)?([eE][-+]?\d+)?\s*$"
-# Cells of a long table that are looked at together.
+# Cells that are looked at together.
 _CELLS = 2**22
 
 
 @dataclass(frozen=True, eq=False)
 class _Block:
-    """Some columns of text: all cells, one row (`by_row`) or one column after the other."""
+    """Some columns of text."""
 
     cells: pl.Series
     names: list[str]
-    by_row: bool
 
-    def table(self, values: NDArray[Any]) -> NDArray[Any]:
-        """View one value a cell as an array with the columns of the table."""
-        width = len(self.names)
-        return values.reshape(-1, width) if self.by_row else values.reshape(width, -1).T
+    def by_column(self, values: pl.Series) -> NDArray[Any]:
+        """One value a cell as an array with a row for each column; nulls of booleans are False."""
+        plain = values.fill_null(False) if values.dtype == pl.Boolean else values
+        return plain.to_numpy().reshape(len(self.names), -1)
 
-    def mask(self, cells: pl.Series) -> NDArray[np.bool_]:
-        """View a boolean series of all cells so, nulls as False."""
-        return self.table(cells.fill_null(False).to_numpy())
-
-    def places(self, columns: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """Where the cells of these columns are."""
-        table = self.table(np.arange(len(self.cells)))[:, columns]
-        return (table if self.by_row else table.T).ravel()
+    def pick(self, columns: NDArray[np.bool_], values: pl.Series) -> pl.Series:
+        """One value a cell, of these columns."""
+        if columns.all():
+            return values
+        return values.gather(np.arange(len(values)).reshape(len(columns), -1)[columns].ravel())
 
     def take(self, columns: NDArray[np.bool_]) -> _Block:
-        """Return a block of these columns."""
-        if columns.all():
-            return self
         names = [self.names[j] for j in np.flatnonzero(columns)]
-        return _Block(self.cells.gather(self.places(columns)), names, self.by_row)
+        return _Block(self.pick(columns, self.cells), names)
 
-    def columns(self, values: pl.Series) -> dict[str, pl.Series]:
-        """Return the columns of one value a cell, by name."""
+    def named(self, values: pl.Series) -> dict[str, pl.Series]:
+        """The columns of one value a cell."""
         width = len(self.names)
-        if not width:
-            return {}
-        height = len(self.cells) // width
-        if self.by_row:
-            rows = {str(i): values[i * width : (i + 1) * width] for i in range(height)}
+        height = len(values) // max(1, width)
+        if 0 < height < width:
+            # Few long series, turned over, take less time than many short ones.
+            rows = {str(i): values.gather_every(height, i) for i in range(height)}
             series = pl.DataFrame(rows).transpose(column_names=self.names).get_columns()
         else:
-            parts = [values[j * height : (j + 1) * height] for j in range(width)]
-            series = [part.alias(name) for part, name in zip(parts, self.names, strict=True)]
+            series = [values.slice(j * height, height).alias(n) for j, n in enumerate(self.names)]
         return dict(zip(self.names, series, strict=True))
 
 
-def _blocks(frame: pl.DataFrame, names: list[str], by_row: bool) -> Iterator[_Block]:
-    """A table cut into blocks: all of it if it has more columns than rows."""
-    if not by_row and frame.width > frame.height:
-        frame, by_row = frame.transpose(), True
-    if by_row:
-        yield _Block(pl.concat(frame.get_columns(), rechunk=True), names, True)
-        return
-    step = max(1, _CELLS // frame.height)
-    for first in range(0, frame.width, step):
-        columns = frame[:, first : first + step].get_columns()
-        yield _Block(pl.concat(columns, rechunk=True), names[first : first + step], False)
-
-
 def typed(
-    frame: pl.DataFrame, names: list[str], *, by_row: bool = False, commas: bool = False
+    cells: pl.Series, names: list[str], *, commas: bool = False
 ) -> tuple[pl.DataFrame, list[str]]:
-    """Return a table of text with every column in the type that all its values have.
+    """Return a table of text, one column after the other, with each in the type of its values.
 
-    The columns of the frame are those of the table, which have these names; with `by_row` they are
-    its rows. With `commas`, numbers may have decimal commas; also returns the columns that had any.
-
-    Examples
-    --------
-    >>> frame = pl.DataFrame({"a": ["1", " 2"], "b": ["1.5", "NA"], "c": ["true", "x"]})
-    >>> typed(frame, frame.columns)[0].dtypes
-    [Int64, Float64, String]
-    >>> frame = pl.DataFrame({"1": ["1,5", "1,234"], "2": ["2", "5,678"]})
-    >>> changed, found = typed(frame, ["a", "b"], by_row=True, commas=True)
-    >>> changed.rows(), found
-    ([(1.5, '1,234'), (2.0, '5,678')], ['a'])
+    With `commas`, numbers may have decimal commas; also returns the columns that had any.
     """
     done: dict[str, pl.Series] = {}
     changed: list[str] = []
-    for block in _blocks(frame, names, by_row):
+    height = len(cells) // len(names)
+    step = max(1, _CELLS // height)
+    for first in range(0, len(names), step):
+        block = _Block(cells.slice(first * height, step * height), names[first : first + step])
         if commas:
             block, found = _with_points(block)
             changed += found
@@ -111,7 +80,7 @@ def typed(
         done |= _as_numbers(block)
         rest = _without(block, done)
         if rest.names:
-            cleaned = _Block(_clean(rest.cells), rest.names, rest.by_row)
+            cleaned = _Block(_clean(rest.cells), rest.names)
             done |= _as_numbers(cleaned)
             done |= _as_booleans(_without(cleaned, done))
     return pl.DataFrame([done[name] for name in names]), changed
@@ -130,34 +99,28 @@ def _clean(text: pl.Series) -> pl.Series:
 def _as_numbers(block: _Block) -> dict[str, pl.Series]:
     """Columns whose values are all numbers, as these; codes such as 007 stay text."""
     numbers = block.cells.cast(pl.Float64, strict=False)
-    before, after = block.mask(block.cells.is_null()), block.mask(numbers.is_null())
-    found = (before == after).all(axis=0) & ~after.all(axis=0)
+    before, after = block.by_column(block.cells.is_null()), block.by_column(numbers.is_null())
+    found = (before == after).all(axis=1) & ~after.all(axis=1)
     if not found.any():
         return {}
-    if not found.all():
-        numbers = numbers.gather(block.places(found))
-    block, numbers = block.take(found), numbers.fill_nan(None)
-    values = block.table(numbers.to_numpy())  # NaN where there is none.
-    whole = ((values == np.round(values)) | np.isnan(values)).all(axis=0)
-    largest = np.fmax.reduce(np.abs(values), axis=0)
-    finite = whole & (largest < np.inf)
-    coded = np.zeros(len(finite), dtype=bool)
-    candidates = block.take(finite)
-    if candidates.names:
+    numbers = block.pick(found, numbers).fill_nan(None)
+    block = block.take(found)
+    values = block.by_column(numbers)  # NaN where there is none.
+    whole = ((values == np.round(values)) | np.isnan(values)).all(axis=1)
+    largest = np.fmax.reduce(np.abs(values), axis=1)
+    coded = whole & (largest < np.inf)
+    if coded.any():
+        candidates = block.take(coded)
         codes = candidates.cells.str.contains(r"^\s*[-+]?0\d")
-        coded[finite] = candidates.mask(codes).any(axis=0)
-    small, large = finite & ~coded & (largest < _EXACT), finite & ~coded & (largest >= _EXACT)
+        coded[coded] = candidates.by_column(codes).any(axis=1)
+    integer = whole & ~coded & (largest < _EXACT)
     out: dict[str, pl.Series] = {}
-    for columns, kind in ((~small & ~coded, pl.Float64), (small, pl.Int64)):
-        if columns.any():
-            own = numbers if columns.all() else numbers.gather(block.places(columns))
-            out |= block.take(columns).columns(own.cast(kind))
-    text = block.take(coded | large)
-    texts = text.columns(text.cells)
-    for j in np.flatnonzero(large):
-        name = block.names[j]
-        out[name] = _large(out[name], texts[name])
-    return out | {block.names[j]: texts[block.names[j]] for j in np.flatnonzero(coded)}
+    for columns, kind in ((~integer & ~coded, pl.Float64), (integer, pl.Int64)):
+        out |= block.take(columns).named(block.pick(columns, numbers).cast(kind))
+    large = block.take(whole & ~coded & (largest >= _EXACT) & (largest < np.inf))
+    out |= {name: _large(out[name], text) for name, text in large.named(large.cells).items()}
+    text = block.take(coded)
+    return out | text.named(text.cells)
 
 
 def _large(numbers: pl.Series, text: pl.Series) -> pl.Series:
@@ -173,11 +136,12 @@ def _as_booleans(block: _Block) -> dict[str, pl.Series]:
     """All columns, those whose values are all true or false as booleans."""
     if not block.names:
         return {}
-    missing = block.mask(block.cells.is_null())
-    either = block.mask(block.cells.str.to_lowercase().is_in(["true", "false"])) | missing
-    truth = np.asarray(either.all(axis=0) & ~missing.all(axis=0))
-    own, text = block.take(truth), block.take(~truth)
-    return text.columns(text.cells) | own.columns(own.cells.str.to_lowercase() == "true")
+    lower = block.cells.str.to_lowercase()
+    missing = block.by_column(lower.is_null())
+    either = block.by_column(lower.is_in(["true", "false"])) | missing
+    truth = either.all(axis=1) & ~missing.all(axis=1)
+    text = block.take(~truth)
+    return text.named(text.cells) | block.take(truth).named(block.pick(truth, lower) == "true")
 
 
 def _with_points(block: _Block) -> tuple[_Block, list[str]]:
@@ -186,22 +150,17 @@ def _with_points(block: _Block) -> tuple[_Block, list[str]]:
     A column counts if all of its values are numbers that way and some comma has other than three
     digits behind it: "1,234" may well be a thousand.
     """
-    found = block.mask(block.cells.str.contains(",", literal=True))
-    commas = np.asarray(found.any(axis=0))
-    some = block.take(commas)
-    if not some.names:
+    commas = block.by_column(block.cells.str.contains(",", literal=True))
+    changed: NDArray[np.bool_] = np.asarray(commas.any(axis=1))
+    if not changed.any():
         return block, []
+    some = block.take(changed)
     known = _clean(some.cells)
-    sure = some.mask(known.str.contains(r",(\d{1,2}|\d{4,})\s*$")).any(axis=0)
-    numbers = some.mask(known.str.contains(_DECIMAL_COMMA) | known.is_null()).all(axis=0)
-    changed = commas.copy()
-    changed[commas] = sure & numbers
-    names = [block.names[j] for j in np.flatnonzero(changed)]
-    if not names:
-        return block, []
+    sure = some.by_column(known.str.contains(r",(\d{1,2}|\d{4,})\s*$")).any(axis=1)
+    numbers = known.str.contains(_DECIMAL_COMMA) | known.is_null()
+    changed[changed] = sure & some.by_column(numbers).all(axis=1)
     points = pl.col("text").str.replace(",", ".", literal=True)
-    flags = np.zeros(len(block.cells), dtype=bool)
-    block.table(flags)[:, changed] = True
+    flags = np.repeat(changed, len(block.cells) // len(changed))
     frame = pl.DataFrame({"text": block.cells, "changed": flags})
     cells = frame.select(pl.when("changed").then(points).otherwise("text")).to_series()
-    return _Block(cells, block.names, block.by_row), names
+    return _Block(cells, block.names), [block.names[j] for j in np.flatnonzero(changed)]

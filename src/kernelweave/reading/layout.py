@@ -34,24 +34,12 @@ _BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "
 
 
 def is_number(text: str) -> bool:
-    """Whether a field is a number.
-
-    Examples
-    --------
-    >>> is_number(" 1e5"), is_number("1,5"), is_number("nan")
-    (True, False, False)
-    """
+    """Whether a field is a number."""
     return _NUMBER.fullmatch(text.strip()) is not None
 
 
 def is_missing(text: str) -> bool:
-    """Whether a field stands for a missing value.
-
-    Examples
-    --------
-    >>> is_missing(" NA "), is_missing("0")
-    (True, False)
-    """
+    """Whether a field stands for a missing value."""
     return text.strip() in _MISSING
 
 
@@ -59,11 +47,6 @@ def decode(data: bytes, *, cut: bool = False) -> tuple[str, str | None]:
     """Return bytes as text, and a note if the encoding had to be guessed.
 
     With ``cut=True`` they may end in the middle of a letter.
-
-    Examples
-    --------
-    >>> decode(b"caf\\xe9")
-    ('café', 'not UTF-8; read as Latin-1 (Windows-1252)')
     """
     for mark, encoding in _BOMS:
         if data.startswith(mark):
@@ -89,13 +72,7 @@ class Separator(NamedTuple):
 
 
 def find_separator(text: str, *, whole: bool = True) -> Separator:
-    r"""Find what separates the fields of a table; a space stands for any number of spaces.
-
-    Examples
-    --------
-    >>> find_separator("a;b\n1,5;2\n"), find_separator("a  b\n1 2\n").text
-    (Separator(text=';', certain=True), ' ')
-    """
+    """Find what separates the fields of a table; a space stands for any number of spaces."""
     best, most, total = ",", 0, 0
     for candidate in _SEPARATORS:
         rows = _first_rows(text, candidate, whole)
@@ -133,11 +110,6 @@ def has_header(rows: list[list[str]]) -> bool:
 
     It does not if it holds only numbers, and neither if it mixes numbers with words that come
     again below, as a row of data does.
-
-    Examples
-    --------
-    >>> has_header([["a", "b"], ["1", "x"]]), has_header([["1", "x"], ["2", "x"]])
-    (True, False)
     """
     first = rows[0]
     numbers = [is_number(field) for field in first]
@@ -156,39 +128,18 @@ def has_header(rows: list[list[str]]) -> bool:
 
 
 class Lines(NamedTuple):
-    """Where the lines of a table are.
+    """Where the lines of a table are."""
 
-    Attributes
-    ----------
-    starts, ends : ndarray of int
-        First byte of each line, and the one after its last (its line end).
-    widths : ndarray of int
-        Number of fields.
-    plain : bool
-        Whether quotes stand around whole fields and nowhere else.
-    closed : bool
-        Whether every quote that was opened has been closed.
-    bare : bool
-        Whether the quotes could be left out, as no field needs them.
-    """
-
-    starts: NDArray[np.int64]
-    ends: NDArray[np.int64]
-    widths: NDArray[np.int64]
-    plain: bool
-    closed: bool
-    bare: bool
+    starts: NDArray[np.int64]  # The first byte of each,
+    ends: NDArray[np.int64]  # and the one after its last.
+    widths: NDArray[np.int64]  # Numbers of fields.
+    plain: bool  # Whether quotes stand around whole fields and nowhere else.
+    closed: bool  # Whether every quote that was opened has been closed.
+    bare: bool  # Whether the quotes could be left out, as no field needs them.
 
 
 def find_lines(data: bytes, separator: str) -> Lines:
-    r"""Find the lines of a table, those that hold a quoted line end as one.
-
-    Examples
-    --------
-    >>> lines = find_lines(b'a,b\n1,"x,\n y"\n', ",")
-    >>> lines.starts.tolist(), lines.widths.tolist(), lines.plain
-    ([0, 4], [2, 2], True)
-    """
+    """Find the lines of a table, those that hold a quoted line end as one."""
     if b'"' not in data:
         lines = data.split(b"\n")
         if not lines[-1]:

@@ -26,18 +26,9 @@ _MOST_COLUMNS = 2**31 - 2
 
 
 def read_libsvm(path: Path, kind: str) -> Table:
-    r"""Read a libsvm file: ``label index:value index:value ...`` in each line.
+    """Read a libsvm file: ``label index:value index:value ...`` in each line.
 
     Columns are called by their index, x1, x2, ... (from x0 on if there is an index 0).
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> path = Path(tempfile.mkdtemp(), "a.libsvm")
-    >>> _ = path.write_text("+1 1:0.5 3:2\n-1 2:1\n")
-    >>> table = read_libsvm(path, "libsvm")
-    >>> table.columns, table.target, table.data.toarray().tolist()
-    (['x1', 'x2', 'x3'], array([ 1, -1]), [[0.5, 0.0, 2.0], [0.0, 1.0, 0.0]])
     """
     from sklearn.datasets import load_svmlight_file
 

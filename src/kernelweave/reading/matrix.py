@@ -100,15 +100,29 @@ def _from_text(path: Path) -> Any:
             f"{str(path)!r}: matrices are read from .npy, .npz, .csv, .tsv and .txt files."
         )
     grid = read_grid(path)
-    fields = grid.fields()
+    values = _as_numbers(grid.cells).reshape(grid.width, -1).T
     if grid.names is not None:
-        names = dict(zip(fields.columns, grid.names, strict=True))
-        fields = pl.concat([pl.DataFrame([names], schema=fields.schema), fields])
-    numbers = fields.select(pl.all().str.strip_chars().cast(pl.Float64, strict=False))
-    values = numbers.fill_null(float("nan")).to_numpy()
+        values = np.vstack([_as_numbers(pl.Series(grid.names)), values])
     rows, columns = _without_names(values)
-    _refuse_gaps(path, values[rows, columns], fields[rows, columns])
+    gaps = np.argwhere(np.isnan(values[rows, columns]))
+    if len(gaps):
+        i, j = (int(t) for t in gaps[0])
+        at, height = j + columns.start, len(grid.cells) // grid.width
+        column = [*(grid.names or [])[at:][:1], *grid.cells.slice(at * height, height)]
+        found = column[i + rows.start]
+        n, p = values[rows, columns].shape
+        raise InvalidInputError(
+            f"{str(path)!r} must hold a number in every place; row {i + 1}, column {j + 1} of "
+            f"{n} x {p} holds {found or 'nothing'!r}."
+        )
     return values[rows, columns]
+
+
+def _as_numbers(text: pl.Series) -> NDArray[np.float64]:
+    import polars as pl
+
+    numbers = text.str.strip_chars().cast(pl.Float64, strict=False)
+    return numbers.fill_null(float("nan")).to_numpy()
 
 
 def _without_names(values: NDArray[np.float64]) -> tuple[slice, slice]:
@@ -131,17 +145,6 @@ def _without_names(values: NDArray[np.float64]) -> tuple[slice, slice]:
         # Names of the rows that are numbers, under a corner that is not.
         column = bool(words[0, 0])
     return slice(int(row), None), slice(int(column), None)
-
-
-def _refuse_gaps(path: Path, numbers: NDArray[np.float64], frame: pl.DataFrame) -> None:
-    gaps = np.argwhere(np.isnan(numbers))
-    if len(gaps):
-        i, j = (int(t) for t in gaps[0])
-        found = frame[i, j]
-        raise InvalidInputError(
-            f"{str(path)!r} must hold a number in every place; row {i + 1}, column {j + 1} of "
-            f"{numbers.shape[0]} x {numbers.shape[1]} holds {found or 'nothing'!r}."
-        )
 
 
 def _checked(path: Path, values: Any) -> NDArray[Any]:

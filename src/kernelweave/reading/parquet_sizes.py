@@ -37,16 +37,6 @@ def check_parquet(data: bytes, allowance: Allowance) -> float:
 
     Returns the length of the longest value that a column of texts may have which are told by how
     they differ from the one before; 0 if there is none. Pages do not bound the sum of these.
-
-    Examples
-    --------
-    >>> import io
-    >>> from pathlib import Path
-    >>> import polars as pl
-    >>> file = io.BytesIO()
-    >>> pl.DataFrame({"a": [1.5, 2.5]}).write_parquet(file)
-    >>> check_parquet(file.getvalue(), Allowance(Path("a.parquet")))
-    0.0
     """
     begin = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
     if begin < 4 or not data.endswith(b"PAR1"):

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from kernelweave.errors import InvalidInputError
 from kernelweave.reading.bounded import Allowance, CountedStream
+from kernelweave.reading.table import kind_by_suffix
 
 __all__ = ["HEADER_FIELD", "SequenceRecords", "read_sequences"]
 
@@ -21,8 +22,6 @@ __all__ = ["HEADER_FIELD", "SequenceRecords", "read_sequences"]
 _BOUNDS = r"\s,;|\[\]"
 # A key and its value.
 HEADER_FIELD = re.compile(rf"(?:^|(?<=[{_BOUNDS}]))([^{_BOUNDS}=]+)=([^{_BOUNDS}]*)")
-_NAMES = {"fasta": (".fasta", ".fa", ".fna", ".csfasta", ".csfa"), "fastq": (".fastq", ".fq")}
-_PACKED = (".gz", ".bz2", ".xz", ".zst")
 # What Python needs for the texts of a record besides their letters.
 _RECORD_BYTES = 300
 
@@ -118,7 +117,7 @@ def read_sequences(path: str | os.PathLike[str]) -> SequenceRecords:
     except ImportError as error:
         raise ImportError("read_sequences needs dnaio: pip install 'kernelweave[bio]'.") from error
     where = os.fspath(path)
-    allowance = Allowance(Path(where))
+    allowance, kind = Allowance(Path(where)), kind_by_suffix(Path(where))
     headers: list[str] = []
     sequences: list[str] = []
     qualities: list[str] = []
@@ -126,7 +125,9 @@ def read_sequences(path: str | os.PathLike[str]) -> SequenceRecords:
         with (
             xopen(where, "rb", threads=0) as packed,
             dnaio.open(
-                BufferedReader(CountedStream(packed, allowance)), fileformat=_format_by_name(where)
+                BufferedReader(CountedStream(packed, allowance)),
+                # None leaves it to the first letter inside.
+                fileformat=kind if kind in ("fasta", "fastq") else None,
             ) as reader,
         ):
             for record in reader:
@@ -152,15 +153,6 @@ def read_sequences(path: str | os.PathLike[str]) -> SequenceRecords:
         sequences=_objects(sequences),
         qualities=_objects(qualities) if qualities else None,
     )
-
-
-def _format_by_name(where: str) -> str | None:
-    """What the name of a file says; None leaves it to the first letter inside."""
-    suffixes = Path(where.lower()).suffixes
-    if suffixes and suffixes[-1] in _PACKED:
-        suffixes.pop()
-    last = suffixes[-1] if suffixes else ""
-    return next((kind for kind, names in _NAMES.items() if last in names), None)
 
 
 def _objects(items: list[str]) -> NDArray[Any]:

@@ -156,13 +156,7 @@ def _reader(kind: str) -> Callable[[Path, str], Table]:
 
 
 def kind_by_suffix(path: Path) -> str | None:
-    """Return what a file is by its name, or None if that says nothing.
-
-    Examples
-    --------
-    >>> kind_by_suffix(Path("reads.fq.gz")), kind_by_suffix(Path("notes.txt"))
-    ('fastq', None)
-    """
+    """Return what a file is by its name, or None if that says nothing."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
     if suffixes and suffixes[-1] in (*PACKED, ".zst"):
         suffixes.pop()

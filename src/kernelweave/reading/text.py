@@ -33,28 +33,18 @@ _OF_TABLES = 0.9
 
 
 def read_text(path: Path, kind: str) -> Table:
-    r"""Read a text table; see `kernelweave.read_table` for how it is understood.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> path = Path(tempfile.mkdtemp(), "numbers.csv")
-    >>> _ = path.write_text("1,2.5\n3,4\n")
-    >>> table = read_text(path, "csv")
-    >>> table.columns, table.data.rows(), table.notes
-    (['x0', 'x1'], [(1, 2.5), (3, 4.0)], ('no header: columns are called x0, x1, ...',))
-    """
+    """Read a text table; see `kernelweave.read_table` for how it is understood."""
     grid = read_grid(path)
     notes = list(grid.notes)
     if grid.names is None:
-        names = [f"x{j}" for j in range(grid.shape[1])]
+        names = [f"x{j}" for j in range(grid.width)]
         notes.append("no header: columns are called x0, x1, ...")
     else:
         names = _named(grid.names)
         check_names(names, path)
-    if grid.shape[0] == 0:
+    if not len(grid.cells):
         raise InvalidInputError(f"{str(path)!r} has a header ({_some(names)}) and no rows.")
-    frame, changed = typed(grid.frame, names, by_row=grid.by_row, commas=grid.separator != ",")
+    frame, changed = typed(grid.cells, names, commas=grid.separator != ",")
     if changed:
         notes.append(f"commas read as decimal points: {_some(changed)}")
     return Table(frame, names, "tsv" if grid.separator == "\t" else "csv", tuple(notes))
@@ -75,15 +65,7 @@ def _named(header: list[str]) -> list[str]:
 
 
 def check_names(names: Sequence[str], path: Path) -> None:
-    """Refuse names of columns that are there twice.
-
-    Examples
-    --------
-    >>> check_names(["a", "b", "a"], Path("t.csv"))
-    Traceback (most recent call last):
-    ...
-    kernelweave.errors.InvalidInputError: 't.csv' has several columns named 'a': columns 1, 3. ...
-    """
+    """Refuse names of columns that are there twice."""
     if len(set(names)) == len(names):
         return
     places: dict[str, list[int]] = {}
@@ -104,37 +86,13 @@ def _some(names: Sequence[str]) -> str:
 
 
 class Grid(NamedTuple):
-    """A text table before its fields are understood.
+    """A text table before its fields are understood."""
 
-    Attributes
-    ----------
-    frame : polars.DataFrame
-        All fields below the header, as text; its own column names mean nothing.
-    by_row : bool
-        Whether its columns are the rows of the table, as polars takes long for each column.
-    names : list of str or None
-        The header.
-    separator : str
-        What separates the fields.
-    notes : list of str
-        What a person should know.
-    """
-
-    frame: pl.DataFrame
-    by_row: bool
-    names: list[str] | None
+    cells: pl.Series  # All fields below the header, one column after the other.
+    width: int
+    names: list[str] | None  # The header.
     separator: str
-    notes: list[str]
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Number of rows and columns of the table."""
-        n_rows, n_columns = self.frame.shape
-        return (n_columns, n_rows) if self.by_row else (n_rows, n_columns)
-
-    def fields(self) -> pl.DataFrame:
-        """Return all fields below the header with the rows and columns of the table."""
-        return self.frame.transpose() if self.by_row else self.frame
+    notes: list[str]  # What a person should know.
 
 
 class _Records(NamedTuple):
@@ -143,22 +101,11 @@ class _Records(NamedTuple):
     first: list[list[str]]  # Fields of the first ones.
     widths: NDArray[np.int64]  # Number of fields of each.
     numbers: NDArray[np.int64]  # Where each begins in the file, counted from 1.
-    # All of them from the i-th on, and whether they are columns of that frame.
-    frame: Callable[[int], tuple[pl.DataFrame, bool]]
+    cells: Callable[[int], pl.Series]  # Those from the i-th on, one column after the other.
 
 
 def read_grid(path: Path) -> Grid:
-    r"""Read the fields of a text table as text, and find out whether the first line is a header.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> path = Path(tempfile.mkdtemp(), "a.csv")
-    >>> _ = path.write_text("a\tb\n1\t2\n")
-    >>> grid = read_grid(path)
-    >>> grid.names, grid.fields().rows(), grid.separator
-    (['a', 'b'], [('1', '2')], '\t')
-    """
+    """Read the fields of a text table as text, and find out whether the first line is a header."""
     data, notes = _clean(path)
     head = data[:_HEAD_BYTES].decode("utf-8", errors="ignore")
     separator = find_separator(head, whole=len(data) <= _HEAD_BYTES).text
@@ -180,8 +127,8 @@ def read_grid(path: Path) -> Grid:
             notes.append("the first column has no name in the header: called 'row names'")
     else:
         _check_widths(path, records, header is not None, separator)
-    frame, by_row = records.frame(0 if header is None else 1)
-    return Grid(frame, by_row, header, separator, notes)
+    cells = records.cells(0 if header is None else 1)
+    return Grid(cells, int(widths[-1]), header, separator, notes)
 
 
 def _check_size(path: Path, data: bytes, separator: str) -> None:
@@ -222,39 +169,39 @@ def _split_plain(path: Path, data: bytes, lines: Lines, separator: str) -> _Reco
     some = [data[a:b] for a, b in zip(starts[:few], ends[:few], strict=True)]
     first = [row for row, _ in _fields(b"\n".join(some).decode("utf-8"), separator)]
 
-    def body(skip: int) -> bytes:
-        if filled.all():
-            return data[starts[skip] :]
-        return b"\n".join(data[a:b] for a, b in zip(starts[skip:], ends[skip:], strict=True))
-
-    def frame(skip: int) -> tuple[pl.DataFrame, bool]:
-        width = int(widths[-1])
-        if skip < len(starts) < width and lines.bare:
-            return _rows(body(skip), separator, width), True
-        schema = {f"column {j}": pl.String for j in range(width)}
+    def cells(skip: int) -> pl.Series:
         if skip >= len(starts):
-            return pl.DataFrame(schema=schema), False
-        text = body(skip)
-        quote = '"' if b'"' in text else None
+            return pl.Series(dtype=pl.String)
+        text = data[starts[skip] :]
+        if not filled.all():
+            text = b"\n".join(data[a:b] for a, b in zip(starts[skip:], ends[skip:], strict=True))
+        width = int(widths[-1])
+        if len(starts) < width and lines.bare:
+            return _cells_of_wide(text, separator, width)
         with plain_errors(path, "a table"):
             read = pl.read_csv(
                 io.BytesIO(text),
                 has_header=False,
-                schema=schema,
+                schema={f"column {j}": pl.String for j in range(width)},
                 separator=separator,
-                quote_char=quote,
+                quote_char='"' if b'"' in text else None,
             )
-        return read, False
+        return pl.concat(read.get_columns(), rechunk=True)
 
-    return _Records(first, widths, numbers, frame)
+    return _Records(first, widths, numbers, cells)
 
 
-def _rows(body: bytes, separator: str, width: int) -> pl.DataFrame:
+def _cells_of_wide(body: bytes, separator: str, width: int) -> pl.Series:
     """Split lines without quotes that matter; polars takes long for each column of a file."""
     lines = body.replace(b'"', b"").decode("utf-8").removesuffix("\n").split("\n")
     cells = pl.Series("cells", lines).str.split(separator).explode()
     cells = cells.to_frame().select(pl.when(pl.col("cells") != "").then("cells")).to_series()
-    return pl.DataFrame({str(i): cells[i * width : (i + 1) * width] for i in range(len(lines))})
+    return _by_column(cells, width)
+
+
+def _by_column(cells: pl.Series, width: int) -> pl.Series:
+    """Turn one row after the other into one column after the other."""
+    return cells.gather(np.arange(len(cells), dtype=np.uint32).reshape(-1, width).T.ravel())
 
 
 def _line_numbers(data: bytes, starts: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -278,11 +225,11 @@ def _split_carefully(path: Path, data: bytes, lines: Lines, separator: str) -> _
         )
     widths = np.array([len(row) for row in rows], dtype=np.int64)
 
-    def frame(skip: int) -> tuple[pl.DataFrame, bool]:
-        columns = {f"column {j}": [row[j] for row in rows[skip:]] for j in range(int(widths[-1]))}
-        return pl.DataFrame(columns, schema=dict.fromkeys(columns, pl.String)), False
+    def cells(skip: int) -> pl.Series:
+        flat = [field for row in rows[skip:] for field in row]
+        return _by_column(pl.Series(flat, dtype=pl.String), int(widths[-1]))
 
-    return _Records(rows[:_HEAD_ROWS], widths, np.array(numbers), frame)
+    return _Records(rows[:_HEAD_ROWS], widths, np.array(numbers), cells)
 
 
 def _fields(text: str, separator: str) -> Iterator[tuple[list[str], int]]:

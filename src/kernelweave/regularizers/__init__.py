@@ -15,7 +15,7 @@ log_det      d >= 0, s log det(I + K/sig)  none: not convex                  non
 ===========  ============================  ================================  ======================
 """
 
-from kernelweave.regularizers.base import Regularizer, get_regularizer, regularizer_names
+from kernelweave.regularizers.base import Regularizer, get_regularizer
 from kernelweave.regularizers.conversions import (
     block_l1_to_l1_weight,
     block_l1_to_simplex_C,
@@ -43,6 +43,5 @@ __all__ = [
     "block_l1_to_simplex_C",
     "get_regularizer",
     "l1_weight_to_block_l1",
-    "regularizer_names",
     "simplex_C_to_block_l1",
 ]

@@ -16,7 +16,7 @@ from kernelweave.registry import Named
 from kernelweave.regularizers.norm_prox import NormProx
 from kernelweave.validation import positive_number
 
-__all__ = ["Array", "Regularizer", "get_regularizer", "regularizer_names"]
+__all__ = ["Array", "Regularizer", "get_regularizer"]
 
 
 class Regularizer(Named):
@@ -179,32 +179,8 @@ class Regularizer(Named):
         return positive_number(f"weight of {type(self).__name__}", self.weight)
 
 
-def regularizer_names() -> list[str]:
-    """Names of all registered regularizers.
-
-    Examples
-    --------
-    >>> "simplex" in regularizer_names()
-    True
-    """
-    return Regularizer.names()
-
-
 def get_regularizer(regularizer: str | Regularizer, **params: Any) -> Regularizer:
-    """Return a regularizer from its name, or the given object itself.
-
-    Parameters
-    ----------
-    regularizer : str or Regularizer
-        A registered name, or an object, which is returned as it is (`params` do not change it).
-    **params
-        Parameters of the named regularizer.
-
-    Examples
-    --------
-    >>> get_regularizer("lp_ball", p=1.5)
-    LpBall(p=1.5)
-    """
+    """Return the named regularizer with these parameters, or the given object as it is."""
     if isinstance(regularizer, Regularizer):
         return regularizer
     cls = Regularizer.find(regularizer)

@@ -98,35 +98,30 @@ class ElasticNet(Regularizer):
         There :math:`p = n d / (d + t)`, and :math:`(a + b d) (d + t)^2 = n^2 / 2` gives d.
         """
         a, b = self._prices()
-        n = np.asarray(norms, dtype=np.float64)
-        edge = step * np.sqrt(2.0 * a)
-        shrunk, slopes = np.zeros((2, n.size))
-        used = n > edge
-        n = n[used]
-        # b d^3 + square d^2 + linear d = rest: no coefficient is negative.
-        rest = 0.5 * (n - edge) * (n + edge)
-        square, linear = a + 2.0 * b * step, step * (2.0 * a + b * step)
-        # The solutions with one of the three alone; the true one is below all.
-        bound = np.minimum(np.cbrt(rest / b), np.minimum(np.sqrt(rest / square), rest / linear))
-        share = bound / rest
-        d = bound * _root_of_cubic(linear * share, square * bound * share, b * bound**2 * share)
+        d = self._weights(norms, step)
         left = d / (d + step)
-        shrunk[used] = n * left
         # dd / dn = n / (derivative of the cubic).
-        steep = linear + d * (2.0 * square + 3.0 * b * d)
-        slopes[used] = left + step * (n / (d + step)) ** 2 / steep
-        return separable_prox(shrunk, slopes)
+        steep = step * (2.0 * a + b * step) + d * (2.0 * a + 4.0 * b * step + 3.0 * b * d)
+        return separable_prox(norms * left, left + step * (norms / (d + step)) ** 2 / steep)
 
     def weights_from_norms(self, norms: Array) -> Array:
+        return self._weights(norms, 0.0)
+
+    def _weights(self, norms: Array, step: float) -> Array:
+        """Solve (a + b d) (d + t)^2 = n^2 / 2, zero where n is too small."""
         a, b = self._prices()
-        d = np.zeros(np.shape(norms))
-        used = norms > 0
-        f = np.asarray(norms, dtype=np.float64)[used]
-        # The solutions with one of the two prices alone; the true one is below both.
-        squared = np.cbrt(f) ** 2 / np.cbrt(2.0 * b)
-        linear = f / np.sqrt(2.0 * a) if a > 0 else np.full(f.shape, np.inf)
-        bound = np.minimum(linear, squared)
-        d[used] = bound * _root_of_cubic(0.0, (bound / linear) ** 2, (bound / squared) ** 3)
+        n, d = np.asarray(norms, dtype=np.float64), np.zeros(np.shape(norms))
+        edge = step * np.sqrt(2.0 * a)
+        used = n > edge
+        # b d^3 + square d^2 + linear d = root^2: no coefficient is negative.
+        root = np.sqrt(0.5 * (n[used] - edge)) * np.sqrt(n[used] + edge)
+        square, linear = a + 2.0 * b * step, step * (2.0 * a + b * step)
+        with np.errstate(divide="ignore"):
+            # The solutions with one of the three alone; the true one is below all.
+            alone = root * (root / linear), root / np.sqrt(square), np.cbrt(root) ** 2 / np.cbrt(b)
+        bound = np.minimum(np.minimum(*alone[:2]), alone[2])
+        first, second, third = bound / alone
+        d[used] = bound * _root_of_cubic(first, second * second, third * third * third)
         return d
 
     def dual_penalty(self, q: Array) -> float:
@@ -148,7 +143,7 @@ class ElasticNet(Regularizer):
         return np.asarray(high < np.sqrt(2.0 * self._prices()[0]))
 
 
-def _root_of_cubic(first: Array | float, second: Array, third: Array) -> Array:
+def _root_of_cubic(first: Array, second: Array, third: Array) -> Array:
     """Solve ``first x + second x^2 + third x^3 = 1``, none of the three negative, the largest 1.
 
     Convex and rising, so that Newton's method comes down from x = 1 without a bracket: seven steps

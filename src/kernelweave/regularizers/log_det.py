@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
 from typing import Any, NoReturn, Self
 
 import numpy as np
@@ -21,16 +20,6 @@ from kernelweave.validation import positive_number
 __all__ = ["LogDet"]
 
 _MOST_SAMPLES = 10_000
-
-
-@dataclass
-class _Factor:
-    """Lower Cholesky factor of I + K(d) / ridge, and the slopes of its log det once known."""
-
-    d: Array
-    ridge: float
-    lower: Array
-    slopes: Array | None = None
 
 
 class LogDet(Regularizer):
@@ -87,9 +76,6 @@ class LogDet(Regularizer):
         state: dict[str, Any] = super().__getstate__()
         return {key: value for key, value in state.items() if key != "_last"}
 
-    def _ridge(self) -> float:
-        return positive_number("ridge of LogDet", self.ridge)
-
     def bind(self, bank: KernelOperator, combination: Combination) -> LogDet:
         """Return a copy that knows the kernels."""
         if bank.n > _MOST_SAMPLES:
@@ -100,7 +86,7 @@ class LogDet(Regularizer):
             )
         bound = copy.copy(self)
         bound._kernels = (bank, combination)
-        bound._last = None
+        bound._last = {}
         return bound
 
     def _bound(self) -> tuple[KernelOperator, Combination]:
@@ -112,49 +98,42 @@ class LogDet(Regularizer):
             )
         return kernels
 
-    def _factor(self, d: Array) -> _Factor:
-        """Factor of I + K(d) / ridge; the last one is kept."""
+    def _factor(self, d: Array) -> dict[str, Array]:
+        """Lower Cholesky factor of I + K(d) / ridge; the last one is kept, and what it led to."""
         bank, combination = self._bound()
-        last: _Factor | None = getattr(self, "_last", None)
-        ridge = self._ridge()
-        if last is None or last.ridge != ridge or not np.array_equal(last.d, d):
-            self._last = None  # let go of its memory first
+        ridge = positive_number("ridge of LogDet", self.ridge)
+        last: dict[str, Array] = getattr(self, "_last", {})
+        if not np.array_equal(last.get("at", []), [*d, ridge]):
+            self._last = last = {}  # let go of its memory first
             matrix = combination.matrix(bank, np.maximum(d, 0.0))
             matrix /= ridge
             matrix[np.diag_indices_from(matrix)] += 1.0
-            last = self._last = _Factor(np.array(d), ridge, _lower_factor(matrix))
+            last.update(lower=_lower_factor(matrix), at=np.array([*d, ridge]))
         return last
 
     def value(self, d: Array) -> float:
         price = self._price()
         if float(np.min(d)) < -1e-9:
             return np.inf
-        return 2.0 * price * float(np.sum(np.log(self._factor(d).lower.diagonal())))
+        return 2.0 * price * float(np.sum(np.log(self._factor(d)["lower"].diagonal())))
 
     def gradient(self, d: Array) -> Array:
         price, factor = self._price(), self._factor(d)
-        if factor.slopes is None:
+        if "slopes" not in factor:
             bank, combination = self._bound()
-            inverse = np.tril(dpotri(factor.lower, lower=1)[0])
+            inverse = np.tril(dpotri(factor["lower"], lower=1)[0])
             inverse += np.tril(inverse, -1).T
-            inverse /= factor.ridge
-            factor.slopes = combination.contract(bank, np.maximum(d, 0.0), inverse)
-        return price * factor.slopes
+            inverse /= self.ridge
+            factor["slopes"] = combination.contract(bank, np.maximum(d, 0.0), inverse)
+        return price * factor["slopes"]
 
-    def omega(self, norms: Array) -> float:
-        self._no_dual("omega")
-
-    def weights_from_norms(self, norms: Array) -> Array:
-        self._no_dual("weights_from_norms")
-
-    def dual_penalty(self, q: Array) -> float:
-        self._no_dual("dual_penalty")
-
-    def _no_dual(self, what: str) -> NoReturn:
+    def _no_dual(self, _: Array) -> NoReturn:
         raise NotImplementedError(
-            f"LogDet has no {what}: it is not convex in the weights, so the problem has no dual "
-            "and no duality gap."
+            "LogDet has no omega, no weights_from_norms and no dual_penalty: it is not convex in "
+            "the weights, so the problem has no dual and no duality gap."
         )
+
+    omega = weights_from_norms = dual_penalty = _no_dual  # type: ignore[assignment]
 
 
 def _lower_factor(matrix: Array) -> Array:

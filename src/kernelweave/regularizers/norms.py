@@ -18,7 +18,7 @@ from kernelweave.regularizers.groups import partition
 from kernelweave.regularizers.norm_prox import (
     NormProx,
     Partition,
-    power_parts,
+    lp_prox,
     power_prox,
     project_lp_ball,
     project_simplex,
@@ -284,25 +284,10 @@ class SquaredLp(_NormRegularizer):
 
     def gradient(self, d: Array) -> Array:
         size = self._sizes(d)
-        if size[0] == 0.0:
-            return np.zeros(np.shape(d))
         return self._price() * size * _shares(d, size) ** (self._exponent() - 1.0)
 
     def prox(self, v: Array, step: Array | float) -> Array:
-        p, price = self._exponent(), step * self._price()
-        if p == 1.0:
-            whole = self._groups(len(v))
-            return power_prox(np.maximum(v, 0.0), 1.0, float(price), 2.0, whole).norms
-        if p == 2.0:
-            return np.maximum(v, 0.0) / (1.0 + price)
-        out, top = np.zeros(len(v)), float(np.max(v))
-        used = v > 0
-        if np.any(used):
-            # Of degree one in v, so its size can be taken out.
-            steps = np.broadcast_to(np.asarray(price, dtype=np.float64), v.shape)[used]
-            _, x, _ = power_parts(v[used] / top, steps, p, 2.0, self._groups(len(steps)))
-            out[used] = top * x
-        return out
+        return lp_prox(v, self._exponent(), step * self._price(), 2.0, self._groups(len(v)))
 
     def dual_penalty(self, q: Array) -> float:
         # A product of floats that is too large is infinite, where a power would raise.
@@ -334,18 +319,7 @@ class _NormSum(_NormRegularizer):
         return self._price() * _shares(d, sizes) ** (self._exponent() - 1.0)
 
     def prox(self, v: Array, step: Array | float) -> Array:
-        """Moreau: what is left of v beyond its projection on the dual ball of each group."""
-        p, radius, groups = self._exponent(), step * self._price(), self._groups(len(v))
-        if p == 1.0:
-            return np.maximum(v - radius, 0.0)
-        x = np.maximum(v, 0.0)
-        if p == 2.0:
-            size = groups.norms(x, 2.0)
-            left = np.maximum(size - radius, 0.0) / np.where(size > 0, size, 1.0)
-            return x * groups.spread(left)
-        x = x / radius
-        # A group within the ball is its own projection, so what is left is exactly zero.
-        return radius * np.maximum(x - project_lp_ball(x, p / (p - 1.0), groups), 0.0)
+        return lp_prox(v, self._exponent(), step * self._price(), 1.0, self._groups(len(v)))
 
     def dual_penalty(self, q: Array) -> float:
         top = float(np.max(self._dual_sizes(q)))

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from kernelweave.describe.summary import summary_text
-from kernelweave.report.bootstrap import stability
-from kernelweave.report.comparison import compare
-from kernelweave.report.comparison_table import Comparison, ComparisonRow
-from kernelweave.report.doubts import Doubts, doubtful
-from kernelweave.report.html.write import write_html
-from kernelweave.report.kmer_table import KmerScores, kmer_scores
-from kernelweave.report.largest_kmers import TopKmers, top_kmers
-from kernelweave.report.part_weights import PartWeights, length_position_weights
-from kernelweave.report.path_figure import plot_path
-from kernelweave.report.plots_parts import (
+from kernelweave.inspect.bootstrap import stability
+from kernelweave.inspect.comparison import compare
+from kernelweave.inspect.comparison_table import Comparison, ComparisonRow, SolverFit
+from kernelweave.inspect.doubts import Doubts, doubtful
+from kernelweave.inspect.kmers import (
+    KmerScores,
+    TopKmers,
+    kmer_scores,
+    letter_scores,
+    sequence_scores,
+    top_kmers,
+)
+from kernelweave.inspect.part_weights import PartWeights, length_position_weights
+from kernelweave.inspect.replicates import Stability
+from kernelweave.inspect.summary import summary_text
+from kernelweave.plot.c_path import plot_path
+from kernelweave.plot.doubts import plot_doubts, plot_probabilities
+from kernelweave.plot.part_weights import (
     plot_length_position_weights,
     plot_length_weights,
     plot_position_weights,
 )
-from kernelweave.report.plots_sequences import plot_kmer_scores, plot_sequence_logo
-from kernelweave.report.plots_uncertainty import plot_doubts, plot_probabilities
-from kernelweave.report.position_shares import letter_scores, sequence_scores
-from kernelweave.report.replicates import Stability
+from kernelweave.plot.sequences import plot_kmer_scores, plot_sequence_logo
+from kernelweave.report.html.write import write_html
 
 __all__ = [
     "Comparison",
@@ -28,6 +33,7 @@ __all__ = [
     "Doubts",
     "KmerScores",
     "PartWeights",
+    "SolverFit",
     "Stability",
     "TopKmers",
     "compare",

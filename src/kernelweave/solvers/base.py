@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from numbers import Integral, Real
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -152,83 +152,66 @@ def require_linear(name: str, problem: Problem) -> None:
         )
 
 
-_KEY = "allowed"
-Metadata = Mapping[str, "_Allowed"]
-
-
-class _Allowed(NamedTuple):
-    """Which values a setting may have: what an error says of them, and whether a value is one."""
-
-    told: str
-    accepts: Callable[[Any], bool]
-
-
-def _declared(told: str, accepts: Callable[[Any], bool]) -> Metadata:
-    return {_KEY: _Allowed(told, accepts)}
+# Which values a setting may have: what an error says of them, and whether a value is one.
+_Allowed = tuple[str, Callable[[Any], bool]]
+Metadata = Mapping[str, _Allowed]
 
 
 def flag() -> Metadata:
     """True or False."""
-    return _declared("True or False", lambda value: isinstance(value, bool | np.bool_))
+    return {"allowed": ("True or False", lambda value: isinstance(value, bool | np.bool_))}
 
 
-def integer(low: int, high: int | None = None) -> Metadata:
+def integer(low: int, high: float = np.inf) -> Metadata:
     """Allow integers from `low` to `high`, both allowed themselves."""
-    told = f"an integer >= {low}" if high is None else f"an integer from {low} to {high}"
+    told = f"an integer >= {low}" if high == np.inf else f"an integer from {low} to {high}"
 
     def accepts(value: Any) -> bool:
-        whole = isinstance(value, Integral) and not isinstance(value, bool)
-        return whole and low <= value and (high is None or value <= high)
+        return isinstance(value, Integral) and type(value) is not bool and low <= int(value) <= high
 
-    return _declared(told, accepts)
+    return {"allowed": (told, accepts)}
 
 
-def number(
-    *,
-    above: float | None = None,
-    least: float | None = None,
-    below: float | None = None,
-    most: float | None = None,
-) -> Metadata:
+def number(**limits: float) -> Metadata:
     """Allow finite numbers > `above`, >= `least`, < `below` and <= `most`, those that are given."""
-    limits = (
-        (">", above, operator.gt),
-        (">=", least, operator.ge),
-        ("<", below, operator.lt),
-        ("<=", most, operator.le),
-    )
-    given = [(sign, float(limit), holds) for sign, limit, holds in limits if limit is not None]
-    told = "a finite number " + " and ".join(f"{sign} {limit:g}" for sign, limit, _ in given)
+    given = [(*_LIMITS[name], float(limit)) for name, limit in limits.items()]
+    told = "a finite number " + " and ".join(f"{sign} {limit:g}" for sign, _, limit in given)
 
     def accepts(value: Any) -> bool:
         if not isinstance(value, Real) or isinstance(value, bool) or not np.isfinite(float(value)):
             return False
-        return all(holds(float(value), limit) for _, limit, holds in given)
+        return all(holds(float(value), limit) for _, holds, limit in given)
 
-    return _declared(told, accepts)
+    return {"allowed": (told, accepts)}
+
+
+_LIMITS = {
+    "above": (">", operator.gt),
+    "least": (">=", operator.ge),
+    "below": ("<", operator.lt),
+    "most": ("<=", operator.le),
+}
 
 
 def choice(*names: str | None) -> Metadata:
     """Allow these names."""
-    return _declared(
-        " or ".join(map(repr, names)),
-        lambda value: (value is None or isinstance(value, str)) and value in names,
-    )
+
+    def accepts(value: Any) -> bool:
+        return (value is None or isinstance(value, str)) and value in names
+
+    return {"allowed": (" or ".join(map(repr, names)), accepts)}
 
 
 def either(*declared: Metadata) -> Metadata:
     """Allow what any of these declarations allows."""
-    parts = [one[_KEY] for one in declared]
-    told = " or ".join(part.told for part in parts)
-    return _declared(told, lambda value: any(part.accepts(value) for part in parts))
+    told, accept = zip(*(one["allowed"] for one in declared), strict=True)
+    return {"allowed": (" or ".join(told), lambda value: any(one(value) for one in accept))}
 
 
 def other_solver() -> Metadata:
     """Allow None or another solver, whose own settings are checked with it."""
-    return _declared(
-        "None or a solver object such as SPG()",
-        lambda value: value is None or isinstance(value, Solver),
-    )
+    told = "None or a solver object such as SPG()"
+    return {"allowed": (told, lambda value: value is None or isinstance(value, Solver))}
 
 
 def check_settings(solver: Solver) -> None:
@@ -239,13 +222,10 @@ def check_settings(solver: Solver) -> None:
     if not is_dataclass(solver):
         return
     for setting in fields(solver):
-        allowed: _Allowed | None = setting.metadata.get(_KEY)
         value = getattr(solver, setting.name)
-        if allowed is None:
-            continue
-        if not allowed.accepts(value):
-            raise InvalidInputError(
-                f"{type(solver).__name__}: {setting.name} must be {allowed.told}; got {value!r}."
-            )
-        if isinstance(value, Solver):
+        told, accepts = setting.metadata.get("allowed", ("", lambda _: True))
+        if not accepts(value):
+            owner = type(solver).__name__
+            raise InvalidInputError(f"{owner}: {setting.name} must be {told}; got {value!r}.")
+        if told and isinstance(value, Solver):
             check_settings(value)

@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike
 from kernelweave.arrays import AnyArray, Array, Index
 from kernelweave.compiled.dense_rows import rows_product, square_block
 from kernelweave.compiled.matrix_checks import fits_float32
-from kernelweave.compiled.smo import BIG, objective, patience, slopes, smo_steps
+from kernelweave.compiled.smo import BIG, patience, slopes, smo_steps
 from kernelweave.deadline import NEVER, Deadline
 from kernelweave.errors import InvalidInputError
 from kernelweave.losses.base import BoxQP
@@ -45,9 +45,12 @@ _WHOLE, _DIRECT = 4096, 8192
 # A local problem is solved to this part of the global violation: more would be undone later, and
 # less so where all variables take part that can still move.
 _LOCAL, _LOCAL_WHOLE = 0.1, 0.02
-# A local problem of at least _COMPACT variables ends early when this part of it, or less, moves: a
-# smaller block is copied in the time of some hundred steps on the larger one.
-_SHRINK, _COMPACT = 0.5, 1000
+# A local problem of at least _COMPACT variables ends early when this part of it, or less, moves,
+# and a matrix in memory is used as it is unless so few do. To copy an entry takes as long as a step
+# on two variables; q variables take about q steps, so that a block of q of n pays for q < n / 3.
+_SHRINK, _COMPACT = 0.3, 1000
+# Without a matrix all variables are taken if nearly all move.
+_NEARLY_ALL = 0.9
 # Below this tolerance, relative to the linear term, blocks are copied in float64 from the start:
 # sums of some hundred terms in float32 are off by as much.
 _FLOAT32_TOL = 1e-5
@@ -63,26 +66,24 @@ _LEAST_READ = 1000
 
 
 class GramSource(Protocol):
-    """One (combined) kernel on the training samples, however it is stored."""
+    """One (combined) kernel on the training samples, however it is stored; indices are sorted."""
 
     # Variables that a decomposition solver should move at a time; None if it does not matter.
     round_size: int | None
 
     @property
-    def n(self) -> int:
-        """Number of samples."""
+    def n(self) -> int: ...
 
-    def diagonal(self) -> Array:
-        """Return the diagonal of K, shape (n,)."""
+    def diagonal(self) -> Array: ...
 
     def block(self, idx: Index) -> AnyArray:
-        """Return ``K[idx][:, idx]``, shape (q, q), float64 or float32, for sorted indices."""
+        """Return ``K[idx][:, idx]``, float64 or float32."""
 
     def product(self, idx: Index, delta: Array) -> Array:
-        """Return ``K[:, idx] @ delta``, shape (n,), for sorted indices; sums in float64."""
+        """Return ``K[:, idx] @ delta``; sums in float64."""
 
     def dense(self) -> AnyArray | None:
-        """Return the whole matrix if there is one at no cost, else None."""
+        """Return the whole matrix if there is one at no cost."""
 
     def square_limit(self, most: int, copies: float) -> int:
         """Return on how many samples, at most `most`, so many square matrices may be formed."""
@@ -119,24 +120,10 @@ class DenseGram:
 
 @dataclass(frozen=True, eq=False)
 class BoxQPResult:
-    """Solution of a `BoxQP`.
+    """Solution of a `BoxQP`: box variables, signed dual variables, ``K @ alpha``, and the work.
 
-    Attributes
-    ----------
-    a : ndarray of shape (N,)
-        Box variables; feasible.
-    alpha : ndarray of shape (n,)
-        Signed dual variables.
-    fitted : ndarray of shape (n,)
-        ``K @ alpha``.
-    intercept : float
-        Mean over the free variables of what makes them exact, or the middle of the allowed range.
-    violation : float
-        Largest violation of the KKT conditions (LIBSVM's measure), over all variables.
-    n_steps, n_rounds : int
-        SMO steps in all, and rounds of local problems they were taken in.
-    converged : bool
-        Whether ``violation <= tol``.
+    The intercept is the mean over the free variables of what makes them exact, or the middle of the
+    allowed range; `violation` the largest one of the KKT conditions, over all variables.
     """
 
     a: Array
@@ -170,44 +157,11 @@ def solve_box_qp(
         0 \le a_t \le \mathrm{upper}_t, \qquad
         \alpha_i = \sum_{t:\, \mathrm{sample}_t = i} \mathrm{sign}_t\, a_t .
 
-    Parameters
-    ----------
-    qp : BoxQP
-        What `Loss.box_qp` gives; at most one variable of each sign a sample.
-    gram : GramSource
-        The kernel.
-    tol : float
-        Largest KKT violation allowed at the end, as in LIBSVM.
-    a : array-like of shape (N,), optional
-        Where to start; the nearer to the solution, the fewer steps. A point outside the box or
-        with another sum is mended first.
-    fitted : array-like of shape (n,), optional
-        ``K @ alpha`` of the start, if the caller has it: saves one product.
-    max_iter : int
-        Largest number of SMO steps.
-    deadline : Deadline
-        When to return what there is.
-    most : int, optional
-        Most variables of a round; by default as many as is quickest.
-    good_enough : callable, optional
-        ``good_enough(alpha, K alpha, intercept)`` is asked between rounds; the first True ends the
-        solve.
-
-    Returns
-    -------
-    BoxQPResult
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from kernelweave.losses.base import BoxQP
-    >>> x, y = np.array([[0.0], [1.0], [3.0]]), np.array([-1.0, -1.0, 1.0])
-    >>> qp = BoxQP(
-    ...     sign=y, linear=-np.ones(3), upper=np.full(3, 9.0), sample=np.arange(3), total=0.0
-    ... )
-    >>> result = solve_box_qp(qp, DenseGram(x @ x.T), tol=1e-9)
-    >>> result.alpha, round(result.intercept, 6)
-    (array([ 0. , -0.5,  0.5]), -2.0)
+    There is at most one variable of each sign a sample. `tol` is the largest KKT violation allowed
+    at the end, as in LIBSVM. The solve starts from `a`, which is mended if it is not feasible, and
+    from its ``K @ alpha``, `fitted`, if the caller has that. It ends early after `max_iter` SMO
+    steps, at the deadline, or when ``good_enough(alpha, K alpha, intercept)``, which is asked
+    between rounds, says so. A round has at most `most` variables.
     """
     pos, neg, lo, hi = _signed_form(qp, gram.n)
     if a is None:
@@ -361,7 +315,8 @@ def _run(
         state.alpha[rows] = alpha[moved]
         state.n_steps += steps
         state.n_rounds += 1
-        value = objective(state.alpha, state.fitted, state.pos, state.neg)
+        linear = np.where(state.alpha > 0, state.pos, state.neg)
+        value = float(state.alpha @ (0.5 * state.fitted - linear))
         stalled = 0 if value < best_value or violation < best_violation else stalled + 1
         best_value, best_violation = min(best_value, value), min(best_violation, violation)
 
@@ -376,6 +331,7 @@ class _Blocks:
         self.limit = gram.square_limit(most or _WHOLE, copies=2)
         if self._matrix is not None and gram.n <= _DIRECT:
             self.limit = min(most or gram.n, gram.n)
+        self.share = _NEARLY_ALL if self._matrix is None else _SHRINK
         self.round_size = gram.square_limit(most or gram.round_size or _ROUND, copies=2)
         self.diag = np.asarray(gram.diagonal(), dtype=np.float64)
         # Of one class the linear terms are zero, and the violation is compared with K alpha.
@@ -416,7 +372,7 @@ def _choose(
         # A pair has no room for old ones.
         kept = previous if blocks.round_size > 2 else previous[:0]
         return _worst_violators(ends, kept, blocks.round_size), rough
-    whole = active.size > 0.9 * up.size and up.size <= blocks.limit
+    whole = active.size > blocks.share * up.size and up.size <= blocks.limit
     chosen = np.arange(up.size) if whole else active
     if early:
         return chosen, rough

@@ -9,11 +9,9 @@ from scipy.linalg import solve_triangular
 
 from kernelweave.arrays import Array, Index
 from kernelweave.compiled.matrix_checks import fits_float32
-from kernelweave.errors import InvalidInputError
 from kernelweave.linear_systems import jittered_cholesky
 from kernelweave.problem import Problem
 from kernelweave.regularizers.base import Regularizer
-from kernelweave.solvers.base import require_linear
 from kernelweave.solvers.certificate import Witness, dual_value
 from kernelweave.solvers.cuts import (
     CutLP,
@@ -34,7 +32,6 @@ __all__ = [
     "Proposal",
     "curvature_root",
     "minimise_penalised_model",
-    "refuse_unsupported",
 ]
 
 _EPS = float(np.finfo(np.float64).eps)
@@ -176,16 +173,10 @@ def minimise_penalised_model(
 # Part of what a step promises that it has to bring, or that the model has to rise by where it does
 # not; the usual parameter of serious steps (Bonnans et al. 2006, Numerical Optimization, 10.3).
 ENOUGH = 0.1
-# Kernels that may enter in one step over the curvature, beside those in use: the programs over them
-# then cost less than a single-kernel solve, and no fit is known to want more at once.
-_ENTERING = 64
-# Steps over the curvature after which a safe one is due if what is left to gain has not halved: the
-# guarantee of the safe ones then costs at most a fifth of all steps.
+# Steps over the curvature after which a safe one is due if what is left to gain has not halved, and
+# none of them has brought a tenth of it: the guarantee of the safe ones then costs at most a fifth
+# of all steps.
 _PATIENCE = 4
-# A step whose cut is this many times what it promised below T at the centre went too far, and the
-# most that the stiffness then grows by (both from Kiwiel 1990, Mathematical Programming 46, whose
-# rule this is: nearer by, the new cut itself keeps the next step short).
-_TOO_FAR, _MOST_STIFFER = 10.0, 10.0
 # Proximal steps are tried longer and longer, by factors of ten, until they promise enough.
 _MOST_PROXIMAL = 12
 # Most kernels over which the curvature is taken where all of them have weight: a matrix of 200 MB.
@@ -205,17 +196,6 @@ def _has_prox(regularizer: Regularizer) -> bool:
     return type(regularizer).prox is not Regularizer.prox
 
 
-def refuse_unsupported(name: str, problem: Problem) -> None:
-    """Raise if the problem is not one for cutting planes."""
-    require_linear(name, problem)
-    if not problem.regularizer.convex:
-        raise InvalidInputError(
-            f"solver {name!r} takes convex regularizers ('simplex', 'l1', 'lp_ball', "
-            f"'squared_lp', 'elastic_net', 'block_norm', 'entropy'); got "
-            f"{problem.regularizer!r}, which is not convex. Use solver='spg' or 'auto'."
-        )
-
-
 class CuttingPlanes:
     r"""All cuts so far, the best weights so far (the *centre*), and the next weights to try.
 
@@ -227,41 +207,28 @@ class CuttingPlanes:
     So a step tries first where the curvature of T at the centre points to:
 
     .. math:: \min_d\; r(d) + \max_j \mathrm{cut}_j(d)
-              + \tfrac{u}{2} (d - \hat d)' H (d - \hat d)
+              + \tfrac12 (d - \hat d)' H (d - \hat d)
 
     on a polyhedron; where the prox of r is cheap, the same with the centre's cut alone; under the
     lp ball and squared lp, the closed form from the norms of the components at the centre
-    (:meth:`Regularizer.weights_from_norms`). The *stiffness* u is one at a new centre, and more
-    after steps that went too far: if T along a step is a parabola, u times :math:`2 (1 -
-    \mathrm{fell} / \mathrm{promised})` is what fits it. Steps that do not mind all cuts are halved
-    after each one that failed.
+    (:meth:`Regularizer.weights_from_norms`). Steps that no other cut changes are halved after each
+    one that failed.
 
-    Where such steps do not halve the gap in time, or teach nothing at all, one goes *half way* to
+    Where such steps do not close the gap in time, or teach nothing at all, one goes *half way* to
     the master's weights (Ben-Ameur and Neto 2007, Networks 49:3, "in-out" cutting planes). It needs
     no curvature, and ends with certainty: half way the model is at least half the gap below the
     centre, so that either T falls there, or the new cut, which is at most T at the centre and is
     nearly as high half way, is nearly as high at the master's weights too and cuts them off.
 
-    Parameters
-    ----------
-    evaluator : Evaluator
-        What solves the single-kernel problems, asked here for the curvature.
-    stabilise : bool
-        Without it every step goes to the master's weights, as in the paper. The closed form is
-        then for a master that has no answer.
-
-    Attributes
-    ----------
-    centre, quad : Point, ndarray of shape (m,)
-        The best point so far and its q_k.
-    witness : Witness or None
-        The dual variables with the best lower bound so far.
+    Without `stabilise` every step goes to the master's weights, as in the paper; the closed form is
+    then for a master that has no answer. At most `working_set` kernels may enter in one step over
+    the curvature, beside those in use.
     """
 
-    def __init__(self, evaluator: Evaluator, stabilise: bool) -> None:
+    def __init__(self, evaluator: Evaluator, stabilise: bool, working_set: int) -> None:
         problem = self._problem = evaluator.problem
         regularizer = problem.regularizer
-        self._stabilise = stabilise
+        self._stabilise, self._working_set = stabilise, working_set
         self._cuts = Cuts(problem)
         self._linear = regularizer.polyhedral
         self._free_sum = self._linear and not regularizer.bounded  # l1
@@ -273,25 +240,24 @@ class CuttingPlanes:
         self._multipliers = np.empty(0)
         self._in_step = np.empty(0)
         self._lower = -np.inf
-        self._stiffness = 1.0
-        self._failed = 0  # steps that did not move the centre since one did
+        self._witness: Witness | None = None
+        self._failed = 0  # weights tried in vain since the centre moved
         self._blind = False  # the last step taught nothing
         self._goal = np.inf  # what was left to gain when that was last halved
-        self._waited = 0  # steps over the curvature since then
-        self.witness: Witness | None = None
-        self.centre: Point
-        self.quad: Array
+        self._waited = 0  # steps over the curvature since then, or since one that brought much
+        self.centre: Point  # the best point so far
+        self.quad: Array  # its q_k
+        self.sharpest = False  # its alpha cannot be made more exact
 
     def recall(self, witness: Witness) -> None:
         """Take a bound that is known from before, also as a cut."""
         self._cuts.add(witness.alpha, witness.quad)
-        value = dual_value(self._problem, witness.alpha, witness.quad)
-        self._lower, self.witness = value, witness
+        self._offer(np.eye(len(self._cuts))[-1])
 
     def put_centre(self, point: Point, quad: Array) -> None:
         """Take the first point, or one with a more exact alpha at the weights of the centre."""
         self._cuts.add(point.alpha, quad)
-        self.centre, self.quad, self._stiffness, self._failed = point, quad, 1.0, 0
+        self.centre, self.quad, self._failed = point, quad, 0
 
     def add(self, proposal: Proposal, point: Point, owed: float, quad: Array) -> bool:
         """Take the point found at the proposed weights; returns whether anything was learnt.
@@ -301,18 +267,20 @@ class CuttingPlanes:
         """
         self._cuts.add(point.alpha, quad)
         fell, promised = self.centre.value - point.value, proposal.promised
-        rose = promised - fell
-        learnt = fell > owed or rose >= ENOUGH * promised > 0
+        learnt = fell > owed or promised - fell >= ENOUGH * promised > 0
         self._blind = not learnt
-        here = self.centre.d
-        missed = self.centre.value - self._model(here, self._cuts.values(here)[-1])
         self._failed += 1
+        if fell >= ENOUGH * self._goal:
+            self._waited = 0
         if fell > owed:
-            self.centre, self.quad, self._stiffness = point, quad, 1.0
-            self._failed = int(fell < ENOUGH * promised)
-        elif proposal.kind == "curved" and missed > _TOO_FAR * promised > 0:
-            self._stiffness *= float(np.clip(2.0 * rose / promised, 1.0, _MOST_STIFFER))
+            self.centre, self.quad, self._failed = point, quad, 0
         return learnt
+
+    @property
+    def witness(self) -> Witness | None:
+        """The dual variables with the best lower bound so far, if that is not the centre's own."""
+        own = dual_value(self._problem, self.centre.alpha, self.quad)
+        return self._witness if self._lower > own else None
 
     @property
     def unit(self) -> float:
@@ -321,16 +289,15 @@ class CuttingPlanes:
 
     def propose(self, gap: float) -> Proposal:
         """Return the weights to try next; `gap` is the relative gap at the centre."""
-        master = self._solve_master()
-        if master is not None:
-            self._learn(master)
-        room, known = gap * self.unit, self._room()
-        # A rough alpha shows less of T at the centre than the best bound does.
-        room = min(room, known) if known > 0 else room
+        # While steps over the curvature fall, there is no need of a master.
+        master = self._solve_master() if self._failed or not self._stabilise else None
         if not self._stabilise:
             if master is None:
                 return self._proposal(self._closed_form(), "closed-form")
             return self._proposal(master.d, "master")
+        room, known = gap * self.unit, self._room()
+        # A rough alpha shows less of T at the centre than the best bound does.
+        room = min(room, known) if known > 0 else room
         if room <= 0.5 * self._goal:
             self._goal, self._waited = room, 0
         if self._blind or self._waited >= _PATIENCE:
@@ -338,8 +305,20 @@ class CuttingPlanes:
             return self._safe_step(master)
         self._waited += 1
         proposal = self._own_step(gap, 0.01 * room)
+        if master is None and proposal.promised < ENOUGH * room:
+            # A mean of several alphas may prove what the centre's own does not.
+            master = self._solve_master()
         # Less than that is a difference that rounding makes.
         return proposal if proposal.promised > _EPS * self.unit else self._safe_step(master)
+
+    def half_way(self, proposal: Proposal) -> Proposal:
+        """Return weights half way from the centre, in place of a proposal that failed."""
+        self._failed += 1
+        return self._proposal(0.5 * (self.centre.d + proposal.d), proposal.kind)
+
+    def working_kernels(self, most: int) -> Index:
+        """Kernels in use, and so many of those that the slope at the centre asks for most."""
+        return working_kernels(self.centre.d, self._gradient(), most)
 
     def _room(self) -> float:
         """How far T at the centre is above the best bound."""
@@ -348,35 +327,34 @@ class CuttingPlanes:
     def _proposal(self, d: Array, kind: str) -> Proposal:
         """Return the proposal of these weights: T there is at least what the cuts tell."""
         d = drop_roundoff(d)
-        return Proposal(d, self.centre.value - self._model(d, self._cuts.values(d).max()), kind)
-
-    def _model(self, d: Array, cut: float) -> float:
-        """Bound on T(d) from a bound on J(d)."""
-        return float(self._problem.regularizer.value(d)) + float(cut)
+        model = float(self._problem.regularizer.value(d)) + float(self._cuts.values(d).max())
+        return Proposal(d, self.centre.value - model, kind)
 
     # The master
 
     def _solve_master(self) -> MasterSolution | None:
+        """Minimise the model, keep the bound, and drop cuts that have long been of no use."""
         if self._linear:
-            return self._lp.solve(self._sum_limit())
-        start = np.append(self._multipliers, np.zeros(len(self._cuts) - len(self._multipliers)))
-        if not start.sum() > 0:
-            start[-1] = 1.0
-        return solve_dual(self._cuts, self._problem.regularizer, start, self.centre.value)
+            master = self._lp.solve(self._sum_limit())
+        else:
+            start = np.append(self._multipliers, np.zeros(len(self._cuts) - len(self._multipliers)))
+            if not start.sum() > 0:
+                start[-1] = 1.0
+            regularizer = self._problem.regularizer
+            master = solve_dual(self._cuts, regularizer, start, self.centre.value)
+        if master is not None:
+            self._offer(master.multipliers)
+            used = master.multipliers.copy()
+            used[: len(self._in_step)] += self._in_step
+            idle = self._cuts.used(used)
+            self._lp.drop(idle)
+            self._multipliers = np.delete(master.multipliers, idle)
+            self._in_step = np.empty(0)
+        return master
 
     def _sum_limit(self) -> float:
         """Sum of the weights, or what it may grow to under l1."""
         return self._problem.reach(self.centre.d) if self._free_sum else 1.0
-
-    def _learn(self, master: MasterSolution) -> None:
-        """Keep the best lower bound, and drop cuts that have long been of no use."""
-        self._offer(master.multipliers)
-        used = master.multipliers.copy()
-        used[: len(self._in_step)] += self._in_step
-        idle = self._cuts.used(used)
-        self._lp.drop(idle)
-        self._multipliers = np.delete(master.multipliers, idle)
-        self._in_step = np.empty(0)
 
     def _offer(self, multipliers: Array) -> None:
         """Take the bound of these multipliers if it beats the one that is known.
@@ -386,24 +364,30 @@ class CuttingPlanes:
         witness = self._cuts.witness(multipliers)
         value = dual_value(self._problem, witness.alpha, witness.quad)
         if value > self._lower:
-            self._lower, self.witness = value, witness
+            self._lower, self._witness = value, witness
 
     # Steps over what is known at the centre
 
     def _own_step(self, gap: float, accuracy: float) -> Proposal:
-        """A step over the curvature, or by the closed form, shorter after each one that failed."""
-        regularizer, here = self._problem.regularizer, self.centre.d
+        """A step over the curvature or by the closed form."""
+        here, kind = self.centre.d, "curved"
         if self._curvature is None:
             d, kind = self._closed_form(), "closed-form"
         elif self._linear:
-            kernels = self._working_kernels()
+            d, kernels = np.zeros_like(here), self.working_kernels(self._working_set)
             root = self._curvature.take(self.centre, kernels, gap)
-            return self._proposal(self._newton_step(kernels, root, accuracy), "curved")
+            hessian, gradient = root.T @ root, self._gradient()[kernels]
+            most = self._sum_limit() if self._free_sum else None
+            d[kernels] = minimise_model(hessian, gradient, here[kernels], accuracy, most)
+            own = -self._problem.dual_loss(self.centre.alpha) - 0.5 * float(self.quad @ d)
+            if self._cuts.values(d).max() > own + accuracy:
+                found = self._mind_all_cuts(kernels, hessian)
+                if found is not None:
+                    return self._proposal(found, kind)
         else:
             root = self._curvature.take(self.centre, np.arange(self._problem.m), gap)
-            most = self._problem.reach(here)
+            regularizer, most = self._problem.regularizer, self._problem.reach(here)
             d = minimise_penalised_model(root, -0.5 * self.quad, here, regularizer, most)
-            kind = "curved"
         return self._proposal(here + 0.5**self._failed * (d - here), kind)
 
     def _closed_form(self) -> Array:
@@ -414,40 +398,25 @@ class CuttingPlanes:
     def _gradient(self) -> Array:
         return self._problem.regularizer.gradient(self.centre.d) - 0.5 * self.quad
 
-    def _working_kernels(self) -> Index:
-        return working_kernels(self.centre.d, self._gradient(), _ENTERING)
-
-    def _newton_step(self, kernels: Index, root: Array, accuracy: float) -> Array:
-        """Minimise the centre's cut with its curvature, or all cuts if any is higher there."""
-        hessian = self._stiffness * (root.T @ root)
-        most = self._sum_limit() if self._free_sum else None
-        gradient, here = self._gradient()[kernels], self.centre.d[kernels]
-        d = np.zeros_like(self.centre.d)
-        d[kernels] = minimise_model(hessian, gradient, here, accuracy, most)
-        own = -self._problem.dual_loss(self.centre.alpha) - 0.5 * float(self.quad @ d)
-        if self._cuts.values(d).max() > own + accuracy:
-            self._mind_all_cuts(d, kernels, hessian)
-        return d
-
-    def _mind_all_cuts(self, d: Array, kernels: Index, hessian: Array) -> None:
-        """Replace the step by one on the model of all cuts, or by a shorter one."""
+    def _mind_all_cuts(self, kernels: Index, hessian: Array) -> Array | None:
+        """Minimise the model with this curvature over some kernels; None if that has no answer."""
         slopes = -0.5 * self._cuts.quads[:, kernels]
         if self._free_sum:
             slopes = slopes + self._problem.regularizer.gradient(self.centre.d)[kernels]
-        here = self.centre.d[kernels]
-        found = nearest_below(
-            self._cuts.constants, slopes, here, hessian, self._sum_limit(), not self._free_sum
-        )
+        at = self.centre.d[kernels], hessian, self._sum_limit(), not self._free_sum
+        found = nearest_below(self._cuts.constants, slopes, *at)
         if found is None:
-            d[kernels] = here + 0.5**self._failed * (d[kernels] - here)
-        else:
-            d[kernels], self._in_step = found
-            self._offer(self._in_step)
+            return None
+        d = np.zeros_like(self.centre.d)
+        d[kernels], self._in_step = found
+        self._offer(self._in_step)
+        return d
 
     # Safe steps
 
     def _safe_step(self, master: MasterSolution | None) -> Proposal:
         """Half way to the master's weights, or a proximal step where there is no master."""
+        master = self._solve_master() if master is None else master
         if master is None and not self._linear and _has_prox(self._problem.regularizer):
             proposal = self._proximal_step()
             if proposal is not None:
@@ -457,8 +426,10 @@ class CuttingPlanes:
         if not self._linear or proposal.promised >= 0.25 * self._room():
             return proposal
         # Half way beyond the tolerances of HiGHS, over some kernels.
-        d, kernels = self.centre.d.copy(), self._working_kernels()
-        self._mind_all_cuts(d, kernels, np.zeros((len(kernels), len(kernels))))
+        kernels = self.working_kernels(self._working_set)
+        d = self._mind_all_cuts(kernels, np.zeros((len(kernels), len(kernels))))
+        if d is None:
+            return proposal
         other = self._proposal(0.5 * (self.centre.d + d), "safe")
         return max(proposal, other, key=lambda one: one.promised)
 

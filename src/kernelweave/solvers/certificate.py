@@ -155,31 +155,25 @@ def certify(
         ]
         return upper, max(lower)
 
-    nothing = ErrorBound(np.zeros(problem.m), np.zeros(problem.m), 0.0)
-    primal, dual = bounds([nothing] * len(points), 0.0)
+    primal, dual = bounds([ErrorBound.none(problem.m)] * len(points), 0.0)
     errors = [problem.bank.error(point.alpha, d) for point in points]
     upper, lower = bounds(errors, 0.0)
     gap = problem.relative_gap(upper, lower)
     lost = _EPS
     if rounding:
         before = gap
-        errors = [
-            _sum(error, problem.bank.rounding(point.alpha, d))
-            for point, error in zip(points, errors, strict=True)
-        ]
+        for i, (point, error) in enumerate(zip(points, errors, strict=True)):
+            other = problem.bank.rounding(point.alpha, d)
+            errors[i] = ErrorBound(
+                error.quad_missing + other.quad_missing,
+                error.norm_missing + other.norm_missing,
+                error.product + other.product,
+            )
         upper, lower = bounds(errors, _EPS * np.abs(fitted + best[:, None]))
         gap = problem.relative_gap(upper, lower)
         lost = max(lost, gap - before)
     more = max(0.0, gap - problem.relative_gap(primal, dual))
     return Certificate(upper, lower, gap, "duality", more, lost, primal, best, problem.floor)
-
-
-def _sum(one: ErrorBound, two: ErrorBound) -> ErrorBound:
-    return ErrorBound(
-        one.quad_missing + two.quad_missing,
-        one.norm_missing + two.norm_missing,
-        one.product + two.product,
-    )
 
 
 def _stationarity(
@@ -295,11 +289,6 @@ def centre(alpha: ArrayLike, lo: ArrayLike, hi: ArrayLike, total: float = 0.0) -
     gives the right sum. The sum is piecewise linear and falls with :math:`\tau`: Newton steps end
     in the right piece after finitely many of them. A point that is feasible to rounding is returned
     as it is. Ends of the box may be infinite; if no point of it has that sum, this raises.
-
-    Examples
-    --------
-    >>> centre(np.array([3.0, 1.0, 0.5]), np.zeros(3), np.full(3, 2.0), 2.5).tolist()
-    [2.0, 0.5, 0.0]
     """
     start = np.asarray(alpha, dtype=np.float64)
     low, high = np.broadcast_to(lo, start.shape), np.broadcast_to(hi, start.shape)

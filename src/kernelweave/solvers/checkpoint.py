@@ -7,6 +7,7 @@ its fit goes on with: weights, dual variables, intercepts, and what the solver r
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import tempfile
 import time
@@ -21,10 +22,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kernelweave.archive import replacing, why_no_file, why_no_place
+from kernelweave.archive import (
+    HEADER,
+    OF_JSON,
+    DamagedFileError,
+    opened,
+    unpacked,
+    why_no_file,
+    why_no_place,
+    write_archive,
+)
+from kernelweave.arrays import AnyArray
 from kernelweave.errors import CheckpointWarning, InvalidInputError, MemoryBudgetError
 from kernelweave.problem import Array, Problem
-from kernelweave.reading.bounded import OF_ARRAYS, Allowance, read_npz
+from kernelweave.reading.bounded import OF_ARRAYS, Allowance, read_npz, to_array
 from kernelweave.solvers.inner import Point
 from kernelweave.solvers.kept import (
     PLANES_KEPT,
@@ -54,17 +65,16 @@ __all__ = [
     "read",
     "refused_by_name",
     "result_numbers",
-    "scaled_alpha",
+    "scaled_start",
     "start_at",
     "start_from",
 ]
 
 _FORMAT = "kernelweave checkpoint"
-_VERSION = 1
+_VERSION = 2
 # Those of a batch are written when they are read, and a million take half a minute.
 _MOST_NAMES = 10_000
-# Under this name a file has the digest of all that is in it.
-_WHOLE = "sha256"
+_CHANGED = "it is damaged, or has been changed since it was written"
 _POINT_KEPT = {
     "d": Kept(("m",), low=0.0),
     "alpha": Kept(("T", "n")),
@@ -99,7 +109,8 @@ class Checkpoint:
     Notes
     -----
     The file is an ``.npz`` archive of plain arrays (nothing is pickled): weights, dual variables
-    and intercepts of every group of tasks, and what the solver needs besides. A convex fit writes
+    and intercepts of every group of tasks, and what the solver needs besides. As in model files,
+    one more member, ``kernelweave.json``, has the digests of all others. A convex fit writes
     8 (m + 2 T n) bytes or a little more for m kernels, n samples and T tasks, a Bayesian one
     8 m T n and up to 8 m^2. What cannot be written is told by a
     :class:`~kernelweave.errors.CheckpointWarning`, and the fit goes on.
@@ -239,21 +250,6 @@ def names_digest(names: Sequence[str]) -> str:
     return hashlib.sha256(b"".join(names[int(k)].encode() + b"\0" for k in some)).hexdigest()
 
 
-def _write(path: Path, header: Header, groups: Mapping[int, Numbers]) -> None:
-    """Write a file, in the place of an older one once it is whole."""
-    arrays: dict[str, Any] = {"format": _FORMAT, "version": _VERSION, "groups": sorted(groups)}
-    arrays |= asdict(header)
-    for group, numbers in groups.items():
-        arrays |= prefixed(str(group), numbers)
-    made: dict[str, Any] = {name: np.asarray(value) for name, value in arrays.items()}
-    objects = sorted(name for name, value in made.items() if value.dtype.hasobject)
-    if objects:
-        raise TypeError(f"a checkpoint holds numbers and text only; got objects in {objects}.")
-    made[_WHOLE] = np.asarray(_digest_of_all(made))
-    with replacing(path) as file:
-        np.savez(file, **made)
-
-
 def read(path: str | os.PathLike[str]) -> Saved:
     """Read the file of a checkpoint, or raise saying what it is instead."""
     file = Path(path)
@@ -264,21 +260,21 @@ def read(path: str | os.PathLike[str]) -> Saved:
             "same kind or None."
         )
     try:
-        # Nothing is unpickled, so a file from elsewhere cannot run anything.
-        arrays: dict[str, Any] = read_npz(file, Allowance(file, OF_ARRAYS))
+        arrays, whole = _arrays(file)
     except MemoryBudgetError:
         raise
     except Exception as error:
         # There is no end to what damaged archives and headers of arrays make Python raise.
-        raise _not_one(where, f"it cannot be read ({error})") from error
+        known = isinstance(error, DamagedFileError)
+        raise _not_one(where, str(error) if known else f"it cannot be read ({error})") from error
     if str(arrays.get("format")) != _FORMAT:
         raise _not_one(where, "it holds other arrays")
     version = str(arrays.get("version"))
-    if version.isdigit() and version != str(_VERSION):
+    if version.isdigit() and int(version) > _VERSION:
         raise InvalidInputError(
             f"warm_start_from: {where} has version {version} of the checkpoint format; this "
-            f"kernelweave reads version {_VERSION}. Take it up with the kernelweave that wrote it, "
-            "or start anew."
+            f"kernelweave reads versions up to {_VERSION}. Take it up with the kernelweave that "
+            "wrote it, or start anew."
         )
     try:
         header = Header(**{f.name: arrays[f.name].item() for f in fields(Header)})
@@ -289,9 +285,28 @@ def read(path: str | os.PathLike[str]) -> Saved:
                 groups[int(number)][name] = value
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise _not_one(where, f"parts of it are missing ({error})") from error
-    if str(arrays.pop(_WHOLE, "")) != _digest_of_all(arrays):
-        raise _not_one(where, "it is damaged, or has been changed since it was written")
+    if not whole:
+        raise _not_one(where, _CHANGED)
     return Saved(f"the checkpoint {where}", header, groups)
+
+
+def _arrays(file: Path) -> tuple[dict[str, AnyArray], bool]:
+    """Read all arrays of a file, none of which is unpickled, and whether they are as written."""
+    allowance = Allowance(file, OF_ARRAYS)
+    with opened(file) as archive:
+        if HEADER not in archive.namelist():
+            # Version 1: an NPZ archive with one digest of all arrays in it.
+            arrays = read_npz(file, allowance)
+            told = str(arrays.pop("sha256", ""))
+            parts = (part for name in sorted(arrays) for part in (name, arrays[name]))
+            return arrays, told == digest_of(*parts)
+        digests = json.loads(allowance.read_member(archive, HEADER, OF_JSON))["digests"]
+        try:
+            members = unpacked(archive, digests, allowance, times=1.0)
+            names = ((name.removesuffix(".npy"), data) for name, data in members)
+            return {name: to_array(name, data, allowance) for name, data in names}, True
+        except DamagedFileError as error:
+            raise DamagedFileError(f"{_CHANGED} ({error})") from error
 
 
 @contextmanager
@@ -304,10 +319,6 @@ def refused_by_name(where: str) -> Iterator[None]:
             f"warm_start_from: {where} cannot be gone on with: {str(error).rstrip('.')}. It is "
             "damaged, or has been changed; leave warm_start_from=None to start anew."
         ) from error
-
-
-def _digest_of_all(arrays: Mapping[str, Any]) -> str:
-    return digest_of(*(part for name in sorted(arrays) for part in (name, arrays[name])))
 
 
 def _not_one(where: str, why: str) -> InvalidInputError:
@@ -339,8 +350,13 @@ class _Writer:
 
     def write(self, header: Header, groups: Mapping[int, Numbers]) -> None:
         """Write the file; one that cannot be written is no reason to end the fit."""
+        arrays: dict[str, Any] = {"format": _FORMAT, "version": _VERSION, "groups": sorted(groups)}
+        arrays |= asdict(header)
+        for group, numbers in groups.items():
+            arrays |= prefixed(str(group), numbers)
+        made = {f"{name}.npy": np.asarray(value) for name, value in arrays.items()}
         try:
-            _write(self._path, header, groups)
+            write_archive(self._path, {}, made)
         except OSError as error:
             warnings.warn(
                 f"the checkpoint {str(self._path)!r} could not be written: {error}. The fit goes "
@@ -464,12 +480,12 @@ def _of_point(point: Point | Result, witness: Array | None = None) -> dict[str, 
     return numbers if witness is None else numbers | {"witness": witness}
 
 
-def scaled_alpha(alpha: Array, C: Array, last_C: Array) -> Array:
-    """Dual variables for other loss weights: those at their bound stay there.
-
-    A sample that had no weight starts from zero.
-    """
-    return alpha * np.divide(C, last_C, out=np.zeros_like(C), where=last_C > 0)
+def scaled_start(d: Array, alpha: Array, b: Array, C: Array, last_C: Array) -> Point | None:
+    """Return the solution for loss weights `last_C` as a start for others: bounds stay bounds."""
+    if not d.any():
+        return None
+    factor = np.divide(C, last_C, out=np.zeros_like(C), where=last_C > 0)
+    return Point.start(d, alpha * factor, b)
 
 
 def start_at(
@@ -493,9 +509,7 @@ def start_at(
             check_kept(extra, PLANES_KEPT if handed_over else solver.kept, sizes, or_none=True)
     if not same:
         d, alpha, intercept = ((best or numbers)[name] for name in _POINT_KEPT)
-        if not d.any():
-            return None
-        return Point.start(d, scaled_alpha(alpha, problem.C, numbers["C"]), intercept)
+        return scaled_start(d, alpha, intercept, problem.C, numbers["C"])
     progress = Progress(
         int(numbers["record.iteration"]),
         float(numbers["record.seconds"]),

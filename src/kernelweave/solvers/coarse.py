@@ -91,9 +91,8 @@ def _from_some_samples(
         y=problem.y[:, chosen],
         C=problem.C[:, chosen] * (factor if problem.combination.linear else np.sqrt(factor)),
     )
-    if start is not None:
-        start = _at(start.d, few)
-    return _at(_learnt(few, solver, limits, start).d, problem)
+    there = None if start is None else _at(start.d, few)
+    return _at(_learnt(few, solver, limits, there).d, problem)
 
 
 def _at(d: Array, problem: Problem) -> Point:

@@ -48,19 +48,12 @@ class Cuts:
     in the paper's words :math:`-\sum_k d_k S_k(\alpha_j)` for weights of sum one. A mean of dual
     points with weights :math:`\lambda` is feasible too, and by convexity its bound is at least the
     mean of theirs: the multipliers of a master problem make a :class:`Witness`.
-
-    Attributes
-    ----------
-    constants : ndarray of shape (J,)
-        c_j, the oldest cut first.
-    quads : ndarray of shape (J, m)
-        q_k(alpha_j).
     """
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
-        self.constants = np.empty(0)
-        self.quads = np.empty((0, problem.m))
+        self.constants = np.empty(0)  # c_j, the oldest cut first
+        self.quads = np.empty((0, problem.m))  # q_k(alpha_j)
         self._alphas = np.empty((0, problem.n_tasks, problem.n))
         self._idle = np.empty(0, dtype=np.int64)
 
@@ -133,12 +126,7 @@ class CutLP:
     only if its weights and multipliers prove each other; otherwise the program is built again and
     solved cold, and if that is no better there is no answer.
 
-    Parameters
-    ----------
-    cuts : Cuts
-        Where the rows come from; `drop` them here, not there.
-    price : float or None
-        s, or None for weights that sum to one.
+    `price` is s, or None for weights that sum to one. Cuts are dropped here, not where they are.
     """
 
     def __init__(self, cuts: Cuts, price: float | None) -> None:
@@ -257,19 +245,8 @@ def solve_dual(
     smooth, with one variable for each cut. The weights follow in closed form: they attain
     :math:`r^*` there (:meth:`Regularizer.dual_weights`).
 
-    Parameters
-    ----------
-    cuts : Cuts
-    regularizer : Regularizer
-    start : ndarray of shape (J,)
-        Multipliers to start from.
-    upper : float
-        What the optimum is known to be below. The value ends at least 99 % of the way to it.
-
-    Returns
-    -------
-    MasterSolution or None
-        None if the regularizer cannot tell the weights.
+    It starts from the multipliers `start`. `upper` is what the optimum is known to be below; the
+    value ends at least 99 % of the way to it. None if the regularizer cannot tell the weights.
     """
     if regularizer.dual_weights(cuts.quads[-1]) is None:
         return None
@@ -363,36 +340,18 @@ def minimise_model(
 
     They keep the sum of d, or have any sum up to `most`. `accuracy` is how far above the minimum
     the model may end.
-
-    Examples
-    --------
-    >>> minimise_model(np.eye(2), np.array([-0.2, 0.0]), np.array([0.5, 0.5]), 1e-9)
-    array([0.6, 0.4])
     """
     H, x = hessian.copy(), d.copy()
     H[np.diag_indices_from(H)] += _RIDGE * max(H.trace() / len(H), 1e-300)
     slope = H @ d - gradient
     if most is not None:
         # One more variable takes up what is left of the sum.
-        H, slope, x = (
-            np.pad(H, ((0, 1), (0, 1))),
-            np.append(slope, 0.0),
-            np.append(d, most - d.sum()),
-        )
-    total, none = float(x.sum()), np.zeros_like(x)
-    smo_steps(
-        H,
-        H.diagonal().copy(),
-        H @ x,
-        slope,
-        slope,
-        none,
-        np.full_like(x, total),
-        x,
-        accuracy / total,
-        100 * len(x) + 10_000,
-        0,
-    )
+        H, slope = np.pad(H, ((0, 1), (0, 1))), np.append(slope, 0.0)
+        x = np.append(d, most - d.sum())
+    total = float(x.sum())
+    none, all_of_it = np.zeros_like(x), np.full_like(x, total)
+    tol, steps = accuracy / total, 100 * len(x) + 10_000
+    smo_steps(H, H.diagonal().copy(), H @ x, slope, slope, none, all_of_it, x, tol, steps, 0)
     return x[: len(d)]
 
 
@@ -409,15 +368,6 @@ def nearest_below(
 
     .. math:: H (d - \hat d) + \sum_j \lambda_j g_j - z - \nu 1 = 0, \quad
               \sum_j \lambda_j = 1, \quad \lambda_j s_j = 0, \quad z_k d_k = 0.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> found = nearest_below(
-    ...     np.zeros(2), np.array([[-1.0, 0.0], [1.0, 0.0]]), np.full(2, 0.5), np.eye(2), 1.0, True
-    ... )
-    >>> found[0].round(6)
-    array([0., 1.])
     """
     size = len(centre)
     if not exact_sum:

@@ -30,7 +30,7 @@ __all__ = [
 # Smallest tolerance of a single-kernel solve: float64 resolves no more.
 INNER_FLOOR = 1e-14
 # Range of the factor by which a tolerance that was not enough is made smaller.
-_TIGHTER = 1e-3, 0.1
+_TIGHTEST, _TIGHTER = 1e-3, 0.1
 # From this many samples on rough solves are in float32: below, a matrix is in the cache anyhow.
 _SMALL_N = 300
 # Decision values differ by no less than this part of their unit.
@@ -46,19 +46,10 @@ _MOST_STEPS = 3_000_000
 class Point:
     """Weights and the dual solution that belongs to them.
 
-    Attributes
-    ----------
-    d : ndarray of shape (m,)
-    alpha, fitted : ndarray of shape (T, n)
-        Dual variables (feasible) and K(d) alpha.
-    intercept : ndarray of shape (T,)
-    value : float
-        T(d) as far as alpha shows it (:meth:`Problem.inner_value`).
-    extra : mapping of arrays
-        Of a point to start from: what the same solver remembered there
-        (:meth:`~kernelweave.solvers.Solver.remember`).
-    progress : Progress, optional
-        Of a point to start from: how far the fit had come that is taken up.
+    `alpha`, of shape (T, n), is feasible, and `fitted` is K(d) alpha; `value` is T(d) as far as
+    alpha shows it (:meth:`Problem.inner_value`). A point to start from also has what the same
+    solver remembered there (:meth:`~kernelweave.solvers.Solver.remember`), `extra`, and how far the
+    fit had come that is taken up.
     """
 
     d: Array
@@ -83,13 +74,7 @@ class Point:
 
 
 def drop_roundoff(d: Array) -> Array:
-    """Remove the rounding that a step to the border of the allowed set leaves behind.
-
-    Examples
-    --------
-    >>> drop_roundoff(np.array([0.5, 1e-17, -1e-18]))
-    array([0.5, 0. , 0. ])
-    """
+    """Remove the rounding that a step to the border of the allowed set leaves behind."""
     return np.where(d > 1e-12 * d.max(), d, 0.0)
 
 
@@ -237,20 +222,8 @@ class Evaluator(InnerWork):
 
     Keeps the last alpha as the warm start of the next solve, and counts the work. For sums too
     large for a combined matrix it also keeps K_k alpha of the kernels in use
-    (:class:`KernelProducts`).
-
-    Parameters
-    ----------
-    problem : Problem
-    start : Point, optional
-        Where the first solve starts.
-    chunk : int, optional
-        Most variables that a solve moves at a time; tolerances are then relative gaps.
-
-    Attributes
-    ----------
-    cut_short : bool
-        Whether one of those solved last ended for want of steps.
+    (:class:`KernelProducts`). The first solve starts at `start`. With `chunk` a solve moves at most
+    so many variables at a time, and tolerances are relative gaps.
     """
 
     def __init__(
@@ -259,7 +232,9 @@ class Evaluator(InnerWork):
         super().__init__()
         self.problem = problem
         self._chunk = chunk
-        self.cut_short = False
+        self.cut_short = False  # one of those solved last ended for want of steps
+        self.tol = np.inf  # of the last solve
+        self._last: Point
         self._has_state = False
         given = np.zeros((problem.n_tasks, problem.n)) if start is None else start.alpha
         self._alpha = feasible_alpha(problem, given)
@@ -288,7 +263,7 @@ class Evaluator(InnerWork):
         A solve during which the problem's deadline passes returns what it has. After that, no other
         is begun: `TimeUp` ends the step, once there is a first state to go back to.
         """
-        problem = self.problem
+        problem, self.tol = self.problem, tol
         if self._has_state:
             problem.deadline.check()
         # A rough alpha needs no more than float32; the last certificate is taken from the bank.
@@ -319,23 +294,30 @@ class Evaluator(InnerWork):
             # Newton's steps add up to K(d) alpha with an error that a large C multiplies.
             fitted = self._fitted(gram)
         value = problem.inner_value(d, alpha, fitted)
-        return Point(d, alpha.copy(), fitted, self._intercept.copy(), value)
+        self._last = Point(d, alpha.copy(), fitted, self._intercept.copy(), value)
+        return self._last
 
     def evaluate_until(
-        self, d: Array, tol: float, allowed: float, enough: float = np.inf
-    ) -> tuple[Point, float, float]:
+        self, d: Array, allowed: float, coarsest: float, enough: float = np.inf
+    ) -> tuple[Point, float]:
         """Solve at d until alpha owes no more than allowed, or T(d) is known to be above `enough`.
 
-        Starts with the tolerance `tol`, and makes it smaller as long as that is not met. Returns
-        the point, what its alpha owes, and the last tolerance.
+        What alpha owes falls about as its tolerance does, so that the solve before, of which there
+        has to be one, tells which tolerance will do. Returns the point and what its alpha owes.
         """
+        tol, most = self.tol, coarsest / self.tol
+        if self._chunk is not None or self.problem.loss.smooth:
+            # These tolerances are relative gaps.
+            owed = tol * self.problem.unit(self._last.value)
+        else:
+            owed = self.owed(self._last)
         while True:
+            part = 0.5 * allowed / owed if owed > 0 else np.inf
+            tol = max(tol * min(max(part, _TIGHTEST), most), INNER_FLOOR)
             point = self.evaluate(d, tol)
-            owed = self.owed(point)
+            owed, most = self.owed(point), _TIGHTER
             if owed <= allowed or point.value > enough or tol <= INNER_FLOOR:
-                return point, owed, tol
-            # What alpha owes falls about as its tolerance does.
-            tol = max(tol * float(np.clip(0.5 * allowed / owed, *_TIGHTER)), INNER_FLOOR)
+                return point, owed
 
     def owed(self, point: Point) -> float:
         """How far T(d) may be above the value of the point."""

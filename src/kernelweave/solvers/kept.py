@@ -34,13 +34,7 @@ def prefixed(part: str, numbers: Numbers) -> dict[str, Array]:
 
 
 def part_of(numbers: Numbers, part: str) -> dict[str, Array]:
-    """Return the numbers of a part, without its name.
-
-    Examples
-    --------
-    >>> part_of(prefixed("a", {"mean": 1.0}) | {"b.mean": 2.0}, "a")
-    {'mean': 1.0}
-    """
+    """Return the numbers of a part, without its name."""
     start = f"{part}."
     return {k.removeprefix(start): v for k, v in numbers.items() if k.startswith(start)}
 
@@ -49,14 +43,7 @@ def part_of(numbers: Numbers, part: str) -> dict[str, Array]:
 class Progress:
     """How far a fit had come that another one goes on with; at first nowhere.
 
-    Attributes
-    ----------
-    iteration : int
-    seconds : float
-    gap : float
-        What its last record called the gap.
-    witness : ndarray of shape (T, n) or None
-        Dual variables that bound the optimum better than its alpha.
+    `witness` are dual variables that bound the optimum better than its alpha.
     """
 
     iteration: int = 0
@@ -68,19 +55,9 @@ class Progress:
 class Kept(NamedTuple):
     """What one array of a checkpoint has to be.
 
-    Attributes
-    ----------
-    shape : tuple of str
-        A letter for each axis: "T", "n" and "m" are tasks, samples and kernels; any other letter
-        is a length that all arrays with that letter share.
-    low : float
-        The numbers are no smaller than this, and none is beyond 1e100.
-    kernels : bool
-        Whether they are numbers of kernels, in order.
-    infinite : bool
-        Whether they may be infinite.
-    needed : bool
-        Whether the array has to be there.
+    The shape has a letter for each axis: "T", "n" and "m" are tasks, samples and kernels; any other
+    letter is a length that all arrays with that letter share. No number is below `low` or beyond
+    1e100. With `kernels` they are numbers of kernels, in order.
     """
 
     shape: tuple[str, ...] = ()

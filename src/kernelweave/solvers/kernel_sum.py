@@ -11,7 +11,7 @@ have answered.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
@@ -33,8 +33,6 @@ __all__ = ["KernelSum", "factor_sum", "formed_sum", "kernel_sum", "product_sum"]
 # each sample, and the systems of an inner problem take thousands. Beyond, it is if the bank works
 # with rows, up to a matrix of 3.2 GB.
 _ANY_BANK, _MOST_SAMPLES = 3000, 20_000
-# Up to this many rows a factor of the whole system is quicker than conjugate gradients.
-WHOLE = 1000
 # Most samples of a factor, which take as long as a thousand products with the matrix; beyond, those
 # with the least curvature.
 _MOST_HARD = 10_000
@@ -48,10 +46,6 @@ _LOW_RANK = 0.3
 _FLOOR = 1e-9
 # From this share of hard samples on all of them go into the factor: it was to cost half as much.
 _NEARLY_ALL = 0.8
-# A solver made for other curvatures serves on while none has changed by more than this factor. The
-# condition number is then at most its square, c = 9, so that sqrt(c) / 2 log(2 / tolerance) = 11
-# products suffice.
-_SIMILAR, _FEW_STEPS = 3.0, 15
 # Most products for a system: enough for condition numbers of 17,000. Beyond, what they have come to
 # is a direction of descent all the same.
 _STEPS = 500
@@ -83,53 +77,31 @@ class KernelSum:
     n_tasks: int
     matrix: Array | None = None
     deadline: Deadline = NEVER
-    # Curvatures, and the solver made for them.
-    _known: tuple[Array, Solve] | None = field(default=None, init=False)
 
     def product(self, v: Array) -> Array:
         """K v."""
         return self.times(v.reshape(self.n_tasks, -1)).ravel()
 
     def solve(self, D: Array, V: Array, s: Array, g: Array, enough: float = _ENOUGH) -> Array:
-        """Return the x of the system, by a factor or by preconditioned conjugate gradients.
+        """Return the x of the system, by conjugate gradients preconditioned by `nearly`.
 
         These end where the residual is `enough` beside g.
         """
-        floor = _FLOOR * float(self.own.mean())
-        if self.matrix is not None and len(D) <= WHOLE:
-            T = self.n_tasks
-            whole = self.matrix if T == 1 else np.kron(np.eye(T), self.matrix)
-            return -cholesky(whole + (V.T * s) @ V, D)(g)
         # Where no kernel is in use the samples themselves are the measure.
-        D = np.maximum(D, floor or _FLOOR * float(D.max()) or 1.0)
-        if self._known is not None:
-            base = np.tile(0.1 * self.own + floor, self.n_tasks)
-            ratio = (D + base) / (self._known[0] + base)
-            if np.all((ratio < _SIMILAR) & (ratio > 1.0 / _SIMILAR)):
-                x, done = self._iterate(D, V, s, g, self._known[1], _FEW_STEPS, enough)
-                if done:
-                    return x
+        D = np.maximum(D, _FLOOR * (float(self.own.mean()) or float(D.max())) or 1.0)
         tasks = [self.nearly(row) for row in D.reshape(self.n_tasks, -1)]
-        self._known = D, tasks[0] if len(tasks) == 1 else _each(tasks)
-        return self._iterate(D, V, s, g, self._known[1], _STEPS, enough)[0]
-
-    def _iterate(
-        self, D: Array, V: Array, s: Array, g: Array, nearly: Solve, most: int, enough: float
-    ) -> tuple[Array, bool]:
-        """Return x, and whether `most` products sufficed for it."""
+        nearly = with_low_rank(tasks[0] if len(tasks) == 1 else _each(tasks), V, s)
 
         def product(v: Array) -> Array:
             self.deadline.check()
             return D * v + self.product(v) + (s * (V @ v)) @ V
 
         x, small = np.zeros_like(g), enough * float(np.linalg.norm(g))
-        for length, way, left in islice(
-            conjugate_gradients(product, with_low_rank(nearly, V, s), -g), most
-        ):
+        for length, way, left in islice(conjugate_gradients(product, nearly, -g), _STEPS):
             x += length * way
             if float(np.linalg.norm(left)) <= small:
-                return x, True
-        return x, not np.any(g)
+                break
+        return x
 
 
 def _each(tasks: list[Solve]) -> Solve:

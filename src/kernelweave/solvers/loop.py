@@ -91,26 +91,23 @@ class Limits:
         """
         return self.tol if self.tol > 0 else max(_LEAST, _ROUNDINGS * rounding)
 
+    def met_by(self, certificate: Certificate) -> bool:
+        """Whether a fit with this certificate has converged."""
+        return certificate.gap <= self.target(certificate.rounding)
+
 
 class Watch:
     """Keeps the history of a fit, shows progress, and says when a limit is reached.
 
-    Parameters
-    ----------
-    limits : Limits
-    history : list
-        Lines are appended to it: any with `iteration`, `seconds` and what `told()` returns.
-    began : float
-        When the fit began, by `time.perf_counter`; earlier by the seconds of one taken up.
-    deadline : Deadline
-        When the fit has to end.
+    Lines of the history have `iteration`, `seconds` and what `told()` returns. `began` is when the
+    fit did, by `time.perf_counter`; earlier by the seconds of one taken up.
     """
 
     def __init__(
         self, limits: Limits, history: list[Any], began: float, deadline: Deadline
     ) -> None:
         self._limits, self._history, self._began = limits, history, began
-        self._deadline = deadline
+        self.deadline = deadline
         self._printed = -np.inf
         self._asked = False
 
@@ -129,11 +126,6 @@ class Watch:
         answers = [bool(callback(line)) for callback in self._limits.callbacks]
         self._asked = any(answers)
 
-    @property
-    def time_is_up(self) -> bool:
-        """Whether the deadline has passed."""
-        return self._deadline.passed()
-
     def reason_to_stop(self, ahead: float = 0.0) -> str:
         """Name the limit that is reached: "callback", "max_time", "max_iter", or none by "".
 
@@ -142,7 +134,7 @@ class Watch:
         line = self._history[-1]
         if self._asked:
             return "callback"
-        if self._deadline.later(-ahead).passed():
+        if self.deadline.later(-ahead).passed():
             return "max_time"
         return "max_iter" if line.iteration >= self._limits.max_iter else ""
 
@@ -199,14 +191,22 @@ class Result:
 
     d: Array
     alpha: Array
-    intercept: Array
     certificate: Certificate
-    converged: bool
     reason: str
     history: list[Record] = field(repr=False)
     witness: Array | None = field(default=None, repr=False)
     extra: Numbers = field(default_factory=dict, repr=False)
     last: Point | None = field(default=None, repr=False)
+
+    @property
+    def intercept(self) -> Array:
+        """The intercepts, shape (T,)."""
+        return self.certificate.intercept
+
+    @property
+    def converged(self) -> bool:
+        """Whether the certificate meets the tolerance."""
+        return self.reason == "converged"
 
     @property
     def start(self) -> Point:
@@ -285,7 +285,7 @@ def run(
         with between_blocks(problem.deadline.look()):
             state = solver.init(problem, start)
         while True:
-            certificate = _certify_state(problem, state, resolve=not limits.tol)
+            certificate = _certify_state(problem, state, rounding=not limits.tol)
             tol = limits.target(certificate.rounding)
             converged = best.offer(state, certificate, tol, problem.unit(certificate.primal))
             record = Record.of(
@@ -378,11 +378,10 @@ def run_to_the_end(
     return replace(result, reason=ended), solver
 
 
-def _certify_state(problem: Problem, state: State, resolve: bool) -> Certificate:
-    """Certify the point; with `resolve`, `approximation` counts what float64 can lose too."""
+def _certify_state(problem: Problem, state: State, rounding: bool) -> Certificate:
     at = state.point
     given = at.d, at.alpha, at.intercept, at.fitted, state.quad, state.witness
-    return certify(problem, *given, rounding=resolve)
+    return certify(problem, *given, rounding)
 
 
 def _inner_gap(problem: Problem, certificate: Certificate, point: Point) -> float:
@@ -392,7 +391,7 @@ def _inner_gap(problem: Problem, certificate: Certificate, point: Point) -> floa
 
 
 def _reason_to_stop(own_tol: float, watch: Watch, state: State, certificate: Certificate) -> str:
-    if watch.time_is_up:
+    if watch.deadline.passed():
         return "max_time"  # Not even for a more exact bank.
     # What rounding does is not the bank's.
     bank_part = certificate.approximation - certificate.rounding
@@ -433,11 +432,10 @@ def _finish(
     if best.certificate is None or best.state is None:
         raise _not_a_number(problem)
     certificate, point, witness = best.certificate, best.state.point, best.state.witness_alpha
-    d, alpha = point.d, point.alpha
     if reason == "bank":
         # Another bank will certify this point.
-        b = certificate.intercept
-        return Result(d, alpha, b, certificate, False, reason, history, witness)
+        return Result(point.d, point.alpha, certificate, reason, history, witness)
+    alpha = point.alpha
     try:
         if reason != "converged" or proof is None:
             proof = certified_anew(problem, point, witness, reason)
@@ -448,14 +446,12 @@ def _finish(
         reason = "interrupted" if reason == "interrupted" else "max_time"
     if not np.isfinite([certificate.primal, certificate.gap]).all():
         raise _not_a_number(problem)
-    converged = certificate.gap <= limits.target(certificate.rounding)
-    if converged:
+    if limits.met_by(certificate):
         reason = "converged"
     elif reason == "converged":
         # Rounding can do most of what the tolerance allows.
         reason = "bank" if best.certificate.approximation > 0 else "stuck"
-    b = certificate.intercept
-    return Result(d, alpha, b, certificate, converged, reason, history, witness)
+    return Result(point.d, alpha, certificate, reason, history, witness)
 
 
 def _offer_constant(problem: Problem, best: _Best, since: Progress, watch: Watch) -> Record:

@@ -61,20 +61,9 @@ CG_FROM = 300
 
 @dataclass(frozen=True, eq=False)
 class NewtonResult:
-    """Solution of a single-kernel problem with a smooth loss.
+    """Feasible dual variables, ``fitted = K @ alpha`` and the best b for that.
 
-    Attributes
-    ----------
-    alpha, fitted : ndarray of shape (n,)
-        Dual variables, inside their domain and with the right sum, and ``K @ alpha``.
-    intercept : float
-        The best b for `fitted`.
-    violation : float
-        Relative duality gap of exactly these numbers: (P - D) / abs(P).
-    n_steps : int
-        Newton steps taken.
-    converged : bool
-        Whether ``violation <= tol``.
+    `violation` is the relative duality gap of exactly these numbers, (P - D) / abs(P).
     """
 
     alpha: Array
@@ -165,39 +154,14 @@ def solve_smooth(
     max_iter: int = 200,
     deadline: Deadline = NEVER,
 ) -> NewtonResult:
-    """Solve the single-kernel problem of a smooth loss.
+    """Solve the single-kernel problem of a smooth loss, by Newton's method with a line search.
 
-    Newton's method with a line search. The linear systems are solved by conjugate gradients on
-    products with K, or by Cholesky where the matrix is there and small, or not too large (3,000
-    rows with curvature, fewer where memory is short) and conjugate gradients are slow.
-
-    Parameters
-    ----------
-    loss : Loss
-        A loss with ``smooth = True``.
-    y, C : ndarray of shape (n,)
-        Targets and loss weights.
-    gram : GramSource
-        The kernel.
-    tol : float
-        Relative duality gap (P - D) / abs(P) to reach. It is relative to P alone, so that small
-        C means the same precision as large C.
-    alpha, fitted, intercept : optional
-        Warm start: dual variables, ``K @ alpha`` if it is known, and the intercept.
-    max_iter : int
-        Most Newton steps. If they were not enough from a warm start, as many are taken from zero.
-    deadline : Deadline
-        When to return what there is.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from kernelweave.losses import Squared
-    >>> from kernelweave.solvers.box_qp import DenseGram
-    >>> y, C = np.array([1.0, 2.0, 4.0]), np.ones(3)
-    >>> result = solve_smooth(Squared(), y, C, DenseGram(np.eye(3)), tol=1e-9)
-    >>> (result.fitted + result.intercept).round(6).tolist(), result.n_steps
-    ([1.444444, 2.111111, 3.444444], 1)
+    The linear systems are solved by conjugate gradients on products with K, or by Cholesky where
+    the matrix is there and small, or not too large (3,000 rows with curvature, fewer where memory
+    is short) and conjugate gradients are slow. `tol` is the relative duality gap (P - D) / abs(P):
+    relative to P alone, so that small C means the same precision as large C. `alpha`, `fitted`
+    (``K @ alpha``) and `intercept` are a warm start; if `max_iter` steps were not enough from
+    there, as many are taken from zero. When the deadline passes, what there is is returned.
     """
     if not loss.smooth:
         raise TypeError(f"Newton's method needs a smooth loss; {loss!r} is not.")
@@ -213,7 +177,7 @@ def solve_smooth(
             # After a large change of K zero can be better.
             here = warm if warm.primal <= cold.primal else cold
         found = _iterate(problem, here, tol, max_iter)
-        if found.converged or found.n_steps < max_iter or here is cold:
+        if found.violation <= tol or found.n_steps < max_iter or here is cold:
             return found
         # From inside the margin of a steep loss with corners, samples enter and leave their corners
         # one at a time and nothing is gained. From zero they only leave.

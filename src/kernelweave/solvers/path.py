@@ -15,7 +15,7 @@ from kernelweave.errors import InvalidInputError
 from kernelweave.problem import Array, Problem
 from kernelweave.solvers.base import Solver
 from kernelweave.solvers.certificate import feasible_alpha
-from kernelweave.solvers.checkpoint import scaled_alpha
+from kernelweave.solvers.checkpoint import scaled_start
 from kernelweave.solvers.inner import Point
 from kernelweave.solvers.loop import Limits, Result, prepared
 from kernelweave.solvers.solve import reason_for_gap, settle
@@ -44,9 +44,7 @@ def neighbour_start(result: Result, C: Array, last_C: Array) -> Point | None:
     the shape of the result's alpha; a sample that had no weight starts from zero. None where no
     kernel had weight: it says nothing on which will, and not every solver can leave it.
     """
-    if not result.d.any():
-        return None
-    return Point.start(result.d, scaled_alpha(result.alpha, C, last_C), result.intercept)
+    return scaled_start(result.d, result.alpha, result.intercept, C, last_C)
 
 
 def solve_path(

@@ -34,12 +34,7 @@ class Screening:
     (both alphas have the same sum). A sparse regularizer turns these intervals into a verdict
     (:meth:`Regularizer.screened <kernelweave.regularizers.Regularizer.screened>`). The reduced
     problem has the same optimum, so its gap is one of the whole problem; the last certificate of a
-    fit is taken over all m kernels all the same.
-
-    Attributes
-    ----------
-    kept : ndarray of int
-        The kernels that may still matter.
+    fit is taken over all m kernels all the same. Those that may still matter are `kept`.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -118,8 +113,4 @@ def working_kernels(d: Array, gradient: Array, most: int) -> Index:
 
 def _lowest(score: Array, count: int) -> Index:
     """Positions of the `count` lowest scores, in order of position; ties go to the first."""
-    if len(score) > count:
-        bar = np.partition(score, count - 1)[count - 1]
-        below, equal = np.flatnonzero(score < bar), np.flatnonzero(score == bar)
-        return np.sort(np.concatenate([below, equal[: count - len(below)]]))
-    return np.arange(len(score))
+    return np.sort(np.argsort(score, kind="stable")[:count])

@@ -10,36 +10,139 @@ import numpy as np
 
 from kernelweave.errors import InvalidInputError
 from kernelweave.problem import Array, Problem
-from kernelweave.solvers.base import Solver, State, flag, integer, number
-from kernelweave.solvers.bundle import ENOUGH, CuttingPlanes, Proposal, refuse_unsupported
+from kernelweave.solvers.base import Solver, State, flag, integer, number, require_linear
+from kernelweave.solvers.bundle import ENOUGH, CuttingPlanes, Proposal
 from kernelweave.solvers.certificate import Witness, certify, feasible_alpha
-from kernelweave.solvers.inner import INNER_FLOOR, Evaluator, Point
+from kernelweave.solvers.inner import Evaluator, Point
 from kernelweave.solvers.kept import PLANES_KEPT, Kept
 from kernelweave.solvers.screening import weights_to_start_from
 
-__all__ = ["SILP", "SILPChunking"]
+__all__ = ["SILP", "BundleSolver", "SILPChunking"]
 
 # What alpha may owe at the centre, as a part of the gap, and at a trial, as a part of what the step
 # promises. An error of at most this part of a step's promise leaves no doubt about the step where
 # it has to bring as much as that (de Oliveira and Sagastizabal 2014, Optim. Methods Softw. 29:6).
 _INNER_SHARE = ENOUGH
-# An alpha that owes less than this part of what it may was made too exact.
-_TOO_EXACT = 0.01
-# Kernels to begin with, where all of them are more: as many as may enter in one step.
-_FIRST_KERNELS = 64
 # What the compiled steps can number.
 _MOST_CHUNK = 65_536
 
 
-@dataclass
-class _Memory:
-    planes: CuttingPlanes
+class BundleSolver(Solver):
+    """Steps to where :class:`~kernelweave.solvers.bundle.CuttingPlanes` point, with inner solves.
+
+    What differs between the named solvers are these settings.
+    """
+
     inner_tol: float
-    sharpest: bool = False  # the centre's alpha cannot be made more exact
+    stabilise: bool = True
+    working_set: int = 64
+    chunk_size: int | None = None
+
+    kept: ClassVar[Mapping[str, Kept]] = PLANES_KEPT
+
+    def prepare(self, problem: Problem) -> Problem:
+        """Refuse problems without cutting planes."""
+        require_linear(self.name, problem)
+        if not problem.regularizer.convex:
+            raise InvalidInputError(
+                f"solver {self.name!r} takes convex regularizers ('simplex', 'l1', 'lp_ball', "
+                f"'squared_lp', 'elastic_net', 'block_norm', 'entropy'); got "
+                f"{problem.regularizer!r}, which is not convex. Use solver='spg' or 'auto'."
+            )
+        return problem
+
+    def starts_coarse(self) -> bool:
+        """Algorithm 1 as it is in the paper starts at equal weights."""
+        return self.stabilise
+
+    def init(self, problem: Problem, start: Point | None) -> State:
+        """Solve at the given weights, or at equal ones."""
+        evaluator = Evaluator(problem, start, self.chunk_size)
+        known = {} if start is None else start.extra
+        d = self._first_weights(evaluator, start)
+        point = evaluator.evaluate(d, float(known.get("inner_tol", self.inner_tol)))
+        planes = CuttingPlanes(evaluator, self.stabilise, self.working_set)
+        planes.put_centre(point, evaluator.quad(point))
+        if "witness.alpha" in known:
+            # Its q_k are asked for anew: another bank may have been less exact.
+            alpha = feasible_alpha(problem, known["witness.alpha"])
+            planes.recall(Witness(alpha, problem.bank.quad(alpha)))
+        return _state(planes, evaluator)
+
+    def _first_weights(self, evaluator: Evaluator, start: Point | None) -> Array:
+        problem = evaluator.problem
+        some = self.stabilise and problem.regularizer.polyhedral
+        return weights_to_start_from(problem, start, self.working_set if some else problem.m)
+
+    def remember(self, state: State) -> dict[str, Array]:
+        """Return the best bound, and how exact alpha is."""
+        known = {"inner_tol": np.asarray(state.evaluator.tol), "planes": np.asarray(True)}
+        if state.witness is not None:
+            known["witness.alpha"] = state.witness.alpha
+        return known
+
+    def step(self, problem: Problem, state: State, gap: float, inner_gap: float) -> State:
+        """Ask the cutting planes for weights, solve there, and add the new cut."""
+        planes: CuttingPlanes = state.memory
+        evaluator, stuck = state.evaluator, False
+        owed_here = evaluator.owed(planes.centre)
+        if inner_gap > _INNER_SHARE * gap and not planes.sharpest:
+            allowed = 0.5 * _INNER_SHARE * (gap / inner_gap) * owed_here
+            self._sharpen(planes, evaluator, allowed, owed_here)
+        else:
+            proposal, before = planes.propose(gap), planes.centre
+            # What the step may gain can be less than what the centre's own alpha leaves open: then
+            # its weights are taken, with a more exact alpha, unless they are worse for sure.
+            blurred = owed_here > proposal.promised > 0 and not planes.sharpest
+            stuck = not self._try(planes, evaluator, proposal, gap, owed_here if blurred else 0.0)
+            if blurred and planes.centre is before:
+                self._sharpen(planes, evaluator, _INNER_SHARE * proposal.promised, owed_here)
+                stuck = False
+        return _state(planes, evaluator, stuck)
+
+    def _try(
+        self,
+        planes: CuttingPlanes,
+        evaluator: Evaluator,
+        proposal: Proposal,
+        gap: float,
+        left_open: float,
+    ) -> bool:
+        """Solve at the proposed weights and add the cut; returns whether it is of use to go on.
+
+        `left_open` is how far T at the centre may be above its value.
+        """
+        before, shortened = planes.centre, False
+        if proposal.kind == "safe" and gap <= _resolution(evaluator.problem, before, planes.quad):
+            return False
+        while True:
+            # T there is at least the value of the point: it need not be known how far it fails.
+            failed = before.value + left_open - ENOUGH * proposal.promised
+            allowed = _INNER_SHARE * max(0.0, proposal.promised)
+            point, owed = evaluator.evaluate_until(proposal.d, allowed, self.inner_tol, failed)
+            # Half way may do, and is known without the pass over all kernels that a cut takes.
+            if shortened or proposal.kind != "curved" or point.value <= before.value + left_open:
+                break
+            proposal, shortened = planes.half_way(proposal), True
+        # A more exact alpha each time, or such steps would go back and forth.
+        doubt = owed - left_open if owed <= 0.5 * left_open else owed
+        learnt = planes.add(proposal, point, doubt, evaluator.quad(point))
+        planes.sharpest &= planes.centre is before
+        # Steps of other kinds have safe ones to fall back on.
+        return learnt or proposal.kind not in ("safe", "master")
+
+    def _sharpen(
+        self, planes: CuttingPlanes, evaluator: Evaluator, allowed: float, owed: float
+    ) -> None:
+        """Make the centre's alpha, which owes `owed`, exact enough to measure steps against it."""
+        point, left = evaluator.evaluate_until(planes.centre.d, allowed, self.inner_tol)
+        planes.sharpest = not left <= 0.5 * owed
+        if left < owed:
+            planes.put_centre(point, evaluator.quad(point))
 
 
 @dataclass(frozen=True)
-class SILP(Solver):
+class SILP(BundleSolver):
     r"""Semi-infinite linear programming (Sonnenburg et al. 2006, Algorithm 1).
 
     Solves the single-kernel problem at the weights d, which gives a dual point :math:`\alpha` and
@@ -74,116 +177,6 @@ class SILP(Solver):
     inner_tol: float = field(default=1e-3, metadata=number(above=0, most=1))
 
     name = "silp"
-    kept: ClassVar[Mapping[str, Kept]] = PLANES_KEPT
-
-    def prepare(self, problem: Problem) -> Problem:
-        """Refuse problems without cutting planes."""
-        refuse_unsupported(self.name, problem)
-        return problem
-
-    def starts_coarse(self) -> bool:
-        """Algorithm 1 as it is in the paper starts at equal weights."""
-        return self.stabilise
-
-    def init(self, problem: Problem, start: Point | None) -> State:
-        """Solve at the given weights, or at equal ones."""
-        evaluator = self._evaluator(problem, start)
-        some = self.stabilise and problem.regularizer.polyhedral
-        d = weights_to_start_from(problem, start, _FIRST_KERNELS if some else problem.m)
-        known = {} if start is None else start.extra
-        tol = float(known.get("inner_tol", self.inner_tol))
-        point = evaluator.evaluate(d, tol)
-        planes = CuttingPlanes(evaluator, self.stabilise)
-        planes.put_centre(point, evaluator.quad(point))
-        if "witness.alpha" in known:
-            # Its q_k are asked for anew: another bank may have been less exact.
-            alpha = feasible_alpha(problem, known["witness.alpha"])
-            planes.recall(Witness(alpha, problem.bank.quad(alpha)))
-        return _state(_Memory(planes, tol), evaluator, stuck=False)
-
-    def remember(self, state: State) -> dict[str, Array]:
-        """Return the best bound, and how exact alpha is."""
-        memory: _Memory = state.memory
-        known = {"inner_tol": np.asarray(memory.inner_tol), "planes": np.asarray(True)}
-        witness = state.witness
-        if witness is not None:
-            known["witness.alpha"] = witness.alpha
-        return known
-
-    def _evaluator(self, problem: Problem, start: Point | None) -> Evaluator:
-        return Evaluator(problem, start)
-
-    def step(self, problem: Problem, state: State, gap: float, inner_gap: float) -> State:
-        """Ask the cutting planes for weights, solve there, and add the new cut."""
-        memory: _Memory = state.memory
-        planes, evaluator = memory.planes, state.evaluator
-        owed_here, stuck = evaluator.owed(planes.centre), False
-        if inner_gap > _INNER_SHARE * gap and not memory.sharpest:
-            allowed = 0.5 * _INNER_SHARE * (gap / inner_gap) * owed_here
-            self._sharpen(memory, evaluator, allowed, owed_here)
-        else:
-            proposal, before = planes.propose(gap), planes.centre
-            # What the step may gain can be less than what the centre's own alpha leaves open: then
-            # its weights are taken, with a more exact alpha, unless they are worse for sure.
-            blurred = owed_here > proposal.promised > 0 and not memory.sharpest
-            stuck = not self._try(memory, evaluator, proposal, gap, owed_here if blurred else 0.0)
-            if blurred and planes.centre is before:
-                self._sharpen(memory, evaluator, _INNER_SHARE * proposal.promised, owed_here)
-                stuck = False
-        return _state(memory, evaluator, stuck)
-
-    def _try(
-        self,
-        memory: _Memory,
-        evaluator: Evaluator,
-        proposal: Proposal,
-        gap: float,
-        left_open: float,
-    ) -> bool:
-        """Solve at the proposed weights and add the cut; returns whether it is of use to go on.
-
-        `left_open` is how far T at the centre may be above its value.
-        """
-        planes = memory.planes
-        before = planes.centre
-        if proposal.kind == "safe" and gap <= _resolution(evaluator.problem, before, planes.quad):
-            return False
-        # T there is at least the value of the point: no use to know better by how much it fails.
-        failed = before.value + left_open - ENOUGH * proposal.promised
-        allowed = _INNER_SHARE * max(0.0, proposal.promised)
-        point, owed = self._solve(memory, evaluator, proposal.d, allowed, failed)
-        # A more exact alpha each time, or such steps would go back and forth.
-        doubt = owed - left_open if owed <= 0.5 * left_open else owed
-        learnt = planes.add(proposal, point, doubt, evaluator.quad(point))
-        memory.sharpest &= planes.centre is before
-        # Steps of other kinds have safe ones to fall back on.
-        return learnt or proposal.kind not in ("safe", "master")
-
-    def _solve(
-        self,
-        memory: _Memory,
-        evaluator: Evaluator,
-        d: Array,
-        allowed: float,
-        enough: float = np.inf,
-    ) -> tuple[Point, float]:
-        """Solve at d as exactly as it takes, and remember how exactly that was."""
-        first = self._first_tol(memory, allowed)
-        point, owed, tol = evaluator.evaluate_until(d, first, allowed, enough)
-        memory.inner_tol = min(10 * tol, self.inner_tol) if owed <= _TOO_EXACT * allowed else tol
-        return point, owed
-
-    def _first_tol(self, memory: _Memory, allowed: float) -> float:
-        """Tolerance with which the next solve starts."""
-        return memory.inner_tol
-
-    def _sharpen(self, memory: _Memory, evaluator: Evaluator, allowed: float, owed: float) -> None:
-        """Make the centre's alpha, which owes `owed`, exact enough to measure steps against it."""
-        planes = memory.planes
-        point, left = self._solve(memory, evaluator, planes.centre.d, allowed)
-        memory.sharpest = not left <= 0.5 * owed
-        if left < owed:
-            planes.put_centre(point, evaluator.quad(point))
 
 
 @dataclass(frozen=True)
@@ -233,17 +226,9 @@ class SILPChunking(SILP):
             )
         return super().prepare(problem)
 
-    def _evaluator(self, problem: Problem, start: Point | None) -> Evaluator:
-        return Evaluator(problem, start, int(self.chunk_size))
 
-    def _first_tol(self, memory: _Memory, allowed: float) -> float:
-        """Relative gap that alpha may owe at the next weights."""
-        return min(max(allowed / memory.planes.unit, INNER_FLOOR), self.inner_tol)
-
-
-def _state(memory: _Memory, evaluator: Evaluator, stuck: bool) -> State:
-    planes = memory.planes
-    return State(planes.centre, planes.quad, evaluator, stuck, memory, witness=planes.witness)
+def _state(planes: CuttingPlanes, evaluator: Evaluator, stuck: bool = False) -> State:
+    return State(planes.centre, planes.quad, evaluator, stuck, planes, witness=planes.witness)
 
 
 def _resolution(problem: Problem, point: Point, quad: Array) -> float:

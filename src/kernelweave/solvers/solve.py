@@ -50,7 +50,7 @@ __all__ = [
 # Most kernels whose curvature, a matrix of 200 MB, SILP takes where all of them have weight.
 _MANY_KERNELS = 5000
 # SpicyMKL solves linear systems of this size, each in less than a second, and pays with more
-# kernels than this if they are to have sparse weights (``benchmarks/spicy.py``).
+# kernels than this if they are to have sparse weights (``benchmarks/papers/spicy.py``).
 _FEW_SAMPLES, _MANY_FOR_SPICY = 1500, 1000
 # While a bank is off by so little that this part of the tolerance is left to the solver, the fit
 # goes on with it; then a more exact one takes over.
@@ -71,9 +71,10 @@ def get_solver(spec: str | Solver, problem: Problem) -> Solver:
     "auto" is the solver that was fastest for such problems. Outside linear combinations and convex
     regularizers there is only SPG. Sparse weights (simplex, l1) go to second-order steps. Under the
     lp ball SPG is as good as any and takes any number of kernels; the other regularizers go to
-    SILP, which needs a fraction of the single-kernel solves (``benchmarks/silp.py``). Where losses
-    have no corners and samples are few, SpicyMKL is faster than either on more than 1,000 kernels,
-    under the elastic net and under block norms (``benchmarks/spicy.py``).
+    SILP, which needs a fraction of the single-kernel solves
+    (``benchmarks/papers/silp_solvers.py``). Where losses have no corners and samples are few,
+    SpicyMKL is faster than either on more than 1,000 kernels, under the elastic net and under
+    block norms (``benchmarks/papers/spicy.py``).
     """
     check_solver(spec)
     if isinstance(spec, Solver):
@@ -120,80 +121,70 @@ def settle(
 
     `refine` gives the more exact bank of a bank, if there is one.
     """
-    with Session(limits.callbacks, header_of(problem)) as session:
-        kept = session.limits(limits, 0, partial(about, problem, solver))
-        result, bank = _settle(problem, solver, kept, start, refine)
-        if result.converged:
-            session.end(0, result.history[-1], result_numbers(result))
-    return result, bank
-
-
-def _settle(
-    problem: Problem,
-    solver: Solver,
-    limits: Limits,
-    start: Point | None,
-    refine: Callable[[Any], KernelOperator | None],
-) -> tuple[Result, KernelOperator]:
     since = Progress() if start is None or start.progress is None else start.progress
-    problem = problem.as_sum()
     now = time.perf_counter()
     began = now - since.seconds
-    if problem.deadline is NEVER:
-        problem = replace(problem, deadline=Deadline.after(limits.max_time, now, limits.stop))
-    if start is None and solver.starts_coarse():
-        start = first_weights(problem, solver, limits)
-    # Once: weights that a solver learns beforehand must not change with a more exact bank.
-    problem = prepared(problem, solver)
-    result = None
-    if start is not None and since.gap <= limits.target():
-        # The fit that is taken up had ended; as a rule there is nothing left to do.
-        result = _certified_as_it_is(problem, limits, start, since)
-    history: list[Record] = [] if result is None else result.history
-    if result is None:
-        result, solver = run_to_the_end(problem, solver, limits, start, history, began, since)
-    solved_on = problem.bank
-    share = OWN_SHARE
-    try:
-        while result.reason in ("bank", "stuck"):
-            # Often the point is good enough and only its proof was not: look before solving again.
-            found = result.certificate
-            result = certified_exactly(problem, solver, limits, result)
-            if result.certificate is not found:
-                last = history[-1]
-                work = last.inner_iterations, last.inner_solves
-                seconds = time.perf_counter() - began
-                history.append(
-                    Record.of(last.iteration + 1, seconds, result.certificate, result.d, *work)
+    with Session(limits.callbacks, header_of(problem)) as session:
+        limits = session.limits(limits, 0, partial(about, problem, solver))
+        if problem.deadline is NEVER:
+            problem = replace(problem, deadline=Deadline.after(limits.max_time, now, limits.stop))
+        problem = problem.as_sum()
+        if start is None and solver.starts_coarse():
+            start = first_weights(problem, solver, limits)
+        # Once: weights that a solver learns beforehand must not change with a more exact bank.
+        problem = prepared(problem, solver)
+        result = None
+        if start is not None and since.gap <= limits.target():
+            # The fit that is taken up had ended; as a rule there is nothing left to do.
+            result = _certified_as_it_is(problem, limits, start, since)
+        history: list[Record] = [] if result is None else result.history
+        course = history, began, since
+        if result is None:
+            result, solver = run_to_the_end(problem, solver, limits, start, *course)
+        solved_on, share = problem.bank, OWN_SHARE
+        try:
+            while result.reason in ("bank", "stuck"):
+                # Often the point is good enough and only its proof was not: look before solving
+                # again.
+                found = result.certificate
+                result = certified_exactly(problem, solver, limits, result)
+                if result.certificate is not found:
+                    last, seconds = history[-1], time.perf_counter() - began
+                    work = last.inner_iterations, last.inner_solves
+                    at = last.iteration + 1, seconds, result.certificate, result.d
+                    history.append(Record.of(*at, *work))
+                if result.converged:
+                    break
+                problem.deadline.check()
+                # What the bank is off by in truth, which is far less than it could be as a rule.
+                off = max(0.0, result.certificate.gap - (found.gap - found.approximation))
+                left = OWN_SHARE - 1.5 * off / limits.tol if limits.tol > 0 else 0.0
+                share = min(0.5 * share, left)
+                if share < _LEAST_SHARE or result.reason == "stuck":
+                    with between_blocks(problem.deadline.look(graces=0)):
+                        finer, share = refine(problem.bank), OWN_SHARE
+                    if finer is None:
+                        return result, solved_on
+                    problem, solved_on = problem.with_bank(finer), finer
+                before = result
+                result, solver = run_to_the_end(
+                    problem, solver, limits, before.start, *course, share
                 )
-            if result.converged:
-                break
-            problem.deadline.check()
-            # What the bank is off by in truth, which is far less than what it could be as a rule.
-            off = max(0.0, result.certificate.gap - (found.gap - found.approximation))
-            share = min(0.5 * share, OWN_SHARE - 1.5 * off / limits.tol if limits.tol > 0 else 0.0)
-            if share < _LEAST_SHARE or result.reason == "stuck":
-                with between_blocks(problem.deadline.look(graces=0)):
-                    finer, share = refine(problem.bank), OWN_SHARE
-                if finer is None:
-                    return result, solved_on
-                problem, solved_on = problem.with_bank(finer), finer
-            before = result
-            result, solver = run_to_the_end(
-                problem, solver, limits, before.start, history, began, since, share
-            )
-            cut = result.reason in ("max_time", "interrupted")
-            if cut and before.certificate.gap < result.certificate.gap:
-                result = replace(before, reason=result.reason)
-        # Where the problem is not convex, what the bank is off by has not been counted.
-        if not result.converged or not problem.convex:
-            result = certified_exactly(problem, solver, limits, result)
-    except TimeUp:
-        result = replace(result, reason="max_time")
-    except KeyboardInterrupt:
-        # Between two runs, or before a first point of the second one.
-        warn_of_interruption(history, result.certificate.gap)
-        result = replace(result, reason="interrupted")
+                cut = result.reason in ("max_time", "interrupted")
+                if cut and before.certificate.gap < result.certificate.gap:
+                    result = replace(before, reason=result.reason)
+            # Where the problem is not convex, what the bank is off by has not been counted.
+            if not result.converged or not problem.convex:
+                result = certified_exactly(problem, solver, limits, result)
+        except TimeUp:
+            result = replace(result, reason="max_time")
+        except KeyboardInterrupt:
+            # Between two runs, or before a first point of the second one.
+            warn_of_interruption(history, result.certificate.gap)
+            if not result.converged:
+                result = replace(result, reason="interrupted")
+        if result.converged:
+            session.end(0, result.history[-1], result_numbers(result))
     return result, solved_on
 
 
@@ -206,14 +197,12 @@ def _certified_as_it_is(
     """
     began = time.perf_counter()
     certificate, alpha = recompute(problem, start.d, start.alpha, start.intercept, since.witness)
-    tol = limits.target(certificate.rounding)
-    converged = certificate.gap <= tol
-    if not converged and certificate.approximation <= tol:
+    reason = "converged" if limits.met_by(certificate) else "bank"
+    if reason == "bank" and certificate.approximation <= limits.target(certificate.rounding):
         return None
     seconds = since.seconds + time.perf_counter() - began
     record = Record.of(since.iteration, seconds, certificate, start.d)
-    reason, b = "converged" if converged else "bank", certificate.intercept
-    return Result(start.d, alpha, b, certificate, converged, reason, [record], since.witness)
+    return Result(start.d, alpha, certificate, reason, [record], since.witness)
 
 
 def certified_exactly(problem: Problem, solver: Solver, limits: Limits, result: Result) -> Result:
@@ -230,15 +219,10 @@ def certified_exactly(problem: Problem, solver: Solver, limits: Limits, result: 
         )
     except TimeUp:
         return result
-    converged = certificate.gap <= limits.target(certificate.rounding)
-    return replace(
-        result,
-        alpha=alpha,
-        intercept=certificate.intercept,
-        certificate=certificate,
-        converged=converged,
-        reason="converged" if converged else result.reason,
-    )
+    reason = "bank" if result.converged else result.reason
+    if limits.met_by(certificate):
+        reason = "converged"
+    return replace(result, alpha=alpha, certificate=certificate, reason=reason)
 
 
 def reason_for_gap(result: Result, limits: Limits) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from kernelweave.problem import Array, Problem
 from kernelweave.solvers.base import Solver, State, flag, number
 from kernelweave.solvers.certificate import projected_gradient, smooth_gradient
-from kernelweave.solvers.inner import Evaluator, Point, drop_roundoff
+from kernelweave.solvers.inner import INNER_FLOOR, Evaluator, Point, drop_roundoff
 from kernelweave.solvers.kept import ABOVE_ZERO, Kept
 
 __all__ = ["PGD", "SPG"]
@@ -28,9 +28,8 @@ _SHORTEST = 1e-30
 # turns take at most three times the steps of the better kind, whatever their number, and one first
 # turn. Its length matters little: 1, 4, 8, 16 and 32 steps take 1.3, 1.1, 1.2, 1.3 and 1.1 times
 # the single-kernel solves of 64 in the geometric mean over five sets under two penalties
-# (benchmarks/tuned_constants.py --constants spg._FIRST_TURN).
+# (benchmarks/papers/tuned_constants.py --constants spg._FIRST_TURN).
 _FIRST_TURN = 64
-_INNER_FLOOR = 1e-14
 # Tolerance of the single-kernel solves when it is not tuned (the paper's plain descent).
 _UNTUNED = 1e-6
 
@@ -199,7 +198,7 @@ class SPG(Solver):
         """Solve again at the same weights, ten times as exactly, and start the averages anew."""
         memory: _Memory = state.memory
         tol = memory.inner_tol / 10
-        if tol < _INNER_FLOOR:
+        if tol < INNER_FLOOR:
             return replace(state, stuck=True)
         point = state.evaluator.evaluate(state.point.d, tol)
         quad = state.evaluator.quad(point)

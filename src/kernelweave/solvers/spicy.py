@@ -78,6 +78,10 @@ class _Memory:
         self.term = replace(self.term, penalty=_in_range(factor * self.term.penalty))
 
 
+# Those that a checkpoint has as they are.
+_PLAIN = ("rho", "intercept", "penalty", "kernels", "best_gap", "waited")
+
+
 def _in_range(penalty: float) -> float:
     return min(max(penalty, 1.0 / LARGEST), LARGEST)
 
@@ -181,7 +185,7 @@ class Spicy(Solver):
             _in_range(first * float(d.max() or problem.start().max())),
             self._next_kernels(problem, components, quad, np.inf),
         )
-        return self._state(problem, passes, d, alpha, point.intercept, memory, (fitted, quad))
+        return self._state(problem, passes, d, alpha, point.intercept, memory, fitted, quad)
 
     def _first_point(self, problem: Problem, start: Point | None) -> Point:
         """Solve the single-kernel problem at the first weights, where that is worth it.
@@ -219,18 +223,14 @@ class Spicy(Solver):
         """Go on with the same problem."""
         known = start.extra
         alpha = feasible_alpha(problem, start.alpha)
+        plain: dict[str, Any] = {name: known[name] for name in _PLAIN}
         memory = _Memory(
-            known["rho"],
-            known["intercept"],
-            Components(known["used"], known["fitted"], known["norms"]),
-            SmoothedLoss(problem, known["slack.centre"], float(known["slack.penalty"])),
-            float(known["penalty"]),
-            known["kernels"],
-            float(known["best_gap"]),
-            int(known["waited"]),
+            components=Components(known["used"], known["fitted"], known["norms"]),
+            term=SmoothedLoss(problem, known["slack.centre"], float(known["slack.penalty"])),
+            **{name: value if value.ndim else value.item() for name, value in plain.items()},
         )
-        both = passes.evaluate(start.d, alpha)
-        return self._state(problem, passes, start.d, alpha, start.intercept, memory, both)
+        found = passes.evaluate(start.d, alpha)
+        return self._state(problem, passes, start.d, alpha, start.intercept, memory, *found)
 
     def remember(self, state: State) -> dict[str, AnyArray]:
         """Return the components, rho and the penalties: all that the next outer step takes."""
@@ -242,8 +242,7 @@ class Spicy(Solver):
             "slack.centre": memory.term.centre,
             "slack.penalty": memory.term.penalty,
         }
-        names = ("rho", "intercept", "penalty", "kernels", "best_gap", "waited")
-        known |= {name: getattr(memory, name) for name in names}
+        known |= {name: getattr(memory, name) for name in _PLAIN}
         return {name: np.asarray(value) for name, value in known.items()}
 
     def step(self, problem: Problem, state: State, gap: float, inner_gap: float) -> State:
@@ -291,7 +290,7 @@ class Spicy(Solver):
                 kernels=self._next_kernels(problem, components, quad, change),
             )
         memory.grow(growth)
-        new = self._state(problem, passes, d, alpha, here.level, memory, (fitted, quad))
+        new = self._state(problem, passes, d, alpha, here.level, memory, fitted, quad)
         new.stuck = waited >= _PATIENCE
         return new
 
@@ -321,11 +320,11 @@ class Spicy(Solver):
         alpha: Array,
         intercept: Array,
         memory: _Memory,
-        known: tuple[Array, Array],
+        fitted: Array,
+        quad: Array,
     ) -> State:
-        fitted, quad = known
-        value = problem.inner_value(d, alpha, fitted)
-        return State(Point(d, alpha, fitted, intercept, value), quad, passes, False, memory)
+        point = Point(d, alpha, fitted, intercept, problem.inner_value(d, alpha, fitted))
+        return State(point, quad, passes, False, memory)
 
 
 def _feasible(problem: Problem, rho: Array) -> Array:

@@ -24,12 +24,6 @@ def as_polars(X: Any) -> pl.DataFrame:
     """Return a pandas or polars frame, or a 2-D array, as a polars frame with names of text.
 
     The columns of arrays are called x0, x1, ... Missing values are nulls, also in pandas' text.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> as_polars(pd.DataFrame({"a": [1, 2], "b": ["x", None]})).rows()
-    [(1, 'x'), (2, None)]
     """
     if isinstance(X, pl.DataFrame):
         return X
@@ -126,13 +120,7 @@ def _text(value: Any) -> str:
 
 
 def closest(name: str, names: Any) -> str:
-    """Return "; did you mean ...?" with the closest name, whatever the case, or a full stop.
-
-    Examples
-    --------
-    >>> closest("Aeg", ["age", "bmi"]), closest("zzz", ["age"])
-    ("; did you mean 'age'?", '.')
-    """
+    """Return "; did you mean ...?" with the closest name, whatever the case, or a full stop."""
     by_lower = {str(other).lower(): str(other) for other in names}
     close = get_close_matches(name.lower(), by_lower, n=1)
     return f"; did you mean {by_lower[close[0]]!r}?" if close else "."

@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 import os
 import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from sklearn.preprocessing import StandardScaler
 
 from kernelweave.errors import InvalidInputError, UnknownNameError
 from kernelweave.kernels import RBF, Family, Kernel, Linear, Polynomial, Spectrum, WeightedDegree
-from kernelweave.kernels.choose import describe_request
+from kernelweave.kernels.columns import describe_request
 from kernelweave.kernels.families import NAMED_FAMILIES
 from kernelweave.memory import require_bytes
 from kernelweave.reading.files import existing_file, unpacked
@@ -27,8 +27,7 @@ from kernelweave.validation import unknown_name
 __all__ = ["KernelFile", "read_kernel_file"]
 
 
-@dataclass(frozen=True)
-class _Value:
+class _Rule(NamedTuple):
     """What a key may hold."""
 
     allowed: str
@@ -37,29 +36,34 @@ class _Value:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, int | float) and not isinstance(value, bool) and value < math.inf
 
 
 def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+    return _is_number(value) and isinstance(value, int) and value < 2**31
 
 
-_MOST = 2**31 - 1
-_POSITIVE = _Value("a number > 0", lambda v: _is_number(v) and 0 < v < float("inf"))
-_NOT_NEGATIVE = _Value("a number >= 0", lambda v: _is_number(v) and 0 <= v < float("inf"))
-_COUNT = _Value("a whole number >= 1", lambda v: _is_whole(v) and 1 <= v <= _MOST)
-_SHIFT = _Value("a whole number >= 0", lambda v: _is_whole(v) and 0 <= v <= _MOST)
-_SWITCH = _Value("true or false", lambda v: isinstance(v, bool), several=False)
-_TEXT = _Value("text in quotes", lambda v: isinstance(v, str) and bool(v.strip()), several=False)
-_TEXTS = _Value(
-    "text in quotes, or a list of such",
-    lambda v: _TEXT.check(v) or (isinstance(v, list) and bool(v) and all(map(_TEXT.check, v))),
-    several=False,
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(map(_is_text, value))
+
+
+_POSITIVE = _Rule("a number > 0", lambda v: _is_number(v) and v > 0)
+_NOT_NEGATIVE = _Rule("a number >= 0", lambda v: _is_number(v) and v >= 0)
+_COUNT = _Rule("a whole number >= 1", lambda v: _is_whole(v) and v >= 1)
+_SHIFT = _Rule("a whole number >= 0", lambda v: _is_whole(v) and v >= 0)
+_SWITCH = _Rule("true or false", lambda v: isinstance(v, bool), several=False)
+_TEXT = _Rule("text in quotes", _is_text, several=False)
+_TEXTS = _Rule(
+    "text in quotes, or a list of such", lambda v: _is_text(v) or _are_texts(v), several=False
 )
 
 _STRINGS = {"alphabet": _TEXT, "normalize": _SWITCH, "reverse_complement": _SWITCH}
 # What each kind of kernel takes; the first key is the one it cannot do without.
-_PARAMETERS: dict[str, dict[str, _Value]] = {
+_PARAMETERS: dict[str, dict[str, _Rule]] = {
     "rbf": {"width": _POSITIVE, "gamma": _POSITIVE},
     "polynomial": {"degree": _COUNT, "coef0": _NOT_NEGATIVE, "gamma": _POSITIVE},
     "linear": {},
@@ -67,17 +71,18 @@ _PARAMETERS: dict[str, dict[str, _Value]] = {
     "weighted_degree": {"degree": _COUNT, "shift": _SHIFT, **_STRINGS},
     "family": {"family": _TEXT},
 }
-_MAKERS: dict[str, Callable[..., Kernel]] = {
+_ON_NUMBERS: dict[str, Callable[..., Kernel]] = {
     "rbf": RBF,
     "polynomial": Polynomial,
     "linear": Linear,
+}
+_ON_STRINGS: dict[str, Callable[..., Kernel]] = {
     "spectrum": Spectrum,
     "weighted_degree": WeightedDegree,
 }
 # A kernel of a list, with its parameters.
 _KERNEL_BYTES = 1000.0
 _FEWER = "Every combination of the values in the lists is a kernel: shorten them."
-_ON_STRINGS = ("spectrum", "weighted_degree")
 _WHERE = {"columns": _TEXTS, "view": _TEXTS, "each": _SWITCH, "name": _TEXT}
 
 
@@ -121,8 +126,9 @@ class KernelFile:
             known[name] = pick_columns(items, columns, f"{str(self.path)!r}, view {name!r}")
         out: list[Kernel | Family] = []
         for number, entry in enumerate(self.kernels, start=1):
-            builder = _Entry(entry, encoder, known, columns, _place(self.path, number))
-            out += builder.kernels()
+            where = _place(self.path, number)
+            found = _places(entry, encoder, known, columns, where)
+            out += _kernels(entry, found, where)
         return out
 
 
@@ -198,14 +204,13 @@ def _check_views(views: Any, shown: str) -> dict[str, list[str]]:
                 f"{shown}: view {name!r} must be a list of columns, such as "
                 f'["age", "gene_*"]; got {items!r}.'
             )
-    return {name: [items] if isinstance(items, str) else items for name, items in views.items()}
+    return {name: _as_list(items) for name, items in views.items()}
 
 
 def _check_entry(entry: dict[str, Any], where: str) -> None:
     if "kind" not in entry:
-        raise InvalidInputError(
-            f"{where} has no kind; write kind = 'rbf' or another of {_quoted(_PARAMETERS)}."
-        )
+        listed = ", ".join(map(repr, _PARAMETERS))
+        raise InvalidInputError(f"{where} has no kind; write kind = 'rbf' or another of {listed}.")
     kind = entry["kind"]
     if kind == "precomputed":
         raise InvalidInputError(
@@ -219,7 +224,7 @@ def _check_entry(entry: dict[str, Any], where: str) -> None:
         raise InvalidInputError(f"{where}: {unknown_name('kind', kind, _PARAMETERS)}")
     own = _PARAMETERS[kind]
     known = {**own, **_WHERE}
-    if kind in ("rbf", "polynomial", "linear"):
+    if kind in _ON_NUMBERS:
         known["scale"] = _SWITCH
     for key, value in entry.items():
         if key == "kind":
@@ -227,7 +232,13 @@ def _check_entry(entry: dict[str, Any], where: str) -> None:
         if key not in known:
             error = unknown_name(f"key of kind {kind!r}", key, ("kind", *known))
             raise InvalidInputError(f"{where}: {error}")
-        _check_value(known[key], key, value, where)
+        rule = known[key]
+        items = value if rule.several and isinstance(value, list) else [value]
+        if not items or not all(map(rule.check, items)):
+            listed = ", or a list of such" if rule.several else ""
+            raise InvalidInputError(
+                f"{where}: {key} must be {rule.allowed}{listed}; got {value!r}."
+            )
     if kind == "rbf" and ("width" in entry) == ("gamma" in entry):
         raise InvalidInputError(f"{where}: an rbf kernel needs either width or gamma.")
     needed = next(iter(own), None)
@@ -242,96 +253,68 @@ def _check_entry(entry: dict[str, Any], where: str) -> None:
             raise InvalidInputError(f"{where}: {first} and {second} do not go together.")
 
 
-def _check_value(expected: _Value, key: str, value: Any, where: str) -> None:
-    items = value if expected.several and isinstance(value, list) else [value]
-    if items and all(map(expected.check, items)):
-        return
-    listed = ", or a list of such" if expected.several else ""
-    raise InvalidInputError(f"{where}: {key} must be {expected.allowed}{listed}; got {value!r}.")
+def _as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
-def _quoted(names: Iterable[str]) -> str:
-    return ", ".join(repr(name) for name in names)
+def _places(
+    entry: dict[str, Any],
+    encoder: TableEncoder,
+    views: Mapping[str, list[str]],
+    columns: list[str],
+    where: str,
+) -> list[Place]:
+    """What the kernels of an entry look at."""
+    label = entry.get("name")
+    if "view" in entry:
+        found = []
+        for name in _as_list(entry["view"]):
+            if name not in views:
+                raise InvalidInputError(f"{where}: {unknown_name('view', name, views)}")
+            found.append(place_of(encoder, label or name, views[name], where))
+    elif "columns" in entry:
+        items = _as_list(entry["columns"])
+        own = pick_columns(items, columns, where)
+        found = [place_of(encoder, label or describe_request(items), own, where)]
+    else:
+        found = [place_of(encoder, label, columns, where)]
+    return [one for place in found for one in place.each()] if entry.get("each") else found
 
 
-@dataclass(frozen=True)
-class _Entry:
-    """One ``[[kernel]]`` and the table it is for."""
+def _kernels(entry: dict[str, Any], found: list[Place], where: str) -> list[Kernel | Family]:
+    kind = entry["kind"]
+    out: list[Kernel | Family] = []
+    for place in found:
+        if kind == "family":
+            by_column = not entry.keys() & {"columns", "view", "each"}
+            out += family_kernels(entry["family"], place, by_column)
+        elif kind in _ON_STRINGS:
+            for column, what in place.strings.items():
+                made = _variants(_ON_STRINGS[kind], entry, where, alphabet=what["alphabet"])
+                out += [kernel.on(column, label=place.string_label(column)) for kernel in made]
+        elif place.groups:
+            scaler = StandardScaler() if entry.get("scale", True) else None
+            made = _variants(_ON_NUMBERS[kind], entry, where)
+            out += [kernel.on(place.numbers, scaler, label=place.label) for kernel in made]
+    if not out:
+        needed = "sequences" if kind in _ON_STRINGS else "numbers or categories"
+        other = '"rbf"' if kind in _ON_STRINGS else '"spectrum" or "weighted_degree"'
+        raise InvalidInputError(
+            f"{where}: kind {kind!r} looks at {needed}, and there are none; for the other "
+            f"columns take {other}."
+        )
+    return out
 
-    entry: dict[str, Any]
-    encoder: TableEncoder
-    views: Mapping[str, list[str]]
-    columns: list[str]
-    where: str
 
-    def kernels(self) -> list[Kernel | Family]:
-        kind = self.entry["kind"]
-        found = self._places()
-        if self.entry.get("each"):
-            found = [single for place in found for single in place.each()]
-        out: list[Kernel | Family] = []
-        for place in found:
-            if kind == "family":
-                by_column = not self.entry.keys() & {"columns", "view", "each"}
-                out += family_kernels(self.entry["family"], place, by_column)
-            elif kind in _ON_STRINGS:
-                out += self._on_strings(place)
-            else:
-                out += self._on_numbers(place)
-        if not out:
-            needed = "sequences" if kind in _ON_STRINGS else "numbers or categories"
-            other = '"rbf"' if kind in _ON_STRINGS else '"spectrum" or "weighted_degree"'
-            raise InvalidInputError(
-                f"{self.where}: kind {kind!r} looks at {needed}, and there are none; for the other "
-                f"columns take {other}."
-            )
-        return out
-
-    def _places(self) -> list[Place]:
-        entry, label = self.entry, self.entry.get("name")
-        if "view" in entry:
-            names = [entry["view"]] if isinstance(entry["view"], str) else entry["view"]
-            for name in names:
-                if name not in self.views:
-                    raise InvalidInputError(
-                        f"{self.where}: {unknown_name('view', name, self.views)}"
-                    )
-            return [
-                place_of(self.encoder, label or name, self.views[name], self.where)
-                for name in names
-            ]
-        if "columns" not in entry:
-            return [place_of(self.encoder, label, self.columns, self.where)]
-        items = [entry["columns"]] if isinstance(entry["columns"], str) else entry["columns"]
-        chosen = pick_columns(items, self.columns, self.where)
-        return [place_of(self.encoder, label or describe_request(items), chosen, self.where)]
-
-    def _on_numbers(self, place: Place) -> list[Kernel]:
-        if not place.groups:
-            return []
-        scaler = StandardScaler() if self.entry.get("scale", True) else None
-        return [
-            kernel.on(place.numbers, scaler, label=place.label) for kernel in self._variants({})
-        ]
-
-    def _on_strings(self, place: Place) -> list[Kernel]:
-        return [
-            kernel.on(column, label=place.string_label(column))
-            for column, what in place.strings.items()
-            for kernel in self._variants({"alphabet": what["alphabet"]})
-        ]
-
-    def _variants(self, given: dict[str, Any]) -> list[Kernel]:
-        """One kernel for each combination of the values in lists."""
-        kind = self.entry["kind"]
-        keys = [key for key in _PARAMETERS[kind] if key in self.entry]
-        lists = [v if isinstance(v := self.entry[key], list) else [v] for key in keys]
-        count = math.prod(map(len, lists))
-        require_bytes(_KERNEL_BYTES * count, f"{self.where}: {count} kernels", _FEWER)
-        out = []
-        for values in product(*lists):
-            try:
-                out.append(_MAKERS[kind](**{**given, **dict(zip(keys, values, strict=True))}))
-            except (InvalidInputError, UnknownNameError) as error:
-                raise InvalidInputError(f"{self.where}: {error}") from error
-        return out
+def _variants(
+    make: Callable[..., Kernel], entry: dict[str, Any], where: str, **given: Any
+) -> list[Kernel]:
+    """One kernel for each combination of the values in lists."""
+    keys = [key for key in _PARAMETERS[entry["kind"]] if key in entry]
+    lists = [_as_list(entry[key]) for key in keys]
+    count = math.prod(map(len, lists))
+    require_bytes(_KERNEL_BYTES * count, f"{where}: {count} kernels", _FEWER)
+    try:
+        return [make(**given | dict(zip(keys, values, strict=True))) for values in product(*lists)]
+    except (InvalidInputError, UnknownNameError) as error:
+        raise InvalidInputError(f"{where}: {error}") from error

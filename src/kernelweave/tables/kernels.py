@@ -27,7 +27,7 @@ from kernelweave.tables.encoder import TableEncoder
 from kernelweave.tables.frames import closest
 from kernelweave.validation import unknown_name
 
-__all__ = ["Place", "default_strings", "family_kernels", "places", "table_kernels"]
+__all__ = ["Place", "family_kernels", "place_of", "table_kernels"]
 
 # Those of the families that look at single columns too.
 _BY_COLUMN: dict[str, Callable[..., Family]] = {
@@ -84,7 +84,7 @@ def table_kernels(
     """
     check_is_fitted(encoder)
     given = dict(views or {})
-    out: list[Kernel | Family]
+    out: list[Kernel | Family] = []
     if isinstance(kernels, os.PathLike) or str(kernels).lower().endswith(".toml"):
         from kernelweave.tables.kernel_file import read_kernel_file
 
@@ -93,11 +93,9 @@ def table_kernels(
         error = unknown_name("family of kernels", kernels, NAMED_FAMILIES)
         raise InvalidInputError(f"{error} Or give a kernel file: a path that ends in .toml.")
     else:
-        out = [
-            kernel
-            for place in places(encoder, given)
-            for kernel in family_kernels(kernels, place, by_column=not given)
-        ]
+        found = [place_of(encoder, name, own, f"view {name!r}") for name, own in given.items()]
+        for place in found or [place_of(encoder, None, list(encoder.roles_), "the table")]:
+            out += family_kernels(kernels, place, by_column=not given)
     out += _precomputed(encoder, matrices or {})
     if not out:
         raise InvalidInputError("there is no column that a kernel could look at.")
@@ -106,25 +104,14 @@ def table_kernels(
 
 @dataclass(frozen=True)
 class Place:
-    """Columns that kernels look at together.
+    """Columns that kernels look at together."""
 
-    Attributes
-    ----------
-    label : str
-        What names call them; "" for nothing.
-    groups : dict of str to list of str
-        Columns of the table to the numbers they became.
-    strings : dict of str to dict
-        Columns of sequences to their alphabet and length.
-    numbers : list of str or slice
-        All numbers. Told by the first and the last where that is possible, thousands of kernels
-        on the same columns are found equal at once.
-    """
-
-    label: str
-    groups: dict[str, list[str]]
-    strings: dict[str, dict[str, Any]]
-    numbers: Any
+    label: str  # What names call them.
+    groups: dict[str, list[str]]  # Columns of the table to the numbers they became.
+    strings: dict[str, dict[str, Any]]  # Columns of sequences to their alphabet and length.
+    # All numbers: told by the first and the last where that is possible, so that thousands of
+    # kernels on the same columns are found equal at once.
+    numbers: list[str] | slice
 
     def string_label(self, column: str) -> str:
         """What names call a column of sequences."""
@@ -138,29 +125,8 @@ class Place:
         return numbers + [Place(name, {}, {name: what}, []) for name, what in self.strings.items()]
 
 
-def places(encoder: TableEncoder, views: Mapping[str, Sequence[str]]) -> list[Place]:
-    """Return what kernels look at: each view, or all columns if there are none.
-
-    Examples
-    --------
-    >>> encoder = TableEncoder().fit([[1.0, 2.0], [3.0, 5.0]])
-    >>> places(encoder, {"first": ["x0"]})
-    [Place(label='first', groups={'x0': ['x0']}, strings={}, numbers=['x0'])]
-    """
-    if not views:
-        return [place_of(encoder, None, list(encoder.roles_), "the table")]
-    return [place_of(encoder, name, columns, f"view {name!r}") for name, columns in views.items()]
-
-
 def place_of(encoder: TableEncoder, label: str | None, columns: Sequence[str], where: str) -> Place:
-    """Return some columns of the table as a place; without a label they are all there are.
-
-    Examples
-    --------
-    >>> encoder = TableEncoder().fit([[1.0, 2.0], [3.0, 5.0]])
-    >>> place_of(encoder, None, ["x0", "x1"], "the table").numbers
-    slice('x0', 'x1', None)
-    """
+    """Return some columns of the table as a place; without a label they are all there are."""
     groups, strings = {}, {}
     for name in columns:
         if name not in encoder.roles_:
@@ -193,20 +159,13 @@ def _span(titles: list[str]) -> Any:
 
 
 def family_kernels(family: str, place: Place, by_column: bool) -> list[Kernel | Family]:
-    """Return a family at a place, and string kernels for the sequences there.
-
-    Examples
-    --------
-    >>> place = Place("clinical", {"age": ["age"], "bmi": ["bmi"]}, {}, ["age", "bmi"])
-    >>> family_kernels("default", place, by_column=False)
-    [default_family(per_feature=False).on(['age', 'bmi'])]
-    """
+    """Return a family at a place, and string kernels for the sequences there."""
     out: list[Kernel | Family] = []
     if place.groups:
         out += _number_kernels(family, place, by_column)
     for column, what in place.strings.items():
         label = place.string_label(column)
-        out += [kernel.on(column, label=label) for kernel in default_strings(what)]
+        out += [kernel.on(column, label=label) for kernel in _default_strings(what)]
     return out
 
 
@@ -232,15 +191,8 @@ def _scaled(kernel: Any, own: list[str], label: str, numbers: Any) -> Any:
     return kernel.on(own, label=label).on(numbers, _SCALER, label="")
 
 
-def default_strings(what: Mapping[str, Any]) -> list[Kernel]:
-    """Return string kernels for sequences of some alphabet and, if all have the same, length.
-
-    Examples
-    --------
-    >>> [kernel.name for kernel in default_strings({"alphabet": "dna", "length": 5})]
-    ... # doctest: +NORMALIZE_WHITESPACE
-    ['spectrum(k=2)', 'spectrum(k=4)', 'weighted degree(degree=2)', 'weighted degree(degree=5)']
-    """
+def _default_strings(what: Mapping[str, Any]) -> list[Kernel]:
+    """Return string kernels for sequences of some alphabet and, if all have the same, length."""
     alphabet, length = what["alphabet"], what["length"]
     most = 12 if alphabet == "protein" else 31
     longest = most if length is None else min(most, length)

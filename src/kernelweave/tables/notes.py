@@ -15,22 +15,15 @@ _SHOWN = 6
 
 
 def write_notes(found: Mapping[str, Column], frame: pl.DataFrame) -> list[str]:
-    """Return lines on missing values, categories, sequences, and on what was left out.
-
-    Examples
-    --------
-    >>> frame = pl.DataFrame({"id": ["a", "b", "c"]})
-    >>> write_notes({"id": Column("nothing", {}, 0, "different in every row")}, frame)
-    ['left out: id (different in every row)']
-    """
+    """Return lines on missing values, categories, sequences, and on what was left out."""
     used = {name: column for name, column in found.items() if column.role not in ("nothing", "id")}
     lines = [
         _missing({name: column for name, column in used.items() if column.n_missing}),
         _infinite(used, frame),
-        _categories({n: c for n, c in used.items() if c.role == "category"}),
-        _sequences({n: c for n, c in used.items() if c.role == "sequence"}),
+        _listed("{} categorical column{} one-hot encoded", "category", found),
+        _listed("{} column{} of sequences", "sequence", found),
         _like_numbers(found, frame),
-        _left_out({n: c for n, c in found.items() if c.role == "nothing"}),
+        _listed("left out", "nothing", found),
     ]
     return [line for line in lines if line]
 
@@ -48,7 +41,7 @@ def _missing(columns: Mapping[str, Column]) -> str:
         done.append("a category of their own" if len(roles) == 1 else "in categories a value")
     if "sequence" in roles:
         done.append("sequences similar to none")
-    head = _count(len(columns), "column has", "columns have")
+    head = "1 column has" if len(columns) == 1 else f"{len(columns)} columns have"
     return f"{head} missing values: {_some(f'{n} ({c.n_missing})' for n, c in most)}; " + (
         "; ".join(done)
     )
@@ -65,18 +58,10 @@ def _infinite(used: Mapping[str, Column], frame: pl.DataFrame) -> str:
     return f"infinite values count as missing: {told}" if told else ""
 
 
-def _categories(columns: Mapping[str, Column]) -> str:
-    if not columns:
-        return ""
-    head = _count(len(columns), "categorical column", "categorical columns")
-    return f"{head} one-hot encoded: {_some(f'{n} ({c.remark})' for n, c in columns.items())}"
-
-
-def _sequences(columns: Mapping[str, Column]) -> str:
-    if not columns:
-        return ""
-    head = _count(len(columns), "column", "columns")
-    return f"{head} of sequences: {_some(f'{n} ({c.remark})' for n, c in columns.items())}"
+def _listed(head: str, role: str, found: Mapping[str, Column]) -> str:
+    """The columns of a role with their remarks; the head has places for their number."""
+    told = [f"{name} ({column.remark})" for name, column in found.items() if column.role == role]
+    return f"{head.format(len(told), 's' * (len(told) != 1))}: {_some(told)}" if told else ""
 
 
 def _like_numbers(found: Mapping[str, Column], frame: pl.DataFrame) -> str:
@@ -87,16 +72,6 @@ def _like_numbers(found: Mapping[str, Column], frame: pl.DataFrame) -> str:
         if frame[name].dtype == pl.String and (example := like_numbers(frame[name])) is not None:
             told.append(f"{name} ({example!r})")
     return f"read as text, not as numbers: {_some(told)}" if told else ""
-
-
-def _left_out(columns: Mapping[str, Column]) -> str:
-    if not columns:
-        return ""
-    return f"left out: {_some(f'{name} ({column.remark})' for name, column in columns.items())}"
-
-
-def _count(n: int, one: str, many: str) -> str:
-    return f"{n} {one if n == 1 else many}"
 
 
 def _some(items: Iterable[str]) -> str:

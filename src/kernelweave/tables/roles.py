@@ -46,36 +46,16 @@ _ID_NAME = re.compile(r"(^|[\s_.-])(id|ids|index|idx|key|uuid|row|unnamed.*|row 
 
 
 class Column(NamedTuple):
-    """What was found out about a column.
-
-    Attributes
-    ----------
-    role : str
-        One of `ROLES`.
-    plan : dict
-        What `TableEncoder` needs to encode it, as plain values.
-    n_missing : int
-        Number of missing values.
-    remark : str
-        For people: why the column is left out, or what kind of sequences it holds.
-    """
+    """What was found out about a column."""
 
     role: str
-    plan: dict[str, Any]
+    plan: dict[str, Any]  # What `TableEncoder` needs to encode it, as plain values.
     n_missing: int
-    remark: str = ""
+    remark: str = ""  # Why it is left out, or what kind of values it holds.
 
 
 def look_at(column: pl.Series, role: str | None = None) -> Column:
-    """Find out what a column is that is not numbers, or take it as what it is said to be.
-
-    Examples
-    --------
-    >>> look_at(pl.Series("smoker", [True, False, None])).plan
-    {'values': ['false', 'true'], 'other': False, 'missing': True}
-    >>> look_at(pl.Series("born", ["2001-01-31", "2002-02-28"])).remark
-    'dates'
-    """
+    """Find out what a column is that is not numbers, or take it as what it is said to be."""
     if role == "nothing":
         return Column("nothing", {}, column.null_count(), "as asked for")
     kind = column.dtype
@@ -93,24 +73,7 @@ def look_at(column: pl.Series, role: str | None = None) -> Column:
 
 
 def look_at_numbers(frame: pl.DataFrame, forced: Collection[str] = ()) -> dict[str, Column]:
-    """Find out what columns of numbers are, all at once: there may be many thousands.
-
-    Parameters
-    ----------
-    frame : polars.DataFrame
-        The columns.
-    forced : collection of str
-        Those that are numbers because somebody said so.
-
-    Examples
-    --------
-    >>> frame = pl.DataFrame({"id": [3, 5, 4], "one": [1, 1, 1], "age": [31.0, None, 40.0]})
-    >>> for name, column in look_at_numbers(frame).items():
-    ...     print(name, column.role, column.plan or column.remark)
-    id nothing a number of its own for every row
-    one nothing the same in every row
-    age number {'fill': 35.5, 'indicator': True}
-    """
+    """Find out what columns of numbers are, all at once: there may be many thousands."""
     if not frame.width:
         return {}
     numbers = as_numbers(frame)
@@ -223,13 +186,7 @@ def _median(values: pl.Series) -> float:
 
 
 def like_numbers(text: pl.Series) -> str | None:
-    """Return an example if a column of text looks like numbers in a dress.
-
-    Examples
-    --------
-    >>> like_numbers(pl.Series(["1,234", "5,678"])), like_numbers(pl.Series(["a", "b"]))
-    ('1,234', None)
-    """
+    """Return an example if a column of text looks like numbers in a dress."""
     known = as_text(text).drop_nulls().head(1000)
     if not len(known) or not known.str.contains(_LIKE_NUMBER).mean() > 0.9:  # type: ignore[operator]
         return None
@@ -237,13 +194,7 @@ def like_numbers(text: pl.Series) -> str | None:
 
 
 def as_text(column: pl.Series) -> pl.Series:
-    """Return a column as text; whole numbers have no decimal point, empty text is missing.
-
-    Examples
-    --------
-    >>> as_text(pl.Series([1.0, 2.5, None])).to_list()
-    ['1', '2.5', None]
-    """
+    """Return a column as text; whole numbers have no decimal point, empty text is missing."""
     if column.dtype == pl.Boolean:
         return column.cast(pl.String)
     if column.dtype.is_float():
@@ -256,15 +207,7 @@ def as_text(column: pl.Series) -> pl.Series:
 
 
 def as_numbers(frame: pl.DataFrame) -> NDArray[np.float64]:
-    """Return columns as one array of float64, with NaN for what is missing, infinite or no number.
-
-    Examples
-    --------
-    >>> as_numbers(pl.DataFrame({"a": ["1.5", "x", None], "b": [1, 2, 3]}))
-    array([[1.5, 1. ],
-           [nan, 2. ],
-           [nan, 3. ]])
-    """
+    """Return columns as float64, with NaN for what is missing, infinite or no number."""
     alike: dict[Any, list[int]] = {}
     for j, kind in enumerate(frame.dtypes):
         alike.setdefault(kind, []).append(j)

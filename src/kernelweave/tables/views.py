@@ -67,22 +67,7 @@ def parse_views(texts: Iterable[str], columns: Sequence[str]) -> dict[str, list[
 
 
 def pick_columns(items: Sequence[str], columns: Sequence[str], where: str) -> list[str]:
-    """Return the columns that names, patterns and ranges stand for, each once.
-
-    Parameters
-    ----------
-    items : sequence of str
-        What is asked for.
-    columns : sequence of str
-        What there is.
-    where : str
-        Who asks, for errors.
-
-    Examples
-    --------
-    >>> pick_columns(["b:", "a"], ["a", "b", "c"], "view 'some'")
-    ['b', 'c', 'a']
-    """
+    """Return the columns that names, patterns and ranges stand for, each once."""
     there = set(columns)
     chosen: dict[str, None] = {}
     for item in items:

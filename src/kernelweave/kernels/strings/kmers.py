@@ -18,10 +18,11 @@ from kernelweave.compiled.kmer_tables import (
     build_nodes,
     empty_tables,
     layout_of,
+    list_kmers,
+    look_up_sequences,
     sum_levels,
     trimmed,
 )
-from kernelweave.compiled.kmer_walks import list_kmers, look_up_sequences
 from kernelweave.compiled.kmers import Kmers, count_kmers
 from kernelweave.compiled.sparse_rows import add_inner
 from kernelweave.compiled.threads import map_blocks
@@ -118,29 +119,25 @@ class KmerSpace:
         """Return how often each k-mer occurs: CSR, one row for each sequence."""
         ends = np.concatenate([[0], np.cumsum(self.n_kmers(sequences))])
         offsets = self.offsets
-        narrow = max(offsets[-1], ends[-1]) < 2**31
-        columns = np.empty(ends[-1], np.int32 if narrow else np.int64)
-        counts = np.empty(ends[-1])
+        kind = np.int32 if max(offsets[-1], ends[-1]) < 2**31 else np.int64
         sizes = np.zeros(len(sequences) + 1, np.int64)
         blocks, kmers = _equal_blocks(ends), self.read
+        found = [(np.empty(0, kind), np.empty(0))] * len(blocks)
 
         def work(start: int, stop: int) -> None:
             for b in range(start, stop):
                 first, last = blocks[b], blocks[b + 1]
-                own = slice(ends[first], ends[last])
+                # Room for k-mers that are all different.
+                room = ends[last] - ends[first]
+                columns, counts = np.empty(room, kind), np.empty(room)
                 text = sequences.codes, sequences.starts, first, last
-                place = columns[own], counts[own], sizes[first + 1 : last + 1]
-                count_kmers(*text, kmers, offsets[:-1], *place)
+                place = columns, counts, sizes[first + 1 : last + 1]
+                used = count_kmers(*text, kmers, offsets[:-1], *place)
+                found[b] = columns[:used].copy(), counts[:used].copy()
 
         map_blocks(work, len(blocks) - 1, 1, _WORK * float(ends[-1]))
+        columns, counts = (np.concatenate(parts) for parts in zip(*found, strict=True))
         np.cumsum(sizes, out=sizes)
-        for first, last in pairwise(blocks):
-            # Every block left room for k-mers that are all different.
-            to, size = sizes[first], sizes[last] - sizes[first]
-            for array in (columns, counts):
-                array[to : to + size] = array[ends[first] : ends[first] + size]
-        columns.resize(sizes[-1], refcheck=False)
-        counts.resize(sizes[-1], refcheck=False)
         shape = (len(sequences), int(offsets[-1]))
         out = sparse.csr_array((counts, columns, sizes.astype(columns.dtype)), shape=shape)
         out.has_canonical_format = True
@@ -174,8 +171,7 @@ def square_norms(features: Any) -> Floats:
     """Return the sum of the squares of every row of a CSR matrix."""
     n = features.shape[0]
     rows = np.repeat(np.arange(n), np.diff(features.indptr))
-    squares = np.bincount(rows, weights=np.square(features.data), minlength=n)
-    return squares.astype(np.float64, copy=False)
+    return np.bincount(rows, np.square(features.data), n).astype(np.float64, copy=False)
 
 
 class KmerRows:
@@ -193,14 +189,10 @@ class KmerRows:
         # The new number of each column that occurs: the frequent ones come first.
         self._rank = np.where(often, np.cumsum(often) - 1, self._c + np.cumsum(~often) - 1)
         self.own = self._split(features.indptr, self._rank[places], features.data)
-        _, indptr, indices, values = self.own
         shape = (self.n, len(self._used) - self._c)
-        turned = sparse.csr_array((values, indices, indptr), shape=shape).tocsc()
-        self._turned = (
-            turned.indptr.astype(np.uint64),
-            turned.indices.astype(np.uint32),
-            turned.data,
-        )
+        _, ends, columns, values = self.own
+        turned = sparse.csr_array((values, columns, ends), shape=shape).tocsc()
+        self._turned = _as_rows(turned)
 
     def _split(self, indptr: NDArray[Any], numbers: NDArray[Any], values: Any) -> SplitRows:
         """Split rows of numbered columns, the first of which are the frequent ones."""
@@ -208,9 +200,7 @@ class KmerRows:
         rows = sparse.csr_array((values, numbers, indptr), shape=shape)
         exact = square_norms(rows).max(initial=0.0) < _EXACT
         rows = rows.astype(np.float32 if exact else np.float64)
-        rest = rows[:, self._c :]
-        ends, columns = rest.indptr.astype(np.uint64), rest.indices.astype(np.uint32)
-        return SplitRows(rows[:, : self._c].toarray(), ends, columns, rest.data)
+        return SplitRows(rows[:, : self._c].toarray(), *_as_rows(rows[:, self._c :]))
 
     def read(self, features: Any) -> SplitRows:
         """Return rows of other samples in the same numbering, without columns unknown here."""
@@ -240,12 +230,17 @@ class KmerRows:
                 return
             full = target if columns is None else np.zeros((len(some), self.n), out.dtype)
             ones = np.ones(len(some))
-            add_inner(left.indptr, left.indices, left.values, some, ones, *self._turned, full)
+            add_inner(*left[1:], some, ones, *self._turned, self.n, full)
             if columns is not None:
                 target += full[:, columns]
 
         map_blocks(work, len(rows), KMER_ROWS, float(out.size) * (1.0 + self._c / 8.0))
         return out
+
+
+def _as_rows(matrix: Any) -> tuple[NDArray[np.uint64], NDArray[np.uint32], NDArray[Any]]:
+    """A compressed matrix as `sparse_rows` reads it."""
+    return matrix.indptr.astype(np.uint64), matrix.indices.astype(np.uint32), matrix.data
 
 
 class KmerTable:

@@ -258,13 +258,7 @@ def runs_of(sequences: Sequences) -> NDArray[np.int64]:
 
 
 def position_text(positions: tuple[int, int] | None) -> str:
-    """Return what the name of a part shows for its start positions.
-
-    Examples
-    --------
-    >>> position_text((40, 45)), position_text((7, 8)), position_text(None)
-    (' positions 40-44', ' position 7', '')
-    """
+    """Return what the name of a part shows for its start positions, such as " positions 40-44"."""
     if positions is None:
         return ""
     start, stop = positions

@@ -10,10 +10,11 @@ over the positions l of one window w, with :math:`M_{ll} = 1`, :math:`M_{l l'} =
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise, product
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,8 +35,8 @@ from kernelweave.compiled.kmer_tables import (
     look_up,
     roll_letter,
     trimmed,
+    walk,
 )
-from kernelweave.compiled.kmer_walks import walk
 from kernelweave.compiled.match_runs import ALL, LOWER, SAME, add_common
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.kernels.scaled_factor import ScaledFactor, Scaling
@@ -340,7 +341,7 @@ class PositionalFactor(ScaledFactor):
     --------
     >>> from kernelweave.kernels import Samples, WeightedDegree
     >>> samples = Samples(["ACGT", "ACCT"])
-    >>> factor = WeightedDegree(2).bind(samples).positional(samples)
+    >>> factor = WeightedDegree(2).bind(samples).features(samples)
     >>> factor.product(np.array([1.0, 0.0])).round(3)
     array([3.667, 2.333])
     """
@@ -349,8 +350,48 @@ class PositionalFactor(ScaledFactor):
     shift: int  # Most positions that two equal k-mers may be apart.
     window: tuple[int, int]  # The first start position and the one after the last.
     steps: Floats  # The weight of each length.
-    lengths: tuple[int, int] | None  # The first and the last, if each counts 1.
     scaling: Scaling
+
+    @cached_property
+    def by_length(self) -> bool:
+        """Whether some lengths count 1 and the others 0, so that they can be kept apart."""
+        return bool(np.all((self.steps == 0.0) | (self.steps == 1.0)))
+
+    @property
+    def walk_key(self) -> Hashable:
+        """Kernels with equal keys differ in their windows, and in lengths that are kept apart."""
+        steps = len(self.steps) if self.by_length else self.steps.tobytes()
+        return id(self.aligned), self.shift, self.by_length, steps, self.side().tobytes()
+
+    def side(self, idx: Any = slice(None)) -> Floats:
+        """The scale of some samples; 1 if all have the same, which `square` then is the square of.
+
+        All kernels of one walk have the same.
+        """
+        return self.scaling.at(idx) if self.scaling.scale.ndim else np.ones(())
+
+    @property
+    def square(self) -> float:
+        """What values are multiplied by besides `side`."""
+        return 1.0 if self.scaling.scale.ndim else float(self.scaling.scale) ** 2
+
+    def among(self, values: Floats) -> Floats:
+        """The kernel's values among those of its window, (lengths, ...), without `side`."""
+        return self.square * values[self._lengths].sum(axis=0)
+
+    @cached_property
+    def _lengths(self) -> slice:
+        used = np.flatnonzero(self.steps) if self.by_length else np.zeros(1, int)
+        return slice(used[0], used[-1] + 1)
+
+    @property
+    def stored(self) -> tuple[Any, ...]:
+        return self.aligned, self.scaling
+
+    def take(self, idx: Any, shared: dict[int, Any]) -> PositionalFactor:
+        if id(self.aligned) not in shared:
+            shared[id(self.aligned)] = self.aligned[idx]
+        return replace(self, aligned=shared[id(self.aligned)], scaling=self.scaling.take(idx))
 
     @property
     def _weights(self) -> PositionWeights:

@@ -15,9 +15,9 @@ from kernelweave.compiled.blocks import ENCODED_LETTERS, STRING_ROWS
 from kernelweave.compiled.match_runs import fill_planes
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.errors import InvalidInputError
-from kernelweave.kernels.sample_checks import as_text, is_missing
-from kernelweave.kernels.samples import Samples
+from kernelweave.kernels.samples import Samples, as_text
 from kernelweave.kernels.strings.alphabet import AMBIGUOUS, Alphabet
+from kernelweave.validation import is_missing
 
 __all__ = ["Aligned", "Sequences", "aligned_of", "sequences_of"]
 
@@ -74,21 +74,12 @@ class Sequences:
 
     def __getitem__(self, index: Any) -> Sequences:
         """Return the sequences at these positions, as a copy."""
-        rows = _rows(index, len(self))
-        length = self.common_length
-        if length is not None:
-            codes = self.codes.reshape(-1, length)[rows].ravel()
-            out = Sequences(codes, np.arange(len(rows) + 1) * length, self.alphabet)
-            out.common_length = length  # Also if there is none of them.
-            return out
-        begins, counts = self.starts[:-1][rows], self.lengths[rows]
-        starts = np.concatenate([[0], np.cumsum(counts)])
-        codes = np.empty(starts[-1], np.uint8)
-        for first, last in _parts(starts):
-            place = np.arange(starts[first], starts[last])
-            place += np.repeat((begins - starts[:-1])[first:last], counts[first:last])
-            codes[starts[first] : starts[last]] = self.codes[place]
-        return Sequences(codes, starts, self.alphabet)
+        rows = np.arange(len(self))[index] if isinstance(index, slice) else np.atleast_1d(index)
+        rows = np.flatnonzero(rows) if rows.dtype == bool else rows.astype(np.intp)
+        begins, ends = self.starts[:-1][rows], self.starts[1:][rows]
+        starts = np.concatenate([[0], np.cumsum(ends - begins)])
+        some = [self.codes[a:b] for a, b in zip(begins.tolist(), ends.tolist(), strict=True)]
+        return Sequences(np.concatenate([self.codes[:0], *some]), starts, self.alphabet)
 
     @property
     def lengths(self) -> NDArray[np.int64]:
@@ -203,7 +194,9 @@ class Aligned:
         return self.letters.nbytes + (self.planes.nbytes if "planes" in vars(self) else 0)
 
     def __getitem__(self, index: Any) -> Aligned:
-        """Return the samples at these positions, as a copy."""
+        """Return the samples at these positions, as a copy unless all are meant."""
+        if isinstance(index, slice) and index == slice(None):
+            return self
         return Aligned(np.ascontiguousarray(self.letters[..., index]), self.bits)
 
 
@@ -232,13 +225,6 @@ def _encode_column(base: Samples, alphabet: Alphabet) -> Sequences:
     if base.is_sparse:
         raise InvalidInputError("a string kernel reads str or bytes; X is a sparse matrix.")
     return Sequences.encode(np.asarray(base.native)[:, 0], alphabet)
-
-
-def _rows(index: Any, n: int) -> NDArray[np.intp]:
-    if isinstance(index, slice):
-        return np.arange(n)[index]
-    rows = np.asarray(index)
-    return np.flatnonzero(rows) if rows.dtype == bool else np.atleast_1d(rows).astype(np.intp)
 
 
 def _parts(starts: NDArray[np.int64]) -> Iterator[tuple[int, int]]:

@@ -133,9 +133,8 @@ class Spectrum(StringKernel):
         return self.space.count(self._read(samples))
 
     def _raw_diagonal(self, samples: Samples) -> Floats:
-        return samples.memo(
-            ("spectrum diagonal", self.space), lambda base: square_norms(self._raw_features(base))
-        )
+        key = "spectrum diagonal", self.space
+        return samples.memo(key, lambda base: square_norms(self._raw_features(base)))
 
     def features(self, samples: Samples) -> Any:
         # Not kept: a bank stores them in its own way, and there may be very many such kernels.

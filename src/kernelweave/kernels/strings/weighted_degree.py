@@ -174,9 +174,9 @@ class WeightedDegree(StringKernel):
         term = self.window(length), self.length_weights
         return PositionWeights.of(int(self.shift), length, [term])
 
-    def positional(self, samples: Samples) -> PositionalFactor:
+    def features(self, samples: Samples) -> PositionalFactor:
         read = self.aligned(samples)
-        what = int(self.shift), self.window(read.length), self.length_weights, self.lengths
+        what = int(self.shift), self.window(read.length), self.length_weights
         scaling = Scaling.none(read.n, self._unit(samples) if self.normalize else 1.0)
         return PositionalFactor(read, *what, scaling)
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from kernelweave.describe.learnt import is_bayesian
-from kernelweave.report.doubts import Doubts, doubtful
-from kernelweave.report.html.heldout import HeldOut, task_of
-from kernelweave.report.html.intervals import wilson
-from kernelweave.report.html.svg import Axis, Chart
-from kernelweave.report.html.words import count, number, percent, plural, shorten
+from kernelweave.inspect.doubts import Doubts, doubtful
+from kernelweave.inspect.heldout import HeldOut, task_of, wilson
+from kernelweave.inspect.learnt import is_bayesian
+from kernelweave.inspect.words import count, number, percent, plural, shorten
+from kernelweave.plot.held_out import histogram
+from kernelweave.report.html.blocks import figure, figures, histogram_rows, panel, section, table
 
 __all__ = ["doubt_section"]
 
@@ -22,40 +21,47 @@ _ROWS = 15
 
 def doubt_section(estimator: Any, held: HeldOut | None) -> dict[str, Any] | None:
     """How sure a Bayesian model is of the held-out samples; None for other models."""
-    if held is None or not is_bayesian(estimator):
-        return None
     task = task_of(estimator)
-    if task == "labels":
+    if held is None or task == "labels" or not is_bayesian(estimator):
         return None
-    found = _of_numbers(estimator, held) if task == "numbers" else _of_classes(estimator, held)
-    return {"id": "doubt", "title": "How sure it is", **found}
+    lead, *items = (
+        _of_numbers(estimator, held) if task == "numbers" else _of_classes(estimator, held)
+    )
+    return section("doubt", "How sure it is", lead, figures(*items))
 
 
-def _of_classes(estimator: Any, held: HeldOut) -> dict[str, Any]:
+def _of_classes(estimator: Any, held: HeldOut) -> list[Any]:
     doubts = doubtful(estimator, held.X, sure=_SURE, names=held.names.tolist())
     proba = np.asarray(estimator.predict_proba(held.X))
-    certainty = proba.max(axis=1)
-    right = None
-    if held.y is not None:
-        right = estimator.classes_[proba.argmax(axis=1)] == held.y
+    certainty, n_classes = proba.max(axis=1), proba.shape[1]
+    sure = certainty >= _SURE
     lead = (
         f"Of {plural(len(doubts), 'held-out sample')} no class has a probability of "
         f"{percent(_SURE, 0)}; {count(held.n - len(doubts))} of {count(held.n)} are sure."
     )
-    sure = certainty >= _SURE
-    if right is not None and sure.any():
-        lead += f" Of the sure ones {percent(float(right[sure].mean()))} are right"
-        lead += f", of the others {percent(float(right[~sure].mean()))}." if (~sure).any() else "."
-    blocks: list[dict[str, Any]] = [
-        {
-            "kind": "figures",
-            "figures": [
-                _certainty_figure(certainty, right, len(estimator.classes_)),
-                *([_doubt_table(doubts, held, len(estimator.classes_))] if len(doubts) else []),
-            ],
-        }
-    ]
-    return {"lead": lead, "blocks": blocks}
+    edges = np.linspace(1.0 / n_classes, 1.0, 17)
+    # The last bin takes in probabilities that rounding put above 1.
+    inside = np.clip(certainty, edges[0], edges[-1])
+    groups = [("samples", inside)]
+    if held.y is not None:
+        right = estimator.classes_[proba.argmax(axis=1)] == held.y
+        groups = [("right", inside[right]), ("wrong", inside[~right])]
+        if sure.any():
+            lead += f" Of the sure ones {percent(float(right[sure].mean()))} are right"
+            others = (
+                f", of the others {percent(float(right[~sure].mean()))}" if not sure.all() else ""
+            )
+            lead += f"{others}."
+    ax = histogram(groups, edges, "probability of the predicted class", panel(), (_SURE, "sure"))
+    rows = histogram_rows(groups, edges, "{:.2f}".format)
+    drawn = figure(
+        "Probabilities of the predicted classes",
+        ax,
+        "Histogram of the probabilities of the predicted classes.",
+        "A model that knows what it does not know is wrong on the left only.",
+        {"heads": ["probability", *(name for name, _ in groups)], "rows": rows},
+    )
+    return [lead, drawn, *([_doubt_table(doubts, held, n_classes)] if len(doubts) else [])]
 
 
 def _doubt_table(doubts: Doubts, held: HeldOut, n_classes: int) -> dict[str, Any]:
@@ -71,101 +77,44 @@ def _doubt_table(doubts: Doubts, held: HeldOut, n_classes: int) -> dict[str, Any
     }
     known = {head: cells for head, cells in columns.items() if cells}
     more = len(doubts) - len(shown)
-    return {
-        "kind": "table",
-        "title": "The samples most in doubt",
-        "heads": list(known),
-        "rows": [list(row) for row in zip(*known.values(), strict=True)],
-        "numeric": [len(known) - 2, len(known) - 1],
-        "note": "The decision value with its standard deviation."
-        + (f" {count(more)} more." if more > 0 else ""),
-    }
-
-
-def _certainty_figure(certainty: Any, right: Any, n_classes: int) -> dict[str, Any]:
-    edges = np.linspace(1.0 / n_classes, 1.0, 17)
-    groups = [("samples", np.ones(len(certainty), dtype=bool), "s0")]
-    if right is not None:
-        groups = [("right", right, "s0"), ("wrong", ~right, "s1")]
-    # The last bin takes in probabilities that rounding put above 1.
-    inside = np.clip(certainty, edges[0], edges[-1])
-    counts = [np.histogram(inside[own], edges)[0] for _, own, _ in groups]
-    chart = Chart(
-        Axis(float(edges[0]), 1.0, "probability of the predicted class"),
-        Axis.around([0, np.sum(counts, axis=0).max()], "samples", zero=True),
+    note = "The decision value with its standard deviation."
+    return table(
+        "The samples most in doubt",
+        list(known),
+        [list(row) for row in zip(*known.values(), strict=True)],
+        [len(known) - 2, len(known) - 1],
+        note=note + (f" {count(more)} more." if more > 0 else ""),
     )
-    base = np.zeros(len(edges) - 1)
-    for (name, _, colour), own in zip(groups, counts, strict=True):
-        tips = [
-            f"{count(int(n))} {name} from {a:.2f} to {b:.2f}"
-            for n, a, b in zip(own, edges[:-1], edges[1:], strict=True)
-        ]
-        chart.bars(edges, own, colour, tips=tips, base=base)
-        base = base + own
-    chart.rule(x=_SURE, text="sure")
-    rows = [
-        [f"{a:.2f} to {b:.2f}", *(int(own[i]) for own in counts)]
-        for i, (a, b) in enumerate(pairwise(edges))
-        if any(own[i] for own in counts)
-    ]
-    return {
-        "title": "Probabilities of the predicted classes",
-        "svg": chart.render("Histogram of the probabilities of the predicted classes."),
-        "caption": "A model that knows what it does not know is wrong on the left only.",
-        "legend": [name for name, _, _ in groups] if right is not None else [],
-        "table": {"heads": ["probability", *(name for name, _, _ in groups)], "rows": rows},
-    }
 
 
-def _of_numbers(estimator: Any, held: HeldOut) -> dict[str, Any]:
+def _of_numbers(estimator: Any, held: HeldOut) -> list[Any]:
     mean, std = (
         np.asarray(part).reshape(held.n, -1) for part in estimator.predict(held.X, return_std=True)
     )
-    noise = np.atleast_1d(estimator.noise_std_)
+    noise = float(np.atleast_1d(estimator.noise_std_)[0])
     first = std[:, 0]
     lead = (
         f"Standard deviations of predictions are from {number(float(first.min()))} to "
-        f"{number(float(first.max()))}; the noise that was learnt has one of "
-        f"{number(float(noise[0]))}, which more samples would not take away."
+        f"{number(float(first.max()))}; the noise that was learnt has one of {number(noise)}, "
+        "which more samples would not take away."
     )
     if held.y is not None:
         truth = np.asarray(held.y, dtype=float).reshape(held.n, -1)
         inside = np.abs(truth - mean) <= 1.959963984540054 * std
-        n, hits = inside.size, int(inside.sum())
-        low, high = wilson(hits, n)
+        low, high = wilson(int(inside.sum()), inside.size)
         lead += (
-            f" The 95 % intervals hold {percent(hits / n)} of the held-out values (95 % interval "
-            f"of that share: {percent(low)} to {percent(high)})."
+            f" The 95 % intervals hold {percent(float(inside.mean()))} of the held-out values "
+            f"(95 % interval of that share: {percent(low)} to {percent(high)})."
         )
     edges = np.histogram_bin_edges(first, int(np.clip(np.sqrt(held.n) * 1.5, 5, 30)))
-    counts = np.histogram(first, edges)[0]
-    chart = Chart(
-        Axis.around(edges, "predictive standard deviation"),
-        Axis.around([0, counts.max()], "samples", zero=True),
-    )
-    tips = [
-        f"{count(int(n))} samples from {number(a)} to {number(b)}"
-        for n, a, b in zip(counts, edges[:-1], edges[1:], strict=True)
-    ]
-    chart.bars(edges, counts, "s0", tips=tips)
-    widest = np.argsort(-first, kind="stable")[:_ROWS]
+    ax = histogram([("samples", first)], edges, "predictive standard deviation", panel())
+    told = "Histogram of the predictive standard deviations."
     rows = [
         [shorten(held.names[i], 40), number(float(mean[i, 0])), number(float(first[i]))]
-        for i in widest
+        for i in np.argsort(-first, kind="stable")[:_ROWS]
     ]
-    figures = [
-        {
-            "title": "How sure predictions are",
-            "svg": chart.render("Histogram of the predictive standard deviations."),
-            "caption": "Small is sure.",
-            "table": None,
-        },
-        {
-            "kind": "table",
-            "title": "The predictions least sure",
-            "heads": ["sample", "predicted", "std"],
-            "rows": rows,
-            "numeric": [1, 2],
-        },
+    return [
+        lead,
+        figure("How sure predictions are", ax, told, "Small is sure."),
+        table("The predictions least sure", ["sample", "predicted", "std"], rows, [1, 2]),
     ]
-    return {"lead": lead, "blocks": [{"kind": "figures", "figures": figures}]}

@@ -48,18 +48,11 @@
 
   // Tooltips for what the pointer is on; the same numbers are in the tables.
   const tip = byId("tip");
-  const words = (target) => {
-    if (target.dataset.tip) return target.dataset.tip;
-    if (!target.dataset.pair) return "";
-    const names = target.ownerSVGElement.dataset.names.split("\n");
-    const [i, j, value] = target.dataset.pair.split(",");
-    return `${names[i]}\n${names[j]}\nalignment ${value}`;
-  };
   document.addEventListener("pointerover", (event) => {
-    const target = event.target.closest ? event.target.closest("[data-tip], [data-pair]") : null;
+    const target = event.target.closest ? event.target.closest("[data-tip]") : null;
     tip.hidden = !target;
     if (!target) return;
-    tip.textContent = words(target);
+    tip.textContent = target.dataset.tip;
     const box = target.getBoundingClientRect();
     const own = tip.getBoundingClientRect();
     const x = Math.min(Math.max(8, box.left + box.width / 2 - own.width / 2), innerWidth - own.width - 8);

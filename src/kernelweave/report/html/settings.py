@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from kernelweave.report.html.recipe import parameters, recipe
-from kernelweave.report.html.words import number, shorten
+from kernelweave.inspect.recipe import parameters, recipe
+from kernelweave.inspect.words import number, shorten
 
 __all__ = ["settings_section"]
 

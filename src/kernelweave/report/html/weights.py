@@ -4,130 +4,150 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
+from kernelweave.inspect.kernel_info import KernelInfo, describe_kernels
+from kernelweave.inspect.learnt import Ranking, rank_kernels, weight_bars
+from kernelweave.inspect.words import count, number, percent, plural, shorten
 
-from kernelweave.report.html.learnt import Learnt
-from kernelweave.report.html.words import count, number, percent, plural, shorten
+__all__ = ["Listed", "kernel_table", "weight_section"]
 
-__all__ = ["kernel_table", "weight_section"]
-
+# So many kernels are listed unless more are asked for; the file stays below 3 MB.
+_MOST = 5000
 # Bars of single kernels, and of groups.
 _BARS = 15
 # Rows of the table that are there without a script; it shows as many on a page.
-PAGE = 25
+_PAGE = 25
 # Names longer than this lose their middle: a name is no place for a sequence of 10,000 letters.
 _NAME = 200
 # Classes with a column of their own in the table.
 _CLASSES = 6
 
 
-def weight_section(learnt: Learnt) -> dict[str, Any]:
+@dataclass(frozen=True, eq=False)
+class Listed:
+    """The kernels that the page lists, the heaviest first, and what they are."""
+
+    ranking: Ranking
+    order: Any
+    infos: list[KernelInfo]
+
+    @classmethod
+    def of(cls, model: Any, max_kernels: int | None) -> Listed:
+        """List all kernels; of more than `max_kernels` those with most weight, none without."""
+        ranking = Ranking.of(model)
+        most = _MOST if max_kernels is None else max_kernels
+        # Of very many kernels those without a weight are not worth a line.
+        room = ranking.total if ranking.total <= most else max(1, min(len(ranking.used), most))
+        order = ranking.order[:room]
+        return cls(ranking, order, describe_kernels(ranking.estimator, order))
+
+
+def weight_section(listed: Listed) -> dict[str, Any]:
     """Bars of the heaviest kernels, and of views, columns and families."""
     return {
         "id": "weights",
         "title": "Which kernels carry the weight",
-        "lead": _lead(learnt),
-        "blocks": [{"kind": "bars", "panels": _panels(learnt)}],
+        "lead": _lead(listed.ranking),
+        "blocks": [{"kind": "bars", "panels": _panels(listed)}],
     }
 
 
-def _lead(learnt: Learnt) -> str:
-    if learnt.std is not None:
+def _lead(ranking: Ranking) -> str:
+    if ranking.std is not None:
         return (
             "Posterior means of the kernel weights; the thin lines are two standard deviations "
             "to each side. Weights may be negative: only their products with the functions of "
             "the kernels mean something. Paler bars may as well be zero."
         )
-    if not hasattr(learnt.estimator, "gap_"):
+    if not hasattr(ranking.estimator, "gap_"):
         return (
             "No weights were learnt: this baseline takes all kernels alike. Shown is how much "
             "each kernel says, its share of the squared coefficients."
         )
-    if getattr(learnt.estimator, "combination", "sum") == "product":
+    if getattr(ranking.estimator, "combination", "sum") == "product":
         return (
             "In a product of kernels a weight says how quickly similarity falls with the distance "
             "that it belongs to: the larger, the more that distance matters."
         )
-    if learnt.classes:
+    if ranking.classes:
         return "Every class has weights of its own: bars are their mean, dots the single classes."
     return "The larger its weight, the more a kernel has to say in the learnt combination."
 
 
-def _panels(learnt: Learnt) -> list[dict[str, Any]]:
-    panels = [_kernel_panel(learnt)]
-    used = [(info, k) for info, k in zip(learnt.infos, learnt.order, strict=True)]
-    used = [(info, k) for info, k in used if learnt.shares[k] > 0]
-    views = _sums(learnt, ((info.view, k, 1.0) for info, k in used))
+def _panels(listed: Listed) -> list[dict[str, Any]]:
+    panels = [_kernel_panel(listed.ranking)]
+    used = list(zip(listed.infos, listed.order, strict=True))[: len(listed.ranking.used)]
+    views = _sums(listed, ((info.view, k, 1.0) for info, k in used))
     columns = _sums(
-        learnt,
+        listed,
         ((column, k, 1 / len(info.columns)) for info, k in used for column in info.columns),
     )
-    families = _sums(learnt, ((info.family, k, 1.0) for info, k in used))
+    families = _sums(listed, ((info.family, k, 1.0) for info, k in used))
     # Groups of one kernel each say what the kernels have said.
     if 1 < len(views) < len(used):
-        panels.append(_group_panel(learnt, "Views", views, "kernels on the same columns"))
+        panels.append(_group_panel(listed, "Views", views, "kernels on the same columns"))
     every = bool(used) and all(info.columns == used[0][0].columns for info, _ in used)
     if 1 < len(columns) != len(used) and not every and set(columns) != set(views):
         note = "columns; a kernel on several of them counts for each in equal parts"
-        panels.append(_group_panel(learnt, "Columns", columns, note))
+        panels.append(_group_panel(listed, "Columns", columns, note))
     if 1 < len(families) < len(used):
-        panels.append(_group_panel(learnt, "Families", families, "kernels of the same kind"))
+        panels.append(_group_panel(listed, "Families", families, "kernels of the same kind"))
     return panels
 
 
-def _kernel_panel(learnt: Learnt) -> dict[str, Any]:
-    used = [i for i, k in enumerate(learnt.order) if learnt.shares[k] > 0]
-    shown = used[:_BARS]
-    places = learnt.order[shown]
-    weights, sets = learnt.weights[places], learnt.by_class[:, places]
-    reach = np.zeros(len(places)) if learnt.std is None else 2 * learnt.std[places]
-    ends = [weights - reach, weights + reach, *([sets.min(axis=0), sets.max(axis=0)])]
-    low, high = min(0.0, float(np.min(ends, initial=0))), float(np.max(ends, initial=0))
+def _panel(label: str, title: str, head: str, zero: float, bars: Any, note: str) -> dict[str, Any]:
+    key = f"bars-{label.lower()}"
+    return {
+        "id": key,
+        "label": label,
+        "title": title,
+        "head": head,
+        "zero": zero,
+        "bars": bars,
+        "note": note,
+    }
+
+
+def _kernel_panel(ranking: Ranking) -> dict[str, Any]:
+    kernels = rank_kernels(ranking.estimator)
+    bars, _ = weight_bars(kernels, _BARS)
+    low = min((bar.low for bar in bars), default=0.0)
+    high = max((bar.high for bar in bars), default=0.0)
     span = (high - low) or 1.0
 
-    def at(value: Any) -> float:
-        return round(100 * (float(value) - low) / span, 2)
+    def at(value: float) -> float:
+        return round(100 * (value - low) / span, 2)
 
-    bars = []
-    for i, k in zip(shown, places, strict=True):
-        weight = learnt.weights[k]
-        bar = {
-            "name": shorten(learnt.infos[i].name, _NAME),
-            "left": at(min(weight, 0.0)),
-            "width": round(100 * abs(weight) / span, 2),
-            "text": _fixed(float(weight), high),
-            "tip": f"{shorten(learnt.infos[i].name, _NAME)}: {number(weight, 4)}",
-            "dots": [at(own) for own in learnt.by_class[:, k]] if learnt.classes else [],
+    shown = []
+    for bar, kernel in zip(bars, kernels, strict=False):
+        name, text = shorten(bar.name, _NAME), _fixed(bar.right, high)
+        tip = f"{name}: {number(bar.right, 4)}"
+        drawn = {
+            "name": name,
+            "left": at(min(bar.right, 0.0)),
+            "width": round(100 * abs(bar.right) / span, 2),
+            "dots": [at(own) for own in kernel.by_class] if ranking.classes else [],
         }
-        if learnt.std is not None:
-            std = float(learnt.std[k])
-            bar |= {
-                "text": f"{_fixed(float(weight), high)} ± {_fixed(2 * std, high)}",
-                "ends": [at(weight - 2 * std), at(weight + 2 * std)],
-                "pale": abs(weight) < 2 * std,
+        if bar.reach is not None:
+            text += f" ± {_fixed(bar.reach, high)}"
+            drawn |= {
+                "ends": [at(bar.right - bar.reach), at(bar.right + bar.reach)],
+                "pale": bar.doubtful,
             }
         else:
-            bar["tip"] += f", {percent(learnt.shares[k])} of all"
-        bars.append(bar)
-    rest = learnt.n_used - len(shown)
-    note = ""
-    if rest:
-        left = max(0.0, 1.0 - float(learnt.shares[places].sum()))
-        note = f"{plural(rest, 'more kernel')} with a weight: {percent(left)} of all together."
-    zero = learnt.total - learnt.n_used
+            tip += f", {percent(ranking.shares[kernel.place])} of all"
+        shown.append({**drawn, "text": text, "tip": tip})
+    notes = []
+    if len(kernels) > len(bars):
+        left = max(0.0, 1.0 - float(ranking.shares[ranking.used[:_BARS]].sum()))
+        more = plural(len(kernels) - len(bars), "more kernel")
+        notes.append(f"{more} with a weight: {percent(left)} of all together.")
+    zero = ranking.total - len(kernels)
     if zero:
-        note += f" {plural(zero, 'kernel has', 'kernels have')} weight zero."
-    return {
-        "id": "bars-kernels",
-        "label": "Kernels",
-        "title": "The heaviest kernels",
-        "head": "weight",
-        "zero": at(0.0),
-        "bars": bars,
-        "note": note.strip(),
-    }
+        notes.append(f"{plural(zero, 'kernel has', 'kernels have')} weight zero.")
+    return _panel("Kernels", "The heaviest kernels", "weight", at(0.0), shown, " ".join(notes))
 
 
 def _fixed(value: float, largest: float) -> str:
@@ -138,11 +158,11 @@ def _fixed(value: float, largest: float) -> str:
 
 
 def _sums(
-    learnt: Learnt, parts: Iterable[tuple[str, int, float]]
+    listed: Listed, parts: Iterable[tuple[str, int, float]]
 ) -> dict[str, tuple[float, set[int]]]:
     """Share of the weight of each group, and which kernels it has."""
     found: dict[str, tuple[float, set[int]]] = {}
-    shares = learnt.shares
+    shares = listed.ranking.shares
     for name, k, part in parts:
         total, own = found.setdefault(name, (0.0, set()))
         own.add(int(k))
@@ -151,7 +171,7 @@ def _sums(
 
 
 def _group_panel(
-    learnt: Learnt, label: str, groups: dict[str, tuple[float, set[int]]], what: str
+    listed: Listed, label: str, groups: dict[str, tuple[float, set[int]]], what: str
 ) -> dict[str, Any]:
     shown = list(groups.items())[:_BARS]
     most = max(share for _, (share, _) in shown) or 1.0
@@ -171,63 +191,49 @@ def _group_panel(
     if rest:
         left = sum(share for share, _ in rest)
         notes.append(f"{count(len(rest))} more have {percent(left)} together.")
-    if learnt.left_out and learnt.n_used > len(learnt.order):
-        notes.append(f"Of the {count(len(learnt.order))} heaviest kernels only.")
-    return {
-        "id": f"bars-{label.lower()}",
-        "label": label,
-        "title": f"By {label.lower()}",
-        "head": "share",
-        "zero": 0,
-        "bars": bars,
-        "note": " ".join(notes),
-    }
+    if len(listed.ranking.used) > len(listed.order):
+        notes.append(f"Of the {count(len(listed.order))} heaviest kernels only.")
+    return _panel(label, f"By {label.lower()}", "share", 0, bars, " ".join(notes))
 
 
-def kernel_table(learnt: Learnt) -> dict[str, Any]:
+def kernel_table(listed: Listed) -> dict[str, Any]:
     """The table of all kernels: its data for the script, and its first page."""
-    infos, order = learnt.infos, learnt.order
+    ranking, infos, order = listed.ranking, listed.infos, listed.order
     families = list(dict.fromkeys(info.family for info in infos))
     views = list(dict.fromkeys(info.view for info in infos))
     family_of = {name: i for i, name in enumerate(families)}
     view_of = {name: i for i, name in enumerate(views)}
-    classes = learnt.classes if len(learnt.classes) <= _CLASSES else []
     data: dict[str, Any] = {
-        "page": PAGE,
+        "page": _PAGE,
         "families": families,
         "views": [shorten(view, _NAME) for view in views],
         "names": [shorten(info.name, _NAME) for info in infos],
         "family": [family_of[info.family] for info in infos],
         "view": [view_of[info.view] for info in infos],
-        "weight": _rounded(learnt.weights[order]),
-        "share": _rounded(learnt.shares[order]),
+        "weight": _rounded(ranking.weights[order]),
+        "share": _rounded(ranking.shares[order]),
     }
-    columns: list[dict[str, Any]] = [
-        {"key": "rank", "head": "#", "numeric": True},
-        {"key": "name", "head": "Kernel", "numeric": False},
-        {"key": "family", "head": "Family", "numeric": False},
-        {"key": "view", "head": "View", "numeric": False},
-        {"key": "weight", "head": "Weight", "numeric": True},
-    ]
-    if learnt.std is not None:
-        data["std"] = _rounded(learnt.std[order])
-        columns.append({"key": "std", "head": "Std", "numeric": True})
+    heads = {"rank": "#", "name": "Kernel", "family": "Family", "view": "View", "weight": "Weight"}
+    if ranking.std is not None:
+        data["std"], heads["std"] = _rounded(ranking.std[order]), "Std"
     else:
-        columns.append({"key": "share", "head": "Share", "numeric": True})
-    for i, label in enumerate(classes):
-        data[f"class{i}"] = _rounded(learnt.by_class[i, order])
-        columns.append({"key": f"class{i}", "head": shorten(label, 24), "numeric": True})
-    rows = [
-        [_cell(data, column["key"], i) for column in columns] for i in range(min(PAGE, len(infos)))
+        heads["share"] = "Share"
+    for i, label in enumerate(ranking.classes if len(ranking.classes) <= _CLASSES else []):
+        data[f"class{i}"] = _rounded(ranking.by_class[i, order])
+        heads[f"class{i}"] = shorten(label, 24)
+    columns = [
+        {"key": key, "head": head, "numeric": key not in ("name", "family", "view")}
+        for key, head in heads.items()
     ]
+    rows = [[_cell(data, key, i) for key in heads] for i in range(min(_PAGE, len(infos)))]
     notes = []
-    if learnt.left_out:
-        zero = learnt.total - learnt.n_used
-        dropped = learnt.n_used - len(order)
+    if len(order) < ranking.total:
+        dropped, zero = len(ranking.used) - len(order), ranking.total - len(ranking.used)
         if dropped > 0:
             notes.append(f"{plural(dropped, 'lighter kernel')} left out.")
-        notes.append(f"{plural(zero, 'kernel')} of weight zero left out." if zero else "")
-    return {"columns": columns, "rows": rows, "data": data, "note": " ".join(notes).strip()}
+        if zero:
+            notes.append(f"{plural(zero, 'kernel')} of weight zero left out.")
+    return {"columns": columns, "rows": rows, "data": data, "note": " ".join(notes)}
 
 
 def _rounded(values: Any) -> list[float]:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Sequence
 from functools import cache
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
-from kernelweave.describe.learnt import find_estimator
+from kernelweave.archive import replacing, why_no_place
 from kernelweave.errors import InvalidInputError
+from kernelweave.inspect.learnt import find_estimator
 
 __all__ = ["write_html"]
 
@@ -73,8 +74,8 @@ def write_html(
     ...     "held-out samples" in report.read_text(encoding="utf-8")
     True
     """
-    from kernelweave.report.html.heldout import read_held_out
-    from kernelweave.report.html.learnt import Learnt, check_max_kernels
+    from kernelweave.inspect.heldout import read_held_out
+    from kernelweave.plot.svg import page_style
     from kernelweave.report.html.page import gather
 
     find_estimator(model)
@@ -82,10 +83,16 @@ def write_html(
     lines = _check_about(about)
     if title is not None and not isinstance(title, str):
         raise InvalidInputError(f"title must be text or None; got {title!r}.")
-    most = check_max_kernels(max_kernels)
+    if max_kernels is not None and (not isinstance(max_kernels, Integral) or max_kernels < 1):
+        raise InvalidInputError(
+            f"max_kernels must be None or an integer >= 1; got {max_kernels!r}."
+        )
     held = read_held_out(model, X, y)
-    page = gather(model, Learnt.of(model, most), held, title, lines)
-    _write(target, _render(page))
+    with page_style():
+        page = gather(model, max_kernels, held, title, lines)
+    # The whole file or nothing: a reader never sees half of it.
+    with replacing(target) as file:
+        file.write(_render(page).encode())
     return target
 
 
@@ -94,10 +101,8 @@ def _check_path(path: Any) -> Path:
         target = Path(path)
     except TypeError:
         raise InvalidInputError(f"path must be the path of a file; got {path!r}.") from None
-    if target.is_dir():
-        raise InvalidInputError(f"{str(target)!r} is a folder; give the path of a file.")
-    if not target.parent.is_dir():
-        raise InvalidInputError(f"the folder of {str(target)!r} does not exist; make it first.")
+    if wrong := why_no_place(target):
+        raise InvalidInputError(wrong)
     return target
 
 
@@ -139,19 +144,3 @@ def _as_json(data: Any) -> Any:
     for letter in "<>&\u2028\u2029":
         text = text.replace(letter, f"\\u{ord(letter):04x}")
     return Markup(text)
-
-
-def _write(path: Path, text: str) -> None:
-    """Write the whole file or nothing: a reader never sees half of it."""
-    handle, trial = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-        # As a file that was opened in the usual way; mkstemp lets nobody else read it.
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(trial, 0o666 & ~mask)
-        os.replace(trial, path)
-    except BaseException:
-        os.unlink(trial)
-        raise

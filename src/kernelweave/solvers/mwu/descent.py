@@ -7,7 +7,7 @@ from math import log
 import numpy as np
 
 from kernelweave.compiled.mwu import pair_step
-from kernelweave.operators.rounds import BoxConstraints, PairStep
+from kernelweave.operators.rounds import BoxConstraints, PairStep, rounds_of
 from kernelweave.problem import Array, Problem
 from kernelweave.solvers.base import State
 from kernelweave.solvers.certificate import feasible_alpha
@@ -15,7 +15,7 @@ from kernelweave.solvers.inner import InnerWork, Point
 
 __all__ = ["Descent", "pair_rules", "ridge_of"]
 
-# The rounds that other values take to a gap of 1e-3: python benchmarks/tuned_constants.py. In what
+# The rounds that other values take to a gap of 1e-3: benchmarks/papers/tuned_constants.py. In what
 # follows h is the hinge, s the squared hinge loss, at C = 10 and with the SimpleMKL kernels.
 #
 # Rounds between two certificates: at first, as a part of all so far (no more of them are made in
@@ -80,16 +80,8 @@ class Descent:
 
     A round moves the pair of samples that violates the optimality conditions most, by a line
     search that knows how the weights will answer.
-
-    Parameters
-    ----------
-    problem : Problem
-    eps : float
-        Temperature to come to while the weights are still rough.
-    most : int or None
-        Most rounds.
-    start : Point or None
-        Where to start; its `extra` may hold what `remembered` returned.
+    `eps` is the temperature to come to while the weights are still rough, `most` the most rounds,
+    and the `extra` of `start` may hold what `remembered` returned.
     """
 
     def __init__(self, problem: Problem, eps: float, most: int | None, start: Point | None) -> None:
@@ -100,7 +92,7 @@ class Descent:
         weights = problem.regularizer.start(problem.m)
         # Under fixed weights there is one kernel, their sum.
         self._fixed = weights if problem.regularizer.fixed else None
-        self._parts = [problem.bank.rounds(rules, self._fixed) for rules in self._rules]
+        self._parts = [rounds_of(problem.bank, rules, self._fixed) for rules in self._rules]
         alpha = np.zeros((problem.n_tasks, problem.n))
         self._prior = np.zeros(problem.m if self._fixed is None else 1)
         self._eps, self._temperature = eps, max(eps, _MILD)
@@ -111,7 +103,7 @@ class Descent:
             part.start(row, np.zeros(len(self._prior)))
         self._beta, self._size = 0.0, 0.0
         self._quick, self._moved = 0, True
-        self._choices: list[PairStep] = []
+        self._choices: list[PairStep | None] = []
         self._weigh()
 
     def _go_on_from(self, start: Point) -> None:
@@ -146,10 +138,9 @@ class Descent:
         d[d < _ASLEEP] = 0.0
         self._d = d / d.sum()
         self._followed = np.flatnonzero(self._d)
-        self._choices = []
         for part in self._parts:
             part.restrict(self._followed)
-            self._choices.append(part.reweigh(self._d[self._followed]))
+        self._choices = [part.reweigh(self._d[self._followed]) for part in self._parts]
 
     def go(self, gap: float, inner_gap: float) -> None:
         """Make the rounds of one step; before them move the weights if they are in the way."""
@@ -185,20 +176,20 @@ class Descent:
         """Move so many pairs of one task; changes `quad` and returns the last weights."""
         part, rules, choice = self._parts[task], self._rules[task], self._choices[task]
         prior, deadline = self._prior[self._followed], self.problem.deadline
+        linear, ridge = rules.linear, rules.ridge
         for _ in range(count):
-            if not choice.there or choice.score_i <= choice.score_j or deadline.passed():
+            if choice is None or not choice.improves or deadline.passed():
                 break
             d = np.empty_like(quad)
+            i, j, v_i, v_j = choice.i, choice.j, choice.v_i, choice.v_j
             rise, fall = pair_step(
-                choice.i,
-                choice.j,
+                rules.up[i] - v_i,
+                v_j - rules.down[j],
                 choice.products,
                 choice.block,
-                np.array([choice.v_i, choice.v_j]),
-                rules.linear,
-                rules.ridge,
-                rules.up,
-                rules.down,
+                max(abs(v_i), abs(v_j)),
+                linear[i] - linear[j] + (ridge[j] * v_j - ridge[i] * v_i),
+                ridge[i] + ridge[j],
                 self._beta,
                 prior,
                 quad,
@@ -210,7 +201,6 @@ class Descent:
         return d
 
     def state(self) -> State:
-        """Return where the rounds stand."""
         problem = self.problem
         alpha = np.array([part.values() for part in self._parts])
         fitted = np.array([part.fitted() for part in self._parts])
@@ -220,7 +210,7 @@ class Descent:
             d, quad = self._fixed, np.full(problem.m, quad[0] / self._fixed.sum())
         value = problem.inner_value(d, alpha, fitted)
         point = Point(d, alpha, fitted, np.zeros(problem.n_tasks), value)
-        still = all(not c.there or c.score_i <= c.score_j for c in self._choices)
+        still = not any(choice is not None and choice.improves for choice in self._choices)
         stuck = self._temperature < _COLDEST or (still and len(self._quad) == 1)
         out = self._most is not None and self.counter.n_steps >= self._most
         return State(point, quad, self.counter, stuck, self, ended="rounds" if out else "")

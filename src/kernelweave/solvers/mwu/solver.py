@@ -127,17 +127,14 @@ class MWU(Solver):
         return problem
 
     def init(self, problem: Problem, start: Point | None) -> State:
-        """Begin with no rounds made, or where `start` is."""
         if self.omega == "auto":
             return Descent(problem, self.eps, self.max_iter, start).state()
         omega = None if self.omega == "paper" else float(self.omega)
         return FixedTargetRun(problem, self.eps, omega, self.max_iter, start).state()
 
     def step(self, problem: Problem, state: State, gap: float, inner_gap: float) -> State:
-        """Make some rounds, a tenth or so of those made before."""
         state.memory.go(gap, inner_gap)
         return state.memory.state()
 
     def remember(self, state: State) -> dict[str, Array]:
-        """Return how many rounds were made, or how sharp the weights are."""
         return state.memory.remembered()

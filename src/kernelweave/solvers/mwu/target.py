@@ -9,7 +9,7 @@ from scipy.optimize import minimize_scalar
 
 from kernelweave.compiled.mwu import exponentiate, pair_quads
 from kernelweave.losses import Hinge, Loss, SquaredHinge
-from kernelweave.operators.rounds import BoxConstraints
+from kernelweave.operators.rounds import BoxConstraints, rounds_of
 from kernelweave.problem import Array, Problem
 from kernelweave.solvers.base import State
 from kernelweave.solvers.certificate import Witness
@@ -33,7 +33,6 @@ class _GivenIntercept:
     """A loss under which the certificate is that of the intercept it is given, not of the best."""
 
     def best_intercept(self, y: Array, f: Array, C: Array, start: float = 0.0) -> float:
-        """Return the intercept given."""
         return start
 
 
@@ -57,19 +56,9 @@ class FixedTargetRun:
 
     With the width rho, :math:`\epsilon' = -\ln(1 - \epsilon / (2\rho))` and
     :math:`T = \lceil 8 \rho^2 \ln(n) / \epsilon^2 \rceil` rounds.
-
-    Parameters
-    ----------
-    problem : Problem
-    eps : float
-        The approximation error.
-    omega : float or None
-        The target; None is the paper's own, with its bound rho = 3/2: all T rounds are made, and
-        its own classifier is returned.
-    most : int or None
-        Most rounds.
-    start : Point or None
-        Where another run of the same length had come to.
+    `omega` None is the paper's own target, with its bound rho = 3/2: all T rounds are made, and its
+    own classifier is returned. `most` is the most rounds, and `start` where another run of the same
+    length had come to.
     """
 
     def __init__(
@@ -104,14 +93,14 @@ class FixedTargetRun:
             np.where(y > 0, full, -np.inf),
             np.where(y > 0, np.inf, -full),
         )
-        self._rounds = problem.bank.rounds(rules)
+        self._rounds = rounds_of(problem.bank, rules)
         done = 0 if start is None else int(start.extra.get("rounds", 0))
+        self.counter.n_steps = done
         a = np.zeros(problem.n)
         if start is not None and done:
             size = float(np.abs(start.alpha[0]).sum())
             # Every round adds one half twice: the running sum is a multiple of it.
             a = np.round(2.0 * start.alpha[0] * (done / size)) / 2.0 if size > 0 else a
-        self._done = self.counter.n_steps = done
         # a'K_k a of the running sum, kernels as the bank has them, and a' diag(ridge) a.
         self._quad = problem.bank.quad(a) if done else np.zeros(problem.m)
         self._square = float(self._ridge @ a**2)
@@ -125,18 +114,17 @@ class FixedTargetRun:
 
     def go(self, gap: float, inner_gap: float) -> None:
         """Make the rounds of one step: FIND-alpha, update, EXPONENTIATE-M."""
-        many = max(_FIRST_ROUNDS, int(_GROWTH * self._done))
-        for _ in range(min(many, self._most - self._done)):
+        many = max(_FIRST_ROUNDS, int(_GROWTH * self.counter.n_steps))
+        for _ in range(min(many, self._most - self.counter.n_steps)):
             choice = self._choice
             if self.problem.deadline.passed():
                 return
-            if not choice.there:
-                self._most = self._done
+            if choice is None:
+                self._most = self.counter.n_steps
                 return
             pair_quads(self._quad, choice.products, choice.block, 0.5)
             for place, value in ((choice.i, choice.v_i), (choice.j, choice.v_j)):
                 self._square += self._ridge[place] * (abs(value) + 0.25)
-            self._done += 1
             self.counter.n_steps += 1
             self._choice = self._rounds.advance(choice, 0.5, -0.5, self._coefficients())
 
@@ -165,14 +153,13 @@ class FixedTargetRun:
             False,
             self,
             Witness(inside * a[None], inside**2 * self._quad),
-            "rounds" if self._done >= self._most else "",
+            "rounds" if self.counter.n_steps >= self._most else "",
             last_counts=True,
             to_the_end=self._paper,
         )
 
     def remembered(self) -> dict[str, Array]:
-        """Return what another run needs besides alpha to go on as this one would."""
-        return {"rounds": np.array(self._done)}
+        return {"rounds": np.array(self.counter.n_steps)}
 
     def _bisector(self, a: Array, fitted: Array) -> tuple[float, float]:
         r"""Scale and intercept of the function whose zero set bisects the two hulls.

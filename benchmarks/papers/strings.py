@@ -1,0 +1,297 @@
+"""String kernels: training without a kernel cache, values of pairs, and a million sequences.
+
+    python -m benchmarks.papers.strings                         # everything but the million
+    python -m benchmarks.papers.strings --parts pairs svm       # some of it
+    python -m benchmarks.papers.strings --parts million         # 1,000,000 sequences, 10 minutes
+    python -m benchmarks.papers.strings --quick                 # smaller
+
+pairs    Gram matrix of 2,000 sequences of 141 nt by the weighted degree kernel of degree 20, in
+         nanoseconds for each compared base pair; and spectrum kernels against MKLpy's, if it is
+         installed (pip install MKLpy).
+svm      one support vector machine on 10,000 sequences of 141 nt, solved by the same decomposition
+         (SMO on rounds of variables) over three banks: linadd, and rows of the kernel matrix in a
+         cache of 1 GB, computed in two ways. "Pair by pair" is the textbook way: the O(L) block
+         form of the weighted degree kernel, and the merge of two sorted lists of k-mers for the
+         spectrum. "Our rows" is what `bank="lazy"` does here: 64 positions at a time, and
+         coincidences of k-mers only.
+mkl      kernel weights over lengths, positions and both on the same sequences: linadd.
+update   seconds of one update of the outputs (1,000 changed coefficients) for growing n.
+million  training on 1,000,000 sequences in a process of its own: seconds, and bytes a sequence.
+
+Sequences are random with a planted motif (mutated, and moved in some) in one class. Times are the
+smallest of interleaved repetitions.
+"""
+
+import json
+import sys
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from benchmarks.part import read_options
+from benchmarks.show import Table
+from benchmarks.timing import exponent, peak_mb, race, run_apart, seconds_of
+from kernelweave import MKLClassifier
+from kernelweave.bank import LazyBank, PositionalBank, SparseBank
+from kernelweave.compiled.threads import map_blocks
+from kernelweave.kernels import Samples, Spectrum, WeightedDegree
+from kernelweave.kernels.evaluate import Pair
+from kernelweave.operators import ComputedOperator
+
+LENGTH, DEGREE = 141, 20
+MOTIF = "TTTTCAGGTAAG"
+
+
+def simulate(n: int, seed: int = 0, length: int = LENGTH) -> tuple[np.ndarray, np.ndarray]:
+    """Random DNA; half of it with a motif in the middle, a quarter of its letters changed."""
+    rng = np.random.default_rng(seed)
+    letters = rng.integers(0, 4, (n, length), dtype=np.uint8)
+    y = np.where(rng.random(n) < 0.5, 1, -1)
+    moved = rng.integers(-3, 4, n) * (rng.random(n) < 0.3)
+    first = length // 2 - len(MOTIF) // 2 + moved
+    rows = np.flatnonzero(y == 1)
+    for j, letter in enumerate(MOTIF):
+        kept = rows[rng.random(len(rows)) > 0.25]
+        letters[kept, first[kept] + j] = "ACGT".index(letter)
+    return np.frombuffer(b"ACGT", np.uint8)[letters].view(f"S{length}").ravel(), y
+
+
+# The textbook ways to compute one value
+
+
+@njit(cache=True, nogil=True)
+def block_form(left: np.ndarray, right: np.ndarray, of_run: np.ndarray, out: np.ndarray) -> None:
+    """Weighted degree kernel by maximal runs of matches, one pair after the other."""
+    for i in range(left.shape[0]):
+        for j in range(right.shape[0]):
+            total, run = 0.0, 0
+            for at in range(left.shape[1]):
+                if left[i, at] == right[j, at]:
+                    run += 1
+                elif run:
+                    total += of_run[run]
+                    run = 0
+            out[i, j] = total + of_run[run]
+
+
+@njit(cache=True, nogil=True)
+def merged_lists(
+    left_starts: np.ndarray,
+    left: np.ndarray,
+    left_counts: np.ndarray,
+    right_starts: np.ndarray,
+    right: np.ndarray,
+    right_counts: np.ndarray,
+    out: np.ndarray,
+) -> None:
+    """Spectrum kernel by merging sorted lists of k-mers, one pair after the other."""
+    for i in range(left_starts.size - 1):
+        for j in range(right_starts.size - 1):
+            p, q, total = left_starts[i], right_starts[j], 0.0
+            while p < left_starts[i + 1] and q < right_starts[j + 1]:
+                if left[p] == right[q]:
+                    total += left_counts[p] * right_counts[q]
+                    p += 1
+                    q += 1
+                elif left[p] < right[q]:
+                    p += 1
+                else:
+                    q += 1
+            out[i, j] = total
+
+
+def run_values(degree: int, length: int) -> np.ndarray:
+    """What a maximal run of B matches contributes (Sonnenburg et al. 2006)."""
+    B, d = np.arange(length + 1.0), float(degree)
+    short = B * (-(B**2) + 3 * d * B + 3 * d + 1) / (3 * d * (d + 1))
+    return np.where(d >= B, short, (3 * B - d + 1) / 3)
+
+
+class BlockFormDegree(WeightedDegree):
+    """The same kernel, with rows computed pair by pair."""
+
+    def features(self, samples: Samples) -> Any:
+        return None
+
+    def evaluate(self, pair: Pair) -> np.ndarray:
+        left, right = (_letters(samples, self) for samples in (pair.left, pair.right))
+        out = np.empty((len(left), len(right)))
+        of_run = run_values(self.degree, left.shape[1])
+        map_blocks(lambda a, b: block_form(left[a:b], right, of_run, out[a:b]), len(left), 4)
+        return out.astype(pair.dtype, copy=False)
+
+
+def _letters(samples: Samples, kernel: WeightedDegree) -> np.ndarray:
+    def make(base: Samples) -> np.ndarray:
+        return np.ascontiguousarray(kernel.aligned(base).letters[0].T)
+
+    return samples.memo("letters by row", make)
+
+
+class MergedSpectrum(Spectrum):
+    """The same kernel, with rows computed pair by pair."""
+
+    def evaluate(self, pair: Pair) -> np.ndarray:
+        left, right = (super(MergedSpectrum, self).features(s) for s in (pair.left, pair.right))
+        out = np.empty(pair.shape)
+        theirs = right.indptr, right.indices, right.data
+
+        def work(a: int, b: int) -> None:
+            mine = left[a:b]
+            merged_lists(mine.indptr, mine.indices, mine.data, *theirs, out[a:b])
+
+        map_blocks(work, left.shape[0], 4)
+        return out.astype(pair.dtype, copy=False)
+
+    def features(self, samples: Samples) -> Any:
+        return None
+
+
+# Parts
+
+
+def pairs(args: Any) -> None:
+    n = 500 if args.quick else 2000
+    X, _ = simulate(n)
+    textbook = "block form, pair by pair"
+    best = race(
+        {
+            "64 positions at a time": lambda: WeightedDegree(DEGREE)(X),
+            textbook: lambda: BlockFormDegree(DEGREE)(X),
+        },
+        args.repeat,
+    )
+    title = f"## pairs: Gram matrix of {n:,} x {LENGTH} nt, degree {DEGREE}, all n^2 pairs counted"
+    found = Table(title, ["way", "seconds", "ns a base pair", "largest difference"])
+    for name, (seconds, gram) in best.items():
+        error = np.abs(gram - best[textbook][1]).max()
+        found.row(name, seconds, 1e9 * seconds / (n * n * LENGTH), error)
+    try:
+        from MKLpy.metrics.pairwise import spectrum_kernel
+    except ImportError:
+        print("MKLpy is not installed: no peer for the spectrum kernel (pip install MKLpy).")
+        return
+    few = [text.decode() for text in X[: 60 if args.quick else 200]]
+    heads = ["k", "kernelweave, s", "MKLpy, s", "ratio", "largest difference"]
+    found = Table(f"spectrum kernel, {len(few)} x {LENGTH} nt, against MKLpy", heads)
+    for k in (3, 8):
+        (ours, K), (theirs, theirs_K) = race(
+            {"ours": lambda k=k: Spectrum(k)(few), "theirs": lambda k=k: spectrum_kernel(few, p=k)},
+            args.repeat,
+        ).values()
+        found.row(k, ours, theirs, theirs / ours, np.abs(K - np.asarray(theirs_K)).max())
+
+
+def svm(args: Any) -> None:
+    n = 3000 if args.quick else 10_000
+    X, y = simulate(n)
+    rows = LazyBank(1000, "float64")
+    kernels = {
+        f"weighted degree {DEGREE}": (WeightedDegree, BlockFormDegree, DEGREE, PositionalBank()),
+        "spectrum 8": (Spectrum, MergedSpectrum, 8, SparseBank()),
+    }
+    title = f"## svm: one support vector machine, n = {n:,} x {LENGTH} nt, C = 1, gap 1e-3"
+    heads = ["kernel", "way", "seconds", "times linadd", "objective", "support vectors"]
+    found = Table(title, heads)
+    for name, (own, textbook, size, linadd) in kernels.items():
+        ways = {
+            "linadd": (own(size), linadd),
+            "our rows, 1 GB cache": (own(size), rows),
+            "rows pair by pair, 1 GB cache": (textbook(size), rows),
+        }
+        fits = {
+            way: lambda k=k, bank=bank: MKLClassifier(k, bank=bank, solver="uniform").fit(X, y)
+            for way, (k, bank) in ways.items()
+        }
+        best = race(fits, args.repeat)
+        for way, (seconds, model) in best.items():
+            ratio = f"{seconds / best['linadd'][0]:.1f}x"
+            objective = f"{model.objective_:.4f}"
+            found.row(name, way, seconds, ratio, objective, len(model.support_))
+
+
+def mkl(args: Any) -> None:
+    n = 2000 if args.quick else 10_000
+    X, y = simulate(n)
+    families = {
+        "20 lengths": WeightedDegree(DEGREE).by_length(),
+        "141 positions": WeightedDegree(DEGREE).by_position(),
+        "8 lengths x 29 windows": WeightedDegree(8).by_length().by_position(5),
+    }
+    title = f"## mkl: n = {n:,} x {LENGTH} nt, simplex, C = 1, gap 1e-3"
+    found = Table(title, ["kernels", "solver", "seconds", "gap", "active"])
+    for name, family in families.items():
+        fits = {
+            solver: lambda f=family, s=solver: MKLClassifier(f, solver=s).fit(X, y)
+            for solver in ("auto", "silp", "silp-chunking")
+        }
+        for solver, (seconds, model) in race(fits, args.repeat).items():
+            found.row(name, solver, seconds, model.gap_, int((model.weights_ > 0).sum()))
+
+
+def update(args: Any) -> None:
+    sizes = [10_000, 30_000] if args.quick else [10_000, 30_000, 100_000, 300_000, 1_000_000]
+    X, _ = simulate(sizes[-1])
+    heads = ["n", f"weighted degree {DEGREE}, s", "spectrum 8, s"]
+    found = Table("## update: outputs after 1,000 changed coefficients", heads)
+    seconds = []
+    plans = (WeightedDegree(DEGREE), PositionalBank()), (Spectrum(8), SparseBank())
+    for n in sizes:
+        v = np.zeros(n)
+        v[np.random.default_rng(0).choice(n, 1000, replace=False)] = 1.0
+        row = []
+        for kernel, plan in plans:
+            bank = plan.build(ComputedOperator.build(kernel, X[:n]))
+            row.append(race({"": lambda bank=bank, v=v: bank.apply(v)}, args.repeat)[""][0])
+        seconds.append(row)
+        found.row(n, *row)
+    slopes = [exponent(sizes, list(column)) for column in zip(*seconds, strict=True)]
+    print(f"grows as n^{slopes[0]:.2f} and n^{slopes[1]:.2f}")
+
+
+def million(args: Any) -> None:
+    n = 50_000 if args.quick else args.n
+    print(f"\n## million: weighted degree {DEGREE}, C = 1, n = {n:,}")
+    print(run_apart("papers.strings", "--child", str(n), str(args.tol))[-1])
+
+
+def million_child(n: int, tol: float) -> None:
+    X, y = simulate(n + 10_000)
+    test, y_test, X, y = X[n:], y[n:], X[:n], y[:n]
+    MKLClassifier(WeightedDegree(DEGREE), solver="uniform").fit(X[:3000], y[:3000])
+    before = peak_mb()
+    model = MKLClassifier(WeightedDegree(DEGREE), solver="uniform", tol=tol, verbose=1)
+    seconds, _ = seconds_of(lambda: model.fit(X, y))
+    found = {
+        "seconds": round(seconds, 1),
+        "gap": float(f"{model.gap_:.2e}"),
+        "support vectors": len(model.support_),
+        "peak bytes a sequence above the input": round(1e6 * (peak_mb() - before) / n),
+        "test accuracy": round(model.score(test, y_test), 4),
+        "input bytes a sequence": X.itemsize,
+    }
+    print(json.dumps(found))
+
+
+PARTS = {"pairs": pairs, "svm": svm, "mkl": mkl, "update": update, "million": million}
+
+
+def main() -> None:
+    if sys.argv[1:2] == ["--child"]:
+        return million_child(int(sys.argv[2]), float(sys.argv[3]))
+    args = read_options(
+        __doc__,
+        data=False,
+        parts=(list(PARTS)[:-1], None, PARTS),
+        repeat=3,
+        n=(1_000_000, "sequences of the last part"),
+        tol=(1e-3, "relative gap of the last part"),
+        quick=False,
+    )
+    for part in args.parts:
+        PARTS[part](args)
+
+
+if __name__ == "__main__":
+    main()

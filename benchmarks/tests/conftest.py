@@ -1,0 +1,6 @@
+"""Tests of the benchmarks themselves: ``pytest benchmarks``, from the root of the repository."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))

@@ -1,0 +1,30 @@
+"""What a fitted model has to say, as numbers and text."""
+
+from __future__ import annotations
+
+from kernelweave.inspect.alignment import Alignment, kernel_alignment
+from kernelweave.inspect.certificate import bound_text, is_zero, relative_bound
+from kernelweave.inspect.explanation import Contribution, Explanation
+from kernelweave.inspect.kernel_info import KernelInfo, describe_kernels
+from kernelweave.inspect.learnt import KernelWeight, find_estimator, is_bayesian, rank_kernels
+from kernelweave.inspect.notebook import html_repr
+from kernelweave.inspect.summary import learnt_line, summary_text
+
+__all__ = [
+    "Alignment",
+    "Contribution",
+    "Explanation",
+    "KernelInfo",
+    "KernelWeight",
+    "bound_text",
+    "describe_kernels",
+    "find_estimator",
+    "html_repr",
+    "is_bayesian",
+    "is_zero",
+    "kernel_alignment",
+    "learnt_line",
+    "rank_kernels",
+    "relative_bound",
+    "summary_text",
+]

@@ -1,0 +1,215 @@
+"""How good a fit is known to be, in numbers and in words: every text that says so is here."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kernelweave.inspect.learnt import is_bayesian, split_fits
+from kernelweave.inspect.words import number, percent, plural
+
+__all__ = [
+    "Badge",
+    "badge",
+    "bound_text",
+    "certificate_text",
+    "is_zero",
+    "measure_of",
+    "proof_text",
+    "quality_line",
+    "quality_lines",
+    "relative_bound",
+    "state_text",
+]
+
+
+def is_zero(estimator: Any) -> bool:
+    """Whether the objective of a fit cannot be told from zero in float64.
+
+    Such is that of a regression whose targets are met exactly, or of a one-class problem around the
+    origin.
+    """
+    size = max(abs(_sum(estimator, "objective_")), abs(_sum(estimator, "dual_objective_")))
+    return size <= _sum(estimator, "objective_floor_")
+
+
+def relative_bound(estimator: Any) -> float:
+    """By which part of the best objective that of a fit may be above it; infinite if unknown.
+
+    The best objective is between the dual and the primal one, so it is furthest away, and smallest,
+    at the dual.
+    """
+    primal, dual = _sum(estimator, "objective_"), _sum(estimator, "dual_objective_")
+    if primal <= dual:
+        return 0.0
+    return (primal - dual) / abs(dual) if primal * dual > 0 else np.inf
+
+
+def bound_text(estimator: Any) -> str:
+    """Say how near to the best possible the objective of a fit is proven to be.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> bound_text(SimpleNamespace(objective_=1.0, dual_objective_=0.9995))
+    'the objective is proven to be within 0.05 % of the best possible'
+    """
+    if is_zero(estimator):
+        return "the objective is zero as far as float64 can tell, and none can be lower"
+    share = relative_bound(estimator)
+    if not np.isfinite(share):
+        return "nothing is proven yet about the best possible objective"
+    return f"the objective is proven to be within {100 * share:.2g} % of the best possible"
+
+
+def measure_of(estimator: Any) -> str:
+    """Return what the gap of a convex fit is: of products of kernels no duality gap is known."""
+    duality = getattr(estimator, "gap_kind_", "duality") == "duality"
+    return "duality gap" if duality else "projected gradient"
+
+
+def state_text(estimator: Any) -> str:
+    """Return in a few words how the fit ended."""
+    count = int(np.max(estimator.n_iter_))
+    iterations = f"{count} iteration" + ("" if count == 1 else "s")
+    if not hasattr(estimator, "converged_"):
+        # The solver is not ours and has its own warning.
+        return f"fitted in {iterations}"
+    return f"{'converged' if estimator.converged_ else 'not converged'} after {iterations}"
+
+
+def quality_lines(estimator: Any) -> list[tuple[str, str]]:
+    """Return labels and texts of what is known of how good a fit is, for a summary."""
+    if is_bayesian(estimator):
+        bound, change = _bound(estimator)
+        return [
+            ("bound", f"{bound:.6g} (lower bound on the log evidence)"),
+            ("change", f"{change:.1e} (a sample, tolerance {estimator.tol:.1e})"),
+        ]
+    if not hasattr(estimator, "gap_"):
+        return []
+    tolerance = f", tolerance {estimator.tol:.1e}" if hasattr(estimator, "tol") else ""
+    duality = measure_of(estimator) == "duality gap"
+    what = "relative" if duality else "relative projected gradient"
+    of = _whose_objective(estimator)
+    return [
+        ("objective", f"{_sum(estimator, 'objective_'):.6g}" + (f" ({of})" if of else "")),
+        ("gap", f"{float(np.max(estimator.gap_)):.1e} ({what}{tolerance})"),
+    ]
+
+
+def quality_line(estimator: Any) -> str:
+    """Return the same in one line."""
+    if is_bayesian(estimator):
+        bound, change = _bound(estimator)
+        return (
+            f"lower bound on the log evidence {bound:.6g}, last change {change:.1e} a sample "
+            f"(tolerance {estimator.tol:.1e})"
+        )
+    if not hasattr(estimator, "gap_"):
+        return ""
+    measure = f"relative {measure_of(estimator)}"
+    return f"{measure} {estimator.gap_:.1e} (tolerance {estimator.tol:.1e})"
+
+
+def certificate_text(estimator: Any) -> str:
+    """Say in one line how far a fit is from the best one possible."""
+    if is_bayesian(estimator):
+        settled = "has settled" if estimator.converged_ else "still rises"
+        return f"lower bound on the log evidence {_bound(estimator)[0]:.6g}, which {settled}"
+    gap = estimator.gap_
+    tol = f"the tolerance {estimator.tol:.0e}" if estimator.tol else "what float64 can resolve"
+    met = "reaches" if estimator.converged_ else "does not reach"
+    if measure_of(estimator) != "duality gap":
+        return (
+            f"relative projected gradient {gap:.1e} {met} {tol}: a stationary "
+            "point, which may not be the best one"
+        )
+    return f"gap {gap:.1e} {met} {tol}: {bound_text(estimator)}"
+
+
+class Badge(NamedTuple):
+    """A number with a caption above and below; `state` is "good", "bad" or "plain"."""
+
+    head: str
+    text: str
+    small: str = ""
+    state: str = "plain"
+
+
+def badge(estimator: Any) -> Badge:
+    """Return what is proven in a few words."""
+    if not (is_bayesian(estimator) or hasattr(estimator, "gap_")):
+        return Badge("Certificate", "none: a baseline")
+    done = bool(estimator.converged_)
+    state = "good" if done else "bad"
+    if is_bayesian(estimator):
+        text = "lower bound settled" if done else "stopped before the bound settled"
+        return Badge("Inference", text, "", state)
+    if measure_of(estimator) != "duality gap":
+        text = "stationary point" if done else "not yet stationary"
+        return Badge("End", text, "not a proven optimum", "plain" if done else "bad")
+    share = relative_bound(estimator)
+    text = f"within {percent(share)} of the best" if np.isfinite(share) else "no bound found"
+    if is_zero(estimator):
+        text = "an objective of zero"
+    elif not done and np.isfinite(share):
+        text = f"only {text}"
+    small = f"proven by the dual problem, tolerance {percent(float(estimator.tol))}"
+    return Badge("Certificate", text, small, state)
+
+
+def proof_text(estimator: Any) -> str:
+    """Say in a paragraph how the fit ended, and what that proves."""
+    after = f"after {plural(int(np.max(estimator.n_iter_)), 'iteration')}"
+    tol = float(getattr(estimator, "tol", np.nan))
+    if is_bayesian(estimator):
+        bound, change = _bound(estimator)
+        end = "has settled" if estimator.converged_ else "was still moving when the fit ended"
+        return (
+            f"A Bayesian fit raises a lower bound on the log evidence of the data. It {end} "
+            f"{after}: it is {number(bound, 6)}, and the last iteration changed it by "
+            f"{number(change, 2)} a sample (tolerance {number(tol, 2)}). Between models of the "
+            "same targets, the higher bound is the better one."
+        )
+    if measure_of(estimator) != "duality gap":
+        end = "reached the tolerance" if estimator.converged_ else "did not reach the tolerance"
+        return (
+            f"This combination of kernels has no duality gap. The fit {end} {after}: the relative "
+            f"projected gradient is {number(float(estimator.gap_), 2)} (tolerance "
+            f"{number(tol, 2)}). That makes it a stationary point, from which no small step leads "
+            "down, and not a proven optimum."
+        )
+    share = relative_bound(estimator)
+    if is_zero(estimator) or not np.isfinite(share):
+        return f"{after.capitalize()} {bound_text(estimator)}."
+    objective = " ".join(["The objective", _whose_objective(estimator)]).strip()
+    bound_words = (
+        f"{objective} is {number(float(estimator.objective_), 6)}, and the dual problem proves "
+        f"that no weights and no function have one below "
+        f"{number(float(estimator.dual_objective_), 6)}: the fit is within {percent(share)} of the "
+        "best."
+    )
+    if estimator.converged_:
+        return f"{bound_words} The tolerance of {percent(tol)} was reached {after}."
+    return (
+        f"{bound_words} The tolerance of {percent(tol)} was not reached: the fit ended {after}. "
+        "More iterations or time would make it better."
+    )
+
+
+def _whose_objective(estimator: Any) -> str:
+    """What the objective is the objective of, if not of the targets given."""
+    standardised = getattr(estimator, "target_scale", None) is not None
+    return "of the standardised targets" if standardised else ""
+
+
+def _bound(estimator: Any) -> tuple[float, float]:
+    """The lower bound, and its change in the last iteration; of several fits the largest."""
+    change = max(abs(records[-1].change) for records in split_fits(estimator.history_))
+    return _sum(estimator, "lower_bound_"), change
+
+
+def _sum(estimator: Any, name: str) -> float:
+    return float(np.sum(getattr(estimator, name, 0.0)))

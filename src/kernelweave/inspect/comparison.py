@@ -1,0 +1,371 @@
+"""All solvers on one problem: the same splits, the same kernels, one table."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from numbers import Integral, Real
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.base import clone, is_classifier
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import accuracy_score, r2_score
+from sklearn.model_selection import ShuffleSplit, StratifiedShuffleSplit
+from sklearn.utils.validation import check_consistent_length
+
+from kernelweave.errors import InterruptedFitWarning, InvalidInputError
+from kernelweave.inspect.comparison_table import Comparison, ComparisonRow, SolverFit
+from kernelweave.inspect.contestants import (
+    Contestant,
+    check_estimator,
+    default_estimator,
+    last_step,
+    line_up,
+)
+from kernelweave.inspect.learnt import find_estimator
+from kernelweave.inspect.resample import Rows, find_strata
+from kernelweave.inspect.words import listed
+from kernelweave.validation import positive_number
+
+__all__ = ["compare"]
+
+Index = NDArray[np.intp]
+OnProgress = Callable[[int, int, str], Any]
+
+# All of them in the time of a coffee, the baseline included.
+_SOLVERS = ("active-set", "silp", "spg", "spicy", "mwu", "bayes", "uniform")
+# Before the clock starts, every solver fits so many samples for at most so many seconds: compiled
+# code is then loaded.
+_WARM_ROWS, _WARM_SECONDS = 60, 1.0
+
+
+def compare(
+    X: Any,
+    y: Any,
+    solvers: Sequence[Any] = _SOLVERS,
+    *,
+    estimator: Any = None,
+    test_size: float = 0.3,
+    n_splits: int = 3,
+    random_state: int = 0,
+    time_limit: float | None = None,
+    on_progress: OnProgress | None = None,
+) -> Comparison:
+    """Fit the same problem with several solvers on the same splits, and put them side by side.
+
+    Kernels, C, loss, regularizer and tolerance are those of `estimator` for every solver. Splits
+    are the outer loop and each begins with another solver, so that a slow spell of the machine
+    does not hit one of them; before the first every solver has fitted a few samples, so that none
+    pays for compiling.
+
+    Parameters
+    ----------
+    X : array, CSR matrix, pandas or polars frame, or sequences
+        Samples; for precomputed kernels a column of :func:`~kernelweave.sample_ids`.
+    y : array-like of shape (n,)
+        Classes or numbers.
+    solvers : sequence of str or Solver, default=all but the variants
+        Names as for :class:`~kernelweave.MKLClassifier`, "uniform" and "align" included, or solver
+        objects. "bayes" is :class:`~kernelweave.BayesianMKLClassifier` (or `Regressor`) and
+        "nystrom" is :class:`~kernelweave.NystromMKLClassifier`, each with the same kernels and
+        otherwise its own settings.
+    estimator : estimator or Pipeline, optional
+        States the problem: an :class:`~kernelweave.MKLClassifier` or
+        :class:`~kernelweave.MKLRegressor`, or a pipeline that ends in one. By default one of them
+        as it is made, the classifier if y is text or has at most 20 different whole numbers.
+    test_size : float or int, default=0.3
+        Share of the samples that are held out, or their number if it is 1 or more. Classes keep
+        their shares.
+    n_splits : int, default=3
+        How many times the samples are split at random.
+    random_state : int, default=0
+        Draws the splits.
+    time_limit : float, optional
+        Most seconds for a fit, checked between iterations; "nystrom" does not know it.
+    on_progress : callable, optional
+        Called as ``on_progress(done, total, text)`` before each fit and at the end.
+
+    Returns
+    -------
+    Comparison
+        `print` it, `plot` it, or take its numbers. A solver that does not take the problem has an
+        error in its row instead of numbers. After Ctrl-C it has what was done by then.
+
+    Warns
+    -----
+    InterruptedFitWarning
+        After Ctrl-C, if at least one fit was done.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from kernelweave import compare
+    >>> X, y = load_iris(return_X_y=True)
+    >>> found = compare(X, y, ["silp", "spg", "uniform"], n_splits=2)
+    >>> [row.solver for row in found.rows if row.score > 0.9]
+    ['silp', 'spg', 'uniform']
+    """
+    contestants = line_up(solvers)
+    template = default_estimator(y) if estimator is None else estimator
+    check_estimator(template)
+    if time_limit is not None:
+        positive_number("time_limit", time_limit)
+    X = X.tocsr() if sparse.issparse(X) else X
+    check_consistent_length(X, y)
+    rows = Rows(X, y, {})
+    classes = is_classifier(last_step(template))
+    splits = _split(rows, classes, test_size, n_splits, random_state)
+    race = _Race(contestants, template, rows, splits, time_limit, on_progress)
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        interrupted = race.run()
+    race.raise_common_error()
+    _tell(heard, interrupted, race)
+    train, test = splits[0]
+    return Comparison(
+        rows=race.rows(interrupted),
+        metric="accuracy" if classes else "R2",
+        n_splits=len(splits),
+        n_train=len(train),
+        n_test=len(test),
+        n_kernels=race.n_kernels,
+        settings=_settings(template),
+        notes=_notes(race, template),
+        interrupted=interrupted,
+    )
+
+
+def _split(
+    rows: Rows, classes: bool, test_size: Any, n_splits: Any, seed: int
+) -> list[tuple[Index, Index]]:
+    number = isinstance(test_size, Real) and not isinstance(test_size, bool)
+    if not number or not 0 < test_size < rows.n:
+        raise InvalidInputError(
+            f"test_size must be a share between 0 and 1, or a number of samples below {rows.n}; "
+            f"got {test_size!r}."
+        )
+    if not isinstance(n_splits, Integral) or n_splits < 1:
+        raise InvalidInputError(f"n_splits must be an integer >= 1; got {n_splits!r}.")
+    held_out = int(test_size) if test_size >= 1 else int(np.ceil(test_size * rows.n))
+    if rows.n - held_out < 2:
+        raise InvalidInputError(
+            f"test_size={test_size!r} leaves {rows.n - held_out} of {rows.n} samples to learn from."
+        )
+    strata = find_strata(rows.y, rows.n) if classes else []
+    fewest = min((len(own) for own in strata), default=0)
+    # Every class needs a place on both sides.
+    stratify = fewest >= 2 and len(strata) <= min(held_out, rows.n - held_out)
+    splitter = StratifiedShuffleSplit if stratify else ShuffleSplit
+    plan = splitter(int(n_splits), test_size=held_out, random_state=seed)
+    y = rows.y if stratify else None
+    return [(np.sort(train), np.sort(test)) for train, test in plan.split(np.zeros(rows.n), y)]
+
+
+@dataclass
+class _Race:
+    """The fits that are to be done, and those that are."""
+
+    contestants: list[Contestant]
+    template: Any
+    data: Rows
+    splits: list[tuple[Index, Index]]
+    time_limit: float | None
+    on_progress: OnProgress | None
+    n_kernels: int | None = None
+    fits: dict[str, list[SolverFit]] = field(default_factory=dict)
+    errors: dict[str, Exception] = field(default_factory=dict)
+    kinds: set[str] = field(default_factory=set)
+
+    @property
+    def total(self) -> int:
+        return len(self.contestants) * len(self.splits)
+
+    def run(self) -> bool:
+        """Do all fits; returns whether Ctrl-C came first, and raises if nothing was done yet."""
+        try:
+            self._tell(0, "loading compiled code")
+            self._warm_up()
+            for done, (split, one) in enumerate(self._order()):
+                self._tell(done, f"{one.label}, split {split + 1} of {len(self.splits)}")
+                if one.label not in self.errors:
+                    self._fit(one, split)
+            self._tell(self.total, "done")
+        except KeyboardInterrupt:
+            if not any(self.fits.values()):
+                raise
+            return True
+        return False
+
+    def _tell(self, done: int, text: str) -> None:
+        if self.on_progress is not None:
+            self.on_progress(done, self.total, text)
+
+    def _order(self) -> Iterator[tuple[int, Contestant]]:
+        """Split by split, each begun by another solver."""
+        for split in range(len(self.splits)):
+            first = split % len(self.contestants)
+            for one in self.contestants[first:] + self.contestants[:first]:
+                yield split, one
+
+    def _warm_up(self) -> None:
+        train = self.splits[0][0]
+        few = self.data.take(train)
+        strata = find_strata(few.y if is_classifier(last_step(self.template)) else None, few.n)
+        size = max(2, _WARM_ROWS // len(strata))
+        few = few.take(np.sort(np.concatenate([own[:size] for own in strata])))
+        limit = min(_WARM_SECONDS, self.time_limit or np.inf)
+        # Nobody wants to hear of these fits, nor have them in a checkpoint.
+        quiet = clone(self.template)
+        last_step(quiet).set_params(callbacks=(), verbose=0)
+        for one in self.contestants:
+            with warnings.catch_warnings(record=True) as heard:
+                warnings.simplefilter("always")
+                try:
+                    one.estimator(quiet, limit).fit(few.X, few.y).predict(few.X)
+                except Exception:
+                    # If it is not due to the few samples, it comes again and is told then.
+                    continue
+            _stop_if_interrupted(heard)
+
+    def _fit(self, one: Contestant, split: int) -> None:
+        train, test = (self.data.take(index) for index in self.splits[split])
+        try:
+            model = one.estimator(self.template, self.time_limit)
+            with warnings.catch_warnings(record=True) as heard:
+                warnings.simplefilter("always")
+                start = perf_counter()
+                model.fit(train.X, train.y)
+                seconds = perf_counter() - start
+                _stop_if_interrupted(heard)
+                start = perf_counter()
+                predicted = model.predict(test.X)
+                predict_seconds = perf_counter() - start
+            score = (accuracy_score if is_classifier(model) else r2_score)(test.y, predicted)
+        except Exception as error:
+            self.errors[one.label] = error
+            return
+        for warning in heard:
+            if not issubclass(warning.category, ConvergenceWarning):
+                warnings.warn(warning.message, warning.category, stacklevel=2)
+        found = find_estimator(model)
+        weights = np.atleast_2d(found.weights_)
+        self.n_kernels = weights.shape[1]
+        if one.certified:
+            self.kinds.add(found.gap_kind_)
+        self.fits.setdefault(one.label, []).append(
+            SolverFit(
+                split=split,
+                score=float(score),
+                seconds=seconds,
+                predict_seconds=predict_seconds,
+                gap=float(found.gap_) if one.certified else None,
+                kernels=int(np.count_nonzero(weights.any(axis=0))),
+                objective=float(found.objective_) if one.certified else None,
+                converged=_converged(found),
+            )
+        )
+
+    def raise_common_error(self) -> None:
+        """Raise what stopped all solvers alike: that is about the data, not about a solver."""
+        texts = {str(error) for error in self.errors.values()}
+        if not self.fits and len(self.contestants) > 1 and len(texts) == 1:
+            raise next(iter(self.errors.values()))
+
+    def rows(self, interrupted: bool) -> list[ComparisonRow]:
+        """What there is to show of each solver."""
+        out = []
+        for one in self.contestants:
+            fits = tuple(self.fits.get(one.label, ()))
+            error = None
+            if one.label in self.errors:
+                error = _text(self.errors[one.label])
+            elif len(fits) < len(self.splits) and interrupted:
+                error = f"stopped from the keyboard after {len(fits)} of {len(self.splits)} splits"
+            out.append(ComparisonRow(one.label, fits, error))
+        return out
+
+
+def _stop_if_interrupted(heard: Sequence[warnings.WarningMessage]) -> None:
+    """The solvers' loop turns Ctrl-C into a warning and keeps its best point; here it counts."""
+    if any(issubclass(warning.category, InterruptedFitWarning) for warning in heard):
+        raise KeyboardInterrupt
+
+
+def _converged(found: Any) -> bool:
+    # LIBLINEAR does not say it.
+    return bool(getattr(found, "converged_", False) or _stopped_early(found))
+
+
+def _stopped_early(found: Any) -> bool:
+    return not hasattr(found, "converged_") and found.n_iter_ < found.max_iter
+
+
+def _text(error: Exception) -> str:
+    """One line: what went wrong, with the kind of error where it is none of ours."""
+    text = " ".join(str(error).split())
+    ours = isinstance(error, InvalidInputError) or type(error).__module__.startswith("kernelweave")
+    return text if ours and text else f"{type(error).__name__}: {text}"
+
+
+def _settings(template: Any) -> dict[str, str]:
+    """What all solvers share, as people would write it."""
+    last = last_step(template)
+    names = {
+        "C": "C",
+        "loss": "loss",
+        "epsilon": "epsilon",
+        "target_scale": "target_scale",
+        "regularizer": "regularizer",
+        "tol": "tolerance",
+    }
+    params = last.get_params(deep=False)
+    return {
+        shown: value if isinstance(value, str) else f"{value!r}"
+        for name, shown in names.items()
+        if (value := params.get(name)) is not None
+    }
+
+
+def _notes(race: _Race, template: Any) -> list[str]:
+    """What a reader of the table has to know, as far as it is in it."""
+    notes = []
+    fitted = [one for one in race.contestants if race.fits.get(one.label)]
+    fixed = [one.label for one in fitted if not one.certified]
+    if fixed:
+        notes.append(
+            f"no gap for {listed(fixed, len(fixed))}: the weights do not come from the MKL "
+            "problem, so a gap would say nothing about its optimum."
+        )
+    if "projected_gradient" in race.kinds:
+        notes.append("gap is the relative projected gradient: the problem is not convex.")
+    for one in fitted:
+        notes += one.remarks(template)
+        if one.label in race.errors:
+            done = len(race.fits[one.label])
+            notes.append(
+                f"{one.label} has {done} of {len(race.splits)} splits: "
+                f"{_text(race.errors[one.label])}"
+            )
+    return notes
+
+
+def _tell(heard: Sequence[warnings.WarningMessage], interrupted: bool, race: _Race) -> None:
+    """Say once what many fits had to say."""
+    count = Counter((warning.category, str(warning.message)) for warning in heard)
+    for (kind, text), times in count.items():
+        also = f" (in {times} fits)" if times > 1 else ""
+        warnings.warn(f"{text}{also}", kind, stacklevel=3)
+    if interrupted:
+        done = sum(map(len, race.fits.values()))
+        warnings.warn(
+            f"stopped from the keyboard after {done} of {race.total} fits; the comparison has "
+            "these.",
+            InterruptedFitWarning,
+            stacklevel=3,
+        )

@@ -1,0 +1,216 @@
+"""The fitted estimator inside a model, and its kernels in the order of their weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.exceptions import NotFittedError
+
+from kernelweave.errors import InvalidInputError
+
+__all__ = [
+    "Bar",
+    "KernelWeight",
+    "Ranking",
+    "find_estimator",
+    "is_bayesian",
+    "rank_kernels",
+    "reach",
+    "split_fits",
+    "weight_bars",
+]
+
+Floats = NDArray[np.float64]
+
+
+class KernelWeight(NamedTuple):
+    """One kernel: its weight (the mean, if each class has its own) and that of each class.
+
+    `place` is where it stands among the kernels of the model. Bayesian fits add the standard
+    deviation of the weight.
+    """
+
+    name: str
+    weight: float
+    by_class: tuple[float, ...]
+    place: int
+    std: float | None = None
+
+
+def find_estimator(model: Any) -> Any:
+    """Return the fitted MKL estimator in `model`: itself, a search's best, a pipeline's last."""
+    if hasattr(model, "weights_") and hasattr(model, "kernel_names_"):
+        return model
+    if hasattr(model, "best_estimator_"):
+        return find_estimator(model.best_estimator_)
+    if hasattr(model, "steps"):
+        for _, step in reversed(model.steps):
+            if hasattr(step, "weights_"):
+                return find_estimator(step)
+    if hasattr(model, "fit"):
+        raise NotFittedError(f"{type(model).__name__} has no learnt weights yet; call fit first.")
+    raise InvalidInputError(
+        "a report needs a fitted MKL estimator, or a pipeline or search that ends in one; "
+        f"got {type(model).__name__}."
+    )
+
+
+def reach(model: Any, X: Any) -> tuple[Any, Any]:
+    """Return the estimator inside a search or pipeline, and samples as they get there."""
+    if hasattr(model, "best_estimator_"):
+        return reach(model.best_estimator_, X)
+    if hasattr(model, "steps"):
+        before = model[:-1]
+        return reach(model.steps[-1][1], before.transform(X) if len(before) else X)
+    return find_estimator(model), X
+
+
+def is_bayesian(estimator: Any) -> bool:
+    """Whether a fitted estimator has distributions of its weights and a lower bound."""
+    return hasattr(estimator, "lower_bound_") and hasattr(estimator, "weights_std_")
+
+
+@dataclass(frozen=True, eq=False)
+class Ranking:
+    """All kernels of a fitted model, those with the heaviest weights (of either sign) first.
+
+    `by_class` has the weights of each class, or one row if all share them; where every class has
+    its own, the mean of their sizes decides.
+    """
+
+    estimator: Any
+    by_class: Floats
+
+    @classmethod
+    def of(cls, model: Any) -> Ranking:
+        """Read a fitted model."""
+        estimator = find_estimator(model)
+        return cls(estimator, np.atleast_2d(np.asarray(estimator.weights_, dtype=float)))
+
+    @property
+    def total(self) -> int:
+        """How many kernels the model was given."""
+        return self.by_class.shape[1]
+
+    @cached_property
+    def weights(self) -> Floats:
+        """The weight of each kernel, the mean over classes, shape (m,)."""
+        return self.by_class.mean(axis=0)
+
+    @cached_property
+    def std(self) -> Floats | None:
+        """Standard deviations of `weights`, where there are any."""
+        if not is_bayesian(self.estimator):
+            return None
+        std = np.atleast_2d(np.asarray(self.estimator.weights_std_, dtype=float))
+        # The fits of classes know nothing of each other.
+        return np.sqrt((std**2).sum(axis=0)) / len(std)
+
+    @cached_property
+    def shares(self) -> Floats:
+        """Size of each weight over the sum of all sizes, shape (m,)."""
+        size = np.abs(self.by_class).mean(axis=0)
+        return size / max(float(size.sum()), np.finfo(float).tiny)
+
+    @cached_property
+    def order(self) -> NDArray[np.intp]:
+        """All kernels, the heaviest first; equal weights in the order of the kernels given."""
+        return np.argsort(-np.abs(self.by_class).mean(axis=0), kind="stable")
+
+    @cached_property
+    def used(self) -> NDArray[np.intp]:
+        """The kernels with a weight, the heaviest first."""
+        return self.order[: np.count_nonzero(self.by_class.any(axis=0))]
+
+    @property
+    def classes(self) -> list[str]:
+        """Names of the classes that have weights of their own; none if all share them."""
+        if len(self.by_class) < 2:
+            return []
+        known = getattr(self.estimator, "classes_", range(len(self.by_class)))
+        if np.ndim(known) > 1:
+            return [f"label {i}" for i in range(len(self.by_class))]
+        return [str(label) for label in known]
+
+
+def rank_kernels(model: Any) -> list[KernelWeight]:
+    """Return the kernels with a non-zero weight, the heaviest first, whatever their sign.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> model = SimpleNamespace(weights_=[0.25, 0.0, 0.75], kernel_names_=["a", "b", "c"])
+    >>> [(kernel.name, kernel.weight) for kernel in rank_kernels(model)]
+    [('c', 0.75), ('a', 0.25)]
+    """
+    found = Ranking.of(model)
+    names, std = found.estimator.kernel_names_, found.std
+    return [
+        KernelWeight(
+            str(names[k]),
+            float(found.weights[k]),
+            tuple(found.by_class[:, k].tolist()),
+            int(k),
+            None if std is None else float(std[k]),
+        )
+        for k in found.used
+    ]
+
+
+class Bar(NamedTuple):
+    """A weight as a bar from `left` to `right`, with an error bar of `reach` to each side.
+
+    `low` and `high` are the ends of all that is drawn, the weights of single classes included.
+    """
+
+    name: str
+    left: float
+    right: float
+    reach: float | None
+    low: float
+    high: float
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether the error bar reaches zero."""
+        return self.reach is not None and abs(self.right) <= self.reach
+
+
+def weight_bars(kernels: Sequence[KernelWeight], top: int) -> tuple[list[Bar], Bar | None]:
+    """Return bars of the first kernels, and one for the rest if there are more.
+
+    That of the rest is the sum of their weights. Where weights have standard deviations they may be
+    negative too, and would cancel: then it reaches from the smallest to the largest.
+
+    Examples
+    --------
+    >>> kernels = [KernelWeight("a", 0.5, (0.5,), 0, 0.1), KernelWeight("b", -0.1, (-0.1,), 1, 0.2)]
+    >>> [(bar.right, bar.reach, bar.doubtful) for bar in weight_bars(kernels, 2)[0]]
+    [(0.5, 0.2, False), (-0.1, 0.4, True)]
+    """
+    bars = []
+    for kernel in kernels[:top]:
+        reach = None if kernel.std is None else 2.0 * kernel.std
+        around = (kernel.weight - (reach or 0.0), kernel.weight + (reach or 0.0))
+        ends = (0.0, *kernel.by_class, *around)
+        bars.append(Bar(kernel.name, 0.0, kernel.weight, reach, min(ends), max(ends)))
+    weights = [kernel.weight for kernel in kernels[top:]]
+    if not weights:
+        return bars, None
+    left, right = (0.0, sum(weights)) if kernels[0].std is None else (min(weights), max(weights))
+    return bars, Bar(f"{len(weights)} more", left, right, None, left, right)
+
+
+def split_fits(history: Sequence[Any]) -> list[list[Any]]:
+    """Split a history into its fits: one, or one per class when each has its own weights."""
+    fits: list[list[Any]] = []
+    for record in history:
+        if not fits or record.iteration <= fits[-1][-1].iteration:
+            fits.append([])
+        fits[-1].append(record)
+    return fits

@@ -1,0 +1,108 @@
+"""What a notebook shows of a fitted estimator: scikit-learn's diagram, and what was learnt."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Any
+
+from sklearn.utils import estimator_html_repr
+
+from kernelweave.inspect.certificate import quality_line, state_text
+from kernelweave.inspect.learnt import Bar, rank_kernels, weight_bars
+from kernelweave.inspect.summary import learnt_line
+
+__all__ = ["html_repr"]
+
+_KERNELS_SHOWN = 8
+
+# Text takes the colour of the page, so that it can be read on any; the bars have one for light and
+# one for dark pages, which notebooks announce each in its own way.
+_RULES = """
+.kw-learnt { LIGHT
+  color: inherit; font: 13px/1.45 system-ui, sans-serif; max-width: 52em; margin: 0.4em 0 0;
+  padding: 0.5em 0.8em; border: 1px solid rgba(128, 128, 128, 0.45); border-radius: 6px; }
+.kw-learnt p { margin: 0 0 0.4em; }
+.kw-learnt p:last-child { margin: 0.4em 0 0; }
+.kw-learnt table { border-collapse: collapse; border: 0; margin: 0; width: 100%;
+  table-layout: fixed; font-size: inherit; color: inherit; }
+.kw-learnt tr, .kw-learnt td, .kw-learnt th { background: none; border: 0; padding: 1px 0.5em 1px 0;
+  font-weight: normal; text-align: left; color: inherit; }
+.kw-learnt th { overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
+.kw-learnt .kw-number { width: 5em; text-align: right; font-variant-numeric: tabular-nums; }
+.kw-learnt .kw-number.kw-std { width: 10em; }
+.kw-learnt .kw-bars { width: 30%; }
+.kw-learnt .kw-bar { display: block; height: 0.8em; min-width: 1px; border-radius: 2px;
+  background: var(--kw-bar); }
+.kw-learnt .kw-bar.kw-minus { background: var(--kw-minus); }
+.kw-learnt .kw-ok { color: var(--kw-ok); } .kw-learnt .kw-warn { color: var(--kw-warn); }
+@media (prefers-color-scheme: dark) { .kw-learnt { DARK } }
+[data-jp-theme-light="true"] .kw-learnt, [data-theme="light"] .kw-learnt,
+.vscode-light .kw-learnt, html[theme="light"] .kw-learnt { LIGHT }
+[data-jp-theme-light="false"] .kw-learnt, [data-theme="dark"] .kw-learnt,
+.vscode-dark .kw-learnt, html[theme="dark"] .kw-learnt { DARK }
+"""
+_STYLE = _RULES.replace(
+    "LIGHT", "--kw-bar: #0072b2; --kw-minus: #d55e00; --kw-ok: #00795a; --kw-warn: #b34700;"
+).replace("DARK", "--kw-bar: #56b4e9; --kw-minus: #e69f00; --kw-ok: #4cc9a0; --kw-warn: #f0a35e;")
+
+
+def html_repr(estimator: Any) -> str:
+    """Return scikit-learn's diagram of an estimator and, once it is fitted, what it has learnt.
+
+    Parameters
+    ----------
+    estimator : estimator of kernelweave
+        Fitted or not.
+
+    Returns
+    -------
+    str
+        HTML that needs nothing else, for light and dark pages.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from kernelweave import MKLClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> "Learnt:" in html_repr(MKLClassifier()), "Learnt:" in html_repr(MKLClassifier().fit(X, y))
+    (False, True)
+    """
+    diagram = str(estimator_html_repr(estimator))
+    if not hasattr(estimator, "weights_"):
+        return diagram
+    return diagram + _panel(estimator)
+
+
+def _panel(estimator: Any) -> str:
+    kernels = rank_kernels(estimator)
+    bars, rest = weight_bars(kernels, _KERNELS_SHOWN)
+    most = max((abs(bar.right) for bar in bars), default=1.0) or 1.0
+    rows = "".join(_row(bar, abs(bar.right) / most) for bar in bars)
+    if rest is not None:
+        total = sum(abs(kernel.weight) for kernel in kernels[_KERNELS_SHOWN:])
+        rows += (
+            f'<tr><td class="kw-number">{total:.4f}</td><td class="kw-bars"></td>'
+            f"<th>{rest.name}</th></tr>"
+        )
+    table = f"<table><tbody>{rows}</tbody></table>" if rows else ""
+    state, quality = escape(state_text(estimator)), quality_line(estimator)
+    if hasattr(estimator, "converged_"):
+        mark, kind = ("✓", "kw-ok") if estimator.converged_ else ("⚠", "kw-warn")
+        state = f'<span class="{kind}">{mark} {state}</span>'
+    return (
+        f'<div class="kw-learnt" role="group" aria-label="What was learnt"><style>{_STYLE}</style>'
+        f"<p><strong>Learnt:</strong> {escape(learnt_line(estimator))}</p>{table}"
+        f"<p>{state}{': ' if quality else ''}{escape(quality)}</p></div>"
+    )
+
+
+def _row(bar: Bar, share: float) -> str:
+    name = escape(bar.name)
+    number = f"{bar.right:.4f}" + ("" if bar.reach is None else f" ± {bar.reach / 2:.4f}")
+    spread = "" if bar.reach is None else " kw-std"
+    minus = " kw-minus" if bar.right < 0 else ""
+    return (
+        f'<tr><td class="kw-number{spread}">{number}</td><td class="kw-bars">'
+        f'<span class="kw-bar{minus}" style="width: {100 * share:.1f}%"></span></td>'
+        f'<th scope="row" title="{name}">{name}</th></tr>'
+    )

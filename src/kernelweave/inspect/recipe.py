@@ -1,0 +1,151 @@
+"""The Python that makes the same fit again."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+from importlib import import_module
+from typing import Any
+
+from kernelweave.inspect.learnt import find_estimator
+
+__all__ = ["parameters", "recipe"]
+
+# Where the names in the text of a setting may come from.
+_HOMES = (
+    "kernelweave.kernels",
+    "kernelweave.regularizers",
+    "kernelweave.losses",
+    "kernelweave.combine",
+    "kernelweave.solvers",
+    "kernelweave.bank",
+    "kernelweave.tables",
+    "sklearn.preprocessing",
+    "sklearn.decomposition",
+    "sklearn.impute",
+    "sklearn.feature_selection",
+    "sklearn.pipeline",
+    "sklearn.compose",
+    "numpy",
+)
+_GIVEN = {"model", "X_train", "y_train"}
+# What a fit was told about the machine and the audience, not about the model.
+_QUIET = {"n_jobs", "verbose", "callbacks", "warm_start", "warm_start_from", "cache_mb"}
+_LONG = 1500
+
+
+def recipe(model: Any) -> str:
+    """Return Python that makes the same fit, from samples called X_train and y_train.
+
+    Settings at their defaults are left out. What Python cannot write down (matrices, functions of
+    your own) is left for you to fill in, with a comment.
+
+    Examples
+    --------
+    >>> from kernelweave import MKLClassifier
+    >>> from kernelweave.kernels import RBF
+    >>> X, y = [[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1]
+    >>> print(recipe(MKLClassifier([RBF(width=2.0)], C=10.0).fit(X, y)))
+    from kernelweave import MKLClassifier
+    from kernelweave.kernels import RBF
+    <BLANKLINE>
+    model = MKLClassifier(
+        kernels=[RBF(width=2)],
+        C=10.0,
+    )
+    model.fit(X_train, y_train)
+    """
+    inner = getattr(model, "best_estimator_", model)
+    estimator = find_estimator(inner)
+    steps = getattr(inner, "steps", None)
+    if steps:
+        lines = ["model = Pipeline(", "    ["]
+        for name, step in steps:
+            lines += _indented(f'("{name}", ', step, "),", 8)
+        lines += ["    ]", ")"]
+    else:
+        lines = _indented("model = ", estimator, "", 0)
+    target = "" if hasattr(estimator, "offset_") else ", y_train"
+    lines.append(f"model.fit(X_train{target})")
+    body = "\n".join(lines)
+    imports = _imports(body, estimator)
+    return "\n".join([*imports, "", body])
+
+
+def parameters(step: Any) -> list[tuple[str, Any, Any]]:
+    """Return name, value and default of every setting, in the order of the signature."""
+    values = step.get_params(deep=False)
+    known = inspect.signature(type(step).__init__).parameters
+    order = [*(name for name in known if name in values), *(n for n in values if n not in known)]
+    empty = inspect.Parameter.empty
+    return [(n, values[n], known[n].default if n in known else empty) for n in order]
+
+
+def _indented(before: str, step: Any, after: str, space: int) -> list[str]:
+    pad = " " * space
+    if not hasattr(step, "get_params"):
+        return [f"{pad}{before}{step!r}{after}"]
+    settings = _settings(step)
+    name = type(step).__name__
+    if not settings:
+        return [f"{pad}{before}{name}(){after}"]
+    return [f"{pad}{before}{name}(", *(f"{pad}    {line}" for line in settings), f"{pad}){after}"]
+
+
+def _settings(step: Any) -> list[str]:
+    """Settings other than the defaults, a line each."""
+    lines = []
+    for name, value, default in parameters(step):
+        if name in _QUIET or value is default or _same(value, default):
+            continue
+        text = repr(value)
+        if len(text) > _LONG or not _writable(text):
+            lines.append(f"{name}=...,  # {_comment(value)}")
+        else:
+            lines.append(f"{name}={text},")
+    return lines
+
+
+def _same(value: Any, default: Any) -> bool:
+    try:
+        return bool(value == default)
+    except (TypeError, ValueError):
+        return False
+
+
+def _writable(text: str) -> bool:
+    """Whether the text of a setting is Python that gives it back."""
+    try:
+        tree = ast.parse(text, mode="eval")
+    except (SyntaxError, ValueError):
+        return False
+    names = [node.id for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    return "..." not in text and not any(name.startswith("_") for name in names)
+
+
+def _comment(value: Any) -> str:
+    count = f" of {len(value):,}" if hasattr(value, "__len__") else ""
+    return f"as you made it: {type(value).__name__}{count}"
+
+
+def _imports(body: str, estimator: Any) -> list[str]:
+    """Import what the text names; classes of your own are left to you."""
+    name = type(estimator).__name__
+    public = hasattr(import_module("kernelweave"), name)
+    found = {"kernelweave" if public else type(estimator).__module__: {name}}
+    named = {node.id for node in ast.walk(ast.parse(body)) if isinstance(node, ast.Name)}
+    own = []
+    for other in sorted(named - {name, *_GIVEN}):
+        home = next((home for home in _HOMES if _has(home, other)), None)
+        if home is not None:
+            found.setdefault(home, set()).add(other)
+        elif not hasattr(builtins, other):
+            own.append(other)
+    lines = [f"from {home} import {', '.join(sorted(names))}" for home, names in found.items()]
+    lines = sorted(lines, key=lambda line: (not line.startswith("from kernelweave"), line))
+    return lines + [f"# {other} is your own: import it from where it lives" for other in own]
+
+
+def _has(home: str, name: str) -> bool:
+    return name in getattr(import_module(home), "__all__", ())

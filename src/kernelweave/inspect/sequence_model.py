@@ -1,0 +1,268 @@
+"""The part of a fitted model that reads sequences, as scores of k-mers."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelweave.combine import WeightedSum
+from kernelweave.errors import InvalidInputError
+from kernelweave.inspect.learnt import find_estimator
+from kernelweave.inspect.string_members import StringMember, string_members
+from kernelweave.inspect.string_terms import (
+    AlignedTerm,
+    Floats,
+    Numbers,
+    Scale,
+    SpectrumTerm,
+    add_up,
+    other_strand,
+)
+from kernelweave.kernels import Samples, Spectrum, WeightedDegree
+from kernelweave.kernels.normalize import Center, Diagonal
+from kernelweave.kernels.samples import as_samples, as_text, is_frame
+from kernelweave.kernels.strings.alphabet import Alphabet, get_alphabet
+from kernelweave.kernels.strings.parts import inverse_root
+from kernelweave.kernels.strings.sequences import aligned_of, sequences_of
+
+__all__ = ["SequenceModel"]
+
+
+@dataclass(frozen=True, eq=False)
+class SequenceModel:
+    """The string kernels of a fitted model that read one column, as scores of k-mers."""
+
+    alphabet: Alphabet
+    terms: list[AlignedTerm | SpectrumTerm]
+    # One of the kernels: all see the same samples.
+    member: StringMember
+    # The class that the scores speak for, or nothing if there is no choice.
+    title: str
+
+    @classmethod
+    def of(cls, model: Any, kernel: str | None = None, target: Any = None) -> SequenceModel:
+        """Read a fitted model."""
+        estimator = find_estimator(model)
+        members = string_members(estimator, kernel)
+        if not isinstance(estimator._combination, WeightedSum):
+            raise InvalidInputError(
+                f"scores of k-mers add up only in a sum of kernels; the model has "
+                f"combination={estimator.combination!r}."
+            )
+        if not hasattr(estimator, "dual_coef_"):
+            raise InvalidInputError(
+                "scores of k-mers come from dual coefficients, as MKLClassifier, MKLRegressor and "
+                f"MKLOneClass have them; got {type(estimator).__name__}."
+            )
+        weights, alpha, title = _decision(estimator, target)
+        used = [member for member in members if weights[member.index] != 0.0]
+        if not used:
+            raise InvalidInputError(
+                f"all string kernels asked for have weight zero in the model, such as "
+                f"'{members[0].name}'."
+            )
+        first = used[0]
+        for member in used:
+            same = member.kernel.path == first.kernel.path
+            if not same or get_alphabet(member.core.alphabet) != get_alphabet(first.core.alphabet):
+                raise InvalidInputError(
+                    f"the string kernels read different columns or alphabets, such as "
+                    f"'{first.name}' and '{member.name}'; choose by a part of their names, "
+                    f"kernel=..."
+                )
+        return cls(get_alphabet(first.core.alphabet), _terms(used, weights, alpha), first, title)
+
+    @property
+    def placed(self) -> bool:
+        """Whether scores depend on positions."""
+        return any(term.placed for term in self.terms)
+
+    @property
+    def lengths(self) -> tuple[int, int]:
+        """The shortest and the longest k-mers with a weight."""
+        every = [k for term in self.terms for k in range(1, term.longest + 1) if term.has(k)]
+        return min(every, default=1), max(every, default=1)
+
+    def has(self, k: int) -> bool:
+        """Whether k-mers of this length have weights."""
+        return any(term.has(k) for term in self.terms)
+
+    def n_positions(self, k: int) -> int:
+        """Number of positions that differ: one if none does."""
+        if not self.placed:
+            return 1
+        return max(0, max(term.length for term in self.terms) - k + 1)
+
+    def at(self, k: int, position: int) -> tuple[Numbers, Floats]:
+        """Return the k-mers with a score at a position, as numbers, ascending, and the scores."""
+        found = [term.at(k, position) for term in self.terms]
+        if len(found) == 1:
+            return found[0]
+        numbers = np.concatenate([np.empty(0, np.uint64), *(own for own, _ in found)])
+        values = np.concatenate([np.empty(0), *(own for _, own in found)])
+        return add_up(numbers, values, self.alphabet.size**k)
+
+    def contributions(self, samples: Samples) -> Iterator[tuple[int, Floats]]:
+        """Yield lengths, and what k-mers of that length add at each start position, (n, L)."""
+        for term in self.terms:
+            yield from term.contributions(samples)
+
+    @property
+    def training(self) -> Samples:
+        """The training sequences."""
+        return self.member.see(self.member.kernel_set.samples)
+
+    def read(self, X: Any) -> Samples:
+        """Return given samples, or sequences without the other columns, as kernels see them."""
+        text = None if is_frame(X) or isinstance(X, Samples) else as_text(X)
+        alone = text is not None and text.shape[1] == 1
+        if alone and self.member.kernel_set.samples.n_columns > 1:
+            return Samples(text)
+        return self.member.see(as_samples(X))
+
+
+def _decision(estimator: Any, target: Any) -> tuple[Floats, Floats, str]:
+    """Kernel weights and dual variables (one for each training sample) of one decision function."""
+    coefficients, weights = np.atleast_2d(estimator.dual_coef_), np.atleast_2d(estimator.weights_)
+    place, sign, title = 0, 1.0, ""
+    if hasattr(estimator, "classes_"):
+        place = _class_place(estimator.classes_, target)
+        title = f"class {estimator.classes_[place]}"
+        if len(coefficients) == 1:
+            # One function decides between two classes: what speaks for one is against the other.
+            place, sign = 0, 1.0 if place == 1 else -1.0
+    elif target is not None:
+        raise InvalidInputError(
+            f"target chooses a class, and {type(estimator).__name__} has none; got {target!r}."
+        )
+    alpha = np.zeros(estimator._kernel_set.n)
+    alpha[estimator.support_] = sign * coefficients[place]
+    return weights[place if len(weights) > 1 else 0], alpha, title
+
+
+def _class_place(classes: NDArray[Any], target: Any) -> int:
+    if target is None and len(classes) == 2:
+        return 1
+    known = classes.tolist()
+    if target not in known:
+        shown = ", ".join(repr(label) for label in known)
+        raise InvalidInputError(f"target must be one of the classes {shown}; got {target!r}.")
+    return int(known.index(target))
+
+
+def _terms(
+    members: list[StringMember], weights: Floats, alpha: Floats
+) -> list[AlignedTerm | SpectrumTerm]:
+    """What the kernels add to the decision function."""
+    together: dict[bool, list[tuple[WeightedDegree, float]]] = {}
+    terms: list[AlignedTerm | SpectrumTerm] = []
+    # All kernels that are no batches are in one operator.
+    kernels = members[0].kernel_set
+    only_scaled = kernels.normalization.pure_scaling
+    for member in members:
+        raw, weight = copy.copy(member.core), float(weights[member.index])
+        raw.normalize = False
+        if isinstance(raw, WeightedDegree) and only_scaled and not member.core.normalize:
+            both = bool(raw.reverse_complement)
+            factor = float(kernels.scale([member.place])[0])
+            together.setdefault(both, []).append((raw, weight * factor))
+        else:
+            terms.append(_term(member, raw, weight * alpha))
+    samples = members[0].see(members[0].kernel_set.samples)
+    return terms + [_aligned(parts, samples, alpha) for parts in together.values()]
+
+
+def _term(member: StringMember, raw: Any, v: Floats) -> AlignedTerm | SpectrumTerm:
+    """What one kernel adds; `raw` is what it is before it is normalised."""
+    steps = member.kernel_set.steps
+    divided = [i for i, step in enumerate(steps) if isinstance(step, Diagonal)]
+    if any(isinstance(step, Center) for i in divided for step in steps[:i]):
+        raise InvalidInputError(
+            f"with normalize={member.kernel_set.normalization.names!r} decision values are no sums "
+            f"over k-mers: a unit diagonal after centring. Fit with one of the two, or 'diagonal' "
+            f"first."
+        )
+    for step in reversed(steps):
+        # The constant that centring leaves belongs to no k-mer.
+        v, _ = step.apply_to_coefficients(member.place, v)
+    samples = member.see(member.kernel_set.samples)
+    scale: Scale | None = None
+    typical = 1.0
+    if member.core.normalize or divided:
+        scale = _unit_norm(raw)
+        own = scale(samples)
+        typical = float(own.mean())
+        if member.core.normalize:
+            v = v * own
+    if isinstance(raw, WeightedDegree):
+        return _aligned([(raw, 1.0)], samples, v, scale, typical)
+    return _spectrum(raw, samples, v, scale, typical)
+
+
+def _unit_norm(raw: Any) -> Scale:
+    def scale(samples: Samples) -> Floats:
+        return inverse_root(raw.diagonal(samples))
+
+    return scale
+
+
+def _aligned(
+    parts: list[tuple[WeightedDegree, float]],
+    samples: Samples,
+    alpha: Floats,
+    scale: Scale | None = None,
+    typical: float = 1.0,
+) -> AlignedTerm:
+    """A weighted sum of weighted degree kernels, all with both strands or all with one."""
+    kernels = [kernel for kernel, _ in parts]
+    alphabet = get_alphabet(kernels[0].alphabet)
+    used = np.flatnonzero(alpha)
+    known = aligned_of(samples, alphabet, kernels[0].reverse_complement)[used]
+    length, degree = known.length, max(kernel.degree for kernel in kernels)
+    # A k-mer must end within the sequence.
+    ends = np.arange(length)[:, None] + np.arange(1, degree + 1) <= length
+    weights: dict[int, Floats] = {}
+    for kernel, weight in parts:
+        position = kernel.position_weights(length)
+        inside = position.window_of >= 0
+        most = min(kernel.shift, length - 1)
+        for s in range(-most, most + 1):
+            # Both k-mers must start in the window.
+            here = inside & _moved(inside, s)
+            factor = weight if s == 0 else 0.5 * weight / (abs(s) + 1.0)
+            sums = weights.setdefault(s, np.zeros((length, degree)))
+            sums[:, : kernel.degree] += factor * position.steps * here[:, None]
+    weights = {s: np.where(ends, sums, 0.0) for s, sums in weights.items()}
+    return AlignedTerm(alphabet, known, alpha[used], weights, scale, typical)
+
+
+def _moved(flags: NDArray[np.bool_], s: int) -> NDArray[np.bool_]:
+    """The flag s places on, for each place."""
+    out = np.zeros_like(flags)
+    low, high = max(0, -s), min(len(flags), len(flags) - s)
+    out[low:high] = flags[low + s : high + s]
+    return out
+
+
+def _spectrum(
+    kernel: Spectrum, samples: Samples, v: Floats, scale: Scale | None, typical: float
+) -> SpectrumTerm:
+    alphabet = get_alphabet(kernel.alphabet)
+    tables = {}
+    for k in range(kernel.lengths[0], kernel.lengths[1] + 1):
+        known, values = kernel.kmer_weights(samples, v, k)
+        numbers = known.astype(np.uint64)
+        if kernel.reverse_complement:
+            # One k-mer speaks for both strands, and for itself once if it is its own complement.
+            other = other_strand(numbers, k, alphabet)
+            differs = other != numbers
+            numbers = np.concatenate([numbers, other[differs]])
+            values = np.concatenate([values, values[differs]])
+        tables[k] = add_up(numbers, values, alphabet.size**k)
+    longest = int(sequences_of(samples, alphabet).lengths.max())
+    return SpectrumTerm(alphabet, tables, kernel.positions, longest, scale, typical)

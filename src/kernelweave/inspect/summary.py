@@ -1,0 +1,96 @@
+"""A fitted model in a few lines of plain text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kernelweave.inspect.certificate import quality_lines, state_text
+from kernelweave.inspect.learnt import Ranking, find_estimator, rank_kernels, weight_bars
+from kernelweave.inspect.words import shorten
+from kernelweave.visible_text import visible
+
+__all__ = ["learnt_line", "summary_text"]
+
+
+def summary_text(model: Any, top: int = 10) -> str:
+    r"""Describe a fitted model: how good, how sure of it, kernels kept, heaviest weights.
+
+    The gap is the relative duality gap :math:`(P - D) / \max(|P|, |D|)` of the final weights, with
+    the best objective between the dual value D and the objective P. Where a problem has none
+    (products of kernels), the line says that it is the relative projected gradient. The objective
+    of a regressor is that of its standardised targets, unless it has ``target_scale=None``.
+
+    A Bayesian model has neither. It has the lower bound on the log evidence of the data, with its
+    change a sample in the last iteration, and each weight has a standard deviation.
+
+    Parameters
+    ----------
+    model : MKLClassifier, MKLRegressor, BayesianMKLClassifier, BayesianMKLRegressor, ...
+        Fitted; or a pipeline or search that ends in one.
+    top : int, default=10
+        How many kernels to list; the rest are added up in one line. Weights that may be negative
+        are not added up: the line has the smallest and the largest.
+
+    Returns
+    -------
+    str
+        Lines without a final newline.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from kernelweave import MKLClassifier
+    >>> from kernelweave.kernels import RBF, Linear
+    >>> from kernelweave.report import summary_text
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = MKLClassifier([Linear(), RBF(width=1.0)]).fit(X, y)
+    >>> print(summary_text(model).splitlines()[0].split(":")[0])
+    MKLClassifier
+    """
+    estimator = find_estimator(model)
+    kernels = rank_kernels(estimator)
+    have = f"{len(kernels)} of {len(estimator.kernel_names_)} have a non-zero weight"
+    lines = [f"{type(estimator).__name__}: {state_text(estimator)}"]
+    known = [*quality_lines(estimator), ("kernels", have + _means(estimator))]
+    lines += [f"  {label:<11}{text}" for label, text in known]
+    for kernel in kernels[:top]:
+        spread = "" if kernel.std is None else f" +- {kernel.std:.4f}"
+        lines.append(f"    {kernel.weight:8.4f}{spread}  {visible(kernel.name)}")
+    _, rest = weight_bars(kernels, top)
+    if rest is not None and kernels[0].std is not None:
+        lines.append(f"    {rest.name} from {rest.left:.4f} to {rest.right:.4f}")
+    elif rest is not None:
+        lines.append(f"    {rest.right:8.4f}  {rest.name}")
+    return "\n".join(lines)
+
+
+def learnt_line(model: Any) -> str:
+    """Return in one sentence which kernels carry the weight.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> learnt_line(SimpleNamespace(weights_=[0.25, 0.0, 0.75], kernel_names_=["a", "b", "c"]))
+    '2 of 3 kernels have weight; the heaviest, c, has 75 % of it.'
+    """
+    found = Ranking.of(model)
+    count, total = len(found.used), found.total
+    if not count:
+        return f"None of the {total} kernels has weight."
+    heaviest = visible(shorten(found.estimator.kernel_names_[found.order[0]], 80))
+    if total == 1:
+        return f"One kernel: {heaviest}."
+    # Weights of Bayesian models may be negative: their size is what counts.
+    share = 100 * found.shares[found.order[0]]
+    what = f"the heaviest, {heaviest}, has {share:.0f} % of it"
+    if count == 1:
+        what = f"it is {heaviest}"
+    have = "has" if count == 1 else "have"
+    return f"{count} of {total} kernels {have} weight{_means(found.estimator)}; {what}."
+
+
+def _means(estimator: Any) -> str:
+    rows = np.ndim(estimator.weights_) == 2
+    return f" (means over {len(estimator.weights_)} classes)" if rows else ""

@@ -1,0 +1,233 @@
+"""Figures of the learnt weights of a string kernel: by k-mer length and by position."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernelweave.errors import InvalidInputError
+from kernelweave.inspect.part_weights import PartWeights, length_position_weights
+from kernelweave.inspect.replicates import Stability
+from kernelweave.inspect.words import shorten
+from kernelweave.plot.style import BLUE, GREY, VERMILLION, colour_bar, new_axes, shades, tidy
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["plot_length_position_weights", "plot_length_weights", "plot_position_weights"]
+
+Floats = NDArray[np.float64]
+
+
+def plot_length_weights(
+    model: Any,
+    ax: Axes | None = None,
+    *,
+    kernel: str | None = None,
+    stability: Stability | None = None,
+) -> Axes:
+    """Draw the learnt weight of each k-mer length as a bar; those of all positions are added up.
+
+    Parameters
+    ----------
+    model : MKLClassifier, MKLRegressor, MKLOneClass, or a pipeline or search that ends in one
+        Fitted, with kernels such as ``WeightedDegree(8).by_length()``. Where every class has
+        weights of its own, the bar is their mean and each class is a dot.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; a new figure (not known to pyplot) when left out.
+    kernel : str, optional
+        Text in the names of the kernels meant, if several were taken apart.
+    stability : Stability, optional
+        What :func:`kernelweave.stability` says of this model: it adds intervals.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Examples
+    --------
+    >>> from kernelweave import MKLClassifier
+    >>> from kernelweave.kernels import WeightedDegree
+    >>> from kernelweave.report import plot_length_weights
+    >>> X, y = ["GACA", "CAGT", "GTCC", "CTGT"], [1, 1, 0, 0]
+    >>> model = MKLClassifier(WeightedDegree(3).by_length()).fit(X, y)
+    >>> plot_length_weights(model).get_xlabel()
+    'k-mer length'
+    """
+    parts = length_position_weights(model, kernel=kernel, stability=stability)
+    if len(parts.lengths) < 2:
+        raise InvalidInputError(
+            f"kernel '{parts.name}' was not taken apart by length; fit kernel.by_length(), or "
+            f"draw plot_position_weights."
+        )
+    if ax is None:
+        ax = new_axes(max(3.6, 1.4 + 0.36 * len(parts.lengths)), 3.0)
+    at = np.arange(len(parts.lengths), dtype=float)
+    _draw_bars(ax, at - 0.5, at + 0.5, parts, axis=1, share=0.72)
+    texts = [str(a) if a == b else f"{a}-{b}" for a, b in parts.lengths]
+    step = -(-len(at) // 16)
+    ax.set_xticks(at[::step], texts[::step])
+    ax.tick_params(axis="x", length=0)
+    ax.set_xlabel("k-mer length")
+    return ax
+
+
+def plot_position_weights(
+    model: Any,
+    ax: Axes | None = None,
+    *,
+    kernel: str | None = None,
+    stability: Stability | None = None,
+    origin: int = 0,
+) -> Axes:
+    """Draw the learnt weight of each window of positions as a bar over all of it.
+
+    Those of all k-mer lengths are added up.
+
+    Parameters
+    ----------
+    model : MKLClassifier, MKLRegressor, MKLOneClass, or a pipeline or search that ends in one
+        Fitted, with kernels such as ``WeightedDegree(8).by_position()``. Where every class has
+        weights of its own, the bar is their mean and each class is a line.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; a new figure (not known to pyplot) when left out.
+    kernel : str, optional
+        Text in the names of the kernels meant, if several were taken apart.
+    stability : Stability, optional
+        What :func:`kernelweave.stability` says of this model: it adds intervals.
+    origin : int, default=0
+        The position that the axis calls 0, such as that of a splice site.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Examples
+    --------
+    >>> from kernelweave import MKLClassifier
+    >>> from kernelweave.kernels import WeightedDegree
+    >>> from kernelweave.report import plot_position_weights
+    >>> X, y = ["GACA", "CAGT", "GTCC", "CTGT"], [1, 1, 0, 0]
+    >>> model = MKLClassifier(WeightedDegree(1).by_position()).fit(X, y)
+    >>> plot_position_weights(model).get_xlabel()
+    'position'
+    """
+    parts = length_position_weights(model, kernel=kernel, stability=stability)
+    starts, stops = _windows(parts)
+    if ax is None:
+        ax = new_axes(7.2, 2.8)
+    # A bar reaches from half a position before its first k-mer to half a one after its last.
+    _draw_bars(ax, starts - 0.5 - origin, stops - 0.5 - origin, parts, axis=0)
+    _position_axis(ax, int(starts[0]), int(stops[-1]), origin)
+    return ax
+
+
+def plot_length_position_weights(
+    model: Any, ax: Axes | None = None, *, kernel: str | None = None, origin: int = 0
+) -> Axes:
+    """Draw the learnt weights of all k-mer lengths at all positions as a heat map.
+
+    Parameters
+    ----------
+    model : MKLClassifier, MKLRegressor, MKLOneClass, or a pipeline or search that ends in one
+        Fitted, with kernels such as ``WeightedDegree(8).by_length().by_position(5)``. Where every
+        class has weights of its own, their mean is shown.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; a new figure (not known to pyplot) when left out.
+    kernel : str, optional
+        Text in the names of the kernels meant, if several were taken apart.
+    origin : int, default=0
+        The position that the axis calls 0.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Examples
+    --------
+    >>> from kernelweave import MKLClassifier
+    >>> from kernelweave.kernels import WeightedDegree
+    >>> from kernelweave.report import plot_length_position_weights
+    >>> X, y = ["GACA", "CAGT", "GTCC", "CTGT"], [1, 1, 0, 0]
+    >>> model = MKLClassifier(WeightedDegree(2).by_length().by_position()).fit(X, y)
+    >>> plot_length_position_weights(model).get_ylabel()
+    'k-mer length'
+    """
+    parts = length_position_weights(model, kernel=kernel)
+    starts, stops = _windows(parts)
+    rows = len(parts.lengths)
+    if ax is None:
+        ax = new_axes(7.2, max(1.8, 1.1 + 0.22 * rows))
+    edges = np.append(starts, stops[-1]) - 0.5 - origin
+    most = max(float(np.abs(parts.weights).max()), np.finfo(float).tiny)
+    signed = bool(parts.weights.min() < 0)
+    image = ax.pcolormesh(
+        edges,
+        np.arange(rows + 1) - 0.5,
+        parts.weights,
+        cmap=shades(signed),
+        vmin=-most if signed else 0.0,
+        vmax=most,
+    )
+    texts = [str(a) if a == b else f"{a}-{b}" for a, b in parts.lengths]
+    step = -(-rows // 12)
+    ax.set_yticks(np.arange(rows)[::step], texts[::step])
+    ax.tick_params(axis="y", length=0)
+    ax.set_ylabel("k-mer length")
+    _position_axis(ax, int(starts[0]), int(stops[-1]), origin)
+    ax.set_title(shorten(parts.name, 70), fontsize=11)
+    colour_bar(ax, image, "weight", pad=0.015, aspect=max(8, 3 * rows))
+    ax.spines[["top", "right"]].set_visible(True)
+    ax.spines[:].set_color(GREY)
+    return ax
+
+
+def _windows(parts: PartWeights) -> tuple[Floats, Floats]:
+    if parts.windows is None:
+        raise InvalidInputError(
+            f"kernel '{parts.name}' was not taken apart by position; fit kernel.by_position(), or "
+            f"draw plot_length_weights."
+        )
+    return parts.windows[:, 0].astype(float), parts.windows[:, 1].astype(float)
+
+
+def _position_axis(ax: Axes, start: int, stop: int, origin: int) -> None:
+    """Let the horizontal axis show the positions start ... stop - 1, counted from `origin`."""
+    from matplotlib.ticker import MaxNLocator
+
+    ax.set_xlim(start - 0.5 - origin, stop - 0.5 - origin)
+    ax.xaxis.set_major_locator(MaxNLocator(14, integer=True, steps=[1, 2, 5, 10]))
+    ax.set_xlabel("position")
+
+
+def _draw_bars(
+    ax: Axes, left: Floats, right: Floats, parts: PartWeights, axis: int, share: float = 1.0
+) -> None:
+    """Bars of the weights summed over an axis of the table, with classes and intervals."""
+    values = parts.weights.sum(axis=axis)
+    middle, width = 0.5 * (left + right), share * (right - left)
+    # Bars that touch have no edges of their own: those of many narrow ones would hide them.
+    ax.bar(middle, values, width=width, color=BLUE, linewidth=0)
+    if parts.stability is not None:
+        low, high = parts.interval(axis)
+        ax.vlines(middle, low, high, color=VERMILLION, lw=1.2, zorder=3)
+        level = f"{100 * parts.stability.level:g} % of replicates"
+        ax.plot([], [], color=VERMILLION, lw=1.2, label=level)
+    elif len(parts.by_class) > 1:
+        for c, row in enumerate(parts.by_class.sum(axis=1 + axis)):
+            label = "one class" if c == 0 else None
+            if share < 1.0:
+                ax.plot(middle, row, "o", color=VERMILLION, markersize=4, label=label)
+            else:
+                ax.stairs(row, np.append(left, right[-1]), color=VERMILLION, lw=0.9, label=label)
+    if ax.get_legend_handles_labels()[0]:
+        ax.legend(frameon=False, fontsize=8)
+    if ax.dataLim.y0 < 0:
+        ax.axhline(0.0, color=GREY, lw=0.8, zorder=0.5)
+    else:
+        ax.set_ylim(bottom=0)
+    ax.set_ylabel("weight")
+    ax.set_title(shorten(parts.name, 60), fontsize=11)
+    tidy(ax)
