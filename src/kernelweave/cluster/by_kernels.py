@@ -7,7 +7,7 @@ from operator import methodcaller
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike
+from numpy.typing import ArrayLike
 
 from kernelweave.cluster.team import Team, pickled_bytes
 from kernelweave.operators.auto import build_bank
@@ -74,12 +74,6 @@ class KernelShards(StackedOperator):
         for answer in self._ask(calls):
             out += answer
         return out
-
-    def part(
-        self, rows: Which = None, columns: Which = None, dtype: DTypeLike = np.float64
-    ) -> KernelOperator:
-        """It asks all workers at once, parts of parts would not."""
-        return KernelOperator.part(self, rows, columns, dtype)
 
 
 class _Remote(KernelOperator):

@@ -57,22 +57,19 @@ class ErrorBound:
     Attributes
     ----------
     quad_missing : ndarray of shape (m,)
-        v'K_k v (exact) is at most the operator's answer plus this.
-    norm_missing : ndarray of shape (m,)
-        The function K_k v of the exact kernel has a squared norm of at most the operator's v'K_k v
-        plus this.
+        v'K_k v (exact), the squared norm of the function K_k v, differs from the operator's answer
+        by at most this.
     product : ndarray of shape (T, n), or 0.0
         Entrywise bound on the error of sum_k d_k K_k v.
     """
 
     quad_missing: Array
-    norm_missing: Array
     product: Array | float
 
     @classmethod
     def none(cls, m: int) -> ErrorBound:
         """Return the bound of an exact operator."""
-        return cls(np.zeros(m), np.zeros(m), 0.0)
+        return cls(np.zeros(m), 0.0)
 
 
 class KernelOperator(ABC):
@@ -313,7 +310,7 @@ class KernelOperator(ABC):
             bound = rounding_error(tasks, d[part], self.diagonal(part), units)
             quad[part] = bound.quad_missing
             product += bound.product
-        return ErrorBound(quad, quad, product)
+        return ErrorBound(quad, product)
 
     def eigenvalue_bound(self) -> Array:
         """Upper bounds on the largest eigenvalue of each kernel on vectors of sum zero, (m,).
@@ -519,8 +516,7 @@ class Part(KernelOperator):
         weights = np.zeros(self._whole.m)
         weights[self._kernels] = d
         bound = self._whole.error(v, weights)
-        own = self._kernels
-        return ErrorBound(bound.quad_missing[own], bound.norm_missing[own], bound.product)
+        return ErrorBound(bound.quad_missing[self._kernels], bound.product)
 
 
 def _cut(index: Array | None, chosen: Array | None) -> Array | None:
@@ -579,7 +575,7 @@ def rounding_error(v: Array, d: Array, diagonals: Array, unit: Array) -> ErrorBo
     root = np.sqrt(np.maximum(diagonals, 0.0))
     weight = np.abs(as_tasks(v)) @ root.T  # (T, m): sum_j |v_j| sqrt(K_jj)
     bound = unit * (weight**2).sum(axis=0)
-    return ErrorBound(bound, bound, (weight * (unit * d)) @ root)
+    return ErrorBound(bound, (weight * (unit * d)) @ root)
 
 
 def semi_definite(quad: Array, v: Array, operator: KernelOperator, kernels: Array) -> Array:

@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 from scipy.sparse import issparse
 
-from kernelweave.compiled.blocks import CACHED_ENTRIES, STACK_ENTRIES, rows_of
+from kernelweave.compiled.blocks import STACK_ENTRIES, rows_of
 from kernelweave.compiled.matrix_checks import fits_float32
-from kernelweave.compiled.threads import map_blocks
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.base import Kernel, unique_names
 from kernelweave.kernels.evaluate import NotFiniteError, Plan, evaluate_stack
@@ -26,12 +25,10 @@ from kernelweave.operators.base import (
     KernelOperator,
     Kind,
     Which,
-    as_tasks,
     into,
     kernel_indices,
     kernel_runs,
     sample_indices,
-    semi_definite,
 )
 from kernelweave.operators.features import FeatureRows
 from kernelweave.validation import LARGEST, require_kind, require_names
@@ -40,9 +37,8 @@ __all__ = ["ComputedOperator", "Rows", "check_columns", "check_kernels"]
 
 Floats = NDArray[np.float64]
 
-# One tile of a streaming pass, all kernels together: it stays in the cache of a core.
-_TILE_ROWS = 64
-_TILE_KERNELS = 64
+# Rows of centred kernels whose means are taken at a time, at least.
+_FEWEST_ROWS = 64
 _STATE = ("kernels", "samples", "normalization", "names", "steps")
 
 
@@ -332,56 +328,6 @@ class ComputedOperator(KernelOperator):
         kind = np.float64 if out is None else out.dtype
         return into(out, self._planned(chosen).weighted(scaled, left, right, kind))
 
-    # Passes over tiles that are computed afresh
-
-    def quad_and_product(self, v: Array, d: Array) -> tuple[Array, Array]:
-        """See :class:`KernelOperator`; small tiles, because writing rows to memory takes longer
-        than computing them.
-
-        Kernels in use are evaluated between all samples and the support of v, the others on its
-        support, half of it: they are symmetric.
-        """
-        tasks = as_tasks(v)
-        product = np.zeros_like(tasks)
-        pieces = np.zeros((-(-self.n // _TILE_ROWS), self.m))
-        support = np.flatnonzero(tasks.any(axis=0))
-        values = np.ascontiguousarray(tasks[:, support].T, dtype=self.dtype)
-        used, rest = self._together(np.flatnonzero(d)), self._together(np.flatnonzero(d == 0))
-
-        def sums(rows: Array, first: int, kernels: Array) -> Array:
-            """(K_k v)[rows] of these kernels, from the support from its `first` member on."""
-            out = np.zeros((len(kernels), len(rows), len(tasks)))
-            width = max(_TILE_ROWS, rows_of(_TILE_ROWS * len(kernels), CACHED_ENTRIES))
-            for start in range(first, len(support), width):
-                columns = slice(start, start + width)
-                out += self.block(rows, support[columns], kernels) @ values[columns]
-            return out
-
-        def use(start: int, stop: int) -> None:
-            rows = np.arange(start, stop)
-            for kernels in used:
-                own = sums(rows, 0, kernels)
-                pieces[start // _TILE_ROWS, kernels] = np.einsum("krt,tr->k", own, tasks[:, rows])
-                product[:, rows] += np.tensordot(d[kernels], own, axes=1).T
-
-        def look(start: int, stop: int) -> None:
-            rows = support[start:stop]
-            for kernels in rest:
-                # What is right of the block on the diagonal stands for its mirror image, too.
-                own = 2.0 * sums(rows, start, kernels)
-                own -= self.block(rows, rows, kernels) @ values[start:stop]
-                pieces[start // _TILE_ROWS, kernels] = np.einsum("krt,tr->k", own, tasks[:, rows])
-
-        map_blocks(use, self.n, _TILE_ROWS)
-        map_blocks(look, len(support), _TILE_ROWS)
-        return semi_definite(pieces.sum(axis=0), v, self, np.arange(self.m)), product
-
-    def _together(self, kernels: Array) -> list[Array]:
-        """Split kernels into parts of a tile; those that read the same columns stay together."""
-        alike = np.argsort(self.sharing(kernels), kind="stable")
-        parts = -(-len(kernels) // _TILE_KERNELS)
-        return np.array_split(kernels[alike], parts) if parts else []
-
     # What representations are made from
 
     def sharing(self, kernels: Array) -> list[int]:
@@ -530,7 +476,7 @@ class ComputedOperator(KernelOperator):
                 computed.append(i)
             else:
                 means[i] = factor.product(np.full(n, 1.0 / n))
-        for run in kernel_runs(len(computed), _TILE_ROWS * n):
+        for run in kernel_runs(len(computed), _FEWEST_ROWS * n):
             places = [computed[i] for i in run]
             part = [kernels[i] for i in places]
             height = rows_of(n * len(part), STACK_ENTRIES)

@@ -439,7 +439,7 @@ class GaussianOperator(KernelOperator):
         weight = np.abs(as_tasks(v)).sum(axis=1)
         bound = unit * float((weight**2).sum())
         product = np.repeat(float(unit @ d) * weight[:, None], self.n, axis=1)
-        return ErrorBound(bound, bound, product)
+        return ErrorBound(bound, product)
 
     @cached_property
     def _unit(self) -> Array:

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from numpy.typing import ArrayLike
 
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.batch import StackedNames, whereabouts
@@ -138,26 +138,17 @@ class StackedOperator(KernelOperator):
         right = left if Z is X else as_samples(Z)
         return self._each(lambda part: part.between(left, right))
 
-    def part(
-        self, rows: Which = None, columns: Which = None, dtype: DTypeLike = np.float64
-    ) -> KernelOperator:
-        return self._each(lambda part: part.part(rows, columns, dtype))
-
     def take(self, idx: Array) -> StackedOperator:
         return self._each(lambda part: part.take(idx))
 
     def exact(self) -> StackedOperator:
-        parts = [part.exact() for part in self.parts]
-        same = all(new is old for new, old in zip(parts, self.parts, strict=True))
-        return self if same else StackedOperator(parts, self.members)
+        out = self._each(lambda part: part.exact())
+        return self if out.parts == self.parts else out
 
     def refined(self) -> StackedOperator | None:
         """Refine every part that can be."""
-        finer = [part.refined() for part in self.parts]
-        if all(part is None for part in finer):
-            return None
-        parts = [new or old for new, old in zip(finer, self.parts, strict=True)]
-        return StackedOperator(parts, self.members)
+        out = self._each(lambda part: part.refined() or part)
+        return None if out.parts == self.parts else out
 
     def select(self, kernels: Array) -> StackedOperator:
         """See :class:`KernelOperator`; parts without a chosen kernel are left out."""
@@ -243,17 +234,11 @@ class StackedOperator(KernelOperator):
         ]
         return zip(self.members, self._ask(calls), strict=True)
 
-    def _one_each(self, name: str, **args: Any) -> Array:
+    def eigenvalue_bound(self) -> Array:
         out = np.empty(self.m)
-        for own, found in self._of_parts(name, **args):
+        for own, found in self._of_parts("eigenvalue_bound"):
             out[own] = found
         return out
-
-    def contract(self, M: ArrayLike) -> NDArray[np.float64]:
-        return self._one_each("contract", M=M)
-
-    def eigenvalue_bound(self) -> Array:
-        return self._one_each("eigenvalue_bound")
 
     def weighted(
         self, d: ArrayLike, rows: Which = None, columns: Which = None, out: Array | None = None
@@ -279,12 +264,11 @@ class StackedOperator(KernelOperator):
 
     def error(self, v: Array, d: Array) -> ErrorBound:
         """Each part's own bound."""
-        missing, excess = np.zeros(self.m), np.zeros(self.m)
-        product: Array | float = np.zeros_like(as_tasks(v))
+        missing, product = np.zeros(self.m), np.zeros_like(as_tasks(v))
         for own, bound in self._of_parts("error", {"d": d}, v=v):
-            missing[own], excess[own] = bound.quad_missing, bound.norm_missing
-            product = product + bound.product
-        return ErrorBound(missing, excess, product)
+            missing[own] = bound.quad_missing
+            product += bound.product
+        return ErrorBound(missing, product)
 
     def sum_products(self, V: Array) -> Array:
         return sum(added for _, added in self._of_parts("sum_products", {"V": V}))
