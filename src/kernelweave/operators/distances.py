@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -50,19 +49,6 @@ _BLOCK_ROWS = 64
 # Part of `cache_mb` for kept matrices; the rest is for K(d) and what solvers make of it.
 _KEPT = 2 / 3
 _STATE = ("kernels", "samples", "names")
-
-
-@dataclass(frozen=True)
-class _Kept:
-    """Matrices that take longer to compute than to read, and the terms that are not in them.
-
-    D_k contains the multiples `factors`, a CSR matrix of shape (m, len(matrices)), of them.
-    """
-
-    matrices: list[Array]
-    factors: Any
-    rest: list[Term]
-    dtype: str
 
 
 class DistanceOperator(KernelOperator):
@@ -116,8 +102,9 @@ class DistanceOperator(KernelOperator):
             for term in kernel.exponent_terms()
         ]
         self._left = self._right = Side(self.samples, slice(0, self.samples.n))
-        self._kept: _Kept | None = None
-        # The matrices that are kept, and what is added to them.
+        # The matrices that are kept, their type, and what sums with them are added up from.
+        self._matrices: list[Array] = []
+        self._kept: np.dtype[Any] | None = None
         self._kept_parts: list[Part] = []
 
     @classmethod
@@ -190,21 +177,14 @@ class DistanceOperator(KernelOperator):
             factors += [(term.k, len(matrices), scale * factor) for term, factor in members]
             matrices.append(matrix)
             kept.update(id(term) for term, _ in members)
-        rest = [term for term in self.terms if id(term) not in kept]
-        table = factor_table(factors, self.m, len(matrices))
+        parts = parts_of([t for t in self.terms if id(t) not in kept], self.samples, self.m)
+        if matrices:
+            parts.append(Evaluated(matrices, factor_table(factors, self.m, len(matrices))))
         out = self._but(cache_mb=cache_mb, tile_dtype=dtype, work_bytes=budget - spent)
-        return out._holding(_Kept(matrices, table, rest, dtype))
-
-    def _holding(self, kept: _Kept | None) -> DistanceOperator:
-        self._kept = kept
-        if kept is not None:
-            self._kept_parts = self._computed_parts
-            if kept.matrices:
-                rest = parts_of(kept.rest, self.samples, self.m)
-                self._kept_parts = [*rest, Evaluated(kept.matrices, kept.factors)]
-            # Before threads ask for parts, so that no transformer runs twice.
-            self._prepared(np.dtype(kept.dtype))
-        return self
+        out._matrices, out._kept, out._kept_parts = matrices, kind, parts
+        # Before threads ask for parts, so that no transformer runs twice.
+        out._prepared(kind)
+        return out
 
     # Both sides
 
@@ -235,11 +215,9 @@ class DistanceOperator(KernelOperator):
 
     def refined(self) -> DistanceOperator | None:
         """Return the same distances in float64."""
-        if self._kept is None or self._kept.dtype == "float64":
+        if self._kept is None or self._kept == np.float64:
             return None
-        finer = DistanceOperator(self.kernels, self.samples).keep(self.cache_mb, "float64")
-        finer.names, finer.matrix_limit = self.names, self.matrix_limit
-        return finer
+        return self._again(self.samples, np.dtype(np.float64))
 
     @cached_property
     def _computed_parts(self) -> list[Part]:
@@ -250,7 +228,7 @@ class DistanceOperator(KernelOperator):
         """What sums of this type are added up from."""
         if kind not in (np.float64, np.float32):
             raise InvalidInputError(f"distances are computed in float64 or float32; got {kind}.")
-        kept = self._kept is not None and kind.itemsize <= np.dtype(self._kept.dtype).itemsize
+        kept = self._kept is not None and kind.itemsize <= self._kept.itemsize
         parts = self._kept_parts if kept else self._computed_parts
         for part in parts:
             for side in (self._left, self._right):
@@ -274,29 +252,15 @@ class DistanceOperator(KernelOperator):
         )
 
     def take(self, idx: Array) -> DistanceOperator:
-        idx = sample_indices(idx, self.n)
-        few, kept = DistanceOperator(self.kernels, self.samples.take(idx)), self._kept
-        if kept is not None:
-            kept = replace(kept, matrices=[D[np.ix_(idx, idx)] for D in kept.matrices])
-        return self._like(few, kept)
+        """See :class:`KernelOperator`; what is kept is computed again for these samples."""
+        return self._again(self.samples.take(sample_indices(idx, self.n)), self._kept)
 
-    def select(self, kernels: Array) -> DistanceOperator:
-        chosen = kernel_indices(kernels, self.m)
-        some, kept = DistanceOperator([self.kernels[k] for k in chosen], self.samples), self._kept
-        some.names = [self.names[k] for k in chosen]
-        if kept is not None:
-            rest = [replace(t, k=i) for i, k in enumerate(chosen) for t in kept.rest if t.k == k]
-            factors = kept.factors[chosen]
-            used = np.unique(factors.indices)
-            matrices = [kept.matrices[i] for i in used]
-            kept = replace(kept, matrices=matrices, factors=factors[:, used], rest=rest)
-        return self._like(some, kept)
-
-    def _like(self, out: DistanceOperator, kept: _Kept | None) -> DistanceOperator:
-        """Take over the settings of this operator."""
-        out.cache_mb, out.work_bytes = self.cache_mb, self.work_bytes
-        out.tile_dtype, out.matrix_limit = self.tile_dtype, self.matrix_limit
-        return out._holding(kept)
+    def _again(self, samples: Samples, kept: np.dtype[Any] | None) -> DistanceOperator:
+        """Return the same distances between other samples, kept in that type."""
+        out = DistanceOperator(self.kernels, samples)
+        out = out if kept is None else out.keep(self.cache_mb, kept.name)
+        out.matrix_limit = self.matrix_limit
+        return out
 
     # Values
 
