@@ -7,7 +7,6 @@ from operator import methodcaller
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from kernelweave.cluster.team import Team, pickled_bytes
 from kernelweave.operators.auto import build_bank
@@ -48,32 +47,14 @@ class KernelShards(StackedOperator):
         team: Team = self.parts[0].team
         return team
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the shards, all workers together."""
-        return int(self.team.nbytes)
-
     def _ask(self, calls: Sequence[tuple[Any, str, dict[str, Any]]]) -> Iterator[Any]:
+        # What a worker writes to would be a copy.
+        calls = [
+            (part, name, {**args, "out": None} if "out" in args else args)
+            for part, name, args in calls
+        ]
         asked = {p.shard: (p.chosen, methodcaller(name, **args)) for p, name, args in calls}
         return iter(self.team.ask("ask", asked))
-
-    def weighted(
-        self, d: ArrayLike, rows: Which = None, columns: Which = None, out: Array | None = None
-    ) -> Array:
-        """All of its numbers come from every worker."""
-        weights, n = np.asarray(d), self.n
-        if out is None:
-            width = n if columns is None else len(columns)
-            out = self._sum_memory(n if rows is None else len(rows), width)
-        out[...] = 0.0
-        calls = [
-            (part, "weighted", {"d": weights[own], "rows": rows, "columns": columns})
-            for part, own in zip(self.parts, self.members, strict=True)
-            if weights[own].any()
-        ]
-        for answer in self._ask(calls):
-            out += answer
-        return out
 
 
 class _Remote(KernelOperator):

@@ -180,10 +180,6 @@ class Team:
     def __len__(self) -> int:
         return len(self._needed)
 
-    @property
-    def nbytes(self) -> float:
-        return sum(self._needed)
-
     # Supersteps
 
     def ask(self, name: str, args: dict[int, tuple[Any, ...]]) -> list[Any]:

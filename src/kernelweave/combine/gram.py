@@ -105,7 +105,9 @@ class Gram:
                 known.clear(self._compute_rows)
                 self._rows = known
             else:
-                self._rows = RowCache(self._compute_rows, 1, self.n, budget, kind, instead_of=known)
+                if known is not None:
+                    known.release()
+                self._rows = RowCache(self._compute_rows, 1, self.n, budget, kind)
 
     def _compute_rows(self, idx: Array) -> Array:
         return self.bank.weighted(self.d, idx)[None]
@@ -237,11 +239,6 @@ class CombinedOperator(KernelOperator):
                 "K(d) must be a sum of d_k times kernels. Declare linear = False."
             )
         return cls(combination, base, np.eye(base.m), list(base.names))
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the base matrices."""
-        return self._base.nbytes
 
     @cached_property
     def work_bytes(self) -> float:

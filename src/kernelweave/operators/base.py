@@ -244,7 +244,9 @@ class KernelOperator(ABC):
         stack = np.empty((self.m, len(idx), len(idx)))
         for part in kernel_runs(self.m, len(idx) ** 2):
             stack[part] = self.block(idx, idx, part)
-        return DenseOperator(list(stack), self.names)
+        out = DenseOperator(list(stack), self.names)
+        out.stack = stack
+        return out
 
     def select(self, kernels: Array) -> KernelOperator:
         """Return some of the kernels on the same samples."""
@@ -317,16 +319,14 @@ class KernelOperator(ABC):
 
         Here the trace of the centred kernel, which bounds every eigenvalue.
         """
-        ones = np.ones(self.n)
-        inside = self.quad(ones) - self.error(ones, np.zeros(self.m)).quad_missing
-        return np.maximum(self.diagonal().sum(axis=1) - inside / self.n, 0.0)
+        ones, trace = np.ones(self.n), np.empty(self.m)
+        for part in kernel_runs(self.m, self.n):
+            trace[part] = self.diagonal(part).sum(axis=1)
+        # The bound on all entries of what is missing covers its diagonal as well.
+        missing = self.error(ones, np.zeros(self.m)).quad_missing
+        return np.maximum(trace - self.quad(ones) / self.n + 2.0 * missing, 0.0)
 
     # How much memory there is beside the operator
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes the operator holds."""
-        return 0
 
     @cached_property
     def work_bytes(self) -> float:
@@ -544,7 +544,7 @@ def map_columns(
 
 def into(out: Array | None, values: Array) -> Array:
     """Return values, written to `out` if there is one."""
-    if out is None:
+    if out is None or out is values:
         return values
     out[...] = values
     return out

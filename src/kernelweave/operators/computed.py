@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -33,7 +34,7 @@ from kernelweave.operators.base import (
 from kernelweave.operators.features import FeatureRows
 from kernelweave.validation import LARGEST, require_kind, require_names
 
-__all__ = ["ComputedOperator", "Rows", "check_columns", "check_kernels"]
+__all__ = ["ComputedOperator", "Rows", "SampledOperator", "check_kernels"]
 
 Floats = NDArray[np.float64]
 
@@ -60,7 +61,61 @@ class Rows:
         return Rows(self.samples.take(idx), sides)
 
 
-class ComputedOperator(KernelOperator):
+class SampledOperator(KernelOperator):
+    """Kernels that are computed from samples, those of the training or others on either side.
+
+    `_left` and `_right` are the samples as the representation reads them, `_train` those of the
+    training.
+    """
+
+    samples: Any
+    normalization: Normalization
+    dtype = "float64"
+    _left: Any
+    _right: Any
+    _train: Any = None
+
+    @abstractmethod
+    def _side(self, new: Samples) -> Any:
+        """Return new samples as the representation reads them."""
+
+    @property
+    def n(self) -> int:  # type: ignore[override]
+        return int((self._right or self.samples).n)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return int((self._left or self.samples).n), self.n
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(n={self.n}, m={self.m}, {self.normalization!r})"
+
+    def against(self, X: Any) -> Self:
+        return self.of_rows(self._checked(X), self._train)
+
+    def between(self, X: Any, Z: Any) -> Self:
+        left = self._checked(X)
+        return self.of_rows(left, left if Z is X else self._checked(Z))
+
+    def _checked(self, X: Any) -> Any:
+        new = as_samples(X)
+        if new.n_columns != self.samples.n_columns:
+            raise InvalidInputError(
+                f"X has {new.n_columns} columns, but the kernels were bound to "
+                f"{self.samples.n_columns}."
+            )
+        return self._side(new)
+
+    def of_rows(self, left: Any, right: Any) -> Self:
+        """Return the kernels between other samples."""
+        return self._but(_left=left, _right=right)
+
+    def in_type(self, dtype: str) -> Self:
+        """Return the same kernels with values of that type."""
+        return self._but(dtype=dtype)
+
+
+class ComputedOperator(SampledOperator):
     """Several bound kernels between samples, on a common scale; nothing is stored.
 
     Parameters
@@ -96,7 +151,6 @@ class ComputedOperator(KernelOperator):
     """
 
     keeps_rows = True
-    dtype = "float64"
 
     def __init__(
         self, kernels: Sequence[Kernel], samples: Samples, normalize: Any = "trace"
@@ -147,33 +201,10 @@ class ComputedOperator(KernelOperator):
             step.check(self.m, self.samples.n)
         self._reset()
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(n={self.n}, m={self.m}, {self.normalization!r})"
+    # Other kernels and samples
 
-    # Both sides
-
-    @property
-    def n(self) -> int:  # type: ignore[override]
-        return self.samples.n if self._right is None else self._right.n
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.samples.n if self._left is None else self._left.n, self.n
-
-    def against(self, X: Any) -> ComputedOperator:
-        return self.of_rows(Rows(check_columns(X, self.samples)), None)
-
-    def between(self, X: Any, Z: Any) -> ComputedOperator:
-        left = Rows(check_columns(X, self.samples))
-        return self.of_rows(left, left if Z is X else Rows(check_columns(Z, self.samples)))
-
-    def of_rows(self, left: Rows | None, right: Rows | None) -> ComputedOperator:
-        """Return the kernels between other samples; None stands for the training samples."""
-        return self._but(_left=left, _right=right)
-
-    def in_type(self, dtype: str) -> ComputedOperator:
-        """Return the same kernels with values of that type."""
-        return self._but(dtype=dtype)
+    def _side(self, new: Samples) -> Rows:
+        return Rows(new)
 
     def select(self, kernels: Array) -> ComputedOperator:
         """Return some of the kernels; what their normalisation learns is shared."""
@@ -489,16 +520,6 @@ class ComputedOperator(KernelOperator):
 
 def _positions(idx: Any, n: int) -> Array | None:
     return None if idx is None else sample_indices(idx, n)
-
-
-def check_columns(X: Any, train: Samples) -> Samples:
-    """Return new samples, which must have the columns of the training samples."""
-    new = as_samples(X)
-    if new.n_columns != train.n_columns:
-        raise InvalidInputError(
-            f"X has {new.n_columns} columns, but the kernels were bound to {train.n_columns}."
-        )
-    return new
 
 
 def given_ids(operator: Any, idx: Array, kernels: Array | None) -> dict[str, Any]:

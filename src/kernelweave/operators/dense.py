@@ -14,7 +14,6 @@ from kernelweave.compiled.dense_rows import (
     add_row_products,
     add_rows,
     add_weighted_rows,
-    copy_rectangle,
     quad_block,
     rectangle,
     row_products,
@@ -115,11 +114,6 @@ class DenseOperator(KernelOperator):
     def dtype(self) -> str:
         """Type of the matrices that were computed."""
         return "float32" if self._rounded.any() else "float64"
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all matrices, the user's own included."""
-        return sum(K.nbytes for K in self._matrices)
 
     def block(
         self, rows: Which = None, columns: Which = None, kernels: Which = None, dtype: Kind = None
@@ -234,19 +228,6 @@ class DenseOperator(KernelOperator):
         map_blocks(work, len(idx), few, len(active) * out.size)
         return out
 
-    def take(self, idx: Array) -> DenseOperator:
-        idx = sample_indices(idx, self.n)
-        stack = np.empty((self.m, len(idx), len(idx)))
-
-        def work(start: int, stop: int) -> None:
-            for k in range(start, stop):
-                copy_rectangle(self._matrices[k], idx, idx, self._scale[k], stack[k])
-
-        map_blocks(work, self.m, 1, stack.size)
-        out = DenseOperator(list(stack), self.names)
-        out._rounded, out.stack = self._rounded, stack
-        return out
-
     def select(self, kernels: Array) -> DenseOperator:
         """See :class:`KernelOperator`; the matrices are shared, not copied."""
         chosen = kernel_indices(kernels, self.m)
@@ -262,26 +243,6 @@ class DenseOperator(KernelOperator):
         chosen = kernel_indices(kernels, self.m)
         found = [self._scale[k] * self._matrices[k].diagonal() for k in chosen]
         return np.array(found, np.float64).reshape(len(chosen), -1)
-
-    def eigenvalue_bound(self) -> Array:
-        """See :class:`KernelOperator`; the Frobenius norm of the centred matrix if that is less."""
-        by_trace = super().eigenvalue_bound()
-        squares = np.empty(self.m)
-
-        def work(start: int, stop: int) -> None:
-            for k in range(start, stop):
-                # (np.vdot would hand matrices that a message brought to an odd address to BLAS.)
-                K = self._matrices[k]
-                square = np.einsum("ij,ij->", K, K, dtype=np.float64)
-                squares[k] = self._scale[k] ** 2 * square
-
-        map_blocks(work, self.m, 1, self.m * self.n**2)
-        products = self.apply(np.ones(self.n))
-        sums = products.sum(axis=1) / self.n
-        centred = squares - 2.0 * np.sum(products**2, axis=1) / self.n + sums**2
-        # Beyond rounding, of the storage and of the difference.
-        slack = 1e-6 * self.diagonal().sum(axis=1)
-        return np.minimum(by_trace, np.sqrt(np.maximum(centred, 0.0)) + slack)
 
     def error(self, v: Array, d: Array) -> ErrorBound:
         """Rounding of float32 storage; the user's own matrices are exact whatever their type."""

@@ -200,14 +200,6 @@ class SquaredColumns:
                 known[dtype.char] = _Columns(values.astype(dtype, copy=False))
             return known[dtype.char]
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the columns that are kept."""
-        kept = [own.values for known in self._known.values() for own in known.values()]
-        if self._sparse:
-            return sum(v.data.nbytes + v.indices.nbytes + v.indptr.nbytes for v in kept)
-        return sum(values.nbytes for values in kept)
-
     def weighted(
         self, w: Array, left: Side, right: Side, dtype: np.dtype[Any], out: Array | None
     ) -> Array:
@@ -222,8 +214,8 @@ class SquaredColumns:
             V = V if len(active) == len(w) else V[:, active]
             D = _weighted_sparse(U, V, w[active], same)
         else:
-            prepared = (own[right.rows] for own in two.weighted(w))
-            D = _weighted_dense(U, *prepared, w[active], same)
+            B, norms = two.weighted(w)
+            D = _weighted_dense(U, B[right.rows], norms[right.rows], w[active], same)
         if out is None:
             return D
         out += D
@@ -253,11 +245,6 @@ class Evaluated:
 
     def prepare(self, whole: Samples, dtype: np.dtype[Any]) -> None:
         """Nothing is kept of samples."""
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the matrices; samples belong to the user."""
-        return sum(base.nbytes for base in self._bases if isinstance(base, np.ndarray))
 
     def _blocks(
         self, left: Side, right: Side, dtype: np.dtype[Any], used: Array

@@ -21,14 +21,13 @@ from kernelweave.kernels.samples import Samples, as_samples
 from kernelweave.memory import cache_bytes
 from kernelweave.operators.base import (
     Array,
-    KernelOperator,
     Kind,
     Which,
     into,
     kernel_indices,
     sample_indices,
 )
-from kernelweave.operators.computed import check_columns, check_kernels, given_ids
+from kernelweave.operators.computed import SampledOperator, check_kernels, given_ids
 from kernelweave.operators.distance_parts import (
     Evaluated,
     Part,
@@ -51,7 +50,7 @@ _KEPT = 2 / 3
 _STATE = ("kernels", "samples", "names")
 
 
-class DistanceOperator(KernelOperator):
+class DistanceOperator(SampledOperator):
     r"""Distances :math:`D_k` of several bound kernels :math:`\exp(-D_k)` between samples.
 
     They are the base matrices of :math:`K(d) = \exp(-\sum_k d_k D_k)`. Squared distances on columns
@@ -84,8 +83,6 @@ class DistanceOperator(KernelOperator):
     """
 
     matrix_limit = 5000
-    # Type of sums.
-    dtype = "float64"
 
     def __init__(self, kernels: Sequence[Kernel], samples: Samples) -> None:
         self.kernels = list(kernels)
@@ -101,7 +98,7 @@ class DistanceOperator(KernelOperator):
             for k, kernel in enumerate(self.kernels)
             for term in kernel.exponent_terms()
         ]
-        self._left = self._right = Side(self.samples, slice(0, self.samples.n))
+        self._train = self._left = self._right = self._side(self.samples)
         # The matrices that are kept, their type, and what sums with them are added up from.
         self._matrices: list[Array] = []
         self._kept: np.dtype[Any] | None = None
@@ -188,23 +185,12 @@ class DistanceOperator(KernelOperator):
 
     # Both sides
 
-    @property
-    def n(self) -> int:  # type: ignore[override]
-        return self._right.n
+    def _side(self, new: Samples) -> Side:
+        return Side(new, slice(0, new.n))
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self._left.n, self._right.n
-
-    def against(self, X: Any) -> DistanceOperator:
-        new = check_columns(X, self.samples)
+    def of_rows(self, left: Side, right: Side) -> DistanceOperator:
         _ = self._computed_parts  # Found once for all.
-        return self._but(_left=Side(new, slice(0, new.n)), _kept=None, _kept_parts=[])
-
-    def between(self, X: Any, Z: Any) -> DistanceOperator:
-        out = self.against(X)
-        right = out._left if Z is X else self.against(Z)._left
-        return out._but(_right=right)
+        return self._but(_left=left, _right=right, _kept=None, _kept_parts=[])
 
     def exact(self) -> DistanceOperator:
         """See :class:`KernelOperator`; sums over parts are float64, computed from the samples."""
@@ -234,11 +220,6 @@ class DistanceOperator(KernelOperator):
             for side in (self._left, self._right):
                 part.prepare(side.whole, kind)
         return parts
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of kept matrices and columns."""
-        return sum(part.nbytes for part in self._kept_parts)
 
     def part(
         self, rows: Which = None, columns: Which = None, dtype: DTypeLike = np.float64

@@ -200,11 +200,6 @@ class FactorOperator(KernelOperator):
         out._max_rank = max_rank
         return out
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the factors and the residual diagonals."""
-        return int(self._factors.nbytes + self._residual.nbytes)
-
     def _factor_rows(self, chosen: Array) -> Array | slice:
         """The factor rows of the chosen kernels, in order: a slice if they follow each other."""
         if len(chosen) and np.all(np.diff(chosen) == 1):
@@ -371,19 +366,6 @@ class FactorOperator(KernelOperator):
         chosen = kernel_indices(kernels, self.m)
         spans = [self._factors[self._offsets[k] : self._offsets[k + 1]] for k in chosen]
         return np.array([np.einsum("rn,rn->n", F, F) for F in spans]).reshape(-1, self.n)
-
-    def eigenvalue_bound(self) -> Array:
-        """See :class:`KernelOperator`; the eigenvalue itself, and what the factors leave out."""
-        out = self._residual.sum(axis=1)
-
-        def work(start: int, stop: int) -> None:
-            for k in range(start, stop):
-                F = self._factors[self._offsets[k] : self._offsets[k + 1]]
-                F = F - F.mean(axis=1, keepdims=True)
-                out[k] += np.linalg.norm(F @ F.T, 2) if len(F) else 0.0
-
-        map_blocks(work, self.m, 16, self.m * self.n * float(np.mean(self.ranks**2)))
-        return out * (1.0 + 1e-9)
 
     def error(self, v: Array, d: Array) -> ErrorBound:
         """What the factors leave out; see the class docstring.

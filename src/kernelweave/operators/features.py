@@ -79,10 +79,6 @@ class FeatureRows(ScaledFactor):
         indices, width = _by_frequency(features.indices)
         return cls(pointers, indices, np.ascontiguousarray(values), width, scaling)
 
-    @property
-    def stored(self) -> tuple[Any, ...]:
-        return self.indptr, self.indices, self.values, self.scaling
-
     def raw_product(self, v: Array) -> Array:
         every, w, out = np.arange(len(v)), np.zeros(self.width), np.empty(len(v))
         add_rows(*self.rows, every, v, w)

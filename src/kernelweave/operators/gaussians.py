@@ -43,7 +43,7 @@ from kernelweave.operators.base import (
     same_samples,
     sample_indices,
 )
-from kernelweave.operators.computed import ComputedOperator, check_columns
+from kernelweave.operators.computed import ComputedOperator, SampledOperator
 from kernelweave.operators.distance_parts import Columns, squared_columns
 from kernelweave.validation import require_kind
 
@@ -71,7 +71,7 @@ class Table:
         return Table(self.values[:, idx])
 
 
-class GaussianOperator(KernelOperator):
+class GaussianOperator(SampledOperator):
     r"""Gaussian kernels on dense columns, some bytes a kernel.
 
     Every pass evaluates the kernels anew, each pair of samples once, with the exponential, the
@@ -118,7 +118,6 @@ class GaussianOperator(KernelOperator):
     # One pass adds up all kernels, as fast as it would take to compute a few rows of each. In
     # float32 this is a matrix of 268 MB, and one that SMO uses as it is.
     matrix_limit = 8192
-    dtype = "float64"
     # Type of sums of kernels.
     _sums = np.dtype(np.float64)
     names: Any
@@ -177,7 +176,7 @@ class GaussianOperator(KernelOperator):
     def _keep(self, read: Columns) -> None:
         """Keep the columns of the samples that kernels read."""
         self._read = read
-        self._train = self._left = self._right = table = Table(read.values(self.samples).T)
+        self._train = self._left = self._right = table = self._side(self.samples)
         # Small numbers are rounded least: the middle of the range is the best place for zero.
         self._shift = 0.5 * table.values.min(axis=1) + 0.5 * table.values.max(axis=1)
         self.m = len(self.gamma)
@@ -208,48 +207,16 @@ class GaussianOperator(KernelOperator):
         self.__dict__ = {name: self.__dict__[name] for name in _STATE}
         self._look()
 
-    def __repr__(self) -> str:
-        return f"GaussianOperator(n={self.n}, m={self.m}, {self.normalization!r})"
+    # Other kernels and samples
 
-    # Both sides
-
-    @property
-    def n(self) -> int:  # type: ignore[override]
-        return self._right.n
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self._left.n, self._right.n
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the columns and of what describes the kernels."""
-        tables = self._right.values.nbytes + self.gamma.nbytes
-        return int(tables + self.columns.nbytes)
-
-    def _table(self, X: Any) -> Table:
-        return Table(self._read.values(check_columns(X, self.samples)).T)
-
-    def against(self, X: Any) -> GaussianOperator:
-        return self.of_rows(self._table(X), self._train)
-
-    def between(self, X: Any, Z: Any) -> GaussianOperator:
-        left = self._table(X)
-        return self.of_rows(left, left if Z is X else self._table(Z))
-
-    def of_rows(self, left: Table, right: Table) -> GaussianOperator:
-        """Return the kernels between other samples."""
-        return self._but(_left=left, _right=right)
+    def _side(self, new: Samples) -> Table:
+        return Table(self._read.values(new).T)
 
     def _but(self, **changes: Any) -> GaussianOperator:
         out = super()._but(**changes)
         for name in _DERIVED:
             out.__dict__.pop(name, None)
         return out
-
-    def in_type(self, dtype: str) -> GaussianOperator:
-        """Return the same kernels with arithmetic of that type."""
-        return self._but(dtype=dtype)
 
     def part(
         self, rows: Which = None, columns: Which = None, dtype: DTypeLike = np.float64
@@ -298,14 +265,7 @@ class GaussianOperator(KernelOperator):
         """
         single = self.dtype == "float32"
         shift = self._shift if single else np.zeros_like(self._shift)
-        tables = (
-            [self._left.values]
-            if self._left is self._right
-            else [
-                self._left.values,
-                self._right.values,
-            ]
-        )
+        tables = [self._left.values, self._right.values][: 1 + (self._left is not self._right)]
         peaks = np.max(
             [np.abs(table - shift[:, None]).max(axis=1, initial=1e-150) for table in tables], axis=0
         )
@@ -420,7 +380,8 @@ class GaussianOperator(KernelOperator):
     @property
     def sample_columns(self) -> Array:
         """The samples on the right, as columns."""
-        return self._right.values
+        values: Array = self._right.values
+        return values
 
     # What representations are made from
 

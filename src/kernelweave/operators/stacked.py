@@ -19,6 +19,7 @@ from kernelweave.operators.base import (
     Kind,
     Which,
     as_tasks,
+    into,
     kernel_indices,
 )
 from kernelweave.validation import require_array, require_kind
@@ -113,11 +114,6 @@ class StackedOperator(KernelOperator):
     def work_bytes(self) -> float:
         """See :class:`KernelOperator`; what every part allows."""
         return min(part.work_bytes for part in self.parts)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all parts."""
-        return sum(part.nbytes for part in self.parts)
 
     @property
     def quick_sums(self) -> bool:
@@ -234,26 +230,22 @@ class StackedOperator(KernelOperator):
         ]
         return zip(self.members, self._ask(calls), strict=True)
 
-    def eigenvalue_bound(self) -> Array:
-        out = np.empty(self.m)
-        for own, found in self._of_parts("eigenvalue_bound"):
-            out[own] = found
-        return out
-
     def weighted(
         self, d: ArrayLike, rows: Which = None, columns: Which = None, out: Array | None = None
     ) -> Array:
         weights = np.asarray(d)
-        total: Array | None = None
+        calls: list[tuple[Any, str, dict[str, Any]]] = []
         for part, own in zip(self.parts, self.members, strict=True):
-            if total is None:
-                total = part.weighted(weights[own], rows, columns, out)
-            elif weights[own].any():
-                more = None if out is None else np.empty_like(out)
-                total += part.weighted(weights[own], rows, columns, more)
-        if total is None:
-            raise InvalidInputError("there must be at least one kernel.")
-        return total
+            if weights[own].any() or (part is self.parts[-1] and not calls):
+                # The first sum is written where it is asked for, the others are of its type.
+                target = out if out is None or not calls else np.empty_like(out)
+                asked = {"d": weights[own], "rows": rows, "columns": columns, "out": target}
+                calls.append((part, "weighted", asked))
+        answers = self._ask(calls)
+        total = next(answers)
+        for answer in answers:
+            total += answer
+        return into(out, total)
 
     def quad_and_product(self, v: Array, d: Array) -> tuple[Array, Array]:
         quad, product = np.empty(self.m), np.zeros_like(as_tasks(v))

@@ -55,12 +55,6 @@ class ThinOperator(KernelOperator):
                 raise InvalidInputError(f"kernel '{name}' {cls._needs}")
         return cls(factors, kernels.names)
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the factors and diagonals; what several kernels share counts once."""
-        stored = [part for kernel in self._kernels for part in kernel.stored]
-        return sum({id(part): part.nbytes for part in [*stored, *self._diagonals]}.values())
-
     @abstractmethod
     def _products(self, tasks: Array, chosen: Array, here: Any, out: Array) -> None:
         """Write S K_0 S v for the chosen kernels and all tasks, (kernels, tasks, rows)."""
