@@ -330,12 +330,12 @@ def _(operator: PointShards, rules: BoxConstraints, weights: Array | None = None
 class PointShard:
     """Some of the samples, on a worker: from sample `first` on, of `n_all`.
 
-    Questions come with the other samples they are about, as the operator's `pack` leaves them. The
-    kernels here have no samples of their own.
+    Questions come with the other samples they are about, `packed` by the operator. The kernels here
+    have no samples of their own.
     """
 
     def __init__(self, kernels: Any, packed: Any, first: int, n_all: int, cache_mb: float) -> None:
-        self.kernels, self.own = kernels, kernels.open(packed)
+        self.kernels, self.own = kernels, packed
         self.first, self.n_all, self.cache_bytes = first, n_all, 1e6 * cache_mb
         # The two samples of the move that is being made, and which ones they are.
         self.sent: Any = None
@@ -351,7 +351,7 @@ class PointShard:
     ) -> Any:
         """Ask the kernels chosen between those here (None: all) and those sent (None: these)."""
         mine = self.own if here is None else self.own.take(here)
-        sent = mine if packed is None else self.kernels.open(packed)
+        sent = mine if packed is None else packed
         return call(self.between(chosen, *((sent, mine) if sent_first else (mine, sent))))
 
     def between(self, chosen: Array, left: Any, right: Any) -> Any:
@@ -420,7 +420,7 @@ class _PointState(Rounds):
 
     def add(self, packed: Any, values: Array, kernels: Array | None) -> None:
         """Add the products of these kernels (None: all) with those values at the samples sent."""
-        operator = self._between(self._shard.own, self._shard.kernels.open(packed))
+        operator = self._between(self._shard.own, packed)
         kernels = np.arange(self.m) if kernels is None else kernels
         for some in kernel_runs(len(kernels), self.n):
             self._products.state[kernels[some]] += operator.apply(values, kernels[some])
@@ -438,7 +438,7 @@ class _PointState(Rounds):
 
     def move(self, packed: Any, idx: Array, delta: Array, d: Array) -> Any:
         """Move two samples, wherever they live, and choose by weights d."""
-        self._shard.sent, self._shard.sent_ids = self._shard.kernels.open(packed), idx.tolist()
+        self._shard.sent, self._shard.sent_ids = packed, idx.tolist()
         self._fitted = self._products.move(idx, delta, d)
         places = idx - self._shard.first
         here = (places >= 0) & (places < self.n)

@@ -224,15 +224,15 @@ class ComputedOperator(SampledOperator):
 
     # On their way to other machines
 
-    def pack(self, idx: Array) -> Any:
-        """Return training samples as they travel."""
+    def pack(self, idx: Array) -> Rows:
+        """Return training samples as they travel, for `of_rows` there."""
         self.learn(range(self.m))
-        return self.samples.take(idx).native, self._train_sides(idx)
-
-    def open(self, packed: Any) -> Rows:
-        """Return what `pack` made ready for `of_rows`."""
-        native, sides = packed
-        return Rows(Samples(native), sides)
+        every = [[step.train_side(place) for place in self._places] for step in self.steps]
+        sides: list[Any] = [
+            None if own[0] is None else np.stack([side[idx] for side in own])  # type: ignore[index]
+            for own in every
+        ]
+        return Rows(Samples(self.samples.take(idx).native), sides)
 
     def without_samples(self) -> ComputedOperator:
         """Return the kernels and the constants of their normalisation, and no sample."""
@@ -293,14 +293,6 @@ class ComputedOperator(SampledOperator):
         else:
             known = [own if own is None else own[place] for own in side.sides or []]
         return [own if own is None or index is None else own[index] for own in known]
-
-    def _train_sides(self, idx: Array) -> list[Array | None]:
-        """What each step knows of training samples, one row a kernel."""
-        every = [[step.train_side(place) for place in self._places] for step in self.steps]
-        return [
-            None if own[0] is None else np.stack([side[idx] for side in own])  # type: ignore[index]
-            for own in every
-        ]
 
     def _centred_block(
         self, kernels: list[int], left: Any, right: Any, dtype: DTypeLike | None

@@ -245,16 +245,10 @@ class GaussianOperator(SampledOperator):
             _members=chosen if self._members is None else self._members[chosen],
         )
 
-    def pack(self, idx: Array) -> Array:
-        """Return training samples as they travel."""
-        return self._train.values[:, idx]
-
-    def open(self, packed: Array) -> Table:
-        """Return what `pack` made ready for `of_rows`."""
-        return Table(packed)
+    def pack(self, idx: Array) -> Any:
+        return self._train.take(idx)
 
     def without_samples(self) -> GaussianOperator:
-        """Return the kernels and no sample."""
         return self._but(batch=None, samples=None, _train=None, _left=None, _right=None)
 
     @cached_property

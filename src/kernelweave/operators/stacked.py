@@ -28,13 +28,12 @@ __all__ = ["StackedOperator"]
 
 
 class _Sides:
-    """The same samples for each part."""
+    """The same samples for each part, as it reads them."""
 
     def __init__(self, parts: list[Any]) -> None:
         self.parts, self.n = parts, parts[0].n
 
     def take(self, idx: Array) -> _Sides:
-        """Return some of the samples."""
         return _Sides([part.take(idx) for part in self.parts])
 
 
@@ -87,16 +86,13 @@ class StackedOperator(KernelOperator):
 
     @property
     def samples(self) -> Any:
-        """The training samples."""
         return self.parts[0].samples
 
     @property
     def normalization(self) -> Any:
-        """The normalisation."""
         return self.parts[0].normalization
 
     def sample_ids_of(self, idx: Array, kernels: Array | None = None) -> dict[str, Any]:
-        """Return, for each precomputed kernel, the ids of those training samples."""
         out: dict[str, Any] = {}
         for part, _, own in self._split(kernels):
             out.update(part.sample_ids_of(idx, own))
@@ -155,21 +151,14 @@ class StackedOperator(KernelOperator):
         parts = [part.select(own) for part, _, own in split]
         return type(self)(parts, [positions for _, positions, _ in split])
 
-    def pack(self, idx: Array) -> list[Any]:
-        """Return training samples as they travel."""
-        return [part.pack(idx) for part in self.parts]
-
-    def open(self, packed: list[Any]) -> _Sides:
-        """Return what `pack` made ready for `of_rows`."""
-        return _Sides([part.open(own) for part, own in zip(self.parts, packed, strict=True)])
+    def pack(self, idx: Array) -> _Sides:
+        return _Sides([part.pack(idx) for part in self.parts])
 
     def of_rows(self, left: _Sides, right: _Sides) -> StackedOperator:
-        """Return the kernels between other samples."""
         triples = zip(self.parts, left.parts, right.parts, strict=True)
         return StackedOperator([part.of_rows(a, b) for part, a, b in triples], self.members)
 
     def without_samples(self) -> StackedOperator:
-        """Return the kernels and no sample."""
         return self._each(lambda part: part.without_samples())
 
     def _ask(self, calls: Sequence[tuple[Any, str, dict[str, Any]]]) -> Iterator[Any]:
