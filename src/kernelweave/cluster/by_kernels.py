@@ -32,7 +32,6 @@ class KernelShards(StackedOperator):
 
     @classmethod
     def build(cls, client: Any, kernels: Any, cache_mb: float, patience: float) -> KernelShards:
-        """Send every worker all samples and its own kernels."""
         count = min(len(Team.addresses(client)), kernels.m)
         starts = np.linspace(0, kernels.m, count + 1).astype(np.int64)
         shares = [np.arange(starts[w], starts[w + 1]) for w in range(count)]
@@ -76,12 +75,10 @@ class _Remote(KernelOperator):
         return values
 
     def take(self, idx: Array) -> KernelOperator:
-        """Few samples are at home here."""
         few: KernelOperator = self.kernels.take(np.asarray(idx))
         return few
 
     def select(self, kernels: Array) -> _Remote:
-        """The shard stays where it is."""
         places = np.asarray(kernels) if self.chosen is None else self.chosen[kernels]
         return _Remote(self.team, self.shard, self.kernels.select(kernels), self.cache_mb, places)
 

@@ -70,12 +70,10 @@ class PointShards(KernelOperator):
         return self.members[kernel_indices(kernels, self.m)]
 
     def take(self, idx: Array) -> KernelOperator:
-        """Few samples are at home here."""
         few: KernelOperator = self.kernels.take(np.asarray(idx)).select(self.members)
         return few
 
     def select(self, kernels: Array) -> PointShards:
-        """The shards stay where they are."""
         chosen = self.chosen(kernels)
         names = [self.kernels.names[k] for k in chosen]
         return self._but(members=chosen, m=len(chosen), names=names)
@@ -146,7 +144,6 @@ class PointShards(KernelOperator):
     def weighted(
         self, d: ArrayLike, rows: Which = None, columns: Which = None, out: Array | None = None
     ) -> Array:
-        """All of its numbers come here."""
         idx = np.arange(self.n) if rows is None else np.asarray(rows)
         width = self.n if columns is None else len(columns)
         out = self._sum_memory(len(idx), width) if out is None else out
@@ -204,7 +201,6 @@ class PointShards(KernelOperator):
         return semi_definite(quad, tasks, self, np.arange(self.m)), product
 
     def sum_products(self, V: Array) -> Array:
-        """V goes to every worker."""
         out, shards = np.zeros(V.shape[1:]), self._held(None)
         copies = 1.0 + 8.0 * V.shape[0] * V.shape[1] / self.row_bytes
 
@@ -218,7 +214,6 @@ class PointShards(KernelOperator):
         return out
 
     def square_sum(self) -> Array:
-        """Every worker sends n^2 numbers."""
         packed = self.kernels.pack(np.arange(self.n))
         call = methodcaller("square_sum")
         return np.sum(self.team.ask_all("ask", self.members, call, packed), axis=0)
@@ -290,7 +285,6 @@ class PointRounds(Rounds):
         self._follow(kernels)
 
     def synchronise(self) -> Array:
-        """The samples that moved meanwhile are sent once more."""
         frozen = np.setdiff1d(np.arange(self._m), self._followed)
         missed = self._v - self._seen if len(frozen) else np.zeros(self._operator.n)
         for part, packed in self._operator.messages(np.flatnonzero(missed)):
@@ -301,7 +295,6 @@ class PointRounds(Rounds):
         return np.maximum(np.sum(quads, axis=0), 0.0)
 
     def fitted(self) -> Array:
-        """All n numbers come here."""
         return np.concatenate(self._kept.ask_all("fitted"))
 
     def _best(self, found: list[Array], d: Array) -> PairStep | None:

@@ -115,7 +115,6 @@ class Gram:
         return self.bank.square_limit(most, copies)
 
     def dense(self) -> Array | None:
-        """The matrix, if it has been formed."""
         return self._matrix
 
     def diagonal(self) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -162,9 +163,9 @@ def build_bank(
         built = _automatic(kernels, cache_mb, dtype, rtol, random_state, stored)
     else:
         plans: dict[str, Callable[[Any], KernelOperator]] = {
-            "dense": lambda own: DenseOperator.of(own, dtype),
-            "lazy": lambda own: _rows_on_demand(own, cache_mb, dtype),
-            "factored": lambda own: FactorOperator.of(own, rtol),
+            "dense": partial(DenseOperator.of, dtype=dtype),
+            "lazy": partial(_rows_on_demand, cache_mb=cache_mb, dtype=dtype),
+            "factored": partial(FactorOperator.of, rtol=rtol),
             "positional": SequenceOperator.of,
             "sparse": FeatureOperator.of,
         }
@@ -217,21 +218,19 @@ def _automatic(
         (aligned, lambda few: SequenceOperator([strings[k] for k in aligned], few.names)),
         (sparse, lambda few: FeatureOperator([features[k] for k in sparse], few.names)),
         (gaussian, lambda few: GaussianOperator.of(few).in_type(dtype)),
-        (dense, lambda few: DenseOperator.of(few, dtype)),
-        (lazy, lambda few: CachedOperator(few, cache_mb, dtype)),
+        (dense, partial(DenseOperator.of, dtype=dtype)),
+        (lazy, partial(CachedOperator, cache_mb=cache_mb, dtype=dtype)),
     )
 
 
 def _rows_on_demand(kernels: ComputedOperator, cache_mb: float, dtype: str) -> KernelOperator:
     """Gaussian kernels are computed in every pass, of the others recent rows are kept."""
     gaussian = _gaussians(kernels, range(kernels.m), np.inf)
+    others = np.setdiff1d(np.arange(kernels.m), gaussian)
     return _made(
         kernels,
         (gaussian, lambda few: GaussianOperator.of(few).in_type(dtype)),
-        (
-            np.setdiff1d(np.arange(kernels.m), gaussian),
-            lambda few: CachedOperator(few, cache_mb, dtype),
-        ),
+        (others, partial(CachedOperator, cache_mb=cache_mb, dtype=dtype)),
     )
 
 
@@ -239,8 +238,12 @@ def _made(
     kernels: ComputedOperator, *groups: tuple[Array, Callable[[ComputedOperator], KernelOperator]]
 ) -> Any:
     """Make an operator of each group of kernels, and put them side by side."""
-    used = [(own, make(kernels.select(own))) for own, make in groups if len(own)]
-    return _stacked([part for _, part in used], [own for own, _ in used])
+    parts, members = [], []
+    for own, make in groups:
+        if len(own):
+            parts.append(make(kernels.select(own)))
+            members.append(own)
+    return _stacked(parts, members)
 
 
 def _stacked(parts: list[Any], members: list[Array]) -> Any:

@@ -68,7 +68,6 @@ class ErrorBound:
 
     @classmethod
     def none(cls, m: int) -> ErrorBound:
-        """Return the bound of an exact operator."""
         return cls(np.zeros(m), 0.0)
 
 
@@ -249,7 +248,6 @@ class KernelOperator(ABC):
         return out
 
     def select(self, kernels: Array) -> KernelOperator:
-        """Return some of the kernels on the same samples."""
         return Part(self, None, None, kernel_indices(kernels, self.m), np.float64)
 
     def against(self, X: Any) -> KernelOperator:
@@ -265,7 +263,6 @@ class KernelOperator(ABC):
         return {}
 
     def _but(self, **changes: Any) -> Self:
-        """Return a copy with other attributes."""
         out = object.__new__(type(self))
         out.__dict__.update(self.__dict__, **changes)
         return out
@@ -551,7 +548,6 @@ def into(out: Array | None, values: Array) -> Array:
 
 
 def same_samples(rows: Which, columns: Which) -> bool:
-    """Whether some rows and columns that were asked for are the same ones."""
     return rows is not None and columns is not None and np.array_equal(rows, columns)
 
 

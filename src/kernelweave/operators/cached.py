@@ -177,7 +177,6 @@ class CachedOperator(KernelOperator):
         return out
 
     def _row_products(self, tasks: Array, chosen: Array, idx: Array) -> Array:
-        """K_k v at some samples, from their rows."""
         out = np.empty((len(chosen), len(tasks), len(idx)))
         for positions, slab, slots in self._chunks(idx):
             part = np.empty(len(positions))
@@ -214,7 +213,6 @@ class CachedOperator(KernelOperator):
         return out
 
     def take(self, idx: Array) -> KernelOperator:
-        """See :class:`KernelOperator`; the few samples' matrices are formed."""
         # These matrices take the memory of the rows.
         self._cache.release()
         few = self._source.take(idx)
@@ -239,7 +237,6 @@ class CachedOperator(KernelOperator):
         return self._diagonals[kernel_indices(kernels, self.m)]
 
     def error(self, v: Array, d: Array) -> ErrorBound:
-        """Error of rows evaluated in float32."""
         if self.dtype == "float64":
             return ErrorBound.none(self.m)
         return rounding_error(v, d, self._diagonals, self._unit)
@@ -248,7 +245,6 @@ class CachedOperator(KernelOperator):
         return self if self.dtype == "float64" else self._source
 
     def refined(self) -> CachedOperator | None:
-        """Return the same with float64 rows."""
         if self.dtype == "float64":
             return None
         return self._other("float64", _unit=np.zeros(self.m))

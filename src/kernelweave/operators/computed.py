@@ -54,7 +54,6 @@ class Rows:
         self.samples, self.sides, self.n = samples, sides, samples.n
 
     def take(self, idx: Array) -> Rows:
-        """Return some of them."""
         sides = self.sides
         if sides is not None:
             sides = [side if side is None else side[:, idx] for side in sides]
@@ -219,7 +218,6 @@ class ComputedOperator(SampledOperator):
         )
 
     def sample_ids_of(self, idx: Array, kernels: Array | None = None) -> dict[str, Any]:
-        """Return, for each precomputed kernel, the ids of those training samples."""
         return given_ids(self, idx, kernels)
 
     # On their way to other machines
@@ -235,7 +233,6 @@ class ComputedOperator(SampledOperator):
         return Rows(Samples(self.samples.take(idx).native), sides)
 
     def without_samples(self) -> ComputedOperator:
-        """Return the kernels and the constants of their normalisation, and no sample."""
         self.learn(range(self.m))
         steps = [step.without_samples() for step in self.steps]
         return self._but(steps=steps, samples=Samples(self.samples.take([0]).native))

@@ -58,7 +58,6 @@ class Term:
     leaf: Kernel
 
     def exponent(self, left: Samples, right: Samples, dtype: DTypeLike) -> Array:
-        """Return the summand for two sets of rows, shape (q, s)."""
         return self.leaf.exponent(Pair(left, right, dtype).through(self.path))
 
 
@@ -73,12 +72,10 @@ class Side(NamedTuple):
 
     @property
     def n(self) -> int:
-        """Number of rows."""
         return self.rows.stop - self.rows.start if isinstance(self.rows, slice) else len(self.rows)
 
     @property
     def samples(self) -> Samples:
-        """The samples of these rows."""
         if not isinstance(self.rows, slice):
             return self.whole.take(self.rows)
         if self.n == self.whole.n:
@@ -187,7 +184,6 @@ class SquaredColumns:
         return np.median(self._values(samples), axis=0)
 
     def _values(self, samples: Samples) -> Any:
-        """All columns side by side, float64."""
         return self._columns.values(samples, self._sparse)
 
     def prepare(self, whole: Samples, dtype: np.dtype[Any]) -> _Columns:

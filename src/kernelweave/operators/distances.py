@@ -138,7 +138,6 @@ class DistanceOperator(SampledOperator):
         _check_exponents(self.kernels)
 
     def sample_ids_of(self, idx: Array, kernels: Array | None = None) -> dict[str, Any]:
-        """Return, for each given distance matrix, the ids of those training samples."""
         return given_ids(self, idx, kernels)
 
     def keep(self, cache_mb: float = 1000, dtype: str = "float32") -> DistanceOperator:
@@ -200,7 +199,6 @@ class DistanceOperator(SampledOperator):
         return self._but(tile_dtype="float64")
 
     def refined(self) -> DistanceOperator | None:
-        """Return the same distances in float64."""
         if self._kept is None or self._kept == np.float64:
             return None
         return self._again(self.samples, np.dtype(np.float64))
@@ -353,7 +351,6 @@ def _given_matrix(term: Term, samples: Samples) -> tuple[Array | None, float]:
 
 
 def _computed_matrix(term: Term, samples: Samples, dtype: np.dtype[Any]) -> Array:
-    """The n x n matrix of a term, computed in float64."""
     out = np.empty((samples.n, samples.n), dtype)
 
     def work(start: int, stop: int) -> None:

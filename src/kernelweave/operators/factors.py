@@ -235,7 +235,6 @@ class FactorOperator(KernelOperator):
         return out
 
     def _project(self, tasks: Array) -> Array:
-        """F'v for all factors: shape (T, total rank)."""
         out = np.empty((len(tasks), len(self._factors)))
 
         def work(start: int, stop: int) -> None:

@@ -96,7 +96,6 @@ class FeatureRows(ScaledFactor):
 
     @property
     def nnz(self) -> int:
-        """Number of features not zero."""
         return len(self.indices)
 
     @property
@@ -106,11 +105,9 @@ class FeatureRows(ScaledFactor):
 
     @property
     def rows(self) -> tuple[Array, Array, Array]:
-        """What compiled code asks for."""
         return self.indptr, self.indices, self.values
 
     def counts(self, idx: Array) -> Array:
-        """Numbers of features not zero of some samples."""
         return (self.indptr[idx + 1] - self.indptr[idx]).astype(np.int64)
 
     def take(self, idx: Array, shared: dict[int, Any]) -> FeatureRows:
@@ -295,7 +292,6 @@ class FeatureOperator(ThinOperator):
 
 
 def _collected(kernel: FeatureRows, support: Array, v: Array) -> Array:
-    """Return w = Phi'v for v on its support."""
     weights = v * kernel.scaling.at(support)
     entries = kernel.row_entries * len(support)
     # Every part has a vector of its own, which has to be worth it.

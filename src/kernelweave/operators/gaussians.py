@@ -67,7 +67,6 @@ class Table:
         self.values, self.n = np.ascontiguousarray(values), values.shape[1]
 
     def take(self, idx: Array) -> Table:
-        """Return some of the samples."""
         return Table(self.values[:, idx])
 
 
@@ -373,7 +372,6 @@ class GaussianOperator(SampledOperator):
 
     @property
     def sample_columns(self) -> Array:
-        """The samples on the right, as columns."""
         values: Array = self._right.values
         return values
 
@@ -387,7 +385,6 @@ class GaussianOperator(SampledOperator):
     # How exact the answers are
 
     def error(self, v: Array, d: Array) -> ErrorBound:
-        """Error of float32 arithmetic; see the class."""
         if self.dtype == "float64":
             return ErrorBound.none(self.m)
         unit = self._unit
@@ -417,7 +414,6 @@ class GaussianOperator(SampledOperator):
         return np.minimum(2.0**-24 * error, 1.0)
 
     def refined(self) -> GaussianOperator | None:
-        """Return the same kernels in float64 arithmetic."""
         return None if self.dtype == "float64" else self.in_type("float64")
 
     def exact(self) -> GaussianOperator:

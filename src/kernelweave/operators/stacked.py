@@ -108,7 +108,6 @@ class StackedOperator(KernelOperator):
 
     @cached_property
     def work_bytes(self) -> float:
-        """See :class:`KernelOperator`; what every part allows."""
         return min(part.work_bytes for part in self.parts)
 
     @property
@@ -138,7 +137,6 @@ class StackedOperator(KernelOperator):
         return self if out.parts == self.parts else out
 
     def refined(self) -> StackedOperator | None:
-        """Refine every part that can be."""
         out = self._each(lambda part: part.refined() or part)
         return None if out.parts == self.parts else out
 
@@ -244,7 +242,6 @@ class StackedOperator(KernelOperator):
         return quad, product
 
     def error(self, v: Array, d: Array) -> ErrorBound:
-        """Each part's own bound."""
         missing, product = np.zeros(self.m), np.zeros_like(as_tasks(v))
         for own, bound in self._of_parts("error", {"d": d}, v=v):
             missing[own] = bound.quad_missing

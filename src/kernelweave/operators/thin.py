@@ -48,7 +48,6 @@ class ThinOperator(KernelOperator):
 
     @classmethod
     def of(cls, kernels: KernelOperator) -> Any:
-        """Return kernels by their factors; all must have one."""
         factors = [kernels.thin_factor(k) for k in range(kernels.m)]
         for name, factor in zip(kernels.names, factors, strict=True):
             if not isinstance(factor, cls._factor):
