@@ -18,7 +18,7 @@ from benchmarks.part import read_options
 from benchmarks.show import Table, table
 from benchmarks.timing import seconds_of
 from kernelweave.bank import DaskBank
-from kernelweave.cluster.point_shard import PointShard
+from kernelweave.cluster.by_points import PointShard
 from kernelweave.cluster.team import Team
 from kernelweave.compiled.threads import use_threads
 from kernelweave.kernels import RBF

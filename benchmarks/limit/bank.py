@@ -76,7 +76,7 @@ def dense_whole(out: Any, bank: Any, *rest: Any, **more: Any) -> Amounts:
 
 
 def dense_square_sum(out: Any, bank: Any) -> Amounts:
-    return {"moved": bank.nbytes, "flops": float(bank.m) * bank.n**3}
+    return {"moved": _bytes(bank) * bank.m * bank.n**2, "flops": float(bank.m) * bank.n**3}
 
 
 def dense_diag(out: Any, bank: Any, kernels: Any = None) -> Amounts:

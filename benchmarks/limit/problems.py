@@ -13,6 +13,7 @@ from benchmarks.problems import problem_on, two_classes
 from kernelweave import MKLClassifier
 from kernelweave.bank import build_bank
 from kernelweave.bayes import Hyperparameters, Labels, Settings, infer
+from kernelweave.cluster.team import pickled_bytes
 from kernelweave.kernels import WeightedDegree
 from kernelweave.operators import KernelOperator, bind_kernels
 from kernelweave.solvers import Limits, get_solver, solve
@@ -55,7 +56,7 @@ def _of_table(group: str, X: Array, y: Array, kernels: Any) -> Iterator[Task]:
         return build_bank("auto", bind_kernels(kernels, X), tol=TOL)
 
     bank = build()
-    about = f"{bank.m} kernels, n = {bank.n:,}, {bank.nbytes / 1e6:.0f} MB"
+    about = f"{bank.m} kernels, n = {bank.n:,}, {pickled_bytes(bank) / 1e6:.0f} MB"
     yield Task(group, "bank", about, build)
     signs = np.where(y > 0, 1.0, -1.0)
     problem = problem_on(bank, signs)

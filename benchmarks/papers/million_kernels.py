@@ -19,6 +19,7 @@ from benchmarks.show import Table
 from benchmarks.timing import best_of, peak_mb, seconds_of
 from kernelweave import MKLClassifier
 from kernelweave.bank import build_bank
+from kernelweave.cluster.team import pickled_bytes
 from kernelweave.compiled.threads import thread_count
 from kernelweave.kernels import RBFBatch
 from kernelweave.operators import bind_kernels
@@ -35,7 +36,7 @@ def main() -> None:
     for regularizer in ("simplex", LpBall(1.33)):  # compiles
         MKLClassifier(few, regularizer=regularizer, tol=args.tol).fit(X, y)
     built, bank = seconds_of(lambda: build_bank("auto", bind_kernels(batch, X), tol=args.tol))
-    held = f"{bank.nbytes / 1e6:.0f} MB, bank built in {built:.2f} s"
+    held = f"{pickled_bytes(bank) / 1e6:.0f} MB, bank built in {built:.2f} s"
     print(f"{n} x {p}, {bank.m:,} kernels, {held}")
     v = np.random.default_rng(0).normal(size=n)
     one, _ = best_of(lambda: bank.quad(v), 2)

@@ -33,6 +33,7 @@ from benchmarks.show import Table
 from benchmarks.timing import race, seconds_of
 from kernelweave import MKLClassifier, sample_ids
 from kernelweave.bank import build_bank
+from kernelweave.cluster.team import pickled_bytes
 from kernelweave.kernels import RBF, from_matrices
 from kernelweave.operators import ComputedOperator
 from kernelweave.regularizers import LpBall, Simplex
@@ -108,7 +109,7 @@ def family_part(repeat: int) -> None:
     }
     title = f"(b) building {kernels.m} kernels on {len(X)} rows"
     show(title, race(contestants, repeat), "NumPy")
-    held = bank.nbytes / 1e6
+    held = pickled_bytes(bank) / 1e6
     print(f"the bank holds {held:.0f} MB, the dense stack {stack.nbytes / 1e6:.0f} MB")
     plain, normalised = raw.sum(axis=0), stack.mean(axis=0)
     machine = SVC(kernel="precomputed")

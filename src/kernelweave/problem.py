@@ -9,7 +9,7 @@ import numpy as np
 
 from kernelweave.arrays import Array, Index
 from kernelweave.combine.base import Combination, WeightedSum
-from kernelweave.combine.gram import CombinedOperator
+from kernelweave.combine.combined import CombinedOperator
 from kernelweave.deadline import NEVER, Deadline
 from kernelweave.losses.base import Loss
 from kernelweave.operators.base import KernelOperator

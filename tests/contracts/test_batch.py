@@ -428,7 +428,6 @@ def test_the_stated_error_covers_the_real_one(spread):
         bound = bank.error(v, d)
         quad = np.einsum("ti,kij,tj->k", v, K, v)
         assert np.all(np.abs(quad - bank.quad(v)) <= bound.quad_missing)
-        np.testing.assert_array_equal(bound.quad_missing, bound.norm_missing)
         product = v @ np.tensordot(d, K, axes=1)
         assert np.all(np.abs(np.tensordot(d, bank.apply(v), 1) - product) <= bound.product)
     unit = bank.error(np.eye(150)[:1], d).quad_missing
@@ -477,7 +476,8 @@ def many():
 def test_nothing_of_size_m_times_n_appears(many):
     bank = build_bank("auto", many)
     assert isinstance(bank, GaussianOperator)
-    assert bank.nbytes < 40 * bank.m + 8 * 2000 * FEATURES
+    held = sum(own.nbytes for own in vars(bank).values() if isinstance(own, np.ndarray))
+    assert held < 40 * bank.m and bank.sample_columns.nbytes <= 8 * 2000 * FEATURES
     v = np.zeros(2000)
     v[[3, 50, 700]] = 1.0
     d = np.zeros(bank.m)

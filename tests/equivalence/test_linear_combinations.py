@@ -213,7 +213,7 @@ def test_a_bank_that_cannot_be_made_exact_is_refused():
     class Rough(DenseOperator):
         def error(self, v, d):
             bound = super().error(v, d)
-            return type(bound)(bound.quad_missing + 1e-3, bound.norm_missing, bound.product)
+            return type(bound)(bound.quad_missing + 1e-3, bound.product)
 
     bank = DenseBank().from_matrices([np.eye(4), np.ones((4, 4))])
     bank.__class__ = Rough

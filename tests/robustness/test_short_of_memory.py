@@ -86,7 +86,8 @@ def test_what_is_free_decides_and_not_only_cache_mb(monkeypatch):
     monkeypatch.setattr("kernelweave.memory.available_bytes", lambda: 1e6)
     # All rows would be 1.1 MB.
     lazy = build_bank("lazy", kernels)
-    assert lazy.nbytes < 0.6e6
+    slab, _ = lazy.row_cache(np.arange(lazy.m)).slots(np.arange(1))
+    assert slab.nbytes < 0.6e6
     with pytest.raises(MemoryBudgetError, match="3 dense 300 x 300 kernel matrices need"):
         build_bank("dense", kernels)
 

@@ -7,7 +7,6 @@ from operator import methodcaller
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike
 
 from kernelweave.cluster.team import Team, pickled_bytes
 from kernelweave.operators.auto import build_bank
@@ -33,7 +32,6 @@ class KernelShards(StackedOperator):
 
     @classmethod
     def build(cls, client: Any, kernels: Any, cache_mb: float, patience: float) -> KernelShards:
-        """Send every worker all samples and its own kernels."""
         count = min(len(Team.addresses(client)), kernels.m)
         starts = np.linspace(0, kernels.m, count + 1).astype(np.int64)
         shares = [np.arange(starts[w], starts[w + 1]) for w in range(count)]
@@ -48,38 +46,14 @@ class KernelShards(StackedOperator):
         team: Team = self.parts[0].team
         return team
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the shards, all workers together."""
-        return int(self.team.nbytes)
-
     def _ask(self, calls: Sequence[tuple[Any, str, dict[str, Any]]]) -> Iterator[Any]:
+        # What a worker writes to would be a copy.
+        calls = [
+            (part, name, {**args, "out": None} if "out" in args else args)
+            for part, name, args in calls
+        ]
         asked = {p.shard: (p.chosen, methodcaller(name, **args)) for p, name, args in calls}
         return iter(self.team.ask("ask", asked))
-
-    def weighted(
-        self, d: ArrayLike, rows: Which = None, columns: Which = None, out: Array | None = None
-    ) -> Array:
-        """All of its numbers come from every worker."""
-        weights, n = np.asarray(d), self.n
-        if out is None:
-            width = n if columns is None else len(columns)
-            out = self._sum_memory(n if rows is None else len(rows), width)
-        out[...] = 0.0
-        calls = [
-            (part, "weighted", {"d": weights[own], "rows": rows, "columns": columns})
-            for part, own in zip(self.parts, self.members, strict=True)
-            if weights[own].any()
-        ]
-        for answer in self._ask(calls):
-            out += answer
-        return out
-
-    def part(
-        self, rows: Which = None, columns: Which = None, dtype: DTypeLike = np.float64
-    ) -> KernelOperator:
-        """It asks all workers at once, parts of parts would not."""
-        return KernelOperator.part(self, rows, columns, dtype)
 
 
 class _Remote(KernelOperator):
@@ -101,12 +75,10 @@ class _Remote(KernelOperator):
         return values
 
     def take(self, idx: Array) -> KernelOperator:
-        """Few samples are at home here."""
         few: KernelOperator = self.kernels.take(np.asarray(idx))
         return few
 
     def select(self, kernels: Array) -> _Remote:
-        """The shard stays where it is."""
         places = np.asarray(kernels) if self.chosen is None else self.chosen[kernels]
         return _Remote(self.team, self.shard, self.kernels.select(kernels), self.cache_mb, places)
 

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kernelweave.cluster.point_shard import PointShard, quads_and_sum, traces
 from kernelweave.cluster.team import Team, pickled_bytes
 from kernelweave.memory import require_bytes
 from kernelweave.operators.base import (
@@ -20,13 +19,16 @@ from kernelweave.operators.base import (
     Which,
     as_tasks,
     kernel_indices,
+    kernel_runs,
     round_size_of,
     semi_definite,
 )
+from kernelweave.operators.gaussians import GaussianOperator
 from kernelweave.operators.rounds import BoxConstraints, PairStep, Rounds, rounds_of
-from kernelweave.operators.running import SumOfKernels
+from kernelweave.operators.row_cache import RowCache, shared_cache
+from kernelweave.operators.running import BatchProducts, RowProducts, SumOfKernels
 
-__all__ = ["PointShards"]
+__all__ = ["PointShard", "PointShards"]
 
 # A worker holds the rows it was sent and the copies that kernels make of them.
 _COPIES = 3
@@ -44,48 +46,34 @@ class PointShards(KernelOperator):
     message_bytes = 32e6
     keeps_rows = True
 
-    def __init__(self, team: Team, kernels: Any, starts: Array, cache_mb: float) -> None:
-        # All kernels on all samples, here, and where the samples of each shard begin.
-        self.team, self.kernels, self.starts, self.cache_mb = team, kernels, starts, cache_mb
+    def __init__(self, client: Any, kernels: Any, cache_mb: float, patience: float) -> None:
+        # All kernels on all samples, here, and which of them this operator has.
+        self.kernels, self.members, self.cache_mb = kernels, np.arange(kernels.m), cache_mb
         self.n, self.m, self.names = kernels.n, kernels.m, kernels.names
-        # Which kernels of the shards this operator has.
-        self.members = np.arange(self.m)
         self.round_size = round_size_of(self.n)
+        count = min(len(Team.addresses(client)), self.n)
+        # Where the samples of each shard begin.
+        self.starts = starts = np.linspace(0, self.n, count + 1).astype(np.int64)
+        recipe, n = kernels.without_samples(), self.n
         self.row_bytes = pickled_bytes(kernels.pack(np.array([0])))
-
-    @classmethod
-    def build(cls, client: Any, kernels: Any, cache_mb: float, patience: float) -> PointShards:
-        """Send the kernels to every worker, and to each its samples."""
-        count = min(len(Team.addresses(client)), kernels.n)
-        starts = np.linspace(0, kernels.n, count + 1).astype(np.int64)
-        recipe = kernels.without_samples()
-        fixed = pickled_bytes(recipe)
-        row = pickled_bytes(kernels.pack(np.array([0])))
-        needed = [fixed + _COPIES * row * size for size in np.diff(starts)]
+        each = _COPIES * self.row_bytes * np.diff(starts)
 
         def ingredients(w: int) -> tuple[Any, ...]:
             own = np.arange(starts[w], starts[w + 1])
-            return recipe, kernels.pack(own), int(starts[w]), kernels.n, cache_mb
+            return recipe, kernels.pack(own), int(starts[w]), n, cache_mb
 
-        team = Team(client, PointShard, ingredients, needed, patience)
-        return cls(team, kernels, starts, cache_mb)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the shards, all workers together."""
-        return int(self.team.nbytes)
+        needed = (pickled_bytes(recipe) + each).tolist()
+        self.team = Team(client, PointShard, ingredients, needed, patience)
 
     def chosen(self, kernels: Which) -> Array:
         """Return those kernels as the shards count them."""
         return self.members[kernel_indices(kernels, self.m)]
 
     def take(self, idx: Array) -> KernelOperator:
-        """Few samples are at home here."""
         few: KernelOperator = self.kernels.take(np.asarray(idx)).select(self.members)
         return few
 
     def select(self, kernels: Array) -> PointShards:
-        """The shards stay where they are."""
         chosen = self.chosen(kernels)
         names = [self.kernels.names[k] for k in chosen]
         return self._but(members=chosen, m=len(chosen), names=names)
@@ -156,7 +144,6 @@ class PointShards(KernelOperator):
     def weighted(
         self, d: ArrayLike, rows: Which = None, columns: Which = None, out: Array | None = None
     ) -> Array:
-        """All of its numbers come here."""
         idx = np.arange(self.n) if rows is None else np.asarray(rows)
         width = self.n if columns is None else len(columns)
         out = self._sum_memory(len(idx), width) if out is None else out
@@ -166,10 +153,6 @@ class PointShards(KernelOperator):
     def diagonal(self, kernels: Which = None) -> Array:
         call = methodcaller("diagonal")
         return np.concatenate(self.team.ask_all("ask", self.chosen(kernels), call), axis=1)
-
-    def eigenvalue_bound(self) -> Array:
-        total = np.sum(self.team.ask_all("ask", self.members, traces), axis=0)
-        return np.maximum(total - self.quad(np.ones(self.n)) / self.n, 0.0)
 
     # Products
 
@@ -218,7 +201,6 @@ class PointShards(KernelOperator):
         return semi_definite(quad, tasks, self, np.arange(self.m)), product
 
     def sum_products(self, V: Array) -> Array:
-        """V goes to every worker."""
         out, shards = np.zeros(V.shape[1:]), self._held(None)
         copies = 1.0 + 8.0 * V.shape[0] * V.shape[1] / self.row_bytes
 
@@ -232,7 +214,6 @@ class PointShards(KernelOperator):
         return out
 
     def square_sum(self) -> Array:
-        """Every worker sends n^2 numbers."""
         packed = self.kernels.pack(np.arange(self.n))
         call = methodcaller("square_sum")
         return np.sum(self.team.ask_all("ask", self.members, call, packed), axis=0)
@@ -304,7 +285,6 @@ class PointRounds(Rounds):
         self._follow(kernels)
 
     def synchronise(self) -> Array:
-        """The samples that moved meanwhile are sent once more."""
         frozen = np.setdiff1d(np.arange(self._m), self._followed)
         missed = self._v - self._seen if len(frozen) else np.zeros(self._operator.n)
         for part, packed in self._operator.messages(np.flatnonzero(missed)):
@@ -315,7 +295,6 @@ class PointRounds(Rounds):
         return np.maximum(np.sum(quads, axis=0), 0.0)
 
     def fitted(self) -> Array:
-        """All n numbers come here."""
         return np.concatenate(self._kept.ask_all("fitted"))
 
     def _best(self, found: list[Array], d: Array) -> PairStep | None:
@@ -336,3 +315,136 @@ class PointRounds(Rounds):
 @rounds_of.register(PointShards)
 def _(operator: PointShards, rules: BoxConstraints, weights: Array | None = None) -> Rounds:
     return PointRounds(operator, rules, weights)
+
+
+# What a worker does: all kernels, against its own samples.
+
+
+class PointShard:
+    """Some of the samples, on a worker: from sample `first` on, of `n_all`.
+
+    Questions come with the other samples they are about, `packed` by the operator. The kernels here
+    have no samples of their own.
+    """
+
+    def __init__(self, kernels: Any, packed: Any, first: int, n_all: int, cache_mb: float) -> None:
+        self.kernels, self.own = kernels, packed
+        self.first, self.n_all, self.cache_bytes = first, n_all, 1e6 * cache_mb
+        # The two samples of the move that is being made, and which ones they are.
+        self.sent: Any = None
+        self.sent_ids: list[int] = []
+
+    def ask(
+        self,
+        chosen: Array,
+        call: Callable[[Any], Any],
+        packed: Any = None,
+        here: Which = None,
+        sent_first: bool = False,
+    ) -> Any:
+        """Ask the kernels chosen between those here (None: all) and those sent (None: these)."""
+        mine = self.own if here is None else self.own.take(here)
+        sent = mine if packed is None else packed
+        return call(self.between(chosen, *((sent, mine) if sent_first else (mine, sent))))
+
+    def between(self, chosen: Array, left: Any, right: Any) -> Any:
+        operator = self.kernels.of_rows(left, right)
+        whole = np.array_equal(chosen, np.arange(operator.m))
+        return operator if whole else operator.select(chosen)
+
+    def new_state(self, rules: BoxConstraints, chosen: Array, weights: Array | None) -> _PointState:
+        return _PointState(self, rules, chosen, weights)
+
+
+def quads_and_sum(
+    V: Array, V_here: Array, d: Array | None, operator: KernelOperator
+) -> tuple[Array, Array | None]:
+    """(v'K_k v, summed over the samples here on one side, and sum_k d_k K_k v at these)."""
+    quad, product = np.zeros(operator.m), None if d is None else np.zeros(V_here.shape)
+    for part in kernel_runs(operator.m, V_here.size):
+        products = operator.apply(V, part)
+        quad[part] = np.einsum("ktn,tn->k", products, V_here)
+        if d is not None:
+            product += np.tensordot(d[part], products, axes=1)
+    return quad, product
+
+
+class _PointState(Rounds):
+    """The rounds of the samples here, as far as these know of them; `_choose` returns no pair.
+
+    The samples of a move need not be among those here, and are sent along. What kernels frozen
+    have missed is known to the one who sends, too. With weights the state is that of one kernel,
+    sum_k weights_k K_k.
+    """
+
+    _products: RowProducts
+
+    def __init__(
+        self, shard: PointShard, rules: BoxConstraints, chosen: Array, weights: Array | None
+    ) -> None:
+        self._shard, self._chosen, self._weights = shard, chosen, weights
+        operator = self._between(shard.own, shard.own)
+        self.m, self.n = operator.m, shard.own.n
+        if isinstance(operator, GaussianOperator):
+            # Rows are computed as fast as they could be read, and none are kept.
+            products: RowProducts = BatchProducts(operator, lambda _: shard.sent.values)
+        else:
+            products = RowProducts(self)
+        super().__init__(products, rules)
+
+    def _between(self, left: Any, right: Any) -> KernelOperator:
+        operator = self._shard.between(self._chosen, left, right)
+        return operator if self._weights is None else SumOfKernels(operator, self._weights)
+
+    def row_cache(self, kernels: Array) -> RowCache:
+        """Return a cache of rows against the samples here, which all tasks share."""
+        shard = self._shard
+
+        def rows(idx: Array) -> Array:
+            sent = shard.sent.take(np.array([shard.sent_ids.index(i) for i in idx]))
+            return np.array(self._between(sent, shard.own).block(kernels=kernels))
+
+        def make() -> RowCache:
+            count, dtype = len(kernels), np.dtype(np.float64)
+            return RowCache(rows, count, shard.own.n, shard.cache_bytes, dtype, shard.n_all)
+
+        weights = b"" if self._weights is None else b"sum" + self._weights.tobytes()
+        return shared_cache(shard, self._chosen[kernels].tobytes() + weights, make)
+
+    def add(self, packed: Any, values: Array, kernels: Array | None) -> None:
+        """Add the products of these kernels (None: all) with those values at the samples sent."""
+        operator = self._between(self._shard.own, packed)
+        kernels = np.arange(self.m) if kernels is None else kernels
+        for some in kernel_runs(len(kernels), self.n):
+            self._products.state[kernels[some]] += operator.apply(values, kernels[some])
+
+    def place(self, v: Array, followed: Array | None, d: Array) -> Any:
+        """Set v, whose products have been added, and the kernels followed; choose by weights d."""
+        self._v[:] = v
+        self.restrict(followed)
+        return self.reweigh(d)
+
+    def synchronise(self) -> Array:
+        """Follow all kernels; returns v'K_k v, as far as v lives here on one side."""
+        self.restrict(None)
+        return self._products.quads(self._v)
+
+    def move(self, packed: Any, idx: Array, delta: Array, d: Array) -> Any:
+        """Move two samples, wherever they live, and choose by weights d."""
+        self._shard.sent, self._shard.sent_ids = packed, idx.tolist()
+        self._fitted = self._products.move(idx, delta, d)
+        places = idx - self._shard.first
+        here = (places >= 0) & (places < self.n)
+        np.add.at(self._v, places[here], delta[here])
+        return self._choose()
+
+    def _choose(self) -> Any:
+        """The best to rise and the best to fall: (index, score, v, K_k v of those followed)."""
+        i, high, j, low = self._rules.best_pair(self._fitted, self._v)
+        followed = self._products.followed
+        out = np.full((2, 3 + len(followed)), -1.0)
+        for row, best, score in ((0, i, high), (1, j, low)):
+            if best >= 0:
+                out[row, :3] = best + self._shard.first, score, self._v[best]
+                out[row, 3:] = self._products.state[followed, best]
+        return out

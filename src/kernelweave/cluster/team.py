@@ -90,7 +90,6 @@ class _Seat:
 
 
 def check_client(client: Any) -> None:
-    """Raise unless this is a client of a running cluster."""
     if not hasattr(client, "scheduler_info") or not hasattr(client, "submit"):
         raise InvalidInputError(
             f"DaskBank needs a dask.distributed.Client; got {client!r}. For this machine: "
@@ -180,10 +179,6 @@ class Team:
     def __len__(self) -> int:
         return len(self._needed)
 
-    @property
-    def nbytes(self) -> float:
-        return sum(self._needed)
-
     # Supersteps
 
     def ask(self, name: str, args: dict[int, tuple[Any, ...]]) -> list[Any]:
@@ -226,7 +221,6 @@ class Team:
         return kept
 
     def _drop(self, key: int) -> None:
-        """Let every shard that is there forget what it keeps under a key."""
         if self._client.status == "running":
             for w in range(len(self)):
                 self._send(w, "forget", (key,))
@@ -365,9 +359,7 @@ class Kept:
         self.team.ask("begin", {w: (self.key, *own) for w, own in self.beginnings.items()})
 
     def ask(self, name: str, args: dict[int, tuple[Any, ...]]) -> list[Any]:
-        """Call a method of several states at once, each with its arguments."""
         return self.team.ask("state", {w: (self.key, name, *own) for w, own in args.items()})
 
     def ask_all(self, name: str, *args: Any) -> list[Any]:
-        """Call a method of every state at once, all with the same arguments."""
         return self.ask(name, dict.fromkeys(self.beginnings, args))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from kernelweave.combine.base import (
     Combination,
+    Gram,
     PolynomialMixture,
     Product,
     WeightedSum,
     get_combination,
 )
-from kernelweave.combine.gram import CombinedOperator, Gram
+from kernelweave.combine.combined import CombinedOperator
 
 __all__ = [
     "Combination",

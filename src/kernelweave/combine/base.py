@@ -10,18 +10,159 @@ import numpy as np
 from numpy.polynomial import polynomial
 from numpy.typing import DTypeLike
 
-from kernelweave.combine.gram import CombinedOperator, Gram
-from kernelweave.compiled.blocks import STACK_ENTRIES, rows_of
+from kernelweave.combine.combined import CombinedOperator
+from kernelweave.compiled.blocks import CACHED_COLUMNS, STACK_ENTRIES, rows_of
+from kernelweave.compiled.dense_rows import add_rows, rows_product, square_block
 from kernelweave.compiled.exp import exp_inplace
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.errors import InvalidInputError
+from kernelweave.memory import rows_and_work
 from kernelweave.operators.base import Array, KernelOperator, as_tasks
+from kernelweave.operators.row_cache import RowCache
 from kernelweave.registry import Named
 
-__all__ = ["Combination", "PolynomialMixture", "Product", "WeightedSum", "get_combination"]
+__all__ = [
+    "Combination",
+    "Gram",
+    "PolynomialMixture",
+    "Product",
+    "WeightedSum",
+    "get_combination",
+]
 
 # Rows and columns of a part: a few of them fit in the cache of a core.
 _SIDE = 512
+
+
+class Gram:
+    """One combined kernel matrix sum_k d_k K_k, as the single-kernel solvers see it.
+
+    Where the operator finds it cheaper (moderate n, matrices in memory) the matrix is formed once.
+    Elsewhere a product is taken kernel by kernel and remembered in `parts`, so that K_k alpha stays
+    known for every active kernel and the next weights need no pass of their own; or, with
+    `keep_rows`, from rows of the sum that are kept.
+
+    Parameters
+    ----------
+    bank : KernelOperator
+        The kernels.
+    d : ndarray of shape (m,)
+        Their weights.
+    dtype : numpy dtype
+        Storage of the matrix, if it is formed, or of the rows; sums are float64.
+    reuse : Gram, optional
+        Its memory is taken over, and what it holds if it is of the same weights.
+    keep_rows : bool, default=False
+        Whether rows of the sum are kept where the matrix is not formed.
+
+    Attributes
+    ----------
+    active : ndarray of int
+        The kernels of weight not zero.
+    parts : ndarray of shape (len(active), n) or None
+        Sum of all products taken so far, kernel by kernel, where they are taken so.
+    round_size : int or None
+        Variables that a decomposition solver should move at a time; None if it does not matter.
+
+    Examples
+    --------
+    >>> from kernelweave.operators import DenseOperator
+    >>> bank = DenseOperator([np.eye(2), np.ones((2, 2))])
+    >>> Gram(bank, np.array([0.5, 0.5])).product(np.array([0]), np.array([2.0]))
+    array([2., 1.])
+    """
+
+    def __init__(
+        self,
+        bank: KernelOperator,
+        d: Array,
+        dtype: DTypeLike = np.float64,
+        reuse: Gram | None = None,
+        keep_rows: bool = False,
+    ) -> None:
+        self.n, self.bank, self.d = bank.n, bank, d
+        self.active = np.flatnonzero(d)
+        self.round_size = bank.round_size
+        self.parts: Array | None = None
+        self._matrix: Array | None = None
+        self._rows: RowCache | None = None
+        # The block asked for last, and its samples.
+        self._known: tuple[Array, Array] | None = None
+        kind = np.dtype(dtype)
+        old = None if reuse is None else reuse._matrix
+        if reuse is not None and reuse.bank is bank and np.array_equal(reuse.d, d):
+            self._known = reuse._known
+            self._matrix = old if old is not None and old.dtype == kind else None
+        if self._matrix is None and bank.forms_matrix:
+            fits = old is not None and old.shape == (self.n, self.n) and old.dtype == kind
+            self._matrix = bank.weighted(d, out=old if fits else np.empty((self.n, self.n), kind))
+        elif self._matrix is None and keep_rows:
+            wanted = kind.itemsize * float(self.n) ** 2
+            budget, bank.work_bytes = rows_and_work(bank.kept_bytes, wanted)
+            known = None if reuse is None else reuse._rows
+            if known is not None and known.dtype == kind:
+                known.clear(self._compute_rows)
+                self._rows = known
+            else:
+                if known is not None:
+                    known.release()
+                self._rows = RowCache(self._compute_rows, 1, self.n, budget, kind)
+
+    def _compute_rows(self, idx: Array) -> Array:
+        return self.bank.weighted(self.d, idx)[None]
+
+    def square_limit(self, most: int, copies: float) -> int:
+        return self.bank.square_limit(most, copies)
+
+    def dense(self) -> Array | None:
+        return self._matrix
+
+    def diagonal(self) -> Array:
+        if self._matrix is not None:
+            return self._matrix.diagonal().astype(np.float64)
+        return self.d[self.active] @ self.bank.diagonal(self.active)
+
+    def block(self, idx: Array) -> Array:
+        """K(d)[idx][:, idx]."""
+        idx = np.asarray(idx, dtype=np.int64)
+        if self._matrix is not None:
+            return square_block(self._matrix, idx)
+        # A solver that narrows down its variables asks for parts of what it had before.
+        if self._known is not None:
+            known, block = self._known
+            places = np.searchsorted(known, idx)
+            if places[-1] < len(known) and np.array_equal(known[places], idx):
+                return block if len(idx) == len(known) else square_block(block, places)
+        block = self.bank.weighted(self.d, idx, idx)
+        self._known = (idx, block)
+        return block
+
+    def product(self, idx: Array, delta: Array) -> Array:
+        """K(d)[:, idx] @ delta."""
+        idx = np.asarray(idx, dtype=np.int64)
+        if self._matrix is not None:
+            return rows_product(self._matrix, idx, delta)
+        if self._rows is not None:
+            return self._sum_of_rows(self._rows, idx, np.asarray(delta, dtype=np.float64))
+        v = np.zeros(self.n)
+        v[idx] = delta
+        parts = self.bank.apply(v, self.active)
+        self.parts = parts if self.parts is None else self.parts + parts
+        return self.d[self.active] @ parts
+
+    def _sum_of_rows(self, rows: RowCache, idx: Array, delta: Array) -> Array:
+        out = np.zeros(self.n)
+        for first in range(0, len(idx), rows.capacity):
+            slab, slots = rows.slots(idx[first : first + rows.capacity])
+            values = delta[first : first + rows.capacity]
+
+            def work(
+                start: int, stop: int, slab: Array = slab, slots: Array = slots, v: Array = values
+            ) -> None:
+                add_rows(slab[:, 0], slots, v, out, start, stop)
+
+            map_blocks(work, self.n, CACHED_COLUMNS, float(self.n) * len(values))
+        return out
 
 
 class Combination(Named):

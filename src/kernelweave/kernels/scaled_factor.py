@@ -87,11 +87,6 @@ class Scaling:
         left, right = self.left, self.right
         return left[:, rows].T @ right[:, columns] + right[:, rows].T @ left[:, columns]
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of S, L and U."""
-        return self.scale.nbytes + self.left.nbytes + self.right.nbytes
-
 
 class ScaledFactor(ABC):
     """A normalised training Gram matrix, for dataclasses that know the raw one."""
@@ -112,11 +107,6 @@ class ScaledFactor(ABC):
 
         `shared` holds what factors of the same samples have in common, by the id of the original.
         """
-
-    @property
-    @abstractmethod
-    def stored(self) -> tuple[Any, ...]:
-        """What takes memory, each with its `nbytes`; factors may share some of it."""
 
     def product(self, v: Floats) -> Floats:
         """K v."""

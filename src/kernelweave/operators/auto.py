@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -144,17 +145,8 @@ def build_bank(
     if getattr(spec, "builds_any_set", False):
         return spec.build(kernels)
     if isinstance(kernels, StackedOperator):
-        parts = [
-            build_bank(
-                spec,
-                part,
-                cache_mb=cache_mb,
-                tol=tol,
-                random_state=random_state,
-                stored=stored,
-            )
-            for part in kernels.parts
-        ]
+        more: Any = {"tol": tol, "random_state": random_state, "stored": stored}
+        parts = [build_bank(spec, part, cache_mb=cache_mb, **more) for part in kernels.parts]
         return StackedOperator(parts, kernels.members)
     if hasattr(spec, "build"):
         return spec.build(kernels)
@@ -164,7 +156,6 @@ def build_bank(
         raise InvalidInputError(f"cache_mb must be > 0; got {cache_mb!r}.")
     dtype = storage_dtype(tol)
     rtol = float(np.clip(1e-3 * tol, 1e-12, 1e-6))
-    frugal = spec == "lazy"
     if isinstance(kernels, GaussianOperator) and spec in ("auto", "lazy"):
         # Evaluating these kernels takes little longer than reading them from memory would.
         built: Any = kernels.in_type(dtype)
@@ -172,16 +163,16 @@ def build_bank(
         built = _automatic(kernels, cache_mb, dtype, rtol, random_state, stored)
     else:
         plans: dict[str, Callable[[Any], KernelOperator]] = {
-            "dense": lambda own: DenseOperator.of(own, dtype),
-            "lazy": lambda own: _rows_on_demand(own, cache_mb, dtype),
-            "factored": lambda own: FactorOperator.of(own, rtol),
+            "dense": partial(DenseOperator.of, dtype=dtype),
+            "lazy": partial(_rows_on_demand, cache_mb=cache_mb, dtype=dtype),
+            "factored": partial(FactorOperator.of, rtol=rtol),
             "positional": SequenceOperator.of,
             "sparse": FeatureOperator.of,
         }
         built = plans[spec](kernels)
     for part in (*built.parts, built) if isinstance(built, StackedOperator) else (built,):
         part.cache_mb = cache_mb
-        if frugal:
+        if spec == "lazy":
             part.work_bytes = min(part.work_bytes, cache_bytes(cache_mb))
     return built
 
@@ -221,43 +212,38 @@ def _automatic(
         more = _gaussians(kernels, lazy, np.inf)
         gaussian, lazy = np.concatenate([gaussian, more]), np.setdiff1d(lazy, more)
 
-    def names(own: Array) -> list[str]:
-        return [kernels.names[k] for k in own]
-
-    parts: list[KernelOperator] = []
-    members: list[Array] = []
-    if len(thin):
-        factors = [pieces[k] for k in thin]
-        parts.append(FactorOperator(factors, names(thin), kernels.select(thin), rtol))
-        members.append(thin)
-    if len(aligned):
-        parts.append(SequenceOperator([strings[k] for k in aligned], names(aligned)))
-        members.append(aligned)
-    if len(sparse):
-        parts.append(FeatureOperator([features[k] for k in sparse], names(sparse)))
-        members.append(sparse)
-    if len(gaussian):
-        parts.append(GaussianOperator.of(kernels.select(gaussian)).in_type(dtype))
-        members.append(gaussian)
-    if len(dense):
-        parts.append(DenseOperator.of(kernels.select(dense), dtype))
-        members.append(dense)
-    if len(lazy):
-        parts.append(CachedOperator(kernels.select(lazy), cache_mb, dtype))
-        members.append(lazy)
-    return _stacked(parts, members)
+    return _made(
+        kernels,
+        (thin, lambda few: FactorOperator([pieces[k] for k in thin], few.names, few, rtol)),
+        (aligned, lambda few: SequenceOperator([strings[k] for k in aligned], few.names)),
+        (sparse, lambda few: FeatureOperator([features[k] for k in sparse], few.names)),
+        (gaussian, lambda few: GaussianOperator.of(few).in_type(dtype)),
+        (dense, partial(DenseOperator.of, dtype=dtype)),
+        (lazy, partial(CachedOperator, cache_mb=cache_mb, dtype=dtype)),
+    )
 
 
 def _rows_on_demand(kernels: ComputedOperator, cache_mb: float, dtype: str) -> KernelOperator:
     """Gaussian kernels are computed in every pass, of the others recent rows are kept."""
     gaussian = _gaussians(kernels, range(kernels.m), np.inf)
     others = np.setdiff1d(np.arange(kernels.m), gaussian)
-    parts: list[KernelOperator] = []
-    if len(gaussian):
-        parts.append(GaussianOperator.of(kernels.select(gaussian)).in_type(dtype))
-    if len(others):
-        parts.append(CachedOperator(kernels.select(others), cache_mb, dtype))
-    return _stacked(parts, [own for own in (gaussian, others) if len(own)])
+    return _made(
+        kernels,
+        (gaussian, lambda few: GaussianOperator.of(few).in_type(dtype)),
+        (others, partial(CachedOperator, cache_mb=cache_mb, dtype=dtype)),
+    )
+
+
+def _made(
+    kernels: ComputedOperator, *groups: tuple[Array, Callable[[ComputedOperator], KernelOperator]]
+) -> Any:
+    """Make an operator of each group of kernels, and put them side by side."""
+    parts, members = [], []
+    for own, make in groups:
+        if len(own):
+            parts.append(make(kernels.select(own)))
+            members.append(own)
+    return _stacked(parts, members)
 
 
 def _stacked(parts: list[Any], members: list[Array]) -> Any:

@@ -58,22 +58,18 @@ class ErrorBound:
     Attributes
     ----------
     quad_missing : ndarray of shape (m,)
-        v'K_k v (exact) is at most the operator's answer plus this.
-    norm_missing : ndarray of shape (m,)
-        The function K_k v of the exact kernel has a squared norm of at most the operator's v'K_k v
-        plus this.
+        v'K_k v (exact), the squared norm of the function K_k v, differs from the operator's answer
+        by at most this.
     product : ndarray of shape (T, n), or 0.0
         Entrywise bound on the error of sum_k d_k K_k v.
     """
 
     quad_missing: Array
-    norm_missing: Array
     product: Array | float
 
     @classmethod
     def none(cls, m: int) -> ErrorBound:
-        """Return the bound of an exact operator."""
-        return cls(np.zeros(m), np.zeros(m), 0.0)
+        return cls(np.zeros(m), 0.0)
 
 
 class KernelOperator(ABC):
@@ -248,10 +244,11 @@ class KernelOperator(ABC):
         stack = np.empty((self.m, len(idx), len(idx)))
         for part in kernel_runs(self.m, len(idx) ** 2):
             stack[part] = self.block(idx, idx, part)
-        return DenseOperator(list(stack), self.names)
+        out = DenseOperator(list(stack), self.names)
+        out.stack = stack
+        return out
 
     def select(self, kernels: Array) -> KernelOperator:
-        """Return some of the kernels on the same samples."""
         return Part(self, None, None, kernel_indices(kernels, self.m), np.float64)
 
     def against(self, X: Any) -> KernelOperator:
@@ -267,7 +264,6 @@ class KernelOperator(ABC):
         return {}
 
     def _but(self, **changes: Any) -> Self:
-        """Return a copy with other attributes."""
         out = object.__new__(type(self))
         out.__dict__.update(self.__dict__, **changes)
         return out
@@ -314,23 +310,21 @@ class KernelOperator(ABC):
             bound = rounding_error(tasks, d[part], self.diagonal(part), units)
             quad[part] = bound.quad_missing
             product += bound.product
-        return ErrorBound(quad, quad, product)
+        return ErrorBound(quad, product)
 
     def eigenvalue_bound(self) -> Array:
         """Upper bounds on the largest eigenvalue of each kernel on vectors of sum zero, (m,).
 
         Here the trace of the centred kernel, which bounds every eigenvalue.
         """
-        ones = np.ones(self.n)
-        inside = self.quad(ones) - self.error(ones, np.zeros(self.m)).quad_missing
-        return np.maximum(self.diagonal().sum(axis=1) - inside / self.n, 0.0)
+        ones, trace = np.ones(self.n), np.empty(self.m)
+        for part in kernel_runs(self.m, self.n):
+            trace[part] = self.diagonal(part).sum(axis=1)
+        # The bound on all entries of what is missing covers its diagonal as well.
+        missing = self.error(ones, np.zeros(self.m)).quad_missing
+        return np.maximum(trace - self.quad(ones) / self.n + 2.0 * missing, 0.0)
 
     # How much memory there is beside the operator
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes the operator holds."""
-        return 0
 
     @cached_property
     def work_bytes(self) -> float:
@@ -520,8 +514,7 @@ class Part(KernelOperator):
         weights = np.zeros(self._whole.m)
         weights[self._kernels] = d
         bound = self._whole.error(v, weights)
-        own = self._kernels
-        return ErrorBound(bound.quad_missing[own], bound.norm_missing[own], bound.product)
+        return ErrorBound(bound.quad_missing[self._kernels], bound.product)
 
 
 def _cut(index: Array | None, chosen: Array | None) -> Array | None:
@@ -557,14 +550,13 @@ def power_of_two(v: Array) -> np.float64:
 
 def into(out: Array | None, values: Array) -> Array:
     """Return values, written to `out` if there is one."""
-    if out is None:
+    if out is None or out is values:
         return values
     out[...] = values
     return out
 
 
 def same_samples(rows: Which, columns: Which) -> bool:
-    """Whether some rows and columns that were asked for are the same ones."""
     return rows is not None and columns is not None and np.array_equal(rows, columns)
 
 
@@ -588,7 +580,7 @@ def rounding_error(v: Array, d: Array, diagonals: Array, unit: Array) -> ErrorBo
     root = np.sqrt(np.maximum(diagonals, 0.0))
     weight = np.abs(as_tasks(v)) @ root.T  # (T, m): sum_j |v_j| sqrt(K_jj)
     bound = unit * (weight**2).sum(axis=0)
-    return ErrorBound(bound, bound, (weight * (unit * d)) @ root)
+    return ErrorBound(bound, (weight * (unit * d)) @ root)
 
 
 def semi_definite(quad: Array, v: Array, operator: KernelOperator, kernels: Array) -> Array:

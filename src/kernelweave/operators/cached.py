@@ -73,12 +73,12 @@ class CachedOperator(KernelOperator):
     ) -> None:
         self._source, self.cache_mb = kernels, cache_mb
         self.n, self.m, self.names = kernels.n, kernels.m, kernels.names
-        self._set_type(kernels.storage(dtype, range(kernels.m), on_the_way=True), None)
+        self._set_type(kernels.storage(dtype, range(kernels.m), on_the_way=True))
         self._diagonals = kernels.diagonal()
         self._unit = self._measured_unit()
 
-    def _set_type(self, name: str, instead_of: RowCache | None) -> None:
-        """Compute in that type, into an empty cache that takes the place of another."""
+    def _set_type(self, name: str) -> None:
+        """Compute in that type, into an empty cache."""
         self.dtype, dtype = name, np.dtype(name)
         self._computed = computed = self._source.in_type(name)
         entries = float(self.m) * self.n
@@ -88,12 +88,16 @@ class CachedOperator(KernelOperator):
             kernels=self.m,
         )
 
-        def compute(idx: Array) -> Array:
-            return computed.block(idx)
-
         budget = cache_bytes(self.cache_mb)
         rows, self.work_bytes = rows_and_work(budget, entries * self.n * dtype.itemsize)
-        self._cache = RowCache(compute, self.m, self.n, rows, dtype, instead_of=instead_of)
+        self._cache = RowCache(computed.block, self.m, self.n, rows, dtype)
+
+    def _other(self, dtype: str, **changes: Any) -> CachedOperator:
+        """Return a copy with a cache of its own, whose rows take the place of those of this one."""
+        self._cache.release()
+        out = self._but(**changes)
+        out._set_type(dtype)
+        return out
 
     def _measured_unit(self) -> Array:
         """Relative error of float32 rows, measured on a few of them, with a margin of four."""
@@ -109,11 +113,6 @@ class CachedOperator(KernelOperator):
             error /= root
             np.maximum(worst, error.max(axis=1) / root[:, i], out=worst)
         return np.maximum(4.0 * worst, 2.0**-24)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the cache and the diagonals."""
-        return int(self._cache.nbytes + self._diagonals.nbytes)
 
     def _chunks(self, idx: Array) -> Iterator[tuple[Array, Array, Array]]:
         """Yield (positions in idx, slab, slots) a bounded number of rows at a time."""
@@ -178,14 +177,12 @@ class CachedOperator(KernelOperator):
         return out
 
     def _row_products(self, tasks: Array, chosen: Array, idx: Array) -> Array:
-        """K_k v at some samples, from their rows."""
         out = np.empty((len(chosen), len(tasks), len(idx)))
         for positions, slab, slots in self._chunks(idx):
-            for place, k in enumerate(chosen):
-                for t, row in enumerate(tasks):
-                    part = np.empty(len(positions))
-                    row_products(slab[:, k], slots, row, part)
-                    out[place, t, positions] = part
+            part = np.empty(len(positions))
+            for place, t in np.ndindex(len(chosen), len(tasks)):
+                row_products(slab[:, chosen[place]], slots, tasks[t], part)
+                out[place, t, positions] = part
         return out
 
     def quad(self, v: Array, kernels: Which = None) -> Array:
@@ -203,44 +200,43 @@ class CachedOperator(KernelOperator):
         self, d: ArrayLike, rows: Which = None, columns: Which = None, out: Array | None = None
     ) -> Array:
         """See :class:`KernelOperator`; whole rows from the cache, parts of them afresh."""
+        if columns is not None:
+            return self._computed.weighted(d, rows, columns, out)
         weights = np.asarray(d, dtype=np.float64)
         idx = np.arange(self.n) if rows is None else np.asarray(rows)
-        if columns is not None:
-            # That costs less than whole rows.
-            out = self._sum_memory(len(idx), len(columns)) if out is None else out
-            return self._computed.weighted(weights, idx, columns, out)
         out = self._sum_memory(len(idx), self.n) if out is None else out
-        out[:] = 0.0
-        active, many = np.flatnonzero(weights), rows_of(self.n, SHARED_CACHE_ENTRIES)
-        for kernels in np.split(active, range(many, len(active), many)):
-            step = max(1, many // max(1, len(kernels)))
-            for first in range(0, len(idx), step):
-                values = self.block(idx[first : first + step], None, kernels).astype(np.float64)
-                out[first : first + step] += np.tensordot(weights[kernels], values, axes=1)
+        active = np.flatnonzero(weights)
+        step = rows_of(self.n * len(active), SHARED_CACHE_ENTRIES)
+        for first in range(0, len(idx), step):
+            values = self.block(idx[first : first + step], None, active).astype(np.float64)
+            out[first : first + step] = np.tensordot(weights[active], values, axes=1)
         return out
 
     def take(self, idx: Array) -> KernelOperator:
-        """See :class:`KernelOperator`; the few samples' matrices are formed."""
         # These matrices take the memory of the rows.
         self._cache.release()
         few = self._source.take(idx)
-        few.work_bytes = max(cache_bytes(self.cache_mb) - few.nbytes, 0.0)
+        held = 8.0 * self.m * float(few.n) ** 2
+        few.work_bytes = max(cache_bytes(self.cache_mb) - held, 0.0)
         return few
 
     def select(self, kernels: Array) -> CachedOperator:
         """See :class:`KernelOperator`; rows of the new one take the place of those of this one."""
         chosen = kernel_indices(kernels, self.m)
         few = self._source.select(chosen)
-        out = self._but(_source=few, m=few.m, names=few.names)
-        out._diagonals, out._unit = self._diagonals[chosen], self._unit[chosen]
-        out._set_type(self.dtype, self._cache)
-        return out
+        return self._other(
+            self.dtype,
+            _source=few,
+            m=few.m,
+            names=few.names,
+            _diagonals=self._diagonals[chosen],
+            _unit=self._unit[chosen],
+        )
 
     def diagonal(self, kernels: Which = None) -> Array:
         return self._diagonals[kernel_indices(kernels, self.m)]
 
     def error(self, v: Array, d: Array) -> ErrorBound:
-        """Error of rows evaluated in float32."""
         if self.dtype == "float64":
             return ErrorBound.none(self.m)
         return rounding_error(v, d, self._diagonals, self._unit)
@@ -249,9 +245,6 @@ class CachedOperator(KernelOperator):
         return self if self.dtype == "float64" else self._source
 
     def refined(self) -> CachedOperator | None:
-        """Return the same with float64 rows."""
         if self.dtype == "float64":
             return None
-        out = self._but(_unit=np.zeros(self.m))
-        out._set_type("float64", self._cache)
-        return out
+        return self._other("float64", _unit=np.zeros(self.m))

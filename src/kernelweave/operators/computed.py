@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 from scipy.sparse import issparse
 
-from kernelweave.compiled.blocks import CACHED_ENTRIES, STACK_ENTRIES, rows_of
+from kernelweave.compiled.blocks import STACK_ENTRIES, rows_of
 from kernelweave.compiled.matrix_checks import fits_float32
-from kernelweave.compiled.threads import map_blocks
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.base import Kernel, unique_names
 from kernelweave.kernels.evaluate import NotFiniteError, Plan, evaluate_stack
@@ -26,24 +26,20 @@ from kernelweave.operators.base import (
     KernelOperator,
     Kind,
     Which,
-    as_tasks,
     into,
     kernel_indices,
     kernel_runs,
-    power_of_two,
     sample_indices,
-    semi_definite,
 )
 from kernelweave.operators.features import FeatureRows
 from kernelweave.validation import LARGEST, require_kind, require_names
 
-__all__ = ["ComputedOperator", "Rows", "check_columns", "check_kernels"]
+__all__ = ["ComputedOperator", "Rows", "SampledOperator", "check_kernels"]
 
 Floats = NDArray[np.float64]
 
-# One tile of a streaming pass, all kernels together: it stays in the cache of a core.
-_TILE_ROWS = 64
-_TILE_KERNELS = 64
+# Rows of centred kernels whose means are taken at a time, at least.
+_FEWEST_ROWS = 64
 _STATE = ("kernels", "samples", "normalization", "names", "steps")
 
 
@@ -58,14 +54,67 @@ class Rows:
         self.samples, self.sides, self.n = samples, sides, samples.n
 
     def take(self, idx: Array) -> Rows:
-        """Return some of them."""
         sides = self.sides
         if sides is not None:
             sides = [side if side is None else side[:, idx] for side in sides]
         return Rows(self.samples.take(idx), sides)
 
 
-class ComputedOperator(KernelOperator):
+class SampledOperator(KernelOperator):
+    """Kernels that are computed from samples, those of the training or others on either side.
+
+    `_left` and `_right` are the samples as the representation reads them, `_train` those of the
+    training.
+    """
+
+    samples: Any
+    normalization: Normalization
+    dtype = "float64"
+    _left: Any
+    _right: Any
+    _train: Any = None
+
+    @abstractmethod
+    def _side(self, new: Samples) -> Any:
+        """Return new samples as the representation reads them."""
+
+    @property
+    def n(self) -> int:  # type: ignore[override]
+        return int((self._right or self.samples).n)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return int((self._left or self.samples).n), self.n
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(n={self.n}, m={self.m}, {self.normalization!r})"
+
+    def against(self, X: Any) -> Self:
+        return self.of_rows(self._checked(X), self._train)
+
+    def between(self, X: Any, Z: Any) -> Self:
+        left = self._checked(X)
+        return self.of_rows(left, left if Z is X else self._checked(Z))
+
+    def _checked(self, X: Any) -> Any:
+        new = as_samples(X)
+        if new.n_columns != self.samples.n_columns:
+            raise InvalidInputError(
+                f"X has {new.n_columns} columns, but the kernels were bound to "
+                f"{self.samples.n_columns}."
+            )
+        return self._side(new)
+
+    def of_rows(self, left: Any, right: Any) -> Self:
+        """Return the kernels between other samples."""
+        return self._but(_left=left, _right=right)
+
+    def in_type(self, dtype: str) -> Self:
+        """Return the same kernels with values of that type."""
+        return self._but(dtype=dtype)
+
+
+class ComputedOperator(SampledOperator):
     """Several bound kernels between samples, on a common scale; nothing is stored.
 
     Parameters
@@ -101,7 +150,6 @@ class ComputedOperator(KernelOperator):
     """
 
     keeps_rows = True
-    dtype = "float64"
 
     def __init__(
         self, kernels: Sequence[Kernel], samples: Samples, normalize: Any = "trace"
@@ -152,33 +200,10 @@ class ComputedOperator(KernelOperator):
             step.check(self.m, self.samples.n)
         self._reset()
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(n={self.n}, m={self.m}, {self.normalization!r})"
+    # Other kernels and samples
 
-    # Both sides
-
-    @property
-    def n(self) -> int:  # type: ignore[override]
-        return self.samples.n if self._right is None else self._right.n
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.samples.n if self._left is None else self._left.n, self.n
-
-    def against(self, X: Any) -> ComputedOperator:
-        return self.of_rows(Rows(check_columns(X, self.samples)), None)
-
-    def between(self, X: Any, Z: Any) -> ComputedOperator:
-        left = Rows(check_columns(X, self.samples))
-        return self.of_rows(left, left if Z is X else Rows(check_columns(Z, self.samples)))
-
-    def of_rows(self, left: Rows | None, right: Rows | None) -> ComputedOperator:
-        """Return the kernels between other samples; None stands for the training samples."""
-        return self._but(_left=left, _right=right)
-
-    def in_type(self, dtype: str) -> ComputedOperator:
-        """Return the same kernels with values of that type."""
-        return self._but(dtype=dtype)
+    def _side(self, new: Samples) -> Rows:
+        return Rows(new)
 
     def select(self, kernels: Array) -> ComputedOperator:
         """Return some of the kernels; what their normalisation learns is shared."""
@@ -193,23 +218,21 @@ class ComputedOperator(KernelOperator):
         )
 
     def sample_ids_of(self, idx: Array, kernels: Array | None = None) -> dict[str, Any]:
-        """Return, for each precomputed kernel, the ids of those training samples."""
         return given_ids(self, idx, kernels)
 
     # On their way to other machines
 
-    def pack(self, idx: Array) -> Any:
-        """Return training samples as they travel."""
+    def pack(self, idx: Array) -> Rows:
+        """Return training samples as they travel, for `of_rows` there."""
         self.learn(range(self.m))
-        return self.samples.take(idx).native, self._train_sides(idx)
-
-    def open(self, packed: Any) -> Rows:
-        """Return what `pack` made ready for `of_rows`."""
-        native, sides = packed
-        return Rows(Samples(native), sides)
+        every = [[step.train_side(place) for place in self._places] for step in self.steps]
+        sides: list[Any] = [
+            None if own[0] is None else np.stack([side[idx] for side in own])  # type: ignore[index]
+            for own in every
+        ]
+        return Rows(Samples(self.samples.take(idx).native), sides)
 
     def without_samples(self) -> ComputedOperator:
-        """Return the kernels and the constants of their normalisation, and no sample."""
         self.learn(range(self.m))
         steps = [step.without_samples() for step in self.steps]
         return self._but(steps=steps, samples=Samples(self.samples.take([0]).native))
@@ -268,14 +291,6 @@ class ComputedOperator(KernelOperator):
             known = [own if own is None else own[place] for own in side.sides or []]
         return [own if own is None or index is None else own[index] for own in known]
 
-    def _train_sides(self, idx: Array) -> list[Array | None]:
-        """What each step knows of training samples, one row a kernel."""
-        every = [[step.train_side(place) for place in self._places] for step in self.steps]
-        return [
-            None if own[0] is None else np.stack([side[idx] for side in own])  # type: ignore[index]
-            for own in every
-        ]
-
     def _centred_block(
         self, kernels: list[int], left: Any, right: Any, dtype: DTypeLike | None
     ) -> Array:
@@ -332,57 +347,6 @@ class ComputedOperator(KernelOperator):
         right = self._samples(self._right, _positions(columns, self.n))
         kind = np.float64 if out is None else out.dtype
         return into(out, self._planned(chosen).weighted(scaled, left, right, kind))
-
-    # Passes over tiles that are computed afresh
-
-    def quad_and_product(self, v: Array, d: Array) -> tuple[Array, Array]:
-        """See :class:`KernelOperator`; small tiles, because writing rows to memory takes longer
-        than computing them.
-
-        Kernels in use are evaluated between all samples and the support of v, the others on its
-        support, half of it: they are symmetric.
-        """
-        tasks = as_tasks(v)
-        product = np.zeros_like(tasks)
-        pieces = np.zeros((-(-self.n // _TILE_ROWS), self.m))
-        support = np.flatnonzero(tasks.any(axis=0))
-        scale = power_of_two(tasks)
-        values = np.ascontiguousarray((tasks[:, support] / scale).T, dtype=self.dtype)
-        used, rest = self._together(np.flatnonzero(d)), self._together(np.flatnonzero(d == 0))
-
-        def sums(rows: Array, first: int, kernels: Array) -> Array:
-            """(K_k v)[rows] of these kernels, from the support from its `first` member on."""
-            out = np.zeros((len(kernels), len(rows), len(tasks)))
-            width = max(_TILE_ROWS, rows_of(_TILE_ROWS * len(kernels), CACHED_ENTRIES))
-            for start in range(first, len(support), width):
-                columns = slice(start, start + width)
-                out += scale * (self.block(rows, support[columns], kernels) @ values[columns])
-            return out
-
-        def use(start: int, stop: int) -> None:
-            rows = np.arange(start, stop)
-            for kernels in used:
-                own = sums(rows, 0, kernels)
-                pieces[start // _TILE_ROWS, kernels] = np.einsum("krt,tr->k", own, tasks[:, rows])
-                product[:, rows] += np.tensordot(d[kernels], own, axes=1).T
-
-        def look(start: int, stop: int) -> None:
-            rows = support[start:stop]
-            for kernels in rest:
-                # What is right of the block on the diagonal stands for its mirror image, too.
-                own = 2.0 * sums(rows, start, kernels)
-                own -= scale * (self.block(rows, rows, kernels) @ values[start:stop])
-                pieces[start // _TILE_ROWS, kernels] = np.einsum("krt,tr->k", own, tasks[:, rows])
-
-        map_blocks(use, self.n, _TILE_ROWS)
-        map_blocks(look, len(support), _TILE_ROWS)
-        return semi_definite(pieces.sum(axis=0), v, self, np.arange(self.m)), product
-
-    def _together(self, kernels: Array) -> list[Array]:
-        """Split kernels into parts of a tile; those that read the same columns stay together."""
-        alike = np.argsort(self.sharing(kernels), kind="stable")
-        parts = -(-len(kernels) // _TILE_KERNELS)
-        return np.array_split(kernels[alike], parts) if parts else []
 
     # What representations are made from
 
@@ -532,7 +496,7 @@ class ComputedOperator(KernelOperator):
                 computed.append(i)
             else:
                 means[i] = factor.product(np.full(n, 1.0 / n))
-        for run in kernel_runs(len(computed), _TILE_ROWS * n):
+        for run in kernel_runs(len(computed), _FEWEST_ROWS * n):
             places = [computed[i] for i in run]
             part = [kernels[i] for i in places]
             height = rows_of(n * len(part), STACK_ENTRIES)
@@ -545,16 +509,6 @@ class ComputedOperator(KernelOperator):
 
 def _positions(idx: Any, n: int) -> Array | None:
     return None if idx is None else sample_indices(idx, n)
-
-
-def check_columns(X: Any, train: Samples) -> Samples:
-    """Return new samples, which must have the columns of the training samples."""
-    new = as_samples(X)
-    if new.n_columns != train.n_columns:
-        raise InvalidInputError(
-            f"X has {new.n_columns} columns, but the kernels were bound to {train.n_columns}."
-        )
-    return new
 
 
 def given_ids(operator: Any, idx: Array, kernels: Array | None) -> dict[str, Any]:

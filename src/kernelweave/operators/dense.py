@@ -14,7 +14,6 @@ from kernelweave.compiled.dense_rows import (
     add_row_products,
     add_rows,
     add_weighted_rows,
-    copy_rectangle,
     quad_block,
     rectangle,
     row_products,
@@ -92,34 +91,50 @@ class DenseOperator(KernelOperator):
 
         Sums are always float64, and the rounding of float32 enters the certificate.
         """
-        given = [kernels.given_matrix(k) for k in range(kernels.m)]
-        computed = np.array([k for k, one in enumerate(given) if one is None], dtype=np.int64)
+        n, matrices, scale = kernels.n, [np.empty((0, 0))] * kernels.m, np.ones(kernels.m)
+        given = {k: one for k in range(kernels.m) if (one := kernels.given_matrix(k)) is not None}
+        whole = [k for k, (K, ids, _) in given.items() if np.array_equal(ids, np.arange(len(K)))]
         # Counted before the first is cut.
-        cut = [one[0] for one in given if one is not None and not _whole(*one[:2])]
-        if len(cut) * kernels.n**2 > STACK_ENTRIES:
-            needed = sum(float(K.itemsize) for K in cut) * kernels.n**2
+        cut = [given[k][0] for k in given if k not in whole]
+        if len(cut) * n**2 > STACK_ENTRIES:
+            needed = sum(float(K.itemsize) for K in cut) * n**2
             require_bytes(needed, f"the parts of {len(cut)} given matrices", AS_ROWS)
-        matrices = [np.empty((0, 0)) if one is None else _cut(*one[:2]) for one in given]
-        scale = np.array([1.0 if one is None else one[2] for one in given])
-        stack = _computed(kernels, computed, dtype) if len(computed) else np.empty((0, 0, 0))
-        for k, matrix in zip(computed, stack, strict=True):
+        for k, (K, ids, factor) in given.items():
+            matrices[k] = K if k in whole else rectangle(K, ids, ids, K.dtype)
+            scale[k] = factor
+        chosen = np.array([k for k in range(kernels.m) if k not in given], dtype=np.int64)
+        if not len(chosen):
+            return cls(matrices, kernels.names, scale)
+        kind = np.dtype(kernels.storage(dtype, chosen))
+        needed = dense_bytes(n, len(chosen), kind.name)
+        require_bytes(needed, f"{len(chosen)} dense {n} x {n} kernel matrices", AS_ROWS)
+        stack = np.empty((len(chosen), n, n), kind)
+        # Kernels of the same columns share work, so they stay together.
+        order = np.argsort(kernels.sharing(chosen), kind="stable")
+        many = int(np.clip(_BUILD_BYTES / (8 * n * min(n, _BUILD_ROWS)), 1, len(order)))
+        parts = np.split(order, range(many, len(order), many))
+        rows = int(np.clip(_BUILD_BYTES / (8 * many * n), 1, n))
+        starts = range(0, n, rows)
+
+        def fill(first: int, last: int) -> None:
+            # Evaluated in float64 whatever the storage: the only error is one rounding.
+            for task in range(first, last):
+                part, start = parts[task // len(starts)], starts[task % len(starts)]
+                stop = min(start + rows, n)
+                stack[part, start:stop] = kernels.block(np.arange(start, stop), None, chosen[part])
+
+        map_blocks(fill, len(parts) * len(starts), 1)
+        for k, matrix in zip(chosen, stack, strict=True):
             matrices[k] = matrix
         out = cls(matrices, kernels.names, scale)
-        if len(computed):
-            out._source = kernels
-            out._rounded[computed] = stack.dtype == np.float32
-            out.stack = stack if len(computed) == out.m else None
+        out._source, out.stack = kernels, stack if len(chosen) == out.m else None
+        out._rounded[chosen] = kind == np.float32
         return out
 
     @property
     def dtype(self) -> str:
         """Type of the matrices that were computed."""
         return "float32" if self._rounded.any() else "float64"
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all matrices, the user's own included."""
-        return sum(K.nbytes for K in self._matrices)
 
     def block(
         self, rows: Which = None, columns: Which = None, kernels: Which = None, dtype: Kind = None
@@ -234,19 +249,6 @@ class DenseOperator(KernelOperator):
         map_blocks(work, len(idx), few, len(active) * out.size)
         return out
 
-    def take(self, idx: Array) -> DenseOperator:
-        idx = sample_indices(idx, self.n)
-        stack = np.empty((self.m, len(idx), len(idx)))
-
-        def work(start: int, stop: int) -> None:
-            for k in range(start, stop):
-                copy_rectangle(self._matrices[k], idx, idx, self._scale[k], stack[k])
-
-        map_blocks(work, self.m, 1, stack.size)
-        out = DenseOperator(list(stack), self.names)
-        out._rounded, out.stack = self._rounded, stack
-        return out
-
     def select(self, kernels: Array) -> DenseOperator:
         """See :class:`KernelOperator`; the matrices are shared, not copied."""
         chosen = kernel_indices(kernels, self.m)
@@ -263,26 +265,6 @@ class DenseOperator(KernelOperator):
         found = [self._scale[k] * self._matrices[k].diagonal() for k in chosen]
         return np.array(found, np.float64).reshape(len(chosen), -1)
 
-    def eigenvalue_bound(self) -> Array:
-        """See :class:`KernelOperator`; the Frobenius norm of the centred matrix if that is less."""
-        by_trace = super().eigenvalue_bound()
-        squares = np.empty(self.m)
-
-        def work(start: int, stop: int) -> None:
-            for k in range(start, stop):
-                # (np.vdot would hand matrices that a message brought to an odd address to BLAS.)
-                K = self._matrices[k]
-                square = np.einsum("ij,ij->", K, K, dtype=np.float64)
-                squares[k] = self._scale[k] ** 2 * square
-
-        map_blocks(work, self.m, 1, self.m * self.n**2)
-        products = self.apply(np.ones(self.n))
-        sums = products.sum(axis=1) / self.n
-        centred = squares - 2.0 * np.sum(products**2, axis=1) / self.n + sums**2
-        # Beyond rounding, of the storage and of the difference.
-        slack = 1e-6 * self.diagonal().sum(axis=1)
-        return np.minimum(by_trace, np.sqrt(np.maximum(centred, 0.0)) + slack)
-
     def error(self, v: Array, d: Array) -> ErrorBound:
         """Rounding of float32 storage; the user's own matrices are exact whatever their type."""
         if not self._rounded.any():
@@ -293,19 +275,9 @@ class DenseOperator(KernelOperator):
         return self if self._source is None or not self._rounded.any() else self._source
 
     def refined(self) -> DenseOperator | None:
-        """Return the same matrices in float64, if any was stored in float32."""
         if self._source is None or not self._rounded.any():
             return None
         return DenseOperator.of(self._source)
-
-
-def _cut(K: Array, ids: Array) -> Array:
-    """The part of a given matrix for these samples; itself if they are all, in order."""
-    return K if _whole(K, ids) else rectangle(K, ids, ids, K.dtype)
-
-
-def _whole(K: Array, ids: Array) -> bool:
-    return np.array_equal(ids, np.arange(len(K)))
 
 
 def dense_bytes(n: int, m: int, dtype: str) -> float:
@@ -315,27 +287,3 @@ def dense_bytes(n: int, m: int, dtype: str) -> float:
     if n <= DenseOperator.matrix_limit:
         needed += 8.0 * n**2
     return needed + min(needed, 2.0 * thread_count() * _BUILD_BYTES)
-
-
-def _computed(kernels: KernelOperator, chosen: Array, dtype: str) -> Array:
-    """The matrices of some kernels, one behind the other."""
-    n, kind = kernels.n, np.dtype(kernels.storage(dtype, chosen))
-    needed = dense_bytes(n, len(chosen), kind.name)
-    require_bytes(needed, f"{len(chosen)} dense {n} x {n} kernel matrices", AS_ROWS)
-    stack = np.empty((len(chosen), n, n), kind)
-    # Kernels of the same columns share work, so they stay together.
-    order = sorted(range(len(chosen)), key=kernels.sharing(chosen).__getitem__)
-    many = int(np.clip(_BUILD_BYTES / (8 * n * min(n, _BUILD_ROWS)), 1, len(order)))
-    parts = [np.array(order[first : first + many]) for first in range(0, len(order), many)]
-    rows = int(np.clip(_BUILD_BYTES / (8 * many * n), 1, n))
-    starts = range(0, n, rows)
-
-    def fill(first: int, last: int) -> None:
-        # Evaluated in float64 whatever the storage: the only error is one rounding.
-        for task in range(first, last):
-            part, start = parts[task // len(starts)], starts[task % len(starts)]
-            stop = min(start + rows, n)
-            stack[part, start:stop] = kernels.block(np.arange(start, stop), None, chosen[part])
-
-    map_blocks(fill, len(parts) * len(starts), 1)
-    return stack

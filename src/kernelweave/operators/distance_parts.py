@@ -58,7 +58,6 @@ class Term:
     leaf: Kernel
 
     def exponent(self, left: Samples, right: Samples, dtype: DTypeLike) -> Array:
-        """Return the summand for two sets of rows, shape (q, s)."""
         return self.leaf.exponent(Pair(left, right, dtype).through(self.path))
 
 
@@ -73,12 +72,10 @@ class Side(NamedTuple):
 
     @property
     def n(self) -> int:
-        """Number of rows."""
         return self.rows.stop - self.rows.start if isinstance(self.rows, slice) else len(self.rows)
 
     @property
     def samples(self) -> Samples:
-        """The samples of these rows."""
         if not isinstance(self.rows, slice):
             return self.whole.take(self.rows)
         if self.n == self.whole.n:
@@ -187,7 +184,6 @@ class SquaredColumns:
         return np.median(self._values(samples), axis=0)
 
     def _values(self, samples: Samples) -> Any:
-        """All columns side by side, float64."""
         return self._columns.values(samples, self._sparse)
 
     def prepare(self, whole: Samples, dtype: np.dtype[Any]) -> _Columns:
@@ -199,14 +195,6 @@ class SquaredColumns:
                 values = values if self._sparse else values - self._centre
                 known[dtype.char] = _Columns(values.astype(dtype, copy=False))
             return known[dtype.char]
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the columns that are kept."""
-        kept = [own.values for known in self._known.values() for own in known.values()]
-        if self._sparse:
-            return sum(v.data.nbytes + v.indices.nbytes + v.indptr.nbytes for v in kept)
-        return sum(values.nbytes for values in kept)
 
     def weighted(
         self, w: Array, left: Side, right: Side, dtype: np.dtype[Any], out: Array | None
@@ -222,7 +210,8 @@ class SquaredColumns:
             V = V if len(active) == len(w) else V[:, active]
             D = _weighted_sparse(U, V, w[active], same)
         else:
-            D = _weighted_dense(U, two.weighted(w).cut(right.rows), w[active], same)
+            B, norms = two.weighted(w)
+            D = _weighted_dense(U, B[right.rows], norms[right.rows], w[active], same)
         if out is None:
             return D
         out += D
@@ -252,11 +241,6 @@ class Evaluated:
 
     def prepare(self, whole: Samples, dtype: np.dtype[Any]) -> None:
         """Nothing is kept of samples."""
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the matrices; samples belong to the user."""
-        return sum(base.nbytes for base in self._bases if isinstance(base, np.ndarray))
 
     def _blocks(
         self, left: Side, right: Side, dtype: np.dtype[Any], used: Array
@@ -335,62 +319,52 @@ class _Columns:
 
     def __init__(self, values: Any) -> None:
         self.values = values
-        self._last: tuple[Array, _Weighted] | None = None
+        self._last: tuple[Array, tuple[Array, Array]] | None = None
 
-    def weighted(self, w: Array) -> _Weighted:
-        """The columns of non-zero weight, prepared; many tiles in a row have the same weights."""
+    def weighted(self, w: Array) -> tuple[Array, Array]:
+        """Columns of non-zero weight, extended; many tiles in a row have the same weights."""
         last = self._last
         if last is None or not np.array_equal(last[0], w):
             active = np.flatnonzero(w)
             chosen = self.values if len(active) == len(w) else self.values[:, active]
-            last = self._last = (w, _Weighted.of(chosen, w[active]))
+            last = self._last = (w, _extended(chosen, w[active]))
         return last[1]
 
 
-class _Weighted(NamedTuple):
-    """Rows v (s, p), their norms sum_j w_j v_j^2, and [v, 1, norms], ready for a product."""
-
-    values: Array
-    norms: Array
-    extended: Array
-
-    @classmethod
-    def of(cls, V: Array, w: Array) -> _Weighted:
-        """Compute norms; they may overflow, which `_weighted_dense` finds out."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            norms = _norms(V, w.astype(V.dtype))
-        p = V.shape[1]
-        B = np.empty((len(V), p + 2), V.dtype)
-        B[:, :p], B[:, p], B[:, p + 1] = V, 1, norms
-        return cls(V, norms, B)
-
-    def cut(self, rows: Array | slice) -> _Weighted:
-        return _Weighted(self.values[rows], self.norms[rows], self.extended[rows])
+def _extended(V: Array, w: Array) -> tuple[Array, Array]:
+    """[v, 1, |v|^2] for a product, and the norms |v|^2 = sum_j w_j v_j^2, which may overflow."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        norms = _norms(V, w.astype(V.dtype))
+    p = V.shape[1]
+    B = np.empty((len(V), p + 2), V.dtype)
+    B[:, :p], B[:, p], B[:, p + 1] = V, 1, norms
+    return B, norms
 
 
-def _weighted_dense(U: Array, right: _Weighted, w: Array, same: Positions) -> Array:
+def _weighted_dense(U: Array, B: Array, right_sq: Array, w: Array, same: Positions) -> Array:
     """Return sum_j w_j (u_j - v_j)^2 for all pairs of rows, in the type of U.
 
-    The columns are centred. If no weight is negative, neither is a result. `same` holds positions
-    (i, j) known to be zero because u_i and v_j are the same sample.
+    The columns are centred, the others `_extended`. If no weight is negative, neither is a result.
+    `same` holds positions (i, j) known to be zero because u_i and v_j are the same sample.
     """
     kind = U.dtype
     with np.errstate(over="ignore", invalid="ignore"):
         weights = w.astype(kind)
         norms = _norms(U, weights)
-        largest = sum(float(np.abs(own).max(initial=0.0)) for own in (norms, right.norms))
-    if not largest < np.finfo(kind).max / 8:
-        return _overflowed(U, right.values, w, same)
-    # One product of [-2 w u, |u|^2, 1] and [v, 1, |v|^2], so that no further pass is needed.
+        largest = sum(float(np.abs(own).max(initial=0.0)) for own in (norms, right_sq))
     p = U.shape[1]
+    V = B[:, :p]
+    if not largest < np.finfo(kind).max / 8:
+        return _overflowed(U, V, w, same)
+    # One product of [-2 w u, |u|^2, 1] and [v, 1, |v|^2], so that no further pass is needed.
     A = np.empty((len(U), p + 2), kind)
     np.multiply(U, -2 * weights, out=A[:, :p])
     A[:, p], A[:, p + 1] = norms, 1
-    D = A @ right.extended.T
+    D = A @ B.T
     if weights.min() < 0:
         D[same] = 0
         return D
-    _repair(D, U, right.values, weights, norms, right.norms)
+    _repair(D, U, V, weights, norms, right_sq)
     D[same] = 0
     # Most tiles have no negative entry, and reading costs half of writing.
     if D.size and D.min() < 0:
@@ -409,8 +383,7 @@ def _overflowed(U: Array, V: Array, w: Array, same: Positions) -> Array:
             "the weighted squared distances are too large for double precision; scale the "
             "features (StandardScaler), or use smaller gammas."
         )
-    right = _Weighted.of(V.astype(np.float64), w)
-    D = _weighted_dense(U.astype(np.float64), right, w, same)
+    D = _weighted_dense(U.astype(np.float64), *_extended(V.astype(np.float64), w), w, same)
     limit = float(np.finfo(U.dtype).max)
     return np.clip(D, -limit, limit, out=D).astype(U.dtype)
 

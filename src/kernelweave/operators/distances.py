@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -22,14 +21,13 @@ from kernelweave.kernels.samples import Samples, as_samples
 from kernelweave.memory import cache_bytes
 from kernelweave.operators.base import (
     Array,
-    KernelOperator,
     Kind,
     Which,
     into,
     kernel_indices,
     sample_indices,
 )
-from kernelweave.operators.computed import check_columns, check_kernels, given_ids
+from kernelweave.operators.computed import SampledOperator, check_kernels, given_ids
 from kernelweave.operators.distance_parts import (
     Evaluated,
     Part,
@@ -52,20 +50,7 @@ _KEPT = 2 / 3
 _STATE = ("kernels", "samples", "names")
 
 
-@dataclass(frozen=True)
-class _Kept:
-    """Matrices that take longer to compute than to read, and the terms that are not in them.
-
-    D_k contains the multiples `factors`, a CSR matrix of shape (m, len(matrices)), of them.
-    """
-
-    matrices: list[Array]
-    factors: Any
-    rest: list[Term]
-    dtype: str
-
-
-class DistanceOperator(KernelOperator):
+class DistanceOperator(SampledOperator):
     r"""Distances :math:`D_k` of several bound kernels :math:`\exp(-D_k)` between samples.
 
     They are the base matrices of :math:`K(d) = \exp(-\sum_k d_k D_k)`. Squared distances on columns
@@ -98,8 +83,6 @@ class DistanceOperator(KernelOperator):
     """
 
     matrix_limit = 5000
-    # Type of sums.
-    dtype = "float64"
 
     def __init__(self, kernels: Sequence[Kernel], samples: Samples) -> None:
         self.kernels = list(kernels)
@@ -115,9 +98,10 @@ class DistanceOperator(KernelOperator):
             for k, kernel in enumerate(self.kernels)
             for term in kernel.exponent_terms()
         ]
-        self._left = self._right = Side(self.samples, slice(0, self.samples.n))
-        self._kept: _Kept | None = None
-        # The matrices that are kept, and what is added to them.
+        self._train = self._left = self._right = self._side(self.samples)
+        # The matrices that are kept, their type, and what sums with them are added up from.
+        self._matrices: list[Array] = []
+        self._kept: np.dtype[Any] | None = None
         self._kept_parts: list[Part] = []
 
     @classmethod
@@ -154,7 +138,6 @@ class DistanceOperator(KernelOperator):
         _check_exponents(self.kernels)
 
     def sample_ids_of(self, idx: Array, kernels: Array | None = None) -> dict[str, Any]:
-        """Return, for each given distance matrix, the ids of those training samples."""
         return given_ids(self, idx, kernels)
 
     def keep(self, cache_mb: float = 1000, dtype: str = "float32") -> DistanceOperator:
@@ -190,41 +173,23 @@ class DistanceOperator(KernelOperator):
             factors += [(term.k, len(matrices), scale * factor) for term, factor in members]
             matrices.append(matrix)
             kept.update(id(term) for term, _ in members)
-        rest = [term for term in self.terms if id(term) not in kept]
-        table = factor_table(factors, self.m, len(matrices))
+        parts = parts_of([t for t in self.terms if id(t) not in kept], self.samples, self.m)
+        if matrices:
+            parts.append(Evaluated(matrices, factor_table(factors, self.m, len(matrices))))
         out = self._but(cache_mb=cache_mb, tile_dtype=dtype, work_bytes=budget - spent)
-        return out._holding(_Kept(matrices, table, rest, dtype))
-
-    def _holding(self, kept: _Kept | None) -> DistanceOperator:
-        self._kept = kept
-        if kept is not None:
-            self._kept_parts = self._computed_parts
-            if kept.matrices:
-                rest = parts_of(kept.rest, self.samples, self.m)
-                self._kept_parts = [*rest, Evaluated(kept.matrices, kept.factors)]
-            # Before threads ask for parts, so that no transformer runs twice.
-            self._prepared(np.dtype(kept.dtype))
-        return self
+        out._matrices, out._kept, out._kept_parts = matrices, kind, parts
+        # Before threads ask for parts, so that no transformer runs twice.
+        out._prepared(kind)
+        return out
 
     # Both sides
 
-    @property
-    def n(self) -> int:  # type: ignore[override]
-        return self._right.n
+    def _side(self, new: Samples) -> Side:
+        return Side(new, slice(0, new.n))
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self._left.n, self._right.n
-
-    def against(self, X: Any) -> DistanceOperator:
-        new = check_columns(X, self.samples)
+    def of_rows(self, left: Side, right: Side) -> DistanceOperator:
         _ = self._computed_parts  # Found once for all.
-        return self._but(_left=Side(new, slice(0, new.n)), _kept=None, _kept_parts=[])
-
-    def between(self, X: Any, Z: Any) -> DistanceOperator:
-        out = self.against(X)
-        right = out._left if Z is X else self.against(Z)._left
-        return out._but(_right=right)
+        return self._but(_left=left, _right=right, _kept=None, _kept_parts=[])
 
     def exact(self) -> DistanceOperator:
         """See :class:`KernelOperator`; sums over parts are float64, computed from the samples."""
@@ -234,12 +199,9 @@ class DistanceOperator(KernelOperator):
         return self._but(tile_dtype="float64")
 
     def refined(self) -> DistanceOperator | None:
-        """Return the same distances in float64."""
-        if self._kept is None or self._kept.dtype == "float64":
+        if self._kept is None or self._kept == np.float64:
             return None
-        finer = DistanceOperator(self.kernels, self.samples).keep(self.cache_mb, "float64")
-        finer.names, finer.matrix_limit = self.names, self.matrix_limit
-        return finer
+        return self._again(self.samples, np.dtype(np.float64))
 
     @cached_property
     def _computed_parts(self) -> list[Part]:
@@ -250,17 +212,12 @@ class DistanceOperator(KernelOperator):
         """What sums of this type are added up from."""
         if kind not in (np.float64, np.float32):
             raise InvalidInputError(f"distances are computed in float64 or float32; got {kind}.")
-        kept = self._kept is not None and kind.itemsize <= np.dtype(self._kept.dtype).itemsize
+        kept = self._kept is not None and kind.itemsize <= self._kept.itemsize
         parts = self._kept_parts if kept else self._computed_parts
         for part in parts:
             for side in (self._left, self._right):
                 part.prepare(side.whole, kind)
         return parts
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of kept matrices and columns."""
-        return sum(part.nbytes for part in self._kept_parts)
 
     def part(
         self, rows: Which = None, columns: Which = None, dtype: DTypeLike = np.float64
@@ -274,29 +231,15 @@ class DistanceOperator(KernelOperator):
         )
 
     def take(self, idx: Array) -> DistanceOperator:
-        idx = sample_indices(idx, self.n)
-        few, kept = DistanceOperator(self.kernels, self.samples.take(idx)), self._kept
-        if kept is not None:
-            kept = replace(kept, matrices=[D[np.ix_(idx, idx)] for D in kept.matrices])
-        return self._like(few, kept)
+        """See :class:`KernelOperator`; what is kept is computed again for these samples."""
+        return self._again(self.samples.take(sample_indices(idx, self.n)), self._kept)
 
-    def select(self, kernels: Array) -> DistanceOperator:
-        chosen = kernel_indices(kernels, self.m)
-        some, kept = DistanceOperator([self.kernels[k] for k in chosen], self.samples), self._kept
-        some.names = [self.names[k] for k in chosen]
-        if kept is not None:
-            rest = [replace(t, k=i) for i, k in enumerate(chosen) for t in kept.rest if t.k == k]
-            factors = kept.factors[chosen]
-            used = np.unique(factors.indices)
-            matrices = [kept.matrices[i] for i in used]
-            kept = replace(kept, matrices=matrices, factors=factors[:, used], rest=rest)
-        return self._like(some, kept)
-
-    def _like(self, out: DistanceOperator, kept: _Kept | None) -> DistanceOperator:
-        """Take over the settings of this operator."""
-        out.cache_mb, out.work_bytes = self.cache_mb, self.work_bytes
-        out.tile_dtype, out.matrix_limit = self.tile_dtype, self.matrix_limit
-        return out._holding(kept)
+    def _again(self, samples: Samples, kept: np.dtype[Any] | None) -> DistanceOperator:
+        """Return the same distances between other samples, kept in that type."""
+        out = DistanceOperator(self.kernels, samples)
+        out = out if kept is None else out.keep(self.cache_mb, kept.name)
+        out.matrix_limit = self.matrix_limit
+        return out
 
     # Values
 
@@ -408,7 +351,6 @@ def _given_matrix(term: Term, samples: Samples) -> tuple[Array | None, float]:
 
 
 def _computed_matrix(term: Term, samples: Samples, dtype: np.dtype[Any]) -> Array:
-    """The n x n matrix of a term, computed in float64."""
     out = np.empty((samples.n, samples.n), dtype)
 
     def work(start: int, stop: int) -> None:

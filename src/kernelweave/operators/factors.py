@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from numpy.typing import ArrayLike
 
 from kernelweave.compiled.blocks import STACK_ENTRIES, SUM_PARTS
 from kernelweave.compiled.low_rank import (
@@ -149,8 +149,6 @@ class FactorOperator(KernelOperator):
 
     ranks: Array
     _max_rank: int | None = None
-    # Type of sums of kernels.
-    _sums = np.dtype(np.float64)
 
     def __init__(
         self,
@@ -174,7 +172,6 @@ class FactorOperator(KernelOperator):
         for k, (factor, residual) in enumerate(pieces):
             self._factors[self._offsets[k] : self._offsets[k + 1]] = factor
             self._residual[k] = residual
-        self._right = self._factors
 
     @classmethod
     def of(
@@ -203,15 +200,6 @@ class FactorOperator(KernelOperator):
         out._max_rank = max_rank
         return out
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self._factors.shape[1], self._right.shape[1]
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the factors and the residual diagonals."""
-        return int(self._factors.nbytes + self._residual.nbytes)
-
     def _factor_rows(self, chosen: Array) -> Array | slice:
         """The factor rows of the chosen kernels, in order: a slice if they follow each other."""
         if len(chosen) and np.all(np.diff(chosen) == 1):
@@ -228,10 +216,10 @@ class FactorOperator(KernelOperator):
         self, rows: Which = None, columns: Which = None, kernels: Which = None, dtype: Kind = None
     ) -> Array:
         chosen = kernel_indices(kernels, self.m)
-        idx = np.arange(self.shape[0]) if rows is None else sample_indices(rows, self.shape[0])
+        idx = np.arange(self.n) if rows is None else sample_indices(rows, self.n)
         width = self.n if columns is None else len(columns)
         out = np.empty((len(chosen), len(idx), width), np.float64 if dtype is None else dtype)
-        if columns is None and len(idx) <= _FEW_ROWS and dtype is None and self._square:
+        if columns is None and len(idx) <= _FEW_ROWS and dtype is None:
 
             def work(start: int, stop: int) -> None:
                 some = chosen[start:stop]
@@ -242,23 +230,11 @@ class FactorOperator(KernelOperator):
             return out
         for position, k in enumerate(chosen):
             own = slice(self._offsets[k], self._offsets[k + 1])
-            left, right = self._factors[own, idx], self._right[own]
+            left, right = self._factors[own, idx], self._factors[own]
             out[position] = left.T @ (right if columns is None else right[:, columns])
         return out
 
-    @property
-    def _square(self) -> bool:
-        return self._right is self._factors
-
-    def part(
-        self, rows: Which = None, columns: Which = None, dtype: DTypeLike = np.float64
-    ) -> KernelOperator:
-        left = self._factors if rows is None else self._factors[:, np.asarray(rows)]
-        right = self._right if columns is None else self._right[:, np.asarray(columns)]
-        return self._but(_factors=left, _right=right, n=right.shape[1], _sums=np.dtype(dtype))
-
     def _project(self, tasks: Array) -> Array:
-        """F'v for all factors: shape (T, total rank)."""
         out = np.empty((len(tasks), len(self._factors)))
 
         def work(start: int, stop: int) -> None:
@@ -270,12 +246,12 @@ class FactorOperator(KernelOperator):
     def apply(self, v: Array, kernels: Which = None, rows: Which = None) -> Array:
         chosen = kernel_indices(kernels, self.m)
         tasks = as_tasks(v)
-        if rows is not None or not self._square:
-            idx = np.arange(self.shape[0]) if rows is None else sample_indices(rows, self.shape[0])
+        if rows is not None:
+            idx = sample_indices(rows, self.n)
             found = np.empty((len(chosen), len(tasks), len(idx)))
             for position, k in enumerate(chosen):
-                own = slice(self._offsets[k], self._offsets[k + 1])
-                found[position] = (tasks @ self._right[own].T) @ self._factors[own][:, idx]
+                F = self._factors[self._offsets[k] : self._offsets[k + 1]]
+                found[position] = (tasks @ F.T) @ F[:, idx]
             return found if np.ndim(v) == 2 else found[:, 0]
         out = np.empty((len(chosen), len(tasks), self.n))
 
@@ -346,14 +322,12 @@ class FactorOperator(KernelOperator):
     def take(self, idx: Array) -> FactorOperator:
         factors = np.ascontiguousarray(self._factors[:, idx])
         residual = np.ascontiguousarray(self._residual[:, idx])
-        return self._but(
-            n=len(idx), _factors=factors, _right=factors, _residual=residual, _source=None
-        )
+        return self._but(n=len(idx), _factors=factors, _residual=residual, _source=None)
 
     def select(self, kernels: Array) -> FactorOperator:
         """See :class:`KernelOperator`; factors of consecutive kernels are shared, not copied."""
         chosen = kernel_indices(kernels, self.m)
-        ranks, factors = self.ranks[chosen], self._factors[self._factor_rows(chosen)]
+        ranks = self.ranks[chosen]
         return self._but(
             m=len(chosen),
             names=tuple(self.names[k] for k in chosen),
@@ -361,8 +335,7 @@ class FactorOperator(KernelOperator):
             _source=None if self._source is None else self._source.select(chosen),
             _offsets=np.concatenate([[0], np.cumsum(ranks)]),
             _owner=np.repeat(np.arange(len(chosen)), ranks),
-            _factors=factors,
-            _right=factors,
+            _factors=self._factors[self._factor_rows(chosen)],
             _residual=self._residual[chosen],
         )
 
@@ -373,10 +346,9 @@ class FactorOperator(KernelOperator):
         picked = self._factor_rows(np.flatnonzero(d))
         kind = np.dtype(np.float64) if out is None else out.dtype
         weights = d[self._owner[picked], None].astype(kind)
-        if rows is not None or columns is not None or not self._square:
-            left, right = _cut(self._factors, picked, rows), _cut(self._right, picked, columns)
-            found = (left * weights).T @ right
-            return into(out, found.astype(self._sums, copy=False) if out is None else found)
+        if rows is not None or columns is not None:
+            left, right = _cut(self._factors, picked, rows), _cut(self._factors, picked, columns)
+            return into(out, (left * weights).T @ right)
         out = np.empty((self.n, self.n)) if out is None else out
         plain = self._factors[picked].astype(kind, copy=False)
         scaled = plain * weights
@@ -389,29 +361,10 @@ class FactorOperator(KernelOperator):
         map_blocks(work, self.n, _COLUMN_BLOCK, len(scaled) * self.n**2)
         return out
 
-    def contract(self, M: ArrayLike) -> NDArray[np.float64]:
-        """See :class:`KernelOperator`; sum_ij M_ij K_ij is the trace of F M G'."""
-        moved = self._factors @ np.asarray(M, dtype=np.float64)
-        traces = np.einsum("rs,rs->r", moved, self._right)
-        return np.bincount(self._owner, weights=traces, minlength=self.m).astype(np.float64)
-
     def diagonal(self, kernels: Which = None) -> Array:
         chosen = kernel_indices(kernels, self.m)
         spans = [self._factors[self._offsets[k] : self._offsets[k + 1]] for k in chosen]
         return np.array([np.einsum("rn,rn->n", F, F) for F in spans]).reshape(-1, self.n)
-
-    def eigenvalue_bound(self) -> Array:
-        """See :class:`KernelOperator`; the eigenvalue itself, and what the factors leave out."""
-        out = self._residual.sum(axis=1)
-
-        def work(start: int, stop: int) -> None:
-            for k in range(start, stop):
-                F = self._factors[self._offsets[k] : self._offsets[k + 1]]
-                F = F - F.mean(axis=1, keepdims=True)
-                out[k] += np.linalg.norm(F @ F.T, 2) if len(F) else 0.0
-
-        map_blocks(work, self.m, 16, self.m * self.n * float(np.mean(self.ranks**2)))
-        return out * (1.0 + 1e-9)
 
     def error(self, v: Array, d: Array) -> ErrorBound:
         """What the factors leave out; see the class docstring.
@@ -425,7 +378,7 @@ class FactorOperator(KernelOperator):
         by_norm = (tasks**2).sum(axis=1)[:, None] * self._residual.sum(axis=1)
         left_out = np.minimum(by_norm, (np.abs(tasks) @ roots.T) ** 2)
         missing = left_out.sum(axis=0)
-        return ErrorBound(missing, missing, (np.sqrt(left_out) * d) @ roots)
+        return ErrorBound(missing, (np.sqrt(left_out) * d) @ roots)
 
     def exact(self) -> KernelOperator:
         return self if self._source is None else self._source

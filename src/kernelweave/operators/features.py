@@ -79,10 +79,6 @@ class FeatureRows(ScaledFactor):
         indices, width = _by_frequency(features.indices)
         return cls(pointers, indices, np.ascontiguousarray(values), width, scaling)
 
-    @property
-    def stored(self) -> tuple[Any, ...]:
-        return self.indptr, self.indices, self.values, self.scaling
-
     def raw_product(self, v: Array) -> Array:
         every, w, out = np.arange(len(v)), np.zeros(self.width), np.empty(len(v))
         add_rows(*self.rows, every, v, w)
@@ -100,7 +96,6 @@ class FeatureRows(ScaledFactor):
 
     @property
     def nnz(self) -> int:
-        """Number of features not zero."""
         return len(self.indices)
 
     @property
@@ -110,11 +105,9 @@ class FeatureRows(ScaledFactor):
 
     @property
     def rows(self) -> tuple[Array, Array, Array]:
-        """What compiled code asks for."""
         return self.indptr, self.indices, self.values
 
     def counts(self, idx: Array) -> Array:
-        """Numbers of features not zero of some samples."""
         return (self.indptr[idx + 1] - self.indptr[idx]).astype(np.int64)
 
     def take(self, idx: Array, shared: dict[int, Any]) -> FeatureRows:
@@ -299,7 +292,6 @@ class FeatureOperator(ThinOperator):
 
 
 def _collected(kernel: FeatureRows, support: Array, v: Array) -> Array:
-    """Return w = Phi'v for v on its support."""
     weights = v * kernel.scaling.at(support)
     entries = kernel.row_entries * len(support)
     # Every part has a vector of its own, which has to be worth it.

@@ -44,7 +44,7 @@ from kernelweave.operators.base import (
     same_samples,
     sample_indices,
 )
-from kernelweave.operators.computed import ComputedOperator, check_columns
+from kernelweave.operators.computed import ComputedOperator, SampledOperator
 from kernelweave.operators.distance_parts import Columns, squared_columns
 from kernelweave.validation import require_kind
 
@@ -68,11 +68,10 @@ class Table:
         self.values, self.n = np.ascontiguousarray(values), values.shape[1]
 
     def take(self, idx: Array) -> Table:
-        """Return some of the samples."""
         return Table(self.values[:, idx])
 
 
-class GaussianOperator(KernelOperator):
+class GaussianOperator(SampledOperator):
     r"""Gaussian kernels on dense columns, some bytes a kernel.
 
     Every pass evaluates the kernels anew, each pair of samples once, with the exponential, the
@@ -119,7 +118,6 @@ class GaussianOperator(KernelOperator):
     # One pass adds up all kernels, as fast as it would take to compute a few rows of each. In
     # float32 this is a matrix of 268 MB, and one that SMO uses as it is.
     matrix_limit = 8192
-    dtype = "float64"
     # Type of sums of kernels.
     _sums = np.dtype(np.float64)
     names: Any
@@ -178,7 +176,7 @@ class GaussianOperator(KernelOperator):
     def _keep(self, read: Columns) -> None:
         """Keep the columns of the samples that kernels read."""
         self._read = read
-        self._train = self._left = self._right = table = Table(read.values(self.samples).T)
+        self._train = self._left = self._right = table = self._side(self.samples)
         # Small numbers are rounded least: the middle of the range is the best place for zero.
         self._shift = 0.5 * table.values.min(axis=1) + 0.5 * table.values.max(axis=1)
         self.m = len(self.gamma)
@@ -209,48 +207,16 @@ class GaussianOperator(KernelOperator):
         self.__dict__ = {name: self.__dict__[name] for name in _STATE}
         self._look()
 
-    def __repr__(self) -> str:
-        return f"GaussianOperator(n={self.n}, m={self.m}, {self.normalization!r})"
+    # Other kernels and samples
 
-    # Both sides
-
-    @property
-    def n(self) -> int:  # type: ignore[override]
-        return self._right.n
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self._left.n, self._right.n
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the columns and of what describes the kernels."""
-        tables = self._right.values.nbytes + self.gamma.nbytes
-        return int(tables + self.columns.nbytes)
-
-    def _table(self, X: Any) -> Table:
-        return Table(self._read.values(check_columns(X, self.samples)).T)
-
-    def against(self, X: Any) -> GaussianOperator:
-        return self.of_rows(self._table(X), self._train)
-
-    def between(self, X: Any, Z: Any) -> GaussianOperator:
-        left = self._table(X)
-        return self.of_rows(left, left if Z is X else self._table(Z))
-
-    def of_rows(self, left: Table, right: Table) -> GaussianOperator:
-        """Return the kernels between other samples."""
-        return self._but(_left=left, _right=right)
+    def _side(self, new: Samples) -> Table:
+        return Table(self._read.values(new).T)
 
     def _but(self, **changes: Any) -> GaussianOperator:
         out = super()._but(**changes)
         for name in _DERIVED:
             out.__dict__.pop(name, None)
         return out
-
-    def in_type(self, dtype: str) -> GaussianOperator:
-        """Return the same kernels with arithmetic of that type."""
-        return self._but(dtype=dtype)
 
     def part(
         self, rows: Which = None, columns: Which = None, dtype: DTypeLike = np.float64
@@ -279,16 +245,10 @@ class GaussianOperator(KernelOperator):
             _members=chosen if self._members is None else self._members[chosen],
         )
 
-    def pack(self, idx: Array) -> Array:
-        """Return training samples as they travel."""
-        return self._train.values[:, idx]
-
-    def open(self, packed: Array) -> Table:
-        """Return what `pack` made ready for `of_rows`."""
-        return Table(packed)
+    def pack(self, idx: Array) -> Any:
+        return self._train.take(idx)
 
     def without_samples(self) -> GaussianOperator:
-        """Return the kernels and no sample."""
         return self._but(batch=None, samples=None, _train=None, _left=None, _right=None)
 
     @cached_property
@@ -299,14 +259,7 @@ class GaussianOperator(KernelOperator):
         """
         single = self.dtype == "float32"
         shift = self._shift if single else np.zeros_like(self._shift)
-        tables = (
-            [self._left.values]
-            if self._left is self._right
-            else [
-                self._left.values,
-                self._right.values,
-            ]
-        )
+        tables = [self._left.values, self._right.values][: 1 + (self._left is not self._right)]
         peaks = np.max(
             [np.abs(table - shift[:, None]).max(axis=1, initial=1e-150) for table in tables], axis=0
         )
@@ -422,8 +375,8 @@ class GaussianOperator(KernelOperator):
 
     @property
     def sample_columns(self) -> Array:
-        """The samples on the right, as columns."""
-        return self._right.values
+        values: Array = self._right.values
+        return values
 
     # What representations are made from
 
@@ -435,14 +388,13 @@ class GaussianOperator(KernelOperator):
     # How exact the answers are
 
     def error(self, v: Array, d: Array) -> ErrorBound:
-        """Error of float32 arithmetic; see the class."""
         if self.dtype == "float64":
             return ErrorBound.none(self.m)
         unit = self._unit
         weight = np.abs(as_tasks(v)).sum(axis=1)
         bound = unit * float((weight**2).sum())
         product = np.repeat(float(unit @ d) * weight[:, None], self.n, axis=1)
-        return ErrorBound(bound, bound, product)
+        return ErrorBound(bound, product)
 
     @cached_property
     def _unit(self) -> Array:
@@ -465,7 +417,6 @@ class GaussianOperator(KernelOperator):
         return np.minimum(2.0**-24 * error, 1.0)
 
     def refined(self) -> GaussianOperator | None:
-        """Return the same kernels in float64 arithmetic."""
         return None if self.dtype == "float64" else self.in_type("float64")
 
     def exact(self) -> GaussianOperator:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
@@ -25,8 +24,7 @@ class RowCache:
     """Rows of length n in one slab; one entry is the same row of all m kernels.
 
     ``compute(idx)`` returns rows that are not there, shape (m, len(idx), n); there are `n_rows`
-    different ones, n unless it is given. At least two are kept, whatever `max_bytes` is. The cache
-    `instead_of` forgets its rows when this one takes memory for its own.
+    different ones, n unless it is given. At least two are kept, whatever `max_bytes` is.
     """
 
     def __init__(
@@ -37,7 +35,6 @@ class RowCache:
         max_bytes: float,
         dtype: np.dtype,
         n_rows: int | None = None,
-        instead_of: RowCache | None = None,
     ) -> None:
         self._compute = compute
         self.dtype = np.dtype(dtype)
@@ -49,7 +46,6 @@ class RowCache:
         self._batch = max(1, int(_BATCH_BYTES // row_bytes))
         # Taken when the first row is: many caches are made and never asked.
         self._slab: Array | None = None
-        self._instead_of = instead_of
         self._forget()
         self.hits = 0
         self.misses = 0
@@ -70,16 +66,9 @@ class RowCache:
         self._forget()
         self._slab = None
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the slab, once it is in use."""
-        return math.prod(self._shape) * self.dtype.itemsize
-
     def slots(self, idx: Array) -> tuple[Array, Array]:
         """Return the slab and the slots that hold rows `idx` (at most `capacity` distinct rows)."""
         if self._slab is None:
-            if self._instead_of is not None:
-                self._instead_of.release()
             self._slab = np.empty(self._shape, self.dtype)
         wanted, slots = np.asarray(idx).tolist(), self._slots
         found = [slots.get(row, -1) for row in wanted]

@@ -42,7 +42,6 @@ class SquareSum:
         map_blocks(work, blocks, 1, A.size * n / 2)
 
     def total(self) -> Array:
-        """Return the sum so far, n x n."""
         out = self._lower
         map_blocks(lambda a, b: mirror_rows(out, a, b), len(out), _COLUMN_BLOCK, float(out.size))
         return out

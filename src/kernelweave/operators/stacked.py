@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from numpy.typing import ArrayLike
 
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.batch import StackedNames, whereabouts
@@ -19,6 +19,7 @@ from kernelweave.operators.base import (
     Kind,
     Which,
     as_tasks,
+    into,
     kernel_indices,
 )
 from kernelweave.validation import require_array, require_kind
@@ -27,13 +28,12 @@ __all__ = ["StackedOperator"]
 
 
 class _Sides:
-    """The same samples for each part."""
+    """The same samples for each part, as it reads them."""
 
     def __init__(self, parts: list[Any]) -> None:
         self.parts, self.n = parts, parts[0].n
 
     def take(self, idx: Array) -> _Sides:
-        """Return some of the samples."""
         return _Sides([part.take(idx) for part in self.parts])
 
 
@@ -86,16 +86,13 @@ class StackedOperator(KernelOperator):
 
     @property
     def samples(self) -> Any:
-        """The training samples."""
         return self.parts[0].samples
 
     @property
     def normalization(self) -> Any:
-        """The normalisation."""
         return self.parts[0].normalization
 
     def sample_ids_of(self, idx: Array, kernels: Array | None = None) -> dict[str, Any]:
-        """Return, for each precomputed kernel, the ids of those training samples."""
         out: dict[str, Any] = {}
         for part, _, own in self._split(kernels):
             out.update(part.sample_ids_of(idx, own))
@@ -111,13 +108,7 @@ class StackedOperator(KernelOperator):
 
     @cached_property
     def work_bytes(self) -> float:
-        """See :class:`KernelOperator`; what every part allows."""
         return min(part.work_bytes for part in self.parts)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all parts."""
-        return sum(part.nbytes for part in self.parts)
 
     @property
     def quick_sums(self) -> bool:
@@ -138,26 +129,16 @@ class StackedOperator(KernelOperator):
         right = left if Z is X else as_samples(Z)
         return self._each(lambda part: part.between(left, right))
 
-    def part(
-        self, rows: Which = None, columns: Which = None, dtype: DTypeLike = np.float64
-    ) -> KernelOperator:
-        return self._each(lambda part: part.part(rows, columns, dtype))
-
     def take(self, idx: Array) -> StackedOperator:
         return self._each(lambda part: part.take(idx))
 
     def exact(self) -> StackedOperator:
-        parts = [part.exact() for part in self.parts]
-        same = all(new is old for new, old in zip(parts, self.parts, strict=True))
-        return self if same else StackedOperator(parts, self.members)
+        out = self._each(lambda part: part.exact())
+        return self if out.parts == self.parts else out
 
     def refined(self) -> StackedOperator | None:
-        """Refine every part that can be."""
-        finer = [part.refined() for part in self.parts]
-        if all(part is None for part in finer):
-            return None
-        parts = [new or old for new, old in zip(finer, self.parts, strict=True)]
-        return StackedOperator(parts, self.members)
+        out = self._each(lambda part: part.refined() or part)
+        return None if out.parts == self.parts else out
 
     def select(self, kernels: Array) -> StackedOperator:
         """See :class:`KernelOperator`; parts without a chosen kernel are left out."""
@@ -168,21 +149,14 @@ class StackedOperator(KernelOperator):
         parts = [part.select(own) for part, _, own in split]
         return type(self)(parts, [positions for _, positions, _ in split])
 
-    def pack(self, idx: Array) -> list[Any]:
-        """Return training samples as they travel."""
-        return [part.pack(idx) for part in self.parts]
-
-    def open(self, packed: list[Any]) -> _Sides:
-        """Return what `pack` made ready for `of_rows`."""
-        return _Sides([part.open(own) for part, own in zip(self.parts, packed, strict=True)])
+    def pack(self, idx: Array) -> _Sides:
+        return _Sides([part.pack(idx) for part in self.parts])
 
     def of_rows(self, left: _Sides, right: _Sides) -> StackedOperator:
-        """Return the kernels between other samples."""
         triples = zip(self.parts, left.parts, right.parts, strict=True)
         return StackedOperator([part.of_rows(a, b) for part, a, b in triples], self.members)
 
     def without_samples(self) -> StackedOperator:
-        """Return the kernels and no sample."""
         return self._each(lambda part: part.without_samples())
 
     def _ask(self, calls: Sequence[tuple[Any, str, dict[str, Any]]]) -> Iterator[Any]:
@@ -243,32 +217,22 @@ class StackedOperator(KernelOperator):
         ]
         return zip(self.members, self._ask(calls), strict=True)
 
-    def _one_each(self, name: str, **args: Any) -> Array:
-        out = np.empty(self.m)
-        for own, found in self._of_parts(name, **args):
-            out[own] = found
-        return out
-
-    def contract(self, M: ArrayLike) -> NDArray[np.float64]:
-        return self._one_each("contract", M=M)
-
-    def eigenvalue_bound(self) -> Array:
-        return self._one_each("eigenvalue_bound")
-
     def weighted(
         self, d: ArrayLike, rows: Which = None, columns: Which = None, out: Array | None = None
     ) -> Array:
         weights = np.asarray(d)
-        total: Array | None = None
+        calls: list[tuple[Any, str, dict[str, Any]]] = []
         for part, own in zip(self.parts, self.members, strict=True):
-            if total is None:
-                total = part.weighted(weights[own], rows, columns, out)
-            elif weights[own].any():
-                more = None if out is None else np.empty_like(out)
-                total += part.weighted(weights[own], rows, columns, more)
-        if total is None:
-            raise InvalidInputError("there must be at least one kernel.")
-        return total
+            if weights[own].any() or (part is self.parts[-1] and not calls):
+                # The first sum is written where it is asked for, the others are of its type.
+                target = out if out is None or not calls else np.empty_like(out)
+                asked = {"d": weights[own], "rows": rows, "columns": columns, "out": target}
+                calls.append((part, "weighted", asked))
+        answers = self._ask(calls)
+        total = next(answers)
+        for answer in answers:
+            total += answer
+        return into(out, total)
 
     def quad_and_product(self, v: Array, d: Array) -> tuple[Array, Array]:
         quad, product = np.empty(self.m), np.zeros_like(as_tasks(v))
@@ -278,13 +242,11 @@ class StackedOperator(KernelOperator):
         return quad, product
 
     def error(self, v: Array, d: Array) -> ErrorBound:
-        """Each part's own bound."""
-        missing, excess = np.zeros(self.m), np.zeros(self.m)
-        product: Array | float = np.zeros_like(as_tasks(v))
+        missing, product = np.zeros(self.m), np.zeros_like(as_tasks(v))
         for own, bound in self._of_parts("error", {"d": d}, v=v):
-            missing[own], excess[own] = bound.quad_missing, bound.norm_missing
-            product = product + bound.product
-        return ErrorBound(missing, excess, product)
+            missing[own] = bound.quad_missing
+            product += bound.product
+        return ErrorBound(missing, product)
 
     def sum_products(self, V: Array) -> Array:
         return sum(added for _, added in self._of_parts("sum_products", {"V": V}))

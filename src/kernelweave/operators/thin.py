@@ -48,18 +48,11 @@ class ThinOperator(KernelOperator):
 
     @classmethod
     def of(cls, kernels: KernelOperator) -> Any:
-        """Return kernels by their factors; all must have one."""
         factors = [kernels.thin_factor(k) for k in range(kernels.m)]
         for name, factor in zip(kernels.names, factors, strict=True):
             if not isinstance(factor, cls._factor):
                 raise InvalidInputError(f"kernel '{name}' {cls._needs}")
         return cls(factors, kernels.names)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the factors and diagonals; what several kernels share counts once."""
-        stored = [part for kernel in self._kernels for part in kernel.stored]
-        return sum({id(part): part.nbytes for part in [*stored, *self._diagonals]}.values())
 
     @abstractmethod
     def _products(self, tasks: Array, chosen: Array, here: Any, out: Array) -> None:

@@ -148,7 +148,7 @@ def certify(
     def bounds(errors: Sequence[ErrorBound], slack: Array | float) -> tuple[float, float]:
         """Upper and lower bound with the errors counted, those of alpha first."""
         own = errors[0]
-        upper = _primal(problem, d, fitted, best, quad + own.norm_missing, own.product + slack)
+        upper = _primal(problem, d, fitted, best, quad + own.quad_missing, own.product + slack)
         lower = [
             dual_value(problem, point.alpha, point.quad + error.quad_missing)
             for point, error in zip(points, errors, strict=True)
@@ -164,11 +164,8 @@ def certify(
         before = gap
         for i, (point, error) in enumerate(zip(points, errors, strict=True)):
             other = problem.bank.rounding(point.alpha, d)
-            errors[i] = ErrorBound(
-                error.quad_missing + other.quad_missing,
-                error.norm_missing + other.norm_missing,
-                error.product + other.product,
-            )
+            missing = error.quad_missing + other.quad_missing
+            errors[i] = ErrorBound(missing, error.product + other.product)
         upper, lower = bounds(errors, _EPS * np.abs(fitted + best[:, None]))
         gap = problem.relative_gap(upper, lower)
         lost = max(lost, gap - before)

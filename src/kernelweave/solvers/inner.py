@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from kernelweave.arrays import Index
-from kernelweave.combine.gram import Gram
+from kernelweave.combine import Gram
 from kernelweave.compiled.dense_rows import square_block
 from kernelweave.compiled.matrix_checks import fits_float32
 from kernelweave.operators.base import semi_definite

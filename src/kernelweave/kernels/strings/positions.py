@@ -384,10 +384,6 @@ class PositionalFactor(ScaledFactor):
         used = np.flatnonzero(self.steps) if self.by_length else np.zeros(1, int)
         return slice(used[0], used[-1] + 1)
 
-    @property
-    def stored(self) -> tuple[Any, ...]:
-        return self.aligned, self.scaling
-
     def take(self, idx: Any, shared: dict[int, Any]) -> PositionalFactor:
         if id(self.aligned) not in shared:
             shared[id(self.aligned)] = self.aligned[idx]
