@@ -8,7 +8,7 @@ from numba import njit
 from kernelweave.compiled.blocks import TILE
 from kernelweave.compiled.intrinsics import fmax
 
-__all__ = ["all_finite", "fits_float32", "mirror_rows", "probe_rows", "scan_rows"]
+__all__ = ["all_finite", "fits_float32", "mirror_rows", "scan_rows"]
 
 # Beyond these float32 overflows in sums, or loses digits that it has elsewhere.
 _SMALLEST, _LARGEST = 1e-36, 1e36
@@ -64,22 +64,6 @@ def scan_rows(K: np.ndarray, first: int, last: int) -> tuple[float, float]:
                 trouble += 0.0 * here[j] + 0.0 * there[j]
                 worst = fmax(worst, abs(np.float64(here[j]) - np.float64(there[j])))
     return worst, trouble
-
-
-@njit(cache=True, nogil=True, fastmath={"reassoc", "nsz", "contract"})
-def probe_rows(
-    K: np.ndarray, v: np.ndarray, first: int, last: int, right: np.ndarray, left: np.ndarray
-) -> None:
-    """right[i] = (K v)_i for i in first..last, and left = their part of K'v, in one pass."""
-    n = v.shape[0]
-    for i in range(first, last):
-        row = K[i]
-        here = v[i]
-        total = 0.0
-        for j in range(n):
-            total += row[j] * v[j]
-            left[j] += here * row[j]
-        right[i] = total
 
 
 @njit(cache=True, nogil=True)

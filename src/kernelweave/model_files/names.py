@@ -19,6 +19,7 @@ MOVED = {
     "kernelweave.kernels.CompositeSet": "kernelweave.operators.StackedOperator",
     "kernelweave.kernels.DistanceSet": "kernelweave.operators.DistanceOperator",
     "kernelweave.kernels.KernelSet": "kernelweave.operators.ComputedOperator",
+    "kernelweave.kernels.families._Default": "kernelweave.kernels.families._Grid",
     "kernelweave.kernels.names.BatchNames": "kernelweave.kernels.batch.BatchNames",
     "kernelweave.kernels.names.StackedNames": "kernelweave.kernels.batch.StackedNames",
     f"{_OLD}.BayesRecord": f"{_BAYES}.BayesRecord",
