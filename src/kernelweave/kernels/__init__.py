@@ -9,9 +9,9 @@ samples, on a common scale, are an operator (`kernelweave.operators`).
 from __future__ import annotations
 
 from kernelweave.kernels.algebra import Product, Sum
-from kernelweave.kernels.base import Kernel, OnColumns, unique_names
+from kernelweave.kernels.base import ElementwiseForm, Kernel, unique_names
 from kernelweave.kernels.batch import RBFBatch
-from kernelweave.kernels.columns import Block, Selection
+from kernelweave.kernels.columns import Block, OnColumns, Selection
 from kernelweave.kernels.distance import Distance
 from kernelweave.kernels.evaluate import Pair, evaluate_stack
 from kernelweave.kernels.families import (
@@ -31,7 +31,6 @@ from kernelweave.kernels.strings.spectrum import Spectrum
 from kernelweave.kernels.strings.weighted_degree import WeightedDegree
 from kernelweave.kernels.vectors import (
     RBF,
-    ElementwiseForm,
     FeatureMapKernel,
     Linear,
     Polynomial,

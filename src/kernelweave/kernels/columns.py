@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import pickle
+from functools import cached_property
 from numbers import Integral
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import OneToOneFeatureMixin, clone
 
 from kernelweave.errors import InvalidInputError
+from kernelweave.kernels.base import Kernel, LookUp, Terms, comparable, not_bound
+from kernelweave.kernels.evaluate import Pair
 from kernelweave.kernels.samples import Samples, refuse_huge
 from kernelweave.validation import require_kind, require_names, unknown_name
 
 __all__ = [
     "Block",
+    "OnColumns",
     "Selection",
     "choose_columns",
-    "comparable",
     "describe_columns",
     "describe_request",
 ]
@@ -283,17 +287,122 @@ def _all_bool(items: list[Any]) -> bool:
     return all(isinstance(item, bool | np.bool_) for item in items)
 
 
-def comparable(value: Any) -> Any:
-    """Return something hashable that is equal for equal parameters (identity for arrays)."""
-    if isinstance(value, list | tuple):
-        return tuple(comparable(item) for item in value)
-    if isinstance(value, slice):
-        return ("slice", value.start, value.stop, value.step)
-    try:
-        hash(value)
-    except TypeError:
-        return ("object", id(value))
-    return value
+class OnColumns(Kernel):
+    r"""A kernel on chosen columns of the data, written ``kernel.on(columns, transformer)``.
+
+    .. math:: k(x, x') = k_0(T(x_S), T(x'_S))
+
+    with the columns S and the transformer T, fitted on the training samples (the identity if none
+    is given). ``kernel.on(a).on(b)`` applies b to the data first, and a to what b gives.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        The kernel :math:`k_0`.
+    selection : Selection
+        Columns and transformer.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from sklearn.preprocessing import OneHotEncoder
+    >>> from kernelweave.kernels import Linear
+    >>> frame = pd.DataFrame({"size": [1.0, 2.0, 3.0], "colour": ["red", "blue", "red"]})
+    >>> colours = Linear().on("colour", OneHotEncoder())
+    >>> colours.name
+    'linear on colour via OneHotEncoder'
+    >>> colours(frame)
+    array([[1., 0., 1.],
+           [0., 1., 0.],
+           [1., 0., 1.]])
+    """
+
+    def __init__(self, kernel: Kernel, selection: Selection) -> None:
+        self.kernel = kernel
+        self.selection = selection
+        self._block: Block | None = None
+
+    @property
+    def name(self) -> str:
+        inner = self.kernel.name
+        if self.kernel.core.reads_ids:
+            return inner
+        asked, block = self.selection, self._block
+        label = asked.text(describe_request(asked.columns)) if block is None else block.label
+        if not label:
+            return inner
+        return f"({inner}) on {label}" if self._of_several else f"{inner} on {label}"
+
+    @property
+    def _of_several(self) -> bool:
+        return hasattr(self.kernel, "parts")  # A sum or a product.
+
+    def bind(self, samples: Samples) -> OnColumns:
+        block = self.selection.bind(samples)
+        out = OnColumns(self.kernel.bind(samples.derive(block)), self.selection)
+        out._block = block
+        return out
+
+    def _after_load(self) -> None:
+        super()._after_load()
+        require_kind("the kernel on some columns", self.kernel, Kernel)
+        require_kind("a selection of columns", self.selection, Selection)
+        require_kind("a block of columns", self._block, (Block, type(None)))
+
+    def check_bound(self, samples: Samples) -> None:
+        self.kernel.check_bound(samples.derive(self._bound))
+
+    @property
+    def _bound(self) -> Block:
+        if self._block is None:
+            raise not_bound(self.name)
+        return self._block
+
+    @cached_property
+    def path(self) -> tuple[Any, ...]:
+        return (self._bound, *self.kernel.path)
+
+    @cached_property
+    def core(self) -> Kernel:
+        return self.kernel.core
+
+    def evaluate(self, pair: Pair) -> NDArray[Any]:
+        return self.core.evaluate(pair.through(self.path))
+
+    def diagonal(self, samples: Samples) -> NDArray[np.float64]:
+        return self.core.diagonal(samples.through(self.path))
+
+    def exponent_terms(self) -> list[tuple[tuple[Any, ...], Kernel]]:
+        return [((*self.path, *path), leaf) for path, leaf in self.core.exponent_terms()]
+
+    def weigh(
+        self, samples: Samples, v: NDArray[np.float64], terms: Terms | None = None
+    ) -> LookUp | None:
+        cores = None if terms is None else [(kernel.core, factor) for kernel, factor in terms]
+        inner = self.core.weigh(samples.through(self.path), v, cores)
+        return None if inner is None else lambda new: inner(new.through(self.path))
+
+    @property
+    def merge_key(self) -> Any:
+        key = self.core.merge_key
+        return None if key is None else (self.path, key)
+
+    def __repr__(self) -> str:
+        inner = f"({self.kernel!r})" if self._of_several else repr(self.kernel)
+        return f"{inner}.on({self.selection!r})"
+
+    @classmethod
+    def examples(cls) -> list[Kernel]:
+        from sklearn.preprocessing import StandardScaler
+
+        from kernelweave.kernels.vectors import RBF, Linear
+
+        return [
+            RBF(width=1).on([0, 2]),
+            Linear().on(slice(1, None), StandardScaler()),
+            (RBF(gamma=1) * Linear()).on(1),
+            RBF(gamma=1).on(1).on([0, 2], StandardScaler()),
+        ]
 
 
 # Which columns a user means, and what names call them

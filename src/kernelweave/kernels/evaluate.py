@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -22,10 +22,12 @@ from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.samples import Samples, row_square_norms
 
-if TYPE_CHECKING:
-    from kernelweave.kernels.vectors import ElementwiseForm
-
-__all__ = ["NotFiniteError", "Pair", "Plan", "evaluate_stack"]
+__all__ = [
+    "NotFiniteError",
+    "Pair",
+    "Plan",
+    "evaluate_stack",
+]
 
 # Up to this many columns differences are formed one column at a time: exact, and no slower than
 # BLAS on such thin matrices.
@@ -47,8 +49,8 @@ _QUIET = partial(np.errstate, over="ignore", invalid="ignore", divide="ignore")
 _KEPT_BLOCKS = 64
 
 
-# The place of a kernel among others, its core and the form of that.
-Member = tuple[int, Kernel, "ElementwiseForm | None"]
+# The place of a kernel among others, and its core.
+Member = tuple[int, Kernel]
 
 
 class Pair:
@@ -89,15 +91,20 @@ class Pair:
     def shape(self) -> tuple[int, int]:
         return self.left.n, self.right.n
 
-    def write(self, kernel: Kernel, form: ElementwiseForm | None, out: NDArray[Any]) -> None:
-        """Write the values of a kernel, whose form this is, into a C-contiguous array.
+    def finite_rate(self, rate: float) -> float:
+        """A rate that `dtype` can hold: an infinite one times zero would not be a number."""
+        return min(rate, float(np.finfo(self.dtype).max))
+
+    def write(self, kernel: Kernel, out: NDArray[Any]) -> None:
+        """Write the values of a kernel into a C-contiguous array.
 
         The pair may keep `out` and read it for other kernels: leave it alone until the pair goes.
         """
+        form = kernel.form()
         if form is None:
             out[...] = kernel.evaluate(self)
         else:
-            form.write(self, self.inner if form.ingredient == "inner" else self.sqdist, out)
+            form.write(self, out)
         if len(self._children) > _KEPT_BLOCKS:
             self.memo.clear()
             self._children.clear()
@@ -289,11 +296,10 @@ class Plan:
         self._kernels = kernels
         groups: dict[tuple[Any, ...], list[Member]] = {}
         for k, kernel in enumerate(kernels):
-            core = kernel.core
-            groups.setdefault(kernel.path, []).append((k, core, core.form()))
+            groups.setdefault(kernel.path, []).append((k, kernel.core))
         for members in groups.values():
             # Gaussians from wide to narrow: powers of the wide ones are narrower ones.
-            members.sort(key=lambda member: 0.0 if member[2] is None else member[2].p0)
+            members.sort(key=lambda member: getattr(member[1].form(), "p0", 0.0))
         self._groups = list(groups.items())
 
     def evaluate(
@@ -314,9 +320,9 @@ class Plan:
                 stop = min(start + rows, left.n)
                 part = left if len(starts) == 1 else left.take(np.arange(start, stop))
                 pair = Pair(part, right, kind).through(path)
-                for k, kernel, form in members:
+                for k, kernel in members:
                     with _QUIET():
-                        pair.write(kernel, form, out[k, start:stop])
+                        pair.write(kernel, out[k, start:stop])
                     if not all_finite(out[k, start:stop]):
                         raise NotFiniteError(self._kernels[k].name, kind)
 
@@ -364,10 +370,10 @@ class Plan:
 def _add(out: NDArray[Any], members: list[Member], weights: NDArray[Any], pair: Pair) -> None:
     given: dict[int, list[tuple[int, Kernel, NDArray[Any]]]] = {}
     computed = []
-    for k, kernel, form in members:
+    for k, kernel in members:
         matrix = kernel.whole_matrix()
         if matrix is None or not matrix.flags.c_contiguous:
-            computed.append((k, kernel, form))
+            computed.append((k, kernel))
         else:
             given.setdefault(len(matrix), []).append((k, kernel, matrix))
     for alike in given.values():
@@ -378,9 +384,9 @@ def _add(out: NDArray[Any], members: list[Member], weights: NDArray[Any], pair: 
     for first in range(0, len(computed), many):
         some = computed[first : first + many]
         values = np.empty((len(some), *out.shape), out.dtype)
-        for place, (_, kernel, form) in enumerate(some):
-            pair.write(kernel, form, values[place])
-        own = weights[[k for k, *_ in some]].astype(out.dtype, copy=False)
+        for place, (_, kernel) in enumerate(some):
+            pair.write(kernel, values[place])
+        own = weights[[k for k, _ in some]].astype(out.dtype, copy=False)
         out += (own @ values.reshape(len(some), -1)).reshape(out.shape)
 
 

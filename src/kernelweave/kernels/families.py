@@ -15,9 +15,9 @@ from scipy import sparse
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 
 from kernelweave.errors import InvalidInputError
-from kernelweave.kernels.base import Kernel, OnColumns
+from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.batch import RBFBatch
-from kernelweave.kernels.columns import Selection, describe_columns
+from kernelweave.kernels.columns import OnColumns, Selection, describe_columns
 from kernelweave.kernels.samples import Samples, as_floats
 from kernelweave.kernels.vectors import RBF, Linear, Polynomial
 from kernelweave.validation import unknown_name

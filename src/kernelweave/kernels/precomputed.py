@@ -45,8 +45,9 @@ class MatrixKernel(Kernel):
     A subclass checks its matrix in `_check`. Its samples are ids: positions in the matrix.
     """
 
-    # How a user writes it.
+    # How a user writes it, and what the matrix holds.
     _call: ClassVar[str]
+    _kind: ClassVar[str]
 
     def __init__(self, name: str | None) -> None:
         self._name = name
@@ -85,7 +86,7 @@ class MatrixKernel(Kernel):
                 matrix = matrix.copy()
                 between = matrix[len(matrix) - late :, len(matrix) - late :]
                 between[np.isnan(between)] = 0.0
-        real_matrix(matrix, self.name, "distance" if self.has_exponent else "kernel")
+        real_matrix(matrix, self.name, self._kind)
 
     def ids(self, samples: Samples) -> Any:
         size = len(self._matrix)
@@ -145,7 +146,7 @@ class Precomputed(MatrixKernel):
     """
 
     reads_ids: ClassVar[bool] = True
-    _call = "Precomputed(K)"
+    _call, _kind = "Precomputed(K)", "kernel"
 
     def __init__(self, K: Any, name: str | None = None) -> None:
         super().__init__(name)

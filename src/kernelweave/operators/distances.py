@@ -343,7 +343,7 @@ class DistanceOperator(KernelOperator):
 
 def _check_exponents(kernels: Sequence[Kernel]) -> None:
     for kernel in kernels:
-        if not all(leaf.has_exponent for _, leaf in kernel.exponent_terms()):
+        if any(type(leaf).exponent is Kernel.exponent for _, leaf in kernel.exponent_terms()):
             raise no_exponent(kernel.name)
 
 
