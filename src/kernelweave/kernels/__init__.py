@@ -9,7 +9,7 @@ samples, on a common scale, are an operator (`kernelweave.operators`).
 from __future__ import annotations
 
 from kernelweave.kernels.algebra import Product, Sum
-from kernelweave.kernels.base import ElementwiseForm, Kernel, unique_names
+from kernelweave.kernels.base import ElementwiseForm, Kernel
 from kernelweave.kernels.batch import RBFBatch
 from kernelweave.kernels.columns import Block, OnColumns, Selection
 from kernelweave.kernels.distance import Distance
@@ -23,6 +23,7 @@ from kernelweave.kernels.families import (
     simplemkl_family,
     spicymkl_family,
 )
+from kernelweave.kernels.names import unique_names
 from kernelweave.kernels.normalize import Normalization
 from kernelweave.kernels.precomputed import Precomputed, from_matrices, sample_ids
 from kernelweave.kernels.psd import nearest_psd

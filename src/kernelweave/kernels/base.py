@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 
 from kernelweave.compiled.exp import exp_inplace
 from kernelweave.errors import InvalidInputError
+from kernelweave.kernels.names import short
 from kernelweave.kernels.samples import Samples, as_samples
 
 if TYPE_CHECKING:
@@ -30,8 +30,7 @@ __all__ = [
     "Terms",
     "comparable",
     "no_exponent",
-    "numbered",
-    "unique_names",
+    "not_bound",
 ]
 
 # Every squaring doubles the relative error: 12 of them keep it below 4096 * 2.3e-16 < 1e-12.
@@ -287,16 +286,6 @@ def not_bound(name: str) -> InvalidInputError:
     )
 
 
-def short(value: Any) -> str:
-    """Return a short text for one parameter, such as "0.3" or "<array 3 x 3>"."""
-    if isinstance(value, float | np.floating):
-        return f"{value:g}"
-    shape = getattr(value, "shape", None)
-    if shape:
-        return f"<array {' x '.join(str(size) for size in shape)}>"
-    return repr(value)
-
-
 def comparable(value: Any) -> Any:
     """Return something hashable that is equal for equal parameters (identity for arrays)."""
     if isinstance(value, list | tuple):
@@ -308,33 +297,6 @@ def comparable(value: Any) -> Any:
     except TypeError:
         return ("object", id(value))
     return value
-
-
-def unique_names(kernels: Sequence[Kernel]) -> list[str]:
-    """Return the names of kernels, numbered where several would read the same.
-
-    Examples
-    --------
-    >>> from kernelweave.kernels import Linear, RBF
-    >>> unique_names([Linear(), RBF(width=1), Linear()])
-    ['linear', 'rbf(width=1)', 'linear (2)']
-    """
-    return numbered([kernel.name for kernel in kernels])
-
-
-def numbered(names: Sequence[str]) -> list[str]:
-    """Return names with a number behind each that was there before."""
-    taken = set(names)
-    seen: Counter[str] = Counter()
-    out = []
-    for name in names:
-        seen[name] += 1
-        shown = name
-        while seen[name] > 1 and (shown := f"{name} ({seen[name]})") in taken:
-            seen[name] += 1
-        taken.add(shown)
-        out.append(shown)
-    return out
 
 
 @dataclass(frozen=True)

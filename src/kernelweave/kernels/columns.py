@@ -14,6 +14,7 @@ from sklearn.base import OneToOneFeatureMixin, clone
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.base import Kernel, LookUp, Terms, comparable, not_bound
 from kernelweave.kernels.evaluate import Pair
+from kernelweave.kernels.names import all_bool, describe_columns, describe_request, items_of
 from kernelweave.kernels.samples import Samples, refuse_huge
 from kernelweave.validation import require_kind, require_names, unknown_name
 
@@ -22,8 +23,6 @@ __all__ = [
     "OnColumns",
     "Selection",
     "choose_columns",
-    "describe_columns",
-    "describe_request",
 ]
 
 _ALLOWED = (
@@ -81,7 +80,9 @@ class Selection:
         label = self.text(describe_columns(indices, samples))
         names = None if samples.columns is None else [samples.columns[j] for j in indices]
         if self.transformer is None:
-            return Block(indices, samples.n_columns, names, label)
+            # However a user wrote the columns, kernels on the same ones share a block.
+            own = (label, *indices)
+            return samples.bound.setdefault(own, Block(indices, samples.n_columns, names, label))
         _check_transformer(self.transformer)
         fitted = clone(self.transformer)
         part = Block(indices, samples.n_columns, names, label).native(samples)
@@ -103,7 +104,7 @@ class Selection:
         if isinstance(self.columns, np.ndarray):
             return (str(self.columns.dtype), tuple(self.columns.tolist()))
         # True and 1 are equal, but a mask and a list of indices are not.
-        kind = bool if isinstance(self.columns, list) and _all_bool(self.columns) else None
+        kind = bool if isinstance(self.columns, list) and all_bool(self.columns) else None
         return (kind, comparable(self.columns))
 
     def __eq__(self, other: object) -> bool:
@@ -125,8 +126,8 @@ class Selection:
 class Block:
     """A bound selection: column positions, and a fitted transformer or None.
 
-    Blocks are the keys under which kernels share what they compute. Without a transformer two
-    blocks are equal if their columns are; with one only if they hold the same fitted object.
+    Blocks are the keys under which kernels share what they compute: kernels bound to the same
+    samples through equal selections, or without a transformer to the same columns, have the same.
 
     Parameters
     ----------
@@ -156,33 +157,11 @@ class Block:
         label: str,
         transformer: Any = None,
     ) -> None:
-        self.indices = tuple(indices)
+        self.indices = indices
         self.n_columns = n_columns
         self.names = names
         self.label = label
         self.transformer = transformer
-        self._set_key()
-
-    def _set_key(self) -> None:
-        which = None if self.transformer is None else id(self.transformer)
-        self._key = (self.indices, self.n_columns, which)
-        self._hash = hash(self._key)
-
-    def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, Block) and self._key == other._key)
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __getstate__(self) -> dict[str, Any]:
-        # Without the key, because the identity of the transformer is part of it.
-        names = ("n_columns", "names", "label", "transformer")
-        return {"indices": list(self.indices), **{name: getattr(self, name) for name in names}}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self.indices = tuple(self.indices)
-        self._set_key()
 
     def _after_load(self) -> None:
         require_kind("the number of columns of a block", self.n_columns, Integral)
@@ -201,7 +180,7 @@ class Block:
     def apply(self, samples: Samples) -> Samples:
         """Return samples seen through this block."""
         if self.transformer is None:
-            if self._positions(samples) == tuple(range(self.n_columns)):
+            if self._positions(samples) == list(range(self.n_columns)):
                 return samples
             return Samples(self.native(samples))
         part = self.native(samples)
@@ -219,7 +198,7 @@ class Block:
 
     def native(self, samples: Samples) -> Any:
         """Return the chosen columns in the type of the data."""
-        data, chosen = samples.native, list(self._positions(samples))
+        data, chosen = samples.native, self._positions(samples)
         if hasattr(data, "iloc"):
             return data.iloc[:, chosen]
         if isinstance(data, np.ndarray) and chosen == list(range(chosen[0], chosen[-1] + 1)):
@@ -228,7 +207,7 @@ class Block:
             return data  # A frame of polars: nothing can be written into it.
         return data[:, chosen]
 
-    def _positions(self, samples: Samples) -> tuple[int, ...]:
+    def _positions(self, samples: Samples) -> list[int]:
         if samples.n_columns != self.n_columns:
             raise InvalidInputError(
                 f"the kernel was bound to data with {self.n_columns} columns; "
@@ -242,7 +221,7 @@ class Block:
         missing = [name for name in self.names if name not in samples.places]
         if missing:
             raise InvalidInputError(f"X has no column {missing[0]!r}, which the kernel needs.")
-        return tuple(samples.places[name][0] for name in self.names)
+        return [samples.places[name][0] for name in self.names]
 
     def _names_out(self, count: int) -> list[str] | None:
         if isinstance(self.transformer, OneToOneFeatureMixin):
@@ -281,10 +260,6 @@ def _same_transformer(first: Any, second: Any) -> bool:
     except Exception:
         # Not comparable (a lambda inside): fitted twice, which is slower but right.
         return False
-
-
-def _all_bool(items: list[Any]) -> bool:
-    return all(isinstance(item, bool | np.bool_) for item in items)
 
 
 class OnColumns(Kernel):
@@ -419,10 +394,10 @@ def choose_columns(columns: Any, samples: Samples) -> list[int]:
 
 
 def _listed(columns: Any, samples: Samples) -> list[int]:
-    items = _items(columns)
+    items = items_of(columns)
     if items is None or isinstance(columns, bool | dict | bytes):
         raise InvalidInputError(f"columns must be {_ALLOWED}; got {columns!r}.")
-    if items and _all_bool(items):
+    if items and all_bool(items):
         if len(items) != samples.n_columns:
             raise InvalidInputError(
                 f"a boolean mask needs one entry for each of the {samples.n_columns} columns of "
@@ -430,12 +405,6 @@ def _listed(columns: Any, samples: Samples) -> list[int]:
             )
         return [j for j, kept in enumerate(items) if kept]
     return [_position(item, samples) for item in items]
-
-
-def _items(columns: Any) -> list[Any] | None:
-    if isinstance(columns, str | Integral):
-        return [columns]
-    return list(columns) if hasattr(columns, "__iter__") else None
 
 
 def _position(item: Any, samples: Samples) -> int:
@@ -472,58 +441,3 @@ def _slice(columns: slice, samples: Samples) -> list[int]:
         return list(range(samples.n_columns)[start : stop : columns.step])
     except TypeError as error:
         raise InvalidInputError(f"columns must be {_ALLOWED}; got {columns!r}.") from error
-
-
-def describe_columns(indices: list[int], samples: Samples) -> str:
-    """Return how chosen columns appear in a kernel's name, such as "columns 0-2, 4"."""
-    if samples.columns is None:
-        return _numbers(indices)
-    return _names([samples.columns[j] for j in indices])
-
-
-def describe_request(columns: Any) -> str:
-    """Return how columns appear in a name before the data are seen, such as "columns 2:"."""
-    if callable(columns):
-        return f"columns of {getattr(columns, '__name__', type(columns).__name__)}"
-    if isinstance(columns, slice):
-        return _describe_slice(columns)
-    items = _items(columns)
-    if items is None:
-        return repr(columns)
-    if items and _all_bool(items):
-        items = [j for j, kept in enumerate(items) if kept]
-    if items and all(isinstance(item, Integral) for item in items):
-        return _numbers([int(item) for item in items])
-    return _names([str(item) for item in items])
-
-
-def _describe_slice(columns: slice) -> str:
-    start, stop, step = columns.start, columns.stop, columns.step
-    if (start, stop, step) == (None, None, None):
-        return "all columns"
-    whole = isinstance(stop, Integral) and (start is None or isinstance(start, Integral))
-    if whole and stop > 0 and (start or 0) >= 0 and step is None:
-        return _numbers(list(range(int(start or 0), int(stop))))
-    shown = ["" if bound is None else str(bound) for bound in (start, stop)]
-    return f"columns {':'.join(shown)}" + ("" if step is None else f":{step}")
-
-
-def _names(names: list[str]) -> str:
-    if len(names) <= 3:
-        return ", ".join(names)
-    return f"{names[0]}, {names[1]}, ... ({len(names)} columns)"
-
-
-def _numbers(indices: list[int]) -> str:
-    if len(indices) == 1:
-        return f"column {indices[0]}"
-    runs: list[list[int]] = []
-    for j in indices:
-        if runs and j == runs[-1][-1] + 1:
-            runs[-1].append(j)
-        else:
-            runs.append([j])
-    parts = [f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs]
-    if len(parts) > 3:
-        return f"columns {parts[0]}, {parts[1]}, ... ({len(indices)} columns)"
-    return f"columns {', '.join(parts)}"

@@ -17,7 +17,8 @@ from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.batch import RBFBatch
-from kernelweave.kernels.columns import OnColumns, Selection, describe_columns
+from kernelweave.kernels.columns import OnColumns, Selection
+from kernelweave.kernels.names import describe_columns
 from kernelweave.kernels.samples import Samples, as_floats
 from kernelweave.kernels.vectors import RBF, Linear, Polynomial
 from kernelweave.validation import unknown_name

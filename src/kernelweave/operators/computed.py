@@ -14,9 +14,10 @@ from kernelweave.compiled.blocks import CACHED_ENTRIES, STACK_ENTRIES, rows_of
 from kernelweave.compiled.matrix_checks import fits_float32
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.errors import InvalidInputError
-from kernelweave.kernels.base import ElementwiseForm, Kernel, unique_names
+from kernelweave.kernels.base import ElementwiseForm, Kernel
 from kernelweave.kernels.evaluate import NotFiniteError, Plan, evaluate_stack
 from kernelweave.kernels.families import resolve
+from kernelweave.kernels.names import unique_names
 from kernelweave.kernels.normalize import Normalization, Trace
 from kernelweave.kernels.samples import Samples, as_samples
 from kernelweave.kernels.scaled_factor import ScaledFactor

@@ -14,9 +14,10 @@ from scipy import sparse
 from kernelweave.compiled.matrix_checks import fits_float32
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.errors import InvalidInputError
-from kernelweave.kernels.base import Kernel, no_exponent, unique_names
+from kernelweave.kernels.base import Kernel, no_exponent
 from kernelweave.kernels.evaluate import Pair
 from kernelweave.kernels.families import feature_distances, resolve
+from kernelweave.kernels.names import unique_names
 from kernelweave.kernels.normalize import Normalization
 from kernelweave.kernels.samples import Samples, as_samples
 from kernelweave.memory import cache_bytes

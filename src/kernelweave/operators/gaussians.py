@@ -28,7 +28,8 @@ from kernelweave.compiled.gaussians import (
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.base import ElementwiseForm
-from kernelweave.kernels.batch import BatchNames, RBFBatch
+from kernelweave.kernels.batch import RBFBatch
+from kernelweave.kernels.names import BatchNames
 from kernelweave.kernels.normalize import Normalization
 from kernelweave.kernels.samples import Samples
 from kernelweave.memory import require_bytes
