@@ -81,6 +81,11 @@ class Pair:
     """
 
     def __init__(self, left: Samples, right: Samples, dtype: DTypeLike = np.float64) -> None:
+        if left.n_columns != right.n_columns:
+            raise InvalidInputError(
+                f"the two sets of samples must have the same columns; got {left.n_columns} and "
+                f"{right.n_columns}."
+            )
         self.left = left
         self.right = right
         self.dtype = np.dtype(dtype)
@@ -133,56 +138,41 @@ class Pair:
     def inner(self) -> NDArray[Any]:
         """Inner products u'v, shape (q, n)."""
         if "inner" not in self.memo:
-            self._check_columns()
             self.memo["inner"] = _product(self.left.array(self.dtype), self.right.array(self.dtype))
         return self.memo["inner"]
 
     @property
     def sqdist(self) -> NDArray[Any]:
         """Squared Euclidean distances, shape (q, n): never negative, zero for a row with itself."""
-        if "sqdist" not in self.memo:
-            self._check_columns()
-            sparse_input = self.left.is_sparse or self.right.is_sparse
-            if not sparse_input and self.right.n_columns <= _DIRECT_COLUMNS:
-                self.memo["sqdist"] = _direct_sqdist(*self._differenced())
+        if "sqdist" in self.memo:
+            return self.memo["sqdist"]
+        left, right = self.left, self.right
+        dense, double = not (left.is_sparse or right.is_sparse), self.dtype == np.float64
+        if dense and double and right.n_columns <= _DIRECT_COLUMNS:
+            D = _direct_sqdist(left.array(), right.array())
+        elif dense and right.n_columns <= _DIRECT_COLUMNS:
+            D = _direct_sqdist(*self._centred(dense))
+        else:
+            U, V = self._centred(dense)
+            left_sq, right_sq = row_square_norms(U), right.square_norms(self.dtype, centred=dense)
+            D = _product(-2 * U, V)
+            D += left_sq[:, None]
+            D += right_sq
+            if dense and double:
+                # From numbers as they are: a shift would round small ones beside huge ones.
+                _repair_cancelled(D, left.array(), right.array(), left_sq, right_sq)
             else:
-                self.memo["sqdist"] = self._expanded_sqdist(sparse_input)
-        return self.memo["sqdist"]
-
-    def _differenced(self) -> tuple[Any, Any]:
-        """Both sides for differences of entries, which are exact but for their own rounding.
-
-        In float64 they are taken as they are: a shift would round small entries beside huge ones.
-        """
-        if self.dtype == np.float64:
-            return self.left.array(), self.right.array()
-        return self._centred()
-
-    def _centred(self) -> tuple[Any, Any]:
-        """Both sides relative to one origin near the data, so that little cancels."""
-        V = self.right.array(self.dtype, centred=True)
-        if self.left.base is self.right.base:
-            return self.left.array(self.dtype, centred=True), V
-        U = self.left.array()
-        return (U - self.right.shift).astype(self.dtype, copy=False), V
-
-    def _expanded_sqdist(self, sparse_input: bool) -> NDArray[Any]:
-        if sparse_input:
-            U, V = self.left.array(self.dtype), self.right.array(self.dtype)
-        else:
-            U, V = self._centred()
-        left_sq = row_square_norms(U)
-        right_sq = self.right.square_norms(self.dtype, centred=not sparse_input)
-        D = _product(-2 * U, V)
-        D += left_sq[:, None]
-        D += right_sq
-        if self.dtype == np.float64 and not sparse_input:
-            _repair_cancelled(D, *self._differenced(), left_sq, right_sq)
-        else:
-            np.maximum(D, 0, out=D)
-        rows, cols = self.same_rows()
-        D[rows, cols] = 0
+                np.maximum(D, 0, out=D)
+            D[self.same_rows()] = 0
+        self.memo["sqdist"] = D
         return D
+
+    def _centred(self, dense: bool) -> tuple[Any, Any]:
+        """Both sides, dense ones relative to one origin near the data, so that little cancels."""
+        left, V = self.left, self.right.array(self.dtype, centred=dense)
+        if not dense or left.base is self.right.base:
+            return left.array(self.dtype, centred=dense), V
+        return (left.array() - self.right.shift).astype(self.dtype, copy=False), V
 
     def same_rows(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Positions (i, j) at which both sides hold the very same sample of one set."""
@@ -200,13 +190,6 @@ class Pair:
         rows = np.repeat(np.arange(len(ids)), count)
         within = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
         return rows, order[np.repeat(first, count) + within]
-
-    def _check_columns(self) -> None:
-        if self.left.n_columns != self.right.n_columns:
-            raise InvalidInputError(
-                f"the two sets of samples must have the same columns; got "
-                f"{self.left.n_columns} and {self.right.n_columns}."
-            )
 
 
 def _cut(whole: Samples, like: Samples) -> Samples:

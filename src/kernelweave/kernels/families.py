@@ -102,16 +102,14 @@ class _Grid(Family):
             each, own = [Selection(j) for j in range(p)], listed(1)
             kernels += [OnColumns(kernel, column) for column in each for kernel in own]
         scaled = _scaled(kernels, samples, self.scaling)
-        return [kernel for kernel in scaled if not _is_zero(kernel, samples)]
+        # A linear kernel of constant (so, once standardised, zero) features carries nothing.
+        linear = [kernel for kernel in scaled if isinstance(kernel.core, Linear)]
+        zero = {id(k) for k in linear if not k.bind(samples).diagonal(samples).any()}
+        return [kernel for kernel in scaled if id(kernel) not in zero]
 
     def __repr__(self) -> str:
         scale = "" if self.title == "default_family" else f", scale={self.scaling is not None}"
         return f"{self.title}(per_feature={self.per_feature}{scale})"
-
-
-def _is_zero(kernel: Kernel, samples: Samples) -> bool:
-    """Whether a linear kernel sees only constant (so, once standardised, zero) features."""
-    return isinstance(kernel.core, Linear) and not kernel.bind(samples).diagonal(samples).any()
 
 
 def _scaled(kernels: list[Kernel], samples: Samples, scaling: str | None) -> list[Kernel]:

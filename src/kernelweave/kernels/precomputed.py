@@ -81,11 +81,12 @@ class MatrixKernel(Kernel):
         if matrix.ndim == 2 and matrix.dtype.kind == "f":
             # Samples that came after the fit are the last ones, with NaN between them
             # (`with_new_rows`).
-            late = int(np.isnan(matrix.diagonal()).sum())
-            if late:
+            first = len(matrix) - int(np.isnan(matrix.diagonal()).sum())
+            if first < len(matrix):
                 matrix = matrix.copy()
-                between = matrix[len(matrix) - late :, len(matrix) - late :]
-                between[np.isnan(between)] = 0.0
+                matrix[first:, first:] = np.nan_to_num(
+                    matrix[first:, first:], posinf=np.inf, neginf=-np.inf
+                )
         real_matrix(matrix, self.name, self._kind)
 
     def ids(self, samples: Samples) -> Any:

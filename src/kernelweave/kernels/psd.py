@@ -90,7 +90,7 @@ def _symmetric(
     if gap <= ignored * scale:
         return A, None
     if gap <= repaired * scale:
-        return _symmetrized(A), f"was asymmetric by {gap:.2g} and has been made symmetric"
+        return 0.5 * (A + A.T), f"was asymmetric by {gap:.2g} and has been made symmetric"
     raise InvalidInputError(
         f"'{name}' is not symmetric: K[i, j] and K[j, i] differ by up to {gap:.3g} (typical "
         f"entries are {scale:.3g}). If that is meant, pass (K + K.T) / 2."
@@ -142,13 +142,6 @@ def check_distances(D: Any, name: str) -> tuple[NDArray[Any], str | None]:
     if lowest < 0:
         A = np.maximum(A, 0)
     return A, None if done is None else f"distance matrix '{name}' {done}."
-
-
-def _symmetrized(K: NDArray[Any]) -> NDArray[Any]:
-    """Return (K + K') / 2 as a new array."""
-    out = K + K.T
-    out *= K.dtype.type(0.5)
-    return out
 
 
 # Other threads of a busy machine would slow these small problems down, not speed them up.
@@ -228,14 +221,10 @@ def nearest_psd(K: Any, method: str = "clip") -> NDArray[np.float64]:
     array([[2., 2.],
            [2., 2.]])
     """
-    A = np.asarray(K, dtype=np.float64)
-    if A.ndim != 2 or A.shape[0] != A.shape[1]:
-        raise InvalidInputError(f"K must be a square matrix; got shape {A.shape}.")
-    if not np.isfinite(A).all():
-        raise InvalidInputError("K must be finite; got NaN or infinity.")
+    A = real_matrix(K, "K", "similarity")[0].astype(np.float64, copy=False)
     if method not in ("clip", "flip", "shift"):
         raise unknown_name("method", method, ("clip", "flip", "shift"))
-    A = _symmetrized(A)
+    A = 0.5 * (A + A.T)
     if method == "shift":
         lowest = float(np.linalg.eigvalsh(A)[0])
         A[np.diag_indices_from(A)] -= min(lowest, 0.0)
@@ -243,4 +232,4 @@ def nearest_psd(K: Any, method: str = "clip") -> NDArray[np.float64]:
     values, vectors = np.linalg.eigh(A)
     kept = np.maximum(values, 0.0) if method == "clip" else np.abs(values)
     out = (vectors * kept) @ vectors.T
-    return _symmetrized(out)
+    return 0.5 * (out + out.T)

@@ -212,8 +212,10 @@ class Samples:
     @property
     def shift(self) -> NDArray[np.float64]:
         """Column means of the whole set: the origin distances are computed from."""
-        found: NDArray[np.float64] = self.base.memo("shift", lambda base: base.array().mean(axis=0))
-        return found
+        base = self.base
+        if "shift" not in base._cache:
+            base._cache["shift"] = base.memo("values", as_floats).mean(axis=0)
+        return base._cache["shift"]
 
     def square_norms(self, dtype: DTypeLike = np.float64, *, centred: bool = False) -> Any:
         """Return the squared Euclidean norm of every row."""
