@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ __all__ = ["RBFBatch"]
 _WIDTHS = (0.5, 1, 2, 5, 7, 10, 12, 15, 17, 20)
 
 
+@dataclass(eq=False, repr=False)
 class RBFBatch:
     r"""A batch of Gaussian kernels, each on its own few columns.
 
@@ -52,10 +54,9 @@ class RBFBatch:
            [[1.   , 0.368]]])
     """
 
-    def __init__(self, columns: ArrayLike, gamma: ArrayLike, *, transformer: Any = None) -> None:
-        self.columns = columns
-        self.gamma = gamma
-        self.transformer = transformer
+    columns: ArrayLike
+    gamma: ArrayLike
+    transformer: Any = field(default=None, kw_only=True)
 
     @classmethod
     def random(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral
 from typing import Any
@@ -31,6 +32,7 @@ _ALLOWED = (
 )
 
 
+@dataclass(eq=False, repr=False)
 class Selection:
     """Which columns, and what is done to them: the unbound half of a `Block`.
 
@@ -50,17 +52,17 @@ class Selection:
     'columns 1-2'
     """
 
-    def __init__(self, columns: Any, transformer: Any = None, label: str | None = None) -> None:
-        self.columns = columns
-        self.transformer = transformer
-        self.label = label
+    columns: Any
+    transformer: Any = None
+    label: str | None = None
+
+    @property
+    def _plain_columns(self) -> Any:
+        # Arrays and pandas' Index are given as readily as lists.
+        return self.columns.tolist() if hasattr(self.columns, "tolist") else self.columns
 
     def _file_state(self) -> dict[str, Any]:
-        # An Index of pandas is given as readily as a list.
-        columns = self.columns
-        if hasattr(columns, "tolist") and not isinstance(columns, np.ndarray | np.generic):
-            columns = columns.tolist()
-        return {**self.__dict__, "columns": columns}
+        return {**self.__dict__, "columns": self._plain_columns}
 
     def _after_load(self) -> None:
         require_kind("the label of a selection", self.label, (str, type(None)))
@@ -70,7 +72,7 @@ class Selection:
 
     def bind(self, samples: Samples) -> Block:
         """Find the columns and fit the transformer, once for all equal selections."""
-        known = samples.bound.get(self)
+        known: Block | None = samples.bound.get(self)
         if known is None:
             known = samples.bound[self] = self._fit(samples)
         return known
@@ -101,11 +103,9 @@ class Selection:
         return columns if self.transformer is None else f"{columns} via {_title(self.transformer)}"
 
     def _columns_key(self) -> Any:
-        if isinstance(self.columns, np.ndarray):
-            return (str(self.columns.dtype), tuple(self.columns.tolist()))
+        columns = self._plain_columns
         # True and 1 are equal, but a mask and a list of indices are not.
-        kind = bool if isinstance(self.columns, list) and all_bool(self.columns) else None
-        return (kind, comparable(self.columns))
+        return isinstance(columns, list) and all_bool(columns), comparable(columns)
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -123,6 +123,7 @@ class Selection:
         return f"{self.columns!r}{second}"
 
 
+@dataclass(eq=False)
 class Block:
     """A bound selection: column positions, and a fitted transformer or None.
 
@@ -149,29 +150,19 @@ class Block:
     array([[3., 1.]])
     """
 
-    def __init__(
-        self,
-        indices: list[int],
-        n_columns: int,
-        names: list[str] | None,
-        label: str,
-        transformer: Any = None,
-    ) -> None:
-        self.indices = indices
-        self.n_columns = n_columns
-        self.names = names
-        self.label = label
-        self.transformer = transformer
+    indices: list[int]
+    n_columns: int
+    names: list[str] | None
+    label: str
+    transformer: Any = None
 
     def _after_load(self) -> None:
-        require_kind("the number of columns of a block", self.n_columns, Integral)
         for j in self.indices:
             require_kind("a column of a block", j, Integral)
         if not self.indices or not 0 <= min(self.indices) <= max(self.indices) < self.n_columns:
             raise InvalidInputError(
                 f"a block must have columns from 0 to {self.n_columns - 1}; got {self.indices!r}."
             )
-        require_kind("the label of a block", self.label, str)
         if self.names is not None:
             require_names("the columns of a block", self.names, len(self.indices))
         if self.transformer is not None:

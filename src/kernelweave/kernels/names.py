@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, overload
 
@@ -163,19 +164,17 @@ class LazyNames(Sequence[str]):
         return f"<{len(self)} names: {', '.join(shown)}>"
 
 
+@dataclass(eq=False, repr=False)
 class BatchNames(LazyNames):
     """Names of the kernels of an `RBFBatch`, such as "rbf(gamma=0.5) on columns 3, 7".
 
-    `titles` are the names of the columns, if they have any; every name ends with `suffix`.
+    `_titles` are the names of the columns, if they have any; every name ends with `_suffix`.
     """
 
-    def __init__(
-        self, columns: NDArray[Any], gamma: Any, titles: list[str] | None, suffix: str = ""
-    ) -> None:
-        self._columns = columns
-        self._gamma = gamma
-        self._titles = titles
-        self._suffix = suffix
+    _columns: NDArray[Any]
+    _gamma: Any
+    _titles: list[str] | None
+    _suffix: str = ""
 
     def __len__(self) -> int:
         return len(self._gamma)

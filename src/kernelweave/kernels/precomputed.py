@@ -84,9 +84,8 @@ class MatrixKernel(Kernel):
             first = len(matrix) - int(np.isnan(matrix.diagonal()).sum())
             if first < len(matrix):
                 matrix = matrix.copy()
-                matrix[first:, first:] = np.nan_to_num(
-                    matrix[first:, first:], posinf=np.inf, neginf=-np.inf
-                )
+                between = matrix[first:, first:]
+                between[np.isnan(between)] = 0.0
         real_matrix(matrix, self.name, self._kind)
 
     def ids(self, samples: Samples) -> Any:
