@@ -99,12 +99,6 @@ class Kernel(ABC):
         """Raise unless the parameters, which came from a file, are there and allowed."""
         _ = self.name
 
-    def check_bound(self, samples: Samples) -> None:
-        """Raise unless this bound kernel, which came from a file, fits its training samples."""
-        self.bind(samples)
-        if self.form() is not None:
-            samples.array()  # Raises unless these are finite numbers.
-
     @classmethod
     def examples(cls) -> list[Kernel]:
         """Return small instances for the contract tests."""
@@ -392,10 +386,6 @@ class Elementwise(Kernel):
     def bind(self, samples: Samples) -> Kernel:
         self._checked_form()
         return self
-
-    def _after_load(self) -> None:
-        self._checked_form()
-        super()._after_load()
 
     def evaluate(self, pair: Pair) -> NDArray[Any]:
         out = np.empty(pair.shape, dtype=pair.dtype)

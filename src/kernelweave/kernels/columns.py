@@ -309,15 +309,6 @@ class OnColumns(Kernel):
         out._block = block
         return out
 
-    def _after_load(self) -> None:
-        super()._after_load()
-        require_kind("the kernel on some columns", self.kernel, Kernel)
-        require_kind("a selection of columns", self.selection, Selection)
-        require_kind("a block of columns", self._block, (Block, type(None)))
-
-    def check_bound(self, samples: Samples) -> None:
-        self.kernel.check_bound(samples.derive(self._bound))
-
     @property
     def _bound(self) -> Block:
         if self._block is None:

@@ -113,10 +113,6 @@ class Distance(MatrixKernel):
         if self._learnt is not None:
             positive_number("scale of Distance", self._learnt)
 
-    def check_bound(self, samples: Samples) -> None:
-        _ = self._rate
-        self._check_metric(samples)
-
     def _check_metric(self, samples: Samples) -> None:
         if self.reads_ids:
             self._check_ids(samples)

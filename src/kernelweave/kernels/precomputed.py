@@ -163,9 +163,6 @@ class Precomputed(MatrixKernel):
         self._check_ids(samples)
         return self
 
-    def check_bound(self, samples: Samples) -> None:
-        self.ids(samples)
-
     def evaluate(self, pair: Pair) -> NDArray[Any]:
         return self._entries(pair)
 

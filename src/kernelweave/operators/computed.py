@@ -573,4 +573,6 @@ def check_kernels(kernels: Any, samples: Any, names: Any) -> None:
     require_names("the names of the kernels", names, len(kernels))
     for kernel in kernels:
         require_kind("a kernel", kernel, Kernel)
-        kernel.check_bound(samples)
+        kernel.core.ids(samples.through(kernel.path))
+    first = samples.take([0])
+    evaluate_stack(kernels, first, first)
