@@ -433,7 +433,6 @@ def test_a_kernel_of_ones_own():
         """exp(-|x - x'|_1)."""
 
         name = "laplace"
-        has_exponent = True
 
         def evaluate(self, pair):
             return np.exp(-self.exponent(pair))

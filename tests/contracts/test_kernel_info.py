@@ -31,7 +31,7 @@ from kernelweave.kernels import (
     from_matrices,
     sample_ids,
 )
-from kernelweave.kernels.base import OnColumns
+from kernelweave.kernels.columns import OnColumns
 from kernelweave.kernels.strings.parts import StringKernel
 from kernelweave.operators import DistanceOperator, bind_kernels
 

@@ -79,7 +79,7 @@ def test_a_pair_writes_what_evaluate_returns(case):
     kernel, samples = case
     bound = kernel.bind(samples)
     out = np.empty((samples.n, samples.n))
-    Pair(samples, samples).write(bound, bound.form(), out)
+    Pair(samples, samples).write(bound, out)
     assert_same_numbers(out, bound.evaluate(Pair(samples, samples)))
 
 

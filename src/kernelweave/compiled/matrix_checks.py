@@ -1,4 +1,4 @@
-"""Is a matrix finite, symmetric, within float32? Passes that tell, and one that makes it so."""
+"""Is a matrix finite, within float32? And one side of the diagonal copied to the other."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import numpy as np
 from numba import njit
 
 from kernelweave.compiled.blocks import TILE
-from kernelweave.compiled.intrinsics import fmax
 
-__all__ = ["all_finite", "fits_float32", "mirror_rows", "probe_rows", "scan_rows"]
+__all__ = ["all_finite", "fits_float32", "mirror_rows"]
 
 # Beyond these float32 overflows in sums, or loses digits that it has elsewhere.
 _SMALLEST, _LARGEST = 1e-36, 1e36
@@ -39,47 +38,6 @@ def all_finite(values: np.ndarray) -> bool:
         for j in range(row.shape[0]):
             total += zero * row[j]
     return total == zero
-
-
-@njit(cache=True, nogil=True, fastmath={"reassoc", "nsz"})
-def scan_rows(K: np.ndarray, first: int, last: int) -> tuple[float, float]:
-    """Look at rows first..last (at most TILE of them) up to the diagonal, and at their images.
-
-    Returns the largest |K_ij - K_ji|, and a number that is zero unless something is not finite.
-    Tiles are turned over in a small buffer, so that both sides are read in order, once.
-    """
-    worst = 0.0
-    trouble = 0.0
-    image = np.zeros((TILE, TILE), K.dtype)
-    for j0 in range(0, last, TILE):
-        j1 = min(j0 + TILE, last)
-        for j in range(j0, j1):
-            row = K[j, first:last]
-            for i in range(last - first):
-                image[i, j - j0] = row[i]
-        for i in range(first, last):
-            here, there = K[i, j0:j1], image[i - first]
-            for j in range(j1 - j0):
-                # As in `all_finite`.
-                trouble += 0.0 * here[j] + 0.0 * there[j]
-                worst = fmax(worst, abs(np.float64(here[j]) - np.float64(there[j])))
-    return worst, trouble
-
-
-@njit(cache=True, nogil=True, fastmath={"reassoc", "nsz", "contract"})
-def probe_rows(
-    K: np.ndarray, v: np.ndarray, first: int, last: int, right: np.ndarray, left: np.ndarray
-) -> None:
-    """right[i] = (K v)_i for i in first..last, and left = their part of K'v, in one pass."""
-    n = v.shape[0]
-    for i in range(first, last):
-        row = K[i]
-        here = v[i]
-        total = 0.0
-        for j in range(n):
-            total += row[j] * v[j]
-            left[j] += here * row[j]
-        right[i] = total
 
 
 @njit(cache=True, nogil=True)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from kernelweave.errors import InvalidInputError
 from kernelweave.inspect.frames import table_of
 from kernelweave.inspect.kernel_info import ALL_COLUMNS, KernelInfo
-from kernelweave.kernels.base import numbered
+from kernelweave.kernels.names import numbered
 from kernelweave.validation import unknown_name
 
 __all__ = ["Contribution", "Explanation", "sample_names"]

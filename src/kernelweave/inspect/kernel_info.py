@@ -12,8 +12,7 @@ from sklearn.base import OneToOneFeatureMixin
 from kernelweave.inspect.learnt import find_estimator
 from kernelweave.kernels import OnColumns, Product, Sum
 from kernelweave.kernels.base import Kernel
-from kernelweave.kernels.batch import whereabouts
-from kernelweave.kernels.columns import describe_request
+from kernelweave.kernels.names import describe_request, whereabouts
 from kernelweave.kernels.samples import Samples
 from kernelweave.operators import GaussianOperator, StackedOperator
 

@@ -9,9 +9,9 @@ samples, on a common scale, are an operator (`kernelweave.operators`).
 from __future__ import annotations
 
 from kernelweave.kernels.algebra import Product, Sum
-from kernelweave.kernels.base import Kernel, OnColumns, unique_names
+from kernelweave.kernels.base import ElementwiseForm, Kernel
 from kernelweave.kernels.batch import RBFBatch
-from kernelweave.kernels.columns import Block, Selection
+from kernelweave.kernels.columns import Block, OnColumns, Selection
 from kernelweave.kernels.distance import Distance
 from kernelweave.kernels.evaluate import Pair, evaluate_stack
 from kernelweave.kernels.families import (
@@ -23,6 +23,7 @@ from kernelweave.kernels.families import (
     simplemkl_family,
     spicymkl_family,
 )
+from kernelweave.kernels.names import unique_names
 from kernelweave.kernels.normalize import Normalization
 from kernelweave.kernels.precomputed import Precomputed, from_matrices, sample_ids
 from kernelweave.kernels.psd import nearest_psd
@@ -31,7 +32,6 @@ from kernelweave.kernels.strings.spectrum import Spectrum
 from kernelweave.kernels.strings.weighted_degree import WeightedDegree
 from kernelweave.kernels.vectors import (
     RBF,
-    ElementwiseForm,
     FeatureMapKernel,
     Linear,
     Polynomial,

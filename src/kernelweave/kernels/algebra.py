@@ -62,14 +62,6 @@ class Compound(Kernel):
                 given = f"{type(part).__name__} ({part!r})"
                 raise InvalidInputError(f"every part of a {kind} must be a kernel; got {given}.")
 
-    def _after_load(self) -> None:
-        super()._after_load()
-        self._check_parts()
-
-    def check_bound(self, samples: Samples) -> None:
-        for kernel in self.parts:
-            kernel.check_bound(samples)
-
     def bind(self, samples: Samples) -> Self:
         self._check_parts()
         return type(self)(*(kernel.bind(samples) for kernel in self.parts))

@@ -2,35 +2,40 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelweave.compiled.exp import exp_inplace
 from kernelweave.errors import InvalidInputError
-from kernelweave.kernels.columns import Block, Selection, comparable, describe_request
+from kernelweave.kernels.names import short
 from kernelweave.kernels.samples import Samples, as_samples
-from kernelweave.validation import require_kind
 
 if TYPE_CHECKING:
     from kernelweave.kernels.algebra import Product, Sum
+    from kernelweave.kernels.columns import OnColumns
     from kernelweave.kernels.evaluate import Pair
-    from kernelweave.kernels.vectors import ElementwiseForm
 
 __all__ = [
+    "Elementwise",
+    "ElementwiseForm",
     "Kernel",
     "LookUp",
-    "OnColumns",
     "Terms",
+    "comparable",
     "no_exponent",
-    "numbered",
-    "unique_names",
+    "not_bound",
 ]
+
+# Every squaring doubles the relative error: 12 of them keep it below 4096 * 2.3e-16 < 1e-12.
+_MAX_DOUBLINGS = 12
+_POWERS = {2.0**k: k for k in range(1, _MAX_DOUBLINGS + 1)}
 
 # Values of new samples, and the kernels of a weighted sum, each with its factor.
 LookUp = Callable[[Samples], NDArray[np.float64]]
@@ -63,8 +68,6 @@ class Kernel(ABC):
     registry: ClassVar[list[type[Kernel]]] = []
     # Whether it reads a column of sample ids, because it is known by a matrix.
     reads_ids: ClassVar[bool] = False
-    # Whether it is exp(-D) with a distance D, so that `exponent` has an answer.
-    has_exponent: ClassVar[bool] = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -95,12 +98,6 @@ class Kernel(ABC):
     def _after_load(self) -> None:
         """Raise unless the parameters, which came from a file, are there and allowed."""
         _ = self.name
-
-    def check_bound(self, samples: Samples) -> None:
-        """Raise unless this bound kernel, which came from a file, fits its training samples."""
-        self.bind(samples)
-        if self.form() is not None:
-            samples.array()  # Raises unless these are finite numbers.
 
     @classmethod
     def examples(cls) -> list[Kernel]:
@@ -222,6 +219,8 @@ class Kernel(ABC):
         >>> RBF(width=2).on(slice(0, 200), label="mRNA").name
         'rbf(width=2) on mRNA'
         """
+        from kernelweave.kernels.columns import OnColumns, Selection
+
         return OnColumns(self, Selection(columns, transformer, label))
 
     def __mul__(self, other: Kernel) -> Product:
@@ -281,156 +280,121 @@ def not_bound(name: str) -> InvalidInputError:
     )
 
 
-def short(value: Any) -> str:
-    """Return a short text for one parameter, such as "0.3" or "<array 3 x 3>"."""
-    if isinstance(value, float | np.floating):
-        return f"{value:g}"
-    shape = getattr(value, "shape", None)
-    if shape:
-        return f"<array {' x '.join(str(size) for size in shape)}>"
-    return repr(value)
+def comparable(value: Any) -> Any:
+    """Return something hashable that is equal for equal parameters (identity for arrays)."""
+    if isinstance(value, list | tuple):
+        return tuple(comparable(item) for item in value)
+    if isinstance(value, slice):
+        return ("slice", value.start, value.stop, value.step)
+    try:
+        hash(value)
+    except TypeError:
+        return ("object", id(value))
+    return value
 
 
-def unique_names(kernels: Sequence[Kernel]) -> list[str]:
-    """Return the names of kernels, numbered where several would read the same.
+@dataclass(frozen=True)
+class ElementwiseForm:
+    """A kernel that is a function of one number for each pair, for compiled code.
 
-    Examples
-    --------
-    >>> from kernelweave.kernels import Linear, RBF
-    >>> unique_names([Linear(), RBF(width=1), Linear()])
-    ['linear', 'rbf(width=1)', 'linear (2)']
-    """
-    return numbered([kernel.name for kernel in kernels])
-
-
-def numbered(names: Sequence[str]) -> list[str]:
-    """Return names with a number behind each that was there before."""
-    taken = set(names)
-    seen: Counter[str] = Counter()
-    out = []
-    for name in names:
-        seen[name] += 1
-        shown = name
-        while seen[name] > 1 and (shown := f"{name} ({seen[name]})") in taken:
-            seen[name] += 1
-        taken.add(shown)
-        out.append(shown)
-    return out
-
-
-class OnColumns(Kernel):
-    r"""A kernel on chosen columns of the data, written ``kernel.on(columns, transformer)``.
-
-    .. math:: k(x, x') = k_0(T(x_S), T(x'_S))
-
-    with the columns S and the transformer T, fitted on the training samples (the identity if none
-    is given). ``kernel.on(a).on(b)`` applies b to the data first, and a to what b gives.
-
-    Parameters
+    Attributes
     ----------
-    kernel : Kernel
-        The kernel :math:`k_0`.
-    selection : Selection
-        Columns and transformer.
+    ingredient : {"sqdist", "inner"}
+        The number t: squared distance or inner product of the two rows of the block.
+    code : int
+        0 for ``exp(-p0 * t)``, 1 for ``(p2 * t + p1) ** p0`` with a whole number p0.
+    p0, p1, p2 : float
+        Parameters of the formula.
 
     Examples
     --------
-    >>> import pandas as pd
-    >>> from sklearn.preprocessing import OneHotEncoder
-    >>> from kernelweave.kernels import Linear
-    >>> frame = pd.DataFrame({"size": [1.0, 2.0, 3.0], "colour": ["red", "blue", "red"]})
-    >>> colours = Linear().on("colour", OneHotEncoder())
-    >>> colours.name
-    'linear on colour via OneHotEncoder'
-    >>> colours(frame)
-    array([[1., 0., 1.],
-           [0., 1., 0.],
-           [1., 0., 1.]])
+    >>> from kernelweave.kernels import RBF
+    >>> RBF(gamma=0.5).form()
+    ElementwiseForm(ingredient='sqdist', code=0, p0=0.5, p1=0.0, p2=0.0)
     """
 
-    def __init__(self, kernel: Kernel, selection: Selection) -> None:
-        self.kernel = kernel
-        self.selection = selection
-        self._block: Block | None = None
+    ingredient: str
+    code: int
+    p0: float
+    p1: float = 0.0
+    p2: float = 0.0
 
-    @property
-    def name(self) -> str:
-        inner = self.kernel.name
-        if self.kernel.core.reads_ids:
-            return inner
-        asked, block = self.selection, self._block
-        label = asked.text(describe_request(asked.columns)) if block is None else block.label
-        if not label:
-            return inner
-        return f"({inner}) on {label}" if self._of_several else f"{inner} on {label}"
+    def write(self, pair: Pair, out: NDArray[Any]) -> None:
+        """Write the values for a pair; see `Pair.write`."""
+        t = pair.inner if self.ingredient == "inner" else pair.sqdist
+        if self.code == 1:
+            self._raise(pair, t, out)
+            return
+        # By rate, how many squarings deep the Gaussians of a pair are, and their values: from the
+        # nearest that leads to this one by squaring it goes faster than by exponentials.
+        known: dict[float, tuple[int, NDArray[Any]]] = pair.memo.setdefault("gaussians", {})
+        doublings = {
+            other: (depth + steps, steps)
+            for other, (depth, _) in known.items()
+            if (steps := _doublings(self.p0, other)) and depth + steps <= _MAX_DOUBLINGS
+        }
+        depth = 0
+        if self.p0 in known:
+            depth, values = known[self.p0]
+            np.copyto(out, values)
+        elif doublings and pair.dtype == np.float64:
+            other = max(doublings)
+            depth, steps = doublings[other]
+            np.multiply(known[other][1], known[other][1], out=out)
+            for _ in range(steps - 1):
+                out *= out
+        else:
+            np.copyto(out, t)
+            exp_inplace(out, -pair.finite_rate(self.p0))
+        known[self.p0] = (depth, out)
 
-    @property
-    def _of_several(self) -> bool:
-        return hasattr(self.kernel, "parts")  # A sum or a product.
+    def _raise(self, pair: Pair, t: NDArray[Any], out: NDArray[Any]) -> None:
+        # The affine function once for all degrees. Binary powers from the highest bit down need no
+        # memory but `out`.
+        key = ("affine", self.ingredient, self.p1, self.p2)
+        if key not in pair.memo:
+            base = t if self.p2 == 1 else t * self.p2
+            pair.memo[key] = base if self.p1 == 0 else base + self.p1
+        base = pair.memo[key]
+        np.copyto(out, base)
+        for bit in bin(int(self.p0))[3:]:
+            out *= out
+            if bit == "1":
+                out *= base
 
-    def bind(self, samples: Samples) -> OnColumns:
-        out = copy.copy(self)
-        out._block = self.selection.bind(samples)
-        out.kernel = self.kernel.bind(samples.derive(out._block))
-        return out
 
-    def _after_load(self) -> None:
-        super()._after_load()
-        require_kind("the kernel on some columns", self.kernel, Kernel)
-        require_kind("a selection of columns", self.selection, Selection)
-        require_kind("a block of columns", self._block, (Block, type(None)))
+def _doublings(rate: float, other: float) -> int:
+    """The k >= 1 with rate = 2^k other exactly, or 0 if there is none."""
+    ratio = rate / other
+    return _POWERS.get(ratio, 0) if other * ratio == rate else 0
 
-    def check_bound(self, samples: Samples) -> None:
-        self.kernel.check_bound(samples.derive(self._bound))
 
-    @property
-    def _bound(self) -> Block:
-        if self._block is None:
-            raise not_bound(self.name)
-        return self._block
+class Elementwise(Kernel):
+    """A function of one number for each pair of samples: a subclass writes `_checked_form`."""
 
-    @property
-    def path(self) -> tuple[Any, ...]:
-        return (self._bound, *self.kernel.path)
+    @abstractmethod
+    def _checked_form(self) -> ElementwiseForm:
+        """Return the function; raise if a parameter is not allowed."""
 
-    @property
-    def core(self) -> Kernel:
-        return self.kernel.core
+    @cached_property
+    def _form(self) -> ElementwiseForm:
+        return self._checked_form()
+
+    def form(self) -> ElementwiseForm:
+        return self._form
+
+    def bind(self, samples: Samples) -> Kernel:
+        self._checked_form()
+        return self
 
     def evaluate(self, pair: Pair) -> NDArray[Any]:
-        return self.kernel.evaluate(pair.on(self._bound))
+        out = np.empty(pair.shape, dtype=pair.dtype)
+        self._form.write(pair, out)
+        return out
 
     def diagonal(self, samples: Samples) -> NDArray[np.float64]:
-        return self.kernel.diagonal(samples.derive(self._bound))
-
-    def exponent_terms(self) -> list[tuple[tuple[Any, ...], Kernel]]:
-        return [((self._bound, *path), leaf) for path, leaf in self.kernel.exponent_terms()]
-
-    def weigh(
-        self, samples: Samples, v: NDArray[np.float64], terms: Terms | None = None
-    ) -> LookUp | None:
-        cores = None if terms is None else [(kernel.kernel, factor) for kernel, factor in terms]
-        inner = self.kernel.weigh(samples.derive(self._bound), v, cores)
-        return None if inner is None else lambda new: inner(new.derive(self._bound))
-
-    @property
-    def merge_key(self) -> Any:
-        key = self.kernel.merge_key
-        return None if key is None else (self._bound, key)
-
-    def __repr__(self) -> str:
-        inner = f"({self.kernel!r})" if self._of_several else repr(self.kernel)
-        return f"{inner}.on({self.selection!r})"
-
-    @classmethod
-    def examples(cls) -> list[Kernel]:
-        from sklearn.preprocessing import StandardScaler
-
-        from kernelweave.kernels.vectors import RBF, Linear
-
-        return [
-            RBF(width=1).on([0, 2]),
-            Linear().on(slice(1, None), StandardScaler()),
-            (RBF(gamma=1) * Linear()).on(1),
-            RBF(gamma=1).on(1).on([0, 2], StandardScaler()),
-        ]
+        form = self.form()
+        t = samples.square_norms() if form.ingredient == "inner" else np.zeros(samples.n)
+        if form.code == 0:
+            return np.exp(-form.p0 * t)
+        return (form.p2 * t + form.p1) ** int(form.p0)

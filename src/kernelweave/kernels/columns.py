@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import dataclass
+from functools import cached_property
 from numbers import Integral
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import OneToOneFeatureMixin, clone
 
 from kernelweave.errors import InvalidInputError
+from kernelweave.kernels.base import Kernel, LookUp, Terms, comparable, not_bound
+from kernelweave.kernels.evaluate import Pair
+from kernelweave.kernels.names import all_bool, describe_columns, describe_request, items_of
 from kernelweave.kernels.samples import Samples, refuse_huge
 from kernelweave.validation import require_kind, require_names, unknown_name
 
 __all__ = [
     "Block",
+    "OnColumns",
     "Selection",
     "choose_columns",
-    "comparable",
-    "describe_columns",
-    "describe_request",
 ]
 
 _ALLOWED = (
@@ -28,6 +32,7 @@ _ALLOWED = (
 )
 
 
+@dataclass(eq=False, repr=False)
 class Selection:
     """Which columns, and what is done to them: the unbound half of a `Block`.
 
@@ -47,17 +52,17 @@ class Selection:
     'columns 1-2'
     """
 
-    def __init__(self, columns: Any, transformer: Any = None, label: str | None = None) -> None:
-        self.columns = columns
-        self.transformer = transformer
-        self.label = label
+    columns: Any
+    transformer: Any = None
+    label: str | None = None
+
+    @property
+    def _plain_columns(self) -> Any:
+        # Arrays and pandas' Index are given as readily as lists.
+        return self.columns.tolist() if hasattr(self.columns, "tolist") else self.columns
 
     def _file_state(self) -> dict[str, Any]:
-        # An Index of pandas is given as readily as a list.
-        columns = self.columns
-        if hasattr(columns, "tolist") and not isinstance(columns, np.ndarray | np.generic):
-            columns = columns.tolist()
-        return {**self.__dict__, "columns": columns}
+        return {**self.__dict__, "columns": self._plain_columns}
 
     def _after_load(self) -> None:
         require_kind("the label of a selection", self.label, (str, type(None)))
@@ -67,7 +72,7 @@ class Selection:
 
     def bind(self, samples: Samples) -> Block:
         """Find the columns and fit the transformer, once for all equal selections."""
-        known = samples.bound.get(self)
+        known: Block | None = samples.bound.get(self)
         if known is None:
             known = samples.bound[self] = self._fit(samples)
         return known
@@ -77,7 +82,9 @@ class Selection:
         label = self.text(describe_columns(indices, samples))
         names = None if samples.columns is None else [samples.columns[j] for j in indices]
         if self.transformer is None:
-            return Block(indices, samples.n_columns, names, label)
+            # However a user wrote the columns, kernels on the same ones share a block.
+            own = (label, *indices)
+            return samples.bound.setdefault(own, Block(indices, samples.n_columns, names, label))
         _check_transformer(self.transformer)
         fitted = clone(self.transformer)
         part = Block(indices, samples.n_columns, names, label).native(samples)
@@ -96,11 +103,9 @@ class Selection:
         return columns if self.transformer is None else f"{columns} via {_title(self.transformer)}"
 
     def _columns_key(self) -> Any:
-        if isinstance(self.columns, np.ndarray):
-            return (str(self.columns.dtype), tuple(self.columns.tolist()))
+        columns = self._plain_columns
         # True and 1 are equal, but a mask and a list of indices are not.
-        kind = bool if isinstance(self.columns, list) and _all_bool(self.columns) else None
-        return (kind, comparable(self.columns))
+        return isinstance(columns, list) and all_bool(columns), comparable(columns)
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -118,11 +123,12 @@ class Selection:
         return f"{self.columns!r}{second}"
 
 
+@dataclass(eq=False)
 class Block:
     """A bound selection: column positions, and a fitted transformer or None.
 
-    Blocks are the keys under which kernels share what they compute. Without a transformer two
-    blocks are equal if their columns are; with one only if they hold the same fitted object.
+    Blocks are the keys under which kernels share what they compute: kernels bound to the same
+    samples through equal selections, or without a transformer to the same columns, have the same.
 
     Parameters
     ----------
@@ -144,51 +150,19 @@ class Block:
     array([[3., 1.]])
     """
 
-    def __init__(
-        self,
-        indices: list[int],
-        n_columns: int,
-        names: list[str] | None,
-        label: str,
-        transformer: Any = None,
-    ) -> None:
-        self.indices = tuple(indices)
-        self.n_columns = n_columns
-        self.names = names
-        self.label = label
-        self.transformer = transformer
-        self._set_key()
-
-    def _set_key(self) -> None:
-        which = None if self.transformer is None else id(self.transformer)
-        self._key = (self.indices, self.n_columns, which)
-        self._hash = hash(self._key)
-
-    def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, Block) and self._key == other._key)
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __getstate__(self) -> dict[str, Any]:
-        # Without the key, because the identity of the transformer is part of it.
-        names = ("n_columns", "names", "label", "transformer")
-        return {"indices": list(self.indices), **{name: getattr(self, name) for name in names}}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self.indices = tuple(self.indices)
-        self._set_key()
+    indices: list[int]
+    n_columns: int
+    names: list[str] | None
+    label: str
+    transformer: Any = None
 
     def _after_load(self) -> None:
-        require_kind("the number of columns of a block", self.n_columns, Integral)
         for j in self.indices:
             require_kind("a column of a block", j, Integral)
         if not self.indices or not 0 <= min(self.indices) <= max(self.indices) < self.n_columns:
             raise InvalidInputError(
                 f"a block must have columns from 0 to {self.n_columns - 1}; got {self.indices!r}."
             )
-        require_kind("the label of a block", self.label, str)
         if self.names is not None:
             require_names("the columns of a block", self.names, len(self.indices))
         if self.transformer is not None:
@@ -197,7 +171,7 @@ class Block:
     def apply(self, samples: Samples) -> Samples:
         """Return samples seen through this block."""
         if self.transformer is None:
-            if self._positions(samples) == tuple(range(self.n_columns)):
+            if self._positions(samples) == list(range(self.n_columns)):
                 return samples
             return Samples(self.native(samples))
         part = self.native(samples)
@@ -215,7 +189,7 @@ class Block:
 
     def native(self, samples: Samples) -> Any:
         """Return the chosen columns in the type of the data."""
-        data, chosen = samples.native, list(self._positions(samples))
+        data, chosen = samples.native, self._positions(samples)
         if hasattr(data, "iloc"):
             return data.iloc[:, chosen]
         if isinstance(data, np.ndarray) and chosen == list(range(chosen[0], chosen[-1] + 1)):
@@ -224,7 +198,7 @@ class Block:
             return data  # A frame of polars: nothing can be written into it.
         return data[:, chosen]
 
-    def _positions(self, samples: Samples) -> tuple[int, ...]:
+    def _positions(self, samples: Samples) -> list[int]:
         if samples.n_columns != self.n_columns:
             raise InvalidInputError(
                 f"the kernel was bound to data with {self.n_columns} columns; "
@@ -238,7 +212,7 @@ class Block:
         missing = [name for name in self.names if name not in samples.places]
         if missing:
             raise InvalidInputError(f"X has no column {missing[0]!r}, which the kernel needs.")
-        return tuple(samples.places[name][0] for name in self.names)
+        return [samples.places[name][0] for name in self.names]
 
     def _names_out(self, count: int) -> list[str] | None:
         if isinstance(self.transformer, OneToOneFeatureMixin):
@@ -279,21 +253,113 @@ def _same_transformer(first: Any, second: Any) -> bool:
         return False
 
 
-def _all_bool(items: list[Any]) -> bool:
-    return all(isinstance(item, bool | np.bool_) for item in items)
+class OnColumns(Kernel):
+    r"""A kernel on chosen columns of the data, written ``kernel.on(columns, transformer)``.
 
+    .. math:: k(x, x') = k_0(T(x_S), T(x'_S))
 
-def comparable(value: Any) -> Any:
-    """Return something hashable that is equal for equal parameters (identity for arrays)."""
-    if isinstance(value, list | tuple):
-        return tuple(comparable(item) for item in value)
-    if isinstance(value, slice):
-        return ("slice", value.start, value.stop, value.step)
-    try:
-        hash(value)
-    except TypeError:
-        return ("object", id(value))
-    return value
+    with the columns S and the transformer T, fitted on the training samples (the identity if none
+    is given). ``kernel.on(a).on(b)`` applies b to the data first, and a to what b gives.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        The kernel :math:`k_0`.
+    selection : Selection
+        Columns and transformer.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from sklearn.preprocessing import OneHotEncoder
+    >>> from kernelweave.kernels import Linear
+    >>> frame = pd.DataFrame({"size": [1.0, 2.0, 3.0], "colour": ["red", "blue", "red"]})
+    >>> colours = Linear().on("colour", OneHotEncoder())
+    >>> colours.name
+    'linear on colour via OneHotEncoder'
+    >>> colours(frame)
+    array([[1., 0., 1.],
+           [0., 1., 0.],
+           [1., 0., 1.]])
+    """
+
+    def __init__(self, kernel: Kernel, selection: Selection) -> None:
+        self.kernel = kernel
+        self.selection = selection
+        self._block: Block | None = None
+
+    @property
+    def name(self) -> str:
+        inner = self.kernel.name
+        if self.kernel.core.reads_ids:
+            return inner
+        asked, block = self.selection, self._block
+        label = asked.text(describe_request(asked.columns)) if block is None else block.label
+        if not label:
+            return inner
+        return f"({inner}) on {label}" if self._of_several else f"{inner} on {label}"
+
+    @property
+    def _of_several(self) -> bool:
+        return hasattr(self.kernel, "parts")  # A sum or a product.
+
+    def bind(self, samples: Samples) -> OnColumns:
+        block = self.selection.bind(samples)
+        out = OnColumns(self.kernel.bind(samples.derive(block)), self.selection)
+        out._block = block
+        return out
+
+    @property
+    def _bound(self) -> Block:
+        if self._block is None:
+            raise not_bound(self.name)
+        return self._block
+
+    @cached_property
+    def path(self) -> tuple[Any, ...]:
+        return (self._bound, *self.kernel.path)
+
+    @cached_property
+    def core(self) -> Kernel:
+        return self.kernel.core
+
+    def evaluate(self, pair: Pair) -> NDArray[Any]:
+        return self.core.evaluate(pair.through(self.path))
+
+    def diagonal(self, samples: Samples) -> NDArray[np.float64]:
+        return self.core.diagonal(samples.through(self.path))
+
+    def exponent_terms(self) -> list[tuple[tuple[Any, ...], Kernel]]:
+        return [((*self.path, *path), leaf) for path, leaf in self.core.exponent_terms()]
+
+    def weigh(
+        self, samples: Samples, v: NDArray[np.float64], terms: Terms | None = None
+    ) -> LookUp | None:
+        cores = None if terms is None else [(kernel.core, factor) for kernel, factor in terms]
+        inner = self.core.weigh(samples.through(self.path), v, cores)
+        return None if inner is None else lambda new: inner(new.through(self.path))
+
+    @property
+    def merge_key(self) -> Any:
+        key = self.core.merge_key
+        return None if key is None else (self.path, key)
+
+    def __repr__(self) -> str:
+        inner = f"({self.kernel!r})" if self._of_several else repr(self.kernel)
+        return f"{inner}.on({self.selection!r})"
+
+    @classmethod
+    def examples(cls) -> list[Kernel]:
+        from sklearn.preprocessing import StandardScaler
+
+        from kernelweave.kernels.vectors import RBF, Linear
+
+        return [
+            RBF(width=1).on([0, 2]),
+            Linear().on(slice(1, None), StandardScaler()),
+            (RBF(gamma=1) * Linear()).on(1),
+            RBF(gamma=1).on(1).on([0, 2], StandardScaler()),
+        ]
 
 
 # Which columns a user means, and what names call them
@@ -310,10 +376,10 @@ def choose_columns(columns: Any, samples: Samples) -> list[int]:
 
 
 def _listed(columns: Any, samples: Samples) -> list[int]:
-    items = _items(columns)
+    items = items_of(columns)
     if items is None or isinstance(columns, bool | dict | bytes):
         raise InvalidInputError(f"columns must be {_ALLOWED}; got {columns!r}.")
-    if items and _all_bool(items):
+    if items and all_bool(items):
         if len(items) != samples.n_columns:
             raise InvalidInputError(
                 f"a boolean mask needs one entry for each of the {samples.n_columns} columns of "
@@ -321,12 +387,6 @@ def _listed(columns: Any, samples: Samples) -> list[int]:
             )
         return [j for j, kept in enumerate(items) if kept]
     return [_position(item, samples) for item in items]
-
-
-def _items(columns: Any) -> list[Any] | None:
-    if isinstance(columns, str | Integral):
-        return [columns]
-    return list(columns) if hasattr(columns, "__iter__") else None
 
 
 def _position(item: Any, samples: Samples) -> int:
@@ -363,58 +423,3 @@ def _slice(columns: slice, samples: Samples) -> list[int]:
         return list(range(samples.n_columns)[start : stop : columns.step])
     except TypeError as error:
         raise InvalidInputError(f"columns must be {_ALLOWED}; got {columns!r}.") from error
-
-
-def describe_columns(indices: list[int], samples: Samples) -> str:
-    """Return how chosen columns appear in a kernel's name, such as "columns 0-2, 4"."""
-    if samples.columns is None:
-        return _numbers(indices)
-    return _names([samples.columns[j] for j in indices])
-
-
-def describe_request(columns: Any) -> str:
-    """Return how columns appear in a name before the data are seen, such as "columns 2:"."""
-    if callable(columns):
-        return f"columns of {getattr(columns, '__name__', type(columns).__name__)}"
-    if isinstance(columns, slice):
-        return _describe_slice(columns)
-    items = _items(columns)
-    if items is None:
-        return repr(columns)
-    if items and _all_bool(items):
-        items = [j for j, kept in enumerate(items) if kept]
-    if items and all(isinstance(item, Integral) for item in items):
-        return _numbers([int(item) for item in items])
-    return _names([str(item) for item in items])
-
-
-def _describe_slice(columns: slice) -> str:
-    start, stop, step = columns.start, columns.stop, columns.step
-    if (start, stop, step) == (None, None, None):
-        return "all columns"
-    whole = isinstance(stop, Integral) and (start is None or isinstance(start, Integral))
-    if whole and stop > 0 and (start or 0) >= 0 and step is None:
-        return _numbers(list(range(int(start or 0), int(stop))))
-    shown = ["" if bound is None else str(bound) for bound in (start, stop)]
-    return f"columns {':'.join(shown)}" + ("" if step is None else f":{step}")
-
-
-def _names(names: list[str]) -> str:
-    if len(names) <= 3:
-        return ", ".join(names)
-    return f"{names[0]}, {names[1]}, ... ({len(names)} columns)"
-
-
-def _numbers(indices: list[int]) -> str:
-    if len(indices) == 1:
-        return f"column {indices[0]}"
-    runs: list[list[int]] = []
-    for j in indices:
-        if runs and j == runs[-1][-1] + 1:
-            runs[-1].append(j)
-        else:
-            runs.append([j])
-    parts = [f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs]
-    if len(parts) > 3:
-        return f"columns {parts[0]}, {parts[1]}, ... ({len(indices)} columns)"
-    return f"columns {', '.join(parts)}"

@@ -11,12 +11,11 @@ from sklearn.metrics import pairwise_distances
 from sklearn.metrics.pairwise import additive_chi2_kernel
 
 from kernelweave.errors import InvalidInputError
-from kernelweave.kernels.base import Kernel, not_bound
+from kernelweave.kernels.base import ElementwiseForm, Kernel, not_bound
 from kernelweave.kernels.evaluate import Pair
 from kernelweave.kernels.precomputed import MatrixKernel
 from kernelweave.kernels.psd import check_distances
 from kernelweave.kernels.samples import Samples
-from kernelweave.kernels.vectors import ElementwiseForm
 from kernelweave.validation import positive_number, unknown_name
 
 __all__ = ["Distance"]
@@ -72,8 +71,7 @@ class Distance(MatrixKernel):
     'distance(chi2, scale=2)'
     """
 
-    has_exponent = True
-    _call = "Distance(D)"
+    _call, _kind = "Distance(D)", "distance"
 
     def __init__(self, metric: Any, scale: str | float = "mean", name: str | None = None) -> None:
         super().__init__(name)
@@ -114,10 +112,6 @@ class Distance(MatrixKernel):
         super()._after_load()
         if self._learnt is not None:
             positive_number("scale of Distance", self._learnt)
-
-    def check_bound(self, samples: Samples) -> None:
-        _ = self._rate
-        self._check_metric(samples)
 
     def _check_metric(self, samples: Samples) -> None:
         if self.reads_ids:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -22,10 +22,12 @@ from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.samples import Samples, row_square_norms
 
-if TYPE_CHECKING:
-    from kernelweave.kernels.vectors import ElementwiseForm
-
-__all__ = ["NotFiniteError", "Pair", "Plan", "evaluate_stack"]
+__all__ = [
+    "NotFiniteError",
+    "Pair",
+    "Plan",
+    "evaluate_stack",
+]
 
 # Up to this many columns differences are formed one column at a time: exact, and no slower than
 # BLAS on such thin matrices.
@@ -47,8 +49,8 @@ _QUIET = partial(np.errstate, over="ignore", invalid="ignore", divide="ignore")
 _KEPT_BLOCKS = 64
 
 
-# The place of a kernel among others, its core and the form of that.
-Member = tuple[int, Kernel, "ElementwiseForm | None"]
+# The place of a kernel among others, and its core.
+Member = tuple[int, Kernel]
 
 
 class Pair:
@@ -79,6 +81,11 @@ class Pair:
     """
 
     def __init__(self, left: Samples, right: Samples, dtype: DTypeLike = np.float64) -> None:
+        if left.n_columns != right.n_columns:
+            raise InvalidInputError(
+                f"the two sets of samples must have the same columns; got {left.n_columns} and "
+                f"{right.n_columns}."
+            )
         self.left = left
         self.right = right
         self.dtype = np.dtype(dtype)
@@ -89,15 +96,20 @@ class Pair:
     def shape(self) -> tuple[int, int]:
         return self.left.n, self.right.n
 
-    def write(self, kernel: Kernel, form: ElementwiseForm | None, out: NDArray[Any]) -> None:
-        """Write the values of a kernel, whose form this is, into a C-contiguous array.
+    def finite_rate(self, rate: float) -> float:
+        """A rate that `dtype` can hold: an infinite one times zero would not be a number."""
+        return min(rate, float(np.finfo(self.dtype).max))
+
+    def write(self, kernel: Kernel, out: NDArray[Any]) -> None:
+        """Write the values of a kernel into a C-contiguous array.
 
         The pair may keep `out` and read it for other kernels: leave it alone until the pair goes.
         """
+        form = kernel.form()
         if form is None:
             out[...] = kernel.evaluate(self)
         else:
-            form.write(self, self.inner if form.ingredient == "inner" else self.sqdist, out)
+            form.write(self, out)
         if len(self._children) > _KEPT_BLOCKS:
             self.memo.clear()
             self._children.clear()
@@ -126,56 +138,41 @@ class Pair:
     def inner(self) -> NDArray[Any]:
         """Inner products u'v, shape (q, n)."""
         if "inner" not in self.memo:
-            self._check_columns()
             self.memo["inner"] = _product(self.left.array(self.dtype), self.right.array(self.dtype))
         return self.memo["inner"]
 
     @property
     def sqdist(self) -> NDArray[Any]:
         """Squared Euclidean distances, shape (q, n): never negative, zero for a row with itself."""
-        if "sqdist" not in self.memo:
-            self._check_columns()
-            sparse_input = self.left.is_sparse or self.right.is_sparse
-            if not sparse_input and self.right.n_columns <= _DIRECT_COLUMNS:
-                self.memo["sqdist"] = _direct_sqdist(*self._differenced())
+        if "sqdist" in self.memo:
+            return self.memo["sqdist"]
+        left, right = self.left, self.right
+        dense, double = not (left.is_sparse or right.is_sparse), self.dtype == np.float64
+        if dense and double and right.n_columns <= _DIRECT_COLUMNS:
+            D = _direct_sqdist(left.array(), right.array())
+        elif dense and right.n_columns <= _DIRECT_COLUMNS:
+            D = _direct_sqdist(*self._centred(dense))
+        else:
+            U, V = self._centred(dense)
+            left_sq, right_sq = row_square_norms(U), right.square_norms(self.dtype, centred=dense)
+            D = _product(-2 * U, V)
+            D += left_sq[:, None]
+            D += right_sq
+            if dense and double:
+                # From numbers as they are: a shift would round small ones beside huge ones.
+                _repair_cancelled(D, left.array(), right.array(), left_sq, right_sq)
             else:
-                self.memo["sqdist"] = self._expanded_sqdist(sparse_input)
-        return self.memo["sqdist"]
-
-    def _differenced(self) -> tuple[Any, Any]:
-        """Both sides for differences of entries, which are exact but for their own rounding.
-
-        In float64 they are taken as they are: a shift would round small entries beside huge ones.
-        """
-        if self.dtype == np.float64:
-            return self.left.array(), self.right.array()
-        return self._centred()
-
-    def _centred(self) -> tuple[Any, Any]:
-        """Both sides relative to one origin near the data, so that little cancels."""
-        V = self.right.array(self.dtype, centred=True)
-        if self.left.base is self.right.base:
-            return self.left.array(self.dtype, centred=True), V
-        U = self.left.array()
-        return (U - self.right.shift).astype(self.dtype, copy=False), V
-
-    def _expanded_sqdist(self, sparse_input: bool) -> NDArray[Any]:
-        if sparse_input:
-            U, V = self.left.array(self.dtype), self.right.array(self.dtype)
-        else:
-            U, V = self._centred()
-        left_sq = row_square_norms(U)
-        right_sq = self.right.square_norms(self.dtype, centred=not sparse_input)
-        D = _product(-2 * U, V)
-        D += left_sq[:, None]
-        D += right_sq
-        if self.dtype == np.float64 and not sparse_input:
-            _repair_cancelled(D, *self._differenced(), left_sq, right_sq)
-        else:
-            np.maximum(D, 0, out=D)
-        rows, cols = self.same_rows()
-        D[rows, cols] = 0
+                np.maximum(D, 0, out=D)
+            D[self.same_rows()] = 0
+        self.memo["sqdist"] = D
         return D
+
+    def _centred(self, dense: bool) -> tuple[Any, Any]:
+        """Both sides, dense ones relative to one origin near the data, so that little cancels."""
+        left, V = self.left, self.right.array(self.dtype, centred=dense)
+        if not dense or left.base is self.right.base:
+            return left.array(self.dtype, centred=dense), V
+        return (left.array() - self.right.shift).astype(self.dtype, copy=False), V
 
     def same_rows(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Positions (i, j) at which both sides hold the very same sample of one set."""
@@ -193,13 +190,6 @@ class Pair:
         rows = np.repeat(np.arange(len(ids)), count)
         within = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
         return rows, order[np.repeat(first, count) + within]
-
-    def _check_columns(self) -> None:
-        if self.left.n_columns != self.right.n_columns:
-            raise InvalidInputError(
-                f"the two sets of samples must have the same columns; got "
-                f"{self.left.n_columns} and {self.right.n_columns}."
-            )
 
 
 def _cut(whole: Samples, like: Samples) -> Samples:
@@ -289,11 +279,10 @@ class Plan:
         self._kernels = kernels
         groups: dict[tuple[Any, ...], list[Member]] = {}
         for k, kernel in enumerate(kernels):
-            core = kernel.core
-            groups.setdefault(kernel.path, []).append((k, core, core.form()))
+            groups.setdefault(kernel.path, []).append((k, kernel.core))
         for members in groups.values():
             # Gaussians from wide to narrow: powers of the wide ones are narrower ones.
-            members.sort(key=lambda member: 0.0 if member[2] is None else member[2].p0)
+            members.sort(key=lambda member: getattr(member[1].form(), "p0", 0.0))
         self._groups = list(groups.items())
 
     def evaluate(
@@ -314,9 +303,9 @@ class Plan:
                 stop = min(start + rows, left.n)
                 part = left if len(starts) == 1 else left.take(np.arange(start, stop))
                 pair = Pair(part, right, kind).through(path)
-                for k, kernel, form in members:
+                for k, kernel in members:
                     with _QUIET():
-                        pair.write(kernel, form, out[k, start:stop])
+                        pair.write(kernel, out[k, start:stop])
                     if not all_finite(out[k, start:stop]):
                         raise NotFiniteError(self._kernels[k].name, kind)
 
@@ -364,10 +353,10 @@ class Plan:
 def _add(out: NDArray[Any], members: list[Member], weights: NDArray[Any], pair: Pair) -> None:
     given: dict[int, list[tuple[int, Kernel, NDArray[Any]]]] = {}
     computed = []
-    for k, kernel, form in members:
+    for k, kernel in members:
         matrix = kernel.whole_matrix()
         if matrix is None or not matrix.flags.c_contiguous:
-            computed.append((k, kernel, form))
+            computed.append((k, kernel))
         else:
             given.setdefault(len(matrix), []).append((k, kernel, matrix))
     for alike in given.values():
@@ -378,9 +367,9 @@ def _add(out: NDArray[Any], members: list[Member], weights: NDArray[Any], pair: 
     for first in range(0, len(computed), many):
         some = computed[first : first + many]
         values = np.empty((len(some), *out.shape), out.dtype)
-        for place, (_, kernel, form) in enumerate(some):
-            pair.write(kernel, form, values[place])
-        own = weights[[k for k, *_ in some]].astype(out.dtype, copy=False)
+        for place, (_, kernel) in enumerate(some):
+            pair.write(kernel, values[place])
+        own = weights[[k for k, _ in some]].astype(out.dtype, copy=False)
         out += (own @ values.reshape(len(some), -1)).reshape(out.shape)
 
 

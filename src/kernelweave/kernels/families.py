@@ -15,10 +15,11 @@ from scipy import sparse
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, StandardScaler
 
 from kernelweave.errors import InvalidInputError
-from kernelweave.kernels.base import Kernel, OnColumns
+from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.batch import RBFBatch
-from kernelweave.kernels.columns import Selection, describe_columns
-from kernelweave.kernels.samples import Samples, check_numbers
+from kernelweave.kernels.columns import OnColumns, Selection
+from kernelweave.kernels.names import describe_columns
+from kernelweave.kernels.samples import Samples, as_floats
 from kernelweave.kernels.vectors import RBF, Linear, Polynomial
 from kernelweave.validation import unknown_name
 
@@ -82,47 +83,65 @@ class _FamilyOnColumns(Family):
 
 @dataclass(frozen=True)
 class _Grid(Family):
-    """Gaussians of several widths and polynomials, on all features and on each."""
+    """The kernels of `_LISTS` on all features, and on each, behind one scaler."""
 
-    title: str
-    widths: tuple[float, ...]
-    degrees: tuple[int, ...]
-    scaling: str | None
-    per_feature: bool
+    title: str = "default_family"
+    scaling: str | None = "standard"
+    per_feature: bool = False
 
     def expand(self, samples: Samples) -> list[Kernel]:
-        kernels: list[Kernel] = [RBF(width=width) for width in self.widths]
-        kernels += [Polynomial(degree) for degree in self.degrees]
-        each = _on_each(kernels, samples, self.title) if self.per_feature else []
-        return _scaled(kernels + each, samples, self.scaling)
+        listed, p = _LISTS[self.title], samples.n_columns
+        kernels = listed(p)
+        if self.per_feature and samples.is_sparse:
+            raise InvalidInputError(
+                f"{self.title}(per_feature=True) puts kernels on every single one of the {p} "
+                f"columns, which needs a dense X; got a sparse matrix. Use "
+                f"{self.title}(per_feature=False), or X.toarray()."
+            )
+        if self.per_feature:
+            each, own = [Selection(j) for j in range(p)], listed(1)
+            kernels += [OnColumns(kernel, column) for column in each for kernel in own]
+        scaled = _scaled(kernels, samples, self.scaling)
+        # A linear kernel of constant (so, once standardised, zero) features carries nothing.
+        linear = [kernel for kernel in scaled if isinstance(kernel.core, Linear)]
+        zero = {id(k) for k in linear if not k.bind(samples).diagonal(samples).any()}
+        return [kernel for kernel in scaled if id(kernel) not in zero]
 
     def __repr__(self) -> str:
-        return f"{self.title}(per_feature={self.per_feature}, scale={self.scaling is not None})"
-
-
-def _on_each(kernels: list[Kernel], samples: Samples, title: str) -> list[Kernel]:
-    """Return the kernels on every single feature."""
-    if samples.is_sparse:
-        raise InvalidInputError(
-            f"{title}(per_feature=True) puts kernels on every single one of the "
-            f"{samples.n_columns} columns, which needs a dense X; got a sparse matrix. Use "
-            f"{title}(per_feature=False), or X.toarray()."
-        )
-    each = [Selection(j) for j in range(samples.n_columns)]
-    return [OnColumns(kernel, column) for column in each for kernel in kernels]
+        scale = "" if self.title == "default_family" else f", scale={self.scaling is not None}"
+        return f"{self.title}(per_feature={self.per_feature}{scale})"
 
 
 def _scaled(kernels: list[Kernel], samples: Samples, scaling: str | None) -> list[Kernel]:
     """Put one scaler, fitted once, in front of all kernels; names do not mention it."""
     if scaling is None:
         return kernels
-    check_numbers(samples)
+    as_floats(samples.base)  # Raises before a scaler stumbles over text.
     if scaling == "standard":
         scaler: Any = StandardScaler(with_mean=not samples.is_sparse)
     else:
         scaler = MaxAbsScaler() if samples.is_sparse else MinMaxScaler()
     front = Selection(slice(None), scaler, label="")
     return [OnColumns(kernel, front) for kernel in kernels]
+
+
+def _paper(*widths: float) -> Callable[[int], list[Kernel]]:
+    kernels = [*(RBF(width=width) for width in widths), *(Polynomial(q) for q in (1, 2, 3))]
+    return lambda p: list(kernels)
+
+
+def _adapted(p: int) -> list[Kernel]:
+    widths = [float(np.sqrt(p)) * 2.0**j for j in range(-2, 3)]
+    return [Linear(), Polynomial(2, gamma=1.0 / p), *(RBF(width=width) for width in widths)]
+
+
+# By family, its kernels on so many columns.
+_LISTS: dict[str, Callable[[int], list[Kernel]]] = {
+    "default_family": _adapted,
+    "simplemkl_family": _paper(*(2.0**j for j in range(-3, 7))),
+    "spicymkl_family": _paper(0.1, 0.25, 0.5, 0.75, *(float(s) for s in range(1, 21))),
+    "mwumkl_family": _paper(*(2.0 ** (j / 2) for j in range(9))),
+}
 
 
 def simplemkl_family(*, per_feature: bool = True, scale: bool = True) -> Family:
@@ -147,8 +166,7 @@ def simplemkl_family(*, per_feature: bool = True, scale: bool = True) -> Family:
     >>> [k.name for k in family.expand(Samples([[0.0], [1.0]]))][:2]
     ['rbf(width=0.125)', 'rbf(width=0.25)']
     """
-    widths = tuple(2.0**j for j in range(-3, 7))
-    return _Grid("simplemkl_family", widths, (1, 2, 3), "standard" if scale else None, per_feature)
+    return _Grid("simplemkl_family", "standard" if scale else None, per_feature)
 
 
 def spicymkl_family(*, per_feature: bool = True, scale: bool = True) -> Family:
@@ -171,8 +189,7 @@ def spicymkl_family(*, per_feature: bool = True, scale: bool = True) -> Family:
     >>> len(spicymkl_family().expand(Samples([[0.0, 1.0], [1.0, 0.0]])))
     81
     """
-    widths = (0.1, 0.25, 0.5, 0.75, *(float(s) for s in range(1, 21)))
-    return _Grid("spicymkl_family", widths, (1, 2, 3), "standard" if scale else None, per_feature)
+    return _Grid("spicymkl_family", "standard" if scale else None, per_feature)
 
 
 def mwumkl_family(*, per_feature: bool = False, scale: bool = True) -> Family:
@@ -195,32 +212,7 @@ def mwumkl_family(*, per_feature: bool = False, scale: bool = True) -> Family:
     >>> len(mwumkl_family().expand(Samples([[0.0, 1.0], [1.0, 0.0]])))
     12
     """
-    widths = tuple(2.0 ** (j / 2) for j in range(9))
-    return _Grid("mwumkl_family", widths, (1, 2, 3), "unit" if scale else None, per_feature)
-
-
-@dataclass(frozen=True)
-class _Default(Family):
-    per_feature: bool
-
-    def expand(self, samples: Samples) -> list[Kernel]:
-        each = _on_each(_adapted(1), samples, "default_family") if self.per_feature else []
-        out = _scaled(_adapted(samples.n_columns) + each, samples, "standard")
-        return [kernel for kernel in out if not _is_zero(kernel, samples)]
-
-    def __repr__(self) -> str:
-        return f"default_family(per_feature={self.per_feature})"
-
-
-def _adapted(p: int) -> list[Kernel]:
-    widths = [float(np.sqrt(p)) * 2.0**j for j in range(-2, 3)]
-    return [Linear(), Polynomial(2, gamma=1.0 / p), *(RBF(width=width) for width in widths)]
-
-
-def _is_zero(kernel: Kernel, samples: Samples) -> bool:
-    """Whether a linear kernel sees only constant (so, once standardised, zero) features."""
-    bound = kernel.bind(samples)
-    return isinstance(bound.core, Linear) and not bound.diagonal(samples).any()
+    return _Grid("mwumkl_family", "unit" if scale else None, per_feature)
 
 
 def default_family(*, per_feature: bool = False) -> Family:
@@ -250,7 +242,7 @@ def default_family(*, per_feature: bool = False) -> Family:
     polynomial(degree=2, gamma=0.25)
     rbf(width=0.5)
     """
-    return _Default(per_feature)
+    return _Grid("default_family", "standard", per_feature)
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,6 @@ class NormalizationStep(ABC):
     name: ClassVar[str]
     needs_means: ClassVar[bool] = False
     needs_diagonal: ClassVar[bool] = False
-    pure_scaling: ClassVar[bool] = False
 
     @abstractmethod
     def __init__(self, n_kernels: int) -> None: ...
@@ -115,7 +114,6 @@ class Trace(NormalizationStep):
     """
 
     name = "trace"
-    pure_scaling = True
 
     def __init__(self, n_kernels: int) -> None:
         self.scale = np.full(n_kernels, np.nan)
@@ -348,12 +346,12 @@ class Normalization:
     @property
     def scales(self) -> bool:
         """Whether kernels end on a scale of about one, whatever theirs was."""
-        return any(name != "center" for name in self.names)
+        return not set(self.names) <= {"center"}
 
     @property
     def pure_scaling(self) -> bool:
         """Whether every kernel is only multiplied by a constant."""
-        return all(_STEPS[name].pure_scaling for name in self.names)
+        return set(self.names) <= {"trace"}
 
     def steps(self, n_kernels: int) -> list[NormalizationStep]:
         """Return fresh steps that have learnt nothing yet."""

@@ -45,8 +45,9 @@ class MatrixKernel(Kernel):
     A subclass checks its matrix in `_check`. Its samples are ids: positions in the matrix.
     """
 
-    # How a user writes it.
+    # How a user writes it, and what the matrix holds.
     _call: ClassVar[str]
+    _kind: ClassVar[str]
 
     def __init__(self, name: str | None) -> None:
         self._name = name
@@ -80,12 +81,12 @@ class MatrixKernel(Kernel):
         if matrix.ndim == 2 and matrix.dtype.kind == "f":
             # Samples that came after the fit are the last ones, with NaN between them
             # (`with_new_rows`).
-            late = int(np.isnan(matrix.diagonal()).sum())
-            if late:
+            first = len(matrix) - int(np.isnan(matrix.diagonal()).sum())
+            if first < len(matrix):
                 matrix = matrix.copy()
-                between = matrix[len(matrix) - late :, len(matrix) - late :]
+                between = matrix[first:, first:]
                 between[np.isnan(between)] = 0.0
-        real_matrix(matrix, self.name, "distance" if self.has_exponent else "kernel")
+        real_matrix(matrix, self.name, self._kind)
 
     def ids(self, samples: Samples) -> Any:
         size = len(self._matrix)
@@ -145,7 +146,7 @@ class Precomputed(MatrixKernel):
     """
 
     reads_ids: ClassVar[bool] = True
-    _call = "Precomputed(K)"
+    _call, _kind = "Precomputed(K)", "kernel"
 
     def __init__(self, K: Any, name: str | None = None) -> None:
         super().__init__(name)
@@ -161,9 +162,6 @@ class Precomputed(MatrixKernel):
     def bind(self, samples: Samples) -> Precomputed:
         self._check_ids(samples)
         return self
-
-    def check_bound(self, samples: Samples) -> None:
-        self.ids(samples)
 
     def evaluate(self, pair: Pair) -> NDArray[Any]:
         return self._entries(pair)

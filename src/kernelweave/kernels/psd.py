@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,6 @@ from scipy import sparse
 from scipy.linalg.lapack import dpotrf
 
 from kernelweave.compiled.blocks import TILE
-from kernelweave.compiled.matrix_checks import probe_rows, scan_rows
 from kernelweave.compiled.threads import map_blocks, one_blas_thread
 from kernelweave.errors import InvalidInputError
 from kernelweave.validation import LARGEST, unknown_name
@@ -34,8 +32,6 @@ _ROUNDING = {np.dtype(np.float64): (5e-11, 1e-11), np.dtype(np.float32): (5e-7, 
 # Relative to the largest eigenvalue (diagonal entry): below the first a defect is rounding and
 # left alone, up to the second it is repaired with a warning, beyond it is an error.
 _TOLERANCE = {np.dtype(np.float64): (1e-10, 1e-6), np.dtype(np.float32): (1e-6, 1e-5)}
-# Rows that a thread multiplies with a vector at a time.
-_PROBE_ROWS = 512
 
 
 def check_square(K: Any, name: str, kind: str) -> int:
@@ -65,8 +61,16 @@ def real_matrix(K: Any, name: str, kind: str) -> tuple[NDArray[Any], float]:
             raise InvalidInputError(f"'{name}' must hold numbers; got {A.dtype}.") from error
     if len(A) == 0:
         raise InvalidInputError(f"'{name}' is empty.")
-    asymmetry, finite = _scan(A)
-    if not finite:
+    gaps: list[float] = []
+
+    def compare(first: int, last: int) -> None:
+        with np.errstate(over="ignore", invalid="ignore"):
+            here, there = A[first:last, :last], A[:last, first:last].T
+            gaps.append(float(np.abs(np.subtract(here, there, dtype=np.float64)).max()))
+
+    map_blocks(compare, len(A), TILE)
+    asymmetry = float(np.max(gaps))
+    if not np.isfinite(asymmetry):  # As differences from what is not finite are not, either.
         bad = ~np.isfinite(A)
         # If there is none, a sum of two entries overflowed.
         allowed = "finite" if bad.any() else f"at most {LARGEST:g} in size"
@@ -86,7 +90,7 @@ def _symmetric(
     if gap <= ignored * scale:
         return A, None
     if gap <= repaired * scale:
-        return _symmetrized(A), f"was asymmetric by {gap:.2g} and has been made symmetric"
+        return 0.5 * (A + A.T), f"was asymmetric by {gap:.2g} and has been made symmetric"
     raise InvalidInputError(
         f"'{name}' is not symmetric: K[i, j] and K[j, i] differ by up to {gap:.3g} (typical "
         f"entries are {scale:.3g}). If that is meant, pass (K + K.T) / 2."
@@ -98,23 +102,23 @@ def check_kernel(K: Any, name: str) -> tuple[NDArray[Any], str | None]:
     A, gap = real_matrix(K, name, "kernel")
     top = float(np.abs(A.diagonal()).max())
     A, done = _symmetric(A, gap, name, top or float(np.abs(A).max()) or 1.0)
-    found = bounds_spectrum(A)
+    smallest, largest, share = bounds_spectrum(A)
     ignored, repaired = _TOLERANCE[A.dtype]
-    largest = max(found.largest, top)
-    if found.smallest < -repaired * largest or (largest <= 0 and found.smallest < 0):
+    largest = max(largest, top)
+    if smallest < -repaired * largest or (largest <= 0 and smallest < 0):
         raise InvalidInputError(
-            f"'{name}' is not positive semidefinite: it has an eigenvalue of {found.smallest:.3g} "
+            f"'{name}' is not positive semidefinite: it has an eigenvalue of {smallest:.3g} "
             f"or less (the largest is about {largest:.3g}), so it is not a kernel. Repair it with "
             f"kernelweave.kernels.nearest_psd(K), which offers 'clip', 'flip' and 'shift'."
         )
     notes = [] if done is None else [done]
-    if found.smallest < -ignored * largest:
+    if smallest < -ignored * largest:
         # A part of the rows shows about that part of a spread-out eigenvector: be generous.
-        shift = -found.smallest if found.share == 1.0 else -2.0 * found.smallest / found.share
+        shift = -smallest if share == 1.0 else -2.0 * smallest / share
         A = A.copy() if done is None else A
         A[np.diag_indices_from(A)] += A.dtype.type(shift)
         notes.append(
-            f"had an eigenvalue of {found.smallest:.2g} (the largest is about {largest:.3g}) and "
+            f"had an eigenvalue of {smallest:.2g} (the largest is about {largest:.3g}) and "
             f"{shift:.2g} has been added to its diagonal"
         )
     return A, f"precomputed kernel '{name}' {' and '.join(notes)}." if notes else None
@@ -140,87 +144,33 @@ def check_distances(D: Any, name: str) -> tuple[NDArray[Any], str | None]:
     return A, None if done is None else f"distance matrix '{name}' {done}."
 
 
-def _scan(K: NDArray[Any]) -> tuple[float, bool]:
-    """Return the largest |K_ij - K_ji| and whether all entries are finite.
-
-    A large matrix is probed first: for a Gaussian vector v, K v - K'v is NaN where an entry is not
-    finite, and shows every asymmetry above rounding with certainty for all practical purposes.
-    Only if it shows anything are all pairs of entries compared.
-    """
-    if len(K) > _EXACT and _looks_symmetric(K):
-        return 0.0, True
-    found: list[tuple[float, float]] = []
-    map_blocks(lambda i, j: found.append(scan_rows(K, i, j)), len(K), TILE)
-    return max(worst for worst, _ in found), all(trouble == 0 for _, trouble in found)
-
-
-def _looks_symmetric(K: NDArray[Any]) -> bool:
-    n = len(K)
-    v = np.random.default_rng(0).standard_normal(n)
-    right = np.empty(n)
-    left = np.zeros((-(-n // _PROBE_ROWS), n))
-
-    def probe(first: int, last: int) -> None:
-        probe_rows(K, v, first, last, right, left[first // _PROBE_ROWS])
-
-    map_blocks(probe, n, _PROBE_ROWS)
-    difference = np.abs(right - left.sum(axis=0)).max()
-    # Rounding of sums of n terms; what is asymmetric by less is left alone anyway.
-    unit = np.finfo(K.dtype).eps if K.dtype == np.float64 else 1e-15
-    scale = float(np.abs(K.diagonal()).max()) * float(np.abs(v).sum())
-    return bool(difference <= 8.0 * unit * scale)
-
-
-def _symmetrized(K: NDArray[Any]) -> NDArray[Any]:
-    """Return (K + K') / 2 as a new array."""
-    out = K + K.T
-    out *= K.dtype.type(0.5)
-    return out
-
-
-@dataclass(frozen=True)
-class _Spectrum:
-    """An upper bound on the smallest and a lower bound on the largest eigenvalue.
-
-    `share` is the part of the rows they were found on. A negative `smallest` proves that the matrix
-    is not positive semidefinite, because it is attained on some vector; if `share` is one and it is
-    negative beyond rounding, both are exact.
-    """
-
-    smallest: float
-    largest: float
-    share: float
-
-
 # Other threads of a busy machine would slow these small problems down, not speed them up.
 @one_blas_thread()
-def bounds_spectrum(K: NDArray[Any]) -> _Spectrum:
+def bounds_spectrum(K: NDArray[Any]) -> tuple[float, float, float]:
     """Look for negative eigenvalues of a symmetric matrix.
 
-    Up to 1,000 rows a Cholesky factorization shows a matrix to be positive semidefinite up to
-    rounding, for a fraction of what eigenvalues cost; if it does not, all of them are computed.
-    Beyond that the diagonal, 2 x 2 minors in some rows and a principal submatrix of 500 rows, all
-    chosen with a fixed seed, are looked at in the same way.
+    Returns an upper bound on the smallest eigenvalue, a lower bound on the largest, and the part of
+    the rows that they were found on. A negative first bound proves that the matrix is not positive
+    semidefinite, because it is attained on some vector.
+
+    A Cholesky factorization shows a matrix to be positive semidefinite up to rounding, for a
+    fraction of what eigenvalues cost; if it does not, all of them are computed. Beyond 1,000 rows
+    the diagonal, 2 x 2 minors in some rows and a principal submatrix of 500 rows, all chosen with a
+    fixed seed, are looked at.
     """
-    values: NDArray[Any]
     n, (of_whole, of_part) = len(K), _ROUNDING[K.dtype]
-    if n <= _EXACT:
-        whole = K.astype(np.float64, copy=False)
-        diag = whole.diagonal()
-        if _is_definite(whole, of_whole * diag.max()):
-            return _Spectrum(float(diag.min()), float(diag.max()), 1.0)
-        values = np.linalg.eigvalsh(whole)
-        # Without the last two bits of rounding, for readable messages.
-        smallest, largest = (float(f"{value:.14g}") for value in values[[0, -1]])
-        return _Spectrum(smallest, largest, 1.0)
-    rng = np.random.default_rng(0)
-    part = np.sort(rng.choice(n, _LARGE, replace=False))
-    sub = K[np.ix_(part, part)].astype(np.float64, copy=False)
-    smallest, largest = _smallest_minor(K, rng), float(np.abs(sub.diagonal()).max())
-    if not _is_definite(sub, of_part * _LARGE * largest):
-        values = np.linalg.eigvalsh(sub)
-        smallest, largest = min(smallest, float(values[0])), float(values[-1])
-    return _Spectrum(smallest, largest, _LARGE / n)
+    sub, lowest, share = K, np.inf, of_whole
+    if n > _EXACT:
+        rng = np.random.default_rng(0)
+        part = np.sort(rng.choice(n, _LARGE, replace=False))
+        sub, lowest, share = K[np.ix_(part, part)], _smallest_minor(K, rng), of_part * _LARGE
+    sub = sub.astype(np.float64, copy=False)
+    diag = sub.diagonal()
+    if _is_definite(sub, share * diag.max()):
+        return min(lowest, float(diag.min())), float(diag.max()), len(sub) / n
+    # Without the last two bits of rounding, for readable messages.
+    values = [float(f"{value:.14g}") for value in np.linalg.eigvalsh(sub)[[0, -1]]]
+    return min(lowest, values[0]), values[1], len(sub) / n
 
 
 def _is_definite(K: NDArray[Any], shift: float) -> bool:
@@ -271,14 +221,10 @@ def nearest_psd(K: Any, method: str = "clip") -> NDArray[np.float64]:
     array([[2., 2.],
            [2., 2.]])
     """
-    A = np.asarray(K, dtype=np.float64)
-    if A.ndim != 2 or A.shape[0] != A.shape[1]:
-        raise InvalidInputError(f"K must be a square matrix; got shape {A.shape}.")
-    if not np.isfinite(A).all():
-        raise InvalidInputError("K must be finite; got NaN or infinity.")
+    A = real_matrix(K, "K", "similarity")[0].astype(np.float64, copy=False)
     if method not in ("clip", "flip", "shift"):
         raise unknown_name("method", method, ("clip", "flip", "shift"))
-    A = _symmetrized(A)
+    A = 0.5 * (A + A.T)
     if method == "shift":
         lowest = float(np.linalg.eigvalsh(A)[0])
         A[np.diag_indices_from(A)] -= min(lowest, 0.0)
@@ -286,4 +232,4 @@ def nearest_psd(K: Any, method: str = "clip") -> NDArray[np.float64]:
     values, vectors = np.linalg.eigh(A)
     kept = np.maximum(values, 0.0) if method == "clip" else np.abs(values)
     out = (vectors * kept) @ vectors.T
-    return _symmetrized(out)
+    return 0.5 * (out + out.T)

@@ -16,9 +16,9 @@ from kernelweave.validation import LARGEST, require_names, require_sparse
 
 __all__ = [
     "Samples",
+    "as_floats",
     "as_samples",
     "as_text",
-    "check_numbers",
     "is_frame",
     "refuse_huge",
     "row_square_norms",
@@ -29,6 +29,7 @@ __all__ = [
 _KEEP_BYTES = 256 * 2**20
 # Letters of a reason that an error shows: it may hold the text, which may be a whole chromosome.
 _LONGEST_REASON = 60
+_STATE = ("_data", "columns", "n", "n_columns", "_parent", "_index")
 
 
 class Samples:
@@ -70,6 +71,8 @@ class Samples:
         self._reset()
 
     def _reset(self) -> None:
+        # By key what was computed, by column block the samples seen through it, and the blocks that
+        # selections were bound to. All of it can be computed again.
         self._cache: dict[Any, Any] = {}
         self._derived: dict[Any, Samples] = {}
         self._kept_bytes = 0
@@ -82,11 +85,7 @@ class Samples:
         return f"Samples(n={self.n}, n_columns={self.n_columns})"
 
     def __getstate__(self) -> dict[str, Any]:
-        # Everything cached can be computed again: models on disk hold the data once.
-        state = self.__dict__.copy()
-        for name in ("_cache", "_derived", "_kept_bytes", "bound", "is_sparse"):
-            state.pop(name, None)
-        return state
+        return {name: getattr(self, name) for name in _STATE}
 
     def _file_state(self) -> dict[str, Any]:
         return {**self.__getstate__(), "_data": pack(self._data)}
@@ -138,13 +137,8 @@ class Samples:
     @property
     def places(self) -> dict[str, list[int]]:
         """Where the columns of each name are."""
-        cache = self.base._cache
-        if "places" not in cache:
-            places: dict[str, list[int]] = {}
-            for j, name in enumerate(self.columns or []):
-                places.setdefault(name, []).append(j)
-            cache["places"] = places
-        return cache["places"]
+        found: dict[str, list[int]] = self.base.memo("places", _places)
+        return found
 
     def take(self, index: ArrayLike) -> Samples:
         """Return the samples at these positions; nothing is copied until it is asked for."""
@@ -165,7 +159,9 @@ class Samples:
         known = self._derived.get(block)
         if known is None:
             known = block.apply(self)
-            size = 0 if block.transformer is not None else known._copied_bytes()
+            size = 0
+            if block.transformer is None:
+                size = 12 * known._data.nnz if known.is_sparse else 8 * known.n * known.n_columns
             if known is not self and self._kept_bytes + size <= _KEEP_BYTES:
                 self._derived[block] = known
                 self._kept_bytes += size
@@ -177,12 +173,6 @@ class Samples:
         for block in path:
             seen = seen.derive(block)
         return seen
-
-    def _copied_bytes(self) -> int:
-        """About how many bytes a copy of these values takes."""
-        if self.is_sparse:
-            return 12 * int(self.base._data.nnz)
-        return 8 * self.n * self.n_columns
 
     def memo(self, key: Any, make: Callable[[Samples], Any], *, keep: bool = False) -> Any:
         """Return ``make(base)`` (one row for each sample), computed once, cut to these rows.
@@ -211,7 +201,7 @@ class Samples:
         kind = np.dtype(dtype)
         centred = centred and not self.is_sparse
         if kind == np.float64 and not centred:
-            return self.memo("values", _to_float)
+            return self.memo("values", as_floats)
         whole = self.base.array()
         origin = self.shift if centred else None
         return self.memo(
@@ -224,7 +214,7 @@ class Samples:
         """Column means of the whole set: the origin distances are computed from."""
         base = self.base
         if "shift" not in base._cache:
-            base._cache["shift"] = base.array().mean(axis=0)
+            base._cache["shift"] = base.memo("values", as_floats).mean(axis=0)
         return base._cache["shift"]
 
     def square_norms(self, dtype: DTypeLike = np.float64, *, centred: bool = False) -> Any:
@@ -232,6 +222,13 @@ class Samples:
         key = "norms", np.dtype(dtype).char, centred and not self.is_sparse
         whole = self.base.array(dtype, centred=centred)
         return self.memo(key, lambda _: row_square_norms(whole))
+
+
+def _places(base: Samples) -> dict[str, list[int]]:
+    places: dict[str, list[int]] = {}
+    for j, name in enumerate(base.columns or []):
+        places.setdefault(name, []).append(j)
+    return places
 
 
 def as_samples(X: Any) -> Samples:
@@ -298,8 +295,8 @@ def _accept_array(X: Any) -> NDArray[Any]:
     return data
 
 
-def _to_float(base: Samples) -> Any:
-    """Convert the data of a whole set to float64 and refuse what kernels cannot use."""
+def as_floats(base: Samples) -> Any:
+    """Return the data of a whole set in float64, or raise if kernels cannot use them."""
     data = base._data
     try:
         if sparse.issparse(data) or isinstance(data, np.ndarray):
@@ -316,41 +313,12 @@ def _to_float(base: Samples) -> Any:
     return values
 
 
-# What a table holds before kernels are computed from it: numbers to check, text to find
-
-
-def check_numbers(samples: Samples) -> None:
-    """Raise if a column holds text that is no number, before a transformer stumbles over it."""
-    base = samples.base
-    data = base._data
-    if sparse.issparse(data) or (isinstance(data, np.ndarray) and data.dtype.kind not in "OSU"):
-        return
-    # A look at very many columns takes long: only at those that may hold text, by their types.
-    if isinstance(data, np.ndarray):
-        typed = [False] * base.n_columns
-    elif hasattr(data, "iloc"):
-        typed = [isinstance(kind, np.dtype) and kind.kind in "iufb" for kind in data.dtypes]
-    else:
-        typed = [kind.is_numeric() for kind in data.dtypes]
-    for j in np.flatnonzero(~np.array(typed)).tolist():
-        text = as_text(_column(data, j))
-        if text is None:
-            continue
-        try:
-            text.astype(np.float64)
-        except (TypeError, ValueError) as error:
-            raise _not_numbers(base, error) from error
-
-
-def _column(data: Any, j: int) -> Any:
-    return data.iloc[:, j] if hasattr(data, "iloc") else data[:, j]
-
-
 def _not_numbers(base: Samples, error: Exception) -> InvalidInputError:
     culprit, place = "some columns", "'sequence'"
     for j in range(base.n_columns):
         try:
-            np.asarray(_column(base._data, j)).astype(np.float64)
+            data = base._data
+            np.asarray(data.iloc[:, j] if hasattr(data, "iloc") else data[:, j]).astype(np.float64)
         except (TypeError, ValueError):
             culprit = base.label(j)
             place = repr(j if base.columns is None else base.columns[j])

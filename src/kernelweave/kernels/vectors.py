@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
-from functools import cached_property
 from numbers import Integral
 from typing import Any
 
@@ -12,136 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from kernelweave.compiled.exp import exp_inplace
 from kernelweave.errors import InvalidInputError
-from kernelweave.kernels.base import Kernel, LookUp, Terms
+from kernelweave.kernels.base import Elementwise, ElementwiseForm, Kernel, LookUp, Terms
 from kernelweave.kernels.evaluate import Pair
 from kernelweave.kernels.samples import Samples, row_square_norms
 from kernelweave.validation import positive_number
 
-__all__ = ["RBF", "Elementwise", "ElementwiseForm", "FeatureMapKernel", "Linear", "Polynomial"]
-
-# Every squaring doubles the relative error: 12 of them keep it below 4096 * 2.3e-16 < 1e-12.
-_MAX_DOUBLINGS = 12
-_POWERS = {2.0**k: k for k in range(1, _MAX_DOUBLINGS + 1)}
-
-
-@dataclass(frozen=True)
-class ElementwiseForm:
-    """A kernel that is a function of one number for each pair, for compiled code.
-
-    Attributes
-    ----------
-    ingredient : {"sqdist", "inner"}
-        The number t: squared distance or inner product of the two rows of the block.
-    code : int
-        0 for ``exp(-p0 * t)``, 1 for ``(p2 * t + p1) ** p0`` with a whole number p0.
-    p0, p1, p2 : float
-        Parameters of the formula.
-
-    Examples
-    --------
-    >>> from kernelweave.kernels import RBF
-    >>> RBF(gamma=0.5).form()
-    ElementwiseForm(ingredient='sqdist', code=0, p0=0.5, p1=0.0, p2=0.0)
-    """
-
-    ingredient: str
-    code: int
-    p0: float
-    p1: float = 0.0
-    p2: float = 0.0
-
-    def write(self, pair: Pair, t: NDArray[Any], out: NDArray[Any]) -> None:
-        """Write the values for the ingredient t of a pair; see `Pair.write`."""
-        if self.code == 1:
-            self._raise(pair, t, out)
-            return
-        # By rate, how many squarings deep the Gaussians of a pair are, and their values: from the
-        # nearest that leads to this one by squaring it goes faster than by exponentials.
-        known: dict[float, tuple[int, NDArray[Any]]] = pair.memo.setdefault("gaussians", {})
-        doublings = {
-            other: (depth + steps, steps)
-            for other, (depth, _) in known.items()
-            if (steps := _doublings(self.p0, other)) and depth + steps <= _MAX_DOUBLINGS
-        }
-        depth = 0
-        if self.p0 in known:
-            depth, values = known[self.p0]
-            np.copyto(out, values)
-        elif doublings and pair.dtype == np.float64:
-            other = max(doublings)
-            depth, steps = doublings[other]
-            np.multiply(known[other][1], known[other][1], out=out)
-            for _ in range(steps - 1):
-                out *= out
-        else:
-            np.copyto(out, t)
-            exp_inplace(out, -finite_rate(self.p0, pair))
-        known[self.p0] = (depth, out)
-
-    def _raise(self, pair: Pair, t: NDArray[Any], out: NDArray[Any]) -> None:
-        # The affine function once for all degrees. Binary powers from the highest bit down need no
-        # memory but `out`.
-        key = ("affine", self.ingredient, self.p1, self.p2)
-        if key not in pair.memo:
-            base = t if self.p2 == 1 else t * self.p2
-            pair.memo[key] = base if self.p1 == 0 else base + self.p1
-        base = pair.memo[key]
-        np.copyto(out, base)
-        for bit in bin(int(self.p0))[3:]:
-            out *= out
-            if bit == "1":
-                out *= base
-
-
-def finite_rate(rate: float, pair: Pair) -> float:
-    """A rate that `pair.dtype` can hold: an infinite one times zero would not be a number."""
-    return min(rate, float(np.finfo(pair.dtype).max))
-
-
-def _doublings(rate: float, other: float) -> int:
-    """The k >= 1 with rate = 2^k other exactly, or 0 if there is none."""
-    ratio = rate / other
-    return _POWERS.get(ratio, 0) if other * ratio == rate else 0
-
-
-class Elementwise(Kernel):
-    """A function of one number for each pair of samples: a subclass writes `_checked_form`."""
-
-    @abstractmethod
-    def _checked_form(self) -> ElementwiseForm:
-        """Return the function; raise if a parameter is not allowed."""
-
-    @cached_property
-    def _form(self) -> ElementwiseForm:
-        return self._checked_form()
-
-    def form(self) -> ElementwiseForm:
-        return self._form
-
-    def _file_state(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_form"}
-
-    def bind(self, samples: Samples) -> Kernel:
-        self._after_load()
-        return self
-
-    def _after_load(self) -> None:
-        self._checked_form()
-        super()._after_load()
-
-    def evaluate(self, pair: Pair) -> NDArray[Any]:
-        out = np.empty(pair.shape, dtype=pair.dtype)
-        pair.write(self, self.form(), out)
-        return out
-
-    def diagonal(self, samples: Samples) -> NDArray[np.float64]:
-        form = self.form()
-        t = samples.square_norms() if form.ingredient == "inner" else np.zeros(samples.n)
-        if form.code == 0:
-            return np.exp(-form.p0 * t)
-        return (form.p2 * t + form.p1) ** int(form.p0)
+__all__ = ["RBF", "FeatureMapKernel", "Linear", "Polynomial"]
 
 
 class RBF(Elementwise):
@@ -166,8 +41,6 @@ class RBF(Elementwise):
     >>> RBF(gamma=0.5).name, RBF(width=1).name
     ('rbf(gamma=0.5)', 'rbf(width=1)')
     """
-
-    has_exponent = True
 
     def __init__(
         self, gamma: float | None = None, *, width: float | None = None, name: str | None = None
@@ -203,7 +76,7 @@ class RBF(Elementwise):
         return np.ones(samples.n)
 
     def exponent(self, pair: Pair) -> NDArray[Any]:
-        return pair.sqdist * finite_rate(self._form.p0, pair)
+        return pair.sqdist * pair.finite_rate(self.form().p0)
 
     @classmethod
     def examples(cls) -> list[Kernel]:

@@ -14,13 +14,13 @@ from scipy.sparse import issparse
 from kernelweave.compiled.blocks import STACK_ENTRIES, rows_of
 from kernelweave.compiled.matrix_checks import fits_float32
 from kernelweave.errors import InvalidInputError
-from kernelweave.kernels.base import Kernel, unique_names
+from kernelweave.kernels.base import ElementwiseForm, Kernel
 from kernelweave.kernels.evaluate import NotFiniteError, Plan, evaluate_stack
 from kernelweave.kernels.families import resolve
+from kernelweave.kernels.names import unique_names
 from kernelweave.kernels.normalize import Normalization, Trace
 from kernelweave.kernels.samples import Samples, as_samples
 from kernelweave.kernels.scaled_factor import ScaledFactor
-from kernelweave.kernels.vectors import ElementwiseForm
 from kernelweave.operators.base import (
     Array,
     KernelOperator,
@@ -529,4 +529,6 @@ def check_kernels(kernels: Any, samples: Any, names: Any) -> None:
     require_names("the names of the kernels", names, len(kernels))
     for kernel in kernels:
         require_kind("a kernel", kernel, Kernel)
-        kernel.check_bound(samples)
+        kernel.core.ids(samples.through(kernel.path))
+    first = samples.take([0])
+    evaluate_stack(kernels, first, first)

@@ -13,9 +13,10 @@ from scipy import sparse
 from kernelweave.compiled.matrix_checks import fits_float32
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.errors import InvalidInputError
-from kernelweave.kernels.base import Kernel, no_exponent, unique_names
+from kernelweave.kernels.base import Kernel, no_exponent
 from kernelweave.kernels.evaluate import Pair
 from kernelweave.kernels.families import feature_distances, resolve
+from kernelweave.kernels.names import unique_names
 from kernelweave.kernels.normalize import Normalization
 from kernelweave.kernels.samples import Samples, as_samples
 from kernelweave.memory import cache_bytes
@@ -286,7 +287,7 @@ class DistanceOperator(SampledOperator):
 
 def _check_exponents(kernels: Sequence[Kernel]) -> None:
     for kernel in kernels:
-        if not all(leaf.has_exponent for _, leaf in kernel.exponent_terms()):
+        if any(type(leaf).exponent is Kernel.exponent for _, leaf in kernel.exponent_terms()):
             raise no_exponent(kernel.name)
 
 

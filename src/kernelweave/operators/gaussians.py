@@ -27,10 +27,11 @@ from kernelweave.compiled.gaussians import (
 )
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.errors import InvalidInputError
-from kernelweave.kernels.batch import BatchNames, RBFBatch
+from kernelweave.kernels.base import ElementwiseForm
+from kernelweave.kernels.batch import RBFBatch
+from kernelweave.kernels.names import BatchNames
 from kernelweave.kernels.normalize import Normalization
 from kernelweave.kernels.samples import Samples
-from kernelweave.kernels.vectors import ElementwiseForm
 from kernelweave.memory import require_bytes
 from kernelweave.operators.base import (
     Array,

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kernelweave.errors import InvalidInputError
-from kernelweave.kernels.batch import StackedNames, whereabouts
+from kernelweave.kernels.names import StackedNames, whereabouts
 from kernelweave.kernels.samples import as_samples
 from kernelweave.operators.base import (
     Array,

@@ -15,8 +15,8 @@ from sklearn.preprocessing import StandardScaler
 
 from kernelweave.errors import InvalidInputError, UnknownNameError
 from kernelweave.kernels import RBF, Family, Kernel, Linear, Polynomial, Spectrum, WeightedDegree
-from kernelweave.kernels.columns import describe_request
 from kernelweave.kernels.families import NAMED_FAMILIES
+from kernelweave.kernels.names import describe_request
 from kernelweave.memory import require_bytes
 from kernelweave.reading.files import existing_file, unpacked
 from kernelweave.tables.encoder import TableEncoder

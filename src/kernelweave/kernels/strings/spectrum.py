@@ -81,9 +81,6 @@ class Spectrum(StringKernel):
         self._letters = get_alphabet(alphabet)
         self._check()
 
-    def check_bound(self, samples: Samples) -> None:
-        self._read(samples)
-
     def _check(self) -> None:
         most = MOST_BITS // self._letters.bits
         pair = self.k if isinstance(self.k, tuple | list) else (self.k, self.k)
