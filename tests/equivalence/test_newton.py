@@ -5,6 +5,7 @@ from __future__ import annotations
 import cvxpy as cp
 import numpy as np
 import pytest
+from dense_gram import DenseGram
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression, Ridge
@@ -12,7 +13,6 @@ from thinned import thinned
 
 from kernelweave.errors import InvalidInputError
 from kernelweave.losses import Hinge, Logistic, Loss, SmoothHinge, Squared, SquaredHinge, get_loss
-from kernelweave.solvers.box_qp import DenseGram
 from kernelweave.solvers.certificate import centre
 from kernelweave.solvers.newton import NewtonResult, solve_smooth
 

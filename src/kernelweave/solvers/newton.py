@@ -30,6 +30,7 @@ import numpy as np
 from scipy.linalg import cho_solve
 
 from kernelweave.arrays import Array, Index
+from kernelweave.combine.gram import Gram
 from kernelweave.deadline import NEVER, Deadline
 from kernelweave.errors import InvalidInputError
 from kernelweave.linear_systems import (
@@ -44,7 +45,6 @@ from kernelweave.linear_systems import (
 from kernelweave.losses import Loss
 from kernelweave.problem import lost_in_rounding
 from kernelweave.root_search import zero_of_slope
-from kernelweave.solvers.box_qp import GramSource
 from kernelweave.solvers.certificate import centre
 
 __all__ = ["NewtonResult", "solve_smooth"]
@@ -96,9 +96,7 @@ class _Direction:
 class _Problem:
     """One smooth loss on one kernel."""
 
-    def __init__(
-        self, loss: Loss, y: Array, C: Array, gram: GramSource, deadline: Deadline
-    ) -> None:
+    def __init__(self, loss: Loss, y: Array, C: Array, gram: Gram, deadline: Deadline) -> None:
         self.loss, self.y, self.gram = loss, np.asarray(y, dtype=np.float64), gram
         self.deadline = deadline
         self.C = np.broadcast_to(np.asarray(C, dtype=np.float64), self.y.shape)
@@ -154,7 +152,7 @@ def solve_smooth(
     loss: Loss,
     y: Array,
     C: Array,
-    gram: GramSource,
+    gram: Gram,
     *,
     tol: float,
     alpha: Array | None = None,
