@@ -7,12 +7,13 @@ from functools import partial
 
 import numpy as np
 import pytest
+from dense_gram import DenseGram
 from sklearn.svm import SVC, SVR, OneClassSVM
 from thinned import thinned
 
 from kernelweave.compiled.threads import use_threads
 from kernelweave.losses import get_loss
-from kernelweave.solvers.box_qp import DenseGram, solve_box_qp
+from kernelweave.solvers.box_qp import solve_box_qp
 
 TIGHT = 1e-7
 
@@ -391,7 +392,7 @@ def test_paths_agree():
         rounds.append(result.n_rounds)
         largest.append(getattr(gram, "largest", 0))
     np.testing.assert_allclose(values, values[0], rtol=1e-9)
-    assert rounds[0] == 1 and min(rounds[1:]) > 10
+    assert rounds[0] < 10 < min(rounds[1:])
     assert largest[2] <= 48 and 40 < largest[3] <= 100
 
 

@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
+from dense_gram import DenseGram
 from own_losses import (
     Absolute,
     Exponential,
@@ -30,7 +31,6 @@ from kernelweave.losses.numeric import gradient_limits, jump_of, point_of_slope,
 from kernelweave.operators import ComputedOperator
 from kernelweave.problem import Problem
 from kernelweave.regularizers import L1, ElasticNet, LpBall, Simplex
-from kernelweave.solvers.box_qp import DenseGram
 from kernelweave.solvers.newton import solve_smooth
 from kernelweave.solvers.screening import Screening
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from dense_gram import DenseGram
 from sklearn.datasets import load_breast_cancer
 from sklearn.exceptions import ConvergenceWarning
 from thinned import thinned
@@ -38,7 +39,7 @@ from kernelweave.solvers import (
     recompute,
     solve,
 )
-from kernelweave.solvers.box_qp import DenseGram, solve_box_qp
+from kernelweave.solvers.box_qp import solve_box_qp
 from kernelweave.solvers.inner import Evaluator
 from kernelweave.solvers.newton import solve_smooth
 from kernelweave.solvers.solve import settle

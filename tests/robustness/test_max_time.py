@@ -11,6 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from dense_gram import DenseGram
 from hard_problems import FULL
 from sklearn.exceptions import ConvergenceWarning
 
@@ -42,7 +43,7 @@ from kernelweave.kernels import RBF, Kernel, Linear
 from kernelweave.losses import get_loss
 from kernelweave.operators import ComputedOperator
 from kernelweave.solvers import Limits
-from kernelweave.solvers.box_qp import DenseGram, solve_box_qp
+from kernelweave.solvers.box_qp import solve_box_qp
 from kernelweave.solvers.spg import SPG
 
 LIMIT = 0.3

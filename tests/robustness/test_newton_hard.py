@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from dense_gram import DenseGram
 
 from kernelweave.linear_systems import cholesky, with_low_rank
 from kernelweave.losses import SquaredHinge
-from kernelweave.solvers.box_qp import DenseGram
 from kernelweave.solvers.newton import solve_smooth
 
 

@@ -15,21 +15,19 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kernelweave.arrays import AnyArray, Array, Index
-from kernelweave.compiled.dense_rows import rows_product, square_block
-from kernelweave.compiled.matrix_checks import fits_float32
+from kernelweave.arrays import Array, Index
+from kernelweave.combine.gram import Gram
 from kernelweave.compiled.smo import BIG, patience, slopes, smo_steps
 from kernelweave.deadline import NEVER, Deadline
 from kernelweave.errors import InvalidInputError
 from kernelweave.losses.base import BoxQP
 from kernelweave.solvers.certificate import centre
 
-__all__ = ["BoxQPResult", "DenseGram", "GramSource", "solve_box_qp"]
+__all__ = ["BoxQPResult", "solve_box_qp"]
 
 # Whether alpha, with K alpha and the intercept that belong to it, is good enough to stop.
 GoodEnough = Callable[[Array, Array, float], bool]
@@ -44,16 +42,11 @@ _ROUND = 512
 _WHOLE, _DIRECT = 4096, 8192
 # A local problem is solved to this part of the global violation: more would be undone later, and
 # less so where all variables take part that can still move.
-_LOCAL, _LOCAL_WHOLE = 0.1, 0.02
-# A local problem of at least _COMPACT variables ends early when this part of it, or less, moves,
-# and a matrix in memory is used as it is unless so few do. To copy an entry takes as long as a step
-# on two variables; q variables take about q steps, so that a block of q of n pays for q < n / 3.
-_SHRINK, _COMPACT = 0.3, 1000
-# Without a matrix all variables are taken if nearly all move.
-_NEARLY_ALL = 0.9
-# Below this tolerance, relative to the linear term, blocks are copied in float64 from the start:
-# sums of some hundred terms in float32 are off by as much.
-_FLOAT32_TOL = 1e-5
+_LOCAL, _LOCAL_ALL = 0.1, 0.02
+# A local problem ends early when this part of it, or less, moves, and all variables take part
+# unless so few do. To copy an entry takes as long as a step on two variables; q variables take
+# about q steps, so that a block of q of n pays for q < n / 3.
+_SHRINK = 0.3
 # Rounds without a better objective or a smaller violation after which rounding has won.
 _STALLED = 50
 # Part of a round's variables kept from the round before: variables zigzag that are left out while
@@ -63,59 +56,6 @@ _KEEP = 0.5
 _READ = 1e8
 # A step on few variables takes as long as reading so many numbers.
 _LEAST_READ = 1000
-
-
-class GramSource(Protocol):
-    """One (combined) kernel on the training samples, however it is stored; indices are sorted."""
-
-    # Variables that a decomposition solver should move at a time; None if it does not matter.
-    round_size: int | None
-
-    @property
-    def n(self) -> int: ...
-
-    def diagonal(self) -> Array: ...
-
-    def block(self, idx: Index) -> AnyArray:
-        """Return ``K[idx][:, idx]``, float64 or float32."""
-
-    def product(self, idx: Index, delta: Array) -> Array:
-        """Return ``K[:, idx] @ delta``; sums in float64."""
-
-    def dense(self) -> AnyArray | None:
-        """Return the whole matrix if there is one at no cost."""
-
-    def square_limit(self, most: int, copies: float) -> int:
-        """Return on how many samples, at most `most`, so many square matrices may be formed."""
-
-
-class DenseGram:
-    """A symmetric Gram matrix in memory, float32 or float64; sums are in float64."""
-
-    round_size: int | None = None
-
-    def __init__(self, K: ArrayLike) -> None:
-        matrix = np.asarray(K)
-        if matrix.dtype not in (np.float32, np.float64):
-            matrix = matrix.astype(np.float64)
-        if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
-            raise InvalidInputError(f"K must be a square matrix; got shape {matrix.shape}.")
-        self._K, self.n = np.ascontiguousarray(matrix), len(matrix)
-
-    def diagonal(self) -> Array:
-        return np.diagonal(self._K).astype(np.float64)
-
-    def block(self, idx: Index) -> Array:
-        return square_block(self._K, idx)
-
-    def product(self, idx: Index, delta: Array) -> Array:
-        return rows_product(self._K, idx, delta)
-
-    def dense(self) -> AnyArray | None:
-        return self._K
-
-    def square_limit(self, most: int, copies: float) -> int:
-        return most  # Where there is room for the matrix, there is for parts of it.
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,7 +78,7 @@ class BoxQPResult:
 
 def solve_box_qp(
     qp: BoxQP,
-    gram: GramSource,
+    gram: Gram,
     *,
     tol: float = 1e-3,
     a: ArrayLike | None = None,
@@ -164,13 +104,12 @@ def solve_box_qp(
     between rounds, says so. A round has at most `most` variables.
     """
     pos, neg, lo, hi = _signed_form(qp, gram.n)
-    if a is None:
-        given = _fill(hi, qp.total) - _fill(-lo, -qp.total)
-    else:
+    given = np.zeros(gram.n)
+    if a is not None:
         weights = qp.sign * np.asarray(a, dtype=np.float64)
         given = np.bincount(qp.sample, weights=weights, minlength=gram.n).astype(np.float64)
     alpha = centre(given, lo, hi, qp.total)
-    if a is None or fitted is None or not np.array_equal(alpha, given):
+    if fitted is None or not np.array_equal(alpha, given):
         used = np.flatnonzero(alpha)
         fitted = gram.product(used, alpha[used]) if used.size else np.zeros(gram.n)
     state = _SignedQP(pos, neg, lo, hi, alpha, np.array(fitted, dtype=np.float64))
@@ -215,12 +154,6 @@ def _signed_form(qp: BoxQP, n: int) -> tuple[Array, Array, Array, Array]:
     return pos, neg, lo, hi
 
 
-def _fill(room: Array, amount: float) -> Array:
-    """Fill the room of the first samples, in order, until `amount` is spent (as LIBSVM starts)."""
-    before = np.concatenate([[0.0], np.cumsum(room)[:-1]])
-    return np.clip(amount - before, 0.0, room)
-
-
 @dataclass
 class _SignedQP:
     """The problem in signed variables (see `kernelweave.compiled.smo`) and where we are."""
@@ -263,7 +196,7 @@ def _intercept(ends: Ends) -> float:
 
 def _run(
     state: _SignedQP,
-    gram: GramSource,
+    gram: Gram,
     tol: float,
     max_iter: int,
     deadline: Deadline,
@@ -271,9 +204,15 @@ def _run(
     good_enough: GoodEnough | None,
 ) -> None:
     """Solve local problems until no variable at all violates by more than `tol`."""
-    blocks = _Blocks(gram, state, tol, most)
-    previous = np.empty(0, dtype=np.int64)
-    best_value, best_violation, stalled, gap = math.inf, math.inf, 0, math.inf
+    matrix, n = gram.dense(), gram.n
+    # A block, and a part of it when variables have settled.
+    limit = gram.square_limit(most or _WHOLE, copies=2)
+    if matrix is not None and n <= _DIRECT:
+        limit = min(most or n, n)
+    round_size = gram.square_limit(most or gram.round_size or _ROUND, copies=2)
+    diag = np.asarray(gram.diagonal(), dtype=np.float64)
+    chosen = np.empty(0, dtype=np.int64)
+    best_value, best_violation, stalled = math.inf, math.inf, 0
     while state.n_steps < max_iter and stalled < _STALLED:
         ends = state.ends()
         up, low, top, bottom = ends
@@ -282,18 +221,28 @@ def _run(
             return
         if good_enough is not None and good_enough(state.alpha, state.fitted, _intercept(ends)):
             return
-        if previous.size:
-            blocks.check(gap, up[previous].max() - low[previous].min())
-        previous, local_tol = _choose(ends, previous, blocks, tol, good_enough is not None)
-        if not previous.size:
+        active = np.flatnonzero((up >= bottom) | (low <= top))
+        local_tol = max(0.9 * tol, _LOCAL * violation)
+        if active.size > limit:
+            # A pair has no room for old ones.
+            kept = chosen if round_size > 2 else chosen[:0]
+            chosen = _worst_violators(ends, kept, round_size)
+        else:
+            whole = active.size > _SHRINK * n and n <= limit
+            chosen = np.arange(n) if whole else active
+            # What is good enough may come long before `tol`, and is looked at in between.
+            if good_enough is None:
+                local_tol = tol if whole else max(0.9 * tol, _LOCAL_ALL * violation)
+        if not chosen.size:
             return  # NaN compares with nothing: a broken kernel has no variable to move.
-        idx = np.sort(previous)
+        idx = np.sort(chosen)
         alpha, fitted = state.alpha[idx], state.fitted[idx]
-        block = blocks.get(idx)
+        all_of_it = idx.size == n
+        block = matrix if matrix is not None and all_of_it else gram.block(idx)
         local = partial(
             smo_steps,
             block,
-            blocks.diag[idx],
+            diag[idx],
             fitted,
             state.pos[idx],
             state.neg[idx],
@@ -302,81 +251,23 @@ def _run(
             alpha,
             local_tol,
         )
-        enough = int(_SHRINK * idx.size) if idx.size >= _COMPACT else 0
-        steps, gap = _in_parts(local, idx.size, max_iter - state.n_steps, enough, deadline)
+        steps = _in_parts(local, idx.size, max_iter - state.n_steps, deadline)
         if steps == 0:
             return
-        moved = np.flatnonzero(alpha != state.alpha[idx])
-        rows = idx[moved]
-        if idx.size == gram.n and blocks.exact(block):
+        if all_of_it and (matrix is not None or block.dtype == np.float64):
+            # Sums over the kernel itself, not over a rounded one.
             state.fitted = fitted
         else:
+            moved = np.flatnonzero(alpha != state.alpha[idx])
+            rows = idx[moved]
             state.fitted += gram.product(rows, alpha[moved] - state.alpha[rows])
-        state.alpha[rows] = alpha[moved]
+        state.alpha[idx] = alpha
         state.n_steps += steps
         state.n_rounds += 1
         linear = np.where(state.alpha > 0, state.pos, state.neg)
         value = float(state.alpha @ (0.5 * state.fitted - linear))
         stalled = 0 if value < best_value or violation < best_violation else stalled + 1
         best_value, best_violation = min(best_value, value), min(best_violation, violation)
-
-
-class _Blocks:
-    """Local matrices: the whole one where there is one, float32 copies while they are enough."""
-
-    def __init__(self, gram: GramSource, state: _SignedQP, tol: float, most: int | None) -> None:
-        self._gram = gram
-        self._matrix = gram.dense()
-        # A block, and a part of it when variables have settled.
-        self.limit = gram.square_limit(most or _WHOLE, copies=2)
-        if self._matrix is not None and gram.n <= _DIRECT:
-            self.limit = min(most or gram.n, gram.n)
-        self.share = _NEARLY_ALL if self._matrix is None else _SHRINK
-        self.round_size = gram.square_limit(most or gram.round_size or _ROUND, copies=2)
-        self.diag = np.asarray(gram.diagonal(), dtype=np.float64)
-        # Of one class the linear terms are zero, and the violation is compared with K alpha.
-        linear = max(np.abs(state.pos).max(initial=0.0), np.abs(state.neg).max(initial=0.0))
-        scale = linear or float(np.abs(state.fitted).max(initial=0.0))
-        single = tol > _FLOAT32_TOL * scale and fits_float32(self.diag)
-        self._dtype = np.float32 if single else np.float64
-
-    def get(self, idx: Index) -> AnyArray:
-        """Return the block of the variables `idx`."""
-        if self._matrix is None:
-            return np.ascontiguousarray(self._gram.block(idx))
-        if idx.size == self._gram.n:
-            return self._matrix
-        return square_block(self._matrix, idx, self._dtype)
-
-    def exact(self, block: AnyArray) -> bool:
-        """Whether sums over this block are sums over the kernel itself, not over a rounded one."""
-        return block is self._matrix or block.dtype == np.float64
-
-    def check(self, promised: float, found: float) -> None:
-        """Go to float64 when the local violation is not what the float32 block promised."""
-        if found > 2.0 * promised:
-            self._dtype = np.float64
-
-
-def _choose(
-    ends: Ends, previous: Index, blocks: _Blocks, tol: float, early: bool
-) -> tuple[Index, float]:
-    """Variables of the next local problem, newest first, and the tolerance to solve it to.
-
-    With `early` the answer may be good enough long before `tol`, which is looked at in between.
-    """
-    up, low, top, bottom = ends
-    active = np.flatnonzero((up >= bottom) | (low <= top))
-    rough = max(0.9 * tol, _LOCAL * (top - bottom))
-    if active.size > blocks.limit:
-        # A pair has no room for old ones.
-        kept = previous if blocks.round_size > 2 else previous[:0]
-        return _worst_violators(ends, kept, blocks.round_size), rough
-    whole = active.size > blocks.share * up.size and up.size <= blocks.limit
-    chosen = np.arange(up.size) if whole else active
-    if early:
-        return chosen, rough
-    return chosen, tol if whole else max(0.9 * tol, _LOCAL_WHOLE * (top - bottom))
 
 
 def _worst_violators(ends: Ends, previous: Index, count: int) -> Index:
@@ -401,12 +292,8 @@ def _worst_violators(ends: Ends, previous: Index, count: int) -> Index:
 
 
 def _in_parts(
-    local: Callable[[int, int], tuple[int, float]],
-    size: int,
-    max_steps: int,
-    enough: int,
-    deadline: Deadline,
-) -> tuple[int, float]:
+    local: Callable[[int, int], tuple[int, float]], size: int, max_steps: int, deadline: Deadline
+) -> int:
     """Take SMO steps on a local problem, which also end once the deadline has passed.
 
     They are taken in parts, for Ctrl-C waits for the end of a compiled call. After a part the
@@ -416,7 +303,7 @@ def _in_parts(
     part = every * max(1, int(_READ / (every * max(size, _LEAST_READ))))
     steps = 0
     while True:
-        taken, gap = local(min(part, max_steps - steps), enough)
+        taken, _ = local(min(part, max_steps - steps), int(_SHRINK * size))
         steps += taken
         if taken < part or steps >= max_steps or deadline.passed():
-            return steps, gap
+            return steps

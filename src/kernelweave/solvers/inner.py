@@ -12,7 +12,7 @@ from kernelweave.compiled.dense_rows import square_block
 from kernelweave.compiled.matrix_checks import fits_float32
 from kernelweave.operators.base import semi_definite
 from kernelweave.problem import Array, Problem
-from kernelweave.solvers.box_qp import GramSource, solve_box_qp
+from kernelweave.solvers.box_qp import solve_box_qp
 from kernelweave.solvers.certificate import best_intercepts, feasible_alpha
 from kernelweave.solvers.kept import Numbers, Progress
 from kernelweave.solvers.newton import solve_smooth
@@ -94,7 +94,7 @@ def owed_by_alpha(problem: Problem, point: Point, intercept: Array) -> float:
 def _solve_task(
     problem: Problem,
     task: int,
-    gram: GramSource,
+    gram: Gram,
     tol: float,
     alpha: Array,
     fitted: Array,
@@ -145,7 +145,7 @@ def _solve_task(
     return newton.alpha, newton.fitted, newton.intercept, newton.n_steps
 
 
-def _most_steps(gram: GramSource) -> int:
+def _most_steps(gram: Gram) -> int:
     return max(_MOST_STEPS, 100 * gram.n)
 
 

@@ -24,17 +24,18 @@ The constraint also lets K be centred, which removes its large constant part fro
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.linalg import cho_solve
 
 from kernelweave.arrays import Array, Index
+from kernelweave.combine.gram import Gram
 from kernelweave.deadline import NEVER, Deadline
 from kernelweave.errors import InvalidInputError
 from kernelweave.linear_systems import (
     LinAlgError,
+    Solve,
     conjugate_gradients,
     diagonal,
     jittered_cholesky,
@@ -44,12 +45,9 @@ from kernelweave.linear_systems import (
 from kernelweave.losses import Loss
 from kernelweave.problem import lost_in_rounding
 from kernelweave.root_search import zero_of_slope
-from kernelweave.solvers.box_qp import GramSource
 from kernelweave.solvers.certificate import centre
 
-__all__ = ["CgSteps", "Direction", "NewtonResult", "System", "cholesky_step", "solve_smooth"]
-
-Product = Callable[[Index, Array], Array]
+__all__ = ["NewtonResult", "solve_smooth"]
 
 # Up to this many rows a matrix is factorised, if need be: n^3 / 3 operations are a second a step,
 # and the matrix, its part and its factor take 72 MB each.
@@ -57,6 +55,8 @@ CHOLESKY_LIMIT = 3000
 # Up to this many straight away, in 9 million operations, as few as some dozen calls from Python
 # take. Beyond, conjugate gradients are tried first, at the price of one more factorisation at most.
 CG_FROM = 300
+# Rank of a pivoted factor, and the iterations under the diagonal that call for it: as many rows.
+_RANK = 100
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,12 +84,19 @@ class _Point:
     primal: float
 
 
+@dataclass(frozen=True, eq=False)
+class _Direction:
+    """A step in alpha and b, and what it does to ``K alpha``."""
+
+    alpha: Array
+    fitted: Array
+    intercept: float
+
+
 class _Problem:
     """One smooth loss on one kernel."""
 
-    def __init__(
-        self, loss: Loss, y: Array, C: Array, gram: GramSource, deadline: Deadline
-    ) -> None:
+    def __init__(self, loss: Loss, y: Array, C: Array, gram: Gram, deadline: Deadline) -> None:
         self.loss, self.y, self.gram = loss, np.asarray(y, dtype=np.float64), gram
         self.deadline = deadline
         self.C = np.broadcast_to(np.asarray(C, dtype=np.float64), self.y.shape)
@@ -145,7 +152,7 @@ def solve_smooth(
     loss: Loss,
     y: Array,
     C: Array,
-    gram: GramSource,
+    gram: Gram,
     *,
     tol: float,
     alpha: Array | None = None,
@@ -227,33 +234,137 @@ def _iterate(problem: _Problem, here: _Point, tol: float, max_iter: int) -> Newt
 
 
 class _Steps:
-    """Chooses between the two ways to a Newton direction."""
+    """Newton directions, by conjugate gradients under a preconditioner that gets better.
+
+    At first that is the diagonal or, of few rows, a Cholesky factor. When the diagonal proves too
+    weak a better one is made and used from then on: a Cholesky factor of the system where the
+    matrix is there and not too large, or a pivoted factor of K of small rank, ``M = D + S L L' S``.
+    When the deadline passes a step is taken as it is.
+    """
 
     def __init__(self, problem: _Problem, tol: float) -> None:
         self.problem, self.tol = problem, tol
-        self.diag = np.maximum(problem.gram.diagonal(), 0.0)
-        self.cg = CgSteps(self.diag, deadline=problem.deadline)
-        self._factorise = False
+        self._diag = np.maximum(problem.gram.diagonal(), 0.0)
         # The matrix, its part with curvature, and the factor of that.
         self._most = problem.gram.square_limit(CHOLESKY_LIMIT, copies=3)
+        self._factorise = False
+        self._factor: Array | None = None
+        self._rest = self._diag
 
-    def direction(self, here: _Point, rho: Array, Krho: Array) -> Direction:
-        """Newton direction at `here`."""
+    def direction(self, here: _Point, rho: Array, Krho: Array) -> _Direction:
+        """Newton direction at `here`: its model value misses at most a tenth of its fall.
+
+        Or of what the tolerance asks for. With the residual r of the system, the quadratic model of
+        the objective is at most ``r'r / 2`` above its least value, so this is what is looked at,
+        not the error of eta: that one can be small while the objective rises. Any step is one of
+        descent, for the slope along conjugate gradients rises to that of the exact step.
+        """
         problem = self.problem
         w = problem.loss.curvature(problem.y, here.fitted + here.b, problem.C)
         # Below 1e-14 of the identity in I + S K S the curvature of a row is nothing.
-        rows = np.flatnonzero(w * self.diag > 1e-14)
-        system = System(problem.product, w, rows, rho, Krho)
+        rows = np.flatnonzero(w * self._diag > 1e-14)
+        w = w[rows]
+        s, total = np.sqrt(w), float(w.sum())
+        eta, Kseta, Ksp = np.zeros_like(s), np.zeros_like(rho), np.zeros_like(rho)
+
+        def inside(r: Array) -> Array:
+            """Residuals count only modulo s: the representative that is smallest."""
+            return r - (float(s @ r) / total) * s
+
+        def product(p: Array) -> Array:
+            nonlocal Ksp
+            Ksp = problem.product(rows, s * p)
+            return inside(p + s * Ksp[rows])
+
+        def precondition(r: Array) -> Array:
+            z = solve(inside(r))
+            return z - (float(s @ z) / sMs) * Ms
+
         target = 0.1 * self.tol * max(abs(here.primal), problem.floor)
-        if problem.matrix is None or len(rows) > self._most:
-            return self.cg.solve(system, target)[0]
-        if len(rows) > CG_FROM and not self._factorise:
-            # As many products of 2 n^2 operations take n^3 / 4: more, and a factor is quicker.
-            step, enough = self.cg.solve(system, target, limit=len(rows) // 8)
-            if enough:
-                return step
-            self._factorise = True
-        return cholesky_step(system, problem.matrix)
+        fall, along = 0.5 * float(rho @ Krho), s * Krho[rows]
+
+        def enough() -> bool:
+            least = max(target, 0.1 * (fall + 0.5 * float(along @ eta)))
+            return 0.5 * float(residual @ residual) <= least or problem.deadline.passed()
+
+        done = not len(rows)
+        if not done:
+            residual = inside(-s * (Krho[rows] - float(w @ Krho[rows]) / total))
+        while not done:
+            solve, limit = self._preconditioner(rows, s)
+            Ms = solve(s)
+            sMs = float(s @ Ms)
+            steps = conjugate_gradients(product, precondition, residual)
+            while limit and not (done := enough()):
+                length, way, left = next(steps, (0.0, eta, residual))
+                if not length > 0:
+                    done = True
+                    break
+                residual, limit = inside(left), limit - 1
+                eta = eta + length * way
+                Kseta = Kseta + length * Ksp
+            done = done or enough() or not self._improve(rows)
+        alpha, fitted = -rho, -Krho - Kseta
+        alpha[rows] -= s * eta
+        # S eta = W (K delta + db) sums to zero, so db is what K delta lacks in the weighted mean.
+        return _Direction(alpha, fitted, -float(w @ fitted[rows]) / total if total > 0 else 0.0)
+
+    def _small(self, rows: Index) -> bool:
+        return self.problem.matrix is not None and len(rows) <= self._most
+
+    def _preconditioner(self, rows: Index, s: Array) -> tuple[Solve, int]:
+        """How to solve with ``I + S K S``, nearly, and how many iterations that is good for."""
+        if self._small(rows) and (self._factorise or len(rows) <= CG_FROM):
+            return self._cholesky(rows, s), 1
+        solve = diagonal(1.0 + s * s * self._rest[rows])
+        if self._factor is not None and not self._small(rows):
+            low_rank = with_low_rank(solve, self._factor[:, rows] * s, np.ones(len(self._factor)))
+            return low_rank, 2 * len(rows) + 10
+        # As many products of 2 n^2 operations take n^3 / 4: more, and a factor is quicker.
+        return solve, len(rows) // 8 if self._small(rows) else _RANK
+
+    def _improve(self, rows: Index) -> bool:
+        """Take a better preconditioner from now on, if there is one."""
+        if self._small(rows):
+            known = self._factorise or len(rows) <= CG_FROM
+            self._factorise |= not known
+            return not known
+        if self._factor is not None:
+            return False
+        self._rest = self._diag.copy()
+        self._factor = pivoted_cholesky(
+            lambda i: self.problem.product(np.array([i]), np.ones(1)),
+            self._rest,
+            1e-10 * float(self._diag.sum()),
+            _RANK,
+        )
+        return True
+
+    def _cholesky(self, rows: Index, s: Array) -> Solve:
+        """Solve with a factor of ``I + S K S``, K centred by the weights."""
+        matrix, w = np.asarray(self.problem.matrix), s * s
+        whole = len(rows) == len(matrix)
+        B = np.array(matrix if whole else matrix[np.ix_(rows, rows)], dtype=np.float64)
+        # Centred so, B has s as an eigenvector: eta stays orthogonal to it by itself.
+        share = w / w.sum()
+        # Rounding goes by the size of each row before it was centred. Weights of samples may differ
+        # by many decades: the same for all rows would be too little for some or drown the others.
+        sizes = w * float(np.abs(B.diagonal()).max())
+        mean = B @ share
+        B -= mean
+        B -= (mean - mean @ share)[:, None]
+        B *= s
+        B *= s[:, None]
+        B.flat[:: len(B) + 1] += 1.0
+        try:
+            # With a larger diagonal where rounding made K indefinite.
+            factor = jittered_cholesky(B, sizes, most=1e12)
+        except LinAlgError:
+            raise InvalidInputError(
+                "kernel values times C are too large for float64, or a kernel is far from positive "
+                "semi-definite. Lower C, scale the columns of X, or use normalize='trace'."
+            ) from None
+        return lambda v: cho_solve((factor, True), v, check_finite=False)
 
     def factorise(self) -> bool:
         """Use factorisations from now on, where n allows it; whether this changes anything."""
@@ -266,7 +377,7 @@ class _Steps:
         return True
 
 
-def _search(problem: _Problem, here: _Point, step: Direction) -> _Point | None:
+def _search(problem: _Problem, here: _Point, step: _Direction) -> _Point | None:
     """Go along the step to where the objective is nearly least; None if it does not fall at all.
 
     The slope along the step rises, so its zero can be bracketed. A thorough search costs O(n) an
@@ -288,157 +399,3 @@ def _search(problem: _Problem, here: _Point, step: Direction) -> _Point | None:
     alpha, fitted = here.alpha + t * step.alpha, here.fitted + t * step.fitted
     there = problem.point(alpha, fitted, here.b + t * step.intercept)
     return there if there.primal <= here.primal + noise else None
-
-
-@dataclass(frozen=True, eq=False)
-class Direction:
-    """A step in alpha and b, and what it does to ``K alpha``."""
-
-    alpha: Array
-    fitted: Array
-    intercept: float
-
-
-@dataclass(frozen=True, eq=False)
-class System:
-    """The equations of a Newton step: curvatures w, which matter in `rows`, and the residual.
-
-    That is `rho`, with the product `Krho`; and ``product(idx, v) = K[:, idx] @ v``.
-    """
-
-    product: Product
-    w: Array
-    rows: Index
-    rho: Array
-    Krho: Array
-
-    def direction(self, weighted: Array, Kweighted: Array) -> Direction:
-        """Put the step together from ``S eta`` on `rows` and ``K S eta``."""
-        alpha, w = -self.rho, self.w[self.rows]
-        alpha[self.rows] -= weighted
-        fitted = -self.Krho - Kweighted
-        # S eta = W (K delta + db) sums to zero, so db is what K delta lacks in the weighted mean.
-        total = float(w.sum())
-        intercept = -float(w @ fitted[self.rows]) / total if total > 0 else 0.0
-        return Direction(alpha, fitted, intercept)
-
-
-def cholesky_step(system: System, matrix: Array) -> Direction:
-    """Solve for the Newton step with a Cholesky factor of ``I + S K S``; the matrix is K."""
-    rows, w, Krho = system.rows, system.w[system.rows], system.Krho[system.rows]
-    if not len(rows):
-        return system.direction(w, np.zeros_like(system.rho))
-    s = np.sqrt(w)
-    whole = len(rows) == len(matrix)
-    B = np.array(matrix if whole else matrix[np.ix_(rows, rows)], dtype=np.float64)
-    # Centred by the weights, B has s as an eigenvector: eta stays orthogonal to it by itself.
-    share = w / w.sum()
-    # Rounding goes by the size of each row before it was centred. Weights of samples may differ by
-    # many decades: the same for all rows would be too little for some or drown the others.
-    sizes = w * float(np.abs(B.diagonal()).max())
-    mean = B @ share
-    B -= mean
-    B -= (mean - mean @ share)[:, None]
-    B *= s
-    B *= s[:, None]
-    B.flat[:: len(B) + 1] += 1.0
-    try:
-        # With a larger diagonal where rounding made K indefinite.
-        factor = jittered_cholesky(B, sizes, most=1e12)
-    except LinAlgError:
-        raise InvalidInputError(
-            "kernel values times C are too large for float64, or a kernel is far from positive "
-            "semi-definite. Lower C, scale the columns of X, or use normalize='trace'."
-        ) from None
-    eta = -cho_solve((factor, True), s * (Krho - Krho @ share), check_finite=False)
-    eta -= (float(s @ eta) / float(s @ s)) * s
-    return system.direction(s * eta, system.product(rows, s * eta))
-
-
-class CgSteps:
-    """Newton steps by preconditioned conjugate gradients, from products with K only.
-
-    The first preconditioner is the diagonal. When it proves too weak, a pivoted Cholesky factor
-    of K of small rank is made once and used from then on: ``M = D + S L L' S``. The `rank` is its
-    largest, and the number of iterations that call for it. When a deadline passes, a step is taken
-    as it is.
-    """
-
-    def __init__(self, diag: Array, rank: int = 100, deadline: Deadline = NEVER) -> None:
-        self.diag, self.rank, self._deadline = diag, rank, deadline
-        self._factor: Array | None = None
-        self._rest = diag
-
-    def solve(
-        self, system: System, target: float, share: float = 0.1, limit: int | None = None
-    ) -> tuple[Direction, bool]:
-        """Newton step whose model value misses at most `target`, or this `share` of its fall.
-
-        With the residual r of the system, the quadratic model of the objective is at most
-        ``r'r / 2`` above its least value, so this is what is looked at, not the error of eta: that
-        one can be small while the objective rises. Also says whether this was reached within
-        `limit` iterations; if not, the step is still one of descent, for the slope along
-        conjugate gradients rises to that of the exact step.
-        """
-        rows, w, Krho = system.rows, system.w[system.rows], system.Krho[system.rows]
-        s, x = np.sqrt(w), np.zeros(len(rows))
-        Ksx = Kp = np.zeros(len(system.w))
-        if not len(rows):
-            return system.direction(x, Ksx), True
-        ss = float(s @ s)
-
-        def inside(r: Array) -> Array:
-            """Residuals count only modulo s: the representative that is smallest."""
-            return r - (float(s @ r) / ss) * s
-
-        residual = inside(-s * (Krho - np.average(Krho, weights=s * s)))
-        fall, along = 0.5 * float(system.rho @ system.Krho), s * Krho
-
-        def enough() -> bool:
-            gained = fall + 0.5 * float(along @ x)
-            return 0.5 * float(residual @ residual) <= max(target, share * gained)
-
-        def product(p: Array) -> Array:
-            nonlocal Kp
-            Kp = system.product(rows, s * p)
-            return inside(p + s * Kp[rows])
-
-        def iterate(limit: int) -> bool:
-            """Go on for so many steps; whether they, or what the deadline leaves, suffice."""
-            nonlocal residual, x, Ksx
-            solve = diagonal(1.0 + w * self._rest[rows])
-            if self._factor is not None:
-                ones = np.ones(len(self._factor))
-                solve = with_low_rank(solve, self._factor[:, rows] * s, ones)
-            Ms = solve(s)
-            sMs = float(s @ Ms)
-
-            def precondition(r: Array) -> Array:
-                z = solve(inside(r))
-                return z - (float(s @ z) / sMs) * Ms
-
-            steps = conjugate_gradients(product, precondition, residual)
-            for _ in range(limit):
-                if enough() or self._deadline.passed():
-                    return True
-                length, direction, left = next(steps, (0.0, x, residual))
-                if not length > 0:
-                    return True
-                residual = inside(left)
-                x += length * direction
-                Ksx = Ksx + length * Kp
-            return enough()
-
-        most = 2 * len(rows) + 10 if limit is None else limit
-        trial = most if self._factor is not None else min(self.rank, most)
-        done = iterate(trial)
-        if not done and trial < most:
-            self._rest = self.diag.copy()
-            self._factor = pivoted_cholesky(
-                lambda i: system.product(np.array([i]), np.ones(1)),
-                self._rest,
-                1e-10 * float(self.diag.sum()),
-                self.rank,
-            )
-            done = iterate(most - trial)
-        return system.direction(s * x, Ksx), done
