@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from kernelweave.archive import digest_of
 from kernelweave.arrays import Array
 from kernelweave.bayes.ensemble import Ensemble, Settings
 from kernelweave.bayes.matrices import Matrix, ThinMatrix
@@ -24,7 +25,7 @@ from kernelweave.compiled.threads import between_blocks, one_blas_thread
 from kernelweave.deadline import Deadline, TimeUp
 from kernelweave.errors import InterruptedFitWarning, InvalidInputError
 from kernelweave.operators.base import KernelOperator, kernel_runs
-from kernelweave.solvers.checkpoint import Header, Session, digest_of, refused_by_name
+from kernelweave.solvers.checkpoint import Header, Session, refused_by_name
 from kernelweave.solvers.kept import ABOVE_ZERO, Kept, Numbers, Progress, check_kept
 from kernelweave.solvers.loop import Limits, Watch
 
