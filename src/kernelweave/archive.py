@@ -27,6 +27,7 @@ from kernelweave.errors import MemoryBudgetError
 from kernelweave.reading.bounded import OF_ARRAYS, Allowance, check_npy, read_npz, to_array
 
 __all__ = [
+    "CHANGED",
     "HEADER",
     "OF_JSON",
     "DamagedFileError",
@@ -46,7 +47,7 @@ OF_JSON = 30.0
 # Data that do not get smaller than this part of themselves are stored as they are.
 _WORTH = 0.9
 _LOOK_AT = 2**16
-_CHANGED = "it is damaged, or has been changed since it was written"
+CHANGED = "it is damaged, or has been changed since it was written"
 # As early as a zip archive can tell: the same model gives the same file, but for its header.
 _NO_TIME = (1980, 1, 1, 0, 0, 0)
 
@@ -180,8 +181,8 @@ def unpacked(
         yield name, data
 
 
-def read_arrays(file: Path) -> dict[str, AnyArray]:
-    """Read all arrays of a file, none of which is unpickled; raises unless they are as written."""
+def read_arrays(file: Path) -> tuple[dict[str, AnyArray], bool]:
+    """Read all arrays of a file, none of which is unpickled, and whether they are as written."""
     allowance = Allowance(file, OF_ARRAYS)
     with opened(file) as archive:
         if HEADER not in archive.namelist():
@@ -189,16 +190,14 @@ def read_arrays(file: Path) -> dict[str, AnyArray]:
             arrays = read_npz(file, allowance)
             told = str(arrays.pop("sha256", ""))
             parts = (part for name in sorted(arrays) for part in (name, arrays[name]))
-            if "format" in arrays and told != digest_of(*parts):
-                raise DamagedFileError(_CHANGED if told else "parts of it are missing ('sha256')")
-            return arrays
+            return arrays, told == digest_of(*parts)
         digests = json.loads(allowance.read_member(archive, HEADER, OF_JSON))["digests"]
         try:
             members = unpacked(archive, digests, allowance, times=1.0)
             names = ((name.removesuffix(".npy"), data) for name, data in members)
-            return {name: to_array(name, data, allowance) for name, data in names}
+            return {name: to_array(name, data, allowance) for name, data in names}, True
         except DamagedFileError as error:
-            raise DamagedFileError(f"{_CHANGED} ({error})") from error
+            raise DamagedFileError(f"{CHANGED} ({error})") from error
 
 
 def digest_of(*parts: Any) -> str:

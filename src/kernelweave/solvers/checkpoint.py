@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kernelweave.archive import (
+    CHANGED,
     DamagedFileError,
     digest_of,
     read_arrays,
@@ -231,7 +232,7 @@ def read(path: str | os.PathLike[str]) -> Saved:
             "same kind or None."
         )
     try:
-        arrays = read_arrays(file)
+        arrays, whole = read_arrays(file)
     except MemoryBudgetError:
         raise
     except Exception as error:
@@ -256,6 +257,8 @@ def read(path: str | os.PathLike[str]) -> Saved:
                 groups[int(number)][name] = value
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise _not_one(where, f"parts of it are missing ({error})") from error
+    if not whole:
+        raise _not_one(where, CHANGED)
     return Saved(f"the checkpoint {where}", header, groups)
 
 
