@@ -75,7 +75,7 @@ class SquaredHinge(Squared):
     """
 
     name = "squared_hinge"
-    task = "classification"
+    task = "classification"  # type: ignore[assignment]
     steep = False
     soft_margin = "l2"
 
