@@ -294,6 +294,20 @@ def test_quadratic_forms_and_one_product_in_one_pass(case, v):
     np.testing.assert_allclose(product, v @ np.tensordot(d, truth, axes=1), atol=4 * atol * scale)
 
 
+def test_vectors_beyond_the_range_of_float32(case, v):
+    """Dual variables are as large as C is; a power of two only changes their exponents."""
+    bank, _, _ = case
+    d, unit = np.array([0.5, 0.0, 2.0, 1.0, 0.3]), 2.0**150
+    quad, product = bank.quad_and_product(v, d)
+    large_quad, large_product = bank.quad_and_product(unit * v, d)
+    np.testing.assert_allclose(large_quad / unit**2, quad, rtol=1e-6)
+    np.testing.assert_allclose(large_product / unit, product, atol=1e-6 * np.abs(product).max())
+    np.testing.assert_allclose(bank.quad(unit * v) / unit**2, bank.quad(v), rtol=1e-6)
+    products = bank.apply(v)
+    atol = 1e-6 * np.abs(products).max()
+    np.testing.assert_allclose(bank.apply(unit * v) / unit, products, atol=atol)
+
+
 @pytest.mark.parametrize("entries", [2**23, 7 * N], ids=["at once", "in pieces"])
 def test_sums_of_products_and_of_squares(case, monkeypatch, entries):
     bank, truth, atol = case

@@ -57,7 +57,8 @@ def test_a_jittered_factor_is_that_of_the_matrix_and_little_more(kind, n, dtype)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_a_large_matrix_of_rank_one(dtype) -> None:
     K = np.ones((1500, 1500), dtype)
-    L = jittered_cholesky(K, np.ones(1500), 1e-5)
+    # How much rounding takes of such pivots depends on the processor; callers allow for more.
+    L = jittered_cholesky(K, np.ones(1500), 1e-5, most=1.0)
     np.testing.assert_allclose(L @ L.T, K, atol=0.02)
 
 

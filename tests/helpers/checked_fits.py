@@ -279,7 +279,7 @@ def fits_of(case, seed=0):
             taken = fitted(model, case)
         except Exception as error:
             words = f"{error!r} [{case.words} solver={solver} bank={model.bank}]"
-            failed = Checked(solver, model, np.nan, np.nan, False)
+            failed = Checked(solver, model, np.nan, np.nan, np.nan, False)
             failed.violations.append(Violation("error", words))
             done.append(failed)
             continue

@@ -31,6 +31,7 @@ __all__ = [
     "kernel_indices",
     "kernel_runs",
     "map_columns",
+    "power_of_two",
     "round_size_of",
     "rounding_error",
     "row_step",
@@ -544,6 +545,14 @@ def map_columns(
             work(k, b * MATRIX_COLUMNS, min((b + 1) * MATRIX_COLUMNS, n))
 
     map_blocks(run, count * blocks, 1 if n > MATRIX_COLUMNS else narrow, cost)
+
+
+def power_of_two(v: Array) -> np.float64:
+    """Return a power of two near the largest entry.
+
+    Dual variables are as large as C, and may be beyond the range of float32 without it.
+    """
+    return np.ldexp(np.float64(1.0), np.frexp(np.abs(v).max(initial=0.0))[1] - 1)
 
 
 def into(out: Array | None, values: Array) -> Array:

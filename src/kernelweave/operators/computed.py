@@ -30,6 +30,7 @@ from kernelweave.operators.base import (
     into,
     kernel_indices,
     kernel_runs,
+    power_of_two,
     sample_indices,
     semi_definite,
 )
@@ -345,7 +346,8 @@ class ComputedOperator(KernelOperator):
         product = np.zeros_like(tasks)
         pieces = np.zeros((-(-self.n // _TILE_ROWS), self.m))
         support = np.flatnonzero(tasks.any(axis=0))
-        values = np.ascontiguousarray(tasks[:, support].T, dtype=self.dtype)
+        scale = power_of_two(tasks)
+        values = np.ascontiguousarray((tasks[:, support] / scale).T, dtype=self.dtype)
         used, rest = self._together(np.flatnonzero(d)), self._together(np.flatnonzero(d == 0))
 
         def sums(rows: Array, first: int, kernels: Array) -> Array:
@@ -354,7 +356,7 @@ class ComputedOperator(KernelOperator):
             width = max(_TILE_ROWS, rows_of(_TILE_ROWS * len(kernels), CACHED_ENTRIES))
             for start in range(first, len(support), width):
                 columns = slice(start, start + width)
-                out += self.block(rows, support[columns], kernels) @ values[columns]
+                out += scale * (self.block(rows, support[columns], kernels) @ values[columns])
             return out
 
         def use(start: int, stop: int) -> None:
@@ -369,7 +371,7 @@ class ComputedOperator(KernelOperator):
             for kernels in rest:
                 # What is right of the block on the diagonal stands for its mirror image, too.
                 own = 2.0 * sums(rows, start, kernels)
-                own -= self.block(rows, rows, kernels) @ values[start:stop]
+                own -= scale * (self.block(rows, rows, kernels) @ values[start:stop])
                 pieces[start // _TILE_ROWS, kernels] = np.einsum("krt,tr->k", own, tasks[:, rows])
 
         map_blocks(use, self.n, _TILE_ROWS)

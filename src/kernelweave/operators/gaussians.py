@@ -40,6 +40,7 @@ from kernelweave.operators.base import (
     Which,
     as_tasks,
     kernel_indices,
+    power_of_two,
     same_samples,
     sample_indices,
 )
@@ -388,6 +389,8 @@ class GaussianOperator(KernelOperator):
     def quad(self, v: Array, kernels: Which = None) -> Array:
         chosen = kernel_indices(kernels, self.m)
         support, values, table = self._supported(v)
+        scale = power_of_two(values)
+        values /= scale
         entries = len(support) ** 2 / 2
         height = gaussian_blocks(len(chosen), len(support), entries)[1]
         parts = np.zeros((max(1, -(-len(support) // height)), len(chosen)))
@@ -398,7 +401,7 @@ class GaussianOperator(KernelOperator):
 
         _pass(work, len(chosen), len(support), entries)
         # These kernels are positive semi-definite: anything below zero is rounding.
-        return np.maximum(parts.sum(axis=0), 0.0)
+        return scale**2 * np.maximum(parts.sum(axis=0), 0.0)
 
     def apply(self, v: Array, kernels: Which = None, rows: Which = None) -> Array:
         chosen, tasks = kernel_indices(kernels, self.m), len(as_tasks(v))
