@@ -19,17 +19,21 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
+import numpy as np
 from numpy.lib import format as npy
 
 from kernelweave.arrays import AnyArray
 from kernelweave.errors import MemoryBudgetError
-from kernelweave.reading.bounded import Allowance, check_npy, read_npz
+from kernelweave.reading.bounded import OF_ARRAYS, Allowance, check_npy, read_npz, to_array
 
 __all__ = [
+    "CHANGED",
     "HEADER",
     "OF_JSON",
     "DamagedFileError",
+    "digest_of",
     "opened",
+    "read_arrays",
     "replacing",
     "unpacked",
     "why_no_file",
@@ -43,6 +47,7 @@ OF_JSON = 30.0
 # Data that do not get smaller than this part of themselves are stored as they are.
 _WORTH = 0.9
 _LOOK_AT = 2**16
+CHANGED = "it is damaged, or has been changed since it was written"
 # As early as a zip archive can tell: the same model gives the same file, but for its header.
 _NO_TIME = (1980, 1, 1, 0, 0, 0)
 
@@ -174,3 +179,35 @@ def unpacked(
         if hashlib.sha256(data).hexdigest() != digests[name]:
             raise DamagedFileError(name)
         yield name, data
+
+
+def read_arrays(file: Path) -> tuple[dict[str, AnyArray], bool]:
+    """Read all arrays of a file, none of which is unpickled, and whether they are as written."""
+    allowance = Allowance(file, OF_ARRAYS)
+    with opened(file) as archive:
+        if HEADER not in archive.namelist():
+            # Before there was a header: an NPZ archive with one digest of all arrays in it.
+            arrays = read_npz(file, allowance)
+            told = str(arrays.pop("sha256", ""))
+            parts = (part for name in sorted(arrays) for part in (name, arrays[name]))
+            return arrays, told == digest_of(*parts)
+        digests = json.loads(allowance.read_member(archive, HEADER, OF_JSON))["digests"]
+        try:
+            members = unpacked(archive, digests, allowance, times=1.0)
+            names = ((name.removesuffix(".npy"), data) for name, data in members)
+            return {name: to_array(name, data, allowance) for name, data in names}, True
+        except DamagedFileError as error:
+            raise DamagedFileError(f"{CHANGED} ({error})") from error
+
+
+def digest_of(*parts: Any) -> str:
+    """Return one name for all of these: arrays by their numbers, others by what they print."""
+    found = hashlib.sha256()
+    for part in parts:
+        if isinstance(part, np.ndarray):
+            found.update(f"{part.dtype}{part.shape}".encode())
+            found.update(np.ascontiguousarray(part).tobytes())
+        else:
+            found.update(repr(part).encode())
+        found.update(b"\0")
+    return found.hexdigest()

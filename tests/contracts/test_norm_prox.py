@@ -20,7 +20,7 @@ from kernelweave.regularizers import (
     Simplex,
     SquaredLp,
 )
-from kernelweave.regularizers.norm_prox import NormProx
+from kernelweave.regularizers.base import NormProx
 
 pytestmark = pytest.mark.filterwarnings("error")
 

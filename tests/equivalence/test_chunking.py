@@ -33,8 +33,8 @@ from kernelweave.regularizers import (
     SquaredLp,
 )
 from kernelweave.solvers import SILP, SPG, Limits, SILPChunking, certify, solve
+from kernelweave.solvers.checkpoint import neighbour_start
 from kernelweave.solvers.inner import Evaluator
-from kernelweave.solvers.path import neighbour_start
 
 LOSSES = ["hinge", "epsilon_insensitive", "one_class"]
 REGULARIZERS = [

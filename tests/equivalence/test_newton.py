@@ -65,10 +65,10 @@ def primal_by_cone(loss: Loss, y: np.ndarray, C: np.ndarray, K: np.ndarray) -> f
     F = vectors * np.sqrt(np.maximum(values, 0.0))
     w, b = cp.Variable(F.shape[1]), cp.Variable()
     z = F @ w + b
-    if isinstance(loss, Squared):
-        losses = cp.square(y - z)
-    elif isinstance(loss, SquaredHinge):
+    if isinstance(loss, SquaredHinge):
         losses = cp.square(cp.pos(1 - cp.multiply(y, z)))
+    elif isinstance(loss, Squared):
+        losses = cp.square(y - z)
     elif isinstance(loss, SmoothHinge):
         losses = cp.logistic(loss.sigma * (1 - cp.multiply(y, z))) / loss.sigma
     elif isinstance(loss, Logistic):

@@ -37,7 +37,8 @@ from kernelweave.solvers import (
     solve,
     solve_path,
 )
-from kernelweave.solvers.path import first_factor, intercept_only, neighbour_start, walk_path
+from kernelweave.solvers.checkpoint import neighbour_start
+from kernelweave.solvers.path import first_factor, intercept_only, walk_path
 
 SMOOTH = ["logistic", "squared_hinge", "smooth_hinge", "squared"]
 ENTERING = [L1(0.7), ElasticNet(0.7, l1_ratio=0.6), BlockNorm(2, weight=0.7, p=2.0)]

@@ -30,14 +30,7 @@ _OF_WEIGHTS = ("e_mean", "e_variance", "b_mean", "b_variance", "covariance_be")
 
 @dataclass(frozen=True)
 class Settings:
-    """What the model takes for granted.
-
-    Attributes
-    ----------
-    priors : Hyperparameters
-    sigma_g : float
-        Standard deviation of the outputs of single kernels around K_k a.
-    """
+    """The priors, and the standard deviation of the outputs of single kernels around K_k a."""
 
     priors: Hyperparameters
     sigma_g: float = 1.0
@@ -180,9 +173,7 @@ class Ensemble:
     def restore(self, numbers: Numbers) -> None:
         """Go to where :meth:`numbers` was taken; only an iteration tells the bound there."""
         parts = part_of(numbers, "be.precision")
-        full = "matrix" in parts
-        names = ("matrix",) if full else ("base", "plus", "minus")
-        precision = (FullMatrix if full else ThinMatrix)(*(parts[name] for name in names))
+        precision = FullMatrix(**parts) if "matrix" in parts else ThinMatrix(**parts)
         inverse, log_det = precision.inverse()
         of_samples: dict[str, Any] = {name: numbers[f"a.{name}"] for name in _OF_SAMPLES}
         of_weights: dict[str, Any] = {name: numbers[f"be.{name}"] for name in _OF_WEIGHTS}

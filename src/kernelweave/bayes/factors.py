@@ -158,8 +158,8 @@ class KernelOutputs:
     def start(cls, mean: Array, precision: float, thin: bool) -> KernelOutputs:
         """Return the factor with these means and the covariance sigma_g^2 I."""
         m, n_tasks, _ = mean.shape
-        covariance, log_det = identity(m, thin, 1.0 / precision), np.array([-m * np.log(precision)])
-        return cls(mean, precision, [covariance], log_det, np.zeros(n_tasks, dtype=np.intp))
+        covariance, log_dets = identity(m, thin, 1.0 / precision), -m * np.log([precision])
+        return cls(mean, precision, [covariance], log_dets, np.zeros(n_tasks, dtype=np.intp))
 
     def updated(
         self, products: Array, weights: KernelWeights, f: Array, noise: Array

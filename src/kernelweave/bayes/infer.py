@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from kernelweave.archive import digest_of
 from kernelweave.arrays import Array
 from kernelweave.bayes.ensemble import Ensemble, Settings
 from kernelweave.bayes.matrices import Matrix, ThinMatrix
@@ -24,7 +25,7 @@ from kernelweave.compiled.threads import between_blocks, one_blas_thread
 from kernelweave.deadline import Deadline, TimeUp
 from kernelweave.errors import InterruptedFitWarning, InvalidInputError
 from kernelweave.operators.base import KernelOperator, kernel_runs
-from kernelweave.solvers.checkpoint import Header, Session, digest_of, refused_by_name
+from kernelweave.solvers.checkpoint import Header, Session, refused_by_name
 from kernelweave.solvers.kept import ABOVE_ZERO, Kept, Numbers, Progress, check_kept
 from kernelweave.solvers.loop import Limits, Watch
 
@@ -58,7 +59,6 @@ def infer(
     Parameters
     ----------
     bank : KernelOperator
-        m kernels on n samples.
     targets : Labels or Outputs
         Of T tasks that share their kernel weights.
     settings : Settings
@@ -281,9 +281,7 @@ def posterior_numbers(posterior: Posterior, bank: KernelOperator) -> Numbers:
     """
     a = posterior.a_mean
     outputs = bank.apply(a)
-    location = np.tensordot(posterior.e_mean, outputs, axes=1) + posterior.b_mean[:, None]
-    spread, n_tasks = posterior.e_std**2, len(a)
-    m = len(spread)
+    spread, (n_tasks, n), none = posterior.e_std**2, a.shape, np.empty((0, bank.m))
     return {
         "a.mean": a,
         "a.variance": posterior.sample_variance,
@@ -293,14 +291,15 @@ def posterior_numbers(posterior: Posterior, bank: KernelOperator) -> Numbers:
         "be.e_variance": spread,
         "be.b_mean": posterior.b_mean,
         "be.b_variance": posterior.b_std**2,
-        "be.covariance_be": np.zeros((n_tasks, m)),
+        "be.covariance_be": np.zeros((n_tasks, bank.m)),
         "be.precision.base": 1.0 / spread,
-        "be.precision.plus": np.empty((0, m)),
-        "be.precision.minus": np.empty((0, m)),
-        "targets.location": location,
+        "be.precision.plus": none,
+        "be.precision.minus": none,
+        "targets.location": np.tensordot(posterior.e_mean, outputs, axes=1)
+        + posterior.b_mean[:, None],
         # Of a gamma variable with that mean; its shape is far above one after any fit.
-        "targets.shape": np.full(n_tasks, 0.5 * a.shape[1]),
-        "targets.scale": 2.0 / (a.shape[1] * posterior.noise_variance),
+        "targets.shape": np.full(n_tasks, 0.5 * n),
+        "targets.scale": 2.0 / (n * posterior.noise_variance),
     }
 
 
@@ -308,12 +307,8 @@ def posterior_numbers(posterior: Posterior, bank: KernelOperator) -> Numbers:
 class BayesStart:
     """Where a fit starts, in place of what a seed draws.
 
-    Attributes
-    ----------
-    numbers : mapping of arrays
-        Those of a checkpoint or of :func:`posterior_numbers`; see :meth:`Ensemble.numbers`.
-    where : str
-        What errors call the place they come from.
+    The numbers are those of a checkpoint or of :func:`posterior_numbers`, and `where` is what
+    errors call the place they come from.
     """
 
     numbers: Numbers

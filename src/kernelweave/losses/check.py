@@ -111,18 +111,11 @@ class _Trial:
 
     def inside(self) -> Array:
         """Alphas well inside the domain, five a row."""
-        low, high = self._slopes(np.abs(self.z) <= _NEAR)
         # Where a loss is straight near zero, something happens near its target.
-        there = self._slopes(np.abs(self.z - self.y) <= _NEAR)
-        low, high = np.where(low < high, (low, high), there)
-        return low + np.array([0.07, 0.23, 0.41, 0.68, 0.93]) * (high - low)
-
-    def _slopes(self, near: Flags) -> tuple[Array, Array]:
-        """Least and largest minus gradient of each row, of places that are near."""
-        near = near & self.finite
+        near = self.finite & (np.minimum(np.abs(self.z), np.abs(self.z - self.y)) <= _NEAR)
         low = np.where(near, -self.gradient, np.inf).min(axis=1, keepdims=True)
         high = np.where(near, -self.gradient, -np.inf).max(axis=1, keepdims=True)
-        return low, high
+        return low + np.array([0.07, 0.23, 0.41, 0.68, 0.93]) * (high - low)
 
     def require(
         self,

@@ -46,26 +46,23 @@ def slope_of(gradient: Gradient, z: Array, unit: float) -> Array:
     times as long. Newton's method, which asks for this, does not need many digits. Zero where the
     gradient is constant to rounding, or overflows.
     """
+
+    def differences(step: Array) -> tuple[Array, Array, Array]:
+        """Slope, change of the gradient, size of the gradient."""
+        low, high = z - step, z + step
+        below, above = gradient(low), gradient(high)
+        rise, size = np.abs(above - below), np.maximum(np.abs(below), np.abs(above))
+        # The places differ by what rounding left of twice the step.
+        return (above - below) / (high - low), rise, size
+
     step = _STEP * np.maximum(np.abs(z), unit)
     with np.errstate(all="ignore"):
-        slope, rise, size = _differences(gradient, z, step)
+        slope, rise, size = differences(step)
         # No change at all is a constant, and a longer step would only look round its corner.
         vague = (rise > 0) & (rise <= 1e4 * _EPS * size)
         if np.any(vague):
-            slope = np.where(vague, _differences(gradient, z, _LONGER * step)[0], slope)
+            slope = np.where(vague, differences(_LONGER * step)[0], slope)
     return np.where(np.isfinite(slope), np.maximum(slope, 0.0), 0.0)
-
-
-def _differences(gradient: Gradient, z: Array, step: Array) -> tuple[Array, Array, Array]:
-    """Central differences: slope, change of the gradient, size of the gradient."""
-    low, high = z - step, z + step
-    below, above = gradient(low), gradient(high)
-    # The places differ by what rounding left of twice the step.
-    return (
-        (above - below) / (high - low),
-        np.abs(above - below),
-        np.maximum(np.abs(below), np.abs(above)),
-    )
 
 
 def point_of_slope(gradient: Gradient, target: Array) -> Array:

@@ -37,23 +37,21 @@ class PiecewiseLinear(Loss):
         """
 
     def value(self, y: Array, z: Array, C: Array) -> Array:
-        return _total(C * np.maximum(0.0, sign * (edge - z)) for sign, edge in self.edges(y))
+        return _sum(C * np.maximum(0.0, sign * (edge - z)) for sign, edge in self.edges(y))
 
     def gradient(self, y: Array, z: Array, C: Array) -> Array:
-        return _total(
+        return _sum(
             np.where(sign * (edge - z) > 0.0, -C * sign, 0.0) for sign, edge in self.edges(y)
         )
 
     def conjugate(self, y: Array, alpha: Array, C: Array) -> Array:
-        values = _total(
-            -edge * sign * np.maximum(0.0, sign * alpha) for sign, edge in self.edges(y)
-        )
+        values = _sum(-edge * sign * np.maximum(0.0, sign * alpha) for sign, edge in self.edges(y))
         return self._finite_in_domain(y, alpha, C, values)
 
     def domain(self, y: Array, C: Array) -> tuple[Array, Array]:
         signs = [sign for sign, _ in self.edges(y)]
-        low = _total(np.minimum(0.0, sign * C) for sign in signs)
-        return low, _total(np.maximum(0.0, sign * C) for sign in signs)
+        low = _sum(np.minimum(0.0, sign * C) for sign in signs)
+        return low, _sum(np.maximum(0.0, sign * C) for sign in signs)
 
     def prox(self, y: Array, v: Array, C: Array, step: float) -> Array:
         # From where it costs towards the edge, at most onto it.
@@ -74,7 +72,19 @@ class PiecewiseLinear(Loss):
         weight, edges = C + 0.0 * f, self.edges(y)
         first = self.alpha_sum - sum(float(weight[sign > 0].sum()) for sign, _ in edges)
         breaks = np.concatenate([edge - f for _, edge in edges])
-        return _root_of_steps(breaks, np.tile(weight, len(edges)), first, start)
+        jumps = np.tile(weight, len(edges))
+        order = np.argsort(breaks, kind="stable")
+        order = order[jumps[order] > 0]
+        if not order.size:
+            return float(start)
+        breaks, after = breaks[order], first + np.cumsum(jumps[order])
+        # Exact zeros of the slope do not survive the additions: call zero what rounding calls zero.
+        slack = 1e-13 * (abs(first) + float(jumps.sum()))
+        left = min(int(np.searchsorted(after, -slack)), breaks.size - 1)
+        right = left
+        if abs(after[left]) <= slack:  # all b of an interval are best
+            right = min(int(np.searchsorted(after, slack, side="right")), breaks.size - 1)
+        return float(breaks[left] + 0.5 * (breaks[right] - breaks[left]))
 
     def box_qp(self, y: Array, C: Array) -> BoxQP:
         n, edges = y.shape[0], self.edges(np.asarray(y, dtype=np.float64))
@@ -177,28 +187,5 @@ class OneClass(PiecewiseLinear):
         return [(np.ones(np.shape(y)), np.zeros(np.shape(y)))]
 
 
-def _total(parts: Iterable[Array]) -> Array:
+def _sum(parts: Iterable[Array]) -> Array:
     return reduce(np.add, parts)
-
-
-def _root_of_steps(breaks: Array, jumps: Array, first: float, start: float) -> float:
-    """Find where a non-decreasing step function changes sign, exactly, by sorting.
-
-    The function is `first` left of all `breaks` and rises by ``jumps[i] >= 0`` at ``breaks[i]``. On
-    an interval where it is zero the middle is returned (or the finite end), `start` where there is
-    no step at all.
-    """
-    keep = jumps > 0
-    if not keep.any():
-        return float(start)
-    breaks, jumps = breaks[keep], jumps[keep]
-    order = np.argsort(breaks, kind="stable")
-    breaks = breaks[order]
-    after = first + np.cumsum(jumps[order])
-    # Exact zeros of the slope do not survive the additions: call zero what rounding calls zero.
-    slack = 1e-13 * (abs(first) + float(jumps.sum()))
-    left = min(int(np.searchsorted(after, -slack)), breaks.size - 1)
-    right = left
-    if abs(after[left]) <= slack:
-        right = min(int(np.searchsorted(after, slack, side="right")), breaks.size - 1)
-    return float(breaks[left] + 0.5 * (breaks[right] - breaks[left]))

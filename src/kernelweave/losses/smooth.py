@@ -58,7 +58,7 @@ class Squared(Loss):
         return 2.0 * np.asarray(C, dtype=np.float64)
 
 
-class SquaredHinge(Loss):
+class SquaredHinge(Squared):
     r"""Squared hinge loss (row "squared hinge" of the table of losses).
 
     .. math::
@@ -75,32 +75,27 @@ class SquaredHinge(Loss):
     """
 
     name = "squared_hinge"
-    task = "classification"
+    task = "classification"  # type: ignore[assignment]
+    steep = False
     soft_margin = "l2"
 
+    # As y^2 = 1, it is the squared loss on one side of the margin.
+
     def value(self, y: Array, z: Array, C: Array) -> Array:
-        return C * np.maximum(0.0, 1.0 - y * z) ** 2
+        return np.where(y * z >= 1.0, 0.0, super().value(y, z, C))
 
     def gradient(self, y: Array, z: Array, C: Array) -> Array:
-        return -2.0 * C * y * np.maximum(0.0, 1.0 - y * z)
+        return np.where(y * z >= 1.0, 0.0, super().gradient(y, z, C))
 
     def curvature(self, y: Array, z: Array, C: Array) -> Array:
-        return np.where(y * z < 1.0, 2.0 * C, 0.0)
-
-    def conjugate(self, y: Array, alpha: Array, C: Array) -> Array:
-        a = y * alpha
-        return self._finite_in_domain(y, alpha, C, -a + 0.25 * a * per_weight(a, C))
+        return np.where(y * z >= 1.0, 0.0, super().curvature(y, z, C))
 
     def domain(self, y: Array, C: Array) -> tuple[Array, Array]:
-        end = np.where(np.asarray(C) > 0, np.inf, 0.0)
-        return np.where(y > 0, 0.0, -end), np.where(y > 0, end, 0.0)
+        low, high = super().domain(y, C)
+        return np.where(y > 0, 0.0, low), np.where(y > 0, high, 0.0)
 
     def prox(self, y: Array, v: Array, C: Array, step: float) -> Array:
-        inside, weight = y * v, 2.0 * step * C
-        return np.where(inside < 1.0, y * (inside + weight) / (1.0 + weight), v)
-
-    def lipschitz(self, C: Array) -> Array:
-        return 2.0 * np.asarray(C, dtype=np.float64)
+        return np.where(y * v >= 1.0, v, super().prox(y, v, C, step))
 
 
 class Logistic(Loss):

@@ -20,7 +20,7 @@ from kernelweave.plot.style import (
     title_and_legend,
     write,
 )
-from kernelweave.regularizers.groups import partition
+from kernelweave.regularizers.block_norm import partition
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

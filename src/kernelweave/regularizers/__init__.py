@@ -16,6 +16,7 @@ log_det      d >= 0, s log det(I + K/sig)  none: not convex                  non
 """
 
 from kernelweave.regularizers.base import Regularizer, get_regularizer
+from kernelweave.regularizers.block_norm import BlockNorm
 from kernelweave.regularizers.conversions import (
     block_l1_to_l1_weight,
     block_l1_to_simplex_C,
@@ -26,7 +27,7 @@ from kernelweave.regularizers.elastic_net import ElasticNet
 from kernelweave.regularizers.entropy import Entropy
 from kernelweave.regularizers.fixed import Fixed
 from kernelweave.regularizers.log_det import LogDet
-from kernelweave.regularizers.norms import L1, BlockNorm, LpBall, Simplex, SquaredLp
+from kernelweave.regularizers.norms import L1, LpBall, Simplex, SquaredLp
 
 __all__ = [
     "L1",

@@ -4,19 +4,149 @@ from __future__ import annotations
 
 import inspect
 from abc import abstractmethod
-from typing import Any, ClassVar
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from kernelweave.arrays import Array, Flags
+from kernelweave.arrays import AnyArray, Array, Flags, Index
 from kernelweave.combine.base import Combination
 from kernelweave.errors import InvalidInputError
 from kernelweave.operators.base import KernelOperator
 from kernelweave.registry import Named
-from kernelweave.regularizers.norm_prox import NormProx
 from kernelweave.validation import positive_number
 
-__all__ = ["Array", "Regularizer", "get_regularizer"]
+__all__ = ["NormProx", "Partition", "Regularizer", "get_regularizer"]
+
+
+class Partition:
+    """Numbers in groups: each belongs to exactly one.
+
+    Parameters
+    ----------
+    labels : ndarray of shape (m,)
+        The group of each number, 0 to g - 1; none of the groups is empty.
+    names : sequence of g
+        Names of the groups, or just their numbers.
+
+    Examples
+    --------
+    >>> parts = Partition(np.array([0, 1, 0]), ["a", "b"])
+    >>> parts.norms(np.array([3.0, 7.0, 4.0]), 2.0)
+    array([5., 7.])
+    """
+
+    def __init__(self, labels: Index, names: Sequence[Any]) -> None:
+        self.labels, self.names = labels, names
+
+    @classmethod
+    def whole(cls, m: int) -> Partition:
+        """All numbers in one group."""
+        return cls(np.zeros(m, dtype=np.intp), range(1))
+
+    @classmethod
+    def of_labels(cls, labels: Iterable[Hashable]) -> Self:
+        """Group equal labels, in order of first appearance."""
+        numbers: dict[Hashable, int] = {}
+        found = [numbers.setdefault(label, len(numbers)) for label in labels]
+        return cls(np.array(found, dtype=np.intp), [str(label) for label in numbers])
+
+    def subset(self, kept: Flags) -> Partition:
+        """Groups of the numbers where `kept` is true; those left empty are gone."""
+        if len(self.names) == 1:
+            return Partition.whole(int(np.count_nonzero(kept)))
+        labels = self.labels[kept]
+        filled = np.bincount(labels, minlength=len(self.names)) > 0
+        return Partition((np.cumsum(filled) - 1)[labels], range(int(filled.sum())))
+
+    @cached_property
+    def sizes(self) -> Index:
+        """Number of members of every group."""
+        return np.bincount(self.labels, minlength=len(self.names))
+
+    def sums(self, x: Array) -> Array:
+        """Sum of every group."""
+        if len(self.names) == 1:
+            return np.sum(x, keepdims=True)
+        return np.bincount(self.labels, x, minlength=len(self.names)).astype(np.float64, copy=False)
+
+    def spread(self, values: AnyArray) -> AnyArray:
+        """One value per group, given to each of its members (a lone one only broadcasts)."""
+        return values if len(values) == 1 else values.take(self.labels)
+
+    def norms(self, x: Array, p: float) -> Array:
+        """Lp norm of every group, with its largest entry taken out first."""
+        size = np.abs(x)
+        if p == 1.0:
+            return self.sums(size)
+        top = np.max(size, keepdims=True) if len(self.names) == 1 else np.zeros(len(self.names))
+        if len(top) > 1:
+            np.maximum.at(top, self.labels, size)
+        if np.isinf(p):
+            return top
+        # Where all are zero or one is infinite, the ratio of equal numbers is one too.
+        each = self.spread(top)
+        ratio = np.divide(size, each, out=np.ones(size.shape), where=size != each)
+        return top * self.sums(ratio**p) ** (1.0 / p)
+
+
+@dataclass(frozen=True, eq=False)
+class NormProx:
+    r"""Shrunken norms p, and how they change with the norms n they came from.
+
+    On the kernels in use
+
+    .. math:: \frac{\partial p}{\partial n}
+        = \operatorname{diag}(\mathrm{slopes})
+        + \mathrm{coupling} \operatorname{diag}(\mathrm{signs})\, \mathrm{coupling}^\top,
+
+    symmetric and positive semi-definite; all other entries are zero.
+
+    Attributes
+    ----------
+    norms : ndarray of shape (m,)
+        The p, exactly zero for kernels left out.
+    active : ndarray of shape (A,), int
+        Kernels in use: ``flatnonzero(norms > 0)``.
+    slopes : ndarray of shape (A,)
+        The diagonal part.
+    spikes, parts : ndarray of shape (A,)
+        The one entry of each row of `coupling` that is not zero, and its column, -1 for kernels
+        that depend on no other.
+    signs : ndarray of shape (R,)
+        +1 or -1 for each column of `coupling`.
+
+    Examples
+    --------
+    >>> from kernelweave.regularizers import Simplex
+    >>> shrunk = Simplex().norm_prox(np.array([3.0, 1.0, 2.0]), step=1.0)
+    >>> shrunk.norms.round(10).tolist(), shrunk.active.tolist()
+    ([1.3333333333, 0.0, 0.3333333333], [0, 2])
+    """
+
+    norms: Array
+    active: Index
+    slopes: Array
+    spikes: Array
+    parts: Index
+    signs: Array
+
+    @cached_property
+    def coupling(self) -> Array:
+        """The low-rank part, of shape (A, R); R is zero where kernels do not depend on another."""
+        dense = np.zeros((len(self.active), len(self.signs)))
+        rows = np.flatnonzero(self.parts >= 0)
+        dense[rows, self.parts[rows]] = self.spikes[rows]
+        return dense
+
+    @classmethod
+    def separable(cls, shrunk: Array, slopes: Array) -> NormProx:
+        """Answer of a prox that treats every norm on its own; `slopes` are those of `shrunk`."""
+        active = np.flatnonzero(shrunk > 0)
+        alone = np.full(len(active), -1, dtype=np.intp)
+        return cls(shrunk, active, slopes[active], np.zeros(len(active)), alone, np.zeros(0))
 
 
 class Regularizer(Named):

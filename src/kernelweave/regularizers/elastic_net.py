@@ -8,8 +8,7 @@ import numpy as np
 
 from kernelweave.arrays import Array, Flags
 from kernelweave.errors import InvalidInputError
-from kernelweave.regularizers.base import Regularizer
-from kernelweave.regularizers.norm_prox import NormProx, separable_prox
+from kernelweave.regularizers.base import NormProx, Regularizer
 from kernelweave.validation import positive_number
 
 __all__ = ["ElasticNet"]
@@ -102,7 +101,7 @@ class ElasticNet(Regularizer):
         left = d / (d + step)
         # dd / dn = n / (derivative of the cubic).
         steep = step * (2.0 * a + b * step) + d * (2.0 * a + 4.0 * b * step + 3.0 * b * d)
-        return separable_prox(norms * left, left + step * (norms / (d + step)) ** 2 / steep)
+        return NormProx.separable(norms * left, left + step * (norms / (d + step)) ** 2 / steep)
 
     def weights_from_norms(self, norms: Array) -> Array:
         return self._weights(norms, 0.0)

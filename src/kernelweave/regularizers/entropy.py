@@ -9,7 +9,7 @@ from scipy.special import softmax, wrightomega
 
 from kernelweave.arrays import Array
 from kernelweave.regularizers.base import Regularizer
-from kernelweave.regularizers.norm_prox import project_simplex
+from kernelweave.regularizers.norms import project_simplex
 from kernelweave.root_search import rising_root
 
 __all__ = ["Entropy"]
@@ -173,22 +173,11 @@ def _log_relative_weights(norms: Array, price: float) -> Array:
 def _stationary(log_c: Array, kappa: float) -> tuple[Array, Array]:
     """Solve ``x + kappa = c exp(-2 x)`` for every entry; returns (x, x + kappa).
 
-    ``w = 2 (x + kappa)`` solves ``w + log(w) = log(2 c) + 2 kappa``, the Wright omega function. For
-    a large kappa the difference w / 2 - kappa loses its digits, and Newton's steps on
-    ``2 x + log(x + kappa) = log(c)``, a concave function, give them back.
+    ``w = 2 (x + kappa)`` solves ``w + log(w) = log(2 c) + 2 kappa``, the Wright omega function.
     """
     rest = 0.5 * wrightomega(log_c + np.log(2.0) + 2.0 * kappa)
+    # Of two large numbers the difference would lose its digits.
+    large = rest > max(0.5 * kappa, 0.5)
     x = rest - kappa
-    if kappa > 1.0:
-        used = rest > 0
-        rest, log_c = rest[used], log_c[used]
-        y = x[used]
-        for _ in range(20):
-            step = (2.0 * y + np.log(rest) - log_c) / (2.0 + 1.0 / rest)
-            y = y - step
-            rest = np.maximum(y + kappa, np.finfo(float).tiny)
-            if np.all(np.abs(step) <= 1e-9):
-                break
-        x[used] = y
-        rest = np.maximum(x + kappa, 0.0)
+    x[large] = 0.5 * (log_c[large] - np.log(rest[large]))
     return x, rest

@@ -45,7 +45,7 @@ class Fixed(Regularizer):
         self.weights = weights
 
     def _given(self) -> Array:
-        w = np.asarray(self.weights, dtype=np.float64)
+        w = np.array(self.weights, dtype=np.float64)
         if w.ndim != 1 or not np.all(np.isfinite(w)) or np.any(w < 0):
             raise InvalidInputError(
                 f"fixed weights must be a list of finite numbers >= 0; got {self.weights!r}."
@@ -59,10 +59,10 @@ class Fixed(Regularizer):
         return np.zeros_like(d)
 
     def project(self, v: Array) -> Array:
-        return self._given().copy()
+        return self._given()
 
     def prox(self, v: Array, step: Array | float) -> Array:
-        return self.project(v)
+        return self._given()
 
     def omega(self, norms: Array) -> float:
         w = self._given()
@@ -72,16 +72,16 @@ class Fixed(Regularizer):
         return float(0.5 * np.sum(norms[used] ** 2 / w[used]))
 
     def weights_from_norms(self, norms: Array) -> Array:
-        return self._given().copy()
+        return self._given()
 
     def dual_penalty(self, q: Array) -> float:
         return float(0.5 * self._given() @ q)
 
     def dual_weights(self, q: Array) -> Array:
-        return self._given().copy()
+        return self._given()
 
     def start(self, m: int) -> Array:
         w = self._given()
         if len(w) != m:
             raise InvalidInputError(f"{len(w)} fixed weights were given for {m} kernels.")
-        return w.copy()
+        return w

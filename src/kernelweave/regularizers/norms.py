@@ -1,56 +1,48 @@
-"""Regularizers that go by norms of the weights: in a ball, squared, or a sum over groups."""
+"""Regularizers that go by norms of the weights: in a ball, squared, or in proportion."""
 
 from __future__ import annotations
 
-import copy
-from abc import abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 
 from kernelweave.arrays import Array, Flags
-from kernelweave.combine.base import Combination
 from kernelweave.errors import InvalidInputError
-from kernelweave.operators.base import KernelOperator
-from kernelweave.regularizers.base import Regularizer
-from kernelweave.regularizers.groups import partition
-from kernelweave.regularizers.norm_prox import (
-    NormProx,
-    Partition,
-    lp_prox,
-    power_prox,
-    project_lp_ball,
-    project_simplex,
-)
+from kernelweave.regularizers.base import NormProx, Partition, Regularizer
+from kernelweave.regularizers.norm_prox import lp_prox, power_parts, power_prox
 from kernelweave.validation import positive_number
 
-__all__ = ["L1", "BlockNorm", "LpBall", "Simplex", "SquaredLp"]
+__all__ = ["L1", "LpBall", "NormSum", "Simplex", "SquaredLp", "project_simplex"]
 
 
 class _NormRegularizer(Regularizer):
-    r"""A price on the lp norms of groups of weights, of which there is one unless stated.
+    r"""A price :math:`\tfrac{s}{e} \sum_g \|d_g\|_p^e` on groups of weights, e being `growth`.
 
-    With a coefficient c and a degree e, which is 2 for a ball, 4/3 for a squared norm and 1 for a
-    sum of norms,
+    There is one group unless stated, and where e is infinite the price is that of a ball:
+    :math:`\|d\|_p \le 1`. With :math:`c = (2 s)^{1/(e+1)}` and the degree
+    :math:`e' = 2 e / (e + 1)`
 
     .. math::
 
-        \Omega = \frac{c}{e} \sum_g A_g^e, \qquad
+        \Omega = \frac{c}{e'} \sum_g A_g^{e'}, \qquad
         A_g = \big\| (|f_k|)_{k \in g} \big\|_{2p/(p+1)} .
 
-    It is attained by :math:`d_g = t_g u_g` with :math:`t_g = A_g^{2-e} / c` and
+    It is attained by :math:`d_g = t_g u_g` with :math:`t_g = A_g^{2-e'} / c` and
     :math:`u_k = (|f_k| / A_g)^{2/(p+1)}`, which minimises :math:`\tfrac12 \sum_k |f_k|^2 / u_k`
     over the ball :math:`\|u\|_p \le 1`.
     """
 
     proximal = True
-    degree: ClassVar[float]
+    growth: ClassVar[float]
     p: float
 
-    @abstractmethod
+    @property
+    def _degree(self) -> float:
+        return 2.0 / (1.0 + 1.0 / self.growth)
+
     def _coefficient(self) -> float:
         """The c in front of the norms."""
+        return float((2.0 * self._price()) ** (1.0 / (self.growth + 1.0)))
 
     def _exponent(self) -> float:
         """The p, checked."""
@@ -78,28 +70,46 @@ class _NormRegularizer(Regularizer):
         p = self._exponent()
         return self._groups(len(norms)).norms(norms, 2.0 * p / (p + 1.0))
 
+    def value(self, d: Array) -> float:
+        if float(np.min(d)) < -1e-9:
+            return np.inf
+        with np.errstate(over="ignore"):
+            return self._price() / self.growth * float(np.sum(self._sizes(d) ** self.growth))
+
+    def gradient(self, d: Array) -> Array:
+        """Gradient where every group has weight; in a group of zeros the limit is any: 0."""
+        sizes = self._groups(len(d)).spread(self._sizes(d))
+        shares = _shares(d, sizes) ** (self._exponent() - 1.0)
+        return self._price() * sizes ** (self.growth - 1.0) * shares
+
+    def prox(self, v: Array, step: Array | float) -> Array:
+        price, groups = step * self._price(), self._groups(len(v))
+        return lp_prox(v, self._exponent(), price, self.growth, groups)
+
     def omega(self, norms: Array) -> float:
         with np.errstate(over="ignore"):
-            powers = self._norm_sizes(norms) ** self.degree
-            return self._coefficient() / self.degree * float(np.sum(powers))
+            powers = self._norm_sizes(norms) ** self._degree
+            return self._coefficient() / self._degree * float(np.sum(powers))
 
     def norm_prox(self, norms: Array, step: float) -> NormProx:
         price, groups = step * self._coefficient(), self._groups(len(norms))
-        return power_prox(norms, self._exponent(), price, self.degree, groups)
+        return power_prox(norms, self._exponent(), price, self._degree, groups)
 
     def weights_from_norms(self, norms: Array) -> Array:
         size, groups = self._norm_sizes(norms), self._groups(len(norms))
-        if self.degree == 2.0 and not size[0] > 0:
+        if self._degree == 2.0 and not size[0] > 0:
             return self.start(len(norms))
         u = _shares(norms, groups.spread(size)) ** (2.0 / (self._exponent() + 1.0))
-        return groups.spread(size ** (2.0 - self.degree) / self._coefficient()) * u
+        return groups.spread(size ** (2.0 - self._degree) / self._coefficient()) * u
 
-    def _largest(self, q: Array) -> Array:
-        r"""Maximise :math:`\sum_k d_k q_k` over :math:`\|d\|_p \le 1`, p > 1, all in one group.
+    def _largest(self, q: Array) -> Array | None:
+        r"""Maximise :math:`\sum_k d_k q_k` over :math:`\|d\|_p \le 1`, all in one group, if p > 1.
 
         .. math:: d_k = q_k^{1/(p-1)} \Big/ \Big( \sum_j q_j^{p/(p-1)} \Big)^{1/p} .
         """
         p, top = self._exponent(), float(np.max(q))
+        if p == 1.0:
+            return None
         if not top > 0:
             return np.full(len(q), len(q) ** (-1.0 / p))
         raised = (np.maximum(q, 0.0) / top) ** (1.0 / (p - 1.0))
@@ -111,11 +121,24 @@ def _shares(x: Array, size: Array) -> Array:
     return np.divide(np.maximum(x, 0.0), size, out=np.zeros(np.shape(x)), where=size > 0)
 
 
+def project_simplex(v: Array) -> Array:
+    r"""Project onto :math:`\{d \ge 0, \sum_k d_k = 1\}` by sorting."""
+    # Shifting all entries changes nothing, and with the largest at zero the sums keep their digits.
+    shifted = np.asarray(v, dtype=np.float64) - np.max(v)
+    # Entries more than one below the largest are zero for certain: most of a long vector.
+    near = np.sort(shifted[shifted > -1.0])[::-1]
+    excess = np.cumsum(near) - 1.0
+    count = np.arange(1, near.size + 1)
+    last = int(np.flatnonzero(near * count > excess)[-1])
+    d = np.maximum(shifted - excess[last] / (last + 1.0), 0.0)
+    return d / d.sum()
+
+
 class _Ball(_NormRegularizer):
     """Weights of a norm of at most one, or exactly one."""
 
     bounded = True
-    degree = 2.0
+    growth = np.inf
 
     def _coefficient(self) -> float:
         return 1.0
@@ -214,13 +237,26 @@ class LpBall(_Ball):
         return 0.0 if inside else np.inf
 
     def project(self, v: Array) -> Array:
-        return project_lp_ball(v, self._exponent(), self._groups(len(v)))
+        r"""Outside the ball :math:`d_k + \lambda d_k^{p-1} = v_k`, with the norm one."""
+        p, d = self._exponent(), np.maximum(np.asarray(v, dtype=np.float64), 0.0)
+        size = float(self._sizes(d)[0])
+        if size <= 1.0:
+            return d
+        if p == 1.0:
+            return project_simplex(d)
+        if p == 2.0:
+            return d / size
+        used = d > 0
+        within = self._groups(int(np.count_nonzero(used)))
+        _, shell = power_parts(d[used], 1.0, p / (p - 1.0), 1.0, within)
+        d[used] = shell / within.norms(shell, p)
+        return d
 
     def dual_penalty(self, q: Array) -> float:
         return float(self._dual_sizes(q)[0])
 
     def dual_weights(self, q: Array) -> Array | None:
-        return None if self._exponent() == 1.0 else self._largest(q)
+        return self._largest(q)
 
     def start(self, m: int) -> Array:
         return np.full(m, m ** (-1.0 / self._exponent()))
@@ -260,7 +296,7 @@ class SquaredLp(_NormRegularizer):
     sparse = False
     orthant = True
     searching = True
-    degree = 4.0 / 3.0
+    growth = 2.0
 
     def __init__(self, p: float = 2.0, weight: float = 1.0) -> None:
         self.p = p
@@ -275,51 +311,21 @@ class SquaredLp(_NormRegularizer):
         """Not between 1 and 2: there slopes rise infinitely steeply from zero."""
         return not 1.0 < self._exponent() < 2.0
 
-    def _coefficient(self) -> float:
-        return float(np.cbrt(2.0 * self._price()))
-
-    def value(self, d: Array) -> float:
-        size = float(self._sizes(d)[0])
-        return 0.5 * self._price() * (size * size) if float(np.min(d)) >= -1e-9 else np.inf
-
-    def gradient(self, d: Array) -> Array:
-        size = self._sizes(d)
-        return self._price() * size * _shares(d, size) ** (self._exponent() - 1.0)
-
-    def prox(self, v: Array, step: Array | float) -> Array:
-        return lp_prox(v, self._exponent(), step * self._price(), 2.0, self._groups(len(v)))
-
     def dual_penalty(self, q: Array) -> float:
         # A product of floats that is too large is infinite, where a power would raise.
         size = float(self._dual_sizes(q)[0])
         return (size * size) / (2.0 * self._price())
 
     def dual_weights(self, q: Array) -> Array | None:
-        if self._exponent() == 1.0:
-            return None
-        return self._dual_sizes(q) / self._price() * self._largest(q)
+        best = self._largest(q)
+        return None if best is None else self._dual_sizes(q) / self._price() * best
 
 
-class _NormSum(_NormRegularizer):
+class NormSum(_NormRegularizer):
     """A price proportional to the norm of each group."""
 
     sparse = True
-    degree = 1.0
-
-    def _coefficient(self) -> float:
-        return float(np.sqrt(2.0 * self._price()))
-
-    def value(self, d: Array) -> float:
-        inside = float(np.min(d)) >= -1e-9
-        return self._price() * float(np.sum(self._sizes(d))) if inside else np.inf
-
-    def gradient(self, d: Array) -> Array:
-        """Gradient where every group has weight; in a group of zeros the limit is any: 0."""
-        sizes = self._groups(len(d)).spread(self._sizes(d))
-        return self._price() * _shares(d, sizes) ** (self._exponent() - 1.0)
-
-    def prox(self, v: Array, step: Array | float) -> Array:
-        return lp_prox(v, self._exponent(), step * self._price(), 1.0, self._groups(len(v)))
+    growth = 1.0
 
     def dual_penalty(self, q: Array) -> float:
         top = float(np.max(self._dual_sizes(q)))
@@ -339,7 +345,7 @@ class _NormSum(_NormRegularizer):
         return np.broadcast_to(self._groups(len(high)).spread(spared), np.shape(high))
 
 
-class L1(_NormSum):
+class L1(NormSum):
     r"""Linear penalty on the weights (row "l1 penalty" of the table of regularizers).
 
     .. math::
@@ -376,80 +382,3 @@ class L1(_NormSum):
     @classmethod
     def examples(cls) -> list[Self]:
         return [cls(), cls(weight=0.03), cls(weight=20.0)]
-
-
-class BlockNorm(_NormSum):
-    r"""Sum over groups of the lp norms of their weights: whole groups are used or left out.
-
-    .. math::
-
-        r(d) = s \sum_g \|d_g\|_p,\ d \ge 0, \qquad
-        \Omega = \sqrt{2 s} \sum_g \big\| (|f_k|)_{k \in g} \big\|_{2p/(p+1)}, \qquad
-        r^*(z) = 0 \text{ if } \|z_g\|_{p/(p-1)} \le s \text{ for all } g,
-        \text{ else } \infty .
-
-    With ``p = 1``, or one kernel in each group, this is :class:`~kernelweave.regularizers.L1`.
-
-    Parameters
-    ----------
-    groups : int, str, sequence or mapping, default="columns"
-        Which kernels belong together. "columns": those on the same columns, by their names (the
-        text after " on "; kernels without it are on "all columns"). A number g: g neighbours at a
-        time (13 for each block of the SimpleMKL family); the last group may be smaller. A
-        sequence: one label for each kernel. A mapping: from the name of a group to its kernels,
-        given by index or by name, every kernel in exactly one group.
-    p : float, default=2.0
-        Exponent of the norm within a group, >= 1 and finite. The larger, the more equal the
-        weights in a group.
-    weight : float, default=1.0
-        The price s > 0.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> reg = BlockNorm(groups={"text": [0, 2], "image": [1]})
-    >>> reg.value(np.array([3.0, 7.0, 4.0]))
-    12.0
-    >>> reg.prox(np.array([3.0, 0.5, 4.0]), step=1.0).round(10).tolist()
-    [2.4, 0.0, 3.2]
-    >>> reg.group_weights(np.array([3.0, 7.0, 4.0]))
-    {'text': 5.0, 'image': 7.0}
-    """
-
-    name = "block_norm"
-    smooth = False
-
-    def __init__(
-        self,
-        groups: int | str | Sequence[Any] | Mapping[Any, Sequence[Any]] = "columns",
-        p: float = 2.0,
-        weight: float = 1.0,
-    ) -> None:
-        self.groups = groups
-        self.p = p
-        self.weight = weight
-
-    @classmethod
-    def examples(cls) -> list[Self]:
-        return [cls(), cls(1), cls(3, 1.0, 0.5), cls(2, 1.3, 2.0), cls(2, 4.0, 0.1)]
-
-    def bind(self, bank: KernelOperator, combination: Combination) -> BlockNorm:
-        """Return a copy that knows the groups of these kernels."""
-        bound = copy.copy(self)
-        bound._partition = partition(self.groups, bank.m, bank.names)
-        return bound
-
-    def _groups(self, m: int) -> Partition:
-        """Groups of m kernels: those of `bind`, or what can be said without names."""
-        known: Partition | None = getattr(self, "_partition", None)
-        if known is None:
-            return partition(self.groups, m)
-        if len(known.labels) != m:
-            raise InvalidInputError(
-                f"{self!r} is bound to {len(known.labels)} kernels; got {m} weights."
-            )
-        return known
-
-    def group_weights(self, d: Array) -> dict[str, float]:
-        """Norm of the weights of each group, by its name."""
-        return dict(zip(self._groups(len(d)).names, self._sizes(d).tolist(), strict=True))

@@ -81,15 +81,7 @@ class Certificate:
 
 @dataclass(frozen=True)
 class Witness:
-    """Dual variables whose only use is to bound the optimum from below.
-
-    Attributes
-    ----------
-    alpha : ndarray of shape (T, n)
-        Feasible dual variables.
-    quad : ndarray of shape (m,)
-        q_k(alpha) for all m kernels, or an upper bound on it.
-    """
+    """Feasible dual variables that bound the optimum from below; `quad` is q_k(alpha) or above."""
 
     alpha: Array
     quad: Array
@@ -145,31 +137,30 @@ def certify(
         return _stationarity(problem, d, alpha, fitted, best, quad)
     points = [Witness(alpha, quad)] if witness is None else [Witness(alpha, quad), witness]
 
-    def bounds(errors: Sequence[ErrorBound], slack: Array | float) -> tuple[float, float]:
-        """Upper and lower bound with the errors counted, those of alpha first."""
-        own = errors[0]
-        upper = _primal(problem, d, fitted, best, quad + own.quad_missing, own.product + slack)
-        lower = [
-            dual_value(problem, point.alpha, point.quad + error.quad_missing)
-            for point, error in zip(points, errors, strict=True)
-        ]
-        return upper, max(lower)
+    def bounds(
+        *kinds: Sequence[ErrorBound], slack: Array | float = 0.0
+    ) -> tuple[float, float, float]:
+        """Upper and lower bound, and their gap; of each kind of error one for each point."""
+        squares = quad + sum(kind[0].quad_missing for kind in kinds)
+        slack = slack + sum(kind[0].product for kind in kinds)
+        omega = float(problem.regularizer.omega(d * np.sqrt(squares)))
+        upper = _loss(problem, fitted, best, slack) + omega
+        lower = max(
+            dual_value(problem, at.alpha, at.quad + sum(kind[i].quad_missing for kind in kinds))
+            for i, at in enumerate(points)
+        )
+        return upper, lower, problem.relative_gap(upper, lower)
 
-    primal, dual = bounds([ErrorBound.none(problem.m)] * len(points), 0.0)
-    errors = [problem.bank.error(point.alpha, d) for point in points]
-    upper, lower = bounds(errors, 0.0)
-    gap = problem.relative_gap(upper, lower)
+    primal, _, exact = bounds()
+    stored = [problem.bank.error(at.alpha, d) for at in points]
+    upper, lower, gap = bounds(stored)
     lost = _EPS
     if rounding:
-        before = gap
-        for i, (point, error) in enumerate(zip(points, errors, strict=True)):
-            other = problem.bank.rounding(point.alpha, d)
-            missing = error.quad_missing + other.quad_missing
-            errors[i] = ErrorBound(missing, error.product + other.product)
-        upper, lower = bounds(errors, _EPS * np.abs(fitted + best[:, None]))
-        gap = problem.relative_gap(upper, lower)
+        before, rounded = gap, [problem.bank.rounding(at.alpha, d) for at in points]
+        slack = _EPS * np.abs(fitted + best[:, None])
+        upper, lower, gap = bounds(stored, rounded, slack=slack)
         lost = max(lost, gap - before)
-    more = max(0.0, gap - problem.relative_gap(primal, dual))
+    more = max(0.0, gap - exact)
     return Certificate(upper, lower, gap, "duality", more, lost, primal, best, problem.floor)
 
 
@@ -219,26 +210,20 @@ def recompute(
     `witness` are other dual variables for the dual value, see :func:`certify`; with them alpha need
     not be feasible itself.
     """
+    evaluate, other = problem.combination.evaluate, None
     if witness is None:
         alpha = feasible_alpha(problem, alpha)
-    fitted, quad = problem.combination.evaluate(problem.bank, d, alpha)
-    other = None
-    if witness is not None:
+    else:
         witness = feasible_alpha(problem, witness)
-        nowhere = np.zeros(problem.m)
-        other = Witness(witness, problem.combination.evaluate(problem.bank, nowhere, witness)[1])
+        other = Witness(witness, evaluate(problem.bank, np.zeros(problem.m), witness)[1])
+    fitted, quad = evaluate(problem.bank, d, alpha)
     return certify(problem, d, alpha, intercept, fitted, quad, other, rounding=True), alpha
 
 
 def best_intercepts(problem: Problem, fitted: Array, guess: Array) -> Array:
     """Intercepts of least loss beside these decision values."""
-    loss = problem.loss
-    return np.array(
-        [
-            loss.best_intercept(problem.y[t], fitted[t], problem.C[t], start=guess[t])
-            for t in range(problem.n_tasks)
-        ]
-    )
+    rows = zip(problem.y, fitted, problem.C, guess, strict=True)
+    return np.array([problem.loss.best_intercept(*row) for row in rows])
 
 
 def _loss(problem: Problem, fitted: Array, intercept: Array, slack: Array | float) -> float:
@@ -246,21 +231,11 @@ def _loss(problem: Problem, fitted: Array, intercept: Array, slack: Array | floa
 
     Each sample's loss is convex in its decision value, so the worst is at one of two ends.
     """
+    ends = (-slack, slack) if np.any(slack) else (0.0,)
     decision = fitted + intercept[:, None]
-    if np.any(slack):
-        low = problem.loss.value(problem.y, decision - slack, problem.C)
-        high = problem.loss.value(problem.y, decision + slack, problem.C)
-        loss = np.maximum(low, high)
-    else:
-        loss = problem.loss.value(problem.y, decision, problem.C)
-    return float(np.sum(loss) + problem.loss.alpha_sum * np.sum(intercept))
-
-
-def _primal(
-    problem: Problem, d: Array, fitted: Array, intercept: Array, quad: Array, slack: Array | float
-) -> float:
-    norms = d * np.sqrt(quad)
-    return _loss(problem, fitted, intercept, slack) + float(problem.regularizer.omega(norms))
+    losses = [problem.loss.value(problem.y, decision + way, problem.C) for way in ends]
+    worst = float(np.sum(np.max(losses, axis=0)))
+    return worst + problem.loss.alpha_sum * float(np.sum(intercept))
 
 
 def dual_value(problem: Problem, alpha: Array, quad: Array) -> float:
@@ -331,5 +306,6 @@ def _absorb(point: Array, low: Array, high: Array, total: float) -> Array:
 def feasible_alpha(problem: Problem, alpha: Array) -> Array:
     """Return alpha moved to the nearest point of its box with the right sum."""
     lo, hi = problem.loss.domain(problem.y, problem.C)
-    rows = [centre(alpha[t], lo[t], hi[t], problem.loss.alpha_sum) for t in range(problem.n_tasks)]
+    total = problem.loss.alpha_sum
+    rows = [centre(*row, total) for row in zip(alpha, lo, hi, strict=True)]
     return np.array(rows)

@@ -7,7 +7,6 @@ its fit goes on with: weights, dual variables, intercepts, and what the solver r
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import tempfile
 import time
@@ -23,19 +22,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kernelweave.archive import (
-    HEADER,
-    OF_JSON,
+    CHANGED,
     DamagedFileError,
-    opened,
-    unpacked,
+    digest_of,
+    read_arrays,
     why_no_file,
     why_no_place,
     write_archive,
 )
-from kernelweave.arrays import AnyArray
 from kernelweave.errors import CheckpointWarning, InvalidInputError, MemoryBudgetError
 from kernelweave.problem import Array, Problem
-from kernelweave.reading.bounded import OF_ARRAYS, Allowance, read_npz, to_array
 from kernelweave.solvers.inner import Point
 from kernelweave.solvers.kept import (
     PLANES_KEPT,
@@ -58,14 +54,13 @@ __all__ = [
     "Saved",
     "Session",
     "about",
-    "digest_of",
     "header_of",
     "names_digest",
+    "neighbour_start",
     "numbers_of",
     "read",
     "refused_by_name",
     "result_numbers",
-    "scaled_start",
     "start_at",
     "start_from",
 ]
@@ -74,7 +69,6 @@ _FORMAT = "kernelweave checkpoint"
 _VERSION = 2
 # Those of a batch are written when they are read, and a million take half a minute.
 _MOST_NAMES = 10_000
-_CHANGED = "it is damaged, or has been changed since it was written"
 _POINT_KEPT = {
     "d": Kept(("m",), low=0.0),
     "alpha": Kept(("T", "n")),
@@ -140,7 +134,7 @@ class Checkpoint:
         _interval(self.every)
 
     def check(self) -> None:
-        """Raise unless the file can be written; called before a fit begins."""
+        """Raise unless the file can be written."""
         path = Path(self.path)
         if wrong := why_no_place(path):
             raise InvalidInputError(f"Checkpoint: {wrong}")
@@ -184,7 +178,7 @@ class Header:
     kernels: str
 
 
-# What the messages call them.
+# What messages call them.
 _WORDS = {
     "kind": "of a {}",
     "n_tasks": "of {} tasks (classes, labels or outputs)",
@@ -199,13 +193,7 @@ _WORDS = {
 class Saved:
     """What is known of a fit that another one can go on with.
 
-    Attributes
-    ----------
-    where : str
-        What messages call it.
-    header : Header
-    groups : dict of int to mapping of arrays
-        Numbers of each group that was begun.
+    `where` is what messages call it, `groups` has the numbers of each group that was begun.
     """
 
     where: str
@@ -217,31 +205,15 @@ class Saved:
         for name, value in wanted.items():
             found = getattr(self.header, name)
             if found != value:
-                word = _WORDS[name]
-                needed = word.removeprefix("with other kernels: ")
+                if name == "kernels":
+                    found, value = found[:12], value[:12]
+                told = _WORDS[name].format(found)
+                needed = _WORDS[name].removeprefix("with other kernels: ").format(value)
                 raise InvalidInputError(
-                    f"warm_start_from: {self.where} is {word.format(_short(found))}, but this fit "
-                    f"is {needed.format(_short(value))}. A fit can only go on from one of the same "
-                    "estimator, classes, samples and kernels; leave warm_start_from=None to start "
-                    "anew."
+                    f"warm_start_from: {self.where} is {told}, but this fit is {needed}. A fit can "
+                    "only go on from one of the same estimator, classes, samples and kernels; "
+                    "leave warm_start_from=None to start anew."
                 )
-
-
-def _short(value: object) -> str:
-    return str(value)[:12] if isinstance(value, str) and len(value) == 64 else str(value)
-
-
-def digest_of(*parts: Any) -> str:
-    """Return one name for all of these: arrays by their numbers, others by what they print."""
-    found = hashlib.sha256()
-    for part in parts:
-        if isinstance(part, np.ndarray):
-            found.update(f"{part.dtype}{part.shape}".encode())
-            found.update(np.ascontiguousarray(part).tobytes())
-        else:
-            found.update(repr(part).encode())
-        found.update(b"\0")
-    return found.hexdigest()
 
 
 def names_digest(names: Sequence[str]) -> str:
@@ -260,7 +232,7 @@ def read(path: str | os.PathLike[str]) -> Saved:
             "same kind or None."
         )
     try:
-        arrays, whole = _arrays(file)
+        arrays, whole = read_arrays(file)
     except MemoryBudgetError:
         raise
     except Exception as error:
@@ -286,27 +258,8 @@ def read(path: str | os.PathLike[str]) -> Saved:
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise _not_one(where, f"parts of it are missing ({error})") from error
     if not whole:
-        raise _not_one(where, _CHANGED)
+        raise _not_one(where, CHANGED)
     return Saved(f"the checkpoint {where}", header, groups)
-
-
-def _arrays(file: Path) -> tuple[dict[str, AnyArray], bool]:
-    """Read all arrays of a file, none of which is unpickled, and whether they are as written."""
-    allowance = Allowance(file, OF_ARRAYS)
-    with opened(file) as archive:
-        if HEADER not in archive.namelist():
-            # Version 1: an NPZ archive with one digest of all arrays in it.
-            arrays = read_npz(file, allowance)
-            told = str(arrays.pop("sha256", ""))
-            parts = (part for name in sorted(arrays) for part in (name, arrays[name]))
-            return arrays, told == digest_of(*parts)
-        digests = json.loads(allowance.read_member(archive, HEADER, OF_JSON))["digests"]
-        try:
-            members = unpacked(archive, digests, allowance, times=1.0)
-            names = ((name.removesuffix(".npy"), data) for name, data in members)
-            return {name: to_array(name, data, allowance) for name, data in names}, True
-        except DamagedFileError as error:
-            raise DamagedFileError(f"{_CHANGED} ({error})") from error
 
 
 @contextmanager
@@ -370,17 +323,10 @@ class _Writer:
 
 
 class Session:
-    """The checkpoints of one fit, which may consist of several groups fitted one after the other.
+    """The checkpoints among the `callbacks` of one fit, which may be of several groups in turn.
 
-    Leave it as a context: what was found last is then written, also after an error.
-
-    Parameters
-    ----------
-    callbacks : sequence
-        Those of the fit; the checkpoints among them are written.
-    header : Header
-    known : mapping of int to mapping of arrays, optional
-        What the fit goes on with: kept until there is better.
+    Leave it as a context: what was found last is then written, also after an error. What is `known`
+    of other groups is kept until there is better.
     """
 
     def __init__(
@@ -480,12 +426,17 @@ def _of_point(point: Point | Result, witness: Array | None = None) -> dict[str, 
     return numbers if witness is None else numbers | {"witness": witness}
 
 
-def scaled_start(d: Array, alpha: Array, b: Array, C: Array, last_C: Array) -> Point | None:
-    """Return the solution for loss weights `last_C` as a start for others: bounds stay bounds."""
-    if not d.any():
+def neighbour_start(result: Point | Result, C: Array, last_C: Array) -> Point | None:
+    """Return the solution for loss weights `last_C` as the start of a fit with loss weights `C`.
+
+    Dual variables grow with the loss weights, so those at their bound stay there. Both arrays have
+    the shape of the result's alpha; a sample that had no weight starts from zero. None where no
+    kernel had weight: it says nothing on which will, and not every solver can leave it.
+    """
+    if not result.d.any():
         return None
     factor = np.divide(C, last_C, out=np.zeros_like(C), where=last_C > 0)
-    return Point.start(d, alpha * factor, b)
+    return Point.start(result.d, result.alpha * factor, result.intercept)
 
 
 def start_at(
@@ -509,7 +460,7 @@ def start_at(
             check_kept(extra, PLANES_KEPT if handed_over else solver.kept, sizes, or_none=True)
     if not same:
         d, alpha, intercept = ((best or numbers)[name] for name in _POINT_KEPT)
-        return scaled_start(d, alpha, intercept, problem.C, numbers["C"])
+        return neighbour_start(Point.start(d, alpha, intercept), problem.C, numbers["C"])
     progress = Progress(
         int(numbers["record.iteration"]),
         float(numbers["record.seconds"]),

@@ -60,8 +60,7 @@ class Limits:
     ----------
     tol : float
         Relative duality gap at which the fit has converged; of a Bayesian fit, change of the lower
-        bound in one iteration, for each sample and task. Zero means what float64 can resolve
-        (:meth:`target`).
+        bound in one iteration, for each sample and task. Zero means what float64 can resolve.
     max_iter : int
         Most steps of the solver, those of a fit that is taken up among them.
     max_time : float or None
@@ -99,8 +98,7 @@ class Limits:
 class Watch:
     """Keeps the history of a fit, shows progress, and says when a limit is reached.
 
-    Lines of the history have `iteration`, `seconds` and what `told()` returns. `began` is when the
-    fit did, by `time.perf_counter`; earlier by the seconds of one taken up.
+    `began` is when the fit did, by `time.perf_counter`; earlier by the seconds of one taken up.
     """
 
     def __init__(
@@ -119,12 +117,15 @@ class Watch:
     def note(self, line: Any, numbers: Callable[[], Numbers]) -> None:
         """Take down a line of history, show it if it is time to, and tell whoever wants to know."""
         self._history.append(line)
-        self._show(line)
+        verbose = self._limits.verbose
+        if verbose > 1 or (verbose and line.seconds - self._printed >= 1.0):
+            self._printed = line.seconds
+            told = f"{line.seconds:7.2f} s  iteration {line.iteration:4d}  {line.told()}"
+            print(f"[kernelweave] {told}", flush=True)
         # Before the callbacks: these may raise. All are told, whatever the others say.
         if self._limits.keep is not None:
             self._limits.keep(line, numbers())
-        answers = [bool(callback(line)) for callback in self._limits.callbacks]
-        self._asked = any(answers)
+        self._asked = any([bool(callback(line)) for callback in self._limits.callbacks])
 
     def reason_to_stop(self, ahead: float = 0.0) -> str:
         """Name the limit that is reached: "callback", "max_time", "max_iter", or none by "".
@@ -138,16 +139,6 @@ class Watch:
             return "max_time"
         return "max_iter" if line.iteration >= self._limits.max_iter else ""
 
-    def _show(self, line: Any) -> None:
-        verbose = self._limits.verbose
-        if not verbose or (verbose < 2 and line.seconds - self._printed < 1.0):
-            return
-        self._printed = line.seconds
-        print(
-            f"[kernelweave] {line.seconds:7.2f} s  iteration {line.iteration:4d}  {line.told()}",
-            flush=True,
-        )
-
 
 @dataclass(frozen=True)
 class Record:
@@ -159,22 +150,14 @@ class Record:
     dual: float
     gap: float
     active_kernels: int
-    inner_iterations: int
-    inner_solves: int
+    inner_iterations: int = 0
+    inner_solves: int = 0
 
     @classmethod
-    def of(
-        cls,
-        iteration: int,
-        seconds: float,
-        certificate: Certificate,
-        d: Array,
-        steps: int = 0,
-        solves: int = 0,
-    ) -> Record:
-        """Return the line of a point with weights `d`."""
-        found = certificate.primal, certificate.dual, certificate.gap
-        return cls(iteration, seconds, *found, int(np.count_nonzero(d)), steps, solves)
+    def of(cls, iteration: int, seconds: float, at: Certificate, d: Array, *inner: int) -> Record:
+        """Return the line of a point with weights `d`; `inner` are the last two numbers."""
+        used = int(np.count_nonzero(d))
+        return cls(iteration, seconds, at.primal, at.dual, at.gap, used, *inner)
 
     def told(self) -> str:
         """Return what progress shows of it."""
@@ -185,8 +168,8 @@ class Record:
 class Result:
     """The end of a fit.
 
-    `witness` are dual variables that bound the optimum better than alpha, `extra` what the solver
-    needs to go on where another bank has to take over, `last` is where it stood in the end.
+    `witness` are dual variables that bound the optimum better than alpha, `last` is where the
+    solver stood in the end, with what it needs to go on where another bank has to take over.
     """
 
     d: Array
@@ -195,7 +178,6 @@ class Result:
     reason: str
     history: list[Record] = field(repr=False)
     witness: Array | None = field(default=None, repr=False)
-    extra: Numbers = field(default_factory=dict, repr=False)
     last: Point | None = field(default=None, repr=False)
 
     @property
@@ -211,7 +193,8 @@ class Result:
     @property
     def start(self) -> Point:
         """This result as the starting point of another fit."""
-        return Point.start(self.d, self.alpha, self.intercept, self.extra)
+        extra = None if self.last is None else self.last.extra
+        return Point.start(self.d, self.alpha, self.intercept, extra)
 
 
 class _Best:
@@ -331,7 +314,7 @@ def run(
     if state is None:
         return result
     extra = solver.remember(state) if result.reason == "bank" else {}
-    return replace(result, extra=extra, last=state.point)
+    return replace(result, last=replace(state.point, extra=extra))
 
 
 def warn_of_interruption(history: list[Record], gap: float) -> None:

@@ -15,7 +15,7 @@ from kernelweave.errors import InvalidInputError
 from kernelweave.problem import Array, Problem
 from kernelweave.solvers.base import Solver
 from kernelweave.solvers.certificate import feasible_alpha
-from kernelweave.solvers.checkpoint import scaled_start
+from kernelweave.solvers.checkpoint import neighbour_start
 from kernelweave.solvers.inner import Point
 from kernelweave.solvers.loop import Limits, Result, prepared
 from kernelweave.solvers.solve import reason_for_gap, settle
@@ -35,16 +35,6 @@ _AT_THE_KINK = 1e-9
 # Where some kernel always has weight, a path starts where the best kernel moves decision values
 # by this part of the targets' unit.
 _FIRST_MOVE = 0.5
-
-
-def neighbour_start(result: Result, C: Array, last_C: Array) -> Point | None:
-    """Return the solution for loss weights `last_C` as the start of a fit with loss weights `C`.
-
-    Dual variables grow with the loss weights, so those at their bound stay there. Both arrays have
-    the shape of the result's alpha; a sample that had no weight starts from zero. None where no
-    kernel had weight: it says nothing on which will, and not every solver can leave it.
-    """
-    return scaled_start(result.d, result.alpha, result.intercept, C, last_C)
 
 
 def solve_path(

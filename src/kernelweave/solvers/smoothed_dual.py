@@ -21,7 +21,7 @@ import numpy as np
 from kernelweave.arrays import Array, Index
 from kernelweave.deadline import TimeUp
 from kernelweave.problem import Problem
-from kernelweave.regularizers.norm_prox import NormProx
+from kernelweave.regularizers.base import NormProx
 from kernelweave.root_search import zero_of_slope
 from kernelweave.solvers.kernel_sum import kernel_sum
 

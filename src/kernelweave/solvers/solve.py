@@ -150,9 +150,8 @@ def settle(
                 result = certified_exactly(problem, solver, limits, result)
                 if result.certificate is not found:
                     last, seconds = history[-1], time.perf_counter() - began
-                    work = last.inner_iterations, last.inner_solves
                     at = last.iteration + 1, seconds, result.certificate, result.d
-                    history.append(Record.of(*at, *work))
+                    history.append(Record.of(*at, last.inner_iterations, last.inner_solves))
                 if result.converged:
                     break
                 problem.deadline.check()
@@ -242,15 +241,9 @@ def reason_for_gap(result: Result, limits: Limits) -> str:
         "target omega is given, leave that to omega='auto'",
         "bank": "the bank is not exact enough; use bank='dense' or raise tol",
     }
-    what = {
-        "duality": "relative duality gap",
-        "projected_gradient": "relative projected gradient",
-    }[result.certificate.kind]
+    what = "duality gap" if result.certificate.kind == "duality" else "projected gradient"
+    tolerance = f"tol={limits.tol:g}" if limits.tol > 0 else "what float64 can resolve (tol=0)"
     return (
-        f"the {what} is {result.certificate.gap:.2g}, above {_told_tolerance(limits)}: "
+        f"the relative {what} is {result.certificate.gap:.2g}, above {tolerance}: "
         f"{advice.get(result.reason, result.reason)}."
     )
-
-
-def _told_tolerance(limits: Limits) -> str:
-    return f"tol={limits.tol:g}" if limits.tol > 0 else "what float64 can resolve (tol=0)"
