@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -202,30 +202,24 @@ class BaseMKL(KernelEstimator):
         for result in results:
             found = result.certificate
             self._require_finite(result.d, result.alpha, result.intercept, found.primal, found.gap)
-        self._kernel_set, self._combination = made.kernel_set, made.combination
-        self._store_names()
         weights = np.array([result.d for result in results])
-        self._learn_constants(weights)
-        self.weights_ = weights[0] if len(results) == 1 else weights
+        self._keep_fits(made.kernel_set, made.combination, weights, results)
         alpha = np.concatenate([result.alpha for result in results])
         self.support_ = np.flatnonzero(alpha.any(axis=0))
         self.dual_coef_ = made.units.scale * alpha[:, self.support_]
         intercept = np.concatenate([result.intercept for result in results])
         self.intercept_ = made.units.predictions(intercept)
-        self._prepare()
         self.objective_ = float(sum(result.certificate.primal for result in results))
         self.dual_objective_ = float(sum(result.certificate.dual for result in results))
         self.objective_floor_ = float(sum(result.certificate.floor for result in results))
         self.gap_ = float(max(result.certificate.gap for result in results))
         self.gap_kind_ = results[0].certificate.kind
-        self.converged_ = all(result.converged for result in results)
-        self.history_ = [record for result in results for record in result.history]
-        self.n_iter_ = max(1, sum(result.history[-1].iteration for result in results))
+        _ = self._decide  # Now: predicting must not change an estimator.
 
-    def _prepare(self) -> None:
-        """Make ready to decide, from what was learnt."""
+    @cached_property
+    def _decide(self) -> Decisions:
         weights = np.atleast_2d(self.weights_)
-        self._decide = Decisions(
+        return Decisions(
             self._kernel_set, self._combination, weights, self.support_, self.dual_coef_
         )
 
@@ -245,13 +239,7 @@ class BaseMKL(KernelEstimator):
         # Files of the first version do not have it.
         require_kind("objective_floor_", getattr(self, "objective_floor_", 0.0), Real)
         require_kind("gap_kind_", self.gap_kind_, str)
-        require_kind("converged_", self.converged_, (bool, np.bool_))
-        self._check_history(Record)
-        self._limits()
-
-    def _come_back(self) -> None:
-        super()._come_back()
-        self._prepare()
+        self._check_fits(Record)
 
     @property
     def required_columns_(self) -> dict[str, Array]:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
+from functools import cached_property, partial
 from numbers import Real
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from kernelweave.bayes import (
     BayesRecord,
@@ -99,8 +98,6 @@ class BaseBayesianMKL(KernelEstimator):
         """Keep what was learnt."""
         for found in posteriors:
             self._require_finite(found.e_mean, found.b_mean, found.lower_bound)
-        self._kernel_set, self._combination = kernel_set, WeightedSum()
-        self._store_names()
         weights = np.array([posterior.e_mean for posterior in posteriors])
         used = [np.arange(weights.shape[1])] * len(posteriors)
         if self.sparsity == "sparse":
@@ -108,23 +105,19 @@ class BaseBayesianMKL(KernelEstimator):
             for row, own in zip(weights, used, strict=True):
                 row[np.setdiff1d(np.arange(len(row)), own)] = 0.0
         std = np.array([posterior.e_std for posterior in posteriors])
-        alone = len(posteriors) == 1
-        self._learn_constants(weights)
-        self.weights_ = weights[0] if alone else weights
-        self.weights_std_ = std[0] if alone else std
+        self._keep_fits(kernel_set, WeightedSum(), weights, posteriors)
+        self.weights_std_ = std[0] if len(std) == 1 else std
         self.intercept_ = np.concatenate([posterior.b_mean for posterior in posteriors])
         self.intercept_std_ = np.concatenate([posterior.b_std for posterior in posteriors])
         self.lower_bound_ = float(sum(posterior.lower_bound for posterior in posteriors))
-        self.converged_ = all(posterior.converged for posterior in posteriors)
-        self.history_ = [record for posterior in posteriors for record in posterior.history]
-        self.n_iter_ = max(1, sum(posterior.history[-1].iteration for posterior in posteriors))
         self._posteriors, self._used = posteriors, used
-        self._prepare()
+        _ = self._decide  # Now: predicting must not change an estimator.
 
-    def _prepare(self) -> None:
-        """Make ready to predict, in the units of y, from what was learnt."""
+    @cached_property
+    def _decide(self) -> Decisions:
+        """The decision values in the units of y."""
         coef = np.concatenate([posterior.a_mean for posterior in self._posteriors])
-        self._decide = Decisions(
+        return Decisions(
             self._kernel_set,
             self._combination,
             np.atleast_2d(self.weights_),
@@ -149,17 +142,10 @@ class BaseBayesianMKL(KernelEstimator):
         require_array("weights_std_", self.weights_std_, np.shape(self.weights_), low=0.0)
         require_array("intercept_std_", self.intercept_std_, (n_tasks,), low=0.0)
         require_kind("lower_bound_", self.lower_bound_, Real)
-        require_kind("converged_", self.converged_, (bool, np.bool_))
-        self._check_history(BayesRecord)
-        self._limits()
-
-    def _come_back(self) -> None:
-        super()._come_back()
-        self._prepare()
+        self._check_fits(BayesRecord)
 
     def _mean_and_std(self, X: Any) -> tuple[Array, Array]:
         """Means and standard deviations in the units of the fit, each of shape (n_new, T)."""
-        check_is_fitted(self)
         new = as_samples(self._check_X(X, reset=False))
         # Kernels that no posterior uses are never evaluated.
         kernels, n = np.unique(np.concatenate(self._used)), self._kernel_set.n

@@ -126,16 +126,7 @@ class NystromMKLClassifier(ClassifierMixin, KernelEstimator):
         n_jobs: int | None = None,
         random_state: Any = None,
     ) -> None:
-        self.kernels = kernels
-        self.n_components = n_components
-        self.C = C
-        self.loss = loss
-        self.normalize = normalize
-        self.tol = tol
-        self.max_iter = max_iter
-        self.class_weight = class_weight
-        self.n_jobs = n_jobs
-        self.random_state = random_state
+        self._store_parameters(locals())
 
     def fit(self, X: Any, y: Any, **fit_params: Any) -> NystromMKLClassifier:
         """Draw the landmarks, compute the features of the training rows, and fit LIBLINEAR.
@@ -175,8 +166,8 @@ class NystromMKLClassifier(ClassifierMixin, KernelEstimator):
                 raise self._overflow()
             svm.fit(training, self.classes_[codes], sample_weight=weight)
         self._require_finite(svm.coef_, svm.intercept_)
-        self._kernel_set, self._combination, self._map = kernels, WeightedSum(), features
-        self._store_names()
+        self._keep(kernels, WeightedSum())
+        self._map = features
         self.landmarks_, self.ranks_ = landmarks, features.ranks
         self.coef_, self.intercept_ = svm.coef_, svm.intercept_
         self.n_iter_ = int(svm.n_iter_)
@@ -231,7 +222,6 @@ class NystromMKLClassifier(ClassifierMixin, KernelEstimator):
 
         Their inner products are about the mean of the kernels.
         """
-        check_is_fitted(self)
         X = self._check_X(X, reset=False)
         with self._threads():
             return self._map.of_new(X)
@@ -252,8 +242,7 @@ class NystromMKLClassifier(ClassifierMixin, KernelEstimator):
 
     def decision_function(self, X: Any) -> Array:
         """Signed distances: shape (n,) for two classes, (n, n_classes) otherwise."""
-        decisions = self._decisions(X)
-        return decisions[:, 0] if decisions.shape[1] == 1 else decisions
+        return self._columns(self._decisions(X))
 
     def _values(self, X: Any) -> Array:
         return self._map.decide(X, self.coef_) + self.intercept_
@@ -261,7 +250,9 @@ class NystromMKLClassifier(ClassifierMixin, KernelEstimator):
     def _parts(self, X: Any) -> Parts:
         used = np.flatnonzero(self.weights_)
         parts = empty_parts(X.shape[0], len(self.coef_), used)
-        parts.values[:] = self._map.decide_each(X, self.coef_, used)
+        phi = self._map.of_new(X)
+        for place, own in enumerate(map(self._map.own, used.tolist())):
+            parts.values[:, :, place] = phi[:, own] @ self.coef_[:, own].T
         return parts._replace(constant=self.intercept_)
 
     def predict(self, X: Any) -> AnyArray:

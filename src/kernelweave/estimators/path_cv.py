@@ -131,7 +131,6 @@ class PathCV(BaseMKL):
         if any(len(path.fits) < len(self.Cs_) for path in (whole, *parts)):
             parts = self._keep_what_there_is(whole, parts)
         self._conclude(made, whole, parts)
-        self.scorer_ = scorer
         return self
 
     # Checks
@@ -296,9 +295,10 @@ class PathCV(BaseMKL):
             )
         return path
 
-    def _come_back(self) -> None:
-        super()._come_back()
-        self.scorer_ = check_scoring(self, scoring=self.scoring)
+    @property
+    def scorer_(self) -> Any:
+        """What the folds were scored by, as a scorer of scikit-learn."""
+        return check_scoring(self, scoring=self.scoring)
 
     # Results
 

@@ -16,8 +16,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from kernelweave.errors import InvalidInputError, ModelFileError
-from kernelweave.inspect.learnt import find_estimator, is_bayesian
-from kernelweave.problem import Array
+from kernelweave.inspect.learnt import Ranking, find_estimator, is_bayesian
 
 __all__ = ["FORMAT", "Header", "describe"]
 
@@ -149,16 +148,10 @@ def _versions() -> dict[str, str]:
 
 
 def _kernels(estimator: Any) -> list[dict[str, Any]]:
-    rows: Array = np.atleast_2d(np.asarray(estimator.weights_, dtype=float))
-    size = np.abs(rows).mean(axis=0)
-    used = np.flatnonzero(size)
-    # Equal weights stay in the order of the kernels.
-    heaviest = used[np.argsort(-size[used], kind="stable")][:_MOST_KERNELS]
-    mean = rows[:, heaviest].mean(axis=0)
-    names = estimator.kernel_names_
+    ranking, names = Ranking.of(estimator), estimator.kernel_names_
     return [
-        {"name": str(names[int(k)]), "weight": float(weight)}
-        for k, weight in zip(heaviest, mean, strict=True)
+        {"name": str(names[k]), "weight": float(ranking.weights[k])}
+        for k in ranking.used[:_MOST_KERNELS].tolist()
     ]
 
 
