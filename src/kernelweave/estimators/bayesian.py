@@ -29,6 +29,14 @@ from kernelweave.combine import WeightedSum
 from kernelweave.compiled.threads import between_blocks
 from kernelweave.deadline import Deadline, TimeUp
 from kernelweave.errors import InvalidInputError
+from kernelweave.estimators.base import (
+    begin_session,
+    build_kernels,
+    check_fits,
+    keep_fits,
+    read_source,
+    time_left,
+)
 from kernelweave.estimators.decisions import Decisions
 from kernelweave.estimators.kernel_estimator import KernelEstimator
 from kernelweave.kernels.samples import as_samples
@@ -62,13 +70,13 @@ class BaseBayesianMKL(KernelEstimator):
         """Return the kernels on the samples, and the posterior of each of the targets."""
         limits, seed = self._limits(), self._seed()
         count = {"n_tasks": sum(len(t.y) for t in targets), "n_groups": len(targets)}
-        source = self._source(n=targets[0].y.shape[1], **count)
+        source = read_source(self, n=targets[0].y.shape[1], **count)
         began = time.perf_counter()
         with self._threads():
             ends = Deadline.after(self.max_time, began)
-            kernel_set, bank = self._build_kernels(X, _BANK_TOL, seed, ends, stored=True)
+            kernel_set, bank = build_kernels(self, X, _BANK_TOL, seed, ends, stored=True)
             posteriors = []
-            with self._session(limits, kernel_set, source, **count) as session:
+            with begin_session(self, limits, kernel_set, source, **count) as session:
                 squares = None
                 with suppress(TimeUp), between_blocks(ends.look()):
                     squares = sum_of_squares(bank)
@@ -76,9 +84,9 @@ class BaseBayesianMKL(KernelEstimator):
                 for group, target in enumerate(targets):
                     own = session.limits(limits, group, partial(about, target, settings))
                     start = self._start(source, group, bank)
-                    deadline = self._time_left(built)
+                    ends = time_left(self, built)
                     posteriors.append(
-                        infer(bank, target, settings, own, seed, squares, start, deadline)
+                        infer(bank, target, settings, own, seed, squares, start, ends)
                     )
                     session.flush()
         return kernel_set, posteriors
@@ -105,7 +113,7 @@ class BaseBayesianMKL(KernelEstimator):
             for row, own in zip(weights, used, strict=True):
                 row[np.setdiff1d(np.arange(len(row)), own)] = 0.0
         std = np.array([posterior.e_std for posterior in posteriors])
-        self._keep_fits(kernel_set, WeightedSum(), weights, posteriors)
+        keep_fits(self, kernel_set, WeightedSum(), weights, posteriors)
         self.weights_std_ = std[0] if len(std) == 1 else std
         self.intercept_ = np.concatenate([posterior.b_mean for posterior in posteriors])
         self.intercept_std_ = np.concatenate([posterior.b_std for posterior in posteriors])
@@ -142,7 +150,7 @@ class BaseBayesianMKL(KernelEstimator):
         require_array("weights_std_", self.weights_std_, np.shape(self.weights_), low=0.0)
         require_array("intercept_std_", self.intercept_std_, (n_tasks,), low=0.0)
         require_kind("lower_bound_", self.lower_bound_, Real)
-        self._check_fits(BayesRecord)
+        check_fits(self, BayesRecord)
 
     def _mean_and_std(self, X: Any) -> tuple[Array, Array]:
         """Means and standard deviations in the units of the fit, each of shape (n_new, T)."""

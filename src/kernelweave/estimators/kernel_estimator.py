@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
-from functools import cached_property, partial, wraps
+from functools import cached_property, wraps
 from numbers import Integral
 from typing import Any
 
@@ -20,8 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from kernelweave.arrays import AnyArray
 from kernelweave.combine import Combination
 from kernelweave.compiled.first_run import compile_notice
-from kernelweave.compiled.threads import between_blocks, one_blas_thread, use_threads
-from kernelweave.deadline import NEVER, Deadline, TimeUp
+from kernelweave.compiled.threads import one_blas_thread, use_threads
 from kernelweave.errors import InvalidInputError, MemoryBudgetError
 from kernelweave.estimators.decisions import LearntKernel, Parts
 from kernelweave.inspect.explanation import Explanation, sample_names
@@ -32,15 +29,10 @@ from kernelweave.kernels.batch import LazyNames
 from kernelweave.kernels.samples import as_text, is_frame
 from kernelweave.memory import out_of_memory
 from kernelweave.operators import (
-    ComputedOperator,
     KernelOperator,
-    StackedOperator,
-    bind_kernels,
 )
-from kernelweave.operators.auto import build_bank
 from kernelweave.problem import Array
 from kernelweave.solvers import Checkpoint, Limits
-from kernelweave.solvers.checkpoint import Header, Saved, Session, names_digest, read
 from kernelweave.validation import (
     positive_number,
     require_array,
@@ -174,50 +166,6 @@ class KernelEstimator(TransformerMixin, BaseEstimator):
             raise InvalidInputError("X holds no samples (0 rows); at least one is needed.")
         return table
 
-    # Kernels
-
-    def _build_kernels(
-        self,
-        X: Any,
-        tol: float,
-        seed: int,
-        deadline: Deadline = NEVER,
-        stored: bool = False,
-    ) -> tuple[KernelOperator, KernelOperator]:
-        """Bind the kernels to the samples, and put them into a bank made for `tol`.
-
-        Where the deadline passes on the way, into one that has nothing to build.
-        """
-        kernels = bind_kernels(self.kernels, X, normalize=self.normalize)
-        build = partial(
-            build_bank,
-            kernels=kernels,
-            cache_mb=self.cache_mb,
-            tol=tol,
-            random_state=seed,
-            stored=stored,
-        )
-        try:
-            with between_blocks(deadline.look(graces=0)):
-                return kernels, build(self.bank)
-        except TimeUp:
-            centred = "center" in kernels.normalization.names
-        try:
-            with between_blocks(deadline.look() if centred else None):
-                return kernels, build("lazy")
-        except TimeUp:
-            raise InvalidInputError(
-                f"max_time={self.max_time} s was reached while kernels were centred, and without "
-                f"that there is no model. normalize={self.normalize!r} takes a pass over all "
-                "kernels before the first step: raise max_time, or use normalize='trace'."
-            ) from None
-
-    def _time_left(self, built: float) -> Deadline | None:
-        """When the fit of a group ends; building the kernels, which took that long, counts."""
-        if self.max_time is None:
-            return None
-        return Deadline.after(self.max_time - built, time.perf_counter())
-
     def _require_finite(self, *numbers: Any) -> None:
         """Refuse to store or to return what overflow has made of the numbers of a fit."""
         if not all(np.isfinite(values).all() for values in numbers):
@@ -242,17 +190,6 @@ class KernelEstimator(TransformerMixin, BaseEstimator):
         for name in _CACHED:
             self.__dict__.pop(name, None)
 
-    def _keep_fits(
-        self, kernels: KernelOperator, combination: Combination, weights: Array, fits: Sequence[Any]
-    ) -> None:
-        """Keep what the fit of each group of tasks has learnt; `weights` has a row for each."""
-        self._keep(kernels, combination)
-        self._learn_constants(weights)
-        self.weights_ = weights[0] if len(weights) == 1 else weights
-        self.converged_ = all(fit.converged for fit in fits)
-        self.history_ = [record for fit in fits for record in fit.history]
-        self.n_iter_ = max(1, sum(fit.history[-1].iteration for fit in fits))
-
     @cached_property
     def kernel_names_(self) -> Sequence[str]:
         """One readable name for each kernel."""
@@ -260,19 +197,6 @@ class KernelEstimator(TransformerMixin, BaseEstimator):
         names: Sequence[str] = self._kernel_set.names
         # Those of a batch are written when they are read; a list of a million takes long.
         return names if isinstance(names, LazyNames) else list(names)
-
-    def _learn_constants(self, weights: Array) -> None:
-        """Learn the normalisation of the kernels that have weight, so that predicting only reads.
-
-        A fit need not have asked: the diagonal of a Gaussian is known without.
-        """
-        kernels = self._kernel_set
-        parts: Any = [(kernels, np.arange(kernels.m))]
-        if isinstance(kernels, StackedOperator):
-            parts = zip(kernels.parts, kernels.members, strict=True)
-        for part, members in parts:
-            if isinstance(part, ComputedOperator):
-                part.learn(np.flatnonzero(weights[:, members].any(axis=0)).tolist())
 
     # Model files; pickles hold everything
 
@@ -316,71 +240,6 @@ class KernelEstimator(TransformerMixin, BaseEstimator):
             raise InvalidInputError(
                 f"classes_ must fit {n_values} decision values; got shape {self.classes_.shape}."
             )
-
-    def _check_fits(self, kind: type[Any]) -> None:
-        """Check what `_keep_fits` has left, with records of that kind."""
-        self._limits()
-        require_kind("converged_", self.converged_, (bool, np.bool_))
-        require_kind("history_", self.history_, list)
-        for line in self.history_:
-            require_kind("a line of history_", line, kind)
-        if not self.history_:
-            raise InvalidInputError("history_ must have at least one line.")
-
-    # Checkpoints
-
-    @classmethod
-    def _own_class(cls) -> type[Any]:
-        """The estimator of this library that this one is, or is derived from."""
-        return next(c for c in cls.__mro__ if c.__module__.startswith("kernelweave."))
-
-    def _source(self, **wanted: Any) -> Saved | None:
-        """Read what `warm_start_from` names, and refuse what cannot be gone on with.
-
-        `wanted` are entries of the header that are known before the kernels are. A fitted estimator
-        has no numbers yet: what it has to say may depend on the kernels.
-        """
-        given, own = self.warm_start_from, self._own_class()
-        if given is None:
-            return None
-        if isinstance(given, str | os.PathLike):
-            saved = read(given)
-        elif not isinstance(given, own):
-            what = f"a {type(given).__name__}" if isinstance(given, BaseEstimator) else repr(given)
-            raise InvalidInputError(
-                f"warm_start_from must be the path of a checkpoint, a fitted {own.__name__} or "
-                f"None; got {what}."
-            )
-        elif not given.__sklearn_is_fitted__():
-            raise InvalidInputError(
-                f"warm_start_from: this {type(given).__name__} is not fitted. Fit it first, or "
-                "give the path of a checkpoint or None."
-            )
-        else:
-            n_groups = 1 if given.weights_.ndim == 1 else len(given.weights_)
-            names, kernels = names_digest(given.kernel_names_), given._kernel_set
-            sizes = (len(given.intercept_), n_groups, kernels.n, kernels.m)
-            header = Header(own.__name__, *sizes, names)
-            saved = Saved(f"the {type(given).__name__} given", header, {})
-        saved.check(kind=own.__name__, **wanted)
-        return saved
-
-    def _session(
-        self,
-        limits: Limits,
-        kernels: KernelOperator,
-        source: Saved | None,
-        n_tasks: int,
-        n_groups: int,
-    ) -> Session:
-        """Begin the checkpoints of a fit; raises if `source` was fitted with other kernels."""
-        asked = source is not None or any(isinstance(c, Checkpoint) for c in limits.callbacks)
-        names = names_digest(kernels.names) if asked else ""
-        if source is not None:
-            source.check(m=kernels.m, kernels=names)
-        kind = self._own_class().__name__
-        header = Header(kind, n_tasks, n_groups, kernels.n, kernels.m, names)
-        return Session(limits.callbacks, header, None if source is None else source.groups)
 
     # From a fit to numbers
 

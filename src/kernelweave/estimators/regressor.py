@@ -16,7 +16,6 @@ from kernelweave.errors import InvalidInputError
 from kernelweave.estimators.base import BaseMKL, SetUp, Tasks
 from kernelweave.estimators.targets import (
     RAW,
-    TargetUnits,
     check_loss_of_residuals,
     read_sample_weight,
     require_target,
@@ -224,10 +223,6 @@ class MKLRegressor(RegressorMixin, BaseMKL):
     def _store(self, made: SetUp, results: list[Result]) -> None:
         super()._store(made, results)
         self.target_shift_, self.target_scale_ = made.units
-
-    @property
-    def _units(self) -> TargetUnits:
-        return TargetUnits(self.target_shift_, self.target_scale_)
 
     def _check_fitted(self) -> None:
         super()._check_fitted()
