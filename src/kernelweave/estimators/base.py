@@ -53,9 +53,9 @@ from kernelweave.solvers.checkpoint import (
     names_digest,
     read,
     result_numbers,
+    scaled_start,
     start_at,
 )
-from kernelweave.solvers.kept import Numbers
 from kernelweave.validation import require_array, require_kind
 
 __all__ = [
@@ -93,11 +93,14 @@ class SetUp(NamedTuple):
     """
 
     kernel_set: KernelOperator
-    combination: Combination
     problems: list[Problem]
     solvers: list[Solver]
     limits: Limits
     units: TargetUnits
+
+
+# What a fit of a group of tasks found: d, alpha and b, for loss weights C.
+_Solution = tuple[Array, Array, Array, Array]
 
 
 class BaseMKL(KernelEstimator):
@@ -129,54 +132,44 @@ class BaseMKL(KernelEstimator):
                     session.flush()
                     results.append(result)
         self._store(made, results)
-        self._last = None
+        self._solutions = None
         if self.warm_start:
-            # Without a digest it is another fit than any, which takes the point and no more.
-            self._last = {
-                g: {**result_numbers(result), "C": problem.C}
-                for g, (result, problem) in enumerate(zip(results, made.problems, strict=True))
-            }
+            pairs = zip(results, made.problems, strict=True)
+            self._solutions = [(r.d, r.alpha, r.intercept, p.C) for r, p in pairs]
 
     def _starts(self, made: SetUp, tasks: Tasks, source: Saved | None) -> list[Point | None]:
         """Where each fit starts: with `warm_start` at the last solution, if it is of this shape.
 
         Else where the fit was that goes on with `warm_start_from`.
         """
-        last: dict[int, Numbers] = getattr(self, "_last", None) or {}
-        shapes = [(problem.y.shape, problem.m) for problem in made.problems]
-        alike = [(known["alpha"].shape, len(known["d"])) for known in last.values()] == shapes
-        if self.warm_start and alike and any(known["d"].any() for known in last.values()):
-            groups, where = last, "the last fit"
-        elif source is None:
-            return [None] * len(shapes)
+        problems = made.problems
+        last: list[_Solution] = getattr(self, "_solutions", None) or []
+        shapes = [(problem.m, *problem.y.shape) for problem in problems]
+        alike = [(len(d), *alpha.shape) for d, alpha, _, _ in last] == shapes
+        if self.warm_start and alike and any(d.any() for d, *_ in last):
+            solutions = last
+        elif isinstance(self.warm_start_from, BaseMKL):
+            solutions = self.warm_start_from._as_solutions(tasks)
         else:
-            groups, where = dict(source.groups), source.where
-            if isinstance(self.warm_start_from, BaseMKL):
-                groups = self.warm_start_from._as_numbers(tasks)
-        parts = enumerate(zip(made.problems, made.solvers, strict=True))
-        return [start_at(groups[g], *part, where) if g in groups else None for g, part in parts]
+            groups = {} if source is None else source.groups
+            where = "" if source is None else source.where
+            parts = enumerate(zip(problems, made.solvers, strict=True))
+            return [start_at(groups[g], *part, where) if g in groups else None for g, part in parts]
+        pairs = zip(problems, solutions, strict=True)
+        return [scaled_start(d, alpha, b, p.C, C) for p, (d, alpha, b, C) in pairs]
 
-    def _as_numbers(self, tasks: Tasks) -> dict[int, Numbers]:
-        """Return this fit as what another one, of `tasks`, can start from, without a digest."""
+    def _as_solutions(self, tasks: Tasks) -> list[_Solution]:
+        """Return this fit as what another one, of `tasks`, can start from."""
         # In the units of what was solved: those of the user may be others in the new fit.
         units = RAW
         if hasattr(self, "target_scale_"):
             units = TargetUnits(self.target_shift_, self.target_scale_)
         alpha = np.zeros(tasks.y.shape)
         alpha[:, self.support_] = self.dual_coef_ / units.scale
-        intercept = units.fitted(self.intercept_)
-        C = getattr(self, "C_", getattr(self, "C", 1.0))
-        return {
-            g: {
-                "d": weights,
-                "alpha": alpha[own],
-                "intercept": intercept[own],
-                "C": C * tasks.weight[own],
-            }
-            for g, (weights, own) in enumerate(
-                zip(np.atleast_2d(self.weights_), tasks.groups, strict=True)
-            )
-        }
+        b = units.fitted(self.intercept_)
+        C = getattr(self, "C_", getattr(self, "C", 1.0)) * tasks.weight
+        groups = zip(np.atleast_2d(self.weights_), tasks.groups, strict=True)
+        return [(d, alpha[own], b[own], C[own]) for d, own in groups]
 
     def _set_up(self, tasks: Tasks, C: float, deadline: Deadline = NEVER) -> SetUp:
         """Check the settings, bind the kernels, in time, and put the problems together."""
@@ -194,7 +187,7 @@ class BaseMKL(KernelEstimator):
             for g in tasks.groups
         ]
         solvers = [get_solver(self.solver, problem) for problem in problems]
-        return SetUp(kernel_set, combination, problems, solvers, limits, tasks.units)
+        return SetUp(kernel_set, problems, solvers, limits, tasks.units)
 
     def _solve(
         self, problem: Problem, solver: Solver, limits: Limits, start: Point | None
@@ -227,7 +220,7 @@ class BaseMKL(KernelEstimator):
             found = result.certificate
             self._require_finite(result.d, result.alpha, result.intercept, found.primal, found.gap)
         weights = np.array([result.d for result in results])
-        keep_fits(self, made.kernel_set, made.combination, weights, results)
+        keep_fits(self, made.kernel_set, made.problems[0].combination, weights, results)
         alpha = np.concatenate([result.alpha for result in results])
         self.support_ = np.flatnonzero(alpha.any(axis=0))
         self.dual_coef_ = made.units.scale * alpha[:, self.support_]

@@ -11,12 +11,7 @@ from sklearn.base import ClassifierMixin
 
 from kernelweave.errors import InvalidInputError
 from kernelweave.estimators.base import BaseMKL, Tasks
-from kernelweave.estimators.targets import (
-    class_codes,
-    one_versus_rest,
-    read_sample_weight,
-    with_class_weight,
-)
+from kernelweave.estimators.targets import one_versus_rest, read_classes
 from kernelweave.losses import Loss, get_loss
 from kernelweave.problem import Array
 from kernelweave.validation import positive_number, unknown_name
@@ -194,9 +189,8 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         if self.multi_class not in ("shared", "ovr"):
             raise unknown_name("multi_class", self.multi_class, ("shared", "ovr"))
         X = self._check_X(X, reset=True)
-        self.classes_, codes = class_codes(type(self).__name__, X, y)
-        weight = read_sample_weight(fit_params, len(codes))
-        weight = with_class_weight(weight, self.class_weight, self.classes_, codes)
+        name = type(self).__name__
+        self.classes_, codes, weight = read_classes(name, X, y, self.class_weight, fit_params)
         targets = one_versus_rest(codes, len(self.classes_))
         together = self.multi_class == "shared" or len(targets) == 1
         every = np.arange(len(targets))

@@ -157,9 +157,7 @@ class MKLRegressorCV(PathCV, MKLRegressor):
     regularizer, combination, solver, normalize : str or object
         See :class:`MKLClassifier`.
     tol, max_iter, max_time : float, int, float or None
-        Of every single fit; see :class:`MKLClassifier`. `max_time` does not limit the whole: there
-        is one fit for each fold and each C, and one more for each C on all samples. The time in
-        which kernels are built, once for a fold, is not counted.
+        Of every single fit; see :class:`MKLClassifierCV`.
     bank, cache_mb, n_jobs, random_state : object, float, int or None, int or None
         See :class:`MKLClassifierCV`.
     verbose, callbacks : int, sequence of callables

@@ -47,7 +47,7 @@ __all__ = ["KernelEstimator"]
 # What an estimator says of every row by itself.
 _ROWWISE = ("decision_function", "predict", "predict_proba", "_predict_proba", "score_samples")
 # Those who watched a fit and what it started from are not part of what was learnt.
-_OF_THE_FIT = {"callbacks": (), "warm_start_from": None, "_last": None}
+_OF_THE_FIT = {"callbacks": (), "warm_start_from": None, "_solutions": None}
 # Made from the rest when they are first asked for.
 _CACHED = ("kernel_names_", "_decide")
 
@@ -74,7 +74,8 @@ def _in_blocks(method: Callable[..., Any]) -> Callable[..., Any]:
 class KernelEstimator(TransformerMixin, BaseEstimator):
     """Shared by the estimators, whatever their model is.
 
-    A fit leaves `weights_`, `intercept_`, and behind them `_kernel_set` and `_combination`.
+    A fit leaves `weights_`, `intercept_`, and behind them `_kernel_set` and `_combination`. A
+    subclass says by `_decide` what comes to the intercepts for new samples, as :class:`Decisions`.
     """
 
     def _store_parameters(self, given: dict[str, Any]) -> None:
@@ -205,7 +206,7 @@ class KernelEstimator(TransformerMixin, BaseEstimator):
         return state | {name: value for name, value in _OF_THE_FIT.items() if name in state}
 
     def _after_load(self) -> None:
-        for name in ("_last", *_CACHED):
+        for name in ("_solutions", *_CACHED):
             self.__dict__.pop(name, None)
         if hasattr(self, "weights_"):
             self._check_fitted()
@@ -247,13 +248,9 @@ class KernelEstimator(TransformerMixin, BaseEstimator):
         """Decision values of new samples, shape (n_new, T)."""
         X = self._check_X(X, reset=False)
         with self._threads():
-            values = self._values(X)
+            values = self._decide(X) + self.intercept_
         self._require_finite(values)
         return values
-
-    def _values(self, X: Any) -> Array:
-        """Decision values of checked samples; see :class:`Decisions` for what they cost."""
-        return self._decide(X) + self.intercept_
 
     def _columns(self, values: Array) -> Array:
         """Values of shape (n, T) as users see them: a single one for each sample is no table."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cached_property, partial
 from numbers import Integral
 from typing import Any
 
@@ -16,12 +18,7 @@ from kernelweave.errors import InvalidInputError
 from kernelweave.estimators.decisions import Parts, empty_parts
 from kernelweave.estimators.kernel_estimator import KernelEstimator
 from kernelweave.estimators.nystrom_map import NystromMap
-from kernelweave.estimators.targets import (
-    check_loss_weights,
-    class_codes,
-    read_sample_weight,
-    with_class_weight,
-)
+from kernelweave.estimators.targets import check_loss_weights, read_classes
 from kernelweave.operators import bind_kernels
 from kernelweave.solvers import Limits
 from kernelweave.validation import (
@@ -146,9 +143,8 @@ class NystromMKLClassifier(ClassifierMixin, KernelEstimator):
         """
         svm = self._linear_svm()
         X = self._check_X(X, reset=True)
-        self.classes_, codes = class_codes(type(self).__name__, X, y)
-        weight = read_sample_weight(fit_params, len(codes))
-        weight = with_class_weight(weight, self.class_weight, self.classes_, codes)
+        name = type(self).__name__
+        self.classes_, codes, weight = read_classes(name, X, y, self.class_weight, fit_params)
         check_loss_weights(svm.C, weight)
         with self._threads():
             kernels = bind_kernels(self.kernels, X, normalize=self.normalize)
@@ -172,6 +168,7 @@ class NystromMKLClassifier(ClassifierMixin, KernelEstimator):
         self.coef_, self.intercept_ = svm.coef_, svm.intercept_
         self.n_iter_ = int(svm.n_iter_)
         self.weights_ = self._shares()
+        _ = self._decide  # Now: predicting must not change an estimator.
         return self
 
     def _check_fitted(self) -> None:
@@ -244,8 +241,9 @@ class NystromMKLClassifier(ClassifierMixin, KernelEstimator):
         """Signed distances: shape (n,) for two classes, (n, n_classes) otherwise."""
         return self._columns(self._decisions(X))
 
-    def _values(self, X: Any) -> Array:
-        return self._map.decide(X, self.coef_) + self.intercept_
+    @cached_property
+    def _decide(self) -> Callable[[Any], Array]:
+        return partial(self._map.decide, coef=self.coef_)
 
     def _parts(self, X: Any) -> Parts:
         used = np.flatnonzero(self.weights_)

@@ -128,20 +128,19 @@ class PathCV(BaseMKL):
             raise InvalidInputError(
                 f"C_ratio, the largest C over the smallest, must be above 1; got {self.C_ratio!r}."
             )
-        Cs = self.Cs
-        if isinstance(Cs, Integral) and not isinstance(Cs, bool):
-            good = int(Cs) >= 2
-        else:
-            try:
-                values = np.array([] if isinstance(Cs, str | bytes) else list(Cs), np.float64)
-            except (TypeError, ValueError):
-                values = np.array([])
-            good = values.ndim == 1 and values.size > 0
-            good = good and bool(np.all(np.isfinite(values) & (values > 0)))
+        try:
+            values = np.asarray(self.Cs, dtype=np.float64)
+        except (TypeError, ValueError):
+            values = np.zeros(0)
+        good = (
+            values.ndim == 1 and values.size > 0 and bool(np.all((values > 0) & (values < np.inf)))
+        )
+        if isinstance(self.Cs, Integral) and not isinstance(self.Cs, bool):
+            good = int(self.Cs) >= 2
         if not good:
             raise InvalidInputError(
                 "Cs must be an integer >= 2 (how many) or a sequence of finite numbers > 0 "
-                f"(which); got {Cs!r}."
+                f"(which); got {self.Cs!r}."
             )
         if isinstance(self.cv, Integral) and (isinstance(self.cv, bool) or self.cv < 2):
             raise InvalidInputError(
@@ -188,7 +187,7 @@ class PathCV(BaseMKL):
     def _grid(self, made: SetUp) -> Array:
         """Values of C in increasing order, for all samples and so for all folds."""
         if not isinstance(self.Cs, Integral):
-            return np.sort(np.asarray(list(self.Cs), dtype=np.float64))
+            return np.sort(np.asarray(self.Cs, dtype=np.float64))
         low = min(first_factor(problem) for problem in made.problems)
         return np.geomspace(low, low * self.C_ratio, int(self.Cs))
 

@@ -27,15 +27,14 @@ __all__ = [
     "TargetUnits",
     "check_loss_of_residuals",
     "check_loss_weights",
-    "class_codes",
     "known_labels",
     "one_versus_rest",
     "plain_labels",
+    "read_classes",
     "read_labels",
     "read_sample_weight",
     "require_target",
     "standardize",
-    "with_class_weight",
 ]
 
 # Different values that a message shows.
@@ -50,12 +49,32 @@ def require_target(owner: str, y: Any) -> None:
         raise InvalidInputError(f"{owner} requires y to be passed, but the target y is None.")
 
 
-def class_codes(owner: str, X: Any, y: Any) -> tuple[AnyArray, Index]:
-    """Return the classes in order, and the number of each sample's class; messages name `owner`."""
+def read_classes(
+    owner: str, X: Any, y: Any, class_weight: Any, fit_params: dict[str, Any]
+) -> tuple[AnyArray, Index, Array]:
+    """Return the classes in order, the number of each sample's class, and the samples' weights.
+
+    A weight is that of the sample, a keyword of `fit`, times that of its class; messages name
+    `owner`.
+    """
     require_target(owner, y)
     y = plain_labels(y)
     check_consistent_length(X, y)
-    return _coded(y)
+    classes, codes = _coded(y)
+    weight = read_sample_weight(fit_params, len(codes))
+    if class_weight is not None:
+        of_classes = np.asarray(compute_sample_weight(class_weight, y), dtype=np.float64)
+        _check_numbers("class_weight", of_classes)
+        with np.errstate(over="ignore"):
+            weight = weight * of_classes
+    heard = np.bincount(codes, weights=weight > 0, minlength=len(classes)) > 0
+    if not heard.all():
+        raise InvalidInputError(
+            f"every sample of class {classes[~heard][0]!r} has the weight zero (class_weight times "
+            "sample_weight); each class needs a sample of positive weight. Leave out the samples "
+            "of a class that shall not count."
+        )
+    return classes, codes, weight
 
 
 def _coded(values: AnyArray, hint: str = "") -> tuple[AnyArray, Index]:
@@ -230,28 +249,6 @@ def read_sample_weight(fit_params: dict[str, Any], n: int) -> Array:
     _check_numbers("sample_weight", weight)
     if not np.any(weight > 0):
         raise InvalidInputError("sample_weight is zero for every sample; some must be > 0.")
-    return weight
-
-
-def with_class_weight(weight: Array, class_weight: Any, classes: Array, codes: Index) -> Array:
-    """Return the weights of the samples times those of their classes.
-
-    `codes` are the numbers of the samples' classes.
-    """
-    if class_weight is not None:
-        of_classes = np.asarray(
-            compute_sample_weight(class_weight, classes[codes]), dtype=np.float64
-        )
-        _check_numbers("class_weight", of_classes)
-        with np.errstate(over="ignore"):
-            weight = weight * of_classes
-    heard = np.bincount(codes, weights=weight > 0, minlength=len(classes)) > 0
-    if not heard.all():
-        raise InvalidInputError(
-            f"every sample of class {classes[~heard][0]!r} has the weight zero (class_weight times "
-            "sample_weight); each class needs a sample of positive weight. Leave out the samples "
-            "of a class that shall not count."
-        )
     return weight
 
 
