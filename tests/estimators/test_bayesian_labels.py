@@ -180,7 +180,7 @@ class TestUnlabeled:
         model = BayesianMKLClassifier(**QUICK, unlabeled=-1).fit(X, hidden(y, -1))
         assert_array_equal(model.classes_, [0, 1, 2])
         assert model.score(X, y) > 0.8
-        signs = read_labels(hidden(y, -1), -1).signs
+        signs, _ = read_labels(hidden(y, -1), -1)
         assert signs.shape == (3, 150)
         assert not signs[:, ::3].any() and np.all(signs[:, 1::3].sum(axis=0) == -1)
 
@@ -198,7 +198,7 @@ class TestUnlabeled:
         table[::4, 0] = marker
         table[5] = marker
         model = BayesianMKLClassifier(**QUICK, unlabeled=marker).fit(X, table)
-        signs = read_labels(table.tolist(), marker).signs
+        signs, _ = read_labels(table.tolist(), marker)
         expected = 2.0 * Y.T - 1.0
         expected[0, ::4] = 0.0
         expected[:, 5] = 0.0

@@ -74,4 +74,4 @@ def test_a_cold_estimator_keeps_nothing():
     X, y = load_iris(return_X_y=True)
     warm, cold = (MKLClassifier(warm_start=on).fit(X, y) for on in (True, False))
     assert len(pickle.dumps(cold)) < len(pickle.dumps(warm))
-    assert not hasattr(clone(warm), "_last")
+    assert not hasattr(clone(warm), "_solutions")

@@ -224,7 +224,9 @@ def test_a_file_that_cannot_be_written_is_refused_before_the_fit(
     estimator, tmp_path, iris, monkeypatch
 ):
     built = []
-    monkeypatch.setattr(estimator, "_build_kernels", lambda *args: built.append(args))
+    monkeypatch.setattr(
+        "kernelweave.estimators.base.bind_kernels", lambda *args, **options: built.append(args)
+    )
     for path, message in (
         (tmp_path, "is a folder; give the path of a file"),
         (tmp_path / "none" / "a.npz", "the folder of .* does not exist; make it first"),

@@ -120,8 +120,8 @@ def test_a_loaded_model_says_the_same(kind, there):
 def test_what_was_learnt_is_all_there(kind, there):
     model, X = kinds.fitted(kind)
     again = round_trip(model, there)
-    learnt = [name for name in vars(model) if name.endswith("_") and name != "scorer_"]
-    assert {"weights_", "kernel_names_"} <= set(learnt)
+    learnt = {name for name in vars(model) if name.endswith("_")} | {"kernel_names_"}
+    assert {"weights_", "intercept_"} <= learnt
     for name in learnt:
         mine, theirs = getattr(model, name), getattr(again, name)
         assert np.array_equal(mine, theirs), name

@@ -1,14 +1,17 @@
-"""What the convex estimators share: from data to a certified fit."""
+"""From data to a fit: what the convex estimators share, and below it what all fits do."""
 
 from __future__ import annotations
 
+import os
 import time
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from kernelweave.arrays import Index
@@ -21,11 +24,18 @@ from kernelweave.estimators.kernel_estimator import KernelEstimator
 from kernelweave.estimators.targets import RAW, TargetUnits, check_loss_weights
 from kernelweave.losses.base import Loss
 from kernelweave.memory import NO_CACHE
-from kernelweave.operators import DistanceOperator, KernelOperator
-from kernelweave.operators.auto import storage_dtype
+from kernelweave.operators import (
+    ComputedOperator,
+    DistanceOperator,
+    KernelOperator,
+    StackedOperator,
+    bind_kernels,
+)
+from kernelweave.operators.auto import build_bank, storage_dtype
 from kernelweave.problem import Array, Problem
 from kernelweave.regularizers import get_regularizer
 from kernelweave.solvers import (
+    Checkpoint,
     Limits,
     Point,
     Record,
@@ -35,11 +45,30 @@ from kernelweave.solvers import (
     get_solver,
     solve,
 )
-from kernelweave.solvers.checkpoint import Saved, about, result_numbers, start_at
-from kernelweave.solvers.kept import Numbers
+from kernelweave.solvers.checkpoint import (
+    Header,
+    Saved,
+    Session,
+    about,
+    names_digest,
+    read,
+    result_numbers,
+    scaled_start,
+    start_at,
+)
 from kernelweave.validation import require_array, require_kind
 
-__all__ = ["BaseMKL", "SetUp", "Tasks"]
+__all__ = [
+    "BaseMKL",
+    "SetUp",
+    "Tasks",
+    "begin_session",
+    "build_kernels",
+    "check_fits",
+    "keep_fits",
+    "read_source",
+    "time_left",
+]
 
 
 class Tasks(NamedTuple):
@@ -64,11 +93,14 @@ class SetUp(NamedTuple):
     """
 
     kernel_set: KernelOperator
-    combination: Combination
     problems: list[Problem]
     solvers: list[Solver]
     limits: Limits
     units: TargetUnits
+
+
+# What a fit of a group of tasks found: d, alpha and b, for loss weights C.
+_Solution = tuple[Array, Array, Array, Array]
 
 
 class BaseMKL(KernelEstimator):
@@ -82,77 +114,62 @@ class BaseMKL(KernelEstimator):
     def _fit_tasks(self, tasks: Tasks, C: float = 1.0) -> None:
         """Fit the tasks of each group together, under one set of weights for the group."""
         count = {"n_tasks": len(tasks.y), "n_groups": len(tasks.groups)}
-        source = self._source(n=tasks.y.shape[1], **count)
+        source = read_source(self, n=tasks.y.shape[1], **count)
         began = time.perf_counter()
         results = []
         with self._threads():
             made = self._set_up(tasks, C, Deadline.after(self._limits().max_time, began))
             built = time.perf_counter() - began
-            with self._session(made.limits, made.kernel_set, source, **count) as session:
+            with begin_session(self, made.limits, made.kernel_set, source, **count) as session:
                 starts = self._starts(made, tasks, source)
                 parts = zip(made.problems, made.solvers, starts, strict=True)
                 for group, (problem, solver, start) in enumerate(parts):
                     limits = session.limits(made.limits, group, partial(about, problem, solver))
-                    deadline = self._time_left(built)
-                    if deadline is not None:
-                        problem = replace(problem, deadline=deadline)
+                    problem = replace(problem, deadline=time_left(self, built))
                     result = self._solve(problem, solver, limits, start)
                     if result.converged:
                         session.end(group, result.history[-1], result_numbers(result))
                     session.flush()
                     results.append(result)
         self._store(made, results)
-        self._last = None
+        self._solutions = None
         if self.warm_start:
-            # Without a digest it is another fit than any, which takes the point and no more.
-            self._last = {
-                g: {**result_numbers(result), "C": problem.C}
-                for g, (result, problem) in enumerate(zip(results, made.problems, strict=True))
-            }
+            pairs = zip(results, made.problems, strict=True)
+            self._solutions = [(r.d, r.alpha, r.intercept, p.C) for r, p in pairs]
 
     def _starts(self, made: SetUp, tasks: Tasks, source: Saved | None) -> list[Point | None]:
         """Where each fit starts: with `warm_start` at the last solution, if it is of this shape.
 
         Else where the fit was that goes on with `warm_start_from`.
         """
-        last: dict[int, Numbers] = getattr(self, "_last", None) or {}
-        shapes = [(problem.y.shape, problem.m) for problem in made.problems]
-        alike = [(known["alpha"].shape, len(known["d"])) for known in last.values()] == shapes
-        if self.warm_start and alike and any(known["d"].any() for known in last.values()):
-            groups, where = last, "the last fit"
-        elif source is None:
-            return [None] * len(shapes)
+        problems = made.problems
+        last: list[_Solution] = getattr(self, "_solutions", None) or []
+        shapes = [(problem.m, *problem.y.shape) for problem in problems]
+        alike = [(len(d), *alpha.shape) for d, alpha, _, _ in last] == shapes
+        if self.warm_start and alike and any(d.any() for d, *_ in last):
+            solutions = last
+        elif isinstance(self.warm_start_from, BaseMKL):
+            solutions = self.warm_start_from._as_solutions(tasks)
         else:
-            groups, where = dict(source.groups), source.where
-            if isinstance(self.warm_start_from, BaseMKL):
-                groups = self.warm_start_from._as_numbers(tasks)
-        parts = enumerate(zip(made.problems, made.solvers, strict=True))
-        return [start_at(groups[g], *part, where) if g in groups else None for g, part in parts]
+            groups = {} if source is None else source.groups
+            where = "" if source is None else source.where
+            parts = enumerate(zip(problems, made.solvers, strict=True))
+            return [start_at(groups[g], *part, where) if g in groups else None for g, part in parts]
+        pairs = zip(problems, solutions, strict=True)
+        return [scaled_start(d, alpha, b, p.C, C) for p, (d, alpha, b, C) in pairs]
 
-    @property
-    def _units(self) -> TargetUnits:
-        """The user's units of the fitted targets; only a regressor has any."""
-        return RAW
-
-    def _as_numbers(self, tasks: Tasks) -> dict[int, Numbers]:
-        """Return this fit as what another one, of `tasks`, can start from, without a digest."""
+    def _as_solutions(self, tasks: Tasks) -> list[_Solution]:
+        """Return this fit as what another one, of `tasks`, can start from."""
         # In the units of what was solved: those of the user may be others in the new fit.
-        units = self._units
+        units = RAW
+        if hasattr(self, "target_scale_"):
+            units = TargetUnits(self.target_shift_, self.target_scale_)
         alpha = np.zeros(tasks.y.shape)
         alpha[:, self.support_] = self.dual_coef_ / units.scale
-        intercept = units.fitted(self.intercept_)
-        C = getattr(self, "C_", getattr(self, "C", 1.0))
-        return {
-            g: {
-                "d": weights,
-                "alpha": alpha[own],
-                "intercept": intercept[own],
-                "C": C * tasks.weight[own],
-            }
-            for g, (weights, own) in enumerate(
-                zip(np.atleast_2d(self.weights_), tasks.groups, strict=True)
-            )
-        }
+        b = units.fitted(self.intercept_)
+        C = getattr(self, "C_", getattr(self, "C", 1.0)) * tasks.weight
+        groups = zip(np.atleast_2d(self.weights_), tasks.groups, strict=True)
+        return [(d, alpha[own], b[own], C[own]) for d, own in groups]
 
     def _set_up(self, tasks: Tasks, C: float, deadline: Deadline = NEVER) -> SetUp:
         """Check the settings, bind the kernels, in time, and put the problems together."""
@@ -164,13 +181,13 @@ class BaseMKL(KernelEstimator):
         if combination.base == "distances":
             kernel_set, bank = self._build_distances(tasks.X, combination, deadline)
         else:
-            kernel_set, bank = self._build_kernels(tasks.X, self.tol, self._seed(), deadline)
+            kernel_set, bank = build_kernels(self, tasks.X, self.tol, self._seed(), deadline)
         problems = [
             Problem(bank, tasks.y[g], C * tasks.weight[g], tasks.loss, regularizer, combination)
             for g in tasks.groups
         ]
         solvers = [get_solver(self.solver, problem) for problem in problems]
-        return SetUp(kernel_set, combination, problems, solvers, limits, tasks.units)
+        return SetUp(kernel_set, problems, solvers, limits, tasks.units)
 
     def _solve(
         self, problem: Problem, solver: Solver, limits: Limits, start: Point | None
@@ -202,30 +219,24 @@ class BaseMKL(KernelEstimator):
         for result in results:
             found = result.certificate
             self._require_finite(result.d, result.alpha, result.intercept, found.primal, found.gap)
-        self._kernel_set, self._combination = made.kernel_set, made.combination
-        self._store_names()
         weights = np.array([result.d for result in results])
-        self._learn_constants(weights)
-        self.weights_ = weights[0] if len(results) == 1 else weights
+        keep_fits(self, made.kernel_set, made.problems[0].combination, weights, results)
         alpha = np.concatenate([result.alpha for result in results])
         self.support_ = np.flatnonzero(alpha.any(axis=0))
         self.dual_coef_ = made.units.scale * alpha[:, self.support_]
         intercept = np.concatenate([result.intercept for result in results])
         self.intercept_ = made.units.predictions(intercept)
-        self._prepare()
         self.objective_ = float(sum(result.certificate.primal for result in results))
         self.dual_objective_ = float(sum(result.certificate.dual for result in results))
         self.objective_floor_ = float(sum(result.certificate.floor for result in results))
         self.gap_ = float(max(result.certificate.gap for result in results))
         self.gap_kind_ = results[0].certificate.kind
-        self.converged_ = all(result.converged for result in results)
-        self.history_ = [record for result in results for record in result.history]
-        self.n_iter_ = max(1, sum(result.history[-1].iteration for result in results))
+        _ = self._decide  # Now: predicting must not change an estimator.
 
-    def _prepare(self) -> None:
-        """Make ready to decide, from what was learnt."""
+    @cached_property
+    def _decide(self) -> Decisions:
         weights = np.atleast_2d(self.weights_)
-        self._decide = Decisions(
+        return Decisions(
             self._kernel_set, self._combination, weights, self.support_, self.dual_coef_
         )
 
@@ -245,13 +256,7 @@ class BaseMKL(KernelEstimator):
         # Files of the first version do not have it.
         require_kind("objective_floor_", getattr(self, "objective_floor_", 0.0), Real)
         require_kind("gap_kind_", self.gap_kind_, str)
-        require_kind("converged_", self.converged_, (bool, np.bool_))
-        self._check_history(Record)
-        self._limits()
-
-    def _come_back(self) -> None:
-        super()._come_back()
-        self._prepare()
+        check_fits(self, Record)
 
     @property
     def required_columns_(self) -> dict[str, Array]:
@@ -262,3 +267,140 @@ class BaseMKL(KernelEstimator):
         check_is_fitted(self)
         used = np.flatnonzero(np.atleast_2d(self.weights_).any(axis=0))
         return self._kernel_set.sample_ids_of(self.support_, used)
+
+
+# What fits of all kinds do, around their solvers
+
+
+def build_kernels(
+    model: KernelEstimator,
+    X: Any,
+    tol: float,
+    seed: int,
+    deadline: Deadline,
+    stored: bool = False,
+) -> tuple[KernelOperator, KernelOperator]:
+    """Bind the kernels of a model to samples, and put them into a bank made for `tol`.
+
+    Where the deadline passes on the way, into one that has nothing to build.
+    """
+    kernels = bind_kernels(model.kernels, X, normalize=model.normalize)
+    build = partial(
+        build_bank,
+        kernels=kernels,
+        cache_mb=model.cache_mb,
+        tol=tol,
+        random_state=seed,
+        stored=stored,
+    )
+    try:
+        with between_blocks(deadline.look(graces=0)):
+            return kernels, build(model.bank)
+    except TimeUp:
+        centred = "center" in kernels.normalization.names
+    try:
+        with between_blocks(deadline.look() if centred else None):
+            return kernels, build("lazy")
+    except TimeUp:
+        raise InvalidInputError(
+            f"max_time={model.max_time} s was reached while kernels were centred, and without "
+            f"that there is no model. normalize={model.normalize!r} takes a pass over all kernels "
+            "before the first step: raise max_time, or use normalize='trace'."
+        ) from None
+
+
+def time_left(model: KernelEstimator, built: float) -> Deadline:
+    """When the fit of a group ends; building the kernels, which took that long, counts."""
+    most = None if model.max_time is None else model.max_time - built
+    return Deadline.after(most, time.perf_counter())
+
+
+def read_source(model: KernelEstimator, **wanted: Any) -> Saved | None:
+    """Read what `warm_start_from` names, and refuse what cannot be gone on with.
+
+    `wanted` are entries of the header that are known before the kernels are. A fitted estimator has
+    no numbers yet: what it has to say may depend on the kernels.
+    """
+    given, own = model.warm_start_from, _own_class(model)
+    if given is None:
+        return None
+    if isinstance(given, str | os.PathLike):
+        saved = read(given)
+    elif not isinstance(given, own):
+        what = f"a {type(given).__name__}" if isinstance(given, BaseEstimator) else repr(given)
+        raise InvalidInputError(
+            f"warm_start_from must be the path of a checkpoint, a fitted {own.__name__} or None; "
+            f"got {what}."
+        )
+    elif not given.__sklearn_is_fitted__():
+        raise InvalidInputError(
+            f"warm_start_from: this {type(given).__name__} is not fitted. Fit it first, or give "
+            "the path of a checkpoint or None."
+        )
+    else:
+        kernels, n_groups = given._kernel_set, len(np.atleast_2d(given.weights_))
+        header = _header(model, kernels, len(given.intercept_), n_groups)
+        saved = Saved(f"the {type(given).__name__} given", header, {})
+    saved.check(kind=own.__name__, **wanted)
+    return saved
+
+
+def begin_session(
+    model: KernelEstimator,
+    limits: Limits,
+    kernels: KernelOperator,
+    source: Saved | None,
+    n_tasks: int,
+    n_groups: int,
+) -> Session:
+    """Begin the checkpoints of a fit; raises if `source` was fitted with other kernels."""
+    if source is None and not any(isinstance(c, Checkpoint) for c in limits.callbacks):
+        return Session(limits.callbacks, Header("", n_tasks, n_groups, kernels.n, kernels.m, ""))
+    header = _header(model, kernels, n_tasks, n_groups)
+    if source is not None:
+        source.check(m=header.m, kernels=header.kernels)
+    return Session(limits.callbacks, header, None if source is None else source.groups)
+
+
+def _header(model: KernelEstimator, kernels: KernelOperator, n_tasks: int, n_groups: int) -> Header:
+    names = names_digest(kernels.names)
+    return Header(_own_class(model).__name__, n_tasks, n_groups, kernels.n, kernels.m, names)
+
+
+def _own_class(model: KernelEstimator) -> type[Any]:
+    """The estimator of this library that a model is, or is derived from."""
+    return next(c for c in type(model).__mro__ if c.__module__.startswith("kernelweave."))
+
+
+def keep_fits(
+    model: KernelEstimator,
+    kernels: KernelOperator,
+    combination: Combination,
+    weights: Array,
+    fits: Sequence[Any],
+) -> None:
+    """Keep what the fit of each group of tasks has learnt; `weights` has a row for each."""
+    model._keep(kernels, combination)
+    model.weights_ = weights[0] if len(weights) == 1 else weights
+    model.converged_ = all(fit.converged for fit in fits)
+    model.history_ = [record for fit in fits for record in fit.history]
+    model.n_iter_ = max(1, sum(fit.history[-1].iteration for fit in fits))
+    # The normalisation of the kernels that have weight, so that predicting only reads. A fit need
+    # not have asked: the diagonal of a Gaussian is known without.
+    parts: Any = [(kernels, np.arange(kernels.m))]
+    if isinstance(kernels, StackedOperator):
+        parts = zip(kernels.parts, kernels.members, strict=True)
+    for part, members in parts:
+        if isinstance(part, ComputedOperator):
+            part.learn(np.flatnonzero(weights[:, members].any(axis=0)).tolist())
+
+
+def check_fits(model: KernelEstimator, kind: type[Any]) -> None:
+    """Raise unless what `keep_fits` left, with records of that kind, can have come from a fit."""
+    model._limits()
+    require_kind("converged_", model.converged_, (bool, np.bool_))
+    require_kind("history_", model.history_, list)
+    for line in model.history_:
+        require_kind("a line of history_", line, kind)
+    if not model.history_:
+        raise InvalidInputError("history_ must have at least one line.")

@@ -5,12 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
+from functools import cached_property, partial
 from numbers import Real
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from kernelweave.bayes import (
     BayesRecord,
@@ -30,6 +29,14 @@ from kernelweave.combine import WeightedSum
 from kernelweave.compiled.threads import between_blocks
 from kernelweave.deadline import Deadline, TimeUp
 from kernelweave.errors import InvalidInputError
+from kernelweave.estimators.base import (
+    begin_session,
+    build_kernels,
+    check_fits,
+    keep_fits,
+    read_source,
+    time_left,
+)
 from kernelweave.estimators.decisions import Decisions
 from kernelweave.estimators.kernel_estimator import KernelEstimator
 from kernelweave.kernels.samples import as_samples
@@ -63,13 +70,13 @@ class BaseBayesianMKL(KernelEstimator):
         """Return the kernels on the samples, and the posterior of each of the targets."""
         limits, seed = self._limits(), self._seed()
         count = {"n_tasks": sum(len(t.y) for t in targets), "n_groups": len(targets)}
-        source = self._source(n=targets[0].y.shape[1], **count)
+        source = read_source(self, n=targets[0].y.shape[1], **count)
         began = time.perf_counter()
         with self._threads():
             ends = Deadline.after(self.max_time, began)
-            kernel_set, bank = self._build_kernels(X, _BANK_TOL, seed, ends, stored=True)
+            kernel_set, bank = build_kernels(self, X, _BANK_TOL, seed, ends, stored=True)
             posteriors = []
-            with self._session(limits, kernel_set, source, **count) as session:
+            with begin_session(self, limits, kernel_set, source, **count) as session:
                 squares = None
                 with suppress(TimeUp), between_blocks(ends.look()):
                     squares = sum_of_squares(bank)
@@ -77,9 +84,9 @@ class BaseBayesianMKL(KernelEstimator):
                 for group, target in enumerate(targets):
                     own = session.limits(limits, group, partial(about, target, settings))
                     start = self._start(source, group, bank)
-                    deadline = self._time_left(built)
+                    ends = time_left(self, built)
                     posteriors.append(
-                        infer(bank, target, settings, own, seed, squares, start, deadline)
+                        infer(bank, target, settings, own, seed, squares, start, ends)
                     )
                     session.flush()
         return kernel_set, posteriors
@@ -99,8 +106,6 @@ class BaseBayesianMKL(KernelEstimator):
         """Keep what was learnt."""
         for found in posteriors:
             self._require_finite(found.e_mean, found.b_mean, found.lower_bound)
-        self._kernel_set, self._combination = kernel_set, WeightedSum()
-        self._store_names()
         weights = np.array([posterior.e_mean for posterior in posteriors])
         used = [np.arange(weights.shape[1])] * len(posteriors)
         if self.sparsity == "sparse":
@@ -108,23 +113,19 @@ class BaseBayesianMKL(KernelEstimator):
             for row, own in zip(weights, used, strict=True):
                 row[np.setdiff1d(np.arange(len(row)), own)] = 0.0
         std = np.array([posterior.e_std for posterior in posteriors])
-        alone = len(posteriors) == 1
-        self._learn_constants(weights)
-        self.weights_ = weights[0] if alone else weights
-        self.weights_std_ = std[0] if alone else std
+        keep_fits(self, kernel_set, WeightedSum(), weights, posteriors)
+        self.weights_std_ = std[0] if len(std) == 1 else std
         self.intercept_ = np.concatenate([posterior.b_mean for posterior in posteriors])
         self.intercept_std_ = np.concatenate([posterior.b_std for posterior in posteriors])
         self.lower_bound_ = float(sum(posterior.lower_bound for posterior in posteriors))
-        self.converged_ = all(posterior.converged for posterior in posteriors)
-        self.history_ = [record for posterior in posteriors for record in posterior.history]
-        self.n_iter_ = max(1, sum(posterior.history[-1].iteration for posterior in posteriors))
         self._posteriors, self._used = posteriors, used
-        self._prepare()
+        _ = self._decide  # Now: predicting must not change an estimator.
 
-    def _prepare(self) -> None:
-        """Make ready to predict, in the units of y, from what was learnt."""
+    @cached_property
+    def _decide(self) -> Decisions:
+        """The decision values in the units of y."""
         coef = np.concatenate([posterior.a_mean for posterior in self._posteriors])
-        self._decide = Decisions(
+        return Decisions(
             self._kernel_set,
             self._combination,
             np.atleast_2d(self.weights_),
@@ -149,17 +150,10 @@ class BaseBayesianMKL(KernelEstimator):
         require_array("weights_std_", self.weights_std_, np.shape(self.weights_), low=0.0)
         require_array("intercept_std_", self.intercept_std_, (n_tasks,), low=0.0)
         require_kind("lower_bound_", self.lower_bound_, Real)
-        require_kind("converged_", self.converged_, (bool, np.bool_))
-        self._check_history(BayesRecord)
-        self._limits()
-
-    def _come_back(self) -> None:
-        super()._come_back()
-        self._prepare()
+        check_fits(self, BayesRecord)
 
     def _mean_and_std(self, X: Any) -> tuple[Array, Array]:
         """Means and standard deviations in the units of the fit, each of shape (n_new, T)."""
-        check_is_fitted(self)
         new = as_samples(self._check_X(X, reset=False))
         # Kernels that no posterior uses are never evaluated.
         kernels, n = np.unique(np.concatenate(self._used)), self._kernel_set.n

@@ -157,24 +157,7 @@ class BayesianMKLClassifier(ClassifierMixin, BaseBayesianMKL):
         max_time: float | None = None,
         warm_start_from: Any = None,
     ) -> None:
-        self.kernels = kernels
-        self.sparsity = sparsity
-        self.margin = margin
-        self.multi_class = multi_class
-        self.max_iter = max_iter
-        self.tol = tol
-        self.normalize = normalize
-        self.sigma_g = sigma_g
-        self.hyperparameters = hyperparameters
-        self.unlabeled = unlabeled
-        self.bank = bank
-        self.cache_mb = cache_mb
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
-        self.callbacks = callbacks
-        self.max_time = max_time
-        self.warm_start_from = warm_start_from
+        self._store_parameters(locals())
 
     def fit(self, X: Any, y: Any) -> BayesianMKLClassifier:
         """Find the posterior of the kernel weights and the decision functions.
@@ -193,13 +176,11 @@ class BayesianMKLClassifier(ClassifierMixin, BaseBayesianMKL):
             raise unknown_name("multi_class", self.multi_class, ("shared", "ovr"))
         settings = self._settings()
         X = self._check_X(X, reset=True)
-        labels = read_labels(y, self.unlabeled)
-        check_consistent_length(X, labels.signs.T)
-        parts = [labels.signs]
-        if self.multi_class == "ovr":
-            parts = [labels.signs[t : t + 1] for t in range(len(labels.signs))]
+        signs, classes = read_labels(y, self.unlabeled)
+        check_consistent_length(X, signs.T)
+        parts = [signs] if self.multi_class == "shared" else np.split(signs, len(signs))
         self._store(*self._infer(X, [Labels(part, margin) for part in parts], settings))
-        self.classes_, self._margin = labels.classes, margin
+        self.classes_, self._margin = classes, margin
         return self
 
     def _check_fitted(self) -> None:
@@ -230,9 +211,6 @@ class BayesianMKLClassifier(ClassifierMixin, BaseBayesianMKL):
             return self._columns(self._decisions(X))
         mean, std = self._mean_and_std(X)
         return self._columns(mean), self._columns(std)
-
-    def _columns(self, values: Array) -> Array:
-        return values[:, 0] if values.shape[1] == 1 else values
 
     def predict_proba(self, X: Any) -> Array:
         r"""Class probabilities, or the probability of each label.

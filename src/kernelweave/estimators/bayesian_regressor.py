@@ -112,22 +112,7 @@ class BayesianMKLRegressor(RegressorMixin, BaseBayesianMKL):
         max_time: float | None = None,
         warm_start_from: Any = None,
     ) -> None:
-        self.kernels = kernels
-        self.sparsity = sparsity
-        self.max_iter = max_iter
-        self.tol = tol
-        self.normalize = normalize
-        self.sigma_g = sigma_g
-        self.hyperparameters = hyperparameters
-        self.normalize_y = normalize_y
-        self.bank = bank
-        self.cache_mb = cache_mb
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
-        self.callbacks = callbacks
-        self.max_time = max_time
-        self.warm_start_from = warm_start_from
+        self._store_parameters(locals())
 
     def fit(self, X: Any, y: Any) -> BayesianMKLRegressor:
         """Find the posterior of the kernel weights, the functions and the noise.
@@ -198,9 +183,6 @@ class BayesianMKLRegressor(RegressorMixin, BaseBayesianMKL):
             return self._columns(self._decisions(X))
         mean, std = self._mean_and_std(X)
         return self._columns(self._shift + self._scale * mean), self._columns(self._scale * std)
-
-    def _columns(self, values: Array) -> Array:
-        return values[:, 0] if self._one_output else values
 
     @property
     def _one_value(self) -> bool:

@@ -11,12 +11,7 @@ from sklearn.base import ClassifierMixin
 
 from kernelweave.errors import InvalidInputError
 from kernelweave.estimators.base import BaseMKL, Tasks
-from kernelweave.estimators.targets import (
-    class_codes,
-    one_versus_rest,
-    read_sample_weight,
-    with_class_weight,
-)
+from kernelweave.estimators.targets import one_versus_rest, read_classes
 from kernelweave.losses import Loss, get_loss
 from kernelweave.problem import Array
 from kernelweave.validation import positive_number, unknown_name
@@ -166,26 +161,7 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         warm_start: bool = False,
         warm_start_from: Any = None,
     ) -> None:
-        self.kernels = kernels
-        self.C = C
-        self.loss = loss
-        self.regularizer = regularizer
-        self.combination = combination
-        self.solver = solver
-        self.normalize = normalize
-        self.tol = tol
-        self.max_iter = max_iter
-        self.multi_class = multi_class
-        self.class_weight = class_weight
-        self.bank = bank
-        self.cache_mb = cache_mb
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
-        self.callbacks = callbacks
-        self.max_time = max_time
-        self.warm_start = warm_start
-        self.warm_start_from = warm_start_from
+        self._store_parameters(locals())
 
     def fit(self, X: Any, y: Any, **fit_params: Any) -> MKLClassifier:
         """Learn the kernel weights and the decision function.
@@ -213,9 +189,8 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         if self.multi_class not in ("shared", "ovr"):
             raise unknown_name("multi_class", self.multi_class, ("shared", "ovr"))
         X = self._check_X(X, reset=True)
-        self.classes_, codes = class_codes(type(self).__name__, X, y)
-        weight = read_sample_weight(fit_params, len(codes))
-        weight = with_class_weight(weight, self.class_weight, self.classes_, codes)
+        name = type(self).__name__
+        self.classes_, codes, weight = read_classes(name, X, y, self.class_weight, fit_params)
         targets = one_versus_rest(codes, len(self.classes_))
         together = self.multi_class == "shared" or len(targets) == 1
         every = np.arange(len(targets))
@@ -233,8 +208,7 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
 
     def decision_function(self, X: Any) -> Array:
         """Signed distances: shape (n,) for two classes, (n, n_classes) otherwise."""
-        decisions = self._decisions(X)
-        return decisions[:, 0] if decisions.shape[1] == 1 else decisions
+        return self._columns(self._decisions(X))
 
     def predict(self, X: Any) -> Array:
         """Return the most likely class of every sample."""

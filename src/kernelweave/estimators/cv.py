@@ -130,27 +130,7 @@ class MKLClassifierCV(PathCV, MKLClassifier):
         callbacks: Sequence[Any] = (),
         max_time: float | None = None,
     ) -> None:
-        self.kernels = kernels
-        self.Cs = Cs
-        self.C_ratio = C_ratio
-        self.cv = cv
-        self.scoring = scoring
-        self.loss = loss
-        self.regularizer = regularizer
-        self.combination = combination
-        self.solver = solver
-        self.normalize = normalize
-        self.tol = tol
-        self.max_iter = max_iter
-        self.multi_class = multi_class
-        self.class_weight = class_weight
-        self.bank = bank
-        self.cache_mb = cache_mb
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
-        self.callbacks = callbacks
-        self.max_time = max_time
+        self._store_parameters(locals())
 
 
 class MKLRegressorCV(PathCV, MKLRegressor):
@@ -177,9 +157,7 @@ class MKLRegressorCV(PathCV, MKLRegressor):
     regularizer, combination, solver, normalize : str or object
         See :class:`MKLClassifier`.
     tol, max_iter, max_time : float, int, float or None
-        Of every single fit; see :class:`MKLClassifier`. `max_time` does not limit the whole: there
-        is one fit for each fold and each C, and one more for each C on all samples. The time in
-        which kernels are built, once for a fold, is not counted.
+        Of every single fit; see :class:`MKLClassifierCV`.
     bank, cache_mb, n_jobs, random_state : object, float, int or None, int or None
         See :class:`MKLClassifierCV`.
     verbose, callbacks : int, sequence of callables
@@ -240,24 +218,4 @@ class MKLRegressorCV(PathCV, MKLRegressor):
         callbacks: Sequence[Any] = (),
         max_time: float | None = None,
     ) -> None:
-        self.kernels = kernels
-        self.Cs = Cs
-        self.C_ratio = C_ratio
-        self.cv = cv
-        self.scoring = scoring
-        self.loss = loss
-        self.epsilon = epsilon
-        self.target_scale = target_scale
-        self.regularizer = regularizer
-        self.combination = combination
-        self.solver = solver
-        self.normalize = normalize
-        self.tol = tol
-        self.max_iter = max_iter
-        self.bank = bank
-        self.cache_mb = cache_mb
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
-        self.callbacks = callbacks
-        self.max_time = max_time
+        self._store_parameters(locals())

@@ -2,34 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial, wraps
+from functools import partial
 from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-__all__ = ["in_blocks", "is_collection"]
+__all__ = ["predict_in_blocks"]
 
 
-def is_collection(X: Any) -> bool:
-    """Whether X is a Dask array or DataFrame."""
-    return hasattr(X, "__dask_graph__") and hasattr(X, "to_delayed")
-
-
-def in_blocks(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a prediction method take Dask collections too."""
-
-    @wraps(method)
-    def predict(self: Any, X: Any, *args: Any, **kwargs: Any) -> Any:
-        if not is_collection(X):
-            return method(self, X, *args, **kwargs)
-        return _predict_in_blocks(self, X, method.__name__, args, kwargs)
-
-    return predict
-
-
-def _predict_in_blocks(
+def predict_in_blocks(
     model: Any, X: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """Return what the method of that name gives for every block of X, as Dask arrays."""

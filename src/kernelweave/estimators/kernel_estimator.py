@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
-from functools import partial
+from functools import cached_property, wraps
 from numbers import Integral
 from typing import Any
 
@@ -20,10 +18,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from kernelweave.arrays import AnyArray
 from kernelweave.combine import Combination
 from kernelweave.compiled.first_run import compile_notice
-from kernelweave.compiled.threads import between_blocks, one_blas_thread, use_threads
-from kernelweave.deadline import NEVER, Deadline, TimeUp
+from kernelweave.compiled.threads import one_blas_thread, use_threads
 from kernelweave.errors import InvalidInputError, MemoryBudgetError
-from kernelweave.estimators.dask_blocks import in_blocks, is_collection
 from kernelweave.estimators.decisions import LearntKernel, Parts
 from kernelweave.inspect.explanation import Explanation, sample_names
 from kernelweave.inspect.kernel_info import describe_kernels
@@ -33,15 +29,10 @@ from kernelweave.kernels.names import LazyNames
 from kernelweave.kernels.samples import as_text, is_frame
 from kernelweave.memory import out_of_memory
 from kernelweave.operators import (
-    ComputedOperator,
     KernelOperator,
-    StackedOperator,
-    bind_kernels,
 )
-from kernelweave.operators.auto import build_bank
 from kernelweave.problem import Array
 from kernelweave.solvers import Checkpoint, Limits
-from kernelweave.solvers.checkpoint import Header, Saved, Session, names_digest, read
 from kernelweave.validation import (
     positive_number,
     require_array,
@@ -56,22 +47,46 @@ __all__ = ["KernelEstimator"]
 # What an estimator says of every row by itself.
 _ROWWISE = ("decision_function", "predict", "predict_proba", "_predict_proba", "score_samples")
 # Those who watched a fit and what it started from are not part of what was learnt.
-_OF_THE_FIT = {"callbacks": (), "warm_start_from": None}
-# Made anew from the rest of a model file.
-_REMADE = ("kernel_names_", "_decide", "_last", "scorer_")
+_OF_THE_FIT = {"callbacks": (), "warm_start_from": None, "_solutions": None}
+# Made from the rest when they are first asked for.
+_CACHED = ("kernel_names_", "_decide")
+
+
+def _is_collection(X: Any) -> bool:
+    """Whether X is a Dask array or DataFrame."""
+    return hasattr(X, "__dask_graph__") and hasattr(X, "to_delayed")
+
+
+def _in_blocks(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a prediction method take Dask collections too."""
+
+    @wraps(method)
+    def predict(self: Any, X: Any, *args: Any, **kwargs: Any) -> Any:
+        if not _is_collection(X):
+            return method(self, X, *args, **kwargs)
+        from kernelweave.estimators.dask_blocks import predict_in_blocks
+
+        return predict_in_blocks(self, X, method.__name__, args, kwargs)
+
+    return predict
 
 
 class KernelEstimator(TransformerMixin, BaseEstimator):
     """Shared by the estimators, whatever their model is.
 
-    A fit leaves `weights_`, and behind them `_kernel_set` and `_combination`.
+    A fit leaves `weights_`, `intercept_`, and behind them `_kernel_set` and `_combination`. A
+    subclass says by `_decide` what comes to the intercepts for new samples, as :class:`Decisions`.
     """
+
+    def _store_parameters(self, given: dict[str, Any]) -> None:
+        """Store what `__init__` was given, its ``locals()``, in attributes of the same names."""
+        self.__dict__.update((name, value) for name, value in given.items() if name != "self")
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         for name in _ROWWISE:
             if callable(method := cls.__dict__.get(name)):
-                setattr(cls, name, in_blocks(method))
+                setattr(cls, name, _in_blocks(method))
 
     @contextmanager
     def _threads(self) -> Iterator[None]:
@@ -125,7 +140,9 @@ class KernelEstimator(TransformerMixin, BaseEstimator):
 
         Sequences in one dimension become a table with one column.
         """
-        if is_collection(X):
+        if not reset:
+            check_is_fitted(self)
+        if _is_collection(X):
             raise InvalidInputError(
                 f"X is a Dask {type(X).__name__}, which predict, decision_function and "
                 "predict_proba take block by block; here samples in memory are needed: "
@@ -150,50 +167,6 @@ class KernelEstimator(TransformerMixin, BaseEstimator):
             raise InvalidInputError("X holds no samples (0 rows); at least one is needed.")
         return table
 
-    # Kernels
-
-    def _build_kernels(
-        self,
-        X: Any,
-        tol: float,
-        seed: int,
-        deadline: Deadline = NEVER,
-        stored: bool = False,
-    ) -> tuple[KernelOperator, KernelOperator]:
-        """Bind the kernels to the samples, and put them into a bank made for `tol`.
-
-        Where the deadline passes on the way, into one that has nothing to build.
-        """
-        kernels = bind_kernels(self.kernels, X, normalize=self.normalize)
-        build = partial(
-            build_bank,
-            kernels=kernels,
-            cache_mb=self.cache_mb,
-            tol=tol,
-            random_state=seed,
-            stored=stored,
-        )
-        try:
-            with between_blocks(deadline.look(graces=0)):
-                return kernels, build(self.bank)
-        except TimeUp:
-            centred = "center" in kernels.normalization.names
-        try:
-            with between_blocks(deadline.look() if centred else None):
-                return kernels, build("lazy")
-        except TimeUp:
-            raise InvalidInputError(
-                f"max_time={self.max_time} s was reached while kernels were centred, and without "
-                f"that there is no model. normalize={self.normalize!r} takes a pass over all "
-                "kernels before the first step: raise max_time, or use normalize='trace'."
-            ) from None
-
-    def _time_left(self, built: float) -> Deadline | None:
-        """When the fit of a group ends; building the kernels, which took that long, counts."""
-        if self.max_time is None:
-            return None
-        return Deadline.after(self.max_time - built, time.perf_counter())
-
     def _require_finite(self, *numbers: Any) -> None:
         """Refuse to store or to return what overflow has made of the numbers of a fit."""
         if not all(np.isfinite(values).all() for values in numbers):
@@ -211,47 +184,32 @@ class KernelEstimator(TransformerMixin, BaseEstimator):
             return 0  # A fit should not change between runs.
         return int(check_random_state(self.random_state).randint(2**31))
 
-    def _store_names(self) -> None:
-        names = self._kernel_set.names
+    def _keep(self, kernels: KernelOperator, combination: Combination) -> None:
+        """Keep the kernels of a fit, and forget what was made from those of the last one."""
+        self._kernel_set: Any = kernels
+        self._combination = combination
+        for name in _CACHED:
+            self.__dict__.pop(name, None)
+
+    @cached_property
+    def kernel_names_(self) -> Sequence[str]:
+        """One readable name for each kernel."""
+        check_is_fitted(self)
+        names: Sequence[str] = self._kernel_set.names
         # Those of a batch are written when they are read; a list of a million takes long.
-        self.kernel_names_ = names if isinstance(names, LazyNames) else list(names)
-
-    def _learn_constants(self, weights: Array) -> None:
-        """Learn the normalisation of the kernels that have weight, so that predicting only reads.
-
-        A fit need not have asked: the diagonal of a Gaussian is known without.
-        """
-        kernels = self._kernel_set
-        parts: Any = [(kernels, np.arange(kernels.m))]
-        if isinstance(kernels, StackedOperator):
-            parts = zip(kernels.parts, kernels.members, strict=True)
-        for part, members in parts:
-            if isinstance(part, ComputedOperator):
-                part.learn(np.flatnonzero(weights[:, members].any(axis=0)).tolist())
+        return names if isinstance(names, LazyNames) else list(names)
 
     # Model files; pickles hold everything
 
     def _file_state(self) -> dict[str, Any]:
-        given: dict[str, Any] = self.__getstate__()  # type: ignore[assignment]
-        state = {name: value for name, value in given.items() if name not in _REMADE}
+        state: dict[str, Any] = self.__getstate__()  # type: ignore[assignment]
         return state | {name: value for name, value in _OF_THE_FIT.items() if name in state}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        # Only files come without the names. `load` checks them; skops itself can read them too.
-        if "weights_" in state and "kernel_names_" not in state:
-            self._come_back()
-
     def _after_load(self) -> None:
-        for name in _REMADE:
+        for name in ("_solutions", *_CACHED):
             self.__dict__.pop(name, None)
         if hasattr(self, "weights_"):
             self._check_fitted()
-            self._come_back()
-
-    def _come_back(self) -> None:
-        """Make what a file does not hold."""
-        self._store_names()
 
     def _check_fitted(self) -> None:
         """Raise unless what was learnt, and came from a file, fits together."""
@@ -284,84 +242,19 @@ class KernelEstimator(TransformerMixin, BaseEstimator):
                 f"classes_ must fit {n_values} decision values; got shape {self.classes_.shape}."
             )
 
-    def _check_history(self, kind: type[Any]) -> None:
-        require_kind("history_", self.history_, list)
-        for line in self.history_:
-            require_kind("a line of history_", line, kind)
-        if not self.history_:
-            raise InvalidInputError("history_ must have at least one line.")
-
-    # Checkpoints
-
-    @classmethod
-    def _own_class(cls) -> type[Any]:
-        """The estimator of this library that this one is, or is derived from."""
-        return next(c for c in cls.__mro__ if c.__module__.startswith("kernelweave."))
-
-    def _source(self, **wanted: Any) -> Saved | None:
-        """Read what `warm_start_from` names, and refuse what cannot be gone on with.
-
-        `wanted` are entries of the header that are known before the kernels are. A fitted estimator
-        has no numbers yet: what it has to say may depend on the kernels.
-        """
-        given, own = self.warm_start_from, self._own_class()
-        if given is None:
-            return None
-        if isinstance(given, str | os.PathLike):
-            saved = read(given)
-        elif not isinstance(given, own):
-            what = f"a {type(given).__name__}" if isinstance(given, BaseEstimator) else repr(given)
-            raise InvalidInputError(
-                f"warm_start_from must be the path of a checkpoint, a fitted {own.__name__} or "
-                f"None; got {what}."
-            )
-        elif not given.__sklearn_is_fitted__():
-            raise InvalidInputError(
-                f"warm_start_from: this {type(given).__name__} is not fitted. Fit it first, or "
-                "give the path of a checkpoint or None."
-            )
-        else:
-            n_groups = 1 if given.weights_.ndim == 1 else len(given.weights_)
-            names = names_digest(given.kernel_names_)
-            header = self._header(given._kernel_set, len(given.intercept_), n_groups, names)
-            saved = Saved(f"the {type(given).__name__} given", header, {})
-        saved.check(kind=own.__name__, **wanted)
-        return saved
-
-    def _header(self, kernels: KernelOperator, n_tasks: int, n_groups: int, names: str) -> Header:
-        kind = self._own_class().__name__
-        return Header(kind, n_tasks, n_groups, kernels.n, kernels.m, names)
-
-    def _session(
-        self,
-        limits: Limits,
-        kernels: KernelOperator,
-        source: Saved | None,
-        n_tasks: int,
-        n_groups: int,
-    ) -> Session:
-        """Begin the checkpoints of a fit; raises if `source` was fitted with other kernels."""
-        asked = source is not None or any(isinstance(c, Checkpoint) for c in limits.callbacks)
-        names = names_digest(kernels.names) if asked else ""
-        if source is not None:
-            source.check(m=kernels.m, kernels=names)
-        header = self._header(kernels, n_tasks, n_groups, names)
-        return Session(limits.callbacks, header, None if source is None else source.groups)
-
     # From a fit to numbers
 
     def _decisions(self, X: Any) -> Array:
         """Decision values of new samples, shape (n_new, T)."""
-        check_is_fitted(self)
         X = self._check_X(X, reset=False)
         with self._threads():
-            values = self._values(X)
+            values = self._decide(X) + self.intercept_
         self._require_finite(values)
         return values
 
-    def _values(self, X: Any) -> Array:
-        """Decision values of checked samples; see :class:`Decisions` for what they cost."""
-        return self._decide(X) + self.intercept_
+    def _columns(self, values: Array) -> Array:
+        """Values of shape (n, T) as users see them: a single one for each sample is no table."""
+        return values[:, 0] if self._one_value else values
 
     def _likeliest(self, decisions: Array) -> AnyArray:
         """The class of the largest decision value, or by the sign of a single one."""
@@ -384,7 +277,6 @@ class KernelEstimator(TransformerMixin, BaseEstimator):
         Weights of a Bayesian model may be negative, and their sum then need not be positive
         semi-definite.
         """
-        check_is_fitted(self)
         X = self._check_X(X, reset=False)
         if Z is not None:
             Z = self._check_X(Z, reset=False)
@@ -396,7 +288,6 @@ class KernelEstimator(TransformerMixin, BaseEstimator):
 
         Put the estimator as a step before any estimator with ``kernel="precomputed"``.
         """
-        check_is_fitted(self)
         X = self._check_X(X, reset=False)
         with self._threads():
             return self._learnt().against_training(X)
@@ -450,7 +341,6 @@ class KernelEstimator(TransformerMixin, BaseEstimator):
         >>> model.explain(X[:2])
         <Explanation of 2 samples by 3 kernels, 3 values each>
         """
-        check_is_fitted(self)
         table = self._check_X(X, reset=False)
         with self._threads():
             values, kernels, constant = self._parts(table)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cached_property, partial
 from numbers import Integral
 from typing import Any
 
@@ -16,12 +18,7 @@ from kernelweave.errors import InvalidInputError
 from kernelweave.estimators.decisions import Parts, empty_parts
 from kernelweave.estimators.kernel_estimator import KernelEstimator
 from kernelweave.estimators.nystrom_map import NystromMap
-from kernelweave.estimators.targets import (
-    check_loss_weights,
-    class_codes,
-    read_sample_weight,
-    with_class_weight,
-)
+from kernelweave.estimators.targets import check_loss_weights, read_classes
 from kernelweave.operators import bind_kernels
 from kernelweave.solvers import Limits
 from kernelweave.validation import (
@@ -126,16 +123,7 @@ class NystromMKLClassifier(ClassifierMixin, KernelEstimator):
         n_jobs: int | None = None,
         random_state: Any = None,
     ) -> None:
-        self.kernels = kernels
-        self.n_components = n_components
-        self.C = C
-        self.loss = loss
-        self.normalize = normalize
-        self.tol = tol
-        self.max_iter = max_iter
-        self.class_weight = class_weight
-        self.n_jobs = n_jobs
-        self.random_state = random_state
+        self._store_parameters(locals())
 
     def fit(self, X: Any, y: Any, **fit_params: Any) -> NystromMKLClassifier:
         """Draw the landmarks, compute the features of the training rows, and fit LIBLINEAR.
@@ -155,9 +143,8 @@ class NystromMKLClassifier(ClassifierMixin, KernelEstimator):
         """
         svm = self._linear_svm()
         X = self._check_X(X, reset=True)
-        self.classes_, codes = class_codes(type(self).__name__, X, y)
-        weight = read_sample_weight(fit_params, len(codes))
-        weight = with_class_weight(weight, self.class_weight, self.classes_, codes)
+        name = type(self).__name__
+        self.classes_, codes, weight = read_classes(name, X, y, self.class_weight, fit_params)
         check_loss_weights(svm.C, weight)
         with self._threads():
             kernels = bind_kernels(self.kernels, X, normalize=self.normalize)
@@ -175,12 +162,13 @@ class NystromMKLClassifier(ClassifierMixin, KernelEstimator):
                 raise self._overflow()
             svm.fit(training, self.classes_[codes], sample_weight=weight)
         self._require_finite(svm.coef_, svm.intercept_)
-        self._kernel_set, self._combination, self._map = kernels, WeightedSum(), features
-        self._store_names()
+        self._keep(kernels, WeightedSum())
+        self._map = features
         self.landmarks_, self.ranks_ = landmarks, features.ranks
         self.coef_, self.intercept_ = svm.coef_, svm.intercept_
         self.n_iter_ = int(svm.n_iter_)
         self.weights_ = self._shares()
+        _ = self._decide  # Now: predicting must not change an estimator.
         return self
 
     def _check_fitted(self) -> None:
@@ -231,7 +219,6 @@ class NystromMKLClassifier(ClassifierMixin, KernelEstimator):
 
         Their inner products are about the mean of the kernels.
         """
-        check_is_fitted(self)
         X = self._check_X(X, reset=False)
         with self._threads():
             return self._map.of_new(X)
@@ -252,16 +239,18 @@ class NystromMKLClassifier(ClassifierMixin, KernelEstimator):
 
     def decision_function(self, X: Any) -> Array:
         """Signed distances: shape (n,) for two classes, (n, n_classes) otherwise."""
-        decisions = self._decisions(X)
-        return decisions[:, 0] if decisions.shape[1] == 1 else decisions
+        return self._columns(self._decisions(X))
 
-    def _values(self, X: Any) -> Array:
-        return self._map.decide(X, self.coef_) + self.intercept_
+    @cached_property
+    def _decide(self) -> Callable[[Any], Array]:
+        return partial(self._map.decide, coef=self.coef_)
 
     def _parts(self, X: Any) -> Parts:
         used = np.flatnonzero(self.weights_)
         parts = empty_parts(X.shape[0], len(self.coef_), used)
-        parts.values[:] = self._map.decide_each(X, self.coef_, used)
+        phi = self._map.of_new(X)
+        for place, own in enumerate(map(self._map.own, used.tolist())):
+            parts.values[:, :, place] = phi[:, own] @ self.coef_[:, own].T
         return parts._replace(constant=self.intercept_)
 
     def predict(self, X: Any) -> AnyArray:

@@ -144,7 +144,7 @@ class NystromMap:
         out = np.empty((n, self.width))
 
         def take(rows: slice, k: int, phi: Array) -> None:
-            out[rows, self._own(k)] = phi
+            out[rows, self.own(k)] = phi
 
         self._walk(kernels, n, take)
         return out
@@ -155,26 +155,13 @@ class NystromMap:
         out = np.zeros((new.n, len(coef)))
 
         def take(rows: slice, k: int, phi: Array) -> None:
-            out[rows] += phi @ coef[:, self._own(k)].T
+            out[rows] += phi @ coef[:, self.own(k)].T
 
         self._walk(self._kernel_set.against(new), new.n, take)
         return out
 
-    def decide_each(self, X: Any, coef: Array, kernels: Index) -> Array:
-        """What each of the kernels adds to `decide`, shape (n_new, T, len(kernels))."""
-        new = as_samples(X)
-        out = np.zeros((new.n, len(coef), len(kernels)))
-        places = {int(k): place for place, k in enumerate(kernels)}
-
-        def take(rows: slice, k: int, phi: Array) -> None:
-            if k in places:
-                out[rows, :, places[k]] = phi @ coef[:, self._own(k)].T
-
-        self._walk(self._kernel_set.against(new), new.n, take)
-        return out
-
-    def _own(self, k: int) -> slice:
-        """The features of kernel k."""
+    def own(self, k: int) -> slice:
+        """Which features are those of kernel k."""
         return slice(self._offsets[k], self._offsets[k + 1])
 
     def _walk(

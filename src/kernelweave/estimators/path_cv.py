@@ -12,7 +12,7 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from functools import partial
 from numbers import Integral
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.stats import rankdata
@@ -56,31 +56,7 @@ class _Fit:
         return int(np.count_nonzero(sum(result.d for result in self.results)))
 
 
-@dataclass
-class _Path:
-    """The fits along one path, as far as it got."""
-
-    title: str
-    fits: list[_Fit] = field(default_factory=list)
-    complaints: list[str] = field(default_factory=list)
-
-    @property
-    def seconds(self) -> float:
-        return sum(fit.seconds for fit in self.fits)
-
-
-class _Data(NamedTuple):
-    """What folds are taken from, and how they are scored."""
-
-    X: Any
-    y: Array
-    weight: Array
-    scorer: Any
-    weighs: bool
-
-    def score(self, model: BaseMKL, rows: Array) -> float:
-        given = {"sample_weight": self.weight[rows]} if self.weighs else {}
-        return float(self.scorer(model, _safe_indexing(self.X, rows), self.y[rows], **given))
+_Fits = list[_Fit]
 
 
 class PathCV(BaseMKL):
@@ -121,17 +97,27 @@ class PathCV(BaseMKL):
                 check_loss_weights(float(C), tasks.weight)
             jobs = min(thread_count(), 1 + len(folds))
             stop = threading.Event()
-            model = self._plain_model(max(1, thread_count() // jobs))
-            data = _Data(tasks.X, target, weight, scorer, weighs)
-            calls = [partial(self._whole_path, model, made, stop)]
-            for number, rows in enumerate(folds, start=1):
-                title = f"fold {number} of {len(folds)}"
-                calls.append(partial(self._fold, model, title, data, *rows, stop))
-            whole, *parts = _run_all(calls, jobs, stop)
-        if any(len(path.fits) < len(self.Cs_) for path in (whole, *parts)):
-            parts = self._keep_what_there_is(whole, parts)
-        self._conclude(made, whole, parts)
-        self.scorer_ = scorer
+            plain = self._plain_model(max(1, thread_count() // jobs))
+
+            def bind(model: BaseMKL, train: Array) -> SetUp:
+                given = {"sample_weight": weight[train]}
+                part = model._tasks(_safe_indexing(tasks.X, train), target[train], given)
+                return model._set_up(part, 1.0, Deadline.after(None, 0.0, stop.is_set))
+
+            def score(model: BaseMKL, test: Array) -> float:
+                given = {"sample_weight": weight[test]} if weighs else {}
+                return float(scorer(model, _safe_indexing(tasks.X, test), target[test], **given))
+
+            titles = ["all samples"]
+            calls = [partial(self._path, titles[0], plain, stop, lambda model: made)]
+            for number, (train, test) in enumerate(folds, start=1):
+                titles.append(f"fold {number} of {len(folds)}")
+                own = partial(bind, train=train), partial(score, test=test)
+                calls.append(partial(self._path, titles[-1], copy.copy(plain), stop, *own))
+            found = dict(zip(titles, _run_all(calls, jobs, stop), strict=True))
+        if any(len(fits) < len(self.Cs_) for fits in found.values()):
+            found = self._keep_what_there_is(found)
+        self._conclude(made, found)
         return self
 
     # Checks
@@ -142,20 +128,19 @@ class PathCV(BaseMKL):
             raise InvalidInputError(
                 f"C_ratio, the largest C over the smallest, must be above 1; got {self.C_ratio!r}."
             )
-        Cs = self.Cs
-        if isinstance(Cs, Integral) and not isinstance(Cs, bool):
-            good = int(Cs) >= 2
-        else:
-            try:
-                values = np.array([] if isinstance(Cs, str | bytes) else list(Cs), np.float64)
-            except (TypeError, ValueError):
-                values = np.array([])
-            good = values.ndim == 1 and values.size > 0
-            good = good and bool(np.all(np.isfinite(values) & (values > 0)))
+        try:
+            values = np.asarray(self.Cs, dtype=np.float64)
+        except (TypeError, ValueError):
+            values = np.zeros(0)
+        good = (
+            values.ndim == 1 and values.size > 0 and bool(np.all((values > 0) & (values < np.inf)))
+        )
+        if isinstance(self.Cs, Integral) and not isinstance(self.Cs, bool):
+            good = int(self.Cs) >= 2
         if not good:
             raise InvalidInputError(
                 "Cs must be an integer >= 2 (how many) or a sequence of finite numbers > 0 "
-                f"(which); got {Cs!r}."
+                f"(which); got {self.Cs!r}."
             )
         if isinstance(self.cv, Integral) and (isinstance(self.cv, bool) or self.cv < 2):
             raise InvalidInputError(
@@ -202,7 +187,7 @@ class PathCV(BaseMKL):
     def _grid(self, made: SetUp) -> Array:
         """Values of C in increasing order, for all samples and so for all folds."""
         if not isinstance(self.Cs, Integral):
-            return np.sort(np.asarray(list(self.Cs), dtype=np.float64))
+            return np.sort(np.asarray(self.Cs, dtype=np.float64))
         low = min(first_factor(problem) for problem in made.problems)
         return np.geomspace(low, low * self.C_ratio, int(self.Cs))
 
@@ -222,23 +207,20 @@ class PathCV(BaseMKL):
         params |= {"n_jobs": n_jobs, "verbose": max(0, self.verbose - 2)}
         return self._plain(**params)
 
-    def _walk(self, title: str, made: SetUp, stop: threading.Event) -> _Path:
+    def _walk(self, title: str, made: SetUp, stop: threading.Event) -> _Fits:
         """Solve for all C; ends early when asked to stop."""
-        path = _Path(title, [_Fit() for _ in self.Cs_])
+        fits = [_Fit() for _ in self.Cs_]
         limits = replace(made.limits, verbose=max(0, self.verbose - 2), stop=stop.is_set)
         for problem, solver in zip(made.problems, made.solvers, strict=True):
             began = time.perf_counter()
             walk = walk_path(problem, self.Cs_, solver, limits)
-            for C, fit, result in zip(self.Cs_, path.fits, walk, strict=False):
+            for C, fit, result in zip(self.Cs_, fits, walk, strict=False):
                 if result.reason == "interrupted":
                     stop.set()
                 if stop.is_set() and not result.converged:
                     break
                 fit.results.append(result)
                 fit.seconds += time.perf_counter() - began
-                told = reason_for_gap(result, limits)
-                if told:
-                    path.complaints.append(f"{title}, C = {C:.3g}: {told}")
                 if self.verbose >= 2:
                     kernels = np.count_nonzero(result.d)
                     gap = result.certificate.gap
@@ -248,115 +230,107 @@ class PathCV(BaseMKL):
                 began = time.perf_counter()
             if stop.is_set():
                 break
-        path.fits = [fit for fit in path.fits if len(fit.results) == len(made.problems)]
-        return path
+        return [fit for fit in fits if len(fit.results) == len(made.problems)]
 
-    def _whole_path(self, model: BaseMKL, made: SetUp, stop: threading.Event) -> _Path:
-        with model._threads():
-            path = self._walk("all samples", made, stop)
-        if self.verbose:
-            _say(f"all samples: {len(path.fits)} values of C in {path.seconds:.2f} s")
-        return path
-
-    def _fold(
+    def _path(
         self,
-        model: BaseMKL,
         title: str,
-        data: _Data,
-        train: Array,
-        test: Array,
+        model: BaseMKL,
         stop: threading.Event,
-    ) -> _Path:
-        """Fit along the path on the training part of one fold, and score on its test part."""
-        model = copy.copy(model)
+        bind: Callable[[BaseMKL], SetUp],
+        score: Callable[[BaseMKL], float] | None = None,
+    ) -> _Fits:
+        """Fit for all C, and score each in a fold; without those for which there was no time."""
         if stop.is_set():
-            return _Path(title)
+            return []
         with model._threads():
-            given = {"sample_weight": data.weight[train]}
-            tasks = model._tasks(_safe_indexing(data.X, train), data.y[train], given)
             try:
-                made = model._set_up(tasks, 1.0, Deadline.after(None, 0.0, stop.is_set))
+                made = bind(model)
             except InvalidInputError:
                 if not stop.is_set():
                     raise
                 # There was no time to centre the kernels.
-                return _Path(title)
-            path = self._walk(title, made, stop)
-            for fit in path.fits:
+                return []
+            fits = self._walk(title, made, stop)
+            for fit in fits:
+                if score is None:
+                    break
                 began = time.perf_counter()
                 model._store(made, fit.results)
-                fit.score = data.score(model, test)
+                fit.score = score(model)
                 fit.score_seconds = time.perf_counter() - began
-        if self.verbose and path.fits:
-            scores = [fit.score for fit in path.fits]
-            best = int(np.argmax(scores))
-            _say(
-                f"{title}: {len(scores)} values of C in {path.seconds:.2f} s, best score "
-                f"{scores[best]:.4g} at C = {self.Cs_[best]:.3g}"
-            )
-        return path
+        if self.verbose and fits:
+            line = f"{title}: {len(fits)} values of C in {sum(fit.seconds for fit in fits):.2f} s"
+            if score:
+                best = int(np.argmax([fit.score for fit in fits]))
+                line += f", best score {fits[best].score:.4g} at C = {self.Cs_[best]:.3g}"
+            _say(line)
+        return fits
 
-    def _come_back(self) -> None:
-        super()._come_back()
-        self.scorer_ = check_scoring(self, scoring=self.scoring)
+    @property
+    def scorer_(self) -> Any:
+        """What the folds were scored by, as a scorer of scikit-learn."""
+        return check_scoring(self, scoring=self.scoring)
 
     # Results
 
-    def _keep_what_there_is(self, whole: _Path, parts: list[_Path]) -> list[_Path]:
-        """After an interruption, cut the path to the C that were fitted and scored; the folds."""
-        fitted = len(whole.fits)
-        scored = [part for part in parts if part.fits]
+    def _keep_what_there_is(self, paths: dict[str, _Fits]) -> dict[str, _Fits]:
+        """After an interruption, cut the paths to the C that were fitted and scored."""
+        (name, whole), *folds = paths.items()
+        fitted, scored = len(whole), [(title, fits) for title, fits in folds if fits]
         if not fitted:
             raise KeyboardInterrupt("the cross-validation was interrupted before its first fit.")
         if scored:
-            fitted = min(fitted, *(len(part.fits) for part in scored))
-            how = f"the best of the first {fitted} that {len(scored)} of {len(parts)} folds scored"
+            fitted = min(fitted, *(len(fits) for _, fits in scored))
+            how = f"the best of the first {fitted} that {len(scored)} of {len(folds)} folds scored"
         else:
             # At the start of the path little has been learnt: keep its end.
-            self.Cs_, whole.fits = self.Cs_[fitted - 1 :], whole.fits[-1:]
+            self.Cs_, whole = self.Cs_[fitted - 1 :], whole[-1:]
             how, fitted = "the last one fitted, and no fold had scored any", 1
         self.Cs_ = self.Cs_[:fitted]
-        for path in (whole, *scored):
-            path.fits = path.fits[:fitted]
         warnings.warn(
             f"the cross-validation was interrupted; of the values of C the model has {how}.",
             InterruptedFitWarning,
             stacklevel=3,
         )
-        return scored
+        return {title: fits[:fitted] for title, fits in [(name, whole), *scored]}
 
-    def _conclude(self, made: SetUp, whole: _Path, parts: list[_Path]) -> None:
-        shown = parts or [whole]  # The latter without scores: interrupted before the first.
+    def _conclude(self, made: SetUp, paths: dict[str, _Fits]) -> None:
+        whole, *folds = paths.values()
+        shown = folds or [whole]  # The latter without scores: interrupted before the first.
         self.scores_ = _each(shown, "score")
         self.cv_results_ = _table(self.Cs_, shown)
         mean = self.cv_results_["mean_test_score"]
-        if parts and np.all(np.isnan(mean)):
+        if folds and np.all(np.isnan(mean)):
             raise InvalidInputError(
                 f"scoring={self.scoring!r} gave no number for any C: every mean over the folds is "
                 "nan. Use another scoring, or folds that it can be computed on."
             )
-        self.best_index_ = int(np.nanargmax(mean)) if parts else 0
+        self.best_index_ = int(np.nanargmax(mean)) if folds else 0
         self.C_ = float(self.Cs_[self.best_index_])
         self.best_score_ = float(mean[self.best_index_])
-        weights = np.array([[result.d for result in fit.results] for fit in whole.fits])
+        weights = np.array([[result.d for result in fit.results] for fit in whole])
         self.path_weights_ = weights[:, 0] if weights.shape[1] == 1 else weights
         self.path_gaps_ = _each([whole], "gap")[0]
-        self._store(made, whole.fits[self.best_index_].results)
-        self._warn_of([text for path in (whole, *parts) for text in path.complaints])
+        self._store(made, whole[self.best_index_].results)
+        complaints = [
+            f"{title}, C = {C:.3g}: {told}"
+            for title, fits in paths.items()
+            for C, fit in zip(self.Cs_, fits, strict=True)
+            for result in fit.results
+            if (told := reason_for_gap(result, made.limits))
+        ]
+        if complaints:
+            more = f" So did {len(complaints) - 1} more fits, the last one: {complaints[-1]}"
+            warnings.warn(
+                f"a fit did not reach the tolerance. {complaints[0]}"
+                + (more if len(complaints) > 1 else ""),
+                ConvergenceWarning,
+                stacklevel=3,
+            )
 
-    def _warn_of(self, complaints: list[str]) -> None:
-        if not complaints:
-            return
-        others = f" So did {len(complaints) - 1} more fits, the last one: {complaints[-1]}"
-        warnings.warn(
-            f"a fit did not reach the tolerance. {complaints[0]}"
-            + (others if len(complaints) > 1 else ""),
-            ConvergenceWarning,
-            stacklevel=4,
-        )
 
-
-def _run_all(calls: Sequence[Callable[[], _Path]], jobs: int, stop: threading.Event) -> list[_Path]:
+def _run_all(calls: Sequence[Callable[[], _Fits]], jobs: int, stop: threading.Event) -> list[_Fits]:
     """Call each in a thread of `jobs`; after Ctrl-C with what they have by then."""
     with ThreadPoolExecutor(jobs) as pool:
         running = [pool.submit(_configured, get_config(), call) for call in calls]
@@ -369,7 +343,7 @@ def _run_all(calls: Sequence[Callable[[], _Path]], jobs: int, stop: threading.Ev
         return [future.result() for future in running]
 
 
-def _configured(config: dict[str, Any], call: Callable[[], _Path]) -> _Path:
+def _configured(config: dict[str, Any], call: Callable[[], _Fits]) -> _Fits:
     """Call in a thread under scikit-learn's settings of the caller's thread."""
     with config_context(**config):
         return call()
@@ -379,12 +353,12 @@ def _say(text: str) -> None:
     print(f"[kernelweave] {text}", flush=True)
 
 
-def _each(paths: list[_Path], name: str) -> Array:
+def _each(paths: list[_Fits], name: str) -> Array:
     """That attribute of all fits, shape (len(paths), n_Cs)."""
-    return np.array([[getattr(fit, name) for fit in path.fits] for path in paths])
+    return np.array([[getattr(fit, name) for fit in fits] for fits in paths])
 
 
-def _table(Cs: Array, paths: list[_Path]) -> dict[str, Any]:
+def _table(Cs: Array, paths: list[_Fits]) -> dict[str, Any]:
     """Columns of one entry for each C, named as those of ``GridSearchCV.cv_results_``."""
     scores = _each(paths, "score")
     mean = scores.mean(axis=0)

@@ -16,7 +16,6 @@ from kernelweave.errors import InvalidInputError
 from kernelweave.estimators.base import BaseMKL, SetUp, Tasks
 from kernelweave.estimators.targets import (
     RAW,
-    TargetUnits,
     check_loss_of_residuals,
     read_sample_weight,
     require_target,
@@ -156,26 +155,7 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         warm_start: bool = False,
         warm_start_from: Any = None,
     ) -> None:
-        self.kernels = kernels
-        self.C = C
-        self.loss = loss
-        self.epsilon = epsilon
-        self.target_scale = target_scale
-        self.regularizer = regularizer
-        self.combination = combination
-        self.solver = solver
-        self.normalize = normalize
-        self.tol = tol
-        self.max_iter = max_iter
-        self.bank = bank
-        self.cache_mb = cache_mb
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
-        self.callbacks = callbacks
-        self.max_time = max_time
-        self.warm_start = warm_start
-        self.warm_start_from = warm_start_from
+        self._store_parameters(locals())
 
     def fit(self, X: Any, y: Any, **fit_params: Any) -> MKLRegressor:
         """Learn the kernel weights and the function.
@@ -243,10 +223,6 @@ class MKLRegressor(RegressorMixin, BaseMKL):
     def _store(self, made: SetUp, results: list[Result]) -> None:
         super()._store(made, results)
         self.target_shift_, self.target_scale_ = made.units
-
-    @property
-    def _units(self) -> TargetUnits:
-        return TargetUnits(self.target_shift_, self.target_scale_)
 
     def _check_fitted(self) -> None:
         super()._check_fitted()

@@ -24,19 +24,17 @@ from kernelweave.validation import LARGEST, is_missing
 
 __all__ = [
     "RAW",
-    "ReadLabels",
     "TargetUnits",
     "check_loss_of_residuals",
     "check_loss_weights",
-    "class_codes",
     "known_labels",
     "one_versus_rest",
     "plain_labels",
+    "read_classes",
     "read_labels",
     "read_sample_weight",
     "require_target",
     "standardize",
-    "with_class_weight",
 ]
 
 # Different values that a message shows.
@@ -45,29 +43,38 @@ _SHOWN = 5
 _ROUNDING = 10 * float(np.finfo(np.float64).eps)
 
 
-class ReadLabels(NamedTuple):
-    """Labels as the tasks of a model.
-
-    `signs`, of shape (T, n), are those of :func:`one_versus_rest` or of each label, 0 where
-    unknown. `classes` are in order, or, of shape (L, 2), the two values of each of L labels.
-    """
-
-    signs: Array
-    classes: AnyArray
-
-
 def require_target(owner: str, y: Any) -> None:
     """Raise if y is missing; the message names `owner`."""
     if y is None:
         raise InvalidInputError(f"{owner} requires y to be passed, but the target y is None.")
 
 
-def class_codes(owner: str, X: Any, y: Any) -> tuple[AnyArray, Index]:
-    """Return the classes in order, and the number of each sample's class; messages name `owner`."""
+def read_classes(
+    owner: str, X: Any, y: Any, class_weight: Any, fit_params: dict[str, Any]
+) -> tuple[AnyArray, Index, Array]:
+    """Return the classes in order, the number of each sample's class, and the samples' weights.
+
+    A weight is that of the sample, a keyword of `fit`, times that of its class; messages name
+    `owner`.
+    """
     require_target(owner, y)
     y = plain_labels(y)
     check_consistent_length(X, y)
-    return _coded(y)
+    classes, codes = _coded(y)
+    weight = read_sample_weight(fit_params, len(codes))
+    if class_weight is not None:
+        of_classes = np.asarray(compute_sample_weight(class_weight, y), dtype=np.float64)
+        _check_numbers("class_weight", of_classes)
+        with np.errstate(over="ignore"):
+            weight = weight * of_classes
+    heard = np.bincount(codes, weights=weight > 0, minlength=len(classes)) > 0
+    if not heard.all():
+        raise InvalidInputError(
+            f"every sample of class {classes[~heard][0]!r} has the weight zero (class_weight times "
+            "sample_weight); each class needs a sample of positive weight. Leave out the samples "
+            "of a class that shall not count."
+        )
+    return classes, codes, weight
 
 
 def _coded(values: AnyArray, hint: str = "") -> tuple[AnyArray, Index]:
@@ -88,18 +95,24 @@ def one_versus_rest(codes: Index, n_classes: int) -> Array:
 
 def plain_labels(y: Any) -> AnyArray:
     """Return labels in one dimension, all of one kind and none of them missing."""
-    column: AnyArray = column_or_1d(_as_objects(y) if isinstance(y, list | tuple) else y, warn=True)
-    if column.dtype.kind != "O":
-        return column
-    _refuse_missing(column, "Every sample needs a label: drop those without.")
-    return _tidy(column, "Use one kind.")
+    return known_labels(column_or_1d(_items(y), warn=True))[0]
 
 
-def read_labels(y: Any, unlabeled: Any = None) -> ReadLabels:
-    """Read class labels, or a table of 0 and 1 with a column for each label.
+def read_labels(y: Any, unlabeled: Any = None) -> tuple[Array, AnyArray]:
+    """Read class labels, or a table of 0 and 1 with a column for each label, as tasks.
 
-    `unlabeled` is the value that marks an unknown label, if there is one; NaN stands for all
-    missing values.
+    Parameters
+    ----------
+    y : array-like of shape (n,) or (n, L)
+    unlabeled : object, optional
+        The value that marks an unknown label; NaN stands for all missing values.
+
+    Returns
+    -------
+    signs : ndarray of shape (T, n)
+        Those of :func:`one_versus_rest` or of each label, 0 where unknown.
+    classes : ndarray
+        In order, or, of shape (L, 2), the two values of each of L labels.
     """
     values, known = known_labels(y, unlabeled)
     if not known.any():
@@ -107,33 +120,48 @@ def read_labels(y: Any, unlabeled: Any = None) -> ReadLabels:
             f"y holds no labels: all {len(known)} samples have the marker unlabeled="
             f"{unlabeled!r}; at least two classes are needed."
         )
-    return _several_labels(values, known) if known.ndim == 2 else _classes(values, known, unlabeled)
+    if known.ndim == 2:
+        empty = np.flatnonzero(~known.any(axis=0))
+        if len(empty):
+            raise InvalidInputError(
+                f"column {empty[0]} of y holds no labels, only the marker; leave such columns out."
+            )
+        table = np.zeros(known.shape)
+        table[known] = np.where(values == 1, 1.0, -1.0)
+        classes = np.tile(np.array([0, 1], dtype=values.dtype), (known.shape[1], 1))
+        return np.ascontiguousarray(table.T), classes
+    others = int(np.sum(~known))
+    hint = f" {others} samples have the marker unlabeled={unlabeled!r}." if others else ""
+    classes, codes = _coded(values, hint)
+    of_known = one_versus_rest(codes, len(classes))
+    signs = np.zeros((len(of_known), len(known)))
+    signs[:, known] = of_known
+    return signs, classes
 
 
 def known_labels(y: Any, unlabeled: Any = None) -> tuple[AnyArray, Flags]:
     """Return the labels that are known, in a row, and where they are (of the shape of y)."""
-    table = _table(y)
+    require_target("a classifier", y)
+    table = _items(y.toarray() if sparse.issparse(y) else y)
+    if table.ndim != 2 or table.shape[1] == 1:
+        table = column_or_1d(table, warn=True)
     known = ~_marked(table, unlabeled)
     values = table[known]
-    _refuse_missing(
-        values,
-        "To learn from samples without a label as well, say unlabeled=np.nan; otherwise drop them.",
-    )
-    if table.ndim == 2:
-        return _zeros_and_ones(table, known), known
-    return _tidy(values, "Use one kind, and a marker for samples without one (unlabeled)."), known
+    if _missing(values).any():
+        raise InvalidInputError(
+            "y contains NaN or another missing value. Every sample needs a label: drop those "
+            "without. A Bayesian classifier can learn from them as well, with unlabeled=np.nan."
+        )
+    return (_zeros_and_ones(table, values) if table.ndim == 2 else _tidy(values)), known
 
 
-def _table(y: Any) -> AnyArray:
-    """One or two dimensions; a single column becomes one dimension."""
-    require_target("a classifier", y)
-    if sparse.issparse(y):
-        y = y.toarray()
-    table = _as_objects(y) if isinstance(y, list | tuple) else np.asarray(y)
-    if table.ndim == 2 and table.shape[1] > 1:
-        return table
-    column: AnyArray = column_or_1d(table, warn=True)
-    return column
+def _missing(table: AnyArray) -> Flags:
+    """Which entries are None, NaN or another missing value."""
+    if table.dtype.kind == "O":
+        flags = [is_missing(item) for item in table.ravel().tolist()]
+        return np.array(flags, dtype=bool).reshape(table.shape)
+    # Only these equal not even themselves.
+    return np.asarray(table != table)
 
 
 def _marked(table: AnyArray, marker: Any) -> Flags:
@@ -141,15 +169,16 @@ def _marked(table: AnyArray, marker: Any) -> Flags:
     if marker is None:
         return np.zeros(table.shape, dtype=bool)
     if is_missing(marker):
-        marked = [is_missing(item) for item in table.ravel().tolist()]
-    else:
-        # A missing value compares with nothing: pandas' NA is neither equal nor unequal.
-        marked = [not is_missing(item) and item == marker for item in table.ravel().tolist()]
+        return _missing(table)
+    # A missing value compares with nothing: pandas' NA is neither equal nor unequal.
+    marked = [not is_missing(item) and item == marker for item in table.ravel().tolist()]
     return np.array(marked, dtype=bool).reshape(table.shape)
 
 
-def _as_objects(y: Any) -> AnyArray:
-    """Read a list whose items keep their types: NumPy would make 1 beside "a" the text "1"."""
+def _items(y: Any) -> AnyArray:
+    """Read an array, or a list whose items keep their types: NumPy makes 1 beside "a" text."""
+    if not isinstance(y, list | tuple):
+        return np.asarray(y)
     try:
         table = np.asarray(y, dtype=object)
     except ValueError as error:
@@ -159,12 +188,7 @@ def _as_objects(y: Any) -> AnyArray:
     return table
 
 
-def _refuse_missing(values: AnyArray, advice: str) -> None:
-    if any(is_missing(item) for item in values.tolist()):
-        raise InvalidInputError(f"y contains NaN or another missing value. {advice}")
-
-
-def _tidy(values: AnyArray, advice: str) -> AnyArray:
+def _tidy(values: AnyArray) -> AnyArray:
     """Give labels from a column of objects, none of them missing, their own type."""
     if values.dtype.kind != "O":
         return values
@@ -172,25 +196,18 @@ def _tidy(values: AnyArray, advice: str) -> AnyArray:
     numbers = [isinstance(item, bool | np.bool_ | Real) for item in values]
     if not (all(text) or all(numbers)):
         if any(text):
-            raise InvalidInputError(f"y mixes text with other labels: {_some(values)}. {advice}")
+            raise InvalidInputError(
+                f"y mixes text with other labels: {_some(values)}. Use one kind, and name the "
+                "marker of samples without a label, if there are any (unlabeled)."
+            )
         raise InvalidInputError(
             f"Unknown label type: labels must be text or numbers; y holds {_some(values)}."
         )
     return np.array(values.tolist())
 
 
-def _classes(values: AnyArray, known: Flags, unlabeled: Any) -> ReadLabels:
-    others = int(np.sum(~known))
-    hint = f" {others} samples have the marker unlabeled={unlabeled!r}." if others else ""
-    classes, codes = _coded(values, hint)
-    of_known = one_versus_rest(codes, len(classes))
-    signs = np.zeros((len(of_known), len(known)))
-    signs[:, known] = of_known
-    return ReadLabels(signs, classes)
-
-
-def _zeros_and_ones(table: AnyArray, known: Flags) -> AnyArray:
-    values = table[known]
+def _zeros_and_ones(table: AnyArray, values: AnyArray) -> AnyArray:
+    """Return the known labels of a table as integers."""
     try:
         numbers = values.astype(np.float64)
     except (TypeError, ValueError):
@@ -203,18 +220,6 @@ def _zeros_and_ones(table: AnyArray, known: Flags) -> AnyArray:
         )
     kind = table.dtype if table.dtype.kind in "biu" else np.dtype(np.int64)
     return numbers.astype(kind)
-
-
-def _several_labels(values: AnyArray, known: Flags) -> ReadLabels:
-    empty = np.flatnonzero(~known.any(axis=0))
-    if len(empty):
-        raise InvalidInputError(
-            f"column {empty[0]} of y holds no labels, only the marker; leave such columns out."
-        )
-    signs = np.zeros(known.shape)
-    signs[known] = np.where(values == 1, 1.0, -1.0)
-    classes = np.tile(np.array([0, 1], dtype=values.dtype), (known.shape[1], 1))
-    return ReadLabels(np.ascontiguousarray(signs.T), classes)
 
 
 def _some(values: AnyArray) -> str:
@@ -247,50 +252,19 @@ def read_sample_weight(fit_params: dict[str, Any], n: int) -> Array:
     return weight
 
 
-def with_class_weight(weight: Array, class_weight: Any, classes: Array, codes: Index) -> Array:
-    """Return the weights of the samples times those of their classes.
-
-    `codes` are the numbers of the samples' classes.
-    """
-    if class_weight is not None:
-        of_classes = np.asarray(
-            compute_sample_weight(class_weight, classes[codes]), dtype=np.float64
-        )
-        _check_numbers("class_weight", of_classes)
-        with np.errstate(over="ignore"):
-            weight = weight * of_classes
-    heard = np.bincount(codes, weights=weight > 0, minlength=len(classes)) > 0
-    if not heard.all():
-        raise InvalidInputError(
-            f"every sample of class {classes[~heard][0]!r} has the weight zero (class_weight times "
-            "sample_weight); each class needs a sample of positive weight. Leave out the samples "
-            "of a class that shall not count."
-        )
-    return weight
-
-
 def check_loss_weights(C: float, weight: Array) -> None:
     """Raise if C times these weights is too large, or too small, for float64."""
     with np.errstate(over="ignore", under="ignore"):
         products = C * weight
         total = float(np.sum(products))
-    if not total <= LARGEST:
+    smallest = float(np.min(products, where=products > 0, initial=np.inf))
+    # The objective must not overflow, and squares of the weights must be numbers.
+    if not (1 / LARGEST <= smallest < np.inf and total <= LARGEST):
         raise InvalidInputError(
-            f"the weights of the loss (C times class_weight times sample_weight) add up to "
-            f"{total:g}; at most {LARGEST:g} is allowed, beyond which the objective may overflow "
-            f"float64. The largest is {float(np.max(products)):g}, with C = {C:g}."
-        )
-    if not total > 0:
-        raise InvalidInputError(
-            f"the weights of the loss (C times class_weight times sample_weight) are all zero in "
-            f"float64, with C = {C:g}; some must be > 0."
-        )
-    smallest = float(np.min(products[products > 0]))
-    if smallest < 1 / LARGEST:
-        raise InvalidInputError(
-            f"the weights of the loss (C times class_weight times sample_weight) go down to "
-            f"{smallest:g}, with C = {C:g}; they must be 0 or at least {1 / LARGEST:g}, so that "
-            "their squares are numbers."
+            f"the weights of the loss (C times class_weight times sample_weight) must each be 0 or "
+            f"at least {1 / LARGEST:g}, not be all zero in float64, and add up to at most "
+            f"{LARGEST:g}. The smallest above 0 is {smallest:g}, the largest is "
+            f"{float(np.max(products)):g}, and they add up to {total:g}, with C = {C:g}."
         )
 
 

@@ -16,8 +16,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from kernelweave.errors import InvalidInputError, ModelFileError
-from kernelweave.inspect.learnt import find_estimator, is_bayesian
-from kernelweave.problem import Array
+from kernelweave.inspect.learnt import Ranking, find_estimator, is_bayesian
 
 __all__ = ["FORMAT", "Header", "describe"]
 
@@ -88,7 +87,9 @@ class Header:
         if not isinstance(entries, dict) or not isinstance(entries.get("format"), int):
             raise ValueError("it has no format number")
         if entries["format"] > FORMAT:
-            return cls(entries["format"], "", "", _texts(entries), "", 0, [], {}, {}), {}
+            versions = entries.get("versions")
+            versions = versions if isinstance(versions, dict) else {}
+            return cls(entries["format"], "", "", versions, "", 0, [], {}, {}), {}
         known = {field.name: field.type for field in fields(cls)}
         values: dict[str, Any] = {name: entries.get(name) for name in known}
         for name, kind in known.items():
@@ -102,19 +103,15 @@ class Header:
         return cls(**values), digests
 
 
-def _texts(entries: dict[str, Any]) -> dict[str, str]:
-    versions = entries.get("versions")
-    return versions if isinstance(versions, dict) else {}
-
-
 def describe(model: Any, about: Any) -> Header:
     """Return the header of a fitted model."""
     estimator = _estimator(model)
+    versions = {package: metadata.version(package) for package in _PACKAGES}
     return Header(
         FORMAT,
         type(model).__name__,
         "" if estimator is None else type(estimator).__name__,
-        _versions(),
+        {"python": platform.python_version(), **versions},
         datetime.now(UTC).isoformat(timespec="seconds"),
         0 if estimator is None else len(estimator.kernel_names_),
         [] if estimator is None else _kernels(estimator),
@@ -144,38 +141,23 @@ def _estimator(model: Any) -> Any:
     return None
 
 
-def _versions() -> dict[str, str]:
-    return {"python": platform.python_version()} | {p: metadata.version(p) for p in _PACKAGES}
-
-
 def _kernels(estimator: Any) -> list[dict[str, Any]]:
-    rows: Array = np.atleast_2d(np.asarray(estimator.weights_, dtype=float))
-    size = np.abs(rows).mean(axis=0)
-    used = np.flatnonzero(size)
-    # Equal weights stay in the order of the kernels.
-    heaviest = used[np.argsort(-size[used], kind="stable")][:_MOST_KERNELS]
-    mean = rows[:, heaviest].mean(axis=0)
-    names = estimator.kernel_names_
+    ranking, names = Ranking.of(estimator), estimator.kernel_names_
     return [
-        {"name": str(names[int(k)]), "weight": float(weight)}
-        for k, weight in zip(heaviest, mean, strict=True)
+        {"name": str(names[k]), "weight": float(ranking.weights[k])}
+        for k in ranking.used[:_MOST_KERNELS].tolist()
     ]
 
 
 def _certificate(estimator: Any) -> dict[str, Any]:
-    told = {name: f"{name}_" for name in _CERTIFICATE}
-    found = {name: getattr(estimator, a) for name, a in told.items() if hasattr(estimator, a)}
+    known = [name for name in _CERTIFICATE if hasattr(estimator, f"{name}_")]
+    found = {name: getattr(estimator, f"{name}_") for name in known}
     if is_bayesian(estimator):
         found["change"] = estimator.history_[-1].change
     found |= {"n_iter": estimator.n_iter_, "tol": estimator.tol}
-    return {name: _json_number(value) for name, value in found.items()}
-
-
-def _json_number(value: Any) -> Any:
-    """A value that JSON has; None for infinity and NaN."""
-    if isinstance(value, np.generic):
-        value = value.item()
-    return value if not isinstance(value, float) or np.isfinite(value) else None
+    plain = {k: v.item() if isinstance(v, np.generic) else v for k, v in found.items()}
+    # JSON has neither infinity nor NaN.
+    return {k: None if v in (np.inf, -np.inf) or v != v else v for k, v in plain.items()}
 
 
 def _checked_about(about: Any) -> dict[str, Any]:

@@ -121,9 +121,10 @@ def _of_others() -> dict[str, frozenset[str]]:
         for kind in ("bsr", "coo", "csc", "csr", "dia", "dok", "lil")
         for what in ("array", "matrix")
     }
+    full = "{0.__module__}.{0.__name__}".format
     return {
-        "ObjectNode": frozenset(_full(cls) for cls in objects),
-        "FunctionNode": frozenset(_full(function) for function in measures),
+        "ObjectNode": frozenset(map(full, objects)),
+        "FunctionNode": frozenset(map(full, measures)),
         "TypeNode": frozenset(
             {"builtins.object", "numpy.number", "numpy.integer", "numpy.floating", "numpy.generic"}
         ),
@@ -141,10 +142,6 @@ def _splits(found: Any) -> bool:
 def _there(module: Any, *names: str) -> Iterator[Any]:
     """Private names of scikit-learn, as far as this version has them."""
     return (getattr(module, name) for name in names if hasattr(module, name))
-
-
-def _full(thing: Any) -> str:
-    return f"{thing.__module__}.{thing.__name__}"
 
 
 def trusted_names(

@@ -13,8 +13,8 @@ import io
 import json
 import zipfile
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
-from functools import cached_property
+from collections.abc import Iterable, Iterator
+from functools import cached_property, singledispatchmethod
 from importlib import import_module, metadata
 from types import FunctionType
 from typing import Any
@@ -67,18 +67,9 @@ class SchemaWriter:
     # One value
 
     def _node(self, value: Any) -> Node:
+        """Write a value, or where it was written."""
         if type(value) in _PLAIN:
             return {**_JSON, "content": json.dumps(value)}
-        if isinstance(value, tuple):
-            items = [self._at(f"[{i}]", item) for i, item in enumerate(value)]
-            return _typed(type(value), "TupleNode", content=items)
-        for kind, write in _WRITERS:
-            if isinstance(value, kind):
-                return write(self, value)
-        return self._once(value, self._object)
-
-    def _once(self, value: Any, write: Callable[[Any], Node]) -> Node:
-        """Write a value, or where it was written."""
         key = id(value)
         if key in self._begun:
             raise self._cannot(f"a {type(value).__name__} that holds itself")
@@ -88,7 +79,7 @@ class SchemaWriter:
         number = self._numbers[key] = self._next()
         self._alive.append(value)
         self._begun.add(key)
-        node = write(value)
+        node = self._write(value)
         self._begun.remove(key)
         return {**node, "__id__": number}
 
@@ -108,109 +99,9 @@ class SchemaWriter:
             "hold that."
         )
 
-    # Containers
-
-    def _list(self, value: list[Any]) -> Node:
-        if type(value) is not list:
-            return self._by_skops(value)
-        if all(type(item) in _PLAIN for item in value):
-            return {**_JSON, "content": json.dumps(value)}
-        items = [self._at(f"[{i}]", item) for i, item in enumerate(value)]
-        return _typed(list, "ListNode", content=items)
-
-    def _set(self, value: set[Any]) -> Node:
-        if type(value) is not set:
-            return self._by_skops(value)
-        items = sorted(value, key=repr)
-        return _typed(set, "SetNode", content=[self._at("{...}", item) for item in items])
-
-    def _dict(self, value: dict[Any, Any], where: str = "[{!r}]") -> Node:
-        if type(value) not in (dict, OrderedDict, Bunch):
-            return self._by_skops(value)
-        plain = all(type(item) in _PLAIN for item in value.values())
-        if plain and type(value) is dict and all(type(key) is str for key in value):
-            return {**_JSON, "content": json.dumps(value)}
-        content, types = {}, []
-        for key, item in value.items():
-            # True and False would both be read as True; 1 and 0 are equal to them.
-            name = int(key) if isinstance(key, bool | np.bool_) else key
-            name = name.item() if isinstance(name, np.generic) else name
-            if not isinstance(name, _KEYS):
-                raise self._cannot(f"a dict with the key {key!r}")
-            types.append(type(name))
-            content[str(name)] = self._at(where.format(key), item)
-        if len(content) < len(value):
-            raise self._cannot("a dict with keys that read the same")
-        keys = [_typed(kind, "TypeNode") for kind in types]
-        key_types = _typed(list, "ListNode", content=keys)
-        return _typed(type(value), "DictNode", content=content, key_types=key_types)
-
-    def _slice(self, value: slice) -> Node:
-        ends = {name: getattr(value, name) for name in ("start", "stop", "step")}
-        ends = {k: end.item() if isinstance(end, np.generic) else end for k, end in ends.items()}
-        if not all(type(end) in _PLAIN for end in ends.values()):
-            raise self._cannot(f"the slice {value!r}")
-        return _typed(slice, "SliceNode", content=ends)
-
-    # Data
-
-    def _member(self, data: bytes, suffix: str) -> str:
-        name = f"{hashlib.sha256(data).hexdigest()[:16]}.{suffix}"
-        self.members[name] = data
-        return name
-
-    def _array(self, value: Any) -> Node:
-        if isinstance(value, np.ma.MaskedArray):
-            parts = {"data": self._at(".data", value.data), "mask": self._at(".mask", value.mask)}
-            return _typed(type(value), "MaskedArrayNode", content=parts)
-        kind: type[Any] = np.ndarray
-        if isinstance(value, np.generic):
-            kind = type(value)
-        else:
-            value = np.asarray(value)  # a matrix, or one that lives in a file
-        if value.dtype.hasobject:
-            if value.dtype != object:
-                raise self._cannot(f"an array of type {value.dtype}")
-            items = [self._at(f"[{i}]", item) for i, item in enumerate(value.tolist())]
-            shape = self._node(value.shape)
-            return _typed(kind, "NdArrayNode", type="json", content=items, shape=shape)
-        buffer = io.BytesIO()
-        np.save(buffer, value, allow_pickle=False)
-        file = self._member(buffer.getvalue(), "npy")
-        return _typed(kind, "NdArrayNode", type="numpy", file=file)
-
-    def _sparse(self, value: Any) -> Node:
-        buffer = io.BytesIO()
-        sparse.save_npz(buffer, value, compressed=False)
-        file = self._member(buffer.getvalue(), "npz")
-        return _typed(type(value), "SparseMatrixNode", type="scipy", file=file)
-
-    def _dtype(self, value: np.dtype[Any]) -> Node:
-        node = {"__class__": "dtype", "__module__": "numpy", "__loader__": "DTypeNode"}
-        return {**node, "content": self._node(np.empty(0, value))}
-
-    def _bytes(self, value: bytes) -> Node:
-        return _typed(bytes, "BytesNode", file=self._member(value, "bin"))
-
-    # Types, functions, objects
-
-    def _type(self, value: Any) -> Node:
-        return self._named(value, "TypeNode")
-
-    def _function(self, value: Any) -> Node:
-        return self._named(value, "FunctionNode")
-
-    def _named(self, value: Any, loader: str) -> Node:
-        """What is imported by its name on load."""
-        if value.__qualname__ != value.__name__ or not _can_be_found(value):
-            raise ModelFileError(
-                f"the model cannot be saved: {''.join(self._path)} needs "
-                f"{value.__module__}.{value.__qualname__}, which could not be found again on load. "
-                "Define it at the top level of a module that can be imported."
-            )
-        return _typed(value, loader)
-
-    def _object(self, value: Any) -> Node:
+    @singledispatchmethod
+    def _write(self, value: Any) -> Node:
+        """Write a value of no type that has a method of its own below."""
         cls = type(value)
         library = cls.__module__.partition(".")[0]
         if library in ("pandas", "polars"):
@@ -236,6 +127,125 @@ class SchemaWriter:
         }
         return {**node, "content": self._dict(kept, ".{}")}
 
+    # Containers
+
+    @_write.register(tuple)
+    def _tuple(self, value: tuple[Any, ...]) -> Node:
+        items = [self._at(f"[{i}]", item) for i, item in enumerate(value)]
+        return _typed(type(value), "TupleNode", content=items)
+
+    @_write.register(list)
+    def _list(self, value: list[Any]) -> Node:
+        if type(value) is not list:
+            return self._by_skops(value)
+        if all(type(item) in _PLAIN for item in value):
+            return {**_JSON, "content": json.dumps(value)}
+        items = [self._at(f"[{i}]", item) for i, item in enumerate(value)]
+        return _typed(list, "ListNode", content=items)
+
+    @_write.register(set)
+    def _set(self, value: set[Any]) -> Node:
+        if type(value) is not set:
+            return self._by_skops(value)
+        items = sorted(value, key=repr)
+        return _typed(set, "SetNode", content=[self._at("{...}", item) for item in items])
+
+    @_write.register(dict)
+    def _dict(self, value: dict[Any, Any], where: str = "[{!r}]") -> Node:
+        if type(value) not in (dict, OrderedDict, Bunch):
+            return self._by_skops(value)
+        plain = all(type(item) in _PLAIN for item in value.values())
+        if plain and type(value) is dict and all(type(key) is str for key in value):
+            return {**_JSON, "content": json.dumps(value)}
+        content, types = {}, []
+        for key, item in value.items():
+            # True and False would both be read as True; 1 and 0 are equal to them.
+            name = int(key) if isinstance(key, bool | np.bool_) else key
+            name = name.item() if isinstance(name, np.generic) else name
+            if not isinstance(name, _KEYS):
+                raise self._cannot(f"a dict with the key {key!r}")
+            types.append(type(name))
+            content[str(name)] = self._at(where.format(key), item)
+        if len(content) < len(value):
+            raise self._cannot("a dict with keys that read the same")
+        keys = [_typed(kind, "TypeNode") for kind in types]
+        key_types = _typed(list, "ListNode", content=keys)
+        return _typed(type(value), "DictNode", content=content, key_types=key_types)
+
+    @_write.register(slice)
+    def _slice(self, value: slice) -> Node:
+        ends = {name: getattr(value, name) for name in ("start", "stop", "step")}
+        ends = {k: end.item() if isinstance(end, np.generic) else end for k, end in ends.items()}
+        if not all(type(end) in _PLAIN for end in ends.values()):
+            raise self._cannot(f"the slice {value!r}")
+        return _typed(slice, "SliceNode", content=ends)
+
+    # Data
+
+    def _member(self, data: bytes, suffix: str) -> str:
+        name = f"{hashlib.sha256(data).hexdigest()[:16]}.{suffix}"
+        self.members[name] = data
+        return name
+
+    @_write.register(np.ndarray)
+    @_write.register(np.generic)
+    def _array(self, value: Any) -> Node:
+        if isinstance(value, np.ma.MaskedArray):
+            parts = {"data": self._at(".data", value.data), "mask": self._at(".mask", value.mask)}
+            return _typed(type(value), "MaskedArrayNode", content=parts)
+        kind: type[Any] = np.ndarray
+        if isinstance(value, np.generic):
+            kind = type(value)
+        else:
+            value = np.asarray(value)  # a matrix, or one that lives in a file
+        if value.dtype.hasobject:
+            if value.dtype != object:
+                raise self._cannot(f"an array of type {value.dtype}")
+            items = [self._at(f"[{i}]", item) for i, item in enumerate(value.tolist())]
+            shape = self._node(value.shape)
+            return _typed(kind, "NdArrayNode", type="json", content=items, shape=shape)
+        buffer = io.BytesIO()
+        np.save(buffer, value, allow_pickle=False)
+        file = self._member(buffer.getvalue(), "npy")
+        return _typed(kind, "NdArrayNode", type="numpy", file=file)
+
+    @_write.register(sparse.spmatrix)
+    @_write.register(sparse.sparray)
+    def _sparse(self, value: Any) -> Node:
+        buffer = io.BytesIO()
+        sparse.save_npz(buffer, value, compressed=False)
+        file = self._member(buffer.getvalue(), "npz")
+        return _typed(type(value), "SparseMatrixNode", type="scipy", file=file)
+
+    @_write.register(np.dtype)
+    def _dtype(self, value: np.dtype[Any]) -> Node:
+        node = {"__class__": "dtype", "__module__": "numpy", "__loader__": "DTypeNode"}
+        return {**node, "content": self._node(np.empty(0, value))}
+
+    @_write.register(bytes)
+    def _bytes(self, value: bytes) -> Node:
+        return _typed(bytes, "BytesNode", file=self._member(value, "bin"))
+
+    # Types and functions
+
+    @_write.register(type)
+    def _type(self, value: type[Any]) -> Node:
+        return self._named(value, "TypeNode")
+
+    @_write.register(FunctionType)
+    def _function(self, value: FunctionType) -> Node:
+        return self._named(value, "FunctionNode")
+
+    def _named(self, value: Any, loader: str) -> Node:
+        """What is imported by its name on load."""
+        if value.__qualname__ != value.__name__ or not _can_be_found(value):
+            raise ModelFileError(
+                f"the model cannot be saved: {''.join(self._path)} needs "
+                f"{value.__module__}.{value.__qualname__}, which could not be found again on load. "
+                "Define it at the top level of a module that can be imported."
+            )
+        return _typed(value, loader)
+
     def _by_skops(self, value: Any) -> Node:
         """Leave what is rare to skops: random states, trees, partial functions, ..."""
         import skops.io  # type: ignore[import-untyped]
@@ -259,29 +269,6 @@ class SchemaWriter:
         return {
             key: item for key, item in tree.items() if key not in ("protocol", "_skops_version")
         }
-
-
-_Writer = Callable[[SchemaWriter, Any], Node]
-
-
-def _shared(write: _Writer) -> _Writer:
-    return lambda writer, value: writer._once(value, lambda it: write(writer, it))
-
-
-# In this order: a NumPy number may also be a Python one.
-_WRITERS: list[tuple[Any, _Writer]] = [
-    (np.generic, SchemaWriter._array),
-    (np.ndarray, _shared(SchemaWriter._array)),
-    (list, _shared(SchemaWriter._list)),
-    (dict, _shared(SchemaWriter._dict)),
-    (set, _shared(SchemaWriter._set)),
-    (slice, SchemaWriter._slice),
-    (bytes, SchemaWriter._bytes),
-    (np.dtype, SchemaWriter._dtype),
-    (type, SchemaWriter._type),
-    (FunctionType, SchemaWriter._function),
-    ((sparse.spmatrix, sparse.sparray), _shared(SchemaWriter._sparse)),
-]
 
 
 def _typed(cls: Any, loader: str, **entries: Any) -> Node:
