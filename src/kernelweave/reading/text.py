@@ -5,19 +5,19 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from kernelweave.errors import InvalidInputError
 from kernelweave.reading.bounded import Allowance
 from kernelweave.reading.files import plain_errors, unpacked
 from kernelweave.reading.infer import typed
-from kernelweave.reading.layout import Lines, decode, find_lines, find_separator, has_header
+from kernelweave.reading.layout import decode, find_separator, has_header
 from kernelweave.reading.table import Table
 
 __all__ = ["Grid", "check_names", "read_grid", "read_text"]
@@ -95,15 +95,6 @@ class Grid(NamedTuple):
     notes: list[str]  # What a person should know.
 
 
-class _Records(NamedTuple):
-    """The lines of a table that are not blank."""
-
-    first: list[list[str]]  # Fields of the first ones.
-    widths: NDArray[np.int64]  # Number of fields of each.
-    numbers: NDArray[np.int64]  # Where each begins in the file, counted from 1.
-    cells: Callable[[int], pl.Series]  # Those from the i-th on, one column after the other.
-
-
 def read_grid(path: Path) -> Grid:
     """Read the fields of a text table as text, and find out whether the first line is a header."""
     data, notes = _clean(path)
@@ -114,21 +105,25 @@ def read_grid(path: Path) -> Grid:
         separator = "\t"
     _check_size(path, data, separator)
     with plain_errors(path, "a table"):
-        lines = find_lines(data, separator)
-        split = _split_plain if lines.plain else _split_carefully
-        records = split(path, data, lines, separator)
-    widths = records.widths
-    header = records.first[0] if has_header(records.first) else None
-    if header is not None and len(widths) > 1 and (widths[1:] == widths[0] + 1).all():
-        if all(not row[-1].strip() for row in records.first[1:]):
+        text = data.decode("utf-8")
+        split = _split_carefully if '"' in text else _split_plain
+        numbers, rows, widths, first = split(path, text, separator)
+    header = first[0] if has_header(first) else None
+    if header is not None and widths[1:] and set(widths[1:]) == {widths[0] + 1}:
+        if all(not row[-1].strip() for row in first[1:]):
             header = [*header, ""]  # Only the rows end in a separator.
         else:
             header = ["row names", *header]
             notes.append("the first column has no name in the header: called 'row names'")
     else:
-        _check_widths(path, records, header is not None, separator)
-    cells = records.cells(0 if header is None else 1)
-    return Grid(cells, int(widths[-1]), header, separator, notes)
+        _check_widths(path, widths, numbers, header is not None, separator)
+    body: Any = rows if header is None else rows[1:]
+    if '"' in text:
+        cells = pl.Series(list(chain.from_iterable(body)), dtype=pl.String)
+    else:
+        cells = pl.Series(body, dtype=pl.String).str.split(separator).explode()
+    by_column = np.arange(len(cells), dtype=np.uint32).reshape(-1, widths[-1]).T.ravel()
+    return Grid(cells.gather(by_column), widths[-1], header, separator, notes)
 
 
 def _check_size(path: Path, data: bytes, separator: str) -> None:
@@ -159,106 +154,57 @@ def _clean(path: Path) -> tuple[bytes, list[str]]:
     return data, [] if note is None else [note]
 
 
-def _split_plain(path: Path, data: bytes, lines: Lines, separator: str) -> _Records:
-    """Leave the work to polars: quotes, if any, stand around whole fields."""
-    starts, ends, widths = lines.starts, lines.ends, lines.widths
-    filled = np.array([bool(data[a:b].strip()) for a, b in zip(starts, ends, strict=True)])
-    starts, ends, widths = starts[filled], ends[filled], widths[filled]
-    numbers = _line_numbers(data, starts) if b'"' in data else 1 + np.flatnonzero(filled)
-    few = max(3, min(_HEAD_ROWS, _HEAD_FIELDS // int(widths.max())))
-    some = [data[a:b] for a, b in zip(starts[:few], ends[:few], strict=True)]
-    first = [row for row, _ in _fields(b"\n".join(some).decode("utf-8"), separator)]
-
-    def cells(skip: int) -> pl.Series:
-        if skip >= len(starts):
-            return pl.Series(dtype=pl.String)
-        text = data[starts[skip] :]
-        if not filled.all():
-            text = b"\n".join(data[a:b] for a, b in zip(starts[skip:], ends[skip:], strict=True))
-        width = int(widths[-1])
-        if len(starts) < width and lines.bare:
-            return _cells_of_wide(text, separator, width)
-        with plain_errors(path, "a table"):
-            read = pl.read_csv(
-                io.BytesIO(text),
-                has_header=False,
-                schema={f"column {j}": pl.String for j in range(width)},
-                separator=separator,
-                quote_char='"' if b'"' in text else None,
-            )
-        return pl.concat(read.get_columns(), rechunk=True)
-
-    return _Records(first, widths, numbers, cells)
+# The number of the line in which each row begins, the rows, their numbers of fields, and the fields
+# of the first ones. Blank lines are no rows.
+_Rows = tuple[list[int], list[Any], list[int], list[list[str]]]
 
 
-def _cells_of_wide(body: bytes, separator: str, width: int) -> pl.Series:
-    """Split lines without quotes that matter; polars takes long for each column of a file."""
-    lines = body.replace(b'"', b"").decode("utf-8").removesuffix("\n").split("\n")
-    cells = pl.Series("cells", lines).str.split(separator).explode()
-    cells = cells.to_frame().select(pl.when(pl.col("cells") != "").then("cells")).to_series()
-    return _by_column(cells, width)
+def _split_plain(path: Path, text: str, separator: str) -> _Rows:
+    """Rows as lines, which polars splits: there are no quotes."""
+    lines = text.split("\n")
+    numbers = [i for i, line in enumerate(lines, start=1) if line.strip()]
+    lines = [line for line in lines if line.strip()]
+    widths = [line.count(separator) + 1 for line in lines]
+    few = max(3, min(_HEAD_ROWS, _HEAD_FIELDS // max(widths)))
+    return numbers, lines, widths, [line.split(separator) for line in lines[:few]]
 
 
-def _by_column(cells: pl.Series, width: int) -> pl.Series:
-    """Turn one row after the other into one column after the other."""
-    return cells.gather(np.arange(len(cells), dtype=np.uint32).reshape(-1, width).T.ravel())
-
-
-def _line_numbers(data: bytes, starts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Where the lines begin in the file, which may hold line ends in quotes too."""
-    return 1 + np.searchsorted(np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n")), starts)
-
-
-def _split_carefully(path: Path, data: bytes, lines: Lines, separator: str) -> _Records:
-    """Split by Python's own reader, which knows what to do with quotes inside fields."""
-    numbers, rows, number = [], [], 1
-    for row, last in _fields(data.decode("utf-8"), separator):
-        if any(field.strip() for field in row) or len(row) > 1:
-            numbers.append(number)
-            rows.append(row)
-        number = last + 1
-    if not rows:
-        raise InvalidInputError(f"{str(path)!r} holds nothing but blank lines.")
-    if not lines.closed and "\n" in rows[-1][-1]:
-        raise InvalidInputError(
-            f'{str(path)!r}: a quote (") that is opened in line {numbers[-1]} is never closed.'
-        )
-    widths = np.array([len(row) for row in rows], dtype=np.int64)
-
-    def cells(skip: int) -> pl.Series:
-        flat = [field for row in rows[skip:] for field in row]
-        return _by_column(pl.Series(flat, dtype=pl.String), int(widths[-1]))
-
-    return _Records(rows[:_HEAD_ROWS], widths, np.array(numbers), cells)
-
-
-def _fields(text: str, separator: str) -> Iterator[tuple[list[str], int]]:
-    """The fields of each line, and the number of its last line in the text."""
-    # Fields may be whole chromosomes.
-    before = csv.field_size_limit(_LONGEST_FIELD)
+def _split_carefully(path: Path, text: str, separator: str) -> _Rows:
+    """Rows as fields, by Python's own reader, which knows what to do with quotes inside fields."""
+    numbers: list[int] = []
+    rows: list[list[str]] = []
+    number = 1
+    before = csv.field_size_limit(_LONGEST_FIELD)  # Fields may be whole chromosomes.
     try:
         reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
         for row in reader:
-            yield row, reader.line_num
+            if len(row) > 1 or any(map(str.strip, row)):
+                numbers.append(number)
+                rows.append(row)
+            number = reader.line_num + 1
     finally:
         csv.field_size_limit(before)
+    if not rows:
+        raise InvalidInputError(f"{str(path)!r} holds nothing but blank lines.")
+    if text.count('"') % 2 and "\n" in rows[-1][-1]:
+        raise InvalidInputError(
+            f'{str(path)!r}: a quote (") that is opened in line {numbers[-1]} is never closed.'
+        )
+    return numbers, rows, list(map(len, rows)), rows[:_HEAD_ROWS]
 
 
-def _check_widths(path: Path, records: _Records, header: bool, separator: str) -> None:
-    widths = records.widths
-    wrong = np.flatnonzero(widths != widths[0])
-    if not len(wrong):
+def _check_widths(
+    path: Path, widths: list[int], numbers: list[int], header: bool, separator: str
+) -> None:
+    wrong = [i for i, width in enumerate(widths) if width != widths[0]]
+    if not wrong:
         return
-    i = int(wrong[0])
-    shown = {"\t": "tab"}.get(separator, repr(separator))
-    first = "the header" if header else f"line {records.numbers[0]}"
+    n = widths[wrong[0]]
+    shown = "tab" if separator == "\t" else repr(separator)
+    first = "the header" if header else f"line {numbers[0]}"
     others = f"; {len(wrong) - 1} other lines differ too" if len(wrong) > 1 else ""
     raise InvalidInputError(
-        f"{str(path)!r}: line {records.numbers[i]} has {_count(int(widths[i]), 'field')}, but "
+        f"{str(path)!r}: line {numbers[wrong[0]]} has {n} field{'s' * (n != 1)}, but "
         f"{first} has {widths[0]} (separated by {shown}){others}. Fields that hold the separator "
         f"must stand in double quotes."
     )
-
-
-def _count(n: int, what: str) -> str:
-    return f"{n} {what}" if n == 1 else f"{n} {what}s"
