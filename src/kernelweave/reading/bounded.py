@@ -107,7 +107,10 @@ def check_npy(stream: IO[bytes], size: int, what: str) -> None:
         raise ValueError(f"{what} has version {version} of the NPY format")
     shape, _, dtype = _HEADERS[version](stream)
     if dtype.hasobject:
-        raise ValueError(f"{what} holds Python objects (allow_pickle=False)")
+        raise ValueError(
+            f"{what} holds Python objects, which are not read because they can run code "
+            "(allow_pickle=False). Save numbers or text: array.astype(float), array.astype(str)"
+        )
     # Any number of elements without a size fits in a small file, and is too many to go through.
     if dtype.itemsize == 0:
         raise ValueError(f"{what} holds elements of no size ({dtype})")

@@ -81,13 +81,13 @@ def _typed_columns(text: pl.Series, names: list[str]) -> dict[str, pl.Series]:
         lower = _pick(text, truth).str.to_lowercase()
         either = lower.is_in(["true", "false"]) | lower.is_null()
         truth[truth] = _by_column(either, int(truth.sum())).all(axis=1)
-    out = {}
+    out: dict[str, pl.Series] = {}
     for columns, kind in ((number & ~whole, pl.Float64), (whole & ~large, pl.Int64)):
         some = _pick(numbers, columns).fill_nan(None).cast(kind)
         out |= _named(some, columns, names)
     out |= _named(_pick(text, truth).str.to_lowercase() == "true", truth, names)
     out |= _named(_pick(text, ~number & ~truth), ~number & ~truth, names)
-    for j in np.flatnonzero(large):
+    for j in np.flatnonzero(large).tolist():
         out[names[j]] = _large(text.slice(j * height, height)).alias(names[j])
     return out
 
@@ -120,7 +120,9 @@ def _with_points(text: pl.Series, width: int) -> tuple[pl.Series, NDArray[np.boo
     A column counts if all of its values are numbers that way and some comma has other than three
     digits behind it: "1,234" may well be a thousand.
     """
-    sure = _by_column(text.str.contains(r",(\d{1,2}|\d{4,})$"), width).any(axis=1)
+    sure: NDArray[np.bool_] = np.asarray(
+        _by_column(text.str.contains(r",(\d{1,2}|\d{4,})$"), width).any(axis=1)
+    )
     if sure.any():
         some = _pick(text, sure)
         numbers = some.str.contains(_DECIMAL_COMMA) | some.is_null()

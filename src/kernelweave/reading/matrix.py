@@ -46,15 +46,14 @@ def read_matrix(path: str | os.PathLike[str]) -> NDArray[Any]:
     """
     found, key = _split_key(path)
     suffix = found.suffix.lower()
-    if suffix == ".npz":
-        values = _from_archive(found, key)
-    elif suffix == ".npy":
-        from kernelweave.reading.arrays import load_npy
-
-        values = load_npy(found)
-    else:
-        values = _from_text(found)
-    return _checked(found, values)
+    values = _from_arrays(found, key) if suffix in (".npy", ".npz") else _from_text(found)
+    if values.ndim != 2 or 0 in values.shape:
+        raise InvalidInputError(
+            f"{str(path)!r} must hold a matrix (rows, columns); got shape {values.shape}."
+        )
+    if values.dtype.kind not in "fiub":
+        raise InvalidInputError(f"{str(path)!r} must hold real numbers; got {values.dtype}.")
+    return values if values.dtype == np.float32 else values.astype(np.float64, copy=False)
 
 
 def _split_key(path: str | os.PathLike[str]) -> tuple[Path, str | None]:
@@ -66,10 +65,10 @@ def _split_key(path: str | os.PathLike[str]) -> tuple[Path, str | None]:
     return existing_file(path), None
 
 
-def _from_archive(path: Path, key: str | None) -> Any:
-    from kernelweave.reading.arrays import is_sparse, load_npz, sparse_of
+def _from_arrays(path: Path, key: str | None) -> Any:
+    from kernelweave.reading.arrays import is_sparse, load_arrays, sparse_of
 
-    arrays = load_npz(path)
+    arrays = load_arrays(path, path.suffix.lower()[1:])
     if is_sparse(arrays):
         matrix = sparse_of(path, arrays)
         needed = 8.0 * matrix.shape[0] * matrix.shape[1]
@@ -145,13 +144,3 @@ def _without_names(values: NDArray[np.float64]) -> tuple[slice, slice]:
         # Names of the rows that are numbers, under a corner that is not.
         column = bool(words[0, 0])
     return slice(int(row), None), slice(int(column), None)
-
-
-def _checked(path: Path, values: Any) -> NDArray[Any]:
-    if values.ndim != 2 or 0 in values.shape:
-        raise InvalidInputError(
-            f"{str(path)!r} must hold a matrix (rows, columns); got shape {values.shape}."
-        )
-    if values.dtype.kind not in "fiub":
-        raise InvalidInputError(f"{str(path)!r} must hold real numbers; got {values.dtype}.")
-    return values if values.dtype == np.float32 else values.astype(np.float64, copy=False)

@@ -17,18 +17,12 @@ __all__ = ["check_parquet"]
 # Kinds of values in Thrift's compact protocol; those of a fixed size with their bytes.
 _BOOLEANS, _NUMBERS, _SIZES = (1, 2), (4, 5, 6), {3: 1, 7: 8}
 _BINARY, _LISTS, _MAP, _STRUCT = 8, (9, 10), 11, 12
-# The fields to read, by number; None is a number or a list of them, all others are passed over.
-_ELEMENT = {1: None, 2: None}  # Type, length of its values.
-# Of a column chunk: type, number of values, packed size, first page, dictionary page.
-_CHUNK = {3: dict.fromkeys((1, 5, 7, 9, 11))}
-_FOOTER = {2: _ELEMENT, 4: {1: _CHUNK, 3: None}}
-# Of a page: its kind, sizes, and of either kind of data the number of values and the encoding.
-_PAGE = {1: None, 2: None, 3: None, 5: dict.fromkeys((1, 2)), 8: dict.fromkeys((1, 4))}
-_HEADERS = {0: 5, 3: 8}  # Where that is, by the kind.
+# Where the header of the data of a page is by the kind of the page, and in it the encoding.
+_HEADERS = {0: (5, 2), 3: (8, 4)}
 # Physical types, and the encoding that may make long texts of few bytes.
 _TEXT, _FIXED, _DELTA_TEXT = 6, 7, 7
-# A struct of the footer and a page, as objects. Text is copied from its pages.
-_STRUCT_BYTES, _PAGE_BYTES, _COPIES_OF_TEXT = 100.0, 1000.0, 2.0
+# A struct of the footer, another value and a page, as objects. Text is copied from its pages.
+_STRUCT_BYTES, _VALUE_BYTES, _PAGE_BYTES, _COPIES_OF_TEXT = 250.0, 40.0, 1000.0, 2.0
 _DEEPEST = 30
 
 
@@ -41,7 +35,7 @@ def check_parquet(data: bytes, allowance: Allowance) -> float:
     begin = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
     if begin < 4 or not data.endswith(b"PAR1"):
         raise ValueError("it does not end as Parquet files do")
-    footer = _Thrift(data, begin, allowance).struct(_FOOTER)
+    footer = _Thrift(data, begin, allowance).struct()
     leaves = [element for element in footer.get(2, ()) if 1 in element]
     n_rows = sum(group.get(3, 0) for group in footer.get(4, ()))
     what = f"a table of {n_rows} rows and {len(leaves)} columns"
@@ -75,15 +69,16 @@ def _count_pages(data: bytes, column: dict[int, Any], allowance: Allowance) -> f
     reader = _Thrift(data, start, allowance)
     copies = _COPIES_OF_TEXT if column.get(1) == _TEXT else 1.0
     while 0 <= reader.at < end and n_values < column.get(5, 0):
-        page = reader.struct(_PAGE)
+        page = reader.struct()
         unpacked, packed = page.get(2, 0), page.get(3, 0)
         if unpacked < 0 or packed < 0:
             raise ValueError(f"a page has a size of {min(unpacked, packed)} bytes")
         allowance.take(_PAGE_BYTES + copies * unpacked, "its unpacked content")
         reader.at += packed
-        header = page.get(_HEADERS.get(page.get(1, -1), -1), {})
+        place, encoding = _HEADERS.get(page.get(1, -1), (-1, -1))
+        header = page.get(place, {})
         n_values += header.get(1, 0)
-        if column.get(1) == _TEXT and _DELTA_TEXT in (header.get(2), header.get(4)):
+        if column.get(1) == _TEXT and header.get(encoding) == _DELTA_TEXT:
             largest = max(largest, float(unpacked))
     return largest
 
@@ -113,72 +108,43 @@ class _Thrift:
         out = self._varint()
         return (out >> 1) ^ -(out & 1)
 
-    def struct(self, wanted: dict[int, Any], depth: int = 0) -> dict[int, Any]:
-        """Read the wanted fields of a struct."""
-        self._begin_struct(depth)
+    def struct(self, depth: int = 0) -> dict[int, Any]:
+        """Read the fields of a struct: numbers, lists and structs; others become None."""
+        self._allowance.take(_STRUCT_BYTES, "its metadata")
         out: dict[int, Any] = {}
         number = 0
         while head := self._byte():
             step, kind = head >> 4, head & 15
             number = number + step if step else self._signed()
-            if number in wanted:
-                out[number] = self._value(kind, wanted[number], depth + 1)
-            else:
-                self._skip(kind, depth + 1)
+            # A boolean field is all in its head; as an element of a list it takes a byte.
+            out[number] = None if kind in _BOOLEANS else self._value(kind, depth + 1)
         return out
 
-    def _begin_struct(self, depth: int) -> None:
+    def _value(self, kind: int, depth: int) -> Any:
         if depth > _DEEPEST:
             raise ValueError(f"its metadata are nested more than {_DEEPEST} deep")
-        self._allowance.take(_STRUCT_BYTES, "its metadata")
-
-    def _value(self, kind: int, wanted: Any, depth: int) -> Any:
+        if self.at >= len(self._data):
+            raise ValueError("its metadata end too early")
+        self._allowance.take(_VALUE_BYTES, "its metadata")
         if kind in _NUMBERS:
             return self._signed()
-        if kind == _STRUCT and wanted:
-            return self.struct(wanted, depth)
+        if kind == _STRUCT:
+            return self.struct(depth)
         if kind in _LISTS:
-            length, inner = self._list_head()
-            return [self._value(inner, wanted, depth + 1) for _ in range(length)]
-        raise ValueError(f"a field of its metadata is of type {kind}")
-
-    def _list_head(self) -> tuple[int, int]:
-        head = self._byte()
-        length = head >> 4
-        return (self._varint() if length == 15 else length), head & 15
-
-    def _skip(self, kind: int, depth: int) -> None:
-        if kind in _NUMBERS:
-            self._varint()
-        elif kind == _BINARY:
-            length = self._varint()
-            self.at += length
-        elif kind in _BOOLEANS:
-            return
-        elif kind == _STRUCT:
-            self._begin_struct(depth)
-            while head := self._byte():
-                if not head >> 4:
-                    self._varint()
-                self._skip(head & 15, depth + 1)
-        elif kind in _LISTS:
-            length, inner = self._list_head()
-            for _ in range(length):
-                self._skip_element(inner, depth + 1)
-        elif kind == _MAP:
+            head = self._byte()
+            length = head >> 4 if head >> 4 < 15 else self._varint()
+            return [self._value(head & 15, depth + 1) for _ in range(length)]
+        if kind == _MAP:
             length = self._varint()
             kinds = self._byte() if length else 0
             for _ in range(length):
-                self._skip_element(kinds >> 4, depth + 1)
-                self._skip_element(kinds & 15, depth + 1)
-        elif kind in _SIZES:
-            self.at += _SIZES[kind]
+                self._value(kinds >> 4, depth + 1)
+                self._value(kinds & 15, depth + 1)
+        elif kind == _BINARY:
+            length = self._varint()
+            self.at += length
+        elif kind in _SIZES or kind in _BOOLEANS:
+            self.at += _SIZES.get(kind, 1)
         else:
             raise ValueError(f"a field of its metadata is of type {kind}")
-
-    def _skip_element(self, kind: int, depth: int) -> None:
-        """Pass over an element of a list: unlike a field, a boolean takes a byte."""
-        if kind in _BOOLEANS:
-            self.at += 1
-        else:
-            self._skip(kind, depth)
+        return None

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from sklearn.preprocessing import StandardScaler
 
@@ -27,51 +27,8 @@ from kernelweave.validation import unknown_name
 __all__ = ["KernelFile", "read_kernel_file"]
 
 
-class _Rule(NamedTuple):
-    """What a key may hold."""
-
-    allowed: str
-    check: Callable[[Any], bool]
-    several: bool = True  # Whether a list makes one kernel for each.
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and value < math.inf
-
-
-def _is_whole(value: Any) -> bool:
-    return _is_number(value) and isinstance(value, int) and value < 2**31
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and bool(value.strip())
-
-
-def _are_texts(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(map(_is_text, value))
-
-
-_POSITIVE = _Rule("a number > 0", lambda v: _is_number(v) and v > 0)
-_NOT_NEGATIVE = _Rule("a number >= 0", lambda v: _is_number(v) and v >= 0)
-_COUNT = _Rule("a whole number >= 1", lambda v: _is_whole(v) and v >= 1)
-_SHIFT = _Rule("a whole number >= 0", lambda v: _is_whole(v) and v >= 0)
-_SWITCH = _Rule("true or false", lambda v: isinstance(v, bool), several=False)
-_TEXT = _Rule("text in quotes", _is_text, several=False)
-_TEXTS = _Rule(
-    "text in quotes, or a list of such", lambda v: _is_text(v) or _are_texts(v), several=False
-)
-
-_STRINGS = {"alphabet": _TEXT, "normalize": _SWITCH, "reverse_complement": _SWITCH}
-# What each kind of kernel takes; the first key is the one it cannot do without.
-_PARAMETERS: dict[str, dict[str, _Rule]] = {
-    "rbf": {"width": _POSITIVE, "gamma": _POSITIVE},
-    "polynomial": {"degree": _COUNT, "coef0": _NOT_NEGATIVE, "gamma": _POSITIVE},
-    "linear": {},
-    "spectrum": {"k": _COUNT, **_STRINGS},
-    "weighted_degree": {"degree": _COUNT, "shift": _SHIFT, **_STRINGS},
-    "family": {"family": _TEXT},
-}
-_ON_NUMBERS: dict[str, Callable[..., Kernel]] = {
+# What makes the kernels of each kind.
+_ON_NUMBERS: dict[str, Callable[..., Any]] = {
     "rbf": RBF,
     "polynomial": Polynomial,
     "linear": Linear,
@@ -80,10 +37,42 @@ _ON_STRINGS: dict[str, Callable[..., Kernel]] = {
     "spectrum": Spectrum,
     "weighted_degree": WeightedDegree,
 }
+_STRINGS = ("alphabet", "normalize", "reverse_complement")
+# What it takes; the first is what all but "rbf", which has a choice, cannot do without.
+_PARAMETERS = {
+    "rbf": ("width", "gamma"),
+    "polynomial": ("degree", "coef0", "gamma"),
+    "linear": (),
+    "spectrum": ("k", *_STRINGS),
+    "weighted_degree": ("degree", "shift", *_STRINGS),
+    "family": ("family",),
+}
+_WHERE = ("columns", "view", "each", "name")
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+def _are_texts(value: Any) -> bool:
+    return value != [] and all(map(_is_text, _as_list(value)))
+
+
+def _is_switch(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+_TEXT, _SWITCH = ("text in quotes", _is_text), ("true or false", _is_switch)
+_TEXTS = ("text in quotes, or a list of such", _are_texts)
+# What other keys may hold; parameters are checked by the kernels that they make.
+_RULES: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    **{"columns": _TEXTS, "view": _TEXTS, "each": _SWITCH, "scale": _SWITCH},
+    **{"name": _TEXT, "family": _TEXT},
+}
+_PARAMETER = ("a value, or a list of values", lambda value: value != [])
 # A kernel of a list, with its parameters.
 _KERNEL_BYTES = 1000.0
 _FEWER = "Every combination of the values in the lists is a kernel: shorten them."
-_WHERE = {"columns": _TEXTS, "view": _TEXTS, "each": _SWITCH, "name": _TEXT}
 
 
 @dataclass(frozen=True)
@@ -199,7 +188,7 @@ def _check_views(views: Any, shown: str) -> dict[str, list[str]]:
     if not isinstance(views, dict):
         raise InvalidInputError(f"{shown}: views must be a table: [views], then name = [...].")
     for name, items in views.items():
-        if not _TEXTS.check(items):
+        if not _are_texts(items):
             raise InvalidInputError(
                 f"{shown}: view {name!r} must be a list of columns, such as "
                 f'["age", "gene_*"]; got {items!r}.'
@@ -223,27 +212,15 @@ def _check_entry(entry: dict[str, Any], where: str) -> None:
             )
         raise InvalidInputError(f"{where}: {unknown_name('kind', kind, _PARAMETERS)}")
     own = _PARAMETERS[kind]
-    known = {**own, **_WHERE}
-    if kind in _ON_NUMBERS:
-        known["scale"] = _SWITCH
+    known = ("kind", *own, *_WHERE, *(("scale",) if kind in _ON_NUMBERS else ()))
     for key, value in entry.items():
-        if key == "kind":
-            continue
         if key not in known:
-            error = unknown_name(f"key of kind {kind!r}", key, ("kind", *known))
-            raise InvalidInputError(f"{where}: {error}")
-        rule = known[key]
-        items = value if rule.several and isinstance(value, list) else [value]
-        if not items or not all(map(rule.check, items)):
-            listed = ", or a list of such" if rule.several else ""
-            raise InvalidInputError(
-                f"{where}: {key} must be {rule.allowed}{listed}; got {value!r}."
-            )
-    if kind == "rbf" and ("width" in entry) == ("gamma" in entry):
-        raise InvalidInputError(f"{where}: an rbf kernel needs either width or gamma.")
-    needed = next(iter(own), None)
-    if kind != "rbf" and needed is not None and needed not in entry:
-        raise InvalidInputError(f"{where}: kind {kind!r} needs {needed}: {own[needed].allowed}.")
+            raise InvalidInputError(f"{where}: {unknown_name(f'key of kind {kind!r}', key, known)}")
+        allowed, is_right = _RULES.get(key, _PARAMETER)
+        if not is_right(value):
+            raise InvalidInputError(f"{where}: {key} must be {allowed}; got {value!r}.")
+    if kind != "rbf" and own and own[0] not in entry:
+        raise InvalidInputError(f"{where}: kind {kind!r} needs {own[0]}.")
     if kind == "family" and entry["family"] not in NAMED_FAMILIES:
         raise InvalidInputError(
             f"{where}: {unknown_name('family', entry['family'], NAMED_FAMILIES)}"
@@ -307,14 +284,18 @@ def _kernels(entry: dict[str, Any], found: list[Place], where: str) -> list[Kern
 
 
 def _variants(
-    make: Callable[..., Kernel], entry: dict[str, Any], where: str, **given: Any
-) -> list[Kernel]:
+    make: Callable[..., Any], entry: dict[str, Any], where: str, **given: Any
+) -> list[Any]:
     """One kernel for each combination of the values in lists."""
     keys = [key for key in _PARAMETERS[entry["kind"]] if key in entry]
     lists = [_as_list(entry[key]) for key in keys]
     count = math.prod(map(len, lists))
     require_bytes(_KERNEL_BYTES * count, f"{where}: {count} kernels", _FEWER)
     try:
-        return [make(**given | dict(zip(keys, values, strict=True))) for values in product(*lists)]
+        made = [make(**given | dict(zip(keys, values, strict=True))) for values in product(*lists)]
+        if entry["kind"] in _ON_NUMBERS:
+            for kernel in made:
+                kernel.form()  # Checks its parameters.
+        return made
     except (InvalidInputError, UnknownNameError) as error:
         raise InvalidInputError(f"{where}: {error}") from error
