@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 
 import kernelweave
-from kernelweave.cli import complete, options
+from kernelweave.cli import options
 from kernelweave.errors import InvalidInputError
 from kernelweave.validation import parse_time
 from kernelweave.visible_text import visible
@@ -149,8 +149,7 @@ def demo(
 def _figure(path: Path) -> Path:
     from kernelweave.cli.output import check_file
 
-    checked = check_file("--figure", path, (".png", ".pdf", ".svg"))
-    return path if checked is None else checked
+    return check_file("--figure", path, (".png", ".pdf", ".svg"))
 
 
 @app.command(
@@ -179,7 +178,7 @@ def fit(
         str,
         options.model(
             help="auto, active-set, silp, spicy, spg, mwu, ..., or bayes (a posterior).",
-            autocompletion=complete.solvers,
+            autocompletion=options.solvers,
         ),
     ] = "auto",
     C: options.COption = None,
@@ -215,15 +214,16 @@ def fit(
 
     out = Output(json=json, quiet=quiet)
     limit = _seconds(time_limit)
-    report_path = check_file("--report", report, (".html", ".htm"))
-    model_path = check_file("--model", model)
+    if report is not None:
+        report = check_file("--report", report, (".html", ".htm"))
+    if model is not None:
+        model = check_file("--model", model)
     with out.console.status("loading"):
         from kernelweave.cli.build import settings_from
         from kernelweave.cli.fit import Files, run_fit
 
-    files = Files(report_path, model_path)
     settings = settings_from(ctx.params, limit)
-    return run_fit(data, target, task.value, settings, test_size, files, out)
+    return run_fit(data, target, task.value, settings, test_size, Files(report, model), out)
 
 
 @app.command(
@@ -273,8 +273,9 @@ def predict(
     with out.console.status("loading"):
         from kernelweave.cli.predict import FORMATS, run_predict
 
-    checked = check_file("--output", output, FORMATS)
-    return run_predict(model, data, proba, kernel_matrix or (), checked, raw, trust or (), out)
+    if output is not None:
+        output = check_file("--output", output, FORMATS)
+    return run_predict(model, data, proba, kernel_matrix or (), output, raw, trust or (), out)
 
 
 @app.command(epilog=_examples(("kernelweave inspect fit.skops", ""), ("... --json", "all of it")))
@@ -285,8 +286,8 @@ def inspect(
     json: options.Json = False,
 ) -> int:
     """Show what a model file holds, without running anything in it."""
-    from kernelweave.cli.inspect import run_inspect
     from kernelweave.cli.output import Output
+    from kernelweave.cli.predict import run_inspect
 
     return run_inspect(model, top, Output(json=json))
 
@@ -307,7 +308,7 @@ def compare(
         typer.Option(
             metavar="NAMES",
             help="Their names, with commas between.",
-            autocompletion=complete.solver_list,
+            autocompletion=options.solver_list,
         ),
     ] = "active-set,silp,spg,spicy,mwu,bayes,uniform",
     task: options.TaskOption = options.Task.auto,
@@ -339,7 +340,7 @@ def compare(
         raise InvalidInputError("--solvers needs at least one name, such as spg,silp,mwu.")
     with out.console.status("loading"):
         from kernelweave.cli.build import settings_from
-        from kernelweave.cli.compare import run_compare
+        from kernelweave.cli.fit import run_compare
 
     settings = settings_from(ctx.params, limit)
     return run_compare(data, target, task.value, names, settings, test_size, splits, figure, out)

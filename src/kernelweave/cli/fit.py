@@ -1,10 +1,11 @@
-"""`kernelweave fit`: from a file to a model, a report and an answer."""
+"""`kernelweave fit` and `compare`: from a file to a model, a report, or a table of solvers."""
 
 from __future__ import annotations
 
 import shlex
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,16 +14,18 @@ from typing import Any
 import numpy as np
 
 from kernelweave.cli.build import Settings, build_model, needs_names
-from kernelweave.cli.data import Data, load_data, split_rows
+from kernelweave.cli.data import Data, Scores, load_data, score, split_rows
 from kernelweave.cli.output import Output, carrying, weights_table
-from kernelweave.cli.progress import FitProgress, PathProgress
-from kernelweave.cli.scores import Scores, score
+from kernelweave.cli.progress import CountProgress, FitProgress, PathProgress
+from kernelweave.errors import InvalidInputError
 from kernelweave.inspect import find_estimator, rank_kernels
 from kernelweave.inspect.certificate import certificate_text
+from kernelweave.inspect.comparison import compare
 from kernelweave.model_files import save
+from kernelweave.plot import compare as draw_comparison
 from kernelweave.report.html import write_html
 
-__all__ = ["Files", "run_fit"]
+__all__ = ["Files", "run_compare", "run_fit"]
 
 TOP_KERNELS = 10
 INTERRUPTED_MODEL = Path("kernelweave-interrupted.skops")
@@ -60,13 +63,13 @@ def run_fit(
     start = time.perf_counter()
     model = plan.model
     estimator = model[-1] if hasattr(model, "steps") else model
-    with out.hearing() as heard, _progress(out, estimator.tol, settings) as shown:
+    with out.hearing(), _progress(out, estimator.tol, settings) as shown:
         estimator.set_params(callbacks=(shown,))
         model.fit(plan.X[train], y_train)
     seconds = time.perf_counter() - start
     estimator.set_params(callbacks=())  # no part of what was learnt
     out.show()
-    if heard.interrupted and files.model is None:
+    if out.interrupted and files.model is None:
         files = Files(files.report, INTERRUPTED_MODEL.absolute())
     scores = None
     if len(test):
@@ -78,7 +81,6 @@ def run_fit(
     _tell(out, model, scores)
     if files.model is not None:
         out.saved("model", files.model)
-    interrupted = heard.interrupted
     if files.report is not None:
         held = (plan.X[test], None if data.y is None else data.y[test]) if len(test) else ()
         title = f"{data.target or 'outliers'} in {data.path.name}"
@@ -88,11 +90,11 @@ def run_fit(
                 write_html(model, files.report, *held, title=title, about=about)
             out.saved("report", files.report)
         except KeyboardInterrupt:
-            interrupted = True
+            out.interrupted = True
             out.warn(_unfinished_report(files))
             files = Files(None, files.model)
-    out.document(_document(model, data, scores, files, seconds, interrupted))
-    return 130 if interrupted else 0
+    out.document(_document(model, data, scores, files, seconds, out.interrupted))
+    return 130 if out.interrupted else 0
 
 
 def _unfinished_report(files: Files) -> str:
@@ -165,3 +167,48 @@ def _document(
         "kernels": [{"name": k.name, "weight": k.weight} for k in rank_kernels(estimator)],
         "files": {"report": files.report, "model": files.model},
     }
+
+
+def run_compare(
+    path: Path,
+    target: str | None,
+    task: str,
+    solvers: Sequence[str],
+    settings: Settings,
+    test_size: float,
+    n_splits: int,
+    figure: Path,
+    out: Output,
+) -> int:
+    """Fit every solver on every split, print one table, draw one figure; returns the exit code."""
+    if task == "outlier":
+        raise InvalidInputError("compare scores predictions, and --task outlier has none to score.")
+    with out.console.status("reading"):
+        data = load_data(path, target, task, dense=needs_names(settings))
+    out.notes_on(data.about)
+    with out.hearing():
+        # Encoded once: a split may lack a value that the kernels of all rows know.
+        plan = build_model(data, settings, np.arange(len(data.rows)), encoded=True)
+    out.notes_on(plan.about)
+    out.show()
+    bar = CountProgress(out.console, f"{len(solvers)} solvers", len(solvers) * n_splits)
+    with bar, out.hearing():
+        done = compare(
+            plan.X,
+            data.y,
+            solvers=tuple(solvers),
+            estimator=plan.model,
+            test_size=test_size,
+            n_splits=n_splits,
+            random_state=settings.seed,
+            time_limit=settings.time_limit,
+            on_progress=lambda count, total, text: bar.advance_to(count),
+        )
+    out.show()
+    out.text(str(done))
+    out.show()
+    drawn: Any = draw_comparison(done).figure
+    drawn.savefig(figure, dpi=120)
+    out.saved("figure", figure)
+    out.document({"command": "compare", "data": path, "figure": figure, **done.to_dict()})
+    return 130 if done.interrupted else 0
