@@ -47,7 +47,7 @@ class Data:
         return isinstance(self.X, pl.DataFrame)
 
 
-def load_data(path: Path, target: str | None, task: str, *, dense: bool = False) -> Data:
+def load_data(path: Path, target: str | None, task: str, dense: bool) -> Data:
     """Read a file and find its target."""
     table = read_table(path)
     about = [("data", f"{path.name}: {_size(table)} ({table.kind})")]

@@ -12,8 +12,14 @@ import polars as pl
 from numpy.typing import NDArray
 
 from kernelweave.errors import InvalidInputError
-from kernelweave.reading.bounded import OF_ARRAYS, Allowance, check_npy, read_npz
-from kernelweave.reading.files import numbered_names, plain_errors
+from kernelweave.reading.bounded import (
+    OF_ARRAYS,
+    Allowance,
+    check_npy,
+    numbered_names,
+    plain_errors,
+    read_npz,
+)
 from kernelweave.reading.table import Table
 from kernelweave.reading.text import check_names
 from kernelweave.validation import require_sparse

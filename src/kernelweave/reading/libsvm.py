@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelweave.errors import InvalidInputError
-from kernelweave.reading.files import numbered_names, plain_errors, unpacked
+from kernelweave.reading.bounded import numbered_names, plain_errors, unpacked
 from kernelweave.reading.table import Table
 
 __all__ = ["read_libsvm"]

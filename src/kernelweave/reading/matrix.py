@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelweave.errors import InvalidInputError
-from kernelweave.reading.bounded import OF_ARRAYS, Allowance
-from kernelweave.reading.files import existing_file, plain_errors
+from kernelweave.reading.bounded import OF_ARRAYS, Allowance, existing_file, plain_errors
 from kernelweave.validation import unknown_name
 
 if TYPE_CHECKING:

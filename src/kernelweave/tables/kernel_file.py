@@ -18,10 +18,9 @@ from kernelweave.kernels import RBF, Family, Kernel, Linear, Polynomial, Spectru
 from kernelweave.kernels.columns import describe_request
 from kernelweave.kernels.families import NAMED_FAMILIES
 from kernelweave.memory import require_bytes
-from kernelweave.reading.files import existing_file, unpacked
+from kernelweave.reading.bounded import existing_file, unpacked
 from kernelweave.tables.encoder import TableEncoder
-from kernelweave.tables.kernels import Place, family_kernels, place_of
-from kernelweave.tables.views import pick_columns
+from kernelweave.tables.kernels import Place, family_kernels, pick_columns, place_of
 from kernelweave.validation import unknown_name
 
 __all__ = ["KernelFile", "read_kernel_file"]
