@@ -54,7 +54,13 @@ def run_predict(
     if y is not None and about.get("task") != "outlier":
         scores = score(frame["prediction"].to_numpy(), y, y)
         out.line("known", f"{about['target']} is in the file: {scores.text}")
-    frame = _named(table, model, frame)
+    roles = getattr(model[0], "roles_", {}) if hasattr(model, "steps") else {}
+    if isinstance(table.data, pl.DataFrame):
+        # Columns that name the rows, which no kernel uses, come first.
+        unused = [name for name, role in roles.items() if role == "nothing"]
+        there = [c for c in table.data.iter_columns() if c.name in unused]
+        named = [c for c in there if c.n_unique() == len(c) > 1 and c.name not in frame.columns]
+        frame = pl.DataFrame([*named, *frame.iter_columns()])
     if output is not None:
         _write(frame, output, raw)
         out.saved(f"{len(frame):,} rows", output)
@@ -70,17 +76,6 @@ def run_predict(
         }
     )
     return 0
-
-
-def _named(table: Table, model: Any, frame: pl.DataFrame) -> pl.DataFrame:
-    """Put the columns that name the rows, which no kernel uses, before the predictions."""
-    data = table.data
-    roles = getattr(model[0], "roles_", {}) if hasattr(model, "steps") else {}
-    if not isinstance(data, pl.DataFrame):
-        return frame
-    unused = [name for name in data.columns if roles.get(name) == "nothing"]
-    names = [name for name in unused if data[name].n_unique() == len(data) > 1]
-    return frame.select(*(data[name] for name in names if name not in frame.columns), pl.all())
 
 
 def _samples(

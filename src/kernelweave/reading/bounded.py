@@ -30,7 +30,6 @@ __all__ = [
     "PACKED",
     "VALUE_BYTES",
     "Allowance",
-    "CountedStream",
     "check_npy",
     "existing_file",
     "numbered_names",
@@ -189,22 +188,6 @@ class Allowance:
             raise ValueError(f"{name!r} is packed by zip method {info.compress_type}, not deflate")
         with archive.open(info) as stream:
             return self.read(stream, f"the unpacked {name!r}", times)
-
-
-class CountedStream(io.RawIOBase):
-    """A stream that counts what is read from it; for readers that take streams."""
-
-    def __init__(self, stream: Any, allowance: Allowance) -> None:
-        self._stream, self._allowance = stream, allowance
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        data = self._stream.read(min(len(buffer), _PIECE))
-        self._allowance.take(len(data), "its content")
-        buffer[: len(data)] = data
-        return len(data)
 
 
 def check_npy(stream: IO[bytes], size: int, what: str) -> None:

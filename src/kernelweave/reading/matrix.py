@@ -43,25 +43,19 @@ def read_matrix(path: str | os.PathLike[str]) -> NDArray[Any]:
     array([[2., 1.],
            [1., 2.]])
     """
-    found, key = _split_key(path)
-    suffix = found.suffix.lower()
-    values = _from_arrays(found, key) if suffix in (".npy", ".npz") else _from_text(found)
+    text, key = str(path), None
+    if ".npz:" in text.lower() and not Path(text).expanduser().exists():
+        text, _, key = text.rpartition(":")
+    found = existing_file(path if key is None else text)
+    from_arrays = found.suffix.lower() in (".npy", ".npz")
+    values = _from_arrays(found, key) if from_arrays else _from_text(found)
     if values.ndim != 2 or 0 in values.shape:
         raise InvalidInputError(
-            f"{str(path)!r} must hold a matrix (rows, columns); got shape {values.shape}."
+            f"{str(found)!r} must hold a matrix (rows, columns); got shape {values.shape}."
         )
     if values.dtype.kind not in "fiub":
-        raise InvalidInputError(f"{str(path)!r} must hold real numbers; got {values.dtype}.")
+        raise InvalidInputError(f"{str(found)!r} must hold real numbers; got {values.dtype}.")
     return values if values.dtype == np.float32 else values.astype(np.float64, copy=False)
-
-
-def _split_key(path: str | os.PathLike[str]) -> tuple[Path, str | None]:
-    text = os.fspath(path) if isinstance(path, str | os.PathLike) else path
-    if isinstance(text, str) and ":" in text and not Path(text).expanduser().exists():
-        front, key = text.rsplit(":", 1)
-        if front.lower().endswith(".npz"):
-            return existing_file(front), key
-    return existing_file(path), None
 
 
 def _from_arrays(path: Path, key: str | None) -> Any:

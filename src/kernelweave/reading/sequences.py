@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
-from io import BufferedReader
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelweave.errors import InvalidInputError
-from kernelweave.reading.bounded import Allowance, CountedStream
+from kernelweave.reading.bounded import Allowance
 from kernelweave.reading.table import Table, kind_by_suffix
 
 __all__ = ["SequenceRecords", "read_fasta", "read_sequences"]
@@ -69,20 +69,15 @@ class SequenceRecords:
         Fields end at white space, commas, semicolons, bars and square brackets. If a header has
         the key twice, the first one counts.
         """
-        pattern = re.compile(rf"(?:^|[{_BOUNDS}]){re.escape(key)}=([^{_BOUNDS}]*)")
-        found = [pattern.search(header) for header in self.descriptions]
-        for i, match in enumerate(found):
-            if match is None:
-                raise self._without_field(key, i)
-        return np.array([match[1] for match in found if match is not None], dtype=np.str_)
-
-    def _without_field(self, key: str, i: int) -> InvalidInputError:
-        header = self.descriptions[i]
-        keys = [key for key, _ in _FIELD.findall(header)]
-        listed = ", ".join(map(repr, keys)) if keys else "none"
-        return InvalidInputError(
-            f"record {i} has no field {key!r} in its header {header!r}; fields there: {listed}."
-        )
+        found = [dict(reversed(_FIELD.findall(header))) for header in self.descriptions]
+        for i, fields in enumerate(found):
+            if key not in fields:
+                listed = ", ".join(map(repr, reversed(fields))) or "none"
+                raise InvalidInputError(
+                    f"record {i} has no field {key!r} in its header {self.descriptions[i]!r}; "
+                    f"fields there: {listed}."
+                )
+        return np.array([fields[key] for fields in found], dtype=np.str_)
 
 
 def read_sequences(path: str | os.PathLike[str]) -> SequenceRecords:
@@ -124,14 +119,11 @@ def read_sequences(path: str | os.PathLike[str]) -> SequenceRecords:
     sequences: list[str] = []
     qualities: list[str] = []
     try:
-        with (
-            xopen(where, "rb", threads=0) as packed,
-            dnaio.open(
-                BufferedReader(CountedStream(packed, allowance)),
-                # None leaves it to the first letter inside.
-                fileformat=kind if kind in ("fasta", "fastq") else None,
-            ) as reader,
-        ):
+        with xopen(where, "rb", threads=0) as packed:
+            data = allowance.read(packed)
+        # None leaves it to the first letter inside.
+        fileformat = kind if kind in ("fasta", "fastq") else None
+        with dnaio.open(BytesIO(data), fileformat=fileformat) as reader:
             for record in reader:
                 allowance.take(_RECORD_BYTES, "its records")
                 headers.append(record.name)
@@ -149,16 +141,12 @@ def read_sequences(path: str | os.PathLike[str]) -> SequenceRecords:
         raise InvalidInputError(f"{where!r} cannot be read as FASTA or FASTQ: {error}") from error
     if not sequences:
         raise InvalidInputError(f"{where!r} holds no records.")
+    names = [(header.split(maxsplit=1) or [""])[0] for header in headers]
+    descriptions = [header.strip() for header in headers]
+    first, whole, own = (np.array(x, dtype=object) for x in (names, descriptions, sequences))
     return SequenceRecords(
-        names=_objects([(header.split(maxsplit=1) or [""])[0] for header in headers]),
-        descriptions=_objects([header.strip() for header in headers]),
-        sequences=_objects(sequences),
-        qualities=_objects(qualities) if qualities else None,
+        first, whole, own, np.array(qualities, dtype=object) if qualities else None
     )
-
-
-def _objects(items: list[str]) -> NDArray[Any]:
-    return np.array(items, dtype=object)
 
 
 def read_fasta(path: Path, kind: str) -> Table:
@@ -181,8 +169,7 @@ def read_fasta(path: Path, kind: str) -> Table:
     except OSError as error:
         reason = error.strerror or error
         raise InvalidInputError(f"{str(path)!r} cannot be read: {reason}.") from error
-    headers = [str(header) for header in records.descriptions]
-    fields = _header_columns(headers)
+    fields = _header_columns(records.descriptions.tolist())
     frame = pl.DataFrame(
         {"id": records.names.tolist(), "sequence": records.sequences.tolist()},
         schema={"id": pl.String, "sequence": pl.String},

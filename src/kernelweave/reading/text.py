@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+from collections import Counter
 from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
@@ -23,6 +24,7 @@ from kernelweave.errors import InvalidInputError
 from kernelweave.reading.bounded import Allowance, plain_errors, unpacked
 from kernelweave.reading.layout import MISSING, decode, find_separator, has_header
 from kernelweave.reading.table import Table
+from kernelweave.validation import some_of
 
 __all__ = ["Grid", "check_names", "read_grid", "read_text", "typed"]
 
@@ -30,6 +32,7 @@ _HEAD_BYTES = 65536
 # Rows, and fields of them beyond the first few rows, by which a header is known.
 _HEAD_ROWS, _HEAD_FIELDS = 1000, 1_000_000
 _LONGEST_FIELD = 2**31 - 1
+_SHOWN = 5  # names in a line
 # Whole numbers up to here are exact as floats.
 _EXACT = 2.0**53
 _DECIMAL_COMMA = r"^[-+]?\d*(,\d+)?([eE][-+]?\d+)?$"
@@ -52,10 +55,12 @@ def read_text(path: Path, kind: str) -> Table:
         names = _named(grid.names)
         check_names(names, path)
     if not len(grid.cells):
-        raise InvalidInputError(f"{str(path)!r} has a header ({_some(names)}) and no rows.")
+        raise InvalidInputError(
+            f"{str(path)!r} has a header ({some_of(names, _SHOWN)}) and no rows."
+        )
     frame, changed = typed(grid.cells, names, commas=grid.separator != ",")
     if changed:
-        notes.append(f"commas read as decimal points: {_some(changed)}")
+        notes.append(f"commas read as decimal points: {some_of(changed, _SHOWN)}")
     return Table(frame, names, "tsv" if grid.separator == "\t" else "csv", tuple(notes))
 
 
@@ -75,23 +80,15 @@ def _named(header: list[str]) -> list[str]:
 
 def check_names(names: Sequence[str], path: Path) -> None:
     """Refuse names of columns that are there twice."""
-    if len(set(names)) == len(names):
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if not twice:
         return
-    places: dict[str, list[int]] = {}
-    for j, name in enumerate(names):
-        places.setdefault(name, []).append(j + 1)
-    twice = [name for name, where in places.items() if len(where) > 1]
-    more = f" (the same for {_some(twice[1:])})" if twice[1:] else ""
-    where = ", ".join(str(j) for j in places[twice[0]])
+    more = f" (the same for {some_of(twice[1:], _SHOWN)})" if twice[1:] else ""
+    where = ", ".join(str(j) for j, name in enumerate(names, start=1) if name == twice[0])
     raise InvalidInputError(
         f"{str(path)!r} has several columns named {twice[0]!r}: columns {where}{more}. "
         f"Every column needs a name of its own."
     )
-
-
-def _some(names: Sequence[str]) -> str:
-    listed = ", ".join(names[:5])
-    return listed if len(names) <= 5 else f"{listed}, ... ({len(names)} columns)"
 
 
 class Grid(NamedTuple):

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.packing import polars_frame
 from kernelweave.kernels.samples import is_frame
-from kernelweave.tables.frames import as_polars, closest
+from kernelweave.tables.frames import as_polars
 from kernelweave.tables.roles import (
     MISSING,
     OTHER,
@@ -27,7 +27,7 @@ from kernelweave.tables.roles import (
     look_at_numbers,
     write_notes,
 )
-from kernelweave.validation import require_kind, require_names, unknown_name
+from kernelweave.validation import closest, require_kind, require_names, some_of, unknown_name
 
 __all__ = ["TableEncoder"]
 
@@ -383,14 +383,10 @@ def _as_known(column: pl.Series, plan: dict[str, Any]) -> tuple[pl.Series, list[
 
 
 def _warn_unseen(strange: dict[str, list[str]]) -> None:
-    told = []
-    for name, values in list(strange.items())[:_SHOWN]:
-        listed = ", ".join(repr(value) for value in values[:_SHOWN])
-        told.append(f"{name} ({listed}{', ...' if len(values) > _SHOWN else ''})")
-    more = f" and {len(strange) - _SHOWN} other columns" if len(strange) > _SHOWN else ""
+    told = [f"{name} ({some_of(map(repr, v), _SHOWN)})" for name, v in strange.items()]
     warnings.warn(
         f"values that were not there in training count as none of the known ones: "
-        f"{'; '.join(told)}{more}.",
+        f"{some_of(told, _SHOWN)}.",
         UserWarning,
         stacklevel=3,
     )

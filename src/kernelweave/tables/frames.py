@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from kernelweave.kernels.packing import polars_frame
 from kernelweave.kernels.samples import is_frame
 from kernelweave.reading.arrays import series_of
 
-__all__ = ["as_polars", "closest"]
+__all__ = ["as_polars"]
 
 _ARRAY_KINDS = "iuf"
 
@@ -109,10 +108,3 @@ def _objects(name: str, values: Any, missing: Any) -> pl.Series:
 
 def _text(value: Any) -> str:
     return value.decode("utf-8", errors="replace") if isinstance(value, bytes) else str(value)
-
-
-def closest(name: str, names: Any) -> str:
-    """Return "; did you mean ...?" with the closest name, whatever the case, or a full stop."""
-    by_lower = {str(other).lower(): str(other) for other in names}
-    close = get_close_matches(name.lower(), by_lower, n=1)
-    return f"; did you mean {by_lower[close[0]]!r}?" if close else "."

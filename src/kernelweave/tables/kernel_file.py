@@ -49,24 +49,23 @@ _PARAMETERS = {
 _WHERE = ("columns", "view", "each", "name")
 
 
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and bool(value.strip())
+def _as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 def _are_texts(value: Any) -> bool:
-    return value != [] and all(map(_is_text, _as_list(value)))
+    items = _as_list(value)
+    return bool(items) and all(isinstance(item, str) and item.strip() for item in items)
 
 
-def _is_switch(value: Any) -> bool:
-    return isinstance(value, bool)
-
-
-_TEXT, _SWITCH = ("text in quotes", _is_text), ("true or false", _is_switch)
+_TEXT = ("text in quotes", lambda value: isinstance(value, str) and _are_texts(value))
 _TEXTS = ("text in quotes, or a list of such", _are_texts)
-# What other keys may hold; parameters are checked by the kernels that they make.
+_SWITCH = ("true or false", lambda value: isinstance(value, bool))
+# What keys may hold; parameters are checked by the kernels that they make.
 _RULES: dict[str, tuple[str, Callable[[Any], bool]]] = {
-    **{"columns": _TEXTS, "view": _TEXTS, "each": _SWITCH, "scale": _SWITCH},
-    **{"name": _TEXT, "family": _TEXT},
+    **dict.fromkeys(("columns", "view"), _TEXTS),
+    **dict.fromkeys(("each", "scale"), _SWITCH),
+    **dict.fromkeys(("name", "family"), _TEXT),
 }
 _PARAMETER = ("a value, or a list of values", lambda value: value != [])
 # A kernel of a list, with its parameters.
@@ -114,7 +113,7 @@ class KernelFile:
             known[name] = pick_columns(items, columns, f"{str(self.path)!r}, view {name!r}")
         out: list[Kernel | Family] = []
         for number, entry in enumerate(self.kernels, start=1):
-            where = _place(self.path, number)
+            where = f"{str(self.path)!r}, [[kernel]] number {number}"
             found = _places(entry, encoder, known, columns, where)
             out += _kernels(entry, found, where)
         return out
@@ -163,8 +162,17 @@ def read_kernel_file(path: str | os.PathLike[str]) -> KernelFile:
     if not kernels:
         raise InvalidInputError(f"{shown} has no kernels; write [[kernel]] and, below, kind = ...")
     for number, entry in enumerate(kernels, start=1):
-        _check_entry(entry, _place(found, number))
-    return KernelFile(found, kernels, _check_views(content.get("views", {}), shown))
+        _check_entry(entry, f"{shown}, [[kernel]] number {number}")
+    views = content.get("views", {})
+    if not isinstance(views, dict):
+        raise InvalidInputError(f"{shown}: views must be a table: [views], then name = [...].")
+    for name, items in views.items():
+        if not _are_texts(items):
+            raise InvalidInputError(
+                f"{shown}: view {name!r} must be a list of columns, such as "
+                f'["age", "gene_*"]; got {items!r}.'
+            )
+    return KernelFile(found, kernels, {name: _as_list(items) for name, items in views.items()})
 
 
 def _has_huge(content: Any) -> bool:
@@ -177,22 +185,6 @@ def _has_huge(content: Any) -> bool:
         elif isinstance(item, int) and item.bit_length() > 64:
             return True
     return False
-
-
-def _place(path: Path, number: int) -> str:
-    return f"{str(path)!r}, [[kernel]] number {number}"
-
-
-def _check_views(views: Any, shown: str) -> dict[str, list[str]]:
-    if not isinstance(views, dict):
-        raise InvalidInputError(f"{shown}: views must be a table: [views], then name = [...].")
-    for name, items in views.items():
-        if not _are_texts(items):
-            raise InvalidInputError(
-                f"{shown}: view {name!r} must be a list of columns, such as "
-                f'["age", "gene_*"]; got {items!r}.'
-            )
-    return {name: _as_list(items) for name, items in views.items()}
 
 
 def _check_entry(entry: dict[str, Any], where: str) -> None:
@@ -227,10 +219,6 @@ def _check_entry(entry: dict[str, Any], where: str) -> None:
     for first, second in (("columns", "view"), ("each", "name")):
         if entry.get(first) and second in entry:
             raise InvalidInputError(f"{where}: {first} and {second} do not go together.")
-
-
-def _as_list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
 
 
 def _places(

@@ -28,8 +28,7 @@ from kernelweave.kernels import (
 )
 from kernelweave.kernels.families import NAMED_FAMILIES
 from kernelweave.tables.encoder import TableEncoder
-from kernelweave.tables.frames import closest
-from kernelweave.validation import unknown_name
+from kernelweave.validation import closest, some_of, unknown_name
 
 __all__ = [
     "Place",
@@ -108,7 +107,12 @@ def table_kernels(
         found = [place_of(encoder, name, own, f"view {name!r}") for name, own in given.items()]
         for place in found or [place_of(encoder, None, list(encoder.roles_), "the table")]:
             out += family_kernels(kernels, place, by_column=not given)
-    out += _precomputed(encoder, matrices or {})
+    if matrices and encoder.id_column is None:
+        raise InvalidInputError(
+            "kernel matrices need a column of row numbers in the table: add one, and name it with "
+            "TableEncoder(id_column='row')."
+        )
+    out += [Precomputed(K, name).on(encoder.id_column) for name, K in (matrices or {}).items()]
     if not out:
         raise InvalidInputError("there is no column that a kernel could look at.")
     return out
@@ -218,15 +222,6 @@ def _default_strings(what: Mapping[str, Any]) -> list[Kernel]:
     return out
 
 
-def _precomputed(encoder: TableEncoder, matrices: Mapping[str, Any]) -> list[Kernel]:
-    if matrices and encoder.id_column is None:
-        raise InvalidInputError(
-            "kernel matrices need a column of row numbers in the table: add one, and name it with "
-            "TableEncoder(id_column='row')."
-        )
-    return [Precomputed(K, name).on(encoder.id_column) for name, K in matrices.items()]
-
-
 def parse_views(texts: Iterable[str], columns: Sequence[str]) -> dict[str, list[str]]:
     """Read views such as ``"clinical=age,sex"`` and find their columns.
 
@@ -283,44 +278,30 @@ def parse_views(texts: Iterable[str], columns: Sequence[str]) -> dict[str, list[
 def pick_columns(items: Sequence[str], columns: Sequence[str], where: str) -> list[str]:
     """Return the columns that names, patterns and ranges stand for, each once."""
     there = set(columns)
+    listed = some_of(columns, 10)
     chosen: dict[str, None] = {}
     for item in items:
+        first, is_range, last = (part.strip() for part in item.partition(":"))
+        found = [item if item in there else first]
         if item in there:
-            found = [item]
+            pass
         elif any(letter in item for letter in "*?["):
             found = [column for column in columns if fnmatchcase(column, item)]
             if not found:
-                raise InvalidInputError(f"{where}: no column matches {item!r}. {_listed(columns)}")
-        elif ":" in item:
-            found = _range(item, columns, where)
-        else:
-            raise _no_column(item, columns, where)
+                raise InvalidInputError(f"{where}: no column matches {item!r}. Columns: {listed}.")
+        elif unknown := [end for end in (first, last) if end and end not in there]:
+            raise InvalidInputError(
+                f"{where}: the table has no column {unknown[0]!r}{closest(unknown[0], columns)} "
+                f"Columns: {listed}."
+            )
+        elif is_range:
+            start = columns.index(first) if first else 0
+            stop = columns.index(last) if last else len(columns) - 1
+            if start > stop:
+                raise InvalidInputError(
+                    f"{where}: the range {item!r} is empty, as {first!r} (column {start + 1}) "
+                    f"comes after {last!r} (column {stop + 1})."
+                )
+            found = list(columns[start : stop + 1])
         chosen.update(dict.fromkeys(found))
     return list(chosen)
-
-
-def _range(item: str, columns: Sequence[str], where: str) -> list[str]:
-    first, _, last = (part.strip() for part in item.partition(":"))
-    for end in (first, last):
-        if end and end not in columns:
-            raise _no_column(end, columns, where)
-    start = columns.index(first) if first else 0
-    stop = columns.index(last) if last else len(columns) - 1
-    if start > stop:
-        raise InvalidInputError(
-            f"{where}: the range {item!r} is empty, as {first!r} (column {start + 1}) comes after "
-            f"{last!r} (column {stop + 1})."
-        )
-    return list(columns[start : stop + 1])
-
-
-def _no_column(item: str, columns: Sequence[str], where: str) -> InvalidInputError:
-    return InvalidInputError(
-        f"{where}: the table has no column {item!r}{closest(item, columns)} {_listed(columns)}"
-    )
-
-
-def _listed(columns: Sequence[str]) -> str:
-    some = ", ".join(columns[:10])
-    more = "" if len(columns) <= 10 else f", ... ({len(columns)})"
-    return f"Columns: {some}{more}."

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
+
+from kernelweave.validation import some_of
 
 __all__ = [
     "MISSING",
@@ -226,21 +228,37 @@ def as_numbers(frame: pl.DataFrame) -> NDArray[np.float64]:
 
 def write_notes(found: Mapping[str, Column], frame: pl.DataFrame) -> list[str]:
     """Return lines on missing values, categories, sequences, and on what was left out."""
+    lines: list[str] = []
+    schema = frame.schema
+
+    def note(head: str, told: list[str]) -> None:
+        if told:
+            head = head.format(len(told), "s" * (len(told) != 1))
+            lines.append(f"{head}: {some_of(told, _SHOWN)}")
+
+    def remarks(role: str) -> list[str]:
+        return [f"{name} ({c.remark})" for name, c in found.items() if c.role == role]
+
     used = {name: column for name, column in found.items() if column.role not in ("nothing", "id")}
-    lines = [
-        _missing({name: column for name, column in used.items() if column.n_missing}),
-        _infinite(used, frame),
-        _listed("{} categorical column{} one-hot encoded", "category", found),
-        _listed("{} column{} of sequences", "sequence", found),
-        _text_like_numbers(found, frame),
-        _listed("left out", "nothing", found),
-    ]
-    return [line for line in lines if line]
+    holed = {name: column for name, column in used.items() if column.n_missing}
+    if holed:
+        lines.append(_missing(holed))
+    floats = [n for n, c in holed.items() if c.role == "number" and schema[n].is_float()]
+    if floats:
+        counts = np.isinf(frame.select(floats).to_numpy()).sum(axis=0)
+        told = [f"{name} ({n})" for name, n in zip(floats, counts, strict=True) if n]
+        note("infinite values count as missing", told)
+    note("{} categorical column{} one-hot encoded", remarks("category"))
+    note("{} column{} of sequences", remarks("sequence"))
+    texts = [n for n, c in found.items() if c.role not in ("number", "id") and c.remark != "dates"]
+    examples = {name: _like_numbers(frame[name]) for name in texts if schema[name] == pl.String}
+    dressed = [f"{name} ({example!r})" for name, example in examples.items() if example is not None]
+    note("read as text, not as numbers", dressed)
+    note("left out", remarks("nothing"))
+    return lines
 
 
 def _missing(columns: Mapping[str, Column]) -> str:
-    if not columns:
-        return ""
     most = sorted(columns.items(), key=lambda item: -item[1].n_missing)
     roles = {column.role for column in columns.values()}
     done = []
@@ -252,39 +270,5 @@ def _missing(columns: Mapping[str, Column]) -> str:
     if "sequence" in roles:
         done.append("sequences similar to none")
     head = "1 column has" if len(columns) == 1 else f"{len(columns)} columns have"
-    return f"{head} missing values: {_some(f'{n} ({c.n_missing})' for n, c in most)}; " + (
-        "; ".join(done)
-    )
-
-
-def _infinite(used: Mapping[str, Column], frame: pl.DataFrame) -> str:
-    holed = [name for name, c in used.items() if c.role == "number" and c.n_missing]
-    kinds = frame.schema if holed else {}
-    floats = [name for name in holed if kinds[name].is_float()]
-    if not floats:
-        return ""
-    counts = np.isinf(frame.select(floats).to_numpy()).sum(axis=0)
-    told = _some(f"{name} ({n})" for name, n in zip(floats, counts, strict=True) if n)
-    return f"infinite values count as missing: {told}" if told else ""
-
-
-def _listed(head: str, role: str, found: Mapping[str, Column]) -> str:
-    """The columns of a role with their remarks; the head has places for their number."""
-    told = [f"{name} ({column.remark})" for name, column in found.items() if column.role == role]
-    return f"{head.format(len(told), 's' * (len(told) != 1))}: {_some(told)}" if told else ""
-
-
-def _text_like_numbers(found: Mapping[str, Column], frame: pl.DataFrame) -> str:
-    told = []
-    for name, column in found.items():
-        if column.role in ("number", "id") or column.remark == "dates":
-            continue
-        if frame[name].dtype == pl.String and (example := _like_numbers(frame[name])) is not None:
-            told.append(f"{name} ({example!r})")
-    return f"read as text, not as numbers: {_some(told)}" if told else ""
-
-
-def _some(items: Iterable[str]) -> str:
-    every = list(items)
-    listed = ", ".join(every[:_SHOWN])
-    return listed if len(every) <= _SHOWN else f"{listed}, ... ({len(every)} in all)"
+    told = some_of((f"{name} ({column.n_missing})" for name, column in most), _SHOWN)
+    return f"{head} missing values: {told}; {'; '.join(done)}"
