@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -67,7 +67,10 @@ def build_model(
     estimator = make(table_kernels(given["kernels"], seen, views, matrices))
     about = [("columns", text) for text in seen.notes_]
     if views:
-        about.append(("views", _describe_views(views, data.X.columns)))
+        sizes = ", ".join(f"{name} ({len(group)} columns)" for name, group in views.items())
+        unused = set(data.X.columns).difference(*views.values())
+        more = f"; {len(unused)} columns are in no view and not used" if unused else ""
+        about.append(("views", sizes + more))
     if encoded:
         return estimator, seen.transform(X), about
     return Pipeline([("table", encoder), ("model", estimator)]), X, about
@@ -111,10 +114,3 @@ def _estimator(task: str, given: dict[str, Any]) -> Callable[..., KernelEstimato
         return partial(MKLOneClass, nu=given["nu"], **parameters)
     plain, chosen, bayesian = _ESTIMATORS[task]
     return partial(bayesian if bayes else chosen if "cv" in given else plain, **parameters)
-
-
-def _describe_views(views: dict[str, list[str]], columns: Sequence[str]) -> str:
-    used = {column for group in views.values() for column in group}
-    sizes = ", ".join(f"{name} ({len(group)} columns)" for name, group in views.items())
-    unused = [column for column in columns if column not in used]
-    return sizes + (f"; {len(unused)} columns are in no view and not used" if unused else "")

@@ -64,7 +64,17 @@ def run_fit(given: dict[str, Any], out: Output) -> int:
         scores = score(np.asarray(model.predict(held[0])), held[1], y_train)
     # First what took long to come by.
     if model_file is not None:
-        save(model, model_file, about=_about(data, scores))
+        about_file = {
+            "data": data.path.name,
+            "rows": len(data.rows),
+            "n_rows": data.n_rows,
+            "columns": None if data.is_table else data.columns,
+            "target": data.target,
+            "task": data.task,
+            "held_out": None if scores is None else scores.numbers,
+            "command": shlex.join(["kernelweave", *sys.argv[1:]]),
+        }
+        save(model, model_file, about=about_file)
     _tell(out, model, scores)
     if model_file is not None:
         out.saved("model", model_file)
@@ -113,19 +123,6 @@ def _tell(out: Output, model: Any, scores: Scores | None) -> None:
     out.show()
     out.show(weights_table([(k.name, k.weight) for k in ranked], TOP_KERNELS))
     out.show()
-
-
-def _about(data: Data, scores: Scores | None) -> dict[str, Any]:
-    return {
-        "data": data.path.name,
-        "rows": len(data.rows),
-        "n_rows": data.n_rows,
-        "columns": None if data.is_table else data.columns,
-        "target": data.target,
-        "task": data.task,
-        "held_out": None if scores is None else scores.numbers,
-        "command": shlex.join(["kernelweave", *sys.argv[1:]]),
-    }
 
 
 def _document(model: Any, data: Data, scores: Scores | None) -> dict[str, Any]:

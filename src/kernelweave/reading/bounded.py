@@ -103,25 +103,18 @@ def unpacked(path: Path) -> bytes:
         with path.open("rb") as file:
             begin = file.peek(_LONGEST_MAGIC)  # A pipe cannot go back.
             unpack = next((u for magic, u in _UNPACKERS.values() if begin.startswith(magic)), None)
-            data = Allowance(path).read(file) if unpack is None else _unpack(path, unpack(file))
+            if unpack is None:
+                data = Allowance(path).read(file)
+            else:
+                with plain_errors(path, "a packed file"):
+                    what = "it is packed, and its unpacked content"
+                    data = Allowance(path).read(unpack(file), what)
     except OSError as error:
         reason = error.strerror or error
         raise InvalidInputError(f"{str(path)!r} cannot be read: {reason}.") from error
     if not data:
         raise InvalidInputError(f"{str(path)!r} holds nothing.")
     return data
-
-
-def _unpack(path: Path, packed: Any) -> bytes:
-    try:
-        return Allowance(path).read(packed, "it is packed, and its unpacked content")
-    except MemoryBudgetError:
-        raise
-    except Exception as error:
-        # Every kind of packing has errors of its own.
-        raise InvalidInputError(
-            f"{str(path)!r} is packed, but cannot be unpacked: {error}. Is it complete?"
-        ) from error
 
 
 def numbered_names(path: Path, first: int, stop: int) -> list[str]:

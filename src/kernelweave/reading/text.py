@@ -52,7 +52,9 @@ def read_text(path: Path, kind: str) -> Table:
         names = [f"x{j}" for j in range(grid.width)]
         notes.append("no header: columns are called x0, x1, ...")
     else:
-        names = _named(grid.names)
+        given = [name.strip() for name in grid.names]
+        taken = set(given)
+        names = [name or f"x{j}{'_' * (f'x{j}' in taken)}" for j, name in enumerate(given)]
         check_names(names, path)
     if not len(grid.cells):
         raise InvalidInputError(
@@ -62,20 +64,6 @@ def read_text(path: Path, kind: str) -> Table:
     if changed:
         notes.append(f"commas read as decimal points: {some_of(changed, _SHOWN)}")
     return Table(frame, names, "tsv" if grid.separator == "\t" else "csv", tuple(notes))
-
-
-def _named(header: list[str]) -> list[str]:
-    """Give columns without a name one."""
-    names = [name.strip() for name in header]
-    taken = set(names)
-    for j, name in enumerate(names):
-        if not name:
-            made = f"x{j}"
-            while made in taken:
-                made += "_"
-            taken.add(made)
-            names[j] = made
-    return names
 
 
 def check_names(names: Sequence[str], path: Path) -> None:
@@ -109,7 +97,12 @@ def read_grid(path: Path) -> Grid:
     if separator == " ":
         data = re.sub(rb"[ \t]+", b"\t", re.sub(rb"(?m)^[ \t]+|[ \t]+$", b"", data))
         separator = "\t"
-    _check_size(path, data, separator)
+    n_lines = data.count(b"\n") + 1
+    n_fields = data.count(separator.encode()) + n_lines
+    each = _CAREFUL_BYTES if b'"' in data else _FIELD_BYTES
+    needed = 3.0 * len(data) + each * n_fields + _LINE_BYTES * n_lines
+    what = f"a table of {n_lines} lines and {n_fields} fields"
+    Allowance(path, _OF_TABLES).take(needed, what)
     with plain_errors(path, "a table"):
         text = data.decode("utf-8")
         split = _split_carefully if '"' in text else _split_plain
@@ -130,16 +123,6 @@ def read_grid(path: Path) -> Grid:
         cells = pl.Series(body, dtype=pl.String).str.split(separator).explode()
     by_column = np.arange(len(cells), dtype=np.uint32).reshape(-1, widths[-1]).T.ravel()
     return Grid(cells.gather(by_column), widths[-1], header, separator, notes)
-
-
-def _check_size(path: Path, data: bytes, separator: str) -> None:
-    """Refuse what would not fit in memory as a table, before its fields are looked for."""
-    n_lines = data.count(b"\n") + 1
-    n_fields = data.count(separator.encode()) + n_lines
-    each = _CAREFUL_BYTES if b'"' in data else _FIELD_BYTES
-    needed = 3.0 * len(data) + each * n_fields + _LINE_BYTES * n_lines
-    what = f"a table of {n_lines} lines and {n_fields} fields"
-    Allowance(path, _OF_TABLES).take(needed, what)
 
 
 def _clean(path: Path) -> tuple[bytes, list[str]]:

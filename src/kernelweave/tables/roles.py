@@ -91,10 +91,11 @@ def look_at_numbers(frame: pl.DataFrame, forced: Collection[str] = ()) -> dict[s
             remark = ""
         elif same[j] and not often[j]:
             remark = "the same in every row"
-        elif kind.is_integer() and _is_id(name, numbers[:, j]):
-            remark = "a number of its own for every row"
         else:
-            remark = ""
+            is_id = kind.is_integer() and _ID_NAME.search(name.strip().lower()) is not None
+            own = numbers[~np.isnan(numbers[:, j]), j] if is_id else numbers[:0, j]
+            all_own = len(np.unique(own)) == len(own) > 2
+            remark = "a number of its own for every row" if all_own else ""
         plan = {} if remark else {"fill": middle[j], "indicator": often[j]}
         out[name] = Column("nothing" if remark else "number", plan, missing[j], remark)
     return out
@@ -111,13 +112,6 @@ def _medians(numbers: NDArray[np.float64], known: NDArray[np.intp]) -> NDArray[n
         with np.errstate(over="ignore"):
             out[alike] = ranked[low] + (ranked[high] - ranked[low]) / 2
     return out
-
-
-def _is_id(name: str, values: NDArray[np.float64]) -> bool:
-    if _ID_NAME.search(name.strip().lower()) is None:
-        return False
-    known = values[~np.isnan(values)]
-    return len(np.unique(known)) == len(known) > 2
 
 
 def _text(text: pl.Series, role: str | None) -> Column:
@@ -156,7 +150,7 @@ def _category(text: pl.Series, forced: bool) -> Column:
 def _as_sequence(known: pl.Series, distinct: int, forced: bool) -> dict[str, Any] | None:
     """Plan for a column of sequences, or None if it is none."""
     lengths = known.str.len_chars()
-    typical = _median(lengths)
+    typical = float(lengths.median())  # type: ignore[arg-type]
     various = 2 * distinct >= len(known) or (typical >= _SURELY_LONG and distinct > 20)
     if not forced and (typical < _SHORTEST_SEQUENCE or not various):
         return None
@@ -166,25 +160,16 @@ def _as_sequence(known: pl.Series, distinct: int, forced: bool) -> dict[str, Any
         if not known.head(100).str.contains(allowed).all() or not known.str.contains(allowed).all():
             continue
         certain = int(known.str.count_matches(f"(?i)[{letters}]").sum()) / max(1, sum(lengths))
-        if not forced and (certain < share or not _like_letters(name, known)):
+        # Names of people are mostly letters of proteins; sequences are in one case and varied.
+        some = "".join(known.head(200).to_list())
+        varied = some in (some.upper(), some.lower()) and len(set(some.upper())) >= _FEW_LETTERS
+        if not forced and (certain < share or (name == "protein" and not varied)):
             continue
         same = lengths.min() == lengths.max() and lengths.min()
         # Ambiguous in every alphabet: similar to nothing.
         length = int(lengths[0]) if same else None
         return {"alphabet": name, "length": length, "fill": "X" * (length or 1)}
     return {"alphabet": "dna", "length": None, "fill": "X"} if forced else None
-
-
-def _like_letters(alphabet: str, known: pl.Series) -> bool:
-    """Names of people are mostly letters of proteins; sequences are in one case and varied."""
-    if alphabet != "protein":
-        return True
-    some = "".join(known.head(200).to_list())
-    return some in (some.upper(), some.lower()) and len(set(some.upper())) >= _FEW_LETTERS
-
-
-def _median(values: pl.Series) -> float:
-    return float(values.median())  # type: ignore[arg-type]
 
 
 def _like_numbers(text: pl.Series) -> str | None:
