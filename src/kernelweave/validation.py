@@ -14,6 +14,7 @@ from kernelweave.errors import InvalidInputError, UnknownNameError
 
 __all__ = [
     "LARGEST",
+    "closest",
     "is_missing",
     "parse_time",
     "positive_number",
@@ -21,6 +22,7 @@ __all__ = [
     "require_kind",
     "require_names",
     "require_sparse",
+    "some_of",
     "unknown_name",
 ]
 
@@ -32,16 +34,25 @@ _UNITS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 _TIME = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(s|min|h)\s*")
 
 
+def closest(given: object, names: Iterable[str]) -> str:
+    """Return "; did you mean ...?" with the closest name, whatever the case, or a full stop."""
+    folded = {str(name).casefold(): str(name) for name in names}
+    close = get_close_matches(str(given).casefold(), folded, n=1)
+    return f"; did you mean {folded[close[0]]!r}?" if close else "."
+
+
+def some_of(names: Iterable[str], most: int) -> str:
+    """Return the first names, and how many there are if these are not all."""
+    every = list(names)
+    more = f", ... ({len(every)} in all)" if len(every) > most else ""
+    return ", ".join(map(str, every[:most])) + more
+
+
 def unknown_name(kind: str, given: object, allowed: Iterable[str]) -> UnknownNameError:
     """Build the error for a name that does not exist, with the closest one that does."""
     names = sorted(allowed)
-    folded = {name.casefold(): name for name in names}
-    close = get_close_matches(str(given).casefold(), folded, n=1)
-    hint = f"; did you mean {folded[close[0]]!r}?" if close else "."
-    listed = ", ".join(repr(name) for name in names[:_LISTED])
-    if len(names) > _LISTED:
-        listed += f", ... ({len(names)} in all)"
-    return UnknownNameError(f"unknown {kind} {given!r}{hint} Allowed: {listed}.")
+    listed = some_of(map(repr, names), _LISTED)
+    return UnknownNameError(f"unknown {kind} {given!r}{closest(given, names)} Allowed: {listed}.")
 
 
 def positive_number(name: str, value: object, *, allow_zero: bool = False) -> float:

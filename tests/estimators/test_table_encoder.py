@@ -160,7 +160,7 @@ def test_a_missing_column_names_the_closest(table, encoder):
 
 def test_new_categories_are_zero_and_told_once(table, encoder):
     strange = table.with_columns(colour=pl.lit("mauve"), smoker=pl.lit("maybe"))
-    with pytest.warns(UserWarning, match="colour .'mauve'.; smoker .'maybe'.") as caught:
+    with pytest.warns(UserWarning, match="colour .'mauve'., smoker .'maybe'.") as caught:
         out = encoder.transform(strange)
     assert len(caught) == 1
     for name in ("colour", "smoker"):

@@ -55,10 +55,10 @@ def arrays(path, declared=None):
     return path
 
 
-def text(path, pack, row, begin=b""):
+def text(path, pack, row, begin=b"", size=LARGE):
     """Many small files one after the other, which are unpacked as one."""
     piece = row * (10**6 // len(row))
-    path.write_bytes(pack(begin + piece) + pack(piece) * (LARGE // len(piece)))
+    path.write_bytes(pack(begin + piece) + pack(piece) * (size // len(piece)))
     return path
 
 
@@ -86,7 +86,9 @@ def bombs(tmp_path_factory):
         ("read_table", text(folder / "a.csv.xz", lzma.compress, b"1,2\n")): "content needs",
         ("read_table", small): "lines and .* fields",
         ("read_sequences", text(folder / "a.fa.gz", gzip.compress, b"A", b">a\n")): "its content",
-        ("read_sequences", text(folder / "b.fa.gz", gzip.compress, b">\nA\n")): "its records",
+        ("read_sequences", text(folder / "b.fa.gz", gzip.compress, b">\nA\n", size=10**7)): (
+            "its records needs"
+        ),
         ("read_table", folder / "a.parquet"): "a table of 5000000 rows and 9 columns needs",
     }
 

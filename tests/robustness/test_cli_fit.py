@@ -25,7 +25,7 @@ from typer.testing import CliRunner
 import kernelweave
 from kernelweave import MKLClassifier
 from kernelweave.cli.app import app
-from kernelweave.cli.complete import FAMILIES, SOLVERS
+from kernelweave.cli.options import FAMILIES, SOLVERS
 from kernelweave.cli.output import weights_table
 from kernelweave.errors import InvalidInputError, UnknownNameError
 from kernelweave.inspect import find_estimator

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 
 import kernelweave
-from kernelweave.cli import complete, options
+from kernelweave.cli import options
 from kernelweave.errors import InvalidInputError
 from kernelweave.validation import parse_time
 from kernelweave.visible_text import visible
@@ -23,6 +23,7 @@ __all__ = ["app", "report_error"]
 # Set by --traceback; an environment variable so that it also reaches errors before any command.
 _TRACEBACK = "KERNELWEAVE_TRACEBACK"
 INTERRUPTED = 130
+_FIGURES = (".png", ".pdf", ".svg")
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -82,16 +83,24 @@ def _ends_at_ctrl_c(command: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def _seconds(text: str | None) -> float | None:
-    """Read a time limit: "90", "90s", "5min", "1.5h"."""
-    if text is None:
-        return None
-    seconds = parse_time(text if text.strip()[-1:].isalpha() else f"{text}s")
-    if seconds is None:
-        raise InvalidInputError(
-            f"--time-limit must be a time such as 90s, 5min or 1.5h; got {text!r}."
-        )
-    return seconds
+def _given(ctx: typer.Context) -> dict[str, Any]:
+    """The options of a command that have a value, with what they mean."""
+    from kernelweave.cli.output import check_file
+
+    given = {name: value for name, value in ctx.params.items() if value is not None}
+    given["task"] = given["task"].value
+    for name, suffixes in (("report", (".html", ".htm")), ("model", ()), ("figure", _FIGURES)):
+        if name in given:
+            given[name] = check_file(f"--{name}", given[name], suffixes)
+    if "time_limit" in given:
+        text = given["time_limit"]
+        seconds = parse_time(text if text.strip()[-1:].isalpha() else f"{text}s")
+        if seconds is None:
+            raise InvalidInputError(
+                f"--time-limit must be a time such as 90s, 5min or 1.5h; got {text!r}."
+            )
+        given["time_limit"] = seconds
+    return given
 
 
 @app.callback(
@@ -139,18 +148,13 @@ def demo(
 
     Compares it with equal weights and the best single kernel; prints a table, saves a figure.
     """
-    figure = _figure(figure)
+    from kernelweave.cli.output import check_file
+
+    figure = check_file("--figure", figure, _FIGURES)
     with Console().status("loading"):
         from kernelweave.cli.demo import run_demo
 
     run_demo(seed=seed, C=C, tol=tol, figure=figure)
-
-
-def _figure(path: Path) -> Path:
-    from kernelweave.cli.output import check_file
-
-    checked = check_file("--figure", path, (".png", ".pdf", ".svg"))
-    return path if checked is None else checked
 
 
 @app.command(
@@ -179,7 +183,7 @@ def fit(
         str,
         options.model(
             help="auto, active-set, silp, spicy, spg, mwu, ..., or bayes (a posterior).",
-            autocompletion=complete.solvers,
+            autocompletion=options.solvers,
         ),
     ] = "auto",
     C: options.COption = None,
@@ -211,19 +215,14 @@ def fit(
 
     Ctrl-C ends the fit with the best model so far, which is scored, reported and saved.
     """
-    from kernelweave.cli.output import Output, check_file
+    from kernelweave.cli.output import Output
 
     out = Output(json=json, quiet=quiet)
-    limit = _seconds(time_limit)
-    report_path = check_file("--report", report, (".html", ".htm"))
-    model_path = check_file("--model", model)
+    given = _given(ctx)
     with out.console.status("loading"):
-        from kernelweave.cli.build import settings_from
-        from kernelweave.cli.fit import Files, run_fit
+        from kernelweave.cli.fit import run_fit
 
-    files = Files(report_path, model_path)
-    settings = settings_from(ctx.params, limit)
-    return run_fit(data, target, task.value, settings, test_size, files, out)
+    return run_fit(given, out)
 
 
 @app.command(
@@ -273,8 +272,9 @@ def predict(
     with out.console.status("loading"):
         from kernelweave.cli.predict import FORMATS, run_predict
 
-    checked = check_file("--output", output, FORMATS)
-    return run_predict(model, data, proba, kernel_matrix or (), checked, raw, trust or (), out)
+    if output is not None:
+        output = check_file("--output", output, FORMATS)
+    return run_predict(model, data, proba, kernel_matrix or (), output, raw, trust or (), out)
 
 
 @app.command(epilog=_examples(("kernelweave inspect fit.skops", ""), ("... --json", "all of it")))
@@ -285,8 +285,8 @@ def inspect(
     json: options.Json = False,
 ) -> int:
     """Show what a model file holds, without running anything in it."""
-    from kernelweave.cli.inspect import run_inspect
     from kernelweave.cli.output import Output
+    from kernelweave.cli.predict import run_inspect
 
     return run_inspect(model, top, Output(json=json))
 
@@ -307,7 +307,7 @@ def compare(
         typer.Option(
             metavar="NAMES",
             help="Their names, with commas between.",
-            autocompletion=complete.solver_list,
+            autocompletion=options.solver_list,
         ),
     ] = "active-set,silp,spg,spicy,mwu,bayes,uniform",
     task: options.TaskOption = options.Task.auto,
@@ -332,14 +332,11 @@ def compare(
     from kernelweave.cli.output import Output
 
     out = Output(json=json, quiet=quiet)
-    figure = _figure(figure)
-    limit = _seconds(time_limit)
+    given = _given(ctx)
     names = [name.strip() for name in solvers.split(",") if name.strip()]
     if not names:
         raise InvalidInputError("--solvers needs at least one name, such as spg,silp,mwu.")
     with out.console.status("loading"):
-        from kernelweave.cli.build import settings_from
-        from kernelweave.cli.compare import run_compare
+        from kernelweave.cli.fit import run_compare
 
-    settings = settings_from(ctx.params, limit)
-    return run_compare(data, target, task.value, names, settings, test_size, splits, figure, out)
+    return run_compare(given, names, out)

@@ -1,28 +1,30 @@
-"""The samples a command works on: a file, its target, and what part is held out."""
+"""The samples a command works on: a file, its target, what part is held out, and how it scores."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 from scipy import sparse
+from sklearn.metrics import mean_absolute_error, r2_score
 from sklearn.model_selection import train_test_split
 
 from kernelweave.errors import InvalidInputError
 from kernelweave.reading import Table, read_matrix, read_table
-from kernelweave.validation import unknown_name
+from kernelweave.validation import some_of, unknown_name
 
-__all__ = ["Data", "load_data", "read_matrices", "split_rows"]
+__all__ = ["Data", "Scores", "load_data", "read_matrices", "score", "split_rows"]
 
 # A target of whole numbers has classes if it has at most so many different ones.
 _MOST_CLASSES = 20
 # Up to so many it might have been meant to.
 _MAYBE_CLASSES = 100
+_SHOWN = 8  # names in a line
 _DENSE_BYTES = 2 * 2**30
 
 
@@ -46,39 +48,89 @@ class Data:
         return isinstance(self.X, pl.DataFrame)
 
 
-def load_data(path: Path, target: str | None, task: str, *, dense: bool = False) -> Data:
+def load_data(path: Path, target: str | None, task: str, dense: bool) -> Data:
     """Read a file and find its target."""
     table = read_table(path)
-    about = [("data", f"{path.name}: {_size(table)} ({table.kind})")]
+    n, width = table.data.shape
+    about = [("data", f"{path.name}: {n:,} rows, {width:,} columns ({table.kind})")]
     about += [("note", text) for text in table.notes]
     X, labels, target = _take_target(table, target)
-    if labels is None and task != "outlier":
-        raise InvalidInputError(
-            "which column is to be predicted? Give --target COLUMN, or --task outlier to learn "
-            f"what is usual. Columns: {_some(table.columns)}."
-        )
     columns = [name for name in table.columns if name != target]
     if dense and sparse.issparse(X):
-        X = _to_frame(X, columns)
-    n = X.shape[0]
+        if 8 * n * len(columns) > _DENSE_BYTES:
+            raise InvalidInputError(
+                "views, kernel matrices and kernel files need the columns by name, and this sparse "
+                f"file would take {8 * n * len(columns) / 2**30:.1f} GiB as a table. Use --kernels "
+                "with the name of a family alone."
+            )
+        X = pl.DataFrame(X.toarray(), schema=columns, orient="row")
     rows = np.arange(n)
     if task == "outlier":
         return Data(path, X, None, columns, target, task, rows, n, about)
-    known = ~_missing(labels)
-    if not known.all():
-        about.append(("note", f"{n - known.sum():,} rows have no {target} and are left out"))
-        rows = np.flatnonzero(known)
+    if labels is None or target is None:
+        raise InvalidInputError(
+            "which column is to be predicted? Give --target COLUMN, or --task outlier to learn "
+            f"what is usual. Columns: {some_of(table.columns, _SHOWN)}."
+        )
+    missing = np.array([value is None or value != value for value in labels])
+    if missing.any():
+        about.append(("note", f"{missing.sum():,} rows have no {target} and are left out"))
+        rows = np.flatnonzero(~missing)
         X, labels = X[rows], labels[rows]
     if not len(rows):
         raise InvalidInputError(f"no row of {path.name} has a value of {target!r}.")
+    is_text, distinct = labels.dtype == object, len(np.unique(labels))
+    whole = not is_text and bool(np.all(labels == np.rint(labels)))
     if task == "auto":
-        task = _find_task(labels)
-        if task == "regression" and len(np.unique(labels)) <= _MAYBE_CLASSES < len(labels):
+        few = distinct <= min(_MOST_CLASSES, max(2, len(labels) // 5))
+        task = "classification" if is_text or (whole and few) else "regression"
+        if task == "regression" and distinct <= _MAYBE_CLASSES < len(labels):
             text = f"{target} is taken as a number; --task classification if it names classes"
             about.append(("note", text))
-    y = _as_numbers(labels, target) if task == "regression" else _as_classes(labels, target)
-    about.append(("target", f"{target}: {_describe_target(y, task)}"))
+    if task == "regression":
+        y, told = _as_numbers(labels, target)
+    else:
+        y, told = _as_classes(labels, target, is_text, whole)
+    about.append(("target", f"{target}: {task}, {told}"))
     return Data(path, X, y, columns, target, task, rows, n, about)
+
+
+def _as_numbers(labels: NDArray[Any], target: str) -> tuple[NDArray[np.float64], str]:
+    """Return the target of a regression, and a description."""
+    if labels.dtype == object:
+        raise InvalidInputError(
+            f"regression needs numbers, but column {target!r} holds text such as {labels[0]!r}. "
+            "Leave out --task, or use --task classification."
+        )
+    y = labels.astype(np.float64)
+    if not np.all(np.isfinite(y)):
+        raise InvalidInputError(f"column {target!r} must be finite; got {y[~np.isfinite(y)][0]}.")
+    return y, f"from {y.min():.4g} to {y.max():.4g}"
+
+
+def _as_classes(
+    labels: NDArray[Any], target: str, is_text: bool, whole: bool
+) -> tuple[NDArray[Any], str]:
+    """Return the target of a classification, and a description."""
+    if not is_text and not whole:
+        raise InvalidInputError(
+            f"column {target!r} holds numbers with fractions, such as {labels[0]:g}, and no "
+            "classes. Leave out --task, or use --task regression."
+        )
+    y = labels.astype(str if is_text else np.int64)
+    classes, counts = np.unique(y, return_counts=True)
+    if len(classes) < 2:
+        raise InvalidInputError(
+            f"every row has the same {target!r}, {classes[0]!s}: there is nothing to tell apart."
+        )
+    if counts.min() < 2:
+        rare = classes[counts.argmin()]
+        raise InvalidInputError(
+            f"class {str(rare)!r} of {target!r} has one row only; each class needs two or more. Is "
+            "it a number to be predicted (--task regression)?"
+        )
+    shown = [f"{c} {k:,}" for c, k in zip(classes, counts, strict=True)]
+    return y, f"{len(classes)} classes ({some_of(shown, _SHOWN)})"
 
 
 def split_rows(
@@ -92,14 +144,7 @@ def split_rows(
     every = np.arange(n)
     if test_size == 0:
         return every, every[:0]
-    size: float | int = test_size
-    if test_size >= 1:
-        if test_size != int(test_size) or test_size >= n:
-            raise InvalidInputError(
-                "--test-size must be a share between 0 and 1, or a number of rows below the "
-                f"{n} there are; got {test_size:g}."
-            )
-        size = int(test_size)
+    size = int(test_size) if test_size >= 1 and test_size == int(test_size) else test_size
     try:
         train, test = train_test_split(
             every,
@@ -150,93 +195,49 @@ def _take_target(table: Table, target: str | None) -> tuple[Any, Any, str | None
     if data.shape[1] == 1:
         raise InvalidInputError(f"the file has no other column than {target!r} to learn from.")
     if isinstance(data, pl.DataFrame):
-        return data.drop(target), _as_array(data[target]), target
+        column = data[target]
+        if not column.dtype.is_numeric():  # Text, categories and truth values as text.
+            items = [None if value is None else str(value) for value in column.to_list()]
+            return data.drop(target), np.array(items, dtype=object), target
+        return data.drop(target), column.to_numpy(), target
     place = table.columns.index(target)
     rest = [j for j in range(data.shape[1]) if j != place]
     return data[:, rest], data[:, [place]].toarray()[:, 0], target
 
 
-def _as_array(values: pl.Series) -> NDArray[Any]:
-    """Return a column as an array; text, categories and truth values as text."""
-    if values.dtype.is_numeric():
-        return values.to_numpy()
-    return np.array([None if v is None else str(v) for v in values.to_list()], dtype=object)
+class Scores(NamedTuple):
+    """Numbers by name, and a line that says them."""
+
+    numbers: dict[str, float]
+    text: str
 
 
-def _missing(labels: NDArray[Any]) -> NDArray[np.bool_]:
-    if labels.dtype == object:
-        return np.array([value is None for value in labels])
-    return np.isnan(labels) if labels.dtype.kind == "f" else np.zeros(len(labels), dtype=bool)
+def score(predicted: NDArray[Any], y: NDArray[Any] | None, y_train: NDArray[Any] | None) -> Scores:
+    """Compare predictions with the truth, and that with a guess from the training targets.
 
-
-def _find_task(labels: NDArray[Any]) -> str:
-    if labels.dtype == object:
-        return "classification"
-    whole = bool(np.all(labels == np.rint(labels)))
-    few = len(np.unique(labels)) <= min(_MOST_CLASSES, max(2, len(labels) // 5))
-    return "classification" if whole and few else "regression"
-
-
-def _as_numbers(labels: NDArray[Any], target: str | None) -> NDArray[np.float64]:
-    if labels.dtype == object:
-        raise InvalidInputError(
-            f"regression needs numbers, but column {target!r} holds text such as {labels[0]!r}. "
-            "Leave out --task, or use --task classification."
+    There are no targets in outlier detection.
+    """
+    n = len(predicted)
+    if y is None or y_train is None:
+        outside = int(np.sum(predicted == -1))
+        return Scores(
+            {"samples": n, "outside": outside / n},
+            f"{100 * outside / n:.1f} % of {n:,} samples are called outliers ({outside:,})",
         )
-    y = labels.astype(np.float64)
-    if not np.all(np.isfinite(y)):
-        raise InvalidInputError(f"column {target!r} must be finite; got {y[~np.isfinite(y)][0]}.")
-    return y
-
-
-def _as_classes(labels: NDArray[Any], target: str | None) -> NDArray[Any]:
-    if labels.dtype == object:
-        y: NDArray[Any] = labels.astype(str)
-    elif np.all(labels == np.rint(labels)):
-        y = labels.astype(np.int64)
-    else:
-        raise InvalidInputError(
-            f"column {target!r} holds numbers with fractions, such as {labels[0]:g}, and no "
-            "classes. Leave out --task, or use --task regression."
+    if y.dtype.kind == "f":
+        r2 = float(r2_score(y, predicted, force_finite=False)) if np.ptp(y) > 0 else float("nan")
+        absolute = float(mean_absolute_error(y, predicted))
+        guess = float(np.mean(np.abs(y - np.median(y_train))))
+        return Scores(
+            {"samples": n, "r2": r2, "mean_absolute_error": absolute, "guess": guess},
+            f"R2 {r2:.3f}; errors of {absolute:.4g} on average over {n:,} samples (the median "
+            f"alone: {guess:.4g})",
         )
-    classes, counts = np.unique(y, return_counts=True)
-    if len(classes) < 2:
-        raise InvalidInputError(
-            f"every row has the same {target!r}, {classes[0]!s}: there is nothing to tell apart."
-        )
-    if counts.min() < 2:
-        rare = classes[counts.argmin()]
-        raise InvalidInputError(
-            f"class {str(rare)!r} of {target!r} has one row only; each class needs two or more. Is "
-            "it a number to be predicted (--task regression)?"
-        )
-    return y
-
-
-def _describe_target(y: NDArray[Any], task: str) -> str:
-    if task == "regression":
-        return f"regression, from {y.min():.4g} to {y.max():.4g}"
-    classes, counts = np.unique(y, return_counts=True)
-    shown = [f"{c} {k:,}" for c, k in zip(classes, counts, strict=True)]
-    return f"classification, {len(classes)} classes ({_some(shown)})"
-
-
-def _to_frame(X: Any, names: list[str]) -> pl.DataFrame:
-    need = 8 * X.shape[0] * X.shape[1]
-    if need > _DENSE_BYTES:
-        raise InvalidInputError(
-            f"views, kernel matrices and kernel files need the columns by name, and this sparse "
-            f"file would take {need / 2**30:.1f} GiB as a table. Use --kernels with the name of a "
-            "family alone."
-        )
-    return pl.DataFrame(X.toarray(), schema=names, orient="row")
-
-
-def _size(table: Table) -> str:
-    rows, columns = table.data.shape
-    return f"{rows:,} rows, {columns:,} columns"
-
-
-def _some(names: Sequence[str], count: int = 8) -> str:
-    more = f", ... ({len(names)} in all)" if len(names) > count else ""
-    return ", ".join(str(name) for name in names[:count]) + more
+    right = int(np.sum(predicted == y))
+    classes, counts = np.unique(y_train, return_counts=True)
+    guess = float(np.mean(y == classes[counts.argmax()]))
+    return Scores(
+        {"samples": n, "accuracy": right / n, "guess": guess},
+        f"{100 * right / n:.1f} % right ({right:,} of {n:,}; the commonest class alone gives "
+        f"{100 * guess:.1f} %)",
+    )

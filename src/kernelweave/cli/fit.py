@@ -1,114 +1,114 @@
-"""`kernelweave fit`: from a file to a model, a report and an answer."""
+"""`kernelweave fit` and `compare`: from a file to a model, a report, or a table of solvers."""
 
 from __future__ import annotations
 
 import shlex
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from kernelweave.cli.build import Settings, build_model, needs_names
-from kernelweave.cli.data import Data, load_data, split_rows
+from kernelweave.cli.build import build_model, needs_names
+from kernelweave.cli.data import Data, Scores, load_data, score, split_rows
 from kernelweave.cli.output import Output, carrying, weights_table
-from kernelweave.cli.progress import FitProgress, PathProgress
-from kernelweave.cli.scores import Scores, score
+from kernelweave.cli.progress import CountProgress, FitProgress, PathProgress
+from kernelweave.errors import InvalidInputError
 from kernelweave.inspect import find_estimator, rank_kernels
 from kernelweave.inspect.certificate import certificate_text
+from kernelweave.inspect.comparison import compare
 from kernelweave.model_files import save
+from kernelweave.plot import compare as draw_comparison
 from kernelweave.report.html import write_html
 
-__all__ = ["Files", "run_fit"]
+__all__ = ["run_compare", "run_fit"]
 
 TOP_KERNELS = 10
+_CERTIFICATE = (
+    *("gap", "gap_kind", "objective", "dual_objective", "lower_bound", "converged", "n_iter"),
+)
 INTERRUPTED_MODEL = Path("kernelweave-interrupted.skops")
 _PATH_LENGTH = 20  # values of C that --cv tries
 
 
-@dataclass(frozen=True)
-class Files:
-    """What is written, if anything."""
-
-    report: Path | None
-    model: Path | None
-
-
-def run_fit(
-    path: Path,
-    target: str | None,
-    task: str,
-    settings: Settings,
-    test_size: float,
-    files: Files,
-    out: Output,
-) -> int:
-    """Read, fit, score, save; returns the exit code."""
+def run_fit(given: dict[str, Any], out: Output) -> int:
+    """Read, fit, score, save, all by the options of the command; returns the exit code."""
     with out.console.status("reading"):
-        data = load_data(path, target, task, dense=needs_names(settings))
-        train, test = split_rows(data, test_size, settings.seed)
+        data = load_data(given["data"], given.get("target"), given["task"], needs_names(given))
+        train, test = split_rows(data, given["test_size"], given["seed"])
     out.notes_on(data.about)
     with out.hearing():
-        plan = build_model(data, settings, train)
-    out.notes_on(plan.about)
+        model, X, about = build_model(data, given, train)
+    out.notes_on(about)
     out.line("split", f"{len(train):,} rows to learn from, {len(test):,} held out")
     out.show()
     y_train = None if data.y is None else data.y[train]
     start = time.perf_counter()
-    model = plan.model
     estimator = model[-1] if hasattr(model, "steps") else model
-    with out.hearing() as heard, _progress(out, estimator.tol, settings) as shown:
+    with out.hearing(), _progress(out, estimator.tol, given) as shown:
         estimator.set_params(callbacks=(shown,))
-        model.fit(plan.X[train], y_train)
+        model.fit(X[train], y_train)
     seconds = time.perf_counter() - start
     estimator.set_params(callbacks=())  # no part of what was learnt
     out.show()
-    if heard.interrupted and files.model is None:
-        files = Files(files.report, INTERRUPTED_MODEL.absolute())
-    scores = None
+    model_file, report_file = given.get("model"), given.get("report")
+    if out.interrupted and model_file is None:
+        model_file = INTERRUPTED_MODEL.absolute()
+    scores: Scores | None = None
+    held: tuple[Any, ...] = ()
     if len(test):
-        y_test = None if data.y is None else data.y[test]
-        scores = score(np.asarray(model.predict(plan.X[test])), y_test, y_train)
+        held = (X[test], None if data.y is None else data.y[test])
+        scores = score(np.asarray(model.predict(held[0])), held[1], y_train)
     # First what took long to come by.
-    if files.model is not None:
-        save(model, files.model, about=_about(data, scores))
+    if model_file is not None:
+        about_file = {
+            "data": data.path.name,
+            "rows": len(data.rows),
+            "n_rows": data.n_rows,
+            "columns": None if data.is_table else data.columns,
+            "target": data.target,
+            "task": data.task,
+            "held_out": None if scores is None else scores.numbers,
+            "command": shlex.join(["kernelweave", *sys.argv[1:]]),
+        }
+        save(model, model_file, about=about_file)
     _tell(out, model, scores)
-    if files.model is not None:
-        out.saved("model", files.model)
-    interrupted = heard.interrupted
-    if files.report is not None:
-        held = (plan.X[test], None if data.y is None else data.y[test]) if len(test) else ()
+    if model_file is not None:
+        out.saved("model", model_file)
+    if report_file is not None:
         title = f"{data.target or 'outliers'} in {data.path.name}"
-        about = [*data.about, *plan.about]
         try:
             with out.console.status("drawing the report"):
-                write_html(model, files.report, *held, title=title, about=about)
-            out.saved("report", files.report)
+                write_html(model, report_file, *held, title=title, about=[*data.about, *about])
+            out.saved("report", report_file)
         except KeyboardInterrupt:
-            interrupted = True
-            out.warn(_unfinished_report(files))
-            files = Files(None, files.model)
-    out.document(_document(model, data, scores, files, seconds, interrupted))
-    return 130 if interrupted else 0
+            out.interrupted = True
+            kept = "the model was not saved, for there was no --model"
+            if model_file is not None:
+                kept = f"the model is saved in {model_file}"
+            out.warn(
+                f"interrupted while the report was drawn: {report_file} was not written; {kept}"
+            )
+            report_file = None
+    out.document(
+        _document(model, data, scores)
+        | {
+            "seconds": seconds,
+            "interrupted": out.interrupted,
+            "files": {"report": report_file, "model": model_file},
+        }
+    )
+    return 130 if out.interrupted else 0
 
 
-def _unfinished_report(files: Files) -> str:
-    """Say what there is, and what there is not, after Ctrl-C while the report was drawn."""
-    kept = "the model was not saved, for there was no --model"
-    if files.model is not None:
-        kept = f"the model is saved in {files.model}"
-    return f"interrupted while the report was drawn: {files.report} was not written; {kept}"
-
-
-def _progress(out: Output, tol: float, settings: Settings) -> AbstractContextManager[Any]:
-    if settings.cv is not None:
-        total = (settings.cv + 1) * _PATH_LENGTH
-        title = f"choosing C in {settings.cv} folds"
-        return PathProgress(out.console, title, total)
-    return FitProgress(out.console, "learning the weights", tol, settings.time_limit)
+def _progress(out: Output, tol: float, given: dict[str, Any]) -> AbstractContextManager[Any]:
+    if "cv" in given:
+        title = f"choosing C in {given['cv']} folds"
+        return PathProgress(out.console, title, (given["cv"] + 1) * _PATH_LENGTH)
+    return FitProgress(out.console, "learning the weights", tol, given.get("time_limit"))
 
 
 def _tell(out: Output, model: Any, scores: Scores | None) -> None:
@@ -125,31 +125,10 @@ def _tell(out: Output, model: Any, scores: Scores | None) -> None:
     out.show()
 
 
-def _certificate(estimator: Any) -> dict[str, Any]:
-    names = ("gap", "gap_kind", "objective", "dual_objective", "lower_bound", "converged", "n_iter")
-    found = {name: getattr(estimator, f"{name}_", None) for name in names}
-    return {name: value for name, value in found.items() if value is not None} | {
-        "tol": estimator.tol
-    }
-
-
-def _about(data: Data, scores: Scores | None) -> dict[str, Any]:
-    return {
-        "data": data.path.name,
-        "rows": len(data.rows),
-        "n_rows": data.n_rows,
-        "columns": None if data.is_table else data.columns,
-        "target": data.target,
-        "task": data.task,
-        "held_out": None if scores is None else scores.numbers,
-        "command": shlex.join(["kernelweave", *sys.argv[1:]]),
-    }
-
-
-def _document(
-    model: Any, data: Data, scores: Scores | None, files: Files, seconds: float, interrupted: bool
-) -> dict[str, Any]:
+def _document(model: Any, data: Data, scores: Scores | None) -> dict[str, Any]:
     estimator = find_estimator(model)
+    certificate = {name: getattr(estimator, f"{name}_", None) for name in _CERTIFICATE}
+    certificate = {name: value for name, value in certificate.items() if value is not None}
     return {
         "command": "fit",
         "data": str(data.path),
@@ -158,10 +137,43 @@ def _document(
         "model": type(estimator).__name__,
         "C": getattr(estimator, "C_", getattr(estimator, "C", None)),
         "held_out": None if scores is None else scores.numbers,
-        "certificate": _certificate(estimator),
-        "seconds": seconds,
-        "interrupted": interrupted,
+        "certificate": {**certificate, "tol": estimator.tol},
         "n_kernels": len(estimator.kernel_names_),
         "kernels": [{"name": k.name, "weight": k.weight} for k in rank_kernels(estimator)],
-        "files": {"report": files.report, "model": files.model},
     }
+
+
+def run_compare(given: dict[str, Any], solvers: Sequence[str], out: Output) -> int:
+    """Fit every solver on every split, print one table, draw one figure; returns the exit code."""
+    if given["task"] == "outlier":
+        raise InvalidInputError("compare scores predictions, and --task outlier has none to score.")
+    path, figure, n_splits = given["data"], given["figure"], given["splits"]
+    with out.console.status("reading"):
+        data = load_data(path, given.get("target"), given["task"], needs_names(given))
+    out.notes_on(data.about)
+    with out.hearing():
+        # Encoded once: a split may lack a value that the kernels of all rows know.
+        model, X, about = build_model(data, given, np.arange(len(data.rows)), encoded=True)
+    out.notes_on(about)
+    out.show()
+    bar = CountProgress(out.console, f"{len(solvers)} solvers", len(solvers) * n_splits)
+    with bar, out.hearing():
+        done = compare(
+            X,
+            data.y,
+            solvers=tuple(solvers),
+            estimator=model,
+            test_size=given["test_size"],
+            n_splits=n_splits,
+            random_state=given["seed"],
+            time_limit=given.get("time_limit"),
+            on_progress=lambda count, total, text: bar.advance_to(count),
+        )
+    out.show()
+    out.text(str(done))
+    out.show()
+    drawn: Any = draw_comparison(done).figure
+    drawn.savefig(figure, dpi=120)
+    out.saved("figure", figure)
+    out.document({"command": "compare", "data": path, "figure": figure, **done.to_dict()})
+    return 130 if done.interrupted else 0

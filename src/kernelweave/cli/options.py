@@ -1,4 +1,4 @@
-"""Options that several commands share, with their help texts."""
+"""Options that several commands share, with their help texts, and what the shell completes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,40 @@ from typing import Annotated
 
 import typer
 
-from kernelweave.cli import complete
+# What the shell offers when Tab is pressed; nothing heavy is imported, as it has to be quick.
+SOLVERS: tuple[str, ...] = ("auto", "active-set", "align", "bayes", "mwu", "pgd")
+SOLVERS += ("silp", "silp-chunking", "spg", "spicy", "uniform")
+FAMILIES = ("default", "simplemkl", "spicymkl", "mwumkl", "rbf", "linear", "polynomial")
+_HEADER_LETTERS = 1 << 16
+
+
+def solvers(incomplete: str) -> list[str]:
+    """Return solvers that begin with what was typed."""
+    return [name for name in SOLVERS if name.startswith(incomplete)]
+
+
+def solver_list(incomplete: str) -> list[str]:
+    """Complete the last of several solvers with commas between."""
+    before, comma, last = incomplete.rpartition(",")
+    return [f"{before}{comma}{name}" for name in solvers(last) if name != "auto"]
+
+
+def families(incomplete: str) -> list[str]:
+    """Return families of kernels that begin with what was typed, and kernel files."""
+    files = [path.as_posix() for path in Path().glob("*.toml")]
+    return [name for name in (*FAMILIES, *files) if name.startswith(incomplete)]
+
+
+def columns(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the columns of the data file, if it is text, that begin with what was typed."""
+    path = Path(ctx.params.get("data") or "")
+    if not path.is_file() or path.suffix.lower() not in (".csv", ".tsv", ".txt"):
+        return []
+    with open(path, encoding="utf-8", errors="replace") as file:
+        line = file.readline(_HEADER_LETTERS)
+    names = line.split(max("\t;,", key=line.count))
+    return [name for name in (n.strip().strip('"') for n in names) if name.startswith(incomplete)]
+
 
 # One panel of the help texts each.
 _data = partial(typer.Option, rich_help_panel="Data")
@@ -41,7 +74,7 @@ Target = Annotated[
         "-t",
         metavar="COLUMN",
         help="The column to be predicted.",
-        autocompletion=complete.columns,
+        autocompletion=columns,
     ),
 ]
 TaskOption = Annotated[Task, _data("--task", help="Left out: found out from the target.")]
@@ -52,7 +85,7 @@ Kernels = Annotated[
         "-k",
         metavar="NAME|FILE.toml",
         help="A family of kernels, or a file of them.",
-        autocompletion=complete.families,
+        autocompletion=families,
     ),
 ]
 View = Annotated[

@@ -39,6 +39,7 @@ class Output:
         self.console = Console(stderr=json or to_stderr, highlight=False, quiet=quiet)
         self.notes: list[str] = []
         self.warnings: list[str] = []
+        self.interrupted = False  # Whether Ctrl-C has ended a piece of work.
 
     def notes_on(self, about: Iterable[tuple[str, str]]) -> None:
         """Print facts with a label each, and keep them for the JSON document."""
@@ -78,35 +79,21 @@ class Output:
             sys.stdout.write("\n")
 
     @contextmanager
-    def hearing(self) -> Iterator[Heard]:
+    def hearing(self) -> Iterator[None]:
         """Collect the warnings of the work inside, and print each once when it ends."""
-        heard = Heard()
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             warnings.simplefilter("ignore", DeprecationWarning)
-            try:
-                yield heard
-            finally:
-                heard.interrupted = any(
-                    issubclass(entry.category, InterruptedFitWarning) for entry in caught
-                )
+            yield
+        self.interrupted |= any(issubclass(w.category, InterruptedFitWarning) for w in caught)
         for text in dict.fromkeys(str(entry.message) for entry in caught):
             self.warn(text)
 
 
-class Heard:
-    """What came up in a piece of work."""
-
-    interrupted: bool = False
-
-
-def check_file(option: str, path: Path | None, allowed: Iterable[str] = ()) -> Path | None:
-    """Refuse before the work what cannot be written after it."""
-    if path is None:
-        return None
-    suffixes = tuple(allowed)
-    if suffixes and path.suffix.lower() not in suffixes:
-        raise InvalidInputError(f"{option} must end in {', '.join(suffixes)}; got {str(path)!r}.")
+def check_file(option: str, path: Path, allowed: tuple[str, ...] = ()) -> Path:
+    """Refuse before the work what cannot be written after it; returns the absolute path."""
+    if allowed and path.suffix.lower() not in allowed:
+        raise InvalidInputError(f"{option} must end in {', '.join(allowed)}; got {str(path)!r}.")
     folder = path.absolute().parent
     if not folder.is_dir():
         raise InvalidInputError(f"{option}: there is no folder {str(folder)!r}.")
@@ -141,16 +128,12 @@ def weights_table(ranked: list[tuple[str, float]], top: int) -> Table:
 
 def _plain(value: Any) -> Any:
     """Return a value as JSON knows it; numbers that are none become null."""
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
-    if isinstance(value, np.ndarray):
-        return _plain(value.tolist())
-    if isinstance(value, np.generic):
-        return _plain(value.item())
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Path):
-        return str(value)
-    return value
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return str(value) if isinstance(value, Path) else value

@@ -1,9 +1,10 @@
-"""`kernelweave predict`: a model file and new samples, a prediction for each."""
+"""`kernelweave predict` and `inspect`: what a model file answers, and what it says of itself."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from kernelweave.cli.build import with_rows
-from kernelweave.cli.data import read_matrices
-from kernelweave.cli.output import Output
-from kernelweave.cli.scores import score
+from kernelweave.cli.data import read_matrices, score
+from kernelweave.cli.output import Output, carrying, weights_table
 from kernelweave.errors import InvalidInputError
 from kernelweave.estimators.new_rows import precomputed_kernels, with_new_rows
 from kernelweave.inspect import find_estimator
@@ -22,7 +22,7 @@ from kernelweave.model_files import load, read_header
 from kernelweave.reading import Table, read_table
 from kernelweave.visible_text import visible
 
-__all__ = ["FORMATS", "run_predict"]
+__all__ = ["FORMATS", "run_inspect", "run_predict"]
 
 # What makes a spreadsheet take a cell for a formula.
 _RUN = ("=", "+", "-", "@", "\t", "\r")
@@ -54,7 +54,13 @@ def run_predict(
     if y is not None and about.get("task") != "outlier":
         scores = score(frame["prediction"].to_numpy(), y, y)
         out.line("known", f"{about['target']} is in the file: {scores.text}")
-    frame = _named(table, model, frame)
+    roles = getattr(model[0], "roles_", {}) if hasattr(model, "steps") else {}
+    if isinstance(table.data, pl.DataFrame):
+        # Columns that name the rows, which no kernel uses, come first.
+        unused = [name for name, role in roles.items() if role == "nothing"]
+        there = [c for c in table.data.iter_columns() if c.name in unused]
+        named = [c for c in there if c.n_unique() == len(c) > 1 and c.name not in frame.columns]
+        frame = pl.DataFrame([*named, *frame.iter_columns()])
     if output is not None:
         _write(frame, output, raw)
         out.saved(f"{len(frame):,} rows", output)
@@ -70,17 +76,6 @@ def run_predict(
         }
     )
     return 0
-
-
-def _named(table: Table, model: Any, frame: pl.DataFrame) -> pl.DataFrame:
-    """Put the columns that name the rows, which no kernel uses, before the predictions."""
-    data = table.data
-    roles = getattr(model[0], "roles_", {}) if hasattr(model, "steps") else {}
-    if not isinstance(data, pl.DataFrame):
-        return frame
-    unused = [name for name in data.columns if roles.get(name) == "nothing"]
-    names = [name for name in unused if data[name].n_unique() == len(data) > 1]
-    return frame.select(*(data[name] for name in names if name not in frame.columns), pl.all())
 
 
 def _samples(
@@ -188,3 +183,30 @@ def _write(frame: pl.DataFrame, path: Path, raw: bool) -> None:
     else:
         frame = frame if raw else guarded(frame)
         frame.write_csv(path, separator="\t" if kind == ".tsv" else ",")
+
+
+def run_inspect(path: Path, top: int, out: Output) -> int:
+    """Print the header of a model file, of which nothing is run; returns the exit code."""
+    header = read_header(path)
+    if out.json:
+        size = path.stat().st_size
+        out.document({"command": "inspect", "file": path, "bytes": size, **asdict(header)})
+        return 0
+    inside = "" if header.estimator in ("", header.model) else f"{header.estimator} in a "
+    out.line("model", f"{inside}{header.model}, written {header.created}")
+    out.line("file", f"{path.stat().st_size / 1e6:.2f} MB, format {header.format}")
+    out.line("versions", ", ".join(f"{name} {v}" for name, v in header.versions.items()))
+    for name, value in header.about.items():
+        if value is not None and name not in ("n_rows", "columns"):
+            out.line(name.replace("_", " "), _words(value))
+    out.line("certificate", _words(header.certificate))
+    out.line("kernels", carrying(len(header.kernels), header.n_kernels))
+    out.show()
+    out.show(weights_table([(k["name"], k["weight"]) for k in header.kernels], top))
+    return 0
+
+
+def _words(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name.replace('_', ' ')} {_words(item)}" for name, item in value.items())
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

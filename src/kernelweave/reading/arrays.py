@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +12,19 @@ import polars as pl
 from numpy.typing import NDArray
 
 from kernelweave.errors import InvalidInputError
-from kernelweave.reading.bounded import OF_ARRAYS, Allowance, check_npy, read_npz
-from kernelweave.reading.files import numbered_names, plain_errors
+from kernelweave.reading.bounded import (
+    OF_ARRAYS,
+    Allowance,
+    check_npy,
+    numbered_names,
+    plain_errors,
+    read_npz,
+)
 from kernelweave.reading.table import Table
 from kernelweave.reading.text import check_names
 from kernelweave.validation import require_sparse
 
-__all__ = ["load_npy", "load_npz", "read_arrays", "sparse_of"]
+__all__ = ["is_sparse", "load_arrays", "read_arrays", "series_of", "sparse_of"]
 
 # Arrays of text with these names are taken as the names of the columns of X.
 _NAMES = ("columns", "feature_names")
@@ -33,37 +38,30 @@ def read_arrays(path: Path, kind: str) -> Table:
     ``feature_names`` (or ``columns``) says; those of other matrices by the name of the matrix,
     name0, name1, ...; an array of one dimension is a column with its name.
     """
-    if kind == "npy":
-        arrays = {"X": load_npy(path)}
-    else:
-        arrays = load_npz(path)
-        if is_sparse(arrays):
-            matrix = sparse_of(path, arrays)
-            return Table(matrix, numbered_names(path, 0, matrix.shape[1]), kind)
+    arrays = load_arrays(path, kind)
+    if is_sparse(arrays):
+        matrix = sparse_of(path, arrays)
+        return Table(matrix, numbered_names(path, 0, matrix.shape[1]), kind)
     named = _columns(path, arrays)
     check_names([name for name, _ in named], path)
     with plain_errors(path, kind.upper()):
-        frame = pl.DataFrame([_series(path, name, values) for name, values in named])
+        frame = pl.DataFrame([series_of(name, values) for name, values in named])
     return Table(frame, frame.columns, kind)
 
 
-def load_npy(path: Path) -> NDArray[Any]:
-    """Return the array of an NPY file."""
-    with plain_errors(path, "NPY"), _no_pickles(path):
-        size = path.stat().st_size
-        with open(path, "rb") as file:
-            check_npy(file, size, "the array")
-        Allowance(path, OF_ARRAYS).take(size, "the array")
-        array: NDArray[Any] = np.load(path, allow_pickle=False)
-        return array
-
-
-def load_npz(path: Path) -> dict[str, NDArray[Any]]:
-    """Return the arrays of an NPZ file."""
-    with plain_errors(path, "NPZ"), _no_pickles(path):
+def load_arrays(path: Path, kind: str) -> dict[str, NDArray[Any]]:
+    """Return the arrays of an NPZ file, or that of an NPY file as "X"."""
+    allowance = Allowance(path, OF_ARRAYS)
+    with plain_errors(path, kind.upper()):
+        if kind == "npy":
+            size = path.stat().st_size
+            with open(path, "rb") as file:
+                check_npy(file, size, "the array")
+            allowance.take(size, "the array")
+            return {"X": np.load(path, allow_pickle=False)}
         if not zipfile.is_zipfile(path):
             raise ValueError("it is no archive of arrays")
-        out = read_npz(path, Allowance(path, OF_ARRAYS))
+        out = read_npz(path, allowance)
     if not out:
         raise InvalidInputError(f"{str(path)!r} holds no arrays.")
     return out
@@ -101,20 +99,6 @@ def sparse_of(path: Path, arrays: Mapping[str, NDArray[Any]]) -> Any:
     return matrix
 
 
-@contextmanager
-def _no_pickles(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except ValueError as error:
-        if "allow_pickle" not in str(error):
-            raise
-        what = str(error).partition(" holds ")[0]
-        raise InvalidInputError(
-            f"{str(path)!r}: {what} holds Python objects, which are not read because they can run "
-            f"code. Save numbers or text: array.astype(float), array.astype(str)."
-        ) from error
-
-
 def _columns(path: Path, arrays: dict[str, NDArray[Any]]) -> list[tuple[str, NDArray[Any]]]:
     """The arrays, cut into columns with names."""
     titles = None
@@ -144,20 +128,15 @@ def _columns(path: Path, arrays: dict[str, NDArray[Any]]) -> list[tuple[str, NDA
 
 def _check_shapes(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
     shapes = "; ".join(f"{name} {array.shape}" for name, array in list(arrays.items())[:6])
-    lengths = {array.shape[0] if array.ndim else -1 for array in arrays.values()}
-    bad_axes = any(
-        array.ndim != 1 if array.dtype.names is not None else array.ndim not in (1, 2)
-        for array in arrays.values()
-    )
-    single = len(arrays) == 1 and all(
-        array.ndim == 1 and array.dtype.names is None for array in arrays.values()
-    )
-    if bad_axes or single or len(lengths) != 1:
+    # Records count their fields as columns.
+    axes = [array.ndim + (array.dtype.names is not None) for array in arrays.values()]
+    heights = {array.shape[:1] for array in arrays.values()}
+    if not set(axes) <= {1, 2} or axes == [1] or len(heights) != 1:
         raise InvalidInputError(
             f"{str(path)!r} holds arrays of shapes {shapes}. A table is a matrix (rows, columns), "
             f"or matrices and vectors that all have as many rows."
         )
-    if lengths == {0} or any(0 in array.shape for array in arrays.values()):
+    if any(0 in array.shape for array in arrays.values()):
         raise InvalidInputError(f"{str(path)!r} holds no rows or no columns: {shapes}.")
 
 
@@ -167,19 +146,20 @@ def _as_text(values: NDArray[Any]) -> list[str]:
     return [str(value) for value in values.tolist()]
 
 
-def _series(path: Path, name: str, values: NDArray[Any]) -> pl.Series:
+def series_of(name: str, values: NDArray[Any]) -> pl.Series:
+    """Return a column of numbers, booleans, text or times as one of polars; NaN is missing."""
     kind = values.dtype.kind
     if kind in "US":
         return pl.Series(name, _as_text(values), dtype=pl.String)
-    if kind == "f":
-        wide = values if values.dtype.itemsize in (4, 8) else values.astype(np.float64)
-        native = np.ascontiguousarray(wide, dtype=wide.dtype.newbyteorder("="))
-        return pl.Series(name, native, nan_to_null=True)
-    if kind in "iub":
-        return pl.Series(name, np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("=")))
-    if kind == "M":
-        return pl.Series(name, values.astype("datetime64[us]"))
-    raise InvalidInputError(
-        f"{str(path)!r}: column {name!r} holds {values.dtype}; numbers, booleans, text and dates "
-        f"are read."
-    )
+    if kind in "mM":
+        return pl.Series(
+            name, values.astype("datetime64[us]" if kind == "M" else "timedelta64[us]")
+        )
+    if kind not in "fiub":
+        raise TypeError(
+            f"column {name!r} holds {values.dtype}; numbers, booleans, text and dates are read."
+        )
+    if kind == "f" and values.dtype.itemsize not in (4, 8):
+        values = values.astype(np.float64)
+    native = np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("="))
+    return pl.Series(name, native, nan_to_null=kind == "f")

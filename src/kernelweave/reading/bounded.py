@@ -1,4 +1,4 @@
-"""How much a file may become in memory: counted while it is unpacked, before anything is made.
+"""Files as bytes: found, with errors in plain words, and counted while they are unpacked.
 
 What a file says about its sizes is not trusted. A small file can say little and unpack to much, or
 say much and hold nothing.
@@ -6,26 +6,37 @@ say much and hold nothing.
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import io
+import lzma
 import math
+import os
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from difflib import get_close_matches
 from pathlib import Path
 from typing import IO, Any
 
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from kernelweave.errors import MemoryBudgetError
+from kernelweave.errors import InvalidInputError, MemoryBudgetError
 from kernelweave.memory import available_bytes, format_bytes
 
 __all__ = [
     "OF_ARRAYS",
+    "PACKED",
     "VALUE_BYTES",
     "Allowance",
-    "CountedStream",
     "check_npy",
+    "existing_file",
+    "numbered_names",
+    "plain_errors",
     "read_npz",
     "to_array",
+    "unpacked",
 ]
 
 _PIECE = 2**20
@@ -39,6 +50,98 @@ _PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _MAGIC = b"\x93NUMPY"
 # Version 3 differs from 2 in the letters that names of fields may have, and not in sizes.
 _HEADERS = {1: npy.read_array_header_1_0} | dict.fromkeys((2, 3), npy.read_array_header_2_0)
+_UNPACKERS: dict[str, tuple[bytes, Any]] = {
+    ".gz": (b"\x1f\x8b", gzip.open),
+    ".bz2": (b"BZh", bz2.open),
+    ".xz": (b"\xfd7zXZ\x00", lzma.open),
+}
+PACKED = tuple(_UNPACKERS)
+_LONGEST_MAGIC = max(len(magic) for magic, _ in _UNPACKERS.values())
+_LONGEST_REASON = 200
+# A name such as x1234567 and its place in a list.
+_NAME_BYTES = 70.0
+
+
+def existing_file(path: str | os.PathLike[str]) -> Path:
+    """Return the path of a file that is there and not empty, or say what is there instead."""
+    if not isinstance(path, str | os.PathLike):
+        raise InvalidInputError(f"a path must be a str or a Path; got {path!r}.")
+    found = Path(os.fsdecode(path)).expanduser()
+    shown = str(found)
+    if "\0" in shown:
+        raise InvalidInputError(f"no such file: {shown!r}.")
+    try:
+        if found.is_dir():
+            raise InvalidInputError(f"{shown!r} is a folder; give a file in it.")
+        if not found.exists():
+            raise InvalidInputError(_not_there(found))
+        if found.is_file() and found.stat().st_size == 0:
+            raise InvalidInputError(f"{shown!r} is empty (0 bytes).")
+    except OSError as error:
+        raise InvalidInputError(f"{shown!r} cannot be read: {error.strerror or error}.") from error
+    return found
+
+
+def _not_there(path: Path) -> str:
+    folder = path.parent
+    if not folder.is_dir():
+        return f"no such file: {str(path)!r} (there is no folder {str(folder)!r})."
+    names = sorted(entry.name for entry in folder.iterdir() if entry.is_file())
+    # Names are compared without regard to case, but given as they are.
+    by_lower = {name.lower(): name for name in names}
+    close = get_close_matches(path.name.lower(), by_lower, n=1)
+    hint = f"; did you mean {str(folder / by_lower[close[0]])!r}?" if close else "."
+    return f"no such file: {str(path)!r}{hint}"
+
+
+def unpacked(path: Path) -> bytes:
+    """Return what a file holds, unpacked if it is packed by gzip, bzip2 or xz.
+
+    The content counts, not the suffix: browsers unpack and leave the name.
+    """
+    try:
+        with path.open("rb") as file:
+            begin = file.peek(_LONGEST_MAGIC)  # A pipe cannot go back.
+            unpack = next((u for magic, u in _UNPACKERS.values() if begin.startswith(magic)), None)
+            if unpack is None:
+                data = Allowance(path).read(file)
+            else:
+                with plain_errors(path, "a packed file"):
+                    what = "it is packed, and its unpacked content"
+                    data = Allowance(path).read(unpack(file), what)
+    except OSError as error:
+        reason = error.strerror or error
+        raise InvalidInputError(f"{str(path)!r} cannot be read: {reason}.") from error
+    if not data:
+        raise InvalidInputError(f"{str(path)!r} holds nothing.")
+    return data
+
+
+def numbered_names(path: Path, first: int, stop: int) -> list[str]:
+    """Return names of columns by their number, or say that the memory does not hold them."""
+    what = f"the list of the {stop - first} columns it says it has"
+    Allowance(path).take(_NAME_BYTES * (stop - first), what)
+    return [f"x{j}" for j in range(first, stop)]
+
+
+@contextmanager
+def plain_errors(path: Path, kind: str) -> Iterator[None]:
+    """Turn what a library raises about a broken file into an `InvalidInputError`.
+
+    A file that says it is larger than memory is one, a `MemoryBudgetError`.
+    """
+    try:
+        yield
+    except (InvalidInputError, MemoryBudgetError, KeyboardInterrupt, SystemExit, GeneratorExit):
+        raise
+    except MemoryError as error:
+        reason = str(error) or "out of memory"
+        raise MemoryBudgetError(f"{str(path)!r} cannot be read as {kind}: {reason}.") from error
+    except BaseException as error:
+        # Panics of polars are no `Exception`.
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        reason = lines[0][:_LONGEST_REASON].rstrip(".")
+        raise InvalidInputError(f"{str(path)!r} cannot be read as {kind}: {reason}.") from error
 
 
 class Allowance:
@@ -80,22 +183,6 @@ class Allowance:
             return self.read(stream, f"the unpacked {name!r}", times)
 
 
-class CountedStream(io.RawIOBase):
-    """A stream that counts what is read from it; for readers that take streams."""
-
-    def __init__(self, stream: Any, allowance: Allowance) -> None:
-        self._stream, self._allowance = stream, allowance
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        data = self._stream.read(min(len(buffer), _PIECE))
-        self._allowance.take(len(data), "its content")
-        buffer[: len(data)] = data
-        return len(data)
-
-
 def check_npy(stream: IO[bytes], size: int, what: str) -> None:
     """Raise `ValueError` unless an NPY file of `size` bytes holds what its header tells."""
     # Anything else `np.load` takes for a pickle.
@@ -107,7 +194,10 @@ def check_npy(stream: IO[bytes], size: int, what: str) -> None:
         raise ValueError(f"{what} has version {version} of the NPY format")
     shape, _, dtype = _HEADERS[version](stream)
     if dtype.hasobject:
-        raise ValueError(f"{what} holds Python objects (allow_pickle=False)")
+        raise ValueError(
+            f"{what} holds Python objects, which are not read because they can run code "
+            "(allow_pickle=False). Save numbers or text: array.astype(float), array.astype(str)"
+        )
     # Any number of elements without a size fits in a small file, and is too many to go through.
     if dtype.itemsize == 0:
         raise ValueError(f"{what} holds elements of no size ({dtype})")

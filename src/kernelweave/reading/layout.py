@@ -8,15 +8,10 @@ import re
 from itertools import islice
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 __all__ = [
     "MISSING",
-    "Lines",
     "Separator",
     "decode",
-    "find_lines",
     "find_separator",
     "has_header",
     "is_missing",
@@ -125,65 +120,3 @@ def has_header(rows: list[list[str]]) -> bool:
     return not any(
         j < len(row) and row[j].strip() == first[j].strip() for j in words for row in rows[1:]
     )
-
-
-class Lines(NamedTuple):
-    """Where the lines of a table are."""
-
-    starts: NDArray[np.int64]  # The first byte of each,
-    ends: NDArray[np.int64]  # and the one after its last.
-    widths: NDArray[np.int64]  # Numbers of fields.
-    plain: bool  # Whether quotes stand around whole fields and nowhere else.
-    closed: bool  # Whether every quote that was opened has been closed.
-    bare: bool  # Whether the quotes could be left out, as no field needs them.
-
-
-def find_lines(data: bytes, separator: str) -> Lines:
-    """Find the lines of a table, those that hold a quoted line end as one."""
-    if b'"' not in data:
-        lines = data.split(b"\n")
-        if not lines[-1]:
-            lines.pop()
-        between = separator.encode()
-        widths = np.array([line.count(between) + 1 for line in lines], dtype=np.int64)
-        ends = np.cumsum([len(line) + 1 for line in lines]) - 1
-        return Lines(_after(ends), ends, widths, True, True, True)
-    values = np.frombuffer(data, np.uint8)
-    is_quote = values == ord('"')
-    # The sum may overflow: only its last bit counts.
-    inside = (np.cumsum(is_quote, dtype=np.uint8) & 1).astype(bool)
-    ends = np.flatnonzero((values == ord("\n")) & ~inside)
-    if not len(ends) or ends[-1] != len(values) - 1:
-        ends = np.append(ends, len(values))
-    starts = _after(ends)
-    separators = np.flatnonzero((values == ord(separator)) & ~inside)
-    widths = np.searchsorted(separators, ends) - np.searchsorted(separators, starts) + 1
-    closed = not inside[-1]
-    borders = [ord("\n"), ord("\r"), ord(separator)]
-    whole = closed and _quotes_whole_fields(values, is_quote, inside, borders)
-    # Of a quote in a quoted field there are two, side by side.
-    plain = whole or (
-        closed and _quotes_whole_fields(values, is_quote, inside, [*borders, ord('"')])
-    )
-    outside = len(separators) + len(ends) - (ends[-1] == len(values))
-    bare = whole and data.count(separator.encode()) + data.count(b"\n") == outside
-    return Lines(starts, ends, widths, plain, closed, bare)
-
-
-def _after(ends: NDArray[np.int64]) -> NDArray[np.int64]:
-    return np.concatenate([[0], ends[:-1] + 1])
-
-
-def _quotes_whole_fields(
-    values: NDArray[np.uint8],
-    is_quote: NDArray[np.bool_],
-    inside: NDArray[np.bool_],
-    borders: list[int],
-) -> bool:
-    quotes = np.flatnonzero(is_quote)
-    border = np.zeros(256, dtype=bool)
-    border[borders] = True
-    opening, closing = quotes[inside[quotes]], quotes[~inside[quotes]]
-    before = border[values[np.maximum(opening - 1, 0)]] | (opening == 0)
-    after = border[values[np.minimum(closing + 1, len(values) - 1)]] | (closing == len(values) - 1)
-    return bool(before.all() and after.all())

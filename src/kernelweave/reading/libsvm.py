@@ -6,13 +6,11 @@ import math
 import re
 from io import BytesIO
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kernelweave.errors import InvalidInputError
-from kernelweave.reading.files import numbered_names, plain_errors, unpacked
+from kernelweave.reading.bounded import numbered_names, plain_errors, unpacked
 from kernelweave.reading.table import Table
 
 __all__ = ["read_libsvm"]
@@ -48,12 +46,9 @@ def read_libsvm(path: Path, kind: str) -> Table:
     if X.shape[1] > 1 and not (X.indices == 0).any():
         X, first = X[:, 1:], 1
     columns = numbered_names(path, first, first + X.shape[1])
-    return Table(X.tocsr(), columns, "libsvm", (), _labels(y))
-
-
-def _labels(y: NDArray[np.float64]) -> NDArray[Any]:
-    whole = np.rint(y)
-    return whole.astype(np.int64) if (whole == y).all() and (np.abs(y) < 2**53).all() else y
+    if (y == np.rint(y)).all() and (np.abs(y) < 2**53).all():
+        y = y.astype(np.int64)
+    return Table(X.tocsr(), columns, "libsvm", (), y)
 
 
 def _explain(path: Path, data: bytes) -> None:

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelweave.errors import InvalidInputError
-from kernelweave.reading.bounded import OF_ARRAYS, Allowance
-from kernelweave.reading.files import existing_file, plain_errors
+from kernelweave.reading.bounded import OF_ARRAYS, Allowance, existing_file, plain_errors
 from kernelweave.validation import unknown_name
 
 if TYPE_CHECKING:
@@ -44,32 +43,25 @@ def read_matrix(path: str | os.PathLike[str]) -> NDArray[Any]:
     array([[2., 1.],
            [1., 2.]])
     """
-    found, key = _split_key(path)
-    suffix = found.suffix.lower()
-    if suffix == ".npz":
-        values = _from_archive(found, key)
-    elif suffix == ".npy":
-        from kernelweave.reading.arrays import load_npy
-
-        values = load_npy(found)
-    else:
-        values = _from_text(found)
-    return _checked(found, values)
-
-
-def _split_key(path: str | os.PathLike[str]) -> tuple[Path, str | None]:
-    text = os.fspath(path) if isinstance(path, str | os.PathLike) else path
-    if isinstance(text, str) and ":" in text and not Path(text).expanduser().exists():
-        front, key = text.rsplit(":", 1)
-        if front.lower().endswith(".npz"):
-            return existing_file(front), key
-    return existing_file(path), None
+    text, key = str(path), None
+    if ".npz:" in text.lower() and not Path(text).expanduser().exists():
+        text, _, key = text.rpartition(":")
+    found = existing_file(path if key is None else text)
+    from_arrays = found.suffix.lower() in (".npy", ".npz")
+    values = _from_arrays(found, key) if from_arrays else _from_text(found)
+    if values.ndim != 2 or 0 in values.shape:
+        raise InvalidInputError(
+            f"{str(found)!r} must hold a matrix (rows, columns); got shape {values.shape}."
+        )
+    if values.dtype.kind not in "fiub":
+        raise InvalidInputError(f"{str(found)!r} must hold real numbers; got {values.dtype}.")
+    return values if values.dtype == np.float32 else values.astype(np.float64, copy=False)
 
 
-def _from_archive(path: Path, key: str | None) -> Any:
-    from kernelweave.reading.arrays import is_sparse, load_npz, sparse_of
+def _from_arrays(path: Path, key: str | None) -> Any:
+    from kernelweave.reading.arrays import is_sparse, load_arrays, sparse_of
 
-    arrays = load_npz(path)
+    arrays = load_arrays(path, path.suffix.lower()[1:])
     if is_sparse(arrays):
         matrix = sparse_of(path, arrays)
         needed = 8.0 * matrix.shape[0] * matrix.shape[1]
@@ -145,13 +137,3 @@ def _without_names(values: NDArray[np.float64]) -> tuple[slice, slice]:
         # Names of the rows that are numbers, under a corner that is not.
         column = bool(words[0, 0])
     return slice(int(row), None), slice(int(column), None)
-
-
-def _checked(path: Path, values: Any) -> NDArray[Any]:
-    if values.ndim != 2 or 0 in values.shape:
-        raise InvalidInputError(
-            f"{str(path)!r} must hold a matrix (rows, columns); got shape {values.shape}."
-        )
-    if values.dtype.kind not in "fiub":
-        raise InvalidInputError(f"{str(path)!r} must hold real numbers; got {values.dtype}.")
-    return values if values.dtype == np.float32 else values.astype(np.float64, copy=False)

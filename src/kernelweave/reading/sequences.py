@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
-from io import BufferedReader
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelweave.errors import InvalidInputError
-from kernelweave.reading.bounded import Allowance, CountedStream
-from kernelweave.reading.table import kind_by_suffix
+from kernelweave.reading.bounded import Allowance
+from kernelweave.reading.table import Table, kind_by_suffix
 
-__all__ = ["HEADER_FIELD", "SequenceRecords", "read_sequences"]
+__all__ = ["SequenceRecords", "read_fasta", "read_sequences"]
 
 # What may stand around the key=value fields of a header.
 _BOUNDS = r"\s,;|\[\]"
 # A key and its value.
-HEADER_FIELD = re.compile(rf"(?:^|(?<=[{_BOUNDS}]))([^{_BOUNDS}=]+)=([^{_BOUNDS}]*)")
+_FIELD = re.compile(rf"(?:^|(?<=[{_BOUNDS}]))([^{_BOUNDS}=]+)=([^{_BOUNDS}]*)")
+# More than this is no set of fields, but words that happen to hold the sign.
+_MOST_FIELDS = 1000
 # What Python needs for the texts of a record besides their letters.
 _RECORD_BYTES = 300
 
@@ -67,20 +69,15 @@ class SequenceRecords:
         Fields end at white space, commas, semicolons, bars and square brackets. If a header has
         the key twice, the first one counts.
         """
-        pattern = re.compile(rf"(?:^|[{_BOUNDS}]){re.escape(key)}=([^{_BOUNDS}]*)")
-        found = [pattern.search(header) for header in self.descriptions]
-        for i, match in enumerate(found):
-            if match is None:
-                raise self._without_field(key, i)
-        return np.array([match[1] for match in found if match is not None], dtype=np.str_)
-
-    def _without_field(self, key: str, i: int) -> InvalidInputError:
-        header = self.descriptions[i]
-        keys = [key for key, _ in HEADER_FIELD.findall(header)]
-        listed = ", ".join(map(repr, keys)) if keys else "none"
-        return InvalidInputError(
-            f"record {i} has no field {key!r} in its header {header!r}; fields there: {listed}."
-        )
+        found = [dict(reversed(_FIELD.findall(header))) for header in self.descriptions]
+        for i, fields in enumerate(found):
+            if key not in fields:
+                listed = ", ".join(map(repr, reversed(fields))) or "none"
+                raise InvalidInputError(
+                    f"record {i} has no field {key!r} in its header {self.descriptions[i]!r}; "
+                    f"fields there: {listed}."
+                )
+        return np.array([fields[key] for fields in found], dtype=np.str_)
 
 
 def read_sequences(path: str | os.PathLike[str]) -> SequenceRecords:
@@ -122,14 +119,11 @@ def read_sequences(path: str | os.PathLike[str]) -> SequenceRecords:
     sequences: list[str] = []
     qualities: list[str] = []
     try:
-        with (
-            xopen(where, "rb", threads=0) as packed,
-            dnaio.open(
-                BufferedReader(CountedStream(packed, allowance)),
-                # None leaves it to the first letter inside.
-                fileformat=kind if kind in ("fasta", "fastq") else None,
-            ) as reader,
-        ):
+        with xopen(where, "rb", threads=0) as packed:
+            data = allowance.read(packed)
+        # None leaves it to the first letter inside.
+        fileformat = kind if kind in ("fasta", "fastq") else None
+        with dnaio.open(BytesIO(data), fileformat=fileformat) as reader:
             for record in reader:
                 allowance.take(_RECORD_BYTES, "its records")
                 headers.append(record.name)
@@ -147,13 +141,62 @@ def read_sequences(path: str | os.PathLike[str]) -> SequenceRecords:
         raise InvalidInputError(f"{where!r} cannot be read as FASTA or FASTQ: {error}") from error
     if not sequences:
         raise InvalidInputError(f"{where!r} holds no records.")
+    names = [(header.split(maxsplit=1) or [""])[0] for header in headers]
+    descriptions = [header.strip() for header in headers]
+    first, whole, own = (np.array(x, dtype=object) for x in (names, descriptions, sequences))
     return SequenceRecords(
-        names=_objects([(header.split(maxsplit=1) or [""])[0] for header in headers]),
-        descriptions=_objects([header.strip() for header in headers]),
-        sequences=_objects(sequences),
-        qualities=_objects(qualities) if qualities else None,
+        first, whole, own, np.array(qualities, dtype=object) if qualities else None
     )
 
 
-def _objects(items: list[str]) -> NDArray[Any]:
-    return np.array(items, dtype=object)
+def read_fasta(path: Path, kind: str) -> Table:
+    """Read sequences as a table: columns "id", "sequence", and the fields of the headers.
+
+    Fields are ``key=value``. Without any, headers are split at bars into field1, field2, ...;
+    without bars either, or with more than 1,000 fields, what follows the first word is the column
+    "description".
+    """
+    import polars as pl
+
+    from kernelweave.reading.text import typed
+
+    try:
+        records = read_sequences(path)
+    except ImportError as error:
+        raise InvalidInputError(
+            f"{str(path)!r}: FASTA and FASTQ files need dnaio: pip install 'kernelweave[bio]'."
+        ) from error
+    except OSError as error:
+        reason = error.strerror or error
+        raise InvalidInputError(f"{str(path)!r} cannot be read: {reason}.") from error
+    fields = _header_columns(records.descriptions.tolist())
+    frame = pl.DataFrame(
+        {"id": records.names.tolist(), "sequence": records.sequences.tolist()},
+        schema={"id": pl.String, "sequence": pl.String},
+    )
+    if fields:
+        cells = pl.Series([text for column in fields.values() for text in column], dtype=pl.String)
+        frame = frame.hstack(typed(cells, list(fields))[0])
+    found = "fasta" if records.qualities is None else "fastq"
+    return Table(frame, frame.columns, found)
+
+
+def _header_columns(headers: list[str]) -> dict[str, list[str | None]]:
+    """What the headers say, as columns of text."""
+    found = [dict(reversed(_FIELD.findall(header))) for header in headers]
+    # In the order in which keys are met; `reversed` above lets the first of two count.
+    keys = list(dict.fromkeys(key for row in found for key in reversed(row)))
+    if 0 < len(keys) <= _MOST_FIELDS:
+        names = [f"{key} (header)" if key in ("id", "sequence") else key for key in keys]
+        return dict(zip(names, [[row.get(key) for row in found] for key in keys], strict=True))
+    words = [header.split(maxsplit=1) for header in headers]
+    width = 1 + max(header.count("|") for header in headers)
+    if not keys and width <= _MOST_FIELDS and all("|" in header for header in headers):
+        parts = [header.split("|") for header in headers]
+        return {
+            f"field{j + 1}": [row[j].strip() if j < len(row) else None for row in parts]
+            for j in range(width)
+        }
+    if any(len(pair) > 1 for pair in words):
+        return {"description": [pair[1] if len(pair) > 1 else None for pair in words]}
+    return {}

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -15,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelweave.errors import InvalidInputError
-from kernelweave.reading.files import PACKED, existing_file, unpacked
+from kernelweave.reading.bounded import PACKED, existing_file, unpacked
+from kernelweave.reading.layout import decode, find_separator
 
 if TYPE_CHECKING:
     import polars as pl
@@ -137,10 +139,6 @@ def read_table(path: str | os.PathLike[str]) -> Table:
     kind = kind_by_suffix(found)
     if kind is None:
         kind = _kind_by_content(found)
-    return _reader(kind)(found, kind)
-
-
-def _reader(kind: str) -> Callable[[Path, str], Table]:
     # Imported when needed: reading sequences should not wait for polars, nor tables for SciPy.
     if kind in ("csv", "tsv"):
         from kernelweave.reading.text import read_text as reader
@@ -151,8 +149,8 @@ def _reader(kind: str) -> Callable[[Path, str], Table]:
     elif kind in ("npy", "npz"):
         from kernelweave.reading.arrays import read_arrays as reader
     else:
-        from kernelweave.reading.fasta import read_fasta as reader
-    return reader
+        from kernelweave.reading.sequences import read_fasta as reader
+    return reader(found, kind)
 
 
 def kind_by_suffix(path: Path) -> str | None:
@@ -170,8 +168,10 @@ def _kind_by_content(path: Path) -> str:
         if head.startswith(magic):
             return kind
     if head.startswith(b"PK\x03\x04"):
-        if _holds_arrays(data):
-            return "npz"
+        with suppress(zipfile.BadZipFile, ValueError, OSError, NotImplementedError):
+            names = zipfile.ZipFile(BytesIO(data)).namelist()
+            if names and all(name.endswith(".npy") for name in names):
+                return "npz"
         raise _unknown(path)
     lines = [line for line in head.splitlines() if line.strip() and not line.startswith(b"#")]
     # The last line may have been cut.
@@ -183,28 +183,14 @@ def _kind_by_content(path: Path) -> str:
     first = lines[:20]
     if b":" in b"".join(first) and all(_LIBSVM_LINE.match(line.strip()) for line in first):
         return "libsvm"
-    if path.suffix.lower() in (".txt", ".dat", ".data") or _kind_of_text(head):
+    if path.suffix.lower() in (".txt", ".dat", ".data"):
         return "csv"
+    if b"\0" not in head:
+        cut = len(head) == _HEAD
+        # Several lines of several fields each.
+        if find_separator(decode(head, cut=cut)[0], whole=not cut).certain:
+            return "csv"
     raise _unknown(path)
-
-
-def _holds_arrays(data: bytes) -> bool:
-    try:
-        names = zipfile.ZipFile(BytesIO(data)).namelist()
-    except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError):
-        return False
-    return bool(names) and all(name.endswith(".npy") for name in names)
-
-
-def _kind_of_text(head: bytes) -> bool:
-    """Whether this looks like a table: several lines of several fields each."""
-    from kernelweave.reading.layout import decode, find_separator
-
-    if b"\0" in head:
-        return False
-    cut = len(head) == _HEAD
-    text, _ = decode(head, cut=cut)
-    return find_separator(text, whole=not cut).certain
 
 
 def _unknown(path: Path) -> InvalidInputError:

@@ -15,8 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.packing import polars_frame
 from kernelweave.kernels.samples import is_frame
-from kernelweave.tables.frames import as_polars, closest
-from kernelweave.tables.notes import write_notes
+from kernelweave.tables.frames import as_polars
 from kernelweave.tables.roles import (
     MISSING,
     OTHER,
@@ -26,15 +25,15 @@ from kernelweave.tables.roles import (
     as_text,
     look_at,
     look_at_numbers,
+    write_notes,
 )
-from kernelweave.validation import require_kind, require_names, unknown_name
+from kernelweave.validation import closest, require_kind, require_names, some_of, unknown_name
 
 __all__ = ["TableEncoder"]
 
 _SHOWN = 5
-# What is known of a column, by its role.
+# What is known of a column that is no number, by its role.
 _PLANS: dict[str, dict[str, type[Any]]] = {
-    "number": {"fill": float, "indicator": bool},
     "category": {"values": list, "other": bool, "missing": bool},
     "sequence": {"fill": str},
 }
@@ -117,11 +116,12 @@ class TableEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
             del self.feature_names_in_
         self._names = list(frame.columns)
         self.roles_ = {name: column.role for name, column in found.items()}
-        self._plans = {name: column.plan for name, column in found.items()}
+        plans = {name: column.plan for name, column in found.items() if column.plan}
+        self._set_plans(plans)
         self.sequences_ = {
-            name: {"alphabet": column.plan["alphabet"], "length": column.plan["length"]}
-            for name, column in found.items()
-            if column.role == "sequence"
+            name: {"alphabet": plan["alphabet"], "length": plan["length"]}
+            for name, plan in plans.items()
+            if self.roles_[name] == "sequence"
         }
         self._name_outputs()
         self.notes_ = write_notes(found, frame)
@@ -167,58 +167,66 @@ class TableEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
             )
         return asked
 
+    def _set_plans(self, plans: dict[str, dict[str, Any]]) -> None:
+        """Keep those of numbers as arrays, for there may be very many."""
+        numbers = [plans[name] for name in self._number_names()]
+        self._plans = {n: plan for n, plan in plans.items() if self.roles_[n] in _PLANS}
+        self._number_plans = {
+            "fill": np.array([plan["fill"] for plan in numbers], dtype=np.float64),
+            "indicator": np.array([plan["indicator"] for plan in numbers], dtype=bool),
+        }
+
+    def _number_names(self) -> list[str]:
+        return [name for name in self._names if self.roles_[name] == "number"]
+
     def _name_outputs(self) -> None:
         """Name the columns that come out, each name once: numbers, then sequences, then the ids."""
         taken: set[str] = set()
         by_role: dict[str, list[str]] = {}
         self.encoded_columns_ = {}
+        flags = dict(zip(self._number_names(), self._number_plans["indicator"], strict=True))
         for name in self._names:
             role = self.roles_[name]
-            own = [_free(title, taken) for title in _titles(name, role, self._plans[name])]
+            titles = [] if role == "nothing" else [name]
+            if role == "category":
+                titles = [f"{name}={value}" for value in _values(self._plans[name])]
+            elif flags.get(name):
+                titles.append(f"{name} missing")
+            own = [_free(title, taken) for title in titles]
             self.encoded_columns_[name] = own
             by_role.setdefault("number" if role == "category" else role, []).extend(own)
         self._numbers = by_role.get("number", [])
         self._outputs = [*self._numbers, *by_role.get("sequence", []), *by_role.get("id", [])]
 
     def _file_state(self) -> dict[str, Any]:
-        """Plans of numbers as arrays, for there may be very many; without what follows from it."""
-        state: dict[str, Any] = {**super().__getstate__()}
-        for name in ("encoded_columns_", "_numbers", "_outputs"):
-            state.pop(name, None)
-        if "_plans" in state:
-            plans = {
-                name: plan for name, plan in self._plans.items() if self.roles_[name] == "number"
-            }
-            state["_plans"] = {n: p for n, p in self._plans.items() if p and n not in plans}
-            state["_number_plans"] = {
-                "fill": np.array([plan["fill"] for plan in plans.values()], dtype=np.float64),
-                "indicator": np.array([plan["indicator"] for plan in plans.values()], dtype=bool),
-            }
-        return state
+        """The state without what follows from the rest."""
+        derived = ("encoded_columns_", "_numbers", "_outputs")
+        return {n: value for n, value in super().__getstate__().items() if n not in derived}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        numbers = self.__dict__.pop("_number_plans", None)
-        if numbers is None:
-            return  # A file of an earlier version, or a pickle.
-        named = [name for name in self._names if self.roles_[name] == "number"]
-        entries = zip(named, numbers["fill"].tolist(), numbers["indicator"].tolist(), strict=True)
-        plans = {name: {"fill": fill, "indicator": flag} for name, fill, flag in entries}
-        others: dict[str, Any] = self._plans
-        self._plans = {name: plans.get(name) or others.get(name, {}) for name in self._names}
+        if "_names" in state and "_number_plans" not in state:
+            self._set_plans(self._plans)  # A file of an earlier version.
 
     def _after_load(self) -> None:
         if not hasattr(self, "_names"):
             return
         require_names("the columns of the table", self._names, self.n_features_in_)
         for name in self._names:
-            role, plan = self.roles_[name], self._plans[name]
+            role = self.roles_[name]
             if role not in (*ROLES, "id"):
                 raise unknown_name(f"role of column {name!r}", role, ROLES)
             for entry, kind in _PLANS.get(role, {}).items():
-                require_kind(f"{entry!r} of column {name!r}", plan[entry], kind)
+                require_kind(f"{entry!r} of column {name!r}", self._plans[name][entry], kind)
             if role == "category":
-                require_names(f"values of column {name!r}", plan["values"], len(plan["values"]))
+                values = self._plans[name]["values"]
+                require_names(f"values of column {name!r}", values, len(values))
+        count = len(self._number_names())
+        for entry, dtype in (("fill", np.float64), ("indicator", np.bool_)):
+            found = self._number_plans[entry]
+            require_kind(f"{entry!r} of the numbers", found, np.ndarray)
+            if found.shape != (count,) or found.dtype != dtype:
+                raise InvalidInputError(f"{entry!r} of the numbers does not fit {count} columns.")
         self._name_outputs()
 
     def transform(self, X: Any) -> pl.DataFrame:
@@ -244,17 +252,15 @@ class TableEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
         strange: dict[str, list[str]] = {}
         for name in self._names:
             role, titles = self.roles_[name], self.encoded_columns_[name]
-            if role in ("nothing", "number"):
-                continue
             if role == "category":
-                columns, unseen = _encode_category(frame[name], self._plans[name])
-                for title, column in zip(titles, columns, strict=True):
-                    numbers[:, place[title]] = column.to_numpy()
+                text, unseen = _as_known(frame[name], self._plans[name])
+                for title, value in zip(titles, _values(self._plans[name]), strict=True):
+                    numbers[:, place[title]] = (text == value).fill_null(False).to_numpy()
                 if unseen:
                     strange[name] = unseen
             elif role == "sequence":
                 others[titles[0]] = as_text(frame[name]).fill_null(self._plans[name]["fill"])
-            else:
+            elif role == "id":
                 others[titles[0]] = frame[name]
         if strange:
             _warn_unseen(strange)
@@ -265,7 +271,7 @@ class TableEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
         self, frame: pl.DataFrame, out: NDArray[np.float64], place: dict[str, int]
     ) -> None:
         """Write the columns of numbers where they belong, missing values filled."""
-        names = [name for name in self._names if self.roles_[name] == "number"]
+        names = self._number_names()
         if not names:
             return
         frame = _chosen(frame, names)
@@ -274,11 +280,10 @@ class TableEncoder(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
         for j, (name, kind) in enumerate(zip(names, frame.dtypes, strict=True)):
             if not kind.is_numeric():
                 _check_number(frame[name], missing[:, j])
-        plans = [self._plans[name] for name in names]
+        np.copyto(values, self._number_plans["fill"], where=missing)
         titles = [self.encoded_columns_[name] for name in names]
-        np.copyto(values, np.array([plan["fill"] for plan in plans]), where=missing)
         out[:, [place[own[0]] for own in titles]] = values
-        flagged = [j for j, plan in enumerate(plans) if plan["indicator"]]
+        flagged = np.flatnonzero(self._number_plans["indicator"])
         out[:, [place[titles[j][1]] for j in flagged]] = missing[:, flagged]
 
     def _check_columns(self, X: Any, frame: pl.DataFrame) -> None:
@@ -338,17 +343,12 @@ def _chosen(frame: pl.DataFrame, names: list[str]) -> pl.DataFrame:
     return frame if names == frame.columns else frame.select(names)
 
 
-def _titles(name: str, role: str, plan: dict[str, Any]) -> list[str]:
-    if role == "nothing":
-        return []
-    if role == "number" and plan["indicator"]:
-        return [name, f"{name} missing"]
-    if role != "category":
-        return [name]
+def _values(plan: dict[str, Any]) -> list[str]:
+    """The values of a category that have columns of their own."""
     extra = [OTHER] if plan["other"] else []
     if plan["missing"] and MISSING not in plan["values"]:
         extra.append(MISSING)
-    return [f"{name}={value}" for value in [*plan["values"], *extra]]
+    return [*plan["values"], *extra]
 
 
 def _free(title: str, taken: set[str]) -> str:
@@ -370,31 +370,23 @@ def _check_number(column: pl.Series, missing: NDArray[np.bool_]) -> None:
         )
 
 
-def _encode_category(column: pl.Series, plan: dict[str, Any]) -> tuple[list[pl.Series], list[str]]:
-    """The columns of zeros and ones, and values that were not there in training."""
+def _as_known(column: pl.Series, plan: dict[str, Any]) -> tuple[pl.Series, list[str]]:
+    """A category as text with its rare values as one, and those that training did not have."""
     text = as_text(column)
     if plan["missing"]:
         text = text.fill_null(MISSING)
     known = [*plan["values"], MISSING] if plan["missing"] else plan["values"]
-    unseen = [value for value in text.unique().to_list() if value is not None]
-    unseen = sorted(set(unseen).difference(known))
+    unseen = sorted(set(text.drop_nulls().unique().to_list()).difference(known))
     if plan["other"] and unseen:
-        rare = text.is_in(unseen)
-        text, unseen = text.set(rare, OTHER), []
-    titles = _titles("", "category", plan)
-    columns = [(text == title[1:]).fill_null(False).cast(pl.Float64) for title in titles]
-    return columns, unseen
+        return text.set(text.is_in(unseen), OTHER), []
+    return text, unseen
 
 
 def _warn_unseen(strange: dict[str, list[str]]) -> None:
-    told = []
-    for name, values in list(strange.items())[:_SHOWN]:
-        listed = ", ".join(repr(value) for value in values[:_SHOWN])
-        told.append(f"{name} ({listed}{', ...' if len(values) > _SHOWN else ''})")
-    more = f" and {len(strange) - _SHOWN} other columns" if len(strange) > _SHOWN else ""
+    told = [f"{name} ({some_of(map(repr, v), _SHOWN)})" for name, v in strange.items()]
     warnings.warn(
         f"values that were not there in training count as none of the known ones: "
-        f"{'; '.join(told)}{more}.",
+        f"{some_of(told, _SHOWN)}.",
         UserWarning,
         stacklevel=3,
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -14,8 +13,9 @@ from scipy import sparse
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.packing import polars_frame
 from kernelweave.kernels.samples import is_frame
+from kernelweave.reading.arrays import series_of
 
-__all__ = ["as_polars", "closest"]
+__all__ = ["as_polars"]
 
 _ARRAY_KINDS = "iuf"
 
@@ -64,28 +64,22 @@ def _from_array(X: Any) -> pl.DataFrame:
 
 def _from_pandas(name: str, column: Any) -> pl.Series:
     kind = getattr(column.dtype, "kind", "O")
-    if kind in "iufb":
-        # Nullable types of pandas have a missing value of their own.
-        if hasattr(column.dtype, "na_value") and column.isna().any():
-            return _series(name, column.to_numpy(dtype=np.float64, na_value=np.nan))
+    if kind == "M" and getattr(column.dtype, "tz", None) is not None:
+        column = column.dt.tz_localize(None)
+    # Nullable types of pandas have a missing value of their own.
+    if kind in "iufb" and hasattr(column.dtype, "na_value") and column.isna().any():
+        return _series(name, column.to_numpy(dtype=np.float64, na_value=np.nan))
+    if kind in "iufbmM":
         return _series(name, column.to_numpy())
-    if kind == "M":
-        zone = getattr(column.dtype, "tz", None)
-        plain = column if zone is None else column.dt.tz_localize(None)
-        return pl.Series(name, plain.to_numpy().astype("datetime64[us]"))
-    if kind == "m":
-        return pl.Series(name, column.to_numpy().astype("timedelta64[us]"))
-    missing = column.isna().to_numpy()
-    values = column.astype(object).to_numpy()
-    return _objects(name, values, missing)
+    return _objects(name, column.astype(object).to_numpy(), column.isna().to_numpy())
 
 
 def _series(name: str, values: Any) -> pl.Series:
-    if values.dtype.kind == "O":
-        # A value that is not itself is NaN.
-        missing = np.array([value is None or value != value for value in values], dtype=bool)
-        return _objects(name, values, missing)
-    return pl.Series(name, np.ascontiguousarray(_usual_float(values)))
+    if values.dtype.kind != "O":
+        return series_of(name, values)
+    # A value that is not itself is NaN.
+    missing = np.array([value is None or value != value for value in values], dtype=bool)
+    return _objects(name, values, missing)
 
 
 def _usual_float(values: Any) -> Any:
@@ -96,31 +90,21 @@ def _usual_float(values: Any) -> Any:
 
 def _objects(name: str, values: Any, missing: Any) -> pl.Series:
     kinds = set(map(type, values[~missing]))
-    if kinds <= {str}:
-        return pl.Series(name, _each(str, values, missing), dtype=pl.String)
-    if kinds <= {bool, np.bool_}:
-        return pl.Series(name, _each(bool, values, missing), dtype=pl.Boolean)
-    if all(issubclass(kind, int | float | np.number) for kind in kinds):
-        return pl.Series(name, _each(float, values, missing), dtype=pl.Float64)
     strange = [kind for kind in kinds if issubclass(kind, dict | list | set | np.ndarray)]
     if strange:
         # The first words are those of NumPy.
         raise TypeError(
             f"argument must be a string or a number: column {name!r} holds {strange[0].__name__}."
         )
-    return pl.Series(name, _each(_text, values, missing), dtype=pl.String)
-
-
-def _each(convert: Callable[[Any], Any], values: Any, missing: Any) -> list[Any]:
-    return [None if gone else convert(v) for v, gone in zip(values, missing, strict=True)]
+    convert: Callable[[Any], Any] = _text
+    dtype: Any = pl.String
+    if kinds and kinds <= {bool, np.bool_}:
+        convert, dtype = bool, pl.Boolean
+    elif kinds and all(issubclass(kind, int | float | np.number) for kind in kinds):
+        convert, dtype = float, pl.Float64
+    items = [None if gone else convert(v) for v, gone in zip(values, missing, strict=True)]
+    return pl.Series(name, items, dtype=dtype)
 
 
 def _text(value: Any) -> str:
     return value.decode("utf-8", errors="replace") if isinstance(value, bytes) else str(value)
-
-
-def closest(name: str, names: Any) -> str:
-    """Return "; did you mean ...?" with the closest name, whatever the case, or a full stop."""
-    by_lower = {str(other).lower(): str(other) for other in names}
-    close = get_close_matches(name.lower(), by_lower, n=1)
-    return f"; did you mean {by_lower[close[0]]!r}?" if close else "."

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from sklearn.preprocessing import StandardScaler
 
@@ -18,60 +18,16 @@ from kernelweave.kernels import RBF, Family, Kernel, Linear, Polynomial, Spectru
 from kernelweave.kernels.families import NAMED_FAMILIES
 from kernelweave.kernels.names import describe_request
 from kernelweave.memory import require_bytes
-from kernelweave.reading.files import existing_file, unpacked
+from kernelweave.reading.bounded import existing_file, unpacked
 from kernelweave.tables.encoder import TableEncoder
-from kernelweave.tables.kernels import Place, family_kernels, place_of
-from kernelweave.tables.views import pick_columns
+from kernelweave.tables.kernels import Place, family_kernels, pick_columns, place_of
 from kernelweave.validation import unknown_name
 
 __all__ = ["KernelFile", "read_kernel_file"]
 
 
-class _Rule(NamedTuple):
-    """What a key may hold."""
-
-    allowed: str
-    check: Callable[[Any], bool]
-    several: bool = True  # Whether a list makes one kernel for each.
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and value < math.inf
-
-
-def _is_whole(value: Any) -> bool:
-    return _is_number(value) and isinstance(value, int) and value < 2**31
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and bool(value.strip())
-
-
-def _are_texts(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(map(_is_text, value))
-
-
-_POSITIVE = _Rule("a number > 0", lambda v: _is_number(v) and v > 0)
-_NOT_NEGATIVE = _Rule("a number >= 0", lambda v: _is_number(v) and v >= 0)
-_COUNT = _Rule("a whole number >= 1", lambda v: _is_whole(v) and v >= 1)
-_SHIFT = _Rule("a whole number >= 0", lambda v: _is_whole(v) and v >= 0)
-_SWITCH = _Rule("true or false", lambda v: isinstance(v, bool), several=False)
-_TEXT = _Rule("text in quotes", _is_text, several=False)
-_TEXTS = _Rule(
-    "text in quotes, or a list of such", lambda v: _is_text(v) or _are_texts(v), several=False
-)
-
-_STRINGS = {"alphabet": _TEXT, "normalize": _SWITCH, "reverse_complement": _SWITCH}
-# What each kind of kernel takes; the first key is the one it cannot do without.
-_PARAMETERS: dict[str, dict[str, _Rule]] = {
-    "rbf": {"width": _POSITIVE, "gamma": _POSITIVE},
-    "polynomial": {"degree": _COUNT, "coef0": _NOT_NEGATIVE, "gamma": _POSITIVE},
-    "linear": {},
-    "spectrum": {"k": _COUNT, **_STRINGS},
-    "weighted_degree": {"degree": _COUNT, "shift": _SHIFT, **_STRINGS},
-    "family": {"family": _TEXT},
-}
-_ON_NUMBERS: dict[str, Callable[..., Kernel]] = {
+# What makes the kernels of each kind.
+_ON_NUMBERS: dict[str, Callable[..., Any]] = {
     "rbf": RBF,
     "polynomial": Polynomial,
     "linear": Linear,
@@ -80,10 +36,41 @@ _ON_STRINGS: dict[str, Callable[..., Kernel]] = {
     "spectrum": Spectrum,
     "weighted_degree": WeightedDegree,
 }
+_STRINGS = ("alphabet", "normalize", "reverse_complement")
+# What it takes; the first is what all but "rbf", which has a choice, cannot do without.
+_PARAMETERS = {
+    "rbf": ("width", "gamma"),
+    "polynomial": ("degree", "coef0", "gamma"),
+    "linear": (),
+    "spectrum": ("k", *_STRINGS),
+    "weighted_degree": ("degree", "shift", *_STRINGS),
+    "family": ("family",),
+}
+_WHERE = ("columns", "view", "each", "name")
+
+
+def _as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _are_texts(value: Any) -> bool:
+    items = _as_list(value)
+    return bool(items) and all(isinstance(item, str) and item.strip() for item in items)
+
+
+_TEXT = ("text in quotes", lambda value: isinstance(value, str) and _are_texts(value))
+_TEXTS = ("text in quotes, or a list of such", _are_texts)
+_SWITCH = ("true or false", lambda value: isinstance(value, bool))
+# What keys may hold; parameters are checked by the kernels that they make.
+_RULES: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    **dict.fromkeys(("columns", "view"), _TEXTS),
+    **dict.fromkeys(("each", "scale"), _SWITCH),
+    **dict.fromkeys(("name", "family"), _TEXT),
+}
+_PARAMETER = ("a value, or a list of values", lambda value: value != [])
 # A kernel of a list, with its parameters.
 _KERNEL_BYTES = 1000.0
 _FEWER = "Every combination of the values in the lists is a kernel: shorten them."
-_WHERE = {"columns": _TEXTS, "view": _TEXTS, "each": _SWITCH, "name": _TEXT}
 
 
 @dataclass(frozen=True)
@@ -126,7 +113,7 @@ class KernelFile:
             known[name] = pick_columns(items, columns, f"{str(self.path)!r}, view {name!r}")
         out: list[Kernel | Family] = []
         for number, entry in enumerate(self.kernels, start=1):
-            where = _place(self.path, number)
+            where = f"{str(self.path)!r}, [[kernel]] number {number}"
             found = _places(entry, encoder, known, columns, where)
             out += _kernels(entry, found, where)
         return out
@@ -175,8 +162,17 @@ def read_kernel_file(path: str | os.PathLike[str]) -> KernelFile:
     if not kernels:
         raise InvalidInputError(f"{shown} has no kernels; write [[kernel]] and, below, kind = ...")
     for number, entry in enumerate(kernels, start=1):
-        _check_entry(entry, _place(found, number))
-    return KernelFile(found, kernels, _check_views(content.get("views", {}), shown))
+        _check_entry(entry, f"{shown}, [[kernel]] number {number}")
+    views = content.get("views", {})
+    if not isinstance(views, dict):
+        raise InvalidInputError(f"{shown}: views must be a table: [views], then name = [...].")
+    for name, items in views.items():
+        if not _are_texts(items):
+            raise InvalidInputError(
+                f"{shown}: view {name!r} must be a list of columns, such as "
+                f'["age", "gene_*"]; got {items!r}.'
+            )
+    return KernelFile(found, kernels, {name: _as_list(items) for name, items in views.items()})
 
 
 def _has_huge(content: Any) -> bool:
@@ -189,22 +185,6 @@ def _has_huge(content: Any) -> bool:
         elif isinstance(item, int) and item.bit_length() > 64:
             return True
     return False
-
-
-def _place(path: Path, number: int) -> str:
-    return f"{str(path)!r}, [[kernel]] number {number}"
-
-
-def _check_views(views: Any, shown: str) -> dict[str, list[str]]:
-    if not isinstance(views, dict):
-        raise InvalidInputError(f"{shown}: views must be a table: [views], then name = [...].")
-    for name, items in views.items():
-        if not _TEXTS.check(items):
-            raise InvalidInputError(
-                f"{shown}: view {name!r} must be a list of columns, such as "
-                f'["age", "gene_*"]; got {items!r}.'
-            )
-    return {name: _as_list(items) for name, items in views.items()}
 
 
 def _check_entry(entry: dict[str, Any], where: str) -> None:
@@ -223,27 +203,15 @@ def _check_entry(entry: dict[str, Any], where: str) -> None:
             )
         raise InvalidInputError(f"{where}: {unknown_name('kind', kind, _PARAMETERS)}")
     own = _PARAMETERS[kind]
-    known = {**own, **_WHERE}
-    if kind in _ON_NUMBERS:
-        known["scale"] = _SWITCH
+    known = ("kind", *own, *_WHERE, *(("scale",) if kind in _ON_NUMBERS else ()))
     for key, value in entry.items():
-        if key == "kind":
-            continue
         if key not in known:
-            error = unknown_name(f"key of kind {kind!r}", key, ("kind", *known))
-            raise InvalidInputError(f"{where}: {error}")
-        rule = known[key]
-        items = value if rule.several and isinstance(value, list) else [value]
-        if not items or not all(map(rule.check, items)):
-            listed = ", or a list of such" if rule.several else ""
-            raise InvalidInputError(
-                f"{where}: {key} must be {rule.allowed}{listed}; got {value!r}."
-            )
-    if kind == "rbf" and ("width" in entry) == ("gamma" in entry):
-        raise InvalidInputError(f"{where}: an rbf kernel needs either width or gamma.")
-    needed = next(iter(own), None)
-    if kind != "rbf" and needed is not None and needed not in entry:
-        raise InvalidInputError(f"{where}: kind {kind!r} needs {needed}: {own[needed].allowed}.")
+            raise InvalidInputError(f"{where}: {unknown_name(f'key of kind {kind!r}', key, known)}")
+        allowed, is_right = _RULES.get(key, _PARAMETER)
+        if not is_right(value):
+            raise InvalidInputError(f"{where}: {key} must be {allowed}; got {value!r}.")
+    if kind != "rbf" and own and own[0] not in entry:
+        raise InvalidInputError(f"{where}: kind {kind!r} needs {own[0]}.")
     if kind == "family" and entry["family"] not in NAMED_FAMILIES:
         raise InvalidInputError(
             f"{where}: {unknown_name('family', entry['family'], NAMED_FAMILIES)}"
@@ -251,10 +219,6 @@ def _check_entry(entry: dict[str, Any], where: str) -> None:
     for first, second in (("columns", "view"), ("each", "name")):
         if entry.get(first) and second in entry:
             raise InvalidInputError(f"{where}: {first} and {second} do not go together.")
-
-
-def _as_list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
 
 
 def _places(
@@ -307,14 +271,18 @@ def _kernels(entry: dict[str, Any], found: list[Place], where: str) -> list[Kern
 
 
 def _variants(
-    make: Callable[..., Kernel], entry: dict[str, Any], where: str, **given: Any
-) -> list[Kernel]:
+    make: Callable[..., Any], entry: dict[str, Any], where: str, **given: Any
+) -> list[Any]:
     """One kernel for each combination of the values in lists."""
     keys = [key for key in _PARAMETERS[entry["kind"]] if key in entry]
     lists = [_as_list(entry[key]) for key in keys]
     count = math.prod(map(len, lists))
     require_bytes(_KERNEL_BYTES * count, f"{where}: {count} kernels", _FEWER)
     try:
-        return [make(**given | dict(zip(keys, values, strict=True))) for values in product(*lists)]
+        made = [make(**given | dict(zip(keys, values, strict=True))) for values in product(*lists)]
+        if entry["kind"] in _ON_NUMBERS:
+            for kernel in made:
+                kernel.form()  # Checks its parameters.
+        return made
     except (InvalidInputError, UnknownNameError) as error:
         raise InvalidInputError(f"{where}: {error}") from error

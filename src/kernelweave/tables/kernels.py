@@ -1,10 +1,14 @@
-"""Kernels for a table: families on its numbers, string kernels on its sequences."""
+"""Kernels for a table: families on its numbers, string kernels on its sequences, and its views.
+
+Views are named groups of columns, as they are written on a command line or in a kernel file.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
 
@@ -24,10 +28,16 @@ from kernelweave.kernels import (
 )
 from kernelweave.kernels.families import NAMED_FAMILIES
 from kernelweave.tables.encoder import TableEncoder
-from kernelweave.tables.frames import closest
-from kernelweave.validation import unknown_name
+from kernelweave.validation import closest, some_of, unknown_name
 
-__all__ = ["Place", "family_kernels", "place_of", "table_kernels"]
+__all__ = [
+    "Place",
+    "family_kernels",
+    "parse_views",
+    "pick_columns",
+    "place_of",
+    "table_kernels",
+]
 
 # Those of the families that look at single columns too.
 _BY_COLUMN: dict[str, Callable[..., Family]] = {
@@ -39,6 +49,7 @@ _UNSCALED = ("linear", "polynomial", "rbf")
 # One object, so that selections with it are found equal without a look inside.
 _SCALER = StandardScaler()
 _DEGREES, _LENGTHS = (2, 6, 20), {"protein": (1, 2, 3)}
+_EVERYTHING, _REST = "*", "rest"
 
 
 def table_kernels(
@@ -96,7 +107,12 @@ def table_kernels(
         found = [place_of(encoder, name, own, f"view {name!r}") for name, own in given.items()]
         for place in found or [place_of(encoder, None, list(encoder.roles_), "the table")]:
             out += family_kernels(kernels, place, by_column=not given)
-    out += _precomputed(encoder, matrices or {})
+    if matrices and encoder.id_column is None:
+        raise InvalidInputError(
+            "kernel matrices need a column of row numbers in the table: add one, and name it with "
+            "TableEncoder(id_column='row')."
+        )
+    out += [Precomputed(K, name).on(encoder.id_column) for name, K in (matrices or {}).items()]
     if not out:
         raise InvalidInputError("there is no column that a kernel could look at.")
     return out
@@ -206,10 +222,86 @@ def _default_strings(what: Mapping[str, Any]) -> list[Kernel]:
     return out
 
 
-def _precomputed(encoder: TableEncoder, matrices: Mapping[str, Any]) -> list[Kernel]:
-    if matrices and encoder.id_column is None:
-        raise InvalidInputError(
-            "kernel matrices need a column of row numbers in the table: add one, and name it with "
-            "TableEncoder(id_column='row')."
-        )
-    return [Precomputed(K, name).on(encoder.id_column) for name, K in matrices.items()]
+def parse_views(texts: Iterable[str], columns: Sequence[str]) -> dict[str, list[str]]:
+    """Read views such as ``"clinical=age,sex"`` and find their columns.
+
+    Between commas stand names of columns, patterns such as ``gene_*`` (with ``*``, ``?`` and
+    ``[abc]``) and ranges such as ``age:bmi``, from the first to the last in the order of the
+    table. A name that is written as it is goes before all patterns. ``rest=*`` is all the columns
+    that no other view takes; under any other name ``*`` is every column. Views may overlap.
+
+    Parameters
+    ----------
+    texts : iterable of str
+        Views, ``NAME=COLUMNS`` each.
+    columns : sequence of str
+        Columns of the table, without the target.
+
+    Returns
+    -------
+    dict of str to list of str
+        Names of views to their columns.
+
+    Examples
+    --------
+    >>> columns = ["age", "sex", "bmi", "gene_1", "gene_2"]
+    >>> parse_views(["clinical=age:bmi", "genes=gene_*"], columns)
+    {'clinical': ['age', 'sex', 'bmi'], 'genes': ['gene_1', 'gene_2']}
+    """
+    views: dict[str, list[str]] = {}
+    wants_rest = False
+    for text in texts:
+        name, mark, wanted = text.partition("=")
+        name = name.strip()
+        if not mark or not name:
+            raise InvalidInputError(
+                f"a view is NAME=COLUMNS, such as clinical=age,sex,gene_*; got {text!r}."
+            )
+        if name in views:
+            raise InvalidInputError(f"view {name!r} is given twice; put its columns into one.")
+        items = [item.strip() for item in wanted.split(",") if item.strip()]
+        if not items:
+            raise InvalidInputError(f"view {name!r} has no columns; write {name}=age,sex,gene_*.")
+        if name == _REST and items == [_EVERYTHING]:
+            wants_rest = True
+            views[name] = []  # Keeps its place.
+        else:
+            views[name] = pick_columns(items, columns, f"view {name!r}")
+    if wants_rest:
+        taken = {column for own in views.values() for column in own}
+        views[_REST] = [column for column in columns if column not in taken]
+        if not views[_REST]:
+            raise InvalidInputError("view 'rest' is empty: the other views take every column.")
+    return views
+
+
+def pick_columns(items: Sequence[str], columns: Sequence[str], where: str) -> list[str]:
+    """Return the columns that names, patterns and ranges stand for, each once."""
+    there = set(columns)
+    listed = some_of(columns, 10)
+    chosen: dict[str, None] = {}
+    for item in items:
+        first, is_range, last = (part.strip() for part in item.partition(":"))
+        found = [item if item in there else first]
+        if item in there:
+            pass
+        elif any(letter in item for letter in "*?["):
+            found = [column for column in columns if fnmatchcase(column, item)]
+            if not found:
+                raise InvalidInputError(f"{where}: no column matches {item!r}. Columns: {listed}.")
+        elif unknown := [end for end in (first, last) if end and end not in there]:
+            raise InvalidInputError(
+                f"{where}: the table has no column {unknown[0]!r}{closest(unknown[0], columns)} "
+                f"Columns: {listed}."
+            )
+        elif is_range:
+            start = columns.index(first) if first else 0
+            stop = columns.index(last) if last else len(columns) - 1
+            if start > stop:
+                raise InvalidInputError(
+                    f"{where}: the range {item!r} is empty, as {first!r} (column {start + 1}) "
+                    f"comes after {last!r} (column {stop + 1})."
+                )
+            found = list(columns[start : stop + 1])
+        chosen.update(dict.fromkeys(found))
+    return list(chosen)

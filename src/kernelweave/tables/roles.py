@@ -1,26 +1,27 @@
-"""What the columns of a table are: numbers, categories, sequences, or nothing of use."""
+"""What the columns of a table are: numbers, categories, sequences, or nothing of use; in words."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from kernelweave.validation import some_of
+
 __all__ = [
     "MISSING",
-    "MOST_CATEGORIES",
     "OTHER",
     "ROLES",
     "Column",
     "as_numbers",
     "as_text",
-    "like_numbers",
     "look_at",
     "look_at_numbers",
+    "write_notes",
 ]
 
 ROLES = ("number", "category", "sequence", "nothing")
@@ -42,6 +43,7 @@ _DATE = r"^\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([ T].*)?$|^\d{1,2}[-/.]\d{1,2}[-/.](\d{
 _LIKE_NUMBER = r"^[-+]?[$€£]?\s*\d[\d.,'\s]*%?$"
 _FLOATS, _INTEGERS = (pl.Float64, pl.Float32), (pl.Int64, pl.Int32, pl.Int16, pl.Int8)
 _ARRAY_KINDS = (*_FLOATS, *_INTEGERS, pl.UInt64, pl.UInt32, pl.UInt16, pl.UInt8)
+_SHOWN = 6  # columns of a note
 _ID_NAME = re.compile(r"(^|[\s_.-])(id|ids|index|idx|key|uuid|row|unnamed.*|row ?names?)$")
 
 
@@ -89,10 +91,11 @@ def look_at_numbers(frame: pl.DataFrame, forced: Collection[str] = ()) -> dict[s
             remark = ""
         elif same[j] and not often[j]:
             remark = "the same in every row"
-        elif kind.is_integer() and _is_id(name, numbers[:, j]):
-            remark = "a number of its own for every row"
         else:
-            remark = ""
+            is_id = kind.is_integer() and _ID_NAME.search(name.strip().lower()) is not None
+            own = numbers[~np.isnan(numbers[:, j]), j] if is_id else numbers[:0, j]
+            all_own = len(np.unique(own)) == len(own) > 2
+            remark = "a number of its own for every row" if all_own else ""
         plan = {} if remark else {"fill": middle[j], "indicator": often[j]}
         out[name] = Column("nothing" if remark else "number", plan, missing[j], remark)
     return out
@@ -109,13 +112,6 @@ def _medians(numbers: NDArray[np.float64], known: NDArray[np.intp]) -> NDArray[n
         with np.errstate(over="ignore"):
             out[alike] = ranked[low] + (ranked[high] - ranked[low]) / 2
     return out
-
-
-def _is_id(name: str, values: NDArray[np.float64]) -> bool:
-    if _ID_NAME.search(name.strip().lower()) is None:
-        return False
-    known = values[~np.isnan(values)]
-    return len(np.unique(known)) == len(known) > 2
 
 
 def _text(text: pl.Series, role: str | None) -> Column:
@@ -154,7 +150,7 @@ def _category(text: pl.Series, forced: bool) -> Column:
 def _as_sequence(known: pl.Series, distinct: int, forced: bool) -> dict[str, Any] | None:
     """Plan for a column of sequences, or None if it is none."""
     lengths = known.str.len_chars()
-    typical = _median(lengths)
+    typical = float(lengths.median())  # type: ignore[arg-type]
     various = 2 * distinct >= len(known) or (typical >= _SURELY_LONG and distinct > 20)
     if not forced and (typical < _SHORTEST_SEQUENCE or not various):
         return None
@@ -164,7 +160,10 @@ def _as_sequence(known: pl.Series, distinct: int, forced: bool) -> dict[str, Any
         if not known.head(100).str.contains(allowed).all() or not known.str.contains(allowed).all():
             continue
         certain = int(known.str.count_matches(f"(?i)[{letters}]").sum()) / max(1, sum(lengths))
-        if not forced and (certain < share or not _like_letters(name, known)):
+        # Names of people are mostly letters of proteins; sequences are in one case and varied.
+        some = "".join(known.head(200).to_list())
+        varied = some in (some.upper(), some.lower()) and len(set(some.upper())) >= _FEW_LETTERS
+        if not forced and (certain < share or (name == "protein" and not varied)):
             continue
         same = lengths.min() == lengths.max() and lengths.min()
         # Ambiguous in every alphabet: similar to nothing.
@@ -173,19 +172,7 @@ def _as_sequence(known: pl.Series, distinct: int, forced: bool) -> dict[str, Any
     return {"alphabet": "dna", "length": None, "fill": "X"} if forced else None
 
 
-def _like_letters(alphabet: str, known: pl.Series) -> bool:
-    """Names of people are mostly letters of proteins; sequences are in one case and varied."""
-    if alphabet != "protein":
-        return True
-    some = "".join(known.head(200).to_list())
-    return some in (some.upper(), some.lower()) and len(set(some.upper())) >= _FEW_LETTERS
-
-
-def _median(values: pl.Series) -> float:
-    return float(values.median())  # type: ignore[arg-type]
-
-
-def like_numbers(text: pl.Series) -> str | None:
+def _like_numbers(text: pl.Series) -> str | None:
     """Return an example if a column of text looks like numbers in a dress."""
     known = as_text(text).drop_nulls().head(1000)
     if not len(known) or not known.str.contains(_LIKE_NUMBER).mean() > 0.9:  # type: ignore[operator]
@@ -222,3 +209,51 @@ def as_numbers(frame: pl.DataFrame) -> NDArray[np.float64]:
         out[:, places] = part.to_numpy()
     out[~np.isfinite(out)] = np.nan
     return out
+
+
+def write_notes(found: Mapping[str, Column], frame: pl.DataFrame) -> list[str]:
+    """Return lines on missing values, categories, sequences, and on what was left out."""
+    lines: list[str] = []
+    schema = frame.schema
+
+    def note(head: str, told: list[str]) -> None:
+        if told:
+            head = head.format(len(told), "s" * (len(told) != 1))
+            lines.append(f"{head}: {some_of(told, _SHOWN)}")
+
+    def remarks(role: str) -> list[str]:
+        return [f"{name} ({c.remark})" for name, c in found.items() if c.role == role]
+
+    used = {name: column for name, column in found.items() if column.role not in ("nothing", "id")}
+    holed = {name: column for name, column in used.items() if column.n_missing}
+    if holed:
+        lines.append(_missing(holed))
+    floats = [n for n, c in holed.items() if c.role == "number" and schema[n].is_float()]
+    if floats:
+        counts = np.isinf(frame.select(floats).to_numpy()).sum(axis=0)
+        told = [f"{name} ({n})" for name, n in zip(floats, counts, strict=True) if n]
+        note("infinite values count as missing", told)
+    note("{} categorical column{} one-hot encoded", remarks("category"))
+    note("{} column{} of sequences", remarks("sequence"))
+    texts = [n for n, c in found.items() if c.role not in ("number", "id") and c.remark != "dates"]
+    examples = {name: _like_numbers(frame[name]) for name in texts if schema[name] == pl.String}
+    dressed = [f"{name} ({example!r})" for name, example in examples.items() if example is not None]
+    note("read as text, not as numbers", dressed)
+    note("left out", remarks("nothing"))
+    return lines
+
+
+def _missing(columns: Mapping[str, Column]) -> str:
+    most = sorted(columns.items(), key=lambda item: -item[1].n_missing)
+    roles = {column.role for column in columns.values()}
+    done = []
+    if "number" in roles:
+        flagged = any(column.plan.get("indicator") for column in columns.values())
+        done.append("filled with the median" + (", with a column that says where" * flagged))
+    if "category" in roles:
+        done.append("a category of their own" if len(roles) == 1 else "in categories a value")
+    if "sequence" in roles:
+        done.append("sequences similar to none")
+    head = "1 column has" if len(columns) == 1 else f"{len(columns)} columns have"
+    told = some_of((f"{name} ({column.n_missing})" for name, column in most), _SHOWN)
+    return f"{head} missing values: {told}; {'; '.join(done)}"
