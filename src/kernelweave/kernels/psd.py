@@ -11,7 +11,6 @@ from scipy import sparse
 from scipy.linalg.lapack import dpotrf
 
 from kernelweave.compiled.blocks import TILE
-from kernelweave.compiled.matrix_checks import probe_rows, scan_rows
 from kernelweave.compiled.threads import map_blocks, one_blas_thread
 from kernelweave.errors import InvalidInputError
 from kernelweave.validation import LARGEST, unknown_name
@@ -34,8 +33,8 @@ _ROUNDING = {np.dtype(np.float64): (5e-11, 1e-11), np.dtype(np.float32): (5e-7, 
 # Relative to the largest eigenvalue (diagonal entry): below the first a defect is rounding and
 # left alone, up to the second it is repaired with a warning, beyond it is an error.
 _TOLERANCE = {np.dtype(np.float64): (1e-10, 1e-6), np.dtype(np.float32): (1e-6, 1e-5)}
-# Rows that a thread multiplies with a vector at a time.
-_PROBE_ROWS = 512
+# Rows that a thread multiplies with a vector, and those of them at a time.
+_PROBE_ROWS, _CACHED_ROWS = 512, 16
 
 
 def check_square(K: Any, name: str, kind: str) -> int:
@@ -149,9 +148,17 @@ def _scan(K: NDArray[Any]) -> tuple[float, bool]:
     """
     if len(K) > _EXACT and _looks_symmetric(K):
         return 0.0, True
-    found: list[tuple[float, float]] = []
-    map_blocks(lambda i, j: found.append(scan_rows(K, i, j)), len(K), TILE)
-    return max(worst for worst, _ in found), all(trouble == 0 for _, trouble in found)
+    gaps: list[float] = []
+
+    def compare(first: int, last: int) -> None:
+        with np.errstate(over="ignore", invalid="ignore"):
+            here, there = K[first:last, :last], K[:last, first:last].T
+            gaps.append(float(np.abs(np.subtract(here, there, dtype=np.float64)).max()))
+
+    map_blocks(compare, len(K), TILE)
+    # A difference from what is not finite is not finite either.
+    worst = float(np.max(gaps))
+    return worst, bool(np.isfinite(worst))
 
 
 def _looks_symmetric(K: NDArray[Any]) -> bool:
@@ -161,7 +168,13 @@ def _looks_symmetric(K: NDArray[Any]) -> bool:
     left = np.zeros((-(-n // _PROBE_ROWS), n))
 
     def probe(first: int, last: int) -> None:
-        probe_rows(K, v, first, last, right, left[first // _PROBE_ROWS])
+        # A few rows at a time are still in the cache for the second product.
+        with np.errstate(over="ignore", invalid="ignore"):
+            for start in range(first, last, _CACHED_ROWS):
+                some = slice(start, min(start + _CACHED_ROWS, last))
+                rows = K[some].astype(np.float64, copy=False)
+                right[some] = rows @ v
+                left[first // _PROBE_ROWS] += v[some] @ rows
 
     map_blocks(probe, n, _PROBE_ROWS)
     difference = np.abs(right - left.sum(axis=0)).max()
