@@ -22,7 +22,6 @@ from kernelweave.kernels.strings.sequences import Sequences, sequences_of
 __all__ = [
     "StringKernel",
     "StringParts",
-    "inverse_root",
     "is_pair",
     "is_whole",
     "position_text",
@@ -129,9 +128,10 @@ class StringKernel(Kernel):
     def _table(self, samples: Samples, v: Floats, terms: Terms) -> LookUp:
         """`weigh` for kernels that are not normalised."""
 
-    def _unit(self, samples: Samples) -> Floats:
-        """1 / sqrt(k(x, x)), by which a normalised kernel scales a sample."""
-        return inverse_root(self._raw_diagonal(samples))
+    def unit(self, samples: Samples) -> Floats:
+        """1 / sqrt(k(x, x)), by which a normalised kernel scales a sample; 0 for a zero."""
+        raw = self._raw_diagonal(samples)
+        return np.divide(1.0, np.sqrt(raw), out=np.zeros_like(raw), where=raw > 0)
 
     def diagonal(self, samples: Samples) -> Floats:
         raw = self._raw_diagonal(samples)
@@ -140,14 +140,14 @@ class StringKernel(Kernel):
     def evaluate(self, pair: Pair) -> NDArray[Any]:
         out = self._raw_values(pair)
         if self.normalize:
-            out *= self._unit(pair.left).astype(out.dtype, copy=False)[:, None]
-            out *= self._unit(pair.right).astype(out.dtype, copy=False)
+            out *= self.unit(pair.left).astype(out.dtype, copy=False)[:, None]
+            out *= self.unit(pair.right).astype(out.dtype, copy=False)
         return out.astype(pair.dtype, copy=False)
 
     def weigh(self, samples: Samples, v: Floats, terms: Terms | None = None) -> LookUp:
-        amounts = v * self._unit(samples) if self.normalize else v
+        amounts = v * self.unit(samples) if self.normalize else v
         found = self._table(samples, amounts, [(self, 1.0)] if terms is None else terms)
-        return (lambda new: found(new) * self._unit(new)) if self.normalize else found
+        return (lambda new: found(new) * self.unit(new)) if self.normalize else found
 
     def by_length(self) -> StringParts:
         """Return a family with one kernel for each k-mer length."""
@@ -263,8 +263,3 @@ def position_text(positions: tuple[int, int] | None) -> str:
         return ""
     start, stop = positions
     return f" position {start}" if stop == start + 1 else f" positions {start}-{stop - 1}"
-
-
-def inverse_root(diagonal: Floats) -> Floats:
-    """Return 1 / sqrt(k(x, x)), by which a normalised kernel scales a sample; 0 for a zero."""
-    return np.divide(1.0, np.sqrt(diagonal), out=np.zeros_like(diagonal), where=diagonal > 0)

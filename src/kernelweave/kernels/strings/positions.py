@@ -201,8 +201,8 @@ class PositionWeights:
     # Values of pairs
 
     @cached_property
-    def _shifts(self) -> list[tuple[int, float, NDArray[np.uint64]]]:
-        """Each shift, its factor, and the bits of the positions at which it counts."""
+    def shifts(self) -> list[tuple[int, float, NDArray[np.bool_]]]:
+        """Each shift, its factor, and at which positions it counts: both are in one window."""
         out = []
         most = len(self.factors) - 1
         for s in range(-most, most + 1):
@@ -210,7 +210,7 @@ class PositionWeights:
             low, high = max(0, -s), min(self.length, self.length - s)
             here, there = self.window_of[low:high], self.window_of[low + s : high + s]
             inside[low:high] = (here == there) & (here >= 0)
-            out.append((s, float(self.factors[abs(s)]), _as_bits(inside)))
+            out.append((s, float(self.factors[abs(s)]), inside))
         return out
 
     @cached_property
@@ -239,15 +239,16 @@ class PositionWeights:
         if len(out) == 1 and self._common_steps is not None:
             weights, where = self._common_steps, np.empty(0, np.int64)
         strands = list(product(left.planes, right.planes))
+        shifts = [(s, factor, _as_bits(inside)) for s, factor, inside in self.shifts]
 
         def work(start: int, stop: int) -> None:
             for a, b in strands:
-                for s, factor, allowed in self._shifts:
+                for s, factor, allowed in shifts:
                     given = a, b, (start, stop), s, allowed, read, weights, where
                     add_common(*given, factor / left.n_strands, columns, out)
 
         each = 1.0 if columns == SAME else float(right.n)
-        cost = left.n * each * self.length * len(self._shifts) / 8.0
+        cost = left.n * each * self.length * len(shifts) / 8.0
         map_blocks(work, left.n, STRING_ROWS if columns == SAME else PAIR_ROWS, cost)
 
     def add_pairs(self, left: Aligned, right: Aligned, out: Floats, lower: bool = False) -> None:

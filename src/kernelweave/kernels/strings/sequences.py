@@ -86,6 +86,12 @@ class Sequences:
         """Number of letters of each sequence."""
         return np.diff(self.starts)
 
+    @property
+    def places(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The sequence of each letter, and its position there."""
+        rows = np.repeat(np.arange(len(self)), self.lengths)
+        return rows, np.arange(len(self.codes)) - self.starts[rows]
+
     @cached_property
     def common_length(self) -> int | None:
         """The length, if all sequences have the same one."""

@@ -140,7 +140,7 @@ class Spectrum(StringKernel):
         # Not kept: a bank stores them in its own way, and there may be very many such kernels.
         out = self._raw_features(samples)
         if self.normalize:
-            out.data *= np.repeat(self._unit(samples), np.diff(out.indptr))
+            out.data *= np.repeat(self.unit(samples), np.diff(out.indptr))
         return out
 
     # Values
@@ -178,7 +178,7 @@ class Spectrum(StringKernel):
         normalised kernel are for f times :math:`\\sqrt{k(x, x)}`. ``alphabet.text(number, length)``
         spells a k-mer out. With both strands as one each stands for its reverse complement too.
         """
-        amounts = v * self._unit(samples) if self.normalize else v
+        amounts = v * self.unit(samples) if self.normalize else v
         used = np.flatnonzero(amounts)
         space = replace(self.space, shortest=length, longest=length)
         counts = space.count(self._read(samples)[used])

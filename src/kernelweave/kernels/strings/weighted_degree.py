@@ -177,7 +177,7 @@ class WeightedDegree(StringKernel):
     def features(self, samples: Samples) -> PositionalFactor:
         read = self.aligned(samples)
         what = int(self.shift), self.window(read.length), self.length_weights
-        scaling = Scaling.none(read.n, self._unit(samples) if self.normalize else 1.0)
+        scaling = Scaling.none(read.n, self.unit(samples) if self.normalize else 1.0)
         return PositionalFactor(read, *what, scaling)
 
     def _raw_diagonal(self, samples: Samples) -> Floats:
