@@ -219,7 +219,8 @@ class PositionWeights:
         if self.by_length:
             return np.ones((1, self.degree))
         inside = self.steps[self.window_of >= 0]
-        return inside[:1] if np.all(inside == inside[:1]) else None
+        longest = np.flatnonzero(inside.any(axis=0)).max(initial=-1) + 1
+        return inside[:1, :longest].copy() if np.all(inside == inside[:1]) else None
 
     @cached_property
     def sums(self) -> Floats:
@@ -244,8 +245,8 @@ class PositionWeights:
         def work(start: int, stop: int) -> None:
             for a, b in strands:
                 for s, factor, allowed in shifts:
-                    given = a, b, (start, stop), s, allowed, read, weights, where
-                    add_common(*given, factor / left.n_strands, columns, out)
+                    rules, share = (allowed, read, weights, where), factor / left.n_strands
+                    add_common(a, b, (start, stop), s, rules, share, columns, out)
 
         each = 1.0 if columns == SAME else float(right.n)
         cost = left.n * each * self.length * len(shifts) / 8.0
