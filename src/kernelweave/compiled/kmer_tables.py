@@ -65,10 +65,10 @@ Layout = tuple[int, int, Array]
 # that go on from there. If nodes[v, 0] is negative, v has children, one for each letter, from
 # -1 - nodes[v, 0] on.
 Tables = tuple[Layout, Array, Array, Array, Array, Entries]
-# What a walk along positions counts, (factors, window_of, sums, by_length): equal k-mers that are
-# 0, 1, ..., shift positions apart count as `factors` say, if `window_of` is the same for both; and
-# all lengths up to t at position l as sums[l, t], or by length, unweighted.
-Rules = tuple[Array, Array, Array, bool]
+# What a walk along positions counts, (factors, window_of, sums): equal k-mers that are 0, 1, ...,
+# shift positions apart count as `factors` say, if `window_of` is the same for both; and all lengths
+# up to t at position l as sums[l, t]. If `sums` has no columns the lengths are kept apart.
+Rules = tuple[Array, Array, Array]
 
 
 @njit(cache=True, nogil=True)
@@ -299,11 +299,11 @@ def _short_ones(valids: Array, depth: int, found: Array) -> int:
 
 @njit(cache=True, nogil=True)
 def _look_below(noted: Array, some: Words, tables: Tables, out: Array) -> None:
-    """out[i] += what lengths beyond those of the table add, for every i that is noted."""
+    """Add what lengths beyond those of the table add, for every sequence that is noted."""
     words, valids = some
     (bits, _, starts), sums, levels, nodes, values, leaves = tables
     leaf_words, leaf_valids, leaf_amounts = leaves
-    depth = starts.size - 2
+    depth, apart = starts.size - 2, sums.size == 0
     table = levels[starts[depth] :]
     mask, part = (1 << bits) - 1, -(-4096 // bits)
     for s in range(noted.size):
@@ -314,71 +314,51 @@ def _look_below(noted: Array, some: Words, tables: Tables, out: Array) -> None:
         while nodes[node, 0] < 0 and far > deep:
             deep += 1
             node = (_prefix(mine, bits, deep) & mask) - 1 - nodes[node, 0]
-        if deep > depth:
+            if apart:
+                out[deep - 1, i] += values[node - table.size]
+        if deep > depth and not apart:
             found = values[node - table.size] - table[top]
         if far > deep:
             for e in range(nodes[node, 0], nodes[node, 1]):
                 t = _common_letters(leaf_words[e], mine, part)
                 if t > deep:
                     t = min(t, far, int(leaf_valids[e]))
-                    found += leaf_amounts[e] * (sums[t] - sums[deep])
-        out[i] += found
+                    if apart:
+                        for k in range(deep, t):
+                            out[k, i] += leaf_amounts[e]
+                    else:
+                        found += leaf_amounts[e] * (sums[t] - sums[deep])
+        if not apart:
+            out[0, i] += found
 
 
 @njit(cache=True, nogil=True)
 def look_up(some: Words, letters_left: int, tables: Tables, noted: Array, out: Array) -> None:
-    """out[i] += the value of sequence i at one position, all lengths added up.
+    """out[0, i] += the value of sequence i at one position, all lengths added up.
 
-    letters_left is the number of letters from the position to the end; `noted` has room for one
-    number a sequence and one more.
+    If the tables keep the lengths apart, out[k, i] += that of length k + 1 alone. letters_left is
+    the number of letters from the position to the end; `noted` has room for one number a sequence
+    and one more.
     """
     words, valids = some
-    (bits, _, starts), _, levels, _, _, _ = tables
-    depth = min(starts.size - 2, letters_left)
+    (bits, _, starts), sums, levels, _, _, _ = tables
+    depth, apart = min(starts.size - 2, letters_left), sums.size == 0
+    for k in range(1, depth if apart else 1):
+        table, up, row = levels[starts[k] :], np.uint64(64 - bits * k), out[k - 1]
+        for i in range(words.size):
+            row[i] += table[words[i] >> up] if valids[i] >= k else 0.0
+    row = out[depth - 1 if apart else 0]
     table, up = levels[starts[depth] :], np.uint64(64 - bits * depth)
     short = _short_ones(valids, depth, noted)
     for s in range(short):
         # What the loop below is going to add is taken off first.
         i, far = noted[s], valids[noted[s]]
-        if far > 0:
-            out[i] += levels[starts[far] + _prefix(words[i], bits, far)]
-        out[i] -= table[words[i] >> up]
-    count = _note(some, depth, up, table, noted, out)
+        if far > 0 and not apart:
+            row[i] += levels[starts[far] + _prefix(words[i], bits, far)]
+        row[i] -= table[words[i] >> up]
+    count = _note(some, depth, up, table, noted, row)
     # None are noted where fewer letters are left than the table has.
     _look_below(noted[:count], some, tables, out)
-
-
-@njit(cache=True, nogil=True)
-def _look_up_lengths(
-    some: Words, letters_left: int, tables: Tables, noted: Array, out: Array
-) -> None:
-    """out[k, i] += the value of sequence i at one position, length k + 1 alone; as `look_up`."""
-    words, valids = some
-    (bits, _, starts), _, levels, nodes, values, leaves = tables
-    leaf_words, leaf_valids, leaf_amounts = leaves
-    depth = min(starts.size - 2, letters_left)
-    for k in range(1, depth):
-        table, up, row = levels[starts[k] :], np.uint64(64 - bits * k), out[k - 1]
-        for i in range(words.size):
-            row[i] += table[words[i] >> up] if valids[i] >= k else 0.0
-    table, up, row = levels[starts[depth] :], np.uint64(64 - bits * depth), out[depth - 1]
-    for s in range(_short_ones(valids, depth, noted)):
-        row[noted[s]] -= table[words[noted[s]] >> up]
-    count = _note(some, depth, up, table, noted, row)
-    mask, part = (1 << bits) - 1, -(-4096 // bits)
-    for s in range(count):
-        i = noted[s]
-        mine, far = words[i], valids[i]
-        node, deep = _prefix(mine, bits, depth), depth
-        while nodes[node, 0] < 0 and far > deep:
-            deep += 1
-            node = (_prefix(mine, bits, deep) & mask) - 1 - nodes[node, 0]
-            out[deep - 1, i] += values[node - table.size]
-        if far > deep:
-            for e in range(nodes[node, 0], nodes[node, 1]):
-                t = min(_common_letters(leaf_words[e], mine, part), far, leaf_valids[e])
-                for k in range(deep, t):
-                    out[k, i] += leaf_amounts[e]
 
 
 @njit(cache=True, nogil=True)
@@ -399,7 +379,7 @@ def walk(
     none if that is -1.
     """
     bits, degree, starts = layout
-    factors, window_of, sums, by_length = rules
+    factors, window_of, sums = rules
     others, amounts = known
     length, n = letters.shape
     size, shift = amounts.size, factors.size - 1
@@ -410,7 +390,7 @@ def walk(
     ring_words, ring_valids = np.zeros((ring, size), np.uint64), np.zeros((ring, size), np.uint8)
     many = size * ring
     words, valids, shares = np.empty(many, np.uint64), np.empty(many, np.uint8), np.empty(many)
-    here = np.empty(0 if by_length else degree + 1)
+    here = np.empty(sums.shape[1])
     tables = empty_tables(layout, here, np.zeros(starts[-1]), many)
     bottom, top = part
     # A word needs the letters after its position: rolling begins where the first one ends.
@@ -439,11 +419,7 @@ def walk(
         for k in range(here.size):
             here[k] = sums[at, k]
         _, tables = build_tables((words[:used], valids[:used], shares[:used]), tables)
-        target = out[row_of[at], :, place : place + n]
-        if by_length:
-            _look_up_lengths(some, length - at, tables, noted, target)
-        else:
-            look_up(some, length - at, tables, noted, target[0])
+        look_up(some, length - at, tables, noted, out[row_of[at], :, place : place + n])
 
 
 @njit(cache=True, nogil=True)
@@ -512,7 +488,7 @@ def look_up_sequences(
     for i in range(first, last):
         longest_row = max(longest_row, row_starts[i + 1] - row_starts[i])
     some = np.empty(longest_row, np.uint64), np.empty(longest_row, np.uint8)
-    noted, found = np.arange(longest_row), np.empty(longest_row)
+    noted, found = np.arange(longest_row), np.empty((1, longest_row))
     for i in range(first, last):
         row = letters[row_starts[i] : row_starts[i + 1]]
         word, valid, total, count = np.uint64(0), 0, 0.0, 0
@@ -526,11 +502,11 @@ def look_up_sequences(
                 if depth >= shortest:
                     total += table[u]
                 if valid > depth and tagged[u] & _ONE:
-                    some[0][count], some[1][count], found[count] = word, valid, 0.0
+                    some[0][count], some[1][count], found[0, count] = word, valid, 0.0
                     count += 1
             elif valid >= shortest:
                 total += levels[starts[valid] + _prefix(word, bits, valid)]
         if count:
             _look_below(noted[:count], some, tables, found)
-            total += found[:count].sum()
+            total += found[0, :count].sum()
         out[i - first] = total

@@ -163,7 +163,7 @@ class PositionWeights:
         # A window in several parts is summed up in a fixed order at the end.
         apart = len(_numbers(every)) < len(every)
         partial: dict[tuple[int, int], Floats] = {}
-        rules = self.factors, self.window_of, self.sums, self.by_length
+        rules = self.factors, self.window_of, self.sums[:, : 0 if self.by_length else None].copy()
 
         def work(start: int, stop: int) -> None:
             for item in range(start, stop):
@@ -316,7 +316,7 @@ class PositionTable:
     def look_up(self, new: Aligned) -> Floats:
         """Return sum_j v_j k(x_j, x) for every new x."""
         columns, weights = new.columns(), self._weights
-        out = np.zeros(columns.shape[1])
+        out = np.zeros((1, columns.shape[1]))
 
         def work(start: int, stop: int) -> None:
             size = stop - start
@@ -325,10 +325,10 @@ class PositionTable:
             for at in reversed(range(new.length)):
                 roll_letter(columns[at, start:stop], new.bits, weights.degree, words)
                 if at in self._tables:
-                    look_up(words, new.length - at, self._tables[at], noted, out[start:stop])
+                    look_up(words, new.length - at, self._tables[at], noted, out[:, start:stop])
 
-        map_blocks(work, len(out), STRING_ROWS, 8.0 * columns.size)
-        return new.mean(out)
+        map_blocks(work, out.size, STRING_ROWS, 8.0 * columns.size)
+        return new.mean(out[0])
 
 
 @dataclass(frozen=True, eq=False)
