@@ -28,7 +28,7 @@ from kernelweave.compiled.sparse_rows import SparseRows, add_inner
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.kernels.scaled_factor import number_columns
 from kernelweave.kernels.strings.alphabet import Alphabet
-from kernelweave.kernels.strings.sequences import Sequences
+from kernelweave.kernels.strings.sequences import Sequences, equal_blocks
 
 __all__ = ["MOST_BITS", "KmerRows", "KmerSpace", "KmerTable", "square_norms"]
 
@@ -121,7 +121,7 @@ class KmerSpace:
         offsets = self.offsets
         kind = np.int32 if max(offsets[-1], ends[-1]) < 2**31 else np.int64
         sizes = np.zeros(len(sequences) + 1, np.int64)
-        blocks, kmers = _equal_blocks(ends), self.read
+        blocks, kmers = equal_blocks(ends, KMERS), self.read
         found = [(np.empty(0, kind), np.empty(0))] * len(blocks)
 
         def work(start: int, stop: int) -> None:
@@ -150,12 +150,6 @@ class KmerSpace:
             letter = (codes >> (self.bits * j)) & ((1 << self.bits) - 1)
             out += letter * self.alphabet.size**j
         return out
-
-
-def _equal_blocks(ends: Ints) -> list[int]:
-    """Where to cut items into blocks of about equal size, given where each one starts."""
-    cuts = np.searchsorted(ends, np.arange(KMERS, int(ends[-1]), KMERS))
-    return sorted({0, len(ends) - 1, *cuts.tolist()})
 
 
 # Rows, the frequent columns of which are dense, the others as `sparse_rows` reads them.
@@ -268,7 +262,7 @@ class KmerTable:
         below: list[Entries] = [(np.empty(0, np.uint64), np.empty(0, np.uint8), np.empty(0))]
         # On the other strand each length may take an entry of its own.
         entries_of_a_letter = space.longest - space.shortest + 2 if space.reverse_complement else 1
-        for first, last in pairwise(_equal_blocks(entries_of_a_letter * known.starts)):
+        for first, last in pairwise(equal_blocks(entries_of_a_letter * known.starts, KMERS)):
             rows = known.starts[first : last + 1], delta[first:last]
             found = list_kmers(known.codes, *rows, self._kmers)
             add_amounts(found, layout, levels)
@@ -301,7 +295,7 @@ class KmerTable:
     def look_up(self, sequences: Sequences) -> Floats:
         """Return the sum of the weights of its k-mers for every sequence."""
         out = np.zeros(len(sequences))
-        blocks = _equal_blocks(sequences.starts)
+        blocks = equal_blocks(sequences.starts, KMERS)
 
         def work(start: int, stop: int) -> None:
             for b in range(start, stop):

@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelweave.compiled.kmers import longest_runs
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.base import Kernel, LookUp, Terms
 from kernelweave.kernels.evaluate import Pair
 from kernelweave.kernels.families import Family
 from kernelweave.kernels.samples import Samples
 from kernelweave.kernels.strings.alphabet import Alphabet, get_alphabet
-from kernelweave.kernels.strings.sequences import Sequences, sequences_of
+from kernelweave.kernels.strings.sequences import sequences_of
 
 __all__ = [
     "StringKernel",
@@ -25,7 +24,6 @@ __all__ = [
     "is_pair",
     "is_whole",
     "position_text",
-    "runs_of",
 ]
 
 Floats = NDArray[np.float64]
@@ -108,13 +106,9 @@ class StringKernel(Kernel):
     def longest_kmers(self, samples: Samples) -> NDArray[np.int64]:
         """Return for each position how long the longest k-mer is that starts there in any sample.
 
-        K-mers with ambiguous letters are none. With two strands each is read from its own start.
+        K-mers with ambiguous letters are none.
         """
-        sequences = sequences_of(samples, self._letters)
-        out = runs_of(sequences)
-        if self.reverse_complement:
-            out = np.maximum(out, runs_of(sequences.reverse_complement()))
-        return out
+        return sequences_of(samples, self._letters).longest_runs()
 
     @abstractmethod
     def _raw_diagonal(self, samples: Samples) -> Floats:
@@ -248,13 +242,6 @@ def is_whole(value: Any) -> bool:
 def is_pair(value: Any) -> bool:
     """Whether these are two integers."""
     return isinstance(value, tuple | list) and len(value) == 2 and all(map(is_whole, value))
-
-
-def runs_of(sequences: Sequences) -> NDArray[np.int64]:
-    """Return for each position the most letters without an ambiguous one from there on."""
-    out = np.zeros(int(sequences.lengths.max(initial=0)), np.int64)
-    longest_runs(sequences.codes, sequences.starts, out)
-    return out
 
 
 def position_text(positions: tuple[int, int] | None) -> str:

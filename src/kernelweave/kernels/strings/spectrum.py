@@ -23,7 +23,7 @@ from kernelweave.kernels.strings.kmers import (
     KmerTable,
     square_norms,
 )
-from kernelweave.kernels.strings.parts import StringKernel, is_pair, position_text, runs_of
+from kernelweave.kernels.strings.parts import StringKernel, is_pair, position_text
 from kernelweave.kernels.strings.sequences import Sequences, sequences_of
 
 __all__ = ["Spectrum"]
@@ -110,10 +110,6 @@ class Spectrum(StringKernel):
     # Parts
 
     length_range = lengths
-
-    def longest_kmers(self, samples: Samples) -> NDArray[np.int64]:
-        # Those of the other strand are the same k-mers, at the same places.
-        return runs_of(self._read(samples))
 
     def part(self, lengths: tuple[int, int], positions: tuple[int, int] | None) -> Spectrum:
         return self._with(positions, k=lengths[0] if lengths[0] == lengths[1] else lengths)
