@@ -202,7 +202,7 @@ def test_single_letters_are_their_own_logo(planted):
 
 
 def test_letters_of_many_sequences_are_read_in_parts(planted, monkeypatch):
-    from kernelweave.inspect import kmers as module
+    from kernelweave.inspect import sequence_model as module
 
     model = fit([WeightedDegree(3), Spectrum(2)], planted)
     whole, scores = letter_scores(model).scores, sequence_scores(model, planted[0])

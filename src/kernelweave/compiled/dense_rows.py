@@ -11,8 +11,9 @@ from collections.abc import Sequence
 
 import numpy as np
 from numba import njit
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
+from kernelweave.arrays import AnyArray as Array
 from kernelweave.compiled.blocks import CACHED_COLUMNS, GATHERED_ROWS
 from kernelweave.compiled.threads import map_blocks
 
@@ -34,9 +35,7 @@ _MISS = 16
 
 
 @njit(cache=True, nogil=True, fastmath=True)
-def add_rows(
-    K: np.ndarray, support: np.ndarray, values: np.ndarray, out: np.ndarray, start: int, stop: int
-) -> None:
+def add_rows(K: Array, support: Array, values: Array, out: Array, start: int, stop: int) -> None:
     """out[j] += sum_i values[i] K[support[i], j] for j in start..stop.
 
     Four rows at a time, so that `out` travels through the cache a quarter as often.
@@ -57,7 +56,7 @@ def add_rows(
 
 
 @njit(cache=True, nogil=True, fastmath=True)
-def add_some_rows(K: np.ndarray, idx: np.ndarray, weight: float, out: np.ndarray) -> None:
+def add_some_rows(K: Array, idx: Array, weight: float, out: Array) -> None:
     """out[r] += weight K[idx[r]], whatever the two types."""
     for r in range(idx.shape[0]):
         row = K[idx[r]]
@@ -68,13 +67,7 @@ def add_some_rows(K: np.ndarray, idx: np.ndarray, weight: float, out: np.ndarray
 
 @njit(cache=True, nogil=True, fastmath=True)
 def add_rows_of_four(
-    K0: np.ndarray,
-    K1: np.ndarray,
-    K2: np.ndarray,
-    K3: np.ndarray,
-    weights: np.ndarray,
-    idx: np.ndarray,
-    out: np.ndarray,
+    K0: Array, K1: Array, K2: Array, K3: Array, weights: Array, idx: Array, out: Array
 ) -> None:
     """out[r] += sum_k weights[k] K_k[idx[r]]; `out` passes through the cache a quarter as often."""
     w0, w1, w2, w3 = weights[0], weights[1], weights[2], weights[3]
@@ -87,7 +80,7 @@ def add_rows_of_four(
 
 
 @njit(cache=True, nogil=True, fastmath=True)
-def _dot(row: np.ndarray, v: np.ndarray, first: int, last: int) -> float:
+def _dot(row: Array, v: Array, first: int, last: int) -> float:
     total = 0.0
     for j in range(first, last):
         total += row[j] * v[j]
@@ -95,7 +88,7 @@ def _dot(row: np.ndarray, v: np.ndarray, first: int, last: int) -> float:
 
 
 @njit(cache=True, nogil=True, fastmath=True)
-def row_products(K: np.ndarray, idx: np.ndarray, v: np.ndarray, out: np.ndarray) -> None:
+def row_products(K: Array, idx: Array, v: Array, out: Array) -> None:
     """out[r] = sum_j K[idx[r], j] v[j].
 
     Four rows at a time, so that `v` travels through the cache a quarter as often.
@@ -117,7 +110,7 @@ def row_products(K: np.ndarray, idx: np.ndarray, v: np.ndarray, out: np.ndarray)
 
 @njit(cache=True, nogil=True, fastmath=True)
 def quad_block(
-    K: np.ndarray, support: np.ndarray, v: np.ndarray, first: int, last: int, dense_rows: bool
+    K: Array, support: Array, v: Array, first: int, last: int, dense_rows: bool
 ) -> float:
     """sum over i in support[first:last] of v_i (K_ii v_i + 2 sum_{j > i} K_ij v_j).
 
@@ -159,9 +152,7 @@ def quad_block(
 
 
 @njit(cache=True, nogil=True)
-def add_row_products(
-    K: np.ndarray, weight: float, V: np.ndarray, out: np.ndarray, first: int, last: int
-) -> None:
+def add_row_products(K: Array, weight: float, V: Array, out: Array, first: int, last: int) -> None:
     """out[t, i] += weight sum_j K[i, j] V[t, j] for i in first..last."""
     rows, some = np.arange(first, last), np.empty(4)
     for i in range(first, last, 4):
@@ -173,9 +164,7 @@ def add_row_products(
 
 
 @njit(cache=True, nogil=True)
-def copy_rectangle(
-    K: NDArray, left: NDArray[np.int64], right: NDArray[np.int64], scale: float, out: NDArray
-) -> None:
+def copy_rectangle(K: Array, left: Array, right: Array, scale: float, out: Array) -> None:
     """out[r, c] = scale K[left[r], right[c]]; fastest for sorted columns."""
     for r in range(left.size):
         row = K[left[r]]
@@ -185,9 +174,7 @@ def copy_rectangle(
 
 
 @njit(cache=True, nogil=True, fastmath=True)
-def add_rectangle(
-    K: NDArray, left: NDArray[np.int64], right: NDArray[np.int64], weight: float, out: NDArray
-) -> None:
+def add_rectangle(K: Array, left: Array, right: Array, weight: float, out: Array) -> None:
     """out[r, c] += weight K[left[r], right[c]]."""
     for r in range(left.size):
         row = K[left[r]]
@@ -196,9 +183,7 @@ def add_rectangle(
             target[c] += weight * row[right[c]]
 
 
-def rectangle(
-    K: NDArray, left: NDArray[np.int64], right: NDArray[np.int64], dtype: DTypeLike = np.float64
-) -> NDArray:
+def rectangle(K: Array, left: Array, right: Array, dtype: DTypeLike = np.float64) -> Array:
     """Return ``K[left][:, right]`` in the given dtype."""
     if not K.flags.c_contiguous:
         return K[np.ix_(left, right)].astype(dtype, copy=False)
@@ -212,14 +197,12 @@ def rectangle(
     return out
 
 
-def square_block(K: NDArray, idx: NDArray[np.int64], dtype: DTypeLike = np.float64) -> NDArray:
+def square_block(K: Array, idx: Array, dtype: DTypeLike = np.float64) -> Array:
     """Return ``K[idx][:, idx]`` in the given dtype."""
     return rectangle(K, idx, idx, dtype)
 
 
-def add_weighted_rows(
-    matrices: Sequence[NDArray], weights: NDArray, idx: NDArray[np.int64], out: NDArray
-) -> None:
+def add_weighted_rows(matrices: Sequence[Array], weights: Array, idx: Array, out: Array) -> None:
     """Add sum_k weights[k] matrices[k][idx] to `out`, four matrices at a time."""
     alike = len({K.dtype for K in matrices}) == 1
     whole = len(matrices) - len(matrices) % 4 if alike else 0
@@ -230,7 +213,7 @@ def add_weighted_rows(
         add_some_rows(matrices[p], idx, weights[p], out)
 
 
-def rows_product(K: NDArray, idx: NDArray[np.int64], delta: NDArray) -> NDArray[np.float64]:
+def rows_product(K: Array, idx: Array, delta: Array) -> Array:
     r"""Return :math:`\sum_r \delta_r K_{idx_r, \cdot}`, accumulated in float64."""
     n = K.shape[1]
     out = np.zeros(n)

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numba import njit, types
 from numba.extending import overload
-from numpy.typing import NDArray
 
+from kernelweave.arrays import AnyArray as Array
 from kernelweave.compiled.blocks import FEW_ENTRIES, GAUSSIAN_WORK
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.errors import InvalidInputError
@@ -136,13 +136,13 @@ def _exp_of(x: Any) -> Any:
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
-def scaled(a: NDArray, scale: Any) -> None:
+def scaled(a: Array, scale: Any) -> None:
     """Replace a, of one dimension, by exp(scale a); both of one type."""
     for i in range(a.size):
         a[i] = _exp(scale * a[i])
 
 
-def exp_inplace(A: NDArray, scale: float = 1.0) -> NDArray:
+def exp_inplace(A: Array, scale: float = 1.0) -> Array:
     """Replace `A` by :math:`\\exp(\\text{scale} \\cdot A)`, elementwise, and return it.
 
     Parameters

@@ -12,6 +12,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +37,12 @@ def ensure_cache_folder() -> Path | None:
     in some containers. Then a private one in the temporary folder takes their place, for this
     process and those it starts. Returns the folder, if one was needed.
     """
-    if _finds_a_folder():
+    try:
+        # Never compiled: to decorate a function is to look for a folder.
+        numba.njit(cache=True)(_private_folder)
         return None
-    folder = _private_folder()
+    except RuntimeError:
+        folder = _private_folder()
     os.environ["NUMBA_CACHE_DIR"] = str(folder)
     numba.config.CACHE_DIR = str(folder)  # type: ignore[attr-defined]
     warnings.warn(
@@ -49,19 +53,6 @@ def ensure_cache_folder() -> Path | None:
         stacklevel=2,
     )
     return folder
-
-
-def _finds_a_folder() -> bool:
-    """Whether Numba can keep what it compiles; asked of Numba itself, which has several places."""
-    try:
-        numba.njit(cache=True)(_probe)
-    except RuntimeError:
-        return False
-    return True
-
-
-def _probe() -> None:
-    """Never compiled: to decorate it is to look for a folder."""
 
 
 def _private_folder() -> Path:
@@ -81,6 +72,7 @@ def _private_folder() -> Path:
     return Path(tempfile.mkdtemp(prefix="kernelweave-numba-"))
 
 
+@dataclass(eq=False)
 class CompileWatch:
     """Somebody who wants to know of compiling.
 
@@ -94,11 +86,9 @@ class CompileWatch:
         Spent on functions that were compiled while this was watching.
     """
 
-    def __init__(
-        self, takes_long: Callable[[], None], is_done: Callable[[], None] = lambda: None
-    ) -> None:
-        self.takes_long, self.is_done = takes_long, is_done
-        self.seconds = 0.0
+    takes_long: Callable[[], None]
+    is_done: Callable[[], None] = lambda: None
+    seconds: float = 0.0
 
 
 class _Clock(event.Listener):
@@ -117,7 +107,6 @@ class _Clock(event.Listener):
         self._since = 0.0
 
     def on_start(self, event: Any) -> None:
-        """Begin a function."""
         now = time.perf_counter()
         if self._depth == 0:
             self._since = now
@@ -128,7 +117,6 @@ class _Clock(event.Listener):
                 self.told = True
 
     def on_end(self, event: Any) -> None:
-        """End a function."""
         self._depth -= 1
         if self._depth == 0 and self.watches:
             for watch in set(self.watches):  # fits in several threads share the notice
@@ -136,7 +124,7 @@ class _Clock(event.Listener):
             self.watches[0].is_done()
 
     def _print(self) -> None:
-        """Say it on stderr, unless the user has heard it or does not want to."""
+        """Print the notice, unless the user has seen it or does not want to."""
         quiet = os.environ.get("KERNELWEAVE_QUIET", "").strip().lower() not in ("", "0", "false")
         main = multiprocessing.current_process().name == "MainProcess"
         if main and not quiet and not self.told:

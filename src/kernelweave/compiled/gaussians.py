@@ -21,6 +21,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from kernelweave.arrays import AnyArray as Array
 from kernelweave.compiled.blocks import (
     GAUSSIAN_COLUMNS,
     GAUSSIAN_ROWS,
@@ -42,7 +43,7 @@ __all__ = [
     "weighted_rows",
 ]
 
-Batch = tuple[np.ndarray, np.ndarray, np.ndarray, float, np.ndarray]
+Batch = tuple[Array, Array, Array, float, Array]
 
 
 @njit(cache=True, nogil=True)
@@ -52,7 +53,7 @@ def padded(n: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def buffers(batch: Batch, left: int, right: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def buffers(batch: Batch, left: int, right: int) -> tuple[Array, Array, Array]:
     """Memory for the columns of so many samples on both sides, and for some rows of a kernel."""
     columns, like = batch[0], batch[4]
     a = np.zeros((columns.shape[1], padded(left)), like.dtype)
@@ -61,7 +62,7 @@ def buffers(batch: Batch, left: int, right: int) -> tuple[np.ndarray, np.ndarray
 
 
 @njit(cache=True, nogil=True)
-def _load(table: np.ndarray, batch: Batch, k: int, root: float, out: np.ndarray) -> int:
+def load(table: Array, batch: Batch, k: int, root: float, out: Array) -> int:
     """out[c, i] = root (table[j, i] - shift[j]) for the columns j of kernel k; return their number.
 
     This is computed in float64, so that a value of `out` is rounded only once.
@@ -78,13 +79,7 @@ def _load(table: np.ndarray, batch: Batch, k: int, root: float, out: np.ndarray)
 
 
 @njit(cache=True, nogil=True)
-def load(table: np.ndarray, batch: Batch, k: int, out: np.ndarray) -> int:
-    """Load the columns of kernel k, scaled for it; return their number."""
-    return _load(table, batch, k, batch[1][k], out)
-
-
-@njit(cache=True, nogil=True)
-def _sharing(batch: Batch, kernels: np.ndarray, p: int, ratios: np.ndarray) -> tuple[int, float]:
+def _sharing(batch: Batch, kernels: Array, p: int, ratios: Array) -> tuple[int, float]:
     """Which of the kernels from p on read the same columns: up to which one, and their scale.
 
     The scale is that of all kernels or the largest of their roots, and `ratios` are the squares of
@@ -110,7 +105,7 @@ def _sharing(batch: Batch, kernels: np.ndarray, p: int, ratios: np.ndarray) -> t
 
 @njit(cache=True, nogil=True, fastmath=NO_SPECIAL_VALUES)
 def _distances(
-    size: int, A: np.ndarray, i: int, rows: int, B: np.ndarray, j: int, n: int, out: np.ndarray
+    size: int, A: Array, i: int, rows: int, B: Array, j: int, n: int, out: Array
 ) -> None:
     """out[r, c] = |A[:, i + r] - B[:, j + c]|^2 for r < rows, c < n and `size` columns.
 
@@ -129,7 +124,7 @@ def _distances(
 
 
 @njit(cache=True, nogil=True, fastmath=NO_SPECIAL_VALUES)
-def _values(z: np.ndarray, ratio: float, rows: int, n: int, out: np.ndarray) -> None:
+def _values(z: Array, ratio: float, rows: int, n: int, out: Array) -> None:
     """out[r, c] = 2^(-ratio z[r, c]) for r < rows, c < n."""
     for r in range(rows):
         source, target = z[r, :n], out[r, :n]
@@ -139,7 +134,7 @@ def _values(z: np.ndarray, ratio: float, rows: int, n: int, out: np.ndarray) -> 
 
 @njit(cache=True, nogil=True)
 def kernel_values(
-    size: int, A: np.ndarray, i: int, rows: int, B: np.ndarray, j: int, n: int, out: np.ndarray
+    size: int, A: Array, i: int, rows: int, B: Array, j: int, n: int, out: Array
 ) -> None:
     """out[r, c] = 2^-|A[:, i + r] - B[:, j + c]|^2 for r < rows, c < n and `size` columns."""
     _distances(size, A, i, rows, B, j, n, out)
@@ -147,7 +142,7 @@ def kernel_values(
 
 
 @njit(cache=True, nogil=True, fastmath=True)
-def _dot(x: np.ndarray, y: np.ndarray) -> float:
+def _dot(x: Array, y: Array) -> float:
     """Sum of x[c] y[c], as long as y, in float64."""
     total = 0.0
     for c in range(y.shape[0]):
@@ -156,9 +151,7 @@ def _dot(x: np.ndarray, y: np.ndarray) -> float:
 
 
 @njit(cache=True, nogil=True, fastmath=True)
-def _two_sided(
-    e: np.ndarray, x: np.ndarray, i: int, y: np.ndarray, j: int, n: int, square: bool
-) -> float:
+def _two_sided(e: Array, x: Array, i: int, y: Array, j: int, n: int, square: bool) -> float:
     """Twice the sum of x[i + r] e[r, c] y[j + c] over r < 8, c < n; c < 8 counts once if `square`.
 
     Sums over rows are in the type of e and x.
@@ -181,13 +174,7 @@ def _two_sided(
 
 @njit(cache=True, nogil=True)
 def quad(
-    table: np.ndarray,
-    batch: Batch,
-    kernels: np.ndarray,
-    V: np.ndarray,
-    first: int,
-    last: int,
-    out: np.ndarray,
+    table: Array, batch: Batch, kernels: Array, V: Array, first: int, last: int, out: Array
 ) -> None:
     """out[p] = the part of sum_t V[t]'K V[t] of rows first..last, for kernels[p]; V is (T, S).
 
@@ -204,7 +191,7 @@ def quad(
     p = 0
     while p < kernels.size:
         stop, scale = _sharing(batch, kernels, p, ratios)
-        size = _load(table, batch, kernels[p], scale, b)
+        size = load(table, batch, kernels[p], scale, b)
         for i in range(first, padded(last), GAUSSIAN_ROWS):
             for j in range(i, padded(n), GAUSSIAN_COLUMNS):
                 width = min(GAUSSIAN_COLUMNS, padded(n) - j)
@@ -217,9 +204,7 @@ def quad(
 
 
 @njit(cache=True, nogil=True)
-def rectangle(
-    left: np.ndarray, right: np.ndarray, batch: Batch, kernels: np.ndarray, out: np.ndarray
-) -> None:
+def rectangle(left: Array, right: Array, batch: Batch, kernels: Array, out: Array) -> None:
     """out[p, i, j] = K(left i, right j) for kernels[p]."""
     q, s = left.shape[1], right.shape[1]
     a, b, z = buffers(batch, q, s)
@@ -227,8 +212,8 @@ def rectangle(
     p = 0
     while p < kernels.size:
         stop, scale = _sharing(batch, kernels, p, ratios)
-        size = _load(left, batch, kernels[p], scale, a)
-        _load(right, batch, kernels[p], scale, b)
+        size = load(left, batch, kernels[p], scale, a)
+        load(right, batch, kernels[p], scale, b)
         for i in range(0, q, GAUSSIAN_ROWS):
             rows = min(GAUSSIAN_ROWS, q - i)
             for j in range(0, s, GAUSSIAN_COLUMNS):
@@ -242,12 +227,7 @@ def rectangle(
 
 @njit(cache=True, nogil=True)
 def rectangle_products(
-    left: np.ndarray,
-    right: np.ndarray,
-    batch: Batch,
-    kernels: np.ndarray,
-    V: np.ndarray,
-    out: np.ndarray,
+    left: Array, right: Array, batch: Batch, kernels: Array, V: Array, out: Array
 ) -> None:
     """out[p, t, i] = sum_j K(left i, right j) V[t, j] for kernels[p]."""
     q, s = left.shape[1], right.shape[1]
@@ -257,8 +237,8 @@ def rectangle_products(
     p = 0
     while p < kernels.size:
         stop, scale = _sharing(batch, kernels, p, ratios)
-        size = _load(left, batch, kernels[p], scale, a)
-        _load(right, batch, kernels[p], scale, b)
+        size = load(left, batch, kernels[p], scale, a)
+        load(right, batch, kernels[p], scale, b)
         for i in range(0, q, GAUSSIAN_ROWS):
             rows = min(GAUSSIAN_ROWS, q - i)
             for j in range(0, s, GAUSSIAN_COLUMNS):
@@ -273,9 +253,7 @@ def rectangle_products(
 
 
 @njit(cache=True, nogil=True, fastmath=NO_SPECIAL_VALUES)
-def _add_values(
-    z: np.ndarray, ratio: float, weight: float, rows: int, n: int, out: np.ndarray
-) -> None:
+def _add_values(z: Array, ratio: float, weight: float, rows: int, n: int, out: Array) -> None:
     """out[r, c] += weight 2^(-ratio z[r, c]) for r < rows, c < n."""
     for r in range(rows):
         source, target = z[r, :n], out[r, :n]
@@ -285,92 +263,68 @@ def _add_values(
 
 @njit(cache=True, nogil=True)
 def _weighted_tile(
-    left: np.ndarray,
-    right: np.ndarray,
-    batch: Batch,
-    kernels: np.ndarray,
-    weights: np.ndarray,
-    above: bool,
-) -> np.ndarray:
+    left: Array, right: Array, batch: Batch, kernels: Array, weights: Array
+) -> Array:
     """sum_p weights[p] K(left i, right j) for kernels[p], of at most GAUSSIAN_COLUMNS samples j.
 
     Kernels run in order outside, so that every entry is one sum in fixed order, of few kernels at
     a time in the type of the values and of these sums in float64; few left samples keep that sum in
-    the cache. With `above` the right samples begin with the left ones, and rows are computed from
-    their diagonal block on.
+    the cache.
     """
-    q, s = left.shape[1], right.shape[1]
-    a, b, z = buffers(batch, q, s)
+    q, width = left.shape[1], padded(right.shape[1])
+    a, b, z = buffers(batch, q, right.shape[1])
     e, ratios = np.empty_like(z), np.empty(GAUSSIAN_SHARED, z.dtype)
-    sums, w = np.zeros((q, padded(s))), weights.astype(z.dtype)
+    sums, w = np.zeros((q, width)), weights.astype(z.dtype)
     p = 0
     while p < kernels.size:
         stop, scale = _sharing(batch, kernels, p, ratios)
-        size = _load(left, batch, kernels[p], scale, a)
-        _load(right, batch, kernels[p], scale, b)
+        size = load(left, batch, kernels[p], scale, a)
+        load(right, batch, kernels[p], scale, b)
         for i in range(0, q, GAUSSIAN_ROWS):
-            rows, start = min(GAUSSIAN_ROWS, q - i), i if above else 0
-            width = padded(s) - start
-            _distances(size, a, i, rows, b, start, width, z)
+            rows = min(GAUSSIAN_ROWS, q - i)
+            _distances(size, a, i, rows, b, 0, width, z)
             e[:rows, :width] = 0.0
             for k in range(p, stop):
                 _add_values(z, ratios[k - p], w[k], rows, width, e)
             for r in range(rows):
-                x, target = e[r], sums[i + r, start:]
-                for c in range(target.shape[0]):
+                x, target = e[r], sums[i + r]
+                for c in range(width):
                     target[c] += x[c]
         p = stop
-    if above:
-        for i in range(q):
-            for j in range(i):
-                sums[i, j] = sums[j, i]
-    return sums[:, :s]
-
-
-@njit(cache=True, nogil=True)
-def _store(sums: np.ndarray, out: np.ndarray, i: int, j: int, mirrored: bool) -> None:
-    """Write sums to out from (i, j) on, and their mirror image from (j, i) on."""
-    q, s = sums.shape
-    for r in range(q):
-        source, target = sums[r], out[i + r, j : j + s]
-        for c in range(s):
-            target[c] = source[c]
-    if mirrored:
-        # Some columns at a time: each write fills up a line of the cache.
-        for first in range(0, s, GAUSSIAN_ROWS):
-            for r in range(q):
-                for c in range(first, min(first + GAUSSIAN_ROWS, s)):
-                    out[j + c, i + r] = sums[r, c]
+    return sums[:, : right.shape[1]]
 
 
 @njit(cache=True, nogil=True)
 def weighted_rows(
-    left: np.ndarray,
-    right: np.ndarray,
+    left: Array,
+    right: Array,
     batch: Batch,
-    kernels: np.ndarray,
-    weights: np.ndarray,
+    kernels: Array,
+    weights: Array,
     first: int,
     last: int,
-    mirrored: bool,
-    out: np.ndarray,
+    lower: bool,
+    out: Array,
 ) -> None:
     """out[i, j] = sum_p weights[p] K(left i, right j) for kernels[p] and first <= i < last.
 
-    With `mirrored` both sides are the same samples: only the part from the diagonal on is computed,
-    and its mirror image written, too. `first` is a multiple of GAUSSIAN_TILE.
+    With `lower` both sides are the same samples, and what is above the diagonal is left out.
     """
     for i in range(first, last, GAUSSIAN_TILE):
-        mine = np.ascontiguousarray(left[:, i : min(i + GAUSSIAN_TILE, last)])
-        for j in range(i if mirrored else 0, right.shape[1], GAUSSIAN_COLUMNS):
-            run = np.ascontiguousarray(right[:, j : j + GAUSSIAN_COLUMNS])
-            above = mirrored and i == j
-            sums = _weighted_tile(mine, run, batch, kernels, weights, above)
-            _store(sums, out, i, j, mirrored)
+        stop = min(i + GAUSSIAN_TILE, last)
+        end = stop if lower else right.shape[1]
+        mine = np.ascontiguousarray(left[:, i:stop])
+        for j in range(0, end, GAUSSIAN_COLUMNS):
+            run = np.ascontiguousarray(right[:, j : min(j + GAUSSIAN_COLUMNS, end)])
+            sums = _weighted_tile(mine, run, batch, kernels, weights)
+            for r in range(stop - i):
+                source, target = sums[r], out[i + r, j:]
+                for c in range(source.shape[0]):
+                    target[c] = source[c]
 
 
 @njit(cache=True, nogil=True)
-def pair_values(pair: np.ndarray, batch: Batch, kernels: np.ndarray, out: np.ndarray) -> None:
+def pair_values(pair: Array, batch: Batch, kernels: Array, out: Array) -> None:
     """out[p] = K(x, z) of kernels[p] between the two samples of `pair`, in float64."""
     columns, roots = batch[0], batch[1]
     for p in range(kernels.size):

@@ -50,18 +50,25 @@ _LEAF = 8
 
 
 # Plain tuples, because Python code takes several times longer to hand over named ones.
+# What is read at a position of some sequences: words, and how many letters of each are valid.
+Words = tuple[Array, Array]
 # K-mers as words, how many of the letters of each are valid, and what each adds.
 Entries = tuple[Array, Array, Array]
 # Bits of a letter, the longest k-mers, and `starts`: the values of prefixes of k letters are from
 # starts[k] to starts[k + 1] - 1 of the table, for k up to its depth.
 Layout = tuple[int, int, Array]
-# What `build_tables` returns: (levels, nodes, values, leaves), the values of all prefixes that have
-# a place in the table, the nodes of the trie, the values of those below the table, and entries for
-# as many k-mers as there are. The first `top` nodes are the longest prefixes of the table, and node
-# v below has the value values[v - top]. A leaf v has the entries nodes[v, 0] ... nodes[v, 1] - 1:
-# k-mers that go on from there. If nodes[v, 0] is negative, v has children, one for each letter,
-# from -1 - nodes[v, 0] on.
-Tables = tuple[Array, Array, Array, Entries]
+# (layout, sums, levels, nodes, values, leaves): sums[t] is the sum of the weights of lengths 1 to t
+# (empty: the lengths are kept apart), `levels` the values of all prefixes that have a place in the
+# table, then the nodes of the trie, the values of those below the table, and entries for as many
+# k-mers as there are. The first `top` nodes are the longest prefixes of the table, and node v below
+# has the value values[v - top]. A leaf v has the entries nodes[v, 0] ... nodes[v, 1] - 1: k-mers
+# that go on from there. If nodes[v, 0] is negative, v has children, one for each letter, from
+# -1 - nodes[v, 0] on.
+Tables = tuple[Layout, Array, Array, Array, Array, Entries]
+# What a walk along positions counts, (factors, window_of, sums): equal k-mers that are 0, 1, ...,
+# shift positions apart count as `factors` say, if `window_of` is the same for both; and all lengths
+# up to t at position l as sums[l, t]. If `sums` has no columns the lengths are kept apart.
+Rules = tuple[Array, Array, Array]
 
 
 @njit(cache=True, nogil=True)
@@ -77,17 +84,18 @@ def layout_of(bits: int, degree: int, depth: int, shortest: int) -> Layout:
 
 
 @njit(cache=True, nogil=True)
-def empty_tables(levels: Array, layout: Layout, count: int) -> Tables:
+def empty_tables(layout: Layout, sums: Array, levels: Array, count: int) -> Tables:
     """Room for what `build_tables` writes for so many k-mers; that for more nodes grows there."""
     _, degree, starts = layout
     top = starts[-1] - starts[-2] if starts.size - 2 < degree else 0
     leaves = np.empty(count, np.uint64), np.empty(count, np.uint8), np.empty(count)
-    return levels, np.empty((top, 2), np.int32), np.empty(0), leaves
+    return layout, sums, levels, np.empty((top, 2), np.int32), np.empty(0), leaves
 
 
 @njit(cache=True, nogil=True)
-def roll_letter(letters: Array, bits: int, degree: int, words: Array, valids: Array) -> None:
+def roll_letter(letters: Array, bits: int, degree: int, some: Words) -> None:
     """Put one more letter in front of the words of some sequences."""
+    words, valids = some
     down, up = np.uint64(bits), np.uint64(64 - bits)
     for i in range(words.size):
         # An ambiguous letter fills all bits; `valid` keeps it from ever being compared.
@@ -125,11 +133,11 @@ def add_amounts(entries: Entries, layout: Layout, levels: Array) -> None:
 
 
 @njit(cache=True, nogil=True)
-def sum_levels(layout: Layout, steps: Array, levels: Array) -> None:
+def sum_levels(layout: Layout, sums: Array, levels: Array) -> None:
     """Turn the amounts of `add_amounts` into values.
 
-    With `steps` (the weight of each length) the value of a prefix is the sum over the lengths up
-    to its own; without, the sum of the amounts of the k-mers that have it.
+    With `sums` the value of a prefix is the sum over the lengths up to its own; without, the sum
+    of the amounts of the k-mers that have it.
     """
     bits, _, starts = layout
     depth, shortest = starts.size - 2, 1
@@ -139,39 +147,34 @@ def sum_levels(layout: Layout, steps: Array, levels: Array) -> None:
         here, below = levels[starts[k] : starts[k + 1]], levels[starts[k - 1] : starts[k]]
         for u in range(here.size):
             below[u >> bits] += here[u]
-    if steps.size:
+    if sums.size:
         for u in range(starts[shortest + 1]):
-            levels[u] *= steps[shortest - 1]
+            levels[u] *= sums[shortest]
         for k in range(shortest + 1, depth + 1):
             here, below = levels[starts[k] : starts[k + 1]], levels[starts[k - 1] : starts[k]]
+            step = sums[k] - sums[k - 1]
             for u in range(here.size):
-                here[u] = below[u >> bits] + steps[k - 1] * here[u]
+                here[u] = below[u >> bits] + step * here[u]
 
 
 @njit(cache=True, nogil=True)
-def build_tables(
-    entries: Entries, layout: Layout, steps: Array, tables: Tables
-) -> tuple[int, Tables]:
+def build_tables(entries: Entries, tables: Tables) -> tuple[int, Tables]:
     """Write the table of these k-mers and return the number of its nodes, and the table."""
-    _, degree, starts = layout
-    levels = tables[0]
+    layout, sums, levels, _, _, _ = tables
     levels[:] = 0.0
     add_amounts(entries, layout, levels)
-    sum_levels(layout, steps, levels)
-    if starts.size - 2 == degree:
-        return 0, tables
-    return build_nodes(entries, layout, steps, tables)
+    sum_levels(layout, sums, levels)
+    return build_nodes(entries, tables)
 
 
 @njit(cache=True, nogil=True)
-def build_nodes(
-    entries: Entries, layout: Layout, steps: Array, tables: Tables
-) -> tuple[int, Tables]:
+def build_nodes(entries: Entries, tables: Tables) -> tuple[int, Tables]:
     """Write the nodes of `build_tables`, after the levels."""
     words, valids, amounts = entries
-    bits, _, starts = layout
-    levels, nodes, _, leaves = tables
+    (bits, degree, starts), _, levels, nodes, _, leaves = tables
     leaf_words, leaf_valids, leaf_amounts = leaves
+    if starts.size - 2 == degree:
+        return 0, tables
     depth = starts.size - 2
     top = starts[depth + 1] - starts[depth]
     nodes[:top] = 0
@@ -190,14 +193,14 @@ def build_nodes(
             nodes[u, 1] += 1
             leaf_words[at], leaf_valids[at], leaf_amounts[at] = words[e], valids[e], amounts[e]
     _tag(levels[starts[depth] :], nodes)
-    return _split_nodes(layout, steps, tables)
+    return _split_nodes(tables)
 
 
 def trimmed(used: int, tables: Tables) -> Tables:
     """Return what `build_tables` returns without the room for nodes that is not used."""
-    levels, nodes, values, leaves = tables
+    layout, sums, levels, nodes, values, leaves = tables
     values = values[: used - len(nodes) + len(values)].copy()
-    return levels, nodes[:used].copy(), values, leaves
+    return layout, sums, levels, nodes[:used].copy(), values, leaves
 
 
 @njit(cache=True, nogil=True)
@@ -212,10 +215,9 @@ def _tag(table: Array, nodes: Array) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _note(
-    words: Array, valids: Array, depth: int, up: np.uint64, table: Array, noted: Array, out: Array
-) -> int:
+def _note(some: Words, depth: int, up: np.uint64, table: Array, noted: Array, out: Array) -> int:
     """Add the table's value to `out`, list the sequences that go on, and return how many."""
+    words, valids = some
     tagged = table.view(np.int64)
     count = np.int64(0)
     for i in range(words.size):
@@ -227,10 +229,10 @@ def _note(
 
 
 @njit(cache=True, nogil=True)
-def _split_nodes(layout: Layout, steps: Array, tables: Tables) -> tuple[int, Tables]:
+def _split_nodes(tables: Tables) -> tuple[int, Tables]:
     """Give children to nodes of many k-mers, level by level; return as `build_tables` does."""
+    layout, sums, levels, nodes, values, leaves = tables
     bits, degree, starts = layout
-    levels, nodes, values, leaves = tables
     leaf_words, leaf_valids, leaf_amounts = leaves
     depth = starts.size - 2
     table, size = levels[starts[depth] :], 1 << bits
@@ -260,6 +262,9 @@ def _split_nodes(layout: Layout, steps: Array, tables: Tables) -> tuple[int, Tab
             old_words = leaf_words[start:stop].copy()
             old_valids = leaf_valids[start:stop].copy()
             old_amounts = leaf_amounts[start:stop].copy()
+            step = sums[depth + 1] - sums[depth] if sums.size else 1.0
+            if not sums.size:
+                above = 0.0
             at = start
             for letter in range(size):
                 child = used + letter
@@ -275,11 +280,11 @@ def _split_nodes(layout: Layout, steps: Array, tables: Tables) -> tuple[int, Tab
                         leaf_amounts[at] = old_amounts[e]
                         at += 1
                 nodes[child, 1] = at
-                values[child - top] = above + steps[depth] * total if steps.size else total
+                values[child - top] = above + step * total
             used += size
         first, last = last, used
         depth += 1
-    return used, (levels, nodes, values, leaves)
+    return used, (layout, sums, levels, nodes, values, leaves)
 
 
 @njit(cache=True, nogil=True)
@@ -293,20 +298,12 @@ def _short_ones(valids: Array, depth: int, found: Array) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _look_below(
-    noted: Array,
-    words: Array,
-    valids: Array,
-    layout: Layout,
-    sums: Array,
-    tables: Tables,
-    out: Array,
-) -> None:
-    """out[i] += what lengths beyond those of the table add, for every i that is noted."""
-    bits, _, starts = layout
-    levels, nodes, values, leaves = tables
+def _look_below(noted: Array, some: Words, tables: Tables, out: Array) -> None:
+    """Add what lengths beyond those of the table add, for every sequence that is noted."""
+    words, valids = some
+    (bits, _, starts), sums, levels, nodes, values, leaves = tables
     leaf_words, leaf_valids, leaf_amounts = leaves
-    depth = starts.size - 2
+    depth, apart = starts.size - 2, sums.size == 0
     table = levels[starts[depth] :]
     mask, part = (1 << bits) - 1, -(-4096 // bits)
     for s in range(noted.size):
@@ -317,141 +314,97 @@ def _look_below(
         while nodes[node, 0] < 0 and far > deep:
             deep += 1
             node = (_prefix(mine, bits, deep) & mask) - 1 - nodes[node, 0]
-        if deep > depth:
+            if apart:
+                out[deep - 1, i] += values[node - table.size]
+        if deep > depth and not apart:
             found = values[node - table.size] - table[top]
         if far > deep:
             for e in range(nodes[node, 0], nodes[node, 1]):
                 t = _common_letters(leaf_words[e], mine, part)
                 if t > deep:
                     t = min(t, far, int(leaf_valids[e]))
-                    found += leaf_amounts[e] * (sums[t] - sums[deep])
-        out[i] += found
+                    if apart:
+                        for k in range(deep, t):
+                            out[k, i] += leaf_amounts[e]
+                    else:
+                        found += leaf_amounts[e] * (sums[t] - sums[deep])
+        if not apart:
+            out[0, i] += found
 
 
 @njit(cache=True, nogil=True)
-def look_up(
-    words: Array,
-    valids: Array,
-    letters_left: int,
-    layout: Layout,
-    sums: Array,
-    tables: Tables,
-    noted: Array,
-    out: Array,
-) -> None:
-    """out[i] += the value of sequence i at one position, all lengths added up.
+def look_up(some: Words, letters_left: int, tables: Tables, noted: Array, out: Array) -> None:
+    """out[0, i] += the value of sequence i at one position, all lengths added up.
 
-    letters_left is the number of letters from the position to the end; sums[t] the sum of the
-    weights of lengths 1 ... t. `noted` has room for one number a sequence.
+    If the tables keep the lengths apart, out[k, i] += that of length k + 1 alone. letters_left is
+    the number of letters from the position to the end; `noted` has room for one number a sequence
+    and one more.
     """
-    levels, (bits, _, starts) = tables[0], layout
-    depth = min(starts.size - 2, letters_left)
+    words, valids = some
+    (bits, _, starts), sums, levels, _, _, _ = tables
+    depth, apart = min(starts.size - 2, letters_left), sums.size == 0
+    for k in range(1, depth if apart else 1):
+        table, up, row = levels[starts[k] :], np.uint64(64 - bits * k), out[k - 1]
+        for i in range(words.size):
+            row[i] += table[words[i] >> up] if valids[i] >= k else 0.0
+    row = out[depth - 1 if apart else 0]
     table, up = levels[starts[depth] :], np.uint64(64 - bits * depth)
     short = _short_ones(valids, depth, noted)
     for s in range(short):
         # What the loop below is going to add is taken off first.
         i, far = noted[s], valids[noted[s]]
-        if far > 0:
-            out[i] += levels[starts[far] + _prefix(words[i], bits, far)]
-        out[i] -= table[words[i] >> up]
-    count = _note(words, valids, depth, up, table, noted, out)
+        if far > 0 and not apart:
+            row[i] += levels[starts[far] + _prefix(words[i], bits, far)]
+        row[i] -= table[words[i] >> up]
+    count = _note(some, depth, up, table, noted, row)
     # None are noted where fewer letters are left than the table has.
-    _look_below(noted[:count], words, valids, layout, sums, tables, out)
-
-
-@njit(cache=True, nogil=True)
-def _look_up_lengths(
-    words: Array,
-    valids: Array,
-    letters_left: int,
-    layout: Layout,
-    tables: Tables,
-    noted: Array,
-    out: Array,
-) -> None:
-    """out[k, i] += the value of sequence i at one position, length k + 1 alone.
-
-    The tables are those of `build_tables` without steps. Otherwise as `look_up`.
-    """
-    bits, _, starts = layout
-    levels, nodes, values, leaves = tables
-    leaf_words, leaf_valids, leaf_amounts = leaves
-    depth = min(starts.size - 2, letters_left)
-    for k in range(1, depth):
-        table, up, row = levels[starts[k] :], np.uint64(64 - bits * k), out[k - 1]
-        for i in range(words.size):
-            row[i] += table[words[i] >> up] if valids[i] >= k else 0.0
-    table, up, row = levels[starts[depth] :], np.uint64(64 - bits * depth), out[depth - 1]
-    for s in range(_short_ones(valids, depth, noted)):
-        row[noted[s]] -= table[words[noted[s]] >> up]
-    count = _note(words, valids, depth, up, table, noted, row)
-    mask, part = (1 << bits) - 1, -(-4096 // bits)
-    for s in range(count):
-        i = noted[s]
-        mine, far = words[i], valids[i]
-        node, deep = _prefix(mine, bits, depth), depth
-        while nodes[node, 0] < 0 and far > deep:
-            deep += 1
-            node = (_prefix(mine, bits, deep) & mask) - 1 - nodes[node, 0]
-            out[deep - 1, i] += values[node - table.size]
-        if far > deep:
-            for e in range(nodes[node, 0], nodes[node, 1]):
-                t = min(_common_letters(leaf_words[e], mine, part), far, leaf_valids[e])
-                for k in range(deep, t):
-                    out[k, i] += leaf_amounts[e]
+    _look_below(noted[:count], some, tables, out)
 
 
 @njit(cache=True, nogil=True)
 def walk(
     letters: Array,
-    known: Array,
-    amounts: Array,
-    bits: int,
-    depth: int,
-    factors: Array,
-    window_of: Array,
+    known: tuple[Array, Array],
+    layout: Layout,
+    rules: Rules,
     row_of: Array,
-    steps: Array,
-    by_length: bool,
-    bottom: int,
-    top: int,
+    part: tuple[int, int],
     place: int,
     out: Array,
 ) -> None:
-    """Add to `out` what positions bottom ... top - 1 contribute to K v, for all sequences.
+    """Add to `out` what some positions, the first and the one after the last, contribute to K v.
 
-    `letters` (L, n) are looked up, from column `place` of `out` (rows, degree or 1, ...) on; v are
-    the `amounts` of the `known` (L, q). The first `depth` letters index the tables. K-mers that are
-    0, 1, ..., shift positions apart count as `factors` say, within one window (`window_of` each
-    position), and steps[at, k] as k-mers of length k + 1. Position `at` adds to row row_of[at],
-    none if that is -1; `by_length`, unweighted, to one row for each length.
+    `letters` (L, n) are looked up, from column `place` of `out` (rows, degree or 1, ...) on;
+    `known` are the letters (L, q) and the v of the others. Position `at` adds to row row_of[at],
+    none if that is -1.
     """
-    length, degree = steps.shape
-    n, size = letters.shape[1], amounts.size
-    words, valids = np.zeros(n, np.uint64), np.zeros(n, np.uint8)
+    bits, degree, starts = layout
+    factors, window_of, sums = rules
+    others, amounts = known
+    length, n = letters.shape
+    size, shift = amounts.size, factors.size - 1
+    some = np.zeros(n, np.uint64), np.zeros(n, np.uint8)
+    own = np.zeros(size, np.uint64), np.zeros(size, np.uint8)
     noted = np.empty(n + 1, np.int32)
-    own_words, own_valids = np.zeros(size, np.uint64), np.zeros(size, np.uint8)
-    shift = factors.size - 1
     ring = 2 * shift + 1
     ring_words, ring_valids = np.zeros((ring, size), np.uint64), np.zeros((ring, size), np.uint8)
     many = size * ring
-    in_words, in_valids = np.empty(many, np.uint64), np.empty(many, np.uint8)
-    in_amounts = np.empty(many)
-    layout = layout_of(bits, degree, depth, 1)
-    tables = empty_tables(np.zeros(layout[-1][-1]), layout, many)
-    weights, sums = np.empty(0), np.zeros(degree + 1)
+    words, valids, shares = np.empty(many, np.uint64), np.empty(many, np.uint8), np.empty(many)
+    here = np.empty(sums.shape[1])
+    tables = empty_tables(layout, here, np.zeros(starts[-1]), many)
+    bottom, top = part
     # A word needs the letters after its position: rolling begins where the first one ends.
     entered = min(top + shift + degree - 1, length)
     for at in range(min(top + degree - 1, length) - 1, bottom - 1, -1):
-        roll_letter(letters[at], bits, degree, words, valids)
+        roll_letter(letters[at], bits, degree, some)
         if at >= top or row_of[at] < 0:
             continue
         while entered > max(at - shift, 0):
             entered -= 1
-            roll_letter(known[entered], bits, degree, own_words, own_valids)
+            roll_letter(others[entered], bits, degree, own)
             turn = entered % ring
             for e in range(size):
-                ring_words[turn, e], ring_valids[turn, e] = own_words[e], own_valids[e]
+                ring_words[turn, e], ring_valids[turn, e] = own[0][e], own[1][e]
         # What goes into the table: the k-mers of this position and those shifted to it.
         used = 0
         for there in range(max(at - shift, 0), min(at + shift + 1, length)):
@@ -460,20 +413,13 @@ def walk(
             turn, factor = there % ring, factors[abs(at - there)]
             # In a loop: to assign slices takes seconds to compile.
             for e in range(size):
-                in_words[used + e], in_valids[used + e] = ring_words[turn, e], ring_valids[turn, e]
-                in_amounts[used + e] = factor * amounts[e]
+                words[used + e], valids[used + e] = ring_words[turn, e], ring_valids[turn, e]
+                shares[used + e] = factor * amounts[e]
             used += size
-        if not by_length:
-            weights = steps[at]
-            for k in range(degree):
-                sums[k + 1] = sums[k] + weights[k]
-        entries = in_words[:used], in_valids[:used], in_amounts[:used]
-        _, tables = build_tables(entries, layout, weights, tables)
-        look = words, valids, length - at, layout
-        if by_length:
-            _look_up_lengths(*look, tables, noted, out[row_of[at], :, place : place + n])
-        else:
-            look_up(*look, sums, tables, noted, out[row_of[at], 0, place : place + n])
+        for k in range(here.size):
+            here[k] = sums[at, k]
+        _, tables = build_tables((words[:used], valids[:used], shares[:used]), tables)
+        look_up(some, length - at, tables, noted, out[row_of[at], :, place : place + n])
 
 
 @njit(cache=True, nogil=True)
@@ -528,14 +474,12 @@ def look_up_sequences(
     first: int,
     last: int,
     kmers: Kmers,
-    layout: Layout,
-    sums: Array,
     tables: Tables,
     out: Array,
 ) -> None:
     """Add up the values of the k-mers of sequences first ... last - 1, of all lengths."""
     shortest, longest, bits, _, start, stop = kmers
-    levels, starts = tables[0], layout[-1]
+    (_, _, starts), _, levels, _, _, _ = tables
     depth = starts.size - 2
     table = levels[starts[depth] :]
     tagged = table.view(np.int64)
@@ -543,8 +487,8 @@ def look_up_sequences(
     longest_row = 0
     for i in range(first, last):
         longest_row = max(longest_row, row_starts[i + 1] - row_starts[i])
-    words, valids = np.empty(longest_row, np.uint64), np.empty(longest_row, np.uint8)
-    noted, found = np.arange(longest_row), np.empty(longest_row)
+    some = np.empty(longest_row, np.uint64), np.empty(longest_row, np.uint8)
+    noted, found = np.arange(longest_row), np.empty((1, longest_row))
     for i in range(first, last):
         row = letters[row_starts[i] : row_starts[i + 1]]
         word, valid, total, count = np.uint64(0), 0, 0.0, 0
@@ -558,12 +502,11 @@ def look_up_sequences(
                 if depth >= shortest:
                     total += table[u]
                 if valid > depth and tagged[u] & _ONE:
-                    words[count], valids[count], found[count] = word, valid, 0.0
+                    some[0][count], some[1][count], found[0, count] = word, valid, 0.0
                     count += 1
             elif valid >= shortest:
                 total += levels[starts[valid] + _prefix(word, bits, valid)]
         if count:
-            here = noted[:count]
-            _look_below(here, words, valids, layout, sums, tables, found)
-            total += found[:count].sum()
+            _look_below(noted[:count], some, tables, found)
+            total += found[0, :count].sum()
         out[i - first] = total

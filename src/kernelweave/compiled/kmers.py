@@ -22,8 +22,6 @@ AMBIGUOUS = 255
 # Which k-mers of a sequence are read, (shortest, longest, bits, pairs, start, stop): those of these
 # lengths that start at the positions ``start <= p < stop``.
 Kmers = tuple[int, int, int, Array, int, int]
-# A table of all codes is counted in if it has at most so many places for each k-mer.
-_TABLE = 4
 
 
 @njit(cache=True, nogil=True)
@@ -117,7 +115,6 @@ def count_kmers(
     for i in range(first, last):
         longest_row = max(longest_row, starts[i + 1] - starts[i])
     codes = np.empty(longest_row, np.int64)
-    table = np.zeros(_TABLE * longest_row + 2, np.int64)
     ordered = np.empty(longest_row, np.int64)
     at = 0
     for i in range(first, last):
@@ -126,25 +123,13 @@ def count_kmers(
         for j in range(offsets.size):
             k = shortest + j
             n = _kmer_codes(row, k, kmers, codes)
-            if bits * k < 40 and (1 << (bits * k)) <= _TABLE * n:
-                for p in range(n):
-                    if codes[p] >= 0:
-                        table[codes[p]] += 1
-                for code in range(1 << (bits * k)):
-                    if table[code] > 0:
-                        columns[at] = offsets[j] + code
-                        counts[at] = table[code]
-                        table[code] = 0
-                        at += 1
-                continue
-            some = _sort_codes(codes[:n], bits * k, ordered)
             previous = -1
-            for p in range(some.size):
-                if some[p] == previous:
+            for code in _sort_codes(codes[:n], bits * k, ordered):
+                if code == previous:
                     counts[at - 1] += 1.0
                 else:
-                    previous = some[p]
-                    columns[at] = offsets[j] + previous
+                    previous = code
+                    columns[at] = offsets[j] + code
                     counts[at] = 1.0
                     at += 1
         sizes[i - first] = at - begin

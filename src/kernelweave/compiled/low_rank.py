@@ -11,6 +11,7 @@ import math
 import numpy as np
 from numba import njit
 
+from kernelweave.arrays import AnyArray as Array
 from kernelweave.compiled.dense_rows import add_rows, row_products
 
 __all__ = [
@@ -28,9 +29,7 @@ INNER = 1
 
 
 @njit(cache=True, nogil=True, fastmath=True)
-def _form_row(
-    X: np.ndarray, i: int, form: int, p0: float, p1: float, p2: float, out: np.ndarray
-) -> None:
+def _form_row(X: Array, i: int, form: int, p0: float, p1: float, p2: float, out: Array) -> None:
     """Row i of exp(-p0 |x-z|^2), or of (p2 <x,z> + p1)^p0, into `out`."""
     n, n_columns = X.shape
     for j in range(n):
@@ -57,9 +56,7 @@ def _form_row(
 
 
 @njit(cache=True, nogil=True, fastmath=True)
-def eliminate(
-    factors: np.ndarray, rank: int, pivot: int, scale: float, residual: np.ndarray
-) -> None:
+def eliminate(factors: Array, rank: int, pivot: int, scale: float, residual: Array) -> None:
     """Turn the raw row in factors[rank] into the next Cholesky row; lower the residual diagonal."""
     row = factors[rank]
     n = row.shape[0]
@@ -76,13 +73,13 @@ def eliminate(
 
 @njit(cache=True, nogil=True)
 def pivoted_cholesky_form(
-    X: np.ndarray,
+    X: Array,
     form: int,
     p0: float,
     p1: float,
     p2: float,
-    residual: np.ndarray,
-    factors: np.ndarray,
+    residual: Array,
+    factors: Array,
     target: float,
     rank: int,
     most: int,
@@ -109,9 +106,7 @@ def pivoted_cholesky_form(
 
 
 @njit(cache=True, nogil=True)
-def factor_products(
-    factors: np.ndarray, offsets: np.ndarray, kernels: np.ndarray, V: np.ndarray, out: np.ndarray
-) -> None:
+def factor_products(factors: Array, offsets: Array, kernels: Array, V: Array, out: Array) -> None:
     """out[p, t] = F'F V[t] for the factor F of kernel kernels[p].
 
     A factor is read from memory once: it is still in the cache for the second product.
@@ -126,9 +121,7 @@ def factor_products(
 
 
 @njit(cache=True, nogil=True)
-def factor_rows(
-    factors: np.ndarray, offsets: np.ndarray, kernels: np.ndarray, idx: np.ndarray, out: np.ndarray
-) -> None:
+def factor_rows(factors: Array, offsets: Array, kernels: Array, idx: Array, out: Array) -> None:
     """out[p, s] = row idx[s] of F'F for the factor F of kernel kernels[p]."""
     for p in range(kernels.size):
         rows = np.arange(offsets[kernels[p]], offsets[kernels[p] + 1])
@@ -140,7 +133,7 @@ def factor_rows(
 
 @njit(cache=True, nogil=True)
 def factor_sums(
-    factors: np.ndarray, offsets: np.ndarray, V: np.ndarray, out: np.ndarray, first: int, last: int
+    factors: Array, offsets: Array, V: Array, out: Array, first: int, last: int
 ) -> None:
     """out[t] += sum over the kernels k in first..last of F_k'F_k V[k, t], each factor read once."""
     for k in range(first, last):

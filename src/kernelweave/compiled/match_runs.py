@@ -29,6 +29,11 @@ _ZERO = np.uint64(0)
 ALL, LOWER, SAME = 0, 1, 2
 # Sequences compared at a time: loops over them become SIMD instructions.
 _BLOCK = 64
+# (allowed, read, weights, row_of): k-mers start where `allowed` (W,) has a bit; `read` has the bits
+# of all their positions. Position `at` adds to the row row_of[at] of the result weights[at, t] of
+# all lengths up to t. Empty `row_of` means that all positions add to row 0 and have the same
+# weights, weights[0, k] for length k + 1.
+Rules = tuple[Array, Array, Array, Array]
 
 
 @njit(cache=True, nogil=True)
@@ -42,14 +47,13 @@ def fill_planes(letters: Array, first: int, last: int, planes: Array) -> None:
     for at in range(letters.shape[0]):
         w, b = at >> 6, np.uint64(at & 63)
         row = letters[at, first:last]
-        for p in range(bits + 1):
+        for p in range(bits):
             target = planes[p, w, first:last]
-            if p < bits:
-                for i in range(row.size):
-                    target[i] |= ((np.uint64(row[i]) >> np.uint64(p)) & _ONE) << b
-            else:
-                for i in range(row.size):
-                    target[i] |= np.uint64(row[i] != AMBIGUOUS) << b
+            for i in range(row.size):
+                target[i] |= ((np.uint64(row[i]) >> np.uint64(p)) & _ONE) << b
+        target = planes[bits, w, first:last]
+        for i in range(row.size):
+            target[i] |= np.uint64(row[i] != AMBIGUOUS) << b
 
 
 @njit(cache=True, nogil=True)
@@ -81,63 +85,45 @@ def _match(left: Array, right: Array, first: int, size: int, runs: Array) -> Non
 
 
 @njit(cache=True, nogil=True)
-def _count(size: int, runs: Array, allowed: Array, counts: Array) -> bool:
-    """Write the number of allowed positions in M_k, which becomes M_{k+1}; False if it is empty."""
-    some = _ZERO
-    last = runs.shape[0] - 1
-    for j in range(size):
-        counts[j] = 0
-    for w in range(last + 1):
-        here, mask = runs[w], allowed[w]
-        for j in range(size):
-            counts[j] += count_ones(here[j] & mask)
-            some |= here[j]
-        if w < last:
-            after = runs[w + 1]
-            for j in range(size):
-                here[j] &= (here[j] >> _ONE) | (after[j] << _TOP)
-        else:
-            for j in range(size):
-                here[j] &= here[j] >> _ONE
-    return some != _ZERO
+def _add_counts(size: int, runs: Array, allowed: Array, weights: Array, out: Array) -> None:
+    """out[k, j] += weights[k] (number of common (k+1)-mers that start at an allowed position).
 
-
-@njit(cache=True, nogil=True)
-def _add_counts(
-    size: int, runs: Array, allowed: Array, weights: Array, counts: Array, out: Array
-) -> None:
-    """out[k, j] += weights[k] (number of common (k+1)-mers) for j < `size`.
-
-    All lengths are added up in out[0] if there is no more.
+    For j < `size`; all lengths are added up in out[0] if there is no more. `runs` is M_1, and then
+    M_2, M_3, ...
     """
-    degree, apart = weights.size, out.shape[0] > 1
-    while degree > 0 and weights[degree - 1] == 0.0:
-        degree -= 1
-    for k in range(degree):
-        if not _count(size, runs, allowed, counts):
+    counts, last = np.empty(_BLOCK, np.int64), runs.shape[0] - 1
+    for k in range(weights.size):
+        some = _ZERO
+        for j in range(size):
+            counts[j] = 0
+        for w in range(last + 1):
+            here, mask = runs[w], allowed[w]
+            for j in range(size):
+                counts[j] += count_ones(here[j] & mask)
+                some |= here[j]
+            if w < last:
+                after = runs[w + 1]
+                for j in range(size):
+                    here[j] &= (here[j] >> _ONE) | (after[j] << _TOP)
+            else:
+                for j in range(size):
+                    here[j] &= here[j] >> _ONE
+        if some == _ZERO:
             break
-        target = out[k if apart else 0]
+        target = out[k if out.shape[0] > 1 else 0]
         for j in range(size):
             target[j] += weights[k] * counts[j]
 
 
 @njit(cache=True, nogil=True)
 def _add_places(
-    size: int,
-    runs: Array,
-    allowed: Array,
-    read: Array,
-    weights: Array,
-    row_of: Array,
-    factor: float,
-    out: Array,
-    i: int,
-    column: int,
+    size: int, runs: Array, rules: Rules, factor: float, out: Array, i: int, column: int
 ) -> None:
     """out[row_of[at], 0, i, column + j] += factor weights[at, t], t common letters from `at` on.
 
     If `out` has a row for each length, out[row_of[at], k, i, column + j] += factor for k < t.
     """
+    allowed, read, weights, row_of = rules
     most, by_length = weights.shape[1] - 1, out.shape[1] > 1
     for j in range(size):
         after, length = -1, 0
@@ -164,10 +150,7 @@ def add_common(
     right: Array,
     rows: tuple[int, int],
     shift: int,
-    allowed: Array,
-    read: Array,
-    weights: Array,
-    row_of: Array,
+    rules: Rules,
     factor: float,
     columns: int,
     out: Array,
@@ -175,14 +158,11 @@ def add_common(
     """Add to `out` (rows, lengths or 1, q, n) what the k-mers count that two sequences share.
 
     i of `left`, from rows[0] to rows[1] - 1, its letters moved by `shift`; j of `right`: `ALL`,
-    those up to i (`LOWER`), or i alone (`SAME`, written to column 0). k-mers start where `allowed`
-    (W,) has a bit; `read` has the bits of all their positions. Position `at` adds to the row
-    row_of[at] of `out` the weight factor weights[at, t] of all lengths up to t. Empty `row_of`
-    means that all positions add to row 0 and have the same weights, weights[0, k] for length k + 1.
+    those up to i (`LOWER`), or i alone (`SAME`, written to column 0).
     """
+    allowed, _, weights, row_of = rules
     moved = np.empty((left.shape[0], left.shape[1]), np.uint64)
     runs = np.empty((left.shape[1], _BLOCK), np.uint64)
-    counts = np.empty(_BLOCK, np.int64)
     of_lengths = factor * weights[0]
     for i in range(rows[0], rows[1]):
         _shift_planes(left, i, shift, moved)
@@ -192,9 +172,8 @@ def add_common(
             size = min(_BLOCK, upto - first)
             _match(moved, right, first, size, runs)
             if row_of.size:
-                places = allowed, read, weights, row_of, factor
-                _add_places(size, runs, *places, out, i, first - begin)
+                _add_places(size, runs, rules, factor, out, i, first - begin)
             else:
                 at = first - begin
                 target = out[0, :, i, at : at + size]
-                _add_counts(size, runs, allowed, of_lengths, counts, target)
+                _add_counts(size, runs, allowed, of_lengths, target)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from kernelweave.arrays import AnyArray as Array
 from kernelweave.compiled.blocks import TILE
 
 __all__ = ["all_finite", "fits_float32", "mirror_rows"]
@@ -13,7 +14,7 @@ __all__ = ["all_finite", "fits_float32", "mirror_rows"]
 _SMALLEST, _LARGEST = 1e-36, 1e36
 
 
-def fits_float32(diagonal: np.ndarray) -> bool:
+def fits_float32(diagonal: Array) -> bool:
     """Whether a kernel matrix with such a diagonal can be kept in float32.
 
     A kernel is positive semi-definite, |K_ij| <= sqrt(K_ii K_jj): its diagonal bounds all values,
@@ -25,7 +26,7 @@ def fits_float32(diagonal: np.ndarray) -> bool:
 
 # No flag may promise that NaN and infinity do not occur: they are what is looked for.
 @njit(cache=True, nogil=True, fastmath={"reassoc", "nsz"})
-def all_finite(values: np.ndarray) -> bool:
+def all_finite(values: Array) -> bool:
     """Whether a 2-D array holds neither NaN nor infinity.
 
     Zero times a finite number is zero, times anything else NaN: one sum tells, and LLVM turns it
@@ -41,7 +42,7 @@ def all_finite(values: np.ndarray) -> bool:
 
 
 @njit(cache=True, nogil=True)
-def mirror_rows(A: np.ndarray, start: int, stop: int) -> None:
+def mirror_rows(A: Array, start: int, stop: int) -> None:
     """Copy the entries of some columns below the diagonal to the rows above it, tile by tile."""
     for first in range(start, A.shape[0], TILE):
         last = min(first + TILE, A.shape[0])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from kernelweave.arrays import AnyArray as Array
 from kernelweave.compiled.blocks import GAUSSIAN_COLUMNS
 from kernelweave.compiled.exp import NO_SPECIAL_VALUES
 from kernelweave.compiled.gaussians import Batch, buffers, kernel_values, load, padded
@@ -35,12 +36,7 @@ _DUST = 1e-12
 
 @njit(cache=True, nogil=True)
 def best_pair(
-    fitted: np.ndarray,
-    v: np.ndarray,
-    linear: np.ndarray,
-    ridge: np.ndarray,
-    up: np.ndarray,
-    down: np.ndarray,
+    fitted: Array, v: Array, linear: Array, ridge: Array, up: Array, down: Array
 ) -> tuple[int, float, int, float]:
     """FIND-alpha (MWUMKL algorithm 3): who may rise and should most, who may fall and should most.
 
@@ -59,9 +55,7 @@ def best_pair(
 
 
 @njit(cache=True, nogil=True, fastmath=NO_SPECIAL_VALUES)
-def _add_two(
-    x: np.ndarray, y: np.ndarray, a: float, b: float, d: float, state: np.ndarray, out: np.ndarray
-) -> None:
+def _add_two(x: Array, y: Array, a: float, b: float, d: float, state: Array, out: Array) -> None:
     for c in range(out.shape[0]):
         moved = state[c] + (a * x[c] + b * y[c])
         state[c] = moved
@@ -70,14 +64,14 @@ def _add_two(
 
 @njit(cache=True, nogil=True)
 def add_and_weigh(
-    rows: np.ndarray,
-    places: np.ndarray,
+    rows: Array,
+    places: Array,
     a: float,
     b: float,
-    state: np.ndarray,
-    kernels: np.ndarray,
-    d: np.ndarray,
-    out: np.ndarray,
+    state: Array,
+    kernels: Array,
+    d: Array,
+    out: Array,
     part: tuple[int, int],
     columns: tuple[int, int],
 ) -> None:
@@ -95,15 +89,15 @@ def add_and_weigh(
 
 @njit(cache=True, nogil=True)
 def add_gaussians(
-    pair: np.ndarray,
-    table: np.ndarray,
+    pair: Array,
+    table: Array,
     batch: Batch,
     a: float,
     b: float,
-    state: np.ndarray,
-    kernels: np.ndarray,
-    d: np.ndarray,
-    out: np.ndarray,
+    state: Array,
+    kernels: Array,
+    d: Array,
+    out: Array,
     part: tuple[int, int],
 ) -> None:
     """`add_and_weigh` for Gaussian kernels whose two rows are computed on the way.
@@ -115,8 +109,8 @@ def add_gaussians(
     two, all_samples, e = buffers(batch, 2, n)
     for p in range(part[0], part[1]):
         k = kernels[p]
-        size = load(pair, batch, k, two)
-        load(table, batch, k, all_samples)
+        size = load(pair, batch, k, batch[1][k], two)
+        load(table, batch, k, batch[1][k], all_samples)
         for c in range(0, n, GAUSSIAN_COLUMNS):
             stop = min(c + GAUSSIAN_COLUMNS, n)
             kernel_values(size, two, 0, 2, all_samples, c, padded(stop - c), e)
@@ -125,14 +119,14 @@ def add_gaussians(
 
 @njit(cache=True, nogil=True)
 def row_pair(
-    rows: np.ndarray,
-    places: np.ndarray,
-    state: np.ndarray,
-    kernels: np.ndarray,
+    rows: Array,
+    places: Array,
+    state: Array,
+    kernels: Array,
     i: int,
     j: int,
-    at: np.ndarray,
-    block: np.ndarray,
+    at: Array,
+    block: Array,
 ) -> None:
     """What moving i and j has to know of kernels whose rows i and j are at ``places[:, p]``."""
     for p in range(kernels.shape[0]):
@@ -143,14 +137,14 @@ def row_pair(
 
 @njit(cache=True, nogil=True)
 def factor_pair(
-    factors: np.ndarray,
-    offsets: np.ndarray,
-    kernels: np.ndarray,
-    z: np.ndarray,
+    factors: Array,
+    offsets: Array,
+    kernels: Array,
+    z: Array,
     i: int,
     j: int,
-    at: np.ndarray,
-    block: np.ndarray,
+    at: Array,
+    block: Array,
 ) -> None:
     """`row_pair` from factors, and from z = F v of each; `at` and `block` are zero before."""
     for p in range(kernels.shape[0]):
@@ -165,7 +159,7 @@ def factor_pair(
 
 
 @njit(cache=True, nogil=True)
-def pair_quads(quad: np.ndarray, products: np.ndarray, block: np.ndarray, step: float) -> None:
+def pair_quads(quad: Array, products: Array, block: Array, step: float) -> None:
     """v'K_k v after v_i += step, v_j -= step, in place.
 
     `products` and `block` are those of a :class:`~kernelweave.operators.rounds.PairStep`.
@@ -177,9 +171,7 @@ def pair_quads(quad: np.ndarray, products: np.ndarray, block: np.ndarray, step: 
 
 
 @njit(cache=True, nogil=True)
-def exponentiate(
-    quad: np.ndarray, scale: np.ndarray, ridge: float, rate: float, out: np.ndarray
-) -> None:
+def exponentiate(quad: Array, scale: Array, ridge: float, rate: float, out: Array) -> None:
     """EXPONENTIATE-M (MWUMKL algorithm 2): weights of the kernels in g, up to a common factor.
 
     With norms u_k = sqrt(scale_k quad_k + ridge) they are scale_k sinh(rate u_k) / u_k, by lemma
@@ -206,14 +198,7 @@ def exponentiate(
 
 @njit(cache=True, nogil=True, fastmath=NO_SPECIAL_VALUES)
 def _slope(
-    t: float,
-    beta: float,
-    prior: np.ndarray,
-    q: np.ndarray,
-    p: np.ndarray,
-    eta: np.ndarray,
-    moved: np.ndarray,
-    d: np.ndarray,
+    t: float, beta: float, prior: Array, q: Array, p: Array, eta: Array, moved: Array, d: Array
 ) -> tuple[float, float]:
     """Half the slope of the soft maximum of q at step t, and half its curvature; fills q(t), d."""
     m = q.shape[0]
@@ -241,15 +226,15 @@ def _slope(
 def pair_step(
     rise: float,
     fall: float,
-    products: np.ndarray,
-    block: np.ndarray,
+    products: Array,
+    block: Array,
     size: float,
     gain: float,
     ridge: float,
     beta: float,
-    prior: np.ndarray,
-    quad: np.ndarray,
-    d: np.ndarray,
+    prior: Array,
+    quad: Array,
+    d: Array,
 ) -> tuple[float, float]:
     """Return by how much v_i rises and v_j falls, near the top of the smoothed dual.
 

@@ -23,13 +23,12 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
+from kernelweave.arrays import AnyArray as Array
 from kernelweave.compiled.intrinsics import fmax
 
 __all__ = ["BIG", "patience", "slopes", "smo_steps"]
 
-Vector = NDArray[np.float64]
 # Stands for infinity, which would make NaN of a difference.
 BIG = 1e300
 # Smallest curvature of a pair, in parts of the largest diagonal entry (LIBSVM has it without a
@@ -58,14 +57,7 @@ def _fall(a: float, pos: float, neg: float, lo: float) -> float:
 
 @njit(cache=True, nogil=True, fastmath=_FAST)
 def slopes(
-    alpha: Vector,
-    fitted: Vector,
-    pos: Vector,
-    neg: Vector,
-    lo: Vector,
-    hi: Vector,
-    up: Vector,
-    low: Vector,
+    alpha: Array, fitted: Array, pos: Array, neg: Array, lo: Array, hi: Array, up: Array, low: Array
 ) -> tuple[float, float]:
     """Fill `up`, `low` and return max(up - F), min(low - F): the two ends of the KKT condition."""
     top, neg_bottom = -BIG, -BIG
@@ -100,7 +92,7 @@ def _place(tagged: float, size: int) -> int:
 
 @njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
 def _partner(
-    top: float, own: float, row: NDArray, diag: Vector, low: Vector, fitted: Vector, tau: float
+    top: float, own: float, row: Array, diag: Array, low: Array, fitted: Array, tau: float
 ) -> tuple[int, float]:
     """Second index of the pair, and the violation: argmax of (top - E_k)^2 / curvature."""
     best, gap = 0.0, 0.0
@@ -113,7 +105,7 @@ def _partner(
 
 
 @njit(cache=True, nogil=True, fastmath=_FAST)
-def _move(step: float, row_i: NDArray, row_j: NDArray, up: Vector, fitted: Vector) -> int:
+def _move(step: float, row_i: Array, row_j: Array, up: Array, fitted: Array) -> int:
     """Add ``step * (K_i - K_j)`` to F and, in the same pass, return argmax of ``up - F``."""
     best = _tagged(-2.0 * BIG, 0)  # NaN is never larger: then the first one is returned
     for k in range(fitted.size):
@@ -125,7 +117,7 @@ def _move(step: float, row_i: NDArray, row_j: NDArray, up: Vector, fitted: Vecto
 
 
 @njit(cache=True, nogil=True)
-def _step_pair(i: int, j: int, step: float, alpha: Vector, lo: Vector, hi: Vector) -> float:
+def _step_pair(i: int, j: int, step: float, alpha: Array, lo: Array, hi: Array) -> float:
     """Move alpha_i up and alpha_j down by at most `step`; ends of pieces are met exactly.
 
     Returns how far both have moved. Away from the ends the step is first rounded to the spacing of
@@ -147,7 +139,7 @@ def _step_pair(i: int, j: int, step: float, alpha: Vector, lo: Vector, hi: Vecto
 
 
 @njit(cache=True, nogil=True, fastmath=_FAST)
-def _count_active(top: float, bottom: float, up: Vector, low: Vector, fitted: Vector) -> int:
+def _count_active(top: float, bottom: float, up: Array, low: Array, fitted: Array) -> int:
     """How many variables are not strictly on the right side of the KKT condition."""
     count = 0
     for k in range(fitted.size):
@@ -164,14 +156,14 @@ def patience(size: int) -> int:
 
 @njit(cache=True, nogil=True)
 def smo_steps(
-    K: NDArray,
-    diag: Vector,
-    fitted: Vector,
-    pos: Vector,
-    neg: Vector,
-    lo: Vector,
-    hi: Vector,
-    alpha: Vector,
+    K: Array,
+    diag: Array,
+    fitted: Array,
+    pos: Array,
+    neg: Array,
+    lo: Array,
+    hi: Array,
+    alpha: Array,
     tol: float,
     max_steps: int,
     enough: int,

@@ -1,9 +1,7 @@
 """Loops over sparse rows: sums of rows, products with them, inner products between them.
 
-Rows come as three arrays: row i has the columns ``indices[indptr[i]:indptr[i + 1]]`` and the values
-at the same places. Empty `values` mean that all are one, which saves reading them. `w` is one
-number for each column. Pointers are uint64 and columns unsigned: compiled code looks at every
-signed index first, to see whether it is negative, and rows may be as short as one entry.
+Pointers are uint64 and columns unsigned: compiled code looks at every signed index first, to see
+whether it is negative, and rows may be as short as one entry.
 """
 
 from __future__ import annotations
@@ -11,27 +9,27 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-__all__ = ["add_inner", "add_rows", "dot_rows", "turn_rows"]
+from kernelweave.arrays import AnyArray as Array
+
+__all__ = ["SparseRows", "add_inner", "add_rows", "dot_rows", "turn_rows"]
+
+# (indptr, indices, values): row i has the columns ``indices[indptr[i]:indptr[i + 1]]`` and the
+# values at the same places. Empty values mean that all are one, which saves reading them.
+SparseRows = tuple[Array, Array, Array]
 
 # A sum of uint64 and a plain number would be a float.
 _ONE, _TWO, _THREE, _FOUR = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
 
 
 @njit(cache=True, nogil=True)
-def _value(values: np.ndarray, p: int) -> float:
+def _value(values: Array, p: int) -> float:
     return values[p] if values.size else 1.0
 
 
 @njit(cache=True, nogil=True)
-def add_rows(
-    indptr: np.ndarray,
-    indices: np.ndarray,
-    values: np.ndarray,
-    rows: np.ndarray,
-    weights: np.ndarray,
-    w: np.ndarray,
-) -> None:
-    """w += sum_r weights[r] row[rows[r]]."""
+def add_rows(matrix: SparseRows, rows: Array, weights: Array, w: Array) -> None:
+    """w += sum_r weights[r] row[rows[r]], one number for each column."""
+    indptr, indices, values = matrix
     for r in range(rows.size):
         weight = weights[r]
         for p in range(indptr[rows[r]], indptr[rows[r] + 1]):
@@ -39,15 +37,9 @@ def add_rows(
 
 
 @njit(cache=True, nogil=True)
-def dot_rows(
-    indptr: np.ndarray,
-    indices: np.ndarray,
-    values: np.ndarray,
-    rows: np.ndarray,
-    w: np.ndarray,
-    out: np.ndarray,
-) -> None:
+def dot_rows(matrix: SparseRows, rows: Array, w: Array, out: Array) -> None:
     """out[r] = row[rows[r]] . w, with four sums side by side: one alone would wait for itself."""
+    indptr, indices, values = matrix
     for r in range(rows.size):
         p, stop = indptr[rows[r]], indptr[rows[r] + 1]
         a, b, c, d = 0.0, 0.0, 0.0, 0.0
@@ -64,21 +56,13 @@ def dot_rows(
 
 
 @njit(cache=True, nogil=True)
-def turn_rows(
-    indptr: np.ndarray,
-    indices: np.ndarray,
-    values: np.ndarray,
-    rows: np.ndarray,
-    weights: np.ndarray,
-    starts: np.ndarray,
-    places: np.ndarray,
-    turned: np.ndarray,
-) -> None:
-    """Write the matrix with rows weights[r] row[rows[r]] column by column.
+def turn_rows(matrix: SparseRows, rows: Array, weights: Array, turned: SparseRows) -> None:
+    """Write the transpose of the matrix with rows weights[r] row[rows[r]] to `turned`.
 
-    Column c then has the rows r ``places[starts[c]:starts[c + 1]]``, ascending, and the values
-    `turned` there. `starts` comes in as zeros (uint64), one more than there are columns.
+    Its pointers come in as zeros (uint64), one more than there are columns.
     """
+    indptr, indices, values = matrix
+    starts, places, entries = turned
     for r in range(rows.size):
         for p in range(indptr[rows[r]], indptr[rows[r] + 1]):
             starts[indices[p] + _ONE] += _ONE
@@ -90,7 +74,7 @@ def turn_rows(
             at = starts[indices[p]]
             starts[indices[p]] = at + _ONE
             places[at] = r
-            turned[at] = weights[r] * _value(values, p)
+            entries[at] = weights[r] * _value(values, p)
     for c in range(starts.size - 1, 0, -1):
         starts[c] = starts[c - 1]
     starts[0] = 0
@@ -98,21 +82,14 @@ def turn_rows(
 
 @njit(cache=True, nogil=True)
 def add_inner(
-    indptr: np.ndarray,
-    indices: np.ndarray,
-    values: np.ndarray,
-    rows: np.ndarray,
-    weights: np.ndarray,
-    starts: np.ndarray,
-    places: np.ndarray,
-    turned: np.ndarray,
-    width: int,
-    out: np.ndarray,
+    matrix: SparseRows, rows: Array, weights: Array, turned: SparseRows, width: int, out: Array
 ) -> None:
     """out[r, s] += weights[r] row[rows[r]] . (row s of what `turn_rows` wrote) for s < width.
 
     Costs one step for each pair of entries in the same column.
     """
+    indptr, indices, values = matrix
+    starts, places, entries = turned
     for r in range(rows.size):
         target = out[r]
         for p in range(indptr[rows[r]], indptr[rows[r] + 1]):
@@ -121,4 +98,4 @@ def add_inner(
                 s = places[q]
                 if s >= width:
                     break
-                target[s] += factor * turned[q]
+                target[s] += factor * entries[q]

@@ -15,7 +15,6 @@ from kernelweave.errors import InvalidInputError, MemoryBudgetError
 from kernelweave.inspect.frames import table_of
 from kernelweave.inspect.sequence_model import SequenceModel
 from kernelweave.inspect.string_terms import Floats
-from kernelweave.kernels import Samples
 from kernelweave.kernels.strings.alphabet import Alphabet
 from kernelweave.kernels.strings.sequences import sequences_of
 from kernelweave.memory import available_bytes, format_bytes
@@ -32,7 +31,6 @@ __all__ = [
     "largest",
     "letter_scores",
     "sequence_scores",
-    "shares",
     "top_kmers",
 ]
 
@@ -339,33 +337,16 @@ def kmer_scores(
             f"positions need {format_bytes(needed)} and {format_bytes(available_bytes())} of "
             f"memory are free. top_kmers(model, lengths={k}) gives the largest without a table."
         )
-    scores = _table(known, k)
-    if include_shorter:
-        for shorter in range(first, k):
-            if known.has(shorter):
-                _add_inner(scores, _table(known, shorter), k, shorter, known)
+    scores = known.table(k)
+    # The shorter k-mers begin at each letter of the longer ones.
+    numbers, size = np.arange(len(scores)), known.alphabet.size
+    for shorter in range(first, k if include_shorter else first):
+        table = known.table(shorter)
+        for offset in range(k - shorter + 1):
+            inner = numbers // size ** (k - shorter - offset) % size**shorter
+            begin = offset if known.placed else 0
+            scores += table[inner, begin : begin + scores.shape[1]]
     return KmerScores(scores, known.alphabet, k, known.placed, known.title)
-
-
-def _table(known: SequenceModel, k: int) -> Floats:
-    out = np.zeros((known.alphabet.size**k, known.n_positions(k)))
-    for at in range(out.shape[1]):
-        numbers, values = known.at(k, at)
-        out[numbers, at] = values
-    return out
-
-
-def _add_inner(out: Floats, table: Floats, k: int, shorter: int, known: SequenceModel) -> None:
-    """Add the scores of the shorter k-mers that begin at each letter of the longer ones."""
-    numbers, size = np.arange(len(out)), known.alphabet.size
-    for offset in range(k - shorter + 1):
-        inner = numbers // size ** (k - shorter - offset) % size**shorter
-        first = offset if known.placed else 0
-        out += table[inner, first : first + out.shape[1]]
-
-
-# Numbers that are computed at a time.
-_ENTRIES = 2**22
 
 
 def sequence_scores(
@@ -412,26 +393,11 @@ def sequence_scores(
     if per not in ("start", "letter"):
         raise unknown_name("per", per, ("start", "letter"))
     known = SequenceModel.of(model, kernel, target)
-    return shares(known, known.read(X), per)
-
-
-def shares(known: SequenceModel, samples: Samples, per: str) -> Floats:
-    """Return the scores of samples as the string kernels see them, some at a time."""
-    lengths = sequences_of(samples, known.alphabet).lengths
-    width = int(lengths.max())
+    samples = known.read(X)
+    width = int(sequences_of(samples, known.alphabet).lengths.max())
     out = np.zeros((samples.n, width))
-    longest = max((term.longest for term in known.terms), default=1)
-    step = max(1, _ENTRIES // (width * longest))
-    for first in range(0, samples.n, step):
-        rows = np.arange(first, min(first + step, samples.n))
-        for k, found in known.contributions(samples.take(rows)):
-            # Rows of this block may all be shorter than the longest sequence.
-            have = found.shape[1]
-            if per == "start":
-                out[rows, :have] += found
-                continue
-            for offset in range(k):
-                out[rows, offset:have] += found[:, : have - offset] / k
+    for rows, found in known.shares(samples, per, width):
+        out[rows] = found
     return out
 
 
@@ -474,27 +440,15 @@ def letter_scores(model: Any, *, target: Any = None, kernel: str | None = None) 
             "the string kernels of the model have no positions; top_kmers(model) lists their "
             "k-mers, and sequence_scores(model, X) explains given sequences."
         )
-    samples = known.training
-    some = sequences_of(samples, known.alphabet)
-    width = int(some.lengths.max())
-    sums, counts = np.zeros((2, known.alphabet.size, width))
-    step = max(1, _ENTRIES // width)
-    for first in range(0, samples.n, step):
-        part = samples.take(np.arange(first, min(first + step, samples.n)))
-        found = shares(known, part, "letter")
-        letters = _letters(part, known, found.shape[1])
-        for code in range(known.alphabet.size):
-            here = letters == code
-            sums[code, : found.shape[1]] += np.where(here, found, 0.0).sum(axis=0)
-            counts[code, : found.shape[1]] += here.sum(axis=0)
+    some = sequences_of(known.training, known.alphabet)
+    width, size = int(some.lengths.max()), known.alphabet.size
+    sums, counts = np.zeros((2, size * width))
+    for rows, found in known.shares(known.training, "letter", width):
+        part = some[rows]
+        row, position = part.places
+        there = part.codes < size  # (ambiguous letters are beyond)
+        places = part.codes[there].astype(np.int64) * width + position[there]
+        sums += np.bincount(places, found[row[there], position[there]], len(sums))
+        counts += np.bincount(places, minlength=len(counts))
     means = np.divide(sums, counts, out=np.zeros_like(sums), where=counts > 0)
-    return KmerScores(means, known.alphabet, 1, True, known.title)
-
-
-def _letters(samples: Samples, known: SequenceModel, width: int) -> NDArray[np.uint8]:
-    """Codes of the letters, one row a sequence; ambiguous beyond their ends."""
-    some = sequences_of(samples, known.alphabet)
-    out = np.full((len(some), width), 255, np.uint8)
-    row = np.repeat(np.arange(len(some)), some.lengths)
-    out[row, np.arange(len(some.codes)) - some.starts[row]] = some.codes
-    return out
+    return KmerScores(means.reshape(size, width), known.alphabet, 1, True, known.title)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from kernelweave.errors import InvalidInputError
 from kernelweave.inspect.learnt import find_estimator
 from kernelweave.inspect.replicates import Stability
-from kernelweave.inspect.string_members import StringMember, string_members
+from kernelweave.inspect.sequence_model import StringMember, string_members
 from kernelweave.inspect.string_terms import Floats
 from kernelweave.kernels import WeightedDegree
 

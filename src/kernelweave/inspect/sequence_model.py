@@ -1,4 +1,4 @@
-"""The part of a fitted model that reads sequences, as scores of k-mers."""
+"""The string kernels of a fitted model, and what they add to its decisions, as scores of k-mers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from kernelweave.combine import WeightedSum
 from kernelweave.errors import InvalidInputError
 from kernelweave.inspect.learnt import find_estimator
-from kernelweave.inspect.string_members import StringMember, string_members
 from kernelweave.inspect.string_terms import (
     AlignedTerm,
     Floats,
@@ -27,10 +26,80 @@ from kernelweave.kernels import Samples, Spectrum, WeightedDegree
 from kernelweave.kernels.normalize import Center, Diagonal
 from kernelweave.kernels.samples import as_samples, as_text, is_frame
 from kernelweave.kernels.strings.alphabet import Alphabet, get_alphabet
-from kernelweave.kernels.strings.parts import inverse_root
 from kernelweave.kernels.strings.sequences import aligned_of, sequences_of
+from kernelweave.operators import ComputedOperator, StackedOperator
 
-__all__ = ["SequenceModel"]
+__all__ = ["SequenceModel", "StringMember", "string_members"]
+
+
+# Numbers that are computed at a time.
+_ENTRIES = 2**22
+
+
+@dataclass(frozen=True, eq=False)
+class StringMember:
+    """One string kernel of a fitted model.
+
+    `index` is its place among all kernels, `place` that in the operator that normalises it.
+    """
+
+    index: int
+    name: str
+    kernel: Any
+    place: int
+    kernel_set: ComputedOperator
+
+    @property
+    def core(self) -> Any:
+        """The string kernel itself."""
+        return self.kernel.core
+
+    @property
+    def column(self) -> str:
+        """What its name says about columns."""
+        return str(self.kernel.name).removeprefix(self.core.name)
+
+    def see(self, samples: Samples) -> Samples:
+        """Return samples as the string kernel sees them."""
+        for block in self.kernel.path:
+            samples = samples.derive(block)
+        return samples
+
+
+def string_members(model: Any, kernel: str | None = None) -> list[StringMember]:
+    """Return the string kernels of a fitted model, those whose name holds `kernel` if given."""
+    estimator = find_estimator(model)
+    whole, sets = getattr(estimator, "_kernel_set", None), []
+    if isinstance(whole, StackedOperator):
+        sets = list(zip(whole.parts, whole.members, strict=True))
+    elif isinstance(whole, ComputedOperator):
+        sets = [(whole, np.arange(whole.m))]
+    found = [
+        StringMember(int(index), str(part.names[place]), part.kernels[place], place, part)
+        for part, own in sets
+        if isinstance(part, ComputedOperator)
+        for place, index in enumerate(own)
+        if isinstance(part.kernels[place].core, Spectrum | WeightedDegree)
+    ]
+    if not found:
+        raise InvalidInputError(
+            f"the model has no string kernel (Spectrum, WeightedDegree) on its own; its kernels "
+            f"are {_some(estimator.kernel_names_)}."
+        )
+    if kernel is None:
+        return found
+    chosen = [member for member in found if kernel in member.name]
+    if not chosen:
+        raise InvalidInputError(
+            f"no string kernel of the model has {kernel!r} in its name; they are "
+            f"{_some([member.name for member in found])}."
+        )
+    return chosen
+
+
+def _some(names: Any, most: int = 5) -> str:
+    shown = ", ".join(repr(str(names[i])) for i in range(min(most, len(names))))
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,6 +180,33 @@ class SequenceModel:
         """Yield lengths, and what k-mers of that length add at each start position, (n, L)."""
         for term in self.terms:
             yield from term.contributions(samples)
+
+    def table(self, k: int) -> Floats:
+        """Return the scores of all k-mers at all positions that differ."""
+        out = np.zeros((self.alphabet.size**k, self.n_positions(k)))
+        for at in range(out.shape[1]):
+            numbers, values = self.at(k, at)
+            out[numbers, at] = values
+        return out
+
+    def shares(
+        self, samples: Samples, per: str, width: int
+    ) -> Iterator[tuple[NDArray[np.int64], Floats]]:
+        """Yield what each start position or letter adds, (rows, width), for some rows at a time."""
+        longest = max((term.longest for term in self.terms), default=1)
+        step = max(1, _ENTRIES // (width * longest))
+        for first in range(0, samples.n, step):
+            rows = np.arange(first, min(first + step, samples.n))
+            out = np.zeros((len(rows), width))
+            for k, found in self.contributions(samples.take(rows)):
+                # Rows of this block may all be shorter than the longest sequence.
+                have = found.shape[1]
+                if per == "start":
+                    out[:, :have] += found
+                    continue
+                for offset in range(k):
+                    out[:, offset:have] += found[:, : have - offset] / k
+            yield rows, out
 
     @property
     def training(self) -> Samples:
@@ -194,7 +290,7 @@ def _term(member: StringMember, raw: Any, v: Floats) -> AlignedTerm | SpectrumTe
     scale: Scale | None = None
     typical = 1.0
     if member.core.normalize or divided:
-        scale = _unit_norm(raw)
+        scale = raw.unit
         own = scale(samples)
         typical = float(own.mean())
         if member.core.normalize:
@@ -202,13 +298,6 @@ def _term(member: StringMember, raw: Any, v: Floats) -> AlignedTerm | SpectrumTe
     if isinstance(raw, WeightedDegree):
         return _aligned([(raw, 1.0)], samples, v, scale, typical)
     return _spectrum(raw, samples, v, scale, typical)
-
-
-def _unit_norm(raw: Any) -> Scale:
-    def scale(samples: Samples) -> Floats:
-        return inverse_root(raw.diagonal(samples))
-
-    return scale
 
 
 def _aligned(
@@ -228,25 +317,12 @@ def _aligned(
     ends = np.arange(length)[:, None] + np.arange(1, degree + 1) <= length
     weights: dict[int, Floats] = {}
     for kernel, weight in parts:
-        position = kernel.position_weights(length)
-        inside = position.window_of >= 0
-        most = min(kernel.shift, length - 1)
-        for s in range(-most, most + 1):
-            # Both k-mers must start in the window.
-            here = inside & _moved(inside, s)
-            factor = weight if s == 0 else 0.5 * weight / (abs(s) + 1.0)
+        rules = kernel.position_weights(length)
+        for s, factor, inside in rules.shifts:
             sums = weights.setdefault(s, np.zeros((length, degree)))
-            sums[:, : kernel.degree] += factor * position.steps * here[:, None]
+            sums[:, : kernel.degree] += weight * factor * rules.steps * inside[:, None]
     weights = {s: np.where(ends, sums, 0.0) for s, sums in weights.items()}
     return AlignedTerm(alphabet, known, alpha[used], weights, scale, typical)
-
-
-def _moved(flags: NDArray[np.bool_], s: int) -> NDArray[np.bool_]:
-    """The flag s places on, for each place."""
-    out = np.zeros_like(flags)
-    low, high = max(0, -s), min(len(flags), len(flags) - s)
-    out[low:high] = flags[low + s : high + s]
-    return out
 
 
 def _spectrum(

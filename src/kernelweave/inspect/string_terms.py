@@ -200,9 +200,7 @@ class SpectrumTerm:
         """Yield for every length what its k-mers add at each start position, shape (n, L')."""
         some = sequences_of(samples, self.alphabet)
         scale = np.ones(len(some)) if self.scale is None else self.scale(samples)
-        letters, lengths = some.codes, some.lengths
-        row = np.repeat(np.arange(len(some)), lengths)
-        place = np.arange(len(letters)) - some.starts[row]
+        letters, lengths, (row, place) = some.codes, some.lengths, some.places
         start, stop = self.window or (0, int(lengths.max()))
         for k, (known, values) in self.tables.items():
             out = np.zeros((len(some), int(lengths.max())))

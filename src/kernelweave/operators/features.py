@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kernelweave.compiled.sparse_rows import add_inner, add_rows, dot_rows, turn_rows
+from kernelweave.compiled.sparse_rows import SparseRows, add_inner, add_rows, dot_rows, turn_rows
 from kernelweave.compiled.threads import map_blocks, one_blas_thread
 from kernelweave.kernels.scaled_factor import ScaledFactor, Scaling, number_columns
 from kernelweave.operators.base import Array, Which, as_tasks, kernel_indices
@@ -29,9 +29,6 @@ _BLOCK_ROWS = 64
 _BLOCK_ENTRIES = 2**15
 # A feature is read, looked up and multiplied: as long as this many multiplications in a row.
 _WORK = 4.0
-
-# Columns of some samples: see `turn_rows`.
-Turned = tuple[Array, Array, Array]
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,8 +78,8 @@ class FeatureRows(ScaledFactor):
 
     def raw_product(self, v: Array) -> Array:
         every, w, out = np.arange(len(v)), np.zeros(self.width), np.empty(len(v))
-        add_rows(*self.rows, every, v, w)
-        dot_rows(*self.rows, every, w, out)
+        add_rows(self.rows, every, v, w)
+        dot_rows(self.rows, every, w, out)
         return out
 
     def raw_diagonal(self) -> Array:
@@ -104,7 +101,7 @@ class FeatureRows(ScaledFactor):
         return 1 + self.nnz // len(self.indptr)
 
     @property
-    def rows(self) -> tuple[Array, Array, Array]:
+    def rows(self) -> SparseRows:
         return self.indptr, self.indices, self.values
 
     def counts(self, idx: Array) -> Array:
@@ -121,20 +118,20 @@ class FeatureRows(ScaledFactor):
         indices, width = _by_frequency(self.indices[picked])
         return FeatureRows(pointers, indices, values, width, self.scaling.take(idx))
 
-    def turned(self, idx: Array) -> Turned:
+    def turned(self, idx: Array) -> SparseRows:
         """Return the features of some samples column by column, scaled."""
         entries = int(self.counts(idx).sum())
         starts = np.zeros(self.width + 1, np.uint64)
-        places, values = np.empty(entries, np.uint32), np.empty(entries)
-        turn_rows(*self.rows, idx, np.ones(len(idx)) * self.scaling.at(idx), starts, places, values)
-        return starts, places, values
+        turned = starts, np.empty(entries, np.uint32), np.empty(entries)
+        turn_rows(self.rows, idx, np.ones(len(idx)) * self.scaling.at(idx), turned)
+        return turned
 
     def add_block(
-        self, weight: float, rows: Array, turned: Turned, out: Array, width: int | None = None
+        self, weight: float, rows: Array, turned: SparseRows, out: Array, width: int | None = None
     ) -> None:
         """Add weight S K_0 S between `rows` and what is `turned`, or the first `width` of them."""
         weights = np.full(len(rows), weight) * self.scaling.at(rows)
-        add_inner(*self.rows, rows, weights, *turned, out.shape[1] if width is None else width, out)
+        add_inner(self.rows, rows, weights, turned, out.shape[1] if width is None else width, out)
 
 
 def _by_frequency(indices: Array) -> tuple[Array, int]:
@@ -231,7 +228,7 @@ class FeatureOperator(ThinOperator):
             target = out[place, t]
 
             def work(start: int, stop: int) -> None:
-                dot_rows(*kernel.rows, idx[start:stop], w, target[start:stop])
+                dot_rows(kernel.rows, idx[start:stop], w, target[start:stop])
 
             size = kernel.row_entries
             map_blocks(work, len(idx), max(1, _DOT_ENTRIES // size), _WORK * size * len(idx))
@@ -300,7 +297,7 @@ def _collected(kernel: FeatureRows, support: Array, v: Array) -> Array:
     size = max(1, -(-len(support) // parts))
 
     def work(start: int, stop: int) -> None:
-        add_rows(*kernel.rows, support[start:stop], weights[start:stop], vectors[start // size])
+        add_rows(kernel.rows, support[start:stop], weights[start:stop], vectors[start // size])
 
     map_blocks(work, len(support), size, _WORK * entries)
     return vectors[0] if parts == 1 else vectors.sum(axis=0)

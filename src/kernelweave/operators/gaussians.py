@@ -14,6 +14,7 @@ from kernelweave.compiled.blocks import (
     GAUSSIAN_TILE,
     GAUSSIAN_VALUES,
     GAUSSIAN_WORK,
+    MIRROR_ROWS,
     SHARED_CACHE_ENTRIES,
     STACK_ENTRIES,
     gaussian_blocks,
@@ -25,6 +26,7 @@ from kernelweave.compiled.gaussians import (
     rectangle_products,
     weighted_rows,
 )
+from kernelweave.compiled.matrix_checks import mirror_rows
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.base import ElementwiseForm
@@ -309,26 +311,29 @@ class GaussianOperator(SampledOperator):
         active = np.flatnonzero(weights)
         q, s = self.shape
         out = self._sum_memory(q, s, self._sums) if out is None else out
-        mirrored = self._left is self._right
+        lower = self._left is self._right
         left, right = self._left.values, self._right.values
         # Small sums of many kernels are cut by kernels, too: there are few rows for threads.
         groups = _GROUPS if out.size <= SHARED_CACHE_ENTRIES and len(active) >= 512 else 1
         some = np.array_split(active, groups)
         parts = out[None] if groups == 1 else np.empty((groups, q, s))
-        values = max(1.0, float(len(active)) * s / (2 if mirrored else 1))
+        values = max(1.0, float(len(active)) * s / (2 if lower else 1))
         height = max(1, int(GAUSSIAN_VALUES / values) // GAUSSIAN_TILE) * GAUSSIAN_TILE
         down = -(-q // height)
 
         def work(start: int, stop: int) -> None:
             for item in range(start, stop):
-                g, i = item % groups, item // groups * height
+                # The last rows are the longest of one side of the diagonal.
+                g, i = item % groups, (down - 1 - item // groups) * height
                 last = min(i + height, q)
                 own = some[g], weights[some[g]]
-                weighted_rows(left, right, self.compiled, *own, i, last, mirrored, parts[g])
+                weighted_rows(left, right, self.compiled, *own, i, last, lower, parts[g])
 
         map_blocks(work, down * groups, 1, GAUSSIAN_WORK * len(active) * out.size)
         if groups > 1:
             np.sum(parts, axis=0, out=out)
+        if lower:
+            map_blocks(lambda a, b: mirror_rows(out, a, b), q, MIRROR_ROWS, float(out.size))
         return out
 
     # Products

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelweave.errors import InvalidInputError
-from kernelweave.inspect.kmers import KmerScores, kmer_scores, letter_scores, shares
+from kernelweave.inspect.kmers import KmerScores, kmer_scores, letter_scores, sequence_scores
 from kernelweave.inspect.sequence_model import SequenceModel
 from kernelweave.kernels.strings.alphabet import Alphabet
 from kernelweave.kernels.strings.sequences import sequences_of
@@ -200,7 +200,7 @@ def plot_sequence_logo(
         codes = sequences_of(samples, reader.alphabet).codes
         shown = codes < reader.alphabet.size
         heights = np.zeros((reader.alphabet.size, len(codes)))
-        share = shares(reader, samples, "letter")[0]
+        share = sequence_scores(model, [sequence], per="letter", target=target, kernel=kernel)[0]
         heights[codes[shown], np.flatnonzero(shown)] = share[shown]
         alphabet, title = reader.alphabet, reader.title
     start, stop = _range(positions, heights.shape[1])

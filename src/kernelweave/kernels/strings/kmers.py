@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -24,11 +24,11 @@ from kernelweave.compiled.kmer_tables import (
     trimmed,
 )
 from kernelweave.compiled.kmers import Kmers, count_kmers
-from kernelweave.compiled.sparse_rows import add_inner
+from kernelweave.compiled.sparse_rows import SparseRows, add_inner
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.kernels.scaled_factor import number_columns
 from kernelweave.kernels.strings.alphabet import Alphabet
-from kernelweave.kernels.strings.sequences import Sequences
+from kernelweave.kernels.strings.sequences import Sequences, equal_blocks
 
 __all__ = ["MOST_BITS", "KmerRows", "KmerSpace", "KmerTable", "square_norms"]
 
@@ -121,7 +121,7 @@ class KmerSpace:
         offsets = self.offsets
         kind = np.int32 if max(offsets[-1], ends[-1]) < 2**31 else np.int64
         sizes = np.zeros(len(sequences) + 1, np.int64)
-        blocks, kmers = _equal_blocks(ends), self.read
+        blocks, kmers = equal_blocks(ends, KMERS), self.read
         found = [(np.empty(0, kind), np.empty(0))] * len(blocks)
 
         def work(start: int, stop: int) -> None:
@@ -152,19 +152,8 @@ class KmerSpace:
         return out
 
 
-def _equal_blocks(ends: Ints) -> list[int]:
-    """Where to cut items into blocks of about equal size, given where each one starts."""
-    cuts = np.searchsorted(ends, np.arange(KMERS, int(ends[-1]), KMERS))
-    return sorted({0, len(ends) - 1, *cuts.tolist()})
-
-
-class SplitRows(NamedTuple):
-    """Rows, the frequent columns of which are dense, the others as `sparse_rows` reads them."""
-
-    dense: NDArray[Any]
-    indptr: NDArray[np.uint64]
-    indices: NDArray[np.uint32]
-    values: NDArray[Any]
+# Rows, the frequent columns of which are dense, the others as `sparse_rows` reads them.
+SplitRows = tuple[NDArray[Any], SparseRows]
 
 
 def square_norms(features: Any) -> Floats:
@@ -190,7 +179,7 @@ class KmerRows:
         self._rank = np.where(often, np.cumsum(often) - 1, self._c + np.cumsum(~often) - 1)
         self.own = self._split(features.indptr, self._rank[places], features.data)
         shape = (self.n, len(self._used) - self._c)
-        _, ends, columns, values = self.own
+        self._dense, (ends, columns, values) = self.own
         turned = sparse.csr_array((values, columns, ends), shape=shape).tocsc()
         self._turned = _as_rows(turned)
 
@@ -200,7 +189,7 @@ class KmerRows:
         rows = sparse.csr_array((values, numbers, indptr), shape=shape)
         exact = square_norms(rows).max(initial=0.0) < _EXACT
         rows = rows.astype(np.float32 if exact else np.float64)
-        return SplitRows(rows[:, : self._c].toarray(), *_as_rows(rows[:, self._c :]))
+        return rows[:, : self._c].toarray(), _as_rows(rows[:, self._c :])
 
     def read(self, features: Any) -> SplitRows:
         """Return rows of other samples in the same numbering, without columns unknown here."""
@@ -220,17 +209,17 @@ class KmerRows:
     ) -> NDArray[Any]:
         """Return the inner products of some rows of `left` with these rows (None: all)."""
         out = np.zeros((len(rows), self.n if columns is None else len(columns)), dtype)
-        dense = self.own.dense if columns is None else self.own.dense[columns]
+        frequent, others = left
+        dense = self._dense if columns is None else self._dense[columns]
 
         def work(start: int, stop: int) -> None:
             target, some = out[start:stop], rows[start:stop]
             if self._c:
-                target[...] = left.dense[some] @ dense.T
-            if not len(left.indices):
+                target[...] = frequent[some] @ dense.T
+            if not len(others[1]):
                 return
             full = target if columns is None else np.zeros((len(some), self.n), out.dtype)
-            ones = np.ones(len(some))
-            add_inner(*left[1:], some, ones, *self._turned, self.n, full)
+            add_inner(others, some, np.ones(len(some)), self._turned, self.n, full)
             if columns is not None:
                 target += full[:, columns]
 
@@ -238,7 +227,7 @@ class KmerRows:
         return out
 
 
-def _as_rows(matrix: Any) -> tuple[NDArray[np.uint64], NDArray[np.uint32], NDArray[Any]]:
+def _as_rows(matrix: Any) -> SparseRows:
     """A compressed matrix as `sparse_rows` reads it."""
     return matrix.indptr.astype(np.uint64), matrix.indices.astype(np.uint32), matrix.data
 
@@ -266,25 +255,23 @@ class KmerTable:
         self._space = space
         steps = np.zeros(space.longest)
         steps[space.shortest - 1 :] = factors
-        self._sums = np.concatenate([[0.0], np.cumsum(steps)])
+        sums = np.concatenate([[0.0], np.cumsum(steps)])
         depth, self._kmers = self._depth(known), space.read
-        self._layout = layout_of(space.bits, space.longest, depth, space.shortest)
-        levels = np.zeros(self._layout[-1][-1])
+        layout = layout_of(space.bits, space.longest, depth, space.shortest)
+        levels = np.zeros(layout[-1][-1])
         below: list[Entries] = [(np.empty(0, np.uint64), np.empty(0, np.uint8), np.empty(0))]
         # On the other strand each length may take an entry of its own.
         entries_of_a_letter = space.longest - space.shortest + 2 if space.reverse_complement else 1
-        for first, last in pairwise(_equal_blocks(entries_of_a_letter * known.starts)):
+        for first, last in pairwise(equal_blocks(entries_of_a_letter * known.starts, KMERS)):
             rows = known.starts[first : last + 1], delta[first:last]
             found = list_kmers(known.codes, *rows, self._kmers)
-            add_amounts(found, self._layout, levels)
+            add_amounts(found, layout, levels)
             goes_on = np.flatnonzero(found[1] > depth)
             below.append((found[0][goes_on], found[1][goes_on], found[2][goes_on]))
-        sum_levels(self._layout, steps, levels)
+        sum_levels(layout, sums, levels)
         words, valids, amounts = (np.concatenate(part) for part in zip(*below, strict=True))
-        self._tables = empty_tables(levels, self._layout, len(words))
-        if depth < space.longest:
-            entries = words, valids, amounts
-            self._tables = trimmed(*build_nodes(entries, self._layout, steps, self._tables))
+        room = empty_tables(layout, sums, levels, len(words))
+        self._tables = trimmed(*build_nodes((words, valids, amounts), room))
 
     def _depth(self, known: Sequences) -> int:
         """How many letters index the table: all, or as many as leave it a few k-mers a place."""
@@ -302,20 +289,19 @@ class KmerTable:
     @property
     def nbytes(self) -> int:
         """Bytes of the weights."""
-        levels, nodes, values, leaves = self._tables
+        _, _, levels, nodes, values, leaves = self._tables
         return sum(array.nbytes for array in (levels, nodes, values, *leaves))
 
     def look_up(self, sequences: Sequences) -> Floats:
         """Return the sum of the weights of its k-mers for every sequence."""
         out = np.zeros(len(sequences))
-        blocks = _equal_blocks(sequences.starts)
+        blocks = equal_blocks(sequences.starts, KMERS)
 
         def work(start: int, stop: int) -> None:
             for b in range(start, stop):
                 own = blocks[b], blocks[b + 1]
                 text = sequences.codes, sequences.starts, *own
-                table = self._layout, self._sums, self._tables
-                look_up_sequences(*text, self._kmers, *table, out[slice(*own)])
+                look_up_sequences(*text, self._kmers, self._tables, out[slice(*own)])
 
         map_blocks(work, len(blocks) - 1, 1, _WORK * float(len(sequences.codes)))
         return out

@@ -10,23 +10,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelweave.compiled.kmers import longest_runs
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.base import Kernel, LookUp, Terms
 from kernelweave.kernels.evaluate import Pair
 from kernelweave.kernels.families import Family
 from kernelweave.kernels.samples import Samples
 from kernelweave.kernels.strings.alphabet import Alphabet, get_alphabet
-from kernelweave.kernels.strings.sequences import Sequences, sequences_of
+from kernelweave.kernels.strings.sequences import sequences_of
 
 __all__ = [
     "StringKernel",
     "StringParts",
-    "inverse_root",
     "is_pair",
     "is_whole",
     "position_text",
-    "runs_of",
 ]
 
 Floats = NDArray[np.float64]
@@ -109,13 +106,9 @@ class StringKernel(Kernel):
     def longest_kmers(self, samples: Samples) -> NDArray[np.int64]:
         """Return for each position how long the longest k-mer is that starts there in any sample.
 
-        K-mers with ambiguous letters are none. With two strands each is read from its own start.
+        K-mers with ambiguous letters are none.
         """
-        sequences = sequences_of(samples, self._letters)
-        out = runs_of(sequences)
-        if self.reverse_complement:
-            out = np.maximum(out, runs_of(sequences.reverse_complement()))
-        return out
+        return sequences_of(samples, self._letters).longest_runs()
 
     @abstractmethod
     def _raw_diagonal(self, samples: Samples) -> Floats:
@@ -129,9 +122,10 @@ class StringKernel(Kernel):
     def _table(self, samples: Samples, v: Floats, terms: Terms) -> LookUp:
         """`weigh` for kernels that are not normalised."""
 
-    def _unit(self, samples: Samples) -> Floats:
-        """1 / sqrt(k(x, x)), by which a normalised kernel scales a sample."""
-        return inverse_root(self._raw_diagonal(samples))
+    def unit(self, samples: Samples) -> Floats:
+        """1 / sqrt(k(x, x)), by which a normalised kernel scales a sample; 0 for a zero."""
+        raw = self._raw_diagonal(samples)
+        return np.divide(1.0, np.sqrt(raw), out=np.zeros_like(raw), where=raw > 0)
 
     def diagonal(self, samples: Samples) -> Floats:
         raw = self._raw_diagonal(samples)
@@ -140,14 +134,14 @@ class StringKernel(Kernel):
     def evaluate(self, pair: Pair) -> NDArray[Any]:
         out = self._raw_values(pair)
         if self.normalize:
-            out *= self._unit(pair.left).astype(out.dtype, copy=False)[:, None]
-            out *= self._unit(pair.right).astype(out.dtype, copy=False)
+            out *= self.unit(pair.left).astype(out.dtype, copy=False)[:, None]
+            out *= self.unit(pair.right).astype(out.dtype, copy=False)
         return out.astype(pair.dtype, copy=False)
 
     def weigh(self, samples: Samples, v: Floats, terms: Terms | None = None) -> LookUp:
-        amounts = v * self._unit(samples) if self.normalize else v
+        amounts = v * self.unit(samples) if self.normalize else v
         found = self._table(samples, amounts, [(self, 1.0)] if terms is None else terms)
-        return (lambda new: found(new) * self._unit(new)) if self.normalize else found
+        return (lambda new: found(new) * self.unit(new)) if self.normalize else found
 
     def by_length(self) -> StringParts:
         """Return a family with one kernel for each k-mer length."""
@@ -250,21 +244,9 @@ def is_pair(value: Any) -> bool:
     return isinstance(value, tuple | list) and len(value) == 2 and all(map(is_whole, value))
 
 
-def runs_of(sequences: Sequences) -> NDArray[np.int64]:
-    """Return for each position the most letters without an ambiguous one from there on."""
-    out = np.zeros(int(sequences.lengths.max(initial=0)), np.int64)
-    longest_runs(sequences.codes, sequences.starts, out)
-    return out
-
-
 def position_text(positions: tuple[int, int] | None) -> str:
     """Return what the name of a part shows for its start positions, such as " positions 40-44"."""
     if positions is None:
         return ""
     start, stop = positions
     return f" position {start}" if stop == start + 1 else f" positions {start}-{stop - 1}"
-
-
-def inverse_root(diagonal: Floats) -> Floats:
-    """Return 1 / sqrt(k(x, x)), by which a normalised kernel scales a sample; 0 for a zero."""
-    return np.divide(1.0, np.sqrt(diagonal), out=np.zeros_like(diagonal), where=diagonal > 0)

@@ -28,6 +28,7 @@ from kernelweave.compiled.blocks import (
     STRING_ROWS,
 )
 from kernelweave.compiled.kmer_tables import (
+    Layout,
     Tables,
     build_tables,
     empty_tables,
@@ -126,11 +127,12 @@ class PositionWeights:
         apart = np.arange(min(self.shift, self.length - 1) + 1)  # None are further apart.
         return np.where(apart == 0, 1.0, 0.5 / (apart + 1.0))
 
-    def table_depth(self, bits: int, new: int, known: int) -> int:
-        """Letters of so many bits that index tables of sequences, some looked up, some put in."""
+    def layout(self, bits: int, new: int, known: int) -> Layout:
+        """The layout of tables of sequences of such letters, some looked up, some put in."""
         entries = known * (2 * self.shift + 1)
         size = 0.5 * np.log2(_BELOW * max(new * entries, 1))
-        return int(np.clip(round(size / bits), 1, min(self.degree, _TABLE_BITS // bits)))
+        depth = int(np.clip(round(size / bits), 1, min(self.degree, _TABLE_BITS // bits)))
+        return layout_of(bits, self.degree, depth, 1)
 
     @property
     def _n_lengths(self) -> int:
@@ -144,17 +146,16 @@ class PositionWeights:
         The k-mers of the known sequences are put into tries, one a position, and those of the new
         ones looked up ("linadd", Sonnenburg et al. 2006, algorithm 3).
         """
-        others, amounts = known.weighed(v)
-        letters = new.columns()
+        some, letters = known.weighed(v), new.columns()
         out = np.zeros((self.n_windows, self._n_lengths, letters.shape[1]))
-        if out.size and amounts.size:
-            self._add_products(known.bits, letters, others, amounts, out)
+        if out.size and len(some[1]):
+            self._add_products(known.bits, letters, some, out)
         return new.mean(out)
 
     def _add_products(
-        self, bits: int, letters: Letters, known: Letters, amounts: Floats, out: Floats
+        self, bits: int, letters: Letters, known: tuple[Letters, Floats], out: Floats
     ) -> None:
-        n = letters.shape[1]
+        n, count = letters.shape[1], len(known[1])
         blocks = range(0, n, POSITION_SEQUENCES)
         parts = self._parts(len(blocks), min(n, POSITION_SEQUENCES))
         rows = [_numbers(self.window_of[bottom:top]) for bottom, top in parts]
@@ -162,6 +163,7 @@ class PositionWeights:
         # A window in several parts is summed up in a fixed order at the end.
         apart = len(_numbers(every)) < len(every)
         partial: dict[tuple[int, int], Floats] = {}
+        rules = self.factors, self.window_of, self.sums[:, : 0 if self.by_length else None].copy()
 
         def work(start: int, stop: int) -> None:
             for item in range(start, stop):
@@ -174,12 +176,10 @@ class PositionWeights:
                     row_of = np.where(row_of >= 0, np.searchsorted(rows[p], row_of), -1)
                     target = np.zeros((len(rows[p]), out.shape[1], own.shape[1]))
                     partial[b, p], place = target, 0
-                depth = self.table_depth(bits, own.shape[1], known.shape[1])
-                shape = bits, depth, self.factors, self.window_of, row_of
-                ask = self.steps, self.by_length, *parts[p], place
-                walk(own, known, amounts, *shape, *ask, target)
+                layout = self.layout(bits, own.shape[1], count)
+                walk(own, known, layout, rules, row_of, parts[p], place, target)
 
-        cost = 8.0 * self.length * (n + known.shape[1])
+        cost = 8.0 * self.length * (n + count)
         map_blocks(work, len(blocks) * len(parts), 1, cost)
         for b, p in sorted(partial):
             out[rows[p], :, blocks[b] : blocks[b] + POSITION_SEQUENCES] += partial[b, p]
@@ -201,8 +201,8 @@ class PositionWeights:
     # Values of pairs
 
     @cached_property
-    def _shifts(self) -> list[tuple[int, float, NDArray[np.uint64]]]:
-        """Each shift, its factor, and the bits of the positions at which it counts."""
+    def shifts(self) -> list[tuple[int, float, NDArray[np.bool_]]]:
+        """Each shift, its factor, and at which positions it counts: both are in one window."""
         out = []
         most = len(self.factors) - 1
         for s in range(-most, most + 1):
@@ -210,7 +210,7 @@ class PositionWeights:
             low, high = max(0, -s), min(self.length, self.length - s)
             here, there = self.window_of[low:high], self.window_of[low + s : high + s]
             inside[low:high] = (here == there) & (here >= 0)
-            out.append((s, float(self.factors[abs(s)]), _as_bits(inside)))
+            out.append((s, float(self.factors[abs(s)]), inside))
         return out
 
     @cached_property
@@ -219,7 +219,8 @@ class PositionWeights:
         if self.by_length:
             return np.ones((1, self.degree))
         inside = self.steps[self.window_of >= 0]
-        return inside[:1] if np.all(inside == inside[:1]) else None
+        longest = np.flatnonzero(inside.any(axis=0)).max(initial=-1) + 1
+        return inside[:1, :longest].copy() if np.all(inside == inside[:1]) else None
 
     @cached_property
     def sums(self) -> Floats:
@@ -239,15 +240,16 @@ class PositionWeights:
         if len(out) == 1 and self._common_steps is not None:
             weights, where = self._common_steps, np.empty(0, np.int64)
         strands = list(product(left.planes, right.planes))
+        shifts = [(s, factor, _as_bits(inside)) for s, factor, inside in self.shifts]
 
         def work(start: int, stop: int) -> None:
             for a, b in strands:
-                for s, factor, allowed in self._shifts:
-                    given = a, b, (start, stop), s, allowed, read, weights, where
-                    add_common(*given, factor / left.n_strands, columns, out)
+                for s, factor, allowed in shifts:
+                    rules, share = (allowed, read, weights, where), factor / left.n_strands
+                    add_common(a, b, (start, stop), s, rules, share, columns, out)
 
         each = 1.0 if columns == SAME else float(right.n)
-        cost = left.n * each * self.length * len(self._shifts) / 8.0
+        cost = left.n * each * self.length * len(shifts) / 8.0
         map_blocks(work, left.n, STRING_ROWS if columns == SAME else PAIR_ROWS, cost)
 
     def add_pairs(self, left: Aligned, right: Aligned, out: Floats, lower: bool = False) -> None:
@@ -288,16 +290,14 @@ class PositionTable:
         self._weights = weights
         self._tables: dict[int, Tables] = {}
         letters, amounts = known.weighed(v)
-        bits, count = known.bits, len(amounts)
-        depth = weights.table_depth(bits, count, count)
-        self._layout = layout_of(bits, weights.degree, depth, 1)
-        if not count:
+        if not len(amounts):
             return
+        layout = weights.layout(known.bits, len(amounts), len(amounts))
         words, valids = np.zeros(letters.shape, np.uint64), np.zeros(letters.shape, np.uint8)
         for at in reversed(range(known.length)):
             if at + 1 < known.length:
                 words[at], valids[at] = words[at + 1], valids[at + 1]
-            roll_letter(letters[at], bits, weights.degree, words[at], valids[at])
+            roll_letter(letters[at], known.bits, weights.degree, (words[at], valids[at]))
         positions = np.flatnonzero(weights.window_of >= 0).tolist()
 
         def work(start: int, stop: int) -> None:
@@ -307,30 +307,28 @@ class PositionTable:
                 near = near[weights.window_of[near] == weights.window_of[at]]
                 shares = (weights.factors[np.abs(near - at)][:, None] * amounts).ravel()
                 entries = words[near].ravel(), valids[near].ravel(), shares
-                room = np.empty(self._layout[-1][-1])
-                tables = empty_tables(room, self._layout, len(shares))
-                built = build_tables(entries, self._layout, weights.steps[at], tables)
-                self._tables[at] = trimmed(*built)
+                room = np.empty(layout[-1][-1])
+                tables = empty_tables(layout, weights.sums[at], room, len(shares))
+                self._tables[at] = trimmed(*build_tables(entries, tables))
 
         map_blocks(work, len(positions), 1, 32.0 * letters.size)
 
     def look_up(self, new: Aligned) -> Floats:
         """Return sum_j v_j k(x_j, x) for every new x."""
-        columns, weights, layout = new.columns(), self._weights, self._layout
-        out = np.zeros(columns.shape[1])
+        columns, weights = new.columns(), self._weights
+        out = np.zeros((1, columns.shape[1]))
 
         def work(start: int, stop: int) -> None:
             size = stop - start
-            words, valids = np.zeros(size, np.uint64), np.zeros(size, np.uint8)
+            words = np.zeros(size, np.uint64), np.zeros(size, np.uint8)
             noted = np.empty(size + 1, np.int32)
             for at in reversed(range(new.length)):
-                roll_letter(columns[at, start:stop], new.bits, weights.degree, words, valids)
+                roll_letter(columns[at, start:stop], new.bits, weights.degree, words)
                 if at in self._tables:
-                    place = words, valids, new.length - at, layout, weights.sums[at]
-                    look_up(*place, self._tables[at], noted, out[start:stop])
+                    look_up(words, new.length - at, self._tables[at], noted, out[:, start:stop])
 
-        map_blocks(work, len(out), STRING_ROWS, 8.0 * columns.size)
-        return new.mean(out)
+        map_blocks(work, out.size, STRING_ROWS, 8.0 * columns.size)
+        return new.mean(out[0])
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelweave.compiled.blocks import ENCODED_LETTERS, STRING_ROWS
+from kernelweave.compiled.kmers import longest_runs
 from kernelweave.compiled.match_runs import fill_planes
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.errors import InvalidInputError
@@ -19,9 +19,10 @@ from kernelweave.kernels.samples import Samples, as_text
 from kernelweave.kernels.strings.alphabet import AMBIGUOUS, Alphabet
 from kernelweave.validation import is_missing
 
-__all__ = ["Aligned", "Sequences", "aligned_of", "sequences_of"]
+__all__ = ["Aligned", "Sequences", "aligned_of", "equal_blocks", "sequences_of"]
 
 
+@dataclass(eq=False)
 class Sequences:
     """Encoded sequences, one after the other in one array.
 
@@ -42,12 +43,9 @@ class Sequences:
     (array([0, 1, 2, 3, 3], dtype=uint8), array([3, 2]), 1)
     """
 
-    def __init__(
-        self, codes: NDArray[np.uint8], starts: NDArray[np.int64], alphabet: Alphabet
-    ) -> None:
-        self.codes = codes
-        self.starts = starts
-        self.alphabet = alphabet
+    codes: NDArray[np.uint8]
+    starts: NDArray[np.int64]
+    alphabet: Alphabet
 
     @classmethod
     def encode(cls, texts: Any, alphabet: Alphabet) -> Sequences:
@@ -58,7 +56,7 @@ class Sequences:
         np.cumsum(_count_letters(flat), out=starts[1:])
         codes = np.empty(starts[-1], np.uint8)
         # A few rows at a time: letters exist once as codes, not also as one long text.
-        for first, last in _parts(starts):
+        for first, last in pairwise(equal_blocks(starts, ENCODED_LETTERS)):
             part = slice(starts[first], starts[last])
             try:
                 codes[part] = alphabet.codes(_join(flat[first:last]))
@@ -86,11 +84,23 @@ class Sequences:
         """Number of letters of each sequence."""
         return np.diff(self.starts)
 
+    @property
+    def places(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The sequence of each letter, and its position there."""
+        rows = np.repeat(np.arange(len(self)), self.lengths)
+        return rows, np.arange(len(self.codes)) - self.starts[rows]
+
     @cached_property
     def common_length(self) -> int | None:
         """The length, if all sequences have the same one."""
         lengths = self.lengths
         return int(lengths[0]) if len(lengths) and np.all(lengths == lengths[0]) else None
+
+    def longest_runs(self) -> NDArray[np.int64]:
+        """Return for each position the most letters without an ambiguous one from there on."""
+        out = np.zeros(int(self.lengths.max(initial=0)), np.int64)
+        longest_runs(self.codes, self.starts, out)
+        return out
 
     def reverse_complement(self) -> Sequences:
         """Return the other strand of every sequence, read from its own start."""
@@ -227,10 +237,10 @@ def _encode_column(base: Samples, alphabet: Alphabet) -> Sequences:
     return Sequences.encode(np.asarray(base.native)[:, 0], alphabet)
 
 
-def _parts(starts: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
-    """Ranges of sequences with about `ENCODED_LETTERS` letters each."""
-    cuts = np.searchsorted(starts, np.arange(0, starts[-1], ENCODED_LETTERS))
-    yield from pairwise(np.unique([*cuts.tolist(), len(starts) - 1]).tolist())
+def equal_blocks(ends: NDArray[np.int64], size: int) -> list[int]:
+    """Where to cut items into blocks of about that size, given where each one starts."""
+    cuts = np.searchsorted(ends, np.arange(size, int(ends[-1]), size))
+    return sorted({0, len(ends) - 1, *cuts.tolist()})
 
 
 def _count_letters(flat: NDArray[Any]) -> NDArray[np.int64]:

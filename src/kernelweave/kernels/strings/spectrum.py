@@ -23,7 +23,7 @@ from kernelweave.kernels.strings.kmers import (
     KmerTable,
     square_norms,
 )
-from kernelweave.kernels.strings.parts import StringKernel, is_pair, position_text, runs_of
+from kernelweave.kernels.strings.parts import StringKernel, is_pair, position_text
 from kernelweave.kernels.strings.sequences import Sequences, sequences_of
 
 __all__ = ["Spectrum"]
@@ -108,10 +108,6 @@ class Spectrum(StringKernel):
 
     length_range = lengths
 
-    def longest_kmers(self, samples: Samples) -> NDArray[np.int64]:
-        # Those of the other strand are the same k-mers, at the same places.
-        return runs_of(self._read(samples))
-
     def part(self, lengths: tuple[int, int], positions: tuple[int, int] | None) -> Spectrum:
         return self._with(positions, k=lengths[0] if lengths[0] == lengths[1] else lengths)
 
@@ -137,7 +133,7 @@ class Spectrum(StringKernel):
         # Not kept: a bank stores them in its own way, and there may be very many such kernels.
         out = self._raw_features(samples)
         if self.normalize:
-            out.data *= np.repeat(self._unit(samples), np.diff(out.indptr))
+            out.data *= np.repeat(self.unit(samples), np.diff(out.indptr))
         return out
 
     # Values
@@ -175,7 +171,7 @@ class Spectrum(StringKernel):
         normalised kernel are for f times :math:`\\sqrt{k(x, x)}`. ``alphabet.text(number, length)``
         spells a k-mer out. With both strands as one each stands for its reverse complement too.
         """
-        amounts = v * self._unit(samples) if self.normalize else v
+        amounts = v * self.unit(samples) if self.normalize else v
         used = np.flatnonzero(amounts)
         space = replace(self.space, shortest=length, longest=length)
         counts = space.count(self._read(samples)[used])

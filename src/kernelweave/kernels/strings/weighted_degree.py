@@ -21,7 +21,7 @@ from kernelweave.kernels.strings.positions import (
     PositionTable,
     PositionWeights,
 )
-from kernelweave.kernels.strings.sequences import Aligned, aligned_of
+from kernelweave.kernels.strings.sequences import Aligned, aligned_of, sequences_of
 
 __all__ = ["WeightedDegree"]
 
@@ -130,7 +130,11 @@ class WeightedDegree(StringKernel):
 
     def longest_kmers(self, samples: Samples) -> NDArray[np.int64]:
         self.aligned(samples)  # Refuses sequences of unequal length.
-        return super().longest_kmers(samples)
+        own = sequences_of(samples, self._letters)
+        if not self.reverse_complement:
+            return own.longest_runs()
+        # Each strand is read from its own start.
+        return np.maximum(own.longest_runs(), own.reverse_complement().longest_runs())
 
     # What the kernel is made of
 
@@ -177,7 +181,7 @@ class WeightedDegree(StringKernel):
     def features(self, samples: Samples) -> PositionalFactor:
         read = self.aligned(samples)
         what = int(self.shift), self.window(read.length), self.length_weights
-        scaling = Scaling.none(read.n, self._unit(samples) if self.normalize else 1.0)
+        scaling = Scaling.none(read.n, self.unit(samples) if self.normalize else 1.0)
         return PositionalFactor(read, *what, scaling)
 
     def _raw_diagonal(self, samples: Samples) -> Floats:

@@ -9,7 +9,7 @@ import numpy as np
 from kernelweave.errors import InvalidInputError, MemoryBudgetError
 from kernelweave.inspect.kmers import TopKmers, letter_scores, top_kmers
 from kernelweave.inspect.part_weights import PartWeights, length_position_weights
-from kernelweave.inspect.string_members import string_members
+from kernelweave.inspect.sequence_model import string_members
 from kernelweave.inspect.words import number, percent, shorten
 from kernelweave.plot.part_weights import (
     plot_length_position_weights,
