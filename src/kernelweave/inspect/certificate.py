@@ -17,7 +17,6 @@ __all__ = [
     "is_zero",
     "measure_of",
     "proof_text",
-    "quality_line",
     "quality_lines",
     "relative_bound",
     "state_text",
@@ -97,20 +96,6 @@ def quality_lines(estimator: Any) -> list[tuple[str, str]]:
         ("objective", f"{_sum(estimator, 'objective_'):.6g}" + (f" ({of})" if of else "")),
         ("gap", f"{float(np.max(estimator.gap_)):.1e} ({what}{tolerance})"),
     ]
-
-
-def quality_line(estimator: Any) -> str:
-    """Return the same in one line."""
-    if is_bayesian(estimator):
-        bound, change = _bound(estimator)
-        return (
-            f"lower bound on the log evidence {bound:.6g}, last change {change:.1e} a sample "
-            f"(tolerance {estimator.tol:.1e})"
-        )
-    if not hasattr(estimator, "gap_"):
-        return ""
-    measure = f"relative {measure_of(estimator)}"
-    return f"{measure} {estimator.gap_:.1e} (tolerance {estimator.tol:.1e})"
 
 
 def certificate_text(estimator: Any) -> str:

@@ -7,8 +7,8 @@ from typing import Any
 
 from sklearn.utils import estimator_html_repr
 
-from kernelweave.inspect.certificate import quality_line, state_text
-from kernelweave.inspect.learnt import Bar, rank_kernels, weight_bars
+from kernelweave.inspect.certificate import quality_lines, state_text
+from kernelweave.inspect.learnt import KernelWeight, rank_kernels
 from kernelweave.inspect.summary import learnt_line
 
 __all__ = ["html_repr"]
@@ -75,32 +75,33 @@ def html_repr(estimator: Any) -> str:
 
 def _panel(estimator: Any) -> str:
     kernels = rank_kernels(estimator)
-    bars, rest = weight_bars(kernels, _KERNELS_SHOWN)
-    most = max((abs(bar.right) for bar in bars), default=1.0) or 1.0
-    rows = "".join(_row(bar, abs(bar.right) / most) for bar in bars)
-    if rest is not None:
-        total = sum(abs(kernel.weight) for kernel in kernels[_KERNELS_SHOWN:])
+    shown, rest = kernels[:_KERNELS_SHOWN], kernels[_KERNELS_SHOWN:]
+    rows = "".join(_row(kernel, abs(kernel.weight / kernels[0].weight)) for kernel in shown)
+    if rest:
+        total = sum(abs(kernel.weight) for kernel in rest)
         rows += (
             f'<tr><td class="kw-number">{total:.4f}</td><td class="kw-bars"></td>'
-            f"<th>{rest.name}</th></tr>"
+            f"<th>{len(rest)} more</th></tr>"
         )
     table = f"<table><tbody>{rows}</tbody></table>" if rows else ""
-    state, quality = escape(state_text(estimator)), quality_line(estimator)
+    state = escape(state_text(estimator))
     if hasattr(estimator, "converged_"):
         mark, kind = ("✓", "kw-ok") if estimator.converged_ else ("⚠", "kw-warn")
         state = f'<span class="{kind}">{mark} {state}</span>'
+    quality = [f"{label} {text}" for label, text in quality_lines(estimator)]
     return (
         f'<div class="kw-learnt" role="group" aria-label="What was learnt"><style>{_STYLE}</style>'
         f"<p><strong>Learnt:</strong> {escape(learnt_line(estimator))}</p>{table}"
-        f"<p>{state}{': ' if quality else ''}{escape(quality)}</p></div>"
+        f"<p>{', '.join([state, *map(escape, quality)])}</p></div>"
     )
 
 
-def _row(bar: Bar, share: float) -> str:
-    name = escape(bar.name)
-    number = f"{bar.right:.4f}" + ("" if bar.reach is None else f" ± {bar.reach / 2:.4f}")
-    spread = "" if bar.reach is None else " kw-std"
-    minus = " kw-minus" if bar.right < 0 else ""
+def _row(kernel: KernelWeight, share: float) -> str:
+    name = escape(kernel.name)
+    number, spread = f"{kernel.weight:.4f}", ""
+    if kernel.std is not None:
+        number, spread = f"{number} ± {kernel.std:.4f}", " kw-std"
+    minus = " kw-minus" if kernel.weight < 0 else ""
     return (
         f'<tr><td class="kw-number{spread}">{number}</td><td class="kw-bars">'
         f'<span class="kw-bar{minus}" style="width: {100 * share:.1f}%"></span></td>'

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from kernelweave.inspect.certificate import quality_lines, state_text
-from kernelweave.inspect.learnt import Ranking, find_estimator, rank_kernels, weight_bars
+from kernelweave.inspect.learnt import Ranking, find_estimator, lighter, rank_kernels
 from kernelweave.inspect.words import shorten
 from kernelweave.visible_text import visible
 
@@ -58,11 +58,12 @@ def summary_text(model: Any, top: int = 10) -> str:
     for kernel in kernels[:top]:
         spread = "" if kernel.std is None else f" +- {kernel.std:.4f}"
         lines.append(f"    {kernel.weight:8.4f}{spread}  {visible(kernel.name)}")
-    _, rest = weight_bars(kernels, top)
-    if rest is not None and kernels[0].std is not None:
-        lines.append(f"    {rest.name} from {rest.left:.4f} to {rest.right:.4f}")
-    elif rest is not None:
-        lines.append(f"    {rest.right:8.4f}  {rest.name}")
+    if rest := kernels[top:]:
+        low, high = lighter(rest)
+        if rest[0].std is None:
+            lines.append(f"    {high:8.4f}  {len(rest)} more")
+        else:
+            lines.append(f"    {len(rest)} more from {low:.4f} to {high:.4f}")
     return "\n".join(lines)
 
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from kernelweave.inspect.alignment import Alignment, kernel_alignment
 from kernelweave.inspect.words import shorten
-from kernelweave.plot.style import BLACK, GREY, colour_bar, new_axes, shades
+from kernelweave.plot.style import BLACK, GREY, Axes, colour_bar, new_axes, shades
 from kernelweave.plot.svg import with_tips
 from kernelweave.problem import Array
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 __all__ = ["alignment"]
 

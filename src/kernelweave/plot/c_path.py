@@ -19,6 +19,7 @@ from kernelweave.plot.style import (
     LIGHT_BLUE,
     RULE,
     VERMILLION,
+    Axes,
     check_top,
     log_axis,
     tidy,
@@ -27,7 +28,6 @@ from kernelweave.plot.style import (
 from kernelweave.problem import Array
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 __all__ = ["path", "plot_path", "spread_apart"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from numbers import Integral
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from kernelweave.plot.style import (
     BLUE,
     GREY,
     VERMILLION,
+    Axes,
     check_top,
     new_axes,
     rows_with_names,
@@ -23,9 +24,6 @@ from kernelweave.plot.style import (
 )
 from kernelweave.problem import Array
 from kernelweave.validation import unknown_name
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 __all__ = ["contributions"]
 
@@ -138,8 +136,7 @@ def _draw_steps(
     starts = ends - sizes
     total = baseline + float(steps.sum())
     labels.append("decision value")
-    if ax is None:
-        ax = new_axes(6.8, max(1.8, 1.0 + 0.27 * len(labels)))
+    ax = ax or new_axes(6.8, max(1.8, 1.0 + 0.27 * len(labels)))
     last = len(labels) - 1
     for row, (start, size) in enumerate(zip([*starts, 0.0], [*sizes, total], strict=True)):
         down = size < 0
@@ -170,8 +167,7 @@ def _draw_sizes(
         labels.append(f"{len(rest)} more together")
         lengths.append(sizes[rest].sum())
         colours.append(GREY)
-    if ax is None:
-        ax = new_axes(6.4, max(1.8, 0.9 + 0.27 * len(labels)))
+    ax = ax or new_axes(6.4, max(1.8, 0.9 + 0.27 * len(labels)))
     ax.barh(np.arange(len(labels)), lengths, color=colours, height=0.72)
     for row, length in enumerate(lengths):
         write(ax, f"{length:.3f}", (length, row), (4, 0), **_OVER_ZERO)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from numbers import Integral
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from kernelweave.plot.style import (
     BLACK,
     COLOURS,
     GREY,
+    Axes,
     check_top,
     new_axes,
     rows_with_names,
@@ -24,9 +25,6 @@ from kernelweave.plot.style import (
     write,
 )
 from kernelweave.problem import Array
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 __all__ = ["plot_doubts", "plot_probabilities"]
 
@@ -92,8 +90,7 @@ def plot_probabilities(
     sure = check_sure(sure)
     seen = forecast(model, X, target=target, names=names)
     truth = _codes(seen, y, target)
-    if ax is None:
-        ax = new_axes(7.6, 4.0)
+    ax = ax or new_axes(7.6, 4.0)
     two = len(seen.classes) == 2
     ax.axhspan(1.0 - sure if two else 0.0, sure, color=_ZONE, lw=0, zorder=0)
     for edge in {sure, 1.0 - sure if two else sure}:
@@ -179,8 +176,7 @@ def plot_doubts(
     order = np.argsort(seen.certainty, kind="stable")
     doubted = order[seen.certainty[order] < sure]
     rows = doubted[:top]
-    if ax is None:
-        ax = new_axes(6.4, max(1.8, 1.3 + 0.27 * len(rows)))
+    ax = ax or new_axes(6.4, max(1.8, 1.3 + 0.27 * len(rows)))
     height = np.arange(len(rows))
     left = np.zeros(len(rows))
     for c, name in enumerate(seen.classes):

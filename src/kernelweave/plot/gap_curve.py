@@ -9,10 +9,19 @@ import numpy as np
 from kernelweave.inspect.certificate import measure_of
 from kernelweave.inspect.learnt import find_estimator, is_bayesian, rank_kernels, split_fits
 from kernelweave.plot.kernel_weights import weights
-from kernelweave.plot.style import BLUE, COLOURS, RULE, VERMILLION, log_axis, new_axes, tidy, write
+from kernelweave.plot.style import (
+    BLUE,
+    COLOURS,
+    RULE,
+    VERMILLION,
+    Axes,
+    log_axis,
+    new_axes,
+    tidy,
+    write,
+)
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 __all__ = ["convergence", "fit_figure", "kernels_in_use"]
@@ -53,8 +62,7 @@ def convergence(model: Any, ax: Axes | None = None) -> Axes:
     'log'
     """
     estimator = find_estimator(model)
-    if ax is None:
-        ax = new_axes(5.2, 3.6)
+    ax = ax or new_axes(5.2, 3.6)
     if is_bayesian(estimator):
         _draw_bound(ax, estimator)
     else:
@@ -102,8 +110,7 @@ def fit_figure(model: Any, top: int = 20) -> Figure:
 
 def kernels_in_use(model: Any, ax: Axes | None = None) -> Axes:
     """Draw how many kernels had a weight, against time."""
-    if ax is None:
-        ax = new_axes(5.2, 3.6)
+    ax = ax or new_axes(5.2, 3.6)
     for i, records in enumerate(split_fits(find_estimator(model).history_)):
         seconds = [record.seconds for record in records]
         used = [record.active_kernels for record in records]

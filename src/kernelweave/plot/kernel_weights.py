@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from kernelweave.inspect.learnt import Bar, find_estimator, rank_kernels, weight_bars
+from kernelweave.inspect.learnt import find_estimator, lighter, rank_kernels
 from kernelweave.inspect.words import shorten
 from kernelweave.plot.style import (
     BLACK,
     COLOURS,
     GREY,
     VERMILLION,
+    Axes,
     check_top,
     new_axes,
     rows_with_names,
@@ -21,9 +22,6 @@ from kernelweave.plot.style import (
     write,
 )
 from kernelweave.regularizers.groups import partition
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 __all__ = ["weights"]
 
@@ -64,34 +62,53 @@ def weights(model: Any, ax: Axes | None = None, top: int = 20, *, groups: Any = 
     >>> plot.weights(model).get_xlabel()
     'weight'
     """
-    from matplotlib.patches import Patch
-
     check_top(top)
     estimator = find_estimator(model)
     kernels = rank_kernels(estimator)
-    bars, rest = weight_bars(kernels, top)
-    colours, by_group = _group_colours(groups, estimator.kernel_names_)
-    shown = [colours[kernel.place] for kernel in kernels[:top]]
-    names, texts = [shorten(bar.name) for bar in bars], [f"{bar.right:.3f}" for bar in bars]
-    if rest is not None:
-        bars, shown, spread = [*bars, rest], [*shown, GREY], kernels[0].std is not None
-        names.append(f"{rest.name} kernels {'in this range' if spread else 'together'}")
-        texts.append(f"{rest.left:.3f} to {rest.right:.3f}" if spread else f"{rest.right:.3f}")
-    if ax is None:
-        ax = new_axes(6.4, max(1.6, 0.9 + 0.27 * len(names)))
-    handles: list[Any] = [Patch(color=colour, label=name) for name, colour in by_group.items()]
-    handles += _draw_bars(ax, bars, shown, texts)
-    n_classes = len(kernels[0].by_class) if kernels else 1
-    if n_classes > 1:
-        for row, kernel in enumerate(kernels[:top]):
-            dots = ax.plot(kernel.by_class, [row] * n_classes, "o", color=VERMILLION, markersize=4)
-            dots[0].set_label("one class")
-        handles.append(dots[0])
+    shown, rest = kernels[:top], kernels[top:]
+    names = [shorten(kernel.name) for kernel in shown]
+    colours, handles = _group_colours(groups, estimator.kernel_names_)
+    # Where bars start and end, all that is drawn of each, and its number.
+    bars = [
+        (0.0, kernel.weight, kernel.ends, colours[kernel.place], f"{kernel.weight:.3f}")
+        for kernel in shown
+    ]
+    if rest:
+        left, right = lighter(rest)
+        spread = rest[0].std is not None
+        names.append(f"{len(rest)} more kernels {'in this range' if spread else 'together'}")
+        text = f"{left:.3f} to {right:.3f}" if spread else f"{right:.3f}"
+        bars.append((left, right, (left, right), GREY, text))
+    ax = ax or new_axes(6.4, max(1.6, 0.9 + 0.27 * len(names)))
+    drawn = ax.barh(
+        np.arange(len(bars)),
+        [right - left for left, right, *_ in bars],
+        left=[left for left, *_ in bars],
+        color=[colour for *_, colour, _ in bars],
+        height=0.72,
+    )
+    for row, (_, right, ends, _, text) in enumerate(bars):
+        # On the side that the bar points to.
+        up = right >= 0
+        write(ax, text, (ends[up], row), (4 if up else -4, 0), ha="left" if up else "right")
+    rows = np.arange(len(shown))
+    if shown and shown[0].std is not None:
+        how: Any = {"fmt": "none", "ecolor": BLACK, "elinewidth": 1.1}
+        values, reach = zip(*((kernel.weight, kernel.reach) for kernel in shown), strict=True)
+        handles.append(ax.errorbar(values, rows, xerr=reach, label="2 standard deviations", **how))
+        for kernel, bar in zip(shown, drawn, strict=False):
+            bar.set_alpha(_PALE if kernel.doubtful else None)
+    if shown and len(shown[0].by_class) > 1:
+        for row, kernel in enumerate(shown):
+            own = kernel.by_class
+            dots = ax.plot(own, [row] * len(own), "o", color=VERMILLION, markersize=4)
+        dots[0].set_label("one class")
+        handles += dots
     title = f"{len(kernels)} of {len(estimator.kernel_names_)} kernels kept"
     title_and_legend(ax, title, handles, right=True)
     rows_with_names(ax, names)
     ax.margins(x=0.14)
-    if any(bar.low < 0 for bar in bars):
+    if any(low < 0 for _, _, (low, _), *_ in bars):
         ax.axvline(0.0, color=GREY, lw=0.8, zorder=0.5)
     else:
         ax.set_xlim(left=0)
@@ -100,30 +117,13 @@ def weights(model: Any, ax: Axes | None = None, top: int = 20, *, groups: Any = 
     return ax
 
 
-def _draw_bars(ax: Axes, bars: list[Bar], colours: list[str], texts: list[str]) -> list[Any]:
-    """Draw bars with their numbers and error bars; returns what a legend explains."""
-    left = [bar.left for bar in bars]
-    widths = [bar.right - bar.left for bar in bars]
-    drawn = ax.barh(np.arange(len(bars)), widths, left=left, color=colours, height=0.72)
-    for row, (bar, shape, text) in enumerate(zip(bars, drawn, texts, strict=True)):
-        if bar.doubtful:
-            shape.set_alpha(_PALE)
-        # On the side that the bar points to.
-        up = bar.right >= 0
-        end = (bar.high if up else bar.low, row)
-        write(ax, text, end, (4 if up else -4, 0), ha="left" if up else "right")
-    known = [(bar.right, row, bar.reach) for row, bar in enumerate(bars) if bar.reach is not None]
-    if not known:
-        return []
-    weights, places, reach = zip(*known, strict=True)
-    how: Any = {"fmt": "none", "ecolor": BLACK, "elinewidth": 1.1, "label": "2 standard deviations"}
-    return [ax.errorbar(weights, places, xerr=reach, **how)]
+def _group_colours(groups: Any, names: list[str]) -> tuple[list[str], list[Any]]:
+    """The colour of every kernel, and what a legend explains; no groups: one colour."""
+    from matplotlib.patches import Patch
 
-
-def _group_colours(groups: Any, names: list[str]) -> tuple[list[str], dict[str, str]]:
-    """The colour of every kernel, and that of every group; no groups: one colour."""
     if groups is None:
-        return [COLOURS[0]] * len(names), {}
+        return [COLOURS[0]] * len(names), []
     parts = partition(groups, len(names), names)
     own = [COLOURS[g % len(COLOURS)] for g in range(len(parts.names))]
-    return [own[label] for label in parts.labels], dict(zip(parts.names, own, strict=True))
+    handles = [Patch(color=c, label=name) for name, c in zip(parts.names, own, strict=True)]
+    return [own[label] for label in parts.labels], handles

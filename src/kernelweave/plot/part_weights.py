@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,10 +11,7 @@ from kernelweave.errors import InvalidInputError
 from kernelweave.inspect.part_weights import PartWeights, length_position_weights
 from kernelweave.inspect.replicates import Stability
 from kernelweave.inspect.words import shorten
-from kernelweave.plot.style import BLUE, GREY, VERMILLION, colour_bar, new_axes, shades, tidy
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from kernelweave.plot.style import BLUE, GREY, VERMILLION, Axes, colour_bar, new_axes, shades, tidy
 
 __all__ = ["plot_length_position_weights", "plot_length_weights", "plot_position_weights"]
 
@@ -62,8 +59,7 @@ def plot_length_weights(
             f"kernel '{parts.name}' was not taken apart by length; fit kernel.by_length(), or "
             f"draw plot_position_weights."
         )
-    if ax is None:
-        ax = new_axes(max(3.6, 1.4 + 0.36 * len(parts.lengths)), 3.0)
+    ax = ax or new_axes(max(3.6, 1.4 + 0.36 * len(parts.lengths)), 3.0)
     at = np.arange(len(parts.lengths), dtype=float)
     _draw_bars(ax, at - 0.5, at + 0.5, parts, axis=1, share=0.72)
     texts = [str(a) if a == b else f"{a}-{b}" for a, b in parts.lengths]
@@ -116,8 +112,7 @@ def plot_position_weights(
     """
     parts = length_position_weights(model, kernel=kernel, stability=stability)
     starts, stops = _windows(parts)
-    if ax is None:
-        ax = new_axes(7.2, 2.8)
+    ax = ax or new_axes(7.2, 2.8)
     # A bar reaches from half a position before its first k-mer to half a one after its last.
     _draw_bars(ax, starts - 0.5 - origin, stops - 0.5 - origin, parts, axis=0)
     _position_axis(ax, int(starts[0]), int(stops[-1]), origin)
@@ -158,8 +153,7 @@ def plot_length_position_weights(
     parts = length_position_weights(model, kernel=kernel)
     starts, stops = _windows(parts)
     rows = len(parts.lengths)
-    if ax is None:
-        ax = new_axes(7.2, max(1.8, 1.1 + 0.22 * rows))
+    ax = ax or new_axes(7.2, max(1.8, 1.1 + 0.22 * rows))
     edges = np.append(starts, stops[-1]) - 0.5 - origin
     most = max(float(np.abs(parts.weights).max()), np.finfo(float).tiny)
     signed = bool(parts.weights.min() < 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from kernelweave.plot.style import (
     GREY,
     LIGHT_BLUE,
     VERMILLION,
+    Axes,
     check_top,
     legend_above,
     new_axes,
@@ -21,9 +22,6 @@ from kernelweave.plot.style import (
     write,
 )
 from kernelweave.problem import Array
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 __all__ = ["stability"]
 
@@ -70,8 +68,7 @@ def stability(result: Any, ax: Axes | None = None, top: int = 20) -> Axes:
         names.append(f"{len(rest)} more kernels together")
         any_of_them = result.selected(result.replicates[:, rest]).any(axis=1).mean()
         frequency = np.append(frequency, any_of_them)
-    if ax is None:
-        ax = new_axes(7.4, max(2.2, 1.35 + 0.27 * len(names)))
+    ax = ax or new_axes(7.4, max(2.2, 1.35 + 0.27 * len(names)))
     explained = _draw_weights(ax, result, shown)
     if len(rest):
         _write_rest(ax, result, rest, len(shown))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,15 +20,13 @@ from kernelweave.plot.style import (
     COLOURS,
     GREY,
     VERMILLION,
+    Axes,
     check_top,
     colour_bar,
     new_axes,
     shades,
     tidy,
 )
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 __all__ = ["plot_kmer_scores", "plot_sequence_logo"]
 
@@ -204,8 +202,7 @@ def plot_sequence_logo(
         heights[codes[shown], np.flatnonzero(shown)] = share[shown]
         alphabet, title = reader.alphabet, reader.title
     start, stop = _range(positions, heights.shape[1])
-    if ax is None:
-        ax = new_axes(float(np.clip(0.17 * (stop - start) + 0.8, 3.6, 12.0)), 2.6)
+    ax = ax or new_axes(float(np.clip(0.17 * (stop - start) + 0.8, 3.6, 12.0)), 2.6)
     _draw_letters(ax, heights[:, start:stop], start - origin, alphabet)
     ax.axhline(0.0, color=BLACK, lw=0.8)
     _position_axis(ax, start, stop, origin)

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from textwrap import shorten as cut
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from kernelweave.errors import InvalidInputError
 from kernelweave.inspect.words import shorten, two_digits
-from kernelweave.plot.style import BLUE, GREY, LIGHT_BLUE, legend_above, new_axes, tidy, write
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from kernelweave.plot.style import BLUE, GREY, LIGHT_BLUE, Axes, legend_above, new_axes, tidy, write
 
 __all__ = ["compare"]
 
@@ -58,8 +55,7 @@ def compare(comparison: Any, ax: Axes | None = None) -> Axes:
             f"{type(comparison).__name__}."
         )
     count = len(rows)
-    if ax is None:
-        ax = new_axes(9.2, max(1.8, 1.25 + 0.36 * count))
+    ax = ax or new_axes(9.2, max(1.8, 1.25 + 0.36 * count))
     names = [shorten(row.solver, 30) for row in rows]
     ax.set_yticks(np.arange(count), names)
     ax.set_ylim(count - 0.5, -0.5)

@@ -12,6 +12,9 @@ from kernelweave.inspect.words import number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+else:
+    # Matplotlib is imported by the first figure.
+    Axes = Any
 
 __all__ = [
     "BLACK",
@@ -21,6 +24,7 @@ __all__ = [
     "LIGHT_BLUE",
     "RULE",
     "VERMILLION",
+    "Axes",
     "check_top",
     "colour_bar",
     "legend_above",

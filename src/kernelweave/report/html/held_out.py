@@ -7,33 +7,26 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.metrics import average_precision_score, confusion_matrix
+from sklearn.metrics import average_precision_score, confusion_matrix, roc_auc_score
 
-from kernelweave.inspect.certificate import Badge
 from kernelweave.inspect.heldout import (
     HeldOut,
+    Measured,
     area_under_roc,
-    bootstrap,
+    estimate,
     resamples,
+    share,
     task_of,
     wilson,
 )
 from kernelweave.inspect.learnt import is_bayesian
 from kernelweave.inspect.words import count, listed, number, percent, plural, shorten
-from kernelweave.plot.held_out import (
-    Curve,
-    calibration,
-    histogram,
-    precision_recall,
-    predictions,
-    residuals,
-    roc,
-)
+from kernelweave.plot import held_out as draw
 from kernelweave.plot.style import COLOURS
 from kernelweave.report.html.blocks import (
     figure,
     figures,
-    histogram_rows,
+    histogram_figure,
     panel,
     section,
     some_of,
@@ -43,7 +36,8 @@ from kernelweave.report.html.blocks import (
 __all__ = ["Part", "held_out_part", "held_out_section"]
 
 Floats = NDArray[np.float64]
-Interval = tuple[float, float] | None
+Block = dict[str, Any]
+Curve = draw.Curve
 
 # Classes of a confusion matrix that is still readable, and rows of the lists in its place.
 _MATRIX = 15
@@ -56,11 +50,12 @@ _SQUARE = 4.2
 
 
 class Part(NamedTuple):
-    """A sentence and a badge for the top of the page, and blocks for a section."""
+    """What a comparison with the truth says; the first number is also a badge."""
 
     sentence: str
-    badge: Badge
-    blocks: list[dict[str, Any]]
+    numbers: list[Measured]
+    blocks: list[Block]
+    notes: list[str]
 
 
 def held_out_part(estimator: Any, held: HeldOut | None) -> Part | None:
@@ -68,59 +63,40 @@ def held_out_part(estimator: Any, held: HeldOut | None) -> Part | None:
     task = task_of(estimator)
     if held is None or (held.y is None and task != "outliers"):
         return None
-    parts = {"classes": _classes, "labels": _labels, "numbers": _numbers, "outliers": _outliers}
-    return parts[task](estimator, held)
+    tasks = {"classes": _classes, "labels": _labels, "numbers": _numbers, "outliers": _outliers}
+    return tasks[task](estimator, held)
 
 
-def held_out_section(
-    estimator: Any, held: HeldOut | None, part: Part | None
-) -> dict[str, Any] | None:
+def held_out_section(estimator: Any, held: HeldOut | None, part: Part | None) -> Block | None:
     """The section; without the truth it shows what was predicted."""
     if held is None:
         return None
     lead = f"{plural(held.n, 'sample')} that the model has not seen. {held.note}".strip()
-    blocks = _predicted(estimator, held) if part is None else part.blocks
+    if part is None:
+        blocks = _predicted(estimator, held)
+    else:
+        blocks = [_row(part.numbers), *part.blocks, {"kind": "notes", "notes": part.notes}]
     return section("held-out", "On held-out samples", lead, *blocks)
 
 
-def _predicted(estimator: Any, held: HeldOut) -> list[dict[str, Any]]:
+def _predicted(estimator: Any, held: HeldOut) -> list[Block]:
     predicted = np.asarray(estimator.predict(held.X))
-    note = _notes(["The truth was not given, so this is what was predicted."])
+    note = {"kind": "notes", "notes": ["The truth was not given, so this is what was predicted."]}
     if task_of(estimator) == "classes":
-        labels, counts = np.unique(predicted, return_counts=True)
         rows = [
-            [shorten(a, 60), count(b), percent(b / held.n)]
-            for a, b in zip(labels, counts, strict=True)
+            [shorten(label, 60), count(n), percent(n / held.n)]
+            for label, n in zip(*np.unique(predicted, return_counts=True), strict=True)
         ]
         return [table("Predicted classes", ["class", "samples", "share"], rows, [1, 2]), note]
     values = predicted.reshape(held.n, -1)[:, 0].astype(float)
-    edges = np.histogram_bin_edges(values, int(np.clip(np.sqrt(held.n) * 1.5, 5, 40)))
-    ax = histogram([("samples", values)], edges, "predicted", panel())
     caption = f"From {number(float(values.min()))} to {number(float(values.max()))}."
-    told = "Histogram of the predicted values."
-    return [figures(figure("Predicted values", ax, told, caption)), note]
+    groups = [("samples", values)]
+    drawn = histogram_figure("Predicted values", "predicted", groups, caption)
+    return [figures(drawn), note]
 
 
-def _number(
-    head: str, value: float, ends: Interval, small: str, say: Callable[[float], str]
-) -> dict[str, str]:
-    """One number with its interval, in words."""
-    between = "" if ends is None else f"{say(ends[0])} to {say(ends[1])}"
-    return {"head": head, "text": say(value), "interval": between, "small": small}
-
-
-def _badge(found: dict[str, str]) -> Badge:
-    small = f"95 % interval {found['interval']}" if found["interval"] else ""
-    head = found["head"] if found["head"].isupper() else found["head"].lower()
-    return Badge(f"Held-out {head}", found["text"], small)
-
-
-def _numbers_block(numbers: list[dict[str, str]]) -> dict[str, Any]:
+def _row(numbers: list[Measured]) -> Block:
     return {"kind": "numbers", "numbers": numbers}
-
-
-def _notes(notes: list[str]) -> dict[str, Any]:
-    return {"kind": "notes", "notes": notes}
 
 
 # Classes
@@ -131,20 +107,24 @@ def _classes(estimator: Any, held: HeldOut) -> Part:
     classes, right = estimator.classes_, predicted == truth
     labels, counts = np.unique(truth, return_counts=True)
     drawn = resamples(held.n)
-    hits = int(right.sum())
-    small = "share that is right"
-    numbers = [_number("Accuracy", hits / held.n, wilson(hits, held.n), small, percent)]
-    badge = _badge(numbers[0])
+    numbers = [share("Accuracy", int(right.sum()), held.n, "share that is right")]
+    guess = ""
     if len(labels) > 1:
+        guess = f"; guessing the commonest class gives {percent(float(counts.max()) / held.n)}"
         own = np.array([truth == label for label in labels], dtype=float)
-        value = float(np.mean(own @ right / own.sum(axis=1)))
-        ends = bootstrap(lambda w: np.mean((w * right) @ own.T / (w @ own.T), 1), drawn)
         small = "mean recall of the classes"
-        numbers.append(_number("Balanced accuracy", value, ends, small, percent))
+
+        def recall(w: Floats) -> Floats:
+            return np.mean((w * right) @ own.T / (w @ own.T), axis=1)
+
+        numbers.append(estimate("Balanced accuracy", recall, drawn, small, percent))
     scores = np.asarray(estimator.decision_function(held.X), dtype=float)
     curves, notes = _class_curves(truth, classes, scores)
     if curves:
-        numbers.append(_area(curves, drawn, len(classes)))
+        small = "of a random pair, how often the order is right"
+        if len(classes) > 2:
+            small = f"mean over {plural(len(curves), 'class', 'classes')}, each against the rest"
+        numbers.append(estimate("Area under ROC", _mean_area(curves), drawn, small))
     items = _rank_figures(curves)
     if len(curves) > len(COLOURS):
         notes.append(
@@ -167,95 +147,76 @@ def _classes(estimator: Any, held: HeldOut) -> Part:
             "probabilities. loss='logistic' (MKLClassifier), BayesianMKLClassifier, or "
             "CalibratedClassifierCV around the model would."
         )
-    blocks = [
-        _numbers_block(numbers),
-        *_confusion(truth, predicted, np.union1d(classes, labels)),
-        figures(*items),
-        _notes(notes),
-    ]
-    guess = f"; guessing the commonest class gives {percent(float(counts.max()) / held.n)}"
     sentence = (
-        f"On {plural(held.n, 'held-out sample')} {percent(hits / held.n)} "
-        f"{'was' if held.n == 1 else 'were'} right{guess if len(labels) > 1 else ''}."
+        f"On {plural(held.n, 'held-out sample')} {numbers[0].text} "
+        f"{'was' if held.n == 1 else 'were'} right{guess}."
     )
-    return Part(sentence, badge, blocks)
+    confusion = _confusion(truth, predicted, np.union1d(classes, labels))
+    return Part(sentence, numbers, [*confusion, figures(*items)], notes)
 
 
 def _class_curves(
     truth: NDArray[Any], classes: NDArray[Any], scores: Floats
 ) -> tuple[list[Curve], list[str]]:
     """One curve for two classes, else one for each class against the rest, the commonest first."""
-    columns = scores[:, None] if scores.ndim == 1 else scores
-    kinds = classes[1:] if len(classes) == 2 else classes
-    present = np.unique(truth)
-    if len(present) == 1:
-        only = (
-            f"All {count(len(truth))} held-out samples are"
-            if len(truth) > 1
-            else "The only held-out sample is"
-        )
+    if (truth == truth[0]).all():
+        n = len(truth)
+        only = f"All {count(n)} held-out samples are" if n > 1 else "The only held-out sample is"
         return [], [
-            f"{only} of class {present[0]}: ROC, precision and recall need samples of other "
+            f"{only} of class {truth[0]}: ROC, precision and recall need samples of other "
             "classes as well."
         ]
+    columns = scores[:, None] if scores.ndim == 1 else scores
+    kinds = classes[1:] if len(classes) == 2 else classes
     curves = [
         (f"class {shorten(label, _LABEL)}", truth == label, own)
         for label, own in zip(kinds, columns.T, strict=True)
     ]
     missing = [str(k) for k, (_, own, _) in zip(kinds, curves, strict=True) if not own.any()]
-    notes = []
-    if missing:
-        notes.append(f"No curve for {listed(missing)}: no held-out sample is of that class.")
+    why = f"No curve for {listed(missing)}: no held-out sample is of that class."
     curves = [curve for curve in curves if curve[1].any()]
-    return sorted(curves, key=lambda curve: -int(curve[1].sum())), notes
+    return sorted(curves, key=lambda curve: -int(curve[1].sum())), [why] if missing else []
 
 
-def _area(curves: list[Curve], drawn: Floats, n_classes: int) -> dict[str, str]:
-    def mean_area(weights: Floats) -> Floats:
-        return np.mean([area_under_roc(own, scores, weights) for _, own, scores in curves], axis=0)
-
-    value = float(mean_area(np.ones((1, drawn.shape[1])))[0])
-    small = "of a random pair, how often the order is right"
-    if n_classes > 2:
-        small = f"mean over {plural(len(curves), 'class', 'classes')}, each against the rest"
-    return _number("Area under ROC", value, bootstrap(mean_area, drawn), small, number)
+def _mean_area(curves: list[Curve]) -> Callable[[Floats], Floats]:
+    return lambda w: np.mean([area_under_roc(own, s, w) for _, own, s in curves], axis=0)
 
 
-def _rank_figures(curves: list[Curve]) -> list[dict[str, Any]]:
+def _rank_figures(curves: list[Curve]) -> list[Block]:
     """ROC and precision-recall, one line for each curve; every curve has both kinds of samples."""
     curves = curves[: len(COLOURS)]
     if not curves:
         return []
-    rows = []
-    for label, positive, scores in curves:
-        area = float(area_under_roc(positive, scores, np.ones((1, len(scores))))[0])
-        precision = float(average_precision_score(positive, scores))
-        rows.append([label, count(int(positive.sum())), number(area), number(precision)])
+    rows = [
+        [
+            label,
+            count(int(positive.sum())),
+            number(float(roc_auc_score(positive, scores))),
+            number(float(average_precision_score(positive, scores))),
+        ]
+        for label, positive, scores in curves
+    ]
     of = f" of {curves[0][0]}" if len(curves) == 1 else ""
     guess = " The dashed line is guessing."
     heads = ["class", "samples", "area under ROC", "average precision"]
-    areas = ", ".join(f"{row[0]} {row[2]}" for row in rows)
-    precisions = ", ".join(f"{row[0]} {row[3]}" for row in rows)
     return [
         figure(
             f"ROC{of}",
-            roc(curves, panel(_SQUARE)),
-            f"ROC curve, area under it: {areas}.",
+            draw.roc(curves, panel(_SQUARE)),
             "Right among those that are it, against wrong among those that are not, for every "
             "threshold." + guess,
             {"heads": heads, "rows": rows},
         ),
         figure(
             f"Precision and recall{of}",
-            precision_recall(curves, panel(_SQUARE)),
-            f"Precision-recall curve, average precision: {precisions}.",
+            draw.precision_recall(curves, panel(_SQUARE)),
             "Of those called it, how many are it, against how many of them were found."
             + (guess if len(curves) == 1 else ""),
         ),
     ]
 
 
-def _calibration(estimator: Any, held: HeldOut, truth: NDArray[Any]) -> dict[str, Any]:
+def _calibration(estimator: Any, held: HeldOut, truth: NDArray[Any]) -> Block:
     """Predicted probabilities against how often they came true, in ten bins."""
     proba, classes = np.asarray(estimator.predict_proba(held.X), dtype=float), estimator.classes_
     if len(classes) == 2:
@@ -264,16 +225,14 @@ def _calibration(estimator: Any, held: HeldOut, truth: NDArray[Any]) -> dict[str
     else:
         probability, hit = proba.max(axis=1), classes[proba.argmax(axis=1)] == truth
         what = "predicted class"
-    edges = np.linspace(0.0, 1.0, 11)
-    which = np.clip(np.digitize(probability, edges[1:-1]), 0, 9)
-    bins = np.unique(which)
-    counts = np.bincount(which)[bins]
+    which = np.clip((10 * probability).astype(int), 0, 9)
+    bins, counts = np.unique(which, return_counts=True)
     said = np.bincount(which, probability)[bins] / counts
-    hits = np.bincount(which, hit)[bins]
+    hits = np.bincount(which, hit)[bins].astype(int)
     ends = np.array([wilson(h, n) for h, n in zip(hits, counts, strict=True)]).T
     rows = [
         [
-            f"{edges[b]:.1f} to {edges[b + 1]:.1f}",
+            f"{b / 10:.1f} to {(b + 1) / 10:.1f}",
             count(counts[i]),
             percent(said[i]),
             percent(hits[i] / counts[i]),
@@ -284,45 +243,39 @@ def _calibration(estimator: Any, held: HeldOut, truth: NDArray[Any]) -> dict[str
     brier = number(float(np.mean((probability - hit) ** 2)))
     return figure(
         f"Calibration: {what}",
-        calibration(said, hits / counts, ends, panel(_SQUARE)),
-        f"Predicted probability of {what} against how often it came true, in {len(rows)} bins; "
-        f"Brier score {brier}.",
+        draw.calibration(said, hits / counts, ends, panel(_SQUARE)),
         "On the dashed line, probabilities are what they say. Upright lines are 95 % intervals. "
         f"Brier score {brier} (0 is best).",
         {"heads": ["predicted", "samples", "mean", "came true", "95 % interval"], "rows": rows},
     )
 
 
-def _confusion(
-    truth: NDArray[Any], predicted: NDArray[Any], labels: NDArray[Any]
-) -> list[dict[str, Any]]:
+def _confusion(truth: NDArray[Any], predicted: NDArray[Any], labels: NDArray[Any]) -> list[Block]:
     """Counts of true against predicted classes; of very many classes the commonest mistakes."""
-    place = {label: i for i, label in enumerate(labels.tolist())}
-    codes = [[place[label] for label in own.tolist()] for own in (truth, predicted)]
+    codes = [np.searchsorted(labels, own) for own in (truth, predicted)]
     counts = confusion_matrix(*codes, labels=np.arange(len(labels)))
     names = [shorten(label, _LABEL) for label in labels]
     if len(labels) > _MATRIX:
         return _mistakes(counts, names)
     rows = []
-    for i, (name, total) in enumerate(zip(names, counts.sum(axis=1).tolist(), strict=True)):
-        recall = "no samples"
-        if total:
-            low, high = wilson(int(counts[i, i]), total)
-            recall = f"{percent(counts[i, i] / total)} ({percent(low)} to {percent(high)})"
+    for i, (name, own) in enumerate(zip(names, counts.tolist(), strict=True)):
+        total = sum(own)
+        found = share("", own[i], total, "") if total else None
         cells = [
             {
-                "count": int(n),
-                "depth": round(float(n) / max(total, 1), 3),
+                "count": n,
+                "depth": round(n / max(total, 1), 3),
                 "right": i == j,
-                "tip": f"{plural(int(n), 'sample')} of class {name}, called {names[j]}",
+                "tip": f"{plural(n, 'sample')} of class {name}, called {names[j]}",
             }
-            for j, n in enumerate(counts[i])
+            for j, n in enumerate(own)
         ]
+        recall = f"{found.text} ({found.interval})" if found else "no samples"
         rows.append({"name": name, "cells": cells, "total": total, "recall": recall})
     return [{"kind": "confusion", "names": names, "rows": rows}]
 
 
-def _mistakes(counts: NDArray[np.int64], names: list[str]) -> list[dict[str, Any]]:
+def _mistakes(counts: NDArray[np.int64], names: list[str]) -> list[Block]:
     sums, hits = counts.sum(axis=1), counts.diagonal()
     wrong = counts - np.diag(hits)
     order = np.argsort(-wrong.ravel(), kind="stable")[:_LISTED]
@@ -348,29 +301,26 @@ def _labels(estimator: Any, held: HeldOut) -> Part:
     curves: list[Curve] = []
     rows = []
     for t in range(truth.shape[1]):
-        positive, hits = truth[:, t] == 1, int(right[:, t].sum())
+        name, positive = f"label {t}", truth[:, t] == 1
         area = "not defined"
         if 0 < positive.sum() < held.n:
-            curves.append((f"label {t}", positive, scores[:, t]))
-            area = number(float(area_under_roc(*curves[-1][1:], np.ones((1, held.n)))[0]))
-        low, high = wilson(hits, held.n)
-        interval = f"{percent(low)} to {percent(high)}"
-        rows.append([f"label {t}", int(positive.sum()), percent(hits / held.n), interval, area])
-    each, every = float(right.mean()), int(right.all(axis=1).sum())
-    ends = bootstrap(lambda w: w @ right.mean(axis=1) / w.sum(axis=1), resamples(held.n))
-    together = wilson(every, held.n)
+            curves.append((name, positive, scores[:, t]))
+            area = number(float(roc_auc_score(positive, scores[:, t])))
+        own = share(name, int(right[:, t].sum()), held.n, "")
+        rows.append([name, int(positive.sum()), own.text, own.interval, area])
+
+    def mean(w: Floats) -> Floats:
+        return w @ right.mean(axis=1) / w.sum(axis=1)
+
+    drawn, every = resamples(held.n), int(right.all(axis=1).sum())
     numbers = [
-        _number("Labels right", each, ends, "mean over labels", percent),
-        _number("All labels right", every / held.n, together, "of a sample", percent),
+        estimate("Labels right", mean, drawn, "mean over labels", percent),
+        share("All labels right", every, held.n, "of a sample"),
     ]
     heads = ["label", "samples that have it", "right", "95 % interval", "area under ROC"]
-    blocks = [
-        _numbers_block(numbers),
-        table("Label by label", heads, rows, [1, 2, 3, 4]),
-        figures(*_rank_figures(curves)),
-    ]
-    sentence = f"On {plural(held.n, 'held-out sample')} {percent(each)} of the labels were right."
-    return Part(sentence, _badge(numbers[0]), blocks)
+    blocks = [table("Label by label", heads, rows, [1, 2, 3, 4]), figures(*_rank_figures(curves))]
+    sentence = f"On {plural(held.n, 'held-out sample')} {numbers[0].text} of the labels were right."
+    return Part(sentence, numbers, blocks, [])
 
 
 # Numbers
@@ -386,12 +336,12 @@ def _numbers(estimator: Any, held: HeldOut) -> Part:
     truth = np.asarray(held.y, dtype=float).reshape(held.n, -1)
     predicted = predicted.reshape(held.n, -1)
     drawn, outputs = resamples(held.n), truth.shape[1]
-    blocks: list[dict[str, Any]] = []
-    items: list[dict[str, Any]] = []
+    numbers: list[list[Measured]] = []
+    items: list[Block] = []
     notes: list[str] = []
     for t in range(min(outputs, _OUTPUTS)):
         of = f" of output {t}" if outputs > 1 else ""
-        blocks.append(_numbers_block(_errors(truth[:, t], predicted[:, t], drawn, of)))
+        numbers.append(_errors(truth[:, t], predicted[:, t], drawn, of))
         own = None if std is None else std[:, t]
         items += _error_figures(truth[:, t], predicted[:, t], own, of)
     if outputs > _OUTPUTS:
@@ -410,18 +360,17 @@ def _numbers(estimator: Any, held: HeldOut) -> Part:
         f"On {samples} predictions are off by {number(float(off[0]))} on average; predicting the "
         f"mean of them all is off by {number(float(constant[0]))}."
     )
-    badge = _badge(blocks[0]["numbers"][0])
     if outputs > 1:
         ratio = number(float(np.mean(off / np.maximum(constant, 1e-300))))
         sentence = (
             f"On {samples} predictions of {outputs} outputs are off by {ratio} times as much as "
             "their means."
         )
-        badge = badge._replace(head=f"{badge.head} of output 0")
-    return Part(sentence, badge, [*blocks, figures(*items), _notes(notes)])
+    blocks = [*(_row(own) for own in numbers[1:]), figures(*items)]
+    return Part(sentence, numbers[0], blocks, notes)
 
 
-def _errors(truth: Floats, predicted: Floats, drawn: Floats, of: str) -> list[dict[str, str]]:
+def _errors(truth: Floats, predicted: Floats, drawn: Floats, of: str) -> list[Measured]:
     error = truth - predicted
 
     def explained(w: Floats) -> Floats:
@@ -438,48 +387,38 @@ def _errors(truth: Floats, predicted: Floats, drawn: Floats, of: str) -> list[di
     def squared(w: Floats) -> Floats:
         return np.sqrt(w @ error**2 / w.sum(axis=1))
 
-    kinds = [
-        ("R²", explained, "share of the variance explained"),
-        ("Mean absolute error", absolute, "off by so much on average"),
-        ("Root mean squared error", squared, "root of the mean square"),
+    numbers = [
+        estimate(f"Mean absolute error{of}", absolute, drawn, "off by so much on average"),
+        estimate(f"Root mean squared error{of}", squared, drawn, "root of the mean square"),
     ]
-    out = []
-    for head, measure, small in kinds:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            value = float(measure(np.ones((1, len(truth))))[0])
-        if np.isfinite(value):
-            out.append(_number(head, value, bootstrap(measure, drawn), small + of, number))
-    return out
+    if np.isfinite(explained(np.ones((1, len(truth))))):
+        small = "share of the variance explained"
+        numbers.insert(0, estimate(f"R²{of}", explained, drawn, small))
+    return numbers
 
 
-def _error_figures(
-    truth: Floats, predicted: Floats, std: Floats | None, of: str
-) -> list[dict[str, Any]]:
+def _error_figures(truth: Floats, predicted: Floats, std: Floats | None, of: str) -> list[Block]:
     error = truth - predicted
     varies = np.ptp(truth) and np.ptp(predicted)
     near = f" Correlation {number(float(np.corrcoef(truth, predicted)[0, 1]))}." if varies else ""
-    quartiles = [number(float(q)) for q in np.quantile(error, [0.25, 0.5, 0.75])]
+    low, high = (number(float(q)) for q in np.quantile(error, [0.25, 0.75]))
     band = "" if std is None else " The band is two predictive standard deviations to each side."
     # Every so many, in the order of the predictions, so that both ends are there.
     keep = np.argsort(predicted, kind="stable")[some_of(len(truth), _POINTS)]
-    rows = [
-        [number(predicted[i]), number(truth[i]), number(error[i])]
-        for i in keep[some_of(len(keep), 12)]
-    ]
+    some = keep[some_of(len(keep), 12)]
+    rows = [[number(predicted[i]), number(truth[i]), number(error[i])] for i in some]
     shown = (truth[keep], predicted[keep])
     return [
         figure(
             f"Predicted against true{of}",
-            predictions(*shown, panel(_SQUARE)),
-            f"True against predicted values{of}.{near}",
+            draw.predictions(*shown, panel(_SQUARE)),
             f"On the dashed line, predictions are right.{near}",
             {"heads": ["predicted", "true", "true − predicted"], "rows": rows},
         ),
         figure(
             f"Residuals{of}",
-            residuals(*shown, panel(_SQUARE), None if std is None else std[keep]),
-            f"True minus predicted against predicted values{of}; quartiles {', '.join(quartiles)}.",
-            f"Half of them are between {quartiles[0]} and {quartiles[2]}.{band}",
+            draw.residuals(*shown, panel(_SQUARE), None if std is None else std[keep]),
+            f"Half of them are between {low} and {high}.{band}",
         ),
     ]
 
@@ -490,67 +429,49 @@ def _error_figures(
 def _outliers(estimator: Any, held: HeldOut) -> Part:
     scores = np.asarray(estimator.decision_function(held.X), dtype=float)
     outside = scores < 0
-    share = float(outside.mean())
-    ends = wilson(int(outside.sum()), held.n)
-    numbers = [_number("Outside", share, ends, "share called outliers", percent)]
-    badge = _badge(numbers[0])
-    items, notes = [_score_figure(scores, held.y)], []
-    sentence = f"Of {plural(held.n, 'held-out sample')} {percent(share)} lie outside"
+    numbers = [share("Outside", int(outside.sum()), held.n, "share called outliers")]
+    sentence = f"Of {plural(held.n, 'held-out sample')} {numbers[0].text} lie outside"
     if held.y is None:
         sentence += f"; nu = {number(float(estimator.nu))} allowed that share in training."
-    else:
-        odd = np.asarray(held.y) == -1
-        found, more = _known_outliers(scores, odd, outside)
-        numbers += more
-        sentence += f": {found}."
-        if 0 < odd.sum() < held.n:
-            items += _rank_figures([("outliers", odd, -scores)])
-        else:
-            kind = "outliers" if odd.all() else "normal"
-            notes.append(
-                f"All {count(held.n)} held-out samples are {kind}: ROC, precision and recall need "
-                "both kinds."
-            )
-    return Part(sentence, badge, [_numbers_block(numbers), figures(*items), _notes(notes)])
-
-
-def _known_outliers(scores: Any, odd: Any, outside: Any) -> tuple[str, list[dict[str, str]]]:
-    said, numbers = [], []
-    kinds = ((odd, "outliers", "Outliers found"), (~odd, "normal samples", "False alarms"))
-    for own, kind, head in kinds:
+        return Part(sentence, numbers, [figures(_score_figure([("samples", scores)]))], [])
+    odd = np.asarray(held.y) == -1
+    kinds = [("normal", "normal samples", "False alarms", ~odd)]
+    kinds.append(("outliers", "outliers", "Outliers found", odd))
+    kinds = [kind for kind in kinds if kind[-1].any()]
+    said = []
+    for _, kind, head, own in reversed(kinds):
         n = int(own.sum())
-        if n:
-            hits = int(outside[own].sum())
-            said.append(f"{percent(hits / n)} of the {kind}")
-            small = f"of {count(n)} {kind}, how many lie outside"
-            numbers.append(_number(head, hits / n, wilson(hits, n), small, percent))
-    if len(said) == 2:
-        value = float(area_under_roc(odd, -scores, np.ones((1, len(odd))))[0])
-        ends = bootstrap(lambda w: area_under_roc(odd, -scores, w), resamples(len(odd)))
+        small = f"of {count(n)} {kind}, how many lie outside"
+        numbers.append(share(head, int(outside[own].sum()), n, small))
+        said.append(f"{numbers[-1].text} of the {kind}")
+    items = [_score_figure([(name, scores[own]) for name, *_, own in kinds])]
+    notes = []
+    if len(kinds) == 2:
         small = "an outlier scores below a normal sample so often"
-        numbers.append(_number("Area under ROC", value, ends, small, number))
-    return " and ".join(said), numbers
+        curves: list[Curve] = [("outliers", odd, -scores)]
+        drawn = resamples(held.n)
+        numbers.append(estimate("Area under ROC", _mean_area(curves), drawn, small))
+        items += _rank_figures(curves)
+    else:
+        notes.append(
+            f"All {count(held.n)} held-out samples are {kinds[0][0]}: ROC, precision and recall "
+            "need both kinds."
+        )
+    return Part(f"{sentence}: {' and '.join(said)}.", numbers, [figures(*items)], notes)
 
 
-def _score_figure(scores: Any, y: Any) -> dict[str, Any]:
+def _score_figure(groups: list[tuple[str, Floats]]) -> Block:
+    scores = np.concatenate([own for _, own in groups])
     bins = int(np.clip(np.sqrt(len(scores)) * 1.5, 6, 40))
     low, high = min(float(scores.min()), 0.0), max(float(scores.max()), 0.0)
     width = (high - low) / bins or 1.0
     # The boundary is an edge, so that no bar has samples of both sides.
     edges = width * np.arange(np.floor(low / width), max(np.floor(high / width), 0) + 2)
-    groups = [("samples", scores)]
-    if y is not None:
-        odd = np.asarray(y) == -1
-        groups = [
-            (n, own) for n, own in (("normal", scores[~odd]), ("outliers", scores[odd])) if len(own)
-        ]
-    ax = histogram(groups, edges, "decision value", panel(), (0.0, "boundary"))
-    quartiles = [number(float(q)) for q in np.quantile(scores, [0.25, 0.5, 0.75])]
-    heads = ["decision value", *(name for name, _ in groups)]
-    return figure(
+    return histogram_figure(
         "Scores",
-        ax,
-        f"Histogram of decision values, negative outside; quartiles {', '.join(quartiles)}.",
+        "decision value",
+        groups,
         "Samples left of the line are called outliers.",
-        {"heads": heads, "rows": histogram_rows(groups, edges, number)},
+        edges,
+        (0.0, "boundary"),
     )

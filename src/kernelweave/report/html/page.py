@@ -2,26 +2,42 @@
 
 from __future__ import annotations
 
+import platform
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 
+from kernelweave import plot
+from kernelweave.errors import MemoryBudgetError
+from kernelweave.inspect.alignment import kernel_alignment
 from kernelweave.inspect.certificate import Badge, badge
 from kernelweave.inspect.heldout import HeldOut
 from kernelweave.inspect.learnt import Ranking, split_fits
+from kernelweave.inspect.recipe import parameters, recipe
 from kernelweave.inspect.summary import learnt_line
-from kernelweave.inspect.words import count, plural, seconds
-from kernelweave.report.html.alike import alike_section
+from kernelweave.inspect.words import count, number, plural, seconds, shorten
+from kernelweave.plot.style import new_axes
+from kernelweave.report.html.blocks import figure, figures, section
 from kernelweave.report.html.doubt import doubt_section
 from kernelweave.report.html.fit import course_section, path_section, search_section
 from kernelweave.report.html.held_out import Part, held_out_part, held_out_section
 from kernelweave.report.html.sequences import sequence_section
-from kernelweave.report.html.settings import settings_section
-from kernelweave.report.html.weights import Listed, kernel_table, weight_section
+from kernelweave.report.html.weights import kernel_table, list_kernels, weight_section
 
 __all__ = ["gather"]
+
+# Kernels in the map of alignments, and pairs in the table below it.
+_MOST = 30
+_PAIRS = 6
+# Alignment from which two kernels can take each other's place.
+_ALIKE = 0.95
+_PACKAGES = ("kernelweave", "numpy", "scipy", "scikit-learn", "numba", "highspy")
+# Letters of the value of a setting.
+_LONG = 400
 
 
 def gather(
@@ -32,7 +48,7 @@ def gather(
     about: Sequence[tuple[str, str]],
 ) -> dict[str, Any]:
     """Return what the template lays out: text, numbers and drawn charts."""
-    listed = Listed.of(model, max_kernels)
+    listed = list_kernels(model, max_kernels)
     ranking = listed.ranking
     estimator = ranking.estimator
     part = held_out_part(estimator, held)
@@ -44,9 +60,9 @@ def gather(
         path_section(estimator),
         search_section(model),
         course_section(estimator),
-        alike_section(ranking),
+        _alike(ranking),
         {"id": "kernels", "title": "All kernels", "table": kernel_table(listed)},
-        settings_section(model, estimator, about),
+        _settings(model, estimator, about),
     ]
     n = int(estimator._kernel_set.n)
     return {
@@ -61,13 +77,16 @@ def gather(
 
 def _badges(ranking: Ranking, part: Part | None, n: int) -> list[Badge]:
     estimator = ranking.estimator
+    badges = [badge(estimator)]
+    if part is not None:
+        head, text, interval, _ = part.numbers[0]
+        head = head if head.startswith("R²") else head.lower()
+        badges.append(Badge(f"Held-out {head}", text, f"95 % interval {interval}"))
     kernels = f"{count(len(ranking.used))} of {count(ranking.total)}"
     support = ""
     if hasattr(estimator, "support_"):
         support = f", {count(len(estimator.support_))} support vectors"
-    badges = [
-        badge(estimator),
-        *([part.badge] if part else []),
+    badges += [
         Badge("Kernels", kernels, "have a weight"),
         Badge("Samples", count(n), f"trained on{support}"),
     ]
@@ -78,3 +97,66 @@ def _badges(ranking: Ranking, part: Part | None, n: int) -> list[Badge]:
         iterations = plural(int(np.max(estimator.n_iter_)), "iteration")
         badges.append(Badge("Time", seconds(time), iterations))
     return badges
+
+
+def _alike(ranking: Ranking) -> dict[str, Any] | None:
+    """A map of which of the heaviest kernels say the same; None if there is nothing to compare."""
+    used = ranking.used[:_MOST]
+    if len(used) < 2:
+        return None
+    title = "Which kernels say the same"
+    try:
+        found = kernel_alignment(ranking.estimator, kernels=used)
+    except MemoryBudgetError as error:
+        return section("alike", title, f"The kernels were not compared: {error}")
+    pairs = found.pairs()
+    alike = sum(value >= _ALIKE for _, _, value in pairs)
+    lead = (
+        "Centred alignment of the kernels on the training samples: 1 where two say the same, 0 "
+        "where they have nothing in common. Of kernels that say the same, which one gets the "
+        "weight is up to chance. "
+    )
+    if alike:
+        lead += f"{plural(alike, 'pair is', 'pairs are')} alike to {_ALIKE} and more."
+    else:
+        lead += f"No pair is alike to {_ALIKE}: each of them adds something of its own."
+    caption = f"On {plural(found.n_samples, 'training sample')}; neighbours resemble each other."
+    if len(ranking.used) > len(used):
+        caption += f" The {count(len(used))} heaviest of {count(len(ranking.used))} kernels."
+    rows = [[shorten(a, 80), shorten(b, 80), number(v)] for a, b, v in pairs[:_PAIRS]]
+    listed = {"heads": ["kernel", "and kernel", "alignment"], "rows": rows, "title": "Most alike"}
+    side = min(0.6 + 0.2 * len(used), 5.0)
+    ax = plot.alignment(found, new_axes(side + 3.2, side + 1.6))
+    drawn = figure("Alignment of the heaviest kernels", ax, caption, listed, wide=True)
+    return section("alike", title, lead, figures(drawn))
+
+
+def _settings(model: Any, estimator: Any, about: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    """Data, settings, versions, and the Python that makes the same fit."""
+    steps = getattr(getattr(model, "best_estimator_", model), "steps", [])
+    before = [(name, shorten(repr(step), _LONG)) for name, step in steps if step is not estimator]
+    settings = [
+        {"name": name, "value": _say(value), "changed": _say(value) != _say(default)}
+        for name, value, default in parameters(estimator)
+    ]
+    machine = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
+    versions = [("Python", machine), *((name, version(name)) for name in _PACKAGES)]
+    facts = {"Data": about, "Steps before the model": before, "Versions": versions}
+    blocks: list[dict[str, Any]] = [
+        {"kind": "facts", "title": title, "rows": rows} for title, rows in facts.items() if rows
+    ]
+    title = f"Settings of {type(estimator).__name__}"
+    blocks.insert(-1, {"kind": "settings", "title": title, "rows": settings})
+    blocks.append({"kind": "code", "title": "The same fit in Python", "code": recipe(model)})
+    lead = "Everything that is needed to make this fit again."
+    return section("settings", "Data and settings", lead, *blocks)
+
+
+def _say(value: Any) -> str:
+    if isinstance(value, float):
+        return number(value, 6)
+    if isinstance(value, list | tuple) and len(value) > 12:
+        some = ", ".join(_say(item) for item in value[:6])
+        return shorten(f"{len(value):,} items: {some}, …", _LONG)
+    # An address in memory says nothing to a reader.
+    return shorten(re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value)), _LONG)

@@ -99,9 +99,8 @@ def _part_figures(estimator: Any, kernel: str | None) -> list[dict[str, Any]]:
             ["length", "positions", "weight"],
             caption + " The darker, the more weight.",
         )
-    told = f"{title} of {parts.name}; the largest is at {', '.join(rows[0][:-1])}."
     wide = len(heads) == 3
-    return [figure(title, ax, told, caption, {"heads": heads, "rows": rows}, wide=wide)]
+    return [figure(title, ax, caption, {"heads": heads, "rows": rows}, wide=wide)]
 
 
 def _part_rows(parts: PartWeights) -> list[list[str]]:
@@ -179,7 +178,6 @@ def _logo(estimator: Any, kernel: str | None, target: Any, spoken: str) -> dict[
     return figure(
         title,
         ax,
-        f"Sequence logo. {title}; the tallest are in the table.",
         "As high as the mean share of the decision value that sequences get from that letter "
         f"there; letters below the line speak against it.{note}",
         {"heads": ["position", "letter", "share"], "rows": rows, "title": "Tallest letters"},
