@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from numbers import Integral, Real
 from time import perf_counter
@@ -43,6 +44,15 @@ _SOLVERS = ("active-set", "silp", "spg", "spicy", "mwu", "bayes", "uniform")
 # Before the clock starts, every solver fits so many samples for at most so many seconds: compiled
 # code is then loaded.
 _WARM_ROWS, _WARM_SECONDS = 60, 1.0
+# What all solvers share, and what a table calls it.
+_SHARED = {
+    "C": "C",
+    "loss": "loss",
+    "epsilon": "epsilon",
+    "target_scale": "target_scale",
+    "regularizer": "regularizer",
+    "tol": "tolerance",
+}
 
 
 def compare(
@@ -125,18 +135,34 @@ def compare(
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
         interrupted = race.run()
-    race.raise_common_error()
-    _tell(heard, interrupted, race)
-    train, test = splits[0]
+    if not race.fits and len(contestants) > 1 and len({str(e) for e in race.errors.values()}) == 1:
+        # What stops all solvers alike is about the data, not about a solver.
+        raise next(iter(race.errors.values()))
+    told = Counter((warning.category, str(warning.message)) for warning in heard)
+    for (kind, text), times in told.items():
+        warnings.warn(f"{text} (in {times} fits)" if times > 1 else text, kind, stacklevel=2)
+    if interrupted:
+        done = sum(map(len, race.fits.values()))
+        warnings.warn(
+            f"stopped from the keyboard after {done} of {race.total} fits; the comparison has "
+            "these.",
+            InterruptedFitWarning,
+            stacklevel=2,
+        )
+    params = last_step(template).get_params(deep=False)
     return Comparison(
-        rows=race.rows(interrupted),
+        rows=[race.row(one, interrupted) for one in contestants],
         metric="accuracy" if classes else "R2",
         n_splits=len(splits),
-        n_train=len(train),
-        n_test=len(test),
+        n_train=len(splits[0][0]),
+        n_test=len(splits[0][1]),
         n_kernels=race.n_kernels,
-        settings=_settings(template),
-        notes=_notes(race, template),
+        settings={
+            shown: value if isinstance(value, str) else f"{value!r}"
+            for name, shown in _SHARED.items()
+            if (value := params.get(name)) is not None
+        },
+        notes=race.notes(),
         interrupted=interrupted,
     )
 
@@ -188,34 +214,30 @@ class _Race:
 
     def run(self) -> bool:
         """Do all fits; returns whether Ctrl-C came first, and raises if nothing was done yet."""
+        tell = self.on_progress or (lambda done, total, text: None)
+        # Split by split, each begun by another solver.
+        plan = [
+            (split, self.contestants[(split + i) % len(self.contestants)])
+            for split in range(len(self.splits))
+            for i in range(len(self.contestants))
+        ]
         try:
-            self._tell(0, "loading compiled code")
+            tell(0, self.total, "loading compiled code")
             self._warm_up()
-            for done, (split, one) in enumerate(self._order()):
-                self._tell(done, f"{one.label}, split {split + 1} of {len(self.splits)}")
+            for done, (split, one) in enumerate(plan):
+                text = f"{one.label}, split {split + 1} of {len(self.splits)}"
+                tell(done, self.total, text)
                 if one.label not in self.errors:
                     self._fit(one, split)
-            self._tell(self.total, "done")
+            tell(self.total, self.total, "done")
         except KeyboardInterrupt:
-            if not any(self.fits.values()):
+            if not self.fits:
                 raise
             return True
         return False
 
-    def _tell(self, done: int, text: str) -> None:
-        if self.on_progress is not None:
-            self.on_progress(done, self.total, text)
-
-    def _order(self) -> Iterator[tuple[int, Contestant]]:
-        """Split by split, each begun by another solver."""
-        for split in range(len(self.splits)):
-            first = split % len(self.contestants)
-            for one in self.contestants[first:] + self.contestants[:first]:
-                yield split, one
-
     def _warm_up(self) -> None:
-        train = self.splits[0][0]
-        few = self.data.take(train)
+        few = self.data.take(self.splits[0][0])
         strata = find_strata(few.y if is_classifier(last_step(self.template)) else None, few.n)
         size = max(2, _WARM_ROWS // len(strata))
         few = few.take(np.sort(np.concatenate([own[:size] for own in strata])))
@@ -224,28 +246,20 @@ class _Race:
         quiet = clone(self.template)
         last_step(quiet).set_params(callbacks=(), verbose=0)
         for one in self.contestants:
-            with warnings.catch_warnings(record=True) as heard:
-                warnings.simplefilter("always")
-                try:
-                    one.estimator(quiet, limit).fit(few.X, few.y).predict(few.X)
-                except Exception:
-                    # If it is not due to the few samples, it comes again and is told then.
-                    continue
-            _stop_if_interrupted(heard)
+            # An error that is not due to the few samples comes again and is told then.
+            with suppress(Exception), _heard():
+                one.estimator(quiet, limit).fit(few.X, few.y).predict(few.X)
 
     def _fit(self, one: Contestant, split: int) -> None:
         train, test = (self.data.take(index) for index in self.splits[split])
         try:
             model = one.estimator(self.template, self.time_limit)
-            with warnings.catch_warnings(record=True) as heard:
-                warnings.simplefilter("always")
+            with _heard() as heard:
                 start = perf_counter()
                 model.fit(train.X, train.y)
-                seconds = perf_counter() - start
-                _stop_if_interrupted(heard)
-                start = perf_counter()
+                fitted = perf_counter()
                 predicted = model.predict(test.X)
-                predict_seconds = perf_counter() - start
+                done = perf_counter()
             score = (accuracy_score if is_classifier(model) else r2_score)(test.y, predicted)
         except Exception as error:
             self.errors[one.label] = error
@@ -258,52 +272,59 @@ class _Race:
         self.n_kernels = weights.shape[1]
         if one.certified:
             self.kinds.add(found.gap_kind_)
+        # LIBLINEAR does not say whether it converged.
+        unsaid = not hasattr(found, "converged_")
         self.fits.setdefault(one.label, []).append(
             SolverFit(
                 split=split,
                 score=float(score),
-                seconds=seconds,
-                predict_seconds=predict_seconds,
+                seconds=fitted - start,
+                predict_seconds=done - fitted,
                 gap=float(found.gap_) if one.certified else None,
                 kernels=int(np.count_nonzero(weights.any(axis=0))),
                 objective=float(found.objective_) if one.certified else None,
-                converged=_converged(found),
+                converged=bool(found.n_iter_ < found.max_iter if unsaid else found.converged_),
             )
         )
 
-    def raise_common_error(self) -> None:
-        """Raise what stopped all solvers alike: that is about the data, not about a solver."""
-        texts = {str(error) for error in self.errors.values()}
-        if not self.fits and len(self.contestants) > 1 and len(texts) == 1:
-            raise next(iter(self.errors.values()))
+    def row(self, one: Contestant, interrupted: bool) -> ComparisonRow:
+        """What there is to show of a solver."""
+        fits = tuple(self.fits.get(one.label, ()))
+        error = None
+        if one.label in self.errors:
+            error = _text(self.errors[one.label])
+        elif len(fits) < len(self.splits) and interrupted:
+            error = f"stopped from the keyboard after {len(fits)} of {len(self.splits)} splits"
+        return ComparisonRow(one.label, fits, error)
 
-    def rows(self, interrupted: bool) -> list[ComparisonRow]:
-        """What there is to show of each solver."""
-        out = []
-        for one in self.contestants:
-            fits = tuple(self.fits.get(one.label, ()))
-            error = None
+    def notes(self) -> list[str]:
+        """What a reader of the table has to know."""
+        notes = []
+        fitted = [one for one in self.contestants if one.label in self.fits]
+        fixed = [one.label for one in fitted if not one.certified]
+        if fixed:
+            notes.append(
+                f"no gap for {listed(fixed, len(fixed))}: the weights do not come from the MKL "
+                "problem, so a gap would say nothing about its optimum."
+            )
+        if "projected_gradient" in self.kinds:
+            notes.append("gap is the relative projected gradient: the problem is not convex.")
+        for one in fitted:
+            notes += one.remarks(self.template)
             if one.label in self.errors:
-                error = _text(self.errors[one.label])
-            elif len(fits) < len(self.splits) and interrupted:
-                error = f"stopped from the keyboard after {len(fits)} of {len(self.splits)} splits"
-            out.append(ComparisonRow(one.label, fits, error))
-        return out
+                done, error = len(self.fits[one.label]), _text(self.errors[one.label])
+                notes.append(f"{one.label} has {done} of {len(self.splits)} splits: {error}")
+        return notes
 
 
-def _stop_if_interrupted(heard: Sequence[warnings.WarningMessage]) -> None:
-    """The solvers' loop turns Ctrl-C into a warning and keeps its best point; here it counts."""
+@contextmanager
+def _heard() -> Iterator[list[warnings.WarningMessage]]:
+    """Record warnings; Ctrl-C, which the solvers' loop turns into one, is raised again."""
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        yield heard
     if any(issubclass(warning.category, InterruptedFitWarning) for warning in heard):
         raise KeyboardInterrupt
-
-
-def _converged(found: Any) -> bool:
-    # LIBLINEAR does not say it.
-    return bool(getattr(found, "converged_", False) or _stopped_early(found))
-
-
-def _stopped_early(found: Any) -> bool:
-    return not hasattr(found, "converged_") and found.n_iter_ < found.max_iter
 
 
 def _text(error: Exception) -> str:
@@ -311,61 +332,3 @@ def _text(error: Exception) -> str:
     text = " ".join(str(error).split())
     ours = isinstance(error, InvalidInputError) or type(error).__module__.startswith("kernelweave")
     return text if ours and text else f"{type(error).__name__}: {text}"
-
-
-def _settings(template: Any) -> dict[str, str]:
-    """What all solvers share, as people would write it."""
-    last = last_step(template)
-    names = {
-        "C": "C",
-        "loss": "loss",
-        "epsilon": "epsilon",
-        "target_scale": "target_scale",
-        "regularizer": "regularizer",
-        "tol": "tolerance",
-    }
-    params = last.get_params(deep=False)
-    return {
-        shown: value if isinstance(value, str) else f"{value!r}"
-        for name, shown in names.items()
-        if (value := params.get(name)) is not None
-    }
-
-
-def _notes(race: _Race, template: Any) -> list[str]:
-    """What a reader of the table has to know, as far as it is in it."""
-    notes = []
-    fitted = [one for one in race.contestants if race.fits.get(one.label)]
-    fixed = [one.label for one in fitted if not one.certified]
-    if fixed:
-        notes.append(
-            f"no gap for {listed(fixed, len(fixed))}: the weights do not come from the MKL "
-            "problem, so a gap would say nothing about its optimum."
-        )
-    if "projected_gradient" in race.kinds:
-        notes.append("gap is the relative projected gradient: the problem is not convex.")
-    for one in fitted:
-        notes += one.remarks(template)
-        if one.label in race.errors:
-            done = len(race.fits[one.label])
-            notes.append(
-                f"{one.label} has {done} of {len(race.splits)} splits: "
-                f"{_text(race.errors[one.label])}"
-            )
-    return notes
-
-
-def _tell(heard: Sequence[warnings.WarningMessage], interrupted: bool, race: _Race) -> None:
-    """Say once what many fits had to say."""
-    count = Counter((warning.category, str(warning.message)) for warning in heard)
-    for (kind, text), times in count.items():
-        also = f" (in {times} fits)" if times > 1 else ""
-        warnings.warn(f"{text}{also}", kind, stacklevel=3)
-    if interrupted:
-        done = sum(map(len, race.fits.values()))
-        warnings.warn(
-            f"stopped from the keyboard after {done} of {race.total} fits; the comparison has "
-            "these.",
-            InterruptedFitWarning,
-            stacklevel=3,
-        )

@@ -16,6 +16,7 @@ from kernelweave.errors import InvalidInputError
 from kernelweave.inspect.explanation import sample_names
 from kernelweave.inspect.frames import table_of
 from kernelweave.inspect.learnt import is_bayesian, reach
+from kernelweave.inspect.words import columns
 from kernelweave.problem import Array
 
 __all__ = ["Doubts", "Forecast", "check_sure", "doubtful", "forecast"]
@@ -85,23 +86,20 @@ class Doubts:
         )
         if not len(self):
             return title
-        texts = [
-            [str(x) for x in part[:_LISTED]]
-            for part in (self.labels, self.predicted, self.runner_up)
+        heads = ["sample", "predicted", "probability", "or else", "mean", "std", "entropy"]
+        rows = [
+            [
+                str(self.labels[i]),
+                str(self.predicted[i]),
+                f"{self.probability[i]:.2f}",
+                str(self.runner_up[i]),
+                f"{self.mean[i]:+.2f}",
+                f"{self.std[i]:.2f}",
+                f"{self.entropy[i]:.2f}",
+            ]
+            for i in range(min(len(self), _LISTED))
         ]
-        heads = ("sample", "predicted", "or else")
-        wide = [max(map(len, [head, *text])) for head, text in zip(heads, texts, strict=True)]
-        lines = [
-            title,
-            f"  {heads[0]:<{wide[0]}}  {heads[1]:<{wide[1]}}  probability  {heads[2]:<{wide[2]}}"
-            "   mean   std  entropy",
-        ]
-        for i, (label, first, second) in enumerate(zip(*texts, strict=True)):
-            lines.append(
-                f"  {label:<{wide[0]}}  {first:<{wide[1]}}  {self.probability[i]:11.2f}  "
-                f"{second:<{wide[2]}}  {self.mean[i]:+5.2f}  {self.std[i]:4.2f}  "
-                f"{self.entropy[i]:7.2f}"
-            )
+        lines = [title, *(f"  {line}" for line in columns([heads, *rows], left=[0, 1, 3]))]
         left = len(self) - _LISTED
         return "\n".join([*lines, f"  {left} more"] if left > 0 else lines)
 

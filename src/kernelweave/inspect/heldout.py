@@ -115,7 +115,8 @@ def _known(estimator: Any, truth: NDArray[Any]) -> NDArray[np.bool_]:
         return np.ones(len(truth), dtype=bool)
     # NaN is not equal to itself, and stands for every missing value.
     missing = (truth != truth) if marker != marker else (truth == marker)
-    known: NDArray[np.bool_] = ~np.asarray(missing, dtype=bool).reshape(len(truth), -1).any(axis=1)
+    table = np.asarray(missing, dtype=bool).reshape(len(truth), -1)
+    known: NDArray[np.bool_] = np.logical_not(table.any(axis=1))
     return known
 
 
