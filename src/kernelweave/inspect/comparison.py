@@ -181,8 +181,8 @@ def _tell(heard: Sequence[warnings.WarningMessage], interrupted: bool, race: _Ra
     if interrupted:
         done = sum(map(len, race.fits.values()))
         warnings.warn(
-            f"stopped from the keyboard after {done} of {race.total} fits; the comparison has "
-            "these.",
+            f"stopped from the keyboard after {done} of {len(race.contestants) * len(race.splits)} "
+            "fits; the comparison has these.",
             InterruptedFitWarning,
             stacklevel=3,
         )
@@ -327,10 +327,6 @@ class _Race:
     errors: dict[str, Exception] = field(default_factory=dict)
     kinds: set[str] = field(default_factory=set)
 
-    @property
-    def total(self) -> int:
-        return len(self.contestants) * len(self.splits)
-
     def run(self) -> bool:
         """Do all fits; returns whether Ctrl-C came first, and raises if nothing was done yet."""
         tell = self.on_progress or (lambda done, total, text: None)
@@ -341,14 +337,14 @@ class _Race:
             for i in range(len(self.contestants))
         ]
         try:
-            tell(0, self.total, "loading compiled code")
+            tell(0, len(plan), "loading compiled code")
             self._warm_up()
             for done, (split, one) in enumerate(plan):
                 text = f"{one.label}, split {split + 1} of {len(self.splits)}"
-                tell(done, self.total, text)
+                tell(done, len(plan), text)
                 if one.label not in self.errors:
                     self._fit(one, split)
-            tell(self.total, self.total, "done")
+            tell(len(plan), len(plan), "done")
         except KeyboardInterrupt:
             if not self.fits:
                 raise

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +11,7 @@ from sklearn.metrics import average_precision_score, confusion_matrix, roc_auc_s
 from kernelweave.inspect.heldout import (
     HeldOut,
     Measured,
+    Statistic,
     area_under_roc,
     estimate,
     resamples,
@@ -28,12 +28,11 @@ from kernelweave.report.html.blocks import (
     figures,
     histogram_figure,
     panel,
-    section,
     some_of,
     table,
 )
 
-__all__ = ["Part", "held_out_part", "held_out_section"]
+__all__ = ["Part", "held_out_part", "numbers_row"]
 
 Floats = NDArray[np.float64]
 Block = dict[str, Any]
@@ -67,35 +66,8 @@ def held_out_part(estimator: Any, held: HeldOut | None) -> Part | None:
     return tasks[task](estimator, held)
 
 
-def held_out_section(estimator: Any, held: HeldOut | None, part: Part | None) -> Block | None:
-    """The section; without the truth it shows what was predicted."""
-    if held is None:
-        return None
-    lead = f"{plural(held.n, 'sample')} that the model has not seen. {held.note}".strip()
-    if part is None:
-        blocks = _predicted(estimator, held)
-    else:
-        blocks = [_row(part.numbers), *part.blocks, {"kind": "notes", "notes": part.notes}]
-    return section("held-out", "On held-out samples", lead, *blocks)
-
-
-def _predicted(estimator: Any, held: HeldOut) -> list[Block]:
-    predicted = np.asarray(estimator.predict(held.X))
-    note = {"kind": "notes", "notes": ["The truth was not given, so this is what was predicted."]}
-    if task_of(estimator) == "classes":
-        rows = [
-            [shorten(label, 60), count(n), percent(n / held.n)]
-            for label, n in zip(*np.unique(predicted, return_counts=True), strict=True)
-        ]
-        return [table("Predicted classes", ["class", "samples", "share"], rows, [1, 2]), note]
-    values = predicted.reshape(held.n, -1)[:, 0].astype(float)
-    caption = f"From {number(float(values.min()))} to {number(float(values.max()))}."
-    groups = [("samples", values)]
-    drawn = histogram_figure("Predicted values", "predicted", groups, caption)
-    return [figures(drawn), note]
-
-
-def _row(numbers: list[Measured]) -> Block:
+def numbers_row(numbers: list[Measured]) -> Block:
+    """Return a block of numbers side by side."""
     return {"kind": "numbers", "numbers": numbers}
 
 
@@ -178,7 +150,11 @@ def _class_curves(
     return sorted(curves, key=lambda curve: -int(curve[1].sum())), [why] if missing else []
 
 
-def _mean_area(curves: list[Curve]) -> Callable[[Floats], Floats]:
+def _mean(values: Floats) -> Statistic:
+    return lambda w: w @ values / w.sum(axis=1)
+
+
+def _mean_area(curves: list[Curve]) -> Statistic:
     return lambda w: np.mean([area_under_roc(own, s, w) for _, own, s in curves], axis=0)
 
 
@@ -309,10 +285,8 @@ def _labels(estimator: Any, held: HeldOut) -> Part:
         own = share(name, int(right[:, t].sum()), held.n, "")
         rows.append([name, int(positive.sum()), own.text, own.interval, area])
 
-    def mean(w: Floats) -> Floats:
-        return w @ right.mean(axis=1) / w.sum(axis=1)
-
-    drawn, every = resamples(held.n), int(right.all(axis=1).sum())
+    mean, drawn = _mean(right.mean(axis=1)), resamples(held.n)
+    every = int(right.all(axis=1).sum())
     numbers = [
         estimate("Labels right", mean, drawn, "mean over labels", percent),
         share("All labels right", every, held.n, "of a sample"),
@@ -366,30 +340,27 @@ def _numbers(estimator: Any, held: HeldOut) -> Part:
             f"On {samples} predictions of {outputs} outputs are off by {ratio} times as much as "
             "their means."
         )
-    blocks = [*(_row(own) for own in numbers[1:]), figures(*items)]
+    blocks = [*(numbers_row(own) for own in numbers[1:]), figures(*items)]
     return Part(sentence, numbers[0], blocks, notes)
 
 
 def _errors(truth: Floats, predicted: Floats, drawn: Floats, of: str) -> list[Measured]:
     error = truth - predicted
 
+    squared, absolute = _mean(error**2), _mean(np.abs(error))
+    size, shift = _mean(truth**2), _mean(truth)
+
     def explained(w: Floats) -> Floats:
-        total = w.sum(axis=1)
-        mean = w @ truth / total
-        spread = w @ truth**2 - total * mean**2
+        spread = size(w) - shift(w) ** 2
         # Rounding leaves a little where there is nothing.
-        nothing = spread <= 1e-12 * (w @ truth**2)
-        return 1.0 - w @ error**2 / np.where(nothing, np.nan, spread)
+        return 1.0 - squared(w) / np.where(spread <= 1e-12 * size(w), np.nan, spread)
 
-    def absolute(w: Floats) -> Floats:
-        return w @ np.abs(error) / w.sum(axis=1)
-
-    def squared(w: Floats) -> Floats:
-        return np.sqrt(w @ error**2 / w.sum(axis=1))
+    def root(w: Floats) -> Floats:
+        return np.sqrt(squared(w))
 
     numbers = [
         estimate(f"Mean absolute error{of}", absolute, drawn, "off by so much on average"),
-        estimate(f"Root mean squared error{of}", squared, drawn, "root of the mean square"),
+        estimate(f"Root mean squared error{of}", root, drawn, "root of the mean square"),
     ]
     if np.isfinite(explained(np.ones((1, len(truth))))):
         small = "share of the variance explained"

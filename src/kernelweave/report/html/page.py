@@ -15,16 +15,16 @@ from kernelweave import plot
 from kernelweave.errors import MemoryBudgetError
 from kernelweave.inspect.alignment import kernel_alignment
 from kernelweave.inspect.certificate import Badge, badge
-from kernelweave.inspect.heldout import HeldOut
+from kernelweave.inspect.heldout import HeldOut, task_of
 from kernelweave.inspect.learnt import Ranking, split_fits
 from kernelweave.inspect.recipe import parameters, recipe
 from kernelweave.inspect.summary import learnt_line
-from kernelweave.inspect.words import count, number, plural, seconds, shorten
+from kernelweave.inspect.words import count, number, percent, plural, seconds, shorten
 from kernelweave.plot.style import new_axes
-from kernelweave.report.html.blocks import figure, figures, section
+from kernelweave.report.html.blocks import figure, figures, histogram_figure, section, table
 from kernelweave.report.html.doubt import doubt_section
 from kernelweave.report.html.fit import course_section, path_section, search_section
-from kernelweave.report.html.held_out import Part, held_out_part, held_out_section
+from kernelweave.report.html.held_out import Part, held_out_part, numbers_row
 from kernelweave.report.html.sequences import sequence_section
 from kernelweave.report.html.weights import kernel_table, list_kernels, weight_section
 
@@ -54,7 +54,7 @@ def gather(
     part = held_out_part(estimator, held)
     sections = [
         weight_section(listed),
-        held_out_section(estimator, held, part),
+        _held_out(estimator, held, part),
         doubt_section(estimator, held),
         sequence_section(estimator),
         path_section(estimator),
@@ -97,6 +97,34 @@ def _badges(ranking: Ranking, part: Part | None, n: int) -> list[Badge]:
         iterations = plural(int(np.max(estimator.n_iter_)), "iteration")
         badges.append(Badge("Time", seconds(time), iterations))
     return badges
+
+
+def _held_out(estimator: Any, held: HeldOut | None, part: Part | None) -> dict[str, Any] | None:
+    """The section; without the truth it shows what was predicted."""
+    if held is None:
+        return None
+    lead = f"{plural(held.n, 'sample')} that the model has not seen. {held.note}".strip()
+    if part is None:
+        blocks = _predicted(estimator, held)
+    else:
+        blocks = [numbers_row(part.numbers), *part.blocks, {"kind": "notes", "notes": part.notes}]
+    return section("held-out", "On held-out samples", lead, *blocks)
+
+
+def _predicted(estimator: Any, held: HeldOut) -> list[dict[str, Any]]:
+    predicted = np.asarray(estimator.predict(held.X))
+    note = {"kind": "notes", "notes": ["The truth was not given, so this is what was predicted."]}
+    if task_of(estimator) == "classes":
+        rows = [
+            [shorten(label, 60), count(n), percent(n / held.n)]
+            for label, n in zip(*np.unique(predicted, return_counts=True), strict=True)
+        ]
+        return [table("Predicted classes", ["class", "samples", "share"], rows, [1, 2]), note]
+    values = predicted.reshape(held.n, -1)[:, 0].astype(float)
+    caption = f"From {number(float(values.min()))} to {number(float(values.max()))}."
+    groups = [("samples", values)]
+    drawn = histogram_figure("Predicted values", "predicted", groups, caption)
+    return [figures(drawn), note]
 
 
 def _alike(ranking: Ranking) -> dict[str, Any] | None:
