@@ -20,7 +20,7 @@ from kernelweave.cli.scores import Scores, score
 from kernelweave.inspect import find_estimator, rank_kernels
 from kernelweave.inspect.certificate import certificate_text
 from kernelweave.model_files import save
-from kernelweave.report.html import write_html
+from kernelweave.report import write_html
 
 __all__ = ["Files", "run_fit"]
 

@@ -1,17 +1,57 @@
-"""A fitted model in a few lines of plain text."""
+"""A fitted model in a few lines: as plain text, and as HTML for a notebook."""
 
 from __future__ import annotations
 
+from html import escape
 from typing import Any
 
 import numpy as np
+from sklearn.utils import estimator_html_repr
 
 from kernelweave.inspect.certificate import quality_lines, state_text
-from kernelweave.inspect.learnt import Ranking, find_estimator, lighter, rank_kernels
+from kernelweave.inspect.learnt import (
+    KernelWeight,
+    Ranking,
+    find_estimator,
+    lighter,
+    rank_kernels,
+)
 from kernelweave.inspect.words import shorten
 from kernelweave.visible_text import visible
 
-__all__ = ["learnt_line", "summary_text"]
+__all__ = ["html_repr", "learnt_line", "summary_text"]
+
+_KERNELS_SHOWN = 8
+
+# Text takes the colour of the page, so that it can be read on any; the bars have one for light and
+# one for dark pages, which notebooks announce each in its own way.
+_RULES = """
+.kw-learnt { LIGHT
+  color: inherit; font: 13px/1.45 system-ui, sans-serif; max-width: 52em; margin: 0.4em 0 0;
+  padding: 0.5em 0.8em; border: 1px solid rgba(128, 128, 128, 0.45); border-radius: 6px; }
+.kw-learnt p { margin: 0 0 0.4em; }
+.kw-learnt p:last-child { margin: 0.4em 0 0; }
+.kw-learnt table { border-collapse: collapse; border: 0; margin: 0; width: 100%;
+  table-layout: fixed; font-size: inherit; color: inherit; }
+.kw-learnt tr, .kw-learnt td, .kw-learnt th { background: none; border: 0; padding: 1px 0.5em 1px 0;
+  font-weight: normal; text-align: left; color: inherit; }
+.kw-learnt th { overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
+.kw-learnt .kw-number { width: 5em; text-align: right; font-variant-numeric: tabular-nums; }
+.kw-learnt .kw-number.kw-std { width: 10em; }
+.kw-learnt .kw-bars { width: 30%; }
+.kw-learnt .kw-bar { display: block; height: 0.8em; min-width: 1px; border-radius: 2px;
+  background: var(--kw-bar); }
+.kw-learnt .kw-bar.kw-minus { background: var(--kw-minus); }
+.kw-learnt .kw-ok { color: var(--kw-ok); } .kw-learnt .kw-warn { color: var(--kw-warn); }
+@media (prefers-color-scheme: dark) { .kw-learnt { DARK } }
+[data-jp-theme-light="true"] .kw-learnt, [data-theme="light"] .kw-learnt,
+.vscode-light .kw-learnt, html[theme="light"] .kw-learnt { LIGHT }
+[data-jp-theme-light="false"] .kw-learnt, [data-theme="dark"] .kw-learnt,
+.vscode-dark .kw-learnt, html[theme="dark"] .kw-learnt { DARK }
+"""
+_STYLE = _RULES.replace(
+    "LIGHT", "--kw-bar: #0072b2; --kw-minus: #d55e00; --kw-ok: #00795a; --kw-warn: #b34700;"
+).replace("DARK", "--kw-bar: #56b4e9; --kw-minus: #e69f00; --kw-ok: #4cc9a0; --kw-warn: #f0a35e;")
 
 
 def summary_text(model: Any, top: int = 10) -> str:
@@ -95,3 +135,66 @@ def learnt_line(model: Any) -> str:
 def _means(estimator: Any) -> str:
     rows = np.ndim(estimator.weights_) == 2
     return f" (means over {len(estimator.weights_)} classes)" if rows else ""
+
+
+def html_repr(estimator: Any) -> str:
+    """Return scikit-learn's diagram of an estimator and, once it is fitted, what it has learnt.
+
+    Parameters
+    ----------
+    estimator : estimator of kernelweave
+        Fitted or not.
+
+    Returns
+    -------
+    str
+        HTML that needs nothing else, for light and dark pages.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from kernelweave import MKLClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> "Learnt:" in html_repr(MKLClassifier()), "Learnt:" in html_repr(MKLClassifier().fit(X, y))
+    (False, True)
+    """
+    diagram = str(estimator_html_repr(estimator))
+    if not hasattr(estimator, "weights_"):
+        return diagram
+    return diagram + _panel(estimator)
+
+
+def _panel(estimator: Any) -> str:
+    kernels = rank_kernels(estimator)
+    shown, rest = kernels[:_KERNELS_SHOWN], kernels[_KERNELS_SHOWN:]
+    rows = "".join(_row(kernel, abs(kernel.weight / kernels[0].weight)) for kernel in shown)
+    if rest:
+        total = sum(abs(kernel.weight) for kernel in rest)
+        rows += (
+            f'<tr><td class="kw-number">{total:.4f}</td><td class="kw-bars"></td>'
+            f"<th>{len(rest)} more</th></tr>"
+        )
+    table = f"<table><tbody>{rows}</tbody></table>" if rows else ""
+    state = escape(state_text(estimator))
+    if hasattr(estimator, "converged_"):
+        mark, kind = ("✓", "kw-ok") if estimator.converged_ else ("⚠", "kw-warn")
+        state = f'<span class="{kind}">{mark} {state}</span>'
+    quality = [f"{label} {text}" for label, text in quality_lines(estimator)]
+    return (
+        f'<div class="kw-learnt" role="group" aria-label="What was learnt"><style>{_STYLE}</style>'
+        f"<p><strong>Learnt:</strong> {escape(learnt_line(estimator))}</p>{table}"
+        f"<p>{', '.join([state, *map(escape, quality)])}</p></div>"
+    )
+
+
+def _row(kernel: KernelWeight, share: float) -> str:
+    name = escape(kernel.name)
+    number, spread = f"{kernel.weight:.4f}", ""
+    if kernel.std is not None:
+        number, spread = f"{number} ± {kernel.std:.4f}", " kw-std"
+    minus = " kw-minus" if kernel.weight < 0 else ""
+    return (
+        f'<tr><td class="kw-number{spread}">{number}</td><td class="kw-bars">'
+        f'<span class="kw-bar{minus}" style="width: {100 * share:.1f}%"></span></td>'
+        f'<th scope="row" title="{name}">{name}</th></tr>'
+    )

@@ -10,7 +10,7 @@ from kernelweave.inspect.doubts import Doubts, doubtful
 from kernelweave.inspect.heldout import HeldOut, share, task_of
 from kernelweave.inspect.learnt import is_bayesian
 from kernelweave.inspect.words import count, number, percent, plural, shorten
-from kernelweave.report.html.blocks import figures, histogram_figure, section, table
+from kernelweave.report.blocks import figures, histogram_figure, section, table
 
 __all__ = ["doubt_section"]
 

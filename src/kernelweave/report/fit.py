@@ -10,9 +10,9 @@ from kernelweave import plot
 from kernelweave.inspect.certificate import measure_of, proof_text
 from kernelweave.inspect.learnt import is_bayesian, split_fits
 from kernelweave.inspect.words import count, number, plural, seconds, shorten
-from kernelweave.plot.gap_curve import kernels_in_use
+from kernelweave.plot.fits import kernels_in_use
 from kernelweave.plot.style import new_axes
-from kernelweave.report.html.blocks import figure, figures, panel, section, some_of, table
+from kernelweave.report.blocks import figure, figures, panel, section, some_of, table
 
 __all__ = ["course_section", "path_section", "search_section"]
 

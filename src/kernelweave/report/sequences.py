@@ -18,7 +18,7 @@ from kernelweave.plot.part_weights import (
 )
 from kernelweave.plot.sequences import plot_sequence_logo
 from kernelweave.plot.style import new_axes
-from kernelweave.report.html.blocks import figure, figures, panel, section, table
+from kernelweave.report.blocks import figure, figures, panel, section, table
 
 __all__ = ["sequence_section"]
 

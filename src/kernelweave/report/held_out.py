@@ -23,7 +23,7 @@ from kernelweave.inspect.learnt import is_bayesian
 from kernelweave.inspect.words import count, listed, number, percent, plural, shorten
 from kernelweave.plot import held_out as draw
 from kernelweave.plot.style import COLOURS
-from kernelweave.report.html.blocks import (
+from kernelweave.report.blocks import (
     figure,
     figures,
     histogram_figure,

@@ -21,12 +21,12 @@ from kernelweave.inspect.recipe import parameters, recipe
 from kernelweave.inspect.summary import learnt_line
 from kernelweave.inspect.words import count, number, percent, plural, seconds, shorten
 from kernelweave.plot.style import new_axes
-from kernelweave.report.html.blocks import figure, figures, histogram_figure, section, table
-from kernelweave.report.html.doubt import doubt_section
-from kernelweave.report.html.fit import course_section, path_section, search_section
-from kernelweave.report.html.held_out import Part, held_out_part, numbers_row
-from kernelweave.report.html.sequences import sequence_section
-from kernelweave.report.html.weights import kernel_table, list_kernels, weight_section
+from kernelweave.report.blocks import figure, figures, histogram_figure, section, table
+from kernelweave.report.doubt import doubt_section
+from kernelweave.report.fit import course_section, path_section, search_section
+from kernelweave.report.held_out import Part, held_out_part, numbers_row
+from kernelweave.report.sequences import sequence_section
+from kernelweave.report.weights import kernel_table, list_kernels, weight_section
 
 __all__ = ["gather"]
 

@@ -75,7 +75,7 @@ def write_html(
     """
     from kernelweave.inspect.heldout import read_held_out
     from kernelweave.plot.svg import page_style
-    from kernelweave.report.html.page import gather
+    from kernelweave.report.page import gather
 
     find_estimator(model)
     target = _check_path(path)
