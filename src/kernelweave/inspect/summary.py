@@ -167,7 +167,8 @@ def html_repr(estimator: Any) -> str:
 def _panel(estimator: Any) -> str:
     kernels = rank_kernels(estimator)
     shown, rest = kernels[:_KERNELS_SHOWN], kernels[_KERNELS_SHOWN:]
-    rows = "".join(_row(kernel, abs(kernel.weight / kernels[0].weight)) for kernel in shown)
+    most = max((abs(kernel.weight) for kernel in shown), default=1.0) or 1.0
+    rows = "".join(_row(kernel, abs(kernel.weight) / most) for kernel in shown)
     if rest:
         total = sum(abs(kernel.weight) for kernel in rest)
         rows += (
