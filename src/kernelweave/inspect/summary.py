@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from html import escape
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,36 +23,6 @@ from kernelweave.visible_text import visible
 __all__ = ["html_repr", "learnt_line", "summary_text"]
 
 _KERNELS_SHOWN = 8
-
-# Text takes the colour of the page, so that it can be read on any; the bars have one for light and
-# one for dark pages, which notebooks announce each in its own way.
-_RULES = """
-.kw-learnt { LIGHT
-  color: inherit; font: 13px/1.45 system-ui, sans-serif; max-width: 52em; margin: 0.4em 0 0;
-  padding: 0.5em 0.8em; border: 1px solid rgba(128, 128, 128, 0.45); border-radius: 6px; }
-.kw-learnt p { margin: 0 0 0.4em; }
-.kw-learnt p:last-child { margin: 0.4em 0 0; }
-.kw-learnt table { border-collapse: collapse; border: 0; margin: 0; width: 100%;
-  table-layout: fixed; font-size: inherit; color: inherit; }
-.kw-learnt tr, .kw-learnt td, .kw-learnt th { background: none; border: 0; padding: 1px 0.5em 1px 0;
-  font-weight: normal; text-align: left; color: inherit; }
-.kw-learnt th { overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
-.kw-learnt .kw-number { width: 5em; text-align: right; font-variant-numeric: tabular-nums; }
-.kw-learnt .kw-number.kw-std { width: 10em; }
-.kw-learnt .kw-bars { width: 30%; }
-.kw-learnt .kw-bar { display: block; height: 0.8em; min-width: 1px; border-radius: 2px;
-  background: var(--kw-bar); }
-.kw-learnt .kw-bar.kw-minus { background: var(--kw-minus); }
-.kw-learnt .kw-ok { color: var(--kw-ok); } .kw-learnt .kw-warn { color: var(--kw-warn); }
-@media (prefers-color-scheme: dark) { .kw-learnt { DARK } }
-[data-jp-theme-light="true"] .kw-learnt, [data-theme="light"] .kw-learnt,
-.vscode-light .kw-learnt, html[theme="light"] .kw-learnt { LIGHT }
-[data-jp-theme-light="false"] .kw-learnt, [data-theme="dark"] .kw-learnt,
-.vscode-dark .kw-learnt, html[theme="dark"] .kw-learnt { DARK }
-"""
-_STYLE = _RULES.replace(
-    "LIGHT", "--kw-bar: #0072b2; --kw-minus: #d55e00; --kw-ok: #00795a; --kw-warn: #b34700;"
-).replace("DARK", "--kw-bar: #56b4e9; --kw-minus: #e69f00; --kw-ok: #4cc9a0; --kw-warn: #f0a35e;")
 
 
 def summary_text(model: Any, top: int = 10) -> str:
@@ -180,9 +151,10 @@ def _panel(estimator: Any) -> str:
     if hasattr(estimator, "converged_"):
         mark, kind = ("✓", "kw-ok") if estimator.converged_ else ("⚠", "kw-warn")
         state = f'<span class="{kind}">{mark} {state}</span>'
+    style = Path(__file__).with_name("notebook.css").read_text(encoding="utf-8")
     quality = [f"{label} {text}" for label, text in quality_lines(estimator)]
     return (
-        f'<div class="kw-learnt" role="group" aria-label="What was learnt"><style>{_STYLE}</style>'
+        f'<div class="kw-learnt" role="group" aria-label="What was learnt"><style>{style}</style>'
         f"<p><strong>Learnt:</strong> {escape(learnt_line(estimator))}</p>{table}"
         f"<p>{', '.join([state, *map(escape, quality)])}</p></div>"
     )

@@ -13,7 +13,7 @@ from kernelweave.inspect.kmers import KmerScores, kmer_scores, letter_scores, sh
 from kernelweave.inspect.sequence_model import SequenceModel
 from kernelweave.kernels.strings.alphabet import Alphabet
 from kernelweave.kernels.strings.sequences import sequences_of
-from kernelweave.plot.part_weights import _position_axis
+from kernelweave.plot.part_weights import position_axis
 from kernelweave.plot.style import (
     BLACK,
     BLUE,
@@ -107,7 +107,7 @@ def plot_kmer_scores(
         ax = new_axes(7.2 if table.placed else 4.8, height)
     if table.placed:
         _draw_map(ax, scores, start - origin)
-        _position_axis(ax, start, stop, origin)
+        position_axis(ax, start - 0.5 - origin, stop - 0.5 - origin)
     else:
         order = np.argsort(-scores[:, 0], kind="stable")
         names = names[order]
@@ -205,7 +205,7 @@ def plot_sequence_logo(
     ax = ax or new_axes(float(np.clip(0.17 * (stop - start) + 0.8, 3.6, 12.0)), 2.6)
     _draw_letters(ax, heights[:, start:stop], start - origin, alphabet)
     ax.axhline(0.0, color=BLACK, lw=0.8)
-    _position_axis(ax, start, stop, origin)
+    position_axis(ax, start - 0.5 - origin, stop - 0.5 - origin)
     mean = "mean " if sequence is None else ""
     ax.set_ylabel(f"{mean}share of the\ndecision value")
     ax.set_title(_title("letters", title), fontsize=11)
