@@ -44,30 +44,19 @@ _ENTRIES = 2**22
 class HeldOut:
     """Samples that the model has not seen.
 
-    `X` is as the estimator takes them, after the steps of a pipeline before it. Of `n_given`
-    samples some are drawn if there are very many; `n_unlabelled` had no known label.
+    `X` is as the estimator takes them, after the steps of a pipeline before it; `note` says what a
+    reader should know about which samples these are.
     """
 
     X: Any
     y: NDArray[Any] | None
     names: NDArray[Any]
-    n_given: int
-    n_unlabelled: int = 0
+    note: str
 
     @property
     def n(self) -> int:
         """How many samples there are."""
         return len(self.names)
-
-    @property
-    def note(self) -> str:
-        """What a reader should know about which samples these are."""
-        notes = []
-        if self.n_unlabelled:
-            notes.append(f"{self.n_unlabelled:,} samples without a label were left out.")
-        if self.n + self.n_unlabelled < self.n_given:
-            notes.append(f"Drawn at random from {self.n_given:,} held-out samples.")
-        return " ".join(notes)
 
 
 def task_of(estimator: Any) -> str:
@@ -91,7 +80,7 @@ def read_held_out(model: Any, X: Any, y: Any) -> HeldOut | None:
     rows = np.arange(n)
     if n > _MOST_SAMPLES:
         rows = np.sort(np.random.default_rng(0).choice(n, _MOST_SAMPLES, replace=False))
-    truth, drawn = None, len(rows)
+    truth, notes, drawn = None, [], len(rows)
     if y is not None:
         check_consistent_length(X, y)
         truth, numbers = np.asarray(y), task_of(estimator) == "numbers"
@@ -103,9 +92,13 @@ def read_held_out(model: Any, X: Any, y: Any) -> HeldOut | None:
         if not len(truth):
             raise InvalidInputError("no held-out sample has a known label; leave y out.")
         _check_labels(estimator, truth)
+    if len(rows) < drawn:
+        notes.append(f"{drawn - len(rows):,} samples without a label were left out.")
+    if drawn < n:
+        notes.append(f"Drawn at random from {n:,} held-out samples.")
     if len(rows) < n:
         X = _safe_indexing(X, rows)
-    return HeldOut(reach(model, X)[1], truth, names[rows], n, drawn - len(rows))
+    return HeldOut(reach(model, X)[1], truth, names[rows], " ".join(notes))
 
 
 def _known(estimator: Any, truth: NDArray[Any]) -> NDArray[np.bool_]:

@@ -8,7 +8,6 @@ from typing import Any
 
 __all__ = [
     "columns",
-    "count",
     "listed",
     "number",
     "percent",
@@ -55,22 +54,13 @@ def number(value: float, digits: int = 3) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def count(value: int) -> str:
-    """Return a whole number with commas.
-
-    >>> count(1000000)
-    '1,000,000'
-    """
-    return f"{int(value):,}"
-
-
 def plural(n: int, one: str, many: str | None = None) -> str:
     """Return a number of things.
 
     >>> plural(1, "kernel"), plural(1200, "kernel"), plural(2, "class", "classes")
     ('1 kernel', '1,200 kernels', '2 classes')
     """
-    return f"{count(n)} {one if n == 1 else many or one + 's'}"
+    return f"{n:,} {one if n == 1 else many or one + 's'}"
 
 
 def seconds(value: float) -> str:

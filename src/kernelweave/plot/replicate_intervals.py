@@ -15,10 +15,10 @@ from kernelweave.plot.style import (
     Axes,
     check_top,
     end_axis_at,
-    legend_above,
     new_axes,
     rows_with_names,
     side_panel,
+    title_and_legend,
     write,
 )
 from kernelweave.problem import Array
@@ -95,9 +95,7 @@ def stability(result: Any, ax: Axes | None = None, top: int = 20) -> Axes:
     sure = np.count_nonzero(result.frequency >= result.often)
     share = f"{100 * result.often:g} % of replicates or more"
     title = f"{sure} of {len(result.names)} kernels in {share}"
-    # The legend stands between the title and the axes, where no kernel can be in its way.
-    ax.set_title(title, fontsize=11, pad=22)
-    legend_above(ax, [bars, dots, diamonds], 3)
+    title_and_legend(ax, title, [bars, dots, diamonds])
     return ax
 
 

@@ -15,9 +15,9 @@ from kernelweave.plot.style import (
     LIGHT_BLUE,
     Axes,
     end_axis_at,
-    legend_above,
     new_axes,
     side_panel,
+    title_and_legend,
     write,
 )
 
@@ -82,8 +82,7 @@ def compare(comparison: Any, ax: Axes | None = None) -> Axes:
             how = {"fontstyle": "italic", "color": _DARK_GREY, "bbox": box, "zorder": 6}
             text = cut(row.error or "not run", _ERROR_LETTERS, placeholder=" …")
             write(ax, text, (0.01, place), (0, 0), xycoords=("axes fraction", "data"), **how)
-    ax.set_title(comparison.title, fontsize=11, pad=24)
-    _legend(ax, list(fitted.values()), count)
+    title_and_legend(ax, comparison.title, _marks(list(fitted.values()), count))
     return ax
 
 
@@ -147,12 +146,12 @@ def _draw_kernels(ax: Axes, fitted: dict[int, Any], total: int | None) -> None:
         write(ax, f"{row.kernels:.1f}".removesuffix(".0"), (row.kernels, place), (6, 0))
 
 
-def _legend(ax: Axes, fitted: list[Any], count: int) -> None:
-    """Say what the marks are, as far as they are there."""
+def _marks(fitted: list[Any], count: int) -> list[Any]:
+    """What a legend explains, as far as it is there."""
     from matplotlib.lines import Line2D
 
     if not fitted:
-        return
+        return []
     circle: Any = {"marker": "o", "ls": "", "ms": 7, "color": BLUE}
     handles = [Line2D([], [], label="mean", **circle)]
     if max(len(row.fits) for row in fitted) > 1:
@@ -163,4 +162,4 @@ def _legend(ax: Axes, fitted: list[Any], count: int) -> None:
         handles.append(Line2D([], [], mfc="white", mew=1.5, label=hollow, **circle))
     if count > 1:
         handles.append(Line2D([], [], color=GREY, lw=0.9, ls=":", label="best mean"))
-    legend_above(ax, handles, 5)
+    return handles

@@ -28,7 +28,6 @@ __all__ = [
     "check_top",
     "colour_bar",
     "end_axis_at",
-    "legend_above",
     "log_axis",
     "new_axes",
     "rows_with_names",
@@ -66,28 +65,24 @@ def tidy(ax: Axes) -> None:
     ax.set_axisbelow(True)
 
 
-def title_and_legend(ax: Axes, title: str, handles: list[Any], right: bool = False) -> None:
+def title_and_legend(
+    ax: Axes, title: str, handles: list[Any], right: bool = False, columns: int = 6
+) -> None:
     """Title, and between it and the axes a legend, where nothing is in its way."""
-    columns = 6
     rows = -(-len(handles) // columns)
     ax.set_title(title, fontsize=11, pad=8 + 16 * rows if rows else None)
     if handles:
-        legend_above(ax, handles, columns, right)
-
-
-def legend_above(ax: Axes, handles: list[Any], columns: int, right: bool = False) -> None:
-    """Put a legend on top of the axes, where nothing is in its way."""
-    ax.legend(
-        handles=handles,
-        loc="lower right" if right else "lower center",
-        bbox_to_anchor=(1.0 if right else 0.5, 1.0),
-        ncols=columns,
-        frameon=False,
-        fontsize=8,
-        borderaxespad=0.3,
-        columnspacing=1.4,
-        handletextpad=0.5,
-    )
+        ax.legend(
+            handles=handles,
+            loc="lower right" if right else "lower center",
+            bbox_to_anchor=(1.0 if right else 0.5, 1.0),
+            ncols=columns,
+            frameon=False,
+            fontsize=8,
+            borderaxespad=0.3,
+            columnspacing=1.4,
+            handletextpad=0.5,
+        )
 
 
 def write(ax: Axes, text: str, xy: tuple[float, float], by: tuple[float, float], **how: Any) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 from kernelweave.inspect.doubts import Doubts, doubtful
 from kernelweave.inspect.heldout import HeldOut, share, task_of
 from kernelweave.inspect.learnt import is_bayesian
-from kernelweave.inspect.words import count, number, percent, plural, shorten
+from kernelweave.inspect.words import number, percent, plural, shorten
 from kernelweave.report.blocks import figures, histogram_figure, section, table
 
 __all__ = ["doubt_section"]
@@ -35,7 +35,7 @@ def _of_classes(estimator: Any, held: HeldOut) -> list[Any]:
     sure = certainty >= _SURE
     lead = (
         f"Of {plural(len(doubts), 'held-out sample')} no class has a probability of "
-        f"{percent(_SURE, 0)}; {count(held.n - len(doubts))} of {count(held.n)} are sure."
+        f"{percent(_SURE, 0)}; {held.n - len(doubts):,} of {held.n:,} are sure."
     )
     edges = np.linspace(1.0 / n_classes, 1.0, 17)
     # The last bin takes in probabilities that rounding put above 1.
@@ -75,7 +75,7 @@ def _doubt_table(doubts: Doubts, held: HeldOut, n_classes: int) -> dict[str, Any
     rows = [list(row) for row in zip(*known.values(), strict=True)]
     note = "The decision value with its standard deviation."
     if len(doubts) > len(shown):
-        note += f" {count(len(doubts) - len(shown))} more."
+        note += f" {len(doubts) - len(shown):,} more."
     numeric = [len(known) - 2, len(known) - 1]
     return table("The samples most in doubt", list(known), rows, numeric, note=note)
 

@@ -9,7 +9,7 @@ import numpy as np
 from kernelweave import plot
 from kernelweave.inspect.certificate import measure_of, proof_text
 from kernelweave.inspect.learnt import is_bayesian, split_fits
-from kernelweave.inspect.words import count, number, plural, seconds, shorten
+from kernelweave.inspect.words import number, plural, seconds, shorten
 from kernelweave.plot.fits import kernels_in_use
 from kernelweave.plot.style import new_axes
 from kernelweave.report.blocks import figure, figures, panel, section, some_of, table
@@ -100,7 +100,7 @@ def path_section(estimator: Any) -> dict[str, Any] | None:
         "Weights against C",
         above,
         f"The {len(shown)} kernels with the largest weight anywhere on the path. Above, how many "
-        f"kernels have a weight: from {count(used[0])} at the smallest C to {count(used[-1])} at "
+        f"kernels have a weight: from {used[0]:,} at the smallest C to {used[-1]:,} at "
         "the largest.",
         {"heads": ["kernel", "largest weight", "weight at chosen C"], "rows": heaviest},
         wide=True,

@@ -20,7 +20,7 @@ from kernelweave.inspect.heldout import (
     wilson,
 )
 from kernelweave.inspect.learnt import is_bayesian
-from kernelweave.inspect.words import count, listed, number, percent, plural, shorten
+from kernelweave.inspect.words import listed, number, percent, plural, shorten
 from kernelweave.plot import held_out as draw
 from kernelweave.plot.style import COLOURS
 from kernelweave.report.blocks import (
@@ -133,7 +133,7 @@ def _class_curves(
     """One curve for two classes, else one for each class against the rest, the commonest first."""
     if (truth == truth[0]).all():
         n = len(truth)
-        only = f"All {count(n)} held-out samples are" if n > 1 else "The only held-out sample is"
+        only = f"All {n:,} held-out samples are" if n > 1 else "The only held-out sample is"
         return [], [
             f"{only} of class {truth[0]}: ROC, precision and recall need samples of other "
             "classes as well."
@@ -166,7 +166,7 @@ def _rank_figures(curves: list[Curve]) -> list[Block]:
     rows = [
         [
             label,
-            count(int(positive.sum())),
+            f"{positive.sum():,}",
             number(float(roc_auc_score(positive, scores))),
             number(float(average_precision_score(positive, scores))),
         ]
@@ -209,7 +209,7 @@ def _calibration(estimator: Any, held: HeldOut, truth: NDArray[Any]) -> Block:
     rows = [
         [
             f"{b / 10:.1f} to {(b + 1) / 10:.1f}",
-            count(counts[i]),
+            f"{counts[i]:,}",
             percent(said[i]),
             percent(hits[i] / counts[i]),
             f"{percent(ends[0, i])} to {percent(ends[1, i])}",
@@ -321,7 +321,7 @@ def _numbers(estimator: Any, held: HeldOut) -> Part:
     if outputs > _OUTPUTS:
         notes.append(f"Shown are the first {_OUTPUTS} of {outputs} outputs.")
     if held.n > _POINTS:
-        notes.append(f"Figures show {_POINTS} of {count(held.n)} samples.")
+        notes.append(f"Figures show {_POINTS} of {held.n:,} samples.")
     if np.ptp(truth, axis=0).min() == 0:
         notes.append(
             "All held-out samples have the same target, so there is no variance to explain and R² "
@@ -412,7 +412,7 @@ def _outliers(estimator: Any, held: HeldOut) -> Part:
     said = []
     for _, kind, head, own in reversed(kinds):
         n = int(own.sum())
-        small = f"of {count(n)} {kind}, how many lie outside"
+        small = f"of {n:,} {kind}, how many lie outside"
         numbers.append(share(head, int(outside[own].sum()), n, small))
         said.append(f"{numbers[-1].text} of the {kind}")
     items = [_score_figure([(name, scores[own]) for name, *_, own in kinds])]
@@ -425,7 +425,7 @@ def _outliers(estimator: Any, held: HeldOut) -> Part:
         items += _rank_figures(curves)
     else:
         notes.append(
-            f"All {count(held.n)} held-out samples are {kinds[0][0]}: ROC, precision and recall "
+            f"All {held.n:,} held-out samples are {kinds[0][0]}: ROC, precision and recall "
             "need both kinds."
         )
     return Part(f"{sentence}: {' and '.join(said)}.", numbers, [figures(*items)], notes)

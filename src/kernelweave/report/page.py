@@ -19,7 +19,7 @@ from kernelweave.inspect.heldout import HeldOut, task_of
 from kernelweave.inspect.learnt import Ranking, split_fits
 from kernelweave.inspect.recipe import parameters, recipe
 from kernelweave.inspect.summary import learnt_line
-from kernelweave.inspect.words import count, number, percent, plural, seconds, shorten
+from kernelweave.inspect.words import number, percent, plural, seconds, shorten
 from kernelweave.plot.style import new_axes
 from kernelweave.report.blocks import figure, figures, histogram_figure, section, table
 from kernelweave.report.doubt import doubt_section
@@ -82,13 +82,13 @@ def _badges(ranking: Ranking, part: Part | None, n: int) -> list[Badge]:
         head, text, interval, _ = part.numbers[0]
         head = head if head.startswith("R²") else head.lower()
         badges.append(Badge(f"Held-out {head}", text, f"95 % interval {interval}"))
-    kernels = f"{count(len(ranking.used))} of {count(ranking.total)}"
+    kernels = f"{len(ranking.used):,} of {ranking.total:,}"
     support = ""
     if hasattr(estimator, "support_"):
-        support = f", {count(len(estimator.support_))} support vectors"
+        support = f", {len(estimator.support_):,} support vectors"
     badges += [
         Badge("Kernels", kernels, "have a weight"),
-        Badge("Samples", count(n), f"trained on{support}"),
+        Badge("Samples", f"{n:,}", f"trained on{support}"),
     ]
     history = getattr(estimator, "history_", None)
     if history:
@@ -116,7 +116,7 @@ def _predicted(estimator: Any, held: HeldOut) -> list[dict[str, Any]]:
     note = {"kind": "notes", "notes": ["The truth was not given, so this is what was predicted."]}
     if task_of(estimator) == "classes":
         rows = [
-            [shorten(label, 60), count(n), percent(n / held.n)]
+            [shorten(label, 60), f"{n:,}", percent(n / held.n)]
             for label, n in zip(*np.unique(predicted, return_counts=True), strict=True)
         ]
         return [table("Predicted classes", ["class", "samples", "share"], rows, [1, 2]), note]
@@ -150,7 +150,7 @@ def _alike(ranking: Ranking) -> dict[str, Any] | None:
         lead += f"No pair is alike to {_ALIKE}: each of them adds something of its own."
     caption = f"On {plural(found.n_samples, 'training sample')}; neighbours resemble each other."
     if len(ranking.used) > len(used):
-        caption += f" The {count(len(used))} heaviest of {count(len(ranking.used))} kernels."
+        caption += f" The {len(used):,} heaviest of {len(ranking.used):,} kernels."
     rows = [[shorten(a, 80), shorten(b, 80), number(v)] for a, b, v in pairs[:_PAIRS]]
     listed = {"heads": ["kernel", "and kernel", "alignment"], "rows": rows, "title": "Most alike"}
     side = min(0.6 + 0.2 * len(used), 5.0)

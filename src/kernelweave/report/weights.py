@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from kernelweave.inspect.kernel_info import KernelInfo, describe_kernels
 from kernelweave.inspect.learnt import Ranking, rank_kernels
-from kernelweave.inspect.words import count, number, percent, plural, shorten
+from kernelweave.inspect.words import number, percent, plural, shorten
 
 __all__ = ["Listed", "kernel_table", "list_kernels", "weight_section"]
 
@@ -160,9 +160,9 @@ def _group_panel(
     ]
     notes = [f"Share of the sizes of all weights, added up over {what}."]
     if rest := [sum(own) for _, own in sums[_BARS:]]:
-        notes.append(f"{count(len(rest))} more have {percent(sum(rest))} together.")
+        notes.append(f"{len(rest):,} more have {percent(sum(rest))} together.")
     if len(listed.ranking.used) > len(listed.order):
-        notes.append(f"Of the {count(len(listed.order))} heaviest kernels only.")
+        notes.append(f"Of the {len(listed.order):,} heaviest kernels only.")
     return _panel(label, f"By {label.lower()}", "share", 0.0, bars, notes)
 
 
