@@ -15,7 +15,7 @@ from sklearn.svm import SVC
 import kernelweave
 from kernelweave import MKLClassifier, MKLOneClass, MKLRegressor, compare, sample_ids
 from kernelweave.errors import InterruptedFitWarning, InvalidInputError, UnknownNameError
-from kernelweave.inspect.contestants import default_estimator, line_up
+from kernelweave.inspect.comparison import default_estimator, line_up
 from kernelweave.kernels import RBF, Linear, from_matrices
 from kernelweave.report import Comparison, ComparisonRow
 from kernelweave.solvers import MWU, SPG

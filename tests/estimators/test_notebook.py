@@ -64,7 +64,7 @@ def test_fitted_shows_diagram_weights_and_certificate(model):
     panel = panel_of(model)
     assert html.endswith(panel)
     assert html.startswith("<style>")
-    assert f"relative duality gap {model.gap_:.1e} (tolerance 1.0e-03)" in panel
+    assert f"gap {model.gap_:.1e} (relative, tolerance 1.0e-03)" in panel
     assert f"✓ converged after {model.n_iter_} iteration" in panel
     assert "5 of 5 kernels have weight" in panel
     for weight in model.weights_:

@@ -361,7 +361,11 @@ def test_files_that_are_not_there(tmp_path, write):
         ("a.csv", "a,b\n", ["header (a, b) and no rows"]),
         ("a.csv", " \n\n", ["nothing but blank lines"]),
         ("a.csv", b"a,b\n1,\0\n", ["line 2", "binary data"]),
-        ("a.csv.gz", gzip.compress(CSV.encode(), mtime=0)[:30], ["cannot be read as a packed file"]),
+        (
+            "a.csv.gz",
+            gzip.compress(CSV.encode(), mtime=0)[:30],
+            ["cannot be read as a packed file"],
+        ),
         ("a.xlsx", b"PK\x03\x04 sheet", [".xlsx", "Save the sheet as CSV", ".parquet"]),
         ("a.pkl", b"\x80\x04N.", ["can run code"]),
         ("a.jpg", b"\xff\xd8\xff\0\0", ["'.jpg'", ".csv", ".libsvm"]),

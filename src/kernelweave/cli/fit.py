@@ -22,7 +22,7 @@ from kernelweave.inspect.certificate import certificate_text
 from kernelweave.inspect.comparison import compare
 from kernelweave.model_files import save
 from kernelweave.plot import compare as draw_comparison
-from kernelweave.report.html import write_html
+from kernelweave.report import write_html
 
 __all__ = ["run_compare", "run_fit"]
 

@@ -51,9 +51,9 @@ from kernelweave.solvers.checkpoint import (
     Session,
     about,
     names_digest,
+    neighbour_start,
     read,
     result_numbers,
-    scaled_start,
     start_at,
 )
 from kernelweave.validation import require_array, require_kind
@@ -156,7 +156,7 @@ class BaseMKL(KernelEstimator):
             parts = enumerate(zip(problems, made.solvers, strict=True))
             return [start_at(groups[g], *part, where) if g in groups else None for g, part in parts]
         pairs = zip(problems, solutions, strict=True)
-        return [scaled_start(d, alpha, b, p.C, C) for p, (d, alpha, b, C) in pairs]
+        return [neighbour_start(Point.start(d, a, b), p.C, C) for p, (d, a, b, C) in pairs]
 
     def _as_solutions(self, tasks: Tasks) -> list[_Solution]:
         """Return this fit as what another one, of `tasks`, can start from."""

@@ -23,8 +23,7 @@ from kernelweave.errors import InvalidInputError, MemoryBudgetError
 from kernelweave.estimators.decisions import LearntKernel, Parts
 from kernelweave.inspect.explanation import Explanation, sample_names
 from kernelweave.inspect.kernel_info import describe_kernels
-from kernelweave.inspect.notebook import html_repr
-from kernelweave.inspect.summary import summary_text
+from kernelweave.inspect.summary import html_repr, summary_text
 from kernelweave.kernels.names import LazyNames
 from kernelweave.kernels.samples import as_text, is_frame
 from kernelweave.memory import out_of_memory

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
@@ -178,24 +177,29 @@ def kernel_alignment(
         kernel_set = estimator._kernel_set
         weights = np.abs(np.atleast_2d(estimator.weights_)).mean(axis=0)
         used = np.flatnonzero(weights)
-    chosen = _choose(kernels, used, weights, kernel_set.m)
+    if kernels is not None:
+        chosen, left_out = _named(kernels, kernel_set.m), 0
+    else:
+        chosen, left_out = used, max(0, len(used) - _MOST_KERNELS)
+        if left_out and weights is not None:
+            chosen = np.sort(used[np.argsort(-weights[used], kind="stable")[:_MOST_KERNELS]])
+        chosen = chosen[:_MOST_KERNELS]
     rows = np.arange(kernel_set.n)
     if len(rows) > max_samples:
         rows = np.sort(np.random.default_rng(seed).choice(rows, int(max_samples), replace=False))
-    left_out = 0 if kernels is not None else len(used) - len(chosen)
-    values = _alignments(_matrices(kernel_set, weights, chosen, rows))
+    require_bytes(
+        2 * 8.0 * len(chosen) * len(rows) ** 2,
+        f"{len(chosen)} kernels on {len(rows)} samples",
+        "Lower max_samples, or name fewer kernels.",
+    )
+    matrices = kernel_set.block(rows, rows, chosen) if len(chosen) else []
+    if len(chosen) and isinstance(kernel_set, DistanceOperator) and weights is not None:
+        matrices = np.exp(-weights[chosen, None, None] * matrices)
     names = [str(kernel_set.names[k]) for k in chosen]
-    return Alignment(names, values, chosen, len(rows), left_out)
+    return Alignment(names, _alignments(list(matrices)), chosen, len(rows), left_out)
 
 
-def _choose(
-    kernels: ArrayLike | None, used: NDArray[np.intp], weights: Array | None, m: int
-) -> NDArray[np.intp]:
-    """The kernels asked for, checked; by default those used, in their order, or the heaviest."""
-    if kernels is None:
-        if len(used) > _MOST_KERNELS and weights is not None:
-            used = np.sort(used[np.argsort(-weights[used], kind="stable")[:_MOST_KERNELS]])
-        return used[:_MOST_KERNELS]
+def _named(kernels: ArrayLike, m: int) -> NDArray[np.intp]:
     chosen = np.asarray(kernels)
     whole = chosen.ndim == 1 and (np.issubdtype(chosen.dtype, np.integer) or not chosen.size)
     if not whole or (chosen.size and not (chosen.min() >= 0 and chosen.max() < m)):
@@ -205,24 +209,8 @@ def _choose(
     return chosen.astype(np.intp)
 
 
-def _matrices(
-    kernel_set: Any, weights: Array | None, chosen: NDArray[np.intp], rows: NDArray[np.intp]
-) -> Sequence[Array]:
-    require_bytes(
-        2 * 8.0 * len(chosen) * len(rows) ** 2,
-        f"{len(chosen)} kernels on {len(rows)} samples",
-        "Lower max_samples, or name fewer kernels.",
-    )
-    if not len(chosen):
-        return []
-    if isinstance(kernel_set, DistanceOperator) and weights is not None:
-        distances = kernel_set.block(rows, rows, chosen)
-        return list(np.exp(-weights[chosen, None, None] * distances))
-    return list(kernel_set.block(rows, rows, chosen))
-
-
 @one_blas_thread()
-def _alignments(matrices: Sequence[Array]) -> Array:
+def _alignments(matrices: list[Array]) -> Array:
     if not matrices:
         return np.zeros((0, 0))
     products = centred_products(DenseOperator(matrices))

@@ -6,11 +6,10 @@ import re
 import threading
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from numbers import Integral
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -124,7 +123,13 @@ def stability(
     (np.int64(2), (10, 4))
     """
     _check_options(n_bootstrap, level, threshold, sampling, n_jobs)
-    _check_estimator(estimator)
+    is_class = isinstance(estimator, type)
+    if is_class or not hasattr(estimator, "fit") or not hasattr(estimator, "get_params"):
+        got = f"the class {estimator.__name__}" if is_class else type(estimator).__name__
+        raise InvalidInputError(
+            "stability refits an MKL estimator, or a pipeline or search that ends in one; got "
+            f"{got}."
+        )
     X = X.tocsr() if sparse.issparse(X) else X
     check_consistent_length(X, y)
     rows = Rows(X, y, dict(fit_params or {}))
@@ -136,12 +141,14 @@ def stability(
     parallel = Parallel(n_jobs=n_jobs, return_as="generator")
     template = clone(estimator)
     if parallel.n_jobs != 1:
-        _use_one_thread(template)
+        # The cores are busy with other replicates.
+        names = [name for name in template.get_params() if name.split("__")[-1] == "n_jobs"]
+        template.set_params(**dict.fromkeys(names, 1))
     plan = _Plan(template, rows, strata, sampling, seed, int(n_bootstrap), whole.names)
-    with warnings.catch_warnings(record=True) as heard, _progress(plan, verbose) as advance:
+    with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
         fits = parallel(delayed(_refit)(plan, b) for b in range(plan.n_bootstrap))
-        done = _collect(fits, advance)
+        done = _collect(fits, plan, verbose)
     notes = [_note(warning) for warning in heard] + [note for fit in done for note in fit.notes]
     _tell(plan, whole, done, notes)
     return Stability(
@@ -173,21 +180,7 @@ def _check_options(
         raise InvalidInputError(f"n_jobs must be None or an integer other than 0; got {n_jobs!r}.")
 
 
-def _check_estimator(estimator: Any) -> None:
-    is_class = isinstance(estimator, type)
-    if is_class or not hasattr(estimator, "fit") or not hasattr(estimator, "get_params"):
-        got = f"the class {estimator.__name__}" if is_class else type(estimator).__name__
-        raise InvalidInputError(
-            "stability refits an MKL estimator, or a pipeline or search that ends in one; got "
-            f"{got}."
-        )
-
-
-# Fits
-
-
-@dataclass(frozen=True)
-class _Plan:
+class _Plan(NamedTuple):
     """What every replicate needs."""
 
     template: Any
@@ -199,8 +192,7 @@ class _Plan:
     names: Sequence[str]
 
 
-@dataclass(frozen=True)
-class _Fit:
+class _Fit(NamedTuple):
     """What is left of a fit once it is done, as it travels between processes."""
 
     title: str
@@ -217,14 +209,11 @@ class _Fit:
 
 
 def _fit(model: Any, rows: Rows) -> _Fit:
-    notes: list[Note] = []
-    if threading.current_thread() is threading.main_thread():
-        with warnings.catch_warnings(record=True) as heard:
+    # Recording is for the whole process: threads leave it to the one that started them.
+    alone = threading.current_thread() is threading.main_thread()
+    with warnings.catch_warnings(record=True) if alone else nullcontext() as heard:
+        if alone:
             warnings.simplefilter("always")
-            model.fit(rows.X, rows.y, **rows.fit_params)
-        notes = [_note(warning) for warning in heard]
-    else:
-        # Recording is for the whole process: threads leave it to the one that started them.
         model.fit(rows.X, rows.y, **rows.fit_params)
     try:
         found = find_estimator(model)
@@ -235,14 +224,13 @@ def _fit(model: Any, rows: Rows) -> _Fit:
             "in one."
         ) from error
     weights = np.atleast_2d(np.asarray(found.weights_, dtype=float)).mean(axis=0)
-    title = type(found).__name__
-    return _Fit(title, found.kernel_names_, weights, bool(found.converged_), notes)
+    notes = [_note(warning) for warning in heard or ()]
+    return _Fit(type(found).__name__, found.kernel_names_, weights, bool(found.converged_), notes)
 
 
 def _refit(plan: _Plan, b: int) -> _Fit:
     # A stream for each replicate: neither the order of the fits nor their number matters.
-    rng = np.random.default_rng([plan.seed, b])
-    index = draw_rows(plan.strata, plan.sampling, rng)
+    index = draw_rows(plan.strata, plan.sampling, np.random.default_rng([plan.seed, b]))
     try:
         fit = _fit(clone(plan.template), plan.rows.take(index))
         weights, matched_by = align_weights(fit.weights, fit.names, plan.names)
@@ -251,53 +239,30 @@ def _refit(plan: _Plan, b: int) -> _Fit:
             f"replicate {b + 1} of {plan.n_bootstrap} ({len(index)} rows, "
             f"{len(np.unique(index))} of them different) failed: {type(error).__name__}: {error}"
         ) from error
-    return replace(fit, names=(), weights=weights, matched_by=matched_by)
+    return fit._replace(names=(), weights=weights, matched_by=matched_by)
 
 
-def _use_one_thread(model: Any) -> None:
-    """Keep all parts of a model to one thread: the cores are busy with other replicates."""
-    names = [name for name in model.get_params() if name.split("__")[-1] == "n_jobs"]
-    model.set_params(**dict.fromkeys(names, 1))
-
-
-def _collect(fits: Iterator[_Fit], advance: Callable[[], None]) -> list[_Fit]:
+def _collect(fits: Iterator[_Fit], plan: _Plan, verbose: bool) -> list[_Fit]:
     """Take the replicates as they come; after Ctrl-C return those that are done."""
+    shown: Iterable[_Fit] = fits
+    if verbose:
+        from rich.console import Console
+        from rich.progress import track
+
+        # On stderr: what is printed there does not get into a pipe.
+        text = f"{plan.sampling} replicates"
+        shown = track(fits, text, plan.n_bootstrap, console=Console(stderr=True))
     done: list[_Fit] = []
     try:
-        for fit in fits:
+        for fit in shown:
             if fit.interrupted:
                 raise KeyboardInterrupt
             done.append(fit)
-            advance()
     except KeyboardInterrupt:
         fits.close()  # type: ignore[attr-defined]
         if len(done) < _FEWEST:
             raise
     return done
-
-
-@contextmanager
-def _progress(plan: _Plan, show: bool) -> Iterator[Callable[[], None]]:
-    if not show:
-        yield lambda: None
-        return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    # On stderr: what is printed there does not get into a pipe.
-    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as bar:
-        task = bar.add_task(f"{plan.sampling} replicates", total=plan.n_bootstrap)
-        yield lambda: bar.advance(task)
-
-
-# Warnings
 
 
 def _note(warning: warnings.WarningMessage) -> Note:
@@ -333,9 +298,6 @@ def _tell(plan: _Plan, whole: _Fit, done: list[_Fit], notes: list[Note]) -> None
         )
 
 
-# Kernels of one fit among those of another
-
-
 def align_weights(
     weights: Array, names: Sequence[str], reference: Sequence[str]
 ) -> tuple[Array, str]:
@@ -354,24 +316,14 @@ def align_weights(
         aligned[[places[name] for name in names]] = weights
         return aligned, "name"
     if len(names) == len(reference) and all(
-        _without_numbers(mine) == _without_numbers(theirs)
+        _LEARNT_NUMBER.sub("=", mine) == _LEARNT_NUMBER.sub("=", theirs)
         for mine, theirs in zip(names, reference, strict=True)
     ):
         return weights, "position"
-    raise InvalidInputError(_why_not(names, reference))
-
-
-def _without_numbers(name: str) -> str:
-    return _LEARNT_NUMBER.sub("=", name)
-
-
-def _why_not(names: Sequence[str], reference: Sequence[str]) -> str:
     known = set(reference)
     strange = next((name for name in names if name not in known), None)
-    what = f"{strange!r} is not among them"
-    if strange is None:
-        what = "several have the same name"
-    return (
+    what = "several have the same name" if strange is None else f"{strange!r} is not among them"
+    raise InvalidInputError(
         f"the {len(names)} kernels cannot be matched with the {len(reference)} of the fit on all "
         f"rows: {what}. Give every kernel a name of its own that does not depend on the rows, such "
         "as RBF(width=1.0, name='narrow')."

@@ -17,7 +17,6 @@ __all__ = [
     "is_zero",
     "measure_of",
     "proof_text",
-    "quality_line",
     "quality_lines",
     "relative_bound",
     "state_text",
@@ -71,8 +70,7 @@ def measure_of(estimator: Any) -> str:
 
 def state_text(estimator: Any) -> str:
     """Return in a few words how the fit ended."""
-    count = int(np.max(estimator.n_iter_))
-    iterations = f"{count} iteration" + ("" if count == 1 else "s")
+    iterations = plural(int(np.max(estimator.n_iter_)), "iteration")
     if not hasattr(estimator, "converged_"):
         # The solver is not ours and has its own warning.
         return f"fitted in {iterations}"
@@ -99,34 +97,16 @@ def quality_lines(estimator: Any) -> list[tuple[str, str]]:
     ]
 
 
-def quality_line(estimator: Any) -> str:
-    """Return the same in one line."""
-    if is_bayesian(estimator):
-        bound, change = _bound(estimator)
-        return (
-            f"lower bound on the log evidence {bound:.6g}, last change {change:.1e} a sample "
-            f"(tolerance {estimator.tol:.1e})"
-        )
-    if not hasattr(estimator, "gap_"):
-        return ""
-    measure = f"relative {measure_of(estimator)}"
-    return f"{measure} {estimator.gap_:.1e} (tolerance {estimator.tol:.1e})"
-
-
 def certificate_text(estimator: Any) -> str:
     """Say in one line how far a fit is from the best one possible."""
     if is_bayesian(estimator):
         settled = "has settled" if estimator.converged_ else "still rises"
         return f"lower bound on the log evidence {_bound(estimator)[0]:.6g}, which {settled}"
-    gap = estimator.gap_
     tol = f"the tolerance {estimator.tol:.0e}" if estimator.tol else "what float64 can resolve"
-    met = "reaches" if estimator.converged_ else "does not reach"
-    if measure_of(estimator) != "duality gap":
-        return (
-            f"relative projected gradient {gap:.1e} {met} {tol}: a stationary "
-            "point, which may not be the best one"
-        )
-    return f"gap {gap:.1e} {met} {tol}: {bound_text(estimator)}"
+    met = f"{estimator.gap_:.1e} {'reaches' if estimator.converged_ else 'does not reach'} {tol}"
+    if measure_of(estimator) == "duality gap":
+        return f"gap {met}: {bound_text(estimator)}"
+    return f"relative projected gradient {met}: a stationary point, which may not be the best one"
 
 
 class Badge(NamedTuple):
@@ -163,10 +143,10 @@ def badge(estimator: Any) -> Badge:
 def proof_text(estimator: Any) -> str:
     """Say in a paragraph how the fit ended, and what that proves."""
     after = f"after {plural(int(np.max(estimator.n_iter_)), 'iteration')}"
-    tol = float(getattr(estimator, "tol", np.nan))
+    tol, done = float(getattr(estimator, "tol", np.nan)), bool(estimator.converged_)
     if is_bayesian(estimator):
         bound, change = _bound(estimator)
-        end = "has settled" if estimator.converged_ else "was still moving when the fit ended"
+        end = "has settled" if done else "was still moving when the fit ended"
         return (
             f"A Bayesian fit raises a lower bound on the log evidence of the data. It {end} "
             f"{after}: it is {number(bound, 6)}, and the last iteration changed it by "
@@ -174,7 +154,7 @@ def proof_text(estimator: Any) -> str:
             "same targets, the higher bound is the better one."
         )
     if measure_of(estimator) != "duality gap":
-        end = "reached the tolerance" if estimator.converged_ else "did not reach the tolerance"
+        end = "reached the tolerance" if done else "did not reach the tolerance"
         return (
             f"This combination of kernels has no duality gap. The fit {end} {after}: the relative "
             f"projected gradient is {number(float(estimator.gap_), 2)} (tolerance "
@@ -184,18 +164,15 @@ def proof_text(estimator: Any) -> str:
     share = relative_bound(estimator)
     if is_zero(estimator) or not np.isfinite(share):
         return f"{after.capitalize()} {bound_text(estimator)}."
+    end = f"was reached {after}."
+    if not done:
+        end = f"was not reached: the fit ended {after}. More iterations or time would help."
+    primal, dual = float(estimator.objective_), float(estimator.dual_objective_)
     objective = " ".join(["The objective", _whose_objective(estimator)]).strip()
-    bound_words = (
-        f"{objective} is {number(float(estimator.objective_), 6)}, and the dual problem proves "
-        f"that no weights and no function have one below "
-        f"{number(float(estimator.dual_objective_), 6)}: the fit is within {percent(share)} of the "
-        "best."
-    )
-    if estimator.converged_:
-        return f"{bound_words} The tolerance of {percent(tol)} was reached {after}."
     return (
-        f"{bound_words} The tolerance of {percent(tol)} was not reached: the fit ended {after}. "
-        "More iterations or time would make it better."
+        f"{objective} is {number(primal, 6)}, and the dual problem proves that no weights and no "
+        f"function have one below {number(dual, 6)}: the fit is within {percent(share)} of the "
+        f"best. The tolerance of {percent(tol)} {end}"
     )
 
 

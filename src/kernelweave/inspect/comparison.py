@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from numbers import Integral, Real
 from time import perf_counter
@@ -13,27 +14,28 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.base import clone, is_classifier
+from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.model_selection import ShuffleSplit, StratifiedShuffleSplit
 from sklearn.utils.validation import check_consistent_length
 
+from kernelweave.combine import get_combination
 from kernelweave.errors import InterruptedFitWarning, InvalidInputError
+from kernelweave.estimators.bayesian_classifier import BayesianMKLClassifier
+from kernelweave.estimators.bayesian_regressor import BayesianMKLRegressor
+from kernelweave.estimators.classifier import MKLClassifier
+from kernelweave.estimators.nystrom import NystromMKLClassifier
+from kernelweave.estimators.regressor import MKLRegressor
 from kernelweave.inspect.comparison_table import Comparison, ComparisonRow, SolverFit
-from kernelweave.inspect.contestants import (
-    Contestant,
-    check_estimator,
-    default_estimator,
-    last_step,
-    line_up,
-)
 from kernelweave.inspect.learnt import find_estimator
 from kernelweave.inspect.resample import Rows, find_strata
 from kernelweave.inspect.words import listed
-from kernelweave.validation import positive_number
+from kernelweave.losses import get_loss
+from kernelweave.solvers.base import SOLVERS, Solver
+from kernelweave.validation import positive_number, unknown_name
 
-__all__ = ["compare"]
+__all__ = ["compare", "default_estimator", "line_up"]
 
 Index = NDArray[np.intp]
 OnProgress = Callable[[int, int, str], Any]
@@ -43,6 +45,17 @@ _SOLVERS = ("active-set", "silp", "spg", "spicy", "mwu", "bayes", "uniform")
 # Before the clock starts, every solver fits so many samples for at most so many seconds: compiled
 # code is then loaded.
 _WARM_ROWS, _WARM_SECONDS = 60, 1.0
+# Other models of the same kernels.
+_MODELS = ("bayes", "nystrom")
+# Their weights do not come from the problem, so its certificate is not about them.
+_FIXED = ("align", "uniform")
+# With more different whole numbers than these a target is taken for a quantity.
+_MOST_CLASSES = 20
+# What another model takes over from the estimator, where both have it.
+_FOR_BAYES = ("kernels", "multi_class", "bank", "cache_mb", "n_jobs", "random_state", "max_time")
+_FOR_NYSTROM = ("kernels", "C", "normalize", "class_weight", "n_jobs", "random_state")
+# What all solvers share.
+_SHARED = ("C", "loss", "epsilon", "target_scale", "regularizer", "tol")
 
 
 def compare(
@@ -113,32 +126,66 @@ def compare(
     """
     contestants = line_up(solvers)
     template = default_estimator(y) if estimator is None else estimator
-    check_estimator(template)
+    _check_estimator(template)
     if time_limit is not None:
         positive_number("time_limit", time_limit)
     X = X.tocsr() if sparse.issparse(X) else X
     check_consistent_length(X, y)
     rows = Rows(X, y, {})
-    classes = is_classifier(last_step(template))
+    classes = is_classifier(_last_step(template))
     splits = _split(rows, classes, test_size, n_splits, random_state)
     race = _Race(contestants, template, rows, splits, time_limit, on_progress)
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
         interrupted = race.run()
-    race.raise_common_error()
+    if not race.fits and len(contestants) > 1 and len({str(e) for e in race.errors.values()}) == 1:
+        # What stops all solvers alike is about the data, not about a solver.
+        raise next(iter(race.errors.values()))
     _tell(heard, interrupted, race)
-    train, test = splits[0]
+    params = _last_step(template).get_params(deep=False)
     return Comparison(
-        rows=race.rows(interrupted),
+        rows=[race.row(one, interrupted) for one in contestants],
         metric="accuracy" if classes else "R2",
         n_splits=len(splits),
-        n_train=len(train),
-        n_test=len(test),
+        n_train=len(splits[0][0]),
+        n_test=len(splits[0][1]),
         n_kernels=race.n_kernels,
-        settings=_settings(template),
-        notes=_notes(race, template),
+        settings={
+            name.replace("tol", "tolerance"): value if isinstance(value, str) else f"{value!r}"
+            for name in _SHARED
+            if (value := params.get(name)) is not None
+        },
+        notes=race.notes(),
         interrupted=interrupted,
     )
+
+
+def _check_estimator(template: Any) -> None:
+    last = _last_step(template)
+    known = hasattr(last, "get_params") and not isinstance(last, type)
+    params = last.get_params(deep=False) if known else {}
+    if not ({"kernels", "solver"} <= set(params) and (is_classifier(last) or is_regressor(last))):
+        is_class = isinstance(template, type)
+        got = f"the class {template.__name__}" if is_class else type(template).__name__
+        raise InvalidInputError(
+            "compare takes an MKLClassifier or MKLRegressor, or a pipeline that ends in one; got "
+            f"{got}."
+        )
+
+
+def _tell(heard: Sequence[warnings.WarningMessage], interrupted: bool, race: _Race) -> None:
+    """Say once what many fits had to say."""
+    told = Counter((warning.category, str(warning.message)) for warning in heard)
+    for (kind, text), times in told.items():
+        warnings.warn(f"{text} (in {times} fits)" if times > 1 else text, kind, stacklevel=3)
+    if interrupted:
+        done = sum(map(len, race.fits.values()))
+        warnings.warn(
+            f"stopped from the keyboard after {done} of {len(race.contestants) * len(race.splits)} "
+            "fits; the comparison has these.",
+            InterruptedFitWarning,
+            stacklevel=3,
+        )
 
 
 def _split(
@@ -167,6 +214,104 @@ def _split(
     return [(np.sort(train), np.sort(test)) for train, test in plan.split(np.zeros(rows.n), y)]
 
 
+def _last_step(model: Any) -> Any:
+    """The last step of a pipeline, and anything else as it is."""
+    return model.steps[-1][1] if hasattr(model, "steps") else model
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """One of the solvers: its label in tables, and what was asked for."""
+
+    label: str
+    spec: Any
+
+    @property
+    def certified(self) -> bool:
+        """Whether its gap is one to the optimum of the problem."""
+        name = self.spec if isinstance(self.spec, str) else self.spec.name
+        return name not in (*_MODELS, *_FIXED)
+
+    def estimator(self, template: Any, max_time: float | None) -> Any:
+        """Return an unfitted estimator of the problem that `template` states, with this solver."""
+        model = clone(template)
+        last = _last_step(model)
+        if max_time is not None:
+            last.set_params(max_time=max_time)
+        if self.spec not in _MODELS:
+            last.set_params(solver=self.spec)
+            return model
+        other = self._other_model(last)
+        if last is model:
+            return other
+        model.steps[-1] = (model.steps[-1][0], other)
+        return model
+
+    def _other_model(self, last: Any) -> Any:
+        combination = get_combination(last.combination).name
+        if combination != "sum":
+            raise InvalidInputError(
+                f"{self.spec} adds kernels up; the combination is {combination!r}."
+            )
+        kind: Any = BayesianMKLClassifier if is_classifier(last) else BayesianMKLRegressor
+        names: tuple[str, ...] = _FOR_BAYES
+        if self.spec == "nystrom":
+            if not is_classifier(last):
+                raise InvalidInputError("nystrom is a classifier; the target is a quantity.")
+            kind, names = NystromMKLClassifier, _FOR_NYSTROM
+        given = last.get_params(deep=False)
+        known = kind().get_params(deep=False)
+        model = kind(**{name: given[name] for name in names if name in given and name in known})
+        if self.spec == "nystrom" and get_loss(last.loss).name in ("hinge", "squared_hinge"):
+            model.set_params(loss=get_loss(last.loss).name)
+        return model
+
+    def remarks(self, template: Any) -> list[str]:
+        """Return what of the problem this solver does not share."""
+        last = _last_step(template)
+        if self.spec == "bayes" and getattr(last, "class_weight", None) is not None:
+            return [f"{self.label} has no class weights."]
+        if self.spec == "nystrom" and get_loss(last.loss).name not in ("hinge", "squared_hinge"):
+            return [f"{self.label} takes the squared hinge loss instead of {last.loss!r}."]
+        return []
+
+
+def line_up(solvers: Sequence[Any] | str | Solver) -> list[Contestant]:
+    """Check the solvers asked for, and give each a label of its own."""
+    asked = [solvers] if isinstance(solvers, str | Solver) else list(solvers)
+    if not asked:
+        raise InvalidInputError("solvers is empty; give at least one, such as 'silp'.")
+    allowed = ["auto", *SOLVERS, *_MODELS]
+    out: list[Contestant] = []
+    for spec in asked:
+        if not isinstance(spec, Solver) and spec not in allowed:
+            raise unknown_name("solver", spec, allowed)
+        label = str(spec)
+        if isinstance(spec, Solver):
+            # What differs from the defaults.
+            fields = getattr(spec, "__dataclass_fields__", {})
+            values = {name: getattr(spec, name) for name in fields}
+            own = [f"{n}={v!r}" for n, v in values.items() if v != fields[n].default]
+            label = f"{type(spec).__name__}({', '.join(own)})"
+        if any(label == one.label for one in out):
+            raise InvalidInputError(f"solver {label!r} is given twice; a comparison needs it once.")
+        out.append(Contestant(label, spec))
+    return out
+
+
+def default_estimator(y: Any) -> MKLClassifier | MKLRegressor:
+    """Return a classifier or a regressor, as the target looks.
+
+    Text, truth values and up to 20 different whole numbers are classes.
+    """
+    values = np.asarray(y)
+    if values.dtype.kind not in "iuf":
+        return MKLClassifier()
+    known = values[np.isfinite(values)]
+    whole = np.array_equal(known, np.round(known))
+    return MKLClassifier() if whole and len(np.unique(known)) <= _MOST_CLASSES else MKLRegressor()
+
+
 @dataclass
 class _Race:
     """The fits that are to be done, and those that are."""
@@ -182,70 +327,54 @@ class _Race:
     errors: dict[str, Exception] = field(default_factory=dict)
     kinds: set[str] = field(default_factory=set)
 
-    @property
-    def total(self) -> int:
-        return len(self.contestants) * len(self.splits)
-
     def run(self) -> bool:
         """Do all fits; returns whether Ctrl-C came first, and raises if nothing was done yet."""
+        tell = self.on_progress or (lambda done, total, text: None)
+        # Split by split, each begun by another solver.
+        plan = [
+            (split, self.contestants[(split + i) % len(self.contestants)])
+            for split in range(len(self.splits))
+            for i in range(len(self.contestants))
+        ]
         try:
-            self._tell(0, "loading compiled code")
+            tell(0, len(plan), "loading compiled code")
             self._warm_up()
-            for done, (split, one) in enumerate(self._order()):
-                self._tell(done, f"{one.label}, split {split + 1} of {len(self.splits)}")
+            for done, (split, one) in enumerate(plan):
+                text = f"{one.label}, split {split + 1} of {len(self.splits)}"
+                tell(done, len(plan), text)
                 if one.label not in self.errors:
                     self._fit(one, split)
-            self._tell(self.total, "done")
+            tell(len(plan), len(plan), "done")
         except KeyboardInterrupt:
-            if not any(self.fits.values()):
+            if not self.fits:
                 raise
             return True
         return False
 
-    def _tell(self, done: int, text: str) -> None:
-        if self.on_progress is not None:
-            self.on_progress(done, self.total, text)
-
-    def _order(self) -> Iterator[tuple[int, Contestant]]:
-        """Split by split, each begun by another solver."""
-        for split in range(len(self.splits)):
-            first = split % len(self.contestants)
-            for one in self.contestants[first:] + self.contestants[:first]:
-                yield split, one
-
     def _warm_up(self) -> None:
-        train = self.splits[0][0]
-        few = self.data.take(train)
-        strata = find_strata(few.y if is_classifier(last_step(self.template)) else None, few.n)
+        few = self.data.take(self.splits[0][0])
+        strata = find_strata(few.y if is_classifier(_last_step(self.template)) else None, few.n)
         size = max(2, _WARM_ROWS // len(strata))
         few = few.take(np.sort(np.concatenate([own[:size] for own in strata])))
         limit = min(_WARM_SECONDS, self.time_limit or np.inf)
         # Nobody wants to hear of these fits, nor have them in a checkpoint.
         quiet = clone(self.template)
-        last_step(quiet).set_params(callbacks=(), verbose=0)
+        _last_step(quiet).set_params(callbacks=(), verbose=0)
         for one in self.contestants:
-            with warnings.catch_warnings(record=True) as heard:
-                warnings.simplefilter("always")
-                try:
-                    one.estimator(quiet, limit).fit(few.X, few.y).predict(few.X)
-                except Exception:
-                    # If it is not due to the few samples, it comes again and is told then.
-                    continue
-            _stop_if_interrupted(heard)
+            # An error that is not due to the few samples comes again and is told then.
+            with suppress(Exception), _heard():
+                one.estimator(quiet, limit).fit(few.X, few.y).predict(few.X)
 
     def _fit(self, one: Contestant, split: int) -> None:
         train, test = (self.data.take(index) for index in self.splits[split])
         try:
             model = one.estimator(self.template, self.time_limit)
-            with warnings.catch_warnings(record=True) as heard:
-                warnings.simplefilter("always")
+            with _heard() as heard:
                 start = perf_counter()
                 model.fit(train.X, train.y)
-                seconds = perf_counter() - start
-                _stop_if_interrupted(heard)
-                start = perf_counter()
+                fitted = perf_counter()
                 predicted = model.predict(test.X)
-                predict_seconds = perf_counter() - start
+                done = perf_counter()
             score = (accuracy_score if is_classifier(model) else r2_score)(test.y, predicted)
         except Exception as error:
             self.errors[one.label] = error
@@ -258,52 +387,59 @@ class _Race:
         self.n_kernels = weights.shape[1]
         if one.certified:
             self.kinds.add(found.gap_kind_)
+        # LIBLINEAR does not say whether it converged.
+        unsaid = not hasattr(found, "converged_")
         self.fits.setdefault(one.label, []).append(
             SolverFit(
                 split=split,
                 score=float(score),
-                seconds=seconds,
-                predict_seconds=predict_seconds,
+                seconds=fitted - start,
+                predict_seconds=done - fitted,
                 gap=float(found.gap_) if one.certified else None,
                 kernels=int(np.count_nonzero(weights.any(axis=0))),
                 objective=float(found.objective_) if one.certified else None,
-                converged=_converged(found),
+                converged=bool(found.n_iter_ < found.max_iter if unsaid else found.converged_),
             )
         )
 
-    def raise_common_error(self) -> None:
-        """Raise what stopped all solvers alike: that is about the data, not about a solver."""
-        texts = {str(error) for error in self.errors.values()}
-        if not self.fits and len(self.contestants) > 1 and len(texts) == 1:
-            raise next(iter(self.errors.values()))
+    def row(self, one: Contestant, interrupted: bool) -> ComparisonRow:
+        """What there is to show of a solver."""
+        fits = tuple(self.fits.get(one.label, ()))
+        error = None
+        if one.label in self.errors:
+            error = _text(self.errors[one.label])
+        elif len(fits) < len(self.splits) and interrupted:
+            error = f"stopped from the keyboard after {len(fits)} of {len(self.splits)} splits"
+        return ComparisonRow(one.label, fits, error)
 
-    def rows(self, interrupted: bool) -> list[ComparisonRow]:
-        """What there is to show of each solver."""
-        out = []
-        for one in self.contestants:
-            fits = tuple(self.fits.get(one.label, ()))
-            error = None
+    def notes(self) -> list[str]:
+        """What a reader of the table has to know."""
+        notes = []
+        fitted = [one for one in self.contestants if one.label in self.fits]
+        fixed = [one.label for one in fitted if not one.certified]
+        if fixed:
+            notes.append(
+                f"no gap for {listed(fixed, len(fixed))}: the weights do not come from the MKL "
+                "problem, so a gap would say nothing about its optimum."
+            )
+        if "projected_gradient" in self.kinds:
+            notes.append("gap is the relative projected gradient: the problem is not convex.")
+        for one in fitted:
+            notes += one.remarks(self.template)
             if one.label in self.errors:
-                error = _text(self.errors[one.label])
-            elif len(fits) < len(self.splits) and interrupted:
-                error = f"stopped from the keyboard after {len(fits)} of {len(self.splits)} splits"
-            out.append(ComparisonRow(one.label, fits, error))
-        return out
+                done, error = len(self.fits[one.label]), _text(self.errors[one.label])
+                notes.append(f"{one.label} has {done} of {len(self.splits)} splits: {error}")
+        return notes
 
 
-def _stop_if_interrupted(heard: Sequence[warnings.WarningMessage]) -> None:
-    """The solvers' loop turns Ctrl-C into a warning and keeps its best point; here it counts."""
+@contextmanager
+def _heard() -> Iterator[list[warnings.WarningMessage]]:
+    """Record warnings; Ctrl-C, which the solvers' loop turns into one, is raised again."""
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        yield heard
     if any(issubclass(warning.category, InterruptedFitWarning) for warning in heard):
         raise KeyboardInterrupt
-
-
-def _converged(found: Any) -> bool:
-    # LIBLINEAR does not say it.
-    return bool(getattr(found, "converged_", False) or _stopped_early(found))
-
-
-def _stopped_early(found: Any) -> bool:
-    return not hasattr(found, "converged_") and found.n_iter_ < found.max_iter
 
 
 def _text(error: Exception) -> str:
@@ -311,61 +447,3 @@ def _text(error: Exception) -> str:
     text = " ".join(str(error).split())
     ours = isinstance(error, InvalidInputError) or type(error).__module__.startswith("kernelweave")
     return text if ours and text else f"{type(error).__name__}: {text}"
-
-
-def _settings(template: Any) -> dict[str, str]:
-    """What all solvers share, as people would write it."""
-    last = last_step(template)
-    names = {
-        "C": "C",
-        "loss": "loss",
-        "epsilon": "epsilon",
-        "target_scale": "target_scale",
-        "regularizer": "regularizer",
-        "tol": "tolerance",
-    }
-    params = last.get_params(deep=False)
-    return {
-        shown: value if isinstance(value, str) else f"{value!r}"
-        for name, shown in names.items()
-        if (value := params.get(name)) is not None
-    }
-
-
-def _notes(race: _Race, template: Any) -> list[str]:
-    """What a reader of the table has to know, as far as it is in it."""
-    notes = []
-    fitted = [one for one in race.contestants if race.fits.get(one.label)]
-    fixed = [one.label for one in fitted if not one.certified]
-    if fixed:
-        notes.append(
-            f"no gap for {listed(fixed, len(fixed))}: the weights do not come from the MKL "
-            "problem, so a gap would say nothing about its optimum."
-        )
-    if "projected_gradient" in race.kinds:
-        notes.append("gap is the relative projected gradient: the problem is not convex.")
-    for one in fitted:
-        notes += one.remarks(template)
-        if one.label in race.errors:
-            done = len(race.fits[one.label])
-            notes.append(
-                f"{one.label} has {done} of {len(race.splits)} splits: "
-                f"{_text(race.errors[one.label])}"
-            )
-    return notes
-
-
-def _tell(heard: Sequence[warnings.WarningMessage], interrupted: bool, race: _Race) -> None:
-    """Say once what many fits had to say."""
-    count = Counter((warning.category, str(warning.message)) for warning in heard)
-    for (kind, text), times in count.items():
-        also = f" (in {times} fits)" if times > 1 else ""
-        warnings.warn(f"{text}{also}", kind, stacklevel=3)
-    if interrupted:
-        done = sum(map(len, race.fits.values()))
-        warnings.warn(
-            f"stopped from the keyboard after {done} of {race.total} fits; the comparison has "
-            "these.",
-            InterruptedFitWarning,
-            stacklevel=3,
-        )

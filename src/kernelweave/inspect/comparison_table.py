@@ -9,11 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kernelweave.inspect.frames import table_of
-from kernelweave.inspect.words import two_digits
+from kernelweave.inspect.words import columns, plural, two_digits
 
 __all__ = ["Comparison", "ComparisonRow", "SolverFit"]
-
-_NONE = "-"
 
 
 class SolverFit(NamedTuple):
@@ -45,6 +43,16 @@ class SolverFit(NamedTuple):
     converged: bool
 
 
+def _over_fits(what: str, how: Callable[[Any], Any], doc: str) -> Any:
+    """A property of a row: what its fits have of it, taken together; None if they have none."""
+
+    def taken_together(row: ComparisonRow) -> Any:
+        known = [value for fit in row.fits if (value := getattr(fit, what)) is not None]
+        return how(known).item() if known else None
+
+    return property(taken_together, doc=doc)
+
+
 @dataclass(frozen=True)
 class ComparisonRow:
     """One solver: its fits, and what they say together.
@@ -62,78 +70,42 @@ class ComparisonRow:
     fits: tuple[SolverFit, ...]
     error: str | None = None
 
+    score = _over_fits("score", np.mean, "The mean score.")
+    score_std = _over_fits("score", np.std, "The standard deviation of the scores.")
+    seconds = _over_fits("seconds", np.median, "Seconds of a fit, the median.")
+    predict_seconds = _over_fits(
+        "predict_seconds", np.median, "Seconds of predicting the samples held out, the median."
+    )
+    gap = _over_fits("gap", np.max, "The largest relative duality gap.")
+    kernels = _over_fits("kernels", np.mean, "Kernels with a weight, the mean.")
+    objective = _over_fits("objective", np.mean, "The objective, the mean.")
+    converged = _over_fits("converged", np.all, "Whether all fits reached their tolerance.")
+
     @property
     def scores(self) -> list[float]:
         """The score on each split."""
         return [fit.score for fit in self.fits]
 
-    @property
-    def score(self) -> float | None:
-        """Their mean."""
-        return float(np.mean(self.scores)) if self.fits else None
-
-    @property
-    def score_std(self) -> float | None:
-        """Their standard deviation."""
-        return float(np.std(self.scores)) if self.fits else None
-
-    @property
-    def seconds(self) -> float | None:
-        """Seconds of a fit, the median."""
-        return self._over(np.median, [fit.seconds for fit in self.fits])
-
-    @property
-    def predict_seconds(self) -> float | None:
-        """Seconds of predicting the samples held out, the median."""
-        return self._over(np.median, [fit.predict_seconds for fit in self.fits])
-
-    @property
-    def gap(self) -> float | None:
-        """The largest relative duality gap."""
-        return self._over(np.max, [fit.gap for fit in self.fits])
-
-    @property
-    def kernels(self) -> float | None:
-        """Kernels with a weight, the mean."""
-        return self._over(np.mean, [fit.kernels for fit in self.fits])
-
-    @property
-    def objective(self) -> float | None:
-        """The objective, the mean."""
-        return self._over(np.mean, [fit.objective for fit in self.fits])
-
-    @property
-    def converged(self) -> bool | None:
-        """Whether all fits reached their tolerance."""
-        return all(fit.converged for fit in self.fits) if self.fits else None
-
-    @staticmethod
-    def _over(how: Callable[[Any], Any], values: Sequence[float | None]) -> float | None:
-        known = [value for value in values if value is not None]
-        return float(how(known)) if known else None
-
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers of the row, for JSON; what there is not is None."""
-        numbers = (
-            "score",
-            "score_std",
-            "scores",
-            "seconds",
-            "predict_seconds",
-            "gap",
-            "kernels",
-            "objective",
-            "converged",
-            "error",
-        )
-        return {"solver": self.solver, **{name: _plain(getattr(self, name)) for name in numbers}}
+        return {
+            "solver": self.solver,
+            "score": _plain(self.score),
+            "score_std": _plain(self.score_std),
+            "scores": [_plain(score) for score in self.scores],
+            "seconds": self.seconds,
+            "predict_seconds": self.predict_seconds,
+            "gap": _plain(self.gap),
+            "kernels": self.kernels,
+            "objective": _plain(self.objective),
+            "converged": self.converged,
+            "error": self.error,
+        }
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: float | None) -> float | None:
     """JSON knows neither NaN nor infinity."""
-    if isinstance(value, float) and not np.isfinite(value):
-        return None
-    return [_plain(v) for v in value] if isinstance(value, list) else value
+    return value if value is not None and np.isfinite(value) else None
 
 
 @dataclass(frozen=True, repr=False)
@@ -181,53 +153,20 @@ class Comparison:
     @property
     def title(self) -> str:
         """What was compared, in one line."""
-        kernels = "" if self.n_kernels is None else f", {_counted(self.n_kernels, 'kernel')}"
+        kernels = "" if self.n_kernels is None else f", {plural(self.n_kernels, 'kernel')}"
         return (
-            f"{_counted(len(self.rows), 'solver')}, {_counted(self.n_splits, 'split')}: "
+            f"{plural(len(self.rows), 'solver')}, {plural(self.n_splits, 'split')}: "
             f"{self.n_train} samples to learn from, {self.n_test} held out{kernels}"
         )
 
     def table(self) -> str:
         """Return the comparison as text: a line for each solver, and notes below."""
-        header = [
-            "solver",
-            self.metric,
-            "seconds",
-            "predict",
-            "gap",
-            "kernels",
-            "objective",
-            "converged",
-        ]
-        lines = [header, *(self._cells(row) for row in self.rows)]
-        width = [max(len(line[j]) for line in lines if len(line) > j) for j in range(len(header))]
-        # The text of an error may run on under the other columns.
-        width[1] = max(len(line[1]) for line in lines if len(line) > 2)
+        heads = ["solver", self.metric, "seconds", "predict", "gap", "kernels", "objective"]
         shown = [self.title]
         if self.settings:
             shown.append(", ".join(f"{name} {value}" for name, value in self.settings.items()))
-        for line in lines:
-            if len(line) == 2:
-                shown.append(f"{line[0]:<{width[0]}}  {line[1]}")
-                continue
-            cells = [f"{cell:>{w}}" for cell, w in zip(line[1:], width[1:], strict=True)]
-            shown.append("  ".join([f"{line[0]:<{width[0]}}", *cells]))
+        shown += columns([[*heads, "converged"], *map(_cells, self.rows)])
         return "\n".join([*shown, *(f"* {note}" for note in self.notes)])
-
-    def _cells(self, row: ComparisonRow) -> list[str]:
-        if row.score is None:
-            return [row.solver, row.error or "not run"]
-        spread = f" +- {row.score_std:.3f}" if len(row.fits) > 1 else ""
-        return [
-            row.solver,
-            f"{row.score:.3f}{spread}",
-            _time(row.seconds),
-            _time(row.predict_seconds),
-            _NONE if row.gap is None else f"{row.gap:.1e}",
-            _NONE if row.kernels is None else f"{row.kernels:.1f}".removesuffix(".0"),
-            _NONE if row.objective is None else f"{row.objective:.5g}",
-            "yes" if row.converged else "no",
-        ]
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain numbers and text, ready for JSON."""
@@ -260,9 +199,17 @@ class Comparison:
     __repr__ = __str__
 
 
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
-
-
-def _time(seconds: float | None) -> str:
-    return _NONE if seconds is None else two_digits(seconds)
+def _cells(row: ComparisonRow) -> list[str]:
+    if not row.fits:
+        return [row.solver, row.error or "not run"]
+    spread = f" +- {row.score_std:.3f}" if len(row.fits) > 1 else ""
+    return [
+        row.solver,
+        f"{row.score:.3f}{spread}",
+        two_digits(row.seconds),
+        two_digits(row.predict_seconds),
+        "-" if row.gap is None else f"{row.gap:.1e}",
+        f"{row.kernels:.1f}".removesuffix(".0"),
+        "-" if row.objective is None else f"{row.objective:.5g}",
+        "yes" if row.converged else "no",
+    ]

@@ -15,7 +15,9 @@ from kernelweave.bayes import class_probability
 from kernelweave.errors import InvalidInputError
 from kernelweave.inspect.explanation import sample_names
 from kernelweave.inspect.frames import table_of
+from kernelweave.inspect.heldout import task_of
 from kernelweave.inspect.learnt import is_bayesian, reach
+from kernelweave.inspect.words import columns
 from kernelweave.problem import Array
 
 __all__ = ["Doubts", "Forecast", "check_sure", "doubtful", "forecast"]
@@ -85,23 +87,20 @@ class Doubts:
         )
         if not len(self):
             return title
-        texts = [
-            [str(x) for x in part[:_LISTED]]
-            for part in (self.labels, self.predicted, self.runner_up)
+        heads = ["sample", "predicted", "probability", "or else", "mean", "std", "entropy"]
+        rows = [
+            [
+                str(self.labels[i]),
+                str(self.predicted[i]),
+                f"{self.probability[i]:.2f}",
+                str(self.runner_up[i]),
+                f"{self.mean[i]:+.2f}",
+                f"{self.std[i]:.2f}",
+                f"{self.entropy[i]:.2f}",
+            ]
+            for i in range(min(len(self), _LISTED))
         ]
-        heads = ("sample", "predicted", "or else")
-        wide = [max(map(len, [head, *text])) for head, text in zip(heads, texts, strict=True)]
-        lines = [
-            title,
-            f"  {heads[0]:<{wide[0]}}  {heads[1]:<{wide[1]}}  probability  {heads[2]:<{wide[2]}}"
-            "   mean   std  entropy",
-        ]
-        for i, (label, first, second) in enumerate(zip(*texts, strict=True)):
-            lines.append(
-                f"  {label:<{wide[0]}}  {first:<{wide[1]}}  {self.probability[i]:11.2f}  "
-                f"{second:<{wide[2]}}  {self.mean[i]:+5.2f}  {self.std[i]:4.2f}  "
-                f"{self.entropy[i]:7.2f}"
-            )
+        lines = [title, *(f"  {line}" for line in columns([heads, *rows], left=[0, 1, 3]))]
         left = len(self) - _LISTED
         return "\n".join([*lines, f"  {left} more"] if left > 0 else lines)
 
@@ -218,21 +217,23 @@ def forecast(
     model: Any, X: Any, *, target: Any = None, names: Sequence[Any] | None = None
 ) -> Forecast:
     """Ask a Bayesian classifier about new samples."""
-    labels = _labels(X, names)
+    if names is None:
+        names = sample_names(X, X.shape[0] if hasattr(X, "shape") else len(X))
+    labels = np.asarray(names)
     estimator, X = reach(model, X)
     if not is_bayesian(estimator) or not hasattr(estimator, "predict_proba"):
         raise InvalidInputError(
             "probabilities with their uncertainty are what BayesianMKLClassifier has; got "
             f"{type(estimator).__name__}."
         )
-    proba = np.asarray(estimator.predict_proba(X))
+    proba, several = np.asarray(estimator.predict_proba(X)), task_of(estimator) == "labels"
     if len(proba) != len(labels):
         raise InvalidInputError(
             f"names must have one entry for each of the {len(proba)} samples; got {len(labels)}."
         )
-    if target is not None or _is_multilabel(estimator):
+    if target is not None or several:
         c = np.full(len(proba), _column(estimator, target, proba.shape[1]))
-        name = f"label {target}" if _is_multilabel(estimator) else str(target)
+        name = f"label {target}" if several else str(target)
         classes = np.array([f"not {name}", name])
         chosen = np.take_along_axis(proba, c[:, None], 1)
         proba = np.hstack([1.0 - chosen, chosen])
@@ -245,7 +246,7 @@ def forecast(
         sign = np.where(c == 1, 1.0, -1.0)
         mean, std, c = (sign * mean)[:, None], std[:, None], np.zeros_like(c)
     low, high = _ends(estimator, mean, std)
-    if mean.shape[1] > 1 and not _is_multilabel(estimator):
+    if mean.shape[1] > 1 and not several:
         # One-versus-rest probabilities are divided by their sum; only that of class c moves.
         each = np.maximum(class_probability(mean, std, estimator.margin), np.finfo(float).tiny)
         others = each.sum(axis=1, keepdims=True) - np.take_along_axis(each, c[:, None], 1)
@@ -276,7 +277,7 @@ def _ends(estimator: Any, mean: Array, std: Array) -> tuple[Array, Array]:
 
 def _column(estimator: Any, target: Any, n_columns: int) -> int:
     """Column of the probabilities that a target means."""
-    several = _is_multilabel(estimator)
+    several = task_of(estimator) == "labels"
     choices = list(range(n_columns)) if several else estimator.classes_.tolist()
     if target not in choices:
         what = "number of a column of y" if several else "class"
@@ -285,13 +286,3 @@ def _column(estimator: Any, target: Any, n_columns: int) -> int:
             f"target must be the {what} that is meant, one of {shown}; got {target!r}."
         )
     return choices.index(target)
-
-
-def _is_multilabel(estimator: Any) -> bool:
-    return np.ndim(estimator.classes_[0]) > 0
-
-
-def _labels(X: Any, names: Sequence[Any] | None) -> NDArray[Any]:
-    if names is not None:
-        return np.asarray(names)
-    return np.asarray(sample_names(X, X.shape[0] if hasattr(X, "shape") else len(X)))

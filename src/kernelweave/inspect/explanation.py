@@ -119,12 +119,11 @@ class Explanation:
         ('petal', 'others')
         """
         keys = self._keys(groups)
-        names = dict.fromkeys(keys)
+        names = list(dict.fromkeys(keys))
         if isinstance(groups, Mapping) and "others" not in groups:
-            names = {key: None for key in (*groups, "others") if key in names}
-        places = {key: place for place, key in enumerate(names)}
+            names = [key for key in (*groups, "others") if key in names]
         belongs = np.zeros((len(keys), len(names)))
-        belongs[np.arange(len(keys)), [places[key] for key in keys]] = 1.0
+        belongs[np.arange(len(keys)), [names.index(key) for key in keys]] = 1.0
         return replace(
             self,
             values=self.values @ belongs,
@@ -150,31 +149,31 @@ class Explanation:
                 f"only a dict can make larger ones; ask for by({groups!r}) of the explanation "
                 "itself."
             )
-        if groups == "column":
-            everything = {info.columns for info in self.infos if info.view == ALL_COLUMNS}
-            return [_columns_key(info, everything) for info in self.infos]
-        return [getattr(info, groups) for info in self.infos]
+        if groups != "column":
+            return [getattr(info, groups) for info in self.infos]
+        everything = {info.columns for info in self.infos if info.view == ALL_COLUMNS}
+        # A given matrix has no columns and is by itself.
+        return [
+            ALL_COLUMNS if info.columns in everything else info.columns or info.view
+            for info in self.infos
+        ]
 
     def _given_keys(self, groups: Mapping[str, Sequence[str | int]]) -> list[str]:
-        places: dict[Any, list[int]] = {}
-        for place, (k, name) in enumerate(zip(self.kernels, self.kernel_names, strict=True)):
-            places.setdefault(int(k), []).append(place)
-            places.setdefault(name, []).append(place)
-        keys = ["others"] * len(self.kernel_names)
-        taken: dict[int, str] = {}
+        keys: list[Any] = [None] * len(self.kernel_names)
         for group, members in groups.items():
             for member in [members] if isinstance(members, str | int) else members:
-                if isinstance(member, str) and member not in places:
+                named = np.array([name == member for name in self.kernel_names], dtype=bool)
+                if isinstance(member, str) and not named.any():
                     raise unknown_name("kernel", member, self.kernel_names)
                 # A number may be that of a kernel without weight, which adds nothing.
-                for place in places.get(member, ()):
-                    if taken.setdefault(place, group) != group:
+                for place in np.flatnonzero(named | (self.kernels == member)):
+                    if keys[place] not in (None, group):
                         raise InvalidInputError(
                             f"kernel {self.kernel_names[place]!r} is in two groups, "
-                            f"{taken[place]!r} and {group!r}; each kernel belongs to one."
+                            f"{keys[place]!r} and {group!r}; each kernel belongs to one."
                         )
-                    keys[place] = str(group)
-        return keys
+                    keys[place] = group
+        return ["others" if key is None else str(key) for key in keys]
 
     # Looked at
 
@@ -257,11 +256,6 @@ class Explanation:
             rest = float(values.sum()) - sum(value for _, value in shown)
             lines.append(f"    {rest:+9.4f}  {left} more")
         return [*lines, f"    {baseline:+9.4f}  baseline"]
-
-
-def _columns_key(info: KernelInfo, everything: set[tuple[str, ...]]) -> Any:
-    """What makes two kernels be on the same columns; a given matrix has none and is by itself."""
-    return ALL_COLUMNS if info.columns in everything else info.columns or info.view
 
 
 def _text(key: Any) -> str:

@@ -1,61 +1,62 @@
-"""Held-out samples, checked, and 95 % intervals of what they say of a model."""
+"""Held-out samples, checked, and what they say of a model with 95 % intervals."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import binomtest
 from sklearn.utils import _safe_indexing, column_or_1d
 from sklearn.utils.validation import _num_samples, check_consistent_length
 
 from kernelweave.errors import InvalidInputError
 from kernelweave.inspect.learnt import find_estimator, reach
+from kernelweave.inspect.words import listed, number, percent
 
 __all__ = [
     "HeldOut",
+    "Measured",
     "area_under_roc",
     "bootstrap",
+    "estimate",
     "read_held_out",
     "resamples",
+    "share",
     "task_of",
     "wilson",
 ]
 
+Floats = NDArray[np.float64]
+# A number for each row of weights of the samples.
+Statistic = Callable[[Floats], Floats]
+
 # Predictions on more samples than these would take long and change no figure.
 _MOST_SAMPLES = 20_000
+_REPLICATES = 400
+# Numbers in the table of replicates: more samples than this leaves fewer replicates, which suffice.
+_ENTRIES = 2**22
 
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:
     """Samples that the model has not seen.
 
-    `X` is as the estimator takes them, after the steps of a pipeline before it. Of `n_given`
-    samples some are drawn if there are very many; `n_unlabelled` had no known label.
+    `X` is as the estimator takes them, after the steps of a pipeline before it; `note` says what a
+    reader should know about which samples these are.
     """
 
     X: Any
     y: NDArray[Any] | None
     names: NDArray[Any]
-    n_given: int
-    n_unlabelled: int = 0
+    note: str
 
     @property
     def n(self) -> int:
         """How many samples there are."""
         return len(self.names)
-
-    @property
-    def note(self) -> str:
-        """What a reader should know about which samples these are."""
-        notes = []
-        if self.n_unlabelled:
-            notes.append(f"{self.n_unlabelled:,} samples without a label were left out.")
-        if self.n + self.n_unlabelled < self.n_given:
-            notes.append(f"Drawn at random from {self.n_given:,} held-out samples.")
-        return " ".join(notes)
 
 
 def task_of(estimator: Any) -> str:
@@ -75,34 +76,29 @@ def read_held_out(model: Any, X: Any, y: Any) -> HeldOut | None:
     n = _num_samples(X)
     if n == 0:
         raise InvalidInputError("X holds no samples (0 rows); leave it out for a report without.")
-    if y is not None:
-        check_consistent_length(X, y)
     names = np.asarray(X.index) if hasattr(X, "iloc") else np.arange(n)
     rows = np.arange(n)
     if n > _MOST_SAMPLES:
         rows = np.sort(np.random.default_rng(0).choice(n, _MOST_SAMPLES, replace=False))
-    truth, lost = None, 0
+    truth, notes, drawn = None, [], len(rows)
     if y is not None:
-        truth = _truth(estimator, y)
-        known = _known(estimator, truth[rows])
-        lost = len(known) - int(known.sum())
-        rows = rows[known]
+        check_consistent_length(X, y)
+        truth, numbers = np.asarray(y), task_of(estimator) == "numbers"
+        if task_of(estimator) != "labels" and not (numbers and np.shape(truth)[1:] > (1,)):
+            truth = np.asarray(column_or_1d(y))
+        truth = truth.astype(float) if numbers else truth
+        rows = rows[_known(estimator, truth[rows])]
         truth = truth[rows]
         if not len(truth):
             raise InvalidInputError("no held-out sample has a known label; leave y out.")
         _check_labels(estimator, truth)
+    if len(rows) < drawn:
+        notes.append(f"{drawn - len(rows):,} samples without a label were left out.")
+    if drawn < n:
+        notes.append(f"Drawn at random from {n:,} held-out samples.")
     if len(rows) < n:
         X = _safe_indexing(X, rows)
-    return HeldOut(reach(model, X)[1], truth, names[rows], n, lost)
-
-
-def _truth(estimator: Any, y: Any) -> NDArray[Any]:
-    task = task_of(estimator)
-    table = np.asarray(y)
-    if task == "labels" or (task == "numbers" and table.ndim == 2 and table.shape[1] > 1):
-        return table.astype(float) if task == "numbers" else table
-    flat = np.asarray(column_or_1d(y))
-    return flat.astype(float) if task == "numbers" else flat
+    return HeldOut(reach(model, X)[1], truth, names[rows], " ".join(notes))
 
 
 def _known(estimator: Any, truth: NDArray[Any]) -> NDArray[np.bool_]:
@@ -111,51 +107,66 @@ def _known(estimator: Any, truth: NDArray[Any]) -> NDArray[np.bool_]:
     if marker is None:
         return np.ones(len(truth), dtype=bool)
     # NaN is not equal to itself, and stands for every missing value.
-    table = (truth != truth) if marker != marker else (truth == marker)
-    missing = np.asarray(table, dtype=bool).reshape(len(truth), -1)
-    known: NDArray[np.bool_] = np.logical_not(missing.any(axis=1))
+    missing = (truth != truth) if marker != marker else (truth == marker)
+    table = np.asarray(missing, dtype=bool).reshape(len(truth), -1)
+    known: NDArray[np.bool_] = np.logical_not(table.any(axis=1))
     return known
 
 
 def _check_labels(estimator: Any, truth: NDArray[Any]) -> None:
     task = task_of(estimator)
-    if task == "classes":
-        allowed = estimator.classes_.tolist()
-        if not set(truth.tolist()) & set(allowed):
-            raise InvalidInputError(
-                f"no held-out label is among the classes of the model, "
-                f"{_some(allowed)}; got {_some(sorted(set(truth.tolist()), key=str))}."
-            )
-    if task == "outliers" and not set(truth.tolist()) <= {1, -1}:
+    if task == "numbers":
+        if not np.all(np.isfinite(truth)):
+            raise InvalidInputError("y of the held-out samples has missing or infinite values.")
+        return
+    if task == "labels":
+        return
+    given = set(truth.tolist())
+    got = listed([repr(label) for label in sorted(given, key=str)])
+    if task == "classes" and not given & set(estimator.classes_.tolist()):
+        allowed = listed([repr(label) for label in estimator.classes_.tolist()])
         raise InvalidInputError(
-            "for an outlier model y must be +1 (normal) or -1 (outlier), or None; got "
-            f"{_some(sorted(set(truth.tolist()), key=str))}."
+            f"no held-out label is among the classes of the model, {allowed}; got {got}."
         )
-    if task == "numbers" and not np.all(np.isfinite(truth)):
-        raise InvalidInputError("y of the held-out samples has missing or infinite values.")
+    if task == "outliers" and not given <= {1, -1}:
+        raise InvalidInputError(
+            f"for an outlier model y must be +1 (normal) or -1 (outlier), or None; got {got}."
+        )
 
 
-def _some(items: list[Any], most: int = 5) -> str:
-    shown = ", ".join(repr(item) for item in items[:most])
-    return shown if len(items) <= most else f"{shown} and {len(items) - most} more"
+class Measured(NamedTuple):
+    """A number in words: what it is, its value, its interval if there is one, what it means."""
+
+    head: str
+    text: str
+    interval: str
+    small: str
 
 
-Floats = NDArray[np.float64]
-
-# 97.5 % of a normal distribution are below it.
-_Z = 1.959963984540054
-_REPLICATES = 400
-# Numbers in the table of replicates: more samples than this leaves fewer replicates, which suffice.
-_ENTRIES = 2**22
+def share(head: str, hits: int, n: int, small: str = "") -> Measured:
+    """Return a share of n samples, with Wilson's interval."""
+    low, high = wilson(hits, n)
+    return Measured(head, percent(hits / n), f"{percent(low)} to {percent(high)}", small)
 
 
-def wilson(hits: float, n: int) -> tuple[float, float]:
+def estimate(
+    head: str,
+    statistic: Statistic,
+    drawn: Floats,
+    small: str,
+    say: Callable[[float], str] = number,
+) -> Measured:
+    """Return a statistic of samples, with its bootstrap interval."""
+    ends = bootstrap(statistic, drawn)
+    interval = "" if ends is None else f"{say(ends[0])} to {say(ends[1])}"
+    value = float(statistic(np.ones((1, drawn.shape[1])))[0])
+    return Measured(head, say(value), interval, small)
+
+
+def wilson(hits: int, n: int) -> tuple[float, float]:
     """Return Wilson's interval of a share (1927): it stays within 0 and 1, for few samples too."""
-    share = hits / n
-    middle = share + _Z**2 / (2 * n)
-    reach = _Z * np.sqrt(share * (1 - share) / n + _Z**2 / (4 * n**2))
-    scale = 1 + _Z**2 / n
-    return max(0.0, float((middle - reach) / scale)), min(1.0, float((middle + reach) / scale))
+    low, high = binomtest(int(hits), int(n)).proportion_ci(method="wilson")
+    return float(low), float(high)
 
 
 def resamples(n: int, seed: int = 0) -> Floats:
@@ -165,7 +176,7 @@ def resamples(n: int, seed: int = 0) -> Floats:
     return rng.multinomial(n, np.full(n, 1.0 / n), size=replicates).astype(np.float64)
 
 
-def bootstrap(statistic: Callable[[Floats], Floats], drawn: Floats) -> tuple[float, float] | None:
+def bootstrap(statistic: Statistic, drawn: Floats) -> tuple[float, float] | None:
     """Return the interval of a statistic; it is given the counts, and answers for each replicate.
 
     Replicates on which it is not defined (a class may not be drawn at all) do not count; where

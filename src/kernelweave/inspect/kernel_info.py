@@ -105,56 +105,41 @@ def describe_kernels(model: Any, kernels: Iterable[int] | None = None) -> list[K
 
 def _describe(kernel_set: Any, k: int) -> _Words:
     samples = kernel_set.samples
+    every = list(range(samples.n_columns))
+    sight = _Sight(every, every, None)
     if not isinstance(kernel_set, GaussianOperator):
-        return _look(kernel_set.kernels[k], _everything(samples), samples)
+        return _look(kernel_set.kernels[k], sight, samples)
     # There is no object for a kernel of an `RBFBatch`, only a row of two arrays.
     batch = kernel_set.batch
     chosen = sorted(int(j) for j in np.asarray(batch.columns)[k] if j >= 0)
-    sight = _everything(samples)
     if not _one_to_one(batch.transformer):
         sight = _mixed(sight, batch.transformer, samples)
     return "rbf", *_words(_choose(sight, chosen), samples)
-
-
-# From a kernel to what it sees
 
 
 def _look(kernel: Kernel, sight: _Sight, samples: Samples) -> _Words:
     """Family, view and columns of a bound kernel that is given these columns."""
     while isinstance(kernel, OnColumns) and not kernel.core.reads_ids:
         (block, *_), label = kernel.path, kernel.selection.label
-        sight = _through(_choose(sight, list(block.indices)), block, samples)
+        sight = _choose(sight, list(block.indices))
+        if sight.own is not None and not _keeps_columns(block):
+            sight = _mixed(sight, block.transformer, samples)
         # Of views within views the outer one is what the user calls the data.
         if label and not sight.label:
             sight = sight._replace(label=label)
         kernel = kernel.kernel
+    inner = kernel.kernel if isinstance(kernel, OnColumns) else kernel
+    # Words of the class: WeightedDegree is "weighted degree", RBF is "rbf".
+    words = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+", type(inner).__name__)
+    family = " ".join(words).lower()
     if kernel.core.reads_ids:
-        inner = kernel.kernel if isinstance(kernel, OnColumns) else kernel
-        return _family(inner), inner.name, ()
+        return family, inner.name, ()
     if isinstance(kernel, Product | Sum):
         parts = kernel.factors if isinstance(kernel, Product) else kernel.terms
-        return _together(_family(kernel), [_look(part, sight, samples) for part in parts])
-    return _family(kernel), *_words(sight, samples)
-
-
-def _together(family: str, parts: list[_Words]) -> _Words:
-    views = dict.fromkeys(view for _, view, _ in parts)
-    columns = dict.fromkeys(column for _, _, own in parts for column in own)
-    return family, " and ".join(views), tuple(columns)
-
-
-def _family(kernel: Kernel) -> str:
-    """Words of the class: WeightedDegree is "weighted degree", RBF is "rbf"."""
-    words = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+", type(kernel).__name__)
-    return " ".join(words).lower()
-
-
-# Columns
-
-
-def _everything(samples: Samples) -> _Sight:
-    every = list(range(samples.n_columns))
-    return _Sight(every, every, None)
+        seen = [_look(part, sight, samples) for part in parts]
+        columns = dict.fromkeys(column for _, _, own in seen for column in own)
+        return family, " and ".join(dict.fromkeys(view for _, view, _ in seen)), tuple(columns)
+    return family, *_words(sight, samples)
 
 
 def _choose(sight: _Sight, indices: list[int]) -> _Sight:
@@ -165,14 +150,8 @@ def _choose(sight: _Sight, indices: list[int]) -> _Sight:
     return sight._replace(own=own, under=list(dict.fromkeys(own)))
 
 
-def _through(sight: _Sight, block: Any, samples: Samples) -> _Sight:
-    """The columns after the block's transformer."""
-    if sight.own is None or _keeps_columns(block):
-        return sight
-    return _mixed(sight, block.transformer, samples)
-
-
 def _mixed(sight: _Sight, transformer: Any, samples: Samples) -> _Sight:
+    """The columns that a transformer makes of those seen."""
     steps = getattr(transformer, "steps", [("", transformer)])
     title = type(steps[-1][1]).__name__
     return sight._replace(own=None, mixer=f"{title} of {_label(sight.under, samples)}")
@@ -200,7 +179,8 @@ def _words(sight: _Sight, samples: Samples) -> tuple[str, tuple[str, ...]]:
     """View and names of columns."""
     seen = sight.under if sight.own is None else sight.own
     view = sight.label or sight.chosen or _label(seen, samples)
-    return view, tuple(_title(j, samples) for j in sight.under)
+    titles = samples.columns
+    return view, tuple(str(j) if titles is None else titles[j] for j in sight.under)
 
 
 def _label(indices: list[int], samples: Samples) -> str:
@@ -209,7 +189,3 @@ def _label(indices: list[int], samples: Samples) -> str:
     if samples.columns is None:
         return describe_request(indices)
     return describe_request([samples.columns[j] for j in indices])
-
-
-def _title(j: int, samples: Samples) -> str:
-    return str(j) if samples.columns is None else samples.columns[j]

@@ -14,15 +14,14 @@ from sklearn.exceptions import NotFittedError
 from kernelweave.errors import InvalidInputError
 
 __all__ = [
-    "Bar",
     "KernelWeight",
     "Ranking",
     "find_estimator",
     "is_bayesian",
+    "lighter",
     "rank_kernels",
     "reach",
     "split_fits",
-    "weight_bars",
 ]
 
 Floats = NDArray[np.float64]
@@ -40,6 +39,22 @@ class KernelWeight(NamedTuple):
     by_class: tuple[float, ...]
     place: int
     std: float | None = None
+
+    @property
+    def reach(self) -> float:
+        """Half an error bar: two standard deviations, or 0 if there are none."""
+        return 2.0 * (self.std or 0.0)
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The ends of all that is drawn of it: bar, error bar and the weights of classes."""
+        drawn = (0.0, *self.by_class, self.weight - self.reach, self.weight + self.reach)
+        return min(drawn), max(drawn)
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether the error bar reaches zero."""
+        return self.std is not None and abs(self.weight) <= self.reach
 
 
 def find_estimator(model: Any) -> Any:
@@ -162,48 +177,14 @@ def rank_kernels(model: Any) -> list[KernelWeight]:
     ]
 
 
-class Bar(NamedTuple):
-    """A weight as a bar from `left` to `right`, with an error bar of `reach` to each side.
+def lighter(kernels: Sequence[KernelWeight]) -> tuple[float, float]:
+    """Return from where to where a bar reaches that stands for several kernels together.
 
-    `low` and `high` are the ends of all that is drawn, the weights of single classes included.
+    It is the sum of their weights. Where these have standard deviations they may be negative too,
+    and would cancel: then it reaches from the smallest to the largest.
     """
-
-    name: str
-    left: float
-    right: float
-    reach: float | None
-    low: float
-    high: float
-
-    @property
-    def doubtful(self) -> bool:
-        """Whether the error bar reaches zero."""
-        return self.reach is not None and abs(self.right) <= self.reach
-
-
-def weight_bars(kernels: Sequence[KernelWeight], top: int) -> tuple[list[Bar], Bar | None]:
-    """Return bars of the first kernels, and one for the rest if there are more.
-
-    That of the rest is the sum of their weights. Where weights have standard deviations they may be
-    negative too, and would cancel: then it reaches from the smallest to the largest.
-
-    Examples
-    --------
-    >>> kernels = [KernelWeight("a", 0.5, (0.5,), 0, 0.1), KernelWeight("b", -0.1, (-0.1,), 1, 0.2)]
-    >>> [(bar.right, bar.reach, bar.doubtful) for bar in weight_bars(kernels, 2)[0]]
-    [(0.5, 0.2, False), (-0.1, 0.4, True)]
-    """
-    bars = []
-    for kernel in kernels[:top]:
-        reach = None if kernel.std is None else 2.0 * kernel.std
-        around = (kernel.weight - (reach or 0.0), kernel.weight + (reach or 0.0))
-        ends = (0.0, *kernel.by_class, *around)
-        bars.append(Bar(kernel.name, 0.0, kernel.weight, reach, min(ends), max(ends)))
-    weights = [kernel.weight for kernel in kernels[top:]]
-    if not weights:
-        return bars, None
-    left, right = (0.0, sum(weights)) if kernels[0].std is None else (min(weights), max(weights))
-    return bars, Bar(f"{len(weights)} more", left, right, None, left, right)
+    weights = [kernel.weight for kernel in kernels]
+    return (0.0, sum(weights)) if kernels[0].std is None else (min(weights), max(weights))
 
 
 def split_fits(history: Sequence[Any]) -> list[list[Any]]:

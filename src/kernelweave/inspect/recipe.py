@@ -58,19 +58,16 @@ def recipe(model: Any) -> str:
     """
     inner = getattr(model, "best_estimator_", model)
     estimator = find_estimator(inner)
-    steps = getattr(inner, "steps", None)
-    if steps:
+    if hasattr(inner, "steps"):
         lines = ["model = Pipeline(", "    ["]
-        for name, step in steps:
-            lines += _indented(f'("{name}", ', step, "),", 8)
+        for name, step in inner.steps:
+            lines += [f"        {line}" for line in _written(f'("{name}", ', step, "),")]
         lines += ["    ]", ")"]
     else:
-        lines = _indented("model = ", estimator, "", 0)
+        lines = _written("model = ", estimator, "")
     target = "" if hasattr(estimator, "offset_") else ", y_train"
-    lines.append(f"model.fit(X_train{target})")
-    body = "\n".join(lines)
-    imports = _imports(body, estimator)
-    return "\n".join([*imports, "", body])
+    body = "\n".join([*lines, f"model.fit(X_train{target})"])
+    return "\n".join([*_imports(body, estimator), "", body])
 
 
 def parameters(step: Any) -> list[tuple[str, Any, Any]]:
@@ -82,29 +79,21 @@ def parameters(step: Any) -> list[tuple[str, Any, Any]]:
     return [(n, values[n], known[n].default if n in known else empty) for n in order]
 
 
-def _indented(before: str, step: Any, after: str, space: int) -> list[str]:
-    pad = " " * space
+def _written(before: str, step: Any, after: str) -> list[str]:
+    """The lines that make a step, with the settings other than the defaults."""
     if not hasattr(step, "get_params"):
-        return [f"{pad}{before}{step!r}{after}"]
-    settings = _settings(step)
-    name = type(step).__name__
-    if not settings:
-        return [f"{pad}{before}{name}(){after}"]
-    return [f"{pad}{before}{name}(", *(f"{pad}    {line}" for line in settings), f"{pad}){after}"]
-
-
-def _settings(step: Any) -> list[str]:
-    """Settings other than the defaults, a line each."""
-    lines = []
+        return [f"{before}{step!r}{after}"]
+    settings = []
     for name, value, default in parameters(step):
         if name in _QUIET or value is default or _same(value, default):
             continue
         text = repr(value)
         if len(text) > _LONG or not _writable(text):
-            lines.append(f"{name}=...,  # {_comment(value)}")
-        else:
-            lines.append(f"{name}={text},")
-    return lines
+            count = f" of {len(value):,}" if hasattr(value, "__len__") else ""
+            text = f"...,  # as you made it: {type(value).__name__}{count}"
+        settings.append(f"    {name}={text}" if text.startswith("...") else f"    {name}={text},")
+    opened = f"{before}{type(step).__name__}("
+    return [opened, *settings, f"){after}"] if settings else [f"{opened}){after}"]
 
 
 def _same(value: Any, default: Any) -> bool:
@@ -124,11 +113,6 @@ def _writable(text: str) -> bool:
     return "..." not in text and not any(name.startswith("_") for name in names)
 
 
-def _comment(value: Any) -> str:
-    count = f" of {len(value):,}" if hasattr(value, "__len__") else ""
-    return f"as you made it: {type(value).__name__}{count}"
-
-
 def _imports(body: str, estimator: Any) -> list[str]:
     """Import what the text names; classes of your own are left to you."""
     name = type(estimator).__name__
@@ -137,7 +121,7 @@ def _imports(body: str, estimator: Any) -> list[str]:
     named = {node.id for node in ast.walk(ast.parse(body)) if isinstance(node, ast.Name)}
     own = []
     for other in sorted(named - {name, *_GIVEN}):
-        home = next((home for home in _HOMES if _has(home, other)), None)
+        home = next((h for h in _HOMES if other in getattr(import_module(h), "__all__", ())), None)
         if home is not None:
             found.setdefault(home, set()).add(other)
         elif not hasattr(builtins, other):
@@ -145,7 +129,3 @@ def _imports(body: str, estimator: Any) -> list[str]:
     lines = [f"from {home} import {', '.join(sorted(names))}" for home, names in found.items()]
     lines = sorted(lines, key=lambda line: (not line.startswith("from kernelweave"), line))
     return lines + [f"# {other} is your own: import it from where it lives" for other in own]
-
-
-def _has(home: str, name: str) -> bool:
-    return name in getattr(import_module(home), "__all__", ())

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from kernelweave.errors import InvalidInputError
 from kernelweave.inspect.frames import table_of
+from kernelweave.inspect.words import columns
 from kernelweave.problem import Array
 from kernelweave.validation import positive_number
 
@@ -76,9 +77,9 @@ class Stability:
     >>> print(result)
     3 bootstrap replicates
       1 of 2 kernels selected (weight > 0) in 90 % of them or more
-        selected    weight      mean     95 % interval  kernel
-           100 %    0.8000    0.8667  0.7100 to 0.9950  a
-            67 %    0.2000    0.1333  0.0050 to 0.2900  b
+        selected  weight    mean     95 % interval  kernel
+           100 %  0.8000  0.8667  0.7100 to 0.9950  a
+            67 %  0.2000  0.1333  0.0050 to 0.2900  b
     """
 
     # The share of the replicates from which on a kernel counts as found again.
@@ -174,17 +175,19 @@ class Stability:
             lines.append(f"  {self.n_unconverged} replicates did not reach the tolerance")
         if self.matched_by == "position":
             lines.append("  kernels matched by position: numbers in their names change")
-        interval = f"{100 * self.level:g} % interval"
-        lines.append(f"    selected  {'weight':>8}  {'mean':>8}  {interval:>16}  kernel")
-        lines += [self._line(k) for k in self.ranked[:_LISTED]]
+        heads = ["selected", "weight", "mean", f"{100 * self.level:g} % interval", "kernel"]
+        rows = [
+            [
+                f"{100 * self.frequency[k]:.0f} %",
+                f"{self.weights[k]:.4f}",
+                f"{self.mean[k]:.4f}",
+                f"{self.low[k]:.4f} to {self.high[k]:.4f}",
+                self.names[k],
+            ]
+            for k in self.ranked[:_LISTED]
+        ]
+        lines += [f"    {line}" for line in columns([heads, *rows], left=[4])]
         left = len(self.ranked) - _LISTED
-        if left > 0:
-            lines.append(f"    {left} more with a weight in some fit")
-        return "\n".join(lines)
-
-    def _line(self, k: int) -> str:
-        interval = f"{self.low[k]:.4f} to {self.high[k]:.4f}"
-        return (
-            f"    {100 * self.frequency[k]:6.0f} %  {self.weights[k]:8.4f}  {self.mean[k]:8.4f}  "
-            f"{interval:>16}  {self.names[k]}"
+        return "\n".join(
+            [*lines, f"    {left} more with a weight in some fit"] if left > 0 else lines
         )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing, column_or_1d
+from sklearn.utils.validation import _check_method_params, _num_samples
 
 __all__ = ["Rows", "draw_rows", "find_strata"]
 
@@ -24,23 +24,13 @@ class Rows:
     @property
     def n(self) -> int:
         """Number of rows."""
-        return _length(self.X)
+        return int(_num_samples(self.X))
 
     def take(self, index: NDArray[np.intp]) -> Rows:
         """Return the rows at these positions, with their targets and arguments."""
-        params = {
-            name: _safe_indexing(value, index) if _length(value) == self.n else value
-            for name, value in self.fit_params.items()
-        }
         y = None if self.y is None else _safe_indexing(self.y, index)
+        params = _check_method_params(self.X, self.fit_params, index)
         return Rows(_safe_indexing(self.X, index), y, params)
-
-
-def _length(value: Any) -> int:
-    """The number of rows of something that has rows, and -1 for anything else."""
-    if hasattr(value, "shape"):
-        return int(value.shape[0]) if len(value.shape) else -1
-    return len(value) if isinstance(value, Sequence) and not isinstance(value, str | bytes) else -1
 
 
 def find_strata(y: Any, n: int) -> list[NDArray[np.intp]]:

@@ -1,17 +1,28 @@
-"""A fitted model in a few lines of plain text."""
+"""A fitted model in a few lines: as plain text, and as HTML for a notebook."""
 
 from __future__ import annotations
 
+from html import escape
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.utils import estimator_html_repr
 
 from kernelweave.inspect.certificate import quality_lines, state_text
-from kernelweave.inspect.learnt import Ranking, find_estimator, rank_kernels, weight_bars
+from kernelweave.inspect.learnt import (
+    KernelWeight,
+    Ranking,
+    find_estimator,
+    lighter,
+    rank_kernels,
+)
 from kernelweave.inspect.words import shorten
 from kernelweave.visible_text import visible
 
-__all__ = ["learnt_line", "summary_text"]
+__all__ = ["html_repr", "learnt_line", "summary_text"]
+
+_KERNELS_SHOWN = 8
 
 
 def summary_text(model: Any, top: int = 10) -> str:
@@ -58,11 +69,12 @@ def summary_text(model: Any, top: int = 10) -> str:
     for kernel in kernels[:top]:
         spread = "" if kernel.std is None else f" +- {kernel.std:.4f}"
         lines.append(f"    {kernel.weight:8.4f}{spread}  {visible(kernel.name)}")
-    _, rest = weight_bars(kernels, top)
-    if rest is not None and kernels[0].std is not None:
-        lines.append(f"    {rest.name} from {rest.left:.4f} to {rest.right:.4f}")
-    elif rest is not None:
-        lines.append(f"    {rest.right:8.4f}  {rest.name}")
+    if rest := kernels[top:]:
+        low, high = lighter(rest)
+        if rest[0].std is None:
+            lines.append(f"    {high:8.4f}  {len(rest)} more")
+        else:
+            lines.append(f"    {len(rest)} more from {low:.4f} to {high:.4f}")
     return "\n".join(lines)
 
 
@@ -94,3 +106,68 @@ def learnt_line(model: Any) -> str:
 def _means(estimator: Any) -> str:
     rows = np.ndim(estimator.weights_) == 2
     return f" (means over {len(estimator.weights_)} classes)" if rows else ""
+
+
+def html_repr(estimator: Any) -> str:
+    """Return scikit-learn's diagram of an estimator and, once it is fitted, what it has learnt.
+
+    Parameters
+    ----------
+    estimator : estimator of kernelweave
+        Fitted or not.
+
+    Returns
+    -------
+    str
+        HTML that needs nothing else, for light and dark pages.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from kernelweave import MKLClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> "Learnt:" in html_repr(MKLClassifier()), "Learnt:" in html_repr(MKLClassifier().fit(X, y))
+    (False, True)
+    """
+    diagram = str(estimator_html_repr(estimator))
+    if not hasattr(estimator, "weights_"):
+        return diagram
+    return diagram + _panel(estimator)
+
+
+def _panel(estimator: Any) -> str:
+    kernels = rank_kernels(estimator)
+    shown, rest = kernels[:_KERNELS_SHOWN], kernels[_KERNELS_SHOWN:]
+    most = max((abs(kernel.weight) for kernel in shown), default=1.0) or 1.0
+    rows = "".join(_row(kernel, abs(kernel.weight) / most) for kernel in shown)
+    if rest:
+        total = sum(abs(kernel.weight) for kernel in rest)
+        rows += (
+            f'<tr><td class="kw-number">{total:.4f}</td><td class="kw-bars"></td>'
+            f"<th>{len(rest)} more</th></tr>"
+        )
+    table = f"<table><tbody>{rows}</tbody></table>" if rows else ""
+    state = escape(state_text(estimator))
+    if hasattr(estimator, "converged_"):
+        mark, kind = ("✓", "kw-ok") if estimator.converged_ else ("⚠", "kw-warn")
+        state = f'<span class="{kind}">{mark} {state}</span>'
+    style = Path(__file__).with_name("notebook.css").read_text(encoding="utf-8")
+    quality = [f"{label} {text}" for label, text in quality_lines(estimator)]
+    return (
+        f'<div class="kw-learnt" role="group" aria-label="What was learnt"><style>{style}</style>'
+        f"<p><strong>Learnt:</strong> {escape(learnt_line(estimator))}</p>{table}"
+        f"<p>{', '.join([state, *map(escape, quality)])}</p></div>"
+    )
+
+
+def _row(kernel: KernelWeight, share: float) -> str:
+    name = escape(kernel.name)
+    number, spread = f"{kernel.weight:.4f}", ""
+    if kernel.std is not None:
+        number, spread = f"{number} ± {kernel.std:.4f}", " kw-std"
+    minus = " kw-minus" if kernel.weight < 0 else ""
+    return (
+        f'<tr><td class="kw-number{spread}">{number}</td><td class="kw-bars">'
+        f'<span class="kw-bar{minus}" style="width: {100 * share:.1f}%"></span></td>'
+        f'<th scope="row" title="{name}">{name}</th></tr>'
+    )

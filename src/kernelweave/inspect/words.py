@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Sequence
 from typing import Any
 
-__all__ = ["count", "listed", "number", "percent", "plural", "seconds", "shorten", "two_digits"]
+__all__ = [
+    "columns",
+    "listed",
+    "number",
+    "percent",
+    "plural",
+    "seconds",
+    "shorten",
+    "two_digits",
+]
 
 
 def percent(share: float, digits: int = 1) -> str:
     """Return a share of one in percent; a small one keeps two digits that say something.
 
-    Examples
-    --------
     >>> percent(0.9736), percent(0.00034837), percent(0.0), percent(1.0)
     ('97.4 %', '0.035 %', '0 %', '100 %')
     """
@@ -29,8 +37,6 @@ def percent(share: float, digits: int = 1) -> str:
 def number(value: float, digits: int = 3) -> str:
     """Return a number with this many significant digits, without needless zeros.
 
-    Examples
-    --------
     >>> number(0.123456), number(41234.5), number(-2.0), number(1.2e-9), number(0.0)
     ('0.123', '41,234', '-2', '1.2e-9', '0')
     """
@@ -48,33 +54,18 @@ def number(value: float, digits: int = 3) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def count(value: int) -> str:
-    """Return a whole number with commas.
-
-    Examples
-    --------
-    >>> count(1000000)
-    '1,000,000'
-    """
-    return f"{int(value):,}"
-
-
 def plural(n: int, one: str, many: str | None = None) -> str:
     """Return a number of things.
 
-    Examples
-    --------
     >>> plural(1, "kernel"), plural(1200, "kernel"), plural(2, "class", "classes")
     ('1 kernel', '1,200 kernels', '2 classes')
     """
-    return f"{count(n)} {one if n == 1 else many or one + 's'}"
+    return f"{n:,} {one if n == 1 else many or one + 's'}"
 
 
 def seconds(value: float) -> str:
     """Return a time in the unit that suits it.
 
-    Examples
-    --------
     >>> seconds(0.0123), seconds(4.256), seconds(200), seconds(7300)
     ('12 ms', '4.26 s', '3 min 20 s', '2 h 1 min')
     """
@@ -91,8 +82,6 @@ def seconds(value: float) -> str:
 def shorten(text: Any, limit: int = 44) -> str:
     """Return text without its middle if it is longer than the limit.
 
-    Examples
-    --------
     >>> shorten("rbf(width=2) on mean radius", 11)
     'rbf(w…adius'
     """
@@ -106,8 +95,6 @@ def shorten(text: Any, limit: int = 44) -> str:
 def listed(items: list[str], most: int = 4) -> str:
     """Return some things in words.
 
-    Examples
-    --------
     >>> listed(["a"]), listed(["a", "b", "c"]), listed(list("abcdef"), 2)
     ('a', 'a, b and c', 'a, b and 4 more')
     """
@@ -121,10 +108,30 @@ def listed(items: list[str], most: int = 4) -> str:
 def two_digits(seconds: float) -> str:
     """Return a time to two digits, without an exponent.
 
-    Examples
-    --------
     >>> two_digits(0.0123), two_digits(0.5), two_digits(12.34)
     ('0.012', '0.50', '12')
     """
     digits = 1 - math.floor(math.log10(max(seconds, 1e-4)))
     return f"{seconds:.{max(0, digits)}f}"
+
+
+def columns(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> list[str]:
+    """Return rows of cells as lines with straight columns, on the right except those of `left`.
+
+    A row of two cells only is a name and a text that may run on.
+
+    >>> columns([["name", "n", "m"], ["a", "12", "3"], ["b", "no such thing"]])
+    ['name   n  m', 'a     12  3', 'b     no such thing']
+    """
+    full = [row for row in rows if len(row) == len(rows[0])]
+    width = [max(map(len, cells)) for cells in zip(*full, strict=True)]
+    width[0] = max(len(row[0]) for row in rows)
+    lines = []
+    for row in rows:
+        wide = width if len(row) == len(width) else [width[0], 0]
+        cells = [
+            f"{cell:<{w}}" if j in left else f"{cell:>{w}}"
+            for j, (cell, w) in enumerate(zip(row, wide, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return lines

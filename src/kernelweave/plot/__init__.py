@@ -9,8 +9,7 @@ from __future__ import annotations
 from kernelweave.plot.alignment_map import alignment
 from kernelweave.plot.c_path import path
 from kernelweave.plot.decision_bars import contributions
-from kernelweave.plot.gap_curve import convergence, fit_figure
-from kernelweave.plot.kernel_weights import weights
+from kernelweave.plot.fits import convergence, fit_figure, weights
 from kernelweave.plot.replicate_intervals import stability
 from kernelweave.plot.solver_panels import compare
 

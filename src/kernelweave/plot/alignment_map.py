@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from kernelweave.inspect.alignment import Alignment, kernel_alignment
 from kernelweave.inspect.words import shorten
-from kernelweave.plot.style import BLACK, GREY, colour_bar, new_axes, shades
+from kernelweave.plot.style import BLACK, GREY, Axes, colour_bar, new_axes, shades
 from kernelweave.plot.svg import with_tips
-from kernelweave.problem import Array
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 __all__ = ["alignment"]
 
@@ -52,6 +48,8 @@ def alignment(model: Any, ax: Axes | None = None) -> Axes:
     >>> [label.get_text() for label in plot.alignment(model).get_yticklabels()]
     ['linear', 'rbf(width=1)']
     """
+    from matplotlib.patches import Rectangle
+
     found = model if isinstance(model, Alignment) else kernel_alignment(model)
     order = found.order()
     values = found.values[np.ix_(order, order)]
@@ -89,7 +87,10 @@ def alignment(model: Any, ax: Axes | None = None) -> Axes:
         for j, b in enumerate(full)
     ]
     with_tips(image, told)
-    _hatch(ax, np.isnan(values))
+    for i, j in np.argwhere(np.isnan(values)):
+        # These pairs have no alignment.
+        how: Any = {"fc": "#f2f2f2", "ec": GREY, "lw": 0, "hatch": "////"}
+        ax.add_patch(Rectangle((j - 0.5, i - 0.5), 1, 1, **how))
     if count <= _WITH_NUMBERS:
         for (i, j), value in np.ndenumerate(values):
             if not np.isnan(value):
@@ -110,11 +111,3 @@ def alignment(model: Any, ax: Axes | None = None) -> Axes:
     ax.set_title(title, fontsize=11)
     colour_bar(ax, image, shrink=0.8, aspect=18, pad=0.03)
     return ax
-
-
-def _hatch(ax: Axes, empty: Array) -> None:
-    """Mark the pairs that have no alignment."""
-    from matplotlib.patches import Rectangle
-
-    for i, j in np.argwhere(empty):
-        ax.add_patch(Rectangle((j - 0.5, i - 0.5), 1, 1, fc="#f2f2f2", ec=GREY, lw=0, hatch="////"))

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn.isotonic import isotonic_regression
 
 from kernelweave.errors import InvalidInputError
 from kernelweave.inspect.learnt import find_estimator
@@ -15,22 +13,20 @@ from kernelweave.plot.style import (
     BLACK,
     BLUE,
     COLOURS,
-    GREY,
     LIGHT_BLUE,
     RULE,
     VERMILLION,
+    Axes,
     check_top,
     log_axis,
     tidy,
     write,
 )
-from kernelweave.problem import Array
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["path", "plot_path", "spread_apart"]
+__all__ = ["path", "plot_path"]
 
 # Okabe and Ito's palette without the vermillion of the chosen C; lines beyond it are dashed.
 _COLOURS = (BLUE, *COLOURS[2:], BLACK)
@@ -38,8 +34,6 @@ _DASHES = ("-", "--", ":")
 # Lines that cross stay apart without colours too.
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<")
 _FAINT = "#d0d0d0"
-# Shares of a panel's height between two labels.
-_LABEL_GAP = 0.062
 
 
 def path(model: Any, ax: Any = None, top: int = 8) -> Any:
@@ -80,7 +74,12 @@ def path(model: Any, ax: Any = None, top: int = 8) -> Any:
             "a path is what MKLClassifierCV and MKLRegressorCV have; got "
             f"{type(estimator).__name__}."
         )
-    panels = _panels(ax)
+    panels = _panels() if ax is None else tuple(np.atleast_1d(ax))
+    if len(panels) > 2:
+        raise InvalidInputError(
+            "ax must be one matplotlib Axes (the weights) or two (the weights and the score); got "
+            f"{len(panels)}."
+        )
     _draw_weights(panels[0], estimator, top)
     if len(panels) > 1:
         _draw_scores(panels[1], estimator)
@@ -124,26 +123,16 @@ def plot_path(model: Any, top: int = 8, figure: Figure | None = None) -> Figure:
     >>> [ax.get_xscale() for ax in figure.axes]
     ['log', 'log']
     """
+    return path(model, _panels(figure), top)[0].figure
+
+
+def _panels(figure: Figure | None = None) -> tuple[Axes, ...]:
+    """Axes for the weights and for the score, in a new figure when none is given."""
     if figure is None:
-        return path(model, top=top)[0].figure
-    panels = figure.subplots(2, 1, sharex=True, height_ratios=[2.0, 1.0])
-    return path(model, panels, top)[0].figure
-
-
-def _panels(ax: Any) -> tuple[Axes, ...]:
-    """The axes to draw on: those given, or two of a new figure."""
-    if ax is None:
         from matplotlib.figure import Figure
 
         figure = Figure(figsize=(8.0, 5.6), layout="constrained")
-        return tuple(figure.subplots(2, 1, sharex=True, height_ratios=[2.0, 1.0]))
-    panels = tuple(ax) if isinstance(ax, Sequence | np.ndarray) else (ax,)
-    if len(panels) not in (1, 2):
-        raise InvalidInputError(
-            "ax must be one matplotlib Axes (the weights) or two (the weights and the score); got "
-            f"{len(panels)}."
-        )
-    return panels
+    return tuple(figure.subplots(2, 1, sharex=True, height_ratios=[2.0, 1.0]))
 
 
 def _draw_weights(ax: Axes, estimator: Any, top: int) -> None:
@@ -154,18 +143,14 @@ def _draw_weights(ax: Axes, estimator: Any, top: int) -> None:
     order = np.argsort(-peak, kind="stable")
     order = order[peak[order] > 0]
     shown, rest = order[:top], order[top:]
-    if len(rest):
-        ax.plot(Cs, weights[:, rest], color=_FAINT, lw=0.8, zorder=1.2)
-    colours = []
     every = max(1, len(Cs) // 7)
     for i, k in enumerate(shown):
-        colour = _COLOURS[i % len(_COLOURS)]
-        dash = _DASHES[i // len(_COLOURS) % len(_DASHES)]
         ax.plot(
             Cs,
             weights[:, k],
-            dash,
-            color=colour,
+            _DASHES[i // len(_COLOURS) % len(_DASHES)],
+            color=_COLOURS[i % len(_COLOURS)],
+            label=shorten(str(estimator.kernel_names_[k])),
             lw=1.8,
             marker=_MARKERS[i % len(_MARKERS)],
             markersize=4,
@@ -173,81 +158,22 @@ def _draw_weights(ax: Axes, estimator: Any, top: int) -> None:
             markevery=(i % every, every),
             zorder=2.5,
         )
-        colours.append(colour)
+    if len(rest):
+        lines = ax.plot(Cs, weights[:, rest], color=_FAINT, lw=0.8, zorder=1.2)
+        lines[0].set_label(f"{len(rest)} more kernels")
     ax.set_ylim(0.0, 1.05 * float(peak.max(initial=0.0)) or 1.0)
     ax.set_ylabel("weight")
-    names = [shorten(str(estimator.kernel_names_[k])) for k in shown]
-    _write_names(ax, names, weights[-1, shown], colours)
-    if len(rest):
-        last = Cs[-1]
-        how = {"xycoords": ("data", "axes fraction"), "color": GREY, "annotation_clip": False}
-        write(ax, f"grey: {len(rest)} more kernels", (last, 0.0), (12, -10), **how)
-    _write_counts(ax, Cs, np.count_nonzero(weights, axis=1))
-    total = weights.shape[1]
-    ax.set_title(
-        f"C = {estimator.C_:.3g}: {np.count_nonzero(weights[estimator.best_index_])} of {total} "
-        "kernels",
-        fontsize=11,
-        pad=22,
-    )
-
-
-def _write_names(ax: Axes, names: list[str], ends: Array, colours: list[str]) -> None:
-    """Write each name at the right end of its line, moved apart where lines end close together."""
-    height = ax.get_ylim()[1]
-    places = spread_apart(np.asarray(ends) / height, _LABEL_GAP)
-    for name, end, place, colour in zip(names, ends, places, colours, strict=True):
-        ax.annotate(
-            name,
-            xy=(1.0, end / height),
-            xycoords="axes fraction",
-            xytext=(1.03, place),
-            textcoords="axes fraction",
-            va="center",
-            fontsize=8,
-            color=colour,
-            annotation_clip=False,
-            # From the left end of the text, so that no line crosses a name.
-            arrowprops={
-                "arrowstyle": "-",
-                "color": colour,
-                "lw": 0.6,
-                "shrinkA": 0,
-                "shrinkB": 0,
-                "relpos": (0.0, 0.5),
-            },
-        )
-
-
-def spread_apart(places: Array, gap: float) -> Array:
-    """Return places in [0, 1] at least `gap` apart, in the same order and near those given.
-
-    Examples
-    --------
-    >>> spread_apart(np.array([0.5, 0.5, 0.0]), 0.1).round(2).tolist()
-    [0.55, 0.45, 0.0]
-    """
-    count = len(places)
-    if not count:
-        return np.empty(0)
-    # Of equal ones the first was the largest: it stays on top.
-    order = np.lexsort((-np.arange(count), places))
-    steps = min(gap, 1.0 / max(1, count - 1)) * np.arange(count)
-    # Without the gaps between them the places only have to be in order, none below zero.
-    near = isotonic_regression(np.asarray(places)[order] - steps, y_min=0.0, y_max=1.0 - steps[-1])
-    out = np.empty(count)
-    out[order] = near + steps
-    return out
-
-
-def _write_counts(ax: Axes, Cs: Array, counts: Array) -> None:
-    """Write the number of kernels in use along the upper edge."""
+    if len(order):
+        ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize=8)
+    # The number of kernels in use, along the upper edge.
+    counts = np.count_nonzero(weights, axis=1)
     step = max(1, -(-len(Cs) // 10))
     for C, count in list(zip(Cs, counts, strict=True))[::step]:
         how = {"xycoords": ("data", "axes fraction"), "ha": "center", "va": "bottom"}
         write(ax, f"{count}", (C, 1.0), (0, 6), **how)
-    how = {"xycoords": "axes fraction", "ha": "right", "va": "bottom"}
-    write(ax, "kernels", (0.0, 1.0), (-6, 6), **how)
+    write(ax, "kernels", (0.0, 1.0), (-6, 6), xycoords="axes fraction", ha="right", va="bottom")
+    kept = f"{counts[estimator.best_index_]} of {weights.shape[1]} kernels"
+    ax.set_title(f"C = {estimator.C_:.3g}: {kept}", fontsize=11, pad=22)
 
 
 def _draw_scores(ax: Axes, estimator: Any) -> None:

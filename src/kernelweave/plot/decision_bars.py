@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from numbers import Integral
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from kernelweave.arrays import Index
 from kernelweave.errors import InvalidInputError
 from kernelweave.inspect.words import shorten
 from kernelweave.plot.style import (
@@ -15,22 +14,21 @@ from kernelweave.plot.style import (
     BLUE,
     GREY,
     VERMILLION,
+    Axes,
     check_top,
     new_axes,
     rows_with_names,
     tidy,
     write,
 )
-from kernelweave.problem import Array
 from kernelweave.validation import unknown_name
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 __all__ = ["contributions"]
 
 # Numbers are written over the line at zero.
 _OVER_ZERO: Any = {"bbox": {"fc": "white", "ec": "none", "pad": 0.5}, "zorder": 3}
+# Room for them on the right, as a share of the width.
+_FOR_NUMBERS = 0.14
 
 
 def contributions(
@@ -77,36 +75,50 @@ def contributions(
     """
     check_top(top)
     values = np.asarray(explanation.values, dtype=float)
+    several = values.ndim == 3
     # An axis for the decision values, also where there is one only.
-    values = values[:, None, :] if values.ndim == 2 else values
-    which = _output(explanation, values.shape[1], output)
+    values = values if several else values[:, None, :]
+    n, count, _ = values.shape
+    which = _output(explanation, count, output)
     if sample is None:
-        chosen = slice(None) if which is None else slice(which, which + 1)
-        sizes = np.abs(values[:, chosen]).mean(axis=(0, 1))
-        return _draw_sizes(ax, explanation, sizes, top, which)
-    n = len(values)
-    if not isinstance(sample, Integral) or not -n <= sample < n:
-        raise InvalidInputError(
-            f"sample must be None or a number from 0 to {n - 1}; got {sample!r}."
-        )
-    place = int(sample) % n
-    decisions = np.atleast_1d(np.asarray(explanation.decision, dtype=float)[place])
-    which = int(decisions.argmax()) if which is None else which
-    baseline = np.broadcast_to(explanation.baseline, decisions.shape)[which]
-    steps = values[place, which]
-    title = f"sample {_name(explanation, 'samples', place)}"
-    if len(decisions) > 1:
+        title = f"{n} sample{'' if n == 1 else 's'}"
+        chosen = values if which is None else values[:, [which]]
+        steps, baseline, decision = np.abs(chosen).mean(axis=(0, 1)), None, None
+    else:
+        if not isinstance(sample, Integral) or not -n <= sample < n:
+            raise InvalidInputError(
+                f"sample must be None or a number from 0 to {n - 1}; got {sample!r}."
+            )
+        place = int(sample) % n
+        title = f"sample {_name(explanation, 'samples', place)}"
+        decisions = np.atleast_1d(np.asarray(explanation.decision, dtype=float)[place])
+        which = int(decisions.argmax()) if which is None else which
+        steps = values[place, which]
+        baseline = float(np.broadcast_to(explanation.baseline, decisions.shape)[which])
+        decision = baseline + float(steps.sum())
+    if several and which is not None:
         title += f", {_name(explanation, 'outputs', which)}"
-    return _draw_steps(ax, explanation.kernel_names, steps, float(baseline), top, title)
+    order = np.argsort(-np.abs(steps), kind="stable")
+    # One step for a single kernel more says less than the kernel itself.
+    top = top + 1 if len(order) == top + 1 else top
+    labels = [shorten(str(explanation.kernel_names[k])) for k in order[:top]]
+    sizes = list(steps[order[:top]])
+    if len(order) > top:
+        labels.append(f"{len(order) - top} more together")
+        sizes.append(steps[order[top:]].sum())
+    if decision is None:
+        return _draw_sizes(ax, labels, sizes, top, title)
+    labels, sizes = ["intercept", *labels, "decision value"], [baseline, *sizes, decision]
+    return _draw_steps(ax, labels, sizes, title)
 
 
 def _output(explanation: Any, count: int, output: Any) -> int | None:
     """The number of the decision value asked for."""
     if output is None:
         return 0 if count == 1 else None
-    names = [_name(explanation, "outputs", t) for t in range(count)]
     if isinstance(output, Integral) and 0 <= int(output) < count:
         return int(output)
+    names = [_name(explanation, "outputs", t) for t in range(count)]
     if str(output) not in names:
         raise unknown_name("output", output, names)
     return names.index(str(output))
@@ -117,31 +129,13 @@ def _name(explanation: Any, what: str, place: int) -> str:
     return str(names[place]) if len(names) > place else str(place)
 
 
-def _split(sizes: Array, top: int) -> tuple[Index, Index]:
-    """The largest, and the others."""
-    order = np.argsort(-np.abs(sizes), kind="stable")
-    # One step for a single kernel more says less than the kernel itself.
-    top = top + 1 if len(order) == top + 1 else top
-    return order[:top], order[top:]
-
-
-def _draw_steps(
-    ax: Axes | None, names: Any, steps: Array, baseline: float, top: int, title: str
-) -> Axes:
-    shown, rest = _split(steps, top)
-    labels = ["intercept", *(shorten(str(names[k])) for k in shown)]
-    sizes = [baseline, *steps[shown]]
-    if len(rest):
-        labels.append(f"{len(rest)} more together")
-        sizes.append(steps[rest].sum())
-    ends = np.cumsum(sizes)
-    starts = ends - sizes
-    total = baseline + float(steps.sum())
-    labels.append("decision value")
-    if ax is None:
-        ax = new_axes(6.8, max(1.8, 1.0 + 0.27 * len(labels)))
+def _draw_steps(ax: Axes | None, labels: list[str], sizes: list[float], title: str) -> Axes:
+    """Draw each size from where the one before ended; the last, their sum, from zero."""
+    ax = ax or new_axes(6.8, max(1.8, 1.0 + 0.27 * len(labels)))
     last = len(labels) - 1
-    for row, (start, size) in enumerate(zip([*starts, 0.0], [*sizes, total], strict=True)):
+    ends = np.cumsum(sizes[:last])
+    starts = [0.0, *ends[:-1], 0.0]
+    for row, (start, size) in enumerate(zip(starts, sizes, strict=True)):
         down = size < 0
         own = row not in (0, last)
         colour = (VERMILLION if down else BLUE) if own else GREY
@@ -154,44 +148,26 @@ def _draw_steps(
         text = f"{size:+.3f}" if own else f"{size:.3f}"
         write(ax, text, (max(start, end), row), (4, 0), **_OVER_ZERO)
     ax.axvline(0.0, color=BLACK, lw=0.8, zorder=0.5)
-    _keep_room(ax, min(0.0, *ends), max(0.0, *ends))
-    ax.set_xlabel("decision value")
-    return _finish(ax, labels, title)
+    low, high = min(0.0, *ends), max(0.0, *ends)
+    width = high - low or 1.0
+    ax.set_xlim(low - 0.03 * width, high + _FOR_NUMBERS * width)
+    return _finish(ax, labels, "decision value", title)
 
 
 def _draw_sizes(
-    ax: Axes | None, explanation: Any, sizes: Array, top: int, which: int | None
+    ax: Axes | None, labels: list[str], sizes: list[float], top: int, title: str
 ) -> Axes:
-    shown, rest = _split(sizes, top)
-    labels = [shorten(str(explanation.kernel_names[k])) for k in shown]
-    colours = [BLUE] * len(shown)
-    lengths = list(sizes[shown])
-    if len(rest):
-        labels.append(f"{len(rest)} more together")
-        lengths.append(sizes[rest].sum())
-        colours.append(GREY)
-    if ax is None:
-        ax = new_axes(6.4, max(1.8, 0.9 + 0.27 * len(labels)))
-    ax.barh(np.arange(len(labels)), lengths, color=colours, height=0.72)
-    for row, length in enumerate(lengths):
+    ax = ax or new_axes(6.4, max(1.8, 0.9 + 0.27 * len(labels)))
+    colours = [BLUE if row < top else GREY for row in range(len(sizes))]
+    ax.barh(np.arange(len(labels)), sizes, color=colours, height=0.72)
+    for row, length in enumerate(sizes):
         write(ax, f"{length:.3f}", (length, row), (4, 0), **_OVER_ZERO)
-    _keep_room(ax, 0.0, max(lengths, default=0.0))
-    ax.set_xlim(left=0)
-    ax.set_xlabel("mean size of the contribution")
-    count = len(explanation.values)
-    title = f"{count} sample{'' if count == 1 else 's'}"
-    if which is not None and np.ndim(explanation.values) == 3:
-        title += f", {_name(explanation, 'outputs', which)}"
-    return _finish(ax, labels, title)
+    ax.set_xlim(0.0, (1.0 + _FOR_NUMBERS) * (max(sizes, default=0.0) or 1.0))
+    return _finish(ax, labels, "mean size of the contribution", title)
 
 
-def _keep_room(ax: Axes, low: float, high: float) -> None:
-    """Leave room for the numbers on the right."""
-    width = high - low or 1.0
-    ax.set_xlim(low - 0.03 * width, high + 0.14 * width)
-
-
-def _finish(ax: Axes, labels: list[str], title: str) -> Axes:
+def _finish(ax: Axes, labels: list[str], across: str, title: str) -> Axes:
+    ax.set_xlabel(across)
     rows_with_names(ax, labels)
     ax.set_title(title, fontsize=11)
     tidy(ax)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from numbers import Integral
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from kernelweave.plot.style import (
     BLACK,
     COLOURS,
     GREY,
+    Axes,
     check_top,
     new_axes,
     rows_with_names,
@@ -24,9 +25,6 @@ from kernelweave.plot.style import (
     write,
 )
 from kernelweave.problem import Array
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 __all__ = ["plot_doubts", "plot_probabilities"]
 
@@ -92,17 +90,17 @@ def plot_probabilities(
     sure = check_sure(sure)
     seen = forecast(model, X, target=target, names=names)
     truth = _codes(seen, y, target)
-    if ax is None:
-        ax = new_axes(7.6, 4.0)
+    ax = ax or new_axes(7.6, 4.0)
     two = len(seen.classes) == 2
     ax.axhspan(1.0 - sure if two else 0.0, sure, color=_ZONE, lw=0, zorder=0)
     for edge in {sure, 1.0 - sure if two else sure}:
         ax.axhline(edge, color=GREY, lw=0.8, ls=":", zorder=0.5)
     shown = seen.proba[:, 1] if two else seen.certainty
-    blocks = _blocks(seen, shown)
+    # From the least to the most likely: all of them, or those of each predicted class.
+    block = np.zeros(len(shown), int) if two else np.unique(seen.predicted, return_inverse=True)[1]
+    order = np.lexsort((shown, block))
     place = np.empty(len(shown))
-    for first, rows in zip(_starts(blocks), blocks, strict=True):
-        place[rows] = first + np.arange(len(rows))
+    place[order] = np.arange(len(shown)) + _GAP * block[order]
     _draw_samples(ax, seen, place, shown, truth)
     _write_names(ax, seen, place, shown, sure)
     if two:
@@ -110,9 +108,10 @@ def plot_probabilities(
         ax.set_xlabel(f"{len(shown)} samples, from the least to the most likely")
         ax.set_ylabel(f"probability of {seen.classes[1]}")
     else:
-        middle = [place[rows].mean() for rows in blocks if len(rows)]
-        texts = [f"{c}\n{len(rows)}" for c, rows in zip(seen.classes, blocks, strict=True)]
-        ax.set_xticks(middle, [t for t, rows in zip(texts, blocks, strict=True) if len(rows)])
+        counts = np.bincount(block)
+        found = seen.classes[np.unique(seen.predicted)]
+        texts = [f"{c}\n{n}" for c, n in zip(found, counts, strict=True)]
+        ax.set_xticks(np.bincount(block, place) / counts, texts)
         ax.tick_params(axis="x", length=0)
         ax.set_xlabel("predicted class, and number of samples")
         ax.set_ylabel("probability of the predicted class")
@@ -120,7 +119,14 @@ def plot_probabilities(
     # Names hang below the lowest sample.
     ax.set_ylim(-0.03 if two else max(0.0, seen.low.min() - 0.25), 1.03)
     handles = [*ax.get_legend_handles_labels()[0], Patch(color=_ZONE, label="zone of doubt")]
-    title_and_legend(ax, _title(seen, truth, sure), handles)
+    parts = []
+    is_sure = seen.certainty >= sure
+    for name, rows in (("sure", is_sure), ("in doubt", ~is_sure)):
+        right = ""
+        if truth is not None and rows.any():
+            right = f" ({100 * np.mean(truth[rows] == seen.predicted[rows]):.0f} % right)"
+        parts.append(f"{rows.sum()} {name}{right}")
+    title_and_legend(ax, ", ".join(parts), handles)
     tidy(ax)
     return ax
 
@@ -179,8 +185,7 @@ def plot_doubts(
     order = np.argsort(seen.certainty, kind="stable")
     doubted = order[seen.certainty[order] < sure]
     rows = doubted[:top]
-    if ax is None:
-        ax = new_axes(6.4, max(1.8, 1.3 + 0.27 * len(rows)))
+    ax = ax or new_axes(6.4, max(1.8, 1.3 + 0.27 * len(rows)))
     height = np.arange(len(rows))
     left = np.zeros(len(rows))
     for c, name in enumerate(seen.classes):
@@ -214,35 +219,16 @@ def _codes(seen: Forecast, y: Any, target: Any) -> NDArray[np.intp] | None:
             f"y must have one entry for each of the {len(seen.labels)} samples; got shape "
             f"{given.shape}."
         )
-    if table:
-        return (given[:, target] > 0).astype(np.intp)
     if target is not None:
-        return (given == target).astype(np.intp)
-    codes = {c: k for k, c in enumerate(seen.classes.tolist())}
-    strange = [c for c in given.tolist() if c not in codes]
+        own = given[:, target] > 0 if table else given == target
+        return own.astype(np.intp)
+    strange = given[~np.isin(given, seen.classes)].tolist()
     if strange:
-        shown = ", ".join(repr(c) for c in codes)
+        shown = ", ".join(repr(c) for c in seen.classes.tolist())
         raise InvalidInputError(
             f"y must hold classes that the model knows ({shown}); got {strange[0]!r}."
         )
-    return np.array([codes[c] for c in given.tolist()], dtype=np.intp)
-
-
-def _blocks(seen: Forecast, shown: Array) -> list[NDArray[np.intp]]:
-    """Samples from the least to the most likely: all of them, or those of each predicted class."""
-    order = np.argsort(shown, kind="stable")
-    if len(seen.classes) == 2:
-        return [order]
-    return [order[seen.predicted[order] == c] for c in range(len(seen.classes))]
-
-
-def _starts(blocks: list[NDArray[np.intp]]) -> list[int]:
-    """Place of the first sample of every block."""
-    starts, at = [], 0
-    for rows in blocks:
-        starts.append(at)
-        at += len(rows) + (_GAP if len(rows) else 0)
-    return starts
+    return np.searchsorted(seen.classes, given)
 
 
 def _draw_samples(
@@ -282,14 +268,3 @@ def _write_names(ax: Axes, seen: Forecast, place: Array, shown: Array, sure: flo
         end = max(seen.high[i], shown[i]) if above else min(seen.low[i], shown[i])
         how = {"rotation": 90, "ha": "center", "va": "bottom" if above else "top", "fontsize": 7}
         write(ax, shorten(seen.labels[i], 12), (place[i], end), (0, 6 if above else -6), **how)
-
-
-def _title(seen: Forecast, truth: NDArray[np.intp] | None, sure: float) -> str:
-    is_sure = seen.certainty >= sure
-    parts = []
-    for name, rows in (("sure", is_sure), ("in doubt", ~is_sure)):
-        right = ""
-        if truth is not None and rows.any():
-            right = f" ({100 * np.mean(truth[rows] == seen.predicted[rows]):.0f} % right)"
-        parts.append(f"{rows.sum()} {name}{right}")
-    return ", ".join(parts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,12 +11,14 @@ from kernelweave.errors import InvalidInputError
 from kernelweave.inspect.part_weights import PartWeights, length_position_weights
 from kernelweave.inspect.replicates import Stability
 from kernelweave.inspect.words import shorten
-from kernelweave.plot.style import BLUE, GREY, VERMILLION, colour_bar, new_axes, shades, tidy
+from kernelweave.plot.style import BLUE, GREY, VERMILLION, Axes, colour_bar, new_axes, shades, tidy
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-__all__ = ["plot_length_position_weights", "plot_length_weights", "plot_position_weights"]
+__all__ = [
+    "plot_length_position_weights",
+    "plot_length_weights",
+    "plot_position_weights",
+    "position_axis",
+]
 
 Floats = NDArray[np.float64]
 
@@ -62,15 +64,9 @@ def plot_length_weights(
             f"kernel '{parts.name}' was not taken apart by length; fit kernel.by_length(), or "
             f"draw plot_position_weights."
         )
-    if ax is None:
-        ax = new_axes(max(3.6, 1.4 + 0.36 * len(parts.lengths)), 3.0)
-    at = np.arange(len(parts.lengths), dtype=float)
-    _draw_bars(ax, at - 0.5, at + 0.5, parts, axis=1, share=0.72)
-    texts = [str(a) if a == b else f"{a}-{b}" for a, b in parts.lengths]
-    step = -(-len(at) // 16)
-    ax.set_xticks(at[::step], texts[::step])
-    ax.tick_params(axis="x", length=0)
-    ax.set_xlabel("k-mer length")
+    ax = ax or new_axes(max(3.6, 1.4 + 0.36 * len(parts.lengths)), 3.0)
+    _draw_bars(ax, np.arange(len(parts.lengths) + 1) - 0.5, parts, axis=1, share=0.72)
+    _length_axis(ax.xaxis, parts, 16)
     return ax
 
 
@@ -115,12 +111,10 @@ def plot_position_weights(
     'position'
     """
     parts = length_position_weights(model, kernel=kernel, stability=stability)
-    starts, stops = _windows(parts)
-    if ax is None:
-        ax = new_axes(7.2, 2.8)
-    # A bar reaches from half a position before its first k-mer to half a one after its last.
-    _draw_bars(ax, starts - 0.5 - origin, stops - 0.5 - origin, parts, axis=0)
-    _position_axis(ax, int(starts[0]), int(stops[-1]), origin)
+    edges = _edges(parts, origin)
+    ax = ax or new_axes(7.2, 2.8)
+    _draw_bars(ax, edges, parts, axis=0)
+    position_axis(ax, edges[0], edges[-1])
     return ax
 
 
@@ -156,11 +150,8 @@ def plot_length_position_weights(
     'k-mer length'
     """
     parts = length_position_weights(model, kernel=kernel)
-    starts, stops = _windows(parts)
-    rows = len(parts.lengths)
-    if ax is None:
-        ax = new_axes(7.2, max(1.8, 1.1 + 0.22 * rows))
-    edges = np.append(starts, stops[-1]) - 0.5 - origin
+    edges, rows = _edges(parts, origin), len(parts.lengths)
+    ax = ax or new_axes(7.2, max(1.8, 1.1 + 0.22 * rows))
     most = max(float(np.abs(parts.weights).max()), np.finfo(float).tiny)
     signed = bool(parts.weights.min() < 0)
     image = ax.pcolormesh(
@@ -171,12 +162,8 @@ def plot_length_position_weights(
         vmin=-most if signed else 0.0,
         vmax=most,
     )
-    texts = [str(a) if a == b else f"{a}-{b}" for a, b in parts.lengths]
-    step = -(-rows // 12)
-    ax.set_yticks(np.arange(rows)[::step], texts[::step])
-    ax.tick_params(axis="y", length=0)
-    ax.set_ylabel("k-mer length")
-    _position_axis(ax, int(starts[0]), int(stops[-1]), origin)
+    _length_axis(ax.yaxis, parts, 12)
+    position_axis(ax, edges[0], edges[-1])
     ax.set_title(shorten(parts.name, 70), fontsize=11)
     colour_bar(ax, image, "weight", pad=0.015, aspect=max(8, 3 * rows))
     ax.spines[["top", "right"]].set_visible(True)
@@ -184,44 +171,50 @@ def plot_length_position_weights(
     return ax
 
 
-def _windows(parts: PartWeights) -> tuple[Floats, Floats]:
+def _length_axis(axis: Any, parts: PartWeights, most: int) -> None:
+    """Name the lengths along an axis, so many of them at most."""
+    texts = [str(a) if a == b else f"{a}-{b}" for a, b in parts.lengths]
+    step = -(-len(texts) // most)
+    axis.set_ticks(np.arange(len(texts))[::step], texts[::step])
+    axis.set_tick_params(length=0)
+    axis.set_label_text("k-mer length")
+
+
+def _edges(parts: PartWeights, origin: int) -> Floats:
+    """Where windows meet: half a position before the first k-mer of each, as the axis counts."""
     if parts.windows is None:
         raise InvalidInputError(
             f"kernel '{parts.name}' was not taken apart by position; fit kernel.by_position(), or "
             f"draw plot_length_weights."
         )
-    return parts.windows[:, 0].astype(float), parts.windows[:, 1].astype(float)
+    return np.append(parts.windows[:, 0], parts.windows[-1, 1]) - 0.5 - origin
 
 
-def _position_axis(ax: Axes, start: int, stop: int, origin: int) -> None:
-    """Let the horizontal axis show the positions start ... stop - 1, counted from `origin`."""
+def position_axis(ax: Axes, first: float, last: float) -> None:
+    """Let the horizontal axis show positions between these edges."""
     from matplotlib.ticker import MaxNLocator
 
-    ax.set_xlim(start - 0.5 - origin, stop - 0.5 - origin)
+    ax.set_xlim(first, last)
     ax.xaxis.set_major_locator(MaxNLocator(14, integer=True, steps=[1, 2, 5, 10]))
     ax.set_xlabel("position")
 
 
-def _draw_bars(
-    ax: Axes, left: Floats, right: Floats, parts: PartWeights, axis: int, share: float = 1.0
-) -> None:
+def _draw_bars(ax: Axes, edges: Any, parts: PartWeights, axis: int, share: float = 1.0) -> None:
     """Bars of the weights summed over an axis of the table, with classes and intervals."""
-    values = parts.weights.sum(axis=axis)
-    middle, width = 0.5 * (left + right), share * (right - left)
+    middle, width = 0.5 * (edges[:-1] + edges[1:]), share * np.diff(edges)
     # Bars that touch have no edges of their own: those of many narrow ones would hide them.
-    ax.bar(middle, values, width=width, color=BLUE, linewidth=0)
+    ax.bar(middle, parts.weights.sum(axis=axis), width=width, color=BLUE, linewidth=0)
     if parts.stability is not None:
-        low, high = parts.interval(axis)
-        ax.vlines(middle, low, high, color=VERMILLION, lw=1.2, zorder=3)
         level = f"{100 * parts.stability.level:g} % of replicates"
-        ax.plot([], [], color=VERMILLION, lw=1.2, label=level)
+        ax.vlines(middle, *parts.interval(axis), color=VERMILLION, lw=1.2, zorder=3, label=level)
     elif len(parts.by_class) > 1:
-        for c, row in enumerate(parts.by_class.sum(axis=1 + axis)):
-            label = "one class" if c == 0 else None
+        drawn: Any = None
+        for row in parts.by_class.sum(axis=1 + axis):
             if share < 1.0:
-                ax.plot(middle, row, "o", color=VERMILLION, markersize=4, label=label)
+                (drawn,) = ax.plot(middle, row, "o", color=VERMILLION, markersize=4)
             else:
-                ax.stairs(row, np.append(left, right[-1]), color=VERMILLION, lw=0.9, label=label)
+                drawn = ax.stairs(row, edges, color=VERMILLION, lw=0.9)
+        drawn.set_label("one class")
     if ax.get_legend_handles_labels()[0]:
         ax.legend(frameon=False, fontsize=8)
     if ax.dataLim.y0 < 0:

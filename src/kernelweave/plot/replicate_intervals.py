@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kernelweave.inspect.words import shorten
 from kernelweave.plot.style import (
@@ -13,17 +12,16 @@ from kernelweave.plot.style import (
     GREY,
     LIGHT_BLUE,
     VERMILLION,
+    Axes,
     check_top,
-    legend_above,
+    end_axis_at,
     new_axes,
     rows_with_names,
-    tidy,
+    side_panel,
+    title_and_legend,
     write,
 )
 from kernelweave.problem import Array
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 __all__ = ["stability"]
 
@@ -65,31 +63,11 @@ def stability(result: Any, ax: Axes | None = None, top: int = 20) -> Axes:
     check_top(top)
     shown, rest = result.ranked[:top], result.ranked[top:]
     names = [shorten(str(result.names[k])) for k in shown]
-    frequency = result.frequency[shown]
     if len(rest):
         names.append(f"{len(rest)} more kernels together")
-        any_of_them = result.selected(result.replicates[:, rest]).any(axis=1).mean()
-        frequency = np.append(frequency, any_of_them)
-    if ax is None:
-        ax = new_axes(7.4, max(2.2, 1.35 + 0.27 * len(names)))
-    explained = _draw_weights(ax, result, shown)
-    if len(rest):
-        _write_rest(ax, result, rest, len(shown))
-    rows_with_names(ax, names)
-    _draw_frequencies(ax, frequency, len(shown))
-    sure = np.count_nonzero(result.frequency >= result.often)
-    share = f"{100 * result.often:g} % of replicates or more"
-    title = f"{sure} of {len(result.names)} kernels in {share}"
-    # The legend stands between the title and the axes, where no kernel can be in its way.
-    ax.set_title(title, fontsize=11, pad=22)
-    legend_above(ax, explained, 3)
-    return ax
-
-
-def _draw_weights(ax: Axes, result: Any, shown: NDArray[np.intp]) -> list[Any]:
-    """Draw intervals and marks; returns what the legend explains, in order."""
+    ax = ax or new_axes(7.4, max(2.2, 1.35 + 0.27 * len(names)))
     rows = np.arange(len(shown))
-    whole, mean = result.weights[shown], result.mean[shown]
+    mean, whole = result.mean[shown], result.weights[shown]
     low, high = result.low[shown], result.high[shown]
     interval = f"{100 * result.level:g} % of replicates"
     bars = ax.barh(rows, high - low, left=low, height=0.4, color=LIGHT_BLUE, label=interval)
@@ -98,37 +76,30 @@ def _draw_weights(ax: Axes, result: Any, shown: NDArray[np.intp]) -> list[Any]:
     diamonds.set_fillstyle("none")
     values = np.concatenate([[0.0], low, high, mean, whole])
     left, right = float(values.min()), float(values.max())
-    _keep_room(ax, left, right if right > left else 1.0)
-    ax.set_xlabel("weight", x=0.5 * _WEIGHTS_END)
-    tidy(ax)
-    return [bars, dots, diamonds]
-
-
-def _keep_room(ax: Axes, left: float, right: float) -> None:
-    """Let the weights and their axis end where the frequencies begin."""
-    from matplotlib.ticker import MaxNLocator
-
+    right = right if right > left else 1.0
     margin = 0.02 * (right - left)
-    start, end = left - margin, right + margin
-    ax.set_xlim(start, start + (end - start) / _WEIGHTS_END)
-    ticks = np.asarray(MaxNLocator(5).tick_values(start, end))
-    ax.set_xticks(ticks[(ticks >= start) & (ticks <= end)])
-    ax.spines["bottom"].set_bounds(start, end)
-    ax.spines["left"].set_visible(False)
+    end_axis_at(ax, _WEIGHTS_END, left - margin, right + margin)
     ax.axvline(0.0, color=GREY, lw=0.8, zorder=0.5)
+    ax.set_xlabel("weight", x=0.5 * _WEIGHTS_END)
+    frequency = result.frequency[shown]
+    if len(rest):
+        # In words: a sum of hundreds of weights would squeeze the others against the left end.
+        total = result.replicates[:, rest].sum(axis=1)
+        low, high = result.interval(total)
+        text = f"sum of their weights {total.mean():.4f} ({low:.4f} to {high:.4f})"
+        write(ax, text, (0.0, len(shown)), (5, 0), color=_DARK_GREY)
+        any_of_them = result.selected(result.replicates[:, rest]).any(axis=1).mean()
+        frequency = np.append(frequency, any_of_them)
+    rows_with_names(ax, names)
+    _draw_frequencies(side_panel(ax, _BARS_START, 1.0 - _BARS_START), frequency, len(shown))
+    sure = np.count_nonzero(result.frequency >= result.often)
+    share = f"{100 * result.often:g} % of replicates or more"
+    title = f"{sure} of {len(result.names)} kernels in {share}"
+    title_and_legend(ax, title, [bars, dots, diamonds])
+    return ax
 
 
-def _write_rest(ax: Axes, result: Any, rest: NDArray[np.intp], row: int) -> None:
-    # In words: a sum of hundreds of weights would squeeze the others against the left end.
-    total = result.replicates[:, rest].sum(axis=1)
-    low, high = result.interval(total)
-    text = f"sum of their weights {total.mean():.4f} ({low:.4f} to {high:.4f})"
-    write(ax, text, (0.0, row), (5, 0), color=_DARK_GREY)
-
-
-def _draw_frequencies(ax: Axes, frequency: Array, own: int) -> None:
-    # Inside the axes, so that it works in any layout of the caller's figure.
-    panel = ax.inset_axes((_BARS_START, 0.0, 1.0 - _BARS_START, 1.0), sharey=ax)
+def _draw_frequencies(panel: Axes, frequency: Array, own: int) -> None:
     rows = np.arange(len(frequency))
     panel.barh(rows, np.ones(len(rows)), color="#f2f2f2", height=0.6)
     colours = [BLUE] * own + [GREY] * (len(rows) - own)
@@ -139,7 +110,5 @@ def _draw_frequencies(ax: Axes, frequency: Array, own: int) -> None:
     # A blank label as high as those of the weights keeps the two captions on one line.
     panel.set_xticks([0.87], [" "])
     panel.tick_params(axis="x", color="none")
+    panel.spines["bottom"].set_visible(False)
     panel.set_xlabel("selected in")
-    panel.tick_params(axis="y", left=False, labelleft=False)
-    panel.spines[:].set_visible(False)
-    panel.patch.set_visible(False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,22 +13,20 @@ from kernelweave.inspect.kmers import KmerScores, kmer_scores, letter_scores, se
 from kernelweave.inspect.sequence_model import SequenceModel
 from kernelweave.kernels.strings.alphabet import Alphabet
 from kernelweave.kernels.strings.sequences import sequences_of
-from kernelweave.plot.part_weights import _position_axis
+from kernelweave.plot.part_weights import position_axis
 from kernelweave.plot.style import (
     BLACK,
     BLUE,
     COLOURS,
     GREY,
     VERMILLION,
+    Axes,
     check_top,
     colour_bar,
     new_axes,
     shades,
     tidy,
 )
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 __all__ = ["plot_kmer_scores", "plot_sequence_logo"]
 
@@ -109,7 +107,7 @@ def plot_kmer_scores(
         ax = new_axes(7.2 if table.placed else 4.8, height)
     if table.placed:
         _draw_map(ax, scores, start - origin)
-        _position_axis(ax, start, stop, origin)
+        position_axis(ax, start - 0.5 - origin, stop - 0.5 - origin)
     else:
         order = np.argsort(-scores[:, 0], kind="stable")
         names = names[order]
@@ -204,11 +202,10 @@ def plot_sequence_logo(
         heights[codes[shown], np.flatnonzero(shown)] = share[shown]
         alphabet, title = reader.alphabet, reader.title
     start, stop = _range(positions, heights.shape[1])
-    if ax is None:
-        ax = new_axes(float(np.clip(0.17 * (stop - start) + 0.8, 3.6, 12.0)), 2.6)
+    ax = ax or new_axes(float(np.clip(0.17 * (stop - start) + 0.8, 3.6, 12.0)), 2.6)
     _draw_letters(ax, heights[:, start:stop], start - origin, alphabet)
     ax.axhline(0.0, color=BLACK, lw=0.8)
-    _position_axis(ax, start, stop, origin)
+    position_axis(ax, start - 0.5 - origin, stop - 0.5 - origin)
     mean = "mean " if sequence is None else ""
     ax.set_ylabel(f"{mean}share of the\ndecision value")
     ax.set_title(_title("letters", title), fontsize=11)

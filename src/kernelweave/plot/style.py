@@ -12,6 +12,9 @@ from kernelweave.inspect.words import number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+else:
+    # Matplotlib is imported by the first figure.
+    Axes = Any
 
 __all__ = [
     "BLACK",
@@ -21,13 +24,15 @@ __all__ = [
     "LIGHT_BLUE",
     "RULE",
     "VERMILLION",
+    "Axes",
     "check_top",
     "colour_bar",
-    "legend_above",
+    "end_axis_at",
     "log_axis",
     "new_axes",
     "rows_with_names",
     "shades",
+    "side_panel",
     "tidy",
     "title_and_legend",
     "write",
@@ -60,28 +65,24 @@ def tidy(ax: Axes) -> None:
     ax.set_axisbelow(True)
 
 
-def title_and_legend(ax: Axes, title: str, handles: list[Any], right: bool = False) -> None:
+def title_and_legend(
+    ax: Axes, title: str, handles: list[Any], right: bool = False, columns: int = 6
+) -> None:
     """Title, and between it and the axes a legend, where nothing is in its way."""
-    columns = 6
     rows = -(-len(handles) // columns)
     ax.set_title(title, fontsize=11, pad=8 + 16 * rows if rows else None)
     if handles:
-        legend_above(ax, handles, columns, right)
-
-
-def legend_above(ax: Axes, handles: list[Any], columns: int, right: bool = False) -> None:
-    """Put a legend on top of the axes, where nothing is in its way."""
-    ax.legend(
-        handles=handles,
-        loc="lower right" if right else "lower center",
-        bbox_to_anchor=(1.0 if right else 0.5, 1.0),
-        ncols=columns,
-        frameon=False,
-        fontsize=8,
-        borderaxespad=0.3,
-        columnspacing=1.4,
-        handletextpad=0.5,
-    )
+        ax.legend(
+            handles=handles,
+            loc="lower right" if right else "lower center",
+            bbox_to_anchor=(1.0 if right else 0.5, 1.0),
+            ncols=columns,
+            frameon=False,
+            fontsize=8,
+            borderaxespad=0.3,
+            columnspacing=1.4,
+            handletextpad=0.5,
+        )
 
 
 def write(ax: Axes, text: str, xy: tuple[float, float], by: tuple[float, float], **how: Any) -> Any:
@@ -101,6 +102,28 @@ def rows_with_names(ax: Axes, names: Sequence[str]) -> None:
     ax.set_yticks(np.arange(len(names)), names)
     ax.set_ylim(max(len(names), 1) - 0.4, -0.6)
     ax.tick_params(axis="y", length=0)
+
+
+def end_axis_at(ax: Axes, share: float, start: float, end: float) -> None:
+    """Let the horizontal axis show `start` to `end` on a share of the width, and end there."""
+    from matplotlib.ticker import MaxNLocator
+
+    ax.set_xlim(start, start + (end - start) / share)
+    ticks = np.asarray(MaxNLocator(5).tick_values(start, end))
+    ax.set_xticks(ticks[(ticks >= start) & (ticks <= end)])
+    tidy(ax)
+    ax.spines["bottom"].set_bounds(start, end)
+    ax.spines["left"].set_visible(False)
+
+
+def side_panel(ax: Axes, start: float, width: float) -> Axes:
+    """Return axes for more of the same rows: inside `ax`, so that they work in any layout."""
+    panel = ax.inset_axes((start, 0.0, width, 1.0), sharey=ax)
+    panel.tick_params(axis="y", left=False, labelleft=False)
+    panel.spines["left"].set_visible(False)
+    panel.patch.set_visible(False)
+    tidy(panel)
+    return panel
 
 
 def shades(signed: bool, up: str = BLUE, down: str = VERMILLION) -> Any:

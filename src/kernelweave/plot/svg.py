@@ -71,17 +71,18 @@ def figure_svg(figure: Any, label: str, *, wide: bool = False) -> str:
     text = file.getvalue()
     inside = text[text.index("</metadata>") + len("</metadata>") : text.rindex("</svg>")]
     inside = re.sub(r"<style.*?</style>|<!--.*?-->", "", inside, flags=re.S)
-    inside = re.sub(r"<[^>]+>", _round, re.sub(r"\s*\n\s*", " ", inside))
     smallest = 8.0 if wide else 10.5
-    inside = re.sub(r"<text\b[^>]*>", lambda found: _text_style(found[0], smallest), inside)
     # Inside of tags only: text is that of users.
-    inside = re.sub(r"<[^>]+>", lambda tag: _with_variables(tag[0]), inside)
+    inside = re.sub(
+        r"<[^>]+>", lambda tag: _for_page(tag[0], smallest), re.sub(r"\s*\n\s*", " ", inside)
+    )
     for i, artist in enumerate(tipped):
         inside = _add_tips(inside, f'<g id="tips-{i}">', artist.tips)
     # Of the names only those that something refers to stay, and no two figures share one.
     inside = re.sub(r'<g id="[^"]*"', "<g", inside)
     key = hashlib.sha1(f"{label}{inside}".encode()).hexdigest()[:6]
-    inside = re.sub(r"<[^>]+>", lambda tag: _with_key(tag[0], key), inside)
+    keyed = rf"\g<1>{key}-"
+    inside = re.sub(r"<[^>]+>", lambda tag: re.sub(r'(id="|href="#|url\(#)', keyed, tag[0]), inside)
     width, height = (72 * size for size in figure.get_size_inches())
     kind = f'class="chart map" style="--w:{width:.0f}px"' if wide else 'class="chart"'
     return (
@@ -90,40 +91,25 @@ def figure_svg(figure: Any, label: str, *, wide: bool = False) -> str:
     )
 
 
-def _with_variables(tag: str) -> str:
-    """Colours as the page names them."""
-    return re.sub(r"#[0-9a-f]{6}(?=[;\"])", lambda found: _VARIABLES.get(found[0], found[0]), tag)
-
-
-def _with_key(tag: str, key: str) -> str:
-    """Names that belong to this figure alone."""
-    return re.sub(r'(id="|href="#|url\(#)', rf"\g<1>{key}-", tag.replace("xlink:", ""))
-
-
-def _round(tag: re.Match[str]) -> str:
-    """Leave out decimals that nobody can see, and spaces that paths do not need."""
-    short = re.sub(r"-?\d+\.\d{2,}", lambda found: f"{float(found[0]):.4g}", tag[0])
-    return re.sub(
-        r" d=\"[^\"]*\"", lambda path: re.sub(r"(?<=\S) ?([MLCQz]) ?", r"\1", path[0]), short
-    )
-
-
-def _text_style(tag: str, smallest: float) -> str:
-    """Leave fonts to the page, and see to it that size and colour can be read."""
-    tag = re.sub(r"font-family: [^;\"]*;? ?", "", tag)
-    tag = re.sub(
-        r"font-size: ([\d.]+)px", lambda m: f"font-size: {max(float(m[1]), smallest):g}px", tag
-    )
-    return re.sub(
-        r"fill: (#[0-9a-f]{6})", lambda m: f"fill: {_TEXT.get(m[1], 'var(--muted)')}", tag
-    )
+def _for_page(tag: str, smallest: float) -> str:
+    """Round a tag to what can be seen, and leave its fonts and colours to the page."""
+    tag = re.sub(r"-?\d+\.\d{2,}", lambda m: f"{float(m[0]):.4g}", tag.replace("xlink:", ""))
+    tag = re.sub(r' d="[^"]*"', lambda m: re.sub(r"(?<=\S) ?([MLCQz]) ?", r"\1", m[0]), tag)
+    if tag.startswith("<text"):
+        # Letters have a size and a colour that can be read.
+        tag = re.sub(r"font-family: [^;\"]*;? ?", "", tag)
+        size = re.compile(r"font-size: ([\d.]+)px")
+        tag = size.sub(lambda m: f"font-size: {max(float(m[1]), smallest):g}px", tag)
+        fill = re.compile(r"fill: (#[0-9a-f]{6})")
+        tag = fill.sub(lambda m: f"fill: {_TEXT.get(m[1], 'var(--muted)')}", tag)
+    return re.sub(r"#[0-9a-f]{6}(?=[;\"])", lambda m: _VARIABLES.get(m[0], m[0]), tag)
 
 
 def _add_tips(text: str, start: str, tips: Sequence[str]) -> str:
     before, after = text.split(start, 1)
     texts = iter(tips)
     # What is drawn several times over is defined once, under an id: that is no mark.
-    marks = re.compile(r"<(use|path)(?= (?:xlink|d=))")
+    marks = re.compile(r"<(use|path)(?= (?:href|d=))")
 
     def add(found: re.Match[str]) -> str:
         tip = next(texts, None)

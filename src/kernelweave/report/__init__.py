@@ -25,7 +25,7 @@ from kernelweave.plot.part_weights import (
     plot_position_weights,
 )
 from kernelweave.plot.sequences import plot_kmer_scores, plot_sequence_logo
-from kernelweave.report.html.write import write_html
+from kernelweave.report.write import write_html
 
 __all__ = [
     "Comparison",

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kernelweave.arrays import Array, Index
-from kernelweave.combine.gram import Gram
+from kernelweave.combine.base import Gram
 from kernelweave.compiled.smo import BIG, patience, slopes, smo_steps
 from kernelweave.deadline import NEVER, Deadline
 from kernelweave.errors import InvalidInputError

@@ -30,7 +30,7 @@ import numpy as np
 from scipy.linalg import cho_solve
 
 from kernelweave.arrays import Array, Index
-from kernelweave.combine.gram import Gram
+from kernelweave.combine.base import Gram
 from kernelweave.deadline import NEVER, Deadline
 from kernelweave.errors import InvalidInputError
 from kernelweave.linear_systems import (

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from kernelweave.inspect.kernel_info import KernelInfo, describe_kernels
-from kernelweave.inspect.learnt import Ranking, rank_kernels, weight_bars
-from kernelweave.inspect.words import count, number, percent, plural, shorten
+from kernelweave.inspect.learnt import Ranking, rank_kernels
+from kernelweave.inspect.words import number, percent, plural, shorten
 
-__all__ = ["Listed", "kernel_table", "weight_section"]
+__all__ = ["Listed", "kernel_table", "list_kernels", "weight_section"]
 
 # So many kernels are listed unless more are asked for; the file stays below 3 MB.
 _MOST = 5000
@@ -25,23 +23,22 @@ _NAME = 200
 _CLASSES = 6
 
 
-@dataclass(frozen=True, eq=False)
-class Listed:
+class Listed(NamedTuple):
     """The kernels that the page lists, the heaviest first, and what they are."""
 
     ranking: Ranking
     order: Any
     infos: list[KernelInfo]
 
-    @classmethod
-    def of(cls, model: Any, max_kernels: int | None) -> Listed:
-        """List all kernels; of more than `max_kernels` those with most weight, none without."""
-        ranking = Ranking.of(model)
-        most = _MOST if max_kernels is None else max_kernels
-        # Of very many kernels those without a weight are not worth a line.
-        room = ranking.total if ranking.total <= most else max(1, min(len(ranking.used), most))
-        order = ranking.order[:room]
-        return cls(ranking, order, describe_kernels(ranking.estimator, order))
+
+def list_kernels(model: Any, max_kernels: int | None) -> Listed:
+    """List all kernels; of more than `max_kernels` those with most weight, none without."""
+    ranking = Ranking.of(model)
+    most = _MOST if max_kernels is None else max_kernels
+    # Of very many kernels those without a weight are not worth a line.
+    room = ranking.total if ranking.total <= most else max(1, min(len(ranking.used), most))
+    order = ranking.order[:room]
+    return Listed(ranking, order, describe_kernels(ranking.estimator, order))
 
 
 def weight_section(listed: Listed) -> dict[str, Any]:
@@ -78,18 +75,22 @@ def _lead(ranking: Ranking) -> str:
 
 def _panels(listed: Listed) -> list[dict[str, Any]]:
     panels = [_kernel_panel(listed.ranking)]
-    used = list(zip(listed.infos, listed.order, strict=True))[: len(listed.ranking.used)]
-    views = _sums(listed, ((info.view, k, 1.0) for info, k in used))
-    columns = _sums(
-        listed,
-        ((column, k, 1 / len(info.columns)) for info, k in used for column in info.columns),
-    )
-    families = _sums(listed, ((info.family, k, 1.0) for info, k in used))
+    shares = listed.ranking.shares
+    used = [(info, shares[k]) for info, k in zip(listed.infos, listed.order, strict=True)]
+    used = used[: len(listed.ranking.used)]
+    views: dict[str, list[float]] = {}
+    columns: dict[str, list[float]] = {}
+    families: dict[str, list[float]] = {}
+    for info, share in used:
+        views.setdefault(info.view, []).append(share)
+        families.setdefault(info.family, []).append(share)
+        for column in info.columns:
+            columns.setdefault(column, []).append(share / len(info.columns))
     # Groups of one kernel each say what the kernels have said.
     if 1 < len(views) < len(used):
         panels.append(_group_panel(listed, "Views", views, "kernels on the same columns"))
-    every = bool(used) and all(info.columns == used[0][0].columns for info, _ in used)
-    if 1 < len(columns) != len(used) and not every and set(columns) != set(views):
+    several = len({info.columns for info, _ in used}) > 1
+    if several and 1 < len(columns) != len(used) and set(columns) != set(views):
         note = "columns; a kernel on several of them counts for each in equal parts"
         panels.append(_group_panel(listed, "Columns", columns, note))
     if 1 < len(families) < len(used):
@@ -97,48 +98,39 @@ def _panels(listed: Listed) -> list[dict[str, Any]]:
     return panels
 
 
-def _panel(label: str, title: str, head: str, zero: float, bars: Any, note: str) -> dict[str, Any]:
-    key = f"bars-{label.lower()}"
-    return {
-        "id": key,
-        "label": label,
-        "title": title,
-        "head": head,
-        "zero": zero,
-        "bars": bars,
-        "note": note,
-    }
-
-
 def _kernel_panel(ranking: Ranking) -> dict[str, Any]:
     kernels = rank_kernels(ranking.estimator)
-    bars, _ = weight_bars(kernels, _BARS)
-    low = min((bar.low for bar in bars), default=0.0)
-    high = max((bar.high for bar in bars), default=0.0)
+    shown = kernels[:_BARS]
+    low = min((kernel.ends[0] for kernel in shown), default=0.0)
+    high = max((kernel.ends[1] for kernel in shown), default=0.0)
     span = (high - low) or 1.0
+    # All numbers with the same decimals: three digits of the largest.
+    places = max(0, 2 - math.floor(math.log10(high))) if high > 0 else 2
 
     def at(value: float) -> float:
         return round(100 * (value - low) / span, 2)
 
-    shown = []
-    for bar, kernel in zip(bars, kernels, strict=False):
-        name, text = shorten(bar.name, _NAME), _fixed(bar.right, high)
-        tip = f"{name}: {number(bar.right, 4)}"
-        drawn = {
+    def fixed(value: float) -> str:
+        text = f"{value:,.{places}f}"
+        return text if float(text.replace(",", "")) or not value else number(value, 1)
+
+    bars = []
+    for kernel in shown:
+        name, text = shorten(kernel.name, _NAME), fixed(kernel.weight)
+        tip = f"{name}: {number(kernel.weight, 4)}"
+        bar: dict[str, Any] = {
             "name": name,
-            "left": at(min(bar.right, 0.0)),
-            "width": round(100 * abs(bar.right) / span, 2),
+            "left": at(min(kernel.weight, 0.0)),
+            "width": round(100 * abs(kernel.weight) / span, 2),
             "dots": [at(own) for own in kernel.by_class] if ranking.classes else [],
         }
-        if bar.reach is not None:
-            text += f" ± {_fixed(bar.reach, high)}"
-            drawn |= {
-                "ends": [at(bar.right - bar.reach), at(bar.right + bar.reach)],
-                "pale": bar.doubtful,
-            }
-        else:
+        if kernel.std is None:
             tip += f", {percent(ranking.shares[kernel.place])} of all"
-        shown.append({**drawn, "text": text, "tip": tip})
+        else:
+            text += f" ± {fixed(kernel.reach)}"
+            bar["ends"] = [at(kernel.weight - kernel.reach), at(kernel.weight + kernel.reach)]
+            bar["pale"] = kernel.doubtful
+        bars.append({**bar, "text": text, "tip": tip})
     notes = []
     if len(kernels) > len(bars):
         left = max(0.0, 1.0 - float(ranking.shares[ranking.used[:_BARS]].sum()))
@@ -147,82 +139,65 @@ def _kernel_panel(ranking: Ranking) -> dict[str, Any]:
     zero = ranking.total - len(kernels)
     if zero:
         notes.append(f"{plural(zero, 'kernel has', 'kernels have')} weight zero.")
-    return _panel("Kernels", "The heaviest kernels", "weight", at(0.0), shown, " ".join(notes))
-
-
-def _fixed(value: float, largest: float) -> str:
-    """All numbers of a panel with the same decimals: three digits of the largest."""
-    places = max(0, 2 - math.floor(math.log10(largest))) if largest > 0 else 2
-    text = f"{value:,.{places}f}"
-    return text if float(text.replace(",", "")) or not value else number(value, 1)
-
-
-def _sums(
-    listed: Listed, parts: Iterable[tuple[str, int, float]]
-) -> dict[str, tuple[float, set[int]]]:
-    """Share of the weight of each group, and which kernels it has."""
-    found: dict[str, tuple[float, set[int]]] = {}
-    shares = listed.ranking.shares
-    for name, k, part in parts:
-        total, own = found.setdefault(name, (0.0, set()))
-        own.add(int(k))
-        found[name] = total + part * float(shares[k]), own
-    return dict(sorted(found.items(), key=lambda item: -item[1][0]))
+    return _panel("Kernels", "The heaviest kernels", "weight", at(0.0), bars, notes)
 
 
 def _group_panel(
-    listed: Listed, label: str, groups: dict[str, tuple[float, set[int]]], what: str
+    listed: Listed, label: str, groups: dict[str, list[float]], what: str
 ) -> dict[str, Any]:
-    shown = list(groups.items())[:_BARS]
-    most = max(share for _, (share, _) in shown) or 1.0
+    sums = sorted(groups.items(), key=lambda item: -sum(item[1]))
+    most = sum(sums[0][1]) or 1.0
     bars = [
         {
             "name": shorten(name, _NAME),
             "left": 0,
-            "width": round(100 * share / most, 2),
-            "text": percent(share),
-            "tip": f"{shorten(name, _NAME)}: {percent(share)}, {plural(len(own), 'kernel')}",
+            "width": round(100 * sum(own) / most, 2),
+            "text": percent(sum(own)),
+            "tip": f"{shorten(name, _NAME)}: {percent(sum(own))}, {plural(len(own), 'kernel')}",
             "dots": [],
         }
-        for name, (share, own) in shown
+        for name, own in sums[:_BARS]
     ]
     notes = [f"Share of the sizes of all weights, added up over {what}."]
-    rest = list(groups.values())[_BARS:]
-    if rest:
-        left = sum(share for share, _ in rest)
-        notes.append(f"{count(len(rest))} more have {percent(left)} together.")
+    if rest := [sum(own) for _, own in sums[_BARS:]]:
+        notes.append(f"{len(rest):,} more have {percent(sum(rest))} together.")
     if len(listed.ranking.used) > len(listed.order):
-        notes.append(f"Of the {count(len(listed.order))} heaviest kernels only.")
-    return _panel(label, f"By {label.lower()}", "share", 0, bars, " ".join(notes))
+        notes.append(f"Of the {len(listed.order):,} heaviest kernels only.")
+    return _panel(label, f"By {label.lower()}", "share", 0.0, bars, notes)
+
+
+def _panel(
+    label: str, title: str, head: str, zero: float, bars: Any, notes: list[str]
+) -> dict[str, Any]:
+    known = {"id": f"bars-{label.lower()}", "label": label, "title": title, "head": head}
+    return {**known, "zero": zero, "bars": bars, "note": " ".join(notes)}
 
 
 def kernel_table(listed: Listed) -> dict[str, Any]:
     """The table of all kernels: its data for the script, and its first page."""
-    ranking, infos, order = listed.ranking, listed.infos, listed.order
+    ranking, order, infos = listed
     families = list(dict.fromkeys(info.family for info in infos))
     views = list(dict.fromkeys(info.view for info in infos))
-    family_of = {name: i for i, name in enumerate(families)}
-    view_of = {name: i for i, name in enumerate(views)}
     data: dict[str, Any] = {
         "page": _PAGE,
         "families": families,
         "views": [shorten(view, _NAME) for view in views],
         "names": [shorten(info.name, _NAME) for info in infos],
-        "family": [family_of[info.family] for info in infos],
-        "view": [view_of[info.view] for info in infos],
-        "weight": _rounded(ranking.weights[order]),
-        "share": _rounded(ranking.shares[order]),
+        "family": _codes([info.family for info in infos], families),
+        "view": _codes([info.view for info in infos], views),
     }
-    heads = {"rank": "#", "name": "Kernel", "family": "Family", "view": "View", "weight": "Weight"}
+    numbers = {"weight": ("Weight", ranking.weights[order])}
     if ranking.std is not None:
-        data["std"], heads["std"] = _rounded(ranking.std[order]), "Std"
+        numbers["std"] = ("Std", ranking.std[order])
     else:
-        heads["share"] = "Share"
+        numbers["share"] = ("Share", ranking.shares[order])
     for i, label in enumerate(ranking.classes if len(ranking.classes) <= _CLASSES else []):
-        data[f"class{i}"] = _rounded(ranking.by_class[i, order])
-        heads[f"class{i}"] = shorten(label, 24)
+        numbers[f"class{i}"] = (shorten(label, 24), ranking.by_class[i, order])
+    data |= {key: [float(f"{v:.5g}") for v in values] for key, (_, values) in numbers.items()}
+    heads = {"rank": "#", "name": "Kernel", "family": "Family", "view": "View"}
+    heads |= {key: head for key, (head, _) in numbers.items()}
     columns = [
-        {"key": key, "head": head, "numeric": key not in ("name", "family", "view")}
+        {"key": key, "head": head, "numeric": key == "rank" or key in numbers}
         for key, head in heads.items()
     ]
     rows = [[_cell(data, key, i) for key in heads] for i in range(min(_PAGE, len(infos)))]
@@ -236,8 +211,9 @@ def kernel_table(listed: Listed) -> dict[str, Any]:
     return {"columns": columns, "rows": rows, "data": data, "note": " ".join(notes)}
 
 
-def _rounded(values: Any) -> list[float]:
-    return [float(f"{value:.5g}") for value in values]
+def _codes(values: list[str], known: list[str]) -> list[int]:
+    places = {name: i for i, name in enumerate(known)}
+    return [places[value] for value in values]
 
 
 def _cell(data: dict[str, Any], key: str, i: int) -> str:

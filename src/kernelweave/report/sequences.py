@@ -8,7 +8,7 @@ import numpy as np
 
 from kernelweave.errors import InvalidInputError, MemoryBudgetError
 from kernelweave.inspect.kmers import TopKmers, letter_scores, top_kmers
-from kernelweave.inspect.part_weights import PartWeights, length_position_weights
+from kernelweave.inspect.part_weights import length_position_weights
 from kernelweave.inspect.sequence_model import string_members
 from kernelweave.inspect.words import number, percent, shorten
 from kernelweave.plot.part_weights import (
@@ -18,7 +18,7 @@ from kernelweave.plot.part_weights import (
 )
 from kernelweave.plot.sequences import plot_sequence_logo
 from kernelweave.plot.style import new_axes
-from kernelweave.report.html.blocks import figure, figures, panel, section, table
+from kernelweave.report.blocks import figure, figures, panel, section, table
 
 __all__ = ["sequence_section"]
 
@@ -78,42 +78,37 @@ def _part_figures(estimator: Any, kernel: str | None) -> list[dict[str, Any]]:
         return []  # Not taken apart: the weights above say all there is to say.
     if not parts.weights.any():
         return []  # Another kernel has it all.
-    caption = f"Of {shorten(parts.name, 80)}."
-    where, rows = kernel or "", _part_rows(parts)
-    if parts.windows is None:
-        ax = plot_length_weights(estimator, panel(), kernel=kernel)
-        title, heads, rows = (
-            f"Weight of each k-mer length{where}",
-            ["length", "weight"],
-            [[length, weight] for length, _, weight in rows],
-        )
-    elif len(parts.lengths) == 1:
-        ax = plot_position_weights(estimator, panel(), kernel=kernel)
-        title, heads = f"Weight of each window of positions{where}", ["positions", "weight"]
-        rows = [[positions, weight] for _, positions, weight in rows]
-    else:
+    caption, where = f"Of {shorten(parts.name, 80)}.", kernel or ""
+    by_length, by_position = (
+        len(parts.lengths) > 1 or parts.windows is None,
+        parts.windows is not None,
+    )
+    if by_length and by_position:
         ax = new_axes(8.2, max(1.8, 1.1 + 0.22 * len(parts.lengths)))
         plot_length_position_weights(estimator, ax, kernel=kernel)
-        title = f"Weights by k-mer length and position{where}"
-        heads, caption = (
-            ["length", "positions", "weight"],
-            caption + " The darker, the more weight.",
-        )
-    told = f"{title} of {parts.name}; the largest is at {', '.join(rows[0][:-1])}."
-    wide = len(heads) == 3
-    return [figure(title, ax, told, caption, {"heads": heads, "rows": rows}, wide=wide)]
-
-
-def _part_rows(parts: PartWeights) -> list[list[str]]:
-    """Length, positions and weight of the parts with most weight."""
+        title = "Weights by k-mer length and position"
+        caption += " The darker, the more weight."
+    elif by_length:
+        ax = plot_length_weights(estimator, panel(), kernel=kernel)
+        title = "Weight of each k-mer length"
+    else:
+        ax = plot_position_weights(estimator, panel(), kernel=kernel)
+        title = "Weight of each window of positions"
+    # The parts with most weight.
     windows = [("", "")] if parts.windows is None else parts.windows - [0, 1]
     order = np.argsort(-np.abs(parts.weights).ravel(), kind="stable")[:_KMERS]
-    places = [np.unravel_index(place, parts.weights.shape) for place in order]
-    return [
-        [_span(*parts.lengths[i]), _span(*windows[j]), number(float(parts.weights[i, j]))]
-        for i, j in places
+    rows = [
+        [
+            *([_span(*parts.lengths[i])] if by_length else []),
+            *([_span(*windows[j])] if by_position else []),
+            number(float(parts.weights[i, j])),
+        ]
+        for i, j in (np.unravel_index(place, parts.weights.shape) for place in order)
         if parts.weights[i, j]
     ]
+    heads = ["length"] * by_length + ["positions"] * by_position + ["weight"]
+    listed = {"heads": heads, "rows": rows}
+    return [figure(title + where, ax, caption, listed, wide=by_length and by_position)]
 
 
 def _span(first: Any, last: Any) -> str:
@@ -144,17 +139,15 @@ def _kmer_rows(best: TopKmers) -> list[list[str]]:
         own = places.setdefault((kmer, f"{best.scores[i]:+.4f}"), [])
         if best.positions is not None:
             own.append(int(best.positions[i]))
-    rows = [[kmer, *_where(own), score] for (kmer, score), own in places.items()]
-    return rows[:_KMERS]
-
-
-def _where(places: list[int]) -> list[str]:
-    if not places:
-        return []
-    first, last = min(places), max(places)
-    if last - first + 1 == len(places):
-        return [_span(first, last)]
-    return [f"{len(places)} from {first} to {last}"]
+    rows = []
+    for (kmer, score), own in list(places.items())[:_KMERS]:
+        where = []
+        if own:
+            first, last = min(own), max(own)
+            gaps = last - first + 1 != len(own)
+            where = [f"{len(own)} from {first} to {last}" if gaps else _span(first, last)]
+        rows.append([kmer, *where, score])
+    return rows
 
 
 def _logo(estimator: Any, kernel: str | None, target: Any, spoken: str) -> dict[str, Any]:
@@ -179,7 +172,6 @@ def _logo(estimator: Any, kernel: str | None, target: Any, spoken: str) -> dict[
     return figure(
         title,
         ax,
-        f"Sequence logo. {title}; the tallest are in the table.",
         "As high as the mean share of the decision value that sequences get from that letter "
         f"there; letters below the line speak against it.{note}",
         {"heads": ["position", "letter", "share"], "rows": rows, "title": "Tallest letters"},

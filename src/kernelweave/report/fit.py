@@ -9,10 +9,10 @@ import numpy as np
 from kernelweave import plot
 from kernelweave.inspect.certificate import measure_of, proof_text
 from kernelweave.inspect.learnt import is_bayesian, split_fits
-from kernelweave.inspect.words import count, number, plural, seconds, shorten
-from kernelweave.plot.gap_curve import kernels_in_use
+from kernelweave.inspect.words import number, plural, seconds, shorten
+from kernelweave.plot.fits import kernels_in_use
 from kernelweave.plot.style import new_axes
-from kernelweave.report.html.blocks import figure, figures, panel, section, some_of, table
+from kernelweave.report.blocks import figure, figures, panel, section, some_of, table
 
 __all__ = ["course_section", "path_section", "search_section"]
 
@@ -26,39 +26,33 @@ def course_section(estimator: Any) -> dict[str, Any] | None:
     if not history:
         return None
     fits = split_fits(history)
-    drawn = [_course_figure(estimator, fits)]
-    if len(history) > 2:
-        first, last = fits[0][0].active_kernels, fits[-1][-1].active_kernels
-        told = f"Kernels with a weight against seconds: from {first} to {last}."
-        caption = f"How many kernels had a weight: {first} at first, {last} at the end."
-        drawn.append(figure("Kernels in use", kernels_in_use(estimator, panel()), told, caption))
-    return section("fit", "How the fit went", proof_text(estimator), figures(*drawn))
-
-
-def _course_figure(estimator: Any, fits: list[list[Any]]) -> dict[str, Any]:
-    ax = plot.convergence(estimator, panel())
-    several = f" One line for each of {len(fits)} fits." if len(fits) > 1 else ""
-    records = [own[i] for own in fits[:_LINES] for i in some_of(len(own), _ROWS)]
-    times = [[record.iteration, seconds(record.seconds)] for record in records]
     if is_bayesian(estimator):
-        last = number(fits[-1][-1].lower_bound, 6)
-        told = f"Lower bound on the log evidence against seconds; it ends at {last}."
-        title, caption = "Lower bound against time", "Every update raises the bound."
-        heads = ["iteration", "time", "lower bound"]
-        rows = [[*t, number(r.lower_bound, 6)] for t, r in zip(times, records, strict=True)]
+        what, caption = "lower bound", "Every update raises the bound."
     else:
-        what = measure_of(estimator)
-        last = number(float(estimator.gap_), 2)
-        told = f"Relative {what} against seconds of solving; it ends at {last}."
-        title = f"Relative {what} against time"
+        what = f"relative {measure_of(estimator)}"
         caption = "Dots are single iterations; the line is the best so far."
         if estimator.gap_kind_ != "duality":
             caption = "The gradient need not fall at every step."
-        heads = ["iteration", "time", what, "kernels"]
-        rows = [
-            [*t, number(r.gap, 2), r.active_kernels] for t, r in zip(times, records, strict=True)
+    if len(fits) > 1:
+        caption += f" One line for each of {len(fits)} fits."
+    rows = [
+        [
+            record.iteration,
+            seconds(record.seconds),
+            number(record.lower_bound, 6) if is_bayesian(estimator) else number(record.gap, 2),
+            record.active_kernels,
         ]
-    return figure(title, ax, told, caption + several, {"heads": heads, "rows": rows})
+        for records in fits[:_LINES]
+        for record in (records[i] for i in some_of(len(records), _ROWS))
+    ]
+    listed = {"heads": ["iteration", "time", what, "kernels"], "rows": rows}
+    title, curve = f"{what.capitalize()} against time", plot.convergence(estimator, panel())
+    drawn = [figure(title, curve, caption, listed)]
+    if len(history) > 2:
+        first, last = fits[0][0].active_kernels, fits[-1][-1].active_kernels
+        caption = f"How many kernels had a weight: {first} at first, {last} at the end."
+        drawn.append(figure("Kernels in use", kernels_in_use(estimator, panel()), caption))
+    return section("fit", "How the fit went", proof_text(estimator), figures(*drawn))
 
 
 def path_section(estimator: Any) -> dict[str, Any] | None:
@@ -83,9 +77,6 @@ def path_section(estimator: Any) -> dict[str, Any] | None:
         [number(Cs[i]), number(mean[i], 4), number(std[i], 2), int(used[i])]
         for i in some_of(len(Cs), 25)
     ]
-    score, above = panel(), new_axes(8.2, 3.6)
-    plot.path(estimator, (new_axes(1, 1), score), _LINES)
-    plot.path(estimator, above, _LINES)
     peak = weights.max(axis=0)
     shown = [k for k in np.argsort(-peak, kind="stable")[:_LINES] if peak[k] > 0]
     heaviest = [
@@ -96,31 +87,25 @@ def path_section(estimator: Any) -> dict[str, Any] | None:
         ]
         for k in shown
     ]
-    ends = f"from {count(used[0])} at the smallest C to {count(used[-1])} at the largest"
-    return section(
-        "path",
-        "How C was chosen",
-        lead,
-        figures(
-            figure(
-                "Score against C",
-                score,
-                f"Mean cross-validated score against C; best at C = {chosen}.",
-                "Mean over the folds; the band is one standard deviation to each side.",
-                {"heads": ["C", "mean score", "std", "kernels"], "rows": rows},
-            ),
-            figure(
-                "Weights against C",
-                above,
-                f"Weights of the {len(shown)} heaviest kernels against C; kernels with a weight: "
-                f"{ends}.",
-                f"The {len(shown)} kernels with the largest weight anywhere on the path. Above, "
-                f"how many kernels have a weight: {ends}.",
-                {"heads": ["kernel", "largest weight", "weight at chosen C"], "rows": heaviest},
-                wide=True,
-            ),
-        ),
+    score, above = panel(), new_axes(8.2, 3.6)
+    plot.path(estimator, (new_axes(1, 1), score), _LINES)
+    plot.path(estimator, above, _LINES)
+    below = figure(
+        "Score against C",
+        score,
+        "Mean over the folds; the band is one standard deviation to each side.",
+        {"heads": ["C", "mean score", "std", "kernels"], "rows": rows},
     )
+    curves = figure(
+        "Weights against C",
+        above,
+        f"The {len(shown)} kernels with the largest weight anywhere on the path. Above, how many "
+        f"kernels have a weight: from {used[0]:,} at the smallest C to {used[-1]:,} at "
+        "the largest.",
+        {"heads": ["kernel", "largest weight", "weight at chosen C"], "rows": heaviest},
+        wide=True,
+    )
+    return section("path", "How C was chosen", lead, figures(below, curves))
 
 
 def search_section(model: Any) -> dict[str, Any] | None:
@@ -128,9 +113,8 @@ def search_section(model: Any) -> dict[str, Any] | None:
     results = getattr(model, "cv_results_", None)
     if results is None or not hasattr(model, "best_params_"):
         return None
-    name = "mean_test_score"
-    if name not in results:
-        name = next(key for key in results if key.startswith("mean_test_"))
+    # With several metrics each has its own columns.
+    name = next(key for key in results if key.startswith("mean_test_"))
     mean, std = np.asarray(results[name]), np.asarray(results[name.replace("mean", "std", 1)])
     order = np.argsort(-np.nan_to_num(mean, nan=-np.inf), kind="stable")
     rows = [

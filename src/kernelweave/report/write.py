@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from functools import cache
 from numbers import Integral
 from pathlib import Path
 from typing import Any
@@ -76,11 +75,14 @@ def write_html(
     """
     from kernelweave.inspect.heldout import read_held_out
     from kernelweave.plot.svg import page_style
-    from kernelweave.report.html.page import gather
+    from kernelweave.report.page import gather
 
     find_estimator(model)
     target = _check_path(path)
-    lines = _check_about(about)
+    lines = list(about.items()) if isinstance(about, dict) else list(about)
+    for line in lines:
+        if isinstance(line, str) or len(line) != 2:
+            raise InvalidInputError(f"about must hold pairs of (label, text); got {line!r}.")
     if title is not None and not isinstance(title, str):
         raise InvalidInputError(f"title must be text or None; got {title!r}.")
     if max_kernels is not None and (not isinstance(max_kernels, Integral) or max_kernels < 1):
@@ -106,17 +108,9 @@ def _check_path(path: Any) -> Path:
     return target
 
 
-def _check_about(about: Any) -> list[tuple[str, str]]:
-    lines = list(about.items()) if isinstance(about, dict) else list(about)
-    for line in lines:
-        if isinstance(line, str) or len(line) != 2:
-            raise InvalidInputError(f"about must hold pairs of (label, text); got {line!r}.")
-    return [(str(label), str(text)) for label, text in lines]
-
-
-@cache
-def _template() -> Any:
+def _render(page: dict[str, Any]) -> str:
     from jinja2 import Environment, FileSystemLoader
+    from markupsafe import Markup
 
     rooms = Environment(
         loader=FileSystemLoader(_HERE / "templates"),
@@ -125,15 +119,9 @@ def _template() -> Any:
         lstrip_blocks=True,
     )
     rooms.filters["as_json"] = _as_json
-    return rooms.get_template("report.html.j2")
-
-
-def _render(page: dict[str, Any]) -> str:
-    from markupsafe import Markup
-
-    style = (_HERE / "report.css").read_text(encoding="utf-8")
-    script = (_HERE / "report.js").read_text(encoding="utf-8")
-    return str(_template().render(page=page, style=Markup(style), script=Markup(script)))
+    style = Markup((_HERE / "report.css").read_text(encoding="utf-8"))
+    script = Markup((_HERE / "report.js").read_text(encoding="utf-8"))
+    return rooms.get_template("report.html.j2").render(page=page, style=style, script=script)
 
 
 def _as_json(data: Any) -> Any:

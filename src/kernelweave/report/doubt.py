@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 
 from kernelweave.inspect.doubts import Doubts, doubtful
-from kernelweave.inspect.heldout import HeldOut, task_of, wilson
+from kernelweave.inspect.heldout import HeldOut, share, task_of
 from kernelweave.inspect.learnt import is_bayesian
-from kernelweave.inspect.words import count, number, percent, plural, shorten
-from kernelweave.plot.held_out import histogram
-from kernelweave.report.html.blocks import figure, figures, histogram_rows, panel, section, table
+from kernelweave.inspect.words import number, percent, plural, shorten
+from kernelweave.report.blocks import figures, histogram_figure, section, table
 
 __all__ = ["doubt_section"]
 
@@ -24,9 +23,8 @@ def doubt_section(estimator: Any, held: HeldOut | None) -> dict[str, Any] | None
     task = task_of(estimator)
     if held is None or task == "labels" or not is_bayesian(estimator):
         return None
-    lead, *items = (
-        _of_numbers(estimator, held) if task == "numbers" else _of_classes(estimator, held)
-    )
+    say = _of_numbers if task == "numbers" else _of_classes
+    lead, *items = say(estimator, held)
     return section("doubt", "How sure it is", lead, figures(*items))
 
 
@@ -37,7 +35,7 @@ def _of_classes(estimator: Any, held: HeldOut) -> list[Any]:
     sure = certainty >= _SURE
     lead = (
         f"Of {plural(len(doubts), 'held-out sample')} no class has a probability of "
-        f"{percent(_SURE, 0)}; {count(held.n - len(doubts))} of {count(held.n)} are sure."
+        f"{percent(_SURE, 0)}; {held.n - len(doubts):,} of {held.n:,} are sure."
     )
     edges = np.linspace(1.0 / n_classes, 1.0, 17)
     # The last bin takes in probabilities that rounding put above 1.
@@ -48,18 +46,16 @@ def _of_classes(estimator: Any, held: HeldOut) -> list[Any]:
         groups = [("right", inside[right]), ("wrong", inside[~right])]
         if sure.any():
             lead += f" Of the sure ones {percent(float(right[sure].mean()))} are right"
-            others = (
-                f", of the others {percent(float(right[~sure].mean()))}" if not sure.all() else ""
-            )
-            lead += f"{others}."
-    ax = histogram(groups, edges, "probability of the predicted class", panel(), (_SURE, "sure"))
-    rows = histogram_rows(groups, edges, "{:.2f}".format)
-    drawn = figure(
+            if not sure.all():
+                lead += f", of the others {percent(float(right[~sure].mean()))}"
+            lead += "."
+    drawn = histogram_figure(
         "Probabilities of the predicted classes",
-        ax,
-        "Histogram of the probabilities of the predicted classes.",
+        "probability of the predicted class",
+        groups,
         "A model that knows what it does not know is wrong on the left only.",
-        {"heads": ["probability", *(name for name, _ in groups)], "rows": rows},
+        edges,
+        (_SURE, "sure"),
     )
     return [lead, drawn, *([_doubt_table(doubts, held, n_classes)] if len(doubts) else [])]
 
@@ -76,15 +72,12 @@ def _doubt_table(doubts: Doubts, held: HeldOut, n_classes: int) -> dict[str, Any
         "decision": [f"{doubts.mean[i]:+.2f} ± {doubts.std[i]:.2f}" for i in shown],
     }
     known = {head: cells for head, cells in columns.items() if cells}
-    more = len(doubts) - len(shown)
+    rows = [list(row) for row in zip(*known.values(), strict=True)]
     note = "The decision value with its standard deviation."
-    return table(
-        "The samples most in doubt",
-        list(known),
-        [list(row) for row in zip(*known.values(), strict=True)],
-        [len(known) - 2, len(known) - 1],
-        note=note + (f" {count(more)} more." if more > 0 else ""),
-    )
+    if len(doubts) > len(shown):
+        note += f" {len(doubts) - len(shown):,} more."
+    numeric = [len(known) - 2, len(known) - 1]
+    return table("The samples most in doubt", list(known), rows, numeric, note=note)
 
 
 def _of_numbers(estimator: Any, held: HeldOut) -> list[Any]:
@@ -101,20 +94,20 @@ def _of_numbers(estimator: Any, held: HeldOut) -> list[Any]:
     if held.y is not None:
         truth = np.asarray(held.y, dtype=float).reshape(held.n, -1)
         inside = np.abs(truth - mean) <= 1.959963984540054 * std
-        low, high = wilson(int(inside.sum()), inside.size)
+        held_by = share("", int(inside.sum()), inside.size)
         lead += (
-            f" The 95 % intervals hold {percent(float(inside.mean()))} of the held-out values "
-            f"(95 % interval of that share: {percent(low)} to {percent(high)})."
+            f" The 95 % intervals hold {held_by.text} of the held-out values "
+            f"(95 % interval of that share: {held_by.interval})."
         )
-    edges = np.histogram_bin_edges(first, int(np.clip(np.sqrt(held.n) * 1.5, 5, 30)))
-    ax = histogram([("samples", first)], edges, "predictive standard deviation", panel())
-    told = "Histogram of the predictive standard deviations."
     rows = [
         [shorten(held.names[i], 40), number(float(mean[i, 0])), number(float(first[i]))]
         for i in np.argsort(-first, kind="stable")[:_ROWS]
     ]
-    return [
-        lead,
-        figure("How sure predictions are", ax, told, "Small is sure."),
-        table("The predictions least sure", ["sample", "predicted", "std"], rows, [1, 2]),
-    ]
+    drawn = histogram_figure(
+        "How sure predictions are",
+        "predictive standard deviation",
+        [("samples", first)],
+        "Small is sure.",
+    )
+    listed = table("The predictions least sure", ["sample", "predicted", "std"], rows, [1, 2])
+    return [lead, drawn, listed]

@@ -10,10 +10,12 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
+from kernelweave.inspect.words import number
+from kernelweave.plot.held_out import histogram
 from kernelweave.plot.style import new_axes
 from kernelweave.plot.svg import figure_svg
 
-__all__ = ["figure", "figures", "histogram_rows", "panel", "section", "some_of", "table"]
+__all__ = ["figure", "figures", "histogram_figure", "panel", "section", "some_of", "table"]
 
 
 def section(key: str, title: str, lead: str, *blocks: dict[str, Any]) -> dict[str, Any]:
@@ -29,18 +31,36 @@ def panel(height: float = 3.4) -> Any:
 def figure(
     title: str,
     axes: Any,
-    told: str,
     caption: str,
     table: dict[str, Any] | None = None,
     *,
     wide: bool = False,
 ) -> dict[str, Any]:
-    """Return a drawn figure; `told` is what a screen reader says of it."""
+    """Return a drawn figure, with its numbers as a table."""
     for ax in axes.figure.axes:
         # The heading is above the figure.
         ax.set_title("")
-    svg = Markup(figure_svg(axes.figure, told, wide=wide))
+    svg = Markup(figure_svg(axes.figure, f"{title}. {caption}", wide=wide))
     return {"title": title, "svg": svg, "caption": caption, "table": table, "wide": wide}
+
+
+def histogram_figure(
+    title: str,
+    label: str,
+    groups: Sequence[tuple[str, Any]],
+    caption: str,
+    edges: Any = None,
+    mark: tuple[float, str] | None = None,
+) -> dict[str, Any]:
+    """Return a histogram of some values, one or several groups of them, with its counts."""
+    if edges is None:
+        values = np.concatenate([own for _, own in groups])
+        edges = np.histogram_bin_edges(values, int(np.clip(np.sqrt(len(values)) * 1.5, 5, 40)))
+    counts = [np.histogram(own, edges)[0].tolist() for _, own in groups]
+    ends = [f"{number(a)} to {number(b)}" for a, b in pairwise(edges)]
+    rows = [[end, *own] for end, *own in zip(ends, *counts, strict=True) if any(own)]
+    listed = {"heads": [label, *(name for name, _ in groups)], "rows": rows}
+    return figure(title, histogram(groups, edges, label, panel(), mark), caption, listed)
 
 
 def figures(*items: dict[str, Any]) -> dict[str, Any]:
@@ -63,10 +83,3 @@ def table(
 def some_of(n: int, most: int) -> NDArray[np.intp]:
     """Return which of n things to list: all, or so many evenly spread, both ends among them."""
     return np.unique(np.linspace(0, n - 1, min(n, most)).round().astype(int)) if n else np.arange(0)
-
-
-def histogram_rows(groups: Sequence[tuple[str, Any]], edges: Any, say: Any) -> list[list[Any]]:
-    """Return the rows of a table that says what a histogram shows."""
-    counts = [np.histogram(values, edges)[0].tolist() for _, values in groups]
-    ends = [f"{say(a)} to {say(b)}" for a, b in pairwise(edges)]
-    return [[end, *own] for end, *own in zip(ends, *counts, strict=True) if any(own)]
