@@ -115,7 +115,7 @@ class Pair:
             self._children.clear()
 
     def on(self, block: Any) -> Pair:
-        """Return the pair seen through a column block; the same object for an equal block."""
+        """Return the pair seen through a column block; the same object for the same block."""
         child = self._children.get(block)
         if child is None:
             if self.left.base is self.right.base:

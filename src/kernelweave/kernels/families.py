@@ -353,7 +353,7 @@ def _flatten(kernels: Any, samples: Samples) -> Iterable[Kernel | RBFBatch]:
         if kernels not in NAMED_FAMILIES:
             raise unknown_name("kernel", kernels, NAMED_FAMILIES)
         yield from NAMED_FAMILIES[kernels]().expand(samples)
-    elif isinstance(kernels, np.ndarray) or sparse.issparse(kernels) or _holds_arrays(kernels):
+    elif isinstance(kernels, np.ndarray) or sparse.issparse(kernels):
         raise InvalidInputError(
             "kernels holds a matrix. For precomputed Gram matrices use "
             "kernels=from_matrices([K1, K2, ...]) and fit on X=sample_ids(n)."
@@ -367,9 +367,3 @@ def _flatten(kernels: Any, samples: Samples) -> Iterable[Kernel | RBFBatch]:
             f"kernels must be a kernel such as RBF(width=1), a family such as simplemkl_family(), "
             f"a name, or a list of these; got {what}."
         )
-
-
-def _holds_arrays(kernels: Any) -> bool:
-    return isinstance(kernels, list | tuple) and any(
-        isinstance(item, np.ndarray) or sparse.issparse(item) for item in kernels
-    )

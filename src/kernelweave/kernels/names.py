@@ -69,10 +69,12 @@ def numbered(names: Sequence[str]) -> list[str]:
 
 
 def all_bool(items: list[Any]) -> bool:
+    """Whether a list is a mask."""
     return all(isinstance(item, bool | np.bool_) for item in items)
 
 
 def items_of(columns: Any) -> list[Any] | None:
+    """Return what a user listed, one column or several; None if that is no list."""
     if isinstance(columns, str | Integral):
         return [columns]
     return list(columns) if hasattr(columns, "__iter__") else None

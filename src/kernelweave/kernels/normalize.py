@@ -6,6 +6,7 @@ its values, its diagonal k(x, x), and (for centring) its mean over the training 
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
@@ -37,16 +38,30 @@ class NormalizationStep(ABC):
     needs_means: ClassVar[bool] = False
     needs_diagonal: ClassVar[bool] = False
 
-    @abstractmethod
-    def __init__(self, n_kernels: int) -> None: ...
+    # The least that `sides` may hold.
+    _low: ClassVar[float] = -np.inf
 
-    @abstractmethod
+    def __init__(self, n_kernels: int) -> None:
+        # By kernel, what is known of each training sample.
+        self.sides: dict[int, Floats] = {}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # Files of earlier versions call them by what they are.
+        own = {{"_roots": "sides", "_means": "sides"}.get(key, key): state[key] for key in state}
+        self.__dict__.update({"sides": {}} | own)
+
     def has(self, k: int) -> bool:
         """Whether the constants of kernel k are known."""
+        return k in self.sides
 
-    @abstractmethod
     def check(self, n_kernels: int, n: int) -> None:
         """Raise unless the constants, which came from a file, are those of so many kernels."""
+        what = f"what normalize={self.name!r} has learnt"
+        require_kind(what, self.sides, dict)
+        for k, side in self.sides.items():
+            of = f"kernels of normalize={self.name!r}"
+            require_array(of, np.asarray(k), (), whole=True, low=0, high=n_kernels - 1)
+            require_array(what, side, (n,), low=self._low)
 
     @abstractmethod
     def learn(self, k: int, kernel: str, diag: Floats, means: Floats | None) -> None:
@@ -54,11 +69,13 @@ class NormalizationStep(ABC):
 
     def train_side(self, k: int) -> Floats | None:
         """What the step needs to know of each training sample."""
-        return None
+        return self.sides.get(k)
 
     def without_samples(self) -> NormalizationStep:
         """Return the step with its constants, without what it knows of each training sample."""
-        return self
+        bare = copy.copy(self)
+        bare.sides = {}
+        return bare
 
     def new_side(self, k: int, kernel: str, diag: Floats, means: Floats | None) -> Floats | None:
         """The same for new samples, from their diagonal and their means over the training set."""
@@ -116,6 +133,7 @@ class Trace(NormalizationStep):
     name = "trace"
 
     def __init__(self, n_kernels: int) -> None:
+        super().__init__(n_kernels)
         self.scale = np.full(n_kernels, np.nan)
 
     def has(self, k: int) -> bool:
@@ -174,15 +192,7 @@ class Diagonal(NormalizationStep):
 
     name = "diagonal"
     needs_diagonal = True
-
-    def __init__(self, n_kernels: int) -> None:
-        self._roots: dict[int, Floats] = {}
-
-    def has(self, k: int) -> bool:
-        return k in self._roots
-
-    def check(self, n_kernels: int, n: int) -> None:
-        _check_sides("diagonal", self._roots, n_kernels, n, low=0.0)
+    _low = 0.0
 
     def learn(self, k: int, kernel: str, diag: Floats, means: Floats | None) -> None:
         roots = self.new_side(k, kernel, diag, means)
@@ -192,13 +202,7 @@ class Diagonal(NormalizationStep):
                 f"scaled to 1 (normalize='diagonal'). A zero kernel carries nothing (are its "
                 f"columns constant?): leave it out, or use normalize=None."
             )
-        self._roots[k] = roots
-
-    def train_side(self, k: int) -> Floats:
-        return self._roots[k]
-
-    def without_samples(self) -> Diagonal:
-        return Diagonal(0)
+        self.sides[k] = roots
 
     def new_side(self, k: int, kernel: str, diag: Floats, means: Floats | None) -> Floats:
         bad = np.flatnonzero(~((diag >= 0) & (diag < np.inf)))
@@ -237,15 +241,12 @@ class Center(NormalizationStep):
     needs_means = True
 
     def __init__(self, n_kernels: int) -> None:
-        self._means: dict[int, Floats] = {}
+        super().__init__(n_kernels)
         self._grand: dict[int, float] = {}
 
-    def has(self, k: int) -> bool:
-        return k in self._means
-
     def check(self, n_kernels: int, n: int) -> None:
-        _check_sides("center", self._means, n_kernels, n)
-        if self._grand.keys() != self._means.keys():
+        super().check(n_kernels, n)
+        if self._grand.keys() != self.sides.keys():
             raise InvalidInputError("normalize='center' must have a mean for each kernel.")
         for mean in self._grand.values():
             require_array("a mean of normalize='center'", np.asarray(mean), ())
@@ -259,15 +260,7 @@ class Center(NormalizationStep):
             )
         # The means come last: whoever finds them here takes all as learnt.
         self._grand[k] = float(own.mean())
-        self._means[k] = own
-
-    def train_side(self, k: int) -> Floats:
-        return self._means[k]
-
-    def without_samples(self) -> Center:
-        bare = Center(0)
-        bare._grand = self._grand
-        return bare
+        self.sides[k] = own
 
     def new_side(self, k: int, kernel: str, diag: Floats, means: Floats | None) -> Floats | None:
         return means
@@ -285,25 +278,15 @@ class Center(NormalizationStep):
         return F - F.mean(axis=0)
 
     def apply_to_scaling(self, k: int, scaling: Scaling) -> Scaling:
-        return scaling.centred(self._means[k], self._grand[k])
+        return scaling.centred(self.sides[k], self._grand[k])
 
     def apply_to_coefficients(self, k: int, v: Floats) -> tuple[Floats, float]:
-        return v - v.mean(), self._grand[k] * float(v.sum()) - float(v @ self._means[k])
+        return v - v.mean(), self._grand[k] * float(v.sum()) - float(v @ self.sides[k])
 
     def apply_to_residual(self, k: int, e: Floats) -> Floats:
         # |phi_i - mean(phi)| <= |phi_i| + mean |phi| in the feature space of the residual.
         roots = np.sqrt(np.maximum(e, 0.0))
         return (roots + roots.mean()) ** 2
-
-
-def _check_sides(
-    name: str, sides: dict[int, Floats], n_kernels: int, n: int, low: float = -np.inf
-) -> None:
-    require_kind(f"what normalize={name!r} has learnt", sides, dict)
-    for k, side in sides.items():
-        of = f"kernels of normalize={name!r}"
-        require_array(of, np.asarray(k), (), whole=True, low=0, high=n_kernels - 1)
-        require_array(f"what normalize={name!r} has learnt", side, (n,), low=low)
 
 
 _STEPS: dict[str, type[NormalizationStep]] = {s.name: s for s in (Trace, Diagonal, Center)}

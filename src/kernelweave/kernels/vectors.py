@@ -72,9 +72,6 @@ class RBF(Elementwise):
             )
         return ElementwiseForm("sqdist", 0, 0.5 / (width * width))
 
-    def diagonal(self, samples: Samples) -> NDArray[np.float64]:
-        return np.ones(samples.n)
-
     def exponent(self, pair: Pair) -> NDArray[Any]:
         return pair.sqdist * pair.finite_rate(self.form().p0)
 
