@@ -256,9 +256,15 @@ class Regularizer(Named):
         """
         raise NotImplementedError(f"{self!r} has no prox; it is smooth, so use its gradient.")
 
-    @abstractmethod
     def omega(self, norms: Array) -> float:
-        r"""Return :math:`\Omega`, the penalty as a function of the norms ``|f_k|``."""
+        r"""Return :math:`\Omega`, the penalty as a function of the norms ``|f_k|``.
+
+        Here from the weights that attain it.
+        """
+        d, used = self.weights_from_norms(norms), norms > 0
+        if np.any(d[used] == 0):
+            return np.inf
+        return 0.5 * float(np.sum(norms[used] * (norms[used] / d[used]))) + self.value(d)
 
     def norm_prox(self, norms: Array, step: float) -> NormProx:
         r"""Norms p that minimise :math:`\tfrac12 |p - n|^2 + \mathrm{step} \cdot \Omega(p)`."""

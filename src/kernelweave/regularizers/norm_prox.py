@@ -76,14 +76,15 @@ def lp_prox(v: Array, r: float, price: Array | float, degree: float, groups: Par
     if r == 2.0 and degree == 1.0:
         size = groups.norms(n, 2.0)
         return n * groups.spread(np.maximum(size - price, 0.0) / np.where(size > 0, size, 1.0))
-    out, used = np.zeros(n.size), n > 0
+    # With the size taken out nothing overflows; a power of two adds no rounding.
+    top = np.exp2(np.frexp(n.max(initial=0.0))[1])
+    out, n = np.zeros(n.size), n / top
+    used = n > 0
     if degree == 1.0:
-        used &= groups.spread(groups.norms(n, r / (r - 1.0))) > price
+        used &= groups.spread(groups.norms(n, r / (r - 1.0))) > price / top
     if np.any(used):
-        # With the size taken out nothing overflows; a power of two adds no rounding.
-        top = np.exp2(np.frexp(n.max())[1])
         t = price if np.ndim(price) == 0 else np.asarray(price)[used]
-        x, _ = power_parts(n[used] / top, t * top ** (degree - 2.0), r, degree, groups.subset(used))
+        x, _ = power_parts(n[used], t * top ** (degree - 2.0), r, degree, groups.subset(used))
         out[used] = top * x
     return out
 

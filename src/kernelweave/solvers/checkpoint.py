@@ -493,6 +493,5 @@ def start_from(path: str | os.PathLike[str], problem: Problem, solver: Solver) -
     True
     """
     saved = read(path)
-    wanted = header_of(problem)
-    saved.check(kind=wanted.kind, n_tasks=wanted.n_tasks, n=wanted.n, m=wanted.m)
+    saved.check(**asdict(header_of(problem)))
     return start_at(saved.groups.get(0, {}), problem, solver, saved.where)

@@ -244,13 +244,12 @@ def run(
     since: Progress | None = None,
     own_share: float = OWN_SHARE,
 ) -> Result:
-    """Drive `solver` until the certificate, a limit, a callback or the user says stop.
+    """Drive `solver` until the certificate, the deadline, a limit or a callback says stop.
 
     Appends to `history`, keeps the best point, and certifies it from scratch at the end. `since`
-    says how far a fit had come that this one goes on with; iterations count on from there. On a
-    bank that is not exact the run ends, with the reason "bank", when the gap but for the bank's
-    errors is `own_share` of the tolerance: the kernels themselves then have to say how large it is.
-    The time limit is the problem's deadline.
+    says how far a fit had come that this one goes on with. On a bank that is not exact the run
+    ends, with the reason "bank", when the gap but for the bank's errors is `own_share` of the
+    tolerance: the kernels themselves then have to say how large it is.
     """
     problem = prepared(problem, solver)
     screening = Screening.for_problem(problem) if solver.tries_weights else None
@@ -271,14 +270,9 @@ def run(
             certificate = _certify_state(problem, state, rounding=not limits.tol)
             tol = limits.target(certificate.rounding)
             converged = best.offer(state, certificate, tol, problem.unit(certificate.primal))
-            record = Record.of(
-                since.iteration + len(history),
-                watch.seconds,
-                certificate,
-                state.point.d,
-                steps + state.evaluator.n_steps,
-                solves + state.evaluator.n_solves,
-            )
+            at = since.iteration + len(history), watch.seconds
+            work = steps + state.evaluator.n_steps, solves + state.evaluator.n_solves
+            record = Record.of(*at, certificate, state.point.d, *work)
             watch.note(record, partial(numbers_of, solver, state, best.state or state))
             open_part, proven = certificate.gap - certificate.approximation, False
             if converged and (state.ended or not state.to_the_end):
@@ -382,10 +376,10 @@ def _reason_to_stop(own_tol: float, watch: Watch, state: State, certificate: Cer
         return "bank"
     if certificate.kind != "duality" and np.isnan(certificate.gap):
         return "stuck"  # A gradient that overflows leads nowhere.
-    asked = watch.reason_to_stop() or state.ended
-    if asked or not state.stuck:
-        return asked
-    return "steps" if getattr(state.evaluator, "cut_short", False) else "stuck"
+    reason = watch.reason_to_stop() or state.ended
+    if state.stuck and not reason:
+        reason = "steps" if getattr(state.evaluator, "cut_short", False) else "stuck"
+    return reason
 
 
 def certified_anew(
@@ -411,7 +405,7 @@ def _finish(
     history: list[Record],
     proof: tuple[Certificate, Array] | None,
 ) -> Result:
-    """Return the best point, certified from the kernels: of a fit that has converged, `proof`."""
+    """Return the best point, certified from the kernels; `proof` is that of a converged fit."""
     if best.certificate is None or best.state is None:
         raise _not_a_number(problem)
     certificate, point, witness = best.certificate, best.state.point, best.state.witness_alpha
