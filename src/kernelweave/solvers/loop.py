@@ -198,10 +198,7 @@ class Result:
 
 
 class _Best:
-    """The best state so far: smallest gap, or lowest objective where there is no duality gap.
-
-    What the bank leaves open is not the point's fault and does not count.
-    """
+    """The best state so far: smallest gap but for the bank's part, or else lowest objective."""
 
     def __init__(self) -> None:
         self.state: State | None = None
@@ -209,14 +206,12 @@ class _Best:
         self._score = np.inf
 
     def offer(self, state: State, certificate: Certificate, tol: float, unit: float) -> bool:
-        """Take the state if it is better; returns whether the fit has converged with it.
-
-        A stationary point above another point seen is not the end; `unit` is that of objectives.
-        """
+        """Take the state if it is better; returns whether the fit has converged with it."""
         duality = certificate.kind == "duality"
         score = certificate.gap - certificate.approximation if duality else certificate.primal
         converged = certificate.gap <= _MARGIN * tol
         if not duality:
+            # A stationary point above another point seen is not the end.
             converged &= score <= self._score + tol * unit
         if converged or state.last_counts or score < self._score:
             self.state, self.certificate, self._score = state, certificate, score
@@ -385,10 +380,7 @@ def _reason_to_stop(own_tol: float, watch: Watch, state: State, certificate: Cer
 def certified_anew(
     problem: Problem, point: Point | Result, witness: Array | None, reason: str
 ) -> tuple[Certificate, Array]:
-    """Certify from the kernels, and return the alpha that was used.
-
-    Raises `TimeUp` soon after a deadline or Ctrl-C that ended the fit, as `reason` tells.
-    """
+    """Certify from the kernels; `TimeUp` soon after a deadline or Ctrl-C that was the `reason`."""
     look = problem.deadline.look(graces=2)
     if reason == "interrupted":
         # There may be two certificates: of the bank's kernels, and of those that it keeps nearly.
@@ -432,14 +424,11 @@ def _finish(
 
 
 def _offer_constant(problem: Problem, best: _Best, since: Progress, watch: Watch) -> Record:
-    """Take the best constant, which needs no kernel, where time was too short for a first point.
-
-    Zero is no dual point of a one-class problem: there the alpha that is spread most evenly bounds
-    the optimum, by the diagonals of the kernels.
-    """
+    """Take the best constant, which needs no kernel, where time was too short for a first point."""
     d, zero = problem.regularizer.start(problem.m), np.zeros(problem.y.shape)
     witness = None
     if problem.loss.alpha_sum:
+        # Zero is no dual point of a one-class problem; an even alpha is, by the kernels' diagonals.
         spread = feasible_alpha(problem, zero)
         witness = Witness(spread, problem.bank.largest_quad(spread))
     intercept = best_intercepts(problem, zero, np.zeros(problem.n_tasks))
