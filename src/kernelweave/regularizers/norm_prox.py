@@ -38,6 +38,13 @@ def power_prox(norms: Array, p: float, price: float, degree: float, groups: Part
     x, groups = shrunk[used], groups.subset(used)
     if r == degree == 1.0 or not x.size:
         return NormProx.separable(shrunk, np.ones(shrunk.size))
+    if r == 1.0 and x.size > 1:
+        # Far quicker than what follows, which gives the same: the threshold rises by 1 / stiff for
+        # each unit of the sum.
+        stiff = x.sum() ** (2.0 - degree) / (price * (degree - 1.0))
+        ones, together = np.ones(x.size), np.zeros(x.size, np.intp)
+        spikes = ones / np.sqrt(stiff + x.size)
+        return NormProx(shrunk, np.flatnonzero(used), ones, spikes, together, -ones[:1])
     size, rise = groups.norms(x, r), r - 1.0
     u = x / groups.spread(size)
     w, ratio = np.maximum(u, _LEAST) ** rise, price * size ** (degree - 2.0)
