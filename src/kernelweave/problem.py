@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from kernelweave.arrays import Array, Index
+from kernelweave.arrays import Array
 from kernelweave.combine.base import Combination, WeightedSum
 from kernelweave.combine.combined import CombinedOperator
 from kernelweave.deadline import NEVER, Deadline
@@ -37,7 +37,7 @@ class Problem:
 
     Parameters
     ----------
-    bank : KernelOperator or KernelOperator
+    bank : KernelOperator
         The m kernels on the n samples, or the distances the combination makes a kernel of.
     y : ndarray of shape (T, n)
         Targets (-1 and +1 for classification).
@@ -108,30 +108,24 @@ class Problem:
         """Objectives below this cannot be told from zero, see :func:`lost_in_rounding`."""
         return lost_in_rounding(self.loss, self.y, self.C, self.constant_value)
 
-    def typical_weights(self, kernels: Index, penalty: float) -> Array:
-        """Return the weights for a function as large as the targets, shared by some kernels.
-
-        Or for a smaller one, whose penalty is at most `penalty`. All kernels have equal shares.
-        """
-        spread = self.y - self.y.mean(axis=1, keepdims=True)
-        norms = np.zeros(self.m)
-        norms[kernels] = np.sqrt(np.sum(spread**2) / (self.kernel_size or 1.0)) / len(kernels)
-        for _ in range(60):
-            if not penalty > 0 or self.regularizer.omega(norms) <= penalty:
-                break
-            norms *= 0.5
-        return self.regularizer.weights_from_norms(norms)
-
     @cached_property
     def weight_unit(self) -> float:
         """What sums of weights are compared with: one where the regularizer bounds them.
 
-        Where it does not, they have the unit of its price over that of the kernels.
+        Where it does not, they have the unit of its price over that of the kernels: the weights for
+        a function as large as the targets, shared equally by all kernels, or for a smaller one
+        whose penalty is at most half of what the best constant costs.
         """
         if self.regularizer.bounded or not self.convex:
             return 1.0
-        typical = self.typical_weights(np.arange(self.m), 0.5 * self.constant_value)
-        return float(typical.sum()) or 1.0
+        spread = self.y - self.y.mean(axis=1, keepdims=True)
+        size = np.sqrt(np.sum(spread**2) / (self.kernel_size or 1.0)) / self.m
+        norms, penalty = np.full(self.m, size), 0.5 * self.constant_value
+        for _ in range(60):
+            if not penalty > 0 or self.regularizer.omega(norms) <= penalty:
+                break
+            norms *= 0.5
+        return float(self.regularizer.weights_from_norms(norms).sum()) or 1.0
 
     def start(self) -> Array:
         """Equal weights to start from."""

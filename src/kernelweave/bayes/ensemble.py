@@ -42,20 +42,10 @@ class Ensemble:
     For a regression the last one is :math:`q(\upsilon)`. With several tasks (classes, labels,
     outputs) all but e and omega are there once for each. Any update raises the lower bound.
 
-    Parameters
-    ----------
-    bank : KernelOperator
-        m kernels on n samples.
-    targets : Labels or Outputs
-    settings : Settings
-    seed : int
-        Draws the start: the outputs of single kernels, standard normal with the sign of the label.
-        All else starts from one place: e = 1, b = 0, a = 0 (each with variance 1), the location of
-        f at 0, the noise at its prior.
-    squares : Matrix or None
-        sum_k K_k K_k, if it is at hand.
-    guess : ndarray of shape (T, n) or None
-        Other locations of f; those without a label take their first side from it.
+    The `seed` draws the start: the outputs of single kernels, standard normal with the sign of the
+    label. All else starts from one place: e = 1, b = 0, a = 0 (each with variance 1), the location
+    of f at 0 or at a `guess`, from which those without a label take their first side, the noise at
+    its prior. `squares` is sum_k K_k K_k, if it is at hand.
     """
 
     # Section 4.1, in the order of one iteration.

@@ -25,8 +25,15 @@ from kernelweave.compiled.threads import between_blocks, one_blas_thread
 from kernelweave.deadline import Deadline, TimeUp
 from kernelweave.errors import InterruptedFitWarning, InvalidInputError
 from kernelweave.operators.base import KernelOperator, kernel_runs
-from kernelweave.solvers.checkpoint import Header, Session, refused_by_name
-from kernelweave.solvers.kept import ABOVE_ZERO, Kept, Numbers, Progress, check_kept
+from kernelweave.solvers.checkpoint import Header, Session
+from kernelweave.solvers.kept import (
+    ABOVE_ZERO,
+    Kept,
+    Numbers,
+    Progress,
+    check_kept,
+    refused_by_name,
+)
 from kernelweave.solvers.loop import Limits, Watch
 
 __all__ = ["BayesStart", "about", "guess_unlabelled", "infer", "posterior_numbers"]

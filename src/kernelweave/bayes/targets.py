@@ -204,7 +204,11 @@ def _one_sided(mu: Array, y: Array, margin: float) -> tuple[Array, Array, Array]
     hazard = _hazard(z)
     excess = hazard - z
     far = z > _FAR
-    excess[far] = _far_excess(z[far])
+    # hazard(z) - z for large z: 1/(z + 2/(z + 3/(z + ...))).
+    tail = z[far]
+    for level in range(_LEVELS, 1, -1):
+        tail = z[far] + level / tail
+    excess[far] = 1.0 / tail
     # Strictly beyond the margin, also where the excess is lost in its last digit.
     inner = np.maximum(margin + excess, np.nextafter(margin, np.inf))
     return y * inner, 1.0 + z * hazard, log_ndtr(-z)
@@ -232,14 +236,6 @@ def _two_sided(mu: Array, y: Array, margin: float) -> tuple[Array, Array, Array]
 def _hazard(z: Array) -> Array:
     """phi(z) / Phi(-z); 0 where that underflows."""
     return _HAZARD_SCALE / erfcx(z / _ROOT_TWO)
-
-
-def _far_excess(z: Array) -> Array:
-    """hazard(z) - z for large z: 1/(z + 2/(z + 3/(z + ...)))."""
-    tail = z
-    for level in range(_LEVELS, 1, -1):
-        tail = z + level / tail
-    return 1.0 / tail
 
 
 def _far_side(u: Array, margin: Array | float) -> Array:

@@ -38,18 +38,7 @@ class BoxQP:
     The hinge has one variable a sample; the :math:`\varepsilon`-insensitive loss has two (one for
     each side of the tube); the one-class problem has one and ``total = 1``.
 
-    Parameters
-    ----------
-    sign : ndarray of shape (N,)
-        +1 or -1 for each variable.
-    linear : ndarray of shape (N,)
-        Linear term of the objective.
-    upper : ndarray of shape (N,)
-        Upper bounds.
-    sample : ndarray of shape (N,), int64
-        Sample that each variable belongs to.
-    total : float
-        Value of the equality constraint.
+    All arrays have one entry for each variable; `sample` is the one that it belongs to.
 
     Examples
     --------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from abc import abstractmethod
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
@@ -13,7 +12,6 @@ import numpy as np
 
 from kernelweave.arrays import AnyArray, Array, Flags, Index
 from kernelweave.combine.base import Combination
-from kernelweave.errors import InvalidInputError
 from kernelweave.operators.base import KernelOperator
 from kernelweave.registry import Named
 from kernelweave.validation import positive_number
@@ -22,14 +20,7 @@ __all__ = ["NormProx", "Partition", "Regularizer", "get_regularizer"]
 
 
 class Partition:
-    """Numbers in groups: each belongs to exactly one.
-
-    Parameters
-    ----------
-    labels : ndarray of shape (m,)
-        The group of each number, 0 to g - 1; none of the groups is empty.
-    names : sequence of g
-        Names of the groups, or just their numbers.
+    """Numbers in groups, each in one: labels 0 to g - 1, none without a number, and g names.
 
     Examples
     --------
@@ -171,11 +162,9 @@ class Regularizer(Named):
     sparse : bool
         Whether optimal weights are sparse, so that solvers may drop kernels.
     smooth : bool
-        Whether `gradient` tells all of r on the allowed set. Where it does not, solvers go by
-        `prox`.
+        Whether `gradient` tells all of r on the allowed set; if not, solvers go by `prox`.
     convex : bool
-        Whether r is convex. One that is not has no `omega`, no `dual_penalty` and so no duality
-        gap.
+        Whether r is convex. If not, it has no `omega`, no `dual_penalty` and so no duality gap.
     orthant : bool
         Whether all weights :math:`d \ge 0` are allowed and steps may differ from weight to weight,
         those of `project`, or of `prox` where r is not smooth.
@@ -190,8 +179,7 @@ class Regularizer(Named):
     fixed : bool
         Whether only one set of weights is allowed.
     searching : bool
-        Whether `prox` is a search, but `weights_from_norms` a closed form, so that solvers rather
-        go by that.
+        Whether `prox` is a search, so that solvers rather go by `weights_from_norms`.
     polyhedral : bool
         Whether the best weights sum to one and r is zero there or, of an `orthant`, r is
         proportional to the sum of the weights: cutting planes then form a linear program.
@@ -256,9 +244,15 @@ class Regularizer(Named):
         """
         raise NotImplementedError(f"{self!r} has no prox; it is smooth, so use its gradient.")
 
-    @abstractmethod
     def omega(self, norms: Array) -> float:
-        r"""Return :math:`\Omega`, the penalty as a function of the norms ``|f_k|``."""
+        r"""Return :math:`\Omega`, the penalty as a function of the norms ``|f_k|``.
+
+        Here from the weights that attain it.
+        """
+        d, used = self.weights_from_norms(norms), norms > 0
+        if np.any(d[used] == 0):
+            return np.inf
+        return 0.5 * float(np.sum(norms[used] * (norms[used] / d[used]))) + self.value(d)
 
     def norm_prox(self, norms: Array, step: float) -> NormProx:
         r"""Norms p that minimise :math:`\tfrac12 |p - n|^2 + \mathrm{step} \cdot \Omega(p)`."""
@@ -309,16 +303,8 @@ class Regularizer(Named):
         return positive_number(f"weight of {type(self).__name__}", self.weight)
 
 
-def get_regularizer(regularizer: str | Regularizer, **params: Any) -> Regularizer:
-    """Return the named regularizer with these parameters, or the given object as it is."""
+def get_regularizer(regularizer: str | Regularizer) -> Regularizer:
+    """Return the named regularizer with its default parameters, or the given object as it is."""
     if isinstance(regularizer, Regularizer):
         return regularizer
-    cls = Regularizer.find(regularizer)
-    own = inspect.signature(cls).parameters
-    for key in params:
-        if key not in own:
-            raise InvalidInputError(
-                f"the regularizer {regularizer!r} has no parameter {key!r}; "
-                f"it has {', '.join(map(repr, own)) or 'none'}."
-            )
-    return cls(**params)
+    return Regularizer.find(regularizer)()

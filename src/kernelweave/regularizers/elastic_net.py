@@ -86,11 +86,6 @@ class ElasticNet(Regularizer):
         a, b = self._prices()
         return np.maximum(v - step * a, 0.0) / (1.0 + step * b)
 
-    def omega(self, norms: Array) -> float:
-        a, b = self._prices()
-        d = self.weights_from_norms(norms)
-        return 2.0 * a * float(np.sum(d)) + 1.5 * b * float(d @ d)
-
     def norm_prox(self, norms: Array, step: float) -> NormProx:
         r"""Of the p and d that minimise :math:`\tfrac12 (p - n)^2 + t (p^2 / (2 d) + r(d))`.
 

@@ -64,13 +64,6 @@ class Fixed(Regularizer):
     def prox(self, v: Array, step: Array | float) -> Array:
         return self._given()
 
-    def omega(self, norms: Array) -> float:
-        w = self._given()
-        if np.any(norms[w == 0] > 0):
-            return np.inf
-        used = w > 0
-        return float(0.5 * np.sum(norms[used] ** 2 / w[used]))
-
     def weights_from_norms(self, norms: Array) -> Array:
         return self._given()
 

@@ -108,7 +108,15 @@ class LogDet(Regularizer):
             matrix = combination.matrix(bank, np.maximum(d, 0.0))
             matrix /= ridge
             matrix[np.diag_indices_from(matrix)] += 1.0
-            last.update(lower=_lower_factor(matrix), at=np.array([*d, ridge]))
+            try:
+                # What rounding takes away, of float32 banks too, is added to the diagonal again.
+                last.update(lower=jittered_cholesky(matrix), at=np.array([*d, ridge]))
+            except LinAlgError:
+                raise InvalidInputError(
+                    "the log determinant of I + K(d) / ridge does not exist: K(d) is not positive "
+                    "semi-definite, or not finite. Leave out or repair the kernel that is not "
+                    "(kernelweave.kernels.nearest_psd), or use another regularizer."
+                ) from None
         return last
 
     def value(self, d: Array) -> float:
@@ -134,16 +142,3 @@ class LogDet(Regularizer):
         )
 
     omega = weights_from_norms = dual_penalty = _no_dual  # type: ignore[assignment]
-
-
-def _lower_factor(matrix: Array) -> Array:
-    """Cholesky factor of a matrix that is positive definite but for the rounding of K(d)."""
-    try:
-        # What rounding takes away, of float32 banks too, is added to the diagonal again.
-        return jittered_cholesky(matrix)
-    except LinAlgError:
-        raise InvalidInputError(
-            "the log determinant of I + K(d) / ridge does not exist: K(d) is not positive "
-            "semi-definite, or not finite. Leave out or repair the kernel that is not "
-            "(kernelweave.kernels.nearest_psd), or use another regularizer."
-        ) from None

@@ -38,6 +38,13 @@ def power_prox(norms: Array, p: float, price: float, degree: float, groups: Part
     x, groups = shrunk[used], groups.subset(used)
     if r == degree == 1.0 or not x.size:
         return NormProx.separable(shrunk, np.ones(shrunk.size))
+    if r == 1.0 and x.size > 1:
+        # Far quicker than what follows, which gives the same: the threshold rises by 1 / stiff for
+        # each unit of the sum.
+        stiff = x.sum() ** (2.0 - degree) / (price * (degree - 1.0))
+        ones, together = np.ones(x.size), np.zeros(x.size, np.intp)
+        spikes = ones / np.sqrt(stiff + x.size)
+        return NormProx(shrunk, np.flatnonzero(used), ones, spikes, together, -ones[:1])
     size, rise = groups.norms(x, r), r - 1.0
     u = x / groups.spread(size)
     w, ratio = np.maximum(u, _LEAST) ** rise, price * size ** (degree - 2.0)
@@ -76,14 +83,15 @@ def lp_prox(v: Array, r: float, price: Array | float, degree: float, groups: Par
     if r == 2.0 and degree == 1.0:
         size = groups.norms(n, 2.0)
         return n * groups.spread(np.maximum(size - price, 0.0) / np.where(size > 0, size, 1.0))
-    out, used = np.zeros(n.size), n > 0
+    # With the size taken out nothing overflows; a power of two adds no rounding.
+    top = np.exp2(np.frexp(n.max(initial=0.0))[1])
+    out, n = np.zeros(n.size), n / top
+    used = n > 0
     if degree == 1.0:
-        used &= groups.spread(groups.norms(n, r / (r - 1.0))) > price
+        used &= groups.spread(groups.norms(n, r / (r - 1.0))) > price / top
     if np.any(used):
-        # With the size taken out nothing overflows; a power of two adds no rounding.
-        top = np.exp2(np.frexp(n.max())[1])
         t = price if np.ndim(price) == 0 else np.asarray(price)[used]
-        x, _ = power_parts(n[used] / top, t * top ** (degree - 2.0), r, degree, groups.subset(used))
+        x, _ = power_parts(n[used], t * top ** (degree - 2.0), r, degree, groups.subset(used))
         out[used] = top * x
     return out
 

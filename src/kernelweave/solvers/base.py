@@ -80,7 +80,7 @@ class State:
 
     @property
     def witness_alpha(self) -> Array | None:
-        """The dual variables of the witness, if there is one."""
+        """The dual variables of the witness."""
         return None if self.witness is None else self.witness.alpha
 
 

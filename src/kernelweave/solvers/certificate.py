@@ -286,20 +286,13 @@ def centre(alpha: ArrayLike, lo: ArrayLike, hi: ArrayLike, total: float = 0.0) -
 
     first, last = float(np.min(start - high, initial=0.0)), float(np.max(start - low, initial=0.0))
     rising_root(excess, 0.0, first, last)
-    return _absorb(point, low, high, total)
-
-
-def _absorb(point: Array, low: Array, high: Array, total: float) -> Array:
-    """Give what is left of the sum to the entry with the most room, if it is more than rounding.
-
-    Steps in tau smaller than its last digit cannot be taken when alpha is huge beside the total.
-    """
-    excess = float(point.sum()) - total
-    if abs(excess) <= 4.0 * _EPS * (float(np.abs(point).sum()) + abs(total)):
-        return point
-    room = point - low if excess > 0 else high - point
-    most = int(np.argmax(room))
-    point[most] -= np.sign(excess) * min(abs(excess), float(room[most]))
+    # Steps in tau smaller than its last digit cannot be taken when alpha is huge beside the total:
+    # what is left of the sum, if it is more than rounding, goes to the entry with the most room.
+    over = float(point.sum()) - total
+    if abs(over) > 4.0 * _EPS * (float(np.abs(point).sum()) + abs(total)):
+        room = point - low if over > 0 else high - point
+        most = int(np.argmax(room))
+        point[most] -= np.sign(over) * min(abs(over), float(room[most]))
     return point
 
 

@@ -11,8 +11,8 @@ import os
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from numbers import Integral
@@ -34,13 +34,16 @@ from kernelweave.errors import CheckpointWarning, InvalidInputError, MemoryBudge
 from kernelweave.problem import Array, Problem
 from kernelweave.solvers.inner import Point
 from kernelweave.solvers.kept import (
+    FIT_KEPT,
     PLANES_KEPT,
-    Kept,
+    POINT_KEPT,
+    RECORD_KEPT,
     Numbers,
     Progress,
     check_kept,
     part_of,
     prefixed,
+    refused_by_name,
 )
 from kernelweave.validation import parse_time
 
@@ -59,7 +62,6 @@ __all__ = [
     "neighbour_start",
     "numbers_of",
     "read",
-    "refused_by_name",
     "result_numbers",
     "start_at",
     "start_from",
@@ -69,20 +71,6 @@ _FORMAT = "kernelweave checkpoint"
 _VERSION = 2
 # Those of a batch are written when they are read, and a million take half a minute.
 _MOST_NAMES = 10_000
-_POINT_KEPT = {
-    "d": Kept(("m",), low=0.0),
-    "alpha": Kept(("T", "n")),
-    "intercept": Kept(("T",)),
-}
-_KEPT = _POINT_KEPT | {
-    "C": Kept(("T", "n"), low=0.0),
-    "witness": Kept(("T", "n"), needed=False),
-}
-_RECORD_KEPT = {
-    "iteration": Kept(low=0.0),
-    "seconds": Kept(low=0.0),
-    "gap": Kept(low=0.0, infinite=True),
-}
 
 
 @dataclass(frozen=True)
@@ -250,28 +238,12 @@ def read(path: str | os.PathLike[str]) -> Saved:
         )
     try:
         header = Header(**{f.name: arrays[f.name].item() for f in fields(Header)})
-        groups: dict[int, dict[str, Any]] = {int(g): {} for g in arrays["groups"]}
-        for key, value in arrays.items():
-            number, _, name = key.partition(".")
-            if name:
-                groups[int(number)][name] = value
+        groups = {int(group): part_of(arrays, str(group)) for group in arrays["groups"]}
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise _not_one(where, f"parts of it are missing ({error})") from error
     if not whole:
         raise _not_one(where, CHANGED)
     return Saved(f"the checkpoint {where}", header, groups)
-
-
-@contextmanager
-def refused_by_name(where: str) -> Iterator[None]:
-    """Say of numbers that are refused where they come from."""
-    try:
-        yield
-    except Exception as error:
-        raise InvalidInputError(
-            f"warm_start_from: {where} cannot be gone on with: {str(error).rstrip('.')}. It is "
-            "damaged, or has been changed; leave warm_start_from=None to start anew."
-        ) from error
 
 
 def _not_one(where: str, why: str) -> InvalidInputError:
@@ -422,7 +394,7 @@ def result_numbers(result: Result) -> Numbers:
 
 
 def _of_point(point: Point | Result, witness: Array | None = None) -> dict[str, Array]:
-    numbers = {name: getattr(point, name) for name in _POINT_KEPT}
+    numbers = {name: getattr(point, name) for name in POINT_KEPT}
     return numbers if witness is None else numbers | {"witness": witness}
 
 
@@ -452,14 +424,14 @@ def start_at(
     best, extra = part_of(numbers, "best"), part_of(numbers, "extra")
     with refused_by_name(where):
         sizes = {"T": problem.n_tasks, "n": problem.n, "m": problem.m}
-        check_kept(numbers, _KEPT, sizes)
-        check_kept(best, _POINT_KEPT, sizes, or_none=True)
+        check_kept(numbers, FIT_KEPT, sizes)
+        check_kept(best, POINT_KEPT, sizes, or_none=True)
         if same:
-            check_kept(part_of(numbers, "record"), _RECORD_KEPT, sizes)
+            check_kept(part_of(numbers, "record"), RECORD_KEPT, sizes)
             handed_over = solver.hands_over and "planes" in extra
             check_kept(extra, PLANES_KEPT if handed_over else solver.kept, sizes, or_none=True)
     if not same:
-        d, alpha, intercept = ((best or numbers)[name] for name in _POINT_KEPT)
+        d, alpha, intercept = ((best or numbers)[name] for name in POINT_KEPT)
         return neighbour_start(Point.start(d, alpha, intercept), problem.C, numbers["C"])
     progress = Progress(
         int(numbers["record.iteration"]),
@@ -467,7 +439,7 @@ def start_at(
         float(numbers["record.gap"]),
         numbers.get("witness"),
     )
-    d, alpha, intercept = (numbers[name] for name in _POINT_KEPT)
+    d, alpha, intercept = (numbers[name] for name in POINT_KEPT)
     return Point.start(d, alpha, intercept, extra, progress)
 
 
@@ -493,6 +465,5 @@ def start_from(path: str | os.PathLike[str], problem: Problem, solver: Solver) -
     True
     """
     saved = read(path)
-    wanted = header_of(problem)
-    saved.check(kind=wanted.kind, n_tasks=wanted.n_tasks, n=wanted.n, m=wanted.m)
+    saved.check(**asdict(header_of(problem)))
     return start_at(saved.groups.get(0, {}), problem, solver, saved.where)

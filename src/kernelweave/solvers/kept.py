@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -14,13 +15,17 @@ from kernelweave.validation import LARGEST, require_array
 
 __all__ = [
     "ABOVE_ZERO",
+    "FIT_KEPT",
     "PLANES_KEPT",
+    "POINT_KEPT",
+    "RECORD_KEPT",
     "Kept",
     "Numbers",
     "Progress",
     "check_kept",
     "part_of",
     "prefixed",
+    "refused_by_name",
 ]
 
 # What a fit can be taken up from, by name; those of a part begin with its name and a dot.
@@ -67,6 +72,22 @@ class Kept(NamedTuple):
     needed: bool = True
 
 
+# What every convex fit writes down of a point, and besides.
+POINT_KEPT: Mapping[str, Kept] = {
+    "d": Kept(("m",), low=0.0),
+    "alpha": Kept(("T", "n")),
+    "intercept": Kept(("T",)),
+}
+FIT_KEPT: Mapping[str, Kept] = {
+    **POINT_KEPT,
+    "C": Kept(("T", "n"), low=0.0),
+    "witness": Kept(("T", "n"), needed=False),
+}
+RECORD_KEPT: Mapping[str, Kept] = {
+    "iteration": Kept(low=0.0),
+    "seconds": Kept(low=0.0),
+    "gap": Kept(low=0.0, infinite=True),
+}
 # What cutting planes remember, under the name of the solver that handed over to them as well.
 PLANES_KEPT: Mapping[str, Kept] = {
     "inner_tol": Kept(low=ABOVE_ZERO, needed=False),
@@ -106,3 +127,15 @@ def check_kept(
             numeric = np.asarray(np.minimum(numeric, LARGEST))
         low = max(entry.low, -LARGEST)
         require_array(repr(name), numeric, shape, low=low, high=LARGEST)
+
+
+@contextmanager
+def refused_by_name(where: str) -> Iterator[None]:
+    """Say of numbers that are refused where they come from."""
+    try:
+        yield
+    except Exception as error:
+        raise InvalidInputError(
+            f"warm_start_from: {where} cannot be gone on with: {str(error).rstrip('.')}. It is "
+            "damaged, or has been changed; leave warm_start_from=None to start anew."
+        ) from error

@@ -198,10 +198,7 @@ class Result:
 
 
 class _Best:
-    """The best state so far: smallest gap, or lowest objective where there is no duality gap.
-
-    What the bank leaves open is not the point's fault and does not count.
-    """
+    """The best state so far: smallest gap but for the bank's part, or else lowest objective."""
 
     def __init__(self) -> None:
         self.state: State | None = None
@@ -209,14 +206,12 @@ class _Best:
         self._score = np.inf
 
     def offer(self, state: State, certificate: Certificate, tol: float, unit: float) -> bool:
-        """Take the state if it is better; returns whether the fit has converged with it.
-
-        A stationary point above another point seen is not the end; `unit` is that of objectives.
-        """
+        """Take the state if it is better; returns whether the fit has converged with it."""
         duality = certificate.kind == "duality"
         score = certificate.gap - certificate.approximation if duality else certificate.primal
         converged = certificate.gap <= _MARGIN * tol
         if not duality:
+            # A stationary point above another point seen is not the end.
             converged &= score <= self._score + tol * unit
         if converged or state.last_counts or score < self._score:
             self.state, self.certificate, self._score = state, certificate, score
@@ -244,13 +239,12 @@ def run(
     since: Progress | None = None,
     own_share: float = OWN_SHARE,
 ) -> Result:
-    """Drive `solver` until the certificate, a limit, a callback or the user says stop.
+    """Drive `solver` until the certificate, the deadline, a limit or a callback says stop.
 
     Appends to `history`, keeps the best point, and certifies it from scratch at the end. `since`
-    says how far a fit had come that this one goes on with; iterations count on from there. On a
-    bank that is not exact the run ends, with the reason "bank", when the gap but for the bank's
-    errors is `own_share` of the tolerance: the kernels themselves then have to say how large it is.
-    The time limit is the problem's deadline.
+    says how far a fit had come that this one goes on with. On a bank that is not exact the run
+    ends, with the reason "bank", when the gap but for the bank's errors is `own_share` of the
+    tolerance: the kernels themselves then have to say how large it is.
     """
     problem = prepared(problem, solver)
     screening = Screening.for_problem(problem) if solver.tries_weights else None
@@ -271,14 +265,9 @@ def run(
             certificate = _certify_state(problem, state, rounding=not limits.tol)
             tol = limits.target(certificate.rounding)
             converged = best.offer(state, certificate, tol, problem.unit(certificate.primal))
-            record = Record.of(
-                since.iteration + len(history),
-                watch.seconds,
-                certificate,
-                state.point.d,
-                steps + state.evaluator.n_steps,
-                solves + state.evaluator.n_solves,
-            )
+            at = since.iteration + len(history), watch.seconds
+            work = steps + state.evaluator.n_steps, solves + state.evaluator.n_solves
+            record = Record.of(*at, certificate, state.point.d, *work)
             watch.note(record, partial(numbers_of, solver, state, best.state or state))
             open_part, proven = certificate.gap - certificate.approximation, False
             if converged and (state.ended or not state.to_the_end):
@@ -382,19 +371,16 @@ def _reason_to_stop(own_tol: float, watch: Watch, state: State, certificate: Cer
         return "bank"
     if certificate.kind != "duality" and np.isnan(certificate.gap):
         return "stuck"  # A gradient that overflows leads nowhere.
-    asked = watch.reason_to_stop() or state.ended
-    if asked or not state.stuck:
-        return asked
-    return "steps" if getattr(state.evaluator, "cut_short", False) else "stuck"
+    reason = watch.reason_to_stop() or state.ended
+    if state.stuck and not reason:
+        reason = "steps" if getattr(state.evaluator, "cut_short", False) else "stuck"
+    return reason
 
 
 def certified_anew(
     problem: Problem, point: Point | Result, witness: Array | None, reason: str
 ) -> tuple[Certificate, Array]:
-    """Certify from the kernels, and return the alpha that was used.
-
-    Raises `TimeUp` soon after a deadline or Ctrl-C that ended the fit, as `reason` tells.
-    """
+    """Certify from the kernels; `TimeUp` soon after a deadline or Ctrl-C that was the `reason`."""
     look = problem.deadline.look(graces=2)
     if reason == "interrupted":
         # There may be two certificates: of the bank's kernels, and of those that it keeps nearly.
@@ -411,7 +397,7 @@ def _finish(
     history: list[Record],
     proof: tuple[Certificate, Array] | None,
 ) -> Result:
-    """Return the best point, certified from the kernels: of a fit that has converged, `proof`."""
+    """Return the best point, certified from the kernels; `proof` is that of a converged fit."""
     if best.certificate is None or best.state is None:
         raise _not_a_number(problem)
     certificate, point, witness = best.certificate, best.state.point, best.state.witness_alpha
@@ -438,14 +424,11 @@ def _finish(
 
 
 def _offer_constant(problem: Problem, best: _Best, since: Progress, watch: Watch) -> Record:
-    """Take the best constant, which needs no kernel, where time was too short for a first point.
-
-    Zero is no dual point of a one-class problem: there the alpha that is spread most evenly bounds
-    the optimum, by the diagonals of the kernels.
-    """
+    """Take the best constant, which needs no kernel, where time was too short for a first point."""
     d, zero = problem.regularizer.start(problem.m), np.zeros(problem.y.shape)
     witness = None
     if problem.loss.alpha_sum:
+        # Zero is no dual point of a one-class problem; an even alpha is, by the kernels' diagonals.
         spread = feasible_alpha(problem, zero)
         witness = Witness(spread, problem.bank.largest_quad(spread))
     intercept = best_intercepts(problem, zero, np.zeros(problem.n_tasks))

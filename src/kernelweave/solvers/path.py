@@ -32,9 +32,6 @@ __all__ = [
 
 # How far a kink may be from the intercept, relative to the targets, and still be at it.
 _AT_THE_KINK = 1e-9
-# Where some kernel always has weight, a path starts where the best kernel moves decision values
-# by this part of the targets' unit.
-_FIRST_MOVE = 0.5
 
 
 def solve_path(
@@ -179,14 +176,14 @@ def entry_factor(problem: Problem) -> float:
     return _entry(problem.bound(), intercept_only(problem))[0]
 
 
-def first_factor(problem: Problem, share: float = _FIRST_MOVE) -> float:
+def first_factor(problem: Problem) -> float:
     r"""Return a factor on the loss weights for a path to start from.
 
     That is :func:`entry_factor` where the kernels enter one after the other. Where some kernel
     always has weight, it is the factor at which the best kernel (or all at equal weights) moves the
-    decision values by `share` of the targets' unit: with :math:`\alpha = t\,\alpha_0`
+    decision values by half of the targets' unit: with :math:`\alpha = t\,\alpha_0`
 
-    .. math:: t \max_k q_k(\alpha_0) = \mathrm{share} \cdot \alpha_0^\top y,
+    .. math:: t \max_k q_k(\alpha_0) = \tfrac12 \alpha_0^\top y,
 
     both sides divided by :math:`\sum_i |\alpha_{0i}|` being means over the samples, the right one 1
     for labels. It is 1 where there is nothing to learn, :math:`q(\alpha_0) = 0`.
@@ -198,7 +195,7 @@ def first_factor(problem: Problem, share: float = _FIRST_MOVE) -> float:
         return entry
     most = max(float(q.max()), float(problem.regularizer.start(problem.m) @ q))
     gain = float(np.sum(point.alpha * problem.y))
-    return share * gain / most if most > 0 and gain > 0 else 1.0
+    return 0.5 * gain / most if most > 0 and gain > 0 else 1.0
 
 
 def _entry(problem: Problem, point: Point) -> tuple[float, Array]:
