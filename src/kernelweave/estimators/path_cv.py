@@ -95,7 +95,12 @@ class PathCV(BaseMKL):
         folds = self._folds(tasks.X, target, groups)
         with self._threads():
             made = self._set_up(tasks, 1.0)
-            self.Cs_ = self._grid(made)
+            if isinstance(self.Cs, Integral):
+                # In increasing order, for all samples and so for all folds.
+                low = min(first_factor(problem) for problem in made.problems)
+                self.Cs_ = np.geomspace(low, low * self.C_ratio, int(self.Cs))
+            else:
+                self.Cs_ = np.sort(np.asarray(self.Cs, dtype=np.float64))
             for C in (self.Cs_[0], self.Cs_[-1]):
                 check_loss_weights(float(C), tasks.weight)
             jobs = min(thread_count(), 1 + len(folds))
@@ -186,13 +191,6 @@ class PathCV(BaseMKL):
                         "stratified splitter."
                     )
         return folds
-
-    def _grid(self, made: SetUp) -> Array:
-        """Values of C in increasing order, for all samples and so for all folds."""
-        if not isinstance(self.Cs, Integral):
-            return np.sort(np.asarray(self.Cs, dtype=np.float64))
-        low = min(first_factor(problem) for problem in made.problems)
-        return np.geomspace(low, low * self.C_ratio, int(self.Cs))
 
     # Paths
 
