@@ -22,7 +22,7 @@ from kernelweave.errors import InvalidInputError
 from kernelweave.estimators.decisions import Decisions
 from kernelweave.estimators.kernel_estimator import KernelEstimator
 from kernelweave.estimators.targets import RAW, TargetUnits, check_loss_weights
-from kernelweave.losses.base import Loss
+from kernelweave.losses import Loss, get_loss
 from kernelweave.memory import NO_CACHE
 from kernelweave.operators import (
     ComputedOperator,
@@ -170,6 +170,16 @@ class BaseMKL(KernelEstimator):
         C = getattr(self, "C_", getattr(self, "C", 1.0)) * tasks.weight
         groups = zip(np.atleast_2d(self.weights_), tasks.groups, strict=True)
         return [(d, alpha[own], b[own], C[own]) for d, own in groups]
+
+    def _checked_loss(self, task: str, names: str, **params: Any) -> Loss:
+        """Return the loss, one of the task; `names` are those that are."""
+        loss = get_loss(self.loss, **params)
+        if loss.task != task:
+            kind = loss.task.replace("_", "-")
+            raise InvalidInputError(
+                f"loss={self.loss!r} is for {kind}; for {task} there are {names}."
+            )
+        return loss
 
     def _set_up(self, tasks: Tasks, C: float, deadline: Deadline = NEVER) -> SetUp:
         """Check the settings, bind the kernels, in time, and put the problems together."""

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_consistent_length
 
 from kernelweave.bayes import Hyperparameters, Outputs
 from kernelweave.estimators.bayesian import BaseBayesianMKL
-from kernelweave.estimators.targets import require_target, standardize
+from kernelweave.estimators.targets import RAW, require_target, standardize
 from kernelweave.problem import Array
 from kernelweave.validation import require_array, require_kind
 
@@ -135,7 +135,12 @@ class BayesianMKLRegressor(RegressorMixin, BaseBayesianMKL):
             )
             check_consistent_length(X, target)
             table = target[:, None] if target.ndim == 1 else target
-            fitted, shift, scale = self._standardized(table)
+            outputs = [
+                standardize(column, np.ones(len(column))) if self.normalize_y else (column, RAW)
+                for column in table.T
+            ]
+        fitted = np.array([column for column, _ in outputs])
+        shift, scale = np.array([units for _, units in outputs]).T.copy()
         self._require_finite(shift, scale)
         kernel_set, (posterior,) = self._infer(X, [Outputs(fitted)], settings)
         self._shift, self._scale, self._one_output = shift, scale, target.ndim == 1
@@ -152,16 +157,6 @@ class BayesianMKLRegressor(RegressorMixin, BaseBayesianMKL):
         require_array("the scale of the outputs", self._scale, (n_outputs,))
         require_array("noise_std_", self.noise_std_, (n_outputs,), low=0.0)
         require_kind("whether there is one output", self._one_output, (bool, np.bool_))
-
-    def _standardized(self, table: Array) -> tuple[Array, Array, Array]:
-        """Return each output in its own units as a row, and the shift and scale of each."""
-        if not self.normalize_y:
-            width = table.shape[1]
-            return np.ascontiguousarray(table.T), np.zeros(width), np.ones(width)
-        outputs = [standardize(column, np.ones(len(column))) for column in table.T]
-        shift = np.array([units.shift for _, units in outputs])
-        scale = np.array([units.scale for _, units in outputs])
-        return np.array([z for z, _ in outputs]), shift, scale
 
     def predict(self, X: Any, return_std: bool = False) -> Array | tuple[Array, Array]:
         """Return the predictive mean of every sample.

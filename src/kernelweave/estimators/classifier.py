@@ -9,7 +9,6 @@ import numpy as np
 from scipy.special import expit
 from sklearn.base import ClassifierMixin
 
-from kernelweave.errors import InvalidInputError
 from kernelweave.estimators.base import BaseMKL, Tasks
 from kernelweave.estimators.targets import one_versus_rest, read_classes
 from kernelweave.losses import Loss, get_loss
@@ -185,7 +184,8 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
 
     def _tasks(self, X: Any, y: Any, fit_params: dict[str, Any]) -> Tasks:
         """Check what was given; one task for two classes, else one for each class."""
-        loss = self._classification_loss()
+        names = "'hinge', 'squared_hinge', 'logistic' and 'smooth_hinge'"
+        loss = self._checked_loss("classification", names)
         if self.multi_class not in ("shared", "ovr"):
             raise unknown_name("multi_class", self.multi_class, ("shared", "ovr"))
         X = self._check_X(X, reset=True)
@@ -196,15 +196,6 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         every = np.arange(len(targets))
         groups = [every] if together else [every[t : t + 1] for t in every]
         return Tasks(X, targets, np.tile(weight, (len(targets), 1)), loss, groups)
-
-    def _classification_loss(self) -> Loss:
-        loss = get_loss(self.loss)
-        if loss.task != "classification":
-            raise InvalidInputError(
-                f"loss={self.loss!r} is for {loss.task.replace('_', '-')}; a classifier takes "
-                "'hinge', 'squared_hinge', 'logistic' or 'smooth_hinge'."
-            )
-        return loss
 
     def decision_function(self, X: Any) -> Array:
         """Signed distances: shape (n,) for two classes, (n, n_classes) otherwise."""

@@ -229,17 +229,14 @@ class KernelEstimator(TransformerMixin, BaseEstimator):
             raise InvalidInputError("weights_ must have one row, or one for each decision value.")
         require_array("intercept_", self.intercept_, (None,))
         require_kind("n_iter_", self.n_iter_, Integral)
-        if hasattr(self, "classes_"):
-            self._check_classes()
         self._check_n_jobs()
-
-    def _check_classes(self) -> None:
-        n_values = len(self.intercept_)
-        require_kind("classes_", self.classes_, np.ndarray)
-        if self.classes_.shape not in ((2,) if n_values == 1 else (n_values,), (n_values, 2)):
-            raise InvalidInputError(
-                f"classes_ must fit {n_values} decision values; got shape {self.classes_.shape}."
-            )
+        if hasattr(self, "classes_"):
+            n_values, classes = len(self.intercept_), self.classes_
+            require_kind("classes_", classes, np.ndarray)
+            if classes.shape not in ((2,) if n_values == 1 else (n_values,), (n_values, 2)):
+                raise InvalidInputError(
+                    f"classes_ must fit {n_values} decision values; got shape {classes.shape}."
+                )
 
     # From a fit to numbers
 

@@ -12,7 +12,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.svm import LinearSVC
 from sklearn.utils.validation import check_is_fitted
 
-from kernelweave.arrays import AnyArray, Array, Index
+from kernelweave.arrays import AnyArray, Array
 from kernelweave.combine import WeightedSum
 from kernelweave.errors import InvalidInputError
 from kernelweave.estimators.decisions import Parts, empty_parts
@@ -148,7 +148,9 @@ class NystromMKLClassifier(ClassifierMixin, KernelEstimator):
         check_loss_weights(svm.C, weight)
         with self._threads():
             kernels = bind_kernels(self.kernels, X, normalize=self.normalize)
-            landmarks = self._draw(kernels.n)
+            count = min(int(self.n_components), kernels.n)
+            rng = np.random.default_rng(self._seed())
+            landmarks = np.sort(rng.choice(kernels.n, count, replace=False))
             features = NystromMap(kernels, landmarks)
             if not features.width:
                 raise InvalidInputError(
@@ -203,10 +205,6 @@ class NystromMKLClassifier(ClassifierMixin, KernelEstimator):
             max_iter=int(self.max_iter),
             random_state=self._seed(),
         )
-
-    def _draw(self, n: int) -> Index:
-        count = min(int(self.n_components), n)
-        return np.sort(np.random.default_rng(self._seed()).choice(n, count, replace=False))
 
     def _shares(self) -> Array:
         squares = (self.coef_**2).sum(axis=0)

@@ -88,11 +88,19 @@ class PathCV(BaseMKL):
         tasks: Tasks = self._tasks(X, y, fit_params)
         target = plain_labels(y) if is_classifier(self) else column_or_1d(y)
         weight = read_sample_weight(fit_params, len(target))
-        weighs = fit_params.get("sample_weight") is not None and self._weighs(scorer)
+        # Scores weigh the samples where weights were given and the scoring takes them.
+        scored = self.score if self.scoring is None else getattr(scorer, "_score_func", scorer)
+        takes_weight = "sample_weight" in inspect.signature(scored).parameters
+        weighs = fit_params.get("sample_weight") is not None and takes_weight
         folds = self._folds(tasks.X, target, groups)
         with self._threads():
             made = self._set_up(tasks, 1.0)
-            self.Cs_ = self._grid(made)
+            if isinstance(self.Cs, Integral):
+                # In increasing order, for all samples and so for all folds.
+                low = min(first_factor(problem) for problem in made.problems)
+                self.Cs_ = np.geomspace(low, low * self.C_ratio, int(self.Cs))
+            else:
+                self.Cs_ = np.sort(np.asarray(self.Cs, dtype=np.float64))
             for C in (self.Cs_[0], self.Cs_[-1]):
                 check_loss_weights(float(C), tasks.weight)
             jobs = min(thread_count(), 1 + len(folds))
@@ -183,20 +191,6 @@ class PathCV(BaseMKL):
                         "stratified splitter."
                     )
         return folds
-
-    def _grid(self, made: SetUp) -> Array:
-        """Values of C in increasing order, for all samples and so for all folds."""
-        if not isinstance(self.Cs, Integral):
-            return np.sort(np.asarray(self.Cs, dtype=np.float64))
-        low = min(first_factor(problem) for problem in made.problems)
-        return np.geomspace(low, low * self.C_ratio, int(self.Cs))
-
-    def _weighs(self, scorer: Any) -> bool:
-        """Whether the scorer takes weights of samples."""
-        if self.scoring is None:
-            return True
-        function = getattr(scorer, "_score_func", scorer)
-        return "sample_weight" in inspect.signature(function).parameters
 
     # Paths
 

@@ -21,7 +21,7 @@ from kernelweave.estimators.targets import (
     require_target,
     standardize,
 )
-from kernelweave.losses import EpsilonInsensitive, Loss, get_loss
+from kernelweave.losses import EpsilonInsensitive, Loss
 from kernelweave.problem import Array
 from kernelweave.solvers import Result
 from kernelweave.validation import positive_number, require_kind
@@ -210,12 +210,7 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         params = {}
         if self.loss == "epsilon_insensitive":
             params["epsilon"] = positive_number("epsilon", self.epsilon, allow_zero=True)
-        loss = get_loss(self.loss, **params)
-        if loss.task != "regression":
-            raise InvalidInputError(
-                f"loss={self.loss!r} is for {loss.task.replace('_', '-')}; a regressor takes "
-                "'epsilon_insensitive' or 'squared'."
-            )
+        loss = self._checked_loss("regression", "'epsilon_insensitive' and 'squared'", **params)
         if scale is not None:
             check_loss_of_residuals(loss)
         return loss

@@ -111,7 +111,9 @@ def _of_others() -> dict[str, frozenset[str]]:
     from sklearn.utils import _metadata_requests as requests
 
     objects = {make_column_selector, requests.MetadataRequest, requests.MethodMetadataRequest}
-    objects |= {found for found in vars(splits).values() if _splits(found)}
+    for found in vars(splits).values():
+        if isinstance(found, type) and hasattr(found, "split") and hasattr(found, "get_n_splits"):
+            objects.add(found)
     objects |= set(_there(calibration, "_CalibratedClassifier", "_SigmoidCalibration"))
     objects |= set(_there(calibration, "_TemperatureScaling"))
     objects |= set(_there(scorers, "_Scorer", "_PassthroughScorer", "_MultimetricScorer"))
@@ -133,10 +135,6 @@ def _of_others() -> dict[str, frozenset[str]]:
         "DTypeNode": frozenset({"numpy.dtype"}),
         "SparseMatrixNode": frozenset(sparse),
     }
-
-
-def _splits(found: Any) -> bool:
-    return isinstance(found, type) and hasattr(found, "split") and hasattr(found, "get_n_splits")
 
 
 def _there(module: Any, *names: str) -> Iterator[Any]:

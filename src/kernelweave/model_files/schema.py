@@ -120,11 +120,14 @@ class SchemaWriter:
         if not isinstance(state, dict):
             return {**node, "content": self._node(state)}
         kept = {
-            # An array of text has a node for each element, and may name very many columns.
-            name: _as_list(item) if name == "feature_names_in_" else item
+            name: item
             for name, item in state.items()
             if not isinstance(getattr(cls, name, None), cached_property)
         }
+        names = kept.get("feature_names_in_")
+        if isinstance(names, np.ndarray) and names.dtype == object:
+            # An array of text has a node for each element, and may name very many columns.
+            kept["feature_names_in_"] = names.tolist()
         return {**node, "content": self._dict(kept, ".{}")}
 
     # Containers
@@ -238,7 +241,11 @@ class SchemaWriter:
 
     def _named(self, value: Any, loader: str) -> Node:
         """What is imported by its name on load."""
-        if value.__qualname__ != value.__name__ or not _can_be_found(value):
+        try:
+            found = getattr(import_module(value.__module__), value.__name__, None)
+        except ImportError:
+            found = None
+        if value.__qualname__ != value.__name__ or found is not value:
             raise ModelFileError(
                 f"the model cannot be saved: {''.join(self._path)} needs "
                 f"{value.__module__}.{value.__qualname__}, which could not be found again on load. "
@@ -274,17 +281,6 @@ class SchemaWriter:
 def _typed(cls: Any, loader: str, **entries: Any) -> Node:
     module, name = stored_name(cls)
     return {"__class__": name, "__module__": module, "__loader__": loader, **entries}
-
-
-def _as_list(names: Any) -> Any:
-    return names.tolist() if isinstance(names, np.ndarray) and names.dtype == object else names
-
-
-def _can_be_found(value: Any) -> bool:
-    try:
-        return getattr(import_module(value.__module__), value.__name__, None) is value
-    except ImportError:
-        return False
 
 
 def walk(tree: Any) -> Iterator[Node]:
