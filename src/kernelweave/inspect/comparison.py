@@ -159,7 +159,7 @@ def _settings(params: dict[str, Any]) -> dict[str, str]:
     """What all solvers share, as people would write it."""
     known = {name: params[name] for name in _SHARED if params.get(name) is not None}
     texts = {name: v if isinstance(v, str) else f"{v!r}" for name, v in known.items()}
-    return {"tolerance" if name == "tol" else name: text for name, text in texts.items()}
+    return {name.replace("tol", "tolerance"): text for name, text in texts.items()}
 
 
 def _check_estimator(template: Any) -> None:
@@ -316,8 +316,6 @@ def default_estimator(y: Any) -> MKLClassifier | MKLRegressor:
 
 @dataclass
 class _Race:
-    """The fits that are to be done, and those that are."""
-
     contestants: list[Contestant]
     template: Any
     data: Rows
