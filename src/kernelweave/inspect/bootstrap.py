@@ -122,14 +122,7 @@ def stability(
     >>> result.frequency.argmax(), result.replicates.shape
     (np.int64(2), (10, 4))
     """
-    _check_options(n_bootstrap, level, threshold, sampling, n_jobs)
-    is_class = isinstance(estimator, type)
-    if is_class or not hasattr(estimator, "fit") or not hasattr(estimator, "get_params"):
-        got = f"the class {estimator.__name__}" if is_class else type(estimator).__name__
-        raise InvalidInputError(
-            "stability refits an MKL estimator, or a pipeline or search that ends in one; got "
-            f"{got}."
-        )
+    _check(estimator, n_bootstrap, level, threshold, sampling, n_jobs)
     X = X.tocsr() if sparse.issparse(X) else X
     check_consistent_length(X, y)
     rows = Rows(X, y, dict(fit_params or {}))
@@ -164,9 +157,16 @@ def stability(
     )
 
 
-def _check_options(
-    n_bootstrap: Any, level: Any, threshold: Any, sampling: Any, n_jobs: Any
+def _check(
+    estimator: Any, n_bootstrap: Any, level: Any, threshold: Any, sampling: Any, n_jobs: Any
 ) -> None:
+    is_class = isinstance(estimator, type)
+    if is_class or not hasattr(estimator, "fit") or not hasattr(estimator, "get_params"):
+        got = f"the class {estimator.__name__}" if is_class else type(estimator).__name__
+        raise InvalidInputError(
+            "stability refits an MKL estimator, or a pipeline or search that ends in one; got "
+            f"{got}."
+        )
     whole = isinstance(n_bootstrap, Integral) and not isinstance(n_bootstrap, bool)
     if not whole or n_bootstrap < _FEWEST:
         raise InvalidInputError(

@@ -142,7 +142,6 @@ def compare(
         # What stops all solvers alike is about the data, not about a solver.
         raise next(iter(race.errors.values()))
     _tell(heard, interrupted, race)
-    params = _last_step(template).get_params(deep=False)
     return Comparison(
         rows=[race.row(one, interrupted) for one in contestants],
         metric="accuracy" if classes else "R2",
@@ -150,14 +149,17 @@ def compare(
         n_train=len(splits[0][0]),
         n_test=len(splits[0][1]),
         n_kernels=race.n_kernels,
-        settings={
-            name.replace("tol", "tolerance"): value if isinstance(value, str) else f"{value!r}"
-            for name in _SHARED
-            if (value := params.get(name)) is not None
-        },
+        settings=_settings(_last_step(template).get_params(deep=False)),
         notes=race.notes(),
         interrupted=interrupted,
     )
+
+
+def _settings(params: dict[str, Any]) -> dict[str, str]:
+    """What all solvers share, as people would write it."""
+    known = {name: params[name] for name in _SHARED if params.get(name) is not None}
+    texts = {name: v if isinstance(v, str) else f"{v!r}" for name, v in known.items()}
+    return {name.replace("tol", "tolerance"): text for name, text in texts.items()}
 
 
 def _check_estimator(template: Any) -> None:
@@ -314,8 +316,6 @@ def default_estimator(y: Any) -> MKLClassifier | MKLRegressor:
 
 @dataclass
 class _Race:
-    """The fits that are to be done, and those that are."""
-
     contestants: list[Contestant]
     template: Any
     data: Rows

@@ -170,17 +170,8 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain numbers and text, ready for JSON."""
-        return {
-            "metric": self.metric,
-            "n_splits": self.n_splits,
-            "n_train": self.n_train,
-            "n_test": self.n_test,
-            "n_kernels": self.n_kernels,
-            "settings": dict(self.settings or {}),
-            "rows": [row.to_dict() for row in self.rows],
-            "notes": list(self.notes),
-            "interrupted": self.interrupted,
-        }
+        lists = {"rows": [row.to_dict() for row in self.rows], "notes": list(self.notes)}
+        return {**vars(self), **lists, "settings": dict(self.settings or {})}
 
     def to_frame(self) -> Any:
         """Return a table with one row for each solver: pandas where installed, else polars."""

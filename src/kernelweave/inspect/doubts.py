@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -163,47 +163,30 @@ def doubtful(
         seen.certainty[rows],
         seen.mean[rows],
         seen.std[rows],
-        seen.entropy[rows],
+        -xlogy(seen.proba[rows], seen.proba[rows]).sum(axis=1) / np.log(2.0),
         len(seen.labels),
         sure,
     )
 
 
-@dataclass(frozen=True, eq=False)
-class Forecast:
+class Forecast(NamedTuple):
     """Probabilities of new samples with what they come from.
 
-    `mean` and `std` are those of the decision value of the second of two classes, else of the
-    predicted one; `low` and `high` are how far its probability moves.
+    `predicted` and `runner_up` are the numbers of the two most likely classes, `certainty` is the
+    probability of the first. `mean` and `std` are those of the decision value of the second of two
+    classes, else of the predicted one; `low` and `high` are how far its probability moves.
     """
 
     classes: NDArray[Any]
     labels: NDArray[Any]
     proba: Array
+    predicted: NDArray[np.intp]
+    runner_up: NDArray[np.intp]
+    certainty: Array
     mean: Array
     std: Array
     low: Array
     high: Array
-
-    @property
-    def predicted(self) -> NDArray[np.intp]:
-        """Number of the most likely class of each sample."""
-        return self.proba.argmax(axis=1)
-
-    @property
-    def certainty(self) -> Array:
-        """Probability of the most likely class."""
-        return self.proba.max(axis=1)
-
-    @property
-    def entropy(self) -> Array:
-        """Entropy of the probabilities in bits: 0 if sure, 1 for a coin."""
-        return -xlogy(self.proba, self.proba).sum(axis=1) / np.log(2.0)
-
-    @property
-    def runner_up(self) -> NDArray[np.intp]:
-        """Number of the second most likely class of each sample."""
-        return np.argsort(self.proba, axis=1, kind="stable")[:, -2]
 
 
 def check_sure(sure: Any) -> float:
@@ -254,7 +237,9 @@ def forecast(
     own = [np.take_along_axis(part, c[:, None], 1)[:, 0] for part in (mean, std, low, high)]
     shown = proba[:, 1] if len(classes) == 2 else proba.max(axis=1)
     own[2:] = np.minimum(own[2], shown), np.maximum(own[3], shown)
-    return Forecast(classes, labels, proba, *own)
+    runner_up = np.argsort(proba, axis=1, kind="stable")[:, -2]
+    likely = (proba.argmax(axis=1), runner_up, proba.max(axis=1))
+    return Forecast(classes, labels, proba, *likely, *own)
 
 
 def _ends(estimator: Any, mean: Array, std: Array) -> tuple[Array, Array]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -90,67 +88,46 @@ def is_bayesian(estimator: Any) -> bool:
     return hasattr(estimator, "lower_bound_") and hasattr(estimator, "weights_std_")
 
 
-@dataclass(frozen=True, eq=False)
-class Ranking:
+class Ranking(NamedTuple):
     """All kernels of a fitted model, those with the heaviest weights (of either sign) first.
 
-    `by_class` has the weights of each class, or one row if all share them; where every class has
-    its own, the mean of their sizes decides.
+    `by_class` has the weights of each class, or one row if all share them, and `classes` their
+    names, none if all share them. `weights` are the means over classes, `std` their standard
+    deviations where there are any, `shares` the sizes over the sum of all sizes. `order` has all
+    kernels, equal weights in the order given; `used` those of them that have a weight.
     """
 
     estimator: Any
+    total: int
     by_class: Floats
+    classes: list[str]
+    weights: Floats
+    std: Floats | None
+    shares: Floats
+    order: NDArray[np.intp]
+    used: NDArray[np.intp]
 
     @classmethod
     def of(cls, model: Any) -> Ranking:
         """Read a fitted model."""
         estimator = find_estimator(model)
-        return cls(estimator, np.atleast_2d(np.asarray(estimator.weights_, dtype=float)))
-
-    @property
-    def total(self) -> int:
-        """How many kernels the model was given."""
-        return self.by_class.shape[1]
-
-    @cached_property
-    def weights(self) -> Floats:
-        """The weight of each kernel, the mean over classes, shape (m,)."""
-        return self.by_class.mean(axis=0)
-
-    @cached_property
-    def std(self) -> Floats | None:
-        """Standard deviations of `weights`, where there are any."""
-        if not is_bayesian(self.estimator):
-            return None
-        std = np.atleast_2d(np.asarray(self.estimator.weights_std_, dtype=float))
-        # The fits of classes know nothing of each other.
-        return np.sqrt((std**2).sum(axis=0)) / len(std)
-
-    @cached_property
-    def shares(self) -> Floats:
-        """Size of each weight over the sum of all sizes, shape (m,)."""
-        size = np.abs(self.by_class).mean(axis=0)
-        return size / max(float(size.sum()), np.finfo(float).tiny)
-
-    @cached_property
-    def order(self) -> NDArray[np.intp]:
-        """All kernels, the heaviest first; equal weights in the order of the kernels given."""
-        return np.argsort(-np.abs(self.by_class).mean(axis=0), kind="stable")
-
-    @cached_property
-    def used(self) -> NDArray[np.intp]:
-        """The kernels with a weight, the heaviest first."""
-        return self.order[: np.count_nonzero(self.by_class.any(axis=0))]
-
-    @property
-    def classes(self) -> list[str]:
-        """Names of the classes that have weights of their own; none if all share them."""
-        if len(self.by_class) < 2:
-            return []
-        known = getattr(self.estimator, "classes_", range(len(self.by_class)))
-        if np.ndim(known) > 1:
-            return [f"label {i}" for i in range(len(self.by_class))]
-        return [str(label) for label in known]
+        by_class = np.atleast_2d(np.asarray(estimator.weights_, dtype=float))
+        n_sets, total = by_class.shape
+        std, classes = None, []
+        if is_bayesian(estimator):
+            # The fits of classes know nothing of each other.
+            each = np.atleast_2d(np.asarray(estimator.weights_std_, dtype=float))
+            std = np.sqrt((each**2).sum(axis=0)) / n_sets
+        if n_sets > 1:
+            known = getattr(estimator, "classes_", range(n_sets))
+            several = np.ndim(known) > 1
+            classes = [f"label {i}" if several else str(known[i]) for i in range(n_sets)]
+        size = np.abs(by_class).mean(axis=0)
+        shares = size / max(float(size.sum()), np.finfo(float).tiny)
+        order = np.argsort(-size, kind="stable")
+        used = order[: np.count_nonzero(size)]
+        weights = by_class.mean(axis=0)
+        return cls(estimator, total, by_class, classes, weights, std, shares, order, used)
 
 
 def rank_kernels(model: Any) -> list[KernelWeight]:

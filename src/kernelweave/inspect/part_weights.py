@@ -80,12 +80,8 @@ class PartWeights:
         """
         if self.stability is None:
             raise InvalidInputError("intervals need stability=..., the result of stability().")
-        return self.stability.interval(self._replicates.sum(axis=1 + axis))
-
-    @property
-    def _replicates(self) -> Floats:
-        known: Any = self.stability
-        return np.where(self.index >= 0, known.replicates[:, self.index], 0.0)
+        parts = np.where(self.index >= 0, self.stability.replicates[:, self.index], 0.0)
+        return self.stability.interval(parts.sum(axis=1 + axis))
 
 
 def length_position_weights(

@@ -81,12 +81,9 @@ def alignment(model: Any, ax: Axes | None = None) -> Axes:
     )
     ax.set(xlim=(-0.5, count - 0.5), ylim=(count - 0.5, -0.5), aspect="equal")
     full = [shorten(found.names[k], 90) for k in order]
-    told = [
-        f"{a}\n{b}\nalignment {values[i, j]:.2f}"
-        for i, a in enumerate(full)
-        for j, b in enumerate(full)
-    ]
-    with_tips(image, told)
+    texts = (f"{a}\n{b}" for a in full for b in full)
+    values_of = zip(texts, values.ravel(), strict=True)
+    with_tips(image, [f"{pair}\nalignment {value:.2f}" for pair, value in values_of])
     for i, j in np.argwhere(np.isnan(values)):
         # These pairs have no alignment.
         how: Any = {"fc": "#f2f2f2", "ec": GREY, "lw": 0, "hatch": "////"}

@@ -119,14 +119,7 @@ def plot_probabilities(
     # Names hang below the lowest sample.
     ax.set_ylim(-0.03 if two else max(0.0, seen.low.min() - 0.25), 1.03)
     handles = [*ax.get_legend_handles_labels()[0], Patch(color=_ZONE, label="zone of doubt")]
-    parts = []
-    is_sure = seen.certainty >= sure
-    for name, rows in (("sure", is_sure), ("in doubt", ~is_sure)):
-        right = ""
-        if truth is not None and rows.any():
-            right = f" ({100 * np.mean(truth[rows] == seen.predicted[rows]):.0f} % right)"
-        parts.append(f"{rows.sum()} {name}{right}")
-    title_and_legend(ax, ", ".join(parts), handles)
+    title_and_legend(ax, _title(seen, truth, seen.certainty >= sure), handles)
     tidy(ax)
     return ax
 
@@ -229,6 +222,16 @@ def _codes(seen: Forecast, y: Any, target: Any) -> NDArray[np.intp] | None:
             f"y must hold classes that the model knows ({shown}); got {strange[0]!r}."
         )
     return np.searchsorted(seen.classes, given)
+
+
+def _title(seen: Forecast, truth: NDArray[np.intp] | None, is_sure: NDArray[np.bool_]) -> str:
+    parts = []
+    for name, rows in (("sure", is_sure), ("in doubt", ~is_sure)):
+        right = ""
+        if truth is not None and rows.any():
+            right = f" ({100 * np.mean(truth[rows] == seen.predicted[rows]):.0f} % right)"
+        parts.append(f"{rows.sum()} {name}{right}")
+    return ", ".join(parts)
 
 
 def _draw_samples(

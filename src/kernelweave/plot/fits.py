@@ -176,10 +176,8 @@ def convergence(model: Any, ax: Axes | None = None) -> Axes:
     """
     estimator = find_estimator(model)
     ax = ax or new_axes(5.2, 3.6)
-    if is_bayesian(estimator):
-        _draw_bound(ax, estimator)
-    else:
-        _draw_gap(ax, estimator)
+    draw = _draw_bound if is_bayesian(estimator) else _draw_gap
+    draw(ax, estimator)
     ax.set_title(f"{int(np.max(estimator.n_iter_))} iterations", fontsize=11)
     return _finish(ax)
 

@@ -28,33 +28,33 @@ Curve = tuple[str, NDArray[np.bool_], Floats]
 
 def roc(curves: Sequence[Curve], ax: Any) -> Any:
     """Draw ROC curves, and the line of guessing."""
-    for label, positive, scores in curves:
+    for _, positive, scores in curves:
         false, true, _ = roc_curve(positive, scores)
-        RocCurveDisplay(fpr=false, tpr=true).plot(ax=ax, name=shorten(label))
+        RocCurveDisplay(fpr=false, tpr=true).plot(ax=ax)
     ax.plot([0, 1], [0, 1], "--", color=GREY, lw=1.1)
-    return _finish_curves(ax, curves, "false positive rate", "true positive rate")
+    _name_curves(ax, curves, "lower right")
+    return _finish(ax, "false positive rate", "true positive rate")
 
 
 def precision_recall(curves: Sequence[Curve], ax: Any) -> Any:
     """Draw precision against recall; of a single curve with the line of guessing."""
-    for label, positive, scores in curves:
+    for _, positive, scores in curves:
         exact, found, _ = precision_recall_curve(positive, scores)
-        PrecisionRecallDisplay(exact, found).plot(ax=ax, name=shorten(label))
+        PrecisionRecallDisplay(exact, found).plot(ax=ax)
     if len(curves) == 1:
         ax.axhline(curves[0][1].mean(), ls="--", color=GREY, lw=1.1)
-    return _finish_curves(ax, curves, "recall", "precision")
+    _name_curves(ax, curves, "lower left")
+    return _finish(ax, "recall", "precision")
 
 
-def _finish_curves(ax: Any, curves: Sequence[Curve], across: str, up: str) -> Any:
-    for line, colour in zip(ax.lines[: len(curves)], COLOURS, strict=False):
-        line.set(color=colour, lw=1.8)
+def _name_curves(ax: Any, curves: Sequence[Curve], corner: str) -> None:
+    lines = ax.lines[: len(curves)]
+    for line, (label, *_), colour in zip(lines, curves, COLOURS, strict=False):
+        line.set(color=colour, lw=1.8, label=shorten(label))
     if ax.get_legend():
         ax.get_legend().remove()
     if len(curves) > 1:
-        names = [shorten(label) for label, _, _ in curves]
-        place = "lower right" if up.startswith("true") else "lower left"
-        ax.legend(ax.lines[: len(curves)], names, frameon=False, fontsize=8, loc=place)
-    return _finish(ax, across, up)
+        ax.legend(handles=lines, frameon=False, fontsize=8, loc=corner)
 
 
 def _finish(ax: Any, across: str, up: str) -> Any:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from kernelweave.inspect.kernel_info import KernelInfo, describe_kernels
 from kernelweave.inspect.learnt import Ranking, rank_kernels
 from kernelweave.inspect.words import number, percent, plural, shorten
@@ -176,15 +178,15 @@ def _panel(
 def kernel_table(listed: Listed) -> dict[str, Any]:
     """The table of all kernels: its data for the script, and its first page."""
     ranking, order, infos = listed
-    families = list(dict.fromkeys(info.family for info in infos))
-    views = list(dict.fromkeys(info.view for info in infos))
+    families, family = np.unique([info.family for info in infos], return_inverse=True)
+    views, view = np.unique([shorten(info.view, _NAME) for info in infos], return_inverse=True)
     data: dict[str, Any] = {
         "page": _PAGE,
-        "families": families,
-        "views": [shorten(view, _NAME) for view in views],
+        "families": families.tolist(),
+        "views": views.tolist(),
         "names": [shorten(info.name, _NAME) for info in infos],
-        "family": _codes([info.family for info in infos], families),
-        "view": _codes([info.view for info in infos], views),
+        "family": family.tolist(),
+        "view": view.tolist(),
     }
     numbers = {"weight": ("Weight", ranking.weights[order])}
     if ranking.std is not None:
@@ -200,7 +202,16 @@ def kernel_table(listed: Listed) -> dict[str, Any]:
         {"key": key, "head": head, "numeric": key == "rank" or key in numbers}
         for key, head in heads.items()
     ]
-    rows = [[_cell(data, key, i) for key in heads] for i in range(min(_PAGE, len(infos)))]
+    rows = [
+        [
+            str(i + 1),
+            data["names"][i],
+            info.family,
+            shorten(info.view, _NAME),
+            *(_written(key, data[key][i]) for key in numbers),
+        ]
+        for i, info in enumerate(infos[:_PAGE])
+    ]
     notes = []
     if len(order) < ranking.total:
         dropped, zero = len(ranking.used) - len(order), ranking.total - len(ranking.used)
@@ -211,20 +222,8 @@ def kernel_table(listed: Listed) -> dict[str, Any]:
     return {"columns": columns, "rows": rows, "data": data, "note": " ".join(notes)}
 
 
-def _codes(values: list[str], known: list[str]) -> list[int]:
-    places = {name: i for i, name in enumerate(known)}
-    return [places[value] for value in values]
-
-
-def _cell(data: dict[str, Any], key: str, i: int) -> str:
-    """What a cell of the first page says, as the script writes it."""
-    if key == "rank":
-        return str(i + 1)
-    if key == "name":
-        return str(data["names"][i])
-    if key in ("family", "view"):
-        return str(data["families" if key == "family" else "views"][data[key][i]])
-    value = data[key][i]
+def _written(key: str, value: float) -> str:
+    """A number of the first page, as the script writes it."""
     if value == 0:
         return "0"
     if key == "share":
