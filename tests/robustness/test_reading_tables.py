@@ -309,9 +309,6 @@ def test_numpy_files(write, tmp_path):
     assert table.data.rows() == [(1.0, None, "u", True), (3.0, 4.0, "v", True)]
     np.savez(tmp_path / "b.npz", data=X, feature_names=np.array(["age", "bmi"]))
     assert read_table(tmp_path / "b.npz").columns == ["age", "bmi"]
-    records = np.array([(1, "u"), (2, "v")], dtype=[("n", "i4"), ("t", "U3")])
-    np.save(tmp_path / "r.npy", records)
-    assert read_table(tmp_path / "r.npy").data.rows() == [(1, "u"), (2, "v")]
     sparse.save_npz(tmp_path / "s.npz", sparse.csc_matrix([[0, 2], [1, 0]]))
     table = read_table(tmp_path / "s.npz")
     np.testing.assert_array_equal(table.data.toarray(), [[0, 2], [1, 0]])
@@ -361,7 +358,11 @@ def test_files_that_are_not_there(tmp_path, write):
         ("a.csv", "a,b\n", ["header (a, b) and no rows"]),
         ("a.csv", " \n\n", ["nothing but blank lines"]),
         ("a.csv", b"a,b\n1,\0\n", ["line 2", "binary data"]),
-        ("a.csv.gz", gzip.compress(CSV.encode(), mtime=0)[:30], ["cannot be read as a packed file"]),
+        (
+            "a.csv.gz",
+            gzip.compress(CSV.encode(), mtime=0)[:30],
+            ["cannot be read as a packed file"],
+        ),
         ("a.xlsx", b"PK\x03\x04 sheet", [".xlsx", "Save the sheet as CSV", ".parquet"]),
         ("a.pkl", b"\x80\x04N.", ["can run code"]),
         ("a.jpg", b"\xff\xd8\xff\0\0", ["'.jpg'", ".csv", ".libsvm"]),
