@@ -67,7 +67,6 @@ def read_text(path: Path, kind: str) -> Table:
 
 
 def check_names(names: Sequence[str], path: Path) -> None:
-    """Refuse names of columns that are there twice."""
     twice = [name for name, count in Counter(names).items() if count > 1]
     if not twice:
         return
@@ -93,7 +92,7 @@ def read_grid(path: Path) -> Grid:
     """Read the fields of a text table as text, and find out whether the first line is a header."""
     data, notes = _clean(path)
     head = data[:_HEAD_BYTES].decode("utf-8", errors="ignore")
-    separator = find_separator(head, whole=len(data) <= _HEAD_BYTES).text
+    separator, _ = find_separator(head, whole=len(data) <= _HEAD_BYTES)
     if separator == " ":
         data = re.sub(rb"[ \t]+", b"\t", re.sub(rb"(?m)^[ \t]+|[ \t]+$", b"", data))
         separator = "\t"
