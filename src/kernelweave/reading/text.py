@@ -37,10 +37,10 @@ _SHOWN = 5  # names in a line
 _EXACT = 2.0**53
 _DECIMAL_COMMA = r"^[-+]?\d*(,\d+)?([eE][-+]?\d+)?$"
 # Cells whose types are found together.
-_CELLS = 2**22
+_CELLS = 2**20
 # Memory for each field, for one in a file with quotes and for each line, as measured at the peak of
 # reading; and the part of the memory that is free that all may take.
-_FIELD_BYTES, _CAREFUL_BYTES, _LINE_BYTES = 40.0, 120.0, 70.0
+_FIELD_BYTES, _CAREFUL_BYTES, _LINE_BYTES = 60.0, 120.0, 70.0
 _OF_TABLES = 0.9
 
 
