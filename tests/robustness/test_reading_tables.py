@@ -24,16 +24,6 @@ ROWS = [("anna", 31, 1.5, True), ("bob", None, 2.0, False)]
 COLUMNS = ["name", "age", "size", "smoker"]
 
 
-@pytest.fixture
-def write(tmp_path):
-    def write(name, data):
-        path = tmp_path / name
-        path.write_bytes(data.encode() if isinstance(data, str) else data)
-        return path
-
-    return write
-
-
 def refused(path, *words, reader=read_table):
     with pytest.raises(InvalidInputError) as caught:
         reader(path)
