@@ -504,3 +504,14 @@ def test_what_csv_writers_write_is_read_back(tmp_path, rows):
     read = [tuple(str(field).replace(".0", "") for field in row) for row in table.data.rows()]
     expected = [tuple(field.strip() for field in row) for row in rows]
     assert read == expected
+
+
+@pytest.mark.parametrize("quoted", ['"a,b"', '"a""b"', '"a\nb"', 'a"b', '"a"b', '"a" '])
+def test_quotes_count_only_where_they_stand_around_fields(write, quoted):
+    """Beside fields that do not need theirs, as those of a whole table often do not."""
+    import csv
+
+    text = f'"name","other"\n"x","1"\n{quoted},"2"\n'
+    read = read_table(write("a.csv", text)).data.rows()
+    expected = [tuple(row) for row in csv.reader(io.StringIO(text, newline=""))][1:]
+    assert [(name, str(other)) for name, other in read] == [(n.strip(), o) for n, o in expected]

@@ -102,6 +102,8 @@ def read_grid(path: Path) -> Grid:
     needed = 3.0 * len(data) + each * n_fields + _LINE_BYTES * n_lines
     what = f"a table of {n_lines} lines and {n_fields} fields"
     Allowance(path, _OF_TABLES).take(needed, what)
+    if 0 < data.count(b'"') <= 2 * n_fields and _are_needless(data, separator):
+        data = data.replace(b'"', b"")
     with plain_errors(path, "a table"):
         text = data.decode("utf-8")
         split = _split_carefully if '"' in text else _split_plain
@@ -140,6 +142,21 @@ def _clean(path: Path) -> tuple[bytes, list[str]]:
     if not data.strip():
         raise InvalidInputError(f"{str(path)!r} holds nothing but blank lines.")
     return data, [] if note is None else [note]
+
+
+def _are_needless(data: bytes, separator: str) -> bool:
+    """Whether quotes stand around whole fields and none of these needs them: it is often so."""
+    values = np.frombuffer(data, np.uint8)
+    border = (values == ord(separator)) | (values == ord("\n"))
+    quotes = np.flatnonzero(values == ord('"'))
+    opening, closing = quotes[::2], quotes[1::2]
+    if len(opening) != len(closing):
+        return False
+    before = border[opening - 1] | (opening == 0)
+    after = border[np.minimum(closing + 1, len(values) - 1)] | (closing == len(values) - 1)
+    places = np.flatnonzero(border)
+    inside = np.searchsorted(places, closing) - np.searchsorted(places, opening)
+    return bool(before.all() and after.all() and not inside.any())
 
 
 # The number of the line in which each row begins, the rows, their numbers of fields, and the fields
