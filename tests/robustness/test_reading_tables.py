@@ -515,3 +515,8 @@ def test_quotes_count_only_where_they_stand_around_fields(write, quoted):
     read = read_table(write("a.csv", text)).data.rows()
     expected = [tuple(row) for row in csv.reader(io.StringIO(text, newline=""))][1:]
     assert [(name, str(other)) for name, other in read] == [(n.strip(), o) for n, o in expected]
+
+
+@pytest.mark.parametrize("text", ['"a"\n""\n"x"\n', '"a"\t"b"\n""\t""\n"x"\t"y"\n'])
+def test_rows_of_quoted_gaps_are_rows(write, text):
+    assert read_table(write("a.tsv", text)).data["a"].to_list() == [None, "x"]

@@ -150,8 +150,8 @@ def _are_needless(data: bytes, separator: str) -> bool:
     border = (values == ord(separator)) | (values == ord("\n"))
     quotes = np.flatnonzero(values == ord('"'))
     opening, closing = quotes[::2], quotes[1::2]
-    if len(opening) != len(closing):
-        return False
+    if len(opening) != len(closing) or b'""' in data:
+        return False  # Without its quotes, a row of empty fields may be a blank line.
     before = border[opening - 1] | (opening == 0)
     after = border[np.minimum(closing + 1, len(values) - 1)] | (closing == len(values) - 1)
     places = np.flatnonzero(border)
@@ -183,7 +183,7 @@ def _split_carefully(path: Path, text: str, separator: str) -> _Rows:
     try:
         reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
         for row in reader:
-            if len(row) > 1 or any(map(str.strip, row)):
+            if row and (len(row) > 1 or not row[0].isspace()):
                 numbers.append(number)
                 rows.append(row)
             number = reader.line_num + 1
