@@ -45,7 +45,6 @@ def _arrays() -> dict[str, np.ndarray]:
 def tables() -> dict[str, bytes]:
     """Return tables by the name of a file that holds them."""
     square = np.array([[2.0, 1.0], [1.0, 2.0]])
-    records = np.array([(1, "u"), (2, "v")], dtype=[("n", "i4"), ("t", "U3")])
     return {
         "a.csv": CSV,
         "latin.csv": CSV.replace(b"anna", "Zoë".encode("latin-1")).replace(b",", b";"),
@@ -60,7 +59,6 @@ def tables() -> dict[str, bytes]:
         "a9a.bz2": bz2.compress(LIBSVM),
         "unknown": LIBSVM,
         "a.npy": _saved(np.save, square),
-        "records.npy": _saved(np.save, records),
         "a.npz": _saved(np.savez, **_arrays()),
         "packed.npz": _saved(np.savez_compressed, **_arrays()),
         "csr.npz": _saved(sparse.save_npz, sparse.csr_matrix(square)),

@@ -1,4 +1,4 @@
-"""Data and files of the tests of checkpoints."""
+"""Data and files that several tests share."""
 
 from __future__ import annotations
 
@@ -28,3 +28,13 @@ def iris():
 @pytest.fixture
 def path(tmp_path):
     return tmp_path / "fit.npz"
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(name, data):
+        path = tmp_path / name
+        path.write_bytes(data.encode() if isinstance(data, str) else data)
+        return path
+
+    return write

@@ -16,16 +16,6 @@ from kernelweave.reading import read_matrix
 from kernelweave.tables import TableEncoder, table_kernels
 
 
-@pytest.fixture
-def write(tmp_path):
-    def write(name, data):
-        path = tmp_path / name
-        path.write_bytes(data.encode() if isinstance(data, str) else data)
-        return path
-
-    return write
-
-
 def npy(shape, descr="<f8", data=b""):
     """An NPY file that says whatever it likes about its shape and type."""
     text = f"{{'descr': {descr!r}, 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"

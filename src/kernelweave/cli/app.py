@@ -24,6 +24,7 @@ __all__ = ["app", "report_error"]
 _TRACEBACK = "KERNELWEAVE_TRACEBACK"
 INTERRUPTED = 130
 _FIGURES = (".png", ".pdf", ".svg")
+_TABLES = (".csv", ".tsv", ".parquet", ".json", ".npy")
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -83,13 +84,13 @@ def _ends_at_ctrl_c(command: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def _given(ctx: typer.Context) -> dict[str, Any]:
-    """The options of a command that have a value, with what they mean."""
+def _given(ctx: typer.Context, **files: tuple[str, ...]) -> dict[str, Any]:
+    """The options of a command that have a value; files to write must end as given, if at all."""
     from kernelweave.cli.output import check_file
 
-    given = {name: value for name, value in ctx.params.items() if value is not None}
-    given["task"] = given["task"].value
-    for name, suffixes in (("report", (".html", ".htm")), ("model", ()), ("figure", _FIGURES)):
+    items = ctx.params.items()
+    given = {name: getattr(v, "value", v) for name, v in items if v is not None}
+    for name, suffixes in files.items():
         if name in given:
             given[name] = check_file(f"--{name}", given[name], suffixes)
     if "time_limit" in given:
@@ -218,7 +219,7 @@ def fit(
     from kernelweave.cli.output import Output
 
     out = Output(json=json, quiet=quiet)
-    given = _given(ctx)
+    given = _given(ctx, report=(".html", ".htm"), model=())
     with out.console.status("loading"):
         from kernelweave.cli.fit import run_fit
 
@@ -234,6 +235,7 @@ def fit(
 )
 @_ends_at_ctrl_c
 def predict(
+    ctx: typer.Context,
     model: options.ModelFile,
     data: options.DataFile,
     proba: Annotated[
@@ -265,16 +267,15 @@ def predict(
     quiet: options.Quiet = False,
 ) -> int:
     """Predict the rows of a file with a saved model."""
-    from kernelweave.cli.output import Output, check_file
+    from kernelweave.cli.output import Output
 
     # The predictions themselves go to standard output; what is said about them does not.
     out = Output(json=json, quiet=quiet, to_stderr=output is None)
+    given = _given(ctx, output=_TABLES)
     with out.console.status("loading"):
-        from kernelweave.cli.predict import FORMATS, run_predict
+        from kernelweave.cli.predict import run_predict
 
-    if output is not None:
-        output = check_file("--output", output, FORMATS)
-    return run_predict(model, data, proba, kernel_matrix or (), output, raw, trust or (), out)
+    return run_predict(given, out)
 
 
 @app.command(epilog=_examples(("kernelweave inspect fit.skops", ""), ("... --json", "all of it")))
@@ -332,7 +333,7 @@ def compare(
     from kernelweave.cli.output import Output
 
     out = Output(json=json, quiet=quiet)
-    given = _given(ctx)
+    given = _given(ctx, figure=_FIGURES)
     names = [name.strip() for name in solvers.split(",") if name.strip()]
     if not names:
         raise InvalidInputError("--solvers needs at least one name, such as spg,silp,mwu.")

@@ -17,7 +17,6 @@ _HEADER_LETTERS = 1 << 16
 
 
 def solvers(incomplete: str) -> list[str]:
-    """Return solvers that begin with what was typed."""
     return [name for name in SOLVERS if name.startswith(incomplete)]
 
 
@@ -52,8 +51,6 @@ output = partial(typer.Option, rich_help_panel="Output")
 
 
 class Task(StrEnum):
-    """What is to be learnt."""
-
     auto = "auto"
     classification = "classification"
     regression = "regression"

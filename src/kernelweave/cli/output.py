@@ -48,7 +48,6 @@ class Output:
             self.line(label, text)
 
     def line(self, label: str, text: str) -> None:
-        """Print one fact."""
         self.console.print(f"  [dim]{label:<{_LABEL}}[/]{shown(text)}", soft_wrap=True)
 
     def show(self, thing: Any = "") -> None:
@@ -60,12 +59,10 @@ class Output:
         self.console.print(shown(textwrap.indent(lines, "  "), lines=True), soft_wrap=True)
 
     def warn(self, text: str) -> None:
-        """Print a warning and keep it."""
         self.warnings.append(text)
         self.console.print(f"  [yellow]warning:[/] {shown(text)}", soft_wrap=True)
 
     def saved(self, what: str, path: Path) -> None:
-        """Say where a file is."""
         self.console.print(
             f"  [dim]{what:<{_LABEL}}[/]saved to [bold]{shown(str(path))}[/]", soft_wrap=True
         )

@@ -22,34 +22,25 @@ from kernelweave.model_files import load, read_header
 from kernelweave.reading import Table, read_table
 from kernelweave.visible_text import visible
 
-__all__ = ["FORMATS", "run_inspect", "run_predict"]
+__all__ = ["run_inspect", "run_predict"]
 
 # What makes a spreadsheet take a cell for a formula.
 _RUN = ("=", "+", "-", "@", "\t", "\r")
-FORMATS = (".csv", ".tsv", ".parquet", ".json", ".npy")
 
 
-def run_predict(
-    path: Path,
-    data: Path,
-    proba: bool,
-    matrices: Sequence[str],
-    output: Path | None,
-    raw: bool,
-    trusted: Sequence[str],
-    out: Output,
-) -> int:
-    """Load, predict, write; returns the exit code."""
+def run_predict(given: dict[str, Any], out: Output) -> int:
+    """Load, predict, write, all by the options of the command; returns the exit code."""
+    path, output, matrices = given["model"], given.get("output"), given.get("kernel_matrix", ())
     about = read_header(path).about
     with out.console.status("loading"):
-        model = load(path, trusted=list(trusted))
-        table = read_table(data)
+        model = load(path, trusted=list(given.get("trust", ())))
+        table = read_table(given["data"])
     estimator = find_estimator(model)
     X, y = _samples(table, estimator, model, about)
     if matrices or precomputed_kernels(estimator):
         model, X = _on_matrices(model, X, matrices, about, table)
     with out.hearing():
-        frame = _predictions(model, X, estimator, proba)
+        frame = _predictions(model, X, estimator, given["proba"])
     scores = None
     if y is not None and about.get("task") != "outlier":
         scores = score(frame["prediction"].to_numpy(), y, y)
@@ -57,15 +48,15 @@ def run_predict(
     roles = getattr(model[0], "roles_", {}) if hasattr(model, "steps") else {}
     if isinstance(table.data, pl.DataFrame):
         # Columns that name the rows, which no kernel uses, come first.
-        unused = [name for name, role in roles.items() if role == "nothing"]
+        unused = {name for name, role in roles.items() if role == "nothing"}
         there = [c for c in table.data.iter_columns() if c.name in unused]
         named = [c for c in there if c.n_unique() == len(c) > 1 and c.name not in frame.columns]
         frame = pl.DataFrame([*named, *frame.iter_columns()])
     if output is not None:
-        _write(frame, output, raw)
+        _write(frame, output, given["raw"])
         out.saved(f"{len(frame):,} rows", output)
     elif not out.json:
-        sys.stdout.write((frame if raw else guarded(frame)).write_csv())
+        sys.stdout.write((frame if given["raw"] else guarded(frame)).write_csv())
     out.document(
         {
             "command": "predict",

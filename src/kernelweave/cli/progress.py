@@ -92,7 +92,6 @@ class FitProgress(_Progress):
         return self
 
     def __call__(self, record: Any) -> None:
-        """Show one record of the history."""
         if record.iteration <= self._iteration:
             # Each class has a fit of its own, and the next one begins.
             self._first = self._gap = math.inf

@@ -104,32 +104,27 @@ def _columns(path: Path, arrays: dict[str, NDArray[Any]]) -> list[tuple[str, NDA
     titles = None
     matrices = [name for name, array in arrays.items() if array.ndim == 2]
     main = "X" if "X" in matrices else matrices[0] if len(matrices) == 1 else None
-    if main is not None:
-        width = arrays[main].shape[1]
-        for key in _NAMES:
-            if key in arrays and arrays[key].shape == (width,) and arrays[key].dtype.kind in "US":
-                titles = [str(title) for title in _as_text(arrays[key])]
-                arrays = {name: array for name, array in arrays.items() if name != key}
-                break
+    for key in _NAMES:
+        if main is not None and key in arrays:
+            names = arrays[key]
+            if names.shape == arrays[main].shape[1:] and names.dtype.kind in "US":
+                titles = _as_text(arrays.pop(key))
     _check_shapes(path, arrays)
     out: list[tuple[str, NDArray[Any]]] = []
     for name, array in arrays.items():
-        if array.dtype.names is not None:
-            out += [(field, array[field]) for field in array.dtype.names]
-        elif array.ndim == 1:
+        if array.ndim == 1:
             out.append((name, array))
         else:
-            stem = "x" if name == main else name
-            own = titles if name == main else None
-            names = own or [f"{stem}{j}" for j in range(array.shape[1])]
-            out += [(names[j], array[:, j]) for j in range(array.shape[1])]
+            titled = [f"{'x' if name == main else name}{j}" for j in range(array.shape[1])]
+            if name == main and titles is not None:
+                titled = titles
+            out += zip(titled, array.T, strict=True)
     return out
 
 
 def _check_shapes(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
     shapes = "; ".join(f"{name} {array.shape}" for name, array in list(arrays.items())[:6])
-    # Records count their fields as columns.
-    axes = [array.ndim + (array.dtype.names is not None) for array in arrays.values()]
+    axes = [array.ndim for array in arrays.values()]
     heights = {array.shape[:1] for array in arrays.values()}
     if not set(axes) <= {1, 2} or axes == [1] or len(heights) != 1:
         raise InvalidInputError(

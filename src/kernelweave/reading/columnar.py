@@ -12,7 +12,6 @@ shared.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -37,9 +36,9 @@ _BINARY, _LISTS, _MAP, _STRUCT = 8, (9, 10), 11, 12
 _HEADERS = {0: (5, 2), 3: (8, 4)}
 # Physical types, and the encoding that may make long texts of few bytes.
 _TEXT, _FIXED, _DELTA_TEXT = 6, 7, 7
-# A struct of the footer, another value and a page, as objects. Text is copied from its pages.
+# A struct of the footer, an element of a list and a page, as objects; text is copied from pages.
 _STRUCT_BYTES, _VALUE_BYTES, _PAGE_BYTES, _COPIES_OF_TEXT = 250.0, 40.0, 1000.0, 2.0
-_DEEPEST = 30
+_DEEPEST, _MOST_FIELDS = 30, 100
 
 # Of Arrow: a mark before lengths, and the kinds of messages.
 _CONTINUED = 0xFFFFFFFF
@@ -164,13 +163,16 @@ class _Thrift:
         self._data, self.at, self._allowance = data, at, allowance
 
     def _byte(self) -> int:
-        if not 0 <= self.at < len(self._data):
+        at = self.at
+        if at >= len(self._data):
             raise ValueError("its metadata end too early")
-        self.at += 1
-        return self._data[self.at - 1]
+        self.at = at + 1
+        return self._data[at]
 
     def _varint(self) -> int:
         byte = self._byte()
+        if byte < 128:
+            return byte
         out, shift = byte & 127, 7
         while byte > 127:
             byte = self._byte()
@@ -192,21 +194,23 @@ class _Thrift:
             number = number + step if step else self._signed()
             # A boolean field is all in its head; as an element of a list it takes a byte.
             out[number] = None if kind in _BOOLEANS else self._value(kind, depth + 1)
+            if len(out) > _MOST_FIELDS:
+                raise ValueError(f"a part of its metadata has more than {_MOST_FIELDS} fields")
         return out
 
     def _value(self, kind: int, depth: int) -> Any:
+        if kind in _NUMBERS:
+            return self._signed()
         if depth > _DEEPEST:
             raise ValueError(f"its metadata are nested more than {_DEEPEST} deep")
         if self.at >= len(self._data):
             raise ValueError("its metadata end too early")
-        self._allowance.take(_VALUE_BYTES, "its metadata")
-        if kind in _NUMBERS:
-            return self._signed()
         if kind == _STRUCT:
             return self.struct(depth)
         if kind in _LISTS:
             head = self._byte()
             length = head >> 4 if head >> 4 < 15 else self._varint()
+            self._allowance.take(_VALUE_BYTES * length, "its metadata")
             return [self._value(head & 15, depth + 1) for _ in range(length)]
         if kind == _MAP:
             length = self._varint()
@@ -227,45 +231,34 @@ class _Thrift:
 def _check_arrow(data: bytes, allowance: Allowance) -> None:
     """Count what all batches need, unpacked; those of a file as its footer lists them."""
     reader = _Flat(data)
-    for message, body in _messages(reader, data):
-        kind, header = reader.scalar(message, 1, "<B"), reader.follow(message, 2)
-        if kind == _SCHEMA:
-            _count_fields(reader, header, allowance)
-        elif kind == _DICTIONARY:
-            _count_batch(reader, reader.follow(header, 1), body, allowance)
-        elif kind == _BATCH:
-            _count_batch(reader, header, body, allowance)
     if data.startswith(b"ARROW1"):
-        _count_fields(reader, reader.follow(_footer(reader, data), 1), allowance)
-
-
-def _footer(reader: _Flat, data: bytes) -> int:
-    end = len(data) - 10
-    return reader.table(end - reader.number("<i", end))
-
-
-def _messages(reader: _Flat, data: bytes) -> Iterator[tuple[int, int]]:
-    """The messages of a file or a stream, and where the body of each begins."""
-    if data.startswith(b"ARROW1"):
-        footer = _footer(reader, data)
+        end = len(data) - 10
+        footer = reader.table(end - reader.number("<i", end))
+        _count_fields(reader, reader.follow(footer, 1), allowance)
         for place in [*reader.places(footer, 2, 24), *reader.places(footer, 3, 24)]:
             offset, n_metadata = struct.unpack_from("<qi", data, place)
-            yield reader.message(offset)[0], offset + n_metadata
+            _count_message(reader, reader.message(offset)[0], offset + n_metadata, allowance)
         return
     at = 0
     while at + 4 <= len(data):
         message, body = reader.message(at)
         if not message:
             return
-        yield message, body
+        _count_message(reader, message, body, allowance)
         at = body + max(0, reader.scalar(message, 3, "<q"))
 
 
-def _count_batch(reader: _Flat, header: int, body: int, allowance: Allowance) -> None:
-    n_values = reader.pairs(header, 1)[:, 0].astype(np.float64).clip(0).sum()
-    buffers = reader.pairs(header, 2)
+def _count_message(reader: _Flat, message: int, body: int, allowance: Allowance) -> None:
+    kind, header = reader.scalar(message, 1, "<B"), reader.follow(message, 2)
+    if kind == _SCHEMA:
+        _count_fields(reader, header, allowance)
+    if kind not in (_DICTIONARY, _BATCH):
+        return
+    batch = reader.follow(header, 1) if kind == _DICTIONARY else header
+    n_values = reader.pairs(batch, 1)[:, 0].astype(np.float64).clip(0).sum()
+    buffers = reader.pairs(batch, 2)
     lengths = buffers[:, 1].astype(np.float64)
-    if reader.follow(header, 3):
+    if reader.follow(batch, 3):
         # The length of a packed buffer when it is unpacked stands before it.
         packed = np.flatnonzero(lengths >= 8)
         unpacked = reader.int64_at(body + buffers[packed, 0])

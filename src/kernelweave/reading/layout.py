@@ -6,21 +6,17 @@ import csv
 import io
 import re
 from itertools import islice
-from typing import NamedTuple
 
 __all__ = [
     "MISSING",
-    "Separator",
     "decode",
     "find_separator",
     "has_header",
-    "is_missing",
     "is_number",
 ]
 
 # What stands for a value that is not there.
 MISSING = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NAN", "null", "NULL", "None", "?", ".")
-_MISSING = frozenset(MISSING)
 # Where several would do, the first: "1,5;2,5" is two numbers with decimal commas.
 _SEPARATORS = ("\t", ";", ",", "|")
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|[-+]?(inf|infinity)", re.IGNORECASE)
@@ -29,13 +25,7 @@ _BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "
 
 
 def is_number(text: str) -> bool:
-    """Whether a field is a number."""
     return _NUMBER.fullmatch(text.strip()) is not None
-
-
-def is_missing(text: str) -> bool:
-    """Whether a field stands for a missing value."""
-    return text.strip() in _MISSING
 
 
 def decode(data: bytes, *, cut: bool = False) -> tuple[str, str | None]:
@@ -59,45 +49,33 @@ def decode(data: bytes, *, cut: bool = False) -> tuple[str, str | None]:
         return data.decode("latin-1"), note
 
 
-class Separator(NamedTuple):
-    """What stands between fields; `certain` if all the first lines agree on several fields."""
+def find_separator(text: str, *, whole: bool = True) -> tuple[str, bool]:
+    """Find what separates the fields of a table, and whether all the first lines agree on several.
 
-    text: str
-    certain: bool
-
-
-def find_separator(text: str, *, whole: bool = True) -> Separator:
-    """Find what separates the fields of a table; a space stands for any number of spaces."""
+    A space stands for any number of spaces. Without ``whole=True`` the last line may be cut.
+    """
     best, most, total = ",", 0, 0
     for candidate in _SEPARATORS:
-        rows = _first_rows(text, candidate, whole)
+        try:
+            reader = csv.reader(io.StringIO(text, newline=""), delimiter=candidate)
+            rows = [row for row in islice(reader, _SNIFFED_LINES) if any(map(str.strip, row))]
+        except csv.Error:
+            rows = [line.split(candidate) for line in text.split("\n") if line.strip()]
+        if not whole and 1 < len(rows) < _SNIFFED_LINES:
+            rows.pop()
         # Whatever separates the fields separates those of the first line.
-        if len(rows[0]) < 2:
+        if not rows or len(rows[0]) < 2:
             continue
         agreeing = sum(len(row) in (len(rows[0]), len(rows[0]) + 1) for row in rows)
         if agreeing * total > most * len(rows) or not total:
             best, most, total = candidate, agreeing, len(rows)
     if total:
-        return Separator(best, most == total > 1)
-    widths = [len(row[0].split()) for row in _first_rows(text, "\n", whole)]
+        return best, most == total > 1
+    lines = [line for line in text.split("\n") if line.strip()]
+    widths = [len(line.split()) for line in (lines if whole else lines[:-1])]
     if len(widths) > 1 and widths[0] > 1 and set(widths) == {widths[0]}:
-        return Separator(" ", True)
-    return Separator(",", False)
-
-
-def _first_rows(text: str, separator: str, whole: bool) -> list[list[str]]:
-    """Fields of the first lines that are not blank."""
-    if separator == "\n":
-        rows = [[line] for line in text.split("\n") if line.strip()]
-    else:
-        reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
-        try:
-            rows = [row for row in islice(reader, _SNIFFED_LINES) if any(map(str.strip, row))]
-        except csv.Error:
-            rows = [line.split(separator) for line in text.split("\n") if line.strip()]
-    if not whole and 1 < len(rows) < _SNIFFED_LINES:
-        rows.pop()  # It has been cut.
-    return rows or [[""]]
+        return " ", True
+    return ",", False
 
 
 def has_header(rows: list[list[str]]) -> bool:
@@ -110,7 +88,7 @@ def has_header(rows: list[list[str]]) -> bool:
     numbers = [is_number(field) for field in first]
     if not any(numbers):
         return True
-    words = [j for j, field in enumerate(first) if not numbers[j] and not is_missing(field)]
+    words = [j for j, field in enumerate(first) if not numbers[j] and field.strip() not in MISSING]
     if not words:
         # Years over the columns and an empty corner: a header, unless the data have a gap there.
         corner = not first[0].strip() and all(numbers[1:])

@@ -188,7 +188,7 @@ def _kind_by_content(path: Path) -> str:
     if b"\0" not in head:
         cut = len(head) == _HEAD
         # Several lines of several fields each.
-        if find_separator(decode(head, cut=cut)[0], whole=not cut).certain:
+        if find_separator(decode(head, cut=cut)[0], whole=not cut)[1]:
             return "csv"
     raise _unknown(path)
 

@@ -37,10 +37,10 @@ _SHOWN = 5  # names in a line
 _EXACT = 2.0**53
 _DECIMAL_COMMA = r"^[-+]?\d*(,\d+)?([eE][-+]?\d+)?$"
 # Cells whose types are found together.
-_CELLS = 2**22
+_CELLS = 2**20
 # Memory for each field, for one in a file with quotes and for each line, as measured at the peak of
 # reading; and the part of the memory that is free that all may take.
-_FIELD_BYTES, _CAREFUL_BYTES, _LINE_BYTES = 40.0, 120.0, 70.0
+_FIELD_BYTES, _CAREFUL_BYTES, _LINE_BYTES = 60.0, 120.0, 70.0
 _OF_TABLES = 0.9
 
 
@@ -67,7 +67,6 @@ def read_text(path: Path, kind: str) -> Table:
 
 
 def check_names(names: Sequence[str], path: Path) -> None:
-    """Refuse names of columns that are there twice."""
     twice = [name for name, count in Counter(names).items() if count > 1]
     if not twice:
         return
@@ -93,7 +92,7 @@ def read_grid(path: Path) -> Grid:
     """Read the fields of a text table as text, and find out whether the first line is a header."""
     data, notes = _clean(path)
     head = data[:_HEAD_BYTES].decode("utf-8", errors="ignore")
-    separator = find_separator(head, whole=len(data) <= _HEAD_BYTES).text
+    separator, _ = find_separator(head, whole=len(data) <= _HEAD_BYTES)
     if separator == " ":
         data = re.sub(rb"[ \t]+", b"\t", re.sub(rb"(?m)^[ \t]+|[ \t]+$", b"", data))
         separator = "\t"
@@ -103,6 +102,8 @@ def read_grid(path: Path) -> Grid:
     needed = 3.0 * len(data) + each * n_fields + _LINE_BYTES * n_lines
     what = f"a table of {n_lines} lines and {n_fields} fields"
     Allowance(path, _OF_TABLES).take(needed, what)
+    if 0 < data.count(b'"') <= 2 * n_fields and _are_needless(data, separator):
+        data = data.replace(b'"', b"")
     with plain_errors(path, "a table"):
         text = data.decode("utf-8")
         split = _split_carefully if '"' in text else _split_plain
@@ -143,6 +144,21 @@ def _clean(path: Path) -> tuple[bytes, list[str]]:
     return data, [] if note is None else [note]
 
 
+def _are_needless(data: bytes, separator: str) -> bool:
+    """Whether quotes stand around whole fields and none of these needs them: it is often so."""
+    values = np.frombuffer(data, np.uint8)
+    border = (values == ord(separator)) | (values == ord("\n"))
+    quotes = np.flatnonzero(values == ord('"'))
+    opening, closing = quotes[::2], quotes[1::2]
+    if len(opening) != len(closing) or b'""' in data:
+        return False  # Without its quotes, a row of empty fields may be a blank line.
+    before = border[opening - 1] | (opening == 0)
+    after = border[np.minimum(closing + 1, len(values) - 1)] | (closing == len(values) - 1)
+    places = np.flatnonzero(border)
+    inside = np.searchsorted(places, closing) - np.searchsorted(places, opening)
+    return bool(before.all() and after.all() and not inside.any())
+
+
 # The number of the line in which each row begins, the rows, their numbers of fields, and the fields
 # of the first ones. Blank lines are no rows.
 _Rows = tuple[list[int], list[Any], list[int], list[list[str]]]
@@ -167,7 +183,7 @@ def _split_carefully(path: Path, text: str, separator: str) -> _Rows:
     try:
         reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
         for row in reader:
-            if len(row) > 1 or any(map(str.strip, row)):
+            if row and (len(row) > 1 or not row[0].isspace()):
                 numbers.append(number)
                 rows.append(row)
             number = reader.line_num + 1

@@ -80,9 +80,13 @@ def look_at_numbers(frame: pl.DataFrame, forced: Collection[str] = ()) -> dict[s
         return {}
     numbers = as_numbers(frame)
     missing = np.isnan(numbers).sum(axis=0)
-    same = (np.fmin.reduce(numbers, axis=0) == np.fmax.reduce(numbers, axis=0)).tolist()
-    often = (missing > _MISSING_SHARE * frame.height).tolist()
-    middle, missing = _medians(numbers, frame.height - missing).tolist(), missing.tolist()
+    ranked, every = np.sort(numbers, axis=0), np.arange(frame.width)  # NaN comes last.
+    last = np.maximum(frame.height - missing - 1, 0)
+    low, high = ranked[last // 2, every], ranked[(last + 1) // 2, every]
+    with np.errstate(over="ignore"):
+        middle = (low + (high - low) / 2).tolist()
+    same = (ranked[0] == ranked[last, every]).tolist()
+    often, missing = (missing > _MISSING_SHARE * frame.height).tolist(), missing.tolist()
     out = {}
     for j, (name, kind) in enumerate(zip(frame.columns, frame.dtypes, strict=True)):
         if missing[j] == frame.height:
@@ -98,19 +102,6 @@ def look_at_numbers(frame: pl.DataFrame, forced: Collection[str] = ()) -> dict[s
             remark = "a number of its own for every row" if all_own else ""
         plan = {} if remark else {"fill": middle[j], "indicator": often[j]}
         out[name] = Column("nothing" if remark else "number", plan, missing[j], remark)
-    return out
-
-
-def _medians(numbers: NDArray[np.float64], known: NDArray[np.intp]) -> NDArray[np.float64]:
-    """Medians of columns that have so many values beside NaN; NaN if there are none."""
-    out = np.full(len(known), np.nan)
-    for count in np.unique(known[known > 0]):
-        alike = np.flatnonzero(known == count)
-        # NaN comes last.
-        low, high = (count - 1) // 2, count // 2
-        ranked = np.partition(numbers[:, alike], (low, high), axis=0)
-        with np.errstate(over="ignore"):
-            out[alike] = ranked[low] + (ranked[high] - ranked[low]) / 2
     return out
 
 
