@@ -15,7 +15,6 @@ from kernelweave.memory import require_bytes
 from kernelweave.operators.base import (
     Array,
     KernelOperator,
-    Kind,
     Which,
     as_tasks,
     kernel_indices,
@@ -131,13 +130,11 @@ class PointShards(KernelOperator):
         for some, w, answer in self._ask(chosen, lambda *_: call, idx, held, sent_first=True):
             out[..., some, held[w][1]] = answer
 
-    def block(
-        self, rows: Which = None, columns: Which = None, kernels: Which = None, dtype: Kind = None
-    ) -> Array:
+    def block(self, rows: Which = None, columns: Which = None, kernels: Which = None) -> Array:
         chosen, idx = self.chosen(kernels), np.arange(self.n) if rows is None else np.asarray(rows)
         width = self.n if columns is None else len(columns)
         require_bytes(8.0 * len(chosen) * len(idx) * width, f"{len(idx)} rows of the kernels")
-        out = np.empty((len(chosen), len(idx), width), np.float64 if dtype is None else dtype)
+        out = np.empty((len(chosen), len(idx), width))
         self._fill(out, idx, columns, chosen, methodcaller("block"))
         return out
 

@@ -23,7 +23,6 @@ __all__ = [
     "Array",
     "ErrorBound",
     "KernelOperator",
-    "Kind",
     "Part",
     "Which",
     "as_tasks",
@@ -46,8 +45,6 @@ _FEWEST_ROWS = 16
 
 # Which rows, columns or kernels; None means all of them.
 Which = Array | None
-# The type of a result; None means the operator's own.
-Kind = DTypeLike | None
 
 
 @dataclass(frozen=True)
@@ -116,12 +113,10 @@ class KernelOperator(ABC):
     # The primitives
 
     @abstractmethod
-    def block(
-        self, rows: Which = None, columns: Which = None, kernels: Which = None, dtype: Kind = None
-    ) -> Array:
+    def block(self, rows: Which = None, columns: Which = None, kernels: Which = None) -> Array:
         """K_k[rows][:, columns] for each kernel: shape (m, rows, columns).
 
-        In the operator's own type unless `dtype` says otherwise; the caller minds the memory.
+        In the operator's own type; the caller minds the memory.
         """
 
     def diagonal(self, kernels: Which = None) -> Array:
@@ -479,13 +474,9 @@ class Part(KernelOperator):
     def shape(self) -> tuple[int, int]:
         return self._whole.shape[0] if self._rows is None else len(self._rows), self.n
 
-    def block(
-        self, rows: Which = None, columns: Which = None, kernels: Which = None, dtype: Kind = None
-    ) -> Array:
+    def block(self, rows: Which = None, columns: Which = None, kernels: Which = None) -> Array:
         chosen = self._kernels[kernel_indices(kernels, self.m)]
-        return self._whole.block(
-            _cut(self._rows, rows), _cut(self._columns, columns), chosen, dtype
-        )
+        return self._whole.block(_cut(self._rows, rows), _cut(self._columns, columns), chosen)
 
     def weighted(
         self, d: ArrayLike, rows: Which = None, columns: Which = None, out: Array | None = None

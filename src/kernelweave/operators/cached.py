@@ -15,7 +15,6 @@ from kernelweave.operators.base import (
     Array,
     ErrorBound,
     KernelOperator,
-    Kind,
     Which,
     as_tasks,
     kernel_indices,
@@ -123,13 +122,10 @@ class CachedOperator(KernelOperator):
             slab, slots = self._cache.slots(idx[positions])
             yield positions, slab, slots
 
-    def block(
-        self, rows: Which = None, columns: Which = None, kernels: Which = None, dtype: Kind = None
-    ) -> Array:
+    def block(self, rows: Which = None, columns: Which = None, kernels: Which = None) -> Array:
         """See :class:`KernelOperator`; some columns of rows that cannot all be kept, afresh."""
-        other_type = dtype is not None and np.dtype(dtype) != self.dtype
-        if other_type or (columns is not None and self._cache.capacity < self.n):
-            return self._computed.block(rows, columns, kernels, dtype)
+        if columns is not None and self._cache.capacity < self.n:
+            return self._computed.block(rows, columns, kernels)
         chosen = kernel_indices(kernels, self.m)
         idx = np.arange(self.n) if rows is None else np.asarray(rows)
         pick: Any = slice(None) if columns is None else np.asarray(columns)

@@ -24,7 +24,6 @@ from kernelweave.kernels.vectors import ElementwiseForm
 from kernelweave.operators.base import (
     Array,
     KernelOperator,
-    Kind,
     Which,
     into,
     kernel_indices,
@@ -239,17 +238,15 @@ class ComputedOperator(SampledOperator):
 
     # Values
 
-    def block(
-        self, rows: Which = None, columns: Which = None, kernels: Which = None, dtype: Kind = None
-    ) -> Array:
+    def block(self, rows: Which = None, columns: Which = None, kernels: Which = None) -> Array:
         chosen = kernel_indices(kernels, self.m).tolist()
         self.learn(chosen)
         left = _positions(rows, self.shape[0])
         right = _positions(columns, self.n)
         new = self._left is not None and self._left.sides is None
         if new and self._right is None and any(step.needs_means for step in self.steps):
-            return self._centred_block(chosen, left, right, dtype)
-        kind = np.dtype(self.dtype if dtype is None else dtype)
+            return self._centred_block(chosen, left, right)
+        kind = np.dtype(self.dtype)
         try:
             return self._values(chosen, left, right, kind, len(self.steps))
         except NotFiniteError:
@@ -291,13 +288,10 @@ class ComputedOperator(SampledOperator):
             known = [own if own is None else own[place] for own in side.sides or []]
         return [own if own is None or index is None else own[index] for own in known]
 
-    def _centred_block(
-        self, kernels: list[int], left: Any, right: Any, dtype: DTypeLike | None
-    ) -> Array:
+    def _centred_block(self, kernels: list[int], left: Any, right: Any) -> Array:
         """New samples against training samples, all of which their means are taken over."""
         new = self._samples(self._left, left)
-        kind = np.dtype(self.dtype if dtype is None else dtype)
-        out = np.empty((len(kernels), new.n, self.n if right is None else len(right)), kind)
+        out = np.empty((len(kernels), new.n, self.n if right is None else len(right)), self.dtype)
         height = rows_of(self.n * len(kernels), STACK_ENTRIES)
         for start in range(0, new.n, height):
             part = new.take(np.arange(start, min(start + height, new.n)))

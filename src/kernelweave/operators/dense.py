@@ -24,7 +24,6 @@ from kernelweave.operators.base import (
     Array,
     ErrorBound,
     KernelOperator,
-    Kind,
     Which,
     as_tasks,
     kernel_indices,
@@ -136,17 +135,13 @@ class DenseOperator(KernelOperator):
         """Type of the matrices that were computed."""
         return "float32" if self._rounded.any() else "float64"
 
-    def block(
-        self, rows: Which = None, columns: Which = None, kernels: Which = None, dtype: Kind = None
-    ) -> Array:
+    def block(self, rows: Which = None, columns: Which = None, kernels: Which = None) -> Array:
         chosen = kernel_indices(kernels, self.m)
         rows = np.arange(self.n) if rows is None else np.asarray(rows)
         pick = rows if columns is None else np.ix_(rows, columns)
         width = self.n if columns is None else len(columns)
-        if dtype is None:
-            kinds = [self._matrices[k].dtype for k in chosen] or [np.dtype(np.float64)]
-            dtype = np.result_type(*kinds)
-        out = np.empty((len(chosen), len(rows), width), dtype)
+        kinds = [self._matrices[k].dtype for k in chosen] or [np.dtype(np.float64)]
+        out = np.empty((len(chosen), len(rows), width), np.result_type(*kinds))
         for position, k in enumerate(chosen):
             np.multiply(
                 self._matrices[k][pick], self._scale[k], out=out[position], casting="same_kind"

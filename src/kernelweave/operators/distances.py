@@ -21,7 +21,6 @@ from kernelweave.kernels.samples import Samples, as_samples
 from kernelweave.memory import cache_bytes
 from kernelweave.operators.base import (
     Array,
-    Kind,
     Which,
     into,
     kernel_indices,
@@ -243,15 +242,13 @@ class DistanceOperator(SampledOperator):
 
     # Values
 
-    def block(
-        self, rows: Which = None, columns: Which = None, kernels: Which = None, dtype: Kind = None
-    ) -> Array:
+    def block(self, rows: Which = None, columns: Which = None, kernels: Which = None) -> Array:
         """See :class:`KernelOperator`; from the kernels' own formula, one by one."""
         chosen = kernel_indices(kernels, self.m)
         left, right = self._left.samples, self._right.samples
         left = left if rows is None else left.take(rows)
         right = right if columns is None else right.take(columns)
-        kind = np.dtype(self.dtype if dtype is None else dtype)
+        kind = np.dtype(self.dtype)
         out = np.zeros((len(chosen), left.n, right.n), kind)
         for i, k in enumerate(chosen):
             for path, leaf in self.kernels[k].exponent_terms():

@@ -24,7 +24,6 @@ from kernelweave.operators.base import (
     Array,
     ErrorBound,
     KernelOperator,
-    Kind,
     Which,
     as_tasks,
     into,
@@ -212,14 +211,12 @@ class FactorOperator(KernelOperator):
         owner = np.repeat(np.arange(len(chosen)), self.ranks[chosen])
         return self._factors[self._factor_rows(chosen)], owner
 
-    def block(
-        self, rows: Which = None, columns: Which = None, kernels: Which = None, dtype: Kind = None
-    ) -> Array:
+    def block(self, rows: Which = None, columns: Which = None, kernels: Which = None) -> Array:
         chosen = kernel_indices(kernels, self.m)
         idx = np.arange(self.n) if rows is None else sample_indices(rows, self.n)
         width = self.n if columns is None else len(columns)
-        out = np.empty((len(chosen), len(idx), width), np.float64 if dtype is None else dtype)
-        if columns is None and len(idx) <= _FEW_ROWS and dtype is None:
+        out = np.empty((len(chosen), len(idx), width))
+        if columns is None and len(idx) <= _FEW_ROWS:
 
             def work(start: int, stop: int) -> None:
                 some = chosen[start:stop]

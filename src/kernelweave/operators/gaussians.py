@@ -36,7 +36,6 @@ from kernelweave.operators.base import (
     Array,
     ErrorBound,
     KernelOperator,
-    Kind,
     Which,
     as_tasks,
     kernel_indices,
@@ -274,13 +273,11 @@ class GaussianOperator(SampledOperator):
 
     # Values
 
-    def block(
-        self, rows: Which = None, columns: Which = None, kernels: Which = None, dtype: Kind = None
-    ) -> Array:
+    def block(self, rows: Which = None, columns: Which = None, kernels: Which = None) -> Array:
         if rows is not None or columns is not None:
-            return self.part(rows, columns).block(None, None, kernels, dtype)
+            return self.part(rows, columns).block(None, None, kernels)
         chosen = kernel_indices(kernels, self.m)
-        kind = np.dtype(self.dtype if dtype is None else dtype)
+        kind = np.dtype(self.dtype)
         needed = float(len(chosen)) * self.shape[0] * self.shape[1] * kind.itemsize
         require_bytes(needed, f"{self.shape[0]} rows of {len(chosen)} kernels")
         out = np.empty((len(chosen), *self.shape), kind)

@@ -20,7 +20,7 @@ from kernelweave.compiled.gaussians import pair_values
 from kernelweave.compiled.mwu import add_and_weigh, add_gaussians, factor_pair, row_pair
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.memory import require_bytes
-from kernelweave.operators.base import Array, KernelOperator, Kind, Which, kernel_runs
+from kernelweave.operators.base import Array, KernelOperator, Which, kernel_runs
 from kernelweave.operators.gaussians import GaussianOperator
 from kernelweave.operators.row_cache import RowCache, shared_cache
 from kernelweave.operators.stacked import StackedOperator
@@ -272,9 +272,7 @@ class SumOfKernels(KernelOperator):
     def shape(self) -> tuple[int, int]:
         return self.operator.shape
 
-    def block(
-        self, rows: Which = None, columns: Which = None, kernels: Which = None, dtype: Kind = None
-    ) -> Array:
+    def block(self, rows: Which = None, columns: Which = None, kernels: Which = None) -> Array:
         return self.operator.weighted(self.weights, rows, columns)[None]
 
     def apply(self, v: Array, kernels: Which = None, rows: Which = None) -> Array:

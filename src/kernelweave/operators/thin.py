@@ -17,7 +17,6 @@ from kernelweave.kernels.scaled_factor import ScaledFactor, Scaling, one_if_equa
 from kernelweave.operators.base import (
     Array,
     KernelOperator,
-    Kind,
     Which,
     as_tasks,
     kernel_indices,
@@ -79,9 +78,7 @@ class ThinOperator(KernelOperator):
                     out[place, t] -= scaling.off_product(task, here)
         return out if np.ndim(v) == 2 else out[:, 0]
 
-    def block(
-        self, rows: Which = None, columns: Which = None, kernels: Which = None, dtype: Kind = None
-    ) -> Array:
+    def block(self, rows: Which = None, columns: Which = None, kernels: Which = None) -> Array:
         chosen, left, right = kernel_indices(kernels, self.m), _where(rows), _where(columns)
         out = np.empty((len(chosen), *self._shape(rows, columns)))
         self._values(chosen, left, right, out)
@@ -89,7 +86,7 @@ class ThinOperator(KernelOperator):
             scaling = self._kernels[k].scaling
             if scaling.takes_off:
                 out[place] -= scaling.off_block(left, right)
-        return out if dtype is None else out.astype(dtype, copy=False)
+        return out
 
     def weighted(
         self, d: ArrayLike, rows: Which = None, columns: Which = None, out: Array | None = None
