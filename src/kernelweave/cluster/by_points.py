@@ -153,9 +153,9 @@ class PointShards(KernelOperator):
 
     # Products
 
-    def apply(self, v: Array, kernels: Which = None, rows: Which = None) -> Array:
+    def _apply(self, tasks: Array, chosen: Array, rows: Which) -> Array:
         """Of the samples of some rows only these are sent."""
-        chosen, tasks = self.chosen(kernels), as_tasks(v)
+        members = self.members[chosen]
         support = np.flatnonzero(tasks.any(axis=0))
         values = tasks[:, support]
         sent, held = (support, None) if rows is None else (np.asarray(rows), support)
@@ -165,9 +165,9 @@ class PointShards(KernelOperator):
             return methodcaller("apply", values[:, some if rows is None else shards[w][1]])
 
         out = np.zeros((len(chosen), len(tasks), self.n if rows is None else len(sent)))
-        for some, w, answer in self._ask(chosen, call_of, sent, shards, rows is not None):
+        for some, w, answer in self._ask(members, call_of, sent, shards, rows is not None):
             out[:, :, shards[w][1] if rows is None else some] += answer
-        return out if np.ndim(v) == 2 else out[:, 0]
+        return out
 
     def _quads(self, tasks: Array, chosen: Array, d: Array | None) -> tuple[Array, Array]:
         """v'K_k v, and with weights sum_k d_k K_k v; without them few samples are asked for."""

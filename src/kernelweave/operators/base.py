@@ -125,7 +125,11 @@ class KernelOperator(ABC):
 
     def apply(self, v: Array, kernels: Which = None, rows: Which = None) -> Array:
         """(K_k v)[rows] for each kernel; costs only the columns where v is not zero."""
-        chosen, tasks = kernel_indices(kernels, self.m), as_tasks(v)
+        out = self._apply(as_tasks(v), kernel_indices(kernels, self.m), rows)
+        return out if np.ndim(v) == 2 else out[:, 0]
+
+    def _apply(self, tasks: Array, chosen: Array, rows: Which) -> Array:
+        """Return the products with all tasks, (kernels, tasks, rows)."""
         where = np.arange(self.shape[0]) if rows is None else np.asarray(rows)
         support = np.flatnonzero(tasks.any(axis=0))
         values = np.ascontiguousarray(tasks[:, support].T)
@@ -138,7 +142,7 @@ class KernelOperator(ABC):
 
         if len(support) and len(chosen):
             map_blocks(work, len(where), rows_of(len(chosen) * len(support), STACK_ENTRIES))
-        return out if np.ndim(v) == 2 else out[:, 0]
+        return out
 
     # Sums over kernels, and over entries
 
@@ -379,11 +383,12 @@ class KernelOperator(ABC):
         """H of shape (R, n), R < n, with H'H = `square_sum()`; None if it is not known as such."""
         return None
 
-    def row_cache(self, kernels: Array) -> RowCache:
-        """Return a cache of rows of these kernels, shared by all who ask for the same ones."""
-        return self._row_cache_of(self, kernels)
+    def row_cache(self, kernels: Array, source: KernelOperator | None = None) -> RowCache:
+        """Return a cache of rows of these kernels, shared by all who ask for the same ones.
 
-    def _row_cache_of(self, source: KernelOperator, kernels: Array) -> RowCache:
+        They are asked of the `source`, or of this operator itself.
+        """
+        source = source or self
         # For some of the kernels half of the room: there may be a cache of all of them as well.
         share = 1.0 if len(kernels) == self.m else 0.5
         budget = min(1e6 * share * self.cache_mb, self.kept_bytes)

@@ -148,12 +148,9 @@ class DenseOperator(KernelOperator):
             )
         return out
 
-    def apply(self, v: Array, kernels: Which = None, rows: Which = None) -> Array:
-        chosen = kernel_indices(kernels, self.m)
-        tasks = as_tasks(v)
+    def _apply(self, tasks: Array, chosen: Array, rows: Which) -> Array:
         if rows is not None:
-            out = self._products_at(tasks, sample_indices(rows, self.n), chosen)
-            return out if np.ndim(v) == 2 else out[:, 0]
+            return self._products_at(tasks, sample_indices(rows, self.n), chosen)
         out = np.zeros((len(chosen), len(tasks), self.n))
         supports = [np.flatnonzero(row) for row in tasks]
         # Sums along the rows of a symmetric matrix are quicker than sums of its rows.
@@ -169,7 +166,7 @@ class DenseOperator(KernelOperator):
 
         cost = len(chosen) * self.n * sum(len(support) for support in supports)
         map_columns(work, len(chosen), self.n, cost)
-        return out if np.ndim(v) == 2 else out[:, 0]
+        return out
 
     def quad(self, v: Array, kernels: Which = None) -> Array:
         chosen = kernel_indices(kernels, self.m)

@@ -18,7 +18,6 @@ from kernelweave.operators.base import (
     Array,
     KernelOperator,
     Which,
-    as_tasks,
     kernel_indices,
     round_size_of,
     same_samples,
@@ -67,8 +66,8 @@ class ThinOperator(KernelOperator):
     ) -> None:
         """Add sum_k d_k S K_0 S over the active kernels; up to the diagonal if `lower`."""
 
-    def apply(self, v: Array, kernels: Which = None, rows: Which = None) -> Array:
-        chosen, tasks, here = kernel_indices(kernels, self.m), as_tasks(v), _where(rows)
+    def _apply(self, tasks: Array, chosen: Array, rows: Which) -> Array:
+        here = _where(rows)
         out = np.empty((len(chosen), len(tasks), self.n if rows is None else len(here)))
         self._products(tasks, chosen, here, out)
         for place, k in enumerate(chosen):
@@ -76,7 +75,7 @@ class ThinOperator(KernelOperator):
             if scaling.takes_off:
                 for t, task in enumerate(tasks):
                     out[place, t] -= scaling.off_product(task, here)
-        return out if np.ndim(v) == 2 else out[:, 0]
+        return out
 
     def block(self, rows: Which = None, columns: Which = None, kernels: Which = None) -> Array:
         chosen, left, right = kernel_indices(kernels, self.m), _where(rows), _where(columns)
