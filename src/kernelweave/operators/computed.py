@@ -67,6 +67,8 @@ class SampledOperator(KernelOperator):
     """
 
     samples: Any
+    # None of those that are known by numbers alone.
+    kernels: Sequence[Kernel] = ()
     normalization: Normalization
     dtype = "float64"
     _left: Any
@@ -103,6 +105,13 @@ class SampledOperator(KernelOperator):
                 f"{self.samples.n_columns}."
             )
         return self._side(new)
+
+    def sample_ids_of(self, idx: Array, kernels: Array | None = None) -> dict[str, Any]:
+        rows, found = self.samples.take(idx), {}
+        for k, kernel in enumerate(self.kernels):
+            if kernels is None or k in kernels:
+                found[self.names[k]] = kernel.core.ids(rows.through(kernel.path))
+        return {name: ids for name, ids in found.items() if ids is not None}
 
     def of_rows(self, left: Any, right: Any) -> Self:
         """Return the kernels between other samples."""
@@ -215,9 +224,6 @@ class ComputedOperator(SampledOperator):
             _learnt=set(),
             _plan=None,
         )
-
-    def sample_ids_of(self, idx: Array, kernels: Array | None = None) -> dict[str, Any]:
-        return given_ids(self, idx, kernels)
 
     # On their way to other machines
 
@@ -352,15 +358,14 @@ class ComputedOperator(SampledOperator):
         if dtype == "float64":
             return dtype
         for k in kernels:
-            fits = fits_float32(self.diagonal(np.array([k])))
-            if not (fits and (not on_the_way or self._evaluates_in_float32(k))):
+            numbers = [self.diagonal(np.array([k]))]
+            if on_the_way:
+                form = self.kernels[k].core.form()
+                rate = form.p0 if form is not None and form.ingredient == "sqdist" else 1.0
+                numbers += [np.array([rate]), self._raw_diagonal(k, self.samples)]
+            if not all(map(fits_float32, numbers)):
                 return "float64"
         return dtype
-
-    def _evaluates_in_float32(self, k: int) -> bool:
-        form = self.kernels[k].core.form()
-        rate = form.p0 if form is not None and form.ingredient == "sqdist" else 1.0
-        return fits_float32(np.array([rate])) and fits_float32(self._raw_diagonal(k, self.samples))
 
     def _seen(self, k: int) -> tuple[Kernel, Samples]:
         """Return the core of kernel k and the training samples as it sees them."""
@@ -503,15 +508,6 @@ class ComputedOperator(SampledOperator):
 
 def _positions(idx: Any, n: int) -> Array | None:
     return None if idx is None else sample_indices(idx, n)
-
-
-def given_ids(operator: Any, idx: Array, kernels: Array | None) -> dict[str, Any]:
-    """For each kernel that is a given matrix, the ids of those training samples."""
-    rows, found = operator.samples.take(idx), {}
-    for k in kernel_indices(kernels, operator.m):
-        kernel = operator.kernels[k]
-        found[operator.names[k]] = kernel.core.ids(rows.through(kernel.path))
-    return {name: ids for name, ids in found.items() if ids is not None}
 
 
 def check_kernels(kernels: Any, samples: Any, names: Any) -> None:

@@ -26,7 +26,7 @@ from kernelweave.operators.base import (
     kernel_indices,
     sample_indices,
 )
-from kernelweave.operators.computed import SampledOperator, check_kernels, given_ids
+from kernelweave.operators.computed import SampledOperator, check_kernels
 from kernelweave.operators.distance_parts import (
     Evaluated,
     Part,
@@ -135,9 +135,6 @@ class DistanceOperator(SampledOperator):
     def _after_load(self) -> None:
         check_kernels(self.kernels, self.samples, self.names)
         _check_exponents(self.kernels)
-
-    def sample_ids_of(self, idx: Array, kernels: Array | None = None) -> dict[str, Any]:
-        return given_ids(self, idx, kernels)
 
     def keep(self, cache_mb: float = 1000, dtype: str = "float32") -> DistanceOperator:
         """Return the distances for a fit, with matrices kept that take long to compute.
