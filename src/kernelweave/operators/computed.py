@@ -330,9 +330,10 @@ class ComputedOperator(SampledOperator):
     def diagonal(self, kernels: Which = None) -> Floats:
         chosen = kernel_indices(kernels, self.m).tolist()
         self.learn(chosen)
-        return np.array([self._stage_diagonal(k, len(self.steps)) for k in chosen]).reshape(
-            len(chosen), self.n
-        )
+        out = np.empty((len(chosen), self.n))
+        for row, k in zip(out, chosen, strict=True):
+            row[:] = self._stage_diagonal(k, len(self.steps))
+        return out
 
     def weighted(
         self, d: ArrayLike, rows: Which = None, columns: Which = None, out: Array | None = None
