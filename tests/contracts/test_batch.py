@@ -164,7 +164,7 @@ class TestSet:
         np.testing.assert_allclose(
             kernels.block([3], [5, 6], [2, 0]), expected[[2, 0]][:, [3]][:, :, [5, 6]], atol=1e-13
         )
-        single = kernels.block([3, 1], dtype=np.float32)
+        single = kernels.in_type("float32").block([3, 1])
         assert single.dtype == np.float32
         np.testing.assert_allclose(single, expected[:, [3, 1]], atol=1e-5)
         np.testing.assert_array_equal(kernels.diagonal([1]), np.ones((1, 11)))
@@ -243,8 +243,8 @@ class TestSet:
     def test_huge_numbers_do_not_overflow(self):
         X = np.array([[0.0], [1e30], [-1e30], [1e30]])
         kernels = bind_kernels(RBFBatch([[0], [0]], [1e300, 1e-60]), X)
-        for dtype in (np.float32, np.float64):
-            values = kernels.block(np.arange(4), dtype=dtype)
+        for dtype in ("float32", "float64"):
+            values = kernels.in_type(dtype).block(np.arange(4))
             expected = [1.0, 0.0, 0.0, 0.0]
             np.testing.assert_allclose(values[0, 0], expected, atol=1e-30)
             np.testing.assert_allclose(values[1, 0], np.exp([0.0, -1, -1, -1]), rtol=1e-6)

@@ -97,7 +97,7 @@ def test_subsets_are_parts_of_the_whole(X, spec):
     np.testing.assert_allclose(bank.diagonal([5]), whole[5].diagonal()[None], atol=1e-11)
     cross = bank.against(X[[3, 4]]).block(columns=columns, kernels=chosen)
     np.testing.assert_allclose(cross, whole[np.ix_(chosen, [3, 4], columns)], atol=1e-11)
-    single = bank.block(idx, dtype=np.float32)
+    single = bank.in_type("float32").block(idx)
     assert single.dtype == np.float32
     scale = np.abs(whole).max(axis=(1, 2), keepdims=True)
     np.testing.assert_allclose(single / scale, whole[:, idx] / scale, atol=5e-6)

@@ -198,7 +198,7 @@ def test_wrong_indices_and_types():
     with pytest.raises(InvalidInputError, match=r"kernel indices .*0\.\.1"):
         bank.block([0], None, [2])
     with pytest.raises(InvalidInputError, match="float64 or float32; got int64"):
-        bank.block([0], dtype=np.int64)
+        bank.in_type("int64").block([0])
 
 
 def test_equal_samples_have_no_mean_distance():

@@ -196,7 +196,7 @@ def test_a_kernel_that_returns_nan_is_named(bank, loss):
 def test_float32_values_are_computed_in_float64_where_they_overflow():
     X, _ = overflowing()
     kernels = ComputedOperator.build([Linear(), Polynomial(3)], X)
-    exact, rows = kernels.block([0, 5]), kernels.block([0, 5], dtype=np.float32)
+    exact, rows = kernels.block([0, 5]), kernels.in_type("float32").block([0, 5])
     assert rows.dtype == np.float32
     np.testing.assert_allclose(rows, exact, rtol=1e-5, atol=1e-6)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from kernelweave.cluster.team import Team, pickled_bytes
 from kernelweave.operators.auto import build_bank
-from kernelweave.operators.base import Array, KernelOperator, Kind, Which
+from kernelweave.operators.base import Array, KernelOperator, Which
 from kernelweave.operators.rounds import BoxConstraints, Rounds, rounds_of
 from kernelweave.operators.running import RunningProducts, StackedProducts, running_products
 from kernelweave.operators.stacked import StackedOperator
@@ -67,10 +67,8 @@ class _Remote(KernelOperator):
         self.team, self.shard, self.kernels, self.chosen = team, shard, kernels, chosen
         self.n, self.m, self.names, self.cache_mb = kernels.n, kernels.m, kernels.names, cache_mb
 
-    def block(
-        self, rows: Which = None, columns: Which = None, kernels: Which = None, dtype: Kind = None
-    ) -> Array:
-        call = methodcaller("block", rows, columns, kernels, dtype)
+    def block(self, rows: Which = None, columns: Which = None, kernels: Which = None) -> Array:
+        call = methodcaller("block", rows, columns, kernels)
         values: Array = self.team.ask("ask", {self.shard: (self.chosen, call)})[0]
         return values
 

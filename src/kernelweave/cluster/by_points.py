@@ -15,7 +15,6 @@ from kernelweave.memory import require_bytes
 from kernelweave.operators.base import (
     Array,
     KernelOperator,
-    Kind,
     Which,
     as_tasks,
     kernel_indices,
@@ -131,13 +130,11 @@ class PointShards(KernelOperator):
         for some, w, answer in self._ask(chosen, lambda *_: call, idx, held, sent_first=True):
             out[..., some, held[w][1]] = answer
 
-    def block(
-        self, rows: Which = None, columns: Which = None, kernels: Which = None, dtype: Kind = None
-    ) -> Array:
+    def block(self, rows: Which = None, columns: Which = None, kernels: Which = None) -> Array:
         chosen, idx = self.chosen(kernels), np.arange(self.n) if rows is None else np.asarray(rows)
         width = self.n if columns is None else len(columns)
         require_bytes(8.0 * len(chosen) * len(idx) * width, f"{len(idx)} rows of the kernels")
-        out = np.empty((len(chosen), len(idx), width), np.float64 if dtype is None else dtype)
+        out = np.empty((len(chosen), len(idx), width))
         self._fill(out, idx, columns, chosen, methodcaller("block"))
         return out
 
@@ -156,9 +153,9 @@ class PointShards(KernelOperator):
 
     # Products
 
-    def apply(self, v: Array, kernels: Which = None, rows: Which = None) -> Array:
+    def _apply(self, tasks: Array, chosen: Array, rows: Which) -> Array:
         """Of the samples of some rows only these are sent."""
-        chosen, tasks = self.chosen(kernels), as_tasks(v)
+        members = self.members[chosen]
         support = np.flatnonzero(tasks.any(axis=0))
         values = tasks[:, support]
         sent, held = (support, None) if rows is None else (np.asarray(rows), support)
@@ -168,9 +165,9 @@ class PointShards(KernelOperator):
             return methodcaller("apply", values[:, some if rows is None else shards[w][1]])
 
         out = np.zeros((len(chosen), len(tasks), self.n if rows is None else len(sent)))
-        for some, w, answer in self._ask(chosen, call_of, sent, shards, rows is not None):
+        for some, w, answer in self._ask(members, call_of, sent, shards, rows is not None):
             out[:, :, shards[w][1] if rows is None else some] += answer
-        return out if np.ndim(v) == 2 else out[:, 0]
+        return out
 
     def _quads(self, tasks: Array, chosen: Array, d: Array | None) -> tuple[Array, Array]:
         """v'K_k v, and with weights sum_k d_k K_k v; without them few samples are asked for."""

@@ -13,7 +13,6 @@ from kernelweave.errors import InvalidInputError
 from kernelweave.operators.base import (
     Array,
     KernelOperator,
-    Kind,
     Which,
     kernel_indices,
     row_step,
@@ -105,13 +104,10 @@ class CombinedOperator(KernelOperator):
     def work_bytes(self) -> float:
         return self._base.work_bytes
 
-    def block(
-        self, rows: Which = None, columns: Which = None, kernels: Which = None, dtype: Kind = None
-    ) -> Array:
-        kind = self._dtype if dtype is None else np.dtype(dtype)
-        part = self._base.part(rows, columns, kind)
+    def block(self, rows: Which = None, columns: Which = None, kernels: Which = None) -> Array:
+        part = self._base.part(rows, columns, self._dtype)
         chosen = kernel_indices(kernels, self.m)
-        out = np.empty((len(chosen), *part.shape), kind)
+        out = np.empty((len(chosen), *part.shape), self._dtype)
         for place, k in enumerate(chosen):
             out[place] = self._combination.values(part, self._weights[k])
         return out

@@ -23,7 +23,6 @@ __all__ = [
     "Array",
     "ErrorBound",
     "KernelOperator",
-    "Kind",
     "Part",
     "Which",
     "as_tasks",
@@ -47,8 +46,6 @@ _FEWEST_ROWS = 16
 
 # Which rows, columns or kernels; None means all of them.
 Which = Array | None
-# The type of a result; None means the operator's own.
-Kind = DTypeLike | None
 
 
 @dataclass(frozen=True)
@@ -117,12 +114,10 @@ class KernelOperator(ABC):
     # The primitives
 
     @abstractmethod
-    def block(
-        self, rows: Which = None, columns: Which = None, kernels: Which = None, dtype: Kind = None
-    ) -> Array:
+    def block(self, rows: Which = None, columns: Which = None, kernels: Which = None) -> Array:
         """K_k[rows][:, columns] for each kernel: shape (m, rows, columns).
 
-        In the operator's own type unless `dtype` says otherwise; the caller minds the memory.
+        In the operator's own type; the caller minds the memory.
         """
 
     def diagonal(self, kernels: Which = None) -> Array:
@@ -131,7 +126,11 @@ class KernelOperator(ABC):
 
     def apply(self, v: Array, kernels: Which = None, rows: Which = None) -> Array:
         """(K_k v)[rows] for each kernel; costs only the columns where v is not zero."""
-        chosen, tasks = kernel_indices(kernels, self.m), as_tasks(v)
+        out = self._apply(as_tasks(v), kernel_indices(kernels, self.m), rows)
+        return out if np.ndim(v) == 2 else out[:, 0]
+
+    def _apply(self, tasks: Array, chosen: Array, rows: Which) -> Array:
+        """Return the products with all tasks, (kernels, tasks, rows)."""
         where = np.arange(self.shape[0]) if rows is None else np.asarray(rows)
         support = np.flatnonzero(tasks.any(axis=0))
         values = np.ascontiguousarray(tasks[:, support].T)
@@ -144,7 +143,7 @@ class KernelOperator(ABC):
 
         if len(support) and len(chosen):
             map_blocks(work, len(where), rows_of(len(chosen) * len(support), STACK_ENTRIES))
-        return out if np.ndim(v) == 2 else out[:, 0]
+        return out
 
     # Sums over kernels, and over entries
 
@@ -385,11 +384,12 @@ class KernelOperator(ABC):
         """H of shape (R, n), R < n, with H'H = `square_sum()`; None if it is not known as such."""
         return None
 
-    def row_cache(self, kernels: Array) -> RowCache:
-        """Return a cache of rows of these kernels, shared by all who ask for the same ones."""
-        return self._row_cache_of(self, kernels)
+    def row_cache(self, kernels: Array, source: KernelOperator | None = None) -> RowCache:
+        """Return a cache of rows of these kernels, shared by all who ask for the same ones.
 
-    def _row_cache_of(self, source: KernelOperator, kernels: Array) -> RowCache:
+        They are asked of the `source`, or of this operator itself.
+        """
+        source = source or self
         # For some of the kernels half of the room: there may be a cache of all of them as well.
         share = 1.0 if len(kernels) == self.m else 0.5
         budget = min(1e6 * share * self.cache_mb, self.kept_bytes)
@@ -480,13 +480,9 @@ class Part(KernelOperator):
     def shape(self) -> tuple[int, int]:
         return self._whole.shape[0] if self._rows is None else len(self._rows), self.n
 
-    def block(
-        self, rows: Which = None, columns: Which = None, kernels: Which = None, dtype: Kind = None
-    ) -> Array:
+    def block(self, rows: Which = None, columns: Which = None, kernels: Which = None) -> Array:
         chosen = self._kernels[kernel_indices(kernels, self.m)]
-        return self._whole.block(
-            _cut(self._rows, rows), _cut(self._columns, columns), chosen, dtype
-        )
+        return self._whole.block(_cut(self._rows, rows), _cut(self._columns, columns), chosen)
 
     def weighted(
         self, d: ArrayLike, rows: Which = None, columns: Which = None, out: Array | None = None

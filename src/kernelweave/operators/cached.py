@@ -15,7 +15,6 @@ from kernelweave.operators.base import (
     Array,
     ErrorBound,
     KernelOperator,
-    Kind,
     Which,
     as_tasks,
     kernel_indices,
@@ -123,13 +122,10 @@ class CachedOperator(KernelOperator):
             slab, slots = self._cache.slots(idx[positions])
             yield positions, slab, slots
 
-    def block(
-        self, rows: Which = None, columns: Which = None, kernels: Which = None, dtype: Kind = None
-    ) -> Array:
+    def block(self, rows: Which = None, columns: Which = None, kernels: Which = None) -> Array:
         """See :class:`KernelOperator`; some columns of rows that cannot all be kept, afresh."""
-        other_type = dtype is not None and np.dtype(dtype) != self.dtype
-        if other_type or (columns is not None and self._cache.capacity < self.n):
-            return self._computed.block(rows, columns, kernels, dtype)
+        if columns is not None and self._cache.capacity < self.n:
+            return self._computed.block(rows, columns, kernels)
         chosen = kernel_indices(kernels, self.m)
         idx = np.arange(self.n) if rows is None else np.asarray(rows)
         pick: Any = slice(None) if columns is None else np.asarray(columns)
@@ -140,22 +136,16 @@ class CachedOperator(KernelOperator):
                 out[place, positions] = slab[:, k][slots][:, pick]
         return out
 
-    def row_cache(self, kernels: Array) -> RowCache:
+    def row_cache(self, kernels: Array, source: KernelOperator | None = None) -> RowCache:
         """See :class:`KernelOperator`; rows of some kernels are computed past those of all."""
         if len(kernels) == self.m:
             return self._cache
-        return self._row_cache_of(self._computed, kernels)
+        return super().row_cache(kernels, self._computed)
 
-    def apply(self, v: Array, kernels: Which = None, rows: Which = None) -> Array:
-        chosen, tasks = kernel_indices(kernels, self.m), as_tasks(v)
-        if rows is None:
-            out = self._rows_added_up(tasks, chosen)
-        else:
-            out = self._row_products(tasks, chosen, np.asarray(rows))
-        return out if np.ndim(v) == 2 else out[:, 0]
-
-    def _rows_added_up(self, tasks: Array, chosen: Array) -> Array:
-        """K_k v everywhere, from the rows where v is not zero."""
+    def _apply(self, tasks: Array, chosen: Array, rows: Which) -> Array:
+        if rows is not None:
+            return self._row_products(tasks, chosen, np.asarray(rows))
+        # Everywhere: from the rows where v is not zero.
         out = np.zeros((len(chosen), len(tasks), self.n))
         support = np.flatnonzero(tasks.any(axis=0))
         for positions, slab, slots in self._chunks(support):

@@ -24,7 +24,6 @@ from kernelweave.kernels.scaled_factor import ScaledFactor
 from kernelweave.operators.base import (
     Array,
     KernelOperator,
-    Kind,
     Which,
     into,
     kernel_indices,
@@ -68,6 +67,8 @@ class SampledOperator(KernelOperator):
     """
 
     samples: Any
+    # None of those that are known by numbers alone.
+    kernels: Sequence[Kernel] = ()
     normalization: Normalization
     dtype = "float64"
     _left: Any
@@ -104,6 +105,13 @@ class SampledOperator(KernelOperator):
                 f"{self.samples.n_columns}."
             )
         return self._side(new)
+
+    def sample_ids_of(self, idx: Array, kernels: Array | None = None) -> dict[str, Any]:
+        rows, found = self.samples.take(idx), {}
+        for k, kernel in enumerate(self.kernels):
+            if kernels is None or k in kernels:
+                found[self.names[k]] = kernel.core.ids(rows.through(kernel.path))
+        return {name: ids for name, ids in found.items() if ids is not None}
 
     def of_rows(self, left: Any, right: Any) -> Self:
         """Return the kernels between other samples."""
@@ -217,9 +225,6 @@ class ComputedOperator(SampledOperator):
             _plan=None,
         )
 
-    def sample_ids_of(self, idx: Array, kernels: Array | None = None) -> dict[str, Any]:
-        return given_ids(self, idx, kernels)
-
     # On their way to other machines
 
     def pack(self, idx: Array) -> Rows:
@@ -239,17 +244,15 @@ class ComputedOperator(SampledOperator):
 
     # Values
 
-    def block(
-        self, rows: Which = None, columns: Which = None, kernels: Which = None, dtype: Kind = None
-    ) -> Array:
+    def block(self, rows: Which = None, columns: Which = None, kernels: Which = None) -> Array:
         chosen = kernel_indices(kernels, self.m).tolist()
         self.learn(chosen)
         left = _positions(rows, self.shape[0])
         right = _positions(columns, self.n)
         new = self._left is not None and self._left.sides is None
         if new and self._right is None and any(step.needs_means for step in self.steps):
-            return self._centred_block(chosen, left, right, dtype)
-        kind = np.dtype(self.dtype if dtype is None else dtype)
+            return self._centred_block(chosen, left, right)
+        kind = np.dtype(self.dtype)
         try:
             return self._values(chosen, left, right, kind, len(self.steps))
         except NotFiniteError:
@@ -291,13 +294,10 @@ class ComputedOperator(SampledOperator):
             known = [own if own is None else own[place] for own in side.sides or []]
         return [own if own is None or index is None else own[index] for own in known]
 
-    def _centred_block(
-        self, kernels: list[int], left: Any, right: Any, dtype: DTypeLike | None
-    ) -> Array:
+    def _centred_block(self, kernels: list[int], left: Any, right: Any) -> Array:
         """New samples against training samples, all of which their means are taken over."""
         new = self._samples(self._left, left)
-        kind = np.dtype(self.dtype if dtype is None else dtype)
-        out = np.empty((len(kernels), new.n, self.n if right is None else len(right)), kind)
+        out = np.empty((len(kernels), new.n, self.n if right is None else len(right)), self.dtype)
         height = rows_of(self.n * len(kernels), STACK_ENTRIES)
         for start in range(0, new.n, height):
             part = new.take(np.arange(start, min(start + height, new.n)))
@@ -330,9 +330,10 @@ class ComputedOperator(SampledOperator):
     def diagonal(self, kernels: Which = None) -> Floats:
         chosen = kernel_indices(kernels, self.m).tolist()
         self.learn(chosen)
-        return np.array([self._stage_diagonal(k, len(self.steps)) for k in chosen]).reshape(
-            len(chosen), self.n
-        )
+        out = np.empty((len(chosen), self.n))
+        for row, k in zip(out, chosen, strict=True):
+            row[:] = self._stage_diagonal(k, len(self.steps))
+        return out
 
     def weighted(
         self, d: ArrayLike, rows: Which = None, columns: Which = None, out: Array | None = None
@@ -358,15 +359,14 @@ class ComputedOperator(SampledOperator):
         if dtype == "float64":
             return dtype
         for k in kernels:
-            fits = fits_float32(self.diagonal(np.array([k])))
-            if not (fits and (not on_the_way or self._evaluates_in_float32(k))):
+            numbers = [self.diagonal(np.array([k]))]
+            if on_the_way:
+                form = self.kernels[k].core.form()
+                rate = form.p0 if form is not None and form.ingredient == "sqdist" else 1.0
+                numbers += [np.array([rate]), self._raw_diagonal(k, self.samples)]
+            if not all(map(fits_float32, numbers)):
                 return "float64"
         return dtype
-
-    def _evaluates_in_float32(self, k: int) -> bool:
-        form = self.kernels[k].core.form()
-        rate = form.p0 if form is not None and form.ingredient == "sqdist" else 1.0
-        return fits_float32(np.array([rate])) and fits_float32(self._raw_diagonal(k, self.samples))
 
     def _seen(self, k: int) -> tuple[Kernel, Samples]:
         """Return the core of kernel k and the training samples as it sees them."""
@@ -509,15 +509,6 @@ class ComputedOperator(SampledOperator):
 
 def _positions(idx: Any, n: int) -> Array | None:
     return None if idx is None else sample_indices(idx, n)
-
-
-def given_ids(operator: Any, idx: Array, kernels: Array | None) -> dict[str, Any]:
-    """For each kernel that is a given matrix, the ids of those training samples."""
-    rows, found = operator.samples.take(idx), {}
-    for k in kernel_indices(kernels, operator.m):
-        kernel = operator.kernels[k]
-        found[operator.names[k]] = kernel.core.ids(rows.through(kernel.path))
-    return {name: ids for name, ids in found.items() if ids is not None}
 
 
 def check_kernels(kernels: Any, samples: Any, names: Any) -> None:

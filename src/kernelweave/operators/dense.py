@@ -24,7 +24,6 @@ from kernelweave.operators.base import (
     Array,
     ErrorBound,
     KernelOperator,
-    Kind,
     Which,
     as_tasks,
     kernel_indices,
@@ -136,29 +135,22 @@ class DenseOperator(KernelOperator):
         """Type of the matrices that were computed."""
         return "float32" if self._rounded.any() else "float64"
 
-    def block(
-        self, rows: Which = None, columns: Which = None, kernels: Which = None, dtype: Kind = None
-    ) -> Array:
+    def block(self, rows: Which = None, columns: Which = None, kernels: Which = None) -> Array:
         chosen = kernel_indices(kernels, self.m)
         rows = np.arange(self.n) if rows is None else np.asarray(rows)
         pick = rows if columns is None else np.ix_(rows, columns)
         width = self.n if columns is None else len(columns)
-        if dtype is None:
-            kinds = [self._matrices[k].dtype for k in chosen] or [np.dtype(np.float64)]
-            dtype = np.result_type(*kinds)
-        out = np.empty((len(chosen), len(rows), width), dtype)
+        kinds = [self._matrices[k].dtype for k in chosen] or [np.dtype(np.float64)]
+        out = np.empty((len(chosen), len(rows), width), np.result_type(*kinds))
         for position, k in enumerate(chosen):
             np.multiply(
                 self._matrices[k][pick], self._scale[k], out=out[position], casting="same_kind"
             )
         return out
 
-    def apply(self, v: Array, kernels: Which = None, rows: Which = None) -> Array:
-        chosen = kernel_indices(kernels, self.m)
-        tasks = as_tasks(v)
+    def _apply(self, tasks: Array, chosen: Array, rows: Which) -> Array:
         if rows is not None:
-            out = self._products_at(tasks, sample_indices(rows, self.n), chosen)
-            return out if np.ndim(v) == 2 else out[:, 0]
+            return self._products_at(tasks, sample_indices(rows, self.n), chosen)
         out = np.zeros((len(chosen), len(tasks), self.n))
         supports = [np.flatnonzero(row) for row in tasks]
         # Sums along the rows of a symmetric matrix are quicker than sums of its rows.
@@ -174,7 +166,7 @@ class DenseOperator(KernelOperator):
 
         cost = len(chosen) * self.n * sum(len(support) for support in supports)
         map_columns(work, len(chosen), self.n, cost)
-        return out if np.ndim(v) == 2 else out[:, 0]
+        return out
 
     def quad(self, v: Array, kernels: Which = None) -> Array:
         chosen = kernel_indices(kernels, self.m)

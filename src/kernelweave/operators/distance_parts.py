@@ -435,12 +435,7 @@ def _weighted_sparse(U: Any, V: Any, w: Array, same: Positions) -> Array:
     scaled = U @ sparse.diags(w.astype(U.dtype), format="csr")
     left_sq = np.asarray(scaled.multiply(U).sum(axis=1), dtype=U.dtype).ravel()
     right_sq = np.asarray((V.multiply(V) @ w).ravel(), dtype=U.dtype)
-    D = np.empty((U.shape[0], V.shape[0]), U.dtype)
-    step = rows_of(V.shape[0], STACK_ENTRIES)
-    across = V.T.tocsr()
-    for start in range(0, len(D), step):
-        rows = slice(start, start + step)
-        D[rows] = (scaled[rows] @ across).toarray()
+    D = (scaled @ V.T).toarray()
     D *= -2
     D += left_sq[:, None]
     D += right_sq

@@ -22,13 +22,12 @@ from kernelweave.kernels.samples import Samples, as_samples
 from kernelweave.memory import cache_bytes
 from kernelweave.operators.base import (
     Array,
-    Kind,
     Which,
     into,
     kernel_indices,
     sample_indices,
 )
-from kernelweave.operators.computed import SampledOperator, check_kernels, given_ids
+from kernelweave.operators.computed import SampledOperator, check_kernels
 from kernelweave.operators.distance_parts import (
     Evaluated,
     Part,
@@ -138,9 +137,6 @@ class DistanceOperator(SampledOperator):
         check_kernels(self.kernels, self.samples, self.names)
         _check_exponents(self.kernels)
 
-    def sample_ids_of(self, idx: Array, kernels: Array | None = None) -> dict[str, Any]:
-        return given_ids(self, idx, kernels)
-
     def keep(self, cache_mb: float = 1000, dtype: str = "float32") -> DistanceOperator:
         """Return the distances for a fit, with matrices kept that take long to compute.
 
@@ -244,15 +240,13 @@ class DistanceOperator(SampledOperator):
 
     # Values
 
-    def block(
-        self, rows: Which = None, columns: Which = None, kernels: Which = None, dtype: Kind = None
-    ) -> Array:
+    def block(self, rows: Which = None, columns: Which = None, kernels: Which = None) -> Array:
         """See :class:`KernelOperator`; from the kernels' own formula, one by one."""
         chosen = kernel_indices(kernels, self.m)
         left, right = self._left.samples, self._right.samples
         left = left if rows is None else left.take(rows)
         right = right if columns is None else right.take(columns)
-        kind = np.dtype(self.dtype if dtype is None else dtype)
+        kind = np.dtype(self.dtype)
         out = np.zeros((len(chosen), left.n, right.n), kind)
         for i, k in enumerate(chosen):
             for path, leaf in self.kernels[k].exponent_terms():

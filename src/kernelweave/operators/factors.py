@@ -24,7 +24,6 @@ from kernelweave.operators.base import (
     Array,
     ErrorBound,
     KernelOperator,
-    Kind,
     Which,
     as_tasks,
     into,
@@ -212,14 +211,12 @@ class FactorOperator(KernelOperator):
         owner = np.repeat(np.arange(len(chosen)), self.ranks[chosen])
         return self._factors[self._factor_rows(chosen)], owner
 
-    def block(
-        self, rows: Which = None, columns: Which = None, kernels: Which = None, dtype: Kind = None
-    ) -> Array:
+    def block(self, rows: Which = None, columns: Which = None, kernels: Which = None) -> Array:
         chosen = kernel_indices(kernels, self.m)
         idx = np.arange(self.n) if rows is None else sample_indices(rows, self.n)
         width = self.n if columns is None else len(columns)
-        out = np.empty((len(chosen), len(idx), width), np.float64 if dtype is None else dtype)
-        if columns is None and len(idx) <= _FEW_ROWS and dtype is None:
+        out = np.empty((len(chosen), len(idx), width))
+        if columns is None and len(idx) <= _FEW_ROWS:
 
             def work(start: int, stop: int) -> None:
                 some = chosen[start:stop]
@@ -234,25 +231,14 @@ class FactorOperator(KernelOperator):
             out[position] = left.T @ (right if columns is None else right[:, columns])
         return out
 
-    def _project(self, tasks: Array) -> Array:
-        out = np.empty((len(tasks), len(self._factors)))
-
-        def work(start: int, stop: int) -> None:
-            out[:, start:stop] = tasks @ self._factors[start:stop].T
-
-        map_blocks(work, len(self._factors), max(16, 2**19 // self.n), self._factors.size)
-        return out
-
-    def apply(self, v: Array, kernels: Which = None, rows: Which = None) -> Array:
-        chosen = kernel_indices(kernels, self.m)
-        tasks = as_tasks(v)
+    def _apply(self, tasks: Array, chosen: Array, rows: Which) -> Array:
         if rows is not None:
             idx = sample_indices(rows, self.n)
             found = np.empty((len(chosen), len(tasks), len(idx)))
             for position, k in enumerate(chosen):
                 F = self._factors[self._offsets[k] : self._offsets[k + 1]]
                 found[position] = (tasks @ F.T) @ F[:, idx]
-            return found if np.ndim(v) == 2 else found[:, 0]
+            return found
         out = np.empty((len(chosen), len(tasks), self.n))
 
         def work(start: int, stop: int) -> None:
@@ -261,7 +247,7 @@ class FactorOperator(KernelOperator):
 
         cost = 2.0 * self.ranks[chosen].sum() * tasks.size
         map_blocks(work, len(chosen), _KERNEL_BLOCK, cost)
-        return out if np.ndim(v) == 2 else out[:, 0]
+        return out
 
     def sum_products(self, V: Array) -> Array:
         V = np.ascontiguousarray(V, dtype=np.float64)
@@ -315,7 +301,13 @@ class FactorOperator(KernelOperator):
         return out
 
     def quad(self, v: Array, kernels: Which = None) -> Array:
-        squares = (self._project(as_tasks(v)) ** 2).sum(axis=0)
+        tasks = as_tasks(v)
+        squares = np.empty(len(self._factors))
+
+        def work(start: int, stop: int) -> None:
+            squares[start:stop] = ((tasks @ self._factors[start:stop].T) ** 2).sum(axis=0)
+
+        map_blocks(work, len(squares), max(16, 2**19 // self.n), self._factors.size)
         sums = np.bincount(self._owner, weights=squares, minlength=self.m)
         return sums if kernels is None else sums[kernel_indices(kernels, self.m)]
 

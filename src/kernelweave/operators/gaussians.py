@@ -39,7 +39,6 @@ from kernelweave.operators.base import (
     Array,
     ErrorBound,
     KernelOperator,
-    Kind,
     Which,
     as_tasks,
     kernel_indices,
@@ -278,13 +277,11 @@ class GaussianOperator(SampledOperator):
 
     # Values
 
-    def block(
-        self, rows: Which = None, columns: Which = None, kernels: Which = None, dtype: Kind = None
-    ) -> Array:
+    def block(self, rows: Which = None, columns: Which = None, kernels: Which = None) -> Array:
         if rows is not None or columns is not None:
-            return self.part(rows, columns).block(None, None, kernels, dtype)
+            return self.part(rows, columns).block(None, None, kernels)
         chosen = kernel_indices(kernels, self.m)
-        kind = np.dtype(self.dtype if dtype is None else dtype)
+        kind = np.dtype(self.dtype)
         needed = float(len(chosen)) * self.shape[0] * self.shape[1] * kind.itemsize
         require_bytes(needed, f"{self.shape[0]} rows of {len(chosen)} kernels")
         out = np.empty((len(chosen), *self.shape), kind)
@@ -362,22 +359,21 @@ class GaussianOperator(SampledOperator):
         # These kernels are positive semi-definite: anything below zero is rounding.
         return scale**2 * np.maximum(parts.sum(axis=0), 0.0)
 
-    def apply(self, v: Array, kernels: Which = None, rows: Which = None) -> Array:
-        chosen, tasks = kernel_indices(kernels, self.m), len(as_tasks(v))
+    def _apply(self, tasks: Array, chosen: Array, rows: Which) -> Array:
         left = (self._left if rows is None else self._left.take(rows)).values
         height = left.shape[1]
-        if len(chosen) * tasks * height > STACK_ENTRIES:
-            needed = 8.0 * len(chosen) * tasks * height
-            require_bytes(needed, f"products with {len(chosen)} kernels")
-        out = np.zeros((len(chosen), tasks, height))
-        _, values, table = self._supported(v)
+        entries = len(chosen) * len(tasks) * height
+        if entries > STACK_ENTRIES:
+            require_bytes(8.0 * entries, f"products with {len(chosen)} kernels")
+        out = np.zeros((len(chosen), len(tasks), height))
+        _, values, table = self._supported(tasks)
 
         def work(kernels: slice, rows: slice) -> None:
             some, here = out[kernels, :, rows], np.ascontiguousarray(left[:, rows])
             rectangle_products(here, table, self.compiled, chosen[kernels], values, some)
 
         _pass(work, len(chosen), height, float(height) * table.shape[1])
-        return out if np.ndim(v) == 2 else out[:, 0]
+        return out
 
     @property
     def sample_columns(self) -> Array:

@@ -20,7 +20,7 @@ from kernelweave.compiled.gaussians import pair_values
 from kernelweave.compiled.mwu import add_and_weigh, add_gaussians, factor_pair, row_pair
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.memory import require_bytes
-from kernelweave.operators.base import Array, KernelOperator, Kind, Which, kernel_runs
+from kernelweave.operators.base import Array, KernelOperator, Which, kernel_runs
 from kernelweave.operators.gaussians import GaussianOperator
 from kernelweave.operators.row_cache import RowCache, shared_cache
 from kernelweave.operators.stacked import StackedOperator
@@ -140,6 +140,9 @@ class RowProducts(RunningProducts):
     array([31., 30., 32.])
     """
 
+    # Whether every pass is cut by kernels, not by columns.
+    _by_kernels = False
+
     def __init__(self, source: Any, stack: Array | None = None) -> None:
         self._stack = None if stack is None else stack.reshape(-1, source.n)
         self.source, self.m, self.n = source, source.m, source.n
@@ -234,14 +237,10 @@ class RowProducts(RunningProducts):
 
         return self._passed(work, len(used))
 
-    def _by_kernels(self, count: int) -> bool:
-        """Whether a pass over so many kernels is cut by kernels, not by columns."""
-        return self.n <= CACHED_COLUMNS and count >= _MANY_KERNELS
-
     def _passed(self, work: Work, count: int) -> Array:
         """Run `work` over so many kernels, in blocks; returns the sum."""
         n = self.n
-        if self._by_kernels(count):
+        if self._by_kernels or (n <= CACHED_COLUMNS and count >= _MANY_KERNELS):
             size = max(1, -(-count // SUM_PARTS))
             parts = np.zeros((SUM_PARTS, n))
 
@@ -272,9 +271,7 @@ class SumOfKernels(KernelOperator):
     def shape(self) -> tuple[int, int]:
         return self.operator.shape
 
-    def block(
-        self, rows: Which = None, columns: Which = None, kernels: Which = None, dtype: Kind = None
-    ) -> Array:
+    def block(self, rows: Which = None, columns: Which = None, kernels: Which = None) -> Array:
         return self.operator.weighted(self.weights, rows, columns)[None]
 
     def apply(self, v: Array, kernels: Which = None, rows: Which = None) -> Array:
@@ -286,7 +283,7 @@ class SumOfKernels(KernelOperator):
             out += np.tensordot(self.weights[active[run]], products, axes=1)
         return out[None]
 
-    def row_cache(self, kernels: Array) -> RowCache:
+    def row_cache(self, kernels: Array, source: KernelOperator | None = None) -> RowCache:
         """Shared with all sums of the same weights."""
 
         def make() -> RowCache:
@@ -301,6 +298,9 @@ class BatchProducts(RowProducts):
 
     ``columns(idx)`` returns samples as columns, where they are not those of the operator.
     """
+
+    # A kernel's columns are loaded once for all samples.
+    _by_kernels = True
 
     def __init__(
         self, operator: GaussianOperator, columns: Callable[[Array], Array] | None = None
@@ -321,10 +321,6 @@ class BatchProducts(RowProducts):
 
         map_blocks(work, len(values), 1024, GAUSSIAN_WORK * len(values))
         block[:, 2] = values
-
-    def _by_kernels(self, count: int) -> bool:
-        """Always: a kernel's columns are loaded once for all samples."""
-        return True
 
     def _adder(self, idx: Array, a: float, b: float, d: Array) -> Work:
         pair, table, batch = self._columns(idx), self._table, self._batch

@@ -16,7 +16,6 @@ from kernelweave.operators.base import (
     Array,
     ErrorBound,
     KernelOperator,
-    Kind,
     Which,
     as_tasks,
     into,
@@ -176,24 +175,19 @@ class StackedOperator(KernelOperator):
     def _gather(
         self, name: str, kernels: Array | None, shape: tuple[int, ...], **args: Any
     ) -> Array:
-        kind = args.get("dtype")
-        out = np.empty(
-            (len(kernel_indices(kernels, self.m)), *shape), np.float64 if kind is None else kind
-        )
+        out = np.empty((len(kernel_indices(kernels, self.m)), *shape))
         split = list(self._split(kernels))
         calls = [(part, name, {**args, "kernels": own}) for part, _, own in split]
         for (_, positions, _), found in zip(split, self._ask(calls), strict=True):
             out[positions] = found
         return out
 
-    def block(
-        self, rows: Which = None, columns: Which = None, kernels: Which = None, dtype: Kind = None
-    ) -> Array:
+    def block(self, rows: Which = None, columns: Which = None, kernels: Which = None) -> Array:
         shape = (
             self.shape[0] if rows is None else len(rows),
             self.shape[1] if columns is None else len(columns),
         )
-        return self._gather("block", kernels, shape, rows=rows, columns=columns, dtype=dtype)
+        return self._gather("block", kernels, shape, rows=rows, columns=columns)
 
     def diagonal(self, kernels: Which = None) -> Array:
         return self._gather("diagonal", kernels, (self.n,))

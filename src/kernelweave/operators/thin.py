@@ -17,9 +17,7 @@ from kernelweave.kernels.scaled_factor import ScaledFactor, Scaling, one_if_equa
 from kernelweave.operators.base import (
     Array,
     KernelOperator,
-    Kind,
     Which,
-    as_tasks,
     kernel_indices,
     round_size_of,
     same_samples,
@@ -68,8 +66,8 @@ class ThinOperator(KernelOperator):
     ) -> None:
         """Add sum_k d_k S K_0 S over the active kernels; up to the diagonal if `lower`."""
 
-    def apply(self, v: Array, kernels: Which = None, rows: Which = None) -> Array:
-        chosen, tasks, here = kernel_indices(kernels, self.m), as_tasks(v), _where(rows)
+    def _apply(self, tasks: Array, chosen: Array, rows: Which) -> Array:
+        here = _where(rows)
         out = np.empty((len(chosen), len(tasks), self.n if rows is None else len(here)))
         self._products(tasks, chosen, here, out)
         for place, k in enumerate(chosen):
@@ -77,11 +75,9 @@ class ThinOperator(KernelOperator):
             if scaling.takes_off:
                 for t, task in enumerate(tasks):
                     out[place, t] -= scaling.off_product(task, here)
-        return out if np.ndim(v) == 2 else out[:, 0]
+        return out
 
-    def block(
-        self, rows: Which = None, columns: Which = None, kernels: Which = None, dtype: Kind = None
-    ) -> Array:
+    def block(self, rows: Which = None, columns: Which = None, kernels: Which = None) -> Array:
         chosen, left, right = kernel_indices(kernels, self.m), _where(rows), _where(columns)
         out = np.empty((len(chosen), *self._shape(rows, columns)))
         self._values(chosen, left, right, out)
@@ -89,7 +85,7 @@ class ThinOperator(KernelOperator):
             scaling = self._kernels[k].scaling
             if scaling.takes_off:
                 out[place] -= scaling.off_block(left, right)
-        return out if dtype is None else out.astype(dtype, copy=False)
+        return out
 
     def weighted(
         self, d: ArrayLike, rows: Which = None, columns: Which = None, out: Array | None = None
