@@ -157,7 +157,24 @@ class BayesianMKLClassifier(ClassifierMixin, BaseBayesianMKL):
         max_time: float | None = None,
         warm_start_from: Any = None,
     ) -> None:
-        self._store_parameters(locals())
+        self.kernels = kernels
+        self.sparsity = sparsity
+        self.margin = margin
+        self.multi_class = multi_class
+        self.max_iter = max_iter
+        self.tol = tol
+        self.normalize = normalize
+        self.sigma_g = sigma_g
+        self.hyperparameters = hyperparameters
+        self.unlabeled = unlabeled
+        self.bank = bank
+        self.cache_mb = cache_mb
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
+        self.max_time = max_time
+        self.warm_start_from = warm_start_from
 
     def fit(self, X: Any, y: Any) -> BayesianMKLClassifier:
         """Find the posterior of the kernel weights and the decision functions.

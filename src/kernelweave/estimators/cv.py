@@ -130,7 +130,27 @@ class MKLClassifierCV(PathCV, MKLClassifier):
         callbacks: Sequence[Any] = (),
         max_time: float | None = None,
     ) -> None:
-        self._store_parameters(locals())
+        self.kernels = kernels
+        self.Cs = Cs
+        self.C_ratio = C_ratio
+        self.cv = cv
+        self.scoring = scoring
+        self.loss = loss
+        self.regularizer = regularizer
+        self.combination = combination
+        self.solver = solver
+        self.normalize = normalize
+        self.tol = tol
+        self.max_iter = max_iter
+        self.multi_class = multi_class
+        self.class_weight = class_weight
+        self.bank = bank
+        self.cache_mb = cache_mb
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
+        self.max_time = max_time
 
 
 class MKLRegressorCV(PathCV, MKLRegressor):
@@ -218,4 +238,24 @@ class MKLRegressorCV(PathCV, MKLRegressor):
         callbacks: Sequence[Any] = (),
         max_time: float | None = None,
     ) -> None:
-        self._store_parameters(locals())
+        self.kernels = kernels
+        self.Cs = Cs
+        self.C_ratio = C_ratio
+        self.cv = cv
+        self.scoring = scoring
+        self.loss = loss
+        self.epsilon = epsilon
+        self.target_scale = target_scale
+        self.regularizer = regularizer
+        self.combination = combination
+        self.solver = solver
+        self.normalize = normalize
+        self.tol = tol
+        self.max_iter = max_iter
+        self.bank = bank
+        self.cache_mb = cache_mb
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
+        self.max_time = max_time

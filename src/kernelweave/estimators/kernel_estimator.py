@@ -77,10 +77,6 @@ class KernelEstimator(TransformerMixin, BaseEstimator):
     subclass says by `_decide` what comes to the intercepts for new samples, as :class:`Decisions`.
     """
 
-    def _store_parameters(self, given: dict[str, Any]) -> None:
-        """Store what `__init__` was given, its ``locals()``, in attributes of the same names."""
-        self.__dict__.update((name, value) for name, value in given.items() if name != "self")
-
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         for name in _ROWWISE:

@@ -123,7 +123,16 @@ class NystromMKLClassifier(ClassifierMixin, KernelEstimator):
         n_jobs: int | None = None,
         random_state: Any = None,
     ) -> None:
-        self._store_parameters(locals())
+        self.kernels = kernels
+        self.n_components = n_components
+        self.C = C
+        self.loss = loss
+        self.normalize = normalize
+        self.tol = tol
+        self.max_iter = max_iter
+        self.class_weight = class_weight
+        self.n_jobs = n_jobs
+        self.random_state = random_state
 
     def fit(self, X: Any, y: Any, **fit_params: Any) -> NystromMKLClassifier:
         """Draw the landmarks, compute the features of the training rows, and fit LIBLINEAR.

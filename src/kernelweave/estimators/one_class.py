@@ -143,7 +143,22 @@ class MKLOneClass(OutlierMixin, BaseMKL):
         warm_start: bool = False,
         warm_start_from: Any = None,
     ) -> None:
-        self._store_parameters(locals())
+        self.kernels = kernels
+        self.nu = nu
+        self.regularizer = regularizer
+        self.solver = solver
+        self.normalize = normalize
+        self.tol = tol
+        self.max_iter = max_iter
+        self.bank = bank
+        self.cache_mb = cache_mb
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
+        self.max_time = max_time
+        self.warm_start = warm_start
+        self.warm_start_from = warm_start_from
 
     def fit(self, X: Any, y: Any = None, **fit_params: Any) -> MKLOneClass:
         r"""Learn the kernel weights and the boundary.

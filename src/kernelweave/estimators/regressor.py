@@ -155,7 +155,26 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         warm_start: bool = False,
         warm_start_from: Any = None,
     ) -> None:
-        self._store_parameters(locals())
+        self.kernels = kernels
+        self.C = C
+        self.loss = loss
+        self.epsilon = epsilon
+        self.target_scale = target_scale
+        self.regularizer = regularizer
+        self.combination = combination
+        self.solver = solver
+        self.normalize = normalize
+        self.tol = tol
+        self.max_iter = max_iter
+        self.bank = bank
+        self.cache_mb = cache_mb
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+        self.callbacks = callbacks
+        self.max_time = max_time
+        self.warm_start = warm_start
+        self.warm_start_from = warm_start_from
 
     def fit(self, X: Any, y: Any, **fit_params: Any) -> MKLRegressor:
         """Learn the kernel weights and the function.
