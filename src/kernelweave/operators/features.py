@@ -106,7 +106,7 @@ class FeatureRows(ScaledFactor):
         return 1 + self.nnz // len(self.indptr)
 
     @property
-    def rows(self) -> SparseRows:
+    def rows(self) -> tuple[Array, Array, Array]:
         """What compiled code asks for."""
         return self.indptr, self.indices, self.values
 
