@@ -225,11 +225,14 @@ def rectangle(
                 _distances(size, a, i, rows, b, j, padded(end - j), z)
                 for k in range(p, stop):
                     _values(z, ratios[k - p], rows, padded(end - j), e)
-                    if V.shape[0] == 0:
-                        out[k, i : i + rows, j:end] = e[:rows, : end - j]
-                    for t in range(V.shape[0]):
-                        for r in range(rows):
+                    for r in range(rows):
+                        for t in range(V.shape[0]):
                             out[k, t, i + r] += _dot(e[r], V[t, j:end])
+                        if V.shape[0] == 0:
+                            # In a loop: to assign slices takes a second to compile.
+                            source, target = e[r], out[k, i + r, j:end]
+                            for c in range(target.shape[0]):
+                                target[c] = source[c]
         p = stop
 
 
