@@ -116,7 +116,7 @@ def filled(space, rng, factors=None):
 
 
 def check(table, plain, new, alphabet):
-    """The last digit of a value says whether k-mers go on below the table."""
+    """Values are added up in another order than in the dictionary."""
     expected = plain.lookup(new)
     found = table.look_up(Sequences.encode(new, alphabet))
     np.testing.assert_allclose(found, expected, rtol=1e-13, atol=1e-11)

@@ -39,7 +39,6 @@ __all__ = [
     "pair_values",
     "quad",
     "rectangle",
-    "rectangle_products",
     "weighted_rows",
 ]
 
@@ -204,36 +203,16 @@ def quad(
 
 
 @njit(cache=True, nogil=True)
-def rectangle(left: Array, right: Array, batch: Batch, kernels: Array, out: Array) -> None:
-    """out[p, i, j] = K(left i, right j) for kernels[p]."""
-    q, s = left.shape[1], right.shape[1]
-    a, b, z = buffers(batch, q, s)
-    e, ratios = np.empty_like(z), np.empty(GAUSSIAN_SHARED, z.dtype)
-    p = 0
-    while p < kernels.size:
-        stop, scale = _sharing(batch, kernels, p, ratios)
-        size = load(left, batch, kernels[p], scale, a)
-        load(right, batch, kernels[p], scale, b)
-        for i in range(0, q, GAUSSIAN_ROWS):
-            rows = min(GAUSSIAN_ROWS, q - i)
-            for j in range(0, s, GAUSSIAN_COLUMNS):
-                end = min(j + GAUSSIAN_COLUMNS, s)
-                _distances(size, a, i, rows, b, j, padded(end - j), z)
-                for k in range(p, stop):
-                    _values(z, ratios[k - p], rows, padded(end - j), e)
-                    out[k, i : i + rows, j:end] = e[:rows, : end - j]
-        p = stop
-
-
-@njit(cache=True, nogil=True)
-def rectangle_products(
+def rectangle(
     left: Array, right: Array, batch: Batch, kernels: Array, V: Array, out: Array
 ) -> None:
-    """out[p, t, i] = sum_j K(left i, right j) V[t, j] for kernels[p]."""
+    """out[p, i, j] = K(left i, right j) for kernels[p], or with rows in V their products with K.
+
+    These are out[p, t, i] = sum_j K(left i, right j) V[t, j], `out` being zero before.
+    """
     q, s = left.shape[1], right.shape[1]
     a, b, z = buffers(batch, q, s)
     e, ratios = np.empty_like(z), np.empty(GAUSSIAN_SHARED, z.dtype)
-    out[:] = 0.0
     p = 0
     while p < kernels.size:
         stop, scale = _sharing(batch, kernels, p, ratios)
@@ -246,9 +225,14 @@ def rectangle_products(
                 _distances(size, a, i, rows, b, j, padded(end - j), z)
                 for k in range(p, stop):
                     _values(z, ratios[k - p], rows, padded(end - j), e)
-                    for t in range(V.shape[0]):
-                        for r in range(rows):
+                    for r in range(rows):
+                        for t in range(V.shape[0]):
                             out[k, t, i + r] += _dot(e[r], V[t, j:end])
+                        if V.shape[0] == 0:
+                            # In a loop: to assign slices takes a second to compile.
+                            source, target = e[r], out[k, i + r, j:end]
+                            for c in range(target.shape[0]):
+                                target[c] = source[c]
         p = stop
 
 

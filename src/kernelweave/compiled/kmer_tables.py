@@ -171,7 +171,7 @@ def build_tables(entries: Entries, tables: Tables) -> tuple[int, Tables]:
 def build_nodes(entries: Entries, tables: Tables) -> tuple[int, Tables]:
     """Write the nodes of `build_tables`, after the levels."""
     words, valids, amounts = entries
-    (bits, degree, starts), _, levels, nodes, _, leaves = tables
+    (bits, degree, starts), _, _, nodes, _, leaves = tables
     leaf_words, leaf_valids, leaf_amounts = leaves
     if starts.size - 2 == degree:
         return 0, tables
@@ -192,7 +192,6 @@ def build_nodes(entries: Entries, tables: Tables) -> tuple[int, Tables]:
             at = nodes[u, 1]
             nodes[u, 1] += 1
             leaf_words[at], leaf_valids[at], leaf_amounts[at] = words[e], valids[e], amounts[e]
-    _tag(levels[starts[depth] :], nodes)
     return _split_nodes(tables)
 
 
@@ -204,27 +203,21 @@ def trimmed(used: int, tables: Tables) -> Tables:
 
 
 @njit(cache=True, nogil=True)
-def _tag(table: Array, nodes: Array) -> None:
-    """Say in the last bit of a value whether k-mers go on from there.
-
-    One number read instead of two; what it costs is the last bit of a sum.
-    """
-    tagged = table.view(np.int64)
-    for u in range(table.size):
-        tagged[u] = (tagged[u] & ~_ONE) | np.int64(nodes[u, 0] != nodes[u, 1])
-
-
-@njit(cache=True, nogil=True)
-def _note(some: Words, depth: int, up: np.uint64, table: Array, noted: Array, out: Array) -> int:
+def _note(
+    some: Words, depth: int, up: np.uint64, table: Array, nodes: Array, noted: Array, out: Array
+) -> int:
     """Add the table's value to `out`, list the sequences that go on, and return how many."""
     words, valids = some
-    tagged = table.view(np.int64)
     count = np.int64(0)
+    if nodes.shape[0] == 0:
+        for i in range(words.size):
+            out[i] += table[words[i] >> up]
+        return 0
     for i in range(words.size):
         u = words[i] >> up
         out[i] += table[u]
         noted[count] = i
-        count += (tagged[u] & _ONE) & np.int64(valids[i] > depth)
+        count += np.int64(nodes[u, 0] != nodes[u, 1]) & np.int64(valids[i] > depth)
     return int(count)
 
 
@@ -341,8 +334,10 @@ def look_up(some: Words, letters_left: int, tables: Tables, noted: Array, out: A
     and one more.
     """
     words, valids = some
-    (bits, _, starts), sums, levels, _, _, _ = tables
+    (bits, _, starts), sums, levels, nodes, _, _ = tables
     depth, apart = min(starts.size - 2, letters_left), sums.size == 0
+    # Nothing goes on below where fewer letters are left than the table has.
+    below = nodes[: 0 if depth < starts.size - 2 else nodes.shape[0]]
     for k in range(1, depth if apart else 1):
         table, up, row = levels[starts[k] :], np.uint64(64 - bits * k), out[k - 1]
         for i in range(words.size):
@@ -356,8 +351,7 @@ def look_up(some: Words, letters_left: int, tables: Tables, noted: Array, out: A
         if far > 0 and not apart:
             row[i] += levels[starts[far] + _prefix(words[i], bits, far)]
         row[i] -= table[words[i] >> up]
-    count = _note(some, depth, up, table, noted, row)
-    # None are noted where fewer letters are left than the table has.
+    count = _note(some, depth, up, table, below, noted, row)
     _look_below(noted[:count], some, tables, out)
 
 
@@ -479,10 +473,9 @@ def look_up_sequences(
 ) -> None:
     """Add up the values of the k-mers of sequences first ... last - 1, of all lengths."""
     shortest, longest, bits, _, start, stop = kmers
-    (_, _, starts), _, levels, _, _, _ = tables
+    (_, _, starts), _, levels, nodes, _, _ = tables
     depth = starts.size - 2
     table = levels[starts[depth] :]
-    tagged = table.view(np.int64)
     down, up, over = np.uint64(bits), np.uint64(64 - bits), np.uint64(64 - bits * depth)
     longest_row = 0
     for i in range(first, last):
@@ -501,7 +494,7 @@ def look_up_sequences(
                 u = word >> over
                 if depth >= shortest:
                     total += table[u]
-                if valid > depth and tagged[u] & _ONE:
+                if valid > depth and nodes[u, 0] != nodes[u, 1]:
                     some[0][count], some[1][count], found[0, count] = word, valid, 0.0
                     count += 1
             elif valid >= shortest:

@@ -26,9 +26,7 @@ if TYPE_CHECKING:
 __all__ = [
     "KmerScores",
     "TopKmers",
-    "check_count",
     "kmer_scores",
-    "largest",
     "letter_scores",
     "sequence_scores",
     "top_kmers",
@@ -84,20 +82,19 @@ class TopKmers:
         for i, kmer in enumerate(self.kmers[:_LISTED]):
             at = "" if self.positions is None else f"  {self.positions[i]:8d}"
             lines.append(f"{kmer:<{width}}  {len(kmer):6d}{at}  {self.scores[i]:+7.4f}")
-        left = len(self) - _LISTED
-        if left > 0:
-            lines.append(f"{left} more")
+        if len(self) > _LISTED:
+            lines.append(f"{len(self) - _LISTED} more")
         return "\n".join(lines)
 
 
-def check_count(n: Any) -> int:
+def _check_count(n: Any) -> int:
     """Return n as an int, or raise if it is no number of rows."""
     if not isinstance(n, Integral) or isinstance(n, bool) or n < 1:
         raise InvalidInputError(f"n must be an integer >= 1; got {n!r}.")
     return int(n)
 
 
-def largest(values: Floats, n: int) -> NDArray[np.intp]:
+def _largest(values: Floats, n: int) -> NDArray[np.intp]:
     """Return where the n values furthest from zero are, the furthest first; zeros are left out."""
     size = np.abs(values)
     # Those that are as far as the n-th, so that which of them stay does not depend on a partition.
@@ -147,7 +144,7 @@ def top_kmers(
     >>> top_kmers(MKLClassifier(Spectrum(2), C=10).fit(X, y), n=1).kmers
     ['TT']
     """
-    n = check_count(n)
+    n = _check_count(n)
     known = SequenceModel.of(model, kernel, target)
     kmers: list[str] = []
     where: list[int] = []
@@ -155,32 +152,30 @@ def top_kmers(
     for k in _lengths(known, lengths):
         for at in range(known.n_positions(k)):
             numbers, values = known.at(k, at)
-            own = largest(values, n)
+            own = _largest(values, n)
             kmers += [known.alphabet.text(int(number), k) for number in numbers[own]]
             where += [at] * len(own)
             scores.append(values[own])
-    every = np.concatenate(scores)
-    best = largest(every, n)
+    best = _largest(np.concatenate(scores), n)
     positions = np.array(where, dtype=np.int64)[best] if known.placed else None
-    return TopKmers([kmers[i] for i in best], positions, every[best])
+    return TopKmers([kmers[i] for i in best], positions, np.concatenate(scores)[best])
 
 
 def _lengths(known: SequenceModel, lengths: int | Sequence[int] | None) -> list[int]:
-    first, last = known.lengths
     if lengths is None:
-        return [k for k in range(first, last + 1) if known.has(k)]
+        return known.lengths
     asked = [lengths] if isinstance(lengths, Integral) else list(lengths)  # type: ignore[arg-type]
     for k in asked:
-        if not isinstance(k, Integral) or not known.has(int(k)):
+        if not isinstance(k, Integral) or int(k) not in known.lengths:
             raise InvalidInputError(
                 f"lengths must be among those of the k-mers that the model weighs, "
-                f"{first} to {last}; got {lengths!r}."
+                f"{_span(known)}; got {lengths!r}."
             )
     return sorted({int(k) for k in asked})
 
 
-# Share of the free memory that a table may take.
-_SHARE = 0.5
+def _span(known: SequenceModel) -> str:
+    return f"{min(known.lengths, default=1)} to {max(known.lengths, default=1)}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -235,7 +230,7 @@ class KmerScores:
 
     def top(self, n: int = 20) -> TopKmers:
         """Return the n scores furthest from zero as a table."""
-        best = largest(self.scores.ravel(), check_count(n))
+        best = _largest(self.scores.ravel(), _check_count(n))
         rows, columns = np.unravel_index(best, self.scores.shape)
         return TopKmers(
             self.kmers[rows].tolist(),
@@ -319,19 +314,19 @@ def kmer_scores(
     {'A': 1.0, 'C': 0.0, 'G': 0.0, 'T': -1.0}
     """
     known = SequenceModel.of(model, kernel, target)
-    first, last = known.lengths
     if not isinstance(k, Integral) or isinstance(k, bool) or k < 1:
         raise InvalidInputError(f"k must be an integer >= 1; got {k!r}.")
     k = int(k)
-    if not known.has(k) and not (include_shorter and k > first):
+    shorter_ones = [j for j in known.lengths if j < k and include_shorter]
+    if k not in known.lengths and not shorter_ones:
         raise InvalidInputError(
-            f"the model weighs k-mers of lengths {first} to {last}; got k={k}. With "
+            f"the model weighs k-mers of lengths {_span(known)}; got k={k}. With "
             f"include_shorter=True longer ones are scored by the shorter ones inside."
         )
     if known.n_positions(k) < 1:
         raise InvalidInputError(f"no sequence has a k-mer of length k={k}: they are shorter.")
     needed = 8.0 * float(known.alphabet.size) ** k * known.n_positions(k) * (1 + include_shorter)
-    if needed > _SHARE * available_bytes():
+    if needed > 0.5 * available_bytes():
         raise MemoryBudgetError(
             f"the scores of all {known.alphabet.size}^{k} k-mers at {known.n_positions(k)} "
             f"positions need {format_bytes(needed)} and {format_bytes(available_bytes())} of "
@@ -340,7 +335,7 @@ def kmer_scores(
     scores = known.table(k)
     # The shorter k-mers begin at each letter of the longer ones.
     numbers, size = np.arange(len(scores)), known.alphabet.size
-    for shorter in range(first, k if include_shorter else first):
+    for shorter in shorter_ones:
         table = known.table(shorter)
         for offset in range(k - shorter + 1):
             inner = numbers // size ** (k - shorter - offset) % size**shorter

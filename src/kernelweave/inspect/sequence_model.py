@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -61,9 +63,7 @@ class StringMember:
 
     def see(self, samples: Samples) -> Samples:
         """Return samples as the string kernel sees them."""
-        for block in self.kernel.path:
-            samples = samples.derive(block)
-        return samples
+        return samples.through(self.kernel.path)
 
 
 def string_members(model: Any, kernel: str | None = None) -> list[StringMember]:
@@ -151,15 +151,10 @@ class SequenceModel:
         """Whether scores depend on positions."""
         return any(term.placed for term in self.terms)
 
-    @property
-    def lengths(self) -> tuple[int, int]:
-        """The shortest and the longest k-mers with a weight."""
-        every = [k for term in self.terms for k in range(1, term.longest + 1) if term.has(k)]
-        return min(every, default=1), max(every, default=1)
-
-    def has(self, k: int) -> bool:
-        """Whether k-mers of this length have weights."""
-        return any(term.has(k) for term in self.terms)
+    @cached_property
+    def lengths(self) -> list[int]:
+        """Lengths of k-mers with a weight, ascending."""
+        return sorted({k for term in self.terms for k in term.lengths})
 
     def n_positions(self, k: int) -> int:
         """Number of positions that differ: one if none does."""
@@ -176,11 +171,6 @@ class SequenceModel:
         values = np.concatenate([np.empty(0), *(own for _, own in found)])
         return add_up(numbers, values, self.alphabet.size**k)
 
-    def contributions(self, samples: Samples) -> Iterator[tuple[int, Floats]]:
-        """Yield lengths, and what k-mers of that length add at each start position, (n, L)."""
-        for term in self.terms:
-            yield from term.contributions(samples)
-
     def table(self, k: int) -> Floats:
         """Return the scores of all k-mers at all positions that differ."""
         out = np.zeros((self.alphabet.size**k, self.n_positions(k)))
@@ -193,12 +183,12 @@ class SequenceModel:
         self, samples: Samples, per: str, width: int
     ) -> Iterator[tuple[NDArray[np.int64], Floats]]:
         """Yield what each start position or letter adds, (rows, width), for some rows at a time."""
-        longest = max((term.longest for term in self.terms), default=1)
-        step = max(1, _ENTRIES // (width * longest))
+        step = max(1, _ENTRIES // (width * max(self.lengths, default=1)))
         for first in range(0, samples.n, step):
             rows = np.arange(first, min(first + step, samples.n))
             out = np.zeros((len(rows), width))
-            for k, found in self.contributions(samples.take(rows)):
+            some = samples.take(rows)
+            for k, found in chain(*(term.contributions(some) for term in self.terms)):
                 # Rows of this block may all be shorter than the longest sequence.
                 have = found.shape[1]
                 if per == "start":

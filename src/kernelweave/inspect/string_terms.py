@@ -85,9 +85,15 @@ class AlignedTerm:
     placed = True
 
     @property
-    def longest(self) -> int:
-        """Longest k-mers with a weight."""
+    def degree(self) -> int:
+        """Longest k-mers that the kernels compare."""
         return self.weights[0].shape[1]
+
+    @cached_property
+    def lengths(self) -> list[int]:
+        """Lengths of k-mers with a weight."""
+        used = np.any([own.any(axis=0) for own in self.weights.values()], axis=0)
+        return (np.flatnonzero(used) + 1).tolist()
 
     @property
     def length(self) -> int:
@@ -98,10 +104,6 @@ class AlignedTerm:
     def _share(self) -> float:
         return 1.0 / self.known.n_strands
 
-    def has(self, k: int) -> bool:
-        """Whether k-mers of this length have weights."""
-        return k <= self.longest and any(own[:, k - 1].any() for own in self.weights.values())
-
     def at(self, k: int, position: int) -> tuple[Numbers, Floats]:
         """Return the k-mers with a score at a position, as numbers, ascending, and the scores."""
         numbers, values = [np.empty(0, np.uint64)], [np.empty(0)]
@@ -109,7 +111,7 @@ class AlignedTerm:
             here = self.length - k - position if turned else position
             for s, weights in self.weights.items():
                 there = here + s
-                weight = weights[here, k - 1] if k <= self.longest else 0.0
+                weight = weights[here, k - 1] if k <= self.degree else 0.0
                 if weight == 0.0 or not 0 <= there <= self.length - k:
                     continue
                 for letters in self.known.letters:
@@ -139,7 +141,7 @@ class AlignedTerm:
                 f"the model was fitted on sequences of length {self.length}; got sequences of "
                 f"length {new.length}."
             )
-        total = np.zeros((self.longest, self.length, new.n))
+        total = np.zeros((self.degree, self.length, new.n))
         for s, weights in self.weights.items():
             rows = np.flatnonzero(weights.any(axis=1))
             window_of = np.full(self.length, -1)
@@ -149,15 +151,14 @@ class AlignedTerm:
             for turned in range(new.n_strands):
                 strand = replace(new, letters=new.letters[turned : turned + 1])
                 found = ask.products(strand, self._moved[s], self._share * self.amounts)
-                for k in range(1, self.longest + 1):
+                for k in range(1, self.degree + 1):
                     inside = rows + k <= self.length
                     own = rows[inside]
                     at = self.length - k - own if turned else own
                     total[k - 1, at] += weights[own, k - 1, None] * found[inside, k - 1]
         scale = None if self.scale is None else self.scale(samples)[:, None]
-        for k in range(1, self.longest + 1):
-            if self.has(k):
-                yield k, total[k - 1].T if scale is None else scale * total[k - 1].T
+        for k in self.lengths:
+            yield k, total[k - 1].T if scale is None else scale * total[k - 1].T
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,13 +181,9 @@ class SpectrumTerm:
         return self.window is not None
 
     @property
-    def longest(self) -> int:
-        """Longest k-mers."""
-        return max(self.tables)
-
-    def has(self, k: int) -> bool:
-        """Whether k-mers of this length have weights."""
-        return k in self.tables
+    def lengths(self) -> list[int]:
+        """Lengths of the k-mers."""
+        return list(self.tables)
 
     def at(self, k: int, position: int) -> tuple[Numbers, Floats]:
         """Return the k-mers with a score at a position, as numbers, ascending, and the scores."""

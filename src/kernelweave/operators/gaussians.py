@@ -23,7 +23,6 @@ from kernelweave.compiled.gaussians import (
     Batch,
     quad,
     rectangle,
-    rectangle_products,
     weighted_rows,
 )
 from kernelweave.compiled.matrix_checks import mirror_rows
@@ -284,12 +283,12 @@ class GaussianOperator(SampledOperator):
         kind = np.dtype(self.dtype)
         needed = float(len(chosen)) * self.shape[0] * self.shape[1] * kind.itemsize
         require_bytes(needed, f"{self.shape[0]} rows of {len(chosen)} kernels")
-        out = np.empty((len(chosen), *self.shape), kind)
+        out, none = np.empty((len(chosen), *self.shape), kind), np.empty((0, 0))
 
         def work(kernels: slice, rows: slice) -> None:
             left = np.ascontiguousarray(self._left.values[:, rows])
             some = out[kernels, rows]
-            rectangle(left, self._right.values, self.compiled, chosen[kernels], some)
+            rectangle(left, self._right.values, self.compiled, chosen[kernels], none, some)
 
         _pass(work, len(chosen), self.shape[0], float(out[0].size) if len(chosen) else 0.0)
         return out
@@ -370,7 +369,7 @@ class GaussianOperator(SampledOperator):
 
         def work(kernels: slice, rows: slice) -> None:
             some, here = out[kernels, :, rows], np.ascontiguousarray(left[:, rows])
-            rectangle_products(here, table, self.compiled, chosen[kernels], values, some)
+            rectangle(here, table, self.compiled, chosen[kernels], values, some)
 
         _pass(work, len(chosen), height, float(height) * table.shape[1])
         return out
