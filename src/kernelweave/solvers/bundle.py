@@ -27,7 +27,6 @@ from kernelweave.solvers.screening import working_kernels
 
 __all__ = [
     "ENOUGH",
-    "Curvature",
     "CuttingPlanes",
     "Proposal",
     "curvature_root",
@@ -44,9 +43,8 @@ _EPS = float(np.finfo(np.float64).eps)
 _MOST_CURVED = 3000
 # From this many on in float32: below, a factor takes less than 50 ms.
 _SINGLE_FROM = 1000
-# From this many samples on the curvature is kept for as long as it brings the gap down fivefold: up
-# to there it costs less than the pass over all kernels that follows a step.
-_KEEP_FROM = 2000
+# The curvature is kept for as long as it brings the gap down fivefold.
+_KEPT = 0.2
 # Accelerated steps gain as 1 / steps^2: these suffice for the part of the first one at which they
 # end. What is left is less than the model is wrong by.
 _MOST_PROX_STEPS, _SMALL_STEP = 500, 1e-4
@@ -105,28 +103,6 @@ def _free_samples(problem: Problem, point: Point, task: int) -> tuple[Index, Arr
         pick = np.linspace(0, len(free) - 1, most).astype(np.int64)
         free, stiffness = free[pick], stiffness[pick]
     return free, stiffness
-
-
-class Curvature:
-    """The Hessian of T without r, taken anew at each point or kept while it serves well."""
-
-    def __init__(self, evaluator: Evaluator) -> None:
-        self._evaluator = evaluator
-        self._point: Point | None = None
-        self._gap = np.inf
-        self.kernels = np.empty(0, dtype=np.int64)
-        self.root = np.empty((0, 0))
-
-    def take(self, point: Point, kernels: Index, gap: float) -> Array:
-        """Return R with R'R = H over `kernels`; `gap` is that of the point."""
-        if point is not self._point:
-            kept = self._evaluator.problem.n > _KEEP_FROM and gap < 0.2 * self._gap
-            # (Nothing is kept yet for no kernels, and some are asked for.)
-            if not (kept and np.array_equal(kernels, self.kernels)):
-                self.kernels = kernels
-                self.root = curvature_root(self._evaluator, point, kernels)
-            self._point, self._gap = point, gap
-        return self.root
 
 
 def minimise_penalised_model(
@@ -236,7 +212,11 @@ class CuttingPlanes:
         self._lp = CutLP(self._cuts, price)
         # Under lp norms, whose prox is a search, the closed form does as well as the curvature.
         cheap = _has_prox(regularizer) and not regularizer.searching and problem.m <= _MOST_DENSE
-        self._curvature = Curvature(evaluator) if self._linear or cheap else None
+        self._curved = self._linear or cheap
+        self._evaluator = evaluator
+        # The curvature taken last, its kernels, the point it is used at, and the gap there.
+        self._root, self._of_kernels = np.empty((0, 0)), np.empty(0, dtype=np.int64)
+        self._used_at: tuple[Point | None, float] = None, np.inf
         self._multipliers = np.empty(0)
         self._in_step = np.empty(0)
         self._lower = -np.inf
@@ -368,14 +348,24 @@ class CuttingPlanes:
 
     # Steps over what is known at the centre
 
+    def curvature(self, kernels: Index, gap: float) -> Array:
+        """R with R'R = H over `kernels`, nearly; `gap` is that of the centre."""
+        point, before = self._used_at
+        if point is not self.centre:
+            self._used_at = self.centre, gap
+            if not (gap < _KEPT * before and np.array_equal(kernels, self._of_kernels)):
+                self._root = curvature_root(self._evaluator, self.centre, kernels)
+                self._of_kernels = kernels
+        return self._root
+
     def _own_step(self, gap: float, accuracy: float) -> Proposal:
         """A step over the curvature or by the closed form."""
         here, kind = self.centre.d, "curved"
-        if self._curvature is None:
+        if not self._curved:
             d, kind = self._closed_form(), "closed-form"
         elif self._linear:
             d, kernels = np.zeros_like(here), self.working_kernels(self._working_set)
-            root = self._curvature.take(self.centre, kernels, gap)
+            root = self.curvature(kernels, gap)
             hessian, gradient = root.T @ root, self._gradient()[kernels]
             most = self._sum_limit() if self._free_sum else None
             d[kernels] = minimise_model(hessian, gradient, here[kernels], accuracy, most)
@@ -385,7 +375,7 @@ class CuttingPlanes:
                 if found is not None:
                     return self._proposal(found, kind)
         else:
-            root = self._curvature.take(self.centre, np.arange(self._problem.m), gap)
+            root = self.curvature(np.arange(self._problem.m), gap)
             regularizer, most = self._problem.regularizer, self._problem.reach(here)
             d = minimise_penalised_model(root, -0.5 * self.quad, here, regularizer, most)
         return self._proposal(here + 0.5**self._failed * (d - here), kind)
