@@ -12,7 +12,7 @@ from kernelweave.problem import Problem
 from kernelweave.solvers.base import State
 from kernelweave.solvers.certificate import Certificate, dual_value
 
-__all__ = ["Screening", "lowest", "spread_over", "working_kernels"]
+__all__ = ["Screening", "spread_over", "working_kernels"]
 
 # The bounds on eigenvalues take a pass of their own: with fewer kernels too little can be saved.
 _FEWEST = 20
@@ -90,12 +90,10 @@ def spread_over(kernels: Index, d: Array) -> Array:
 
 
 def working_kernels(d: Array, gradient: Array, most: int) -> Index:
-    """Kernels in use, and at most so many of the others: those whose gradient is lowest."""
+    """Kernels in use, and at most so many of the others: those whose gradient is lowest.
+
+    In order; of equal ones the first.
+    """
     outside = np.flatnonzero(d == 0)
-    best = outside[lowest(gradient[outside], most)]
+    best = outside[np.argsort(gradient[outside], kind="stable")[:most]]
     return np.sort(np.concatenate([np.flatnonzero(d), best]))
-
-
-def lowest(score: Array, count: int) -> Index:
-    """Positions of the `count` lowest scores, in order of position; ties go to the first."""
-    return np.sort(np.argsort(score, kind="stable")[:count])

@@ -18,7 +18,7 @@ from kernelweave.solvers.certificate import Witness, certify, feasible_alpha
 from kernelweave.solvers.inner import Evaluator, Point, drop_roundoff
 from kernelweave.solvers.kept import PLANES_KEPT, Kept
 from kernelweave.solvers.loop import Limits, run
-from kernelweave.solvers.screening import lowest, spread_over
+from kernelweave.solvers.screening import spread_over, working_kernels
 
 __all__ = ["SILP", "ActiveSet", "SILPChunking"]
 
@@ -336,7 +336,7 @@ def _aligned_weights(problem: Problem, most: int) -> Array:
         return problem.start()
     alpha = -problem.loss.gradient(problem.y, np.zeros_like(problem.y), problem.C)
     quad = problem.bank.quad(feasible_alpha(problem, alpha))
-    return spread_over(lowest(-quad, most), problem.start())
+    return spread_over(working_kernels(np.zeros(problem.m), -quad, most), problem.start())
 
 
 def _state(planes: CuttingPlanes, evaluator: Evaluator, stuck: bool = False) -> State:
