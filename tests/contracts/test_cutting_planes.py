@@ -18,7 +18,7 @@ from kernelweave.operators import ComputedOperator, DenseOperator
 from kernelweave.problem import Problem
 from kernelweave.regularizers import L1, BlockNorm, ElasticNet, Entropy, LpBall, Simplex
 from kernelweave.solvers import SILP, SPG, Limits, State, solve
-from kernelweave.solvers.bundle import Curvature, CuttingPlanes, Proposal, curvature_root
+from kernelweave.solvers.bundle import CuttingPlanes, Proposal, curvature_root
 from kernelweave.solvers.certificate import Witness, certify, dual_value, feasible_alpha, recompute
 from kernelweave.solvers.cuts import Cuts
 from kernelweave.solvers.inner import Evaluator, Point
@@ -167,16 +167,16 @@ def test_the_curvature_of_many_samples_is_kept_while_the_gap_falls_fivefold(n, a
     y = np.where(rng.normal(size=(1, n)) > 0, 1.0, -1.0)
     bank = Counted(Ks)
     problem = Problem(bank, y, np.ones((1, n)), get_loss("hinge"), Simplex(), WeightedSum())
-    evaluator = Evaluator(problem)
-    point = evaluator.evaluate(np.full(2, 0.5), 1e-3)
-    curvature, seen = Curvature(evaluator), []
+    planes, point, quad = planes_at(problem)
+    seen = []
     for gap in (1.0, 0.1, 0.01, 0.005, 0.004, 0.0001):
-        here = replace(point)
-        curvature.take(here, np.arange(2), gap)
-        curvature.take(here, np.arange(2), gap)  # nothing new at the same point
+        planes.put_centre(replace(point), quad)
+        planes.curvature(np.arange(2), gap)
+        planes.curvature(np.arange(2), gap)  # nothing new at the same point
         seen.append(bank.asked)
     assert seen == asked
-    curvature.take(replace(point), np.arange(1), 1e-9)
+    planes.put_centre(replace(point), quad)
+    planes.curvature(np.arange(1), 1e-9)
     assert bank.asked == asked[-1] + 1  # for other kernels it is another one
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from kernelweave.solvers.active_set import ActiveSet
 from kernelweave.solvers.base import SOLVERS, Solver, State
 from kernelweave.solvers.baselines import Align, Uniform
 from kernelweave.solvers.certificate import Certificate, certify, recompute
@@ -11,7 +10,7 @@ from kernelweave.solvers.inner import Point
 from kernelweave.solvers.loop import Limits, Record, Result
 from kernelweave.solvers.mwu import MWU
 from kernelweave.solvers.path import entry_factor, solve_path
-from kernelweave.solvers.silp import SILP, SILPChunking
+from kernelweave.solvers.silp import SILP, ActiveSet, SILPChunking
 from kernelweave.solvers.solve import check_solver, get_solver, solve
 from kernelweave.solvers.spg import PGD, SPG
 from kernelweave.solvers.spicy import Spicy

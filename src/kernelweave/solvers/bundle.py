@@ -27,7 +27,6 @@ from kernelweave.solvers.screening import working_kernels
 
 __all__ = [
     "ENOUGH",
-    "Curvature",
     "CuttingPlanes",
     "Proposal",
     "curvature_root",
@@ -46,7 +45,7 @@ _MOST_CURVED = 3000
 _SINGLE_FROM = 1000
 # From this many samples on the curvature is kept for as long as it brings the gap down fivefold: up
 # to there it costs less than the pass over all kernels that follows a step.
-_KEEP_FROM = 2000
+_KEEP_FROM, _KEPT = 2000, 0.2
 # Accelerated steps gain as 1 / steps^2: these suffice for the part of the first one at which they
 # end. What is left is less than the model is wrong by.
 _MOST_PROX_STEPS, _SMALL_STEP = 500, 1e-4
@@ -107,28 +106,6 @@ def _free_samples(problem: Problem, point: Point, task: int) -> tuple[Index, Arr
     return free, stiffness
 
 
-class Curvature:
-    """The Hessian of T without r, taken anew at each point or kept while it serves well."""
-
-    def __init__(self, evaluator: Evaluator) -> None:
-        self._evaluator = evaluator
-        self._point: Point | None = None
-        self._gap = np.inf
-        self.kernels = np.empty(0, dtype=np.int64)
-        self.root = np.empty((0, 0))
-
-    def take(self, point: Point, kernels: Index, gap: float) -> Array:
-        """Return R with R'R = H over `kernels`; `gap` is that of the point."""
-        if point is not self._point:
-            kept = self._evaluator.problem.n > _KEEP_FROM and gap < 0.2 * self._gap
-            # (Nothing is kept yet for no kernels, and some are asked for.)
-            if not (kept and np.array_equal(kernels, self.kernels)):
-                self.kernels = kernels
-                self.root = curvature_root(self._evaluator, point, kernels)
-            self._point, self._gap = point, gap
-        return self.root
-
-
 def minimise_penalised_model(
     root: Array,
     gradient: Array,
@@ -140,10 +117,9 @@ def minimise_penalised_model(
 
     .. math:: r(x) + g \cdot (x - d) + \tfrac12 |R (x - d)|^2
 
-    `gradient` is that of T without r. Momentum starts anew whenever it
-    points uphill. Ends when a step is a ten-thousandth of the first one. Where R is zero, that is
-    where all alpha are at their bounds, nothing but r bends: one prox step is taken, as long as a
-    sum of weights of `most`.
+    `gradient` is that of T without r. Momentum starts anew whenever it points uphill. Where R is
+    zero, that is where all alpha are at their bounds, nothing but r bends: one prox step is taken,
+    as long as a sum of weights of `most`.
     """
     top = float(np.linalg.norm(root @ root.T if len(root) < len(d) else root.T @ root, 2))
     if not top > 0:
@@ -192,10 +168,6 @@ class Proposal:
     kind: str  # "curved", "closed-form", "safe" or "master"
 
 
-def _has_prox(regularizer: Regularizer) -> bool:
-    return type(regularizer).prox is not Regularizer.prox
-
-
 class CuttingPlanes:
     r"""All cuts so far, the best weights so far (the *centre*), and the next weights to try.
 
@@ -235,8 +207,13 @@ class CuttingPlanes:
         price = float(regularizer.gradient(np.zeros(1))[0]) if self._free_sum else None
         self._lp = CutLP(self._cuts, price)
         # Under lp norms, whose prox is a search, the closed form does as well as the curvature.
-        cheap = _has_prox(regularizer) and not regularizer.searching and problem.m <= _MOST_DENSE
-        self._curvature = Curvature(evaluator) if self._linear or cheap else None
+        self._has_prox = type(regularizer).prox is not Regularizer.prox
+        cheap = self._has_prox and not regularizer.searching and problem.m <= _MOST_DENSE
+        self._curved = self._linear or cheap
+        self._evaluator = evaluator
+        # The curvature taken last, its kernels, the point it is used at, and the gap there.
+        self._root, self._of_kernels = np.empty((0, 0)), np.empty(0, dtype=np.int64)
+        self._used_at: tuple[Point | None, float] = None, np.inf
         self._multipliers = np.empty(0)
         self._in_step = np.empty(0)
         self._lower = -np.inf
@@ -368,14 +345,25 @@ class CuttingPlanes:
 
     # Steps over what is known at the centre
 
+    def curvature(self, kernels: Index, gap: float) -> Array:
+        """R with R'R = H over `kernels`, nearly; `gap` is that of the centre."""
+        point, before = self._used_at
+        if point is not self.centre:
+            self._used_at = self.centre, gap
+            kept = self._problem.n > _KEEP_FROM and gap < _KEPT * before
+            if not (kept and np.array_equal(kernels, self._of_kernels)):
+                self._root = curvature_root(self._evaluator, self.centre, kernels)
+                self._of_kernels = kernels
+        return self._root
+
     def _own_step(self, gap: float, accuracy: float) -> Proposal:
         """A step over the curvature or by the closed form."""
         here, kind = self.centre.d, "curved"
-        if self._curvature is None:
+        if not self._curved:
             d, kind = self._closed_form(), "closed-form"
         elif self._linear:
             d, kernels = np.zeros_like(here), self.working_kernels(self._working_set)
-            root = self._curvature.take(self.centre, kernels, gap)
+            root = self.curvature(kernels, gap)
             hessian, gradient = root.T @ root, self._gradient()[kernels]
             most = self._sum_limit() if self._free_sum else None
             d[kernels] = minimise_model(hessian, gradient, here[kernels], accuracy, most)
@@ -385,7 +373,7 @@ class CuttingPlanes:
                 if found is not None:
                     return self._proposal(found, kind)
         else:
-            root = self._curvature.take(self.centre, np.arange(self._problem.m), gap)
+            root = self.curvature(np.arange(self._problem.m), gap)
             regularizer, most = self._problem.regularizer, self._problem.reach(here)
             d = minimise_penalised_model(root, -0.5 * self.quad, here, regularizer, most)
         return self._proposal(here + 0.5**self._failed * (d - here), kind)
@@ -417,10 +405,8 @@ class CuttingPlanes:
     def _safe_step(self, master: MasterSolution | None) -> Proposal:
         """Half way to the master's weights, or a proximal step where there is no master."""
         master = self._solve_master() if master is None else master
-        if master is None and not self._linear and _has_prox(self._problem.regularizer):
-            proposal = self._proximal_step()
-            if proposal is not None:
-                return proposal
+        if master is None and not self._linear and (proximal := self._proximal_step()):
+            return proximal
         there = self._closed_form() if master is None else master.d
         proposal = self._proposal(0.5 * (self.centre.d + there), "safe")
         if not self._linear or proposal.promised >= 0.25 * self._room():
@@ -435,22 +421,20 @@ class CuttingPlanes:
 
     def _proximal_step(self) -> Proposal | None:
         """The shortest proximal step, of those tried, that promises half of what is left."""
+        if not self._has_prox:
+            return None
         multipliers = np.eye(len(self._cuts))[-1]
         # Of no weights at all the first ones of a fit tell the unit.
-        weights = self.centre.d if self.centre.d.any() else self._problem.start()
+        regularizer, here = self._problem.regularizer, self.centre.d
+        weights = here if here.any() else self._problem.start()
         first = float(np.linalg.norm(weights)) / max(float(np.linalg.norm(self.quad)), 1e-300)
         best = None
         for power in range(_MOST_PROXIMAL):
             # Steps beyond all numbers are no use, nor are longer ones.
             with np.errstate(over="ignore", invalid="ignore"):
-                found = solve_proximal(
-                    self._cuts,
-                    self._problem.regularizer,
-                    self.centre.d,
-                    first * 10.0**power,
-                    multipliers,
-                    self.centre.value,
-                )
+                step = first * 10.0**power
+                at = here, step, multipliers, self.centre.value
+                found = solve_proximal(self._cuts, regularizer, *at)
                 proposal = self._proposal(found.d, "safe")
             if not np.isfinite([*found.d, *found.multipliers, proposal.promised]).all():
                 break

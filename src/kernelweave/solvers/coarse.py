@@ -9,7 +9,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from kernelweave.arrays import Array
 from kernelweave.compiled.threads import between_blocks
 from kernelweave.deadline import TimeUp
 from kernelweave.errors import InterruptedFitWarning
@@ -79,9 +78,9 @@ def _from_some_samples(
 ) -> Point:
     """Learn weights on some of the samples: a pass over all of them costs many times more.
 
-    The loss weights are raised so that the few stand for all. Less so if the weights decide how
-    local the kernel is, as in a product: few samples under large loss weights would be learnt by
-    heart, with a far too narrow kernel. There the root of the factor does well.
+    The loss weights are raised so that the few stand for all. Less so, by the root, if the weights
+    decide how local the kernel is, as in a product: few samples under large loss weights would be
+    learnt by heart, with a far too narrow kernel.
     """
     factor = problem.n / size
     chosen = np.sort(np.random.default_rng(0).permutation(problem.n)[:size])
@@ -91,21 +90,18 @@ def _from_some_samples(
         y=problem.y[:, chosen],
         C=problem.C[:, chosen] * (factor if problem.combination.linear else np.sqrt(factor)),
     )
-    there = None if start is None else _at(start.d, few)
-    return _at(_learnt(few, solver, limits, there).d, problem)
-
-
-def _at(d: Array, problem: Problem) -> Point:
-    """Weights to start from, with nothing known of alpha."""
-    return Point.start(d, np.zeros((problem.n_tasks, problem.n)), np.zeros(problem.n_tasks))
+    if start is not None:
+        start = Point.start(start.d, np.zeros_like(few.y), np.zeros(few.n_tasks))
+    d = _learnt(few, solver, limits, start).d
+    return Point.start(d, np.zeros_like(problem.y), np.zeros(problem.n_tasks))
 
 
 def _from_some_kernels(problem: Problem, solver: Solver, limits: Limits) -> Point | None:
     """Learn alpha with some of the kernels, and take for all kernels the weights it asks for.
 
-    The kernels are many and all get a weight, so a part of them adds up to nearly the same kernel
-    but for a factor: that by which the weights of all, taken equal, add up to more than those of
-    the part. A larger kernel is the same as a larger loss weight.
+    All kernels get a weight, so a part of them adds up to nearly the same kernel but for a factor:
+    that by which the weights of all, taken equal, add up to more than those of the part. A larger
+    kernel is the same as a larger loss weight.
     """
     regularizer = problem.regularizer
     count = max(_SOME_KERNELS, problem.m // _SHARE_OF_KERNELS)

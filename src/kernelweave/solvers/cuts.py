@@ -29,7 +29,6 @@ __all__ = [
 
 _EPS = float(np.finfo(np.float64).eps)
 
-
 # --- Cuts
 
 # A cut that was of no use to this many masters in a row is dropped: the programs stay small, and a
@@ -91,10 +90,9 @@ class Cuts:
 
 @dataclass(frozen=True)
 class MasterSolution:
-    """Weights that minimise r(d) + max_j cut_j(d), and the multipliers of the cuts.
+    """Weights that minimise r(d) + max_j cut_j(d), and the multipliers of the cuts, of sum one.
 
-    The multipliers are non-negative and sum to one; `value` is the bound they prove on the cuts'
-    minimum, computed here and not by the solver.
+    `value` is the bound they prove on the cuts' minimum, computed here and not by the solver.
     """
 
     d: Array
@@ -123,8 +121,7 @@ class CutLP:
     This is SILP's linear program (Algorithm 1, with the opposite sign): on the simplex
     :math:`s = 0` and the weights sum to one, under l1 the sum is free up to `limit`. Rows enter
     one by one, and every solve starts from the basis of the one before. An answer of HiGHS counts
-    only if its weights and multipliers prove each other; otherwise the program is built again and
-    solved cold, and if that is no better there is no answer.
+    only if its weights and multipliers prove each other; otherwise the program is solved cold.
 
     `price` is s, or None for weights that sum to one. Cuts are dropped here, not where they are.
     """
@@ -147,12 +144,11 @@ class CutLP:
         self._cuts.drop(positions)
 
     def solve(self, limit: float = 1.0) -> MasterSolution | None:
-        """Return the optimum, or None if HiGHS has none to offer that stands our check."""
+        """Return the optimum, or None if HiGHS has none that stands our check."""
         # Rows must not outgrow the scale in which HiGHS sees them.
         if self._highs is None or not 1e-4 * self._unit <= self._size() <= 1e4 * self._unit:
             self._build()
-        answer = self._answer(limit)
-        if answer is None:
+        if (answer := self._answer(limit)) is None:
             self._build()
             answer = self._answer(limit)
         return answer
@@ -220,7 +216,7 @@ class CutLP:
 
 # --- The master under other regularizers
 
-# Newton's steps double the digits: some ten of them suffice, and each may need a few searches.
+# Newton's steps double the digits: some ten of them suffice.
 _MOST_STEPS = 50
 # Change of one multiplier, of a sum of one, by which the curvature is taken: the root of what
 # float64 resolves, which balances rounding against the error of a difference.
@@ -245,8 +241,8 @@ def solve_dual(
     smooth, with one variable for each cut. The weights follow in closed form: they attain
     :math:`r^*` there (:meth:`Regularizer.dual_weights`).
 
-    It starts from the multipliers `start`. `upper` is what the optimum is known to be below; the
-    value ends at least 99 % of the way to it. None if the regularizer cannot tell the weights.
+    From the multipliers `start`, to a value 99 % of the way to `upper`, which the optimum is known
+    to be below. None if the regularizer cannot tell the weights.
     """
     if regularizer.dual_weights(cuts.quads[-1]) is None:
         return None
@@ -262,10 +258,9 @@ def solve_proximal(
 ) -> MasterSolution:
     r"""Minimise :math:`r(d) + \max_j (c_j - \frac12 q_j \cdot d) + \frac1{2t} |d - \hat d|^2`.
 
-    The step of a proximal bundle method of step length t (Bonnans et al. 2006, Numerical
-    Optimization, section 10.3), for any r with a prox: the weights that belong to multipliers are
-    :math:`\mathrm{prox}_{t r}(\hat d + \frac t2 \sum_j \lambda_j q_j)`. The value is that with the
-    proximal term.
+    The step of a proximal bundle method (Bonnans et al. 2006, Numerical Optimization, section
+    10.3), for any r with a prox: the weights that belong to multipliers are
+    :math:`\mathrm{prox}_{t r}(\hat d + \frac t2 \sum_j \lambda_j q_j)`.
     """
 
     def response(mix: Array) -> tuple[Array, float]:
@@ -277,11 +272,7 @@ def solve_proximal(
 
 
 def _climb(cuts: Cuts, response: Response, start: Array, upper: float) -> MasterSolution:
-    """Climb on the simplex of multipliers by Newton's method with a search along each step.
-
-    The gradient is what each cut says at the weights; its differences, along one multiplier after
-    the other, give the curvature.
-    """
+    """Climb on the simplex of multipliers by Newton's method, curvature from differences."""
 
     def at(multipliers: Array) -> tuple[MasterSolution, Array]:
         d, value = response(multipliers @ cuts.quads)
@@ -294,13 +285,13 @@ def _climb(cuts: Cuts, response: Response, start: Array, upper: float) -> Master
         return 0.5 * (B + B.T)
 
     def along(place: MasterSolution, heights: Array, way: Array) -> tuple[MasterSolution, Array]:
-        def fall(t: float) -> float:
-            return -float(at(place.multipliers + t * way)[1] @ way)
+        def moved(t: float) -> tuple[MasterSolution, Array]:
+            return at(place.multipliers + t * way)
 
         first = -float(heights @ way)
         if not first < 0:
             return place, heights
-        return at(place.multipliers + zero_of_slope(fall, first) * way)
+        return moved(zero_of_slope(lambda t: -float(moved(t)[1] @ way), first))
 
     # A mean with a poor cut can be far below a single good one.
     firsts = [at(multipliers) for multipliers in [start, *np.eye(len(cuts))]]
@@ -410,8 +401,7 @@ def _interior_point(A: Array, right: Array, v: Array, w: Array) -> tuple[Array, 
 
     The last entries of v, beyond the length of w, are free, and w is zero there. By Mehrotra's
     predictor-corrector method from v, w > 0 (Wright 1997, Primal-Dual Interior-Point Methods,
-    chapter 10). Returns those entries of v that are not free with w, at the smallest error that
-    was met; None if no numbers were finite.
+    chapter 10). Returns those entries of v that are not free with w, at the smallest error met.
     """
     best, least = None, np.inf
     size = len(w)

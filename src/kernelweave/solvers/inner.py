@@ -125,7 +125,7 @@ def _solve_task(
             tol=problem.decision_unit * (tol if chunk is None else _VIOLATION_FLOOR),
             a=qp.split(alpha),
             fitted=fitted,
-            max_iter=_most_steps(gram),
+            max_iter=max(_MOST_STEPS, 100 * gram.n),
             deadline=problem.deadline,
             most=chunk,
             good_enough=None if chunk is None else owes_little,
@@ -143,10 +143,6 @@ def _solve_task(
         deadline=problem.deadline,
     )
     return newton.alpha, newton.fitted, newton.intercept, newton.n_steps
-
-
-def _most_steps(gram: Gram) -> int:
-    return max(_MOST_STEPS, 100 * gram.n)
 
 
 class KernelProducts:
@@ -198,7 +194,7 @@ class KernelProducts:
         """Whether these are the products of that alpha."""
         return np.array_equal(alpha, self._alpha)
 
-    def quad(self, kernels: Array | None) -> Array:
+    def quad(self, kernels: Index | None) -> Array:
         """q_k(alpha) for those kernels (None: all), zero for the others."""
         wanted = np.arange(len(self._fresh)) if kernels is None else kernels
         quad = np.zeros(len(self._fresh))
@@ -283,7 +279,7 @@ class Evaluator(InnerWork):
                 problem, t, gram, tol, self._alpha[t], fitted[t], self._intercept[t], self._chunk
             )
             self.n_steps += steps
-            self.cut_short |= steps >= _most_steps(gram)
+            self.cut_short |= steps >= max(_MOST_STEPS, 100 * gram.n)
             if self._products is not None:
                 self._products.add(gram, t)
         self.n_solves += problem.n_tasks
@@ -339,14 +335,27 @@ class Evaluator(InnerWork):
             return square_block(matrix, idx, dtype)
         return self.problem.bank.weighted(d, idx, idx).astype(dtype)
 
+    def _wanted(self, d: Array) -> Index | None:
+        """Kernels that may matter, if some do not."""
+        return None if self._kept is None else np.union1d(self._kept, np.flatnonzero(d))
+
     def quad(self, point: Point) -> Array:
         """alpha'(dK/dd_k) alpha for all kernels that may matter; zero for those dropped."""
         self._has_state = True
-        kernels = None
-        if self._kept is not None:
-            kernels = np.union1d(self._kept, np.flatnonzero(point.d))
+        kernels = self._wanted(point.d)
         if self._products is not None and self._products.belong_to(point.alpha):
             return self._products.quad(kernels)
         return self.problem.combination.derivative_quad(
             self.problem.bank, point.d, point.alpha, kernels
         )
+
+    def products(self, d: Array, alpha: Array) -> tuple[Array, Array]:
+        """Return K(d) alpha and alpha'K_k alpha in one pass; zero for kernels dropped."""
+        bank, evaluate = self.problem.bank, self.problem.combination.evaluate
+        kernels = self._wanted(d)
+        if kernels is None:
+            return evaluate(bank, d, alpha)
+        fitted, quad = np.zeros_like(alpha), np.zeros(bank.m)
+        if len(kernels):
+            fitted, quad[kernels] = evaluate(bank.select(kernels), d[kernels], alpha)
+        return fitted, quad

@@ -55,20 +55,10 @@ _STEPS = 500
 class KernelSum:
     """The K of a Newton step, for vectors of length N = T n.
 
-    Attributes
-    ----------
-    own : ndarray of shape (n,)
-        The diagonal of K for one task.
-    times : callable
-        K v for every row of v, shape (T, n).
-    nearly : callable
-        Of curvatures D of one task: how to solve with K + diag(D), nearly, columns too.
-    n_tasks : int
-        T.
-    matrix : ndarray of shape (n, n) or None
-        K for one task, if it is formed: a product then costs little beside a pass over the kernels.
-    deadline : Deadline
-        When it passes, `TimeUp` is raised.
+    `own` is the diagonal of K for one task; `times` gives K v for every row of v, shape (T, n);
+    `nearly`, of the curvatures D of one task, how to solve with K + diag(D), nearly, columns too.
+    Where K is formed it is the `matrix`: a product then costs little beside a pass over the
+    kernels. When the deadline passes, `TimeUp` is raised.
     """
 
     own: Array

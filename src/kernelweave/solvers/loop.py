@@ -15,7 +15,7 @@ from kernelweave.compiled.threads import between_blocks, one_blas_thread
 from kernelweave.deadline import Deadline, TimeUp
 from kernelweave.errors import InterruptedFitWarning, InvalidInputError
 from kernelweave.problem import Array, Problem
-from kernelweave.solvers.base import Solver, State, check_settings
+from kernelweave.solvers.base import SOLVERS, Solver, State, check_settings
 from kernelweave.solvers.certificate import (
     Certificate,
     Witness,
@@ -28,7 +28,6 @@ from kernelweave.solvers.checkpoint import numbers_of
 from kernelweave.solvers.inner import Point, owed_by_alpha
 from kernelweave.solvers.kept import Numbers, Progress
 from kernelweave.solvers.screening import Screening
-from kernelweave.solvers.silp import SILP
 
 __all__ = [
     "OWN_SHARE",
@@ -325,7 +324,7 @@ def run_to_the_end(
     Also returns the solver of the result.
     """
     if start is not None and solver.hands_over and "planes" in start.extra:
-        solver = SILP()
+        solver = SOLVERS["silp"]()
     result = run(problem, solver, limits, start, *course)
     found = result.certificate
     # Early is while rounding hides less than half of the gap.
@@ -337,7 +336,7 @@ def run_to_the_end(
     last = result.last or result.start
     known = {"witness.alpha": result.alpha if result.witness is None else result.witness}
     there = Point.start(last.d, last.alpha, last.intercept, known)
-    planes = SILP()
+    planes = SOLVERS["silp"]()
     try:
         other = run(problem, planes, limits, there, *course)
     except KeyboardInterrupt:

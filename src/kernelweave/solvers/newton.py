@@ -292,6 +292,11 @@ class _Steps:
             residual = inside(-s * (Krho[rows] - float(w @ Krho[rows]) / total))
         while not done:
             solve, limit = self._preconditioner(rows, s)
+            if not limit:
+                # Weights over many decades: an iteration would square what may overflow.
+                eta = eta + inside(solve(residual))
+                Kseta = problem.product(rows, s * eta)
+                break
             Ms = solve(s)
             sMs = float(s @ Ms)
             steps = conjugate_gradients(product, precondition, residual)
@@ -313,9 +318,9 @@ class _Steps:
         return self.problem.matrix is not None and len(rows) <= self._most
 
     def _preconditioner(self, rows: Index, s: Array) -> tuple[Solve, int]:
-        """How to solve with ``I + S K S``, nearly, and how many iterations that is good for."""
+        """How to solve with ``I + S K S``, nearly, for how many iterations; a factor needs none."""
         if self._small(rows) and (self._factorise or len(rows) <= CG_FROM):
-            return self._cholesky(rows, s), 1
+            return self._cholesky(rows, s), 0
         solve = diagonal(1.0 + s * s * self._rest[rows])
         if self._factor is not None and not self._small(rows):
             low_rank = with_low_rank(solve, self._factor[:, rows] * s, np.ones(len(self._factor)))
@@ -326,9 +331,8 @@ class _Steps:
     def _improve(self, rows: Index) -> bool:
         """Take a better preconditioner from now on, if there is one."""
         if self._small(rows):
-            known = self._factorise or len(rows) <= CG_FROM
-            self._factorise |= not known
-            return not known
+            self._factorise = True
+            return True
         if self._factor is not None:
             return False
         self._rest = self._diag.copy()

@@ -10,10 +10,9 @@ from kernelweave.arrays import Array, Index
 from kernelweave.operators.base import KernelOperator
 from kernelweave.problem import Problem
 from kernelweave.solvers.base import State
-from kernelweave.solvers.certificate import Certificate, dual_value, feasible_alpha
-from kernelweave.solvers.inner import Point, drop_roundoff
+from kernelweave.solvers.certificate import Certificate, dual_value
 
-__all__ = ["Screening", "spread_over", "weights_to_start_from", "working_kernels"]
+__all__ = ["Screening", "spread_over", "working_kernels"]
 
 # The bounds on eigenvalues take a pass of their own: with fewer kernels too little can be saved.
 _FEWEST = 20
@@ -83,20 +82,6 @@ class Screening:
             state.evaluator.keep_only(kept)
 
 
-def weights_to_start_from(problem: Problem, start: Point | None, most: int) -> Array:
-    """Given weights, or equal ones: if there are more kernels, on those most aligned with y.
-
-    These have the largest q_k at the alpha that the loss asks for at f = 0.
-    """
-    if start is not None:
-        return drop_roundoff(problem.regularizer.project(start.d))
-    if problem.m <= most:
-        return problem.start()
-    alpha = -problem.loss.gradient(problem.y, np.zeros_like(problem.y), problem.C)
-    quad = problem.bank.quad(feasible_alpha(problem, alpha))
-    return spread_over(_lowest(-quad, most), problem.start())
-
-
 def spread_over(kernels: Index, d: Array) -> Array:
     """Equal weights on some kernels, with the sum of d."""
     out = np.zeros_like(d)
@@ -105,12 +90,10 @@ def spread_over(kernels: Index, d: Array) -> Array:
 
 
 def working_kernels(d: Array, gradient: Array, most: int) -> Index:
-    """Kernels in use, and at most so many of the others: those whose gradient is lowest."""
+    """Kernels in use, and at most so many of the others: those whose gradient is lowest.
+
+    In order; of equal ones the first.
+    """
     outside = np.flatnonzero(d == 0)
-    best = outside[_lowest(gradient[outside], most)]
+    best = outside[np.argsort(gradient[outside], kind="stable")[:most]]
     return np.sort(np.concatenate([np.flatnonzero(d), best]))
-
-
-def _lowest(score: Array, count: int) -> Index:
-    """Positions of the `count` lowest scores, in order of position; ties go to the first."""
-    return np.sort(np.argsort(score, kind="stable")[:count])

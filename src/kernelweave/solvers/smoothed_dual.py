@@ -39,10 +39,7 @@ _MOST, _ENOUGH = 12, 1e-3
 
 @dataclass(frozen=True, eq=False)
 class Components:
-    """The functions f_k of the kernels in use, by what the solver needs of them.
-
-    Their numbers, K_k alpha_k, that is the values of f_k on the samples, and their norms.
-    """
+    """The functions f_k of the kernels in use: their values on the samples, and their norms."""
 
     kernels: Index
     fitted: Array  # (A, T, n)
@@ -65,15 +62,8 @@ class SmoothedLoss:
     The paper takes smooth losses as they are (section 3.2). Here they have slack variables too:
     :math:`\rho` then may be any number, where a conjugate ends or rises infinitely steeply, and z
     keeps the digits that :math:`\rho` loses next to the ends of its domain. As :math:`\gamma_z`
-    grows this becomes the conjugate itself.
-
-    Parameters
-    ----------
-    problem : Problem
-    centre : ndarray of shape (T, n)
-        The :math:`z^{(t)}`.
-    penalty : float
-        The :math:`\gamma_z`.
+    grows this becomes the conjugate itself. `centre` is :math:`z^{(t)}`, `penalty` is
+    :math:`\gamma_z`.
     """
 
     problem: Problem

@@ -16,7 +16,6 @@ from kernelweave.compiled.threads import between_blocks
 from kernelweave.deadline import NEVER, Deadline, TimeUp
 from kernelweave.operators.base import KernelOperator
 from kernelweave.problem import Problem
-from kernelweave.solvers.active_set import ActiveSet
 from kernelweave.solvers.base import SOLVERS, Solver, check_settings
 from kernelweave.solvers.certificate import recompute
 from kernelweave.solvers.checkpoint import Session, about, header_of, result_numbers
@@ -33,7 +32,7 @@ from kernelweave.solvers.loop import (
     run_to_the_end,
     warn_of_interruption,
 )
-from kernelweave.solvers.silp import SILP
+from kernelweave.solvers.silp import SILP, ActiveSet
 from kernelweave.solvers.spg import SPG
 from kernelweave.solvers.spicy import Spicy
 from kernelweave.validation import unknown_name

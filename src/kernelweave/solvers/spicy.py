@@ -14,7 +14,7 @@ from kernelweave.problem import Problem
 from kernelweave.regularizers.base import Regularizer
 from kernelweave.solvers.base import Solver, State, integer, number, require_linear
 from kernelweave.solvers.certificate import best_intercepts, certify, feasible_alpha
-from kernelweave.solvers.inner import Evaluator, InnerWork, Point, drop_roundoff
+from kernelweave.solvers.inner import Evaluator, Point, drop_roundoff
 from kernelweave.solvers.kept import ABOVE_ZERO, Kept
 from kernelweave.solvers.screening import spread_over, working_kernels
 from kernelweave.solvers.smoothed_dual import Components, SmoothedDual, SmoothedLoss
@@ -34,31 +34,6 @@ _FIRST_SOLVE = 1e-3
 # Outer steps that do not halve the gap after which rounding is all that is left: the penalty has
 # changed by half the digits of a number, those to which a gap can be told.
 _PATIENCE = 8
-
-
-class KernelPasses(InnerWork):
-    """Counts the work, and takes quadratic forms of the kernels that may matter."""
-
-    def __init__(self, problem: Problem) -> None:
-        super().__init__()
-        self.problem = problem
-        self._kept: Array | None = None
-
-    def keep_only(self, kernels: Array) -> None:
-        """Leave the other kernels out: their weight is zero at every optimum."""
-        self._kept = kernels
-
-    def evaluate(self, d: Array, alpha: Array) -> tuple[Array, Array]:
-        """(K(d) alpha, q(alpha)); q is zero for kernels left out."""
-        bank = self.problem.bank
-        if self._kept is None:
-            return self.problem.combination.evaluate(bank, d, alpha)
-        kept = np.union1d(self._kept, np.flatnonzero(d))
-        fitted, quad = np.zeros_like(alpha), np.zeros(bank.m)
-        if len(kept):
-            part = bank.select(kept)
-            fitted, quad[kept] = self.problem.combination.evaluate(part, d[kept], alpha)
-        return fitted, quad
 
 
 @dataclass
@@ -158,13 +133,13 @@ class Spicy(Solver):
 
     def init(self, problem: Problem, start: Point | None) -> State:
         """Begin at `start`, or at the solution for equal weights on the most aligned kernels."""
-        passes = KernelPasses(problem)
         if start is not None and "slack.centre" in start.extra:
-            return self._from_memory(problem, passes, start)
+            return self._from_memory(problem, start)
+        evaluator = Evaluator(problem)
         point = self._first_point(problem, start)
         d = drop_roundoff(problem.regularizer.project(point.d))
         alpha = feasible_alpha(problem, point.alpha)
-        fitted, quad = passes.evaluate(d, alpha)
+        fitted, quad = evaluator.products(d, alpha)
         used = np.flatnonzero(d * quad)
         parts = d[used, None, None] * problem.bank.apply(alpha, used)
         components = Components(used, parts, d[used] * np.sqrt(quad[used]))
@@ -185,7 +160,7 @@ class Spicy(Solver):
             _in_range(first * float(d.max() or problem.start().max())),
             self._next_kernels(problem, components, quad, np.inf),
         )
-        return self._state(problem, passes, d, alpha, point.intercept, memory, fitted, quad)
+        return _state(evaluator, Point(d, alpha, fitted, point.intercept, np.inf), quad, memory)
 
     def _first_point(self, problem: Problem, start: Point | None) -> Point:
         """Solve the single-kernel problem at the first weights, where that is worth it.
@@ -217,11 +192,12 @@ class Spicy(Solver):
             d = drop_roundoff(problem.regularizer.project(start.d))
             if (problem.loss.smooth and np.any(start.alpha)) or not np.any(d):
                 return start
+        # (The steps of this one are not Newton's, and not counted.)
         return Evaluator(problem, start).evaluate(d, _FIRST_SOLVE)
 
-    def _from_memory(self, problem: Problem, passes: KernelPasses, start: Point) -> State:
+    def _from_memory(self, problem: Problem, start: Point) -> State:
         """Go on with the same problem."""
-        known = start.extra
+        known, evaluator = start.extra, Evaluator(problem)
         alpha = feasible_alpha(problem, start.alpha)
         plain: dict[str, Any] = {name: known[name] for name in _PLAIN}
         memory = _Memory(
@@ -229,8 +205,8 @@ class Spicy(Solver):
             term=SmoothedLoss(problem, known["slack.centre"], float(known["slack.penalty"])),
             **{name: value if value.ndim else value.item() for name, value in plain.items()},
         )
-        found = passes.evaluate(start.d, alpha)
-        return self._state(problem, passes, start.d, alpha, start.intercept, memory, *found)
+        fitted, quad = evaluator.products(start.d, alpha)
+        return _state(evaluator, replace(start, alpha=alpha, fitted=fitted), quad, memory)
 
     def remember(self, state: State) -> dict[str, AnyArray]:
         """Return the components, rho and the penalties: all that the next outer step takes."""
@@ -248,7 +224,7 @@ class Spicy(Solver):
     def step(self, problem: Problem, state: State, gap: float, inner_gap: float) -> State:
         """One outer step: solve the inner problem, look at all kernels, move the components."""
         memory: _Memory = state.memory
-        passes: KernelPasses = state.evaluator
+        evaluator: Evaluator = state.evaluator
         # A rough alpha may have any value, but the optimum is no larger than a constant's.
         size = min(abs(state.point.value), problem.constant_value)
         missing = gap * problem.unit(size)
@@ -263,13 +239,13 @@ class Spicy(Solver):
             memory.penalty * (problem.kernel_size or 1.0),
         )
         here, steps, remaining = dual.minimise(memory.rho, _INNER_SHARE * missing, _MOST)
-        passes.n_solves += 1
-        passes.n_steps += steps
+        evaluator.n_solves += 1
+        evaluator.n_steps += steps
         components, norms = here.components(), np.zeros(problem.m)
         norms[components.kernels] = components.norms
         d = problem.regularizer.weights_from_norms(norms)
         alpha = _feasible(problem, memory.term.alpha(here.rho, here.z))
-        fitted, quad = passes.evaluate(d, alpha)
+        fitted, quad = evaluator.products(d, alpha)
         better = gap < 0.5 * memory.best_gap
         waited = 0 if better else memory.waited + 1
         memory = replace(memory, best_gap=min(gap, memory.best_gap), waited=waited)
@@ -290,9 +266,8 @@ class Spicy(Solver):
                 kernels=self._next_kernels(problem, components, quad, change),
             )
         memory.grow(growth)
-        new = self._state(problem, passes, d, alpha, here.level, memory, fitted, quad)
-        new.stuck = waited >= _PATIENCE
-        return new
+        point = Point(d, alpha, fitted, here.level, np.inf)
+        return _state(evaluator, point, quad, memory, stuck=waited >= _PATIENCE)
 
     def _next_kernels(
         self, problem: Problem, components: Components, quad: Array, change: float
@@ -312,19 +287,12 @@ class Spicy(Solver):
             chosen = chosen[(used[chosen] > 0) | (quad[chosen] >= floor)]
         return chosen
 
-    def _state(
-        self,
-        problem: Problem,
-        passes: KernelPasses,
-        d: Array,
-        alpha: Array,
-        intercept: Array,
-        memory: _Memory,
-        fitted: Array,
-        quad: Array,
-    ) -> State:
-        point = Point(d, alpha, fitted, intercept, problem.inner_value(d, alpha, fitted))
-        return State(point, quad, passes, False, memory)
+
+def _state(
+    evaluator: Evaluator, point: Point, quad: Array, memory: _Memory, stuck: bool = False
+) -> State:
+    value = evaluator.problem.inner_value(point.d, point.alpha, point.fitted)
+    return State(replace(point, value=value), quad, evaluator, stuck, memory)
 
 
 def _feasible(problem: Problem, rho: Array) -> Array:
