@@ -26,21 +26,6 @@ from kernelweave.arrays import AnyArray
 from kernelweave.errors import MemoryBudgetError
 from kernelweave.reading.bounded import OF_ARRAYS, Allowance, check_npy, read_npz, to_array
 
-__all__ = [
-    "CHANGED",
-    "HEADER",
-    "OF_JSON",
-    "DamagedFileError",
-    "digest_of",
-    "opened",
-    "read_arrays",
-    "replacing",
-    "unpacked",
-    "why_no_file",
-    "why_no_place",
-    "write_archive",
-]
-
 HEADER = "kernelweave.json"
 # How much memory a byte of JSON takes as Python's objects.
 OF_JSON = 30.0

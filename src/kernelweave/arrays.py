@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["AnyArray", "Array", "Flags", "Index"]
-
 # Numbers in double precision: what solvers compute with.
 Array = NDArray[np.float64]
 # Places in other arrays: kernels, samples.

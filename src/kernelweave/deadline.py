@@ -7,8 +7,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-__all__ = ["GRACE", "NEVER", "Deadline", "TimeUp"]
-
 # Seconds after the deadline in which a pass over the kernels may still end a step; the last
 # certificate has as many more.
 GRACE = 0.4

@@ -4,18 +4,6 @@ from __future__ import annotations
 
 from kernelweave.visible_text import visible
 
-__all__ = [
-    "CheckpointWarning",
-    "ClusterError",
-    "IndefiniteKernelWarning",
-    "InterruptedFitWarning",
-    "InvalidInputError",
-    "MemoryBudgetError",
-    "ModelFileError",
-    "ModelFileWarning",
-    "UnknownNameError",
-]
-
 
 class _Told(Exception):
     """A message may hold labels and names, which must not reach a terminal as they are."""

@@ -16,17 +16,6 @@ from scipy.linalg.lapack import dgetrf, dpotrf, spotrf
 from kernelweave.arrays import AnyArray, Array
 from kernelweave.compiled.low_rank import eliminate
 
-__all__ = [
-    "LinAlgError",
-    "Solve",
-    "cholesky",
-    "conjugate_gradients",
-    "diagonal",
-    "jittered_cholesky",
-    "pivoted_cholesky",
-    "with_low_rank",
-]
-
 Solve = Callable[[Array], Array]
 
 # From one trial to the next the jitter grows by this factor.

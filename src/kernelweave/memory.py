@@ -11,19 +11,6 @@ from pathlib import Path
 
 from kernelweave.errors import MemoryBudgetError
 
-__all__ = [
-    "AS_ROWS",
-    "FEW_SAMPLES",
-    "NO_CACHE",
-    "available_bytes",
-    "cache_bytes",
-    "format_bytes",
-    "out_of_memory",
-    "require_bytes",
-    "rows_and_work",
-    "square_side",
-]
-
 # Where Linux says what a process and the groups it is in may take.
 _PROC = Path("/proc")
 _GROUPS = Path("/sys/fs/cgroup")

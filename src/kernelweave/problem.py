@@ -15,8 +15,6 @@ from kernelweave.losses.base import Loss
 from kernelweave.operators.base import KernelOperator
 from kernelweave.regularizers.base import Regularizer
 
-__all__ = ["Problem", "lost_in_rounding"]
-
 _EPS, _TINY = np.finfo(np.float64).eps, np.finfo(np.float64).tiny
 # Objectives below this part of the best constant predictor's are lost in the rounding of its terms,
 # of which there may be many thousands.

@@ -12,8 +12,6 @@ from sklearn.base import BaseEstimator
 from kernelweave.errors import InvalidInputError
 from kernelweave.validation import unknown_name
 
-__all__ = ["Named"]
-
 
 class Named(BaseEstimator, ABC):
     """Base of a kind of objects; a direct subclass sets `kind` and gets a register of its own.

@@ -9,9 +9,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from kernelweave.arrays import Array
 
-__all__ = ["rising_root", "rising_roots", "zero_of_slope"]
-
-
 # A value this small beside the terms that it is the difference of is their rounding.
 _ROUNDING = 4.0 * float(np.finfo(np.float64).eps)
 # So is one this small where Newton's step does not halve it, or leaves the bracket.

@@ -12,20 +12,6 @@ import numpy as np
 
 from kernelweave.errors import InvalidInputError, UnknownNameError
 
-__all__ = [
-    "LARGEST",
-    "closest",
-    "is_missing",
-    "parse_time",
-    "positive_number",
-    "require_array",
-    "require_kind",
-    "require_names",
-    "require_sparse",
-    "some_of",
-    "unknown_name",
-]
-
 # Largest size of a number that is computed with: products of three of them are within float64, and
 # so are sums of very many squares.
 LARGEST = 1e100

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["visible"]
-
 # Control characters, which may move the cursor or run a terminal's commands; marks that change the
 # direction of text, and so what it seems to say; line ends that are none; halves of characters.
 _HIDDEN = (

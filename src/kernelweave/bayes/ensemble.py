@@ -18,8 +18,6 @@ from kernelweave.memory import require_bytes
 from kernelweave.operators.base import KernelOperator
 from kernelweave.solvers.kept import Numbers, part_of, prefixed
 
-__all__ = ["Ensemble", "Settings"]
-
 # Up to this size a matrix keeps one thread busy, but hardly two.
 _SMALL = 512
 

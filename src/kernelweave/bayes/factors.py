@@ -22,8 +22,6 @@ from kernelweave.operators.base import KernelOperator
 from kernelweave.solvers.kept import ABOVE_ZERO
 from kernelweave.validation import positive_number, require_array, require_kind
 
-__all__ = ["KernelOutputs", "KernelWeights", "SampleCovariance", "SampleWeights", "sum_of_squares"]
-
 # With R rows a thin sum of squares takes n R^2 multiplications in an iteration, a full one n^3 / 3.
 _THIN_SHARE = 0.5
 # Below this size nothing is gained by looking for a low rank.

@@ -36,8 +36,6 @@ from kernelweave.solvers.kept import (
 )
 from kernelweave.solvers.loop import Limits, Watch
 
-__all__ = ["BayesStart", "about", "guess_unlabelled", "infer", "posterior_numbers"]
-
 # Iterations of the labelled samples alone: enough for the sides of the others to settle.
 _FIRST_ITERATIONS = 50
 # Numbers beyond float64 are reported in one sentence; see `_record`.

@@ -28,8 +28,6 @@ from kernelweave.compiled.threads import map_blocks
 from kernelweave.operators.squares import SquareSum
 from kernelweave.validation import require_array
 
-__all__ = ["FullMatrix", "Matrix", "ThinMatrix", "identity", "square_of", "sum_of"]
-
 # Largest relative change of a precision matrix by the rows left out of it.
 _LEFT_OUT = 1e-8
 # With more rows than this part of m the full form is faster.

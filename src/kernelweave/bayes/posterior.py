@@ -12,8 +12,6 @@ from kernelweave.bayes.factors import SampleCovariance
 from kernelweave.bayes.matrices import FullMatrix, Matrix, ThinMatrix
 from kernelweave.validation import positive_number, require_array, require_kind
 
-__all__ = ["BayesRecord", "Posterior", "selected_kernels"]
-
 
 def selected_kernels(e_mean: Array) -> Index:
     """Return the kernels whose mean weight is above a thousandth of the largest."""

@@ -12,8 +12,6 @@ from kernelweave.arrays import Array
 from kernelweave.errors import InvalidInputError
 from kernelweave.validation import positive_number, unknown_name
 
-__all__ = ["Gamma", "Hyperparameters", "get_hyperparameters"]
-
 
 @dataclass(frozen=True)
 class Hyperparameters:

@@ -13,15 +13,6 @@ from kernelweave.arrays import Array
 from kernelweave.bayes.priors import Gamma, Hyperparameters
 from kernelweave.solvers.kept import Numbers
 
-__all__ = [
-    "Labels",
-    "Outputs",
-    "Targets",
-    "class_probability",
-    "log_class_probability",
-    "truncated_moments",
-]
-
 _LOG_2_PI = float(np.log(2.0 * np.pi))
 _ROOT_TWO = np.sqrt(2.0)
 _HAZARD_SCALE = np.sqrt(2.0 / np.pi)

@@ -18,8 +18,6 @@ from kernelweave.errors import InvalidInputError
 from kernelweave.validation import parse_time
 from kernelweave.visible_text import visible
 
-__all__ = ["app", "report_error"]
-
 # Set by --traceback; an environment variable so that it also reaches errors before any command.
 _TRACEBACK = "KERNELWEAVE_TRACEBACK"
 INTERRUPTED = 130

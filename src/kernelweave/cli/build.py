@@ -26,8 +26,6 @@ from kernelweave.estimators import (
 from kernelweave.estimators.kernel_estimator import KernelEstimator
 from kernelweave.tables import TableEncoder, parse_views, table_kernels
 
-__all__ = ["build_model", "needs_names", "with_rows"]
-
 _ID = "row"
 # Options of all estimators, with the names of their parameters.
 _PARAMETERS = {"time_limit": "max_time", "seed": "random_state"}

@@ -18,8 +18,6 @@ from kernelweave.errors import InvalidInputError
 from kernelweave.reading import Table, read_matrix, read_table
 from kernelweave.validation import some_of, unknown_name
 
-__all__ = ["Data", "Scores", "load_data", "read_matrices", "score", "split_rows"]
-
 # A target of whole numbers has classes if it has at most so many different ones.
 _MOST_CLASSES = 20
 # Up to so many it might have been meant to.

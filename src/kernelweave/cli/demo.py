@@ -22,8 +22,6 @@ from kernelweave.inspect.learnt import rank_kernels
 from kernelweave.kernels import Kernel, Samples, resolve, simplemkl_family
 from kernelweave.plot import fit_figure
 
-__all__ = ["run_demo"]
-
 TOP_KERNELS = 8  # in the terminal
 FIGURE_KERNELS = 12
 

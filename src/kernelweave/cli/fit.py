@@ -24,8 +24,6 @@ from kernelweave.model_files import save
 from kernelweave.plot import compare as draw_comparison
 from kernelweave.report import write_html
 
-__all__ = ["run_compare", "run_fit"]
-
 TOP_KERNELS = 10
 _CERTIFICATE = (
     *("gap", "gap_kind", "objective", "dual_objective", "lower_bound", "converged", "n_iter"),

@@ -20,8 +20,6 @@ from rich.table import Table
 from kernelweave.errors import InterruptedFitWarning, InvalidInputError
 from kernelweave.visible_text import visible
 
-__all__ = ["Output", "carrying", "check_file", "shown", "weights_table"]
-
 _LABEL = 12  # width of the labels on the left
 _BAR = 24
 

@@ -22,8 +22,6 @@ from kernelweave.model_files import load, read_header
 from kernelweave.reading import Table, read_table
 from kernelweave.visible_text import visible
 
-__all__ = ["run_inspect", "run_predict"]
-
 # What makes a spreadsheet take a cell for a formula.
 _RUN = ("=", "+", "-", "@", "\t", "\r")
 

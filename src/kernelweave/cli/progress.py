@@ -17,8 +17,6 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-__all__ = ["CountProgress", "FitProgress", "PathProgress"]
-
 _PLAIN_SECONDS = 2.0  # between two plain lines
 
 

@@ -15,8 +15,6 @@ from kernelweave.operators.rounds import BoxConstraints, Rounds, rounds_of
 from kernelweave.operators.running import RunningProducts, StackedProducts, running_products
 from kernelweave.operators.stacked import StackedOperator
 
-__all__ = ["KernelShard", "KernelShards"]
-
 # Kernels in float64, and factors that leave out a trace of 1e-12: the same answer as one machine.
 _TOL = 1e-9
 

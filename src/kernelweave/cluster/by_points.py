@@ -27,8 +27,6 @@ from kernelweave.operators.rounds import BoxConstraints, PairStep, Rounds, round
 from kernelweave.operators.row_cache import RowCache, shared_cache
 from kernelweave.operators.running import BatchProducts, RowProducts, SumOfKernels
 
-__all__ = ["PointShard", "PointShards"]
-
 # A worker holds the rows it was sent and the copies that kernels make of them.
 _COPIES = 3
 

@@ -18,8 +18,6 @@ from kernelweave.compiled.threads import one_blas_thread, use_threads
 from kernelweave.errors import ClusterError, InvalidInputError, MemoryBudgetError
 from kernelweave.memory import format_bytes
 
-__all__ = ["Kept", "Team", "check_client", "pickled_bytes"]
-
 _KEYS = itertools.count()
 # Seconds between two looks at whether a worker, or the scheduler, that has not answered is there.
 _LOOK = 2.0

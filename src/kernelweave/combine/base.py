@@ -21,15 +21,6 @@ from kernelweave.operators.base import Array, KernelOperator, as_tasks
 from kernelweave.operators.row_cache import RowCache
 from kernelweave.registry import Named
 
-__all__ = [
-    "Combination",
-    "Gram",
-    "PolynomialMixture",
-    "Product",
-    "WeightedSum",
-    "get_combination",
-]
-
 # Rows and columns of a part: a few of them fit in the cache of a core.
 _SIDE = 512
 

@@ -22,8 +22,6 @@ from kernelweave.operators.base import (
 if TYPE_CHECKING:
     from kernelweave.combine.base import Combination
 
-__all__ = ["CombinedOperator"]
-
 # Samples whose diagonal entries are taken from one square part, of which the rest is wasted.
 _SQUARE = 64
 # What an operator may leave out, relative to the trace: factors are refined down to 1e-12 of it.

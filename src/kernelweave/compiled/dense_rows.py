@@ -17,19 +17,6 @@ from kernelweave.arrays import AnyArray as Array
 from kernelweave.compiled.blocks import CACHED_COLUMNS, GATHERED_ROWS
 from kernelweave.compiled.threads import map_blocks
 
-__all__ = [
-    "add_rectangle",
-    "add_row_products",
-    "add_rows",
-    "add_weighted_rows",
-    "copy_rectangle",
-    "quad_block",
-    "rectangle",
-    "row_products",
-    "rows_product",
-    "square_block",
-]
-
 # A scattered read of a large matrix is a cache miss: it takes as long as this many products.
 _MISS = 16
 

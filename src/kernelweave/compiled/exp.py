@@ -20,8 +20,6 @@ from kernelweave.compiled.blocks import FEW_ENTRIES, GAUSSIAN_WORK
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.errors import InvalidInputError
 
-__all__ = ["NO_SPECIAL_VALUES", "exp_inplace", "power_of_half"]
-
 # Compiler flags where neither NaN nor infinity can occur; sums keep their order.
 NO_SPECIAL_VALUES = {"contract", "nnan", "ninf", "nsz"}
 

@@ -19,8 +19,6 @@ from typing import Any
 import numba
 from numba.core import event
 
-__all__ = ["CompileWatch", "compile_notice", "ensure_cache_folder", "watch_compiling"]
-
 # Seconds of compiling after which it is worth a word.
 LONG_COMPILE = 1.0
 _TEXT = (

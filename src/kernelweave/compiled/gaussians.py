@@ -30,18 +30,6 @@ from kernelweave.compiled.blocks import (
 )
 from kernelweave.compiled.exp import NO_SPECIAL_VALUES, power_of_half
 
-__all__ = [
-    "Batch",
-    "buffers",
-    "kernel_values",
-    "load",
-    "padded",
-    "pair_values",
-    "quad",
-    "rectangle",
-    "weighted_rows",
-]
-
 Batch = tuple[Array, Array, Array, float, Array]
 
 

@@ -9,8 +9,6 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.extending import intrinsic
 
-__all__ = ["count_ones", "fmax", "leading_zeros"]
-
 
 @intrinsic
 def _count_ones(typingctx: Any, word: Any) -> Any:

@@ -27,23 +27,6 @@ from kernelweave.arrays import AnyArray as Array
 from kernelweave.compiled.intrinsics import leading_zeros
 from kernelweave.compiled.kmers import AMBIGUOUS, Kmers
 
-__all__ = [
-    "Entries",
-    "Tables",
-    "add_amounts",
-    "build_nodes",
-    "build_tables",
-    "empty_tables",
-    "layout_of",
-    "list_kmers",
-    "look_up",
-    "look_up_sequences",
-    "roll_letter",
-    "sum_levels",
-    "trimmed",
-    "walk",
-]
-
 _ONE = np.int64(1)
 # A node with more sequences than this becomes an inner one.
 _LEAF = 8

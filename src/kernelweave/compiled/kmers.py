@@ -15,8 +15,6 @@ from numba import njit
 
 from kernelweave.arrays import AnyArray as Array
 
-__all__ = ["AMBIGUOUS", "Kmers", "count_kmers", "longest_runs"]
-
 # Code of a letter that stands for several or for none: it matches nothing, not even itself.
 AMBIGUOUS = 255
 # Which k-mers of a sequence are read, (shortest, longest, bits, pairs, start, stop): those of these

@@ -14,16 +14,6 @@ from numba import njit
 from kernelweave.arrays import AnyArray as Array
 from kernelweave.compiled.dense_rows import add_rows, row_products
 
-__all__ = [
-    "INNER",
-    "SQUARED_DISTANCE",
-    "eliminate",
-    "factor_products",
-    "factor_rows",
-    "factor_sums",
-    "pivoted_cholesky_form",
-]
-
 SQUARED_DISTANCE = 0
 INNER = 1
 

@@ -20,8 +20,6 @@ from kernelweave.arrays import AnyArray as Array
 from kernelweave.compiled.intrinsics import count_ones, leading_zeros
 from kernelweave.compiled.kmers import AMBIGUOUS
 
-__all__ = ["ALL", "LOWER", "SAME", "add_common", "fill_planes"]
-
 _ONE = np.uint64(1)
 _TOP = np.uint64(63)
 _ZERO = np.uint64(0)

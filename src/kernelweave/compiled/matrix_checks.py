@@ -8,8 +8,6 @@ from numba import njit
 from kernelweave.arrays import AnyArray as Array
 from kernelweave.compiled.blocks import TILE
 
-__all__ = ["all_finite", "fits_float32", "mirror_rows"]
-
 # Beyond these float32 overflows in sums, or loses digits that it has elsewhere.
 _SMALLEST, _LARGEST = 1e-36, 1e36
 

@@ -14,17 +14,6 @@ from kernelweave.compiled.blocks import GAUSSIAN_COLUMNS
 from kernelweave.compiled.exp import NO_SPECIAL_VALUES
 from kernelweave.compiled.gaussians import Batch, buffers, kernel_values, load, padded
 
-__all__ = [
-    "add_and_weigh",
-    "add_gaussians",
-    "best_pair",
-    "exponentiate",
-    "factor_pair",
-    "pair_quads",
-    "pair_step",
-    "row_pair",
-]
-
 # Line searches end where the slope has fallen to this part of the first one.
 _SLOPE_LEFT = 0.05
 _MOST_TRIALS = 60

@@ -27,8 +27,6 @@ from numba import njit
 from kernelweave.arrays import AnyArray as Array
 from kernelweave.compiled.intrinsics import fmax
 
-__all__ = ["BIG", "patience", "slopes", "smo_steps"]
-
 # Stands for infinity, which would make NaN of a difference.
 BIG = 1e300
 # Smallest curvature of a pair, in parts of the largest diagonal entry (LIBSVM has it without a

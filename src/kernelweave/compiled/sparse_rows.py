@@ -11,8 +11,6 @@ from numba import njit
 
 from kernelweave.arrays import AnyArray as Array
 
-__all__ = ["SparseRows", "add_inner", "add_rows", "dot_rows", "turn_rows"]
-
 # (indptr, indices, values): row i has the columns ``indices[indptr[i]:indptr[i + 1]]`` and the
 # values at the same places. Empty values mean that all are one, which saves reading them.
 SparseRows = tuple[Array, Array, Array]

@@ -13,15 +13,6 @@ from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
-__all__ = [
-    "between_blocks",
-    "look_between_blocks",
-    "map_blocks",
-    "one_blas_thread",
-    "thread_count",
-    "use_threads",
-]
-
 _INSIDE_WORKER = threading.local()
 _THREADS: ContextVar[int | None] = ContextVar("kernelweave_threads", default=None)
 _BETWEEN: ContextVar[Callable[[], None] | None] = ContextVar("kernelweave_between", default=None)

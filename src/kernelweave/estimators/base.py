@@ -58,18 +58,6 @@ from kernelweave.solvers.checkpoint import (
 )
 from kernelweave.validation import require_array, require_kind
 
-__all__ = [
-    "BaseMKL",
-    "SetUp",
-    "Tasks",
-    "begin_session",
-    "build_kernels",
-    "check_fits",
-    "keep_fits",
-    "read_source",
-    "time_left",
-]
-
 
 class Tasks(NamedTuple):
     """What is to be learnt: checked samples, and for each task targets and loss weights.

@@ -45,8 +45,6 @@ from kernelweave.problem import Array
 from kernelweave.solvers.checkpoint import Saved
 from kernelweave.validation import positive_number, require_array, require_kind
 
-__all__ = ["BaseBayesianMKL"]
-
 # Kernels in single precision and factors with a trace error of 1e-7, whatever `tol` is (a change of
 # the bound says nothing about the kernels): they move the bound in its ninth digit.
 _BANK_TOL = 1e-4

@@ -23,8 +23,6 @@ from kernelweave.estimators.targets import known_labels, read_labels
 from kernelweave.problem import Array
 from kernelweave.validation import positive_number, unknown_name
 
-__all__ = ["BayesianMKLClassifier"]
-
 
 class BayesianMKLClassifier(ClassifierMixin, BaseBayesianMKL):
     r"""Bayesian classifier that learns a combination of kernels, with error bars on everything.

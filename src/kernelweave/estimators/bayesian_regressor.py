@@ -16,8 +16,6 @@ from kernelweave.estimators.targets import RAW, require_target, standardize
 from kernelweave.problem import Array
 from kernelweave.validation import require_array, require_kind
 
-__all__ = ["BayesianMKLRegressor"]
-
 
 class BayesianMKLRegressor(RegressorMixin, BaseBayesianMKL):
     r"""Bayesian regressor that learns a combination of kernels, with error bars on everything.

@@ -15,8 +15,6 @@ from kernelweave.losses import Loss, get_loss
 from kernelweave.problem import Array
 from kernelweave.validation import positive_number, unknown_name
 
-__all__ = ["MKLClassifier"]
-
 
 class MKLClassifier(ClassifierMixin, BaseMKL):
     r"""Classifier that learns a combination of kernels together with the decision function.

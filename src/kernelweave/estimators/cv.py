@@ -10,8 +10,6 @@ from kernelweave.estimators.path_cv import PathCV
 from kernelweave.estimators.regressor import MKLRegressor
 from kernelweave.losses import Loss
 
-__all__ = ["MKLClassifierCV", "MKLRegressorCV"]
-
 
 class MKLClassifierCV(PathCV, MKLClassifier):
     r"""Classifier with learnt kernel weights that chooses C by cross-validation along a path.

@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-__all__ = ["predict_in_blocks"]
-
 
 def predict_in_blocks(
     model: Any, X: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]

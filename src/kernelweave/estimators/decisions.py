@@ -15,8 +15,6 @@ from kernelweave.operators import ComputedOperator, KernelOperator
 from kernelweave.operators.look_ups import LookUps
 from kernelweave.problem import Array
 
-__all__ = ["Decisions", "LearntKernel", "Parts", "empty_parts"]
-
 # Entries of K(d) that are held at a time: several arrays of that size, of 8 MB each, are there at
 # once. Fewer rows where memory is short.
 _BLOCK_ENTRIES = 2**20

@@ -40,9 +40,6 @@ from kernelweave.validation import (
     require_sparse,
 )
 
-__all__ = ["KernelEstimator"]
-
-
 # What an estimator says of every row by itself.
 _ROWWISE = ("decision_function", "predict", "predict_proba", "_predict_proba", "score_samples")
 # Those who watched a fit and what it started from are not part of what was learnt.

@@ -14,8 +14,6 @@ from kernelweave.kernels import Kernel, Precomputed
 from kernelweave.problem import Array
 from kernelweave.validation import unknown_name
 
-__all__ = ["precomputed_kernels", "with_new_rows"]
-
 
 def precomputed_kernels(model: Any) -> dict[str, Precomputed]:
     """Return the precomputed kernels that a fitted estimator knows, by name."""

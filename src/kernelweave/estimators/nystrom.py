@@ -29,8 +29,6 @@ from kernelweave.validation import (
     unknown_name,
 )
 
-__all__ = ["NystromMKLClassifier"]
-
 _LOSSES = ("squared_hinge", "hinge")
 # A feature takes 8 bytes, and LIBLINEAR keeps a copy with an index beside each: 16 more.
 _BYTES_EACH = 24.0

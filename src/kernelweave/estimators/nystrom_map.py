@@ -16,8 +16,6 @@ from kernelweave.operators.base import KernelOperator
 from kernelweave.problem import Array
 from kernelweave.validation import require_array, require_kind
 
-__all__ = ["NystromMap"]
-
 # Eigenvalues below this part of the largest are left out. What they would add to the kernel is less
 # than that, and dividing by their roots would magnify rounding.
 _CUTOFF = 1e-10

@@ -19,8 +19,6 @@ from kernelweave.solvers import Limits, Point, Result, Solver
 from kernelweave.solvers.solve import certified_exactly
 from kernelweave.validation import positive_number
 
-__all__ = ["MKLOneClass"]
-
 # A sample on the boundary is inside. Its score can differ from the fitted value, a sum in another
 # order, by some last digits of float64, so the boundary is that much further out. The certificate
 # allows for as much.

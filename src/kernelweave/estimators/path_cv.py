@@ -34,8 +34,6 @@ from kernelweave.solvers.path import first_factor, walk_path
 from kernelweave.solvers.solve import reason_for_gap
 from kernelweave.validation import positive_number
 
-__all__ = ["PathCV"]
-
 
 @dataclass
 class _Fit:

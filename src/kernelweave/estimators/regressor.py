@@ -26,8 +26,6 @@ from kernelweave.problem import Array
 from kernelweave.solvers import Result
 from kernelweave.validation import positive_number, require_kind
 
-__all__ = ["MKLRegressor"]
-
 
 class MKLRegressor(RegressorMixin, BaseMKL):
     r"""Regressor that learns a combination of kernels together with the function.

@@ -22,21 +22,6 @@ from kernelweave.errors import InvalidInputError
 from kernelweave.losses.base import Loss
 from kernelweave.validation import LARGEST, is_missing
 
-__all__ = [
-    "RAW",
-    "TargetUnits",
-    "check_loss_of_residuals",
-    "check_loss_weights",
-    "known_labels",
-    "one_versus_rest",
-    "plain_labels",
-    "read_classes",
-    "read_labels",
-    "read_sample_weight",
-    "require_target",
-    "standardize",
-]
-
 # Different values that a message shows.
 _SHOWN = 5
 # Targets whose range is within rounding of this many units in the last place are constant.

@@ -17,8 +17,6 @@ from kernelweave.operators import DenseOperator, DistanceOperator, bind_kernels
 from kernelweave.operators.centred import centred_products
 from kernelweave.problem import Array
 
-__all__ = ["Alignment", "kernel_alignment"]
-
 # Most kernels that are compared unless the caller names them.
 _MOST_KERNELS = 30
 _LISTED = 10

@@ -27,8 +27,6 @@ from kernelweave.inspect.resample import Rows, draw_rows, find_strata
 from kernelweave.problem import Array
 from kernelweave.validation import positive_number, unknown_name
 
-__all__ = ["align_weights", "stability"]
-
 # Below this many there is no interval to speak of.
 _FEWEST = 2
 # What a kernel may learn from the rows and show in its name, as in "rbf(gamma=0.0312)".

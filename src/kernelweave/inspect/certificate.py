@@ -9,19 +9,6 @@ import numpy as np
 from kernelweave.inspect.learnt import is_bayesian, split_fits
 from kernelweave.inspect.words import number, percent, plural
 
-__all__ = [
-    "Badge",
-    "badge",
-    "bound_text",
-    "certificate_text",
-    "is_zero",
-    "measure_of",
-    "proof_text",
-    "quality_lines",
-    "relative_bound",
-    "state_text",
-]
-
 
 def is_zero(estimator: Any) -> bool:
     """Whether the objective of a fit cannot be told from zero in float64.

@@ -35,8 +35,6 @@ from kernelweave.losses import get_loss
 from kernelweave.solvers.base import SOLVERS, Solver
 from kernelweave.validation import positive_number, unknown_name
 
-__all__ = ["compare", "default_estimator", "line_up"]
-
 Index = NDArray[np.intp]
 OnProgress = Callable[[int, int, str], Any]
 

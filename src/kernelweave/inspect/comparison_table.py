@@ -11,8 +11,6 @@ import numpy as np
 from kernelweave.inspect.frames import table_of
 from kernelweave.inspect.words import columns, plural, two_digits
 
-__all__ = ["Comparison", "ComparisonRow", "SolverFit"]
-
 
 class SolverFit(NamedTuple):
     """One fit of one solver on one split.

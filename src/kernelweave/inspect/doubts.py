@@ -20,8 +20,6 @@ from kernelweave.inspect.learnt import is_bayesian, reach
 from kernelweave.inspect.words import columns
 from kernelweave.problem import Array
 
-__all__ = ["Doubts", "Forecast", "check_sure", "doubtful", "forecast"]
-
 _LISTED = 20
 
 

@@ -15,8 +15,6 @@ from kernelweave.inspect.kernel_info import ALL_COLUMNS, KernelInfo
 from kernelweave.kernels.names import numbered
 from kernelweave.validation import unknown_name
 
-__all__ = ["Contribution", "Explanation", "sample_names"]
-
 Array = NDArray[Any]
 
 _GROUPINGS = ("view", "family", "column")

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["table_of"]
-
 
 def table_of(columns: Mapping[Any, Any], index: Sequence[str] = (), across: str = "") -> Any:
     """Return a frame: of pandas where it is installed, with these columns as index; else polars.

@@ -16,19 +16,6 @@ from kernelweave.errors import InvalidInputError
 from kernelweave.inspect.learnt import find_estimator, reach
 from kernelweave.inspect.words import listed, number, percent
 
-__all__ = [
-    "HeldOut",
-    "Measured",
-    "area_under_roc",
-    "bootstrap",
-    "estimate",
-    "read_held_out",
-    "resamples",
-    "share",
-    "task_of",
-    "wilson",
-]
-
 Floats = NDArray[np.float64]
 # A number for each row of weights of the samples.
 Statistic = Callable[[Floats], Floats]

@@ -16,8 +16,6 @@ from kernelweave.kernels.names import describe_request, whereabouts
 from kernelweave.kernels.samples import Samples
 from kernelweave.operators import GaussianOperator, StackedOperator
 
-__all__ = ["KernelInfo", "describe_kernels"]
-
 ALL_COLUMNS = "all columns"
 
 # Family, view and columns.

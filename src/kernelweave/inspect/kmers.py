@@ -23,15 +23,6 @@ from kernelweave.validation import unknown_name
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = [
-    "KmerScores",
-    "TopKmers",
-    "kmer_scores",
-    "letter_scores",
-    "sequence_scores",
-    "top_kmers",
-]
-
 _LISTED = 20
 
 

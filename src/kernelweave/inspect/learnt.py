@@ -11,17 +11,6 @@ from sklearn.exceptions import NotFittedError
 
 from kernelweave.errors import InvalidInputError
 
-__all__ = [
-    "KernelWeight",
-    "Ranking",
-    "find_estimator",
-    "is_bayesian",
-    "lighter",
-    "rank_kernels",
-    "reach",
-    "split_fits",
-]
-
 Floats = NDArray[np.float64]
 
 

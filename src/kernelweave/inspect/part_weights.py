@@ -16,8 +16,6 @@ from kernelweave.inspect.sequence_model import StringMember, string_members
 from kernelweave.inspect.string_terms import Floats
 from kernelweave.kernels import WeightedDegree
 
-__all__ = ["PartWeights", "length_position_weights"]
-
 Ints = NDArray[np.int64]
 
 

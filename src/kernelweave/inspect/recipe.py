@@ -10,8 +10,6 @@ from typing import Any
 
 from kernelweave.inspect.learnt import find_estimator
 
-__all__ = ["parameters", "recipe"]
-
 # Where the names in the text of a setting may come from.
 _HOMES = (
     "kernelweave.kernels",

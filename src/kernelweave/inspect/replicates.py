@@ -20,8 +20,6 @@ from kernelweave.validation import positive_number
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Stability", "check_level"]
-
 _LISTED = 10
 
 

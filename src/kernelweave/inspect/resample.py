@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing, column_or_1d
 from sklearn.utils.validation import _check_method_params, _num_samples
 
-__all__ = ["Rows", "draw_rows", "find_strata"]
-
 
 @dataclass(frozen=True)
 class Rows:

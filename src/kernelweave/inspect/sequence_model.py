@@ -31,9 +31,6 @@ from kernelweave.kernels.strings.alphabet import Alphabet, get_alphabet
 from kernelweave.kernels.strings.sequences import aligned_of, sequences_of
 from kernelweave.operators import ComputedOperator, StackedOperator
 
-__all__ = ["SequenceModel", "StringMember", "string_members"]
-
-
 # Numbers that are computed at a time.
 _ENTRIES = 2**22
 

@@ -23,8 +23,6 @@ from kernelweave.kernels.strings.alphabet import AMBIGUOUS, Alphabet
 from kernelweave.kernels.strings.positions import PositionWeights
 from kernelweave.kernels.strings.sequences import Aligned, aligned_of, sequences_of
 
-__all__ = ["AlignedTerm", "SpectrumTerm", "add_up", "kmer_numbers", "other_strand"]
-
 Floats = NDArray[np.float64]
 # A k-mer as a number whose digits are its letters; 64 bits hold the longest there are.
 Numbers = NDArray[np.uint64]

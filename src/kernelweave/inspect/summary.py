@@ -20,8 +20,6 @@ from kernelweave.inspect.learnt import (
 from kernelweave.inspect.words import shorten
 from kernelweave.visible_text import visible
 
-__all__ = ["html_repr", "learnt_line", "summary_text"]
-
 _KERNELS_SHOWN = 8
 
 

@@ -6,17 +6,6 @@ import math
 from collections.abc import Collection, Sequence
 from typing import Any
 
-__all__ = [
-    "columns",
-    "listed",
-    "number",
-    "percent",
-    "plural",
-    "seconds",
-    "shorten",
-    "two_digits",
-]
-
 
 def percent(share: float, digits: int = 1) -> str:
     """Return a share of one in percent; a small one keeps two digits that say something.

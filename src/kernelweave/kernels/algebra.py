@@ -18,8 +18,6 @@ from kernelweave.kernels.evaluate import Pair
 from kernelweave.kernels.samples import Samples
 from kernelweave.kernels.vectors import RBF, Linear
 
-__all__ = ["Compound", "Product", "Sum"]
-
 
 class Compound(Kernel):
     """What sums and products share: kernels whose values are put together entry by entry."""

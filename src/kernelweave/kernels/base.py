@@ -22,17 +22,6 @@ if TYPE_CHECKING:
     from kernelweave.kernels.columns import OnColumns
     from kernelweave.kernels.evaluate import Pair
 
-__all__ = [
-    "Elementwise",
-    "ElementwiseForm",
-    "Kernel",
-    "LookUp",
-    "Terms",
-    "comparable",
-    "no_exponent",
-    "not_bound",
-]
-
 # Every squaring doubles the relative error: 12 of them keep it below 4096 * 2.3e-16 < 1e-12.
 _MAX_DOUBLINGS = 12
 _POWERS = {2.0**k: k for k in range(1, _MAX_DOUBLINGS + 1)}

@@ -14,8 +14,6 @@ from kernelweave.kernels.columns import Selection
 from kernelweave.kernels.names import short
 from kernelweave.validation import positive_number
 
-__all__ = ["RBFBatch"]
-
 # SimpleMKL's ten widths, for standardised columns.
 _WIDTHS = (0.5, 1, 2, 5, 7, 10, 12, 15, 17, 20)
 

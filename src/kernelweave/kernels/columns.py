@@ -19,13 +19,6 @@ from kernelweave.kernels.names import all_bool, describe_columns, describe_reque
 from kernelweave.kernels.samples import Samples, refuse_huge
 from kernelweave.validation import require_kind, require_names, unknown_name
 
-__all__ = [
-    "Block",
-    "OnColumns",
-    "Selection",
-    "choose_columns",
-]
-
 _ALLOWED = (
     "an index, a name, a list of indices or names, a slice, a boolean mask, or a callable that "
     "takes X and returns one of these"

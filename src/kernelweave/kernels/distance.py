@@ -18,8 +18,6 @@ from kernelweave.kernels.psd import check_distances
 from kernelweave.kernels.samples import Samples
 from kernelweave.validation import positive_number, unknown_name
 
-__all__ = ["Distance"]
-
 _BOOLEAN = {"dice", "jaccard", "rogerstanimoto", "russellrao", "sokalsneath", "yule"}
 _SPARSE = {"cityblock", "cosine", "euclidean", "l1", "l2", "manhattan", "sqeuclidean"}
 # Metrics with d(x, x) = 0 for every x, so that the diagonal of the kernel is 1.

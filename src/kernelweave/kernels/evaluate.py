@@ -22,13 +22,6 @@ from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.samples import Samples, row_square_norms
 
-__all__ = [
-    "NotFiniteError",
-    "Pair",
-    "Plan",
-    "evaluate_stack",
-]
-
 # Up to this many columns differences are formed one column at a time: exact, and no slower than
 # BLAS on such thin matrices.
 _DIRECT_COLUMNS = 4

@@ -23,18 +23,6 @@ from kernelweave.kernels.samples import Samples, as_floats
 from kernelweave.kernels.vectors import RBF, Linear, Polynomial
 from kernelweave.validation import unknown_name
 
-__all__ = [
-    "NAMED_FAMILIES",
-    "Family",
-    "default_family",
-    "feature_distances",
-    "mwumkl_family",
-    "resolve",
-    "resolve_items",
-    "simplemkl_family",
-    "spicymkl_family",
-]
-
 
 class Family(ABC):
     """A set of kernels that depends on the data.

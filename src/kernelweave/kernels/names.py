@@ -13,20 +13,6 @@ from numpy.typing import NDArray
 
 from kernelweave.kernels.samples import Samples
 
-__all__ = [
-    "BatchNames",
-    "LazyNames",
-    "StackedNames",
-    "all_bool",
-    "describe_columns",
-    "describe_request",
-    "items_of",
-    "numbered",
-    "short",
-    "unique_names",
-    "whereabouts",
-]
-
 
 def short(value: Any) -> str:
     """Return a short text for one parameter, such as "0.3" or "<array 3 x 3>"."""

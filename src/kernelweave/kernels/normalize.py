@@ -17,8 +17,6 @@ from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.scaled_factor import Scaling
 from kernelweave.validation import require_array, require_kind, unknown_name
 
-__all__ = ["Center", "Diagonal", "Normalization", "NormalizationStep", "Trace"]
-
 Floats = NDArray[np.float64]
 
 # A centred diagonal this small against the one before is rounding error of zero.

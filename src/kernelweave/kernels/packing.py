@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from kernelweave.errors import ModelFileError
 from kernelweave.validation import is_missing
 
-__all__ = ["pack", "polars_frame", "unpack"]
-
 _NUMBERS = "biuf"
 _NUMBERS_AND_TIMES = "biufmM"
 _POLARS_TIMES = ("Date", "Datetime", "Duration", "Time")

@@ -20,8 +20,6 @@ from kernelweave.kernels.psd import check_kernel, check_square, real_matrix
 from kernelweave.kernels.samples import Samples
 from kernelweave.validation import require_kind
 
-__all__ = ["MatrixKernel", "Precomputed", "from_matrices", "sample_ids"]
-
 
 def sample_ids(n: int) -> NDArray[np.int64]:
     """Return the column of sample ids 0..n-1 that precomputed kernels read, shape (n, 1).

@@ -14,15 +14,6 @@ from kernelweave.compiled.threads import map_blocks, one_blas_thread
 from kernelweave.errors import InvalidInputError
 from kernelweave.validation import LARGEST, unknown_name
 
-__all__ = [
-    "bounds_spectrum",
-    "check_distances",
-    "check_kernel",
-    "check_square",
-    "nearest_psd",
-    "real_matrix",
-]
-
 # Up to this size all of a matrix is looked at, whose Cholesky factor takes some ten milliseconds;
 # beyond it a submatrix of so many rows, and 2 x 2 minors in some rows more.
 _EXACT, _LARGE, _MINOR_ROWS = 1000, 500, 64

@@ -14,16 +14,6 @@ from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.packing import pack, unpack
 from kernelweave.validation import LARGEST, require_names, require_sparse
 
-__all__ = [
-    "Samples",
-    "as_floats",
-    "as_samples",
-    "as_text",
-    "is_frame",
-    "refuse_huge",
-    "row_square_norms",
-]
-
 # Column blocks that are copies are kept up to this size for each set of samples; larger ones are
 # cut again on every use, so that many thousand overlapping blocks never add up to gigabytes.
 _KEEP_BYTES = 256 * 2**20

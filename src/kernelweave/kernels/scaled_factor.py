@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ScaledFactor", "Scaling", "number_columns", "one_if_equal"]
-
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 

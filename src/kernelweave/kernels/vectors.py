@@ -16,8 +16,6 @@ from kernelweave.kernels.evaluate import Pair
 from kernelweave.kernels.samples import Samples, row_square_norms
 from kernelweave.validation import positive_number
 
-__all__ = ["RBF", "FeatureMapKernel", "Linear", "Polynomial"]
-
 
 class RBF(Elementwise):
     r"""Gaussian (radial basis function) kernel.

@@ -17,9 +17,6 @@ from kernelweave.registry import Named
 from kernelweave.root_search import rising_root
 from kernelweave.validation import unknown_name
 
-__all__ = ["Array", "BoxQP", "Loss", "get_loss", "require_continuous"]
-
-
 _EPS = float(np.finfo(np.float64).eps)
 
 

@@ -12,8 +12,6 @@ from kernelweave.errors import InvalidInputError
 from kernelweave.losses.base import Loss, require_continuous
 from kernelweave.losses.numeric import gradient_limits, point_of_slope
 
-__all__ = ["check_loss"]
-
 _EPS = float(np.finfo(np.float64).eps)
 # Weights that are no round numbers: rounding shall show at the ends of the domain. Samples of
 # weight zero must be right, too.

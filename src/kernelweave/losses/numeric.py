@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 
 from kernelweave.arrays import Array, Flags
 
-__all__ = ["gradient_limits", "jump_of", "per_weight", "point_of_slope", "slope_of"]
-
 Gradient = Callable[[Array], Array]
 
 _EPS = float(np.finfo(np.float64).eps)

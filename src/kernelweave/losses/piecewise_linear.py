@@ -13,8 +13,6 @@ from kernelweave.arrays import Array
 from kernelweave.losses.base import BoxQP, Loss
 from kernelweave.validation import positive_number
 
-__all__ = ["EpsilonInsensitive", "Hinge", "OneClass", "PiecewiseLinear"]
-
 
 class PiecewiseLinear(Loss):
     r"""A sum of hinges, :math:`\ell(y, z) = \sum_t C \max(0, s_t (e_t - z))`.

@@ -12,8 +12,6 @@ from kernelweave.losses.base import Loss
 from kernelweave.losses.numeric import per_weight
 from kernelweave.validation import positive_number
 
-__all__ = ["Logistic", "SmoothHinge", "Squared", "SquaredHinge"]
-
 
 class Squared(Loss):
     r"""Squared loss (row "squared" of the table of losses).

@@ -18,8 +18,6 @@ from sklearn.utils.validation import check_is_fitted
 from kernelweave.errors import InvalidInputError, ModelFileError
 from kernelweave.inspect.learnt import Ranking, find_estimator, is_bayesian
 
-__all__ = ["FORMAT", "Header", "describe"]
-
 FORMAT = 1
 _MOST_KERNELS = 10_000
 _PACKAGES = ("kernelweave", "numpy", "scipy", "scikit-learn", "skops")

@@ -28,8 +28,6 @@ from kernelweave.model_files.restoring import check_names, restore
 from kernelweave.model_files.schema import PROTOCOL, SCHEMA, walk
 from kernelweave.reading.bounded import OF_ARRAYS, Allowance
 
-__all__ = ["load", "read_header"]
-
 # How much memory a byte of other members takes: as arrays, and on the way to skops.
 _OF_DATA = 2.0
 

@@ -8,8 +8,6 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-__all__ = ["MOVED", "own_class", "stored_name", "trusted_names"]
-
 # Where types live now that files know under an older name: "old.module.Name": "new.module.Name".
 # Whoever moves or renames a class that `stored_name` does not find a public name for adds a line.
 _OLD, _BAYES = "kernelweave.solvers.bemkl", "kernelweave.bayes"

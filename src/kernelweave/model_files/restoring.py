@@ -24,8 +24,6 @@ from sklearn.base import BaseEstimator
 from kernelweave.errors import InvalidInputError
 from kernelweave.validation import require_array, require_kind, require_sparse
 
-__all__ = ["check_names", "restore"]
-
 # Types that need no check of their own.
 _VALUES, _CONTAINERS = frozenset({str, float, int, bool}), frozenset({dict, list, tuple})
 # What the annotations of dataclasses are checked for.

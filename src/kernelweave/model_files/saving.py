@@ -14,8 +14,6 @@ from kernelweave.errors import ModelFileError
 from kernelweave.model_files.header import describe
 from kernelweave.model_files.schema import SCHEMA, SchemaWriter
 
-__all__ = ["save"]
-
 
 def save(
     model: Any, path: str | os.PathLike[str], *, about: Mapping[str, Any] | None = None

@@ -26,8 +26,6 @@ from sklearn.utils import Bunch
 from kernelweave.errors import ModelFileError
 from kernelweave.model_files.names import stored_name
 
-__all__ = ["PROTOCOL", "SCHEMA", "SchemaWriter", "walk"]
-
 Node = dict[str, Any]
 
 SCHEMA = "schema.json"  # The file of it.

@@ -27,8 +27,6 @@ from kernelweave.operators.sequences import SequenceOperator
 from kernelweave.operators.stacked import StackedOperator
 from kernelweave.validation import unknown_name
 
-__all__ = ["BANKS", "bind_kernels", "build_bank", "storage_dtype"]
-
 BANKS = ("auto", "dense", "factored", "lazy", "positional", "sparse")
 
 # A factor of rank r costs 2 r multiplications a sample and product, a dense row n: below n/4 the

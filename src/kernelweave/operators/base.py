@@ -19,26 +19,6 @@ from kernelweave.memory import FEW_SAMPLES, cache_bytes, require_bytes, square_s
 from kernelweave.operators.row_cache import RowCache, shared_cache
 from kernelweave.operators.squares import SquareSum
 
-__all__ = [
-    "Array",
-    "ErrorBound",
-    "KernelOperator",
-    "Part",
-    "Which",
-    "as_tasks",
-    "into",
-    "kernel_indices",
-    "kernel_runs",
-    "map_columns",
-    "power_of_two",
-    "round_size_of",
-    "rounding_error",
-    "row_step",
-    "same_samples",
-    "sample_indices",
-    "semi_definite",
-]
-
 # Below this part of the largest value a quadratic form could have, a negative one is rounding.
 _NEGATIVE = 1e-5
 # The fewest rows of a sum of kernels that a thread takes at a time.

@@ -26,8 +26,6 @@ from kernelweave.operators.computed import ComputedOperator
 from kernelweave.operators.gaussians import GaussianOperator
 from kernelweave.operators.row_cache import RowCache
 
-__all__ = ["CachedOperator"]
-
 _CHUNK_BYTES = 64e6
 _SAMPLED_ROWS = 8
 # Numbers for each kernel and sample that the smallest fit takes beside two rows: the diagonals, the

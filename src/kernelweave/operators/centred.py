@@ -14,8 +14,6 @@ from kernelweave.operators.factors import FactorOperator
 from kernelweave.operators.squares import SquareSum
 from kernelweave.operators.stacked import StackedOperator
 
-__all__ = ["centred_products", "centred_squares"]
-
 # The fewest rows of an operator that computes some kernels as readily as all of them: with fewer,
 # a computed row costs more in overhead than in arithmetic.
 _FEWEST_ROWS = 32

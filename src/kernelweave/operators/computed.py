@@ -33,8 +33,6 @@ from kernelweave.operators.base import (
 from kernelweave.operators.features import FeatureRows
 from kernelweave.validation import LARGEST, require_kind, require_names
 
-__all__ = ["ComputedOperator", "Rows", "SampledOperator", "check_kernels"]
-
 Floats = NDArray[np.float64]
 
 # Rows of centred kernels whose means are taken at a time, at least.

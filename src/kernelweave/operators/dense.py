@@ -33,8 +33,6 @@ from kernelweave.operators.base import (
     semi_definite,
 )
 
-__all__ = ["DenseOperator", "dense_bytes"]
-
 # Blocks are chosen once and for all, never from the number of threads: same bits on any machine.
 _ROW_BLOCK = 256
 _SUM_PARTS = 16

@@ -20,18 +20,6 @@ from kernelweave.kernels.columns import Block
 from kernelweave.kernels.evaluate import Pair
 from kernelweave.kernels.samples import Samples
 
-__all__ = [
-    "Columns",
-    "Evaluated",
-    "Part",
-    "Side",
-    "SquaredColumns",
-    "Term",
-    "factor_table",
-    "parts_of",
-    "squared_columns",
-]
-
 Path = tuple[Block, ...]
 Positions = tuple[NDArray[np.intp], NDArray[np.intp]]
 

@@ -39,8 +39,6 @@ from kernelweave.operators.distance_parts import (
 )
 from kernelweave.validation import LARGEST
 
-__all__ = ["DistanceOperator"]
-
 # A product over this many columns takes longer than reading a stored matrix.
 _WIDE = 64
 # Rows of a stored matrix that are computed at a time.

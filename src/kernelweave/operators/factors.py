@@ -32,8 +32,6 @@ from kernelweave.operators.base import (
 )
 from kernelweave.operators.squares import SquareSum
 
-__all__ = ["FactorOperator", "RankExceeded", "factor_kernel", "raw_factor"]
-
 _KERNEL_BLOCK = 16
 _COLUMN_BLOCK = 128
 # Up to this many rows are multiplied out in one pass over all factors, more by BLAS.

@@ -14,8 +14,6 @@ from kernelweave.kernels.scaled_factor import ScaledFactor, Scaling, number_colu
 from kernelweave.operators.base import Array, Which, as_tasks, kernel_indices
 from kernelweave.operators.thin import ThinOperator
 
-__all__ = ["FeatureOperator", "FeatureRows"]
-
 # All cuts follow from the kernels alone, never from the number of threads: same bits.
 # Features one thread adds up at a time, and the most parts one sum is cut into.
 _ADD_ENTRIES = 2**19

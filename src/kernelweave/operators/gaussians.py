@@ -49,8 +49,6 @@ from kernelweave.operators.computed import ComputedOperator, SampledOperator
 from kernelweave.operators.distance_parts import Columns, squared_columns
 from kernelweave.validation import require_kind
 
-__all__ = ["GaussianOperator", "gaussian_columns"]
-
 # Parts that a small sum of many kernels is cut into.
 _GROUPS = 8
 # Scaled columns are kept within this, so that no sum of squares overflows.

@@ -11,8 +11,6 @@ from kernelweave.kernels.base import LookUp
 from kernelweave.kernels.samples import Samples
 from kernelweave.operators.computed import ComputedOperator
 
-__all__ = ["LookUps"]
-
 Floats = NDArray[np.float64]
 
 

@@ -12,8 +12,6 @@ from kernelweave.compiled.mwu import best_pair
 from kernelweave.operators.base import Array
 from kernelweave.operators.running import RunningProducts, running_products
 
-__all__ = ["BoxConstraints", "PairStep", "Rounds", "rounds_of"]
-
 
 @dataclass(frozen=True)
 class BoxConstraints:

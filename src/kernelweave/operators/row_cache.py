@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from kernelweave.compiled.threads import map_blocks
 
-__all__ = ["RowCache", "shared_cache"]
-
 Array = NDArray[Any]
 
 # Rows are computed and copied about this many bytes at a time: they are then still in the cache of

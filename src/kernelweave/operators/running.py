@@ -25,16 +25,6 @@ from kernelweave.operators.gaussians import GaussianOperator
 from kernelweave.operators.row_cache import RowCache, shared_cache
 from kernelweave.operators.stacked import StackedOperator
 
-__all__ = [
-    "BatchProducts",
-    "FactorProducts",
-    "RowProducts",
-    "RunningProducts",
-    "StackedProducts",
-    "SumOfKernels",
-    "running_products",
-]
-
 # work(sum, range of the kernels followed, range of the columns)
 Work = Callable[[Array, tuple[int, int], tuple[int, int]], None]
 

@@ -11,8 +11,6 @@ from kernelweave.kernels.strings.positions import PositionalFactor, PositionWeig
 from kernelweave.operators.base import Array, kernel_indices
 from kernelweave.operators.thin import ThinOperator
 
-__all__ = ["SequenceOperator"]
-
 
 class SequenceOperator(ThinOperator):
     r"""Weighted degree kernels and their parts by the sequences themselves, exact.

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from kernelweave.compiled.matrix_checks import mirror_rows
 from kernelweave.compiled.threads import map_blocks
 
-__all__ = ["SquareSum"]
-
 # Columns that a thread takes at a time: enough for BLAS, and so few that the half of a square that
 # blocks leave out is nearly a half. They never follow the number of threads: same bits on any
 # machine.

@@ -23,8 +23,6 @@ from kernelweave.operators.base import (
 )
 from kernelweave.validation import require_array, require_kind
 
-__all__ = ["StackedOperator"]
-
 
 class _Sides:
     """The same samples for each part, as it reads them."""

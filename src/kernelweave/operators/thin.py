@@ -23,8 +23,6 @@ from kernelweave.operators.base import (
     same_samples,
 )
 
-__all__ = ["ThinOperator"]
-
 
 class ThinOperator(KernelOperator):
     """Kernels K = S K_0 S - L'U - U'L, of which each has a `ScaledFactor`, exact.

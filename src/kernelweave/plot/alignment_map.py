@@ -11,8 +11,6 @@ from kernelweave.inspect.words import shorten
 from kernelweave.plot.style import BLACK, GREY, Axes, colour_bar, new_axes, shades
 from kernelweave.plot.svg import with_tips
 
-__all__ = ["alignment"]
-
 # Up to so many kernels the numbers are written into the map, and so many have a name.
 _WITH_NUMBERS = 12
 _WITH_NAMES = 60

@@ -26,8 +26,6 @@ from kernelweave.plot.style import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["path", "plot_path"]
-
 # Okabe and Ito's palette without the vermillion of the chosen C; lines beyond it are dashed.
 _COLOURS = (BLUE, *COLOURS[2:], BLACK)
 _DASHES = ("-", "--", ":")

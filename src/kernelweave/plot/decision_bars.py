@@ -23,8 +23,6 @@ from kernelweave.plot.style import (
 )
 from kernelweave.validation import unknown_name
 
-__all__ = ["contributions"]
-
 # Numbers are written over the line at zero.
 _OVER_ZERO: Any = {"bbox": {"fc": "white", "ec": "none", "pad": 0.5}, "zorder": 3}
 # Room for them on the right, as a share of the width.

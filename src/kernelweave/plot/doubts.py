@@ -26,8 +26,6 @@ from kernelweave.plot.style import (
 )
 from kernelweave.problem import Array
 
-__all__ = ["plot_doubts", "plot_probabilities"]
-
 _ZONE = "#FBF0D9"
 # Free places between two classes, and most names written, so that neighbours do not overlap.
 _GAP = 3

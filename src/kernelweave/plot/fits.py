@@ -36,8 +36,6 @@ from kernelweave.regularizers.block_norm import partition
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["convergence", "fit_figure", "kernels_in_use", "weights"]
-
 _PALE = 0.4
 # Iterations that are drawn as dots at most.
 _MOST_DOTS = 300

@@ -19,8 +19,6 @@ from sklearn.metrics import (
 from kernelweave.inspect.words import shorten
 from kernelweave.plot.style import BLUE, COLOURS, GREY, LIGHT_BLUE, RULE, VERMILLION, tidy, write
 
-__all__ = ["calibration", "histogram", "precision_recall", "predictions", "residuals", "roc"]
-
 Floats = NDArray[np.float64]
 # (label, which samples are it, scores): one curve.
 Curve = tuple[str, NDArray[np.bool_], Floats]

@@ -13,13 +13,6 @@ from kernelweave.inspect.replicates import Stability
 from kernelweave.inspect.words import shorten
 from kernelweave.plot.style import BLUE, GREY, VERMILLION, Axes, colour_bar, new_axes, shades, tidy
 
-__all__ = [
-    "plot_length_position_weights",
-    "plot_length_weights",
-    "plot_position_weights",
-    "position_axis",
-]
-
 Floats = NDArray[np.float64]
 
 

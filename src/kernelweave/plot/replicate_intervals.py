@@ -23,8 +23,6 @@ from kernelweave.plot.style import (
 )
 from kernelweave.problem import Array
 
-__all__ = ["stability"]
-
 # Shares of the width: the weights end at the first, the frequencies start at the second.
 _WEIGHTS_END, _BARS_START = 0.74, 0.79
 _DARK_GREY = "#666666"

@@ -28,8 +28,6 @@ from kernelweave.plot.style import (
     tidy,
 )
 
-__all__ = ["plot_kmer_scores", "plot_sequence_logo"]
-
 Floats = NDArray[np.float64]
 
 # Okabe and Ito's palette; the letters of proteins by what their side chains are like.

@@ -21,8 +21,6 @@ from kernelweave.plot.style import (
     write,
 )
 
-__all__ = ["compare"]
-
 # Shares of the width: scores end at the first, their means at the second, then times and kernels.
 _SCORES_END, _MEANS_END = 0.38, 0.445
 _TIMES = (0.48, 0.25)

@@ -16,28 +16,6 @@ else:
     # Matplotlib is imported by the first figure.
     Axes = Any
 
-__all__ = [
-    "BLACK",
-    "BLUE",
-    "COLOURS",
-    "GREY",
-    "LIGHT_BLUE",
-    "RULE",
-    "VERMILLION",
-    "Axes",
-    "check_top",
-    "colour_bar",
-    "end_axis_at",
-    "log_axis",
-    "new_axes",
-    "rows_with_names",
-    "shades",
-    "side_panel",
-    "tidy",
-    "title_and_legend",
-    "write",
-]
-
 # Okabe and Ito's palette: the colours stay apart for every kind of colour vision.
 BLUE, LIGHT_BLUE, VERMILLION = "#0072B2", "#9BCBEB", "#D55E00"
 GREY, BLACK, RULE = "#999999", "#222222", "#e5e5e5"

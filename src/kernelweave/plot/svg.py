@@ -13,8 +13,6 @@ from typing import Any
 
 from kernelweave.plot.style import BLACK, COLOURS, GREY, LIGHT_BLUE, RULE, VERMILLION
 
-__all__ = ["figure_svg", "page_style", "with_tips"]
-
 _VARIABLES = {
     **{colour.lower(): f"var(--c{i})" for i, colour in enumerate(COLOURS)},
     LIGHT_BLUE.lower(): "var(--pale)",

@@ -24,8 +24,6 @@ from kernelweave.reading.table import Table
 from kernelweave.reading.text import check_names
 from kernelweave.validation import require_sparse
 
-__all__ = ["is_sparse", "load_arrays", "read_arrays", "series_of", "sparse_of"]
-
 # Arrays of text with these names are taken as the names of the columns of X.
 _NAMES = ("columns", "feature_names")
 _SPARSE = {"format", "shape", "data"}

@@ -25,20 +25,6 @@ from numpy.typing import NDArray
 from kernelweave.errors import InvalidInputError, MemoryBudgetError
 from kernelweave.memory import available_bytes, format_bytes
 
-__all__ = [
-    "OF_ARRAYS",
-    "PACKED",
-    "VALUE_BYTES",
-    "Allowance",
-    "check_npy",
-    "existing_file",
-    "numbered_names",
-    "plain_errors",
-    "read_npz",
-    "to_array",
-    "unpacked",
-]
-
 _PIECE = 2**20
 # Parts of the memory that is free. What is made of text takes several times its size; arrays are
 # what they are.

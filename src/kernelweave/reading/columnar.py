@@ -24,8 +24,6 @@ from kernelweave.errors import InvalidInputError
 from kernelweave.reading.bounded import OF_ARRAYS, VALUE_BYTES, Allowance, plain_errors
 from kernelweave.reading.table import Table
 
-__all__ = ["read_columnar"]
-
 # Of the texts of some rows while they are made.
 _COPIES = 4
 

@@ -7,14 +7,6 @@ import io
 import re
 from itertools import islice
 
-__all__ = [
-    "MISSING",
-    "decode",
-    "find_separator",
-    "has_header",
-    "is_number",
-]
-
 # What stands for a value that is not there.
 MISSING = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NAN", "null", "NULL", "None", "?", ".")
 # Where several would do, the first: "1,5;2,5" is two numbers with decimal commas.

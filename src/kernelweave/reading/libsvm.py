@@ -13,8 +13,6 @@ from kernelweave.errors import InvalidInputError
 from kernelweave.reading.bounded import numbered_names, plain_errors, unpacked
 from kernelweave.reading.table import Table
 
-__all__ = ["read_libsvm"]
-
 _NUMBER = rb"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?"
 _LABEL = re.compile(_NUMBER)
 _ENTRY = re.compile(rb"(\d+):(" + _NUMBER + rb")")

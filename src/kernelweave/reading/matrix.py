@@ -16,8 +16,6 @@ from kernelweave.validation import unknown_name
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["read_matrix"]
-
 
 def read_matrix(path: str | os.PathLike[str]) -> NDArray[Any]:
     r"""Read a matrix of numbers: NPY, NPZ, or text (CSV, TSV) with or without names.

@@ -16,8 +16,6 @@ from kernelweave.errors import InvalidInputError
 from kernelweave.reading.bounded import Allowance
 from kernelweave.reading.table import Table, kind_by_suffix
 
-__all__ = ["SequenceRecords", "read_fasta", "read_sequences"]
-
 # What may stand around the key=value fields of a header.
 _BOUNDS = r"\s,;|\[\]"
 # A key and its value.

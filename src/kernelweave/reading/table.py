@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     import polars as pl
     from scipy.sparse import csr_matrix
 
-__all__ = ["Table", "kind_by_suffix", "read_table"]
-
 _SUFFIXES = {
     "csv": (".csv",),
     "tsv": (".tsv", ".tab"),

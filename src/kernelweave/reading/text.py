@@ -26,8 +26,6 @@ from kernelweave.reading.layout import MISSING, decode, find_separator, has_head
 from kernelweave.reading.table import Table
 from kernelweave.validation import some_of
 
-__all__ = ["Grid", "check_names", "read_grid", "read_text", "typed"]
-
 _HEAD_BYTES = 65536
 # Rows, and fields of them beyond the first few rows, by which a header is known.
 _HEAD_ROWS, _HEAD_FIELDS = 1000, 1_000_000

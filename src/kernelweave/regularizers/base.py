@@ -16,8 +16,6 @@ from kernelweave.operators.base import KernelOperator
 from kernelweave.registry import Named
 from kernelweave.validation import positive_number
 
-__all__ = ["NormProx", "Partition", "Regularizer", "get_regularizer"]
-
 
 class Partition:
     """Numbers in groups, each in one: labels 0 to g - 1, none without a number, and g names.

@@ -17,8 +17,6 @@ from kernelweave.regularizers.base import Partition
 from kernelweave.regularizers.norms import NormSum
 from kernelweave.validation import unknown_name
 
-__all__ = ["BlockNorm", "partition"]
-
 
 class BlockNorm(NormSum):
     r"""Sum over groups of the lp norms of their weights: whole groups are used or left out.

@@ -8,13 +8,6 @@ from numpy.typing import ArrayLike
 from kernelweave.errors import InvalidInputError
 from kernelweave.validation import positive_number
 
-__all__ = [
-    "block_l1_to_l1_weight",
-    "block_l1_to_simplex_C",
-    "l1_weight_to_block_l1",
-    "simplex_C_to_block_l1",
-]
-
 
 def l1_weight_to_block_l1(weight: float) -> float:
     r"""Coefficient c of the block l1 norm that equals the penalty :math:`s \sum_k d_k`.

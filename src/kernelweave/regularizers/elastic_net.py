@@ -11,8 +11,6 @@ from kernelweave.errors import InvalidInputError
 from kernelweave.regularizers.base import NormProx, Regularizer
 from kernelweave.validation import positive_number
 
-__all__ = ["ElasticNet"]
-
 
 class ElasticNet(Regularizer):
     r"""Linear and squared penalty on the weights: sparse, but kernels alike share their weight.

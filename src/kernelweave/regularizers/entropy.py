@@ -12,8 +12,6 @@ from kernelweave.regularizers.base import Regularizer
 from kernelweave.regularizers.norms import project_simplex
 from kernelweave.root_search import rising_root
 
-__all__ = ["Entropy"]
-
 # The slope of d log(d) at zero is minus infinity. With this in place of zero it is finite, and far
 # beyond any slope that a fit can set against it.
 _FLOOR = 1e-300

@@ -10,8 +10,6 @@ from kernelweave.arrays import Array
 from kernelweave.errors import InvalidInputError
 from kernelweave.regularizers.base import Regularizer
 
-__all__ = ["Fixed"]
-
 
 class Fixed(Regularizer):
     r"""The indicator of one point: :math:`d = w`.

@@ -17,8 +17,6 @@ from kernelweave.operators.base import KernelOperator
 from kernelweave.regularizers.base import Regularizer
 from kernelweave.validation import positive_number
 
-__all__ = ["LogDet"]
-
 _MOST_SAMPLES = 10_000
 
 

@@ -13,8 +13,6 @@ from kernelweave.arrays import Array
 from kernelweave.regularizers.base import NormProx, Partition
 from kernelweave.root_search import rising_roots
 
-__all__ = ["lp_prox", "power_parts", "power_prox"]
-
 _EPS = float(np.finfo(np.float64).eps)
 # The least size of a group that is not zero.
 _LEAST = float(np.finfo(np.float64).tiny)

@@ -12,8 +12,6 @@ from kernelweave.regularizers.base import NormProx, Partition, Regularizer
 from kernelweave.regularizers.norm_prox import lp_prox, power_parts, power_prox
 from kernelweave.validation import positive_number
 
-__all__ = ["L1", "LpBall", "NormSum", "Simplex", "SquaredLp", "project_simplex"]
-
 
 class _NormRegularizer(Regularizer):
     r"""A price :math:`\tfrac{s}{e} \sum_g \|d_g\|_p^e` on groups of weights, e being `growth`.

@@ -15,8 +15,6 @@ from kernelweave.plot.held_out import histogram
 from kernelweave.plot.style import new_axes
 from kernelweave.plot.svg import figure_svg
 
-__all__ = ["figure", "figures", "histogram_figure", "panel", "section", "some_of", "table"]
-
 
 def section(key: str, title: str, lead: str, *blocks: dict[str, Any]) -> dict[str, Any]:
     """Return a section: what it says first, and its blocks."""

@@ -12,8 +12,6 @@ from kernelweave.inspect.learnt import is_bayesian
 from kernelweave.inspect.words import number, percent, plural, shorten
 from kernelweave.report.blocks import figures, histogram_figure, section, table
 
-__all__ = ["doubt_section"]
-
 _SURE = 0.8
 _ROWS = 15
 

@@ -14,8 +14,6 @@ from kernelweave.plot.fits import kernels_in_use
 from kernelweave.plot.style import new_axes
 from kernelweave.report.blocks import figure, figures, panel, section, some_of, table
 
-__all__ = ["course_section", "path_section", "search_section"]
-
 _ROWS = 12
 _LINES = 7
 

@@ -32,8 +32,6 @@ from kernelweave.report.blocks import (
     table,
 )
 
-__all__ = ["Part", "held_out_part", "numbers_row"]
-
 Floats = NDArray[np.float64]
 Block = dict[str, Any]
 Curve = draw.Curve

@@ -28,8 +28,6 @@ from kernelweave.report.held_out import Part, held_out_part, numbers_row
 from kernelweave.report.sequences import sequence_section
 from kernelweave.report.weights import kernel_table, list_kernels, weight_section
 
-__all__ = ["gather"]
-
 # Kernels in the map of alignments, and pairs in the table below it.
 _MOST = 30
 _PAIRS = 6

@@ -20,8 +20,6 @@ from kernelweave.plot.sequences import plot_sequence_logo
 from kernelweave.plot.style import new_axes
 from kernelweave.report.blocks import figure, figures, panel, section, table
 
-__all__ = ["sequence_section"]
-
 _KMERS = 15
 # Kernels that do not look at positions give a k-mer the same score at all of them.
 _PLACES = 60

@@ -11,8 +11,6 @@ from kernelweave.inspect.kernel_info import KernelInfo, describe_kernels
 from kernelweave.inspect.learnt import Ranking, rank_kernels
 from kernelweave.inspect.words import number, percent, plural, shorten
 
-__all__ = ["Listed", "kernel_table", "list_kernels", "weight_section"]
-
 # So many kernels are listed unless more are asked for; the file stays below 3 MB.
 _MOST = 5000
 # Bars of single kernels, and of groups.

@@ -13,8 +13,6 @@ from kernelweave.archive import replacing, why_no_place
 from kernelweave.errors import InvalidInputError
 from kernelweave.inspect.learnt import find_estimator
 
-__all__ = ["write_html"]
-
 _HERE = Path(__file__).parent
 
 

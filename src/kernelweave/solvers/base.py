@@ -25,20 +25,6 @@ from kernelweave.solvers.certificate import Witness
 from kernelweave.solvers.inner import Point
 from kernelweave.solvers.kept import Kept
 
-__all__ = [
-    "SOLVERS",
-    "Solver",
-    "State",
-    "check_settings",
-    "choice",
-    "either",
-    "flag",
-    "integer",
-    "number",
-    "other_solver",
-    "require_linear",
-]
-
 SOLVERS: dict[str, type[Solver]] = {}
 
 

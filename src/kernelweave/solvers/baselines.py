@@ -19,15 +19,6 @@ from kernelweave.solvers.base import Solver, State, choice, other_solver, requir
 from kernelweave.solvers.inner import Evaluator, Point
 from kernelweave.solvers.kept import ABOVE_ZERO, Kept
 
-__all__ = [
-    "METHODS",
-    "Align",
-    "Uniform",
-    "alignment_weights",
-    "independent_weights",
-    "joint_weights",
-]
-
 METHODS = ("joint", "independent")
 
 # Directions in which the kernels differ by less than this part of where they differ most are

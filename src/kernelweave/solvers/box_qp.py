@@ -27,8 +27,6 @@ from kernelweave.errors import InvalidInputError
 from kernelweave.losses.base import BoxQP
 from kernelweave.solvers.certificate import centre
 
-__all__ = ["BoxQPResult", "solve_box_qp"]
-
 # Whether alpha, with K alpha and the intercept that belong to it, is good enough to stop.
 GoodEnough = Callable[[Array, Array, float], bool]
 # Slopes minus F, and their extremes: what one look at all variables gives.

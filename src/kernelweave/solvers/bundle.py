@@ -25,14 +25,6 @@ from kernelweave.solvers.cuts import (
 from kernelweave.solvers.inner import Evaluator, Point, drop_roundoff
 from kernelweave.solvers.screening import working_kernels
 
-__all__ = [
-    "ENOUGH",
-    "CuttingPlanes",
-    "Proposal",
-    "curvature_root",
-    "minimise_penalised_model",
-]
-
 _EPS = float(np.finfo(np.float64).eps)
 
 

@@ -14,19 +14,6 @@ from kernelweave.operators.base import ErrorBound
 from kernelweave.problem import Problem
 from kernelweave.root_search import rising_root
 
-__all__ = [
-    "Certificate",
-    "Witness",
-    "best_intercepts",
-    "centre",
-    "certify",
-    "dual_value",
-    "feasible_alpha",
-    "projected_gradient",
-    "recompute",
-    "smooth_gradient",
-]
-
 _EPS = float(np.finfo(np.float64).eps)
 # Rounding is to blame for gaps of up to so many times what it can hide: steps are lost in the noise
 # of objectives, which is larger than that of the certificate.

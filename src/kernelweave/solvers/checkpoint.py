@@ -51,22 +51,6 @@ if TYPE_CHECKING:
     from kernelweave.solvers.base import Solver, State
     from kernelweave.solvers.loop import Limits, Result
 
-__all__ = [
-    "Checkpoint",
-    "Header",
-    "Saved",
-    "Session",
-    "about",
-    "header_of",
-    "names_digest",
-    "neighbour_start",
-    "numbers_of",
-    "read",
-    "result_numbers",
-    "start_at",
-    "start_from",
-]
-
 _FORMAT = "kernelweave checkpoint"
 _VERSION = 2
 # Those of a batch are written when they are read, and a million take half a minute.

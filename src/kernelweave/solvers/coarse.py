@@ -18,8 +18,6 @@ from kernelweave.solvers.base import Solver
 from kernelweave.solvers.inner import Point
 from kernelweave.solvers.loop import Limits, Result, run_to_the_end
 
-__all__ = ["first_weights"]
-
 # From this many samples on, first weights are learnt on a part of them, then on four times as many
 # while those are at most a quarter of all and the bytes for their matrices allow it. A pass goes
 # with the square of the samples: all parts together cost a fifteenth of what the whole does.

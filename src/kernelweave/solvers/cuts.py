@@ -17,16 +17,6 @@ from kernelweave.regularizers.base import Regularizer
 from kernelweave.root_search import zero_of_slope
 from kernelweave.solvers.certificate import Witness
 
-__all__ = [
-    "CutLP",
-    "Cuts",
-    "MasterSolution",
-    "minimise_model",
-    "nearest_below",
-    "solve_dual",
-    "solve_proximal",
-]
-
 _EPS = float(np.finfo(np.float64).eps)
 
 # --- Cuts

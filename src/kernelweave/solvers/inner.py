@@ -17,16 +17,6 @@ from kernelweave.solvers.certificate import best_intercepts, feasible_alpha
 from kernelweave.solvers.kept import Numbers, Progress
 from kernelweave.solvers.newton import solve_smooth
 
-__all__ = [
-    "INNER_FLOOR",
-    "Evaluator",
-    "InnerWork",
-    "KernelProducts",
-    "Point",
-    "drop_roundoff",
-    "owed_by_alpha",
-]
-
 # Smallest tolerance of a single-kernel solve: float64 resolves no more.
 INNER_FLOOR = 1e-14
 # Range of the factor by which a tolerance that was not enough is made smaller.

@@ -13,21 +13,6 @@ from kernelweave.arrays import AnyArray, Array
 from kernelweave.errors import InvalidInputError
 from kernelweave.validation import LARGEST, require_array
 
-__all__ = [
-    "ABOVE_ZERO",
-    "FIT_KEPT",
-    "PLANES_KEPT",
-    "POINT_KEPT",
-    "RECORD_KEPT",
-    "Kept",
-    "Numbers",
-    "Progress",
-    "check_kept",
-    "part_of",
-    "prefixed",
-    "refused_by_name",
-]
-
 # What a fit can be taken up from, by name; those of a part begin with its name and a dot.
 Numbers = Mapping[str, AnyArray]
 ABOVE_ZERO = float(np.finfo(np.float64).tiny)

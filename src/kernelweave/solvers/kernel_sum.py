@@ -27,8 +27,6 @@ from kernelweave.linear_systems import (
 )
 from kernelweave.operators.base import KernelOperator
 
-__all__ = ["KernelSum", "factor_sum", "formed_sum", "kernel_sum", "product_sum"]
-
 # Up to this many samples a sum is formed whatever the bank: that costs as much as one product for
 # each sample, and the systems of an inner problem take thousands. Beyond, it is if the bank works
 # with rows, up to a matrix of 3.2 GB.

@@ -29,19 +29,6 @@ from kernelweave.solvers.inner import Point, owed_by_alpha
 from kernelweave.solvers.kept import Numbers, Progress
 from kernelweave.solvers.screening import Screening
 
-__all__ = [
-    "OWN_SHARE",
-    "Limits",
-    "Record",
-    "Result",
-    "Watch",
-    "certified_anew",
-    "prepared",
-    "run",
-    "run_to_the_end",
-    "warn_of_interruption",
-]
-
 # What tol=0 means: a hundred units in the last place, or this many times what rounding may do.
 _LEAST = 100.0 * float(np.finfo(np.float64).eps)
 _ROUNDINGS = 10.0

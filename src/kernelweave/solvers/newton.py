@@ -47,8 +47,6 @@ from kernelweave.problem import lost_in_rounding
 from kernelweave.root_search import zero_of_slope
 from kernelweave.solvers.certificate import centre
 
-__all__ = ["NewtonResult", "solve_smooth"]
-
 # Up to this many rows a matrix is factorised, if need be: n^3 / 3 operations are a second a step,
 # and the matrix, its part and its factor take 72 MB each.
 CHOLESKY_LIMIT = 3000

@@ -21,15 +21,6 @@ from kernelweave.solvers.loop import Limits, Result, prepared
 from kernelweave.solvers.solve import reason_for_gap, settle
 from kernelweave.validation import positive_number
 
-__all__ = [
-    "entry_factor",
-    "first_factor",
-    "intercept_only",
-    "neighbour_start",
-    "solve_path",
-    "walk_path",
-]
-
 # How far a kink may be from the intercept, relative to the targets, and still be at it.
 _AT_THE_KINK = 1e-9
 

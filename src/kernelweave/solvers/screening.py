@@ -12,8 +12,6 @@ from kernelweave.problem import Problem
 from kernelweave.solvers.base import State
 from kernelweave.solvers.certificate import Certificate, dual_value
 
-__all__ = ["Screening", "spread_over", "working_kernels"]
-
 # The bounds on eigenvalues take a pass of their own: with fewer kernels too little can be saved.
 _FEWEST = 20
 _EPS = float(np.finfo(np.float64).eps)

@@ -20,8 +20,6 @@ from kernelweave.solvers.kept import PLANES_KEPT, Kept
 from kernelweave.solvers.loop import Limits, run
 from kernelweave.solvers.screening import spread_over, working_kernels
 
-__all__ = ["SILP", "ActiveSet", "SILPChunking"]
-
 # What alpha may owe at the centre, as a part of the gap, and at a trial, as a part of what the step
 # promises. An error of at most this part of a step's promise leaves no doubt about the step where
 # it has to bring as much as that (de Oliveira and Sagastizabal 2014, Optim. Methods Softw. 29:6).

@@ -25,8 +25,6 @@ from kernelweave.regularizers.base import NormProx
 from kernelweave.root_search import zero_of_slope
 from kernelweave.solvers.kernel_sum import kernel_sum
 
-__all__ = ["Components", "DualModel", "Place", "SmoothedDual", "SmoothedLoss"]
-
 # What rounding leaves of a duality gap, relative to its parts: sums of thousands of terms.
 _ROUNDING = 1e-13
 # Newton steps on a model, and the part of its first decrement at which it is solved well enough.

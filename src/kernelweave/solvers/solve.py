@@ -37,15 +37,6 @@ from kernelweave.solvers.spg import SPG
 from kernelweave.solvers.spicy import Spicy
 from kernelweave.validation import unknown_name
 
-__all__ = [
-    "certified_exactly",
-    "check_solver",
-    "get_solver",
-    "reason_for_gap",
-    "settle",
-    "solve",
-]
-
 # Most kernels whose curvature, a matrix of 200 MB, SILP takes where all of them have weight.
 _MANY_KERNELS = 5000
 # SpicyMKL solves linear systems of this size, each in less than a second, and pays with more

@@ -14,8 +14,6 @@ from kernelweave.solvers.certificate import projected_gradient, smooth_gradient
 from kernelweave.solvers.inner import INNER_FLOOR, Evaluator, Point, drop_roundoff
 from kernelweave.solvers.kept import ABOVE_ZERO, Kept
 
-__all__ = ["PGD", "SPG"]
-
 _SUFFICIENT = 1e-4
 _SMALLEST_STEP = 1e-8
 # The paper clips steps to at most 10, and starts at 1, for objectives of about a hundred and

@@ -20,8 +20,6 @@ from kernelweave.solvers.screening import spread_over, working_kernels
 from kernelweave.solvers.smoothed_dual import Components, SmoothedDual, SmoothedLoss
 from kernelweave.validation import LARGEST
 
-__all__ = ["Spicy"]
-
 # Newton steps that an inner problem shall take, as from where they converge quadratically, and the
 # most that it may. At 1e-6 under the hinge loss aims of 8, 5 and 3 take 2.9, 2.6 and 2.2 seconds on
 # breast cancer (403 kernels, C = 10), 3.6, 3.2 and 1.8 on 1,500 drawn samples (10 kernels, C = 1).

@@ -29,8 +29,6 @@ from kernelweave.tables.roles import (
 )
 from kernelweave.validation import closest, require_kind, require_names, some_of, unknown_name
 
-__all__ = ["TableEncoder"]
-
 _SHOWN = 5
 # What is known of a column that is no number, by its role.
 _PLANS: dict[str, dict[str, type[Any]]] = {

@@ -15,8 +15,6 @@ from kernelweave.kernels.packing import polars_frame
 from kernelweave.kernels.samples import is_frame
 from kernelweave.reading.arrays import series_of
 
-__all__ = ["as_polars"]
-
 _ARRAY_KINDS = "iuf"
 
 

@@ -23,9 +23,6 @@ from kernelweave.tables.encoder import TableEncoder
 from kernelweave.tables.kernels import Place, family_kernels, pick_columns, place_of
 from kernelweave.validation import unknown_name
 
-__all__ = ["KernelFile", "read_kernel_file"]
-
-
 # What makes the kernels of each kind.
 _ON_NUMBERS: dict[str, Callable[..., Any]] = {
     "rbf": RBF,

@@ -30,15 +30,6 @@ from kernelweave.kernels.families import NAMED_FAMILIES
 from kernelweave.tables.encoder import TableEncoder
 from kernelweave.validation import closest, some_of, unknown_name
 
-__all__ = [
-    "Place",
-    "family_kernels",
-    "parse_views",
-    "pick_columns",
-    "place_of",
-    "table_kernels",
-]
-
 # Those of the families that look at single columns too.
 _BY_COLUMN: dict[str, Callable[..., Family]] = {
     "simplemkl": simplemkl_family,

@@ -12,18 +12,6 @@ from numpy.typing import NDArray
 
 from kernelweave.validation import some_of
 
-__all__ = [
-    "MISSING",
-    "OTHER",
-    "ROLES",
-    "Column",
-    "as_numbers",
-    "as_text",
-    "look_at",
-    "look_at_numbers",
-    "write_notes",
-]
-
 ROLES = ("number", "category", "sequence", "nothing")
 MOST_CATEGORIES = 50
 OTHER, MISSING = "other", "missing"

@@ -12,8 +12,6 @@ from kernelweave.compiled.kmers import AMBIGUOUS
 from kernelweave.errors import InvalidInputError
 from kernelweave.validation import unknown_name
 
-__all__ = ["AMBIGUOUS", "Alphabet", "get_alphabet"]
-
 _INVALID = 254
 _MOST_LETTERS = 64
 

@@ -30,8 +30,6 @@ from kernelweave.kernels.scaled_factor import number_columns
 from kernelweave.kernels.strings.alphabet import Alphabet
 from kernelweave.kernels.strings.sequences import Sequences, equal_blocks
 
-__all__ = ["MOST_BITS", "KmerRows", "KmerSpace", "KmerTable", "square_norms"]
-
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 

@@ -18,14 +18,6 @@ from kernelweave.kernels.samples import Samples
 from kernelweave.kernels.strings.alphabet import Alphabet, get_alphabet
 from kernelweave.kernels.strings.sequences import sequences_of
 
-__all__ = [
-    "StringKernel",
-    "StringParts",
-    "is_pair",
-    "is_whole",
-    "position_text",
-]
-
 Floats = NDArray[np.float64]
 
 

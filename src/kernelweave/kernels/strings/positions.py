@@ -43,8 +43,6 @@ from kernelweave.compiled.threads import map_blocks
 from kernelweave.kernels.scaled_factor import ScaledFactor, Scaling
 from kernelweave.kernels.strings.sequences import Aligned
 
-__all__ = ["PositionTable", "PositionWeights", "PositionalFactor"]
-
 Floats = NDArray[np.float64]
 Letters = NDArray[np.uint8]
 

@@ -19,8 +19,6 @@ from kernelweave.kernels.samples import Samples, as_text
 from kernelweave.kernels.strings.alphabet import AMBIGUOUS, Alphabet
 from kernelweave.validation import is_missing
 
-__all__ = ["Aligned", "Sequences", "aligned_of", "equal_blocks", "sequences_of"]
-
 
 @dataclass(eq=False)
 class Sequences:

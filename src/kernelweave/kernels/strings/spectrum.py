@@ -26,8 +26,6 @@ from kernelweave.kernels.strings.kmers import (
 from kernelweave.kernels.strings.parts import StringKernel, is_pair, position_text
 from kernelweave.kernels.strings.sequences import Sequences, sequences_of
 
-__all__ = ["Spectrum"]
-
 
 class Spectrum(StringKernel):
     r"""Spectrum kernel (Leslie et al. 2002): the inner product of k-mer counts.

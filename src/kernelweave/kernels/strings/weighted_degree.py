@@ -23,8 +23,6 @@ from kernelweave.kernels.strings.positions import (
 )
 from kernelweave.kernels.strings.sequences import Aligned, aligned_of, sequences_of
 
-__all__ = ["WeightedDegree"]
-
 
 class WeightedDegree(StringKernel):
     r"""Weighted degree kernel of sequences of equal length L (Rätsch and Sonnenburg).

@@ -13,8 +13,6 @@ from kernelweave.solvers.base import State
 from kernelweave.solvers.certificate import feasible_alpha
 from kernelweave.solvers.inner import InnerWork, Point
 
-__all__ = ["Descent", "pair_rules", "ridge_of"]
-
 # The rounds that other values take to a gap of 1e-3: benchmarks/papers/tuned_constants.py. In what
 # follows h is the hinge, s the squared hinge loss, at C = 10 and with the SimpleMKL kernels.
 #

@@ -16,8 +16,6 @@ from kernelweave.solvers.certificate import Witness
 from kernelweave.solvers.inner import InnerWork, Point
 from kernelweave.solvers.mwu.descent import ridge_of
 
-__all__ = ["BISECTED", "FixedTargetRun"]
-
 # Rounds of the first step, and by how much of all rounds so far a step grows: each ends with a
 # certificate, which costs as much as many rounds.
 _FIRST_ROUNDS = 16
