@@ -21,6 +21,9 @@ from kernelweave.operators.squares import SquareSum
 
 # Below this part of the largest value a quadratic form could have, a negative one is rounding.
 _NEGATIVE = 1e-5
+# Rows and kernels, and by these the columns, of a tile that stays in the cache while products are
+# taken with it: so many values that asking for them takes little time beside computing them.
+_TILE_ROWS, _TILE_KERNELS = 64, 8
 # The fewest rows of a sum of kernels that a thread takes at a time.
 _FEWEST_ROWS = 16
 
@@ -117,12 +120,15 @@ class KernelOperator(ABC):
         out = np.zeros((len(chosen), len(tasks), len(where)))
 
         def work(first: int, last: int) -> None:
-            for part in kernel_runs(len(chosen), len(support)):
-                found = self.block(where[first:last], support, chosen[part]) @ values
-                out[part, :, first:last] = found.transpose(0, 2, 1)
+            for start in range(0, len(chosen), _TILE_KERNELS):
+                own = chosen[start : start + _TILE_KERNELS]
+                width = rows_of(_TILE_ROWS * len(own), CACHED_ENTRIES)
+                for left in range(0, len(support), width):
+                    run = slice(left, left + width)
+                    found = self.block(where[first:last], support[run], own) @ values[run]
+                    out[start : start + len(own), :, first:last] += found.transpose(0, 2, 1)
 
-        if len(support) and len(chosen):
-            map_blocks(work, len(where), rows_of(len(chosen) * len(support), STACK_ENTRIES))
+        map_blocks(work, len(where), _TILE_ROWS)
         return out
 
     # Sums over kernels, and over entries
