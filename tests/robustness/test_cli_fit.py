@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import re
 import signal
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import polars as pl
@@ -25,7 +27,7 @@ from typer.testing import CliRunner
 import kernelweave
 from kernelweave import MKLClassifier
 from kernelweave.cli.app import app
-from kernelweave.cli.options import FAMILIES, SOLVERS
+from kernelweave.cli.options import FAMILIES, SOLVERS, columns
 from kernelweave.cli.output import weights_table
 from kernelweave.errors import InvalidInputError, UnknownNameError
 from kernelweave.inspect import find_estimator
@@ -399,3 +401,13 @@ def test_the_shell_is_offered_what_there_is():
     assert set(SOLVERS) == {"auto", "bayes", *REGISTERED}
     for name in FAMILIES:
         MKLClassifier(name).fit(np.random.default_rng(0).normal(size=(12, 2)), np.arange(12) % 2)
+
+
+@pytest.mark.parametrize("name", ["cells.tsv", "cells.CSV.gz"])
+def test_the_shell_completes_columns_of_text_tables(tmp_path, name):
+    header = 'size\t"site"\ty\n' if ".tsv" in name else 'size;"site";y\n'
+    data = (header + "1,2,3\n").encode()
+    (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    context = SimpleNamespace(params={"data": str(tmp_path / name)})
+    assert columns(context, "si") == ["size", "site"]
+    assert columns(SimpleNamespace(params={"data": str(tmp_path / "none.csv")}), "") == []

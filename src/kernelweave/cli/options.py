@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -35,9 +36,11 @@ def families(incomplete: str) -> list[str]:
 def columns(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return the columns of the data file, if it is text, that begin with what was typed."""
     path = Path(ctx.params.get("data") or "")
-    if not path.is_file() or path.suffix.lower() not in (".csv", ".tsv", ".txt"):
+    packed = path.suffix.lower() == ".gz"
+    kind = (path.with_suffix("") if packed else path).suffix.lower()
+    if not path.is_file() or kind not in (".csv", ".tsv", ".txt"):
         return []
-    with open(path, encoding="utf-8", errors="replace") as file:
+    with (gzip.open if packed else open)(path, "rt", encoding="utf-8", errors="replace") as file:
         line = file.readline(_HEADER_LETTERS)
     names = line.split(max("\t;,", key=line.count))
     return [name for name in (n.strip().strip('"') for n in names) if name.startswith(incomplete)]
