@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 
 from kernelweave.arrays import Array
+from kernelweave.cached import cached_property
 from kernelweave.combine.base import Combination, WeightedSum
 from kernelweave.combine.combined import CombinedOperator
 from kernelweave.deadline import NEVER, Deadline

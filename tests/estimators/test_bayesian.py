@@ -195,9 +195,9 @@ class TestSparse:
         asked = []
         original = ComputedOperator.block
 
-        def spy(self, rows=None, columns=None, kernels=None, dtype=None):
+        def spy(self, rows=None, columns=None, kernels=None):
             asked.append(np.array(kernels))
-            return original(self, rows, columns, kernels, dtype)
+            return original(self, rows, columns, kernels)
 
         monkeypatch.setattr(ComputedOperator, "block", spy)
         for ask in (model.predict, model.predict_proba, model.decision_function, model.transform):

@@ -8,7 +8,6 @@ factor (prediction, the iteration ahead) keeps the numbers of that time.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from scipy.linalg.lapack import dpstrf
 from kernelweave.arrays import Array, Index
 from kernelweave.bayes.matrices import FullMatrix, Matrix, ThinMatrix, identity, square_of, sum_of
 from kernelweave.bayes.priors import Gamma
+from kernelweave.cached import cached_property
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.operators.base import KernelOperator
 from kernelweave.solvers.kept import ABOVE_ZERO

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
+from kernelweave.cached import cached_property
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.errors import InvalidInputError
 from kernelweave.operators.base import (

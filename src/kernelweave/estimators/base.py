@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -15,6 +15,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from kernelweave.arrays import Index
+from kernelweave.cached import cached_property
 from kernelweave.combine import Combination, get_combination
 from kernelweave.compiled.threads import between_blocks
 from kernelweave.deadline import NEVER, Deadline, TimeUp

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import cached_property, partial
+from functools import partial
 from numbers import Real
 from typing import Any
 
@@ -25,6 +25,7 @@ from kernelweave.bayes import (
     selected_kernels,
     sum_of_squares,
 )
+from kernelweave.cached import cached_property
 from kernelweave.combine import WeightedSum
 from kernelweave.compiled.threads import between_blocks
 from kernelweave.deadline import Deadline, TimeUp

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
-from functools import cached_property, wraps
+from functools import wraps
 from numbers import Integral
 from typing import Any
 
@@ -16,6 +16,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from kernelweave.arrays import AnyArray
+from kernelweave.cached import cached_property
 from kernelweave.combine import Combination
 from kernelweave.compiled.first_run import compile_notice
 from kernelweave.compiled.threads import one_blas_thread, use_threads

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property, partial
+from functools import partial
 from numbers import Integral
 from typing import Any
 
@@ -13,6 +13,7 @@ from sklearn.svm import LinearSVC
 from sklearn.utils.validation import check_is_fitted
 
 from kernelweave.arrays import AnyArray, Array
+from kernelweave.cached import cached_property
 from kernelweave.combine import WeightedSum
 from kernelweave.errors import InvalidInputError
 from kernelweave.estimators.decisions import Parts, empty_parts

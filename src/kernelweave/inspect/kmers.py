@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelweave.cached import cached_property
 from kernelweave.errors import InvalidInputError, MemoryBudgetError
 from kernelweave.inspect.frames import table_of
 from kernelweave.inspect.sequence_model import SequenceModel

@@ -5,13 +5,13 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import chain
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelweave.cached import cached_property
 from kernelweave.combine import WeightedSum
 from kernelweave.errors import InvalidInputError
 from kernelweave.inspect.learnt import find_estimator

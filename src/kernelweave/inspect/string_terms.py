@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelweave.cached import cached_property
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.samples import Samples
 from kernelweave.kernels.strings.alphabet import AMBIGUOUS, Alphabet

@@ -6,12 +6,12 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelweave.cached import cached_property
 from kernelweave.compiled.exp import exp_inplace
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.names import short

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import dataclass
-from functools import cached_property
 from numbers import Integral
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import OneToOneFeatureMixin, clone
 
+from kernelweave.cached import cached_property
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.base import Kernel, LookUp, Terms, comparable, not_bound
 from kernelweave.kernels.evaluate import Pair

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 from scipy import sparse
 
+from kernelweave.cached import cached_property
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.packing import pack, unpack
 from kernelweave.validation import LARGEST, require_names, require_sparse

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import fields, is_dataclass
-from functools import cached_property
 from importlib import import_module
 from inspect import getattr_static, isroutine
 from numbers import Integral, Real
@@ -21,6 +20,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator
 
+from kernelweave.cached import cached_property
 from kernelweave.errors import InvalidInputError
 from kernelweave.validation import require_array, require_kind, require_sparse
 

@@ -14,7 +14,7 @@ import json
 import zipfile
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
-from functools import cached_property, singledispatchmethod
+from functools import singledispatchmethod
 from importlib import import_module, metadata
 from types import FunctionType
 from typing import Any
@@ -23,6 +23,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import Bunch
 
+from kernelweave.cached import cached_property
 from kernelweave.errors import ModelFileError
 from kernelweave.model_files.names import stored_name
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from kernelweave.arrays import AnyArray as Array
+from kernelweave.cached import cached_property
 from kernelweave.compiled.blocks import CACHED_ENTRIES, MATRIX_COLUMNS, STACK_ENTRIES, rows_of
 from kernelweave.compiled.threads import map_blocks, one_blas_thread
 from kernelweave.errors import InvalidInputError

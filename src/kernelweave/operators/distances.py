@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 from scipy import sparse
 
+from kernelweave.cached import cached_property
 from kernelweave.compiled.matrix_checks import fits_float32
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.errors import InvalidInputError

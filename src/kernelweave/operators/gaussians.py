@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
+from kernelweave.cached import cached_property
 from kernelweave.compiled.blocks import (
     GAUSSIAN_TILE,
     GAUSSIAN_VALUES,

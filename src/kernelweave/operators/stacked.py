@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from kernelweave.cached import cached_property
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.names import StackedNames, whereabouts
 from kernelweave.kernels.samples import as_samples

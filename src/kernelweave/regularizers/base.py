@@ -5,12 +5,12 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from kernelweave.arrays import AnyArray, Array, Flags, Index
+from kernelweave.cached import cached_property
 from kernelweave.combine.base import Combination
 from kernelweave.operators.base import KernelOperator
 from kernelweave.registry import Named

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelweave.cached import cached_property
 from kernelweave.compiled.kmers import AMBIGUOUS
 from kernelweave.errors import InvalidInputError
 from kernelweave.validation import unknown_name

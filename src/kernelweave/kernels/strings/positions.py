@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelweave.cached import cached_property
 from kernelweave.compiled.blocks import (
     PAIR_ROWS,
     POSITION_PARTS,

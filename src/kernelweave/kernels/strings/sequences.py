@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelweave.cached import cached_property
 from kernelweave.compiled.blocks import ENCODED_LETTERS, STRING_ROWS
 from kernelweave.compiled.kmers import longest_runs
 from kernelweave.compiled.match_runs import fill_planes
