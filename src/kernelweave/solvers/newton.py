@@ -55,6 +55,7 @@ CHOLESKY_LIMIT = 3000
 CG_FROM = 300
 # Rank of a pivoted factor, and the iterations under the diagonal that call for it: as many rows.
 _RANK = 100
+_EPS = float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,6 +100,7 @@ class _Problem:
         self.deadline = deadline
         self.C = np.broadcast_to(np.asarray(C, dtype=np.float64), self.y.shape)
         self.matrix = gram.dense()
+        self.diag = np.maximum(gram.diagonal(), 0.0)
         self.domain = loss.domain(self.y, self.C)
         # Gaps are relative to the objective; where that vanishes, rounding does not.
         zero = np.zeros(self.y.shape)
@@ -194,7 +196,7 @@ def solve_smooth(
 def _iterate(problem: _Problem, here: _Point, tol: float, max_iter: int) -> NewtonResult:
     """Newton steps from `here` until the certificate is good enough, or no better."""
     steps = _Steps(problem, tol)
-    step, last, stalls = 0, False, 0
+    step, last, fresh, stalls = 0, False, False, 0
     best: NewtonResult | None = None
     while True:
         if problem.deadline.passed():
@@ -224,11 +226,13 @@ def _iterate(problem: _Problem, here: _Point, tol: float, max_iter: int) -> Newt
         if stalls < 4:
             moved = _search(problem, here, steps.direction(here, rho, Krho))
         if moved is not None:
-            here, step = moved, step + 1
+            here, step, fresh = moved, step + 1, False
         else:
-            # What is left is rounding. A factorisation suffers less from it than conjugate
-            # gradients do; after that, this is all.
-            last, stalls = not steps.factorise(), 0
+            # What is left is rounding. K alpha computed afresh and a factorisation suffer less from
+            # it than sums of steps and conjugate gradients do; after that, this is all.
+            last, stalls = not steps.factorise() and fresh, 0
+            here = problem.point(here.alpha, problem.full_product(here.alpha), here.b)
+            fresh = True
 
 
 class _Steps:
@@ -242,7 +246,7 @@ class _Steps:
 
     def __init__(self, problem: _Problem, tol: float) -> None:
         self.problem, self.tol = problem, tol
-        self._diag = np.maximum(problem.gram.diagonal(), 0.0)
+        self._diag = problem.diag
         # The matrix, its part with curvature, and the factor of that.
         self._most = problem.gram.square_limit(CHOLESKY_LIMIT, copies=3)
         self._factorise = False
@@ -395,7 +399,10 @@ def _search(problem: _Problem, here: _Point, step: _Direction) -> _Point | None:
         return float(gradient @ outer) + constant + t * square
 
     first = slope(0.0)
-    noise = 1e-12 * abs(here.primal)
+    # K alpha is a sum of such terms, and their rounding is multiplied with alpha once more.
+    terms = np.sqrt(problem.diag)
+    alphas = float(terms @ np.abs(here.alpha)) + float(terms @ np.abs(step.alpha))
+    noise = max(1e-12 * abs(here.primal), _EPS * float(terms @ np.abs(step.alpha)) * alphas)
     # A slope lost in rounding: the whole step still mends alpha where K does not see it.
     t = zero_of_slope(slope, first) if first < -noise else 1.0
     alpha, fitted = here.alpha + t * step.alpha, here.fitted + t * step.fitted
