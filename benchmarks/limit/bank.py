@@ -13,10 +13,9 @@ not zero, r the ranks of the kernels asked for, added up.
     DenseOperator.sum_products   b m n^2
     DenseOperator.square_sum     m n^3 operations: one half of m products of matrices
     DenseOperator.diagonal       64 k n: each number lies in a cache line of its own
-    DenseOperator.eigenvalue_bound  b m n^2
     DenseOperator.block      2 b k q n: read and written
     FactorOperator.apply     8 r n bytes, 4 T r n operations; sum_products alike
-    FactorOperator._project  8 r n bytes, 2 T r n operations (quadratic forms)
+    FactorOperator.quad      8 r n bytes, 2 T r n operations, r of all kernels
     FactorOperator.weighted  r n^2 operations: one half of a product; q^2 for n^2 in a block
     FactorOperator._moved    4 r_k^2 n operations for each kernel
     distances                2 c operations for each pair of samples in c columns, 8 bytes written
@@ -87,8 +86,11 @@ def dense_rows(out: Any, bank: Any, *rest: Any, **more: Any) -> Amounts:
     return {"moved": 2.0 * out.nbytes}
 
 
-def dense_written(out: Any, kernels: Any, chosen: Any, dtype: str) -> Amounts:
-    return {"moved": float(out.nbytes)}
+def dense_written(out: Any, kernels: Any, *rest: Any) -> Amounts:
+    """The user's own matrices are not written."""
+    given = [kernels.given_matrix(k) is not None for k in range(kernels.m)]
+    written = zip(out._matrices, given, strict=True)
+    return {"moved": float(sum(K.nbytes for K, own in written if not own))}
 
 
 def _rank(bank: Any, kernels: Any) -> float:
@@ -105,8 +107,9 @@ def factor_sums(out: Any, bank: Any, V: Any) -> Amounts:
     return {"moved": 8.0 * rank * bank.n, "flops": 4.0 * rank * V[0].size}
 
 
-def factor_project(out: Any, bank: Any, tasks: Any) -> Amounts:
-    return {"moved": bank._factors.nbytes, "flops": 2.0 * len(bank._factors) * tasks.size}
+def factor_quad(out: Any, bank: Any, v: Any, *rest: Any, **more: Any) -> Amounts:
+    """Those of all kernels, whichever are asked for."""
+    return {"moved": bank._factors.nbytes, "flops": 2.0 * len(bank._factors) * np.size(v)}
 
 
 def factor_weighted(result: Any, bank: Any, d: Any, *rest: Any, **more: Any) -> Amounts:
@@ -169,15 +172,14 @@ COUNTS: list[tuple[str, str | None, str, str, Any]] = [
     (*_DENSE, "apply", "passes over matrices", dense_apply),
     (*_DENSE, "quad", "passes over matrices", dense_quad),
     (*_DENSE, "sum_products", "passes over matrices", dense_whole),
-    (*_DENSE, "eigenvalue_bound", "passes over matrices", dense_whole),
     (*_DENSE, "diagonal", "diagonals", dense_diag),
     (*_DENSE, "block", "rows of matrices", dense_rows),
     (*_DENSE, "weighted", "sums of matrices", dense_weighted),
     (*_DENSE, "square_sum", "sum of squares", dense_square_sum),
-    ("kernelweave.operators.dense", None, "_computed", "matrices written", dense_written),
+    (*_DENSE, "of", "matrices written", dense_written),
     (*_FACTOR, "apply", "passes over factors", factor_apply),
     (*_FACTOR, "sum_products", "passes over factors", factor_sums),
-    (*_FACTOR, "_project", "passes over factors", factor_project),
+    (*_FACTOR, "quad", "passes over factors", factor_quad),
     (*_FACTOR, "weighted", "sums of factors", factor_weighted),
     (*_FACTOR, "block", "sums of factors", factor_block),
     (*_FACTOR, "_moved", "sum of squares", factor_moved),
