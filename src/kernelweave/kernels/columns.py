@@ -302,6 +302,12 @@ class OnColumns(Kernel):
         out._block = block
         return out
 
+    def _after_load(self) -> None:
+        require_kind("the kernel on some columns", self.kernel, Kernel)
+        require_kind("a selection of columns", self.selection, Selection)
+        require_kind("a block of columns", self._block, (Block, type(None)))
+        super()._after_load()
+
     @property
     def _bound(self) -> Block:
         if self._block is None:

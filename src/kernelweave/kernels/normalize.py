@@ -138,6 +138,7 @@ class Trace(NormalizationStep):
         return not np.isnan(self.scale[k])
 
     def check(self, n_kernels: int, n: int) -> None:
+        super().check(n_kernels, n)
         require_kind("factors of normalize='trace'", self.scale, np.ndarray)
         known = np.where(np.isnan(self.scale), 1.0, self.scale)  # Not all need have been learnt.
         require_array("factors of normalize='trace'", known, (n_kernels,), low=_ABOVE_ZERO)
