@@ -178,7 +178,7 @@ class Saved:
             found = getattr(self.header, name)
             if found != value:
                 if name == "kernels":
-                    found, value = found[:12], value[:12]
+                    found, value = str(found)[:12], value[:12]
                 told = _WORDS[name].format(found)
                 needed = _WORDS[name].removeprefix("with other kernels: ").format(value)
                 raise InvalidInputError(
