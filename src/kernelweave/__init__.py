@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from kernelweave.estimators.nystrom import NystromMKLClassifier
     from kernelweave.estimators.one_class import MKLOneClass
     from kernelweave.estimators.regressor import MKLRegressor
-    from kernelweave.inspect.bootstrap import stability
     from kernelweave.inspect.comparison import compare
+    from kernelweave.inspect.stability import stability
     from kernelweave.kernels.precomputed import sample_ids
     from kernelweave.model_files import load, save
     from kernelweave.reading import read_sequences, read_table
@@ -63,7 +63,7 @@ _HOMES = {
     "read_table": "kernelweave.reading",
     "sample_ids": "kernelweave.kernels.precomputed",
     "save": "kernelweave.model_files",
-    "stability": "kernelweave.inspect.bootstrap",
+    "stability": "kernelweave.inspect.stability",
 }
 _ROOMS = (
     "bank",

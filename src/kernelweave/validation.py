@@ -50,6 +50,13 @@ def positive_number(name: str, value: object, *, allow_zero: bool = False) -> fl
     raise InvalidInputError(f"{name} must be a finite number {bound}; got {value!r}.")
 
 
+def whole_number(name: str, value: object, least: int = 1) -> int:
+    """Return `value` as an int, or raise if it is not an integer of at least this size."""
+    if isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least:
+        return int(value)
+    raise InvalidInputError(f"{name} must be an integer >= {least}; got {value!r}.")
+
+
 def require_array(
     name: str,
     value: Any,

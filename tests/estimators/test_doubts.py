@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from kernelweave import BayesianMKLClassifier, BayesianMKLRegressor, MKLClassifier
 from kernelweave.bayes import class_probability
 from kernelweave.errors import InvalidInputError
-from kernelweave.inspect.doubts import forecast
+from kernelweave.inspect.uncertainty import forecast
 from kernelweave.kernels import RBF, Linear
 from kernelweave.plot.style import COLOURS
 from kernelweave.report import doubtful, plot_doubts, plot_probabilities

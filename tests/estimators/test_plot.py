@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 from itertools import pairwise
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -25,6 +24,7 @@ from kernelweave import (
     sample_ids,
 )
 from kernelweave.errors import InvalidInputError, UnknownNameError
+from kernelweave.inspect import Explanation
 from kernelweave.inspect.alignment import Alignment, kernel_alignment
 from kernelweave.inspect.comparison_table import SolverFit
 from kernelweave.kernels import RBF, Linear, RBFBatch, Spectrum, from_matrices
@@ -293,11 +293,16 @@ def test_steps_lead_from_the_intercept_to_the_decision(model, iris):
 
 
 def test_steps_down_differ_in_more_than_colour():
-    explanation = SimpleNamespace(
+    explanation = Explanation(
         values=np.array([[0.5, -2.0, 0.25, 0.125]]),
         baseline=1.0,
         decision=np.array([-0.125]),
         kernel_names=("a", "b", "c", "d"),
+        kernels=np.arange(4),
+        infos=(),
+        outputs=("decision",),
+        meaning="",
+        samples=range(1),
     )
     ax = plot.contributions(explanation, top=2)
     assert labels(ax) == ["intercept", "b", "a", "2 more together", "decision value"]

@@ -17,7 +17,7 @@ from sklearn.preprocessing import StandardScaler
 
 from kernelweave import MKLClassifier, MKLRegressor, plot
 from kernelweave.errors import InvalidInputError
-from kernelweave.inspect.learnt import find_estimator, rank_kernels
+from kernelweave.inspect.ranking import find_estimator, rank_kernels
 from kernelweave.kernels import RBF, Linear
 from kernelweave.report import summary_text
 

@@ -13,7 +13,7 @@ from sklearn.datasets import load_iris
 
 from kernelweave import BayesianMKLClassifier, BayesianMKLRegressor, MKLClassifier, plot
 from kernelweave.errors import InvalidInputError
-from kernelweave.inspect.learnt import rank_kernels
+from kernelweave.inspect.ranking import rank_kernels
 from kernelweave.kernels import RBF, Linear, WeightedDegree
 from kernelweave.plot.style import COLOURS
 from kernelweave.report import (

@@ -22,8 +22,8 @@ from sklearn.svm import SVC
 import kernelweave
 from kernelweave import MKLClassifier, MKLOneClass, MKLRegressor, sample_ids, stability
 from kernelweave.errors import InterruptedFitWarning, InvalidInputError, UnknownNameError
-from kernelweave.inspect.bootstrap import align_weights
-from kernelweave.inspect.learnt import find_estimator
+from kernelweave.inspect.ranking import find_estimator
+from kernelweave.inspect.stability import align_weights
 from kernelweave.kernels import RBF, Linear, default_family, from_matrices
 
 KERNELS = [RBF(width=1.0).on(j) for j in range(6)]

@@ -31,7 +31,7 @@ from kernelweave import (
     sample_ids,
 )
 from kernelweave.errors import InvalidInputError
-from kernelweave.inspect.heldout import area_under_roc, bootstrap, resamples, wilson
+from kernelweave.inspect.held_out import area_under_roc, bootstrap, resamples, wilson
 from kernelweave.inspect.recipe import recipe
 from kernelweave.kernels import RBF, Linear, RBFBatch, Spectrum, WeightedDegree, from_matrices
 from kernelweave.report import write_html
@@ -302,8 +302,10 @@ def test_kernels_without_weight_have_no_figure_of_their_parts(tmp_path):
 
 def test_weights_of_views_columns_and_families(classifier, tmp_path):
     page = report(classifier, tmp_path)
-    tabs = [attrs["id"] for attrs in page.all("button") if attrs.get("role") == "tab"]
-    assert tabs[0] == "bars-kernels-tab"
+    labels = [attrs["aria-label"] for attrs in page.all("svg")]
+    assert labels[0].startswith("The heaviest kernels. ")
+    assert {"By column", "By family"} <= {label.split(".")[0] for label in labels}
+    assert "By view" not in page.text  # Each view has one kernel: its bar says it already.
     data = page.data
     assert data["names"] == [
         classifier.kernel_names_[k] for k in np.argsort(-classifier.weights_, kind="stable")

@@ -18,7 +18,7 @@ from kernelweave.cli.output import shown, weights_table
 from kernelweave.cli.progress import CountProgress, FitProgress
 from kernelweave.errors import InterruptedFitWarning
 from kernelweave.estimators import MKLClassifier
-from kernelweave.inspect.learnt import rank_kernels
+from kernelweave.inspect.ranking import rank_kernels
 from kernelweave.kernels import Kernel, Samples, resolve, simplemkl_family
 from kernelweave.plot import fit_figure
 

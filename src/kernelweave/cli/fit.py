@@ -18,7 +18,7 @@ from kernelweave.cli.output import Output, carrying, weights_table
 from kernelweave.cli.progress import CountProgress, FitProgress, PathProgress
 from kernelweave.errors import InvalidInputError
 from kernelweave.inspect import find_estimator, rank_kernels
-from kernelweave.inspect.certificate import certificate_text
+from kernelweave.inspect.certificate import verdict
 from kernelweave.inspect.comparison import compare
 from kernelweave.model_files import save
 from kernelweave.plot import compare as draw_comparison
@@ -116,7 +116,7 @@ def _tell(out: Output, model: Any, scores: Scores | None) -> None:
         out.line("held out", scores.text)
     if hasattr(estimator, "C_"):
         out.line("C", f"{estimator.C_:.4g}, score {estimator.best_score_:.4f} in cross-validation")
-    out.line("certificate", certificate_text(estimator))
+    out.line("certificate", verdict(estimator).line)
     out.line("kernels", carrying(len(ranked), len(estimator.kernel_names_)))
     out.show()
     out.show(weights_table([(k.name, k.weight) for k in ranked], TOP_KERNELS))

@@ -6,7 +6,7 @@ from kernelweave.inspect.alignment import Alignment, kernel_alignment
 from kernelweave.inspect.certificate import bound_text, is_zero, relative_bound
 from kernelweave.inspect.explanation import Contribution, Explanation
 from kernelweave.inspect.kernel_info import KernelInfo, describe_kernels
-from kernelweave.inspect.learnt import KernelWeight, find_estimator, is_bayesian, rank_kernels
+from kernelweave.inspect.ranking import KernelWeight, find_estimator, is_bayesian, rank_kernels
 from kernelweave.inspect.summary import html_repr, learnt_line, summary_text
 
 __all__ = [

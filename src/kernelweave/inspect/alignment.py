@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -11,11 +10,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from kernelweave.compiled.threads import one_blas_thread
 from kernelweave.errors import InvalidInputError
-from kernelweave.inspect.learnt import find_estimator
+from kernelweave.inspect.ranking import find_estimator
 from kernelweave.memory import require_bytes
 from kernelweave.operators import DenseOperator, DistanceOperator, bind_kernels
 from kernelweave.operators.centred import centred_products
 from kernelweave.problem import Array
+from kernelweave.validation import whole_number
 
 # Most kernels that are compared unless the caller names them.
 _MOST_KERNELS = 30
@@ -154,8 +154,7 @@ def kernel_alignment(
            [0.74, 1.  , 1.  ],
            [0.76, 1.  , 1.  ]])
     """
-    if not isinstance(max_samples, Integral) or max_samples < 2:
-        raise InvalidInputError(f"max_samples must be an integer >= 2; got {max_samples!r}.")
+    max_samples = whole_number("max_samples", max_samples, 2)
     if X is not None:
         if hasattr(model, "fit"):
             raise InvalidInputError(
@@ -184,13 +183,13 @@ def kernel_alignment(
         chosen = chosen[:_MOST_KERNELS]
     rows = np.arange(kernel_set.n)
     if len(rows) > max_samples:
-        rows = np.sort(np.random.default_rng(seed).choice(rows, int(max_samples), replace=False))
+        rows = np.sort(np.random.default_rng(seed).choice(rows, max_samples, replace=False))
     require_bytes(
         2 * 8.0 * len(chosen) * len(rows) ** 2,
         f"{len(chosen)} kernels on {len(rows)} samples",
         "Lower max_samples, or name fewer kernels.",
     )
-    matrices = kernel_set.block(rows, rows, chosen) if len(chosen) else []
+    matrices: Any = kernel_set.block(rows, rows, chosen) if len(chosen) else []
     if len(chosen) and isinstance(kernel_set, DistanceOperator) and weights is not None:
         matrices = np.exp(-weights[chosen, None, None] * matrices)
     names = [str(kernel_set.names[k]) for k in chosen]

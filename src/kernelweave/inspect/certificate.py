@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kernelweave.inspect.learnt import is_bayesian, split_fits
-from kernelweave.inspect.words import number, percent, plural
+from kernelweave.inspect.ranking import is_bayesian, split_fits
+from kernelweave.inspect.words import KeyNumber, number, percent, plural
 
 
 def is_zero(estimator: Any) -> bool:
@@ -77,96 +77,79 @@ def quality_lines(estimator: Any) -> list[tuple[str, str]]:
     tolerance = f", tolerance {estimator.tol:.1e}" if hasattr(estimator, "tol") else ""
     duality = measure_of(estimator) == "duality gap"
     what = "relative" if duality else "relative projected gradient"
-    of = _whose_objective(estimator)
+    of = _whose_objective(estimator).strip()
     return [
         ("objective", f"{_sum(estimator, 'objective_'):.6g}" + (f" ({of})" if of else "")),
         ("gap", f"{float(np.max(estimator.gap_)):.1e} ({what}{tolerance})"),
     ]
 
 
-def certificate_text(estimator: Any) -> str:
-    """Say in one line how far a fit is from the best one possible."""
-    if is_bayesian(estimator):
-        settled = "has settled" if estimator.converged_ else "still rises"
-        return f"lower bound on the log evidence {_bound(estimator)[0]:.6g}, which {settled}"
-    tol = f"the tolerance {estimator.tol:.0e}" if estimator.tol else "what float64 can resolve"
-    met = f"{estimator.gap_:.1e} {'reaches' if estimator.converged_ else 'does not reach'} {tol}"
-    if measure_of(estimator) == "duality gap":
-        return f"gap {met}: {bound_text(estimator)}"
-    return f"relative projected gradient {met}: a stationary point, which may not be the best one"
+class Verdict(NamedTuple):
+    """How a fit ended and what that proves: as a headline, in one line and in a paragraph."""
+
+    headline: KeyNumber
+    line: str
+    paragraph: str
 
 
-class Badge(NamedTuple):
-    """A number with a caption above and below; `state` is "good", "bad" or "plain"."""
-
-    head: str
-    text: str
-    small: str = ""
-    state: str = "plain"
-
-
-def badge(estimator: Any) -> Badge:
-    """Return what is proven in a few words."""
+def verdict(estimator: Any) -> Verdict:
+    """Say how far a fit is from the best one possible, and what proves it."""
     if not (is_bayesian(estimator) or hasattr(estimator, "gap_")):
-        return Badge("Certificate", "none: a baseline")
-    done = bool(estimator.converged_)
+        return Verdict(KeyNumber("Certificate", "none: a baseline"), "", "")
+    done, tol = bool(estimator.converged_), float(estimator.tol)
     state = "good" if done else "bad"
-    if is_bayesian(estimator):
-        text = "lower bound settled" if done else "stopped before the bound settled"
-        return Badge("Inference", text, "", state)
-    if measure_of(estimator) != "duality gap":
-        text = "stationary point" if done else "not yet stationary"
-        return Badge("End", text, "not a proven optimum", "plain" if done else "bad")
-    share = relative_bound(estimator)
-    text = f"within {percent(share)} of the best" if np.isfinite(share) else "no bound found"
-    if is_zero(estimator):
-        text = "an objective of zero"
-    elif not done and np.isfinite(share):
-        text = f"only {text}"
-    small = f"proven by the dual problem, tolerance {percent(float(estimator.tol))}"
-    return Badge("Certificate", text, small, state)
-
-
-def proof_text(estimator: Any) -> str:
-    """Say in a paragraph how the fit ended, and what that proves."""
     after = f"after {plural(int(np.max(estimator.n_iter_)), 'iteration')}"
-    tol, done = float(getattr(estimator, "tol", np.nan)), bool(estimator.converged_)
     if is_bayesian(estimator):
         bound, change = _bound(estimator)
+        text = "lower bound settled" if done else "stopped before the bound settled"
         end = "has settled" if done else "was still moving when the fit ended"
-        return (
+        return Verdict(
+            KeyNumber("Inference", text, state=state),
+            f"lower bound on the log evidence {bound:.6g}, which "
+            f"{'has settled' if done else 'still rises'}",
             f"A Bayesian fit raises a lower bound on the log evidence of the data. It {end} "
             f"{after}: it is {number(bound, 6)}, and the last iteration changed it by "
             f"{number(change, 2)} a sample (tolerance {number(tol, 2)}). Between models of the "
-            "same targets, the higher bound is the better one."
+            "same targets, the higher bound is the better one.",
         )
+    asked = f"the tolerance {tol:.0e}" if tol else "what float64 can resolve"
+    met = f"{estimator.gap_:.1e} {'reaches' if done else 'does not reach'} {asked}"
     if measure_of(estimator) != "duality gap":
+        text = "stationary point" if done else "not yet stationary"
         end = "reached the tolerance" if done else "did not reach the tolerance"
-        return (
+        state = "plain" if done else "bad"
+        return Verdict(
+            KeyNumber("End", text, "not a proven optimum", state),
+            f"relative projected gradient {met}: a stationary point, which may not be the best one",
             f"This combination of kernels has no duality gap. The fit {end} {after}: the relative "
             f"projected gradient is {number(float(estimator.gap_), 2)} (tolerance "
             f"{number(tol, 2)}). That makes it a stationary point, from which no small step leads "
-            "down, and not a proven optimum."
+            "down, and not a proven optimum.",
         )
     share = relative_bound(estimator)
-    if is_zero(estimator) or not np.isfinite(share):
-        return f"{after.capitalize()} {bound_text(estimator)}."
+    within = f"within {percent(share)} of the best"
     end = f"was reached {after}."
     if not done:
         end = f"was not reached: the fit ended {after}. More iterations or time would help."
+    text = within if done else f"only {within}"
     primal, dual = float(estimator.objective_), float(estimator.dual_objective_)
-    objective = " ".join(["The objective", _whose_objective(estimator)]).strip()
-    return (
-        f"{objective} is {number(primal, 6)}, and the dual problem proves that no weights and no "
-        f"function have one below {number(dual, 6)}: the fit is within {percent(share)} of the "
-        f"best. The tolerance of {percent(tol)} {end}"
+    paragraph = (
+        f"The objective {_whose_objective(estimator)}is {number(primal, 6)}, and the dual problem "
+        "proves that no weights and no function have one below "
+        f"{number(dual, 6)}: the fit is {within}. The tolerance of {percent(tol)} {end}"
     )
+    if is_zero(estimator) or not np.isfinite(share):
+        text = "an objective of zero" if is_zero(estimator) else "no bound found"
+        paragraph = f"{after.capitalize()} {bound_text(estimator)}."
+    small = f"proven by the dual problem, tolerance {percent(tol)}"
+    line = f"gap {met}: {bound_text(estimator)}"
+    return Verdict(KeyNumber("Certificate", text, small, state), line, paragraph)
 
 
 def _whose_objective(estimator: Any) -> str:
     """What the objective is the objective of, if not of the targets given."""
     standardised = getattr(estimator, "target_scale", None) is not None
-    return "of the standardised targets" if standardised else ""
+    return "of the standardised targets " if standardised else ""
 
 
 def _bound(estimator: Any) -> tuple[float, float]:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from numbers import Integral, Real
+from numbers import Real
 from time import perf_counter
 from typing import Any
 
@@ -28,12 +28,12 @@ from kernelweave.estimators.classifier import MKLClassifier
 from kernelweave.estimators.nystrom import NystromMKLClassifier
 from kernelweave.estimators.regressor import MKLRegressor
 from kernelweave.inspect.comparison_table import Comparison, ComparisonRow, SolverFit
-from kernelweave.inspect.learnt import find_estimator
-from kernelweave.inspect.resample import Rows, find_strata
+from kernelweave.inspect.ranking import find_estimator
+from kernelweave.inspect.stability import Rows, find_strata
 from kernelweave.inspect.words import listed
 from kernelweave.losses import get_loss
 from kernelweave.solvers.base import SOLVERS, Solver
-from kernelweave.validation import positive_number, unknown_name
+from kernelweave.validation import positive_number, unknown_name, whole_number
 
 Index = NDArray[np.intp]
 OnProgress = Callable[[int, int, str], Any]
@@ -197,8 +197,7 @@ def _split(
             f"test_size must be a share between 0 and 1, or a number of samples below {rows.n}; "
             f"got {test_size!r}."
         )
-    if not isinstance(n_splits, Integral) or n_splits < 1:
-        raise InvalidInputError(f"n_splits must be an integer >= 1; got {n_splits!r}.")
+    n_splits = whole_number("n_splits", n_splits)
     held_out = int(test_size) if test_size >= 1 else int(np.ceil(test_size * rows.n))
     if rows.n - held_out < 2:
         raise InvalidInputError(
@@ -209,7 +208,7 @@ def _split(
     # Every class needs a place on both sides.
     stratify = fewest >= 2 and len(strata) <= min(held_out, rows.n - held_out)
     splitter = StratifiedShuffleSplit if stratify else ShuffleSplit
-    plan = splitter(int(n_splits), test_size=held_out, random_state=seed)
+    plan = splitter(n_splits, test_size=held_out, random_state=seed)
     y = rows.y if stratify else None
     return [(np.sort(train), np.sort(test)) for train, test in plan.split(np.zeros(rows.n), y)]
 

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kernelweave.inspect.frames import table_of
-from kernelweave.inspect.words import columns, plural, two_digits
+from kernelweave.inspect.tables import table_of, text_table
+from kernelweave.inspect.words import plural, two_digits
 
 
 class SolverFit(NamedTuple):
@@ -86,24 +86,19 @@ class ComparisonRow:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers of the row, for JSON; what there is not is None."""
+        names = ("seconds", "predict_seconds", "gap", "kernels", "objective", "converged", "error")
         return {
             "solver": self.solver,
             "score": _plain(self.score),
             "score_std": _plain(self.score_std),
             "scores": [_plain(score) for score in self.scores],
-            "seconds": self.seconds,
-            "predict_seconds": self.predict_seconds,
-            "gap": _plain(self.gap),
-            "kernels": self.kernels,
-            "objective": _plain(self.objective),
-            "converged": self.converged,
-            "error": self.error,
+            **{name: _plain(getattr(self, name)) for name in names},
         }
 
 
-def _plain(value: float | None) -> float | None:
+def _plain(value: Any) -> Any:
     """JSON knows neither NaN nor infinity."""
-    return value if value is not None and np.isfinite(value) else None
+    return None if isinstance(value, float) and not np.isfinite(value) else value
 
 
 @dataclass(frozen=True, repr=False)
@@ -163,7 +158,7 @@ class Comparison:
         shown = [self.title]
         if self.settings:
             shown.append(", ".join(f"{name} {value}" for name, value in self.settings.items()))
-        shown += columns([[*heads, "converged"], *map(_cells, self.rows)])
+        shown += text_table([*heads, "converged"], [*map(_cells, self.rows)])
         return "\n".join([*shown, *(f"* {note}" for note in self.notes)])
 
     def to_dict(self) -> dict[str, Any]:

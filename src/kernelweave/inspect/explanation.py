@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelweave.errors import InvalidInputError
-from kernelweave.inspect.frames import table_of
 from kernelweave.inspect.kernel_info import ALL_COLUMNS, KernelInfo
+from kernelweave.inspect.tables import table_of
 from kernelweave.kernels.names import numbered
 from kernelweave.validation import unknown_name
 
@@ -188,25 +188,28 @@ class Explanation:
             Which decision value, by name or position, where a sample has several; the largest
             (the predicted class) by default.
         """
-        values = self._of(i, output)[0]
+        values = self.parts_of(i, output)[0]
         order = np.argsort(-np.abs(values), kind="stable")[:k]
         return [Contribution(self.kernel_names[j], float(values[j])) for j in order]
 
-    def _of(self, i: int, output: str | int | None) -> tuple[Array, float, float, int]:
-        """Contributions, baseline and decision value of a sample, and which of its values."""
+    def parts_of(self, i: int, output: str | int | None = None) -> tuple[Array, float, float, int]:
+        """Return contributions, baseline and decision value of a sample, and which of its values.
+
+        That is the largest one, unless `output` says which.
+        """
         i = range(len(self))[i]
-        several = self.values.ndim == 3
-        values = self.values[i] if several else self.values[i][None]
+        values = self.values[i] if self.values.ndim == 3 else self.values[i][None]
         decision = np.atleast_1d(self.decision[i])
-        if output is None:
-            t = int(decision.argmax())
-        elif isinstance(output, str):
+        t = int(decision.argmax()) if output is None else self.place_of(output)
+        return values[t], float(np.atleast_1d(self.baseline)[t]), float(decision[t]), t
+
+    def place_of(self, output: str | int) -> int:
+        """Return the place of a decision value, given by its name or its place."""
+        if isinstance(output, str):
             if output not in self.outputs:
                 raise unknown_name("output", output, self.outputs)
-            t = self.outputs.index(output)
-        else:
-            t = range(len(self.outputs))[output]
-        return values[t], float(np.atleast_1d(self.baseline)[t]), float(decision[t]), t
+            return self.outputs.index(output)
+        return range(len(self.outputs))[output]
 
     def to_frame(self) -> Any:
         """Return a table: a row for each sample, a column for each kernel, baseline and decision.
@@ -244,7 +247,7 @@ class Explanation:
         return "\n".join(lines)
 
     def _lines(self, i: int) -> list[str]:
-        values, baseline, decision, t = self._of(i, None)
+        values, baseline, decision, t = self.parts_of(i)
         which = f" [{self.outputs[t]}]" if self.values.ndim == 3 else ""
         lines = [f"  sample {self.samples[i]}{which}: {decision:.4f}"]
         shown = self.top(i, _KERNELS_SHOWN)

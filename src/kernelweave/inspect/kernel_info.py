@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.base import OneToOneFeatureMixin
 
-from kernelweave.inspect.learnt import find_estimator
+from kernelweave.inspect.ranking import find_estimator
 from kernelweave.kernels import OnColumns, Product, Sum
 from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.names import describe_request, whereabouts

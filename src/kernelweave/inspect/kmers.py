@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from kernelweave.cached import cached_property
 from kernelweave.errors import InvalidInputError, MemoryBudgetError
-from kernelweave.inspect.frames import table_of
 from kernelweave.inspect.sequence_model import SequenceModel
 from kernelweave.inspect.string_terms import Floats
+from kernelweave.inspect.tables import table_of, text_table
 from kernelweave.kernels.strings.alphabet import Alphabet
 from kernelweave.kernels.strings.sequences import sequences_of
 from kernelweave.memory import available_bytes, format_bytes
-from kernelweave.validation import unknown_name
+from kernelweave.validation import unknown_name, whole_number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -67,22 +67,12 @@ class TopKmers:
         return table_of({**columns, "score": self.scores})
 
     def __repr__(self) -> str:
-        width = max([5, *(len(kmer) for kmer in self.kmers[:_LISTED])])
-        place = "" if self.positions is None else "  position"
-        lines = [f"{'k-mer':<{width}}  length{place}    score"]
-        for i, kmer in enumerate(self.kmers[:_LISTED]):
-            at = "" if self.positions is None else f"  {self.positions[i]:8d}"
-            lines.append(f"{kmer:<{width}}  {len(kmer):6d}{at}  {self.scores[i]:+7.4f}")
-        if len(self) > _LISTED:
-            lines.append(f"{len(self) - _LISTED} more")
-        return "\n".join(lines)
-
-
-def _check_count(n: Any) -> int:
-    """Return n as an int, or raise if it is no number of rows."""
-    if not isinstance(n, Integral) or isinstance(n, bool) or n < 1:
-        raise InvalidInputError(f"n must be an integer >= 1; got {n!r}.")
-    return int(n)
+        scores = [f"{score:+.4f}" for score in self.scores[:_LISTED]]
+        shown: dict[str, Any] = {"k-mer": self.kmers[:_LISTED], "length": self.lengths[:_LISTED]}
+        if self.positions is not None:
+            shown["position"] = self.positions[:_LISTED]
+        rows = [list(map(str, row)) for row in zip(*shown.values(), scores, strict=True)]
+        return "\n".join(text_table([*shown, "score"], rows, more=len(self) - _LISTED))
 
 
 def _largest(values: Floats, n: int) -> NDArray[np.intp]:
@@ -135,7 +125,7 @@ def top_kmers(
     >>> top_kmers(MKLClassifier(Spectrum(2), C=10).fit(X, y), n=1).kmers
     ['TT']
     """
-    n = _check_count(n)
+    n = whole_number("n", n)
     known = SequenceModel.of(model, kernel, target)
     kmers: list[str] = []
     where: list[int] = []
@@ -221,7 +211,7 @@ class KmerScores:
 
     def top(self, n: int = 20) -> TopKmers:
         """Return the n scores furthest from zero as a table."""
-        best = _largest(self.scores.ravel(), _check_count(n))
+        best = _largest(self.scores.ravel(), whole_number("n", n))
         rows, columns = np.unravel_index(best, self.scores.shape)
         return TopKmers(
             self.kmers[rows].tolist(),
@@ -305,9 +295,7 @@ def kmer_scores(
     {'A': 1.0, 'C': 0.0, 'G': 0.0, 'T': -1.0}
     """
     known = SequenceModel.of(model, kernel, target)
-    if not isinstance(k, Integral) or isinstance(k, bool) or k < 1:
-        raise InvalidInputError(f"k must be an integer >= 1; got {k!r}.")
-    k = int(k)
+    k = whole_number("k", k)
     shorter_ones = [j for j in known.lengths if j < k and include_shorter]
     if k not in known.lengths and not shorter_ones:
         raise InvalidInputError(

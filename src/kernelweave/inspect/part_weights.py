@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelweave.errors import InvalidInputError
-from kernelweave.inspect.learnt import find_estimator
-from kernelweave.inspect.replicates import Stability
+from kernelweave.inspect.ranking import find_estimator
 from kernelweave.inspect.sequence_model import StringMember, string_members
+from kernelweave.inspect.stability_result import Stability
 from kernelweave.inspect.string_terms import Floats
 from kernelweave.kernels import WeightedDegree
 

@@ -8,7 +8,7 @@ import inspect
 from importlib import import_module
 from typing import Any
 
-from kernelweave.inspect.learnt import find_estimator
+from kernelweave.inspect.ranking import find_estimator
 
 # Where the names in the text of a setting may come from.
 _HOMES = (

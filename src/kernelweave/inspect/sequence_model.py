@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from kernelweave.cached import cached_property
 from kernelweave.combine import WeightedSum
 from kernelweave.errors import InvalidInputError
-from kernelweave.inspect.learnt import find_estimator
+from kernelweave.inspect.ranking import find_estimator
 from kernelweave.inspect.string_terms import (
     AlignedTerm,
     Floats,

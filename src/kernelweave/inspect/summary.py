@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.utils import estimator_html_repr
 
 from kernelweave.inspect.certificate import quality_lines, state_text
-from kernelweave.inspect.learnt import (
+from kernelweave.inspect.ranking import (
     KernelWeight,
     Ranking,
     find_estimator,

@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
-from typing import Any
+from typing import Any, NamedTuple
+
+
+class KeyNumber(NamedTuple):
+    """A number in words: what it is, its value, what it means, whether it is "good" or "bad"."""
+
+    head: str
+    text: str
+    small: str = ""
+    state: str = "plain"
+    interval: str = ""
 
 
 def percent(share: float, digits: int = 1) -> str:
@@ -102,25 +111,3 @@ def two_digits(seconds: float) -> str:
     """
     digits = 1 - math.floor(math.log10(max(seconds, 1e-4)))
     return f"{seconds:.{max(0, digits)}f}"
-
-
-def columns(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> list[str]:
-    """Return rows of cells as lines with straight columns, on the right except those of `left`.
-
-    A row of two cells only is a name and a text that may run on.
-
-    >>> columns([["name", "n", "m"], ["a", "12", "3"], ["b", "no such thing"]])
-    ['name   n  m', 'a     12  3', 'b     no such thing']
-    """
-    full = [row for row in rows if len(row) == len(rows[0])]
-    width = [max(map(len, cells)) for cells in zip(*full, strict=True)]
-    width[0] = max(len(row[0]) for row in rows)
-    lines = []
-    for row in rows:
-        wide = width if len(row) == len(width) else [width[0], 0]
-        cells = [
-            f"{cell:<{w}}" if j in left else f"{cell:>{w}}"
-            for j, (cell, w) in enumerate(zip(row, wide, strict=True))
-        ]
-        lines.append("  ".join(cells).rstrip())
-    return lines

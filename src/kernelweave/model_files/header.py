@@ -16,7 +16,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from kernelweave.errors import InvalidInputError, ModelFileError
-from kernelweave.inspect.learnt import Ranking, find_estimator, is_bayesian
+from kernelweave.inspect.ranking import Ranking, find_estimator, is_bayesian
 
 FORMAT = 1
 _MOST_KERNELS = 10_000

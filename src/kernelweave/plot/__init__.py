@@ -10,8 +10,7 @@ from kernelweave.plot.alignment_map import alignment
 from kernelweave.plot.c_path import path
 from kernelweave.plot.decision_bars import contributions
 from kernelweave.plot.fits import convergence, fit_figure, weights
-from kernelweave.plot.replicate_intervals import stability
-from kernelweave.plot.solver_panels import compare
+from kernelweave.plot.result_rows import compare, stability
 
 __all__ = [
     "alignment",

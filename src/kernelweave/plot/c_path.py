@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kernelweave.errors import InvalidInputError
-from kernelweave.inspect.learnt import find_estimator
+from kernelweave.inspect.ranking import find_estimator
 from kernelweave.inspect.words import shorten
 from kernelweave.plot.style import (
     BLACK,

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from kernelweave.errors import InvalidInputError
+from kernelweave.inspect.explanation import Explanation
 from kernelweave.inspect.words import shorten
 from kernelweave.plot.style import (
     BLACK,
@@ -21,7 +22,6 @@ from kernelweave.plot.style import (
     tidy,
     write,
 )
-from kernelweave.validation import unknown_name
 
 # Numbers are written over the line at zero.
 _OVER_ZERO: Any = {"bbox": {"fc": "white", "ec": "none", "pad": 0.5}, "zorder": 3}
@@ -30,7 +30,7 @@ _FOR_NUMBERS = 0.14
 
 
 def contributions(
-    explanation: Any,
+    explanation: Explanation,
     sample: int | None = 0,
     ax: Axes | None = None,
     top: int = 12,
@@ -72,59 +72,33 @@ def contributions(
     ['intercept', 'rbf(width=1)', 'linear', 'decision value']
     """
     check_top(top)
-    values = np.asarray(explanation.values, dtype=float)
-    several = values.ndim == 3
-    # An axis for the decision values, also where there is one only.
-    values = values if several else values[:, None, :]
-    n, count, _ = values.shape
-    which = _output(explanation, count, output)
+    n, several = len(explanation), explanation.values.ndim == 3
     if sample is None:
+        which = explanation.place_of(output) if several and output is not None else None
+        chosen = explanation.values if which is None else explanation.values[:, which]
+        steps = np.abs(chosen).reshape(-1, chosen.shape[-1]).mean(axis=0)
         title = f"{n} sample{'' if n == 1 else 's'}"
-        chosen = values if which is None else values[:, [which]]
-        steps, baseline, decision = np.abs(chosen).mean(axis=(0, 1)), None, None
     else:
         if not isinstance(sample, Integral) or not -n <= sample < n:
             raise InvalidInputError(
                 f"sample must be None or a number from 0 to {n - 1}; got {sample!r}."
             )
-        place = int(sample) % n
-        title = f"sample {_name(explanation, 'samples', place)}"
-        decisions = np.atleast_1d(np.asarray(explanation.decision, dtype=float)[place])
-        which = int(decisions.argmax()) if which is None else which
-        steps = values[place, which]
-        baseline = float(np.broadcast_to(explanation.baseline, decisions.shape)[which])
-        decision = baseline + float(steps.sum())
+        steps, baseline, _, which = explanation.parts_of(sample, output)
+        title = f"sample {explanation.samples[sample % n]}"
     if several and which is not None:
-        title += f", {_name(explanation, 'outputs', which)}"
+        title += f", {explanation.outputs[which]}"
     order = np.argsort(-np.abs(steps), kind="stable")
     # One step for a single kernel more says less than the kernel itself.
     top = top + 1 if len(order) == top + 1 else top
-    labels = [shorten(str(explanation.kernel_names[k])) for k in order[:top]]
+    labels = [shorten(explanation.kernel_names[k]) for k in order[:top]]
     sizes = list(steps[order[:top]])
     if len(order) > top:
         labels.append(f"{len(order) - top} more together")
         sizes.append(steps[order[top:]].sum())
-    if decision is None:
+    if sample is None:
         return _draw_sizes(ax, labels, sizes, top, title)
-    labels, sizes = ["intercept", *labels, "decision value"], [baseline, *sizes, decision]
-    return _draw_steps(ax, labels, sizes, title)
-
-
-def _output(explanation: Any, count: int, output: Any) -> int | None:
-    """The number of the decision value asked for."""
-    if output is None:
-        return 0 if count == 1 else None
-    if isinstance(output, Integral) and 0 <= int(output) < count:
-        return int(output)
-    names = [_name(explanation, "outputs", t) for t in range(count)]
-    if str(output) not in names:
-        raise unknown_name("output", output, names)
-    return names.index(str(output))
-
-
-def _name(explanation: Any, what: str, place: int) -> str:
-    names = getattr(explanation, what, ())
-    return str(names[place]) if len(names) > place else str(place)
+    labels, sizes = ["intercept", *labels, "decision value"], [baseline, *sizes]
+    return _draw_steps(ax, labels, [*sizes, sum(sizes)], title)
 
 
 def _draw_steps(ax: Axes | None, labels: list[str], sizes: list[float], title: str) -> Axes:

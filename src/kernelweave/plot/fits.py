@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kernelweave.inspect.certificate import measure_of
-from kernelweave.inspect.learnt import (
+from kernelweave.inspect.ranking import (
+    KernelWeight,
     find_estimator,
     is_bayesian,
     lighter,
     rank_kernels,
     split_fits,
 )
-from kernelweave.inspect.words import shorten
+from kernelweave.inspect.words import percent, shorten
 from kernelweave.plot.style import (
     BLACK,
     BLUE,
@@ -78,29 +80,46 @@ def weights(model: Any, ax: Axes | None = None, top: int = 20, *, groups: Any = 
     check_top(top)
     estimator = find_estimator(model)
     kernels = rank_kernels(estimator)
-    shown, rest = kernels[:top], kernels[top:]
-    names = [shorten(kernel.name) for kernel in shown]
     colours, handles = _group_colours(groups, estimator.kernel_names_)
-    # Where bars start and end, all that is drawn of each, and its number.
-    bars = [
-        (0.0, kernel.weight, kernel.ends, colours[kernel.place], f"{kernel.weight:.3f}")
-        for kernel in shown
-    ]
+    ax = kernel_bars(kernels[:top], kernels[top:], ax, colours, handles)
+    title = f"{len(kernels)} of {len(estimator.kernel_names_)} kernels kept"
+    title_and_legend(ax, title, handles, right=True)
+    return ax
+
+
+def kernel_bars(
+    shown: Sequence[KernelWeight],
+    rest: Sequence[KernelWeight] = (),
+    ax: Axes | None = None,
+    colours: Sequence[str] = (),
+    handles: list[Any] | None = None,
+    above: bool = False,
+) -> Axes:
+    """Draw a bar for each kernel, and one for the rest; adds to what a legend has to explain.
+
+    Names are beside the bars, or `above` them, where a narrow figure has room for long ones.
+    """
+    handles = [] if handles is None else handles
+    names = [shorten(kernel.name, 56 if above else 44) for kernel in shown]
+    # Where bars start and end, all that is drawn of each, its number and its colour.
+    bars = [(0.0, kernel.weight, kernel.ends, f"{kernel.weight:.3f}") for kernel in shown]
+    colours = [colours[kernel.place] if colours else BLUE for kernel in shown]
     if rest:
         left, right = lighter(rest)
         spread = rest[0].std is not None
         names.append(f"{len(rest)} more kernels {'in this range' if spread else 'together'}")
         text = f"{left:.3f} to {right:.3f}" if spread else f"{right:.3f}"
-        bars.append((left, right, (left, right), GREY, text))
+        bars.append((left, right, (left, right), text))
+        colours.append(GREY)
     ax = ax or new_axes(6.4, max(1.6, 0.9 + 0.27 * len(names)))
     drawn = ax.barh(
         np.arange(len(bars)),
         [right - left for left, right, *_ in bars],
         left=[left for left, *_ in bars],
-        color=[colour for *_, colour, _ in bars],
-        height=0.72,
+        color=colours,
+        height=0.44 if above else 0.72,
     )
-    for row, (_, right, ends, _, text) in enumerate(bars):
+    for row, (_, right, ends, text) in enumerate(bars):
         # On the side that the bar points to.
         up = right >= 0
         write(ax, text, (ends[up], row), (4 if up else -4, 0), ha="left" if up else "right")
@@ -117,11 +136,13 @@ def weights(model: Any, ax: Axes | None = None, top: int = 20, *, groups: Any = 
             dots = ax.plot(own, [row] * len(own), "o", color=VERMILLION, markersize=4)
         dots[0].set_label("one class")
         handles += dots
-    title = f"{len(kernels)} of {len(estimator.kernel_names_)} kernels kept"
-    title_and_legend(ax, title, handles, right=True)
-    rows_with_names(ax, names)
+    rows_with_names(ax, [""] * len(names) if above else names)
+    if above:
+        ax.set_ylim(top=-0.9)
+        for row, name in enumerate(names):
+            write(ax, name, (0.0, row - 0.48), (2, 0), xycoords=("axes fraction", "data"))
     ax.margins(x=0.14)
-    if any(low < 0 for _, _, (low, _), *_ in bars):
+    if any(low < 0 for _, _, (low, _), _ in bars):
         ax.axvline(0.0, color=GREY, lw=0.8, zorder=0.5)
     else:
         ax.set_xlim(left=0)
@@ -135,7 +156,7 @@ def _group_colours(groups: Any, names: list[str]) -> tuple[list[str], list[Any]]
     from matplotlib.patches import Patch
 
     if groups is None:
-        return [COLOURS[0]] * len(names), []
+        return [], []
     parts = partition(groups, len(names), names)
     own = [COLOURS[g % len(COLOURS)] for g in range(len(parts.names))]
     handles = [Patch(color=c, label=name) for name, c in zip(parts.names, own, strict=True)]
@@ -274,3 +295,16 @@ def _draw_bound(ax: Axes, estimator: Any) -> None:
         end = (seconds[-1], bounds[-1])
         write(ax, f"{bounds[-1]:.6g}", end, (0, -6), ha="right", va="top")
     ax.set_ylabel("lower bound on the log evidence")
+
+
+def share_bars(shares: Sequence[tuple[str, float]], ax: Axes) -> Axes:
+    """Draw a bar for each share of one, the first on top."""
+    ax.barh(np.arange(len(shares)), [share for _, share in shares], color=BLUE, height=0.72)
+    for row, (_, share) in enumerate(shares):
+        write(ax, percent(share), (share, row), (4, 0))
+    rows_with_names(ax, [shorten(name) for name, _ in shares])
+    ax.margins(x=0.16)
+    ax.xaxis.set_major_formatter(lambda value, _: percent(value, 0))
+    ax.set_xlabel("share of all weights")
+    tidy(ax)
+    return ax

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.calibration import CalibrationDisplay
 from sklearn.metrics import (
+    ConfusionMatrixDisplay,
     PrecisionRecallDisplay,
     PredictionErrorDisplay,
     RocCurveDisplay,
@@ -17,7 +18,18 @@ from sklearn.metrics import (
 )
 
 from kernelweave.inspect.words import shorten
-from kernelweave.plot.style import BLUE, COLOURS, GREY, LIGHT_BLUE, RULE, VERMILLION, tidy, write
+from kernelweave.plot.style import (
+    BLACK,
+    BLUE,
+    COLOURS,
+    GREY,
+    LIGHT_BLUE,
+    RULE,
+    VERMILLION,
+    shades,
+    tidy,
+    write,
+)
 
 Floats = NDArray[np.float64]
 # (label, which samples are it, scores): one curve.
@@ -71,6 +83,25 @@ def calibration(said: Floats, came: Floats, ends: Floats, ax: Any) -> Any:
     ax.get_legend().remove()
     ax.set_aspect("equal")
     return _finish(ax, "predicted probability", "how often it came true")
+
+
+def confusion(counts: NDArray[np.int64], names: Sequence[str], ax: Any) -> Any:
+    """Draw how often each true class (rows) was called which; mistakes have another colour."""
+    drawn = ConfusionMatrixDisplay(counts, display_labels=names).plot(
+        ax=ax, colorbar=False, values_format="d", text_kw={"color": BLACK, "fontsize": 9}
+    )
+    # In place of an image: squares, whose colours a page may choose.
+    drawn.im_.remove()
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    signs = 2.0 * np.eye(len(counts)) - 1.0
+    edges = np.arange(len(counts) + 1) - 0.5
+    ax.pcolormesh(edges, edges, signs * shares, cmap=shades(True), vmin=-1.6, vmax=1.6)
+    ax.set(xlabel="predicted", ylabel="true")
+    ax.spines[:].set_visible(False)
+    ax.tick_params(length=0)
+    if max(map(len, names)) > 6:
+        ax.set_xticks(ax.get_xticks(), names, rotation=45, ha="right", rotation_mode="anchor")
+    return ax
 
 
 def predictions(truth: Floats, predicted: Floats, ax: Any) -> Any:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from kernelweave.errors import InvalidInputError
 from kernelweave.inspect.part_weights import PartWeights, length_position_weights
-from kernelweave.inspect.replicates import Stability
+from kernelweave.inspect.stability_result import Stability
 from kernelweave.inspect.words import shorten
 from kernelweave.plot.style import BLUE, GREY, VERMILLION, Axes, colour_bar, new_axes, shades, tidy
 

@@ -82,28 +82,6 @@ def rows_with_names(ax: Axes, names: Sequence[str]) -> None:
     ax.tick_params(axis="y", length=0)
 
 
-def end_axis_at(ax: Axes, share: float, start: float, end: float) -> None:
-    """Let the horizontal axis show `start` to `end` on a share of the width, and end there."""
-    from matplotlib.ticker import MaxNLocator
-
-    ax.set_xlim(start, start + (end - start) / share)
-    ticks = np.asarray(MaxNLocator(5).tick_values(start, end))
-    ax.set_xticks(ticks[(ticks >= start) & (ticks <= end)])
-    tidy(ax)
-    ax.spines["bottom"].set_bounds(start, end)
-    ax.spines["left"].set_visible(False)
-
-
-def side_panel(ax: Axes, start: float, width: float) -> Axes:
-    """Return axes for more of the same rows: inside `ax`, so that they work in any layout."""
-    panel = ax.inset_axes((start, 0.0, width, 1.0), sharey=ax)
-    panel.tick_params(axis="y", left=False, labelleft=False)
-    panel.spines["left"].set_visible(False)
-    panel.patch.set_visible(False)
-    tidy(panel)
-    return panel
-
-
 def shades(signed: bool, up: str = BLUE, down: str = VERMILLION) -> Any:
     """Return colours of a map: the stronger, the larger; no colour is zero.
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from kernelweave.inspect.bootstrap import stability
 from kernelweave.inspect.comparison import compare
 from kernelweave.inspect.comparison_table import Comparison, ComparisonRow, SolverFit
-from kernelweave.inspect.doubts import Doubts, doubtful
 from kernelweave.inspect.kmers import (
     KmerScores,
     TopKmers,
@@ -15,15 +13,17 @@ from kernelweave.inspect.kmers import (
     top_kmers,
 )
 from kernelweave.inspect.part_weights import PartWeights, length_position_weights
-from kernelweave.inspect.replicates import Stability
+from kernelweave.inspect.stability import stability
+from kernelweave.inspect.stability_result import Stability
 from kernelweave.inspect.summary import summary_text
+from kernelweave.inspect.uncertainty import Doubts, doubtful
 from kernelweave.plot.c_path import plot_path
-from kernelweave.plot.doubts import plot_doubts, plot_probabilities
 from kernelweave.plot.part_weights import (
     plot_length_position_weights,
     plot_length_weights,
     plot_position_weights,
 )
+from kernelweave.plot.probabilities import plot_doubts, plot_probabilities
 from kernelweave.plot.sequences import plot_kmer_scores, plot_sequence_logo
 from kernelweave.report.write import write_html
 

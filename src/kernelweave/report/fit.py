@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from kernelweave import plot
-from kernelweave.inspect.certificate import measure_of, proof_text
-from kernelweave.inspect.learnt import is_bayesian, split_fits
+from kernelweave.inspect.certificate import measure_of, verdict
+from kernelweave.inspect.ranking import is_bayesian, split_fits
 from kernelweave.inspect.words import number, plural, seconds, shorten
 from kernelweave.plot.fits import kernels_in_use
 from kernelweave.plot.style import new_axes
@@ -50,7 +50,7 @@ def course_section(estimator: Any) -> dict[str, Any] | None:
         first, last = fits[0][0].active_kernels, fits[-1][-1].active_kernels
         caption = f"How many kernels had a weight: {first} at first, {last} at the end."
         drawn.append(figure("Kernels in use", kernels_in_use(estimator, panel()), caption))
-    return section("fit", "How the fit went", proof_text(estimator), figures(*drawn))
+    return section("fit", "How the fit went", verdict(estimator).paragraph, figures(*drawn))
 
 
 def path_section(estimator: Any) -> dict[str, Any] | None:

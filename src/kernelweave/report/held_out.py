@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import average_precision_score, confusion_matrix, roc_auc_score
 
-from kernelweave.inspect.heldout import (
+from kernelweave.inspect.held_out import (
     HeldOut,
-    Measured,
     Statistic,
     area_under_roc,
     estimate,
@@ -19,10 +18,10 @@ from kernelweave.inspect.heldout import (
     task_of,
     wilson,
 )
-from kernelweave.inspect.learnt import is_bayesian
-from kernelweave.inspect.words import listed, number, percent, plural, shorten
+from kernelweave.inspect.ranking import is_bayesian
+from kernelweave.inspect.words import KeyNumber, listed, number, percent, plural, shorten
 from kernelweave.plot import held_out as draw
-from kernelweave.plot.style import COLOURS
+from kernelweave.plot.style import COLOURS, new_axes
 from kernelweave.report.blocks import (
     figure,
     figures,
@@ -50,7 +49,7 @@ class Part(NamedTuple):
     """What a comparison with the truth says; the first number is also a badge."""
 
     sentence: str
-    numbers: list[Measured]
+    numbers: list[KeyNumber]
     blocks: list[Block]
     notes: list[str]
 
@@ -64,7 +63,7 @@ def held_out_part(estimator: Any, held: HeldOut | None) -> Part | None:
     return tasks[task](estimator, held)
 
 
-def numbers_row(numbers: list[Measured]) -> Block:
+def numbers_row(numbers: list[KeyNumber]) -> Block:
     """Return a block of numbers side by side."""
     return {"kind": "numbers", "numbers": numbers}
 
@@ -122,7 +121,7 @@ def _classes(estimator: Any, held: HeldOut) -> Part:
         f"{'was' if held.n == 1 else 'were'} right{guess}."
     )
     confusion = _confusion(truth, predicted, np.union1d(classes, labels))
-    return Part(sentence, numbers, [*confusion, figures(*items)], notes)
+    return Part(sentence, numbers, [figures(*confusion, *items)], notes)
 
 
 def _class_curves(
@@ -232,21 +231,20 @@ def _confusion(truth: NDArray[Any], predicted: NDArray[Any], labels: NDArray[Any
     if len(labels) > _MATRIX:
         return _mistakes(counts, names)
     rows = []
-    for i, (name, own) in enumerate(zip(names, counts.tolist(), strict=True)):
-        total = sum(own)
-        found = share("", own[i], total, "") if total else None
-        cells = [
-            {
-                "count": n,
-                "depth": round(n / max(total, 1), 3),
-                "right": i == j,
-                "tip": f"{plural(n, 'sample')} of class {name}, called {names[j]}",
-            }
-            for j, n in enumerate(own)
-        ]
-        recall = f"{found.text} ({found.interval})" if found else "no samples"
-        rows.append({"name": name, "cells": cells, "total": total, "recall": recall})
-    return [{"kind": "confusion", "names": names, "rows": rows}]
+    for name, hits, total in zip(names, counts.diagonal(), counts.sum(axis=1), strict=True):
+        found = share("", hits, total) if total else KeyNumber("", "no samples")
+        rows.append([name, int(total), found.text, found.interval])
+    side = 1.6 + 0.55 * len(labels)
+    ax = new_axes(max(side + 0.4, 5.3), max(side, 3.4))
+    return [
+        figure(
+            "Confusion",
+            draw.confusion(counts, [shorten(name, 18) for name in names], ax),
+            "Rows are the true classes, columns the predicted ones.",
+            {"heads": ["class", "samples", "recall", "95 % interval"], "rows": rows},
+            wide=side > 5.3,
+        )
+    ]
 
 
 def _mistakes(counts: NDArray[np.int64], names: list[str]) -> list[Block]:
@@ -308,7 +306,7 @@ def _numbers(estimator: Any, held: HeldOut) -> Part:
     truth = np.asarray(held.y, dtype=float).reshape(held.n, -1)
     predicted = predicted.reshape(held.n, -1)
     drawn, outputs = resamples(held.n), truth.shape[1]
-    numbers: list[list[Measured]] = []
+    numbers: list[list[KeyNumber]] = []
     items: list[Block] = []
     notes: list[str] = []
     for t in range(min(outputs, _OUTPUTS)):
@@ -342,7 +340,7 @@ def _numbers(estimator: Any, held: HeldOut) -> Part:
     return Part(sentence, numbers[0], blocks, notes)
 
 
-def _errors(truth: Floats, predicted: Floats, drawn: Floats, of: str) -> list[Measured]:
+def _errors(truth: Floats, predicted: Floats, drawn: Floats, of: str) -> list[KeyNumber]:
     error = truth - predicted
 
     squared, absolute = _mean(error**2), _mean(np.abs(error))

@@ -14,18 +14,18 @@ import numpy as np
 from kernelweave import plot
 from kernelweave.errors import MemoryBudgetError
 from kernelweave.inspect.alignment import kernel_alignment
-from kernelweave.inspect.certificate import Badge, badge
-from kernelweave.inspect.heldout import HeldOut, task_of
-from kernelweave.inspect.learnt import Ranking, split_fits
+from kernelweave.inspect.certificate import verdict
+from kernelweave.inspect.held_out import HeldOut, task_of
+from kernelweave.inspect.ranking import Ranking, split_fits
 from kernelweave.inspect.recipe import parameters, recipe
 from kernelweave.inspect.summary import learnt_line
-from kernelweave.inspect.words import number, percent, plural, seconds, shorten
+from kernelweave.inspect.words import KeyNumber, number, percent, plural, seconds, shorten
 from kernelweave.plot.style import new_axes
 from kernelweave.report.blocks import figure, figures, histogram_figure, section, table
-from kernelweave.report.doubt import doubt_section
 from kernelweave.report.fit import course_section, path_section, search_section
 from kernelweave.report.held_out import Part, held_out_part, numbers_row
 from kernelweave.report.sequences import sequence_section
+from kernelweave.report.uncertainty import doubt_section
 from kernelweave.report.weights import kernel_table, list_kernels, weight_section
 
 # Kernels in the map of alignments, and pairs in the table below it.
@@ -73,27 +73,27 @@ def gather(
     }
 
 
-def _badges(ranking: Ranking, part: Part | None, n: int) -> list[Badge]:
+def _badges(ranking: Ranking, part: Part | None, n: int) -> list[KeyNumber]:
     estimator = ranking.estimator
-    badges = [badge(estimator)]
+    badges = [verdict(estimator).headline]
     if part is not None:
-        head, text, interval, _ = part.numbers[0]
-        head = head if head.startswith("R²") else head.lower()
-        badges.append(Badge(f"Held-out {head}", text, f"95 % interval {interval}"))
+        first = part.numbers[0]
+        head = first.head if first.head.startswith("R²") else first.head.lower()
+        badges.append(KeyNumber(f"Held-out {head}", first.text, f"95 % interval {first.interval}"))
     kernels = f"{len(ranking.used):,} of {ranking.total:,}"
     support = ""
     if hasattr(estimator, "support_"):
         support = f", {len(estimator.support_):,} support vectors"
     badges += [
-        Badge("Kernels", kernels, "have a weight"),
-        Badge("Samples", f"{n:,}", f"trained on{support}"),
+        KeyNumber("Kernels", kernels, "have a weight"),
+        KeyNumber("Samples", f"{n:,}", f"trained on{support}"),
     ]
     history = getattr(estimator, "history_", None)
     if history:
         # One fit, or one for each class.
         time = sum(records[-1].seconds for records in split_fits(history))
         iterations = plural(int(np.max(estimator.n_iter_)), "iteration")
-        badges.append(Badge("Time", seconds(time), iterations))
+        badges.append(KeyNumber("Time", seconds(time), iterations))
     return badges
 
 
@@ -162,18 +162,24 @@ def _settings(model: Any, estimator: Any, about: Sequence[tuple[str, str]]) -> d
     steps = getattr(getattr(model, "best_estimator_", model), "steps", [])
     before = [(name, shorten(repr(step), _LONG)) for name, step in steps if step is not estimator]
     settings = [
-        {"name": name, "value": _say(value), "changed": _say(value) != _say(default)}
-        for name, value, default in parameters(estimator)
+        (name, _say(value), _say(default)) for name, value, default in parameters(estimator)
     ]
     machine = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
     versions = [("Python", machine), *((name, version(name)) for name in _PACKAGES)]
-    facts = {"Data": about, "Steps before the model": before, "Versions": versions}
     blocks: list[dict[str, Any]] = [
-        {"kind": "facts", "title": title, "rows": rows} for title, rows in facts.items() if rows
+        {"kind": "facts", "title": "Data", "rows": about},
+        {"kind": "facts", "title": "Steps before the model", "rows": before},
+        {
+            "kind": "facts",
+            "title": f"Settings of {type(estimator).__name__}",
+            "rows": [setting[:2] for setting in settings],
+            "changed": [name for name, value, default in settings if value != default],
+            "note": "Settings in bold are not the defaults.",
+        },
+        {"kind": "facts", "title": "Versions", "rows": versions},
+        {"kind": "code", "title": "The same fit in Python", "code": recipe(model)},
     ]
-    title = f"Settings of {type(estimator).__name__}"
-    blocks.insert(-1, {"kind": "settings", "title": title, "rows": settings})
-    blocks.append({"kind": "code", "title": "The same fit in Python", "code": recipe(model)})
+    blocks = [block for block in blocks if block.get("rows", True)]
     lead = "Everything that is needed to make this fit again."
     return section("settings", "Data and settings", lead, *blocks)
 

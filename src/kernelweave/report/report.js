@@ -19,33 +19,6 @@
   system.addEventListener("change", showTheme);
   showTheme();
 
-  // Tabs: arrows move between them, as in any tab list.
-  for (const group of document.querySelectorAll(".tabbed")) {
-    const tabs = [...group.querySelectorAll('[role="tab"]')];
-    if (!tabs.length) continue;
-    const choose = (tab) => {
-      for (const other of tabs) {
-        const on = other === tab;
-        other.setAttribute("aria-selected", String(on));
-        other.tabIndex = on ? 0 : -1;
-        byId(other.getAttribute("aria-controls")).classList.toggle("on", on);
-      }
-    };
-    tabs.forEach((tab, i) => {
-      tab.addEventListener("click", () => choose(tab));
-      tab.addEventListener("keydown", (event) => {
-        const last = tabs.length - 1;
-        const to = { ArrowRight: i === last ? 0 : i + 1, ArrowLeft: i ? i - 1 : last, Home: 0, End: last }[event.key];
-        if (to === undefined) return;
-        event.preventDefault();
-        choose(tabs[to]);
-        tabs[to].focus();
-      });
-    });
-    choose(tabs[0]);
-    group.dataset.ready = "";
-  }
-
   // Tooltips for what the pointer is on; the same numbers are in the tables.
   const tip = byId("tip");
   document.addEventListener("pointerover", (event) => {

@@ -77,10 +77,8 @@ def _part_figures(estimator: Any, kernel: str | None) -> list[dict[str, Any]]:
     if not parts.weights.any():
         return []  # Another kernel has it all.
     caption, where = f"Of {shorten(parts.name, 80)}.", kernel or ""
-    by_length, by_position = (
-        len(parts.lengths) > 1 or parts.windows is None,
-        parts.windows is not None,
-    )
+    by_position = parts.windows is not None
+    by_length = len(parts.lengths) > 1 or not by_position
     if by_length and by_position:
         ax = new_axes(8.2, max(1.8, 1.1 + 0.22 * len(parts.lengths)))
         plot_length_position_weights(estimator, ax, kernel=kernel)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from kernelweave.inspect.kernel_info import KernelInfo, describe_kernels
-from kernelweave.inspect.learnt import Ranking, rank_kernels
-from kernelweave.inspect.words import number, percent, plural, shorten
+from kernelweave.inspect.ranking import Ranking, rank_kernels
+from kernelweave.inspect.words import percent, plural, shorten
+from kernelweave.plot.fits import kernel_bars, share_bars
+from kernelweave.report.blocks import figure, figures, panel, section
 
 # So many kernels are listed unless more are asked for; the file stays below 3 MB.
 _MOST = 5000
@@ -43,12 +44,8 @@ def list_kernels(model: Any, max_kernels: int | None) -> Listed:
 
 def weight_section(listed: Listed) -> dict[str, Any]:
     """Bars of the heaviest kernels, and of views, columns and families."""
-    return {
-        "id": "weights",
-        "title": "Which kernels carry the weight",
-        "lead": _lead(listed.ranking),
-        "blocks": [{"kind": "bars", "panels": _panels(listed)}],
-    }
+    drawn = figures(_kernel_figure(listed.ranking), *_group_figures(listed))
+    return section("weights", "Which kernels carry the weight", _lead(listed.ranking), drawn)
 
 
 def _lead(ranking: Ranking) -> str:
@@ -73,8 +70,25 @@ def _lead(ranking: Ranking) -> str:
     return "The larger its weight, the more a kernel has to say in the learnt combination."
 
 
-def _panels(listed: Listed) -> list[dict[str, Any]]:
-    panels = [_kernel_panel(listed.ranking)]
+def _kernel_figure(ranking: Ranking) -> dict[str, Any]:
+    kernels = rank_kernels(ranking.estimator)
+    shown = kernels[:_BARS]
+    notes = []
+    if len(kernels) > len(shown):
+        left = max(0.0, 1.0 - float(ranking.shares[ranking.used[:_BARS]].sum()))
+        more = plural(len(kernels) - len(shown), "more kernel")
+        notes.append(f"{more} with a weight: {percent(left)} of all together.")
+    if zero := ranking.total - len(kernels):
+        notes.append(f"{plural(zero, 'kernel has', 'kernels have')} weight zero.")
+    ax = kernel_bars(shown, ax=_bar_panel(1.5 * len(shown)), above=True)
+    return figure("The heaviest kernels", ax, " ".join(notes))
+
+
+def _bar_panel(rows: float) -> Any:
+    return panel(0.8 + 0.29 * max(rows, 2))
+
+
+def _group_figures(listed: Listed) -> list[dict[str, Any]]:
     shares = listed.ranking.shares
     used = [(info, shares[k]) for info, k in zip(listed.infos, listed.order, strict=True)]
     used = used[: len(listed.ranking.used)]
@@ -86,91 +100,32 @@ def _panels(listed: Listed) -> list[dict[str, Any]]:
         families.setdefault(info.family, []).append(share)
         for column in info.columns:
             columns.setdefault(column, []).append(share / len(info.columns))
+    drawn = []
     # Groups of one kernel each say what the kernels have said.
     if 1 < len(views) < len(used):
-        panels.append(_group_panel(listed, "Views", views, "kernels on the same columns"))
+        drawn.append(_group_figure(listed, "view", views, "kernels on the same columns"))
     several = len({info.columns for info, _ in used}) > 1
     if several and 1 < len(columns) != len(used) and set(columns) != set(views):
         note = "columns; a kernel on several of them counts for each in equal parts"
-        panels.append(_group_panel(listed, "Columns", columns, note))
+        drawn.append(_group_figure(listed, "column", columns, note))
     if 1 < len(families) < len(used):
-        panels.append(_group_panel(listed, "Families", families, "kernels of the same kind"))
-    return panels
+        drawn.append(_group_figure(listed, "family", families, "kernels of the same kind"))
+    return drawn
 
 
-def _kernel_panel(ranking: Ranking) -> dict[str, Any]:
-    kernels = rank_kernels(ranking.estimator)
-    shown = kernels[:_BARS]
-    low = min((kernel.ends[0] for kernel in shown), default=0.0)
-    high = max((kernel.ends[1] for kernel in shown), default=0.0)
-    span = (high - low) or 1.0
-    # All numbers with the same decimals: three digits of the largest.
-    places = max(0, 2 - math.floor(math.log10(high))) if high > 0 else 2
-
-    def at(value: float) -> float:
-        return round(100 * (value - low) / span, 2)
-
-    def fixed(value: float) -> str:
-        text = f"{value:,.{places}f}"
-        return text if float(text.replace(",", "")) or not value else number(value, 1)
-
-    bars = []
-    for kernel in shown:
-        name, text = shorten(kernel.name, _NAME), fixed(kernel.weight)
-        tip = f"{name}: {number(kernel.weight, 4)}"
-        bar: dict[str, Any] = {
-            "name": name,
-            "left": at(min(kernel.weight, 0.0)),
-            "width": round(100 * abs(kernel.weight) / span, 2),
-            "dots": [at(own) for own in kernel.by_class] if ranking.classes else [],
-        }
-        if kernel.std is None:
-            tip += f", {percent(ranking.shares[kernel.place])} of all"
-        else:
-            text += f" ± {fixed(kernel.reach)}"
-            bar["ends"] = [at(kernel.weight - kernel.reach), at(kernel.weight + kernel.reach)]
-            bar["pale"] = kernel.doubtful
-        bars.append({**bar, "text": text, "tip": tip})
-    notes = []
-    if len(kernels) > len(bars):
-        left = max(0.0, 1.0 - float(ranking.shares[ranking.used[:_BARS]].sum()))
-        more = plural(len(kernels) - len(bars), "more kernel")
-        notes.append(f"{more} with a weight: {percent(left)} of all together.")
-    zero = ranking.total - len(kernels)
-    if zero:
-        notes.append(f"{plural(zero, 'kernel has', 'kernels have')} weight zero.")
-    return _panel("Kernels", "The heaviest kernels", "weight", at(0.0), bars, notes)
-
-
-def _group_panel(
+def _group_figure(
     listed: Listed, label: str, groups: dict[str, list[float]], what: str
 ) -> dict[str, Any]:
     sums = sorted(groups.items(), key=lambda item: -sum(item[1]))
-    most = sum(sums[0][1]) or 1.0
-    bars = [
-        {
-            "name": shorten(name, _NAME),
-            "left": 0,
-            "width": round(100 * sum(own) / most, 2),
-            "text": percent(sum(own)),
-            "tip": f"{shorten(name, _NAME)}: {percent(sum(own))}, {plural(len(own), 'kernel')}",
-            "dots": [],
-        }
-        for name, own in sums[:_BARS]
-    ]
     notes = [f"Share of the sizes of all weights, added up over {what}."]
     if rest := [sum(own) for _, own in sums[_BARS:]]:
         notes.append(f"{len(rest):,} more have {percent(sum(rest))} together.")
     if len(listed.ranking.used) > len(listed.order):
         notes.append(f"Of the {len(listed.order):,} heaviest kernels only.")
-    return _panel(label, f"By {label.lower()}", "share", 0.0, bars, notes)
-
-
-def _panel(
-    label: str, title: str, head: str, zero: float, bars: Any, notes: list[str]
-) -> dict[str, Any]:
-    known = {"id": f"bars-{label.lower()}", "label": label, "title": title, "head": head}
-    return {**known, "zero": zero, "bars": bars, "note": " ".join(notes)}
+    rows = [[shorten(name, _NAME), percent(sum(own)), len(own)] for name, own in sums[:_BARS]]
+    bars = share_bars([(name, sum(own)) for name, own in sums[:_BARS]], _bar_panel(len(rows)))
+    heads = {"heads": [label, "share", "kernels"], "rows": rows}
+    return figure(f"By {label}", bars, " ".join(notes), heads)
 
 
 def kernel_table(listed: Listed) -> dict[str, Any]:

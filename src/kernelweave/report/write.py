@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from numbers import Integral
 from pathlib import Path
 from typing import Any
 
 from kernelweave.archive import replacing, why_no_place
 from kernelweave.errors import InvalidInputError
-from kernelweave.inspect.learnt import find_estimator
+from kernelweave.inspect.ranking import find_estimator
+from kernelweave.validation import whole_number
 
 _HERE = Path(__file__).parent
 
@@ -71,7 +71,7 @@ def write_html(
     ...     "held-out samples" in report.read_text(encoding="utf-8")
     True
     """
-    from kernelweave.inspect.heldout import read_held_out
+    from kernelweave.inspect.held_out import read_held_out
     from kernelweave.plot.svg import page_style
     from kernelweave.report.page import gather
 
@@ -83,10 +83,8 @@ def write_html(
             raise InvalidInputError(f"about must hold pairs of (label, text); got {line!r}.")
     if title is not None and not isinstance(title, str):
         raise InvalidInputError(f"title must be text or None; got {title!r}.")
-    if max_kernels is not None and (not isinstance(max_kernels, Integral) or max_kernels < 1):
-        raise InvalidInputError(
-            f"max_kernels must be None or an integer >= 1; got {max_kernels!r}."
-        )
+    if max_kernels is not None:
+        whole_number("max_kernels", max_kernels)
     held = read_held_out(model, X, y)
     with page_style():
         page = gather(model, max_kernels, held, title, lines)

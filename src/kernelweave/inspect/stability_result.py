@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from kernelweave.cached import cached_property
 from kernelweave.errors import InvalidInputError
-from kernelweave.inspect.frames import table_of
-from kernelweave.inspect.words import columns
+from kernelweave.inspect.tables import table_of, text_table
 from kernelweave.problem import Array
 from kernelweave.validation import positive_number
 
@@ -184,8 +183,7 @@ class Stability:
             ]
             for k in self.ranked[:_LISTED]
         ]
-        lines += [f"    {line}" for line in columns([heads, *rows], left=[4])]
-        left = len(self.ranked) - _LISTED
+        more = len(self.ranked) - _LISTED
         return "\n".join(
-            [*lines, f"    {left} more with a weight in some fit"] if left > 0 else lines
+            lines + text_table(heads, rows, [4], more, " with a weight in some fit", "    ")
         )

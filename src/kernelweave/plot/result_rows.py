@@ -1,4 +1,4 @@
-"""Solvers side by side: how good, how fast, how many kernels."""
+"""Results in rows, with panels beside them: solvers compared, and the stability of weights."""
 
 from __future__ import annotations
 
@@ -13,20 +13,21 @@ from kernelweave.plot.style import (
     BLUE,
     GREY,
     LIGHT_BLUE,
+    VERMILLION,
     Axes,
-    end_axis_at,
+    check_top,
     new_axes,
-    side_panel,
+    rows_with_names,
+    tidy,
     title_and_legend,
     write,
 )
 
-# Shares of the width: scores end at the first, their means at the second, then times and kernels.
-_SCORES_END, _MEANS_END = 0.38, 0.445
-_TIMES = (0.48, 0.25)
-_KERNELS = (0.77, 0.23)
-_STRIPE = "#f6f6f6"
-_DARK_GREY = "#555555"
+# Shares of the width. Of a comparison scores end at the first, their means at the second, then
+# come times and kernels; of stability weights end at the first, and frequencies begin.
+_SCORES_END, _MEANS_END, _TIMES, _KERNELS = 0.38, 0.445, (0.48, 0.25), (0.77, 0.23)
+_WEIGHTS_END, _FREQUENCIES = 0.74, (0.79, 0.21)
+_STRIPE, _DARK_GREY = "#f6f6f6", "#555555"
 _ERROR_LETTERS = 100
 
 
@@ -71,8 +72,8 @@ def compare(comparison: Any, ax: Axes | None = None) -> Axes:
         ax.axhspan(row - 0.5, row + 0.5, color=_STRIPE, lw=0, zorder=0)
     fitted = {place: row for place, row in enumerate(rows) if row.fits}
     _draw_scores(ax, fitted, count, comparison.metric)
-    _draw_times(side_panel(ax, *_TIMES), fitted)
-    _draw_kernels(side_panel(ax, *_KERNELS), fitted, comparison.n_kernels)
+    _draw_times(_side_panel(ax, *_TIMES), fitted)
+    _draw_kernels(_side_panel(ax, *_KERNELS), fitted, comparison.n_kernels)
     for place, row in enumerate(rows):
         if not row.fits:
             # Over the line of the best mean.
@@ -89,7 +90,7 @@ def _draw_scores(ax: Axes, fitted: dict[int, Any], count: int, metric: str) -> N
     ends = [row.score + s * row.score_std for row in fitted.values() for s in (-1, 1)]
     low, high = min([*scores, *ends], default=0.0), max([*scores, *ends], default=1.0)
     margin = 0.06 * (high - low) or 0.05
-    end_axis_at(ax, _SCORES_END, low - margin, high + margin)
+    _end_axis_at(ax, _SCORES_END, low - margin, high + margin)
     ax.set_xlabel("R squared" if metric == "R2" else metric, x=0.5 * _SCORES_END)
     for place, row in fitted.items():
         around = row.score - row.score_std, row.score + row.score_std
@@ -130,12 +131,8 @@ def _draw_times(ax: Axes, fitted: dict[int, Any]) -> None:
 
 
 def _draw_kernels(ax: Axes, fitted: dict[int, Any], total: int | None) -> None:
-    ax.set_xlabel("kernels kept" + ("" if total is None else f" of {total}"))
-    ax.spines["bottom"].set_visible(False)
-    # A blank label as high as those of the others keeps the captions on one line.
-    ax.tick_params(axis="x", color="none")
-    ax.set_xticks([0.0], [" "])
     ax.set_xlim(0, 1.35 * max([1.0, *(row.kernels for row in fitted.values())]))
+    _without_scale(ax, "kernels kept" + ("" if total is None else f" of {total}"))
     for place, row in fitted.items():
         everything = total is not None and row.kernels >= total
         colour, hatch = ("white", "////") if everything else (BLUE, None)
@@ -161,3 +158,114 @@ def _marks(fitted: list[Any], count: int) -> list[Any]:
     if count > 1:
         handles.append(Line2D([], [], color=GREY, lw=0.9, ls=":", label="best mean"))
     return handles
+
+
+def stability(result: Any, ax: Axes | None = None, top: int = 20) -> Axes:
+    """Draw the weights with their intervals, and how often each kernel was selected.
+
+    Parameters
+    ----------
+    result : Stability
+        What :func:`kernelweave.stability` returned.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; a new figure (not known to pyplot) when left out.
+    top : int, default=20
+        How many kernels to show, those with the largest mean weight; the others become one row:
+        the sum of their weights, and how often any of them was selected.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The light bar is the interval, the dot the mean over the replicates, the diamond the
+        weight of the fit on all rows; the bars on the
+        right are selection frequencies.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from kernelweave import plot
+    >>> from kernelweave.report import Stability
+    >>> weights = np.array([[0.7, 0.3], [0.9, 0.1], [1.0, 0.0]])
+    >>> ax = plot.stability(Stability(["a", "b"], np.array([0.8, 0.2]), weights))
+    >>> [label.get_text() for label in ax.get_yticklabels()]
+    ['a', 'b']
+    """
+    check_top(top)
+    shown, rest = result.ranked[:top], result.ranked[top:]
+    names = [shorten(str(result.names[k])) for k in shown]
+    if len(rest):
+        names.append(f"{len(rest)} more kernels together")
+    ax = ax or new_axes(7.4, max(2.2, 1.35 + 0.27 * len(names)))
+    rows = np.arange(len(shown))
+    mean, whole = result.mean[shown], result.weights[shown]
+    low, high = result.low[shown], result.high[shown]
+    interval = f"{100 * result.level:g} % of replicates"
+    bars = ax.barh(rows, high - low, left=low, height=0.4, color=LIGHT_BLUE, label=interval)
+    (dots,) = ax.plot(mean, rows, "o", color=BLUE, markersize=5, label="their mean")
+    (diamonds,) = ax.plot(whole, rows, "D", color=VERMILLION, markersize=5, label="fit on all rows")
+    diamonds.set_fillstyle("none")
+    values = np.concatenate([[0.0], low, high, mean, whole])
+    left, right = float(values.min()), float(values.max())
+    right = right if right > left else 1.0
+    margin = 0.02 * (right - left)
+    _end_axis_at(ax, _WEIGHTS_END, left - margin, right + margin)
+    ax.axvline(0.0, color=GREY, lw=0.8, zorder=0.5)
+    ax.set_xlabel("weight", x=0.5 * _WEIGHTS_END)
+    frequency = result.frequency[shown]
+    if len(rest):
+        # In words: a sum of hundreds of weights would squeeze the others against the left end.
+        total = result.replicates[:, rest].sum(axis=1)
+        low, high = result.interval(total)
+        text = f"sum of their weights {total.mean():.4f} ({low:.4f} to {high:.4f})"
+        write(ax, text, (0.0, len(shown)), (5, 0), color=_DARK_GREY)
+        any_of_them = result.selected(result.replicates[:, rest]).any(axis=1).mean()
+        frequency = np.append(frequency, any_of_them)
+    rows_with_names(ax, names)
+    _draw_frequencies(_side_panel(ax, *_FREQUENCIES), frequency, len(shown))
+    sure = np.count_nonzero(result.frequency >= result.often)
+    share = f"{100 * result.often:g} % of replicates or more"
+    title = f"{sure} of {len(result.names)} kernels in {share}"
+    title_and_legend(ax, title, [bars, dots, diamonds])
+    return ax
+
+
+def _draw_frequencies(panel: Axes, frequency: Any, own: int) -> None:
+    rows = np.arange(len(frequency))
+    panel.barh(rows, np.ones(len(rows)), color="#f2f2f2", height=0.6)
+    colours = [BLUE] * own + [GREY] * (len(rows) - own)
+    panel.barh(rows, frequency, color=colours, height=0.6)
+    for row, share in zip(rows, frequency, strict=True):
+        panel.text(1.72, float(row), f"{100 * share:.0f} %", ha="right", va="center", fontsize=8)
+    panel.set_xlim(0, 1.74)
+    _without_scale(panel, "selected in")
+
+
+def _end_axis_at(ax: Axes, share: float, start: float, end: float) -> None:
+    """Let the horizontal axis show `start` to `end` on a share of the width, and end there."""
+    from matplotlib.ticker import MaxNLocator
+
+    ax.set_xlim(start, start + (end - start) / share)
+    ticks = np.asarray(MaxNLocator(5).tick_values(start, end))
+    ax.set_xticks(ticks[(ticks >= start) & (ticks <= end)])
+    tidy(ax)
+    ax.spines["bottom"].set_bounds(start, end)
+    ax.spines["left"].set_visible(False)
+
+
+def _side_panel(ax: Axes, start: float, width: float) -> Axes:
+    """Return axes for more of the same rows: inside `ax`, so that they work in any layout."""
+    panel = ax.inset_axes((start, 0.0, width, 1.0), sharey=ax)
+    panel.tick_params(axis="y", left=False, labelleft=False)
+    panel.spines["left"].set_visible(False)
+    panel.patch.set_visible(False)
+    tidy(panel)
+    return panel
+
+
+def _without_scale(panel: Axes, caption: str) -> None:
+    """Take the scale from a panel whose bars have their numbers; its caption stays in line."""
+    # A blank label as high as those of the others.
+    panel.set_xticks([0.5 * sum(panel.get_xlim())], [" "])
+    panel.tick_params(axis="x", color="none")
+    panel.spines["bottom"].set_visible(False)
+    panel.set_xlabel(caption)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +13,8 @@ from sklearn.utils import _safe_indexing, column_or_1d
 from sklearn.utils.validation import _num_samples, check_consistent_length
 
 from kernelweave.errors import InvalidInputError
-from kernelweave.inspect.learnt import find_estimator, reach
-from kernelweave.inspect.words import listed, number, percent
+from kernelweave.inspect.ranking import find_estimator, reach
+from kernelweave.inspect.words import KeyNumber, listed, number, percent
 
 Floats = NDArray[np.float64]
 # A number for each row of weights of the samples.
@@ -121,19 +121,11 @@ def _check_labels(estimator: Any, truth: NDArray[Any]) -> None:
         )
 
 
-class Measured(NamedTuple):
-    """A number in words: what it is, its value, its interval if there is one, what it means."""
-
-    head: str
-    text: str
-    interval: str
-    small: str
-
-
-def share(head: str, hits: int, n: int, small: str = "") -> Measured:
+def share(head: str, hits: int, n: int, small: str = "") -> KeyNumber:
     """Return a share of n samples, with Wilson's interval."""
     low, high = wilson(hits, n)
-    return Measured(head, percent(hits / n), f"{percent(low)} to {percent(high)}", small)
+    interval = f"{percent(low)} to {percent(high)}"
+    return KeyNumber(head, percent(hits / n), small, interval=interval)
 
 
 def estimate(
@@ -142,12 +134,12 @@ def estimate(
     drawn: Floats,
     small: str,
     say: Callable[[float], str] = number,
-) -> Measured:
+) -> KeyNumber:
     """Return a statistic of samples, with its bootstrap interval."""
     ends = bootstrap(statistic, drawn)
     interval = "" if ends is None else f"{say(ends[0])} to {say(ends[1])}"
     value = float(statistic(np.ones((1, drawn.shape[1])))[0])
-    return Measured(head, say(value), interval, small)
+    return KeyNumber(head, say(value), small, interval=interval)
 
 
 def wilson(hits: int, n: int) -> tuple[float, float]:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelweave.errors import InvalidInputError
-from kernelweave.inspect.doubts import Forecast, check_sure, forecast
+from kernelweave.inspect.uncertainty import Forecast, check_sure, forecast
 from kernelweave.inspect.words import shorten
 from kernelweave.plot.style import (
     BLACK,

@@ -14,10 +14,9 @@ from scipy.special import xlogy
 from kernelweave.bayes import class_probability
 from kernelweave.errors import InvalidInputError
 from kernelweave.inspect.explanation import sample_names
-from kernelweave.inspect.frames import table_of
-from kernelweave.inspect.heldout import task_of
-from kernelweave.inspect.learnt import is_bayesian, reach
-from kernelweave.inspect.words import columns
+from kernelweave.inspect.held_out import task_of
+from kernelweave.inspect.ranking import is_bayesian, reach
+from kernelweave.inspect.tables import table_of, text_table
 from kernelweave.problem import Array
 
 _LISTED = 20
@@ -98,9 +97,8 @@ class Doubts:
             ]
             for i in range(min(len(self), _LISTED))
         ]
-        lines = [title, *(f"  {line}" for line in columns([heads, *rows], left=[0, 1, 3]))]
-        left = len(self) - _LISTED
-        return "\n".join([*lines, f"  {left} more"] if left > 0 else lines)
+        lines = text_table(heads, rows, [0, 1, 3], len(self) - _LISTED, indent="  ")
+        return "\n".join([title, *lines])
 
 
 def doubtful(

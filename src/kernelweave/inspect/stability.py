@@ -8,6 +8,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -16,16 +17,19 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import clone, is_classifier
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
-from sklearn.utils import check_random_state
+from sklearn.utils import _safe_indexing, check_random_state, column_or_1d
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import check_consistent_length
+from sklearn.utils.validation import (
+    _check_method_params,
+    _num_samples,
+    check_consistent_length,
+)
 
 from kernelweave.errors import InterruptedFitWarning, InvalidInputError
-from kernelweave.inspect.learnt import find_estimator
-from kernelweave.inspect.replicates import Stability, check_level
-from kernelweave.inspect.resample import Rows, draw_rows, find_strata
+from kernelweave.inspect.ranking import find_estimator
+from kernelweave.inspect.stability_result import Stability, check_level
 from kernelweave.problem import Array
-from kernelweave.validation import positive_number, unknown_name
+from kernelweave.validation import positive_number, unknown_name, whole_number
 
 # Below this many there is no interval to speak of.
 _FEWEST = 2
@@ -33,6 +37,47 @@ _FEWEST = 2
 _LEARNT_NUMBER = re.compile(r"=-?\d[\d.e+-]*")
 
 Note = tuple[type[Warning], str]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Samples, targets and arguments of `fit`, cut together."""
+
+    X: Any
+    y: Any
+    fit_params: dict[str, Any]
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return int(_num_samples(self.X))
+
+    def take(self, index: NDArray[np.intp]) -> Rows:
+        """Return the rows at these positions, with their targets and arguments."""
+        y = None if self.y is None else _safe_indexing(self.y, index)
+        params = _check_method_params(self.X, self.fit_params, index)
+        return Rows(_safe_indexing(self.X, index), y, params)
+
+
+def find_strata(y: Any, n: int) -> list[NDArray[np.intp]]:
+    """Return the rows of each class, or all rows where there are no classes."""
+    if y is None:
+        return [np.arange(n)]
+    codes = np.unique(column_or_1d(y), return_inverse=True)[1]
+    return [np.flatnonzero(codes == c) for c in range(codes.max() + 1)]
+
+
+def draw_rows(
+    strata: list[NDArray[np.intp]], sampling: str, rng: np.random.Generator
+) -> NDArray[np.intp]:
+    """Draw the rows of a replicate: as many as there are with replacement, or half without."""
+    if sampling == "bootstrap":
+        parts = [rng.choice(rows, len(rows)) for rows in strata]
+    else:
+        parts = [rng.choice(rows, max(1, len(rows) // 2), replace=False) for rows in strata]
+    # In the order of the data, copies of a row are neighbours: splits of a search that do not
+    # shuffle then keep them on one side, and rows in order of time stay so.
+    return np.sort(np.concatenate(parts))
 
 
 def stability(
@@ -165,11 +210,7 @@ def _check(
             "stability refits an MKL estimator, or a pipeline or search that ends in one; got "
             f"{got}."
         )
-    whole = isinstance(n_bootstrap, Integral) and not isinstance(n_bootstrap, bool)
-    if not whole or n_bootstrap < _FEWEST:
-        raise InvalidInputError(
-            f"n_bootstrap must be an integer >= {_FEWEST}; got {n_bootstrap!r}."
-        )
+    whole_number("n_bootstrap", n_bootstrap, _FEWEST)
     check_level(level)
     positive_number("threshold", threshold, allow_zero=True)
     if sampling not in ("bootstrap", "subsample"):

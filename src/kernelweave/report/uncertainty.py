@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from kernelweave.inspect.doubts import Doubts, doubtful
-from kernelweave.inspect.heldout import HeldOut, share, task_of
-from kernelweave.inspect.learnt import is_bayesian
+from kernelweave.inspect.held_out import HeldOut, share, task_of
+from kernelweave.inspect.ranking import is_bayesian
+from kernelweave.inspect.uncertainty import Doubts, doubtful
 from kernelweave.inspect.words import number, percent, plural, shorten
 from kernelweave.report.blocks import figures, histogram_figure, section, table
 
