@@ -194,6 +194,7 @@ def test_what_had_to_be_guessed_is_said(write):
         (["123456789012345678901", "123456789012345678902"], pl.String),
         (["TRUE", "False"], pl.Boolean),
         (["yes", "no"], pl.String),
+        (["nan", "NaN"], pl.Float64),
         (["1,234", "5,678"], pl.String),
         (["2021-03-04", "2022-01-01"], pl.String),
     ],
