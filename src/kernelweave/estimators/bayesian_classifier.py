@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from kernelweave.problem import Array
 from kernelweave.validation import positive_number, unknown_name
 
 
+@dataclass(eq=False, repr=False)
 class BayesianMKLClassifier(ClassifierMixin, BaseBayesianMKL):
     r"""Bayesian classifier that learns a combination of kernels, with error bars on everything.
 
@@ -133,46 +135,25 @@ class BayesianMKLClassifier(ClassifierMixin, BaseBayesianMKL):
     ((3, 2), (3,))
     """
 
-    def __init__(
-        self,
-        kernels: Any = "default",
-        *,
-        sparsity: str = "dense",
-        margin: float = 1.0,
-        multi_class: str = "shared",
-        max_iter: int = 200,
-        tol: float = 5e-4,
-        normalize: Any = "diagonal",
-        sigma_g: float = 1.0,
-        hyperparameters: Mapping[str, float] | Hyperparameters | None = None,
-        unlabeled: Any = None,
-        bank: Any = "auto",
-        cache_mb: float = 1000,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-        callbacks: Sequence[Any] = (),
-        max_time: float | None = None,
-        warm_start_from: Any = None,
-    ) -> None:
-        self.kernels = kernels
-        self.sparsity = sparsity
-        self.margin = margin
-        self.multi_class = multi_class
-        self.max_iter = max_iter
-        self.tol = tol
-        self.normalize = normalize
-        self.sigma_g = sigma_g
-        self.hyperparameters = hyperparameters
-        self.unlabeled = unlabeled
-        self.bank = bank
-        self.cache_mb = cache_mb
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
-        self.callbacks = callbacks
-        self.max_time = max_time
-        self.warm_start_from = warm_start_from
+    kernels: Any = "default"
+    _: KW_ONLY
+    sparsity: str = "dense"
+    margin: float = 1.0
+    multi_class: str = "shared"
+    max_iter: int = 200
+    tol: float = 5e-4
+    normalize: Any = "diagonal"
+    sigma_g: float = 1.0
+    hyperparameters: Mapping[str, float] | Hyperparameters | None = None
+    unlabeled: Any = None
+    bank: Any = "auto"
+    cache_mb: float = 1000
+    n_jobs: int | None = None
+    random_state: Any = None
+    verbose: int = 0
+    callbacks: Sequence[Any] = ()
+    max_time: float | None = None
+    warm_start_from: Any = None
 
     def fit(self, X: Any, y: Any) -> BayesianMKLClassifier:
         """Find the posterior of the kernel weights and the decision functions.

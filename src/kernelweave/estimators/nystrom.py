@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from numbers import Integral
 from typing import Any
@@ -35,6 +36,7 @@ _LOSSES = ("squared_hinge", "hinge")
 _BYTES_EACH = 24.0
 
 
+@dataclass(eq=False, repr=False)
 class NystromMKLClassifier(ClassifierMixin, KernelEstimator):
     r"""Linear SVM on the Nystrom features of all kernels, side by side.
 
@@ -108,30 +110,17 @@ class NystromMKLClassifier(ClassifierMixin, KernelEstimator):
     # `fit` takes sample_weight among its keywords (see there), so routing has to be told.
     __metadata_request__fit = {"sample_weight": None}  # noqa: RUF012
 
-    def __init__(
-        self,
-        kernels: Any = "default",
-        *,
-        n_components: int = 150,
-        C: float = 1.0,
-        loss: str = "squared_hinge",
-        normalize: Any = "trace",
-        tol: float = 1e-4,
-        max_iter: int = 1000,
-        class_weight: Any = None,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.kernels = kernels
-        self.n_components = n_components
-        self.C = C
-        self.loss = loss
-        self.normalize = normalize
-        self.tol = tol
-        self.max_iter = max_iter
-        self.class_weight = class_weight
-        self.n_jobs = n_jobs
-        self.random_state = random_state
+    kernels: Any = "default"
+    _: KW_ONLY
+    n_components: int = 150
+    C: float = 1.0
+    loss: str = "squared_hinge"
+    normalize: Any = "trace"
+    tol: float = 1e-4
+    max_iter: int = 1000
+    class_weight: Any = None
+    n_jobs: int | None = None
+    random_state: Any = None
 
     def fit(self, X: Any, y: Any, **fit_params: Any) -> NystromMKLClassifier:
         """Draw the landmarks, compute the features of the training rows, and fit LIBLINEAR.
