@@ -21,13 +21,11 @@ from kernelweave.inspect import find_estimator, rank_kernels
 from kernelweave.inspect.certificate import certificate_text
 from kernelweave.inspect.comparison import compare
 from kernelweave.model_files import save
+from kernelweave.model_files.header import certificate_of
 from kernelweave.plot import compare as draw_comparison
 from kernelweave.report import write_html
 
 TOP_KERNELS = 10
-_CERTIFICATE = (
-    *("gap", "gap_kind", "objective", "dual_objective", "lower_bound", "converged", "n_iter"),
-)
 INTERRUPTED_MODEL = Path("kernelweave-interrupted.skops")
 _PATH_LENGTH = 20  # values of C that --cv tries
 
@@ -125,8 +123,6 @@ def _tell(out: Output, model: Any, scores: Scores | None) -> None:
 
 def _document(model: Any, data: Data, scores: Scores | None) -> dict[str, Any]:
     estimator = find_estimator(model)
-    certificate = {name: getattr(estimator, f"{name}_", None) for name in _CERTIFICATE}
-    certificate = {name: value for name, value in certificate.items() if value is not None}
     return {
         "command": "fit",
         "data": str(data.path),
@@ -135,7 +131,7 @@ def _document(model: Any, data: Data, scores: Scores | None) -> dict[str, Any]:
         "model": type(estimator).__name__,
         "C": getattr(estimator, "C_", getattr(estimator, "C", None)),
         "held_out": None if scores is None else scores.numbers,
-        "certificate": {**certificate, "tol": estimator.tol},
+        "certificate": certificate_of(estimator),
         "n_kernels": len(estimator.kernel_names_),
         "kernels": [{"name": k.name, "weight": k.weight} for k in rank_kernels(estimator)],
     }
