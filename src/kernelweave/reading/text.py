@@ -342,7 +342,7 @@ def typed(text: pl.DataFrame, *, commas: bool = False) -> tuple[pl.DataFrame, li
     columns that had any.
     """
     # There may be as many columns as there are genes, so most steps take all of them at once.
-    numbers = text.select(pl.all().cast(pl.Float64, strict=False))
+    numbers = text.cast(pl.Float64, strict=False)
     changed: list[str] = []
     if commas:
         changed = _decimal_commas(text, list(compress(text.columns, ~_are_numbers(text, numbers))))
@@ -356,8 +356,9 @@ def typed(text: pl.DataFrame, *, commas: bool = False) -> tuple[pl.DataFrame, li
     whole &= number & (largest < np.inf)
     code = whole.copy()
     if whole.any():
-        wholes = pl.col(list(compress(text.columns, whole)))
-        code[whole] = text.select(wholes.str.contains(r"^[-+]?0\d").any()).row(0)
+        cells = pl.concat([text.to_series(j) for j in np.flatnonzero(whole).tolist()])
+        starts = cells.str.contains(r"^[-+]?0\d").fill_null(False).to_numpy()
+        code[whole] = starts.reshape(-1, text.height).any(axis=1)
     has_nan = gaps.sum(axis=0) > _null_counts(numbers)
     columns = numbers.get_columns()
     for j in np.flatnonzero(number & has_nan).tolist():
