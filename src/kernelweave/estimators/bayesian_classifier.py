@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,6 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from kernelweave.bayes import (
-    Hyperparameters,
     Labels,
     class_probability,
     log_class_probability,
@@ -25,7 +23,7 @@ from kernelweave.problem import Array
 from kernelweave.validation import positive_number, unknown_name
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class BayesianMKLClassifier(ClassifierMixin, BaseBayesianMKL):
     r"""Bayesian classifier that learns a combination of kernels, with error bars on everything.
 
@@ -135,25 +133,9 @@ class BayesianMKLClassifier(ClassifierMixin, BaseBayesianMKL):
     ((3, 2), (3,))
     """
 
-    kernels: Any = "default"
-    _: KW_ONLY
-    sparsity: str = "dense"
     margin: float = 1.0
     multi_class: str = "shared"
-    max_iter: int = 200
-    tol: float = 5e-4
-    normalize: Any = "diagonal"
-    sigma_g: float = 1.0
-    hyperparameters: Mapping[str, float] | Hyperparameters | None = None
     unlabeled: Any = None
-    bank: Any = "auto"
-    cache_mb: float = 1000
-    n_jobs: int | None = None
-    random_state: Any = None
-    verbose: int = 0
-    callbacks: Sequence[Any] = ()
-    max_time: float | None = None
-    warm_start_from: Any = None
 
     def fit(self, X: Any, y: Any) -> BayesianMKLClassifier:
         """Find the posterior of the kernel weights and the decision functions.

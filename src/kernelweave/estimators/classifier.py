@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from kernelweave.problem import Array
 from kernelweave.validation import positive_number, unknown_name
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class MKLClassifier(ClassifierMixin, BaseMKL):
     r"""Classifier that learns a combination of kernels together with the decision function.
 
@@ -136,27 +135,11 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
     True
     """
 
-    kernels: Any = "default"
-    _: KW_ONLY
     C: float = 1.0
     loss: str | Loss = "hinge"
-    regularizer: Any = "simplex"
     combination: Any = "sum"
-    solver: Any = "auto"
-    normalize: Any = "trace"
-    tol: float = 1e-3
-    max_iter: int = 1000
     multi_class: str = "shared"
     class_weight: Any = None
-    bank: Any = "auto"
-    cache_mb: float = 1000
-    n_jobs: int | None = None
-    random_state: Any = None
-    verbose: int = 0
-    callbacks: Sequence[Any] = ()
-    max_time: float | None = None
-    warm_start: bool = False
-    warm_start_from: Any = None
 
     def fit(self, X: Any, y: Any, **fit_params: Any) -> MKLClassifier:
         """Learn the kernel weights and the decision function.

@@ -9,7 +9,7 @@ from kernelweave.estimators.path_cv import PathCV
 from kernelweave.estimators.regressor import MKLRegressor
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class MKLClassifierCV(PathCV, MKLClassifier):
     r"""Classifier with learnt kernel weights that chooses C by cross-validation along a path.
 
@@ -103,7 +103,7 @@ class MKLClassifierCV(PathCV, MKLClassifier):
     _plain = MKLClassifier
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class MKLRegressorCV(PathCV, MKLRegressor):
     """Regressor with learnt kernel weights that chooses C by cross-validation along a path.
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -28,7 +27,7 @@ _ROUNDING = 2.0**-45
 _ZERO = 1e-7
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class MKLOneClass(OutlierMixin, BaseMKL):
     r"""Outlier and novelty detector that learns a combination of kernels: a one-class SVM.
 
@@ -123,23 +122,7 @@ class MKLOneClass(OutlierMixin, BaseMKL):
 
     combination: ClassVar[str] = "sum"
 
-    kernels: Any = "default"
-    _: KW_ONLY
     nu: float = 0.5
-    regularizer: Any = "simplex"
-    solver: Any = "auto"
-    normalize: Any = "trace"
-    tol: float = 1e-3
-    max_iter: int = 1000
-    bank: Any = "auto"
-    cache_mb: float = 1000
-    n_jobs: int | None = None
-    random_state: Any = None
-    verbose: int = 0
-    callbacks: Sequence[Any] = ()
-    max_time: float | None = None
-    warm_start: bool = False
-    warm_start_from: Any = None
 
     def fit(self, X: Any, y: Any = None, **fit_params: Any) -> MKLOneClass:
         r"""Learn the kernel weights and the boundary.

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
@@ -28,7 +27,7 @@ from kernelweave.solvers import Result
 from kernelweave.validation import positive_number, require_kind
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class MKLRegressor(RegressorMixin, BaseMKL):
     r"""Regressor that learns a combination of kernels together with the function.
 
@@ -131,27 +130,11 @@ class MKLRegressor(RegressorMixin, BaseMKL):
     True
     """
 
-    kernels: Any = "default"
-    _: KW_ONLY
     C: float = 1.0
     loss: str | Loss = "epsilon_insensitive"
     epsilon: float = 0.1
     target_scale: str | None = "standardize"
-    regularizer: Any = "simplex"
     combination: Any = "sum"
-    solver: Any = "auto"
-    normalize: Any = "trace"
-    tol: float = 1e-3
-    max_iter: int = 1000
-    bank: Any = "auto"
-    cache_mb: float = 1000
-    n_jobs: int | None = None
-    random_state: Any = None
-    verbose: int = 0
-    callbacks: Sequence[Any] = ()
-    max_time: float | None = None
-    warm_start: bool = False
-    warm_start_from: Any = None
 
     def fit(self, X: Any, y: Any, **fit_params: Any) -> MKLRegressor:
         """Learn the kernel weights and the function.
