@@ -27,7 +27,6 @@ from kernelweave.report import write_html
 
 TOP_KERNELS = 10
 INTERRUPTED_MODEL = Path("kernelweave-interrupted.skops")
-_PATH_LENGTH = 20  # values of C that --cv tries
 
 
 def run_fit(given: dict[str, Any], out: Output) -> int:
@@ -44,7 +43,7 @@ def run_fit(given: dict[str, Any], out: Output) -> int:
     y_train = None if data.y is None else data.y[train]
     start = time.perf_counter()
     estimator = model[-1] if hasattr(model, "steps") else model
-    with out.hearing(), _progress(out, estimator.tol, given) as shown:
+    with out.hearing(), _progress(out, estimator) as shown:
         estimator.set_params(callbacks=(shown,))
         model.fit(X[train], y_train)
     seconds = time.perf_counter() - start
@@ -100,11 +99,12 @@ def run_fit(given: dict[str, Any], out: Output) -> int:
     return 130 if out.interrupted else 0
 
 
-def _progress(out: Output, tol: float, given: dict[str, Any]) -> AbstractContextManager[Any]:
-    if "cv" in given:
-        title = f"choosing C in {given['cv']} folds"
-        return PathProgress(out.console, title, (given["cv"] + 1) * _PATH_LENGTH)
-    return FitProgress(out.console, "learning the weights", tol, given.get("time_limit"))
+def _progress(out: Output, estimator: Any) -> AbstractContextManager[Any]:
+    if hasattr(estimator, "Cs"):
+        title = f"choosing C in {estimator.cv} folds"
+        return PathProgress(out.console, title, (estimator.cv + 1) * estimator.Cs)
+    title = "learning the weights"
+    return FitProgress(out.console, title, estimator.tol, estimator.max_time)
 
 
 def _tell(out: Output, model: Any, scores: Scores | None) -> None:

@@ -97,9 +97,10 @@ def _from_text(path: Path) -> Any:
     if len(gaps):
         i, j = (int(t) for t in gaps[0])
         n, p = values[rows, columns].shape
+        found = text[i + rows.start, j + columns.start]
         raise InvalidInputError(
             f"{str(path)!r} must hold a number in every place; row {i + 1}, column {j + 1} of "
-            f"{n} x {p} holds {text[i + rows.start, j + columns.start] or 'nothing'!r}."
+            f"{n} x {p} {'is missing' if not found else f'holds {found!r}'}."
         )
     return values[rows, columns]
 

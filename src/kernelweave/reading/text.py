@@ -26,7 +26,7 @@ _NANS = ("NaN", "nan", "NAN")
 # Where several would do, the first: "1,5;2,5" is two numbers with decimal commas.
 _SEPARATORS = ("\t", ";", ",", "|")
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|[-+]?(inf|infinity)", re.IGNORECASE)
-_DECIMAL_COMMA = r"^[-+]?\d*(,\d+)?([eE][-+]?\d+)?$"
+_DECIMAL_COMMA = rf"^([-+]?\d*(,\d+)?([eE][-+]?\d+)?|{'|'.join(_NANS)})$"
 _SNIFFED_LINES = 100
 _BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
 _HEAD_BYTES = 65536
@@ -207,11 +207,12 @@ def _read_plain(path: Path, data: bytes, separator: str) -> _Fields:
     mark, written = separator.encode(), data
     spaces = [space for space in (b" ", b"\t", b"\xc2\xa0") if space != mark]
     pairs = [(a, b) for space in spaces for a, b in ((space, mark), (space, b"\n"))]
-    if any(a in data and (a + b in data or b + a in data) for a, b in pairs):
+    at_ends = data.startswith(tuple(spaces)) or data.endswith(tuple(spaces))
+    if at_ends or any(a in data and (a + b in data or b + a in data) for a, b in pairs):
         around = rb"(?:%b)*" % b"|".join(spaces)
-        data = re.sub(around + rb"(%b|\n)" % re.escape(mark) + around, rb"\1", data)
+        data = re.sub(around + rb"(%b|\n|\A|\Z)" % re.escape(mark) + around, rb"\1", data)
     if data[:1].isspace() or b"\n\n" in data or b"\n\t" in data:
-        data = re.sub(rb"\A\s*\n|\n\s*(?=\n)", b"", data)
+        data = re.sub(rb"\A\s*\n|\n\s*(?=\n|\Z)", b"", data)
     values = np.frombuffer(data if data.endswith(b"\n") else data + b"\n", np.uint8)
     borders = np.flatnonzero((values == ord(separator)) | (values == ord("\n")))
     widths = np.diff(np.flatnonzero(values[borders] == ord("\n")), prepend=-1)
@@ -363,12 +364,15 @@ def typed(text: pl.DataFrame, *, commas: bool = False) -> tuple[pl.DataFrame, li
     columns = numbers.get_columns()
     for j in np.flatnonzero(number & has_nan).tolist():
         columns[j] = columns[j].fill_nan(None)
-    for j in np.flatnonzero(whole & ~code).tolist():
-        small = largest[j] < _EXACT
-        columns[j] = columns[j].cast(pl.Int64) if small else _large(text.to_series(j))
+    for j in np.flatnonzero(whole & ~code & (largest < _EXACT)).tolist():
+        columns[j] = columns[j].cast(pl.Int64)
+    large = whole & ~code & (largest >= _EXACT)
     firsts = text.row(0)
-    for j in np.flatnonzero(~number | code).tolist():
-        columns[j] = _words(text.to_series(j), firsts[j], has_nan[j])
+    for j in np.flatnonzero(~number | code | large).tolist():
+        words = text.to_series(j)
+        if has_nan[j]:
+            words = words.set(words.is_in(_NANS), None)
+        columns[j] = _large(words) if large[j] else _words(words, firsts[j])
     return pl.DataFrame(columns), changed
 
 
@@ -382,11 +386,9 @@ def _null_counts(frame: pl.DataFrame) -> NDArray[np.intp]:
     return np.array([column.null_count() for column in frame.get_columns()])
 
 
-def _words(text: pl.Series, first: str | None, has_nan: bool) -> pl.Series:
+def _words(text: pl.Series, first: str | None) -> pl.Series:
     """Truth values from text, if it is nothing else; else the text."""
-    if has_nan:
-        text = text.set(text.is_in(_NANS), None)
-    if first is not None and first.lower() not in ("true", "false", *_NANS):
+    if first is not None and first.lower() not in ("true", "false", "nan"):
         return text
     lower = text.str.to_lowercase()
     known = lower.drop_nulls()
