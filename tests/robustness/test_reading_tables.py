@@ -252,6 +252,15 @@ def test_tables_with_far_more_columns_than_rows(write, repeats, separator, quote
             assert table.data[name][:4].to_list() == values, name
 
 
+@pytest.mark.parametrize("separator", [",", "\t", " "])
+def test_long_runs_of_spaces_take_no_longer_than_other_text(write, separator):
+    run = " " * 10**6
+    inner = "x" if separator == " " else f"x{run}y"
+    rows = [["a", "b"], ["1", "u"], ["2", run + "z"], ["3", "w" + run], ["4", inner]]
+    table = read_table(write("a.txt", "\n".join(map(separator.join, rows))))
+    assert table.data.rows() == [(1, "u"), (2, "z"), (3, "w"), (4, inner)]
+
+
 def test_quotes_that_are_needed_are_kept_in_wide_tables(write):
     names = ",".join(f"c{j}" for j in range(50))
     row = ",".join(['"a,b"', '"a""b"', '"two\nlines"', *["1"] * 47])

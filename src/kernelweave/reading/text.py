@@ -96,7 +96,7 @@ def read_grid(path: Path) -> Grid:
     head = data[:_HEAD_BYTES].decode("utf-8", errors="ignore")
     separator, _ = find_separator(head, whole=len(data) <= _HEAD_BYTES)
     if separator == " ":
-        data = re.sub(rb"[ \t]+", b"\t", re.sub(rb"(?m)^[ \t]+|[ \t]+$", b"", data))
+        data = re.sub(rb"(?m)^\t|\t$", b"", re.sub(rb"[ \t]+", b"\t", data))
         separator = "\t"
     n_lines = data.count(b"\n") + 1
     n_fields = data.count(separator.encode()) + n_lines
@@ -209,8 +209,11 @@ def _read_plain(path: Path, data: bytes, separator: str) -> _Fields:
     pairs = [(a, b) for space in spaces for a, b in ((space, mark), (space, b"\n"))]
     at_ends = data.startswith(tuple(spaces)) or data.endswith(tuple(spaces))
     if at_ends or any(a in data and (a + b in data or b + a in data) for a, b in pairs):
-        around = rb"(?:%b)*" % b"|".join(spaces)
-        data = re.sub(around + rb"(%b|\n|\A|\Z)" % re.escape(mark) + around, rb"\1", data)
+        space = rb"(?:%b)" % b"|".join(spaces)
+        # A run of spaces is looked at from its first one only, so that long ones take no longer.
+        run = b"".join(rb"(?<!%b)" % each for each in spaces) + space + b"+"
+        border = rb"(%b|\n|\A|\Z)" % re.escape(mark)
+        data = re.sub(rb"(?:%b)?%b%b*" % (run, border, space), rb"\1", data)
     if data[:1].isspace() or b"\n\n" in data or b"\n\t" in data:
         data = re.sub(rb"\A\s*\n|\n\s*(?=\n|\Z)", b"", data)
     values = np.frombuffer(data if data.endswith(b"\n") else data + b"\n", np.uint8)
@@ -227,11 +230,7 @@ def _read_plain(path: Path, data: bytes, separator: str) -> _Fields:
     if header is not None:
         data = data[len(lines[0].encode()) + 1 :]
     if not data:
-        return (
-            pl.DataFrame(schema=dict.fromkeys(map(str, range(widths[0])), pl.String)),
-            header,
-            missing,
-        )
+        return text_columns({str(j): () for j in range(widths[0])}), header, missing
     text = pl.read_csv(
         data,
         has_header=False,
