@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import compress, islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -36,9 +36,9 @@ _LONGEST_FIELD = 2**31 - 1
 _SHOWN = 5  # names in a line
 # Whole numbers up to here are exact as floats.
 _EXACT = 2.0**53
-# Memory for each field, for one in a file with quotes and for each line, as measured at the peak of
-# reading; and the part of the memory that is free that all may take.
-_FIELD_BYTES, _CAREFUL_BYTES, _LINE_BYTES = 60.0, 120.0, 70.0
+# Memory for each field, for one in a file with quotes, for each line and for each column, as
+# measured at the peak of reading; and the part of the memory that is free that all may take.
+_FIELD_BYTES, _CAREFUL_BYTES, _LINE_BYTES, _COLUMN_BYTES = 60.0, 120.0, 70.0, 3000.0
 _OF_TABLES = 0.9
 
 
@@ -100,8 +100,11 @@ def read_grid(path: Path) -> Grid:
         separator = "\t"
     n_lines = data.count(b"\n") + 1
     n_fields = data.count(separator.encode()) + n_lines
+    start = data.lstrip(b"\n ")
+    n_columns = 1 + start.count(separator.encode(), 0, start.find(b"\n"))
     each = _CAREFUL_BYTES if b'"' in data else _FIELD_BYTES
     needed = 3.0 * len(data) + each * n_fields + _LINE_BYTES * n_lines
+    needed += _COLUMN_BYTES * n_columns
     what = f"a table of {n_lines} lines and {n_fields} fields"
     Allowance(path, _OF_TABLES).take(needed, what)
     if 0 < data.count(b'"') <= 2 * n_fields and _are_needless(data, separator):
@@ -231,15 +234,21 @@ def _read_plain(path: Path, data: bytes, separator: str) -> _Fields:
         data = data[len(lines[0].encode()) + 1 :]
     if not data:
         return text_columns({str(j): () for j in range(widths[0])}), header, missing
-    text = pl.read_csv(
-        data,
-        has_header=False,
-        separator=separator,
-        quote_char=None,
-        infer_schema=False,
-        null_values=list(_GAPS),
-    )
-    return text, header, missing
+    options: dict[str, Any] = {
+        "has_header": False,
+        "quote_char": None,
+        "infer_schema": False,
+        "null_values": list(_GAPS),
+    }
+    height, width = len(widths) - (header is not None), int(widths[-1])
+    if height >= width or b"\x1f" in data:
+        return pl.read_csv(data, separator=separator, **options), header, missing
+    # A column costs polars some kilobytes, so that very many are read as a single long one.
+    data = data.removesuffix(b"\n").replace(b"\n", mark) + mark
+    cells = pl.read_csv(data, separator="\x1f", eol_char=separator, **options).to_series()
+    cells = cells.gather(np.arange(len(cells), dtype=np.uint32).reshape(height, width).T.ravel())
+    columns = [cells.slice(j * height, height).alias(str(j)) for j in range(width)]
+    return pl.DataFrame(columns), header, missing
 
 
 def _read_quoted(path: Path, data: bytes, separator: str) -> _Fields:
