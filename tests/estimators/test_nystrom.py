@@ -21,8 +21,7 @@ from sklearn.svm import LinearSVC
 
 from kernelweave import MKLClassifier, NystromMKLClassifier, sample_ids
 from kernelweave.errors import InvalidInputError, MemoryBudgetError
-from kernelweave.estimators import nystrom_map
-from kernelweave.estimators.nystrom_map import NystromMap
+from kernelweave.estimators.nystrom import NystromMap
 from kernelweave.kernels import RBF, Linear, Polynomial, RBFBatch, Spectrum, from_matrices
 from kernelweave.operators import ComputedOperator, bind_kernels
 
@@ -99,19 +98,24 @@ class TestFeatures:
         assert features.ranks.tolist() == [0, 2]
         assert features.owner.tolist() == [1, 1]
 
-    def test_blocks_do_not_matter(self, monkeypatch):
-        X, new = numbers(), np.random.default_rng(1).normal(size=(30, 3))
-        kernels = bind_kernels([*KERNELS, RBFBatch([[0, 1], [2, -1]], [1.0, 0.5])], X)
-        coef = np.random.default_rng(2).normal(size=(2, 300))
-        whole = NystromMap(kernels, np.arange(0, 60, 5))
-        expected = whole.of_training(), whole.of_new(new), whole.decide(new, coef[:, : whole.width])
-        monkeypatch.setattr(nystrom_map, "_BLOCK_ENTRIES", 100)
-        monkeypatch.setattr(nystrom_map, "_FEWEST_ROWS", 4)
-        parts = NystromMap(kernels, np.arange(0, 60, 5))
-        np.testing.assert_array_equal(parts.ranks, whole.ranks)
-        found = parts.of_training(), parts.of_new(new), parts.decide(new, coef[:, : whole.width])
-        for ours, theirs in zip(found, expected, strict=True):
-            np.testing.assert_allclose(ours, theirs, atol=1e-9)
+    def test_more_kernels_and_rows_than_are_taken_at_a_time(self):
+        rng = np.random.default_rng(1)
+        X, new = rng.normal(size=(600, 3)), rng.normal(size=(300, 3))
+        columns = [[[0, 1], [1, 2], [0, 2]][k % 3] for k in range(700)]
+        kernels = bind_kernels(RBFBatch(columns, np.geomspace(0.1, 10, 700)), X)
+        landmarks = np.arange(0, 600, 10)
+        features = NystromMap(kernels, landmarks)
+        coef = rng.normal(size=(2, features.width))
+        for samples, phi in ((X, features.of_training()), (new, features.of_new(new))):
+            for k in (0, 350, 699):
+                own = phi[:, features.own(k)]
+                some = np.array([k])
+                cross = kernels.against(samples).block(None, landmarks, some)[0]
+                gram = kernels.block(landmarks, landmarks, some)[0]
+                expected = cross @ np.linalg.pinv(gram, rcond=1e-10, hermitian=True) @ cross.T
+                np.testing.assert_allclose(700 * own @ own.T, expected, atol=1e-6)
+        decided = features.decide(new, coef)
+        np.testing.assert_allclose(decided, features.of_new(new) @ coef.T, atol=1e-9)
 
 
 class TestFit:
@@ -312,10 +316,11 @@ class TestInput:
 
     def test_maps_beyond_memory_are_refused(self, two_classes, monkeypatch):
         X, y = two_classes
-        monkeypatch.setattr(nystrom_map, "_BLOCK_ENTRIES", 1)
-        monkeypatch.setattr("kernelweave.memory.available_bytes", lambda: 5000.0)
+        kernels = RBFBatch([[0]] * 2000, np.geomspace(10, 1000, 2000))
+        # Enough for the first of them, by which the size of all is known.
+        monkeypatch.setattr("kernelweave.memory.available_bytes", lambda: 5e7)
         with pytest.raises(MemoryBudgetError, match=r"Nystrom maps.*Lower n_components"):
-            NystromMKLClassifier(n_components=20).fit(X, y)
+            NystromMKLClassifier(kernels, n_components=120).fit(X, y)
 
     @pytest.mark.parametrize(
         ("params", "message"),

@@ -75,6 +75,13 @@ def test_a_packed_file_stops_where_the_memory_does(write, monkeypatch):
         read_table(path)
 
 
+def test_columns_of_text_tables_are_counted_before_they_are_made(write, monkeypatch):
+    monkeypatch.setattr("kernelweave.reading.bounded.available_bytes", lambda: 2e8)
+    path = write("a.csv", b"\n" + b"," * 10**5 + b"x\n")
+    with pytest.raises(MemoryBudgetError, match=r"a table of 3 lines and .* fields needs"):
+        read_table(path)
+
+
 @pytest.mark.parametrize("text", ["1 1:1e999\n0 1:2\n", "1e999 1:1\n0 1:2\n", "1 1:-1e999\n"])
 def test_numbers_that_overflow_are_named(write, text):
     path = write("a.libsvm", text)

@@ -372,7 +372,7 @@ def test_a_fit_with_a_kernel_file(write, table):
         ("views = 3\n[[kernel]]\nkind = 'linear'\n", ["views must be a table"]),
         ("[views]\na = 3\n[[kernel]]\nkind = 'linear'\n", ["view 'a' must be a list of columns"]),
         ("[views]\na = ['aeg']\n[[kernel]]\nkind = 'linear'\n", ["view 'a'", "'age'"]),
-        (b"\xff\xfe\x00", ["not a TOML file"]),
+        (b"\xff\xfe\x00", ["not right TOML"]),
         ("a = " + "[" * 5000, ["TOML"]),
         ("", ["is empty"]),
     ],

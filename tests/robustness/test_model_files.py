@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import io
 import json
 import os
 import pickle
@@ -450,6 +451,26 @@ def test_what_cannot_be_saved_is_named_and_the_old_file_stays(name, there):
     with pytest.raises(ModelFileError, match=f"cannot be saved: .*{said}"):
         save(wrong, there)
     same_answers(model, load(there), X)
+
+
+def test_a_later_format_of_skops_is_refused_by_name(there, monkeypatch):
+    dumps = skops.io.dumps
+
+    def later(value):
+        """What a later version would write."""
+        changed = io.BytesIO()
+        with zipfile.ZipFile(io.BytesIO(dumps(value))) as old:
+            schema = json.loads(old.read("schema.json"))
+        with zipfile.ZipFile(changed, "w") as new:
+            new.writestr("schema.json", json.dumps({**schema, "protocol": 99}))
+        return changed.getvalue()
+
+    model = MKLClassifier("linear", random_state=np.random.RandomState(0))
+    model.fit(np.arange(4.0)[:, None], [0, 0, 1, 1])
+    save(model, there)
+    monkeypatch.setattr(skops.io, "dumps", later)
+    with pytest.raises(ModelFileError, match=r"random_state.*format 99.*install skops"):
+        save(model, there)
 
 
 def test_a_model_that_holds_itself_is_refused(there):

@@ -194,6 +194,7 @@ def test_what_had_to_be_guessed_is_said(write):
         (["123456789012345678901", "123456789012345678902"], pl.String),
         (["TRUE", "False"], pl.Boolean),
         (["yes", "no"], pl.String),
+        (["nan", "NaN"], pl.Float64),
         (["1,234", "5,678"], pl.String),
         (["2021-03-04", "2022-01-01"], pl.String),
     ],
@@ -249,6 +250,15 @@ def test_tables_with_far_more_columns_than_rows(write, repeats, separator, quote
         for name in (f"{kind}0", f"{kind}{repeats - 1}"):
             assert table.data[name].dtype == dtype, name
             assert table.data[name][:4].to_list() == values, name
+
+
+@pytest.mark.parametrize("separator", [",", "\t", " "])
+def test_long_runs_of_spaces_take_no_longer_than_other_text(write, separator):
+    run = " " * 10**6
+    inner = "x" if separator == " " else f"x{run}y"
+    rows = [["a", "b"], ["1", "u"], ["2", run + "z"], ["3", "w" + run], ["4", inner]]
+    table = read_table(write("a.txt", "\n".join(map(separator.join, rows))))
+    assert table.data.rows() == [(1, "u"), (2, "z"), (3, "w"), (4, inner)]
 
 
 def test_quotes_that_are_needed_are_kept_in_wide_tables(write):

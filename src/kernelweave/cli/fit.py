@@ -21,15 +21,12 @@ from kernelweave.inspect import find_estimator, rank_kernels
 from kernelweave.inspect.certificate import verdict
 from kernelweave.inspect.comparison import compare
 from kernelweave.model_files import save
+from kernelweave.model_files.header import certificate_of
 from kernelweave.plot import compare as draw_comparison
 from kernelweave.report import write_html
 
 TOP_KERNELS = 10
-_CERTIFICATE = (
-    *("gap", "gap_kind", "objective", "dual_objective", "lower_bound", "converged", "n_iter"),
-)
 INTERRUPTED_MODEL = Path("kernelweave-interrupted.skops")
-_PATH_LENGTH = 20  # values of C that --cv tries
 
 
 def run_fit(given: dict[str, Any], out: Output) -> int:
@@ -46,7 +43,7 @@ def run_fit(given: dict[str, Any], out: Output) -> int:
     y_train = None if data.y is None else data.y[train]
     start = time.perf_counter()
     estimator = model[-1] if hasattr(model, "steps") else model
-    with out.hearing(), _progress(out, estimator.tol, given) as shown:
+    with out.hearing(), _progress(out, estimator) as shown:
         estimator.set_params(callbacks=(shown,))
         model.fit(X[train], y_train)
     seconds = time.perf_counter() - start
@@ -102,11 +99,12 @@ def run_fit(given: dict[str, Any], out: Output) -> int:
     return 130 if out.interrupted else 0
 
 
-def _progress(out: Output, tol: float, given: dict[str, Any]) -> AbstractContextManager[Any]:
-    if "cv" in given:
-        title = f"choosing C in {given['cv']} folds"
-        return PathProgress(out.console, title, (given["cv"] + 1) * _PATH_LENGTH)
-    return FitProgress(out.console, "learning the weights", tol, given.get("time_limit"))
+def _progress(out: Output, estimator: Any) -> AbstractContextManager[Any]:
+    if hasattr(estimator, "Cs"):
+        title = f"choosing C in {estimator.cv} folds"
+        return PathProgress(out.console, title, (estimator.cv + 1) * estimator.Cs)
+    title = "learning the weights"
+    return FitProgress(out.console, title, estimator.tol, estimator.max_time)
 
 
 def _tell(out: Output, model: Any, scores: Scores | None) -> None:
@@ -125,8 +123,6 @@ def _tell(out: Output, model: Any, scores: Scores | None) -> None:
 
 def _document(model: Any, data: Data, scores: Scores | None) -> dict[str, Any]:
     estimator = find_estimator(model)
-    certificate = {name: getattr(estimator, f"{name}_", None) for name in _CERTIFICATE}
-    certificate = {name: value for name, value in certificate.items() if value is not None}
     return {
         "command": "fit",
         "data": str(data.path),
@@ -135,7 +131,7 @@ def _document(model: Any, data: Data, scores: Scores | None) -> dict[str, Any]:
         "model": type(estimator).__name__,
         "C": getattr(estimator, "C_", getattr(estimator, "C", None)),
         "held_out": None if scores is None else scores.numbers,
-        "certificate": {**certificate, "tol": estimator.tol},
+        "certificate": certificate_of(estimator),
         "n_kernels": len(estimator.kernel_names_),
         "kernels": [{"name": k.name, "weight": k.weight} for k in rank_kernels(estimator)],
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from numbers import Real
 from typing import Any, NamedTuple
@@ -92,8 +92,26 @@ class SetUp(NamedTuple):
 _Solution = tuple[Array, Array, Array, Array]
 
 
+@dataclass(eq=False, repr=False)
 class BaseMKL(KernelEstimator):
     """Shared parts of :class:`MKLClassifier`, :class:`MKLRegressor` and :class:`MKLOneClass`."""
+
+    kernels: Any = "default"
+    _: KW_ONLY
+    regularizer: Any = "simplex"
+    solver: Any = "auto"
+    normalize: Any = "trace"
+    tol: float = 1e-3
+    max_iter: int = 1000
+    bank: Any = "auto"
+    cache_mb: float = 1000
+    n_jobs: int | None = None
+    random_state: Any = None
+    verbose: int = 0
+    callbacks: Sequence[Any] = ()
+    max_time: float | None = None
+    warm_start: bool = False
+    warm_start_from: Any = None
 
     # `fit` takes sample_weight among its keywords (see there), so routing has to be told.
     __metadata_request__fit = {"sample_weight": None}  # noqa: RUF012

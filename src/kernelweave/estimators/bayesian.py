@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from numbers import Real
 from typing import Any
@@ -14,6 +15,7 @@ import numpy as np
 from kernelweave.bayes import (
     BayesRecord,
     BayesStart,
+    Hyperparameters,
     Labels,
     Outputs,
     Posterior,
@@ -53,11 +55,29 @@ _BANK_TOL = 1e-4
 _BLOCK_ENTRIES = 2**23
 
 
+@dataclass(eq=False, repr=False)
 class BaseBayesianMKL(KernelEstimator):
     """Shared parts of :class:`BayesianMKLClassifier` and :class:`BayesianMKLRegressor`."""
 
+    kernels: Any = "default"
+    _: KW_ONLY
+    sparsity: str = "dense"
+    max_iter: int = 200
+    tol: float = 5e-4
+    normalize: Any = "diagonal"
+    sigma_g: float = 1.0
+    hyperparameters: Mapping[str, float] | Hyperparameters | None = None
+    bank: Any = "auto"
+    cache_mb: float = 1000
+    n_jobs: int | None = None
+    random_state: Any = None
+    verbose: int = 0
+    callbacks: Sequence[Any] = ()
+    max_time: float | None = None
+    warm_start_from: Any = None
+
     # Units of y in one unit of the fitted targets: a number for each output.
-    _scale: Any = 1.0
+    _scale: Any = field(default=1.0, init=False)
 
     def _settings(self) -> Settings:
         priors = get_hyperparameters(self.sparsity, self.hyperparameters)

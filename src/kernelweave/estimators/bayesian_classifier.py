@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,6 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from kernelweave.bayes import (
-    Hyperparameters,
     Labels,
     class_probability,
     log_class_probability,
@@ -24,6 +23,7 @@ from kernelweave.problem import Array
 from kernelweave.validation import positive_number, unknown_name
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class BayesianMKLClassifier(ClassifierMixin, BaseBayesianMKL):
     r"""Bayesian classifier that learns a combination of kernels, with error bars on everything.
 
@@ -133,46 +133,9 @@ class BayesianMKLClassifier(ClassifierMixin, BaseBayesianMKL):
     ((3, 2), (3,))
     """
 
-    def __init__(
-        self,
-        kernels: Any = "default",
-        *,
-        sparsity: str = "dense",
-        margin: float = 1.0,
-        multi_class: str = "shared",
-        max_iter: int = 200,
-        tol: float = 5e-4,
-        normalize: Any = "diagonal",
-        sigma_g: float = 1.0,
-        hyperparameters: Mapping[str, float] | Hyperparameters | None = None,
-        unlabeled: Any = None,
-        bank: Any = "auto",
-        cache_mb: float = 1000,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-        callbacks: Sequence[Any] = (),
-        max_time: float | None = None,
-        warm_start_from: Any = None,
-    ) -> None:
-        self.kernels = kernels
-        self.sparsity = sparsity
-        self.margin = margin
-        self.multi_class = multi_class
-        self.max_iter = max_iter
-        self.tol = tol
-        self.normalize = normalize
-        self.sigma_g = sigma_g
-        self.hyperparameters = hyperparameters
-        self.unlabeled = unlabeled
-        self.bank = bank
-        self.cache_mb = cache_mb
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
-        self.callbacks = callbacks
-        self.max_time = max_time
-        self.warm_start_from = warm_start_from
+    margin: float = 1.0
+    multi_class: str = "shared"
+    unlabeled: Any = None
 
     def fit(self, X: Any, y: Any) -> BayesianMKLClassifier:
         """Find the posterior of the kernel weights and the decision functions.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,13 +10,14 @@ from sklearn.base import RegressorMixin
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_consistent_length
 
-from kernelweave.bayes import Hyperparameters, Outputs
+from kernelweave.bayes import Outputs
 from kernelweave.estimators.bayesian import BaseBayesianMKL
 from kernelweave.estimators.targets import RAW, require_target, standardize
 from kernelweave.problem import Array
 from kernelweave.validation import require_array, require_kind
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class BayesianMKLRegressor(RegressorMixin, BaseBayesianMKL):
     r"""Bayesian regressor that learns a combination of kernels, with error bars on everything.
 
@@ -90,42 +91,7 @@ class BayesianMKLRegressor(RegressorMixin, BaseBayesianMKL):
     True
     """
 
-    def __init__(
-        self,
-        kernels: Any = "default",
-        *,
-        sparsity: str = "dense",
-        max_iter: int = 200,
-        tol: float = 5e-4,
-        normalize: Any = "diagonal",
-        sigma_g: float = 1.0,
-        hyperparameters: Mapping[str, float] | Hyperparameters | None = None,
-        normalize_y: bool = True,
-        bank: Any = "auto",
-        cache_mb: float = 1000,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-        callbacks: Sequence[Any] = (),
-        max_time: float | None = None,
-        warm_start_from: Any = None,
-    ) -> None:
-        self.kernels = kernels
-        self.sparsity = sparsity
-        self.max_iter = max_iter
-        self.tol = tol
-        self.normalize = normalize
-        self.sigma_g = sigma_g
-        self.hyperparameters = hyperparameters
-        self.normalize_y = normalize_y
-        self.bank = bank
-        self.cache_mb = cache_mb
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
-        self.callbacks = callbacks
-        self.max_time = max_time
-        self.warm_start_from = warm_start_from
+    normalize_y: bool = True
 
     def fit(self, X: Any, y: Any) -> BayesianMKLRegressor:
         """Find the posterior of the kernel weights, the functions and the noise.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from kernelweave.problem import Array
 from kernelweave.validation import positive_number, unknown_name
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class MKLClassifier(ClassifierMixin, BaseMKL):
     r"""Classifier that learns a combination of kernels together with the decision function.
 
@@ -134,50 +135,11 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
     True
     """
 
-    def __init__(
-        self,
-        kernels: Any = "default",
-        *,
-        C: float = 1.0,
-        loss: str | Loss = "hinge",
-        regularizer: Any = "simplex",
-        combination: Any = "sum",
-        solver: Any = "auto",
-        normalize: Any = "trace",
-        tol: float = 1e-3,
-        max_iter: int = 1000,
-        multi_class: str = "shared",
-        class_weight: Any = None,
-        bank: Any = "auto",
-        cache_mb: float = 1000,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-        callbacks: Sequence[Any] = (),
-        max_time: float | None = None,
-        warm_start: bool = False,
-        warm_start_from: Any = None,
-    ) -> None:
-        self.kernels = kernels
-        self.C = C
-        self.loss = loss
-        self.regularizer = regularizer
-        self.combination = combination
-        self.solver = solver
-        self.normalize = normalize
-        self.tol = tol
-        self.max_iter = max_iter
-        self.multi_class = multi_class
-        self.class_weight = class_weight
-        self.bank = bank
-        self.cache_mb = cache_mb
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
-        self.callbacks = callbacks
-        self.max_time = max_time
-        self.warm_start = warm_start
-        self.warm_start_from = warm_start_from
+    C: float = 1.0
+    loss: str | Loss = "hinge"
+    combination: Any = "sum"
+    multi_class: str = "shared"
+    class_weight: Any = None
 
     def fit(self, X: Any, y: Any, **fit_params: Any) -> MKLClassifier:
         """Learn the kernel weights and the decision function.

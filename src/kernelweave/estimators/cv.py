@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
 
 from kernelweave.estimators.classifier import MKLClassifier
 from kernelweave.estimators.path_cv import PathCV
 from kernelweave.estimators.regressor import MKLRegressor
-from kernelweave.losses import Loss
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class MKLClassifierCV(PathCV, MKLClassifier):
     r"""Classifier with learnt kernel weights that chooses C by cross-validation along a path.
 
@@ -103,54 +102,8 @@ class MKLClassifierCV(PathCV, MKLClassifier):
 
     _plain = MKLClassifier
 
-    def __init__(
-        self,
-        kernels: Any = "default",
-        *,
-        Cs: int | Sequence[float] = 20,
-        C_ratio: float = 1e3,
-        cv: Any = 5,
-        scoring: Any = None,
-        loss: str | Loss = "hinge",
-        regularizer: Any = "simplex",
-        combination: Any = "sum",
-        solver: Any = "auto",
-        normalize: Any = "trace",
-        tol: float = 1e-3,
-        max_iter: int = 1000,
-        multi_class: str = "shared",
-        class_weight: Any = None,
-        bank: Any = "auto",
-        cache_mb: float = 1000,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-        callbacks: Sequence[Any] = (),
-        max_time: float | None = None,
-    ) -> None:
-        self.kernels = kernels
-        self.Cs = Cs
-        self.C_ratio = C_ratio
-        self.cv = cv
-        self.scoring = scoring
-        self.loss = loss
-        self.regularizer = regularizer
-        self.combination = combination
-        self.solver = solver
-        self.normalize = normalize
-        self.tol = tol
-        self.max_iter = max_iter
-        self.multi_class = multi_class
-        self.class_weight = class_weight
-        self.bank = bank
-        self.cache_mb = cache_mb
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
-        self.callbacks = callbacks
-        self.max_time = max_time
 
-
+@dataclass(eq=False, repr=False, kw_only=True)
 class MKLRegressorCV(PathCV, MKLRegressor):
     """Regressor with learnt kernel weights that chooses C by cross-validation along a path.
 
@@ -210,50 +163,3 @@ class MKLRegressorCV(PathCV, MKLRegressor):
     """
 
     _plain = MKLRegressor
-
-    def __init__(
-        self,
-        kernels: Any = "default",
-        *,
-        Cs: int | Sequence[float] = 20,
-        C_ratio: float = 1e3,
-        cv: Any = 5,
-        scoring: Any = None,
-        loss: str | Loss = "epsilon_insensitive",
-        epsilon: float = 0.1,
-        target_scale: str | None = "standardize",
-        regularizer: Any = "simplex",
-        combination: Any = "sum",
-        solver: Any = "auto",
-        normalize: Any = "trace",
-        tol: float = 1e-3,
-        max_iter: int = 1000,
-        bank: Any = "auto",
-        cache_mb: float = 1000,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-        callbacks: Sequence[Any] = (),
-        max_time: float | None = None,
-    ) -> None:
-        self.kernels = kernels
-        self.Cs = Cs
-        self.C_ratio = C_ratio
-        self.cv = cv
-        self.scoring = scoring
-        self.loss = loss
-        self.epsilon = epsilon
-        self.target_scale = target_scale
-        self.regularizer = regularizer
-        self.combination = combination
-        self.solver = solver
-        self.normalize = normalize
-        self.tol = tol
-        self.max_iter = max_iter
-        self.bank = bank
-        self.cache_mb = cache_mb
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
-        self.callbacks = callbacks
-        self.max_time = max_time

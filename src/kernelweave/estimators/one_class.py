@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -27,6 +27,7 @@ _ROUNDING = 2.0**-45
 _ZERO = 1e-7
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class MKLOneClass(OutlierMixin, BaseMKL):
     r"""Outlier and novelty detector that learns a combination of kernels: a one-class SVM.
 
@@ -121,42 +122,7 @@ class MKLOneClass(OutlierMixin, BaseMKL):
 
     combination: ClassVar[str] = "sum"
 
-    def __init__(
-        self,
-        kernels: Any = "default",
-        *,
-        nu: float = 0.5,
-        regularizer: Any = "simplex",
-        solver: Any = "auto",
-        normalize: Any = "trace",
-        tol: float = 1e-3,
-        max_iter: int = 1000,
-        bank: Any = "auto",
-        cache_mb: float = 1000,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-        callbacks: Sequence[Any] = (),
-        max_time: float | None = None,
-        warm_start: bool = False,
-        warm_start_from: Any = None,
-    ) -> None:
-        self.kernels = kernels
-        self.nu = nu
-        self.regularizer = regularizer
-        self.solver = solver
-        self.normalize = normalize
-        self.tol = tol
-        self.max_iter = max_iter
-        self.bank = bank
-        self.cache_mb = cache_mb
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
-        self.callbacks = callbacks
-        self.max_time = max_time
-        self.warm_start = warm_start
-        self.warm_start_from = warm_start_from
+    nu: float = 0.5
 
     def fit(self, X: Any, y: Any = None, **fit_params: Any) -> MKLOneClass:
         r"""Learn the kernel weights and the boundary.

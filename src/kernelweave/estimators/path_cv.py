@@ -57,6 +57,7 @@ class _Fit:
 _Fits = list[_Fit]
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class PathCV(BaseMKL):
     """Fit along a path of C on all samples and in every fold; keep the model of the best C.
 
@@ -64,6 +65,15 @@ class PathCV(BaseMKL):
     """
 
     _plain: ClassVar[type[BaseMKL]]
+
+    Cs: int | Sequence[float] = 20
+    C_ratio: float = 1e3
+    cv: Any = 5
+    scoring: Any = None
+    # No parameters here: C is chosen, and each fit starts from the one before.
+    C: float = field(init=False)
+    warm_start: bool = field(init=False)
+    warm_start_from: Any = field(init=False)
 
     def fit(self, X: Any, y: Any, groups: Any = None, **fit_params: Any) -> PathCV:
         """Choose C, and learn the kernel weights and the function with it.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
@@ -27,6 +27,7 @@ from kernelweave.solvers import Result
 from kernelweave.validation import positive_number, require_kind
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class MKLRegressor(RegressorMixin, BaseMKL):
     r"""Regressor that learns a combination of kernels together with the function.
 
@@ -129,50 +130,11 @@ class MKLRegressor(RegressorMixin, BaseMKL):
     True
     """
 
-    def __init__(
-        self,
-        kernels: Any = "default",
-        *,
-        C: float = 1.0,
-        loss: str | Loss = "epsilon_insensitive",
-        epsilon: float = 0.1,
-        target_scale: str | None = "standardize",
-        regularizer: Any = "simplex",
-        combination: Any = "sum",
-        solver: Any = "auto",
-        normalize: Any = "trace",
-        tol: float = 1e-3,
-        max_iter: int = 1000,
-        bank: Any = "auto",
-        cache_mb: float = 1000,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-        callbacks: Sequence[Any] = (),
-        max_time: float | None = None,
-        warm_start: bool = False,
-        warm_start_from: Any = None,
-    ) -> None:
-        self.kernels = kernels
-        self.C = C
-        self.loss = loss
-        self.epsilon = epsilon
-        self.target_scale = target_scale
-        self.regularizer = regularizer
-        self.combination = combination
-        self.solver = solver
-        self.normalize = normalize
-        self.tol = tol
-        self.max_iter = max_iter
-        self.bank = bank
-        self.cache_mb = cache_mb
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
-        self.callbacks = callbacks
-        self.max_time = max_time
-        self.warm_start = warm_start
-        self.warm_start_from = warm_start_from
+    C: float = 1.0
+    loss: str | Loss = "epsilon_insensitive"
+    epsilon: float = 0.1
+    target_scale: str | None = "standardize"
+    combination: Any = "sum"
 
     def fit(self, X: Any, y: Any, **fit_params: Any) -> MKLRegressor:
         """Learn the kernel weights and the function.

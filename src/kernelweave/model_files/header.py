@@ -113,7 +113,7 @@ def describe(model: Any, about: Any) -> Header:
         datetime.now(UTC).isoformat(timespec="seconds"),
         0 if estimator is None else len(estimator.kernel_names_),
         [] if estimator is None else _kernels(estimator),
-        {} if estimator is None else _certificate(estimator),
+        {} if estimator is None else certificate_of(estimator),
         _checked_about(about),
     )
 
@@ -147,7 +147,8 @@ def _kernels(estimator: Any) -> list[dict[str, Any]]:
     ]
 
 
-def _certificate(estimator: Any) -> dict[str, Any]:
+def certificate_of(estimator: Any) -> dict[str, Any]:
+    """Return how good a fit is, as JSON can hold it."""
     known = [name for name in _CERTIFICATE if hasattr(estimator, f"{name}_")]
     found = {name: getattr(estimator, f"{name}_") for name in known}
     if is_bayesian(estimator):

@@ -17,6 +17,7 @@ MOVED = {
     "kernelweave.kernels.CompositeSet": "kernelweave.operators.StackedOperator",
     "kernelweave.kernels.DistanceSet": "kernelweave.operators.DistanceOperator",
     "kernelweave.kernels.KernelSet": "kernelweave.operators.ComputedOperator",
+    "kernelweave.estimators.nystrom_map.NystromMap": "kernelweave.estimators.nystrom.NystromMap",
     "kernelweave.kernels.families._Default": "kernelweave.kernels.families._Grid",
     "kernelweave.kernels.batch.BatchNames": "kernelweave.kernels.names.BatchNames",
     "kernelweave.kernels.batch.StackedNames": "kernelweave.kernels.names.StackedNames",

@@ -66,7 +66,7 @@ def restore(model: Any) -> None:
             names = getattr(part, "feature_names_in_", None)
             if isinstance(names, list):
                 part.feature_names_in_ = np.array(names, dtype=object)
-        if is_dataclass(part):
+        elif is_dataclass(part):
             _check_fields(part)
         if sparse.issparse(part):
             _check_sparse(part)

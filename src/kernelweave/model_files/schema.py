@@ -262,7 +262,12 @@ class SchemaWriter:
             raise self._cannot(f"a {type(value).__name__} ({error})") from error
         numbers: dict[Any, int] = {}
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            tree: Node = json.loads(archive.read("schema.json"))
+            tree: Node = json.loads(archive.read(SCHEMA))
+            if tree["protocol"] != PROTOCOL:
+                raise self._cannot(
+                    f"a {type(value).__name__}, which skops {metadata.version('skops')} writes in "
+                    f"format {tree['protocol']} (known is {PROTOCOL}; install skops 0.16)"
+                )
             for node in walk(tree):
                 if "__id__" in node:
                     number = numbers.get(node["__id__"])

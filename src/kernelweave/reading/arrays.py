@@ -152,7 +152,12 @@ def series_of(name: str, values: NDArray[Any]) -> pl.Series:
         raise TypeError(
             f"column {name!r} holds {values.dtype}; numbers, booleans, text and dates are read."
         )
-    if kind == "f" and values.dtype.itemsize not in (4, 8):
-        values = values.astype(np.float64)
+    values = usual_float(values)
     native = np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("="))
     return pl.Series(name, native, nan_to_null=kind == "f")
+
+
+def usual_float(values: NDArray[Any]) -> NDArray[Any]:
+    """Return floats of other sizes than polars has as float64, other numbers as they are."""
+    unusual = values.dtype.kind == "f" and values.dtype.itemsize not in (4, 8)
+    return values.astype(np.float64) if unusual else values

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +12,6 @@ from numpy.typing import NDArray
 from kernelweave.errors import InvalidInputError
 from kernelweave.reading.bounded import OF_ARRAYS, Allowance, existing_file, plain_errors
 from kernelweave.validation import unknown_name
-
-if TYPE_CHECKING:
-    import polars as pl
 
 
 def read_matrix(path: str | os.PathLike[str]) -> NDArray[Any]:
@@ -90,29 +87,22 @@ def _from_text(path: Path) -> Any:
             f"{str(path)!r}: matrices are read from .npy, .npz, .csv, .tsv and .txt files."
         )
     grid = read_grid(path)
-    values = _as_numbers(grid.cells).reshape(grid.width, -1).T
-    if grid.names is not None:
-        values = np.vstack([_as_numbers(pl.Series(grid.names)), values])
+    text = grid.text
+    if grid.header is not None:
+        first = pl.DataFrame([grid.header], schema=text.schema, orient="row")
+        text = pl.concat([first, text])
+    values = text.select(pl.all().str.strip_chars().cast(pl.Float64, strict=False)).to_numpy()
     rows, columns = _without_names(values)
     gaps = np.argwhere(np.isnan(values[rows, columns]))
     if len(gaps):
         i, j = (int(t) for t in gaps[0])
-        at, height = j + columns.start, len(grid.cells) // grid.width
-        column = [*(grid.names or [])[at:][:1], *grid.cells.slice(at * height, height)]
-        found = column[i + rows.start]
         n, p = values[rows, columns].shape
+        found = text[i + rows.start, j + columns.start]
         raise InvalidInputError(
             f"{str(path)!r} must hold a number in every place; row {i + 1}, column {j + 1} of "
-            f"{n} x {p} holds {found or 'nothing'!r}."
+            f"{n} x {p} {'is missing' if not found else f'holds {found!r}'}."
         )
     return values[rows, columns]
-
-
-def _as_numbers(text: pl.Series) -> NDArray[np.float64]:
-    import polars as pl
-
-    numbers = text.str.strip_chars().cast(pl.Float64, strict=False)
-    return numbers.fill_null(float("nan")).to_numpy()
 
 
 def _without_names(values: NDArray[np.float64]) -> tuple[slice, slice]:

@@ -156,7 +156,7 @@ def read_fasta(path: Path, kind: str) -> Table:
     """
     import polars as pl
 
-    from kernelweave.reading.text import typed
+    from kernelweave.reading.text import text_columns, typed
 
     try:
         records = read_sequences(path)
@@ -173,8 +173,7 @@ def read_fasta(path: Path, kind: str) -> Table:
         schema={"id": pl.String, "sequence": pl.String},
     )
     if fields:
-        cells = pl.Series([text for column in fields.values() for text in column], dtype=pl.String)
-        frame = frame.hstack(typed(cells, list(fields))[0])
+        frame = frame.hstack(typed(text_columns(fields))[0])
     found = "fasta" if records.qualities is None else "fastq"
     return Table(frame, frame.columns, found)
 

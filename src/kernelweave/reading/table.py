@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from kernelweave.errors import InvalidInputError
 from kernelweave.reading.bounded import PACKED, existing_file, unpacked
-from kernelweave.reading.layout import decode, find_separator
 
 if TYPE_CHECKING:
     import polars as pl
@@ -184,6 +183,8 @@ def _kind_by_content(path: Path) -> str:
     if path.suffix.lower() in (".txt", ".dat", ".data"):
         return "csv"
     if b"\0" not in head:
+        from kernelweave.reading.text import decode, find_separator
+
         cut = len(head) == _HEAD
         # Several lines of several fields each.
         if find_separator(decode(head, cut=cut)[0], whole=not cut)[1]:

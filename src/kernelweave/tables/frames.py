@@ -13,7 +13,7 @@ from scipy import sparse
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.packing import polars_frame
 from kernelweave.kernels.samples import is_frame
-from kernelweave.reading.arrays import series_of
+from kernelweave.reading.arrays import series_of, usual_float
 
 _ARRAY_KINDS = "iuf"
 
@@ -38,7 +38,7 @@ def as_polars(X: Any) -> pl.DataFrame:
         kinds = set(X.dtypes)
         only = kinds.pop() if len(kinds) == 1 else None
         if isinstance(only, np.dtype) and only.kind in _ARRAY_KINDS:
-            return polars_frame(_usual_float(X.to_numpy()), names)
+            return polars_frame(usual_float(X.to_numpy()), names)
         columns = [_from_pandas(name, X.iloc[:, j]) for j, name in enumerate(names)]
         return pl.DataFrame(columns)
     return _from_array(X)
@@ -56,7 +56,7 @@ def _from_array(X: Any) -> pl.DataFrame:
         raise InvalidInputError("Complex data not supported: a table holds real numbers or text.")
     names = [f"x{j}" for j in range(values.shape[1])]
     if values.dtype.kind in _ARRAY_KINDS:
-        return polars_frame(_usual_float(values), names)
+        return polars_frame(usual_float(values), names)
     return pl.DataFrame([_series(name, values[:, j]) for j, name in enumerate(names)])
 
 
@@ -78,12 +78,6 @@ def _series(name: str, values: Any) -> pl.Series:
     # A value that is not itself is NaN.
     missing = np.array([value is None or value != value for value in values], dtype=bool)
     return _objects(name, values, missing)
-
-
-def _usual_float(values: Any) -> Any:
-    """Floats of other sizes than polars has as float64."""
-    unusual = values.dtype.kind == "f" and values.dtype.itemsize not in (4, 8)
-    return values.astype(np.float64) if unusual else values
 
 
 def _objects(name: str, values: Any, missing: Any) -> pl.Series:

@@ -7,6 +7,7 @@ import os
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from inspect import signature
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from kernelweave.tables.encoder import TableEncoder
 from kernelweave.tables.kernels import Place, family_kernels, pick_columns, place_of
 from kernelweave.validation import unknown_name
 
-# What makes the kernels of each kind.
+# What makes the kernels of each kind; what it takes is what may stand in a file.
 _ON_NUMBERS: dict[str, Callable[..., Any]] = {
     "rbf": RBF,
     "polynomial": Polynomial,
@@ -33,17 +34,18 @@ _ON_STRINGS: dict[str, Callable[..., Kernel]] = {
     "spectrum": Spectrum,
     "weighted_degree": WeightedDegree,
 }
-_STRINGS = ("alphabet", "normalize", "reverse_complement")
-# What it takes; the first is what all but "rbf", which has a choice, cannot do without.
-_PARAMETERS = {
-    "rbf": ("width", "gamma"),
-    "polynomial": ("degree", "coef0", "gamma"),
-    "linear": (),
-    "spectrum": ("k", *_STRINGS),
-    "weighted_degree": ("degree", "shift", *_STRINGS),
-    "family": ("family",),
-}
+_KINDS = (*_ON_NUMBERS, *_ON_STRINGS, "family")
 _WHERE = ("columns", "view", "each", "name")
+
+
+def _parameters(kind: str) -> dict[str, bool]:
+    """The parameters of a kind, and whether each must be given."""
+    if kind == "family":
+        return {"family": True}
+    taken = signature(_ON_NUMBERS.get(kind) or _ON_STRINGS[kind]).parameters.values()
+    # Pairs of numbers would be read as several kernels.
+    left_out = (*_WHERE, "positions", "lengths")
+    return {p.name: p.default is p.empty for p in taken if p.name not in left_out}
 
 
 def _as_list(value: Any) -> list[Any]:
@@ -58,13 +60,13 @@ def _are_texts(value: Any) -> bool:
 _TEXT = ("text in quotes", lambda value: isinstance(value, str) and _are_texts(value))
 _TEXTS = ("text in quotes, or a list of such", _are_texts)
 _SWITCH = ("true or false", lambda value: isinstance(value, bool))
+_PARAMETER = ("a value, or a list of values", lambda value: value != [])
 # What keys may hold; parameters are checked by the kernels that they make.
 _RULES: dict[str, tuple[str, Callable[[Any], bool]]] = {
     **dict.fromkeys(("columns", "view"), _TEXTS),
     **dict.fromkeys(("each", "scale"), _SWITCH),
     **dict.fromkeys(("name", "family"), _TEXT),
 }
-_PARAMETER = ("a value, or a list of values", lambda value: value != [])
 # A kernel of a list, with its parameters.
 _KERNEL_BYTES = 1000.0
 _FEWER = "Every combination of the values in the lists is a kernel: shorten them."
@@ -140,13 +142,8 @@ def read_kernel_file(path: str | os.PathLike[str]) -> KernelFile:
     try:
         # Windows' editor begins files with a mark that TOML does not have.
         content = tomllib.loads(unpacked(found).decode("utf-8-sig"))
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidInputError(f"{str(found)!r} is not right TOML: {error}.") from error
-    except (UnicodeDecodeError, RecursionError) as error:
-        raise InvalidInputError(f"{str(found)!r} is not a TOML file.") from error
-    except ValueError as error:
-        # Of whole numbers with thousands of digits.
-        raise InvalidInputError(f"{str(found)!r} cannot be read: {error}.") from error
     shown = repr(str(found))
     if _has_huge(content):
         raise InvalidInputError(f"{shown}: whole numbers of TOML have no more than 64 bits.")
@@ -185,30 +182,31 @@ def _has_huge(content: Any) -> bool:
 
 
 def _check_entry(entry: dict[str, Any], where: str) -> None:
-    if "kind" not in entry:
-        listed = ", ".join(map(repr, _PARAMETERS))
+    kind = entry.get("kind")
+    if kind is None:
+        listed = ", ".join(map(repr, _KINDS))
         raise InvalidInputError(f"{where} has no kind; write kind = 'rbf' or another of {listed}.")
-    kind = entry["kind"]
     if kind == "precomputed":
         raise InvalidInputError(
             f"{where}: kernel matrices do not stand here; give them by --kernel-matrix NAME=FILE."
         )
-    if not isinstance(kind, str) or kind not in _PARAMETERS:
-        if isinstance(kind, str) and kind in NAMED_FAMILIES:
-            raise InvalidInputError(
-                f'{where}: {kind!r} is a family; write kind = "family" and family = "{kind}".'
-            )
-        raise InvalidInputError(f"{where}: {unknown_name('kind', kind, _PARAMETERS)}")
-    own = _PARAMETERS[kind]
-    known = ("kind", *own, *_WHERE, *(("scale",) if kind in _ON_NUMBERS else ()))
+    if isinstance(kind, str) and kind in NAMED_FAMILIES and kind not in _KINDS:
+        raise InvalidInputError(
+            f'{where}: {kind!r} is a family; write kind = "family" and family = "{kind}".'
+        )
+    if kind not in _KINDS:
+        raise InvalidInputError(f"{where}: {unknown_name('kind', kind, _KINDS)}")
+    parameters = _parameters(kind)
+    known = ("kind", *parameters, *_WHERE, *(("scale",) if kind in _ON_NUMBERS else ()))
     for key, value in entry.items():
         if key not in known:
             raise InvalidInputError(f"{where}: {unknown_name(f'key of kind {kind!r}', key, known)}")
         allowed, is_right = _RULES.get(key, _PARAMETER)
         if not is_right(value):
             raise InvalidInputError(f"{where}: {key} must be {allowed}; got {value!r}.")
-    if kind != "rbf" and own and own[0] not in entry:
-        raise InvalidInputError(f"{where}: kind {kind!r} needs {own[0]}.")
+    for name, needed in parameters.items():
+        if needed and name not in entry:
+            raise InvalidInputError(f"{where}: kind {kind!r} needs {name}.")
     if kind == "family" and entry["family"] not in NAMED_FAMILIES:
         raise InvalidInputError(
             f"{where}: {unknown_name('family', entry['family'], NAMED_FAMILIES)}"
@@ -271,7 +269,7 @@ def _variants(
     make: Callable[..., Any], entry: dict[str, Any], where: str, **given: Any
 ) -> list[Any]:
     """One kernel for each combination of the values in lists."""
-    keys = [key for key in _PARAMETERS[entry["kind"]] if key in entry]
+    keys = [key for key in _parameters(entry["kind"]) if key in entry]
     lists = [_as_list(entry[key]) for key in keys]
     count = math.prod(map(len, lists))
     require_bytes(_KERNEL_BYTES * count, f"{where}: {count} kernels", _FEWER)
