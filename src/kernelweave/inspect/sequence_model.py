@@ -270,18 +270,22 @@ def _term(member: StringMember, raw: Any, v: Floats) -> AlignedTerm | SpectrumTe
             f"over k-mers: a unit diagonal after centring. Fit with one of the two, or 'diagonal' "
             f"first."
         )
-    for step in reversed(steps):
-        # The constant that centring leaves belongs to no k-mer.
-        v, _ = step.apply_to_coefficients(member.place, v)
+    # The constant that centring leaves belongs to no k-mer.
+    v, roots, _ = member.kernel_set.coefficients(member.place, v)
     samples = member.see(member.kernel_set.samples)
     scale: Scale | None = None
-    typical = 1.0
+    own, typical = np.ones(len(v)), 1.0
     if member.core.normalize or divided:
         scale = raw.unit
         own = scale(samples)
         typical = float(own.mean())
-        if member.core.normalize:
-            v = v * own
+    # A sample is multiplied by the same multiple of its `scale`, whichever it is.
+    some = int(np.argmax(own))
+    roots = np.broadcast_to(roots, own.shape)
+    if member.core.normalize:
+        v = v * own * roots[some]
+    else:
+        v = v * roots[some] / own[some]
     if isinstance(raw, WeightedDegree):
         return _aligned([(raw, 1.0)], samples, v, scale, typical)
     return _spectrum(raw, samples, v, scale, typical)

@@ -1,36 +1,44 @@
 """Putting kernels on one scale: constants are learnt on training samples and reused on new ones.
 
-A normalisation is a sequence of steps. Each step sees the kernel as the steps before it left it:
-its values, its diagonal k(x, x), and (for centring) its mean over the training samples.
+A normalisation is a sequence of steps. Each step sees the kernel as the steps before it left it,
+its diagonal k(x, x) and (for centring) its mean over the training samples, and then scales or
+centres it. What that does to values, products and diagonals is written in
+:class:`~kernelweave.kernels.scaled_factor.Scaling`, once for all steps.
 """
 
 from __future__ import annotations
 
-import copy
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kernelweave.errors import InvalidInputError
-from kernelweave.kernels.scaled_factor import Scaling
 from kernelweave.validation import require_array, require_kind, unknown_name
 
 Floats = NDArray[np.float64]
 
-# A centred diagonal this small against the one before is rounding error of zero.
-_ROUNDING = 1e-12
 # A kernel of this size has entries that float64 keeps with fewer digits, or not at all.
 _TINY = 1e-290
 _ABOVE_ZERO = float(np.nextafter(0.0, 1.0))
 
 
-class NormalizationStep(ABC):
-    """One step of a normalisation, with the constants it has learnt for every kernel.
+class Normalisable(Protocol):
+    """What a step acts on: a `Scaling`, or a factor of a kernel."""
 
-    As it stands here it multiplies rows and columns of a kernel with roots; centring is another.
-    """
+    def scaled(self, root: Any) -> Self:
+        """Return what belongs to diag(root) K diag(root)."""
+
+    def centred(self, means: Floats, grand: float) -> Self:
+        """Return what belongs to K with the means over training samples taken off."""
+
+
+Target = TypeVar("Target", bound=Normalisable)
+
+
+class NormalizationStep(ABC):
+    """One step of a normalisation, with the constants it has learnt for every kernel."""
 
     name: ClassVar[str]
     needs_means: ClassVar[bool] = False
@@ -65,52 +73,13 @@ class NormalizationStep(ABC):
     def learn(self, k: int, kernel: str, diag: Floats, means: Floats | None) -> None:
         """Learn from the training diagonal and (if `needs_means`) the training row means."""
 
-    def train_side(self, k: int) -> Floats | None:
-        """What the step needs to know of each training sample."""
-        return self.sides.get(k)
-
-    def without_samples(self) -> NormalizationStep:
-        """Return the step with its constants, without what it knows of each training sample."""
-        bare = copy.copy(self)
-        bare.sides = {}
-        return bare
-
-    def new_side(self, k: int, kernel: str, diag: Floats, means: Floats | None) -> Floats | None:
-        """The same for new samples, from their diagonal and their means over the training set."""
+    def side(self, kernel: str, diag: Floats, means: Floats | None) -> Floats | None:
+        """What `sides` holds of training samples, for others: from their diagonal and means."""
         return None
 
-    def root(self, k: int, side: Floats | None) -> Any:
-        """What samples are multiplied with: one number, or one for each of them."""
-        return side
-
-    def apply(self, k: int, values: NDArray[Any], left: Any, right: Any) -> None:
-        """Normalise a block of values in place, given what is known of its rows and columns."""
-        rows, columns = self.root(k, left), self.root(k, right)
-        values *= rows.astype(values.dtype, copy=False)[:, None]
-        values *= columns.astype(values.dtype, copy=False)
-
-    def apply_diag(self, k: int, diag: Floats, side: Any) -> Floats:
-        """Return the normalised diagonal."""
-        return diag * self.root(k, side) ** 2
-
-    def apply_to_factor(self, k: int, F: Floats) -> Floats:
-        """Return the normalised factor of a training Gram matrix F F'."""
-        return F * np.reshape(self.root(k, self.train_side(k)), (-1, 1))
-
-    def apply_to_scaling(self, k: int, scaling: Scaling) -> Scaling:
-        """Return what is to be done to a training Gram matrix known by products."""
-        return scaling.scaled(self.root(k, self.train_side(k)))
-
-    def apply_to_coefficients(self, k: int, v: Floats) -> tuple[Floats, float]:
-        """Return v' and c with sum_j v_j K(x, x_j) = f(x) (sum_j v'_j K_before(x, x_j) + c).
-
-        f(x) is what `new_side` gives of a new sample for a step that scales them, else 1.
-        """
-        return v * self.root(k, self.train_side(k)), 0.0
-
-    def apply_to_residual(self, k: int, e: Floats) -> Floats:
-        """Return an upper bound on the diagonal of a normalised positive semidefinite residual."""
-        return e * self.root(k, self.train_side(k)) ** 2
+    @abstractmethod
+    def on(self, k: int, target: Target, side: Floats | None) -> Target:
+        """Scale or centre kernel k, given what is known of each sample."""
 
 
 class Trace(NormalizationStep):
@@ -160,18 +129,8 @@ class Trace(NormalizationStep):
             )
         self.scale[k] = 1.0 / mean
 
-    def root(self, k: int, side: Floats | None) -> Any:
-        return np.sqrt(self.scale[k])
-
-    def apply(self, k: int, values: NDArray[Any], left: Any, right: Any) -> None:
-        if self.scale[k] != 1.0:
-            values *= values.dtype.type(self.scale[k])
-
-    def apply_diag(self, k: int, diag: Floats, side: Any) -> Floats:
-        return diag * self.scale[k]
-
-    def apply_to_coefficients(self, k: int, v: Floats) -> tuple[Floats, float]:
-        return v * self.scale[k], 0.0
+    def on(self, k: int, target: Target, side: Floats | None) -> Target:
+        return target.scaled(np.sqrt(self.scale[k]))
 
 
 class Diagonal(NormalizationStep):
@@ -194,7 +153,7 @@ class Diagonal(NormalizationStep):
     _low = 0.0
 
     def learn(self, k: int, kernel: str, diag: Floats, means: Floats | None) -> None:
-        roots = self.new_side(k, kernel, diag, means)
+        roots = self.side(kernel, diag, means)
         if not roots.any():
             raise InvalidInputError(
                 f"kernel '{kernel}' has k(x, x) = 0 for all training samples, so it cannot be "
@@ -203,7 +162,7 @@ class Diagonal(NormalizationStep):
             )
         self.sides[k] = roots
 
-    def new_side(self, k: int, kernel: str, diag: Floats, means: Floats | None) -> Floats:
+    def side(self, kernel: str, diag: Floats, means: Floats | None) -> Floats:
         bad = np.flatnonzero(~((diag >= 0) & (diag < np.inf)))
         if len(bad):
             raise InvalidInputError(
@@ -215,8 +174,8 @@ class Diagonal(NormalizationStep):
         np.divide(1.0, np.sqrt(diag), out=roots, where=diag > 0)
         return roots
 
-    def apply_diag(self, k: int, diag: Floats, side: Any) -> Floats:
-        return (side > 0).astype(np.float64)
+    def on(self, k: int, target: Target, side: Floats | None) -> Target:
+        return target.scaled(side)
 
 
 class Center(NormalizationStep):
@@ -261,31 +220,11 @@ class Center(NormalizationStep):
         self._grand[k] = float(own.mean())
         self.sides[k] = own
 
-    def new_side(self, k: int, kernel: str, diag: Floats, means: Floats | None) -> Floats | None:
+    def side(self, kernel: str, diag: Floats, means: Floats | None) -> Floats | None:
         return means
 
-    def apply(self, k: int, values: NDArray[Any], left: Any, right: Any) -> None:
-        values -= (left - self._grand[k]).astype(values.dtype)[:, None]
-        values -= right.astype(values.dtype, copy=False)
-
-    def apply_diag(self, k: int, diag: Floats, side: Any) -> Floats:
-        out = diag - 2.0 * side + self._grand[k]
-        out[np.abs(out) <= _ROUNDING * np.abs(diag)] = 0.0
-        return out
-
-    def apply_to_factor(self, k: int, F: Floats) -> Floats:
-        return F - F.mean(axis=0)
-
-    def apply_to_scaling(self, k: int, scaling: Scaling) -> Scaling:
-        return scaling.centred(self.sides[k], self._grand[k])
-
-    def apply_to_coefficients(self, k: int, v: Floats) -> tuple[Floats, float]:
-        return v - v.mean(), self._grand[k] * float(v.sum()) - float(v @ self.sides[k])
-
-    def apply_to_residual(self, k: int, e: Floats) -> Floats:
-        # |phi_i - mean(phi)| <= |phi_i| + mean |phi| in the feature space of the residual.
-        roots = np.sqrt(np.maximum(e, 0.0))
-        return (roots + roots.mean()) ** 2
+    def on(self, k: int, target: Target, side: Any) -> Target:
+        return target.centred(side, self._grand[k])
 
 
 _STEPS: dict[str, type[NormalizationStep]] = {s.name: s for s in (Trace, Diagonal, Center)}

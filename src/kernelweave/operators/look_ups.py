@@ -83,33 +83,14 @@ def _groups(kernels: ComputedOperator, active: NDArray[np.intp]) -> list[list[in
 
 
 def _function(kernels: ComputedOperator, group: list[int], d: Floats, v: Floats) -> LookUp | None:
-    first, samples, steps = kernels.kernels[group[0]], kernels.samples, kernels.steps
+    first, samples = kernels.kernels[group[0]], kernels.samples
     if len(group) > 1:
         factors = d * kernels.scale(group)
         terms = [(kernels.kernels[k], factor) for k, factor in zip(group, factors, strict=True)]
         return first.weigh(samples, v, terms)
-    k, v = group[0], float(d[0]) * v
-    kernels.learn([k])
-    constants = []
-    for step in reversed(steps):
-        v, constant = step.apply_to_coefficients(k, v)
-        constants.append(constant)
-    raw = first.weigh(samples, v)
+    k = group[0]
+    coefficients, _, constant = kernels.coefficients(k, float(d[0]) * v)
+    raw = first.weigh(samples, coefficients)
     if raw is None:
         return None
-    divided = any(step.needs_diagonal for step in steps)
-
-    def value(new: Samples) -> Floats:
-        out = raw(new)
-        diagonal = first.diagonal(new) if divided else np.zeros(0)
-        for step, constant in zip(steps, reversed(constants), strict=True):
-            out = out + constant
-            if step.needs_means:
-                continue  # No diagonal is asked for after centring.
-            side = step.new_side(k, kernels.names[k], diagonal, None)
-            if side is not None:
-                out = out * side
-            diagonal = step.apply_diag(k, diagonal, side)
-        return out
-
-    return value
+    return lambda new: kernels.new_roots(k, new) * raw(new) + constant
