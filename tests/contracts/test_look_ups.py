@@ -15,7 +15,7 @@ from thinned import thinned
 
 from kernelweave import MKLClassifier, MKLOneClass, MKLRegressor
 from kernelweave.combine import WeightedSum
-from kernelweave.estimators.decisions import Decisions
+from kernelweave.estimators.decisions import Decisions, LookUps
 from kernelweave.kernels import (
     RBF,
     Kernel,
@@ -28,7 +28,6 @@ from kernelweave.kernels import (
     WeightedDegree,
 )
 from kernelweave.operators import ComputedOperator, bind_kernels
-from kernelweave.operators.look_ups import LookUps
 
 N, L = 30, 14
 

@@ -274,6 +274,12 @@ class Normalization:
         """Whether every kernel is only multiplied by a constant."""
         return set(self.names) <= {"trace"}
 
+    @property
+    def divides_centred(self) -> bool:
+        """Whether samples are divided by what is left of their norms after centring."""
+        after = self.names[self.names.index("center") :] if "center" in self.names else ()
+        return "diagonal" in after
+
     def steps(self, n_kernels: int) -> list[NormalizationStep]:
         """Return fresh steps that have learnt nothing yet."""
         return [_STEPS[name](n_kernels) for name in self.names]

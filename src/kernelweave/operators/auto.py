@@ -286,7 +286,8 @@ def _factor_where_it_pays(
     def work(start: int, stop: int) -> None:
         for k in candidates[start:stop]:
             try:
-                if probe is not None and kernels.dense_features(k) is None:
+                features = kernels.dense_features(k)
+                if probe is not None and (features is None or features.shape[1] > cap):
                     # The rank on a subset is a lower bound: a cheap way to say no.
                     raw_factor(probe, k, rtol, _PROBE // 2)
                 pieces[k] = factor_kernel(kernels, k, rtol, cap)

@@ -25,7 +25,6 @@ from kernelweave.operators.base import (
     Array,
     KernelOperator,
     Which,
-    into,
     kernel_indices,
     kernel_runs,
     sample_indices,
@@ -184,7 +183,7 @@ class ComputedOperator(SampledOperator):
         self._reset()
 
     def _reset(self) -> None:
-        self.m = len(self.kernels)
+        self.m, self.only_scales = len(self.kernels), self.normalization.pure_scaling
         # The places of these kernels among those that the steps know.
         self._places = list(range(self.m))
         # The two sides; None stands for all training samples.
@@ -247,14 +246,14 @@ class ComputedOperator(SampledOperator):
         """Return training samples as they travel, for `of_rows` there."""
         self.learn(range(self.m))
         scalings = {}
-        if not self.normalization.pure_scaling:
+        if not self.only_scales:
             scalings = {place: self._training(k).take(idx) for k, place in enumerate(self._places)}
         return Rows(Samples(self.samples.take(idx).native), scalings)
 
     def without_samples(self) -> ComputedOperator:
         self.learn(range(self.m))
         # Samples bring along what the others know of them.
-        steps = self.steps if self.normalization.pure_scaling else []
+        steps = self.steps if self.only_scales else []
         first = Samples(self.samples.take([0]).native)
         return self._but(steps=steps, samples=first, _scalings={})
 
@@ -309,7 +308,7 @@ class ComputedOperator(SampledOperator):
 
     def _scaling(self, side: Rows | None, k: int, samples: Samples, index: Any) -> Scaling:
         """What is known of some samples of one side."""
-        if side is None or self.normalization.pure_scaling:
+        if side is None or self.only_scales:
             known = self._training(k)
         elif side.scalings is not None:
             known = side.scalings[self._places[k]]
@@ -367,15 +366,15 @@ class ComputedOperator(SampledOperator):
         self, d: ArrayLike, rows: Which = None, columns: Which = None, out: Array | None = None
     ) -> Array:
         """See :class:`KernelOperator`; kernels that are only scaled are added up as computed."""
-        if not self.normalization.pure_scaling:
+        if not self.only_scales:
             return super().weighted(d, rows, columns, out)
         weights = np.asarray(d, dtype=np.float64)
         chosen = np.flatnonzero(weights).tolist()
         scaled = weights[chosen] * self.scale(chosen)
         left = self._samples(self._left, _positions(rows, self.shape[0]))
         right = self._samples(self._right, _positions(columns, self.n))
-        kind = np.float64 if out is None else out.dtype
-        return into(out, self._planned(chosen).weighted(scaled, left, right, kind))
+        out = self._sum_memory(left.n, right.n) if out is None else out
+        return self._planned(chosen).weighted(scaled, left, right, out)
 
     # What representations are made from
 
@@ -403,7 +402,7 @@ class ComputedOperator(SampledOperator):
 
     def given_matrix(self, k: int) -> tuple[Array, Array, float] | None:
         core, samples = self._seen(k)
-        matrix = core.whole_matrix() if self.normalization.pure_scaling else None
+        matrix = core.whole_matrix() if self.only_scales else None
         if matrix is None:
             return None
         return matrix, np.asarray(core.ids(samples)), float(self.scale([k])[0])
@@ -439,7 +438,10 @@ class ComputedOperator(SampledOperator):
 
     def raw(self) -> ComputedOperator:
         every = set(range(self.m))  # Without steps there is nothing to learn.
-        return self._but(steps=[], normalization=Normalization(), _scalings={}, _learnt=every)
+        none = Normalization()
+        return self._but(
+            steps=[], normalization=none, only_scales=True, _scalings={}, _learnt=every
+        )
 
     def normalised_factor(self, k: int, factor: Array, residual: Array) -> tuple[Array, Array]:
         self.learn([k])
@@ -451,7 +453,10 @@ class ComputedOperator(SampledOperator):
     def scale(self, kernels: list[int]) -> Floats:
         """The factors of kernels that normalising only scales."""
         self.learn(kernels)
-        return np.array([float(self._training(k).scale) ** 2 for k in kernels])
+        out = np.ones(len(kernels))
+        for step in self.steps:
+            out *= step.scale[[self._places[k] for k in kernels]]  # type: ignore[attr-defined]
+        return out
 
     def coefficients(self, k: int, v: Floats) -> tuple[Floats, Floats, float]:
         """Return c, s of the training samples and b, see `Scaling.coefficients`."""
@@ -478,6 +483,8 @@ class ComputedOperator(SampledOperator):
         if known or len(self._learnt) == self.m:
             return
         new = [k for k in kernels if k not in self._learnt]
+        if not new:
+            return
         for stage, step in enumerate(self.steps):
             missing = [k for k in new if not step.has(self._places[k])]
             if not missing:

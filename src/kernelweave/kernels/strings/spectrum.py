@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelweave.errors import InvalidInputError
-from kernelweave.kernels.base import Kernel, LookUp, Terms
+from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.evaluate import Pair
 from kernelweave.kernels.samples import Samples
 from kernelweave.kernels.scaled_factor import number_columns
@@ -23,7 +23,13 @@ from kernelweave.kernels.strings.kmers import (
     KmerTable,
     square_norms,
 )
-from kernelweave.kernels.strings.parts import StringKernel, is_pair, position_text
+from kernelweave.kernels.strings.parts import (
+    LookUp,
+    StringKernel,
+    Terms,
+    is_pair,
+    position_text,
+)
 from kernelweave.kernels.strings.sequences import Sequences, sequences_of
 
 
