@@ -27,6 +27,7 @@ from kernelweave.kernels import (
     simplemkl_family,
 )
 from kernelweave.operators import ComputedOperator
+from kernelweave.operators.factors import Pivots
 
 SPECS = [
     None,
@@ -134,9 +135,10 @@ def test_factors_and_residuals_are_normalised_alike(X, spec):
     F = vectors * np.sqrt(np.maximum(values, 0))
     normalised = bank.block(np.arange(25))[0]
     left_out = (F[:, :-4] ** 2).sum(axis=1)
-    G, _ = bank.normalised_factor(0, F.T, np.zeros(25))
+    G = bank.normalised(0, Pivots(F.T, np.zeros(25))).factor
     np.testing.assert_allclose(G.T @ G, normalised, atol=1e-10)
-    kept, bound = bank.normalised_factor(0, F[:, -4:].T, left_out)
+    found = bank.normalised(0, Pivots(F[:, -4:].T, left_out))
+    kept, bound = found.factor, found.residual
     residual = normalised - kept.T @ kept
     assert (residual.diagonal() <= bound + 1e-12).all()
     if "center" not in bank.normalization.names:

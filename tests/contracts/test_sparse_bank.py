@@ -14,7 +14,7 @@ from kernelweave.bank import DenseBank, SparseBank, build_bank
 from kernelweave.compiled.threads import use_threads
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels import RBF, Kernel, Linear, Polynomial, RBFBatch, Samples
-from kernelweave.kernels.scaled_factor import ScaledFactor
+from kernelweave.kernels.normalize import ScaledFactor
 from kernelweave.operators import (
     CachedOperator,
     ComputedOperator,

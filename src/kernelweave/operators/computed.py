@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Self
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -18,121 +17,24 @@ from kernelweave.kernels.base import ElementwiseForm, Kernel
 from kernelweave.kernels.evaluate import NotFiniteError, Plan, evaluate_stack
 from kernelweave.kernels.families import resolve
 from kernelweave.kernels.names import unique_names
-from kernelweave.kernels.normalize import Normalization, Target
+from kernelweave.kernels.normalize import Normalization, ScaledFactor, Scaling, Target
 from kernelweave.kernels.samples import Samples, as_samples
-from kernelweave.kernels.scaled_factor import ScaledFactor, Scaling
 from kernelweave.operators.base import (
     Array,
-    KernelOperator,
     Which,
     kernel_indices,
     kernel_runs,
     sample_indices,
 )
 from kernelweave.operators.features import FeatureRows
-from kernelweave.validation import LARGEST, require_kind, require_names
+from kernelweave.operators.sampled import Rows, SampledOperator, check_kernels
+from kernelweave.validation import LARGEST, require_kind
 
 Floats = NDArray[np.float64]
 
 # Rows of centred kernels whose means are taken at a time, at least.
 _FEWEST_ROWS = 64
 _STATE = ("kernels", "samples", "normalization", "names", "steps")
-
-
-class Rows:
-    """Samples on one side of an operator, and what the normalisation knows of them.
-
-    `scalings` has what it knows by kernel, and is None if that still has to be found out.
-    """
-
-    def __init__(self, samples: Samples, scalings: dict[int, Scaling] | None = None) -> None:
-        self.samples, self.scalings, self.n = samples, scalings, samples.n
-
-    def take(self, idx: Array) -> Rows:
-        known = self.scalings
-        if known is not None:
-            known = {place: own.take(idx) for place, own in known.items()}
-        return Rows(self.samples.take(idx), known)
-
-
-@dataclass(frozen=True)
-class _Pivots:
-    """A factor of K = F'F + E, one row a pivot, and a bound on the diagonal of the remainder E."""
-
-    factor: Floats
-    residual: Floats
-
-    def scaled(self, root: Any) -> _Pivots:
-        return _Pivots(self.factor * root, self.residual * np.square(root))
-
-    def centred(self, means: Floats, grand: float) -> _Pivots:
-        # |phi_i - mean(phi)| <= |phi_i| + mean |phi| in the feature space of the remainder.
-        roots = np.sqrt(np.maximum(self.residual, 0.0))
-        centred = self.factor - self.factor.mean(axis=1, keepdims=True)
-        return _Pivots(centred, (roots + roots.mean()) ** 2)
-
-
-class SampledOperator(KernelOperator):
-    """Kernels that are computed from samples, those of the training or others on either side.
-
-    `_left` and `_right` are the samples as the representation reads them, `_train` those of the
-    training.
-    """
-
-    samples: Any
-    # None of those that are known by numbers alone.
-    kernels: Sequence[Kernel] = ()
-    normalization: Normalization
-    dtype = "float64"
-    _left: Any
-    _right: Any
-    _train: Any = None
-
-    @abstractmethod
-    def _side(self, new: Samples) -> Any:
-        """Return new samples as the representation reads them."""
-
-    @property
-    def n(self) -> int:  # type: ignore[override]
-        return int((self._right or self.samples).n)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return int((self._left or self.samples).n), self.n
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(n={self.n}, m={self.m}, {self.normalization!r})"
-
-    def against(self, X: Any) -> Self:
-        return self.of_rows(self._checked(X), self._train)
-
-    def between(self, X: Any, Z: Any) -> Self:
-        left = self._checked(X)
-        return self.of_rows(left, left if Z is X else self._checked(Z))
-
-    def _checked(self, X: Any) -> Any:
-        new = as_samples(X)
-        if new.n_columns != self.samples.n_columns:
-            raise InvalidInputError(
-                f"X has {new.n_columns} columns, but the kernels were bound to "
-                f"{self.samples.n_columns}."
-            )
-        return self._side(new)
-
-    def sample_ids_of(self, idx: Array, kernels: Array | None = None) -> dict[str, Any]:
-        rows, found = self.samples.take(idx), {}
-        for k, kernel in enumerate(self.kernels):
-            if kernels is None or k in kernels:
-                found[self.names[k]] = kernel.core.ids(rows.through(kernel.path))
-        return {name: ids for name, ids in found.items() if ids is not None}
-
-    def of_rows(self, left: Any, right: Any) -> Self:
-        """Return the kernels between other samples."""
-        return self._but(_left=left, _right=right)
-
-    def in_type(self, dtype: str) -> Self:
-        """Return the same kernels with values of that type."""
-        return self._but(dtype=dtype)
 
 
 class ComputedOperator(SampledOperator):
@@ -443,10 +345,9 @@ class ComputedOperator(SampledOperator):
             steps=[], normalization=none, only_scales=True, _scalings={}, _learnt=every
         )
 
-    def normalised_factor(self, k: int, factor: Array, residual: Array) -> tuple[Array, Array]:
+    def normalised(self, k: int, target: Target) -> Target:
         self.learn([k])
-        found = self._normalised(k, _Pivots(factor, residual))
-        return np.ascontiguousarray(found.factor), found.residual
+        return self._normalised(k, target)
 
     # The constants of the normalisation
 
@@ -544,17 +445,3 @@ class ComputedOperator(SampledOperator):
 
 def _positions(idx: Any, n: int) -> Array | None:
     return None if idx is None else sample_indices(idx, n)
-
-
-def check_kernels(kernels: Any, samples: Any, names: Any) -> None:
-    """Raise unless bound kernels, which came from a file, fit their samples and have names."""
-    require_kind("the kernels", kernels, list)
-    require_kind("the training samples", samples, Samples)
-    if not kernels:
-        raise InvalidInputError("there must be at least one kernel.")
-    require_names("the names of the kernels", names, len(kernels))
-    for kernel in kernels:
-        require_kind("a kernel", kernel, Kernel)
-        kernel.core.ids(samples.through(kernel.path))
-    first = samples.take([0])
-    evaluate_stack(kernels, first, first)

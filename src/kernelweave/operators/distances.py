@@ -27,7 +27,6 @@ from kernelweave.operators.base import (
     kernel_indices,
     sample_indices,
 )
-from kernelweave.operators.computed import SampledOperator, check_kernels
 from kernelweave.operators.distance_parts import (
     Evaluated,
     Part,
@@ -37,6 +36,7 @@ from kernelweave.operators.distance_parts import (
     parts_of,
     squared_columns,
 )
+from kernelweave.operators.sampled import SampledOperator, check_kernels
 from kernelweave.validation import LARGEST
 
 # A product over this many columns takes longer than reading a stored matrix.

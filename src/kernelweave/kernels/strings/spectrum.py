@@ -12,7 +12,6 @@ from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.evaluate import Pair
 from kernelweave.kernels.samples import Samples
-from kernelweave.kernels.scaled_factor import number_columns
 from kernelweave.kernels.strings.alphabet import Alphabet, get_alphabet
 from kernelweave.kernels.strings.kmers import (
     MOST_BITS,
@@ -21,6 +20,7 @@ from kernelweave.kernels.strings.kmers import (
     KmerRows,
     KmerSpace,
     KmerTable,
+    number_columns,
     square_norms,
 )
 from kernelweave.kernels.strings.parts import (

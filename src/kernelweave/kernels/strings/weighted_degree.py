@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.evaluate import Pair
+from kernelweave.kernels.normalize import Scaling
 from kernelweave.kernels.samples import Samples
-from kernelweave.kernels.scaled_factor import Scaling
 from kernelweave.kernels.strings.alphabet import Alphabet, get_alphabet
 from kernelweave.kernels.strings.parts import (
     LookUp,
