@@ -210,7 +210,9 @@ class ComputedOperator(SampledOperator):
 
     def _scaling(self, side: Rows | None, k: int, samples: Samples, index: Any) -> Scaling:
         """What is known of some samples of one side."""
-        if side is None or self.only_scales:
+        if self.only_scales:
+            return self._training(k)  # One number, whichever the samples.
+        if side is None:
             known = self._training(k)
         elif side.scalings is not None:
             known = side.scalings[self._places[k]]
