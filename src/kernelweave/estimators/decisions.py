@@ -11,6 +11,7 @@ from scipy.sparse import issparse
 from kernelweave.arrays import Index
 from kernelweave.combine import Combination, WeightedSum
 from kernelweave.kernels import Kernel, Sum
+from kernelweave.kernels.algebra import leaves
 from kernelweave.kernels.samples import Samples, as_samples
 from kernelweave.kernels.strings.parts import StringKernel, Terms
 from kernelweave.memory import available_bytes, require_bytes
@@ -191,26 +192,27 @@ def _look_up(
     kernel: Kernel, samples: Samples, v: Array, terms: Terms | None = None
 ) -> LookUp | None:
     """Return x -> sum_j v_j k(x_j, x) if the kernel has features, or k is the sum of `terms`."""
-    core, path = kernel.core, kernel.path
-    seen = samples.through(path)
-    if isinstance(core, Sum):
-        parts: list[LookUp] = []
-        for term in core.terms:
-            part = _look_up(term, seen, v)
-            if part is None:
-                return None
-            parts.append(part)
-        return lambda new: np.sum([part(new.through(path)) for part in parts], axis=0)
-    if isinstance(core, StringKernel):
-        table = core.weigh(seen, v, terms)
-        return lambda new: table(new.through(path))
+    parts: list[tuple[Any, LookUp]] = []
+    for path, core in leaves(kernel, Sum):
+        part = _look_up_of_one(core, samples.through(path), v, terms)
+        if part is None:
+            return None
+        parts.append((path, part))
+    return lambda new: np.sum([part(new.through(path)) for path, part in parts], axis=0)
+
+
+def _look_up_of_one(
+    kernel: Kernel, samples: Samples, v: Array, terms: Terms | None
+) -> LookUp | None:
+    if isinstance(kernel, StringKernel):
+        return kernel.weigh(samples, v, terms)
     used = np.flatnonzero(v)
-    features = core.features(seen.take(used))
+    features = kernel.features(samples.take(used))
     plain = isinstance(features, np.ndarray) or issparse(features)
     if not plain or features.shape[1] > _MOST_FEATURES:
         return None
     w = features.T @ v[used]
-    return lambda new: core.features(new.through(path)) @ w
+    return lambda new: kernel.features(new) @ w
 
 
 class Parts(NamedTuple):

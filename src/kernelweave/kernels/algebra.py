@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import reduce
 from itertools import chain
 from typing import Any, ClassVar, Self
@@ -109,8 +109,8 @@ class Sum(Compound):
 
     def features(self, samples: Samples) -> Any:
         parts: list[Any] = []
-        for kernel in self.terms:
-            part = kernel.core.features(samples.through(kernel.path))
+        for path, core in leaves(self, Sum):
+            part = core.features(samples.through(path))
             if not (isinstance(part, np.ndarray) or sparse.issparse(part)):
                 return None
             parts.append(part)
@@ -149,5 +149,17 @@ class Product(Compound):
     def __init__(self, *factors: Kernel) -> None:
         super().__init__(*factors)
 
-    def exponent_terms(self) -> list[tuple[tuple[Any, ...], Kernel]]:
-        return [term for kernel in self.factors for term in kernel.exponent_terms()]
+
+def leaves(
+    kernel: Kernel, kind: type[Compound], path: tuple[Any, ...] = ()
+) -> Iterator[tuple[tuple[Any, ...], Kernel]]:
+    """Yield what a `Sum`, or a `Product`, is made of: column blocks, and the kernel behind them.
+
+    Another kernel is made of itself.
+    """
+    path = (*path, *kernel.path)
+    if isinstance(kernel.core, kind):
+        for part in kernel.core.parts:
+            yield from leaves(part, kind, path)
+    else:
+        yield path, kernel.core

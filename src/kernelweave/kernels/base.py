@@ -100,10 +100,6 @@ class Kernel(ABC):
         """Return D with k = exp(-D), shape (q, n), in ``pair.dtype``; do not write into it."""
         raise no_exponent(self.name)
 
-    def exponent_terms(self) -> list[tuple[tuple[Any, ...], Kernel]]:
-        """Return D as a sum: each kernel with the column blocks through which it is evaluated."""
-        return [((), self)]
-
     @property
     def squared_rate(self) -> float | None:
         """The rate g of exp(-g D), D the squared distance, if the kernel is that; else None."""

@@ -328,9 +328,6 @@ class OnColumns(Kernel):
     def diagonal(self, samples: Samples) -> NDArray[np.float64]:
         return self.core.diagonal(samples.through(self.path))
 
-    def exponent_terms(self) -> list[tuple[tuple[Any, ...], Kernel]]:
-        return [((*self.path, *path), leaf) for path, leaf in self.core.exponent_terms()]
-
     def __repr__(self) -> str:
         inner = f"({self.kernel!r})" if self._of_several else repr(self.kernel)
         return f"{inner}.on({self.selection!r})"
