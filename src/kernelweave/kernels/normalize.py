@@ -207,8 +207,9 @@ class NormalizationStep(ABC):
         self.sides: dict[int, Floats] = {}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        # Files of earlier versions call them by what they are.
-        own = {{"_roots": "sides", "_means": "sides"}.get(key, key): state[key] for key in state}
+        # Files of earlier versions call them by what they are, and have the mean of all means.
+        names = {"_roots": "sides", "_means": "sides"}
+        own = {names.get(key, key): state[key] for key in state if key != "_grand"}
         self.__dict__.update({"sides": {}} | own)
 
     def has(self, k: int) -> bool:
@@ -353,17 +354,6 @@ class Center(NormalizationStep):
     name = "center"
     needs_means = True
 
-    def __init__(self, n_kernels: int) -> None:
-        super().__init__(n_kernels)
-        self._grand: dict[int, float] = {}
-
-    def check(self, n_kernels: int, n: int) -> None:
-        super().check(n_kernels, n)
-        if self._grand.keys() != self.sides.keys():
-            raise InvalidInputError("normalize='center' must have a mean for each kernel.")
-        for mean in self._grand.values():
-            require_array("a mean of normalize='center'", np.asarray(mean), ())
-
     def learn(self, k: int, kernel: str, diag: Floats, means: Floats | None) -> None:
         own = np.asarray(means)
         if not np.isfinite(own).all():
@@ -371,15 +361,13 @@ class Center(NormalizationStep):
                 f"kernel '{kernel}' has values so large that their mean overflows, so it cannot be "
                 f"centred (normalize='center'). Scale the columns it reads."
             )
-        # The means come last: whoever finds them here takes all as learnt.
-        self._grand[k] = float(own.mean())
         self.sides[k] = own
 
     def side(self, kernel: str, diag: Floats, means: Floats | None) -> Floats | None:
         return means
 
     def on(self, k: int, target: Target, side: Any) -> Target:
-        return target.centred(side, self._grand[k])
+        return target.centred(side, float(self.sides[k].mean()))
 
 
 _STEPS: dict[str, type[NormalizationStep]] = {s.name: s for s in (Trace, Diagonal, Center)}
