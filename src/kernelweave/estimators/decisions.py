@@ -96,10 +96,9 @@ class LearntKernel:
             entries = min(entries, int(available_bytes() / _BYTES_AN_ENTRY))
         step = max(1, int(entries // width))
         for first in range(0, left.n, step):
-            last = min(first + step, left.n)
-            part = left if last - first == left.n else left.take(np.arange(first, last))
-            values = self.combination.values(tile(part), self.weights)
-            out[first:last] = values if coef is None else values @ coef.T
+            part = tile(left.rows(first, first + step))
+            values = self.combination.values(part, self.weights)
+            out[first : first + step] = values if coef is None else values @ coef.T
         return out
 
     def __sklearn_clone__(self) -> LearntKernel:

@@ -141,7 +141,8 @@ class Samples:
         return out
 
     def rows(self, first: int, last: int) -> Samples:
-        """Return the samples from one position to before another."""
+        """Return the samples from one position to before another, or to the end."""
+        last = min(last, self.n)
         if last - first == self.n:
             return self
         out = self.take(np.arange(first, last))

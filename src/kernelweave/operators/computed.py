@@ -194,7 +194,7 @@ class ComputedOperator(SampledOperator):
         out = np.empty((len(kernels), new.n, self.n if right is None else len(right)), self.dtype)
         height = rows_of(self.n * len(kernels), STACK_ENTRIES)
         for start in range(0, new.n, height):
-            part = new.take(np.arange(start, min(start + height, new.n)))
+            part = new.rows(start, start + height)
             # In float64: a mean over many samples is taken off, of which little may be left.
             whole = self._planned(kernels).evaluate(part, self.samples)
             for k, own, target in zip(kernels, whole, out[:, start : start + height], strict=True):
