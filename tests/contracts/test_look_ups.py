@@ -310,10 +310,10 @@ def no_pairs(monkeypatch):
     """Start it to make every evaluation of pairs of samples an error."""
 
     def start(*classes):
-        def write(pair, kernel, form, out, allowed=Pair.write):
+        def write(pair, kernel, out, allowed=Pair.write):
             if isinstance(kernel, classes):
                 raise AssertionError(f"{kernel.name} was evaluated")
-            allowed(pair, kernel, form, out)
+            allowed(pair, kernel, out)
 
         monkeypatch.setattr(Pair, "write", write)
 

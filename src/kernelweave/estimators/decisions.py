@@ -10,6 +10,7 @@ from scipy.sparse import issparse
 
 from kernelweave.arrays import Index
 from kernelweave.combine import Combination, WeightedSum
+from kernelweave.compiled.blocks import rows_of
 from kernelweave.kernels import Kernel, Sum
 from kernelweave.kernels.algebra import leaves
 from kernelweave.kernels.samples import Samples, as_samples
@@ -211,7 +212,17 @@ def _look_up_of_one(
     if not plain or features.shape[1] > _MOST_FEATURES:
         return None
     w = features.T @ v[used]
-    return lambda new: kernel.features(new) @ w
+    if issparse(features):
+        return lambda new: kernel.features(new) @ w
+    step = rows_of(len(w), _BLOCK_ENTRIES)
+
+    def value(new: Samples) -> Array:
+        out = np.empty(new.n)
+        for first in range(0, new.n, step):
+            out[first : first + step] = kernel.features(new.rows(first, first + step)) @ w
+        return out
+
+    return value
 
 
 class Parts(NamedTuple):
@@ -236,8 +247,8 @@ def empty_parts(n: int, n_tasks: int, kernels: Index) -> Parts:
 class Decisions:
     r"""The learnt functions :math:`f_t(x) = \sum_j \alpha_{tj} K(d)(x_j, x)`, without intercepts.
 
-    Kernels whose features can be looked up (string kernels) cost the same whatever the number of
-    support vectors; the others are evaluated against the support vectors. Kernels of weight zero
+    Kernels that have features (string kernels, linear ones, explicit maps) cost the same whatever
+    the number of support vectors; the others are evaluated against these. Kernels of weight zero
     are never evaluated.
 
     Parameters
