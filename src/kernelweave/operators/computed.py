@@ -356,10 +356,10 @@ class ComputedOperator(SampledOperator):
     def scale(self, kernels: list[int]) -> Floats:
         """The factors of kernels that normalising only scales."""
         self.learn(kernels)
-        out = np.ones(len(kernels))
+        roots = np.ones(len(kernels))
         for step in self.steps:
-            out *= step.scale[[self._places[k] for k in kernels]]  # type: ignore[attr-defined]
-        return out
+            roots *= np.sqrt(step.scale[[self._places[k] for k in kernels]])  # type: ignore[attr-defined]
+        return roots * roots
 
     def coefficients(self, k: int, v: Floats) -> tuple[Floats, Floats, float]:
         """Return c, s of the training samples and b, see `Scaling.coefficients`."""
