@@ -15,7 +15,7 @@ from thinned import thinned
 
 from kernelweave import MKLClassifier, MKLOneClass, MKLRegressor
 from kernelweave.combine import WeightedSum
-from kernelweave.estimators.decisions import Decisions
+from kernelweave.estimators.decisions import Decisions, LookUps
 from kernelweave.kernels import (
     RBF,
     Kernel,
@@ -28,7 +28,6 @@ from kernelweave.kernels import (
     WeightedDegree,
 )
 from kernelweave.operators import ComputedOperator, bind_kernels
-from kernelweave.operators.look_ups import LookUps
 
 N, L = 30, 14
 
@@ -311,10 +310,10 @@ def no_pairs(monkeypatch):
     """Start it to make every evaluation of pairs of samples an error."""
 
     def start(*classes):
-        def write(pair, kernel, form, out, allowed=Pair.write):
+        def write(pair, kernel, out, allowed=Pair.write):
             if isinstance(kernel, classes):
                 raise AssertionError(f"{kernel.name} was evaluated")
-            allowed(pair, kernel, form, out)
+            allowed(pair, kernel, out)
 
         monkeypatch.setattr(Pair, "write", write)
 

@@ -95,13 +95,18 @@ def test_regression_and_one_class(dask_client, data):
     X, _ = data
     bank = DaskBank(dask_client)
     for model, y in (
-        (MKLRegressor(KERNELS, C=10.0), X[:, 0] * X[:, 1]),
-        (MKLOneClass(KERNELS), None),
+        (MKLRegressor(KERNELS, C=10.0, tol=1e-10), X[:, 0] * X[:, 1]),
+        (MKLOneClass(KERNELS, tol=1e-10), None),
     ):
+        # Products of shards are rounded in another way: the optimum is the same, no step is.
         reference = clone(model).set_params(bank=OneMachine()).fit(X, y)
         found = model.set_params(bank=bank).fit(X, y)
-        np.testing.assert_allclose(found.weights_, reference.weights_, atol=1e-10)
-        np.testing.assert_allclose(found.dual_coef_, reference.dual_coef_, atol=1e-10)
+        np.testing.assert_allclose(found.weights_, reference.weights_, atol=1e-5)
+        np.testing.assert_allclose(
+            found.decision_function(X) if y is None else found.predict(X),
+            reference.decision_function(X) if y is None else reference.predict(X),
+            atol=1e-5 * np.abs(reference.dual_coef_).sum(),
+        )
 
 
 def test_a_worker_process_that_is_killed_is_replaced(data, monkeypatch):

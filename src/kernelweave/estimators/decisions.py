@@ -6,25 +6,31 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.sparse import issparse
 
 from kernelweave.arrays import Index
 from kernelweave.combine import Combination, WeightedSum
+from kernelweave.compiled.blocks import rows_of
+from kernelweave.kernels import Kernel, Sum
+from kernelweave.kernels.algebra import leaves
 from kernelweave.kernels.samples import Samples, as_samples
+from kernelweave.kernels.strings.parts import StringKernel, Terms
 from kernelweave.memory import available_bytes, require_bytes
 from kernelweave.operators import ComputedOperator, KernelOperator
-from kernelweave.operators.look_ups import LookUps
 from kernelweave.problem import Array
 
 # Entries of K(d) that are held at a time: several arrays of that size, of 8 MB each, are there at
 # once. Fewer rows where memory is short.
 _BLOCK_ENTRIES = 2**20
 _BYTES_AN_ENTRY = 128
-# So few are there whatever else is: asking for memory takes longer than computing them.
-_FEW_ENTRIES = 2**15
+# So few, 16 MB, are there whatever else is: asking how much there is takes half a millisecond.
+_FEW_ENTRIES = 2**17
 # Values of single kernels that are held at a time, and of how many kernels: those on the same
 # columns share distances.
 _PART_ENTRIES = 2**22
 _TOGETHER = 64
+# Columns of features up to which they have a vector of weights, of 0.5 GB.
+_MOST_FEATURES = 2**26
 
 
 class LearntKernel:
@@ -91,14 +97,132 @@ class LearntKernel:
             entries = min(entries, int(available_bytes() / _BYTES_AN_ENTRY))
         step = max(1, int(entries // width))
         for first in range(0, left.n, step):
-            last = min(first + step, left.n)
-            part = left if last - first == left.n else left.take(np.arange(first, last))
-            values = self.combination.values(tile(part), self.weights)
-            out[first:last] = values if coef is None else values @ coef.T
+            part = tile(left.rows(first, first + step))
+            values = self.combination.values(part, self.weights)
+            out[first : first + step] = values if coef is None else values @ coef.T
         return out
 
     def __sklearn_clone__(self) -> LearntKernel:
         return self
+
+
+# Values of new samples.
+LookUp = Callable[[Samples], Array]
+
+
+class LookUps:
+    r"""The kernels of a weighted sum that have features to look up, and their functions.
+
+    .. math:: f(x) = \sum_k d_k \sum_j v_j\, k_k(x_j, x) = \langle w, \Phi(x) \rangle
+
+    With the weights w put together once, a value takes time in proportion to the features of x,
+    whatever the number of :math:`x_j` ("linadd", Sonnenburg et al. 2006, algorithm 3). Kernels that
+    can be merged (the parts of one string kernel) are looked up together.
+
+    Parameters
+    ----------
+    kernels : ComputedOperator
+        Bound and normalised.
+    d : ndarray of shape (m,)
+        Their weights.
+    v : ndarray of shape (n,)
+        Coefficients of the training samples.
+
+    Attributes
+    ----------
+    rest : ndarray of shape (m,)
+        The weights of the kernels that have to be evaluated against the training samples.
+
+    Examples
+    --------
+    >>> from kernelweave.kernels import RBF, Samples, Spectrum
+    >>> kernels = ComputedOperator.build([Spectrum(1), Spectrum(2)], ["ACG", "TTT"], normalize=None)
+    >>> found = LookUps(kernels, np.array([1.0, 2.0]), np.array([1.0, 1.0]))
+    >>> found(Samples(["ACT"])), found.rest
+    (array([7.]), array([0., 0.]))
+    """
+
+    def __init__(self, kernels: ComputedOperator, d: Array, v: Array) -> None:
+        self.rest = np.array(d, dtype=np.float64)
+        self._functions: list[LookUp] = []
+        if not kernels.only_scales and kernels.normalization.divides_centred:
+            return  # By norms that the features of a new sample do not tell.
+        groups: dict[Any, list[int]] = {}
+        for k in np.flatnonzero(d).tolist():
+            # Kernels that are only scaled can be one.
+            kernel = kernels.kernels[k]
+            core = kernel.core
+            key = core.merge_key if kernels.only_scales and isinstance(core, StringKernel) else None
+            groups.setdefault(k if key is None else (kernel.path, key), []).append(k)
+        for group in groups.values():
+            function = _look_up_of_group(kernels, group, self.rest[group], v)
+            if function is not None:
+                self._functions.append(function)
+                self.rest[group] = 0.0
+
+    def __call__(self, new: Samples) -> Array:
+        """Return the values of new samples, without those of the kernels in `rest`."""
+        out = np.zeros(new.n)
+        for function in self._functions:
+            out += function(new)
+        return out
+
+
+def _look_up_of_group(
+    kernels: ComputedOperator, group: list[int], d: Array, v: Array
+) -> LookUp | None:
+    k, samples = group[0], kernels.samples
+    kernel = kernels.kernels[k]
+    if kernels.only_scales:
+        factors = d * kernels.scale(group)
+        if len(group) == 1:
+            return _look_up(kernel, samples, factors[0] * v)
+        cores = [kernels.kernels[own].core for own in group]
+        return _look_up(kernel, samples, v, list(zip(cores, factors.tolist(), strict=True)))
+    coefficients, roots, constant = kernels.coefficients(k, d[0] * v)
+    raw = _look_up(kernel, samples, coefficients)
+    if raw is None:
+        return None
+    if "diagonal" in kernels.normalization.names:
+        return lambda new: kernels.new_roots(k, new) * raw(new) + constant
+    return lambda new: roots * raw(new) + constant
+
+
+def _look_up(
+    kernel: Kernel, samples: Samples, v: Array, terms: Terms | None = None
+) -> LookUp | None:
+    """Return x -> sum_j v_j k(x_j, x) if the kernel has features, or k is the sum of `terms`."""
+    parts: list[tuple[Any, LookUp]] = []
+    for path, core in leaves(kernel, Sum):
+        part = _look_up_of_one(core, samples.through(path), v, terms)
+        if part is None:
+            return None
+        parts.append((path, part))
+    return lambda new: np.sum([part(new.through(path)) for path, part in parts], axis=0)
+
+
+def _look_up_of_one(
+    kernel: Kernel, samples: Samples, v: Array, terms: Terms | None
+) -> LookUp | None:
+    if isinstance(kernel, StringKernel):
+        return kernel.weigh(samples, v, terms)
+    used = np.flatnonzero(v)
+    features = kernel.features(samples.take(used))
+    plain = isinstance(features, np.ndarray) or issparse(features)
+    if not plain or features.shape[1] > _MOST_FEATURES:
+        return None
+    w = features.T @ v[used]
+    if issparse(features):
+        return lambda new: kernel.features(new) @ w
+    step = rows_of(len(w), _BLOCK_ENTRIES)
+
+    def value(new: Samples) -> Array:
+        out = np.empty(new.n)
+        for first in range(0, new.n, step):
+            out[first : first + step] = kernel.features(new.rows(first, first + step)) @ w
+        return out
+
+    return value
 
 
 class Parts(NamedTuple):
@@ -123,8 +247,8 @@ def empty_parts(n: int, n_tasks: int, kernels: Index) -> Parts:
 class Decisions:
     r"""The learnt functions :math:`f_t(x) = \sum_j \alpha_{tj} K(d)(x_j, x)`, without intercepts.
 
-    Kernels whose features can be looked up (string kernels) cost the same whatever the number of
-    support vectors; the others are evaluated against the support vectors. Kernels of weight zero
+    Kernels that have features (string kernels, linear ones, explicit maps) cost the same whatever
+    the number of support vectors; the others are evaluated against these. Kernels of weight zero
     are never evaluated.
 
     Parameters

@@ -25,7 +25,6 @@ from kernelweave.inspect.string_terms import (
     other_strand,
 )
 from kernelweave.kernels import Samples, Spectrum, WeightedDegree
-from kernelweave.kernels.normalize import Center, Diagonal
 from kernelweave.kernels.samples import as_samples, as_text, is_frame
 from kernelweave.kernels.strings.alphabet import Alphabet, get_alphabet
 from kernelweave.kernels.strings.sequences import aligned_of, sequences_of
@@ -262,26 +261,25 @@ def _terms(
 
 def _term(member: StringMember, raw: Any, v: Floats) -> AlignedTerm | SpectrumTerm:
     """What one kernel adds; `raw` is what it is before it is normalised."""
-    steps = member.kernel_set.steps
-    divided = [i for i, step in enumerate(steps) if isinstance(step, Diagonal)]
-    if any(isinstance(step, Center) for i in divided for step in steps[:i]):
+    normalization = member.kernel_set.normalization
+    if normalization.divides_centred:
         raise InvalidInputError(
-            f"with normalize={member.kernel_set.normalization.names!r} decision values are no sums "
-            f"over k-mers: a unit diagonal after centring. Fit with one of the two, or 'diagonal' "
-            f"first."
+            f"with normalize={normalization.names!r} decision values are no sums over k-mers: a "
+            f"unit diagonal after centring. Fit with one of the two, or 'diagonal' first."
         )
-    for step in reversed(steps):
-        # The constant that centring leaves belongs to no k-mer.
-        v, _ = step.apply_to_coefficients(member.place, v)
+    # The constant that centring leaves belongs to no k-mer.
+    v, roots, _ = member.kernel_set.coefficients(member.place, v)
     samples = member.see(member.kernel_set.samples)
     scale: Scale | None = None
-    typical = 1.0
-    if member.core.normalize or divided:
+    own, typical = np.ones(len(v)), 1.0
+    if member.core.normalize or "diagonal" in normalization.names:
         scale = raw.unit
         own = scale(samples)
         typical = float(own.mean())
-        if member.core.normalize:
-            v = v * own
+    # A sample is multiplied by the same multiple of its `scale`, whichever it is.
+    some = int(np.argmax(own))
+    roots = np.broadcast_to(roots, own.shape)
+    v = v * roots[some] * (own if member.core.normalize else 1.0 / own[some])
     if isinstance(raw, WeightedDegree):
         return _aligned([(raw, 1.0)], samples, v, scale, typical)
     return _spectrum(raw, samples, v, scale, typical)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from functools import reduce
 from itertools import chain
 from typing import Any, ClassVar, Self
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from kernelweave.errors import InvalidInputError
-from kernelweave.kernels.base import Kernel, LookUp, Terms
+from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.evaluate import Pair
 from kernelweave.kernels.samples import Samples
 from kernelweave.kernels.vectors import RBF, Linear
@@ -108,30 +108,18 @@ class Sum(Compound):
         super().__init__(*terms)
 
     def features(self, samples: Samples) -> Any:
-        parts = _all_or_none(
-            kernel.core.features(samples.through(kernel.path)) for kernel in self.terms
-        )
-        if parts is None or not all(hasattr(part, "shape") for part in parts):
-            return None
+        parts: list[Any] = []
+        for path, core in leaves(self, Sum):
+            part = core.features(samples.through(path))
+            if not (isinstance(part, np.ndarray) or sparse.issparse(part)):
+                return None
+            parts.append(part)
+        dense = [isinstance(part, np.ndarray) for part in parts]
+        if any(dense):
+            return np.hstack(parts) if all(dense) else None
         # Columns are numbered in 64 bits, which two kernels on very long k-mers exceed.
         too_many = sum(part.shape[1] for part in parts) > np.iinfo(np.int64).max
         return None if too_many else sparse.hstack(parts, format="csr")
-
-    def weigh(
-        self, samples: Samples, v: NDArray[np.float64], terms: Terms | None = None
-    ) -> LookUp | None:
-        parts = _all_or_none(kernel.weigh(samples, v) for kernel in self.terms)
-        return None if parts is None else lambda new: np.sum([part(new) for part in parts], axis=0)
-
-
-def _all_or_none(found: Iterable[Any]) -> list[Any] | None:
-    """Return what was found of every kernel; None, and no further questions, if one has none."""
-    out = []
-    for part in found:
-        if part is None:
-            return None
-        out.append(part)
-    return out
 
 
 class Product(Compound):
@@ -161,5 +149,17 @@ class Product(Compound):
     def __init__(self, *factors: Kernel) -> None:
         super().__init__(*factors)
 
-    def exponent_terms(self) -> list[tuple[tuple[Any, ...], Kernel]]:
-        return [term for kernel in self.factors for term in kernel.exponent_terms()]
+
+def leaves(
+    kernel: Kernel, kind: type[Compound], path: tuple[Any, ...] = ()
+) -> Iterator[tuple[tuple[Any, ...], Kernel]]:
+    """Yield what a `Sum`, or a `Product`, is made of: column blocks, and the kernel behind them.
+
+    Another kernel is made of itself.
+    """
+    path = (*path, *kernel.path)
+    if isinstance(kernel.core, kind):
+        for part in kernel.core.parts:
+            yield from leaves(part, kind, path)
+    else:
+        yield path, kernel.core

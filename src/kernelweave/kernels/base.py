@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from kernelweave.cached import cached_property
 from kernelweave.compiled.exp import exp_inplace
@@ -25,10 +25,6 @@ if TYPE_CHECKING:
 # Every squaring doubles the relative error: 12 of them keep it below 4096 * 2.3e-16 < 1e-12.
 _MAX_DOUBLINGS = 12
 _POWERS = {2.0**k: k for k in range(1, _MAX_DOUBLINGS + 1)}
-
-# Values of new samples, and the kernels of a weighted sum, each with its factor.
-LookUp = Callable[[Samples], NDArray[np.float64]]
-Terms = Sequence[tuple[Any, float]]
 
 
 class Kernel(ABC):
@@ -104,10 +100,6 @@ class Kernel(ABC):
         """Return D with k = exp(-D), shape (q, n), in ``pair.dtype``; do not write into it."""
         raise no_exponent(self.name)
 
-    def exponent_terms(self) -> list[tuple[tuple[Any, ...], Kernel]]:
-        """Return D as a sum: each kernel with the column blocks through which it is evaluated."""
-        return [((), self)]
-
     @property
     def squared_rate(self) -> float | None:
         """The rate g of exp(-g D), D the squared distance, if the kernel is that; else None."""
@@ -136,30 +128,10 @@ class Kernel(ABC):
 
         A CSR matrix with one row for each sample, a dense array, or a `PositionalFactor` of aligned
         sequences. A column means the same for any samples, and a CSR matrix may have far more
-        columns than are ever used. It may be the user's own: do not write into it.
+        columns than are ever used. It may be the user's own: do not write into it. Fits keep a
+        kernel by its features where these are few, and predictions take time in proportion to them,
+        whatever the number of support vectors.
         """
-        return None
-
-    # Prediction through features ("linadd"), for kernels whose features can be looked up
-
-    def weigh(
-        self, samples: Samples, v: NDArray[np.float64], terms: Terms | None = None
-    ) -> LookUp | None:
-        """Return x -> sum_j v_j k(x_j, x), at a cost that does not depend on the number of x_j.
-
-        With `terms`, kernels of the same `merge_key` and their factors, k is the sum of these. None
-        if the kernel has no such form; then values against all x_j are computed.
-        """
-        used = np.flatnonzero(v)
-        features = self.features(samples.take(used))
-        if not isinstance(features, np.ndarray):
-            return None
-        w = features.T @ v[used]
-        return lambda new: self.features(new) @ w
-
-    @property
-    def merge_key(self) -> Any:
-        """Kernels with equal keys, not None, can be looked up together by `weigh`."""
         return None
 
     def whole_matrix(self) -> NDArray[Any] | None:
@@ -308,6 +280,20 @@ class ElementwiseForm:
     p1: float = 0.0
     p2: float = 0.0
 
+    def features(self, samples: Samples) -> Any:
+        """Return the features of an affine function of the inner product; None of any other."""
+        if (self.ingredient, self.code, self.p0) != ("inner", 1, 1.0):
+            return None
+        values = samples.array()
+        if self.p2 != 1.0:
+            values = np.sqrt(self.p2) * values
+        if self.p1 == 0.0:
+            return values
+        constant = np.full((samples.n, 1), np.sqrt(self.p1))
+        if not samples.is_sparse:
+            return np.hstack([values, constant])
+        return sparse.hstack([values, sparse.csr_array(constant)], format="csr")
+
     def write(self, pair: Pair, out: NDArray[Any]) -> None:
         """Write the values for a pair; see `Pair.write`."""
         t = pair.inner if self.ingredient == "inner" else pair.sqdist
@@ -371,6 +357,9 @@ class Elementwise(Kernel):
 
     def form(self) -> ElementwiseForm:
         return self._form
+
+    def features(self, samples: Samples) -> Any:
+        return self._form.features(samples)
 
     def bind(self, samples: Samples) -> Kernel:
         self._checked_form()

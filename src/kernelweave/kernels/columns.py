@@ -13,7 +13,7 @@ from sklearn.base import OneToOneFeatureMixin, clone
 
 from kernelweave.cached import cached_property
 from kernelweave.errors import InvalidInputError
-from kernelweave.kernels.base import Kernel, LookUp, Terms, comparable, not_bound
+from kernelweave.kernels.base import Kernel, comparable, not_bound
 from kernelweave.kernels.evaluate import Pair
 from kernelweave.kernels.names import all_bool, describe_columns, describe_request, items_of
 from kernelweave.kernels.samples import Samples, refuse_huge
@@ -327,21 +327,6 @@ class OnColumns(Kernel):
 
     def diagonal(self, samples: Samples) -> NDArray[np.float64]:
         return self.core.diagonal(samples.through(self.path))
-
-    def exponent_terms(self) -> list[tuple[tuple[Any, ...], Kernel]]:
-        return [((*self.path, *path), leaf) for path, leaf in self.core.exponent_terms()]
-
-    def weigh(
-        self, samples: Samples, v: NDArray[np.float64], terms: Terms | None = None
-    ) -> LookUp | None:
-        cores = None if terms is None else [(kernel.core, factor) for kernel, factor in terms]
-        inner = self.core.weigh(samples.through(self.path), v, cores)
-        return None if inner is None else lambda new: inner(new.through(self.path))
-
-    @property
-    def merge_key(self) -> Any:
-        key = self.core.merge_key
-        return None if key is None else (self.path, key)
 
     def __repr__(self) -> str:
         inner = f"({self.kernel!r})" if self._of_several else repr(self.kernel)

@@ -133,7 +133,7 @@ class Distance(MatrixKernel):
             samples = samples.take(np.sort(rng.choice(samples.n, _MEAN_SAMPLES, replace=False)))
         total = 0.0
         for start in range(0, samples.n, _BLOCK):
-            part = samples.take(np.arange(start, min(start + _BLOCK, samples.n)))
+            part = samples.rows(start, start + _BLOCK)
             total += float(self._distances(Pair(part, samples)).sum(dtype=np.float64))
         mean = total / samples.n**2
         if not mean > 0:
@@ -212,7 +212,7 @@ class Distance(MatrixKernel):
             return np.ones(samples.n)
         out = np.empty(samples.n)
         for start in range(0, samples.n, _SQUARE):
-            part = samples.take(np.arange(start, min(start + _SQUARE, samples.n)))
+            part = samples.rows(start, start + _SQUARE)
             out[start : start + _SQUARE] = self.evaluate(Pair(part, part)).diagonal()
         return out
 

@@ -1,20 +1,21 @@
 """Putting kernels on one scale: constants are learnt on training samples and reused on new ones.
 
-A normalisation is a sequence of steps. Each step sees the kernel as the steps before it left it:
-its values, its diagonal k(x, x), and (for centring) its mean over the training samples.
+A normalisation is a sequence of steps. Each step sees the kernel as the steps before it left it,
+its diagonal k(x, x) and (for centring) its mean over the training samples, and then scales or
+centres it. What that does to values, products and diagonals is written once, in :class:`Scaling`.
 """
 
 from __future__ import annotations
 
-import copy
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kernelweave.errors import InvalidInputError
-from kernelweave.kernels.scaled_factor import Scaling
 from kernelweave.validation import require_array, require_kind, unknown_name
 
 Floats = NDArray[np.float64]
@@ -26,11 +27,173 @@ _TINY = 1e-290
 _ABOVE_ZERO = float(np.nextafter(0.0, 1.0))
 
 
-class NormalizationStep(ABC):
-    """One step of a normalisation, with the constants it has learnt for every kernel.
+@dataclass(frozen=True, eq=False)
+class Scaling:
+    r"""What normalisation knows of some samples, on either side of a kernel :math:`K_0`.
 
-    As it stands here it multiplies rows and columns of a kernel with roots; centring is another.
+    .. math:: K = S K_0 S' - L^\top U' - U^\top L'
+
+    with diagonal S and S', those of the samples on the left and on the right. The other terms are
+    what centring takes off:
+
+    .. math:: K - r 1^\top - 1 r'^\top + g\, 1 1^\top
+              = K - (r - \tfrac g2) 1^\top - 1 (r' - \tfrac g2)^\top .
+
+    Every normalisation has this form, and every kernel, however it is kept, these formulas.
+
+    Parameters
+    ----------
+    scale : ndarray of shape (n,) or ()
+        The diagonal of S; a single number stands for n equal ones.
+    left, right : ndarray of shape (r, n)
+        L and U.
+
+    Examples
+    --------
+    >>> halved = Scaling.none(3).scaled(np.float64(0.5)).centred(np.array([1.0, 2.0, 3.0]), 2.0)
+    >>> halved.scale, halved.off_block([0], [1, 2])
+    (array(0.5), array([[1., 2.]]))
     """
+
+    scale: Floats
+    left: Floats
+    right: Floats
+
+    @classmethod
+    def none(cls, n: int, scale: Floats | float = 1.0) -> Scaling:
+        """Return what n samples of a kernel that is not normalised have."""
+        return cls(one_if_equal(np.asarray(scale)), np.empty((0, n)), np.empty((0, n)))
+
+    # Steps of a normalisation
+
+    def scaled(self, root: Floats | float) -> Scaling:
+        """Return that of diag(root) K diag(root')."""
+        scale = one_if_equal(np.asarray(self.scale * root))
+        return Scaling(scale, self.left * root, self.right * root)
+
+    def centred(self, means: Floats, grand: float) -> Scaling:
+        """Return that of the centred kernel, given the means over training samples and theirs."""
+        left = np.vstack([self.left, means - 0.5 * grand])
+        return Scaling(self.scale, left, np.vstack([self.right, np.ones(len(means))]))
+
+    def take(self, idx: Any) -> Scaling:
+        """Return that of some of the samples."""
+        some = (np.ascontiguousarray(side[:, idx]) for side in (self.left, self.right))
+        return Scaling(self.at(idx), *some)
+
+    def at(self, idx: Any) -> Floats:
+        """Entries of S for some samples, or the one number that all are."""
+        return self.scale[idx] if self.scale.ndim else self.scale
+
+    # From K_0 to K
+
+    def normalise(self, values: NDArray[Any], other: Scaling) -> None:
+        """Turn K_0 between these samples (rows) and others (columns) into K, in place."""
+        kind = values.dtype
+        if self.scale.ndim or other.scale.ndim:
+            values *= np.reshape(self.scale, (-1, 1)).astype(kind, copy=False)
+            values *= other.scale.astype(kind, copy=False)
+        elif (factor := self.scale * other.scale) != 1.0:
+            values *= kind.type(factor)
+        if self.takes_off:
+            values -= self.off_block(slice(None), slice(None), other, kind)
+
+    def product(
+        self, raw: Callable[[Floats], Floats], v: Floats, other: Scaling | None = None
+    ) -> Floats:
+        """K v, given `raw` for products with K_0; `other` is of the samples of v, if not these."""
+        other = self if other is None else other
+        return self.scale * raw(other.scale * v) - self.off_product(v, other=other)
+
+    def diagonal(self, raw: Floats) -> Floats:
+        """Diagonal of K, given that of K_0."""
+        out = raw * np.square(self.scale)
+        if self.takes_off:
+            sizes = np.abs(out)
+            out -= 2.0 * np.einsum("rn,rn->n", self.left, self.right)
+            out[np.abs(out) <= _ROUNDING * sizes] = 0.0
+        return out
+
+    @property
+    def takes_off(self) -> bool:
+        """Whether there is anything but the scale."""
+        return len(self.left) > 0
+
+    def off_product(
+        self, v: Floats, rows: Any = slice(None), other: Scaling | None = None
+    ) -> Floats:
+        """What centring takes off some rows of K v."""
+        other = self if other is None else other
+        left, right = self.left[:, rows], self.right[:, rows]
+        return (other.left @ v) @ right + (other.right @ v) @ left
+
+    def off_block(
+        self, rows: Any, columns: Any, other: Scaling | None = None, dtype: Any = np.float64
+    ) -> NDArray[Any]:
+        """What centring takes off a block of K."""
+        other = self if other is None else other
+        mine = np.vstack([self.left[:, rows], self.right[:, rows]]).astype(dtype, copy=False)
+        theirs = np.vstack([other.right[:, columns], other.left[:, columns]])
+        return mine.T @ theirs.astype(dtype, copy=False)
+
+    def coefficients(self, v: Floats) -> tuple[Floats, float]:
+        r"""Return c and b with :math:`\sum_j v_j K(x, x_j) = s(x) \sum_j c_j K_0(x, x_j) + b`.
+
+        For training samples :math:`x_j`, where nothing but a constant scales a kernel after it was
+        centred. A centred kernel takes the mean off v as well, and has the mean 0 over the
+        training samples.
+        """
+        left, right = self.left, self.right
+        constant = left.mean(axis=1) @ (right @ v) - right.mean(axis=1) @ (left @ v)
+        return self.scale * (v - v.mean() if self.takes_off else v), float(constant)
+
+
+class ScaledFactor(ABC):
+    """A training Gram matrix that is only known by products, normalised."""
+
+    scaling: Scaling
+
+    @abstractmethod
+    def raw_product(self, v: Floats) -> Floats:
+        """K_0 v."""
+
+    @abstractmethod
+    def raw_diagonal(self) -> Floats:
+        """Diagonal of K_0."""
+
+    @abstractmethod
+    def take(self, idx: Any, shared: dict[int, Any]) -> ScaledFactor:
+        """Return the same on some of the samples.
+
+        `shared` holds what factors of the same samples have in common, by the id of the original.
+        """
+
+    def product(self, v: Floats) -> Floats:
+        """K v."""
+        return self.scaling.product(self.raw_product, v)
+
+    def diagonal(self) -> Floats:
+        """Diagonal of K."""
+        return np.maximum(self.scaling.diagonal(self.raw_diagonal()), 0.0)
+
+
+def one_if_equal(given: Floats) -> Floats:
+    """Return a single number, shape (), if all are equal."""
+    return given[0].copy() if given.size and given.ndim and np.all(given == given[0]) else given
+
+
+class Normalisable(Protocol):
+    """What a step acts on: a `Scaling`, or a factor of a kernel."""
+
+    def scaled(self, root: Any) -> Self: ...
+    def centred(self, means: Floats, grand: float) -> Self: ...
+
+
+Target = TypeVar("Target", bound=Normalisable)
+
+
+class NormalizationStep(ABC):
+    """One step of a normalisation, with the constants it has learnt for every kernel."""
 
     name: ClassVar[str]
     needs_means: ClassVar[bool] = False
@@ -44,8 +207,9 @@ class NormalizationStep(ABC):
         self.sides: dict[int, Floats] = {}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        # Files of earlier versions call them by what they are.
-        own = {{"_roots": "sides", "_means": "sides"}.get(key, key): state[key] for key in state}
+        # Files of earlier versions call them by what they are, and have the mean of all means.
+        names = {"_roots": "sides", "_means": "sides"}
+        own = {names.get(key, key): state[key] for key in state if key != "_grand"}
         self.__dict__.update({"sides": {}} | own)
 
     def has(self, k: int) -> bool:
@@ -65,52 +229,13 @@ class NormalizationStep(ABC):
     def learn(self, k: int, kernel: str, diag: Floats, means: Floats | None) -> None:
         """Learn from the training diagonal and (if `needs_means`) the training row means."""
 
-    def train_side(self, k: int) -> Floats | None:
-        """What the step needs to know of each training sample."""
-        return self.sides.get(k)
-
-    def without_samples(self) -> NormalizationStep:
-        """Return the step with its constants, without what it knows of each training sample."""
-        bare = copy.copy(self)
-        bare.sides = {}
-        return bare
-
-    def new_side(self, k: int, kernel: str, diag: Floats, means: Floats | None) -> Floats | None:
-        """The same for new samples, from their diagonal and their means over the training set."""
+    def side(self, kernel: str, diag: Floats, means: Floats | None) -> Floats | None:
+        """What `sides` holds of training samples, for others: from their diagonal and means."""
         return None
 
-    def root(self, k: int, side: Floats | None) -> Any:
-        """What samples are multiplied with: one number, or one for each of them."""
-        return side
-
-    def apply(self, k: int, values: NDArray[Any], left: Any, right: Any) -> None:
-        """Normalise a block of values in place, given what is known of its rows and columns."""
-        rows, columns = self.root(k, left), self.root(k, right)
-        values *= rows.astype(values.dtype, copy=False)[:, None]
-        values *= columns.astype(values.dtype, copy=False)
-
-    def apply_diag(self, k: int, diag: Floats, side: Any) -> Floats:
-        """Return the normalised diagonal."""
-        return diag * self.root(k, side) ** 2
-
-    def apply_to_factor(self, k: int, F: Floats) -> Floats:
-        """Return the normalised factor of a training Gram matrix F F'."""
-        return F * np.reshape(self.root(k, self.train_side(k)), (-1, 1))
-
-    def apply_to_scaling(self, k: int, scaling: Scaling) -> Scaling:
-        """Return what is to be done to a training Gram matrix known by products."""
-        return scaling.scaled(self.root(k, self.train_side(k)))
-
-    def apply_to_coefficients(self, k: int, v: Floats) -> tuple[Floats, float]:
-        """Return v' and c with sum_j v_j K(x, x_j) = f(x) (sum_j v'_j K_before(x, x_j) + c).
-
-        f(x) is what `new_side` gives of a new sample for a step that scales them, else 1.
-        """
-        return v * self.root(k, self.train_side(k)), 0.0
-
-    def apply_to_residual(self, k: int, e: Floats) -> Floats:
-        """Return an upper bound on the diagonal of a normalised positive semidefinite residual."""
-        return e * self.root(k, self.train_side(k)) ** 2
+    @abstractmethod
+    def on(self, k: int, target: Target, side: Floats | None) -> Target:
+        """Scale or centre kernel k, given what is known of each sample."""
 
 
 class Trace(NormalizationStep):
@@ -160,18 +285,8 @@ class Trace(NormalizationStep):
             )
         self.scale[k] = 1.0 / mean
 
-    def root(self, k: int, side: Floats | None) -> Any:
-        return np.sqrt(self.scale[k])
-
-    def apply(self, k: int, values: NDArray[Any], left: Any, right: Any) -> None:
-        if self.scale[k] != 1.0:
-            values *= values.dtype.type(self.scale[k])
-
-    def apply_diag(self, k: int, diag: Floats, side: Any) -> Floats:
-        return diag * self.scale[k]
-
-    def apply_to_coefficients(self, k: int, v: Floats) -> tuple[Floats, float]:
-        return v * self.scale[k], 0.0
+    def on(self, k: int, target: Target, side: Floats | None) -> Target:
+        return target.scaled(np.sqrt(self.scale[k]))
 
 
 class Diagonal(NormalizationStep):
@@ -194,7 +309,7 @@ class Diagonal(NormalizationStep):
     _low = 0.0
 
     def learn(self, k: int, kernel: str, diag: Floats, means: Floats | None) -> None:
-        roots = self.new_side(k, kernel, diag, means)
+        roots = self.side(kernel, diag, means)
         if not roots.any():
             raise InvalidInputError(
                 f"kernel '{kernel}' has k(x, x) = 0 for all training samples, so it cannot be "
@@ -203,7 +318,7 @@ class Diagonal(NormalizationStep):
             )
         self.sides[k] = roots
 
-    def new_side(self, k: int, kernel: str, diag: Floats, means: Floats | None) -> Floats:
+    def side(self, kernel: str, diag: Floats, means: Floats | None) -> Floats:
         bad = np.flatnonzero(~((diag >= 0) & (diag < np.inf)))
         if len(bad):
             raise InvalidInputError(
@@ -215,8 +330,8 @@ class Diagonal(NormalizationStep):
         np.divide(1.0, np.sqrt(diag), out=roots, where=diag > 0)
         return roots
 
-    def apply_diag(self, k: int, diag: Floats, side: Any) -> Floats:
-        return (side > 0).astype(np.float64)
+    def on(self, k: int, target: Target, side: Floats | None) -> Target:
+        return target.scaled(side)
 
 
 class Center(NormalizationStep):
@@ -239,17 +354,6 @@ class Center(NormalizationStep):
     name = "center"
     needs_means = True
 
-    def __init__(self, n_kernels: int) -> None:
-        super().__init__(n_kernels)
-        self._grand: dict[int, float] = {}
-
-    def check(self, n_kernels: int, n: int) -> None:
-        super().check(n_kernels, n)
-        if self._grand.keys() != self.sides.keys():
-            raise InvalidInputError("normalize='center' must have a mean for each kernel.")
-        for mean in self._grand.values():
-            require_array("a mean of normalize='center'", np.asarray(mean), ())
-
     def learn(self, k: int, kernel: str, diag: Floats, means: Floats | None) -> None:
         own = np.asarray(means)
         if not np.isfinite(own).all():
@@ -257,35 +361,13 @@ class Center(NormalizationStep):
                 f"kernel '{kernel}' has values so large that their mean overflows, so it cannot be "
                 f"centred (normalize='center'). Scale the columns it reads."
             )
-        # The means come last: whoever finds them here takes all as learnt.
-        self._grand[k] = float(own.mean())
         self.sides[k] = own
 
-    def new_side(self, k: int, kernel: str, diag: Floats, means: Floats | None) -> Floats | None:
+    def side(self, kernel: str, diag: Floats, means: Floats | None) -> Floats | None:
         return means
 
-    def apply(self, k: int, values: NDArray[Any], left: Any, right: Any) -> None:
-        values -= (left - self._grand[k]).astype(values.dtype)[:, None]
-        values -= right.astype(values.dtype, copy=False)
-
-    def apply_diag(self, k: int, diag: Floats, side: Any) -> Floats:
-        out = diag - 2.0 * side + self._grand[k]
-        out[np.abs(out) <= _ROUNDING * np.abs(diag)] = 0.0
-        return out
-
-    def apply_to_factor(self, k: int, F: Floats) -> Floats:
-        return F - F.mean(axis=0)
-
-    def apply_to_scaling(self, k: int, scaling: Scaling) -> Scaling:
-        return scaling.centred(self.sides[k], self._grand[k])
-
-    def apply_to_coefficients(self, k: int, v: Floats) -> tuple[Floats, float]:
-        return v - v.mean(), self._grand[k] * float(v.sum()) - float(v @ self.sides[k])
-
-    def apply_to_residual(self, k: int, e: Floats) -> Floats:
-        # |phi_i - mean(phi)| <= |phi_i| + mean |phi| in the feature space of the residual.
-        roots = np.sqrt(np.maximum(e, 0.0))
-        return (roots + roots.mean()) ** 2
+    def on(self, k: int, target: Target, side: Any) -> Target:
+        return target.centred(side, float(self.sides[k].mean()))
 
 
 _STEPS: dict[str, type[NormalizationStep]] = {s.name: s for s in (Trace, Diagonal, Center)}
@@ -334,6 +416,12 @@ class Normalization:
     def pure_scaling(self) -> bool:
         """Whether every kernel is only multiplied by a constant."""
         return set(self.names) <= {"trace"}
+
+    @property
+    def divides_centred(self) -> bool:
+        """Whether samples are divided by what is left of their norms after centring."""
+        after = self.names[self.names.index("center") :] if "center" in self.names else ()
+        return "diagonal" in after
 
     def steps(self, n_kernels: int) -> list[NormalizationStep]:
         """Return fresh steps that have learnt nothing yet."""

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 from scipy import sparse
 
-from kernelweave.cached import cached_property
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.packing import pack, unpack
 from kernelweave.validation import LARGEST, require_names, require_sparse
@@ -66,6 +65,9 @@ class Samples:
         self._cache: dict[Any, Any] = {}
         self._derived: dict[Any, Samples] = {}
         self._kept_bytes = 0
+        # The rows of the whole set as it is cut: a slice, where there is one, copies nothing.
+        self._cut: Any = self._index
+        self.is_sparse = bool(sparse.issparse(self.base._data))
         self.bound: dict[Any, Any] = {}
 
     def __len__(self) -> int:
@@ -108,10 +110,6 @@ class Samples:
         """Positions of these rows in `base`; None for the whole set in order."""
         return self._index
 
-    @cached_property
-    def is_sparse(self) -> bool:
-        return bool(sparse.issparse(self.base._data))
-
     @property
     def native(self) -> Any:
         """The data in the type they came in (what a transformer or a column selector sees)."""
@@ -142,10 +140,29 @@ class Samples:
         out._reset()
         return out
 
+    def rows(self, first: int, last: int) -> Samples:
+        """Return the samples from one position to before another, or to the end."""
+        last = min(last, self.n)
+        if last - first == self.n:
+            return self
+        out = self.take(np.arange(first, last))
+        if self._index is None:
+            out._cut = slice(first, last)
+        return out
+
+    def in_another(self, whole: Samples) -> Samples:
+        """Return the rows of another whole set that stand where these do in theirs."""
+        if self._index is None:
+            return whole
+        out = whole.take(self._index)
+        if whole._index is None:
+            out._cut = self._cut
+        return out
+
     def derive(self, block: Any) -> Samples:
         """Return the same rows seen through a column block (see `kernelweave.kernels.Block`)."""
         if self._parent is not None and self._index is not None:
-            return self._parent.derive(block).take(self._index)
+            return self.in_another(self._parent.derive(block))
         known = self._derived.get(block)
         if known is None:
             known = block.apply(self)
@@ -177,7 +194,7 @@ class Samples:
             return value
         cut = self._cache.get(key)
         if cut is None:
-            cut = value[self._index]
+            cut = value[self._cut]
             if keep:
                 self._cache[key] = cut
         return cut

@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from kernelweave.errors import InvalidInputError
-from kernelweave.kernels.base import Elementwise, ElementwiseForm, Kernel, LookUp, Terms
+from kernelweave.kernels.base import Elementwise, ElementwiseForm, Kernel
 from kernelweave.kernels.evaluate import Pair
 from kernelweave.kernels.samples import Samples, row_square_norms
 from kernelweave.validation import positive_number
@@ -97,15 +96,6 @@ class Linear(Elementwise):
     def name(self) -> str:
         return "linear"
 
-    def features(self, samples: Samples) -> Any:
-        # Dense rows are better kept as factors.
-        return samples.array() if samples.is_sparse else None
-
-    def weigh(self, samples: Samples, v: NDArray[np.float64], terms: Terms | None = None) -> LookUp:
-        used = np.flatnonzero(v)
-        w = samples.take(used).array().T @ v[used]
-        return lambda new: new.array() @ w
-
     def _checked_form(self) -> ElementwiseForm:
         return ElementwiseForm("inner", 1, 1.0, 0.0, 1.0)
 
@@ -153,13 +143,6 @@ class Polynomial(Elementwise):
         coef0 = positive_number("coef0 of Polynomial", self.coef0, allow_zero=True)
         gamma = positive_number("gamma of Polynomial", self.gamma)
         return ElementwiseForm("inner", 1, float(self.degree), coef0, gamma)
-
-    def features(self, samples: Samples) -> Any:
-        form = self.form()
-        if form.p0 > 1 or not samples.is_sparse:
-            return None  # Powers of sparse rows are not sparse.
-        constant = sparse.csr_array(np.full((samples.n, 1), np.sqrt(form.p1)))
-        return sparse.hstack([np.sqrt(form.p2) * samples.array(), constant], format="csr")
 
     @classmethod
     def examples(cls) -> list[Kernel]:

@@ -20,7 +20,13 @@ from kernelweave.operators.base import Array, KernelOperator
 from kernelweave.operators.cached import CachedOperator
 from kernelweave.operators.computed import ComputedOperator
 from kernelweave.operators.dense import DenseOperator, dense_bytes
-from kernelweave.operators.factors import FactorOperator, RankExceeded, factor_kernel, raw_factor
+from kernelweave.operators.factors import (
+    FactorOperator,
+    Pivots,
+    RankExceeded,
+    factor_kernel,
+    raw_factor,
+)
 from kernelweave.operators.features import FeatureOperator, FeatureRows
 from kernelweave.operators.gaussians import GaussianOperator, gaussian_columns
 from kernelweave.operators.sequences import SequenceOperator
@@ -267,10 +273,10 @@ def _gaussians(kernels: ComputedOperator, candidates: Iterable[int], most: float
 
 def _factor_where_it_pays(
     kernels: ComputedOperator, others: set[int], rtol: float, random_state: int | None
-) -> dict[int, tuple[Array, Array]]:
+) -> dict[int, Pivots]:
     """Factor the kernels of low rank that are not in `others`."""
     cap = kernels.n // _RANK_SHARE
-    pieces: dict[int, tuple[Array, Array]] = {}
+    pieces: dict[int, Pivots] = {}
     candidates = [
         k
         for k in range(kernels.m)
@@ -286,7 +292,8 @@ def _factor_where_it_pays(
     def work(start: int, stop: int) -> None:
         for k in candidates[start:stop]:
             try:
-                if probe is not None and kernels.dense_features(k) is None:
+                features = kernels.dense_features(k)
+                if probe is not None and (features is None or features.shape[1] > cap):
                     # The rank on a subset is a lower bound: a cheap way to say no.
                     raw_factor(probe, k, rtol, _PROBE // 2)
                 pieces[k] = factor_kernel(kernels, k, rtol, cap)

@@ -15,6 +15,7 @@ from kernelweave.cached import cached_property
 from kernelweave.compiled.blocks import CACHED_ENTRIES, MATRIX_COLUMNS, STACK_ENTRIES, rows_of
 from kernelweave.compiled.threads import map_blocks, one_blas_thread
 from kernelweave.errors import InvalidInputError
+from kernelweave.kernels.normalize import Target
 from kernelweave.memory import FEW_SAMPLES, cache_bytes, require_bytes, square_side
 from kernelweave.operators.row_cache import RowCache, shared_cache
 from kernelweave.operators.squares import SquareSum
@@ -418,9 +419,12 @@ class KernelOperator(ABC):
         """Return the kernels before their normalisation."""
         return self
 
-    def normalised_factor(self, k: int, factor: Array, residual: Array) -> tuple[Array, Array]:
-        """Normalise a (rank, n) factor of the raw kernel and the residual diagonal beside it."""
-        return np.ascontiguousarray(factor), residual
+    def normalised(self, k: int, target: Target) -> Target:
+        """Return what belongs to kernel k on the training samples, given that of the raw kernel.
+
+        Such as a `Scaling`, or a factor: whatever can be scaled and centred.
+        """
+        return target
 
     def storage(self, dtype: str, kernels: Any, on_the_way: bool = False) -> str:
         """Return the type to keep these kernels in: `dtype`, or "float64" if they do not fit.

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -18,106 +17,24 @@ from kernelweave.kernels.base import ElementwiseForm, Kernel
 from kernelweave.kernels.evaluate import NotFiniteError, Plan, evaluate_stack
 from kernelweave.kernels.families import resolve
 from kernelweave.kernels.names import unique_names
-from kernelweave.kernels.normalize import Normalization, Trace
+from kernelweave.kernels.normalize import Normalization, ScaledFactor, Scaling, Target
 from kernelweave.kernels.samples import Samples, as_samples
-from kernelweave.kernels.scaled_factor import ScaledFactor
 from kernelweave.operators.base import (
     Array,
-    KernelOperator,
     Which,
-    into,
     kernel_indices,
     kernel_runs,
     sample_indices,
 )
 from kernelweave.operators.features import FeatureRows
-from kernelweave.validation import LARGEST, require_kind, require_names
+from kernelweave.operators.sampled import Rows, SampledOperator, check_kernels
+from kernelweave.validation import LARGEST, require_kind
 
 Floats = NDArray[np.float64]
 
 # Rows of centred kernels whose means are taken at a time, at least.
 _FEWEST_ROWS = 64
 _STATE = ("kernels", "samples", "normalization", "names", "steps")
-
-
-class Rows:
-    """Samples on one side of an operator, and what each step of the normalisation knows of them.
-
-    `sides` has an array of shape (m, n), or None, for each step, and is None if what the steps know
-    still has to be found out.
-    """
-
-    def __init__(self, samples: Samples, sides: list[Array | None] | None = None) -> None:
-        self.samples, self.sides, self.n = samples, sides, samples.n
-
-    def take(self, idx: Array) -> Rows:
-        sides = self.sides
-        if sides is not None:
-            sides = [side if side is None else side[:, idx] for side in sides]
-        return Rows(self.samples.take(idx), sides)
-
-
-class SampledOperator(KernelOperator):
-    """Kernels that are computed from samples, those of the training or others on either side.
-
-    `_left` and `_right` are the samples as the representation reads them, `_train` those of the
-    training.
-    """
-
-    samples: Any
-    # None of those that are known by numbers alone.
-    kernels: Sequence[Kernel] = ()
-    normalization: Normalization
-    dtype = "float64"
-    _left: Any
-    _right: Any
-    _train: Any = None
-
-    @abstractmethod
-    def _side(self, new: Samples) -> Any:
-        """Return new samples as the representation reads them."""
-
-    @property
-    def n(self) -> int:  # type: ignore[override]
-        return int((self._right or self.samples).n)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return int((self._left or self.samples).n), self.n
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(n={self.n}, m={self.m}, {self.normalization!r})"
-
-    def against(self, X: Any) -> Self:
-        return self.of_rows(self._checked(X), self._train)
-
-    def between(self, X: Any, Z: Any) -> Self:
-        left = self._checked(X)
-        return self.of_rows(left, left if Z is X else self._checked(Z))
-
-    def _checked(self, X: Any) -> Any:
-        new = as_samples(X)
-        if new.n_columns != self.samples.n_columns:
-            raise InvalidInputError(
-                f"X has {new.n_columns} columns, but the kernels were bound to "
-                f"{self.samples.n_columns}."
-            )
-        return self._side(new)
-
-    def sample_ids_of(self, idx: Array, kernels: Array | None = None) -> dict[str, Any]:
-        rows, found = self.samples.take(idx), {}
-        for k, kernel in enumerate(self.kernels):
-            if kernels is None or k in kernels:
-                found[self.names[k]] = kernel.core.ids(rows.through(kernel.path))
-        return {name: ids for name, ids in found.items() if ids is not None}
-
-    def of_rows(self, left: Any, right: Any) -> Self:
-        """Return the kernels between other samples."""
-        return self._but(_left=left, _right=right)
-
-    def in_type(self, dtype: str) -> Self:
-        """Return the same kernels with values of that type."""
-        return self._but(dtype=dtype)
 
 
 class ComputedOperator(SampledOperator):
@@ -168,13 +85,15 @@ class ComputedOperator(SampledOperator):
         self._reset()
 
     def _reset(self) -> None:
-        self.m = len(self.kernels)
+        self.m, self.only_scales = len(self.kernels), self.normalization.pure_scaling
         # The places of these kernels among those that the steps know.
         self._places = list(range(self.m))
         # The two sides; None stands for all training samples.
         self._left: Rows | None = None
         self._right: Rows | None = None
         self._learnt: set[int] = set()
+        # By place, what the steps make of the training samples.
+        self._scalings: dict[int, Scaling] = {}
         self._plan: tuple[list[int], Plan] | None = None
 
     @classmethod
@@ -228,17 +147,17 @@ class ComputedOperator(SampledOperator):
     def pack(self, idx: Array) -> Rows:
         """Return training samples as they travel, for `of_rows` there."""
         self.learn(range(self.m))
-        every = [[step.train_side(place) for place in self._places] for step in self.steps]
-        sides: list[Any] = [
-            None if own[0] is None else np.stack([side[idx] for side in own])  # type: ignore[index]
-            for own in every
-        ]
-        return Rows(Samples(self.samples.take(idx).native), sides)
+        scalings = {}
+        if not self.only_scales:
+            scalings = {place: self._training(k).take(idx) for k, place in enumerate(self._places)}
+        return Rows(Samples(self.samples.take(idx).native), scalings)
 
     def without_samples(self) -> ComputedOperator:
         self.learn(range(self.m))
-        steps = [step.without_samples() for step in self.steps]
-        return self._but(steps=steps, samples=Samples(self.samples.take([0]).native))
+        # Samples bring along what the others know of them.
+        steps = self.steps if self.only_scales else []
+        first = Samples(self.samples.take([0]).native)
+        return self._but(steps=steps, samples=first, _scalings={})
 
     # Values
 
@@ -247,50 +166,27 @@ class ComputedOperator(SampledOperator):
         self.learn(chosen)
         left = _positions(rows, self.shape[0])
         right = _positions(columns, self.n)
-        new = self._left is not None and self._left.sides is None
+        new = self._left is not None and self._left.scalings is None
         if new and self._right is None and any(step.needs_means for step in self.steps):
             return self._centred_block(chosen, left, right)
         kind = np.dtype(self.dtype)
         try:
-            return self._values(chosen, left, right, kind, len(self.steps))
+            return self._values(chosen, left, right, kind)
         except NotFiniteError:
             if kind == np.float64:
                 raise
             # In float32 numbers may overflow on the way to values that do not.
-            return self._values(chosen, left, right, np.float64, len(self.steps)).astype(kind)
+            return self._values(chosen, left, right, np.float64).astype(kind)
 
-    def _values(
-        self, kernels: list[int], left: Any, right: Any, dtype: DTypeLike, stage: int
-    ) -> Array:
-        """Values after the first steps."""
+    def _values(self, kernels: list[int], left: Any, right: Any, dtype: DTypeLike) -> Array:
         mine, theirs = self._samples(self._left, left), self._samples(self._right, right)
         values = self._planned(kernels).evaluate(mine, theirs, dtype)
-        if not stage:
-            return values
-        for i, k in enumerate(kernels):
-            a = self._sides(self._left, k, mine, left, stage)
-            same = self._left is self._right and left is right
-            b = a if same else self._sides(self._right, k, theirs, right, stage)
-            for step, one, two in zip(self.steps[:stage], a, b, strict=True):
-                step.apply(self._places[k], values[i], one, two)
+        same = self._left is self._right and left is right
+        for own, k in zip(values, kernels, strict=True):
+            a = self._scaling(self._left, k, mine, left)
+            b = a if same else self._scaling(self._right, k, theirs, right)
+            a.normalise(own, b)
         return values
-
-    def _samples(self, side: Rows | None, index: Any) -> Samples:
-        samples = self.samples if side is None else side.samples
-        return samples if index is None else samples.take(index)
-
-    def _sides(
-        self, side: Rows | None, k: int, samples: Samples, index: Any, stage: int
-    ) -> list[Floats | None]:
-        """What the first steps know of the samples of a block."""
-        if side is not None and side.sides is None:
-            return self._new_sides(k, samples)
-        place = self._places[k]
-        if side is None:
-            known = [step.train_side(place) for step in self.steps[:stage]]
-        else:
-            known = [own if own is None else own[place] for own in side.sides or []]
-        return [own if own is None or index is None else own[index] for own in known]
 
     def _centred_block(self, kernels: list[int], left: Any, right: Any) -> Array:
         """New samples against training samples, all of which their means are taken over."""
@@ -298,54 +194,91 @@ class ComputedOperator(SampledOperator):
         out = np.empty((len(kernels), new.n, self.n if right is None else len(right)), self.dtype)
         height = rows_of(self.n * len(kernels), STACK_ENTRIES)
         for start in range(0, new.n, height):
-            part = new.take(np.arange(start, min(start + height, new.n)))
+            part = new.rows(start, start + height)
             # In float64: a mean over many samples is taken off, of which little may be left.
             whole = self._planned(kernels).evaluate(part, self.samples)
-            for i, k in enumerate(kernels):
-                self._new_sides(k, part, whole[i])
-            out[:, start : start + height] = whole if right is None else whole[:, :, right]
+            for k, own, target in zip(kernels, whole, out[:, start : start + height], strict=True):
+                self._new_scaling(k, part, own).normalise(own, self._training(k))
+                target[:] = own if right is None else own[:, right]
         return out
 
-    def _new_sides(self, k: int, new: Samples, values: Array | None = None) -> list[Floats | None]:
-        """What every step knows of new samples; `values` against training ones are normalised."""
-        place, sides = self._places[k], []
-        if values is None and any(step.needs_means for step in self.steps):
+    def _samples(self, side: Rows | None, index: Any) -> Samples:
+        samples = self.samples if side is None else side.samples
+        return samples if index is None else samples.take(index)
+
+    # What the normalisation knows of samples
+
+    def _scaling(self, side: Rows | None, k: int, samples: Samples, index: Any) -> Scaling:
+        """What is known of some samples of one side."""
+        if self.only_scales:
+            return self._training(k)  # One number, whichever the samples.
+        if side is None:
+            known = self._training(k)
+        elif side.scalings is not None:
+            known = side.scalings[self._places[k]]
+        else:
+            return self._new_scaling(k, samples)
+        return known if index is None else known.take(index)
+
+    def _training(self, k: int) -> Scaling:
+        place = self._places[k]
+        if place not in self._scalings:
+            self._scalings[place] = self._normalised(k, Scaling.none(self.samples.n))
+        return self._scalings[place]
+
+    def _normalised(self, k: int, target: Target, stage: int | None = None) -> Target:
+        """What the first steps, or all of them, make of the training samples."""
+        place = self._places[k]
+        for step in self.steps[:stage]:
+            target = step.on(place, target, step.sides.get(place))
+        return target
+
+    def _new_scaling(
+        self, k: int, new: Samples, values: Array | None = None, centred: bool = True
+    ) -> Scaling:
+        """What is known of new samples, by their `values` against the training samples if there.
+
+        Without `centred` steps that centre are left out.
+        """
+        steps = [step for step in self.steps if centred or not step.needs_means]
+        if values is None and any(step.needs_means for step in steps):
             values = evaluate_stack([self.kernels[k]], new, self.samples)[0]
         # Samples that a given matrix got after the fit have no diagonal: only where a step asks.
-        needed = any(step.needs_diagonal for step in self.steps)
-        diagonal = self._raw_diagonal(k, new) if needed else np.zeros(new.n)
-        for step in self.steps:
-            means = None
+        needed = any(step.needs_diagonal for step in steps)
+        raw = self._raw_diagonal(k, new) if needed else np.zeros(new.n)
+        place, n = self._places[k], self.samples.n
+        mine, theirs, means = Scaling.none(new.n), Scaling.none(n), None
+        for step in steps:
             if values is not None and step.needs_means:
-                means = values.mean(axis=1, dtype=np.float64)
-            side = step.new_side(place, self.names[k], diagonal, means)
-            if values is not None:
-                step.apply(place, values, side, step.train_side(place))
-            diagonal = step.apply_diag(place, diagonal, side)
-            sides.append(side)
-        return sides
+                means = mine.product(values.__matmul__, np.full(n, 1.0 / n), theirs)
+            side = step.side(self.names[k], mine.diagonal(raw), means)
+            mine = step.on(place, mine, side)
+            theirs = step.on(place, theirs, step.sides.get(place))
+        return mine
 
     def diagonal(self, kernels: Which = None) -> Floats:
         chosen = kernel_indices(kernels, self.m).tolist()
         self.learn(chosen)
         out = np.empty((len(chosen), self.n))
+        samples = self._samples(self._right, None)
         for row, k in zip(out, chosen, strict=True):
-            row[:] = self._stage_diagonal(k, len(self.steps))
+            own = self._scaling(self._right, k, samples, None)
+            row[:] = own.diagonal(self._raw_diagonal(k, samples))
         return out
 
     def weighted(
         self, d: ArrayLike, rows: Which = None, columns: Which = None, out: Array | None = None
     ) -> Array:
         """See :class:`KernelOperator`; kernels that are only scaled are added up as computed."""
-        if not self.normalization.pure_scaling:
+        if not self.only_scales:
             return super().weighted(d, rows, columns, out)
         weights = np.asarray(d, dtype=np.float64)
         chosen = np.flatnonzero(weights).tolist()
         scaled = weights[chosen] * self.scale(chosen)
         left = self._samples(self._left, _positions(rows, self.shape[0]))
         right = self._samples(self._right, _positions(columns, self.n))
-        kind = np.float64 if out is None else out.dtype
-        return into(out, self._planned(chosen).weighted(scaled, left, right, kind))
+        out = self._sum_memory(left.n, right.n) if out is None else out
+        return self._planned(chosen).weighted(scaled, left, right, out)
 
     # What representations are made from
 
@@ -373,7 +306,7 @@ class ComputedOperator(SampledOperator):
 
     def given_matrix(self, k: int) -> tuple[Array, Array, float] | None:
         core, samples = self._seen(k)
-        matrix = core.whole_matrix() if self.normalization.pure_scaling else None
+        matrix = core.whole_matrix() if self.only_scales else None
         if matrix is None:
             return None
         return matrix, np.asarray(core.ids(samples)), float(self.scale([k])[0])
@@ -400,9 +333,7 @@ class ComputedOperator(SampledOperator):
             return None
         if stage is None:
             self.learn([k])
-        scaling = factor.scaling
-        for step in self.steps[:stage]:
-            scaling = step.apply_to_scaling(self._places[k], scaling)
+        scaling = self._normalised(k, factor.scaling, stage)
         return replace(factor, scaling=scaling)  # type: ignore[type-var]
 
     def dense_features(self, k: int) -> Array | None:
@@ -410,27 +341,36 @@ class ComputedOperator(SampledOperator):
         return features if isinstance(features, np.ndarray) else None
 
     def raw(self) -> ComputedOperator:
-        # Without steps there is nothing to learn.
-        return self._but(steps=[], _learnt=set(range(self.m)))
+        every = set(range(self.m))  # Without steps there is nothing to learn.
+        none = Normalization()
+        return self._but(
+            steps=[], normalization=none, only_scales=True, _scalings={}, _learnt=every
+        )
 
-    def normalised_factor(self, k: int, factor: Array, residual: Array) -> tuple[Array, Array]:
+    def normalised(self, k: int, target: Target) -> Target:
         self.learn([k])
-        scaled = factor.T
-        for step in self.steps:
-            scaled = step.apply_to_factor(self._places[k], scaled)
-            residual = step.apply_to_residual(self._places[k], residual)
-        return np.ascontiguousarray(scaled.T), residual
+        return self._normalised(k, target)
 
     # The constants of the normalisation
 
     def scale(self, kernels: list[int]) -> Floats:
         """The factors of kernels that normalising only scales."""
         self.learn(kernels)
-        out = np.ones(len(kernels))
+        roots = np.ones(len(kernels))
         for step in self.steps:
-            if isinstance(step, Trace):
-                out *= step.scale[[self._places[k] for k in kernels]]
-        return out
+            roots *= np.sqrt(step.scale[[self._places[k] for k in kernels]])  # type: ignore[attr-defined]
+        return roots * roots
+
+    def coefficients(self, k: int, v: Floats) -> tuple[Floats, Floats, float]:
+        """Return c, s of the training samples and b, see `Scaling.coefficients`."""
+        self.learn([k])
+        own = self._training(k)
+        c, b = own.coefficients(v)
+        return c, own.scale, b
+
+    def new_roots(self, k: int, new: Samples) -> Floats:
+        """What new samples are multiplied by, where centring comes after all that divides."""
+        return self._new_scaling(k, new, centred=False).scale
 
     def _planned(self, kernels: list[int]) -> Plan:
         """The plan for these kernels; solvers ask for the same ones again and again."""
@@ -442,10 +382,12 @@ class ComputedOperator(SampledOperator):
     def learn(self, kernels: Sequence[int]) -> None:
         """Learn the constants of the normalisation for these kernels, where they are not known."""
         ends = (self._left, self._right)
-        known = all(side is not None and side.sides is not None for side in ends)
+        known = all(side is not None and side.scalings is not None for side in ends)
         if known or len(self._learnt) == self.m:
             return
         new = [k for k in kernels if k not in self._learnt]
+        if not new:
+            return
         for stage, step in enumerate(self.steps):
             missing = [k for k in new if not step.has(self._places[k])]
             if not missing:
@@ -475,49 +417,33 @@ class ComputedOperator(SampledOperator):
         return diagonal
 
     def _stage_diagonal(self, k: int, stage: int) -> Floats:
-        """The diagonal after the first steps, of samples that the normalisation knows."""
-        samples = self._samples(self._right, None)
-        diagonal = self._raw_diagonal(k, samples)
-        sides = self._sides(self._right, k, samples, None, stage)
-        for step, side in zip(self.steps[:stage], sides, strict=False):
-            diagonal = step.apply_diag(self._places[k], diagonal, side)
-        return diagonal
+        """The diagonal of the training samples after the first steps."""
+        scaling = self._normalised(k, Scaling.none(self.samples.n), stage)
+        return scaling.diagonal(self._raw_diagonal(k, self.samples))
 
     def _stage_means(self, kernels: list[int], stage: int) -> Floats:
         """Row means over the training samples after the first steps, in bounded memory."""
-        train = self.of_rows(None, None)
         n = self.samples.n
+        mean = np.full(n, 1.0 / n)
         means, computed = np.empty((len(kernels), n)), []
         for i, k in enumerate(kernels):
             factor = self._stage_factor(k, stage)
             if factor is None:
                 computed.append(i)
             else:
-                means[i] = factor.product(np.full(n, 1.0 / n))
+                means[i] = factor.product(mean)
         for run in kernel_runs(len(computed), _FEWEST_ROWS * n):
             places = [computed[i] for i in run]
             part = [kernels[i] for i in places]
+            before = [self._normalised(k, Scaling.none(n), stage) for k in part]
             height = rows_of(n * len(part), STACK_ENTRIES)
             for start in range(0, n, height):
                 idx = np.arange(start, min(start + height, n))
-                values = train._values(part, idx, None, np.float64, stage)
-                means[places, start : start + height] = values.mean(axis=2)
+                values = self._planned(part).evaluate(self.samples.take(idx), self.samples)
+                for i, own, scaling in zip(places, values, before, strict=True):
+                    means[i, idx] = scaling.take(idx).product(own.__matmul__, mean, scaling)
         return means
 
 
 def _positions(idx: Any, n: int) -> Array | None:
     return None if idx is None else sample_indices(idx, n)
-
-
-def check_kernels(kernels: Any, samples: Any, names: Any) -> None:
-    """Raise unless bound kernels, which came from a file, fit their samples and have names."""
-    require_kind("the kernels", kernels, list)
-    require_kind("the training samples", samples, Samples)
-    if not kernels:
-        raise InvalidInputError("there must be at least one kernel.")
-    require_names("the names of the kernels", names, len(kernels))
-    for kernel in kernels:
-        require_kind("a kernel", kernel, Kernel)
-        kernel.core.ids(samples.through(kernel.path))
-    first = samples.take([0])
-    evaluate_stack(kernels, first, first)

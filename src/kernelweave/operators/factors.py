@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -46,25 +48,42 @@ class RankExceeded(Exception):
     """A kernel needs more pivots than it was allowed."""
 
 
+@dataclass(frozen=True)
+class Pivots:
+    """A factor of K = F'F + E, one row a pivot, and a bound on the diagonal of the remainder E.
+
+    The remainder is positive semi-definite.
+    """
+
+    factor: Array
+    residual: Array
+
+    def scaled(self, root: Any) -> Pivots:
+        return Pivots(self.factor * root, self.residual * np.square(root))
+
+    def centred(self, means: Array, grand: float) -> Pivots:
+        # |phi_i - mean(phi)| <= |phi_i| + mean |phi| in the feature space of the remainder.
+        roots = np.sqrt(np.maximum(self.residual, 0.0))
+        factor = self.factor - self.factor.mean(axis=1, keepdims=True)
+        return Pivots(factor, (roots + roots.mean()) ** 2)
+
+
 def factor_kernel(
     source: KernelOperator, k: int, rtol: float, max_rank: int | None = None
-) -> tuple[Array, Array]:
-    """Pivoted Cholesky of the k-th kernel to a relative trace error.
+) -> Pivots:
+    """Pivoted Cholesky of the k-th kernel to a relative trace error, normalised.
 
-    Returns the normalised factor (rank, n), one row a pivot, and the residual diagonal (n,): the
-    remainder ``E = K - F'F`` is positive semi-definite and ``trace(E) <= rtol * trace(K)``.
-    Raises :class:`RankExceeded` when `max_rank` pivots are not enough.
+    Of the kernel before its normalisation ``trace(E) <= rtol * trace(K)``. Raises
+    :class:`RankExceeded` when `max_rank` pivots are not enough.
     """
-    return source.normalised_factor(k, *raw_factor(source, k, rtol, max_rank))
+    return source.normalised(k, raw_factor(source, k, rtol, max_rank))
 
 
-def raw_factor(
-    source: KernelOperator, k: int, rtol: float, max_rank: int | None = None
-) -> tuple[Array, Array]:
+def raw_factor(source: KernelOperator, k: int, rtol: float, max_rank: int | None = None) -> Pivots:
     """Return what :func:`factor_kernel` does, of the kernel before its normalisation."""
     features = source.dense_features(k)
     if features is not None and features.shape[1] <= (max_rank or features.shape[1]):
-        return features.T, np.zeros(source.n)
+        return Pivots(features.T, np.zeros(source.n))
     raw, own = source.raw(), np.array([k])
     residual = np.array(raw.diagonal(own)[0])
     target = rtol * residual.sum()
@@ -108,7 +127,7 @@ def raw_factor(
             ) from None
     if residual.sum() > target and len(factor) == limit < source.n:
         raise RankExceeded(source.names[k])
-    return factor, residual
+    return Pivots(factor, residual)
 
 
 class FactorOperator(KernelOperator):
@@ -125,8 +144,8 @@ class FactorOperator(KernelOperator):
 
     Parameters
     ----------
-    pieces : sequence of (ndarray of shape (rank, n), ndarray of shape (n,))
-        The factor of each kernel, one row a pivot, and the diagonal of what it leaves out.
+    pieces : sequence of Pivots
+        The factor of each kernel, and the diagonal of what it leaves out.
     names : sequence of str
         Names of the kernels.
     source : KernelOperator, optional
@@ -149,14 +168,14 @@ class FactorOperator(KernelOperator):
 
     def __init__(
         self,
-        pieces: Sequence[tuple[Array, Array]],
+        pieces: Sequence[Pivots],
         names: Sequence[str],
         source: KernelOperator | None = None,
         rtol: float = 0.0,
     ) -> None:
         self._source, self.rtol = source, rtol
-        self.m, self.n, self.names = len(pieces), len(pieces[0][1]), names
-        self.ranks = np.array([len(factor) for factor, _ in pieces])
+        self.m, self.n, self.names = len(pieces), len(pieces[0].residual), names
+        self.ranks = np.array([len(piece.factor) for piece in pieces])
         # The factors of all kernels one below the other, where each begins, and whose each row is.
         self._offsets = np.concatenate([[0], np.cumsum(self.ranks)])
         self._owner = np.repeat(np.arange(self.m), self.ranks)
@@ -166,9 +185,9 @@ class FactorOperator(KernelOperator):
         )
         self._factors = np.empty((total, self.n))
         self._residual = np.empty((self.m, self.n))
-        for k, (factor, residual) in enumerate(pieces):
-            self._factors[self._offsets[k] : self._offsets[k + 1]] = factor
-            self._residual[k] = residual
+        for k, piece in enumerate(pieces):
+            self._factors[self._offsets[k] : self._offsets[k + 1]] = piece.factor
+            self._residual[k] = piece.residual
 
     @classmethod
     def of(
@@ -180,7 +199,7 @@ class FactorOperator(KernelOperator):
         """
         if not 0 <= rtol < 1:
             raise InvalidInputError(f"rtol must lie in [0, 1); got {rtol!r}.")
-        pieces: list[tuple[Array, Array]] = [(np.empty(0), np.empty(0))] * kernels.m
+        pieces: dict[int, Pivots] = {}
 
         def work(start: int, stop: int) -> None:
             for k in range(start, stop):
@@ -193,7 +212,7 @@ class FactorOperator(KernelOperator):
                     ) from None
 
         map_blocks(work, kernels.m, 1)
-        out = cls(pieces, kernels.names, kernels, rtol)
+        out = cls([pieces[k] for k in range(kernels.m)], kernels.names, kernels, rtol)
         out._max_rank = max_rank
         return out
 

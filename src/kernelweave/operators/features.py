@@ -10,7 +10,8 @@ import numpy as np
 
 from kernelweave.compiled.sparse_rows import SparseRows, add_inner, add_rows, dot_rows, turn_rows
 from kernelweave.compiled.threads import map_blocks, one_blas_thread
-from kernelweave.kernels.scaled_factor import ScaledFactor, Scaling, number_columns
+from kernelweave.kernels.normalize import ScaledFactor, Scaling
+from kernelweave.kernels.strings.kmers import number_columns
 from kernelweave.operators.base import Array, Which, as_tasks, kernel_indices
 from kernelweave.operators.thin import ThinOperator
 

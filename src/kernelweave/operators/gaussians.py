@@ -45,8 +45,9 @@ from kernelweave.operators.base import (
     same_samples,
     sample_indices,
 )
-from kernelweave.operators.computed import ComputedOperator, SampledOperator
+from kernelweave.operators.computed import ComputedOperator
 from kernelweave.operators.distance_parts import Columns, squared_columns
+from kernelweave.operators.sampled import SampledOperator
 from kernelweave.validation import require_kind
 
 # Parts that a small sum of many kernels is cut into.

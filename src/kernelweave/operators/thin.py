@@ -13,7 +13,7 @@ from kernelweave.compiled.blocks import MIRROR_ROWS
 from kernelweave.compiled.matrix_checks import mirror_rows
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.errors import InvalidInputError
-from kernelweave.kernels.scaled_factor import ScaledFactor, Scaling, one_if_equal
+from kernelweave.kernels.normalize import ScaledFactor, Scaling, one_if_equal
 from kernelweave.operators.base import (
     Array,
     KernelOperator,

@@ -26,7 +26,6 @@ from kernelweave.compiled.kmer_tables import (
 from kernelweave.compiled.kmers import Kmers, count_kmers
 from kernelweave.compiled.sparse_rows import SparseRows, add_inner
 from kernelweave.compiled.threads import map_blocks
-from kernelweave.kernels.scaled_factor import number_columns
 from kernelweave.kernels.strings.alphabet import Alphabet
 from kernelweave.kernels.strings.sequences import Sequences, equal_blocks
 
@@ -50,6 +49,8 @@ _MOST_PLACES = 2**22
 _PLACES_FOR_A_KMER, _FEW_PLACES = 64, 2**14
 # With a trie below, so many places for each k-mer let most of them have a place of their own.
 _PLACES_FOR_A_START = 4
+# A table of all columns is quicker than sorting, but must not be much larger than the entries.
+_TABLE, _MANY_COLUMNS = 16, 2**16
 
 
 @dataclass(frozen=True)
@@ -303,3 +304,12 @@ class KmerTable:
 
         map_blocks(work, len(blocks) - 1, 1, _WORK * float(len(sequences.codes)))
         return out
+
+
+def number_columns(indices: NDArray[np.integer]) -> tuple[Ints, Ints]:
+    """Return the columns that occur, ascending, and the place of each entry among them."""
+    if indices.max(initial=0) < _TABLE * indices.size + _MANY_COLUMNS:
+        there = np.bincount(indices) > 0
+        return np.flatnonzero(there), (np.cumsum(there) - 1)[indices]
+    used, places = np.unique(indices, return_inverse=True)
+    return used.astype(np.int64, copy=False), places

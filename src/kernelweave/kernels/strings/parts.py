@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelweave.errors import InvalidInputError
-from kernelweave.kernels.base import Kernel, LookUp, Terms
+from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.evaluate import Pair
 from kernelweave.kernels.families import Family
 from kernelweave.kernels.samples import Samples
@@ -19,6 +20,9 @@ from kernelweave.kernels.strings.alphabet import Alphabet, get_alphabet
 from kernelweave.kernels.strings.sequences import sequences_of
 
 Floats = NDArray[np.float64]
+# Values of new samples, and the kernels of a weighted sum, each with its factor.
+LookUp = Callable[[Samples], Floats]
+Terms = Sequence[tuple[Any, float]]
 
 
 class StringKernel(Kernel):
@@ -130,7 +134,16 @@ class StringKernel(Kernel):
             out *= self.unit(pair.right).astype(out.dtype, copy=False)
         return out.astype(pair.dtype, copy=False)
 
+    @property
+    @abstractmethod
+    def merge_key(self) -> Any:
+        """Kernels with equal keys, not None, can be looked up together by `weigh`."""
+
     def weigh(self, samples: Samples, v: Floats, terms: Terms | None = None) -> LookUp:
+        """Return x -> sum_j v_j k(x_j, x), at a cost that does not depend on the number of x_j.
+
+        With `terms`, kernels of the same `merge_key` and their factors, k is the sum of these.
+        """
         amounts = v * self.unit(samples) if self.normalize else v
         found = self._table(samples, amounts, [(self, 1.0)] if terms is None else terms)
         return (lambda new: found(new) * self.unit(new)) if self.normalize else found

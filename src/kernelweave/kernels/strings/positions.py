@@ -40,7 +40,7 @@ from kernelweave.compiled.kmer_tables import (
 )
 from kernelweave.compiled.match_runs import ALL, LOWER, SAME, add_common
 from kernelweave.compiled.threads import map_blocks
-from kernelweave.kernels.scaled_factor import ScaledFactor, Scaling
+from kernelweave.kernels.normalize import ScaledFactor, Scaling
 from kernelweave.kernels.strings.sequences import Aligned
 
 Floats = NDArray[np.float64]

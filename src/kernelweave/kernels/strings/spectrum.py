@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelweave.errors import InvalidInputError
-from kernelweave.kernels.base import Kernel, LookUp, Terms
+from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.evaluate import Pair
 from kernelweave.kernels.samples import Samples
-from kernelweave.kernels.scaled_factor import number_columns
 from kernelweave.kernels.strings.alphabet import Alphabet, get_alphabet
 from kernelweave.kernels.strings.kmers import (
     MOST_BITS,
@@ -21,9 +20,16 @@ from kernelweave.kernels.strings.kmers import (
     KmerRows,
     KmerSpace,
     KmerTable,
+    number_columns,
     square_norms,
 )
-from kernelweave.kernels.strings.parts import StringKernel, is_pair, position_text
+from kernelweave.kernels.strings.parts import (
+    LookUp,
+    StringKernel,
+    Terms,
+    is_pair,
+    position_text,
+)
 from kernelweave.kernels.strings.sequences import Sequences, sequences_of
 
 

@@ -9,12 +9,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelweave.errors import InvalidInputError
-from kernelweave.kernels.base import Kernel, LookUp, Terms
+from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.evaluate import Pair
+from kernelweave.kernels.normalize import Scaling
 from kernelweave.kernels.samples import Samples
-from kernelweave.kernels.scaled_factor import Scaling
 from kernelweave.kernels.strings.alphabet import Alphabet, get_alphabet
-from kernelweave.kernels.strings.parts import StringKernel, is_pair, is_whole, position_text
+from kernelweave.kernels.strings.parts import (
+    LookUp,
+    StringKernel,
+    Terms,
+    is_pair,
+    is_whole,
+    position_text,
+)
 from kernelweave.kernels.strings.positions import (
     Floats,
     PositionalFactor,
