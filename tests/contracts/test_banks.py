@@ -28,7 +28,6 @@ from kernelweave.kernels import (
     sample_ids,
 )
 from kernelweave.operators import (
-    CachedOperator,
     ComputedOperator,
     DenseOperator,
     FactorOperator,
@@ -38,6 +37,7 @@ from kernelweave.operators import (
 )
 from kernelweave.operators import base as protocol
 from kernelweave.operators import factors as factored
+from kernelweave.operators.row_cache import RowCache
 
 N = 60
 
@@ -393,10 +393,8 @@ def test_selected_kernels_share_what_is_stored():
     part = factored.select(np.array([1, 2, 3]))
     assert np.shares_memory(part._factors, factored._factors)
     lazy = LazyBank(3).build(kernels)
-    lazy.block(np.arange(4))
     fresh = lazy.select(np.array([2]))
     assert fresh.cache_mb == 3
-    assert (fresh._cache.hits, fresh._cache.misses) == (0, 0)
 
 
 def test_combinations(case):
@@ -570,7 +568,7 @@ class TestChoice:
     def test_auto_goes_lazy_when_the_matrices_do_not_fit(self):
         X = np.random.default_rng(0).normal(size=(700, 20))
         kernels = ComputedOperator.build([Polynomial(4), Polynomial(5)], X)
-        assert isinstance(build_bank("auto", kernels, cache_mb=1.0), CachedOperator)
+        assert isinstance(build_bank("auto", kernels, cache_mb=1.0), ComputedOperator)
         assert isinstance(build_bank("auto", kernels, cache_mb=100), DenseOperator)
 
     def test_storage_follows_the_tolerance(self):
@@ -579,7 +577,8 @@ class TestChoice:
         assert build_bank("dense", kernels, tol=1e-6).dtype == "float64"
 
     def test_an_object_with_build_is_used(self):
-        assert isinstance(build_bank(LazyBank(3), kernel_set()), CachedOperator)
+        built = build_bank(LazyBank(3), kernel_set())
+        assert (built.dtype, built.cache_mb) == ("float32", 3)
 
     def test_unknown_name(self):
         with pytest.raises(ValueError, match="did you mean 'dense'"):
@@ -600,21 +599,20 @@ class TestChoice:
             build_bank("auto", kernel_set(), cache_mb=0)
 
 
-def test_the_lazy_cache_forgets_the_oldest_rows():
-    X = np.random.default_rng(0).normal(size=(50, 3))
-    kernels = ComputedOperator.build([RBF(width=1.0), Linear()], X)
-    # Rows take two thirds of the megabytes.
-    bank = LazyBank(1.6 * 10 * 2 * 50 * 4 / 1e6).build(kernels)
-    assert bank._cache.capacity == 10
-    bank.block(np.arange(10))
-    assert (bank._cache.hits, bank._cache.misses) == (0, 10)
-    bank.block(np.arange(5))
-    assert bank._cache.hits == 5
-    bank.block(np.array([20, 21, 22, 23, 24]))  # takes the places of rows 5..9
-    bank.block(np.arange(5))
-    assert bank._cache.hits == 10
-    bank.block(np.array([7]))
-    assert bank._cache.misses == 16
+def test_the_cache_of_rows_forgets_the_oldest():
+    K = np.random.default_rng(0).normal(size=(2, 50, 50))
+    cache = RowCache(lambda idx: K[:, idx], 2, 50, 10 * 2 * 50 * 8, np.dtype(np.float64))
+    assert cache.capacity == 10
+    for asked, hits, misses in (
+        (range(10), 0, 10),
+        (range(5), 5, 10),
+        (range(20, 25), 5, 15),  # these take the places of rows 5..9
+        (range(5), 10, 15),
+        ([7], 10, 16),
+    ):
+        slab, slots = cache.slots(np.array(asked))
+        np.testing.assert_array_equal(slab[slots], K[:, asked].transpose(1, 0, 2))
+        assert (cache.hits, cache.misses) == (hits, misses)
 
 
 def test_matrices_at_odd_addresses():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -16,7 +17,6 @@ from kernelweave.compiled.dense_rows import add_rows, rows_product, square_block
 from kernelweave.compiled.exp import exp_inplace
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.errors import InvalidInputError
-from kernelweave.memory import rows_and_work
 from kernelweave.operators.base import Array, KernelOperator, as_tasks
 from kernelweave.operators.row_cache import RowCache
 from kernelweave.registry import Named
@@ -30,8 +30,8 @@ class Gram:
 
     Where the operator finds it cheaper (moderate n, matrices in memory) the matrix is formed once.
     Elsewhere a product is taken kernel by kernel and remembered in `parts`, so that K_k alpha stays
-    known for every active kernel and the next weights need no pass of their own; or, with
-    `keep_rows`, from rows of the sum that are kept.
+    known for every active kernel and the next weights need no pass of their own. Where rows are
+    computed as they are asked for (`computes_rows`), those of the sum are kept.
 
     Parameters
     ----------
@@ -43,8 +43,6 @@ class Gram:
         Storage of the matrix, if it is formed, or of the rows; sums are float64.
     reuse : Gram, optional
         Its memory is taken over, and what it holds if it is of the same weights.
-    keep_rows : bool, default=False
-        Whether rows of the sum are kept where the matrix is not formed.
 
     Attributes
     ----------
@@ -69,7 +67,6 @@ class Gram:
         d: Array,
         dtype: DTypeLike = np.float64,
         reuse: Gram | None = None,
-        keep_rows: bool = False,
     ) -> None:
         self.n, self.bank, self.d = bank.n, bank, d
         self.active = np.flatnonzero(d)
@@ -87,20 +84,20 @@ class Gram:
         if self._matrix is None and bank.forms_matrix:
             fits = old is not None and old.shape == (self.n, self.n) and old.dtype == kind
             self._matrix = bank.weighted(d, out=old if fits else np.empty((self.n, self.n), kind))
-        elif self._matrix is None and keep_rows:
-            wanted = kind.itemsize * float(self.n) ** 2
-            budget, bank.work_bytes = rows_and_work(bank.kept_bytes, wanted)
+        elif self._matrix is None and bank.computes_rows:
             known = None if reuse is None else reuse._rows
             if known is not None and known.dtype == kind:
-                known.clear(self._compute_rows)
+                known.clear(partial(self._compute_rows, kind))
                 self._rows = known
             else:
                 if known is not None:
                     known.release()
-                self._rows = RowCache(self._compute_rows, 1, self.n, budget, kind)
+                self._rows = RowCache(
+                    partial(self._compute_rows, kind), 1, self.n, bank.bytes_for_rows, kind
+                )
 
-    def _compute_rows(self, idx: Array) -> Array:
-        return self.bank.weighted(self.d, idx)[None]
+    def _compute_rows(self, kind: np.dtype[Any], idx: Array) -> Array:
+        return self.bank.weighted(self.d, idx, out=np.empty((len(idx), self.n), kind))[None]
 
     def square_limit(self, most: int, copies: float) -> int:
         return self.bank.square_limit(most, copies)
@@ -244,7 +241,7 @@ class Combination(Named):
         """Return K(d) for the single-kernel solvers; `reuse` lends its memory and is lost."""
         if self.is_sum:
             return Gram(bank, d, dtype, reuse)
-        return Gram(self._kernel(bank, d, dtype), np.ones(1), dtype, reuse, keep_rows=True)
+        return Gram(self._kernel(bank, d, dtype), np.ones(1), dtype, reuse)
 
     def matrix(self, bank: KernelOperator, d: Array) -> Array:
         """K(d) on all samples, (n, n) in float64."""

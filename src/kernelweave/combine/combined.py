@@ -57,7 +57,7 @@ class CombinedOperator(KernelOperator):
     array([5., 9.])
     """
 
-    keeps_rows = True
+    keeps_rows = computes_rows = True
 
     def __init__(
         self,

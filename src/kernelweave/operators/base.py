@@ -15,7 +15,7 @@ from kernelweave.cached import cached_property
 from kernelweave.compiled.blocks import CACHED_ENTRIES, MATRIX_COLUMNS, STACK_ENTRIES, rows_of
 from kernelweave.compiled.threads import map_blocks, one_blas_thread
 from kernelweave.errors import InvalidInputError
-from kernelweave.memory import FEW_SAMPLES, cache_bytes, require_bytes, square_side
+from kernelweave.memory import FEW_SAMPLES, cache_bytes, require_bytes, rows_and_work, square_side
 from kernelweave.operators.row_cache import RowCache, shared_cache
 from kernelweave.operators.squares import SquareSum
 
@@ -89,6 +89,8 @@ class KernelOperator(ABC):
     round_size: int | None = None
     # Whether products go through rows, so that a row of a sum of kernels is worth keeping.
     keeps_rows: bool = False
+    # Whether these rows are computed whenever they are asked for.
+    computes_rows: bool = False
     # Ranks of the factors that `factor_of` returns, one for each kernel; None if it has none.
     ranks: Array | None = None
     # The matrices of all kernels, (m, n, n), where they lie one behind the other in memory.
@@ -230,7 +232,7 @@ class KernelOperator(ABC):
         for part in kernel_runs(self.m, len(idx) ** 2):
             stack[part] = self.block(idx, idx, part)
         out = DenseOperator(list(stack), self.names)
-        out.stack = stack
+        out.stack, out.work_bytes = stack, max(self.work_bytes - float(stack.nbytes), 0.0)
         return out
 
     def select(self, kernels: Array) -> KernelOperator:
@@ -324,11 +326,22 @@ class KernelOperator(ABC):
         """Bytes for rows of K(d), or of some kernels, that are kept beside the operator."""
         return min(1e6 * self.cache_mb, self.work_bytes)
 
+    @property
+    def bytes_for_rows(self) -> float:
+        """Bytes for rows of K(d) where these are computed: not all of `kept_bytes`.
+
+        What they leave is for the square matrices that solvers form.
+        """
+        return rows_and_work(self.kept_bytes, 8.0 * float(self.n) ** 2)[0]
+
     def square_limit(self, most: int, copies: float) -> int:
         """Return on how many samples, at most `most`, so many square matrices may be formed."""
         if min(most, self.n) <= FEW_SAMPLES:
             return most  # Asking how much memory there is would take longer than small fits do.
-        return min(most, square_side(self.work_bytes, copies))
+        room = self.work_bytes
+        if self.computes_rows and not self.forms_matrix:
+            room = rows_and_work(self.kept_bytes, 8.0 * float(self.n) ** 2)[1]
+        return min(most, square_side(room, copies))
 
     @property
     def forms_matrix(self) -> bool:
@@ -336,7 +349,8 @@ class KernelOperator(ABC):
 
         That is half of the room, as what is computed from the matrix is of the same size.
         """
-        return self.n <= self.square_limit(self.matrix_limit, copies=2)
+        most = min(self.matrix_limit, self.n)
+        return self.n <= most and (most <= FEW_SAMPLES or most <= square_side(self.work_bytes, 2))
 
     # What one solver alone asks for: BEMKL sums of squares, MWU rows that are kept
 
@@ -376,9 +390,8 @@ class KernelOperator(ABC):
         They are asked of the `source`, or of this operator itself.
         """
         source = source or self
-        # For some of the kernels half of the room: there may be a cache of all of them as well.
-        share = 1.0 if len(kernels) == self.m else 0.5
-        budget = min(1e6 * share * self.cache_mb, self.kept_bytes)
+        # Half of the room: while tasks go over to other kernels, there are two caches.
+        budget = 0.5 * self.kept_bytes
 
         def rows(idx: Array) -> Array:
             return source.block(idx, None, kernels)
@@ -461,6 +474,7 @@ class Part(KernelOperator):
         self.names = whole.names if kernels is None else [whole.names[k] for k in self._kernels]
         self.matrix_limit, self.cache_mb = whole.matrix_limit, whole.cache_mb
         self.round_size, self.keeps_rows = whole.round_size, whole.keeps_rows
+        self.computes_rows = whole.computes_rows
 
     @property
     def shape(self) -> tuple[int, int]:

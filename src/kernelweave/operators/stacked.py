@@ -61,6 +61,7 @@ class StackedOperator(KernelOperator):
         self.names = StackedNames([part.names for part in self.parts], self.members)
         self.cache_mb = min(part.cache_mb for part in self.parts)
         self.matrix_limit = min(part.matrix_limit for part in self.parts)
+        self.computes_rows = any(part.computes_rows for part in self.parts)
         self.round_size = max((part.round_size or 0 for part in self.parts), default=0) or None
 
     # What an estimator keeps
