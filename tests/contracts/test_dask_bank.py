@@ -10,9 +10,10 @@ from small_clusters import small_cluster
 
 from kernelweave.bank import DaskBank, build_bank
 from kernelweave.cluster import team
+from kernelweave.combine import CombinedOperator, WeightedSum
 from kernelweave.kernels import RBF, Linear, Polynomial, RBFBatch, Spectrum, from_matrices
 from kernelweave.operators import bind_kernels
-from kernelweave.operators.rounds import BoxConstraints, rounds_of
+from kernelweave.solvers.mwu.rounds import BoxConstraints, rounds_of
 
 pytest.importorskip("distributed")
 
@@ -199,8 +200,11 @@ def test_rounds(case, mode):
     count = 1 if mode == "fixed" else 6
     if mode == "selected":
         bank, local, count = bank.select(np.array([1, 3, 5])), local.select(np.array([1, 3, 5])), 3
-    weights = D if mode == "fixed" else None
-    mine, theirs = rounds_of(bank, rules, weights), rounds_of(local, rules, weights)
+    if mode == "fixed":
+        bank, local = (
+            CombinedOperator(WeightedSum(), some, D[None], ["sum"]) for some in (bank, local)
+        )
+    mine, theirs = rounds_of(bank, rules), rounds_of(local, rules)
     same(walk(mine, count, 0.1), walk(theirs, count, 0.1))
 
 

@@ -11,8 +11,6 @@ import numpy as np
 from kernelweave.cluster.team import Team, pickled_bytes
 from kernelweave.operators.auto import build_bank
 from kernelweave.operators.base import Array, KernelOperator, Which
-from kernelweave.operators.rounds import BoxConstraints, Rounds, rounds_of
-from kernelweave.operators.running import RunningProducts, StackedProducts, running_products
 from kernelweave.operators.stacked import StackedOperator
 
 # Kernels in float64, and factors that leave out a trace of 1e-12: the same answer as one machine.
@@ -79,55 +77,6 @@ class _Remote(KernelOperator):
         return _Remote(self.team, self.shard, self.kernels.select(kernels), self.cache_mb, places)
 
 
-class _ShardProducts(StackedProducts):
-    """Every worker keeps K_k v of its kernels; the sum over kernels is taken here.
-
-    A round takes two supersteps, and n numbers come from every worker with kernels followed.
-    """
-
-    def __init__(self, operator: KernelShards, weights: Array | None) -> None:
-        team = operator.team
-        # With weights all shards hold a part of the same one kernel.
-        one = np.zeros(1, np.int64)
-        members = [own if weights is None else one for own in operator.members]
-        super().__init__((), members, operator.n)
-        self._v = np.zeros(self.n)
-        beginnings = {
-            part.shard: (part.chosen, None if weights is None else weights[own])
-            for part, own in zip(operator.parts, operator.members, strict=True)
-        }
-        self._kept, self._shards = team.keep(self, beginnings), list(beginnings)
-        if weights is None:
-            sizes = {part.shard: part.m for part in operator.parts}
-            team.require(
-                lambda w: 8.0 * sizes.get(w, 0) * self.n,
-                f"the state of its {max(sizes.values())} kernels on {self.n} samples",
-            )
-        self._kept.begin()
-
-    def _ask(self, name: str, args: dict[int, tuple[Any, ...]]) -> list[Any]:
-        return self._kept.ask(name, {self._shards[p]: own for p, own in args.items()})
-
-    def reset(self, v: Array) -> None:
-        super().reset(v)
-        self._v[:] = v
-
-    def move(self, idx: Array, delta: Array, d: Array) -> Array:
-        out = super().move(idx, delta, d)
-        np.add.at(self._v, idx, delta)
-        return out
-
-    def past(self, w: int) -> Iterator[tuple[Any, ...]]:
-        """Yield what shard w was told before this superstep."""
-        yield "reset", self._v
-        yield "restrict", self._here[self._shards.index(w)]
-
-
-@rounds_of.register(KernelShards)
-def _(operator: KernelShards, rules: BoxConstraints, weights: Array | None = None) -> Rounds:
-    return Rounds(_ShardProducts(operator, weights), rules)
-
-
 class KernelShard:
     """Some of the kernels on all samples, on a worker, in an operator of their own."""
 
@@ -136,7 +85,7 @@ class KernelShard:
         # The operator of the kernels last chosen, and which these were.
         self._chosen, self._few = b"", self.operator
 
-    def _of(self, chosen: Which) -> KernelOperator:
+    def of(self, chosen: Which) -> KernelOperator:
         """Return the operator of all kernels here (None), or of some."""
         if chosen is None:
             return self.operator
@@ -145,7 +94,4 @@ class KernelShard:
         return self._few
 
     def ask(self, chosen: Which, call: Callable[[Any], Any]) -> Any:
-        return call(self._of(chosen))
-
-    def new_state(self, chosen: Which, weights: Array | None) -> RunningProducts:
-        return running_products(self._of(chosen), weights)
+        return call(self.of(chosen))

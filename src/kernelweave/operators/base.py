@@ -16,7 +16,6 @@ from kernelweave.compiled.blocks import CACHED_ENTRIES, MATRIX_COLUMNS, STACK_EN
 from kernelweave.compiled.threads import map_blocks, one_blas_thread
 from kernelweave.errors import InvalidInputError
 from kernelweave.memory import FEW_SAMPLES, cache_bytes, require_bytes, rows_and_work, square_side
-from kernelweave.operators.row_cache import RowCache, shared_cache
 from kernelweave.operators.squares import SquareSum
 
 # Below this part of the largest value a quadratic form could have, a negative one is rounding.
@@ -352,7 +351,7 @@ class KernelOperator(ABC):
         most = min(self.matrix_limit, self.n)
         return self.n <= most and (most <= FEW_SAMPLES or most <= square_side(self.work_bytes, 2))
 
-    # What one solver alone asks for: BEMKL sums of squares, MWU rows that are kept
+    # What one solver alone asks for: BEMKL sums of squares
 
     def sum_products(self, V: Array) -> Array:
         """sum_k K_k V[k] for a vector, or T of them, of each kernel's own: (m, T, n) to (T, n)."""
@@ -383,24 +382,6 @@ class KernelOperator(ABC):
     def square_factor(self) -> Array | None:
         """H of shape (R, n), R < n, with H'H = `square_sum()`; None if it is not known as such."""
         return None
-
-    def row_cache(self, kernels: Array, source: KernelOperator | None = None) -> RowCache:
-        """Return a cache of rows of these kernels, shared by all who ask for the same ones.
-
-        They are asked of the `source`, or of this operator itself.
-        """
-        source = source or self
-        # Half of the room: while tasks go over to other kernels, there are two caches.
-        budget = 0.5 * self.kept_bytes
-
-        def rows(idx: Array) -> Array:
-            return source.block(idx, None, kernels)
-
-        def make() -> RowCache:
-            dtype = source.block(np.array([0]), np.array([0]), kernels).dtype
-            return RowCache(rows, len(kernels), self.n, budget, dtype)
-
-        return shared_cache(self, kernels.tobytes(), make)
 
     # What representations are made from: the kernel before its normalisation, if that differs
 

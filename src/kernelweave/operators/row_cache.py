@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -98,16 +97,3 @@ class RowCache:
             # Only now, as an interruption may have come before.
             del self._free[-len(rows) :]
             self._slots.update(zip(rows, places, strict=True))
-
-
-# Several tasks on one operator ask for rows of the same kernels, and share them.
-_SHARED: WeakKeyDictionary[Any, WeakValueDictionary[bytes, RowCache]] = WeakKeyDictionary()
-
-
-def shared_cache(owner: Any, key: bytes, make: Callable[[], RowCache]) -> RowCache:
-    """Return the cache of that key that others who ask the same owner use, or a new one."""
-    known = _SHARED.setdefault(owner, WeakValueDictionary())
-    cache = known.get(key)
-    if cache is None:
-        cache = known[key] = make()
-    return cache
