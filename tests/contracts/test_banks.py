@@ -15,6 +15,7 @@ from kernelweave.bank import (
     SparseBank,
     build_bank,
 )
+from kernelweave.bayes.sums import square_factor, square_sum, sum_products
 from kernelweave.compiled import threads as threads_module
 from kernelweave.compiled.threads import use_threads
 from kernelweave.errors import InvalidInputError, MemoryBudgetError
@@ -316,18 +317,18 @@ def test_sums_of_products_and_of_squares(case, monkeypatch, entries):
     V = np.random.default_rng(3).normal(size=(5, 2, N))
     scale = 5 * N * np.abs(V).max()
     expected = np.einsum("ktj,kji->ti", V, truth)
-    np.testing.assert_allclose(bank.sum_products(V), expected, atol=atol * scale)
+    np.testing.assert_allclose(sum_products(bank, V), expected, atol=atol * scale)
     # One vector of each kernel, and memory in another order.
-    np.testing.assert_allclose(bank.sum_products(V[:, 1:]), expected[1:], atol=atol * scale)
+    np.testing.assert_allclose(sum_products(bank, V[:, 1:]), expected[1:], atol=atol * scale)
     turned = np.asfortranarray(V)
-    np.testing.assert_allclose(bank.sum_products(turned), expected, atol=atol * scale)
+    np.testing.assert_allclose(sum_products(bank, turned), expected, atol=atol * scale)
     squares = np.sum(truth @ truth, axis=0)
     atol *= 5 * N * np.abs(truth).max()
-    found = bank.square_sum()
+    found = square_sum(bank)
     assert found.dtype == np.float64
     assert np.array_equal(found, found.T)
     np.testing.assert_allclose(found, squares, atol=atol)
-    factor = bank.square_factor()
+    factor = square_factor(bank)
     if factor is not None:
         assert len(factor) < N
         np.testing.assert_allclose(factor.T @ factor, squares, atol=atol)
@@ -510,8 +511,8 @@ def test_same_bits_for_one_and_two_threads(monkeypatch):
                         bank.apply(v + 1.0),
                         bank.quad(v),
                         bank.weighted(d),
-                        bank.sum_products(V),
-                        bank.square_sum(),
+                        sum_products(bank, V),
+                        square_sum(bank),
                     )
                 )
         for one, two in zip(*answers, strict=True):
@@ -625,7 +626,7 @@ def test_matrices_at_odd_addresses():
     assert not odd.flags.aligned
     v, banks = A[:2], [DenseBank().from_matrices([matrix]) for matrix in (K, odd)]
     answers = [
-        (b.eigenvalue_bound(), b.apply(v), b.quad(v), b.weighted(np.ones(1)), b.square_sum())
+        (b.eigenvalue_bound(), b.apply(v), b.quad(v), b.weighted(np.ones(1)), square_sum(b))
         for b in banks
     ]
     for one, other in zip(*answers, strict=True):

@@ -7,11 +7,12 @@ from operator import methodcaller
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from kernelweave.cluster.team import Team, pickled_bytes
 from kernelweave.operators.auto import build_bank
-from kernelweave.operators.base import Array, KernelOperator, Which
-from kernelweave.operators.stacked import StackedOperator
+from kernelweave.operators.base import Array, KernelOperator, Which, into
+from kernelweave.operators.stacked import Call, StackedOperator
 
 # Kernels in float64, and factors that leave out a trace of 1e-12: the same answer as one machine.
 _TOL = 1e-9
@@ -42,14 +43,15 @@ class KernelShards(StackedOperator):
         team: Team = self.parts[0].team
         return team
 
-    def _ask(self, calls: Sequence[tuple[Any, str, dict[str, Any]]]) -> Iterator[Any]:
-        # What a worker writes to would be a copy.
-        calls = [
-            (part, name, {**args, "out": None} if "out" in args else args)
-            for part, name, args in calls
-        ]
-        asked = {p.shard: (p.chosen, methodcaller(name, **args)) for p, name, args in calls}
+    def _ask(self, calls: Sequence[tuple[Any, Call]]) -> Iterator[Any]:
+        asked = {part.shard: (part.chosen, call) for part, call in calls}
         return iter(self.team.ask("ask", asked))
+
+    def weighted(
+        self, d: ArrayLike, rows: Which = None, columns: Which = None, out: Array | None = None
+    ) -> Array:
+        """See :class:`KernelOperator`; what a worker writes to would be a copy."""
+        return into(out, super().weighted(d, rows, columns))
 
 
 class _Remote(KernelOperator):

@@ -81,7 +81,7 @@ class PointShards(KernelOperator):
             part = idx[first : first + size]
             yield part, self.kernels.pack(part)
 
-    def _held(self, idx: Which) -> dict[int, tuple[Which, Any]]:
+    def held(self, idx: Which) -> dict[int, tuple[Which, Any]]:
         """For every shard that holds some of these samples (None: all): where, and which of them.
 
         The places there are None for all that it holds.
@@ -92,7 +92,7 @@ class PointShards(KernelOperator):
         found = ((int(w), np.flatnonzero(holder == w)) for w in np.unique(holder))
         return {w: (idx[which] - self.starts[w], which) for w, which in found}
 
-    def _ask(
+    def ask(
         self,
         chosen: Array,
         call_of: Callable[[int, slice], Callable[[Any], Any]],
@@ -120,8 +120,8 @@ class PointShards(KernelOperator):
 
     def _fill(self, out: Array, idx: Array, columns: Which, chosen: Array, call: Any) -> None:
         """Put what the shards answer for rows `idx` into the last two axes of `out`."""
-        held = self._held(None if columns is None else np.asarray(columns))
-        for some, w, answer in self._ask(chosen, lambda *_: call, idx, held, sent_first=True):
+        held = self.held(None if columns is None else np.asarray(columns))
+        for some, w, answer in self.ask(chosen, lambda *_: call, idx, held, sent_first=True):
             out[..., some, held[w][1]] = answer
 
     def block(self, rows: Which = None, columns: Which = None, kernels: Which = None) -> Array:
@@ -153,13 +153,13 @@ class PointShards(KernelOperator):
         support = np.flatnonzero(tasks.any(axis=0))
         values = tasks[:, support]
         sent, held = (support, None) if rows is None else (np.asarray(rows), support)
-        shards = self._held(held)
+        shards = self.held(held)
 
         def call_of(w: int, some: slice) -> Any:
             return methodcaller("apply", values[:, some if rows is None else shards[w][1]])
 
         out = np.zeros((len(chosen), len(tasks), self.n if rows is None else len(sent)))
-        for some, w, answer in self._ask(members, call_of, sent, shards, rows is not None):
+        for some, w, answer in self.ask(members, call_of, sent, shards, rows is not None):
             out[:, :, shards[w][1] if rows is None else some] += answer
         return out
 
@@ -167,13 +167,13 @@ class PointShards(KernelOperator):
         """v'K_k v, and with weights sum_k d_k K_k v; without them few samples are asked for."""
         support = np.flatnonzero(tasks.any(axis=0))
         sent = tasks[:, support]
-        shards, here = self._held(support if d is None else None), sent if d is None else tasks
+        shards, here = self.held(support if d is None else None), sent if d is None else tasks
 
         def call_of(w: int, some: slice) -> Any:
             return partial(quads_and_sum, sent[:, some], here[:, shards[w][1]], d)
 
         quad, product = np.zeros(len(chosen)), np.zeros_like(tasks)
-        for _, w, (found, added) in self._ask(chosen, call_of, support, shards):
+        for _, w, (found, added) in self.ask(chosen, call_of, support, shards):
             quad += found
             if d is not None:
                 product[:, shards[w][1]] += added
@@ -190,24 +190,6 @@ class PointShards(KernelOperator):
         if len(rest):
             quad[rest] = self.quad(tasks, rest)
         return semi_definite(quad, tasks, self, np.arange(self.m)), product
-
-    def sum_products(self, V: Array) -> Array:
-        out, shards = np.zeros(V.shape[1:]), self._held(None)
-        copies = 1.0 + 8.0 * V.shape[0] * V.shape[1] / self.row_bytes
-
-        def call_of(w: int, some: slice) -> Any:
-            return methodcaller("sum_products", np.ascontiguousarray(V[:, :, some]))
-
-        for _, w, answer in self._ask(
-            self.members, call_of, np.arange(self.n), shards, copies=copies
-        ):
-            out[:, self.own(w)] += answer
-        return out
-
-    def square_sum(self) -> Array:
-        packed = self.kernels.pack(np.arange(self.n))
-        call = methodcaller("square_sum")
-        return np.sum(self.team.ask_all("ask", self.members, call, packed), axis=0)
 
 
 # What a worker does: all kernels, against its own samples.

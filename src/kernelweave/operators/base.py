@@ -13,10 +13,9 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from kernelweave.arrays import AnyArray as Array
 from kernelweave.cached import cached_property
 from kernelweave.compiled.blocks import CACHED_ENTRIES, MATRIX_COLUMNS, STACK_ENTRIES, rows_of
-from kernelweave.compiled.threads import map_blocks, one_blas_thread
+from kernelweave.compiled.threads import map_blocks
 from kernelweave.errors import InvalidInputError
 from kernelweave.memory import FEW_SAMPLES, cache_bytes, require_bytes, rows_and_work, square_side
-from kernelweave.operators.squares import SquareSum
 
 # Below this part of the largest value a quadratic form could have, a negative one is rounding.
 _NEGATIVE = 1e-5
@@ -350,38 +349,6 @@ class KernelOperator(ABC):
         """
         most = min(self.matrix_limit, self.n)
         return self.n <= most and (most <= FEW_SAMPLES or most <= square_side(self.work_bytes, 2))
-
-    # What one solver alone asks for: BEMKL sums of squares
-
-    def sum_products(self, V: Array) -> Array:
-        """sum_k K_k V[k] for a vector, or T of them, of each kernel's own: (m, T, n) to (T, n)."""
-        out = np.zeros((V.shape[1], self.shape[0]))
-        if not self.keeps_rows:
-            for k in range(self.m):
-                out += self.apply(V[k], np.array([k]))[0]
-            return out
-        turned = V.transpose(0, 2, 1)
-        for idx in kernel_runs(self.shape[0], self.m * self.shape[1]):
-            rows = self.block(idx)
-            with one_blas_thread():
-                out[:, idx] = np.matmul(rows, turned).sum(axis=0).T
-        return out
-
-    def square_sum(self) -> Array:
-        """sum_k K_k' K_k as a matrix of the samples on the right, float64."""
-        height, width = self.shape
-        squares = SquareSum(width)
-        for idx in kernel_runs(height, self.m * width):
-            for part in kernel_runs(self.m, len(idx) * width):
-                # K'K is the sum over the rows r of K of r r'.
-                rows = self.block(idx, None, part).reshape(-1, width)
-                rows = rows.astype(np.float64, copy=False)
-                squares.add(rows, rows)
-        return squares.total()
-
-    def square_factor(self) -> Array | None:
-        """H of shape (R, n), R < n, with H'H = `square_sum()`; None if it is not known as such."""
-        return None
 
     # What representations are made from: the kernel before its normalisation, if that differs
 
