@@ -44,8 +44,6 @@ class RowCache:
         # Taken when the first row is: many caches are made and never asked.
         self._slab: Array | None = None
         self._forget()
-        self.hits = 0
-        self.misses = 0
 
     def _forget(self) -> None:
         # Where each row is, the one used longest ago first.
@@ -69,10 +67,7 @@ class RowCache:
             self._slab = np.empty(self._shape, self.dtype)
         wanted, slots = np.asarray(idx).tolist(), self._slots
         found = [slots.get(row, -1) for row in wanted]
-        unknown = found.count(-1)
-        missing = {row for row in wanted if row not in slots} if unknown else set()
-        self.hits += len(found) - unknown
-        self.misses += len(missing)
+        missing = {row for row in wanted if row not in slots} if -1 in found else set()
         if self._evicts:
             # To the end of the line: rows of this very request are never thrown out for it.
             slots.update({row: slots.pop(row) for row in set(wanted) - missing})
