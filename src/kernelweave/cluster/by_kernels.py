@@ -43,8 +43,8 @@ class KernelShards(StackedOperator):
         team: Team = self.parts[0].team
         return team
 
-    def _ask(self, calls: Sequence[tuple[Any, Call]]) -> Iterator[Any]:
-        asked = {part.shard: (part.chosen, call) for part, call in calls}
+    def _ask(self, calls: Sequence[tuple[Call, Any]]) -> Iterator[Any]:
+        asked = {part.shard: (part.chosen, call) for call, part in calls}
         return iter(self.team.ask("ask", asked))
 
     def weighted(

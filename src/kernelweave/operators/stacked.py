@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from operator import methodcaller
+from itertools import starmap
+from operator import call, methodcaller
 from typing import Any
 
 import numpy as np
@@ -161,9 +162,9 @@ class StackedOperator(KernelOperator):
     def without_samples(self) -> StackedOperator:
         return self._each(lambda part: part.without_samples())
 
-    def _ask(self, calls: Sequence[tuple[Any, Call]]) -> Iterator[Any]:
+    def _ask(self, calls: Sequence[tuple[Call, Any]]) -> Iterator[Any]:
         """Call functions of parts, each when its answer is wanted; on a cluster all at once."""
-        return (call(part) for part, call in calls)
+        return starmap(call, calls)
 
     # Answers for each kernel
 
@@ -180,7 +181,7 @@ class StackedOperator(KernelOperator):
     ) -> Array:
         out = np.empty((len(kernel_indices(kernels, self.m)), *shape))
         split = list(self._split(kernels))
-        calls = [(part, methodcaller(name, **args, kernels=own)) for part, _, own in split]
+        calls = [(methodcaller(name, **args, kernels=own), part) for part, _, own in split]
         for (_, positions, _), found in zip(split, self._ask(calls), strict=True):
             out[positions] = found
         return out
@@ -206,19 +207,19 @@ class StackedOperator(KernelOperator):
 
     def of_parts(self, call_of: Callable[[Array], Call]) -> Iterator[tuple[Array, Any]]:
         """Yield (its kernels, what ``call_of(its kernels)`` returns of it) for every part."""
-        calls = [(part, call_of(own)) for part, own in zip(self.parts, self.members, strict=True)]
+        calls = [(call_of(own), part) for part, own in zip(self.parts, self.members, strict=True)]
         return zip(self.members, self._ask(calls), strict=True)
 
     def weighted(
         self, d: ArrayLike, rows: Which = None, columns: Which = None, out: Array | None = None
     ) -> Array:
         weights = np.asarray(d)
-        calls: list[tuple[Any, Call]] = []
+        calls: list[tuple[Call, Any]] = []
         for part, own in zip(self.parts, self.members, strict=True):
             if weights[own].any() or (part is self.parts[-1] and not calls):
                 # The first sum is written where it is asked for, the others are of its type.
                 target = out if out is None or not calls else np.empty_like(out)
-                calls.append((part, methodcaller("weighted", weights[own], rows, columns, target)))
+                calls.append((methodcaller("weighted", weights[own], rows, columns, target), part))
         answers = self._ask(calls)
         total = next(answers)
         for answer in answers:
