@@ -42,7 +42,7 @@ class Gram:
     dtype : numpy dtype
         Storage of the matrix, if it is formed, or of the rows; sums are float64.
     reuse : Gram, optional
-        Its memory is taken over, and what it holds if it is of the same weights.
+        The memory of its matrix is taken over, and what it holds if it is of the same weights.
 
     Attributes
     ----------
@@ -78,26 +78,19 @@ class Gram:
         self._known: tuple[Array, Array] | None = None
         kind = np.dtype(dtype)
         old = None if reuse is None else reuse._matrix
+        rows = None if reuse is None else reuse._rows
         if reuse is not None and reuse.bank is bank and np.array_equal(reuse.d, d):
             self._known = reuse._known
             self._matrix = old if old is not None and old.dtype == kind else None
+            self._rows = rows if rows is not None and rows.dtype == kind else None
         if self._matrix is None and bank.forms_matrix:
             fits = old is not None and old.shape == (self.n, self.n) and old.dtype == kind
             self._matrix = bank.weighted(d, out=old if fits else np.empty((self.n, self.n), kind))
-        elif self._matrix is None and bank.computes_rows:
-            known = None if reuse is None else reuse._rows
-            if known is not None and known.dtype == kind:
-                known.clear(partial(self._compute_rows, kind))
-                self._rows = known
-            else:
-                if known is not None:
-                    known.release()
-                self._rows = RowCache(
-                    partial(self._compute_rows, kind), 1, self.n, bank.bytes_for_rows, kind
-                )
-
-    def _compute_rows(self, kind: np.dtype[Any], idx: Array) -> Array:
-        return self.bank.weighted(self.d, idx, out=np.empty((len(idx), self.n), kind))[None]
+        elif self._matrix is None and self._rows is None and bank.computes_rows:
+            compute = partial(_rows_of_sum, bank, d, kind)
+            self._rows = RowCache(compute, 1, self.n, bank.bytes_for_rows, kind)
+        if reuse is not None:
+            reuse._rows = None  # Its memory is free before rows of this one are asked for.
 
     def square_limit(self, most: int, copies: float) -> int:
         return self.bank.square_limit(most, copies)
@@ -151,6 +144,10 @@ class Gram:
 
             map_blocks(work, self.n, CACHED_COLUMNS, float(self.n) * len(values))
         return out
+
+
+def _rows_of_sum(bank: KernelOperator, d: Array, kind: np.dtype[Any], idx: Array) -> Array:
+    return bank.weighted(d, idx, out=np.empty((len(idx), bank.n), kind))[None]
 
 
 class Combination(Named):

@@ -43,23 +43,10 @@ class RowCache:
         self._batch = max(1, int(_BATCH_BYTES // row_bytes))
         # Taken when the first row is: many caches are made and never asked.
         self._slab: Array | None = None
-        self._forget()
-
-    def _forget(self) -> None:
         # Where each row is, the one used longest ago first.
         self._slots: dict[int, int] = {}
         # Taken from the end: unused memory is not touched before it is needed.
         self._free = list(range(self.capacity - 1, -1, -1))
-
-    def clear(self, compute: Callable[[Array], Array]) -> None:
-        """Forget all rows and compute others from now on, in the same memory."""
-        self._compute = compute
-        self._forget()
-
-    def release(self) -> None:
-        """Forget all rows and give their memory back; it is taken again when a row is asked for."""
-        self._forget()
-        self._slab = None
 
     def slots(self, idx: Array) -> tuple[Array, Array]:
         """Return the slab and the slots that hold rows `idx` (at most `capacity` distinct rows)."""
