@@ -167,7 +167,7 @@ class RowProducts(RunningProducts):
         cache_of: Callable[[Array], RowCache] | None = None,
     ) -> None:
         self.m, self.n = operator.m, operator.shape[0]
-        self._operator, self._stack = operator, None if stack is None else stack.reshape(-1, self.n)
+        self.source, self._stack = operator, None if stack is None else stack.reshape(-1, self.n)
         self._cache_of = cache_of or partial(rows_of_kernels, operator)
         dtype = np.dtype(np.float64 if self.m * self.n <= _LARGE_STATE else np.float32)
         require_bytes(
@@ -192,7 +192,7 @@ class RowProducts(RunningProducts):
         missed, size = v - self._seen, rows_of(self.n, STACK_ENTRIES)
         for first in range(0, len(kernels) if missed.any() else 0, size):
             part = kernels[first : first + size]
-            self.state[part] += self._operator.apply(missed, part)
+            self.state[part] += self.source.apply(missed, part)
         self._seen[:] = v
         self.restrict(None)
 
