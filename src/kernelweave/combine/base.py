@@ -15,6 +15,7 @@ from kernelweave.combine.combined import CombinedOperator
 from kernelweave.compiled.blocks import CACHED_COLUMNS, STACK_ENTRIES, rows_of
 from kernelweave.compiled.dense_rows import add_rows, rows_product, square_block
 from kernelweave.compiled.exp import exp_inplace
+from kernelweave.compiled.matrix_checks import fits_float32
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.errors import InvalidInputError
 from kernelweave.operators.base import Array, KernelOperator, as_tasks
@@ -87,7 +88,9 @@ class Gram:
             fits = old is not None and old.shape == (self.n, self.n) and old.dtype == kind
             self._matrix = bank.weighted(d, out=old if fits else np.empty((self.n, self.n), kind))
         elif self._matrix is None and self._rows is None and bank.computes_rows:
-            compute = partial(_rows_of_sum, bank, d, kind)
+            if kind == np.float32 and not fits_float32(self.diagonal()):
+                kind = np.dtype(np.float64)
+            compute = partial(_rows_of_sum, bank, d)
             self._rows = RowCache(compute, 1, self.n, bank.bytes_for_rows, kind)
         if reuse is not None:
             reuse._rows = None  # Its memory is free before rows of this one are asked for.
@@ -146,8 +149,8 @@ class Gram:
         return out
 
 
-def _rows_of_sum(bank: KernelOperator, d: Array, kind: np.dtype[Any], idx: Array) -> Array:
-    return bank.weighted(d, idx, out=np.empty((len(idx), bank.n), kind))[None]
+def _rows_of_sum(bank: KernelOperator, d: Array, idx: Array) -> Array:
+    return bank.weighted(d, idx)[None]
 
 
 class Combination(Named):
