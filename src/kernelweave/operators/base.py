@@ -85,9 +85,9 @@ class KernelOperator(ABC):
     # Variables that a decomposition solver should move at a time, more where a product with the
     # kernel costs much and a block of it little; None if it does not matter.
     round_size: int | None = None
-    # Whether products go through rows, so that a row of a sum of kernels is worth keeping.
+    # Whether products go through rows, so that a row of a sum of kernels is had as quickly.
     keeps_rows: bool = False
-    # Whether these rows are computed whenever they are asked for.
+    # Whether rows are computed whenever they are asked for: those of a sum are worth keeping.
     computes_rows: bool = False
     # Ranks of the factors that `factor_of` returns, one for each kernel; None if it has none.
     ranks: Array | None = None
