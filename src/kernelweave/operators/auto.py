@@ -224,13 +224,16 @@ def _automatic(
 
 
 def computed_rows(kernels: SampledOperator, dtype: str) -> KernelOperator:
-    """Return kernels whose rows are computed in that type, if the smallest fit has room."""
+    """Return kernels whose rows are computed in that type, or in float64 if they do not fit in it.
+
+    If the smallest fit has no room, raises `MemoryBudgetError`.
+    """
     require_bytes(
         (2.0 * np.dtype(dtype).itemsize + 8.0 * _NUMBERS) * kernels.m * kernels.n,
         f"two rows of {kernels.m} kernels on {kernels.n} samples, and products with them,",
         kernels=kernels.m,
     )
-    return kernels.in_type(dtype)
+    return kernels.in_type(kernels.storage(dtype, range(kernels.m), on_the_way=True))
 
 
 def _nothing_stored(kernels: ComputedOperator, dtype: str) -> KernelOperator:
