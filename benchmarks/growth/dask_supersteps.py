@@ -23,7 +23,7 @@ from kernelweave.cluster.team import Team
 from kernelweave.compiled.threads import use_threads
 from kernelweave.kernels import RBF
 from kernelweave.operators import ComputedOperator
-from kernelweave.operators.rounds import BoxConstraints, rounds_of
+from kernelweave.solvers.mwu.rounds import BoxConstraints, rounds_of
 
 ROUNDS = 200
 

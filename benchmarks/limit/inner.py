@@ -112,7 +112,7 @@ def nothing(out: Any, *rest: Any, **more: Any) -> Amounts:
     return {}
 
 
-_SOLVERS, _RUNNING = "kernelweave.solvers.", "kernelweave.operators.running"
+_SOLVERS, _RUNNING = "kernelweave.solvers.", "kernelweave.solvers.mwu.running"
 COUNTS: list[tuple[str, str | None, str, str, Any]] = [
     (_SOLVERS + "box_qp", None, "smo_steps", "SMO steps", smo),
     ("kernelweave.compiled.dense_rows", None, "copy_rectangle", "blocks", gathered),
@@ -126,7 +126,7 @@ COUNTS: list[tuple[str, str | None, str, str, Any]] = [
     (_RUNNING, None, "add_and_weigh", "rounds", round_of_rows),
     (_RUNNING, None, "add_rows", "rounds", added_rows),
     (_RUNNING, None, "row_products", "rounds", multiplied_rows),
-    ("kernelweave.operators.rounds", None, "best_pair", "rounds", best_pair),
+    ("kernelweave.solvers.mwu.rounds", None, "best_pair", "rounds", best_pair),
     (_SOLVERS + "mwu.descent", None, "pair_step", "rounds", pair_step),
     ("kernelweave.bayes.ensemble", "Ensemble", "iterate", "iterations", bayesian),
     ("kernelweave.bayes.factors", None, "_low_rank", "search for low rank", nothing),

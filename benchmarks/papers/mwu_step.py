@@ -21,8 +21,8 @@ from kernelweave.compiled.mwu import best_pair
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.kernels import RBF, default_family
 from kernelweave.operators import bind_kernels
-from kernelweave.operators.running import running_products
 from kernelweave.solvers import MWU
+from kernelweave.solvers.mwu.running import running_products
 
 
 @njit(nogil=True, fastmath=True)

@@ -1,4 +1,5 @@
-"""Linear systems: one Cholesky factor that minds rounding, one with pivots, and one iteration.
+"""Linear systems: one Cholesky factor that minds rounding, one with pivots, and one iteration;
+and sums of symmetric products.
 
 Kernel matrices are positive semi-definite, but for rounding, and often singular. All that takes
 them apart goes through this module. (The covariances of BEMKL are definite by far, and inverted in
@@ -15,6 +16,8 @@ from scipy.linalg.lapack import dgetrf, dpotrf, spotrf
 
 from kernelweave.arrays import AnyArray, Array
 from kernelweave.compiled.low_rank import eliminate
+from kernelweave.compiled.matrix_checks import mirror_rows
+from kernelweave.compiled.threads import map_blocks
 
 Solve = Callable[[Array], Array]
 
@@ -22,6 +25,10 @@ Solve = Callable[[Array], Array]
 _GROWTH = 100.0
 # What is added to a diagonal that is not positive, relative to its largest entry.
 _RIDGE = 1e-13
+# Columns that a thread takes at a time: enough for BLAS, and so few that the half of a square that
+# blocks leave out is nearly a half. They never follow the number of threads: same bits on any
+# machine.
+_COLUMN_BLOCK = 64
 
 
 def jittered_cholesky(
@@ -170,3 +177,30 @@ def conjugate_gradients(
         z = precondition(left)
         before, size = size, float(left @ z)
         direction = z + (size / before) * direction
+
+
+class SquareSum:
+    """A sum of symmetric products A'B of matrices of n columns, float64."""
+
+    def __init__(self, n: int) -> None:
+        self._lower = np.zeros((n, n))
+
+    def add(self, A: AnyArray, B: AnyArray) -> None:
+        """Add A'B, which is symmetric, in blocks of columns up to the diagonal."""
+        A, B = np.asarray(A, dtype=np.float64), np.asarray(B, dtype=np.float64)
+        n = A.shape[1]
+        blocks = -(-n // _COLUMN_BLOCK)
+
+        def work(first: int, last: int) -> None:
+            for item in range(first, last):
+                # The longest blocks come first, so that no thread is left with one at the end.
+                start = (blocks - 1 - item) * _COLUMN_BLOCK
+                stop = min(start + _COLUMN_BLOCK, n)
+                self._lower[start:stop, :stop] += A[:, start:stop].T @ B[:, :stop]
+
+        map_blocks(work, blocks, 1, A.size * n / 2)
+
+    def total(self) -> Array:
+        out = self._lower
+        map_blocks(lambda a, b: mirror_rows(out, a, b), len(out), _COLUMN_BLOCK, float(out.size))
+        return out

@@ -15,6 +15,8 @@ from kernelweave.bank import (
     SparseBank,
     build_bank,
 )
+from kernelweave.bayes import sums
+from kernelweave.bayes.sums import square_factor, square_sum, sum_products
 from kernelweave.compiled import threads as threads_module
 from kernelweave.compiled.threads import use_threads
 from kernelweave.errors import InvalidInputError, MemoryBudgetError
@@ -28,7 +30,6 @@ from kernelweave.kernels import (
     sample_ids,
 )
 from kernelweave.operators import (
-    CachedOperator,
     ComputedOperator,
     DenseOperator,
     FactorOperator,
@@ -37,7 +38,7 @@ from kernelweave.operators import (
     dense,
 )
 from kernelweave.operators import base as protocol
-from kernelweave.operators import factors as factored
+from kernelweave.operators.row_cache import RowCache
 
 N = 60
 
@@ -312,22 +313,22 @@ def test_vectors_beyond_the_range_of_float32(case, v):
 def test_sums_of_products_and_of_squares(case, monkeypatch, entries):
     bank, truth, atol = case
     monkeypatch.setattr(protocol, "STACK_ENTRIES", entries)
-    monkeypatch.setattr(factored, "STACK_ENTRIES", entries)
+    monkeypatch.setattr(sums, "STACK_ENTRIES", entries)
     V = np.random.default_rng(3).normal(size=(5, 2, N))
     scale = 5 * N * np.abs(V).max()
     expected = np.einsum("ktj,kji->ti", V, truth)
-    np.testing.assert_allclose(bank.sum_products(V), expected, atol=atol * scale)
+    np.testing.assert_allclose(sum_products(bank, V), expected, atol=atol * scale)
     # One vector of each kernel, and memory in another order.
-    np.testing.assert_allclose(bank.sum_products(V[:, 1:]), expected[1:], atol=atol * scale)
+    np.testing.assert_allclose(sum_products(bank, V[:, 1:]), expected[1:], atol=atol * scale)
     turned = np.asfortranarray(V)
-    np.testing.assert_allclose(bank.sum_products(turned), expected, atol=atol * scale)
+    np.testing.assert_allclose(sum_products(bank, turned), expected, atol=atol * scale)
     squares = np.sum(truth @ truth, axis=0)
     atol *= 5 * N * np.abs(truth).max()
-    found = bank.square_sum()
+    found = square_sum(bank)
     assert found.dtype == np.float64
     assert np.array_equal(found, found.T)
     np.testing.assert_allclose(found, squares, atol=atol)
-    factor = bank.square_factor()
+    factor = square_factor(bank)
     if factor is not None:
         assert len(factor) < N
         np.testing.assert_allclose(factor.T @ factor, squares, atol=atol)
@@ -393,10 +394,8 @@ def test_selected_kernels_share_what_is_stored():
     part = factored.select(np.array([1, 2, 3]))
     assert np.shares_memory(part._factors, factored._factors)
     lazy = LazyBank(3).build(kernels)
-    lazy.block(np.arange(4))
     fresh = lazy.select(np.array([2]))
     assert fresh.cache_mb == 3
-    assert (fresh._cache.hits, fresh._cache.misses) == (0, 0)
 
 
 def test_combinations(case):
@@ -512,8 +511,8 @@ def test_same_bits_for_one_and_two_threads(monkeypatch):
                         bank.apply(v + 1.0),
                         bank.quad(v),
                         bank.weighted(d),
-                        bank.sum_products(V),
-                        bank.square_sum(),
+                        sum_products(bank, V),
+                        square_sum(bank),
                     )
                 )
         for one, two in zip(*answers, strict=True):
@@ -570,7 +569,7 @@ class TestChoice:
     def test_auto_goes_lazy_when_the_matrices_do_not_fit(self):
         X = np.random.default_rng(0).normal(size=(700, 20))
         kernels = ComputedOperator.build([Polynomial(4), Polynomial(5)], X)
-        assert isinstance(build_bank("auto", kernels, cache_mb=1.0), CachedOperator)
+        assert isinstance(build_bank("auto", kernels, cache_mb=1.0), ComputedOperator)
         assert isinstance(build_bank("auto", kernels, cache_mb=100), DenseOperator)
 
     def test_storage_follows_the_tolerance(self):
@@ -579,7 +578,8 @@ class TestChoice:
         assert build_bank("dense", kernels, tol=1e-6).dtype == "float64"
 
     def test_an_object_with_build_is_used(self):
-        assert isinstance(build_bank(LazyBank(3), kernel_set()), CachedOperator)
+        built = build_bank(LazyBank(3), kernel_set())
+        assert (built.dtype, built.cache_mb) == ("float32", 3)
 
     def test_unknown_name(self):
         with pytest.raises(ValueError, match="did you mean 'dense'"):
@@ -600,21 +600,27 @@ class TestChoice:
             build_bank("auto", kernel_set(), cache_mb=0)
 
 
-def test_the_lazy_cache_forgets_the_oldest_rows():
-    X = np.random.default_rng(0).normal(size=(50, 3))
-    kernels = ComputedOperator.build([RBF(width=1.0), Linear()], X)
-    # Rows take two thirds of the megabytes.
-    bank = LazyBank(1.6 * 10 * 2 * 50 * 4 / 1e6).build(kernels)
-    assert bank._cache.capacity == 10
-    bank.block(np.arange(10))
-    assert (bank._cache.hits, bank._cache.misses) == (0, 10)
-    bank.block(np.arange(5))
-    assert bank._cache.hits == 5
-    bank.block(np.array([20, 21, 22, 23, 24]))  # takes the places of rows 5..9
-    bank.block(np.arange(5))
-    assert bank._cache.hits == 10
-    bank.block(np.array([7]))
-    assert bank._cache.misses == 16
+def test_the_cache_of_rows_forgets_the_oldest():
+    K = np.random.default_rng(0).normal(size=(2, 50, 50))
+    computed = []
+
+    def compute(idx):
+        computed.extend(idx.tolist())
+        return K[:, idx]
+
+    cache = RowCache(compute, 2, 50, 10 * 2 * 50 * 8, np.dtype(np.float64))
+    assert cache.capacity == 10
+    for asked, new in (
+        (range(10), [*range(10)]),
+        (range(5), []),
+        (range(20, 25), [*range(20, 25)]),  # these take the places of rows 5..9
+        (range(5), []),
+        ([7], [7]),
+    ):
+        computed.clear()
+        slab, slots = cache.slots(np.array(asked))
+        np.testing.assert_array_equal(slab[slots], K[:, asked].transpose(1, 0, 2))
+        assert computed == new
 
 
 def test_matrices_at_odd_addresses():
@@ -627,7 +633,7 @@ def test_matrices_at_odd_addresses():
     assert not odd.flags.aligned
     v, banks = A[:2], [DenseBank().from_matrices([matrix]) for matrix in (K, odd)]
     answers = [
-        (b.eigenvalue_bound(), b.apply(v), b.quad(v), b.weighted(np.ones(1)), b.square_sum())
+        (b.eigenvalue_bound(), b.apply(v), b.quad(v), b.weighted(np.ones(1)), square_sum(b))
         for b in banks
     ]
     for one, other in zip(*answers, strict=True):

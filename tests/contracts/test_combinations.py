@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from kernelweave.bank import DenseBank
+from kernelweave.bank import DenseBank, build_bank
 from kernelweave.combine import (
     Combination,
     PolynomialMixture,
@@ -18,7 +18,9 @@ from kernelweave.combine import (
 )
 from kernelweave.compiled.threads import use_threads
 from kernelweave.errors import InvalidInputError, UnknownNameError
+from kernelweave.kernels import Polynomial
 from kernelweave.losses import get_loss
+from kernelweave.operators import ComputedOperator
 from kernelweave.problem import Problem
 from kernelweave.regularizers import L1
 from kernelweave.solvers import recompute
@@ -222,3 +224,16 @@ def test_names_and_bad_input():
     for bad in ((), (0.0, 0.0), (1.0, -1.0), (np.nan,), ((1.0,),)):
         with pytest.raises(InvalidInputError, match="coefficients of PolynomialMixture"):
             PolynomialMixture(bad).matrix(bank, D)
+
+
+def test_rows_of_a_sum_beyond_float32_are_kept_in_float64():
+    """In float32 the squares would be infinite already on the way."""
+    X = 1e12 * np.random.default_rng(0).normal(size=(N, 2))
+    kernels = ComputedOperator.build([Polynomial(2).on(0), Polynomial(2).on(1)], X, normalize=None)
+    bank = build_bank("lazy", kernels, tol=1e-2)
+    bank.matrix_limit = 10
+    gram = WeightedSum().gram(bank, np.array([1.0, 0.5]), np.float32)
+    found = gram.product(np.array([3, 5]), np.array([1.0, -1.0]))
+    K = kernels.weighted(np.array([1.0, 0.5]))
+    assert gram.dense() is None
+    np.testing.assert_allclose(found, K[3] - K[5], rtol=1e-12)

@@ -9,10 +9,12 @@ from scipy import sparse
 from small_clusters import small_cluster
 
 from kernelweave.bank import DaskBank, build_bank
+from kernelweave.bayes.sums import square_sum, sum_products
 from kernelweave.cluster import team
+from kernelweave.combine import CombinedOperator, WeightedSum
 from kernelweave.kernels import RBF, Linear, Polynomial, RBFBatch, Spectrum, from_matrices
 from kernelweave.operators import bind_kernels
-from kernelweave.operators.rounds import BoxConstraints, rounds_of
+from kernelweave.solvers.mwu.rounds import BoxConstraints, rounds_of
 
 pytest.importorskip("distributed")
 
@@ -129,8 +131,8 @@ def test_sums_of_kernels(case):
     close(bank.weighted(D, idx, idx), total[idx][:, idx])
     assert bank.weighted(D, out=np.empty((N, N), np.float32)).dtype == np.float32
     V = np.random.default_rng(3).normal(size=(6, 2, N))
-    close(bank.sum_products(V), np.einsum("ktj,kji->ti", V, truth))
-    close(bank.square_sum(), np.sum(truth @ truth, axis=0))
+    close(sum_products(bank, V), np.einsum("ktj,kji->ti", V, truth))
+    close(square_sum(bank), np.sum(truth @ truth, axis=0))
     centre = np.eye(N) - 1.0 / N
     tops = [np.linalg.eigvalsh(centre @ K @ centre)[-1] for K in truth]
     assert np.all(bank.eigenvalue_bound() >= np.array(tops) - 1e-9)
@@ -145,8 +147,8 @@ def test_some_of_the_kernels_and_of_the_samples(case, v):
     d = np.array([0.5, 2.0])
     close(few.weighted(d), np.tensordot(d, truth[chosen], axes=1))
     close(few.quad_and_product(v, d)[0], np.einsum("ti,kij,tj->k", v, truth[chosen], v))
-    close(few.square_sum(), np.sum(truth[chosen] @ truth[chosen], axis=0))
-    close(few.sum_products(np.stack([v, 2 * v])), v @ truth[5] + 2 * v @ truth[1])
+    close(square_sum(few), np.sum(truth[chosen] @ truth[chosen], axis=0))
+    close(sum_products(few, np.stack([v, 2 * v])), v @ truth[5] + 2 * v @ truth[1])
     assert few.eigenvalue_bound().shape == few.error(v, d).quad_missing.shape == (2,)
     close(few.take(idx).weighted(d), np.tensordot(d, truth[chosen], axes=1)[np.ix_(idx, idx)])
     assert few.refined() is None
@@ -164,7 +166,7 @@ def test_samples_travel_in_several_messages(dask_client, v):
     close(bank.apply(v, None, np.arange(N)), v @ truth)
     close(bank.weighted(D), np.tensordot(D, truth, axes=1))
     V = np.random.default_rng(3).normal(size=(6, 2, N))
-    close(bank.sum_products(V), np.einsum("ktj,kji->ti", V, truth))
+    close(sum_products(bank, V), np.einsum("ktj,kji->ti", V, truth))
 
 
 def walk(rounds, n_kernels, scale, before=lambda step: None):
@@ -199,8 +201,11 @@ def test_rounds(case, mode):
     count = 1 if mode == "fixed" else 6
     if mode == "selected":
         bank, local, count = bank.select(np.array([1, 3, 5])), local.select(np.array([1, 3, 5])), 3
-    weights = D if mode == "fixed" else None
-    mine, theirs = rounds_of(bank, rules, weights), rounds_of(local, rules, weights)
+    if mode == "fixed":
+        bank, local = (
+            CombinedOperator(WeightedSum(), some, D[None], ["sum"]) for some in (bank, local)
+        )
+    mine, theirs = rounds_of(bank, rules), rounds_of(local, rules)
     same(walk(mine, count, 0.1), walk(theirs, count, 0.1))
 
 

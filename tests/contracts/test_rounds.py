@@ -9,11 +9,12 @@ from threadpoolctl import threadpool_limits
 
 import kernelweave.compiled.threads as compiled_threads
 from kernelweave.bank import BatchBank, DenseBank, LazyBank
+from kernelweave.combine import CombinedOperator, WeightedSum
 from kernelweave.compiled.threads import use_threads
 from kernelweave.kernels import RBF, RBFBatch
 from kernelweave.operators import ComputedOperator, bind_kernels
-from kernelweave.operators.rounds import BoxConstraints, rounds_of
-from kernelweave.operators.running import running_products
+from kernelweave.solvers.mwu.rounds import BoxConstraints, rounds_of
+from kernelweave.solvers.mwu.running import running_products
 
 
 @pytest.fixture(params=list(BANKS))
@@ -228,7 +229,7 @@ def test_rounds_of_one_weighted_kernel(case):
     weights = np.array([0.5, 0.0, 0.2, 0.1, 0.2])
     rules = rules_of_a_classifier(0.1)
     atol *= 60
-    rounds = rounds_of(bank, rules, weights)
+    rounds = rounds_of(CombinedOperator(WeightedSum(), bank, weights[None], ["sum"]), rules)
     rng = np.random.default_rng(8)
     v = rng.uniform(rules.down, rules.up) * (rng.random(N) < 0.5)
     for start in (v, np.zeros(N)):

@@ -16,7 +16,6 @@ from kernelweave.errors import InvalidInputError
 from kernelweave.kernels import RBF, Kernel, Linear, Polynomial, RBFBatch, Samples
 from kernelweave.kernels.normalize import ScaledFactor
 from kernelweave.operators import (
-    CachedOperator,
     ComputedOperator,
     DenseOperator,
     FeatureOperator,
@@ -340,7 +339,7 @@ class TestChoice:
         X = self.wide(300, 100, 300)
         kernels = ComputedOperator.build([Linear(), RBF(gamma=1.0)], X)
         bank = build_bank("auto", kernels, cache_mb=0.1)
-        assert [type(part) for part in bank.parts] == [FeatureOperator, CachedOperator]
+        assert [type(part) for part in bank.parts] == [FeatureOperator, ComputedOperator]
 
     def test_a_kernel_without_features_is_named(self):
         X = self.wide(30)

@@ -21,11 +21,11 @@ from kernelweave.errors import InterruptedFitWarning, InvalidInputError
 from kernelweave.kernels import RBF
 from kernelweave.losses import Loss, get_loss
 from kernelweave.operators import ComputedOperator
-from kernelweave.operators.rounds import Rounds
 from kernelweave.problem import Problem
 from kernelweave.regularizers import Simplex
 from kernelweave.regularizers.fixed import Fixed
 from kernelweave.solvers import MWU, ActiveSet, Limits, solve
+from kernelweave.solvers.mwu.rounds import Rounds
 
 
 def same_decisions(result, Ks, decisions, atol):

@@ -22,7 +22,7 @@ from kernelweave.errors import (
 )
 from kernelweave.kernels import RBF, Linear, Precomputed, RBFBatch
 from kernelweave.operators import ComputedOperator, bind_kernels
-from kernelweave.operators.rounds import BoxConstraints, rounds_of
+from kernelweave.solvers.mwu.rounds import BoxConstraints, rounds_of
 
 distributed = pytest.importorskip("distributed")
 

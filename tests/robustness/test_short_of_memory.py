@@ -17,7 +17,7 @@ from kernelweave.bank import build_bank
 from kernelweave.errors import MemoryBudgetError
 from kernelweave.estimators.decisions import LearntKernel
 from kernelweave.kernels import RBF, Distance
-from kernelweave.operators import CachedOperator, ComputedOperator, DenseOperator, StackedOperator
+from kernelweave.operators import ComputedOperator, DenseOperator, StackedOperator
 
 SCRIPT = Path(__file__).parents[1] / "helpers" / "short_of_memory.py"
 LIMITS = (
@@ -82,12 +82,11 @@ def test_what_is_free_decides_and_not_only_cache_mb(monkeypatch):
     # Building them takes 3.6 MB, and half of what is free is for others.
     monkeypatch.setattr("kernelweave.memory.available_bytes", lambda: 5e6)
     bank = build_bank("auto", kernels)
-    assert DenseOperator not in parts(bank) and CachedOperator in parts(bank)
+    assert DenseOperator not in parts(bank) and ComputedOperator in parts(bank)
     monkeypatch.setattr("kernelweave.memory.available_bytes", lambda: 1e6)
-    # All rows would be 1.1 MB.
+    # All rows of the sum are 0.7 MB.
     lazy = build_bank("lazy", kernels)
-    slab, _ = lazy.row_cache(np.arange(lazy.m)).slots(np.arange(1))
-    assert slab.nbytes < 0.6e6
+    assert lazy.bytes_for_rows < 0.4e6
     with pytest.raises(MemoryBudgetError, match="3 dense 300 x 300 kernel matrices need"):
         build_bank("dense", kernels)
 

@@ -5,10 +5,10 @@ approximate posterior has a closed form, and every update raises a lower bound o
 """
 
 from kernelweave.bayes.ensemble import Ensemble, Settings
-from kernelweave.bayes.factors import sum_of_squares
 from kernelweave.bayes.infer import BayesStart, about, infer, posterior_numbers
 from kernelweave.bayes.posterior import BayesRecord, Posterior, selected_kernels
 from kernelweave.bayes.priors import Hyperparameters, get_hyperparameters
+from kernelweave.bayes.sums import sum_of_squares
 from kernelweave.bayes.targets import (
     Labels,
     Outputs,

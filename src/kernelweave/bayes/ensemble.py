@@ -9,9 +9,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from kernelweave.arrays import Array
-from kernelweave.bayes.factors import KernelOutputs, KernelWeights, SampleWeights, sum_of_squares
+from kernelweave.bayes.factors import KernelOutputs, KernelWeights, SampleWeights
 from kernelweave.bayes.matrices import FullMatrix, Matrix, ThinMatrix
 from kernelweave.bayes.priors import Gamma, Hyperparameters
+from kernelweave.bayes.sums import sum_of_squares, sum_products
 from kernelweave.bayes.targets import Targets
 from kernelweave.compiled.threads import map_blocks, thread_count, use_threads
 from kernelweave.memory import require_bytes
@@ -115,7 +116,7 @@ class Ensemble:
         if name == "lambda":
             self.lam = self.lam.updated(1, samples.mean**2 + samples.variance)
         elif name == "a":
-            pull = samples.precision * self.bank.sum_products(self.outputs.mean)
+            pull = samples.precision * sum_products(self.bank, self.outputs.mean)
             self.samples = samples.updated(self.lam.mean, pull)
             self._products = self.bank.apply(self.samples.mean)
         elif name == "G":

@@ -11,54 +11,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.linalg.lapack import dpstrf
 
 from kernelweave.arrays import Array, Index
 from kernelweave.bayes.matrices import FullMatrix, Matrix, ThinMatrix, identity, square_of, sum_of
 from kernelweave.bayes.priors import Gamma
 from kernelweave.cached import cached_property
 from kernelweave.compiled.threads import map_blocks
-from kernelweave.operators.base import KernelOperator
 from kernelweave.solvers.kept import ABOVE_ZERO
 from kernelweave.validation import positive_number, require_array, require_kind
 
-# With R rows a thin sum of squares takes n R^2 multiplications in an iteration, a full one n^3 / 3.
-_THIN_SHARE = 0.5
-# Below this size nothing is gained by looking for a low rank.
-_WORTH_LOOKING = 256
-# What may be left out of the sum of squares, beside precisions of size one.
-_LEFT_OUT = 1e-10
 # The thin form keeps the columns of a few iterations: it pays from so many kernels a column on.
 _THIN_FROM = 6
-
-
-def sum_of_squares(bank: KernelOperator) -> Matrix:
-    """S = sum_k K_k K_k, formed once for all iterations and all classes.
-
-    It is thin if the ranks of the kernels, or its own, allow that.
-    """
-    thin = bank.square_factor()
-    if thin is not None and len(thin) <= _THIN_SHARE * bank.n:
-        return ThinMatrix.of_rows(thin)
-    full = bank.square_sum()
-    thin = _low_rank(full) if bank.n > _WORTH_LOOKING else None
-    return FullMatrix(full) if thin is None else ThinMatrix.of_rows(thin)
-
-
-def _low_rank(full: Array) -> Array | None:
-    """H with H'H = full up to rounding, if it has few rows: Cholesky with pivots, stopped early."""
-    n = len(full)
-    tol = max(_LEFT_OUT, n * np.finfo(float).eps * full.diagonal().max())
-    # Some of the rows tell whether the rank is high, for a fraction of the work.
-    part = np.linspace(0, n - 1, int(1.2 * _THIN_SHARE * n)).astype(int)
-    if dpstrf(full[np.ix_(part, part)], tol=tol, lower=0)[2] > _THIN_SHARE * n:
-        return None
-    upper, pivots, rank, _ = dpstrf(full, tol=tol, lower=0)
-    if rank > _THIN_SHARE * n:
-        return None
-    thin = np.empty((rank, n))
-    thin[:, pivots - 1] = np.triu(upper)[:rank]
-    return thin
 
 
 @dataclass(frozen=True, eq=False)

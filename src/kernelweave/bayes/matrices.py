@@ -25,7 +25,7 @@ from scipy.linalg.lapack import dpotrf, dtrtri
 
 from kernelweave.arrays import Array, Index
 from kernelweave.compiled.threads import map_blocks
-from kernelweave.operators.squares import SquareSum
+from kernelweave.linear_systems import SquareSum
 from kernelweave.validation import require_array
 
 # Largest relative change of a precision matrix by the rows left out of it.

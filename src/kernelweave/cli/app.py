@@ -14,9 +14,8 @@ from rich.markup import escape
 
 import kernelweave
 from kernelweave.cli import options
-from kernelweave.errors import InvalidInputError
+from kernelweave.errors import InvalidInputError, visible
 from kernelweave.validation import parse_time
-from kernelweave.visible_text import visible
 
 # Set by --traceback; an environment variable so that it also reaches errors before any command.
 _TRACEBACK = "KERNELWEAVE_TRACEBACK"

@@ -17,8 +17,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from kernelweave.errors import InterruptedFitWarning, InvalidInputError
-from kernelweave.visible_text import visible
+from kernelweave.errors import InterruptedFitWarning, InvalidInputError, visible
 
 _LABEL = 12  # width of the labels on the left
 _BAR = 24

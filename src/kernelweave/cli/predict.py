@@ -15,12 +15,11 @@ from numpy.typing import NDArray
 from kernelweave.cli.build import with_rows
 from kernelweave.cli.data import read_matrices, score
 from kernelweave.cli.output import Output, carrying, weights_table
-from kernelweave.errors import InvalidInputError
+from kernelweave.errors import InvalidInputError, visible
 from kernelweave.estimators.new_rows import precomputed_kernels, with_new_rows
 from kernelweave.inspect import find_estimator
 from kernelweave.model_files import load, read_header
 from kernelweave.reading import Table, read_table
-from kernelweave.visible_text import visible
 
 # What makes a spreadsheet take a cell for a formula.
 _RUN = ("=", "+", "-", "@", "\t", "\r")

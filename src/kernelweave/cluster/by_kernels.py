@@ -7,13 +7,12 @@ from operator import methodcaller
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from kernelweave.cluster.team import Team, pickled_bytes
 from kernelweave.operators.auto import build_bank
-from kernelweave.operators.base import Array, KernelOperator, Which
-from kernelweave.operators.rounds import BoxConstraints, Rounds, rounds_of
-from kernelweave.operators.running import RunningProducts, StackedProducts, running_products
-from kernelweave.operators.stacked import StackedOperator
+from kernelweave.operators.base import Array, KernelOperator, Which, into
+from kernelweave.operators.stacked import Call, StackedOperator
 
 # Kernels in float64, and factors that leave out a trace of 1e-12: the same answer as one machine.
 _TOL = 1e-9
@@ -44,14 +43,15 @@ class KernelShards(StackedOperator):
         team: Team = self.parts[0].team
         return team
 
-    def _ask(self, calls: Sequence[tuple[Any, str, dict[str, Any]]]) -> Iterator[Any]:
-        # What a worker writes to would be a copy.
-        calls = [
-            (part, name, {**args, "out": None} if "out" in args else args)
-            for part, name, args in calls
-        ]
-        asked = {p.shard: (p.chosen, methodcaller(name, **args)) for p, name, args in calls}
+    def _ask(self, calls: Sequence[tuple[Call, Any]]) -> Iterator[Any]:
+        asked = {part.shard: (part.chosen, call) for call, part in calls}
         return iter(self.team.ask("ask", asked))
+
+    def weighted(
+        self, d: ArrayLike, rows: Which = None, columns: Which = None, out: Array | None = None
+    ) -> Array:
+        """See :class:`KernelOperator`; what a worker writes to would be a copy."""
+        return into(out, super().weighted(d, rows, columns))
 
 
 class _Remote(KernelOperator):
@@ -79,55 +79,6 @@ class _Remote(KernelOperator):
         return _Remote(self.team, self.shard, self.kernels.select(kernels), self.cache_mb, places)
 
 
-class _ShardProducts(StackedProducts):
-    """Every worker keeps K_k v of its kernels; the sum over kernels is taken here.
-
-    A round takes two supersteps, and n numbers come from every worker with kernels followed.
-    """
-
-    def __init__(self, operator: KernelShards, weights: Array | None) -> None:
-        team = operator.team
-        # With weights all shards hold a part of the same one kernel.
-        one = np.zeros(1, np.int64)
-        members = [own if weights is None else one for own in operator.members]
-        super().__init__((), members, operator.n)
-        self._v = np.zeros(self.n)
-        beginnings = {
-            part.shard: (part.chosen, None if weights is None else weights[own])
-            for part, own in zip(operator.parts, operator.members, strict=True)
-        }
-        self._kept, self._shards = team.keep(self, beginnings), list(beginnings)
-        if weights is None:
-            sizes = {part.shard: part.m for part in operator.parts}
-            team.require(
-                lambda w: 8.0 * sizes.get(w, 0) * self.n,
-                f"the state of its {max(sizes.values())} kernels on {self.n} samples",
-            )
-        self._kept.begin()
-
-    def _ask(self, name: str, args: dict[int, tuple[Any, ...]]) -> list[Any]:
-        return self._kept.ask(name, {self._shards[p]: own for p, own in args.items()})
-
-    def reset(self, v: Array) -> None:
-        super().reset(v)
-        self._v[:] = v
-
-    def move(self, idx: Array, delta: Array, d: Array) -> Array:
-        out = super().move(idx, delta, d)
-        np.add.at(self._v, idx, delta)
-        return out
-
-    def past(self, w: int) -> Iterator[tuple[Any, ...]]:
-        """Yield what shard w was told before this superstep."""
-        yield "reset", self._v
-        yield "restrict", self._here[self._shards.index(w)]
-
-
-@rounds_of.register(KernelShards)
-def _(operator: KernelShards, rules: BoxConstraints, weights: Array | None = None) -> Rounds:
-    return Rounds(_ShardProducts(operator, weights), rules)
-
-
 class KernelShard:
     """Some of the kernels on all samples, on a worker, in an operator of their own."""
 
@@ -136,7 +87,7 @@ class KernelShard:
         # The operator of the kernels last chosen, and which these were.
         self._chosen, self._few = b"", self.operator
 
-    def _of(self, chosen: Which) -> KernelOperator:
+    def of(self, chosen: Which) -> KernelOperator:
         """Return the operator of all kernels here (None), or of some."""
         if chosen is None:
             return self.operator
@@ -145,7 +96,4 @@ class KernelShard:
         return self._few
 
     def ask(self, chosen: Which, call: Callable[[Any], Any]) -> Any:
-        return call(self._of(chosen))
-
-    def new_state(self, chosen: Which, weights: Array | None) -> RunningProducts:
-        return running_products(self._of(chosen), weights)
+        return call(self.of(chosen))

@@ -22,10 +22,6 @@ from kernelweave.operators.base import (
     round_size_of,
     semi_definite,
 )
-from kernelweave.operators.gaussians import GaussianOperator
-from kernelweave.operators.rounds import BoxConstraints, PairStep, Rounds, rounds_of
-from kernelweave.operators.row_cache import RowCache, shared_cache
-from kernelweave.operators.running import BatchProducts, RowProducts, SumOfKernels
 
 # A worker holds the rows it was sent and the copies that kernels make of them.
 _COPIES = 3
@@ -85,7 +81,7 @@ class PointShards(KernelOperator):
             part = idx[first : first + size]
             yield part, self.kernels.pack(part)
 
-    def _held(self, idx: Which) -> dict[int, tuple[Which, Any]]:
+    def held(self, idx: Which) -> dict[int, tuple[Which, Any]]:
         """For every shard that holds some of these samples (None: all): where, and which of them.
 
         The places there are None for all that it holds.
@@ -96,7 +92,7 @@ class PointShards(KernelOperator):
         found = ((int(w), np.flatnonzero(holder == w)) for w in np.unique(holder))
         return {w: (idx[which] - self.starts[w], which) for w, which in found}
 
-    def _ask(
+    def ask(
         self,
         chosen: Array,
         call_of: Callable[[int, slice], Callable[[Any], Any]],
@@ -124,8 +120,8 @@ class PointShards(KernelOperator):
 
     def _fill(self, out: Array, idx: Array, columns: Which, chosen: Array, call: Any) -> None:
         """Put what the shards answer for rows `idx` into the last two axes of `out`."""
-        held = self._held(None if columns is None else np.asarray(columns))
-        for some, w, answer in self._ask(chosen, lambda *_: call, idx, held, sent_first=True):
+        held = self.held(None if columns is None else np.asarray(columns))
+        for some, w, answer in self.ask(chosen, lambda *_: call, idx, held, sent_first=True):
             out[..., some, held[w][1]] = answer
 
     def block(self, rows: Which = None, columns: Which = None, kernels: Which = None) -> Array:
@@ -157,13 +153,13 @@ class PointShards(KernelOperator):
         support = np.flatnonzero(tasks.any(axis=0))
         values = tasks[:, support]
         sent, held = (support, None) if rows is None else (np.asarray(rows), support)
-        shards = self._held(held)
+        shards = self.held(held)
 
         def call_of(w: int, some: slice) -> Any:
             return methodcaller("apply", values[:, some if rows is None else shards[w][1]])
 
         out = np.zeros((len(chosen), len(tasks), self.n if rows is None else len(sent)))
-        for some, w, answer in self._ask(members, call_of, sent, shards, rows is not None):
+        for some, w, answer in self.ask(members, call_of, sent, shards, rows is not None):
             out[:, :, shards[w][1] if rows is None else some] += answer
         return out
 
@@ -171,13 +167,13 @@ class PointShards(KernelOperator):
         """v'K_k v, and with weights sum_k d_k K_k v; without them few samples are asked for."""
         support = np.flatnonzero(tasks.any(axis=0))
         sent = tasks[:, support]
-        shards, here = self._held(support if d is None else None), sent if d is None else tasks
+        shards, here = self.held(support if d is None else None), sent if d is None else tasks
 
         def call_of(w: int, some: slice) -> Any:
             return partial(quads_and_sum, sent[:, some], here[:, shards[w][1]], d)
 
         quad, product = np.zeros(len(chosen)), np.zeros_like(tasks)
-        for _, w, (found, added) in self._ask(chosen, call_of, support, shards):
+        for _, w, (found, added) in self.ask(chosen, call_of, support, shards):
             quad += found
             if d is not None:
                 product[:, shards[w][1]] += added
@@ -194,122 +190,6 @@ class PointShards(KernelOperator):
         if len(rest):
             quad[rest] = self.quad(tasks, rest)
         return semi_definite(quad, tasks, self, np.arange(self.m)), product
-
-    def sum_products(self, V: Array) -> Array:
-        out, shards = np.zeros(V.shape[1:]), self._held(None)
-        copies = 1.0 + 8.0 * V.shape[0] * V.shape[1] / self.row_bytes
-
-        def call_of(w: int, some: slice) -> Any:
-            return methodcaller("sum_products", np.ascontiguousarray(V[:, :, some]))
-
-        for _, w, answer in self._ask(
-            self.members, call_of, np.arange(self.n), shards, copies=copies
-        ):
-            out[:, self.own(w)] += answer
-        return out
-
-    def square_sum(self) -> Array:
-        packed = self.kernels.pack(np.arange(self.n))
-        call = methodcaller("square_sum")
-        return np.sum(self.team.ask_all("ask", self.members, call, packed), axis=0)
-
-
-class PointRounds(Rounds):
-    """Rounds of one superstep each: every worker keeps the state and the rules of its samples.
-
-    A round sends two samples, their steps and the weights, and gets back from every worker its
-    best pair, O(m + n_features) numbers. v is kept here as well, so that the state of a worker that
-    died can be made again.
-    """
-
-    def __init__(self, operator: PointShards, rules: BoxConstraints, weights: Array | None) -> None:
-        self._operator = operator
-        # The kernels here, for the pairs that are chosen.
-        few: KernelOperator = operator.kernels.select(operator.members)
-        self._kernels = few if weights is None else SumOfKernels(few, weights)
-        self._m = self._kernels.m
-        team, members = operator.team, operator.members
-        self._kept = team.keep(
-            self, {w: (rules.of(operator.own(w)), members, weights) for w in range(len(team))}
-        )
-        self._zero()
-        sizes = np.diff(operator.starts)
-        team.require(
-            lambda w: 8.0 * self._m * sizes[w],
-            f"the state of {self._m} kernels on its {sizes.max()} samples",
-        )
-
-    def _zero(self) -> None:
-        # v, and as much of it as the kernels frozen have seen.
-        self._v, self._seen = np.zeros(self._operator.n), np.zeros(self._operator.n)
-        self._follow(None)
-
-    def _follow(self, kernels: Array | None) -> None:
-        self._followed = np.arange(self._m) if kernels is None else np.asarray(kernels)
-        self._d = np.zeros(len(self._followed))
-
-    def past(self, w: int) -> Iterator[tuple[Any, ...]]:
-        """Yield what shard w was told before this superstep, in short."""
-        for values, kernels in ((self._seen, None), (self._v - self._seen, self._followed)):
-            for part, packed in self._operator.messages(np.flatnonzero(values)):
-                yield "add", packed, values[part], kernels
-        yield "place", self._v[self._operator.own(w)], self._followed, self._d
-
-    def start(self, v: Array, d: Array) -> PairStep | None:
-        self._zero()
-        self._kept.begin()
-        for part, packed in self._operator.messages(np.flatnonzero(v)):
-            self._kept.ask_all("add", packed, v[part], None)
-            self._v[part] = v[part]
-        asked = {w: (v[self._operator.own(w)], None, d) for w in self._kept.beginnings}
-        return self._best(self._kept.ask("place", asked), d)
-
-    def advance(self, choice: PairStep, step_i: float, step_j: float, d: Array) -> PairStep | None:
-        idx, delta = np.array([choice.i, choice.j]), np.array([step_i, step_j])
-        packed = self._operator.kernels.pack(idx)
-        found = self._kept.ask_all("move", packed, idx, delta, d)
-        np.add.at(self._v, idx, delta)
-        return self._best(found, d)
-
-    def reweigh(self, d: Array) -> PairStep | None:
-        return self._best(self._kept.ask_all("reweigh", d), d)
-
-    def restrict(self, kernels: Array | None) -> None:
-        self._kept.ask_all("restrict", kernels)
-        self._seen[:] = self._v
-        self._follow(kernels)
-
-    def synchronise(self) -> Array:
-        frozen = np.setdiff1d(np.arange(self._m), self._followed)
-        missed = self._v - self._seen if len(frozen) else np.zeros(self._operator.n)
-        for part, packed in self._operator.messages(np.flatnonzero(missed)):
-            self._kept.ask_all("add", packed, missed[part], frozen)
-            self._seen[part] = self._v[part]
-        quads = self._kept.ask_all("synchronise")
-        self._follow(None)
-        return np.maximum(np.sum(quads, axis=0), 0.0)
-
-    def fitted(self) -> Array:
-        return np.concatenate(self._kept.ask_all("fitted"))
-
-    def _best(self, found: list[Array], d: Array) -> PairStep | None:
-        """The best pair of all; shards come in the order of their samples, and the first wins."""
-        self._d = d
-        up = [answer[0] for answer in found if answer[0, 0] >= 0]
-        down = [answer[1] for answer in found if answer[1, 0] >= 0]
-        if not up or not down:
-            return None
-        (i, score_i, v_i), at_i = np.split(max(up, key=lambda row: row[1]), [3])
-        (j, score_j, v_j), at_j = np.split(min(down, key=lambda row: row[1]), [3])
-        idx, at = np.array([i, j], dtype=np.int64), np.stack([at_i, at_j], axis=1)
-        block = self._kernels.block(idx, idx, self._followed)[:, [0, 1, 0], [0, 1, 1]]
-        numbers = float(score_i), float(score_j), float(v_i), float(v_j)
-        return PairStep(int(i), int(j), *numbers, at, block)
-
-
-@rounds_of.register(PointShards)
-def _(operator: PointShards, rules: BoxConstraints, weights: Array | None = None) -> Rounds:
-    return PointRounds(operator, rules, weights)
 
 
 # What a worker does: all kernels, against its own samples.
@@ -347,9 +227,6 @@ class PointShard:
         whole = np.array_equal(chosen, np.arange(operator.m))
         return operator if whole else operator.select(chosen)
 
-    def new_state(self, rules: BoxConstraints, chosen: Array, weights: Array | None) -> _PointState:
-        return _PointState(self, rules, chosen, weights)
-
 
 def quads_and_sum(
     V: Array, V_here: Array, d: Array | None, operator: KernelOperator
@@ -362,84 +239,3 @@ def quads_and_sum(
         if d is not None:
             product += np.tensordot(d[part], products, axes=1)
     return quad, product
-
-
-class _PointState(Rounds):
-    """The rounds of the samples here, as far as these know of them; `_choose` returns no pair.
-
-    The samples of a move need not be among those here, and are sent along. What kernels frozen
-    have missed is known to the one who sends, too. With weights the state is that of one kernel,
-    sum_k weights_k K_k.
-    """
-
-    _products: RowProducts
-
-    def __init__(
-        self, shard: PointShard, rules: BoxConstraints, chosen: Array, weights: Array | None
-    ) -> None:
-        self._shard, self._chosen, self._weights = shard, chosen, weights
-        operator = self._between(shard.own, shard.own)
-        self.m, self.n = operator.m, shard.own.n
-        if isinstance(operator, GaussianOperator):
-            # Rows are computed as fast as they could be read, and none are kept.
-            products: RowProducts = BatchProducts(operator, lambda _: shard.sent.values)
-        else:
-            products = RowProducts(self)
-        super().__init__(products, rules)
-
-    def _between(self, left: Any, right: Any) -> KernelOperator:
-        operator = self._shard.between(self._chosen, left, right)
-        return operator if self._weights is None else SumOfKernels(operator, self._weights)
-
-    def row_cache(self, kernels: Array) -> RowCache:
-        """Return a cache of rows against the samples here, which all tasks share."""
-        shard = self._shard
-
-        def rows(idx: Array) -> Array:
-            sent = shard.sent.take(np.array([shard.sent_ids.index(i) for i in idx]))
-            return np.array(self._between(sent, shard.own).block(kernels=kernels))
-
-        def make() -> RowCache:
-            count, dtype = len(kernels), np.dtype(np.float64)
-            return RowCache(rows, count, shard.own.n, shard.cache_bytes, dtype, shard.n_all)
-
-        weights = b"" if self._weights is None else b"sum" + self._weights.tobytes()
-        return shared_cache(shard, self._chosen[kernels].tobytes() + weights, make)
-
-    def add(self, packed: Any, values: Array, kernels: Array | None) -> None:
-        """Add the products of these kernels (None: all) with those values at the samples sent."""
-        operator = self._between(self._shard.own, packed)
-        kernels = np.arange(self.m) if kernels is None else kernels
-        for some in kernel_runs(len(kernels), self.n):
-            self._products.state[kernels[some]] += operator.apply(values, kernels[some])
-
-    def place(self, v: Array, followed: Array | None, d: Array) -> Any:
-        """Set v, whose products have been added, and the kernels followed; choose by weights d."""
-        self._v[:] = v
-        self.restrict(followed)
-        return self.reweigh(d)
-
-    def synchronise(self) -> Array:
-        """Follow all kernels; returns v'K_k v, as far as v lives here on one side."""
-        self.restrict(None)
-        return self._products.quads(self._v)
-
-    def move(self, packed: Any, idx: Array, delta: Array, d: Array) -> Any:
-        """Move two samples, wherever they live, and choose by weights d."""
-        self._shard.sent, self._shard.sent_ids = packed, idx.tolist()
-        self._fitted = self._products.move(idx, delta, d)
-        places = idx - self._shard.first
-        here = (places >= 0) & (places < self.n)
-        np.add.at(self._v, places[here], delta[here])
-        return self._choose()
-
-    def _choose(self) -> Any:
-        """The best to rise and the best to fall: (index, score, v, K_k v of those followed)."""
-        i, high, j, low = self._rules.best_pair(self._fitted, self._v)
-        followed = self._products.followed
-        out = np.full((2, 3 + len(followed)), -1.0)
-        for row, best, score in ((0, i, high), (1, j, low)):
-            if best >= 0:
-                out[row, :3] = best + self._shard.first, score, self._v[best]
-                out[row, 3:] = self._products.state[followed, best]
-        return out

@@ -64,8 +64,8 @@ class Host:
     def _ask(self, *args: Any) -> Any:
         return self._shard.ask(*args)
 
-    def _begin(self, key: int, *args: Any) -> None:
-        self._states[key] = self._shard.new_state(*args)
+    def _begin(self, key: int, make: Callable[..., Any], *args: Any) -> None:
+        self._states[key] = make(self._shard, *args)
 
     def _state(self, key: int, name: str, *args: Any) -> Any:
         return getattr(self._states[key], name)(*args)
@@ -347,7 +347,7 @@ class Team:
 
 @dataclass(frozen=True)
 class Kept:
-    """A state on each of some shards, under a key and begun from its arguments."""
+    """A state on each of some shards, under a key: ``make(shard, *args)`` of its (make, *args)."""
 
     team: Team
     key: int

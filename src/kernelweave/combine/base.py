@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -14,9 +15,9 @@ from kernelweave.combine.combined import CombinedOperator
 from kernelweave.compiled.blocks import CACHED_COLUMNS, STACK_ENTRIES, rows_of
 from kernelweave.compiled.dense_rows import add_rows, rows_product, square_block
 from kernelweave.compiled.exp import exp_inplace
+from kernelweave.compiled.matrix_checks import fits_float32
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.errors import InvalidInputError
-from kernelweave.memory import rows_and_work
 from kernelweave.operators.base import Array, KernelOperator, as_tasks
 from kernelweave.operators.row_cache import RowCache
 from kernelweave.registry import Named
@@ -30,8 +31,8 @@ class Gram:
 
     Where the operator finds it cheaper (moderate n, matrices in memory) the matrix is formed once.
     Elsewhere a product is taken kernel by kernel and remembered in `parts`, so that K_k alpha stays
-    known for every active kernel and the next weights need no pass of their own; or, with
-    `keep_rows`, from rows of the sum that are kept.
+    known for every active kernel and the next weights need no pass of their own. Where rows are
+    computed as they are asked for (`computes_rows`), those of the sum are kept.
 
     Parameters
     ----------
@@ -42,9 +43,7 @@ class Gram:
     dtype : numpy dtype
         Storage of the matrix, if it is formed, or of the rows; sums are float64.
     reuse : Gram, optional
-        Its memory is taken over, and what it holds if it is of the same weights.
-    keep_rows : bool, default=False
-        Whether rows of the sum are kept where the matrix is not formed.
+        The memory of its matrix is taken over, and what it holds if it is of the same weights.
 
     Attributes
     ----------
@@ -69,7 +68,6 @@ class Gram:
         d: Array,
         dtype: DTypeLike = np.float64,
         reuse: Gram | None = None,
-        keep_rows: bool = False,
     ) -> None:
         self.n, self.bank, self.d = bank.n, bank, d
         self.active = np.flatnonzero(d)
@@ -81,26 +79,21 @@ class Gram:
         self._known: tuple[Array, Array] | None = None
         kind = np.dtype(dtype)
         old = None if reuse is None else reuse._matrix
+        rows = None if reuse is None else reuse._rows
         if reuse is not None and reuse.bank is bank and np.array_equal(reuse.d, d):
             self._known = reuse._known
             self._matrix = old if old is not None and old.dtype == kind else None
+            self._rows = rows if rows is not None and rows.dtype == kind else None
         if self._matrix is None and bank.forms_matrix:
             fits = old is not None and old.shape == (self.n, self.n) and old.dtype == kind
             self._matrix = bank.weighted(d, out=old if fits else np.empty((self.n, self.n), kind))
-        elif self._matrix is None and keep_rows:
-            wanted = kind.itemsize * float(self.n) ** 2
-            budget, bank.work_bytes = rows_and_work(bank.kept_bytes, wanted)
-            known = None if reuse is None else reuse._rows
-            if known is not None and known.dtype == kind:
-                known.clear(self._compute_rows)
-                self._rows = known
-            else:
-                if known is not None:
-                    known.release()
-                self._rows = RowCache(self._compute_rows, 1, self.n, budget, kind)
-
-    def _compute_rows(self, idx: Array) -> Array:
-        return self.bank.weighted(self.d, idx)[None]
+        elif self._matrix is None and self._rows is None and bank.computes_rows:
+            if kind == np.float32 and not fits_float32(self.diagonal()):
+                kind = np.dtype(np.float64)
+            compute = partial(_rows_of_sum, bank, d)
+            self._rows = RowCache(compute, 1, self.n, bank.bytes_for_rows, kind)
+        if reuse is not None:
+            reuse._rows = None  # Its memory is free before rows of this one are asked for.
 
     def square_limit(self, most: int, copies: float) -> int:
         return self.bank.square_limit(most, copies)
@@ -154,6 +147,10 @@ class Gram:
 
             map_blocks(work, self.n, CACHED_COLUMNS, float(self.n) * len(values))
         return out
+
+
+def _rows_of_sum(bank: KernelOperator, d: Array, idx: Array) -> Array:
+    return bank.weighted(d, idx)[None]
 
 
 class Combination(Named):
@@ -244,7 +241,7 @@ class Combination(Named):
         """Return K(d) for the single-kernel solvers; `reuse` lends its memory and is lost."""
         if self.is_sum:
             return Gram(bank, d, dtype, reuse)
-        return Gram(self._kernel(bank, d, dtype), np.ones(1), dtype, reuse, keep_rows=True)
+        return Gram(self._kernel(bank, d, dtype), np.ones(1), dtype, reuse)
 
     def matrix(self, bank: KernelOperator, d: Array) -> Array:
         """K(d) on all samples, (n, n) in float64."""

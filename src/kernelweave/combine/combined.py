@@ -15,6 +15,7 @@ from kernelweave.operators.base import (
     KernelOperator,
     Which,
     kernel_indices,
+    kernel_runs,
     row_step,
     semi_definite,
 )
@@ -57,7 +58,7 @@ class CombinedOperator(KernelOperator):
     array([5., 9.])
     """
 
-    keeps_rows = True
+    keeps_rows = computes_rows = True
 
     def __init__(
         self,
@@ -108,6 +109,16 @@ class CombinedOperator(KernelOperator):
         out = np.empty((len(chosen), *part.shape), self._dtype)
         for place, k in enumerate(chosen):
             out[place] = self._combination.values(part, self._weights[k])
+        return out
+
+    def _apply(self, tasks: Array, chosen: Array, rows: Which) -> Array:
+        if not self._combination.is_sum:
+            return super()._apply(tasks, chosen, rows)
+        out = np.zeros((len(chosen), len(tasks), self.n if rows is None else len(rows)))
+        active = np.flatnonzero(self._weights[chosen].any(axis=0))
+        for run in kernel_runs(len(active), out[0].size):
+            parts = self._base.apply(tasks, active[run], rows)
+            out += np.tensordot(self._weights[np.ix_(chosen, active[run])], parts, axes=1)
         return out
 
     def quad(self, v: Array, kernels: Which = None) -> Array:

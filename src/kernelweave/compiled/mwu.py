@@ -151,7 +151,7 @@ def factor_pair(
 def pair_quads(quad: Array, products: Array, block: Array, step: float) -> None:
     """v'K_k v after v_i += step, v_j -= step, in place.
 
-    `products` and `block` are those of a :class:`~kernelweave.operators.rounds.PairStep`.
+    `products` and `block` are those of a :class:`~kernelweave.solvers.mwu.rounds.PairStep`.
     """
     for k in range(quad.shape[0]):
         eta = block[k, 0] + block[k, 1] - 2.0 * block[k, 2]
@@ -230,9 +230,9 @@ def pair_step(
     Changes `quad` to what it becomes and fills d. The dual rises along the pair at the rate
     gain - ridge t - sum_k d_k(t) (p_k + t eta_k), where d_k(t) is proportional to
     exp(prior_k + beta q_k(t)), q_k(t) = q_k + 2 t p_k + t^2 eta_k, and p and eta come from the
-    `products` and the `block` of a :class:`~kernelweave.operators.rounds.PairStep`. It is concave:
-    Newton's steps, kept inside a bracket. `rise` and `fall` are the most that the box allows, and
-    `size` is the larger of v_i and v_j in absolute value.
+    `products` and the `block` of a :class:`~kernelweave.solvers.mwu.rounds.PairStep`. It is
+    concave: Newton's steps, kept inside a bracket. `rise` and `fall` are the most that the box
+    allows, and `size` is the larger of v_i and v_j in absolute value.
     """
     m = quad.shape[0]
     p, eta, moved = np.empty(m), np.empty(m), np.empty(m)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import estimator_html_repr
 
+from kernelweave.errors import visible
 from kernelweave.inspect.certificate import quality_lines, state_text
 from kernelweave.inspect.ranking import (
     KernelWeight,
@@ -18,7 +19,6 @@ from kernelweave.inspect.ranking import (
     rank_kernels,
 )
 from kernelweave.inspect.words import shorten
-from kernelweave.visible_text import visible
 
 _KERNELS_SHOWN = 8
 

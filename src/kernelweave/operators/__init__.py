@@ -2,7 +2,6 @@
 
 from kernelweave.operators.auto import bind_kernels
 from kernelweave.operators.base import ErrorBound, KernelOperator, Part
-from kernelweave.operators.cached import CachedOperator
 from kernelweave.operators.computed import ComputedOperator
 from kernelweave.operators.dense import DenseOperator
 from kernelweave.operators.distances import DistanceOperator
@@ -13,7 +12,6 @@ from kernelweave.operators.sequences import SequenceOperator
 from kernelweave.operators.stacked import StackedOperator
 
 __all__ = [
-    "CachedOperator",
     "ComputedOperator",
     "DenseOperator",
     "DistanceOperator",

@@ -15,10 +15,9 @@ from kernelweave.kernels.batch import RBFBatch
 from kernelweave.kernels.families import resolve_items
 from kernelweave.kernels.samples import as_samples
 from kernelweave.kernels.strings.positions import PositionalFactor
-from kernelweave.memory import cache_bytes
+from kernelweave.memory import cache_bytes, require_bytes
 from kernelweave.operators.base import Array, KernelOperator
-from kernelweave.operators.cached import CachedOperator
-from kernelweave.operators.computed import ComputedOperator
+from kernelweave.operators.computed import ComputedOperator, SampledOperator
 from kernelweave.operators.dense import DenseOperator, dense_bytes
 from kernelweave.operators.factors import (
     FactorOperator,
@@ -46,6 +45,9 @@ _GAUSSIAN_COLUMNS = 10
 # A pass reads every sparse feature twice, and looking one up takes as long as reading some four
 # entries of a matrix from front to back: features win below n^2 / 8 of them.
 _FEATURE_COST = 8
+# Numbers for each kernel and sample that the smallest fit takes beside two rows: the diagonals, the
+# products with alpha, and what is computed from these.
+_NUMBERS = 4
 
 
 def bind_kernels(
@@ -168,7 +170,7 @@ def build_bank(
     else:
         plans: dict[str, Callable[[Any], KernelOperator]] = {
             "dense": partial(DenseOperator.of, dtype=dtype),
-            "lazy": partial(_rows_on_demand, cache_mb=cache_mb, dtype=dtype),
+            "lazy": partial(_nothing_stored, dtype=dtype),
             "factored": partial(FactorOperator.of, rtol=rtol),
             "positional": SequenceOperator.of,
             "sparse": FeatureOperator.of,
@@ -176,7 +178,7 @@ def build_bank(
         built = plans[spec](kernels)
     for part in (*built.parts, built) if isinstance(built, StackedOperator) else (built,):
         part.cache_mb = cache_mb
-        if spec == "lazy":
+        if spec == "lazy" or part.computes_rows:
             part.work_bytes = min(part.work_bytes, cache_bytes(cache_mb))
     return built
 
@@ -223,18 +225,31 @@ def _automatic(
         (sparse, lambda few: FeatureOperator([features[k] for k in sparse], few.names)),
         (gaussian, lambda few: GaussianOperator.of(few).in_type(dtype)),
         (dense, partial(DenseOperator.of, dtype=dtype)),
-        (lazy, partial(CachedOperator, cache_mb=cache_mb, dtype=dtype)),
+        (lazy, partial(computed_rows, dtype=dtype)),
     )
 
 
-def _rows_on_demand(kernels: ComputedOperator, cache_mb: float, dtype: str) -> KernelOperator:
-    """Gaussian kernels are computed in every pass, of the others recent rows are kept."""
+def computed_rows(kernels: SampledOperator, dtype: str) -> KernelOperator:
+    """Return kernels whose rows are computed in that type, or in float64 if they do not fit in it.
+
+    If the smallest fit has no room, raises `MemoryBudgetError`.
+    """
+    require_bytes(
+        (2.0 * np.dtype(dtype).itemsize + 8.0 * _NUMBERS) * kernels.m * kernels.n,
+        f"two rows of {kernels.m} kernels on {kernels.n} samples, and products with them,",
+        kernels=kernels.m,
+    )
+    return kernels.in_type(kernels.storage(dtype, range(kernels.m), on_the_way=True))
+
+
+def _nothing_stored(kernels: ComputedOperator, dtype: str) -> KernelOperator:
+    """Gaussian kernels share their distances in every pass, rows of the others are computed."""
     gaussian = _gaussians(kernels, range(kernels.m), np.inf)
     others = np.setdiff1d(np.arange(kernels.m), gaussian)
     return _made(
         kernels,
         (gaussian, lambda few: GaussianOperator.of(few).in_type(dtype)),
-        (others, partial(CachedOperator, cache_mb=cache_mb, dtype=dtype)),
+        (others, partial(computed_rows, dtype=dtype)),
     )
 
 

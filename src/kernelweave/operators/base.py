@@ -13,12 +13,10 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from kernelweave.arrays import AnyArray as Array
 from kernelweave.cached import cached_property
 from kernelweave.compiled.blocks import CACHED_ENTRIES, MATRIX_COLUMNS, STACK_ENTRIES, rows_of
-from kernelweave.compiled.threads import map_blocks, one_blas_thread
+from kernelweave.compiled.threads import map_blocks
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.normalize import Target
-from kernelweave.memory import FEW_SAMPLES, cache_bytes, require_bytes, square_side
-from kernelweave.operators.row_cache import RowCache, shared_cache
-from kernelweave.operators.squares import SquareSum
+from kernelweave.memory import FEW_SAMPLES, cache_bytes, require_bytes, rows_and_work, square_side
 
 # Below this part of the largest value a quadratic form could have, a negative one is rounding.
 _NEGATIVE = 1e-5
@@ -88,8 +86,10 @@ class KernelOperator(ABC):
     # Variables that a decomposition solver should move at a time, more where a product with the
     # kernel costs much and a block of it little; None if it does not matter.
     round_size: int | None = None
-    # Whether products go through rows, so that a row of a sum of kernels is worth keeping.
+    # Whether products go through rows, so that a row of a sum of kernels is had as quickly.
     keeps_rows: bool = False
+    # Whether rows are computed whenever they are asked for: those of a sum are worth keeping.
+    computes_rows: bool = False
     # Ranks of the factors that `factor_of` returns, one for each kernel; None if it has none.
     ranks: Array | None = None
     # The matrices of all kernels, (m, n, n), where they lie one behind the other in memory.
@@ -231,7 +231,7 @@ class KernelOperator(ABC):
         for part in kernel_runs(self.m, len(idx) ** 2):
             stack[part] = self.block(idx, idx, part)
         out = DenseOperator(list(stack), self.names)
-        out.stack = stack
+        out.stack, out.work_bytes = stack, max(self.work_bytes - float(stack.nbytes), 0.0)
         return out
 
     def select(self, kernels: Array) -> KernelOperator:
@@ -325,11 +325,22 @@ class KernelOperator(ABC):
         """Bytes for rows of K(d), or of some kernels, that are kept beside the operator."""
         return min(1e6 * self.cache_mb, self.work_bytes)
 
+    @property
+    def bytes_for_rows(self) -> float:
+        """Bytes for rows of K(d) where these are computed: not all of `kept_bytes`.
+
+        What they leave is for the square matrices that solvers form.
+        """
+        return rows_and_work(self.kept_bytes, 8.0 * float(self.n) ** 2)[0]
+
     def square_limit(self, most: int, copies: float) -> int:
         """Return on how many samples, at most `most`, so many square matrices may be formed."""
         if min(most, self.n) <= FEW_SAMPLES:
             return most  # Asking how much memory there is would take longer than small fits do.
-        return min(most, square_side(self.work_bytes, copies))
+        room = self.work_bytes
+        if self.computes_rows and not self.forms_matrix:
+            room = rows_and_work(self.kept_bytes, 8.0 * float(self.n) ** 2)[1]
+        return min(most, square_side(room, copies))
 
     @property
     def forms_matrix(self) -> bool:
@@ -337,58 +348,8 @@ class KernelOperator(ABC):
 
         That is half of the room, as what is computed from the matrix is of the same size.
         """
-        return self.n <= self.square_limit(self.matrix_limit, copies=2)
-
-    # What one solver alone asks for: BEMKL sums of squares, MWU rows that are kept
-
-    def sum_products(self, V: Array) -> Array:
-        """sum_k K_k V[k] for a vector, or T of them, of each kernel's own: (m, T, n) to (T, n)."""
-        out = np.zeros((V.shape[1], self.shape[0]))
-        if not self.keeps_rows:
-            for k in range(self.m):
-                out += self.apply(V[k], np.array([k]))[0]
-            return out
-        turned = V.transpose(0, 2, 1)
-        for idx in kernel_runs(self.shape[0], self.m * self.shape[1]):
-            rows = self.block(idx)
-            with one_blas_thread():
-                out[:, idx] = np.matmul(rows, turned).sum(axis=0).T
-        return out
-
-    def square_sum(self) -> Array:
-        """sum_k K_k' K_k as a matrix of the samples on the right, float64."""
-        height, width = self.shape
-        squares = SquareSum(width)
-        for idx in kernel_runs(height, self.m * width):
-            for part in kernel_runs(self.m, len(idx) * width):
-                # K'K is the sum over the rows r of K of r r'.
-                rows = self.block(idx, None, part).reshape(-1, width)
-                rows = rows.astype(np.float64, copy=False)
-                squares.add(rows, rows)
-        return squares.total()
-
-    def square_factor(self) -> Array | None:
-        """H of shape (R, n), R < n, with H'H = `square_sum()`; None if it is not known as such."""
-        return None
-
-    def row_cache(self, kernels: Array, source: KernelOperator | None = None) -> RowCache:
-        """Return a cache of rows of these kernels, shared by all who ask for the same ones.
-
-        They are asked of the `source`, or of this operator itself.
-        """
-        source = source or self
-        # For some of the kernels half of the room: there may be a cache of all of them as well.
-        share = 1.0 if len(kernels) == self.m else 0.5
-        budget = min(1e6 * share * self.cache_mb, self.kept_bytes)
-
-        def rows(idx: Array) -> Array:
-            return source.block(idx, None, kernels)
-
-        def make() -> RowCache:
-            dtype = source.block(np.array([0]), np.array([0]), kernels).dtype
-            return RowCache(rows, len(kernels), self.n, budget, dtype)
-
-        return shared_cache(self, kernels.tobytes(), make)
+        most = min(self.matrix_limit, self.n)
+        return self.n <= most and (most <= FEW_SAMPLES or most <= square_side(self.work_bytes, 2))
 
     # What representations are made from: the kernel before its normalisation, if that differs
 
@@ -465,6 +426,7 @@ class Part(KernelOperator):
         self.names = whole.names if kernels is None else [whole.names[k] for k in self._kernels]
         self.matrix_limit, self.cache_mb = whole.matrix_limit, whole.cache_mb
         self.round_size, self.keeps_rows = whole.round_size, whole.keeps_rows
+        self.computes_rows = whole.computes_rows
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -8,10 +8,10 @@ import numpy as np
 
 from kernelweave.compiled.blocks import SHARED_CACHE_ENTRIES, rows_of
 from kernelweave.compiled.threads import map_blocks
+from kernelweave.linear_systems import SquareSum
 from kernelweave.memory import require_bytes
 from kernelweave.operators.base import Array, KernelOperator
 from kernelweave.operators.factors import FactorOperator
-from kernelweave.operators.squares import SquareSum
 from kernelweave.operators.stacked import StackedOperator
 
 # The fewest rows of an operator that computes some kernels as readily as all of them: with fewer,

@@ -21,9 +21,11 @@ from kernelweave.kernels.normalize import Normalization, ScaledFactor, Scaling, 
 from kernelweave.kernels.samples import Samples, as_samples
 from kernelweave.operators.base import (
     Array,
+    ErrorBound,
     Which,
     kernel_indices,
     kernel_runs,
+    rounding_error,
     sample_indices,
 )
 from kernelweave.operators.features import FeatureRows
@@ -34,6 +36,8 @@ Floats = NDArray[np.float64]
 
 # Rows of centred kernels whose means are taken at a time, at least.
 _FEWEST_ROWS = 64
+# Rows on which the error of float32 values is measured.
+_SAMPLED_ROWS = 8
 _STATE = ("kernels", "samples", "normalization", "names", "steps")
 
 
@@ -72,7 +76,9 @@ class ComputedOperator(SampledOperator):
     array([[[1.2]]])
     """
 
-    keeps_rows = True
+    keeps_rows = computes_rows = True
+    # Relative errors of float32 values, where these are what is computed.
+    _unit: Array | None = None
 
     def __init__(
         self, kernels: Sequence[Kernel], samples: Samples, normalize: Any = "trace"
@@ -140,7 +146,33 @@ class ComputedOperator(SampledOperator):
             _places=[self._places[k] for k in chosen],
             _learnt=set(),
             _plan=None,
+            _unit=None if self._unit is None else self._unit[chosen],
         )
+
+    def in_type(self, dtype: str) -> ComputedOperator:
+        """See `SampledOperator`; the error of float32 is measured on a few rows, times four."""
+        out = self._but(dtype=dtype, _unit=None)
+        if dtype == "float64":
+            return out
+        root = np.sqrt(np.maximum(self.diagonal(), 1e-300))
+        worst = np.zeros(self.m)
+        for i in np.unique(np.linspace(0, self.n - 1, _SAMPLED_ROWS).astype(np.int64)):
+            row = np.array([i])
+            error = np.abs(self.block(row)[:, 0] - out.block(row)[:, 0]) / root
+            np.maximum(worst, error.max(axis=1) / root[:, i], out=worst)
+        out._unit = np.maximum(4.0 * worst, 2.0**-24)
+        return out
+
+    def error(self, v: Array, d: Array) -> ErrorBound:
+        if self._unit is None:
+            return ErrorBound.none(self.m)
+        return rounding_error(v, d, self.diagonal(), self._unit)
+
+    def refined(self) -> ComputedOperator | None:
+        return None if self._unit is None else self.in_type("float64")
+
+    def exact(self) -> ComputedOperator:
+        return self.refined() or self
 
     # On their way to other machines
 

@@ -35,7 +35,6 @@ from kernelweave.operators.base import (
 
 # Blocks are chosen once and for all, never from the number of threads: same bits on any machine.
 _ROW_BLOCK = 256
-_SUM_PARTS = 16
 # Above this part of entries that are not zero a vector is taken as full.
 _FULL_SHARE = 0.75
 _BUILD_BYTES = 32e6
@@ -133,6 +132,10 @@ class DenseOperator(KernelOperator):
         """Type of the matrices that were computed."""
         return "float32" if self._rounded.any() else "float64"
 
+    def matrix(self, k: int) -> tuple[Array, float]:
+        """Return the matrix of kernel k, and the factor that it has to be multiplied by."""
+        return self._matrices[k], float(self._scale[k])
+
     def block(self, rows: Which = None, columns: Which = None, kernels: Which = None) -> Array:
         chosen = kernel_indices(kernels, self.m)
         rows = np.arange(self.n) if rows is None else np.asarray(rows)
@@ -199,20 +202,6 @@ class DenseOperator(KernelOperator):
 
         map_blocks(work, len(chosen), 1, len(chosen) * len(idx) * self.n)
         return out
-
-    def sum_products(self, V: Array) -> Array:
-        V = np.ascontiguousarray(V, dtype=np.float64)
-        # Every part of the kernels has sums of its own, added up in the order of the parts.
-        size = max(1, -(-self.m // _SUM_PARTS))
-        starts = range(0, self.m, size)
-        sums = np.zeros((len(starts), *V.shape[1:]))
-
-        def work(place: int, first: int, last: int) -> None:
-            for k in range(starts[place], min(starts[place] + size, self.m)):
-                add_row_products(self._matrices[k], self._scale[k], V[k], sums[place], first, last)
-
-        map_columns(work, len(starts), self.n, V.size * self.n, narrow=1)
-        return sums.sum(axis=0)
 
     def weighted(
         self, d: ArrayLike, rows: Which = None, columns: Which = None, out: Array | None = None

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kernelweave.compiled.blocks import STACK_ENTRIES, SUM_PARTS
 from kernelweave.compiled.low_rank import (
     INNER,
     SQUARED_DISTANCE,
     factor_products,
     factor_rows,
-    factor_sums,
     pivoted_cholesky_form,
 )
 from kernelweave.compiled.threads import look_between_blocks, map_blocks
@@ -32,7 +30,6 @@ from kernelweave.operators.base import (
     kernel_indices,
     sample_indices,
 )
-from kernelweave.operators.squares import SquareSum
 
 _KERNEL_BLOCK = 16
 _COLUMN_BLOCK = 128
@@ -264,57 +261,6 @@ class FactorOperator(KernelOperator):
 
         cost = 2.0 * self.ranks[chosen].sum() * tasks.size
         map_blocks(work, len(chosen), _KERNEL_BLOCK, cost)
-        return out
-
-    def sum_products(self, V: Array) -> Array:
-        V = np.ascontiguousarray(V, dtype=np.float64)
-        # Every block of kernels has sums of its own, added up in the order of the blocks.
-        block = max(_KERNEL_BLOCK, -(-self.m // SUM_PARTS))
-        sums = np.zeros((-(-self.m // block), *V.shape[1:]))
-
-        def work(start: int, stop: int) -> None:
-            factor_sums(self._factors, self._offsets, V, sums[start // block], start, stop)
-
-        map_blocks(work, self.m, block, 2.0 * self._factors.size * V.shape[1])
-        return sums.sum(axis=0)
-
-    def square_sum(self) -> Array:
-        """See :class:`KernelOperator`; F_k'(F_k F_k')F_k, some kernels at a time."""
-        squares = SquareSum(self.n)
-        first = 0
-        while first < self.m:
-            ends = (self._offsets[first + 1 :] - self._offsets[first]) * self.n
-            last = first + max(1, int(np.searchsorted(ends, STACK_ENTRIES, side="right")))
-            factors = self._factors[self._offsets[first] : self._offsets[last]]
-            squares.add(factors, self._moved(first, last, lambda gram: gram))
-            first = last
-        return squares.total()
-
-    def square_factor(self) -> Array | None:
-        """See :class:`KernelOperator`; known if the ranks of all kernels add up to less than n.
-
-        With FF' = U diag(s) U' the square of K = F'F is F'FF'F = H'H for H = sqrt(s) U'F. Factors
-        may be near singular, where this stays exact and a Cholesky factor of FF' does not.
-        """
-
-        def root(gram: Array) -> Array:
-            s, U = np.linalg.eigh(gram)
-            return (U * np.sqrt(np.maximum(s, 0.0))).T
-
-        return self._moved(0, self.m, root) if len(self._factors) < self.n else None
-
-    def _moved(self, first: int, last: int, map_of: Callable[[Array], Array]) -> Array:
-        """Factors of kernels first..last, each multiplied by a matrix that comes from its FF'."""
-        base = self._offsets[first]
-        out = np.empty((self._offsets[last] - base, self.n))
-
-        def work(start: int, stop: int) -> None:
-            for k in range(first + start, first + stop):
-                F = self._factors[self._offsets[k] : self._offsets[k + 1]]
-                np.matmul(map_of(F @ F.T), F, out=out[self._offsets[k] - base :][: len(F)])
-
-        ranks = self.ranks[first:last].astype(np.float64)
-        map_blocks(work, last - first, 1, 2.0 * self.n * float(ranks @ ranks))
         return out
 
     def quad(self, v: Array, kernels: Which = None) -> Array:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,25 +43,10 @@ class RowCache:
         self._batch = max(1, int(_BATCH_BYTES // row_bytes))
         # Taken when the first row is: many caches are made and never asked.
         self._slab: Array | None = None
-        self._forget()
-        self.hits = 0
-        self.misses = 0
-
-    def _forget(self) -> None:
         # Where each row is, the one used longest ago first.
         self._slots: dict[int, int] = {}
         # Taken from the end: unused memory is not touched before it is needed.
         self._free = list(range(self.capacity - 1, -1, -1))
-
-    def clear(self, compute: Callable[[Array], Array]) -> None:
-        """Forget all rows and compute others from now on, in the same memory."""
-        self._compute = compute
-        self._forget()
-
-    def release(self) -> None:
-        """Forget all rows and give their memory back; it is taken again when a row is asked for."""
-        self._forget()
-        self._slab = None
 
     def slots(self, idx: Array) -> tuple[Array, Array]:
         """Return the slab and the slots that hold rows `idx` (at most `capacity` distinct rows)."""
@@ -70,10 +54,7 @@ class RowCache:
             self._slab = np.empty(self._shape, self.dtype)
         wanted, slots = np.asarray(idx).tolist(), self._slots
         found = [slots.get(row, -1) for row in wanted]
-        unknown = found.count(-1)
-        missing = {row for row in wanted if row not in slots} if unknown else set()
-        self.hits += len(found) - unknown
-        self.misses += len(missing)
+        missing = {row for row in wanted if row not in slots} if -1 in found else set()
         if self._evicts:
             # To the end of the line: rows of this very request are never thrown out for it.
             slots.update({row: slots.pop(row) for row in set(wanted) - missing})
@@ -98,16 +79,3 @@ class RowCache:
             # Only now, as an interruption may have come before.
             del self._free[-len(rows) :]
             self._slots.update(zip(rows, places, strict=True))
-
-
-# Several tasks on one operator ask for rows of the same kernels, and share them.
-_SHARED: WeakKeyDictionary[Any, WeakValueDictionary[bytes, RowCache]] = WeakKeyDictionary()
-
-
-def shared_cache(owner: Any, key: bytes, make: Callable[[], RowCache]) -> RowCache:
-    """Return the cache of that key that others who ask the same owner use, or a new one."""
-    known = _SHARED.setdefault(owner, WeakValueDictionary())
-    cache = known.get(key)
-    if cache is None:
-        cache = known[key] = make()
-    return cache

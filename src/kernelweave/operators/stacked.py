@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import starmap
+from operator import call, methodcaller
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,9 @@ from kernelweave.operators.base import (
     kernel_indices,
 )
 from kernelweave.validation import require_array, require_kind
+
+# What is asked of a part; on a cluster it travels.
+Call = Callable[[Any], Any]
 
 
 class _Sides:
@@ -61,6 +66,7 @@ class StackedOperator(KernelOperator):
         self.names = StackedNames([part.names for part in self.parts], self.members)
         self.cache_mb = min(part.cache_mb for part in self.parts)
         self.matrix_limit = min(part.matrix_limit for part in self.parts)
+        self.computes_rows = any(part.computes_rows for part in self.parts)
         self.round_size = max((part.round_size or 0 for part in self.parts), default=0) or None
 
     # What an estimator keeps
@@ -156,9 +162,9 @@ class StackedOperator(KernelOperator):
     def without_samples(self) -> StackedOperator:
         return self._each(lambda part: part.without_samples())
 
-    def _ask(self, calls: Sequence[tuple[Any, str, dict[str, Any]]]) -> Iterator[Any]:
-        """Call methods of parts, each when its answer is wanted; on a cluster all at once."""
-        return (getattr(part, name)(**args) for part, name, args in calls)
+    def _ask(self, calls: Sequence[tuple[Call, Any]]) -> Iterator[Any]:
+        """Call functions of parts, each when its answer is wanted; on a cluster all at once."""
+        return starmap(call, calls)
 
     # Answers for each kernel
 
@@ -175,7 +181,7 @@ class StackedOperator(KernelOperator):
     ) -> Array:
         out = np.empty((len(kernel_indices(kernels, self.m)), *shape))
         split = list(self._split(kernels))
-        calls = [(part, name, {**args, "kernels": own}) for part, _, own in split]
+        calls = [(methodcaller(name, **args, kernels=own), part) for part, _, own in split]
         for (_, positions, _), found in zip(split, self._ask(calls), strict=True):
             out[positions] = found
         return out
@@ -199,27 +205,21 @@ class StackedOperator(KernelOperator):
 
     # Answers about all kernels
 
-    def _of_parts(
-        self, name: str, cut: dict[str, Array] | None = None, **args: Any
-    ) -> Iterator[tuple[Array, Any]]:
-        """Yield (its kernels, its answer) for every part; arguments in `cut` are cut by kernels."""
-        calls = [
-            (part, name, {**args, **{key: values[own] for key, values in (cut or {}).items()}})
-            for part, own in zip(self.parts, self.members, strict=True)
-        ]
+    def of_parts(self, call_of: Callable[[Array], Call]) -> Iterator[tuple[Array, Any]]:
+        """Yield (its kernels, what ``call_of(its kernels)`` returns of it) for every part."""
+        calls = [(call_of(own), part) for part, own in zip(self.parts, self.members, strict=True)]
         return zip(self.members, self._ask(calls), strict=True)
 
     def weighted(
         self, d: ArrayLike, rows: Which = None, columns: Which = None, out: Array | None = None
     ) -> Array:
         weights = np.asarray(d)
-        calls: list[tuple[Any, str, dict[str, Any]]] = []
+        calls: list[tuple[Call, Any]] = []
         for part, own in zip(self.parts, self.members, strict=True):
             if weights[own].any() or (part is self.parts[-1] and not calls):
                 # The first sum is written where it is asked for, the others are of its type.
                 target = out if out is None or not calls else np.empty_like(out)
-                asked = {"d": weights[own], "rows": rows, "columns": columns, "out": target}
-                calls.append((part, "weighted", asked))
+                calls.append((methodcaller("weighted", weights[own], rows, columns, target), part))
         answers = self._ask(calls)
         total = next(answers)
         for answer in answers:
@@ -228,30 +228,16 @@ class StackedOperator(KernelOperator):
 
     def quad_and_product(self, v: Array, d: Array) -> tuple[Array, Array]:
         quad, product = np.empty(self.m), np.zeros_like(as_tasks(v))
-        for own, (found, added) in self._of_parts("quad_and_product", {"d": d}, v=v):
+        for own, (found, added) in self.of_parts(
+            lambda own: methodcaller("quad_and_product", v, d[own])
+        ):
             quad[own] = found
             product += added
         return quad, product
 
     def error(self, v: Array, d: Array) -> ErrorBound:
         missing, product = np.zeros(self.m), np.zeros_like(as_tasks(v))
-        for own, bound in self._of_parts("error", {"d": d}, v=v):
+        for own, bound in self.of_parts(lambda own: methodcaller("error", v, d[own])):
             missing[own] = bound.quad_missing
             product += bound.product
         return ErrorBound(missing, product)
-
-    def sum_products(self, V: Array) -> Array:
-        return sum(added for _, added in self._of_parts("sum_products", {"V": V}))
-
-    def square_sum(self) -> Array:
-        return sum(added for _, added in self._of_parts("square_sum"))
-
-    def square_factor(self) -> Array | None:
-        """See :class:`KernelOperator`; the factors of all parts, if each has one."""
-        factors: list[Array] = []
-        for part in self.parts:
-            factor = part.square_factor()
-            if factor is None or sum(map(len, factors)) + len(factor) >= self.n:
-                return None
-            factors.append(factor)
-        return np.vstack(factors)

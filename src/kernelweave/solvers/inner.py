@@ -146,11 +146,11 @@ class KernelProducts:
 
     @classmethod
     def for_problem(cls, problem: Problem, alpha: Array) -> KernelProducts | None:
-        """Return the store, or None where a matrix is formed or the products are too many."""
+        """Return the store, or None where K(d) or rows of it are kept, or products are too many."""
         bank = problem.bank
         small = 8.0 * problem.m * alpha.size <= _MOST_BYTES
-        wanted = problem.combination.is_sum and not bank.forms_matrix and small
-        return cls(problem, alpha) if wanted else None
+        by_kernel = problem.combination.is_sum and not (bank.forms_matrix or bank.computes_rows)
+        return cls(problem, alpha) if by_kernel and small else None
 
     def fitted(self, gram: Gram) -> Array:
         """K(d) alpha, with a pass over those kernels of weight not zero that are not known yet."""

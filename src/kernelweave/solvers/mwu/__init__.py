@@ -12,6 +12,7 @@ from kernelweave.problem import Array, Problem
 from kernelweave.solvers.base import Solver, State, choice, either, integer, number
 from kernelweave.solvers.inner import Point
 from kernelweave.solvers.kept import ABOVE_ZERO, Kept
+from kernelweave.solvers.mwu import on_cluster  # noqa: F401 (registers its rounds)
 from kernelweave.solvers.mwu.descent import Descent
 from kernelweave.solvers.mwu.target import BISECTED, FixedTargetRun
 

@@ -6,12 +6,13 @@ from math import log
 
 import numpy as np
 
+from kernelweave.combine import CombinedOperator, WeightedSum
 from kernelweave.compiled.mwu import pair_step
-from kernelweave.operators.rounds import BoxConstraints, PairStep, rounds_of
 from kernelweave.problem import Array, Problem
 from kernelweave.solvers.base import State
 from kernelweave.solvers.certificate import feasible_alpha
 from kernelweave.solvers.inner import InnerWork, Point
+from kernelweave.solvers.mwu.rounds import BoxConstraints, PairStep, rounds_of
 
 # The rounds that other values take to a gap of 1e-3: benchmarks/papers/tuned_constants.py. In what
 # follows h is the hinge, s the squared hinge loss, at C = 10 and with the SimpleMKL kernels.
@@ -90,7 +91,10 @@ class Descent:
         weights = problem.regularizer.start(problem.m)
         # Under fixed weights there is one kernel, their sum.
         self._fixed = weights if problem.regularizer.fixed else None
-        self._parts = [rounds_of(problem.bank, rules, self._fixed) for rules in self._rules]
+        bank = problem.bank
+        if self._fixed is not None:
+            bank = CombinedOperator(WeightedSum(), bank, weights[None], ["sum"])
+        self._parts = [rounds_of(bank, rules) for rules in self._rules]
         alpha = np.zeros((problem.n_tasks, problem.n))
         self._prior = np.zeros(problem.m if self._fixed is None else 1)
         self._eps, self._temperature = eps, max(eps, _MILD)

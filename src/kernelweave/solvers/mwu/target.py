@@ -9,12 +9,12 @@ from scipy.optimize import minimize_scalar
 
 from kernelweave.compiled.mwu import exponentiate, pair_quads
 from kernelweave.losses import Hinge, Loss, SquaredHinge
-from kernelweave.operators.rounds import BoxConstraints, rounds_of
 from kernelweave.problem import Array, Problem
 from kernelweave.solvers.base import State
 from kernelweave.solvers.certificate import Witness
 from kernelweave.solvers.inner import InnerWork, Point
 from kernelweave.solvers.mwu.descent import ridge_of
+from kernelweave.solvers.mwu.rounds import BoxConstraints, rounds_of
 
 # Rounds of the first step, and by how much of all rounds so far a step grows: each ends with a
 # certificate, which costs as much as many rounds.

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import numpy as np
 
@@ -20,9 +22,9 @@ from kernelweave.compiled.gaussians import pair_values
 from kernelweave.compiled.mwu import add_and_weigh, add_gaussians, factor_pair, row_pair
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.memory import require_bytes
-from kernelweave.operators.base import Array, KernelOperator, Which, kernel_runs
+from kernelweave.operators.base import Array, KernelOperator
 from kernelweave.operators.gaussians import GaussianOperator
-from kernelweave.operators.row_cache import RowCache, shared_cache
+from kernelweave.operators.row_cache import RowCache
 from kernelweave.operators.stacked import StackedOperator
 
 # work(sum, range of the kernels followed, range of the columns)
@@ -38,10 +40,8 @@ _MANY_KERNELS = 16 * SUM_PARTS
 _THIN = 4
 
 
-def running_products(operator: KernelOperator, weights: Array | None = None) -> RunningProducts:
-    """Return the running products of an operator, or of the one kernel sum_k weights_k K_k."""
-    if weights is not None:
-        return RowProducts(SumOfKernels(operator, weights))
+def running_products(operator: KernelOperator) -> RunningProducts:
+    """Return the running products of an operator."""
     if isinstance(operator, StackedOperator):
         parts = [running_products(part) for part in operator.parts]
         return StackedProducts(parts, operator.members, operator.n)
@@ -59,6 +59,33 @@ def running_products(operator: KernelOperator, weights: Array | None = None) -> 
     # The wide factors are read where they are: selecting them would copy them.
     rows = RowProducts(KernelOperator.select(operator, wide))
     return StackedProducts([products, rows], [thin, wide], operator.n)
+
+
+# Tasks on one operator follow the same kernels, and share their rows.
+_SHARED: WeakKeyDictionary[Any, WeakValueDictionary[bytes, RowCache]] = WeakKeyDictionary()
+
+
+def shared_cache(owner: Any, kernels: Array, make: Callable[[], RowCache]) -> RowCache:
+    """Return the cache of these kernels that others who ask the same owner use, or a new one."""
+    known = _SHARED.setdefault(owner, WeakValueDictionary())
+    key = kernels.tobytes()
+    cache = known.get(key)
+    if cache is None:
+        cache = known[key] = make()
+    return cache
+
+
+def rows_of_kernels(operator: KernelOperator, kernels: Array) -> RowCache:
+    """Return a cache of rows of these kernels, shared by all who ask for the same ones."""
+
+    def make() -> RowCache:
+        dtype = operator.block(np.array([0]), np.array([0]), kernels).dtype
+        # Half of the room: while tasks go over to other kernels, there are two caches.
+        budget = 0.5 * operator.kept_bytes
+        compute = partial(operator.block, kernels=kernels)
+        return RowCache(compute, len(kernels), operator.n, budget, dtype)
+
+    return shared_cache(operator, kernels, make)
 
 
 class RunningProducts(ABC):
@@ -118,8 +145,8 @@ class RunningProducts(ABC):
 class RowProducts(RunningProducts):
     """Running products kept as one m x n array, float64 unless it is very large.
 
-    The rows of a move come from the `stack` of all matrices, (m, n, n), or else the `row_cache` of
-    the kernels, the `source`; besides it asks them for `m`, `n` and `apply`.
+    The rows of a move come from the `stack` of all matrices, (m, n, n), or else from the cache that
+    ``cache_of(kernels)`` returns, by default one of the rows of the operator.
 
     Examples
     --------
@@ -133,9 +160,15 @@ class RowProducts(RunningProducts):
     # Whether every pass is cut by kernels, not by columns.
     _by_kernels = False
 
-    def __init__(self, source: Any, stack: Array | None = None) -> None:
-        self._stack = None if stack is None else stack.reshape(-1, source.n)
-        self.source, self.m, self.n = source, source.m, source.n
+    def __init__(
+        self,
+        operator: KernelOperator,
+        stack: Array | None = None,
+        cache_of: Callable[[Array], RowCache] | None = None,
+    ) -> None:
+        self.m, self.n = operator.m, operator.shape[0]
+        self.source, self._stack = operator, None if stack is None else stack.reshape(-1, self.n)
+        self._cache_of = cache_of or partial(rows_of_kernels, operator)
         dtype = np.dtype(np.float64 if self.m * self.n <= _LARGE_STATE else np.float32)
         require_bytes(
             float(self.m) * self.n * dtype.itemsize,
@@ -194,7 +227,7 @@ class RowProducts(RunningProducts):
         if self._stack is not None:
             return self._stack, self._places + idx[:, None]
         if self._cache is None:
-            self._cache = self.source.row_cache(self._cached)
+            self._cache = self._cache_of(self._cached)
         slab, slots = self._cache.slots(idx)
         return slab.reshape(-1, self.n), slots[:, None] * len(self._cached) + self._places
 
@@ -246,41 +279,6 @@ class RowProducts(RunningProducts):
 
         map_blocks(some_columns, n, CACHED_COLUMNS, 2.0 * count * n)
         return out
-
-
-class SumOfKernels(KernelOperator):
-    """The one kernel sum_k weights_k K_k of an operator."""
-
-    m = 1
-    names = ("sum",)
-
-    def __init__(self, operator: KernelOperator, weights: Array) -> None:
-        self.operator, self.weights, self.n = operator, weights, operator.n
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.operator.shape
-
-    def block(self, rows: Which = None, columns: Which = None, kernels: Which = None) -> Array:
-        return self.operator.weighted(self.weights, rows, columns)[None]
-
-    def apply(self, v: Array, kernels: Which = None, rows: Which = None) -> Array:
-        active = np.flatnonzero(self.weights)
-        height = self.shape[0] if rows is None else len(rows)
-        out = np.zeros((*np.shape(v)[:-1], height))
-        for run in kernel_runs(len(active), out.size):
-            products = self.operator.apply(v, active[run], rows)
-            out += np.tensordot(self.weights[active[run]], products, axes=1)
-        return out[None]
-
-    def row_cache(self, kernels: Array, source: KernelOperator | None = None) -> RowCache:
-        """Shared with all sums of the same weights."""
-
-        def make() -> RowCache:
-            kept, kind = self.operator.kept_bytes, np.dtype(np.float64)
-            return RowCache(self.block, 1, self.n, kept, kind)
-
-        return shared_cache(self.operator, b"sum" + self.weights.tobytes(), make)
 
 
 class BatchProducts(RowProducts):

@@ -10,7 +10,7 @@ import numpy as np
 
 from kernelweave.compiled.mwu import best_pair
 from kernelweave.operators.base import Array
-from kernelweave.operators.running import RunningProducts, running_products
+from kernelweave.solvers.mwu.running import RunningProducts, running_products
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Rounds:
     A round of MWUMKL is one call of `advance`: move the chosen pair, take the new weights, choose
     the next pair, None where nobody may rise or nobody may fall. On a cluster that is one
     superstep. Kernels may be left frozen for a while, as
-    in :class:`~kernelweave.operators.running.RunningProducts`: weights and choices are about the
+    in :class:`~kernelweave.solvers.mwu.running.RunningProducts`: weights and choices are about the
     others.
 
     Examples
@@ -130,9 +130,6 @@ class Rounds:
 
 
 @singledispatch
-def rounds_of(operator: Any, rules: BoxConstraints, weights: Array | None = None) -> Rounds:
-    """Return the rounds of an operator, or of the one kernel sum_k weights_k K_k.
-
-    An operator whose kernels live elsewhere registers rounds of its own.
-    """
-    return Rounds(running_products(operator, weights), rules)
+def rounds_of(operator: Any, rules: BoxConstraints) -> Rounds:
+    """Return the rounds of an operator; one whose kernels live elsewhere registers its own."""
+    return Rounds(running_products(operator), rules)
