@@ -216,6 +216,7 @@ class CuttingPlanes:
         self._waited = 0  # steps over the curvature since then, or since one that brought much
         self.centre: Point  # the best point so far
         self.quad: Array  # its q_k
+        self._constant: float  # of its cut
         self.sharpest = False  # its alpha cannot be made more exact
 
     def recall(self, witness: Witness) -> None:
@@ -225,7 +226,7 @@ class CuttingPlanes:
 
     def put_centre(self, point: Point, quad: Array) -> None:
         """Take the first point, or one with a more exact alpha at the weights of the centre."""
-        self._cuts.add(point.alpha, quad)
+        self._constant = self._cuts.add(point.alpha, quad)
         self.centre, self.quad, self._failed = point, quad, 0
 
     def add(self, proposal: Proposal, point: Point, owed: float, quad: Array) -> bool:
@@ -234,7 +235,7 @@ class CuttingPlanes:
         That is either better weights, with a value that is lower by more than `owed`, or a cut that
         rises from the model.
         """
-        self._cuts.add(point.alpha, quad)
+        constant = self._cuts.add(point.alpha, quad)
         fell, promised = self.centre.value - point.value, proposal.promised
         learnt = fell > owed or promised - fell >= ENOUGH * promised > 0
         self._blind = not learnt
@@ -243,12 +244,13 @@ class CuttingPlanes:
             self._waited = 0
         if fell > owed:
             self.centre, self.quad, self._failed = point, quad, 0
+            self._constant = constant
         return learnt
 
     @property
     def witness(self) -> Witness | None:
         """The dual variables with the best lower bound so far, if that is not the centre's own."""
-        own = dual_value(self._problem, self.centre.alpha, self.quad)
+        own = dual_value(self._problem, self.centre.alpha, self.quad, -self._constant)
         return self._witness if self._lower > own else None
 
     @property
@@ -274,8 +276,9 @@ class CuttingPlanes:
             return self._safe_step(master)
         self._waited += 1
         proposal = self._own_step(gap, 0.01 * room)
-        if master is None and proposal.promised < ENOUGH * room:
-            # A mean of several alphas may prove what the centre's own does not.
+        if master is None and self._waited > 1 and proposal.promised < ENOUGH * room:
+            # The last step did not halve what is left: a mean of several alphas may prove what the
+            # centre's own does not.
             master = self._solve_master()
         # Less than that is a difference that rounding makes.
         return proposal if proposal.promised > _EPS * self.unit else self._safe_step(master)
@@ -359,7 +362,7 @@ class CuttingPlanes:
             hessian, gradient = root.T @ root, self._gradient()[kernels]
             most = self._sum_limit() if self._free_sum else None
             d[kernels] = minimise_model(hessian, gradient, here[kernels], accuracy, most)
-            own = -self._problem.dual_loss(self.centre.alpha) - 0.5 * float(self.quad @ d)
+            own = self._constant - 0.5 * float(self.quad @ d)
             if self._cuts.values(d).max() > own + accuracy:
                 found = self._mind_all_cuts(kernels, hessian)
                 if found is not None:

@@ -123,6 +123,7 @@ def certify(
     if not problem.convex:
         return _stationarity(problem, d, alpha, fitted, best, quad)
     points = [Witness(alpha, quad)] if witness is None else [Witness(alpha, quad), witness]
+    conjugates = [problem.dual_loss(at.alpha) for at in points]
 
     def bounds(
         *kinds: Sequence[ErrorBound], slack: Array | float = 0.0
@@ -132,10 +133,10 @@ def certify(
         slack = slack + sum(kind[0].product for kind in kinds)
         omega = float(problem.regularizer.omega(d * np.sqrt(squares)))
         upper = _loss(problem, fitted, best, slack) + omega
-        lower = max(
-            dual_value(problem, at.alpha, at.quad + sum(kind[i].quad_missing for kind in kinds))
-            for i, at in enumerate(points)
-        )
+        lower = -np.inf
+        for i, at in enumerate(points):
+            raised = at.quad + sum(kind[i].quad_missing for kind in kinds)
+            lower = max(lower, dual_value(problem, at.alpha, raised, conjugates[i]))
         return upper, lower, problem.relative_gap(upper, lower)
 
     primal, _, exact = bounds()
@@ -225,17 +226,20 @@ def _loss(problem: Problem, fitted: Array, intercept: Array, slack: Array | floa
     return worst + problem.loss.alpha_sum * float(np.sum(intercept))
 
 
-def dual_value(problem: Problem, alpha: Array, quad: Array) -> float:
+def dual_value(
+    problem: Problem, alpha: Array, quad: Array, conjugate: float | None = None
+) -> float:
     """Dual objective of alpha scaled into the norm constraint; `quad` is its q_k or above.
 
     Minus infinity for no alpha at all where a sum is asked for, as in a one-class problem.
+    `conjugate` is the `dual_loss` of alpha, where that is known.
     """
     if problem.loss.alpha_sum and not alpha.any():
         return -np.inf
     scale = problem.regularizer.dual_scale(quad)
-    return float(
-        -problem.dual_loss(scale * alpha) - problem.regularizer.dual_penalty(scale**2 * quad)
-    )
+    if conjugate is None or scale != 1.0:
+        conjugate = problem.dual_loss(scale * alpha)
+    return float(-conjugate - problem.regularizer.dual_penalty(scale**2 * quad))
 
 
 # The nearest feasible dual point: inside its box, with the right sum

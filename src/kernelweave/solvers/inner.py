@@ -221,6 +221,7 @@ class Evaluator(InnerWork):
         self.cut_short = False  # one of those solved last ended for want of steps
         self.tol = np.inf  # of the last solve
         self._last: Point
+        self._owed: tuple[Point | None, float] = None, np.inf  # by the point asked about last
         self._has_state = False
         given = np.zeros((problem.n_tasks, problem.n)) if start is None else start.alpha
         self._alpha = feasible_alpha(problem, given)
@@ -307,8 +308,10 @@ class Evaluator(InnerWork):
 
     def owed(self, point: Point) -> float:
         """How far T(d) may be above the value of the point."""
-        best = best_intercepts(self.problem, point.fitted, point.intercept)
-        return owed_by_alpha(self.problem, point, best)
+        if self._owed[0] is not point:
+            best = best_intercepts(self.problem, point.fitted, point.intercept)
+            self._owed = point, owed_by_alpha(self.problem, point, best)
+        return self._owed[1]
 
     def _fitted(self, gram: Gram) -> Array:
         """K(d) alpha at the alpha to start from."""
