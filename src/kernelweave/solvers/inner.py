@@ -10,6 +10,7 @@ from kernelweave.arrays import Index
 from kernelweave.combine import Gram
 from kernelweave.compiled.dense_rows import square_block
 from kernelweave.compiled.matrix_checks import fits_float32
+from kernelweave.losses.base import BoxQP
 from kernelweave.operators.base import semi_definite
 from kernelweave.problem import Array, Problem
 from kernelweave.solvers.box_qp import solve_box_qp
@@ -84,6 +85,7 @@ def owed_by_alpha(problem: Problem, point: Point, intercept: Array) -> float:
 def _solve_task(
     problem: Problem,
     task: int,
+    qp: BoxQP | None,
     gram: Gram,
     tol: float,
     alpha: Array,
@@ -93,7 +95,7 @@ def _solve_task(
 ) -> tuple[Array, Array, float, int]:
     """Solve one single-kernel problem from a warm start: (alpha, K alpha, intercept, steps).
 
-    Piecewise-linear losses go to the SMO solver, where `tol` is the KKT violation in units of
+    Piecewise-linear losses go to the SMO solver with their `qp`, where `tol` is the KKT violation in units of
     decision values, smooth ones to Newton's method, where it is the relative gap. With `chunk` it
     is the relative gap for the SMO solver too, which then moves at most so many variables at a
     time. The alpha returned is feasible: inside its box and with the right sum.
@@ -107,8 +109,7 @@ def _solve_task(
         above, below = above + quadratic, below - quadratic
         return above - below <= tol * problem.unit(above, below)
 
-    if not loss.smooth:
-        qp = loss.box_qp(y, C)
+    if qp is not None:
         box = solve_box_qp(
             qp,
             gram,
@@ -229,6 +230,8 @@ class Evaluator(InnerWork):
         self._gram: Gram | None = None
         self._kept: Array | None = None
         self._products = KernelProducts.for_problem(problem, self._alpha)
+        rows, loss = zip(problem.y, problem.C, strict=True), problem.loss
+        self._qps = [None if loss.smooth else loss.box_qp(*row) for row in rows]
 
     def keep_only(self, kernels: Array) -> None:
         """Leave the other kernels out of `quad`: their weight is zero at every optimum."""
@@ -266,8 +269,9 @@ class Evaluator(InnerWork):
         self.cut_short = False
         for t in range(problem.n_tasks):
             gram.parts = None
+            at = self._alpha[t], fitted[t], self._intercept[t]
             alpha[t], fitted[t], self._intercept[t], steps = _solve_task(
-                problem, t, gram, tol, self._alpha[t], fitted[t], self._intercept[t], self._chunk
+                problem, t, self._qps[t], gram, tol, *at, self._chunk
             )
             self.n_steps += steps
             self.cut_short |= steps >= max(_MOST_STEPS, 100 * gram.n)
