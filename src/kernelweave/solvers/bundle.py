@@ -22,8 +22,7 @@ from kernelweave.solvers.cuts import (
     solve_dual,
     solve_proximal,
 )
-from kernelweave.solvers.inner import Evaluator, Point, drop_roundoff
-from kernelweave.solvers.screening import working_kernels
+from kernelweave.solvers.inner import Evaluator, Point, drop_roundoff, working_kernels
 
 _EPS = float(np.finfo(np.float64).eps)
 

@@ -69,6 +69,23 @@ def drop_roundoff(d: Array) -> Array:
     return np.where(d > 1e-12 * d.max(), d, 0.0)
 
 
+def spread_over(kernels: Index, d: Array) -> Array:
+    """Equal weights on some kernels, with the sum of d."""
+    out = np.zeros_like(d)
+    out[kernels] = d.sum() / len(kernels)
+    return out
+
+
+def working_kernels(d: Array, gradient: Array, most: int) -> Index:
+    """Kernels in use, and at most so many of the others: those whose gradient is lowest.
+
+    In order; of equal ones the first.
+    """
+    outside = np.flatnonzero(d == 0)
+    best = outside[np.argsort(gradient[outside], kind="stable")[:most]]
+    return np.sort(np.concatenate([np.flatnonzero(d), best]))
+
+
 def owed_by_alpha(problem: Problem, point: Point, intercept: Array) -> float:
     """How far T(d) may be above the value of the point: the duality gap at its own weights.
 
@@ -95,10 +112,10 @@ def _solve_task(
 ) -> tuple[Array, Array, float, int]:
     """Solve one single-kernel problem from a warm start: (alpha, K alpha, intercept, steps).
 
-    Piecewise-linear losses go to the SMO solver with their `qp`, where `tol` is the KKT violation in units of
-    decision values, smooth ones to Newton's method, where it is the relative gap. With `chunk` it
-    is the relative gap for the SMO solver too, which then moves at most so many variables at a
-    time. The alpha returned is feasible: inside its box and with the right sum.
+    Piecewise-linear losses go to the SMO solver with their `qp`, where `tol` is the KKT violation
+    in units of decision values, smooth ones to Newton's method, where it is the relative gap. With
+    `chunk` it is the relative gap for the SMO solver too, which then moves at most so many
+    variables at a time. The alpha returned is feasible: inside its box and with the right sum.
     """
     y, C, loss = problem.y[task], problem.C[task], problem.loss
 
