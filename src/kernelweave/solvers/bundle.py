@@ -23,15 +23,13 @@ from kernelweave.solvers.cuts import (
     solve_proximal,
 )
 from kernelweave.solvers.inner import Evaluator, Point, drop_roundoff, working_kernels
+from kernelweave.solvers.newton import MOST_FACTORISED
 
 _EPS = float(np.finfo(np.float64).eps)
 
 
 # --- Curvature
 
-# Most samples that enter the curvature, whose factor is the work of a second: beyond, some of them
-# still give a descent direction.
-_MOST_CURVED = 3000
 # From this many on in float32: below, a factor takes less than 50 ms.
 _SINGLE_FROM = 1000
 # From this many samples on the curvature is kept for as long as it brings the gap down fivefold: up
@@ -90,8 +88,9 @@ def _free_samples(problem: Problem, point: Point, task: int) -> tuple[Index, Arr
         room = 1e-9 * np.maximum(C, 1e-300)
         free = np.flatnonzero((alpha > lo + room) & (alpha < hi - room) & (alpha != 0))
         stiffness = np.zeros(len(free))
-    most = problem.bank.square_limit(_MOST_CURVED, copies=4)
+    most = problem.bank.square_limit(MOST_FACTORISED, copies=4)
     if len(free) > most:
+        # Some of them still give a descent direction.
         pick = np.linspace(0, len(free) - 1, most).astype(np.int64)
         free, stiffness = free[pick], stiffness[pick]
     return free, stiffness
@@ -147,7 +146,7 @@ _PATIENCE = 4
 # Proximal steps are tried longer and longer, by factors of ten, until they promise enough.
 _MOST_PROXIMAL = 12
 # Most kernels over which the curvature is taken where all of them have weight: a matrix of 200 MB.
-_MOST_DENSE = 5000
+MOST_DENSE = 5000
 
 
 @dataclass(frozen=True)
@@ -199,7 +198,7 @@ class CuttingPlanes:
         self._lp = CutLP(self._cuts, price)
         # Under lp norms, whose prox is a search, the closed form does as well as the curvature.
         self._has_prox = type(regularizer).prox is not Regularizer.prox
-        cheap = self._has_prox and not regularizer.searching and problem.m <= _MOST_DENSE
+        cheap = self._has_prox and not regularizer.searching and problem.m <= MOST_DENSE
         self._curved = self._linear or cheap
         self._evaluator = evaluator
         # The curvature taken last, its kernels, the point it is used at, and the gap there.

@@ -21,6 +21,7 @@ from kernelweave.memory import cache_bytes, square_side
 from kernelweave.operators.base import KernelOperator
 from kernelweave.problem import Problem
 from kernelweave.solvers.base import SOLVERS, Solver, check_settings
+from kernelweave.solvers.bundle import MOST_DENSE
 from kernelweave.solvers.certificate import recompute
 from kernelweave.solvers.checkpoint import Session, about, header_of, result_numbers
 from kernelweave.solvers.inner import Point
@@ -40,8 +41,6 @@ from kernelweave.solvers.spg import SPG
 from kernelweave.solvers.spicy import Spicy
 from kernelweave.validation import unknown_name
 
-# Most kernels whose curvature, a matrix of 200 MB, SILP takes where all of them have weight.
-_MANY_KERNELS = 5000
 # SpicyMKL solves linear systems of this size, each in less than a second, and pays with more
 # kernels than this if they are to have sparse weights (``benchmarks/papers/spicy.py``).
 _FEW_SAMPLES, _MANY_FOR_SPICY = 1500, 1000
@@ -88,7 +87,7 @@ def get_solver(spec: str | Solver, problem: Problem) -> Solver:
         return Spicy()
     if regularizer.bounded and regularizer.proximal:
         return SILP() if regularizer.polyhedral else SPG()
-    return SILP() if problem.m <= _MANY_KERNELS else SPG()
+    return SILP() if problem.m <= MOST_DENSE else SPG()
 
 
 def solve(problem: Problem, solver: Solver, limits: Limits, start: Point | None = None) -> Result:
@@ -259,7 +258,7 @@ _ROUGH_STEPS = 50
 # From this many kernels on, if all of them get a weight, first weights are learnt on a fiftieth, or
 # on as many as tell their mean to about 1 / sqrt(5000), 1.4%: passes over them cost a tenth or less
 # of those over all.
-_VERY_MANY_KERNELS = 50_000
+_MANY_KERNELS = 50_000
 _SHARE_OF_KERNELS = 50
 _SOME_KERNELS = 5_000
 
@@ -275,7 +274,7 @@ def _first_weights(problem: Problem, solver: Solver, limits: Limits) -> Point | 
             problem.deadline.check()
             start = _from_some_samples(problem, solver, limits, size, start)
         known = problem.regularizer.sparse or problem.regularizer.fixed
-        if start is None and problem.m > _VERY_MANY_KERNELS and problem.convex and not known:
+        if start is None and problem.m > _MANY_KERNELS and problem.convex and not known:
             start = _from_some_kernels(problem, solver, limits)
     return start
 
