@@ -17,12 +17,18 @@ from kernelweave.losses import get_loss
 from kernelweave.operators import ComputedOperator, DenseOperator
 from kernelweave.problem import Problem
 from kernelweave.regularizers import L1, BlockNorm, ElasticNet, Entropy, LpBall, Simplex
-from kernelweave.solvers import SILP, SPG, Limits, State, solve
+from kernelweave.solvers import SILP, SPG, Limits, solve
 from kernelweave.solvers.bundle import CuttingPlanes, Proposal, curvature_root
-from kernelweave.solvers.certificate import Witness, certify, dual_value, feasible_alpha, recompute
+from kernelweave.solvers.certificate import (
+    Screening,
+    Witness,
+    certify,
+    dual_value,
+    feasible_alpha,
+    recompute,
+)
 from kernelweave.solvers.cuts import Cuts
 from kernelweave.solvers.inner import Evaluator, Point
-from kernelweave.solvers.screening import Screening
 
 N, M = 16, 4
 LOSSES = ["hinge", "squared_hinge", "logistic", "smooth_hinge", "squared", "epsilon_insensitive"]
@@ -333,16 +339,15 @@ def test_screening_goes_by_the_gap_of_the_alpha_it_looks_at():
     witness = Witness(best.alpha, bank.quad(best.alpha))
     certificate = certify(problem, best.d, far, best.intercept, fitted, quad, witness)
     assert certificate.gap < 1e-6
-    evaluator = Evaluator(problem)
     point = Point(best.d, far, fitted, best.intercept, best.certificate.primal)
     screening = Screening(problem)
-    screening.look(certificate, State(point, quad, evaluator, False, None, witness))
+    screening.look(certificate, point.d, point.alpha, quad)
     assert np.isin(used, screening.kept).all()
     # The same certificate at the alpha it belongs to does prove something.
     fitted, quad = problem.combination.evaluate(bank, best.d, best.alpha)
     certificate = certify(problem, best.d, best.alpha, best.intercept, fitted, quad, witness)
     point = Point(best.d, best.alpha, fitted, best.intercept, best.certificate.primal)
-    screening.look(certificate, State(point, quad, evaluator, False, None, witness))
+    screening.look(certificate, point.d, point.alpha, quad)
     assert np.isin(used, screening.kept).all() and len(screening.kept) < problem.m
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -11,7 +12,6 @@ from kernelweave import MKLClassifier, sample_ids
 from kernelweave.bank import DenseBank, FactoredBank
 from kernelweave.kernels import RBF, from_matrices
 from kernelweave.operators import ComputedOperator
-from kernelweave.solvers import coarse
 from kernelweave.solvers.kernel_sum import formed_sum, kernel_sum, product_sum
 
 N = 120
@@ -141,7 +141,7 @@ def test_beyond_the_samples_of_one_factor_spicy_takes_no_more_steps(monkeypatch,
     model = MKLClassifier(kernels, loss=loss, bank="dense", tol=1e-4)
     exact = model.set_params(solver="silp").fit(X, y).objective_
     for name, value in (("_MANY_SAMPLES", 200), ("_FEWEST_SAMPLES", 40)):
-        monkeypatch.setattr(coarse, name, value)
+        monkeypatch.setattr(import_module("kernelweave.solvers.solve"), name, value)
     model.set_params(solver="spicy").fit(X, y)
     assert model.converged_ and model.objective_ == pytest.approx(exact, rel=2e-4)
     assert model.history_[-1].inner_iterations <= 40 and model.n_iter_ <= 8

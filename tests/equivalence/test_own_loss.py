@@ -31,8 +31,8 @@ from kernelweave.losses.numeric import gradient_limits, jump_of, point_of_slope,
 from kernelweave.operators import ComputedOperator
 from kernelweave.problem import Problem
 from kernelweave.regularizers import L1, ElasticNet, LpBall, Simplex
+from kernelweave.solvers.certificate import Screening
 from kernelweave.solvers.newton import solve_smooth
-from kernelweave.solvers.screening import Screening
 
 SMOOTH = [loss for cls in Loss.registry.values() for loss in cls.examples() if loss.smooth]
 

@@ -15,7 +15,7 @@ from kernelweave.operators import ComputedOperator
 from kernelweave.problem import Problem
 from kernelweave.regularizers import L1, BlockNorm, ElasticNet, LpBall, Simplex
 from kernelweave.solvers import SPG, ActiveSet, Limits, recompute, solve
-from kernelweave.solvers.screening import Screening
+from kernelweave.solvers.certificate import Screening
 
 
 @pytest.fixture(scope="module")

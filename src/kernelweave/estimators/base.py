@@ -188,8 +188,13 @@ class BaseMKL(KernelEstimator):
             )
         return loss
 
-    def _set_up(self, tasks: Tasks, C: float, deadline: Deadline = NEVER) -> SetUp:
-        """Check the settings, bind the kernels, in time, and put the problems together."""
+    def _set_up(
+        self, tasks: Tasks, C: float, deadline: Deadline = NEVER, stored: bool = False
+    ) -> SetUp:
+        """Check the settings, bind the kernels, in time, and put the problems together.
+
+        `stored` is for problems that are solved many times, see `build_bank`.
+        """
         limits = self._limits()
         regularizer = get_regularizer(self.regularizer)
         combination = get_combination(self.combination)
@@ -198,7 +203,8 @@ class BaseMKL(KernelEstimator):
         if combination.base == "distances":
             kernel_set, bank = self._build_distances(tasks.X, combination, deadline)
         else:
-            kernel_set, bank = build_kernels(self, tasks.X, self.tol, self._seed(), deadline)
+            seed = self._seed()
+            kernel_set, bank = build_kernels(self, tasks.X, self.tol, seed, deadline, stored)
         problems = [
             Problem(bank, tasks.y[g], C * tasks.weight[g], tasks.loss, regularizer, combination)
             for g in tasks.groups

@@ -102,7 +102,7 @@ class PathCV(BaseMKL):
         weighs = fit_params.get("sample_weight") is not None and takes_weight
         folds = self._folds(tasks.X, target, groups)
         with self._threads():
-            made = self._set_up(tasks, 1.0)
+            made = self._set_up(tasks, 1.0, stored=True)
             if isinstance(self.Cs, Integral):
                 # In increasing order, for all samples and so for all folds.
                 low = min(first_factor(problem) for problem in made.problems)
@@ -118,7 +118,8 @@ class PathCV(BaseMKL):
             def bind(model: BaseMKL, train: Array) -> SetUp:
                 given = {"sample_weight": weight[train]}
                 part = model._tasks(_safe_indexing(tasks.X, train), target[train], given)
-                return model._set_up(part, 1.0, Deadline.after(None, 0.0, stop.is_set))
+                deadline = Deadline.after(None, 0.0, stop.is_set)
+                return model._set_up(part, 1.0, deadline, stored=True)
 
             def score(model: BaseMKL, test: Array) -> float:
                 given = {"sample_weight": weight[test]} if weighs else {}

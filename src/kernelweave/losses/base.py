@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kernelweave.arrays import Array
+from kernelweave.cached import cached_property
 from kernelweave.errors import InvalidInputError
 from kernelweave.losses.numeric import gradient_limits, jump_of, point_of_slope, slope_of
 from kernelweave.registry import Named
@@ -58,6 +59,32 @@ class BoxQP:
         """Signed dual ``alpha`` (one number a sample) of box variables ``a``."""
         weights = self.sign * np.asarray(a, dtype=np.float64)
         return np.asarray(np.bincount(self.sample, weights), dtype=np.float64)
+
+    @cached_property
+    def signed_form(self) -> tuple[Array, Array, Array, Array]:
+        """Slopes on the positive and the negative side, and bounds, of each sample's alpha."""
+        n = int(self.sample.max(initial=-1)) + 1
+        pos, neg, lo, hi = np.zeros((4, n))
+        plus, minus = self.sign > 0, self.sign < 0
+        if self.sample.min(initial=0) < 0:
+            raise InvalidInputError(
+                f"BoxQP.sample must lie in 0..n - 1; got {self.sample.min()}..{n - 1}."
+            )
+        for side in (plus, minus):
+            if np.bincount(self.sample[side], minlength=1).max() > 1:
+                raise InvalidInputError(
+                    "BoxQP may have one variable of each sign a sample; got more."
+                )
+        if not np.isfinite(self.upper).all() or (self.upper < 0).any():
+            raise InvalidInputError("BoxQP.upper must be finite and >= 0.")
+        pos[self.sample[plus]], hi[self.sample[plus]] = -self.linear[plus], self.upper[plus]
+        neg[self.sample[minus]], lo[self.sample[minus]] = self.linear[minus], -self.upper[minus]
+        if np.any((pos > neg) & (hi > 0) & (lo < 0)):
+            raise InvalidInputError(
+                "the two variables of a sample must have linear terms with a sum >= 0 "
+                "(epsilon >= 0); got a negative sum."
+            )
+        return pos, neg, lo, hi
 
     def split(self, alpha: ArrayLike) -> Array:
         """Box variables of a signed dual ``alpha``, clipped into the box.

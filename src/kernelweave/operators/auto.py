@@ -137,7 +137,7 @@ def build_bank(
     random_state : int or None
         Draws the subset on which ranks are probed.
     stored : bool
-        Whether products with single kernels are taken again and again, so that "auto" keeps
+        Whether passes over the kernels are taken so often, as along a path, that "auto" keeps
         Gaussian kernels as it does others.
 
     Examples

@@ -8,6 +8,7 @@ from copy import copy
 import numpy as np
 from numpy.typing import ArrayLike
 
+from kernelweave.cached import cached_property
 from kernelweave.compiled.blocks import FEW_ENTRIES, MATRIX_COLUMNS, STACK_ENTRIES, rows_of
 from kernelweave.compiled.dense_rows import (
     add_rectangle,
@@ -232,6 +233,7 @@ class DenseOperator(KernelOperator):
         """See :class:`KernelOperator`; the matrices are shared, not copied."""
         chosen = kernel_indices(kernels, self.m)
         out = copy(self)
+        out.__dict__.pop("_diagonals", None)
         out.m, out.stack = len(chosen), None
         out.names = tuple(self.names[k] for k in chosen)
         out._matrices = [self._matrices[k] for k in chosen]
@@ -240,15 +242,18 @@ class DenseOperator(KernelOperator):
         return out
 
     def diagonal(self, kernels: Which = None) -> Array:
-        chosen = kernel_indices(kernels, self.m)
-        found = [self._scale[k] * self._matrices[k].diagonal() for k in chosen]
-        return np.array(found, np.float64).reshape(len(chosen), -1)
+        return self._diagonals[kernel_indices(kernels, self.m)]
+
+    @cached_property
+    def _diagonals(self) -> Array:
+        found = [scale * K.diagonal() for scale, K in zip(self._scale, self._matrices, strict=True)]
+        return np.array(found, np.float64).reshape(self.m, -1)
 
     def error(self, v: Array, d: Array) -> ErrorBound:
         """Rounding of float32 storage; the user's own matrices are exact whatever their type."""
         if not self._rounded.any():
             return ErrorBound.none(self.m)
-        return rounding_error(v, d, self.diagonal(), np.where(self._rounded, 2.0**-24, 0.0))
+        return rounding_error(v, d, self._diagonals, np.where(self._rounded, 2.0**-24, 0.0))
 
     def exact(self) -> KernelOperator:
         return self if self._source is None or not self._rounded.any() else self._source

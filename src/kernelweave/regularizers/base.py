@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -30,10 +31,11 @@ class Partition:
     def __init__(self, labels: Index, names: Sequence[Any]) -> None:
         self.labels, self.names = labels, names
 
-    @classmethod
-    def whole(cls, m: int) -> Partition:
+    @staticmethod
+    @lru_cache(maxsize=16)
+    def whole(m: int) -> Partition:
         """All numbers in one group."""
-        return cls(np.zeros(m, dtype=np.intp), range(1))
+        return Partition(np.zeros(m, dtype=np.intp), range(1))
 
     @classmethod
     def of_labels(cls, labels: Iterable[Hashable]) -> Self:

@@ -101,7 +101,14 @@ def solve_box_qp(
     steps, at the deadline, or when ``good_enough(alpha, K alpha, intercept)``, which is asked
     between rounds, says so. A round has at most `most` variables.
     """
-    pos, neg, lo, hi = _signed_form(qp, gram.n)
+    if qp.sample.max(initial=-1) >= gram.n:
+        raise InvalidInputError(
+            f"BoxQP.sample must lie in 0..{gram.n - 1}, the samples of the Gram matrix; "
+            f"got {qp.sample.min()}..{qp.sample.max()}."
+        )
+    # Samples beyond the last one with a variable have alpha = 0.
+    missing = gram.n - len(qp.signed_form[0])
+    pos, neg, lo, hi = (np.pad(x, (0, missing)) if missing else x for x in qp.signed_form)
     given = np.zeros(gram.n)
     if a is not None:
         weights = qp.sign * np.asarray(a, dtype=np.float64)
@@ -126,30 +133,6 @@ def solve_box_qp(
         # A maximum does not see NaN: a broken kernel must not pass for a solution.
         converged=violation <= tol and bool(np.isfinite(state.fitted).all()),
     )
-
-
-def _signed_form(qp: BoxQP, n: int) -> tuple[Array, Array, Array, Array]:
-    """Slopes and bounds for one signed variable a sample."""
-    pos, neg, lo, hi = np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n)
-    plus, minus = qp.sign > 0, qp.sign < 0
-    if qp.sample.size and (qp.sample.min() < 0 or qp.sample.max() >= n):
-        raise InvalidInputError(
-            f"BoxQP.sample must lie in 0..{n - 1}, the samples of the Gram matrix; "
-            f"got {qp.sample.min()}..{qp.sample.max()}."
-        )
-    for side in (plus, minus):
-        if np.bincount(qp.sample[side], minlength=1).max() > 1:
-            raise InvalidInputError("BoxQP may have one variable of each sign a sample; got more.")
-    if not np.isfinite(qp.upper).all() or (qp.upper < 0).any():
-        raise InvalidInputError("BoxQP.upper must be finite and >= 0.")
-    pos[qp.sample[plus]], hi[qp.sample[plus]] = -qp.linear[plus], qp.upper[plus]
-    neg[qp.sample[minus]], lo[qp.sample[minus]] = qp.linear[minus], -qp.upper[minus]
-    if np.any((pos > neg) & (hi > 0) & (lo < 0)):
-        raise InvalidInputError(
-            "the two variables of a sample must have linear terms with a sum >= 0 "
-            "(epsilon >= 0); got a negative sum."
-        )
-    return pos, neg, lo, hi
 
 
 @dataclass

@@ -22,17 +22,14 @@ from kernelweave.solvers.cuts import (
     solve_dual,
     solve_proximal,
 )
-from kernelweave.solvers.inner import Evaluator, Point, drop_roundoff
-from kernelweave.solvers.screening import working_kernels
+from kernelweave.solvers.inner import Evaluator, Point, drop_roundoff, working_kernels
+from kernelweave.solvers.newton import MOST_FACTORISED
 
 _EPS = float(np.finfo(np.float64).eps)
 
 
 # --- Curvature
 
-# Most samples that enter the curvature, whose factor is the work of a second: beyond, some of them
-# still give a descent direction.
-_MOST_CURVED = 3000
 # From this many on in float32: below, a factor takes less than 50 ms.
 _SINGLE_FROM = 1000
 # From this many samples on the curvature is kept for as long as it brings the gap down fivefold: up
@@ -91,8 +88,9 @@ def _free_samples(problem: Problem, point: Point, task: int) -> tuple[Index, Arr
         room = 1e-9 * np.maximum(C, 1e-300)
         free = np.flatnonzero((alpha > lo + room) & (alpha < hi - room) & (alpha != 0))
         stiffness = np.zeros(len(free))
-    most = problem.bank.square_limit(_MOST_CURVED, copies=4)
+    most = problem.bank.square_limit(MOST_FACTORISED, copies=4)
     if len(free) > most:
+        # Some of them still give a descent direction.
         pick = np.linspace(0, len(free) - 1, most).astype(np.int64)
         free, stiffness = free[pick], stiffness[pick]
     return free, stiffness
@@ -148,7 +146,7 @@ _PATIENCE = 4
 # Proximal steps are tried longer and longer, by factors of ten, until they promise enough.
 _MOST_PROXIMAL = 12
 # Most kernels over which the curvature is taken where all of them have weight: a matrix of 200 MB.
-_MOST_DENSE = 5000
+MOST_DENSE = 5000
 
 
 @dataclass(frozen=True)
@@ -200,7 +198,7 @@ class CuttingPlanes:
         self._lp = CutLP(self._cuts, price)
         # Under lp norms, whose prox is a search, the closed form does as well as the curvature.
         self._has_prox = type(regularizer).prox is not Regularizer.prox
-        cheap = self._has_prox and not regularizer.searching and problem.m <= _MOST_DENSE
+        cheap = self._has_prox and not regularizer.searching and problem.m <= MOST_DENSE
         self._curved = self._linear or cheap
         self._evaluator = evaluator
         # The curvature taken last, its kernels, the point it is used at, and the gap there.
@@ -216,6 +214,7 @@ class CuttingPlanes:
         self._waited = 0  # steps over the curvature since then, or since one that brought much
         self.centre: Point  # the best point so far
         self.quad: Array  # its q_k
+        self._constant: float  # of its cut
         self.sharpest = False  # its alpha cannot be made more exact
 
     def recall(self, witness: Witness) -> None:
@@ -225,7 +224,7 @@ class CuttingPlanes:
 
     def put_centre(self, point: Point, quad: Array) -> None:
         """Take the first point, or one with a more exact alpha at the weights of the centre."""
-        self._cuts.add(point.alpha, quad)
+        self._constant = self._cuts.add(point.alpha, quad)
         self.centre, self.quad, self._failed = point, quad, 0
 
     def add(self, proposal: Proposal, point: Point, owed: float, quad: Array) -> bool:
@@ -234,7 +233,7 @@ class CuttingPlanes:
         That is either better weights, with a value that is lower by more than `owed`, or a cut that
         rises from the model.
         """
-        self._cuts.add(point.alpha, quad)
+        constant = self._cuts.add(point.alpha, quad)
         fell, promised = self.centre.value - point.value, proposal.promised
         learnt = fell > owed or promised - fell >= ENOUGH * promised > 0
         self._blind = not learnt
@@ -243,12 +242,13 @@ class CuttingPlanes:
             self._waited = 0
         if fell > owed:
             self.centre, self.quad, self._failed = point, quad, 0
+            self._constant = constant
         return learnt
 
     @property
     def witness(self) -> Witness | None:
         """The dual variables with the best lower bound so far, if that is not the centre's own."""
-        own = dual_value(self._problem, self.centre.alpha, self.quad)
+        own = dual_value(self._problem, self.centre.alpha, self.quad, -self._constant)
         return self._witness if self._lower > own else None
 
     @property
@@ -274,8 +274,9 @@ class CuttingPlanes:
             return self._safe_step(master)
         self._waited += 1
         proposal = self._own_step(gap, 0.01 * room)
-        if master is None and proposal.promised < ENOUGH * room:
-            # A mean of several alphas may prove what the centre's own does not.
+        if master is None and self._waited > 1 and proposal.promised < ENOUGH * room:
+            # The last step did not halve what is left: a mean of several alphas may prove what the
+            # centre's own does not.
             master = self._solve_master()
         # Less than that is a difference that rounding makes.
         return proposal if proposal.promised > _EPS * self.unit else self._safe_step(master)
@@ -359,7 +360,7 @@ class CuttingPlanes:
             hessian, gradient = root.T @ root, self._gradient()[kernels]
             most = self._sum_limit() if self._free_sum else None
             d[kernels] = minimise_model(hessian, gradient, here[kernels], accuracy, most)
-            own = -self._problem.dual_loss(self.centre.alpha) - 0.5 * float(self.quad @ d)
+            own = self._constant - 0.5 * float(self.quad @ d)
             if self._cuts.values(d).max() > own + accuracy:
                 found = self._mind_all_cuts(kernels, hessian)
                 if found is not None:

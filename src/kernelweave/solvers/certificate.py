@@ -1,16 +1,17 @@
-"""How far a fit is from the optimum, recomputed from the problem at a feasible dual point."""
+"""How far a fit is from the optimum, recomputed at a feasible dual point, and what that proves."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from kernelweave.arrays import Array
 from kernelweave.errors import InvalidInputError
-from kernelweave.operators.base import ErrorBound
+from kernelweave.operators.base import ErrorBound, KernelOperator
 from kernelweave.problem import Problem
 from kernelweave.root_search import rising_root
 
@@ -123,6 +124,7 @@ def certify(
     if not problem.convex:
         return _stationarity(problem, d, alpha, fitted, best, quad)
     points = [Witness(alpha, quad)] if witness is None else [Witness(alpha, quad), witness]
+    conjugates = [problem.dual_loss(at.alpha) for at in points]
 
     def bounds(
         *kinds: Sequence[ErrorBound], slack: Array | float = 0.0
@@ -132,10 +134,10 @@ def certify(
         slack = slack + sum(kind[0].product for kind in kinds)
         omega = float(problem.regularizer.omega(d * np.sqrt(squares)))
         upper = _loss(problem, fitted, best, slack) + omega
-        lower = max(
-            dual_value(problem, at.alpha, at.quad + sum(kind[i].quad_missing for kind in kinds))
-            for i, at in enumerate(points)
-        )
+        lower = -np.inf
+        for i, at in enumerate(points):
+            raised = at.quad + sum(kind[i].quad_missing for kind in kinds)
+            lower = max(lower, dual_value(problem, at.alpha, raised, conjugates[i]))
         return upper, lower, problem.relative_gap(upper, lower)
 
     primal, _, exact = bounds()
@@ -225,17 +227,20 @@ def _loss(problem: Problem, fitted: Array, intercept: Array, slack: Array | floa
     return worst + problem.loss.alpha_sum * float(np.sum(intercept))
 
 
-def dual_value(problem: Problem, alpha: Array, quad: Array) -> float:
+def dual_value(
+    problem: Problem, alpha: Array, quad: Array, conjugate: float | None = None
+) -> float:
     """Dual objective of alpha scaled into the norm constraint; `quad` is its q_k or above.
 
     Minus infinity for no alpha at all where a sum is asked for, as in a one-class problem.
+    `conjugate` is the `dual_loss` of alpha, where that is known.
     """
     if problem.loss.alpha_sum and not alpha.any():
         return -np.inf
     scale = problem.regularizer.dual_scale(quad)
-    return float(
-        -problem.dual_loss(scale * alpha) - problem.regularizer.dual_penalty(scale**2 * quad)
-    )
+    if conjugate is None or scale != 1.0:
+        conjugate = problem.dual_loss(scale * alpha)
+    return float(-conjugate - problem.regularizer.dual_penalty(scale**2 * quad))
 
 
 # The nearest feasible dual point: inside its box, with the right sum
@@ -289,3 +294,69 @@ def feasible_alpha(problem: Problem, alpha: Array) -> Array:
     total = problem.loss.alpha_sum
     rows = [centre(*row, total) for row in zip(alpha, lo, hi, strict=True)]
     return np.array(rows)
+
+
+# What a gap proves of the weights
+
+# The bounds on eigenvalues take a pass of their own: with fewer kernels too little can be saved.
+_FEWEST = 20
+# Computed once for a bank, however many fits share it: along a path, or one for each class.
+_EIGENVALUE_BOUNDS: WeakKeyDictionary[KernelOperator, Array] = WeakKeyDictionary()
+
+
+class Screening:
+    r"""Finds kernels whose weight is zero at every optimum, from the duality gap.
+
+    If the gradient of the loss is L-Lipschitz, the dual is 1/L-strongly concave, so that a feasible
+    alpha with (absolute) duality gap g is within :math:`r = \sqrt{2 L g}` of the optimal one, and
+
+    .. math:: \big| \sqrt{q_k(\alpha)} - \sqrt{q_k(\alpha^*)} \big| \le r \sqrt{\lambda_k},
+
+    where :math:`\lambda_k` bounds the largest eigenvalue of :math:`K_k` on vectors of sum zero
+    (both alphas have the same sum). A sparse regularizer turns these intervals into a verdict
+    (:meth:`Regularizer.screened <kernelweave.regularizers.Regularizer.screened>`). The reduced
+    problem has the same optimum, so its gap is one of the whole problem; the last certificate of a
+    fit is taken over all m kernels all the same. Those that may still matter are `kept`.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
+        self._lipschitz = float(np.max(problem.loss.lipschitz(problem.C)))
+        self._spread: Array | None = None
+        self._radius = np.inf
+        self.kept = np.arange(problem.m)
+
+    @classmethod
+    def for_problem(cls, problem: Problem) -> Screening | None:
+        """Return a screening, or None where nothing can be proven or saved."""
+        provable = problem.convex and problem.loss.smooth and problem.regularizer.sparse
+        # A loss that does not know its Lipschitz constant says it is infinite.
+        provable = provable and bool(np.all(np.isfinite(problem.loss.lipschitz(problem.C))))
+        return cls(problem) if provable and problem.m >= _FEWEST else None
+
+    def look(self, certificate: Certificate, d: Array, alpha: Array, quad: Array) -> bool:
+        """Drop what the certificate of a point proves to be zero; returns whether that is any."""
+        problem = self._problem
+        missing = problem.bank.error(alpha, d).quad_missing
+        missing = missing + problem.bank.rounding(alpha, d).quad_missing
+        # Not certificate.dual, which may be that of a witness: the ball is around this alpha.
+        dual = dual_value(problem, alpha, quad + missing)
+        # The difference of two sums of n terms can be no closer than this to their own.
+        rounding = problem.n * _EPS * (abs(certificate.primal) + abs(dual))
+        gap = max(0.0, certificate.primal - dual) + rounding
+        radius = np.sqrt(2.0 * self._lipschitz * gap)
+        if not radius <= 0.7 * self._radius:
+            return False  # Half the gap is the least that may tell something new.
+        self._radius = radius
+        if self._spread is None:
+            bank = problem.bank
+            if bank not in _EIGENVALUE_BOUNDS:
+                _EIGENVALUE_BOUNDS[bank] = bank.eigenvalue_bound()
+            self._spread = np.sqrt(_EIGENVALUE_BOUNDS[bank])
+        # The dual value is that of alpha scaled into the norm constraint.
+        scale = problem.regularizer.dual_scale(quad + missing)
+        high = scale * np.sqrt(quad + missing) + radius * self._spread
+        low = scale * np.sqrt(np.maximum(quad - missing, 0.0)) - radius * self._spread
+        zero = problem.regularizer.screened(np.maximum(low, 0.0), high)
+        before, self.kept = len(self.kept), self.kept[~zero[self.kept]]
+        return len(self.kept) < before

@@ -49,12 +49,14 @@ class Cuts:
     def __len__(self) -> int:
         return len(self.constants)
 
-    def add(self, alpha: Array, quad: Array) -> None:
-        """Take the cut of a feasible alpha, `quad` being its q_k."""
-        self.constants = np.append(self.constants, -self._problem.dual_loss(alpha))
+    def add(self, alpha: Array, quad: Array) -> float:
+        """Take the cut of a feasible alpha, `quad` being its q_k; returns its constant."""
+        constant = -self._problem.dual_loss(alpha)
+        self.constants = np.append(self.constants, constant)
         self.quads = np.concatenate([self.quads, quad[None]])
         self._alphas = np.concatenate([self._alphas, alpha[None]])
         self._idle = np.append(self._idle, 0)
+        return constant
 
     def values(self, d: Array) -> Array:
         """Each cut's bound on J(d)."""

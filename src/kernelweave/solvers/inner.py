@@ -10,6 +10,7 @@ from kernelweave.arrays import Index
 from kernelweave.combine import Gram
 from kernelweave.compiled.dense_rows import square_block
 from kernelweave.compiled.matrix_checks import fits_float32
+from kernelweave.losses.base import BoxQP
 from kernelweave.operators.base import semi_definite
 from kernelweave.problem import Array, Problem
 from kernelweave.solvers.box_qp import solve_box_qp
@@ -68,6 +69,23 @@ def drop_roundoff(d: Array) -> Array:
     return np.where(d > 1e-12 * d.max(), d, 0.0)
 
 
+def spread_over(kernels: Index, d: Array) -> Array:
+    """Equal weights on some kernels, with the sum of d."""
+    out = np.zeros_like(d)
+    out[kernels] = d.sum() / len(kernels)
+    return out
+
+
+def working_kernels(d: Array, gradient: Array, most: int) -> Index:
+    """Kernels in use, and at most so many of the others: those whose gradient is lowest.
+
+    In order; of equal ones the first.
+    """
+    outside = np.flatnonzero(d == 0)
+    best = outside[np.argsort(gradient[outside], kind="stable")[:most]]
+    return np.sort(np.concatenate([np.flatnonzero(d), best]))
+
+
 def owed_by_alpha(problem: Problem, point: Point, intercept: Array) -> float:
     """How far T(d) may be above the value of the point: the duality gap at its own weights.
 
@@ -84,6 +102,7 @@ def owed_by_alpha(problem: Problem, point: Point, intercept: Array) -> float:
 def _solve_task(
     problem: Problem,
     task: int,
+    qp: BoxQP | None,
     gram: Gram,
     tol: float,
     alpha: Array,
@@ -93,10 +112,10 @@ def _solve_task(
 ) -> tuple[Array, Array, float, int]:
     """Solve one single-kernel problem from a warm start: (alpha, K alpha, intercept, steps).
 
-    Piecewise-linear losses go to the SMO solver, where `tol` is the KKT violation in units of
-    decision values, smooth ones to Newton's method, where it is the relative gap. With `chunk` it
-    is the relative gap for the SMO solver too, which then moves at most so many variables at a
-    time. The alpha returned is feasible: inside its box and with the right sum.
+    Piecewise-linear losses go to the SMO solver with their `qp`, where `tol` is the KKT violation
+    in units of decision values, smooth ones to Newton's method, where it is the relative gap. With
+    `chunk` it is the relative gap for the SMO solver too, which then moves at most so many
+    variables at a time. The alpha returned is feasible: inside its box and with the right sum.
     """
     y, C, loss = problem.y[task], problem.C[task], problem.loss
 
@@ -107,8 +126,7 @@ def _solve_task(
         above, below = above + quadratic, below - quadratic
         return above - below <= tol * problem.unit(above, below)
 
-    if not loss.smooth:
-        qp = loss.box_qp(y, C)
+    if qp is not None:
         box = solve_box_qp(
             qp,
             gram,
@@ -221,6 +239,7 @@ class Evaluator(InnerWork):
         self.cut_short = False  # one of those solved last ended for want of steps
         self.tol = np.inf  # of the last solve
         self._last: Point
+        self._owed: tuple[Point | None, float] = None, np.inf  # by the point asked about last
         self._has_state = False
         given = np.zeros((problem.n_tasks, problem.n)) if start is None else start.alpha
         self._alpha = feasible_alpha(problem, given)
@@ -228,6 +247,8 @@ class Evaluator(InnerWork):
         self._gram: Gram | None = None
         self._kept: Array | None = None
         self._products = KernelProducts.for_problem(problem, self._alpha)
+        rows, loss = zip(problem.y, problem.C, strict=True), problem.loss
+        self._qps = [None if loss.smooth else loss.box_qp(*row) for row in rows]
 
     def keep_only(self, kernels: Array) -> None:
         """Leave the other kernels out of `quad`: their weight is zero at every optimum."""
@@ -265,8 +286,9 @@ class Evaluator(InnerWork):
         self.cut_short = False
         for t in range(problem.n_tasks):
             gram.parts = None
+            at = self._alpha[t], fitted[t], self._intercept[t]
             alpha[t], fitted[t], self._intercept[t], steps = _solve_task(
-                problem, t, gram, tol, self._alpha[t], fitted[t], self._intercept[t], self._chunk
+                problem, t, self._qps[t], gram, tol, *at, self._chunk
             )
             self.n_steps += steps
             self.cut_short |= steps >= max(_MOST_STEPS, 100 * gram.n)
@@ -307,8 +329,10 @@ class Evaluator(InnerWork):
 
     def owed(self, point: Point) -> float:
         """How far T(d) may be above the value of the point."""
-        best = best_intercepts(self.problem, point.fitted, point.intercept)
-        return owed_by_alpha(self.problem, point, best)
+        if self._owed[0] is not point:
+            best = best_intercepts(self.problem, point.fitted, point.intercept)
+            self._owed = point, owed_by_alpha(self.problem, point, best)
+        return self._owed[1]
 
     def _fitted(self, gram: Gram) -> Array:
         """K(d) alpha at the alpha to start from."""

@@ -18,6 +18,7 @@ from kernelweave.problem import Array, Problem
 from kernelweave.solvers.base import SOLVERS, Solver, State, check_settings
 from kernelweave.solvers.certificate import (
     Certificate,
+    Screening,
     Witness,
     best_intercepts,
     certify,
@@ -27,7 +28,6 @@ from kernelweave.solvers.certificate import (
 from kernelweave.solvers.checkpoint import numbers_of
 from kernelweave.solvers.inner import Point, owed_by_alpha
 from kernelweave.solvers.kept import Numbers, Progress
-from kernelweave.solvers.screening import Screening
 
 # What tol=0 means: a hundred units in the last place, or this many times what rounding may do.
 _LEAST = 100.0 * float(np.finfo(np.float64).eps)
@@ -270,8 +270,9 @@ def run(
                 reason = _reason_to_stop(own_share * tol, watch, state, certificate)
             if reason:
                 break
-            if screening is not None:
-                screening.look(certificate, state)
+            at_point = state.point.d, state.point.alpha, state.quad
+            if screening is not None and screening.look(certificate, *at_point):
+                state.evaluator.keep_only(screening.kept)
             inner_gap = _inner_gap(problem, certificate, state.point)
             with between_blocks(problem.deadline.look()):
                 state = solver.step(problem, state, open_part, inner_gap)

@@ -49,10 +49,10 @@ from kernelweave.solvers.certificate import centre
 
 # Up to this many rows a matrix is factorised, if need be: n^3 / 3 operations are a second a step,
 # and the matrix, its part and its factor take 72 MB each.
-CHOLESKY_LIMIT = 3000
+MOST_FACTORISED = 3000
 # Up to this many straight away, in 9 million operations, as few as some dozen calls from Python
 # take. Beyond, conjugate gradients are tried first, at the price of one more factorisation at most.
-CG_FROM = 300
+_CG_FROM = 300
 # Rank of a pivoted factor, and the iterations under the diagonal that call for it: as many rows.
 _RANK = 100
 _EPS = float(np.finfo(np.float64).eps)
@@ -248,7 +248,7 @@ class _Steps:
         self.problem, self.tol = problem, tol
         self._diag = problem.diag
         # The matrix, its part with curvature, and the factor of that.
-        self._most = problem.gram.square_limit(CHOLESKY_LIMIT, copies=3)
+        self._most = problem.gram.square_limit(MOST_FACTORISED, copies=3)
         self._factorise = False
         self._factor: Array | None = None
         self._rest = self._diag
@@ -321,7 +321,7 @@ class _Steps:
 
     def _preconditioner(self, rows: Index, s: Array) -> tuple[Solve, int]:
         """How to solve with ``I + S K S``, nearly, for how many iterations; a factor needs none."""
-        if self._small(rows) and (self._factorise or len(rows) <= CG_FROM):
+        if self._small(rows) and (self._factorise or len(rows) <= _CG_FROM):
             return self._cholesky(rows, s), 0
         solve = diagonal(1.0 + s * s * self._rest[rows])
         if self._factor is not None and not self._small(rows):
@@ -375,7 +375,7 @@ class _Steps:
     def factorise(self) -> bool:
         """Use factorisations from now on, where n allows it; whether this changes anything."""
         problem, n = self.problem, self.problem.gram.n
-        if self._factorise or n > self._most or (problem.matrix is not None and n <= CG_FROM):
+        if self._factorise or n > self._most or (problem.matrix is not None and n <= _CG_FROM):
             return False
         if problem.matrix is None:
             problem.matrix = problem.gram.block(np.arange(n))

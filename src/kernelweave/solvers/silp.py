@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import numpy as np
 
@@ -15,10 +15,9 @@ from kernelweave.problem import Array, Problem
 from kernelweave.solvers.base import Solver, State, flag, integer, number, require_linear
 from kernelweave.solvers.bundle import ENOUGH, CuttingPlanes, Proposal
 from kernelweave.solvers.certificate import Witness, certify, feasible_alpha
-from kernelweave.solvers.inner import Evaluator, Point, drop_roundoff
+from kernelweave.solvers.inner import Evaluator, Point, drop_roundoff, spread_over, working_kernels
 from kernelweave.solvers.kept import PLANES_KEPT, Kept
 from kernelweave.solvers.loop import Limits, run
-from kernelweave.solvers.screening import spread_over, working_kernels
 
 # What alpha may owe at the centre, as a part of the gap, and at a trial, as a part of what the step
 # promises. An error of at most this part of a step's promise leaves no doubt about the step where
@@ -46,6 +45,8 @@ class BundleSolver(Solver):
     stabilise: bool = True
     working_set: int = 64
     chunk_size: int | None = None
+    # Whether, of very many kernels, some are solved with to the end before a pass over all.
+    restricts: ClassVar[bool] = False
 
     kept: ClassVar[Mapping[str, Kept]] = PLANES_KEPT
 
@@ -68,7 +69,14 @@ class BundleSolver(Solver):
         """Solve at the given weights, or at equal ones."""
         evaluator = Evaluator(problem, start, self.chunk_size)
         known = {} if start is None else start.extra
-        d = self._first_weights(evaluator, start)
+        if start is not None:
+            d = drop_roundoff(problem.regularizer.project(start.d))
+        elif self._many(problem):
+            d = _aligned_weights(problem, _RESTRICTED * self.working_set)
+            d = self._restricted(evaluator, d, np.flatnonzero(d), _FIRST_GAP)
+        else:
+            some = self.stabilise and problem.regularizer.polyhedral
+            d = _aligned_weights(problem, self.working_set if some else problem.m)
         point = evaluator.evaluate(d, float(known.get("inner_tol", self.inner_tol)))
         planes = CuttingPlanes(evaluator, self.stabilise, self.working_set)
         planes.put_centre(point, evaluator.quad(point))
@@ -77,14 +85,6 @@ class BundleSolver(Solver):
             alpha = feasible_alpha(problem, known["witness.alpha"])
             planes.recall(Witness(alpha, problem.bank.quad(alpha)))
         return _state(planes, evaluator)
-
-    def _first_weights(self, evaluator: Evaluator, start: Point | None) -> Array:
-        """Given weights, or equal ones; of many kernels a sparse start has those aligned best."""
-        problem = evaluator.problem
-        if start is not None:
-            return drop_roundoff(problem.regularizer.project(start.d))
-        some = self.stabilise and problem.regularizer.polyhedral
-        return _aligned_weights(problem, self.working_set if some else problem.m)
 
     def remember(self, state: State) -> dict[str, Array]:
         """Return the best bound, and how exact alpha is."""
@@ -97,6 +97,8 @@ class BundleSolver(Solver):
         """Ask the cutting planes for weights, solve there, and add the new cut."""
         planes: CuttingPlanes = state.memory
         evaluator, stuck = state.evaluator, False
+        if self._many(problem) and self._step_on_some(planes, evaluator, gap):
+            return _state(planes, evaluator)
         owed_here = evaluator.owed(planes.centre)
         if inner_gap > _INNER_SHARE * gap and not planes.sharpest:
             allowed = 0.5 * _INNER_SHARE * (gap / inner_gap) * owed_here
@@ -111,6 +113,36 @@ class BundleSolver(Solver):
                 self._sharpen(planes, evaluator, _INNER_SHARE * proposal.promised, owed_here)
                 stuck = False
         return _state(planes, evaluator, stuck)
+
+    def _many(self, problem: Problem) -> bool:
+        return self.restricts and problem.m > _MANY * self.working_set
+
+    def _restricted(self, evaluator: Evaluator, d: Array, kernels: Index, gap: float) -> Array:
+        """Solve with these kernels alone, from d; leaves the evaluator at the alpha found."""
+        few = replace(evaluator.problem, bank=evaluator.problem.bank.select(kernels))
+        start = Point.start(d[kernels], *evaluator.where)
+        limits = Limits(tol=_RESTRICTED_SHARE * gap, max_iter=_RESTRICTED_STEPS)
+        # All of them are its working set: it is not restricted once more.
+        solver = replace(cast(ActiveSet, self), working_set=len(kernels))
+        result = run(few, solver, limits, start, [], time.perf_counter())
+        evaluator.go_to(result.alpha, result.intercept)
+        evaluator.n_solves += result.history[-1].inner_solves
+        evaluator.n_steps += result.history[-1].inner_iterations
+        out = np.zeros_like(d)
+        out[kernels] = result.d
+        return out
+
+    def _step_on_some(self, planes: CuttingPlanes, evaluator: Evaluator, gap: float) -> bool:
+        """Solve with the kernels in use and those asked for most; returns whether that helped."""
+        kernels = planes.working_kernels(_RESTRICTED * self.working_set)
+        d = self._restricted(evaluator, planes.centre.d, kernels, gap)
+        allowed = _RESTRICTED_SHARE * gap * planes.unit
+        point, owed = evaluator.evaluate_until(d, allowed, self.inner_tol)
+        if not point.value + owed < planes.centre.value:
+            return False
+        planes.put_centre(point, evaluator.quad(point))
+        planes.sharpest = False
+        return True
 
     def _try(
         self,
@@ -187,6 +219,7 @@ class ActiveSet(BundleSolver):
     inner_tol: float = field(default=1e-3, metadata=number(above=0, most=1))
 
     name = "active-set"
+    restricts = True
 
     def prepare(self, problem: Problem) -> Problem:
         """Refuse regularizers whose weights do not live in a polyhedron."""
@@ -197,46 +230,6 @@ class ActiveSet(BundleSolver):
                 f"{problem.regularizer!r}. Use solver='spg' or 'auto'."
             )
         return super().prepare(problem)
-
-    def _many(self, problem: Problem) -> bool:
-        return problem.m > _MANY * self.working_set
-
-    def _first_weights(self, evaluator: Evaluator, start: Point | None) -> Array:
-        problem = evaluator.problem
-        if start is not None or not self._many(problem):
-            return super()._first_weights(evaluator, start)
-        d = _aligned_weights(problem, _RESTRICTED * self.working_set)
-        return self._restricted(evaluator, d, np.flatnonzero(d), _FIRST_GAP)
-
-    def _restricted(self, evaluator: Evaluator, d: Array, kernels: Index, gap: float) -> Array:
-        """Solve with these kernels alone, from d; leaves the evaluator at the alpha found."""
-        few = replace(evaluator.problem, bank=evaluator.problem.bank.select(kernels))
-        start = Point.start(d[kernels], *evaluator.where)
-        limits = Limits(tol=_RESTRICTED_SHARE * gap, max_iter=_RESTRICTED_STEPS)
-        # All of them are its working set: it is not restricted once more.
-        solver = replace(self, working_set=len(kernels))
-        result = run(few, solver, limits, start, [], time.perf_counter())
-        evaluator.go_to(result.alpha, result.intercept)
-        evaluator.n_solves += result.history[-1].inner_solves
-        evaluator.n_steps += result.history[-1].inner_iterations
-        out = np.zeros_like(d)
-        out[kernels] = result.d
-        return out
-
-    def step(self, problem: Problem, state: State, gap: float, inner_gap: float) -> State:
-        """Minimise over a working set of kernels, then look at all of them."""
-        planes: CuttingPlanes = state.memory
-        here, evaluator = planes.centre, state.evaluator
-        if self._many(problem):
-            kernels = planes.working_kernels(_RESTRICTED * self.working_set)
-            d = self._restricted(evaluator, here.d, kernels, gap)
-            allowed = _RESTRICTED_SHARE * gap * planes.unit
-            point, owed = evaluator.evaluate_until(d, allowed, self.inner_tol)
-            if point.value + owed < here.value:
-                planes.put_centre(point, evaluator.quad(point))
-                planes.sharpest = False
-                return replace(state, point=point, quad=planes.quad)
-        return super().step(problem, state, gap, inner_gap)
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,14 @@ from kernelweave.solvers.certificate import projected_gradient, smooth_gradient
 from kernelweave.solvers.inner import INNER_FLOOR, Evaluator, Point, drop_roundoff
 from kernelweave.solvers.kept import ABOVE_ZERO, Kept
 
+# The usual part of the slope that a step has to bring (Nocedal and Wright 2006, section 3.1).
 _SUFFICIENT = 1e-4
+# The root of what float64 resolves: a shorter part of a step changes T by rounding alone.
 _SMALLEST_STEP = 1e-8
 # The paper clips steps to at most 10, and starts at 1, for objectives of about a hundred and
 # weights of about one; a step has the unit of a squared weight over an objective.
 _FIRST, _LONGEST = 100.0, 1000.0
+# Keeps steps above zero, and cuts none that a fit could want.
 _SHORTEST = 1e-30
 # In products, scaled steps in a row before the first plain ones; every pair of turns is twice as
 # long as the one before. Scaled steps alone do not end where thousands of small weights have to go,

@@ -14,9 +14,8 @@ from kernelweave.problem import Problem
 from kernelweave.regularizers.base import Regularizer
 from kernelweave.solvers.base import Solver, State, integer, number, require_linear
 from kernelweave.solvers.certificate import best_intercepts, certify, feasible_alpha
-from kernelweave.solvers.inner import Evaluator, Point, drop_roundoff
+from kernelweave.solvers.inner import Evaluator, Point, drop_roundoff, spread_over, working_kernels
 from kernelweave.solvers.kept import ABOVE_ZERO, Kept
-from kernelweave.solvers.screening import spread_over, working_kernels
 from kernelweave.solvers.smoothed_dual import Components, SmoothedDual, SmoothedLoss
 from kernelweave.validation import LARGEST
 
