@@ -10,9 +10,9 @@ import numpy as np
 from numba import njit
 
 from kernelweave.arrays import AnyArray as Array
-from kernelweave.compiled.blocks import GAUSSIAN_COLUMNS
+from kernelweave.compiled.blocks import GAUSSIAN_COLUMNS, GAUSSIAN_ROWS
 from kernelweave.compiled.exp import NO_SPECIAL_VALUES
-from kernelweave.compiled.gaussians import Batch, buffers, kernel_values, load, padded
+from kernelweave.compiled.gaussians import Kernels, distances, load, values
 
 # Line searches end where the slope has fallen to this part of the first one.
 _SLOPE_LEFT = 0.05
@@ -80,29 +80,35 @@ def add_and_weigh(
 def add_gaussians(
     pair: Array,
     table: Array,
-    batch: Batch,
+    gaussians: Kernels,
     a: float,
     b: float,
     state: Array,
     kernels: Array,
     d: Array,
-    out: Array,
     part: tuple[int, int],
+    work: Array,
+    out: Array,
 ) -> None:
     """`add_and_weigh` for Gaussian kernels whose two rows are computed on the way.
 
-    `pair` holds the two samples, as columns of a table like `table`; see
+    `pair` holds the two samples, as columns of a table like `table`, and `work` is memory; see
     :mod:`kernelweave.compiled.gaussians`.
     """
-    n = table.shape[1]
-    two, all_samples, e = buffers(batch, 2, n)
+    n, most = table.shape[1], gaussians[0].shape[1]
+    two, run, z, e = work[:most], work[most : 2 * most], work[2 * most :], work[2 * most + 2 :]
+    count = pair.shape[1]
+    start = count - count  # a plain 0 is a type of its own, for which all would be compiled anew
     for p in range(part[0], part[1]):
         k = kernels[p]
-        size = load(pair, batch, k, batch[1][k], two)
-        load(table, batch, k, batch[1][k], all_samples)
+        ratio = work.dtype.type(gaussians[2][k])
+        size = load(pair, gaussians, k, start, count, two)
         for c in range(0, n, GAUSSIAN_COLUMNS):
-            stop = min(c + GAUSSIAN_COLUMNS, n)
-            kernel_values(size, two, 0, 2, all_samples, c, padded(stop - c), e)
+            stop = c + GAUSSIAN_COLUMNS if c + GAUSSIAN_COLUMNS < n else n
+            wide = (stop - c + GAUSSIAN_ROWS - 1) // GAUSSIAN_ROWS * GAUSSIAN_ROWS
+            load(table, gaussians, k, c, stop, run)
+            distances(size, two, start, count, run, start, wide, z)
+            values(z, ratio, count, wide, e)
             _add_two(e[0], e[1], a, b, d[p], state[k, c:stop], out[c:stop])
 
 
