@@ -24,6 +24,7 @@ longer to compile than these loops.
 
 from __future__ import annotations
 
+import numpy as np
 from numba import njit
 
 from kernelweave.arrays import AnyArray as Array
@@ -199,7 +200,7 @@ def write_sums(
     for top in range(rows[0], rows[1], height):
         bottom = top + height if top + height < rows[1] else rows[1]
         n = bottom if lower else right.shape[1]
-        start = top - top  # a plain 0 is a type of its own, for which all would be compiled anew
+        start = np.int64(0)  # a plain 0 is a type of its own, for which all is compiled once more
         for j in range(0, n, GAUSSIAN_COLUMNS):
             width = GAUSSIAN_COLUMNS if j + GAUSSIAN_COLUMNS < n else n - j
             wide = (width + GAUSSIAN_ROWS - 1) // GAUSSIAN_ROWS * GAUSSIAN_ROWS

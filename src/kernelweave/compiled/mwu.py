@@ -98,7 +98,7 @@ def add_gaussians(
     n, most = table.shape[1], gaussians[0].shape[1]
     two, run, z, e = work[:most], work[most : 2 * most], work[2 * most :], work[2 * most + 2 :]
     count = pair.shape[1]
-    start = count - count  # a plain 0 is a type of its own, for which all would be compiled anew
+    start = np.int64(0)  # a plain 0 is a type of its own, for which all is compiled once more
     for p in range(part[0], part[1]):
         k = kernels[p]
         ratio = work.dtype.type(gaussians[2][k])

@@ -105,7 +105,7 @@ def _partner(
 @njit(cache=True, nogil=True, fastmath=_FAST)
 def _move(step: float, row_i: Array, row_j: Array, up: Array, fitted: Array) -> int:
     """Add ``step * (K_i - K_j)`` to F and, in the same pass, return argmax of ``up - F``."""
-    best = _tagged(-2.0 * BIG, 0)  # NaN is never larger: then the first one is returned
+    best = _tagged(-2.0 * BIG, np.int64(0))  # NaN is never larger: then the first one is returned
     for k in range(fitted.size):
         # Two products: a difference of float32 rows would be rounded to float32.
         value = (fitted[k] + step * row_i[k]) - step * row_j[k]
@@ -178,9 +178,10 @@ def smo_steps(
     slopes(alpha, fitted, pos, neg, lo, hi, up, low)
     i = _move(0.0, K[0], K[0], up, fitted)
     every = patience(size)
-    tau = TAU * diag.max()
-    if not tau > _NO_CURVATURE:  # (said so that NaN is not taken)
-        tau = _NO_CURVATURE
+    tau = _NO_CURVATURE
+    for k in range(size):
+        if TAU * diag[k] > tau:  # (said so that NaN is not taken)
+            tau = TAU * diag[k]
     steps = 0
     while True:
         if up[i] == -BIG:
@@ -190,7 +191,10 @@ def smo_steps(
         j, gap = _partner(top, diag[i], row, diag, low, fitted, tau)
         if gap <= tol:
             # The tag may have hidden a slightly larger one.
-            first = int(np.argmax(up - fitted))
+            first = i
+            for k in range(size):
+                if up[k] - fitted[k] > up[first] - fitted[first]:
+                    first = k
             if not up[first] - fitted[first] > top:  # (said so that NaN ends the loop, too)
                 return steps, gap
             i = first

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
+from kernelweave.arrays import read_only
 from kernelweave.cached import cached_property
 from kernelweave.compiled.blocks import (
     GAUSSIAN_COLUMNS,
@@ -60,9 +61,7 @@ class Table:
     """Samples on one side of the operator: one row a column of the data."""
 
     def __init__(self, values: Array) -> None:
-        self.values, self.n = np.ascontiguousarray(values).view(), values.shape[1]
-        # Whoever owns the memory: compiled code has one version for what cannot be written.
-        self.values.flags.writeable = False
+        self.values, self.n = read_only(np.ascontiguousarray(values)), values.shape[1]
 
     def take(self, idx: Array) -> Table:
         return Table(self.values[:, idx])
