@@ -14,6 +14,7 @@ from numba import njit
 from numpy.typing import DTypeLike
 
 from kernelweave.arrays import AnyArray as Array
+from kernelweave.compiled import INSIDE, ZERO
 from kernelweave.compiled.blocks import CACHED_COLUMNS, GATHERED_ROWS
 from kernelweave.compiled.threads import map_blocks
 
@@ -42,7 +43,7 @@ def add_rows(K: Array, support: Array, values: Array, out: Array, start: int, st
             target[j] += v0 * r0[j]
 
 
-@njit(cache=True, nogil=True)
+@njit(**INSIDE)
 def consecutive(first: int, last: int) -> Array:
     """Integers first..last, in a fraction of the time that compiling `np.arange` takes."""
     out = np.empty(last - first, np.int64)
@@ -75,7 +76,7 @@ def add_rows_of_four(
             target[j] += (w0 * r0[j] + w1 * r1[j]) + (w2 * r2[j] + w3 * r3[j])
 
 
-@njit(cache=True, nogil=True, fastmath=True)
+@njit(**INSIDE, fastmath=True)
 def _dot(row: Array, v: Array, first: int, last: int) -> float:
     total = 0.0
     for j in range(first, last):
@@ -101,7 +102,7 @@ def row_products(K: Array, idx: Array, v: Array, out: Array) -> None:
             s3 += r3[j] * v[j]
         out[r], out[r + 1], out[r + 2], out[r + 3] = s0, s1, s2, s3
     for r in range(whole, idx.shape[0]):
-        out[r] = _dot(K[idx[r]], v, np.int64(0), n)
+        out[r] = _dot(K[idx[r]], v, ZERO, n)
 
 
 @njit(cache=True, nogil=True, fastmath=True)

@@ -24,10 +24,10 @@ longer to compile than these loops.
 
 from __future__ import annotations
 
-import numpy as np
 from numba import njit
 
 from kernelweave.arrays import AnyArray as Array
+from kernelweave.compiled import INSIDE, ZERO
 from kernelweave.compiled.blocks import (
     GAUSSIAN_COLUMNS,
     GAUSSIAN_ROWS,
@@ -39,7 +39,7 @@ from kernelweave.compiled.exp import NO_SPECIAL_VALUES, power_of_half
 Kernels = tuple[Array, Array, Array, Array, Array]
 
 
-@njit(cache=True, nogil=True)
+@njit(**INSIDE)
 def load(table: Array, kernels: Kernels, p: int, first: int, last: int, out: Array) -> int:
     """out[c, i] = the scaled column c of kernel p at sample first + i; return their number.
 
@@ -56,7 +56,7 @@ def load(table: Array, kernels: Kernels, p: int, first: int, last: int, out: Arr
     return size
 
 
-@njit(cache=True, nogil=True, fastmath=NO_SPECIAL_VALUES)
+@njit(**INSIDE, fastmath=NO_SPECIAL_VALUES)
 def distances(size: int, A: Array, i: int, rows: int, B: Array, j: int, n: int, out: Array) -> None:
     """out[r, c] = |A[:, i + r] - B[:, j + c]|^2 for r < rows, c < n and `size` columns.
 
@@ -74,7 +74,7 @@ def distances(size: int, A: Array, i: int, rows: int, B: Array, j: int, n: int, 
                 target[c] += difference * difference
 
 
-@njit(cache=True, nogil=True, fastmath=NO_SPECIAL_VALUES)
+@njit(**INSIDE, fastmath=NO_SPECIAL_VALUES)
 def values(z: Array, ratio: float, rows: int, n: int, out: Array) -> None:
     """out[r, c] = 2^(-ratio z[r, c]) for r < rows, c < n."""
     for r in range(rows):
@@ -83,7 +83,7 @@ def values(z: Array, ratio: float, rows: int, n: int, out: Array) -> None:
             target[c] = power_of_half(ratio * source[c])
 
 
-@njit(cache=True, nogil=True, fastmath=NO_SPECIAL_VALUES)
+@njit(**INSIDE, fastmath=NO_SPECIAL_VALUES)
 def _add_values(z: Array, ratio: float, weight: float, rows: int, n: int, out: Array) -> None:
     """out[r, c] += weight 2^(-ratio z[r, c]) for r < rows, c < n."""
     for r in range(rows):
@@ -92,7 +92,7 @@ def _add_values(z: Array, ratio: float, weight: float, rows: int, n: int, out: A
             target[c] += weight * power_of_half(ratio * source[c])
 
 
-@njit(cache=True, nogil=True, fastmath=True)
+@njit(**INSIDE, fastmath=True)
 def _eight_rows(e: Array, V: Array, t: int, i: int, j: int, n: int) -> float:
     """Sum of V[t, i + r] e[r, c] V[t, j + c] over r < 8, c < n; that over r in the type of e."""
     x, kind = V[t, i : i + 8], e.dtype.type
@@ -107,7 +107,7 @@ def _eight_rows(e: Array, V: Array, t: int, i: int, j: int, n: int) -> float:
     return total
 
 
-@njit(cache=True, nogil=True, fastmath=True)
+@njit(**INSIDE, fastmath=True)
 def _dot(e: Array, r: int, V: Array, t: int, j: int, n: int) -> float:
     """Sum of e[r, c] V[t, j + c] over c < n, in float64."""
     x, y, total = e[r, :n], V[t, j : j + n], 0.0
@@ -200,7 +200,7 @@ def write_sums(
     for top in range(rows[0], rows[1], height):
         bottom = top + height if top + height < rows[1] else rows[1]
         n = bottom if lower else right.shape[1]
-        start = np.int64(0)  # a plain 0 is a type of its own, for which all is compiled once more
+        start = ZERO
         for j in range(0, n, GAUSSIAN_COLUMNS):
             width = GAUSSIAN_COLUMNS if j + GAUSSIAN_COLUMNS < n else n - j
             wide = (width + GAUSSIAN_ROWS - 1) // GAUSSIAN_ROWS * GAUSSIAN_ROWS

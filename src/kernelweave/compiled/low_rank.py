@@ -12,13 +12,14 @@ import numpy as np
 from numba import njit
 
 from kernelweave.arrays import AnyArray as Array
+from kernelweave.compiled import INSIDE, ZERO
 from kernelweave.compiled.dense_rows import add_rows, consecutive, row_products
 
 SQUARED_DISTANCE = 0
 INNER = 1
 
 
-@njit(cache=True, nogil=True, fastmath=True)
+@njit(**INSIDE, fastmath=True)
 def _form_row(X: Array, i: int, form: int, p0: float, p1: float, p2: float, out: Array) -> None:
     """Row i of exp(-p0 |x-z|^2), or of (p2 <x,z> + p1)^p0, into `out`."""
     n, n_columns = X.shape
@@ -82,8 +83,7 @@ def pivoted_cholesky_form(
     trace is at most `target` or there are `most` pivots.
     """
     while rank < most:
-        # A plain 0 is a type of its own, for which what is called would be compiled once more.
-        pivot, trace = np.int64(0), 0.0
+        pivot, trace = ZERO, 0.0
         for j in range(residual.shape[0]):
             trace += residual[j]
             if residual[j] > residual[pivot]:
@@ -108,7 +108,7 @@ def factor_products(factors: Array, offsets: Array, kernels: Array, V: Array, ou
         out[p] = 0.0
         for t in range(V.shape[0]):
             row_products(factors, rows, V[t], c)
-            add_rows(factors, rows, c, out[p, t], np.int64(0), V.shape[1])
+            add_rows(factors, rows, c, out[p, t], ZERO, V.shape[1])
 
 
 @njit(cache=True, nogil=True)
@@ -121,7 +121,7 @@ def factor_rows(factors: Array, offsets: Array, kernels: Array, idx: Array, out:
         for s in range(idx.shape[0]):
             for r in range(rows.shape[0]):
                 c[r] = factors[rows[r], idx[s]]
-            add_rows(factors, rows, c, out[p, s], np.int64(0), factors.shape[1])
+            add_rows(factors, rows, c, out[p, s], ZERO, factors.shape[1])
 
 
 @njit(cache=True, nogil=True)
@@ -134,4 +134,4 @@ def factor_sums(
         c = np.empty(rows.shape[0])
         for t in range(V.shape[1]):
             row_products(factors, rows, V[k, t], c)
-            add_rows(factors, rows, c, out[t], np.int64(0), V.shape[2])
+            add_rows(factors, rows, c, out[t], ZERO, V.shape[2])

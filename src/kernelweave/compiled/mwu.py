@@ -10,6 +10,7 @@ import numpy as np
 from numba import njit
 
 from kernelweave.arrays import AnyArray as Array
+from kernelweave.compiled import INSIDE, ZERO
 from kernelweave.compiled.blocks import GAUSSIAN_COLUMNS, GAUSSIAN_ROWS
 from kernelweave.compiled.exp import NO_SPECIAL_VALUES
 from kernelweave.compiled.gaussians import Kernels, distances, load, values
@@ -43,7 +44,7 @@ def best_pair(
     return i, high, j, low
 
 
-@njit(cache=True, nogil=True, fastmath=NO_SPECIAL_VALUES)
+@njit(**INSIDE, fastmath=NO_SPECIAL_VALUES)
 def _add_two(x: Array, y: Array, a: float, b: float, d: float, state: Array, out: Array) -> None:
     for c in range(out.shape[0]):
         moved = state[c] + (a * x[c] + b * y[c])
@@ -98,7 +99,7 @@ def add_gaussians(
     n, most = table.shape[1], gaussians[0].shape[1]
     two, run, z, e = work[:most], work[most : 2 * most], work[2 * most :], work[2 * most + 2 :]
     count = pair.shape[1]
-    start = np.int64(0)  # a plain 0 is a type of its own, for which all is compiled once more
+    start = ZERO
     for p in range(part[0], part[1]):
         k = kernels[p]
         ratio = work.dtype.type(gaussians[2][k])
@@ -191,7 +192,7 @@ def exponentiate(quad: Array, scale: Array, ridge: float, rate: float, out: Arra
         out[k] *= scale[k] / total if top > 0.0 else 0.0
 
 
-@njit(cache=True, nogil=True, fastmath=NO_SPECIAL_VALUES)
+@njit(**INSIDE, fastmath=NO_SPECIAL_VALUES)
 def _slope(
     t: float, beta: float, prior: Array, q: Array, p: Array, eta: Array, moved: Array, d: Array
 ) -> tuple[float, float]:
