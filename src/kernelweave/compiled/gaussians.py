@@ -200,7 +200,6 @@ def write_sums(
     for top in range(rows[0], rows[1], height):
         bottom = top + height if top + height < rows[1] else rows[1]
         n = bottom if lower else right.shape[1]
-        start = ZERO
         for j in range(0, n, GAUSSIAN_COLUMNS):
             width = GAUSSIAN_COLUMNS if j + GAUSSIAN_COLUMNS < n else n - j
             wide = (width + GAUSSIAN_ROWS - 1) // GAUSSIAN_ROWS * GAUSSIAN_ROWS
@@ -212,7 +211,7 @@ def write_sums(
                 load(right, kernels, p, j, j + width, b)
                 for i in range(top, bottom, GAUSSIAN_ROWS):
                     count = GAUSSIAN_ROWS if i + GAUSSIAN_ROWS < bottom else bottom - i
-                    distances(size, a, i - top, count, b, start, wide, z)
+                    distances(size, a, i - top, count, b, ZERO, wide, z)
                     for r in range(count):
                         more = e[r]
                         for c in range(wide):

@@ -99,16 +99,15 @@ def add_gaussians(
     n, most = table.shape[1], gaussians[0].shape[1]
     two, run, z, e = work[:most], work[most : 2 * most], work[2 * most :], work[2 * most + 2 :]
     count = pair.shape[1]
-    start = ZERO
     for p in range(part[0], part[1]):
         k = kernels[p]
         ratio = work.dtype.type(gaussians[2][k])
-        size = load(pair, gaussians, k, start, count, two)
+        size = load(pair, gaussians, k, ZERO, count, two)
         for c in range(0, n, GAUSSIAN_COLUMNS):
             stop = c + GAUSSIAN_COLUMNS if c + GAUSSIAN_COLUMNS < n else n
             wide = (stop - c + GAUSSIAN_ROWS - 1) // GAUSSIAN_ROWS * GAUSSIAN_ROWS
             load(table, gaussians, k, c, stop, run)
-            distances(size, two, start, count, run, start, wide, z)
+            distances(size, two, ZERO, count, run, ZERO, wide, z)
             values(z, ratio, count, wide, e)
             _add_two(e[0], e[1], a, b, d[p], state[k, c:stop], out[c:stop])
 

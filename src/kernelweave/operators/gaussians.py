@@ -352,20 +352,8 @@ class GaussianOperator(SampledOperator):
                 few = target if direct else np.empty((GAUSSIAN_TILE, s), kind)
                 for top in range(first_row, stop, step):
                     rows, origin = (top, min(top + step, stop)), 0 if direct else top
-                    write_sums(
-                        left,
-                        right,
-                        compiled,
-                        weights,
-                        own,
-                        rows,
-                        lower,
-                        False,
-                        origin,
-                        memory,
-                        inner,
-                        few[None],
-                    )
+                    how = own, rows, lower, False, origin
+                    write_sums(left, right, compiled, weights, *how, memory, inner, few[None])
                     if not direct:
                         written = rows[1] if lower else s
                         target[top : rows[1], :written] = few[: rows[1] - top, :written]
