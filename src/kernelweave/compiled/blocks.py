@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
+# First and last, which does not belong to it.
+Range = tuple[int, int]
+
 # Sums over kernels are cut into this many parts, which threads add up on their own and whose sums
 # are then added in order: more than the threads of most machines, and few enough to keep them all.
 SUM_PARTS = 64
@@ -57,21 +60,27 @@ GAUSSIAN_MANY = 256
 GAUSSIAN_PARTS = 16
 
 
-def gaussian_blocks(count: int, rows: int, entries: float) -> tuple[int, int, float]:
-    """Return how many kernels and rows a thread takes at a time, and the work of all.
+def gaussian_blocks(
+    count: int, rows: int, entries: float
+) -> tuple[list[tuple[Range, Range]], int, float]:
+    """Return the kernels and rows that a thread takes at a time, how many rows, and all the work.
 
     There are `entries` values of each kernel. Kernels that may share distances stay together, and
     of many kernels the rows are cut into few parts: each keeps a sum of every kernel.
     """
-    work = GAUSSIAN_WORK * count * entries
-    many = count
+    many = max(1, count)
     if count >= GAUSSIAN_MANY:
         many = int(np.clip(GAUSSIAN_VALUES / max(1.0, entries), 16, 1024))
     each = max(1.0, many * entries / max(1, rows))
     height = max(1, int(GAUSSIAN_VALUES / each) // GAUSSIAN_ROWS) * GAUSSIAN_ROWS
     if count >= GAUSSIAN_MANY:
         height = max(height, -(-rows // (GAUSSIAN_ROWS * GAUSSIAN_PARTS)) * GAUSSIAN_ROWS)
-    return many, height, work
+    blocks = [
+        ((p, min(p + many, count)), (i, min(i + height, rows)))
+        for p in range(0, count, many)
+        for i in range(0, rows, height)
+    ]
+    return blocks, height, GAUSSIAN_WORK * count * entries
 
 
 # Sequences of equal length that a thread encodes or looks up at a time: their words and sums at one

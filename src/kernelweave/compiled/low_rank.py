@@ -12,13 +12,14 @@ import numpy as np
 from numba import njit
 
 from kernelweave.arrays import AnyArray as Array
-from kernelweave.compiled.dense_rows import add_rows, row_products
+from kernelweave.compiled import INSIDE, ZERO
+from kernelweave.compiled.dense_rows import add_rows, consecutive, row_products
 
 SQUARED_DISTANCE = 0
 INNER = 1
 
 
-@njit(cache=True, nogil=True, fastmath=True)
+@njit(**INSIDE, fastmath=True)
 def _form_row(X: Array, i: int, form: int, p0: float, p1: float, p2: float, out: Array) -> None:
     """Row i of exp(-p0 |x-z|^2), or of (p2 <x,z> + p1)^p0, into `out`."""
     n, n_columns = X.shape
@@ -57,7 +58,8 @@ def eliminate(factors: Array, rank: int, pivot: int, scale: float, residual: Arr
             row[j] -= c * other[j]
     for j in range(n):
         row[j] /= scale
-        residual[j] = max(residual[j] - row[j] * row[j], 0.0)
+        left = residual[j] - row[j] * row[j]
+        residual[j] = left if left > 0.0 else 0.0
     residual[pivot] = 0.0
 
 
@@ -81,8 +83,7 @@ def pivoted_cholesky_form(
     trace is at most `target` or there are `most` pivots.
     """
     while rank < most:
-        pivot = 0
-        trace = 0.0
+        pivot, trace = ZERO, 0.0
         for j in range(residual.shape[0]):
             trace += residual[j]
             if residual[j] > residual[pivot]:
@@ -102,23 +103,25 @@ def factor_products(factors: Array, offsets: Array, kernels: Array, V: Array, ou
     A factor is read from memory once: it is still in the cache for the second product.
     """
     for p in range(kernels.size):
-        rows = np.arange(offsets[kernels[p]], offsets[kernels[p] + 1])
+        rows = consecutive(offsets[kernels[p]], offsets[kernels[p] + 1])
         c = np.empty(rows.shape[0])
         out[p] = 0.0
         for t in range(V.shape[0]):
             row_products(factors, rows, V[t], c)
-            add_rows(factors, rows, c, out[p, t], 0, V.shape[1])
+            add_rows(factors, rows, c, out[p, t], ZERO, V.shape[1])
 
 
 @njit(cache=True, nogil=True)
 def factor_rows(factors: Array, offsets: Array, kernels: Array, idx: Array, out: Array) -> None:
     """out[p, s] = row idx[s] of F'F for the factor F of kernel kernels[p]."""
     for p in range(kernels.size):
-        rows = np.arange(offsets[kernels[p]], offsets[kernels[p] + 1])
+        rows = consecutive(offsets[kernels[p]], offsets[kernels[p] + 1])
+        c = np.empty(rows.shape[0])
         out[p] = 0.0
         for s in range(idx.shape[0]):
-            c = factors[offsets[kernels[p]] : offsets[kernels[p] + 1], idx[s]].copy()
-            add_rows(factors, rows, c, out[p, s], 0, factors.shape[1])
+            for r in range(rows.shape[0]):
+                c[r] = factors[rows[r], idx[s]]
+            add_rows(factors, rows, c, out[p, s], ZERO, factors.shape[1])
 
 
 @njit(cache=True, nogil=True)
@@ -127,8 +130,8 @@ def factor_sums(
 ) -> None:
     """out[t] += sum over the kernels k in first..last of F_k'F_k V[k, t], each factor read once."""
     for k in range(first, last):
-        rows = np.arange(offsets[k], offsets[k + 1])
+        rows = consecutive(offsets[k], offsets[k + 1])
         c = np.empty(rows.shape[0])
         for t in range(V.shape[1]):
             row_products(factors, rows, V[k, t], c)
-            add_rows(factors, rows, c, out[t], 0, V.shape[2])
+            add_rows(factors, rows, c, out[t], ZERO, V.shape[2])

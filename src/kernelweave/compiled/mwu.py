@@ -10,9 +10,10 @@ import numpy as np
 from numba import njit
 
 from kernelweave.arrays import AnyArray as Array
-from kernelweave.compiled.blocks import GAUSSIAN_COLUMNS
+from kernelweave.compiled import INSIDE, ZERO
+from kernelweave.compiled.blocks import GAUSSIAN_COLUMNS, GAUSSIAN_ROWS
 from kernelweave.compiled.exp import NO_SPECIAL_VALUES
-from kernelweave.compiled.gaussians import Batch, buffers, kernel_values, load, padded
+from kernelweave.compiled.gaussians import Kernels, distances, load, values
 
 # Line searches end where the slope has fallen to this part of the first one.
 _SLOPE_LEFT = 0.05
@@ -43,7 +44,7 @@ def best_pair(
     return i, high, j, low
 
 
-@njit(cache=True, nogil=True, fastmath=NO_SPECIAL_VALUES)
+@njit(**INSIDE, fastmath=NO_SPECIAL_VALUES)
 def _add_two(x: Array, y: Array, a: float, b: float, d: float, state: Array, out: Array) -> None:
     for c in range(out.shape[0]):
         moved = state[c] + (a * x[c] + b * y[c])
@@ -80,29 +81,34 @@ def add_and_weigh(
 def add_gaussians(
     pair: Array,
     table: Array,
-    batch: Batch,
+    gaussians: Kernels,
     a: float,
     b: float,
     state: Array,
     kernels: Array,
     d: Array,
-    out: Array,
     part: tuple[int, int],
+    work: Array,
+    out: Array,
 ) -> None:
     """`add_and_weigh` for Gaussian kernels whose two rows are computed on the way.
 
-    `pair` holds the two samples, as columns of a table like `table`; see
+    `pair` holds the two samples, as columns of a table like `table`, and `work` is memory; see
     :mod:`kernelweave.compiled.gaussians`.
     """
-    n = table.shape[1]
-    two, all_samples, e = buffers(batch, 2, n)
+    n, most = table.shape[1], gaussians[0].shape[1]
+    two, run, z, e = work[:most], work[most : 2 * most], work[2 * most :], work[2 * most + 2 :]
+    count = pair.shape[1]
     for p in range(part[0], part[1]):
         k = kernels[p]
-        size = load(pair, batch, k, batch[1][k], two)
-        load(table, batch, k, batch[1][k], all_samples)
+        ratio = work.dtype.type(gaussians[2][k])
+        size = load(pair, gaussians, k, ZERO, count, two)
         for c in range(0, n, GAUSSIAN_COLUMNS):
-            stop = min(c + GAUSSIAN_COLUMNS, n)
-            kernel_values(size, two, 0, 2, all_samples, c, padded(stop - c), e)
+            stop = c + GAUSSIAN_COLUMNS if c + GAUSSIAN_COLUMNS < n else n
+            wide = (stop - c + GAUSSIAN_ROWS - 1) // GAUSSIAN_ROWS * GAUSSIAN_ROWS
+            load(table, gaussians, k, c, stop, run)
+            distances(size, two, ZERO, count, run, ZERO, wide, z)
+            values(z, ratio, count, wide, e)
             _add_two(e[0], e[1], a, b, d[p], state[k, c:stop], out[c:stop])
 
 
@@ -185,7 +191,7 @@ def exponentiate(quad: Array, scale: Array, ridge: float, rate: float, out: Arra
         out[k] *= scale[k] / total if top > 0.0 else 0.0
 
 
-@njit(cache=True, nogil=True, fastmath=NO_SPECIAL_VALUES)
+@njit(**INSIDE, fastmath=NO_SPECIAL_VALUES)
 def _slope(
     t: float, beta: float, prior: Array, q: Array, p: Array, eta: Array, moved: Array, d: Array
 ) -> tuple[float, float]:

@@ -25,6 +25,7 @@ import numpy as np
 from numba import njit
 
 from kernelweave.arrays import AnyArray as Array
+from kernelweave.compiled import INSIDE, ZERO
 from kernelweave.compiled.intrinsics import fmax
 
 # Stands for infinity, which would make NaN of a difference.
@@ -41,13 +42,13 @@ _CLEAR = np.int64(~0xFFFF)
 _FAST = {"contract", "nsz", "arcp"}
 
 
-@njit(cache=True, nogil=True)
+@njit(**INSIDE)
 def _rise(a: float, pos: float, neg: float, hi: float) -> float:
     """Slope of -h for a growing variable."""
     return neg if a < 0.0 else (pos if a < hi else -BIG)
 
 
-@njit(cache=True, nogil=True)
+@njit(**INSIDE)
 def _fall(a: float, pos: float, neg: float, lo: float) -> float:
     """Slope of -h for a falling variable."""
     return pos if a > 0.0 else (neg if a > lo else BIG)
@@ -78,7 +79,7 @@ def _tagged(value: float, k: int) -> float:
     return np.int64(bits).view(np.float64)
 
 
-@njit(cache=True, nogil=True)
+@njit(**INSIDE)
 def _place(tagged: float, size: int) -> int:
     """The index inside a tagged float: below `size`, whatever the float is.
 
@@ -88,7 +89,7 @@ def _place(tagged: float, size: int) -> int:
     return min(int(np.float64(tagged).view(np.int64) & _TAG), size - 1)
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
+@njit(**INSIDE, fastmath=_FAST, error_model="numpy")
 def _partner(
     top: float, own: float, row: Array, diag: Array, low: Array, fitted: Array, tau: float
 ) -> tuple[int, float]:
@@ -102,10 +103,10 @@ def _partner(
     return _place(best, fitted.size), gap
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST)
+@njit(**INSIDE, fastmath=_FAST)
 def _move(step: float, row_i: Array, row_j: Array, up: Array, fitted: Array) -> int:
     """Add ``step * (K_i - K_j)`` to F and, in the same pass, return argmax of ``up - F``."""
-    best = _tagged(-2.0 * BIG, 0)  # NaN is never larger: then the first one is returned
+    best = _tagged(-2.0 * BIG, ZERO)  # NaN is never larger: then the first one is returned
     for k in range(fitted.size):
         # Two products: a difference of float32 rows would be rounded to float32.
         value = (fitted[k] + step * row_i[k]) - step * row_j[k]
@@ -114,7 +115,7 @@ def _move(step: float, row_i: Array, row_j: Array, up: Array, fitted: Array) -> 
     return _place(best, fitted.size)
 
 
-@njit(cache=True, nogil=True)
+@njit(**INSIDE)
 def _step_pair(i: int, j: int, step: float, alpha: Array, lo: Array, hi: Array) -> float:
     """Move alpha_i up and alpha_j down by at most `step`; ends of pieces are met exactly.
 
@@ -136,7 +137,7 @@ def _step_pair(i: int, j: int, step: float, alpha: Array, lo: Array, hi: Array) 
     return step
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST)
+@njit(**INSIDE, fastmath=_FAST)
 def _count_active(top: float, bottom: float, up: Array, low: Array, fitted: Array) -> int:
     """How many variables are not strictly on the right side of the KKT condition."""
     count = 0
@@ -178,9 +179,10 @@ def smo_steps(
     slopes(alpha, fitted, pos, neg, lo, hi, up, low)
     i = _move(0.0, K[0], K[0], up, fitted)
     every = patience(size)
-    tau = TAU * diag.max()
-    if not tau > _NO_CURVATURE:  # (said so that NaN is not taken)
-        tau = _NO_CURVATURE
+    tau = _NO_CURVATURE
+    for k in range(size):
+        if TAU * diag[k] > tau:  # (said so that NaN is not taken)
+            tau = TAU * diag[k]
     steps = 0
     while True:
         if up[i] == -BIG:
@@ -190,7 +192,10 @@ def smo_steps(
         j, gap = _partner(top, diag[i], row, diag, low, fitted, tau)
         if gap <= tol:
             # The tag may have hidden a slightly larger one.
-            first = int(np.argmax(up - fitted))
+            first = i
+            for k in range(size):
+                if up[k] - fitted[k] > up[first] - fitted[first]:
+                    first = k
             if not up[first] - fitted[first] > top:  # (said so that NaN ends the loop, too)
                 return steps, gap
             i = first

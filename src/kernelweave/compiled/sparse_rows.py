@@ -10,6 +10,7 @@ import numpy as np
 from numba import njit
 
 from kernelweave.arrays import AnyArray as Array
+from kernelweave.compiled import INSIDE
 
 # (indptr, indices, values): row i has the columns ``indices[indptr[i]:indptr[i + 1]]`` and the
 # values at the same places. Empty values mean that all are one, which saves reading them.
@@ -19,7 +20,7 @@ SparseRows = tuple[Array, Array, Array]
 _ONE, _TWO, _THREE, _FOUR = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
 
 
-@njit(cache=True, nogil=True)
+@njit(**INSIDE)
 def _value(values: Array, p: int) -> float:
     return values[p] if values.size else 1.0
 

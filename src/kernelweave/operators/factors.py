@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from kernelweave.arrays import read_only
 from kernelweave.compiled.blocks import MIRROR_ROWS
 from kernelweave.compiled.low_rank import (
     INNER,
@@ -89,7 +90,7 @@ def raw_factor(source: KernelOperator, k: int, rtol: float, max_rank: int | None
     limit = source.n if max_rank is None else min(max_rank, source.n)
     form = source.formula(k)
     if form is not None:
-        formula, block = form
+        formula, block = form[0], read_only(form[1])
         kind = SQUARED_DISTANCE if formula.ingredient == "sqdist" else INNER
         factor = np.empty((limit, source.n))
         rank = most = 0

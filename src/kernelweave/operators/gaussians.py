@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
+from kernelweave.arrays import read_only
 from kernelweave.cached import cached_property
 from kernelweave.compiled.blocks import (
+    GAUSSIAN_COLUMNS,
+    GAUSSIAN_ROWS,
     GAUSSIAN_TILE,
     GAUSSIAN_VALUES,
     GAUSSIAN_WORK,
@@ -19,12 +21,7 @@ from kernelweave.compiled.blocks import (
     STACK_ENTRIES,
     gaussian_blocks,
 )
-from kernelweave.compiled.gaussians import (
-    Batch,
-    quad,
-    rectangle,
-    weighted_rows,
-)
+from kernelweave.compiled.gaussians import Kernels, add_products, write_sums
 from kernelweave.compiled.matrix_checks import mirror_rows
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.errors import InvalidInputError
@@ -57,7 +54,7 @@ _LIMITS = {"float32": 1e16, "float64": 1e150}
 # From this many columns on their distances are computed faster by BLAS.
 _MOST_COLUMNS = 128
 # Computed when it is first asked for.
-_DERIVED = ("compiled", "_unit")
+_DERIVED = ("_scaled", "_unit")
 _STATE = ("batch", "samples", "normalization", "_all")
 
 
@@ -65,7 +62,7 @@ class Table:
     """Samples on one side of the operator: one row a column of the data."""
 
     def __init__(self, values: Array) -> None:
-        self.values, self.n = np.ascontiguousarray(values), values.shape[1]
+        self.values, self.n = read_only(np.ascontiguousarray(values)), values.shape[1]
 
     def take(self, idx: Array) -> Table:
         return Table(self.values[:, idx])
@@ -252,10 +249,11 @@ class GaussianOperator(SampledOperator):
         return self._but(batch=None, samples=None, _train=None, _left=None, _right=None)
 
     @cached_property
-    def compiled(self) -> Batch:
-        """What compiled code knows of the kernels, see `kernelweave.compiled.gaussians`.
+    def _scaled(self) -> tuple[Array, Array, float]:
+        """Factors sqrt(gamma log2(e)) of columns, what is subtracted before, and a common scale.
 
-        The factors sqrt(gamma log2(e)) turn columns of the tables into exponents of two.
+        The factors turn columns of the tables into exponents of two. In float64 differences are
+        taken of the columns as they are, which rounds nothing else; in float32 no scale is common.
         """
         single = self.dtype == "float32"
         shift = self._shift if single else np.zeros_like(self._shift)
@@ -269,9 +267,29 @@ class GaussianOperator(SampledOperator):
             own = np.maximum(own, np.where(column >= 0, peaks[column], 0.0))
         limit = _LIMITS[self.dtype]
         roots = np.minimum(np.sqrt(self.gamma) * math.sqrt(math.log2(math.e)), limit / own)
-        # In float64 differences are taken of the columns as they are, which rounds nothing else.
-        scale = 0.0 if single else min(1.0, limit / float(peaks.max()))
-        return self.columns, roots, shift, scale, np.empty(0, self.dtype)
+        return roots, shift, 0.0 if single else min(1.0, limit / float(peaks.max()))
+
+    def compiled(self, chosen: Array) -> Kernels:
+        """What `kernelweave.compiled.gaussians` knows of these kernels.
+
+        Neighbours on the same columns share the distances, which are those of the narrowest.
+        """
+        roots, shift, scale = self._scaled
+        columns, roots = self.columns[chosen], roots[chosen]
+        alike = (columns[1:] == columns[:-1]).all(axis=1)
+        starts = np.flatnonzero(np.append([True], ~alike)[: len(roots)])
+        lengths = np.diff(starts, append=len(roots))
+        if scale == 0.0 and len(starts):
+            scales = np.repeat(np.maximum(np.maximum.reduceat(roots, starts), 1e-300), lengths)
+        else:
+            scales = np.full(len(roots), scale)
+        ratios = np.minimum((roots / scales) ** 2, np.finfo(self.dtype).max)
+        return columns, scales, ratios, np.repeat(starts + lengths, lengths), shift
+
+    def workspace(self) -> Array:
+        """Return memory for a pass of compiled code on one thread."""
+        height = 2 * self.columns.shape[1] + 2 * GAUSSIAN_ROWS
+        return np.zeros((height, GAUSSIAN_COLUMNS), self.dtype)
 
     # Values
 
@@ -279,17 +297,19 @@ class GaussianOperator(SampledOperator):
         if rows is not None or columns is not None:
             return self.part(rows, columns).block(None, None, kernels)
         chosen = kernel_indices(kernels, self.m)
-        kind = np.dtype(self.dtype)
-        needed = float(len(chosen)) * self.shape[0] * self.shape[1] * kind.itemsize
-        require_bytes(needed, f"{self.shape[0]} rows of {len(chosen)} kernels")
-        out, none = np.empty((len(chosen), *self.shape), kind), np.empty((0, 0))
+        kind, (q, s) = np.dtype(self.dtype), self.shape
+        needed = float(len(chosen)) * q * s * kind.itemsize
+        require_bytes(needed, f"{q} rows of {len(chosen)} kernels")
+        out, ones = np.empty((len(chosen), q, s), kind), np.ones(len(chosen))
+        left, right, compiled = self._left.values, self._right.values, self.compiled(chosen)
+        blocks, _, work = gaussian_blocks(len(chosen), q, float(q * s))
 
-        def work(kernels: slice, rows: slice) -> None:
-            left = np.ascontiguousarray(self._left.values[:, rows])
-            some = out[kernels, rows]
-            rectangle(left, self._right.values, self.compiled, chosen[kernels], none, some)
+        def fill(first: int, last: int) -> None:
+            memory, no_sums = self.workspace(), np.empty((GAUSSIAN_TILE, 0))
+            for own in blocks[first:last]:
+                write_sums(left, right, compiled, ones, *own, False, True, 0, memory, no_sums, out)
 
-        _pass(work, len(chosen), self.shape[0], float(out[0].size) if len(chosen) else 0.0)
+        map_blocks(fill, len(blocks), 1, work)
         return out
 
     def diagonal(self, kernels: Which = None) -> Array:
@@ -304,74 +324,87 @@ class GaussianOperator(SampledOperator):
             return self.part(rows, columns).weighted(d, out=out)
         weights = np.asarray(d, dtype=np.float64)
         active = np.flatnonzero(weights)
+        weights, compiled = weights[active], self.compiled(active)
         q, s = self.shape
         out = self._sum_memory(q, s, self._sums) if out is None else out
-        lower = self._left is self._right
+        if not len(active):
+            out[...] = 0.0
+            return out
+        kind, lower = np.dtype(self.dtype), self._left is self._right
         left, right = self._left.values, self._right.values
         # Small sums of many kernels are cut by kernels, too: there are few rows for threads.
         groups = _GROUPS if out.size <= SHARED_CACHE_ENTRIES and len(active) >= 512 else 1
-        some = np.array_split(active, groups)
-        parts = out[None] if groups == 1 else np.empty((groups, q, s))
+        ends = [len(active) * g // groups for g in range(groups + 1)]
         values = max(1.0, float(len(active)) * s / (2 if lower else 1))
         height = max(1, int(GAUSSIAN_VALUES / values) // GAUSSIAN_TILE) * GAUSSIAN_TILE
         down = -(-q // height)
+        sums = out[None] if groups == 1 else np.empty((groups, q, s))
 
-        def work(start: int, stop: int) -> None:
-            for item in range(start, stop):
+        def fill(first: int, last: int) -> None:
+            memory, inner = self.workspace(), np.empty((GAUSSIAN_TILE, GAUSSIAN_COLUMNS))
+            for item in range(first, last):
                 # The last rows are the longest of one side of the diagonal.
-                g, i = item % groups, (down - 1 - item // groups) * height
-                last = min(i + height, q)
-                own = some[g], weights[some[g]]
-                weighted_rows(left, right, self.compiled, *own, i, last, lower, parts[g])
+                g, first_row = item % groups, (down - 1 - item // groups) * height
+                own, target = (ends[g], ends[g + 1]), sums[g]
+                stop = min(first_row + height, q)
+                # Compiled code writes the type of the values, and all rows.
+                direct = target.dtype == kind and target.flags.c_contiguous
+                step = height if direct else GAUSSIAN_TILE
+                few = target if direct else np.empty((GAUSSIAN_TILE, s), kind)
+                for top in range(first_row, stop, step):
+                    rows, origin = (top, min(top + step, stop)), 0 if direct else top
+                    how = own, rows, lower, False, origin
+                    write_sums(left, right, compiled, weights, *how, memory, inner, few[None])
+                    if not direct:
+                        written = rows[1] if lower else s
+                        target[top : rows[1], :written] = few[: rows[1] - top, :written]
 
-        map_blocks(work, down * groups, 1, GAUSSIAN_WORK * len(active) * out.size)
+        map_blocks(fill, down * groups, 1, GAUSSIAN_WORK * len(active) * out.size)
         if groups > 1:
-            np.sum(parts, axis=0, out=out)
+            np.sum(sums, axis=0, out=out)
         if lower:
             map_blocks(lambda a, b: mirror_rows(out, a, b), q, MIRROR_ROWS, float(out.size))
         return out
 
     # Products
 
-    def _supported(self, v: Array) -> tuple[Array, Array, Array]:
-        """Return where v is not zero, its values there, and the samples there."""
-        tasks = as_tasks(v)
+    def _products(self, left: Array | None, tasks: Array, chosen: Array) -> Array:
+        """Return K_k v for each of the tasks, or v'K_k v of all of them, (m, 1), without `left`."""
         support = np.flatnonzero(tasks.any(axis=0))
-        values = np.ascontiguousarray(tasks[:, support])
-        return support, values, self._right.take(support).values
+        # Padded with zeros: quadratic forms take eight rows at a time.
+        values = np.zeros((len(tasks), -(-len(support) // GAUSSIAN_ROWS) * GAUSSIAN_ROWS))
+        values[:, : len(support)] = tasks[:, support]
+        right = self._right.take(support).values
+        whole = right if left is None else left
+        rows, count = whole.shape[1], len(support)
+        entries = float(rows) * count / (2 if left is None else 1)
+        blocks, height, work = gaussian_blocks(len(chosen), rows, entries)
+        parts = -(-rows // height)
+        out = np.zeros((len(chosen), *((1, parts) if left is None else (len(tasks), rows))))
+        compiled = self.compiled(chosen)
+
+        def add(first: int, last: int) -> None:
+            memory = self.workspace()
+            for some, own in blocks[first:last]:
+                part = own[0] // height if left is None else -1
+                add_products(whole, right, compiled, values, some, own, part, memory, out)
+
+        map_blocks(add, len(blocks), 1, work)
+        return out
 
     def quad(self, v: Array, kernels: Which = None) -> Array:
-        chosen = kernel_indices(kernels, self.m)
-        support, values, table = self._supported(v)
-        scale = power_of_two(values)
-        values /= scale
-        entries = len(support) ** 2 / 2
-        height = gaussian_blocks(len(chosen), len(support), entries)[1]
-        parts = np.zeros((max(1, -(-len(support) // height)), len(chosen)))
-
-        def work(kernels: slice, rows: slice) -> None:
-            own = parts[rows.start // height, kernels]
-            quad(table, self.compiled, chosen[kernels], values, rows.start, rows.stop, own)
-
-        _pass(work, len(chosen), len(support), entries)
+        tasks = as_tasks(v)
+        scale = power_of_two(tasks)
+        found = self._products(None, tasks / scale, kernel_indices(kernels, self.m))
         # These kernels are positive semi-definite: anything below zero is rounding.
-        return scale**2 * np.maximum(parts.sum(axis=0), 0.0)
+        return scale**2 * np.maximum(found.sum(axis=(1, 2)), 0.0)
 
     def _apply(self, tasks: Array, chosen: Array, rows: Which) -> Array:
-        left = (self._left if rows is None else self._left.take(rows)).values
-        height = left.shape[1]
-        entries = len(chosen) * len(tasks) * height
+        left = self._left if rows is None else self._left.take(rows)
+        entries = len(chosen) * len(tasks) * left.n
         if entries > STACK_ENTRIES:
             require_bytes(8.0 * entries, f"products with {len(chosen)} kernels")
-        out = np.zeros((len(chosen), len(tasks), height))
-        _, values, table = self._supported(tasks)
-
-        def work(kernels: slice, rows: slice) -> None:
-            some, here = out[kernels, :, rows], np.ascontiguousarray(left[:, rows])
-            rectangle(here, table, self.compiled, chosen[kernels], values, some)
-
-        _pass(work, len(chosen), height, float(height) * table.shape[1])
-        return out
+        return self._products(left.values, tasks, chosen)
 
     @property
     def sample_columns(self) -> Array:
@@ -413,7 +446,7 @@ class GaussianOperator(SampledOperator):
             there = column >= 0
             size += there
             box += np.where(there, peaks[column], 0.0)
-        error = 12.0 + 0.4 * (size + 3.0) + 1.5 * self.compiled[1] * np.sqrt(box)
+        error = 12.0 + 0.4 * (size + 3.0) + 1.5 * self._scaled[0] * np.sqrt(box)
         return np.minimum(2.0**-24 * error, 1.0)
 
     def refined(self) -> GaussianOperator | None:
@@ -421,22 +454,6 @@ class GaussianOperator(SampledOperator):
 
     def exact(self) -> GaussianOperator:
         return self.refined() or self
-
-
-def _pass(work: Callable[[slice, slice], None], count: int, rows: int, entries: float) -> None:
-    """Call ``work(kernels, rows)`` for blocks of so many kernels and rows, on threads."""
-    if not count or not entries:
-        return
-    kernels, height, multiplications = gaussian_blocks(count, rows, entries)
-    down = -(-rows // height)
-
-    def block(first: int, last: int) -> None:
-        for item in range(first, last):
-            across, i = divmod(item, down)
-            here = slice(i * height, min((i + 1) * height, rows))
-            work(slice(across * kernels, min((across + 1) * kernels, count)), here)
-
-    map_blocks(block, -(-count // kernels) * down, 1, multiplications)
 
 
 def gaussian_columns(

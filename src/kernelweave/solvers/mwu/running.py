@@ -23,7 +23,7 @@ from kernelweave.compiled.mwu import add_and_weigh, add_gaussians, factor_pair, 
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.memory import require_bytes
 from kernelweave.operators.base import Array, KernelOperator
-from kernelweave.operators.gaussians import GaussianOperator
+from kernelweave.operators.gaussians import GaussianOperator, Table
 from kernelweave.operators.row_cache import RowCache
 from kernelweave.operators.stacked import StackedOperator
 
@@ -294,8 +294,9 @@ class BatchProducts(RowProducts):
         self, operator: GaussianOperator, columns: Callable[[Array], Array] | None = None
     ) -> None:
         super().__init__(operator)
-        self._table, self._batch = operator.sample_columns, operator.compiled
-        self._columns = columns or (lambda idx: np.ascontiguousarray(self._table[:, idx]))
+        self._table = operator.sample_columns
+        self._kernels = operator.compiled(np.arange(operator.m))
+        self._columns = columns or (lambda idx: Table(self._table[:, idx]).values)
 
     def _fill_pair(self, i: int, j: int, at: Array, block: Array) -> None:
         at[:, 0], at[:, 1] = self.state[self.followed, i], self.state[self.followed, j]
@@ -305,17 +306,18 @@ class BatchProducts(RowProducts):
         values = np.empty(len(block))
 
         def work(start: int, stop: int) -> None:
-            pair_values(columns, self._batch, kernels[start:stop], values[start:stop])
+            pair_values(columns, self._kernels, kernels[start:stop], values[start:stop])
 
         map_blocks(work, len(values), 1024, GAUSSIAN_WORK * len(values))
         block[:, 2] = values
 
     def _adder(self, idx: Array, a: float, b: float, d: Array) -> Work:
-        pair, table, batch = self._columns(idx), self._table, self._batch
-        state, followed = self.state, self.followed
+        pair, table, kernels = self._columns(idx), self._table, self._kernels
+        state, followed, operator = self.state, self.followed, self.source
 
         def work(out: Array, part: tuple[int, int], columns: tuple[int, int]) -> None:
-            add_gaussians(pair, table, batch, a, b, state, followed, d, out, part)
+            memory = operator.workspace()
+            add_gaussians(pair, table, kernels, a, b, state, followed, d, part, memory, out)
 
         return work
 
