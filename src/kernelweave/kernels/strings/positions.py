@@ -93,14 +93,17 @@ class PositionWeights:
         """Return the weights of a sum; each term has a window and the weights of the lengths there.
 
         Windows, each with its first position and the one after the last, are numbered as they come.
-        Different ones must not overlap if there is a shift.
+        Different ones must not overlap if there is a shift. Beyond the longest k-mers that count
+        there is nothing to look up.
         """
         terms = list(terms)
-        steps = np.zeros((length, len(terms[0][1])))
+        used = np.any([own for _, own in terms], axis=0)
+        longest = int(np.flatnonzero(used).max(initial=0)) + 1
+        steps = np.zeros((length, longest))
         window_of = np.full(length, -1, np.int64)
         numbers: dict[tuple[int, int], int] = {}
         for window, own in terms:
-            steps[slice(*window)] += own
+            steps[slice(*window)] += own[:longest]
             window_of[slice(*window)] = numbers.setdefault(window, len(numbers))
         return cls(shift, steps, window_of, by_length)
 
@@ -217,8 +220,7 @@ class PositionWeights:
         if self.by_length:
             return np.ones((1, self.degree))
         inside = self.steps[self.window_of >= 0]
-        longest = np.flatnonzero(inside.any(axis=0)).max(initial=-1) + 1
-        return inside[:1, :longest].copy() if np.all(inside == inside[:1]) else None
+        return inside[:1].copy() if np.all(inside == inside[:1]) else None
 
     @cached_property
     def sums(self) -> Floats:
