@@ -458,8 +458,8 @@ def look_up_sequences(
     shortest, longest, bits, _, start, stop = kmers
     (_, _, starts), _, levels, nodes, _, _ = tables
     depth = starts.size - 2
-    table = levels[starts[depth] :]
-    down, up, over = np.uint64(bits), np.uint64(64 - bits), np.uint64(64 - bits * depth)
+    table, below = levels[starts[depth] :], depth < longest
+    one, up, over = np.uint64(bits), np.uint64(64 - bits * longest), np.uint64(64 - bits * depth)
     longest_row = 0
     for i in range(first, last):
         longest_row = max(longest_row, row_starts[i + 1] - row_starts[i])
@@ -467,22 +467,34 @@ def look_up_sequences(
     noted, found = np.arange(longest_row), np.empty((1, longest_row))
     for i in range(first, last):
         row = letters[row_starts[i] : row_starts[i + 1]]
-        word, valid, total, count = np.uint64(0), 0, 0.0, 0
-        for at in range(min(row.size, stop + longest - 1) - 1, start - 1, -1):
-            word = (word >> down) | (np.uint64(row[at]) << up)
-            valid = min(valid + 1, longest) if row[at] != AMBIGUOUS else 0
-            if at >= stop:
+        end = min(row.size, stop + longest - 1)
+        word, run, total, count = np.uint64(0), 0, 0.0, 0
+        # One step beyond the end, as if an ambiguous letter stood there.
+        for at in range(start, end + 1):
+            letter = row[at] if at < end else np.uint8(AMBIGUOUS)
+            if letter != AMBIGUOUS:
+                word = (word << one) | np.uint64(letter)
+                run += 1
+                if run >= longest:
+                    u = (word << up) >> over
+                    if depth >= shortest:
+                        total += table[u]
+                    if below and nodes[u, 0] != nodes[u, 1]:
+                        some[0][count], some[1][count] = word << up, longest
+                        count += 1
                 continue
-            if valid >= depth:
-                u = word >> over
-                if depth >= shortest:
-                    total += table[u]
-                if valid > depth and nodes[u, 0] != nodes[u, 1]:
-                    some[0][count], some[1][count], found[0, count] = word, valid, 0.0
-                    count += 1
-            elif valid >= shortest:
-                total += levels[starts[valid] + _prefix(word, bits, valid)]
+            # Shorter k-mers count where the longest do not fit.
+            for k in range(shortest, min(longest - 1, run) + 1):
+                if at - k < stop:
+                    here = word << np.uint64(64 - bits * k)
+                    far = min(k, depth)
+                    total += levels[starts[far] + _prefix(here, bits, far)]
+                    if k > depth:
+                        some[0][count], some[1][count] = here, k
+                        count += 1
+            run = 0
         if count:
+            found[0, :count] = 0.0
             _look_below(noted[:count], some, tables, found)
             total += found[0, :count].sum()
         out[i - first] = total
