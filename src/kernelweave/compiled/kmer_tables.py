@@ -27,7 +27,6 @@ from kernelweave.arrays import AnyArray as Array
 from kernelweave.compiled.intrinsics import leading_zeros
 from kernelweave.compiled.kmers import AMBIGUOUS, Kmers
 
-_ONE = np.int64(1)
 # A node with more sequences than this becomes an inner one.
 _LEAF = 8
 
@@ -54,7 +53,6 @@ Tables = tuple[Layout, Array, Array, Array, Array, Entries]
 Rules = tuple[Array, Array, Array]
 
 
-@njit(cache=True, nogil=True)
 def layout_of(bits: int, degree: int, depth: int, shortest: int) -> Layout:
     """Return the layout of a table of `depth` letters.
 
@@ -62,7 +60,7 @@ def layout_of(bits: int, degree: int, depth: int, shortest: int) -> Layout:
     """
     starts = np.zeros(depth + 2, np.int64)
     for k in range(min(shortest, depth), depth + 1):
-        starts[k + 1] = starts[k] + (_ONE << (bits * k))
+        starts[k + 1] = starts[k] + (1 << (bits * k))
     return bits, degree, starts
 
 
@@ -274,7 +272,7 @@ def _short_ones(valids: Array, depth: int, found: Array) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _look_below(noted: Array, some: Words, tables: Tables, out: Array) -> None:
+def look_below(noted: Array, some: Words, tables: Tables, out: Array) -> None:
     """Add what lengths beyond those of the table add, for every sequence that is noted."""
     words, valids = some
     (bits, _, starts), sums, levels, nodes, values, leaves = tables
@@ -335,7 +333,7 @@ def look_up(some: Words, letters_left: int, tables: Tables, noted: Array, out: A
             row[i] += levels[starts[far] + _prefix(words[i], bits, far)]
         row[i] -= table[words[i] >> up]
     count = _note(some, depth, up, table, below, noted, row)
-    _look_below(noted[:count], some, tables, out)
+    look_below(noted[:count], some, tables, out)
 
 
 @njit(cache=True, nogil=True)
@@ -448,27 +446,33 @@ def list_kmers(letters: Array, row_starts: Array, delta: Array, kmers: Kmers) ->
 def look_up_sequences(
     letters: Array,
     row_starts: Array,
-    first: int,
-    last: int,
     kmers: Kmers,
-    tables: Tables,
+    layout: Layout,
+    levels: Array,
+    nodes: Array,
     out: Array,
-) -> None:
-    """Add up the values of the k-mers of sequences first ... last - 1, of all lengths."""
+) -> tuple[Words, Array]:
+    """Write the sum of the table's values for each sequence, over k-mers of all lengths.
+
+    Without `nodes` nothing goes on below the table. Returns the k-mers that do, and the sequence of
+    each.
+    """
     shortest, longest, bits, _, start, stop = kmers
-    (_, _, starts), _, levels, nodes, _, _ = tables
+    starts = layout[-1]
     depth = starts.size - 2
-    table, below = levels[starts[depth] :], depth < longest
+    table, below = levels[starts[depth] :], nodes.shape[0] > 0
     one, up, over = np.uint64(bits), np.uint64(64 - bits * longest), np.uint64(64 - bits * depth)
-    longest_row = 0
-    for i in range(first, last):
-        longest_row = max(longest_row, row_starts[i + 1] - row_starts[i])
-    some = np.empty(longest_row, np.uint64), np.empty(longest_row, np.uint8)
-    noted, found = np.arange(longest_row), np.empty((1, longest_row))
-    for i in range(first, last):
+    room = row_starts[-1] - row_starts[0] if below else 0
+    words, valids, rows = (
+        np.empty(room, np.uint64),
+        np.empty(room, np.uint8),
+        np.empty(room, np.int64),
+    )
+    count = 0
+    for i in range(out.size):
         row = letters[row_starts[i] : row_starts[i + 1]]
         end = min(row.size, stop + longest - 1)
-        word, run, total, count = np.uint64(0), 0, 0.0, 0
+        word, run, total = np.uint64(0), 0, 0.0
         # One step beyond the end, as if an ambiguous letter stood there.
         for at in range(start, end + 1):
             letter = row[at] if at < end else np.uint8(AMBIGUOUS)
@@ -480,7 +484,7 @@ def look_up_sequences(
                     if depth >= shortest:
                         total += table[u]
                     if below and nodes[u, 0] != nodes[u, 1]:
-                        some[0][count], some[1][count] = word << up, longest
+                        words[count], valids[count], rows[count] = word << up, longest, i
                         count += 1
                 continue
             # Shorter k-mers count where the longest do not fit.
@@ -489,12 +493,9 @@ def look_up_sequences(
                     here = word << np.uint64(64 - bits * k)
                     far = min(k, depth)
                     total += levels[starts[far] + _prefix(here, bits, far)]
-                    if k > depth:
-                        some[0][count], some[1][count] = here, k
+                    if below and k > depth:
+                        words[count], valids[count], rows[count] = here, k, i
                         count += 1
             run = 0
-        if count:
-            found[0, :count] = 0.0
-            _look_below(noted[:count], some, tables, found)
-            total += found[0, :count].sum()
-        out[i - first] = total
+        out[i] = total
+    return (words[:count], valids[:count]), rows[:count]

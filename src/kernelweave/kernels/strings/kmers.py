@@ -14,11 +14,13 @@ from scipy import sparse
 from kernelweave.compiled.blocks import KMER_ROWS, KMERS
 from kernelweave.compiled.kmer_tables import (
     Entries,
+    Tables,
     add_amounts,
     build_nodes,
     empty_tables,
     layout_of,
     list_kmers,
+    look_below,
     look_up_sequences,
     sum_levels,
     trimmed,
@@ -264,12 +266,23 @@ class KmerTable:
             rows = known.starts[first : last + 1], delta[first:last]
             found = list_kmers(known.codes, *rows, self._kmers)
             add_amounts(found, layout, levels)
-            goes_on = np.flatnonzero(found[1] > depth)
-            below.append((found[0][goes_on], found[1][goes_on], found[2][goes_on]))
+            if depth < space.longest:
+                goes_on = np.flatnonzero(found[1] > depth)
+                below.append((found[0][goes_on], found[1][goes_on], found[2][goes_on]))
         sum_levels(layout, sums, levels)
-        words, valids, amounts = (np.concatenate(part) for part in zip(*below, strict=True))
-        room = empty_tables(layout, sums, levels, len(words))
-        self._tables = trimmed(*build_nodes((words, valids, amounts), room))
+        no_leaves = below[0]
+        self._tables: Tables = (
+            layout,
+            sums,
+            levels,
+            np.empty((0, 2), np.int32),
+            np.empty(0),
+            no_leaves,
+        )
+        if depth < space.longest:
+            words, valids, amounts = (np.concatenate(part) for part in zip(*below, strict=True))
+            room = empty_tables(layout, sums, levels, len(words))
+            self._tables = trimmed(*build_nodes((words, valids, amounts), room))
 
     def _depth(self, known: Sequences) -> int:
         """How many letters index the table: all, or as many as leave it a few k-mers a place."""
@@ -295,11 +308,17 @@ class KmerTable:
         out = np.zeros(len(sequences))
         blocks = equal_blocks(sequences.starts, KMERS)
 
+        layout, _, levels, nodes, _, _ = self._tables
+
         def work(start: int, stop: int) -> None:
-            for b in range(start, stop):
-                own = blocks[b], blocks[b + 1]
-                text = sequences.codes, sequences.starts, *own
-                look_up_sequences(*text, self._kmers, self._tables, out[slice(*own)])
+            for first, last in pairwise(blocks[start : stop + 1]):
+                text = sequences.codes, sequences.starts[first : last + 1]
+                target = out[first:last]
+                some, rows = look_up_sequences(*text, self._kmers, layout, levels, nodes, target)
+                if len(rows):
+                    found, every = np.zeros((1, len(rows))), np.arange(len(rows), dtype=np.int32)
+                    look_below(every, some, self._tables, found)
+                    target += np.bincount(rows, found[0], len(target))
 
         map_blocks(work, len(blocks) - 1, 1, _WORK * float(len(sequences.codes)))
         return out
