@@ -344,14 +344,12 @@ def walk(
     rules: Rules,
     row_of: Array,
     part: tuple[int, int],
-    place: int,
     out: Array,
 ) -> None:
     """Add to `out` what some positions, the first and the one after the last, contribute to K v.
 
-    `letters` (L, n) are looked up, from column `place` of `out` (rows, degree or 1, ...) on;
-    `known` are the letters (L, q) and the v of the others. Position `at` adds to row row_of[at],
-    none if that is -1.
+    `letters` (L, n) are looked up; `known` are the letters (L, q) and the v of the others. Position
+    `at` adds to row row_of[at] of `out` (rows, degree or 1, n), none if that is -1.
     """
     bits, degree, starts = layout
     factors, window_of, sums = rules
@@ -394,7 +392,7 @@ def walk(
         for k in range(here.size):
             here[k] = sums[at, k]
         _, tables = build_tables((words[:used], valids[:used], shares[:used]), tables)
-        look_up(some, length - at, tables, noted, out[row_of[at], :, place : place + n])
+        look_up(some, length - at, tables, noted, out[row_of[at]])
 
 
 @njit(cache=True, nogil=True)

@@ -169,16 +169,25 @@ class PositionWeights:
         def work(start: int, stop: int) -> None:
             for item in range(start, stop):
                 b, p = divmod(item, len(parts))
-                place = blocks[b]
                 # Contiguous always, so that one form of `walk` is compiled and no other.
-                own = np.ascontiguousarray(letters[:, place : place + POSITION_SEQUENCES])
+                own = np.ascontiguousarray(letters[:, blocks[b] : blocks[b] + POSITION_SEQUENCES])
                 target, row_of = out, self.window_of
-                if apart:
+                if apart or len(blocks) > 1:
                     row_of = np.where(row_of >= 0, np.searchsorted(rows[p], row_of), -1)
                     target = np.zeros((len(rows[p]), out.shape[1], own.shape[1]))
-                    partial[b, p], place = target, 0
-                layout = self.layout(bits, own.shape[1], count)
-                walk(own, known, layout, rules, row_of, parts[p], place, target)
+                walk(
+                    own,
+                    known,
+                    self.layout(bits, own.shape[1], count),
+                    rules,
+                    row_of,
+                    parts[p],
+                    target,
+                )
+                if apart:
+                    partial[b, p] = target
+                elif target is not out:
+                    out[rows[p], :, blocks[b] : blocks[b] + POSITION_SEQUENCES] = target
 
         cost = 8.0 * self.length * (n + count)
         map_blocks(work, len(blocks) * len(parts), 1, cost)
@@ -316,19 +325,21 @@ class PositionTable:
     def look_up(self, new: Aligned) -> Floats:
         """Return sum_j v_j k(x_j, x) for every new x."""
         columns, weights = new.columns(), self._weights
-        out = np.zeros((1, columns.shape[1]))
+        out = np.zeros(columns.shape[1])
 
         def work(start: int, stop: int) -> None:
             size = stop - start
             words = np.zeros(size, np.uint64), np.zeros(size, np.uint8)
-            noted = np.empty(size + 1, np.int32)
+            # Contiguous, as in `walk`, so that one form of `look_up` is compiled and no other.
+            noted, sums = np.empty(size + 1, np.int32), np.zeros((1, size))
             for at in reversed(range(new.length)):
                 roll_letter(columns[at, start:stop], new.bits, weights.degree, words)
                 if at in self._tables:
-                    look_up(words, new.length - at, self._tables[at], noted, out[:, start:stop])
+                    look_up(words, new.length - at, self._tables[at], noted, sums)
+            out[start:stop] = sums[0]
 
         map_blocks(work, out.size, STRING_ROWS, 8.0 * columns.size)
-        return new.mean(out[0])
+        return new.mean(out)
 
 
 @dataclass(frozen=True, eq=False)
