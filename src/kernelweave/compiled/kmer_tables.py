@@ -93,15 +93,6 @@ def _prefix(word: np.uint64, bits: int, length: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _common_letters(left: np.uint64, right: np.uint64, part: int) -> int:
-    """How many letters two words have in common before they differ; `part` is 4096 / bits.
-
-    Rounded up, that replaces a division by `bits`, exact for numbers up to 64.
-    """
-    return (leading_zeros(left ^ right) * part) >> 12
-
-
-@njit(cache=True, nogil=True)
 def add_amounts(entries: Entries, layout: Layout, levels: Array) -> None:
     """Add the amount of every k-mer at its longest prefix that has a place in the table."""
     bits, _, starts = layout
@@ -279,6 +270,7 @@ def look_below(noted: Array, some: Words, tables: Tables, out: Array) -> None:
     leaf_words, leaf_valids, leaf_amounts = leaves
     depth, apart = starts.size - 2, sums.size == 0
     table = levels[starts[depth] :]
+    # Equal bits to equal letters: rounded up, this factor is as good as a division, up to 64 bits.
     mask, part = (1 << bits) - 1, -(-4096 // bits)
     for s in range(noted.size):
         i = noted[s]
@@ -294,7 +286,7 @@ def look_below(noted: Array, some: Words, tables: Tables, out: Array) -> None:
             found = values[node - table.size] - table[top]
         if far > deep:
             for e in range(nodes[node, 0], nodes[node, 1]):
-                t = _common_letters(leaf_words[e], mine, part)
+                t = (leading_zeros(leaf_words[e] ^ mine) * part) >> 12
                 if t > deep:
                     t = min(t, far, int(leaf_valids[e]))
                     if apart:

@@ -297,12 +297,6 @@ class KmerTable:
         places = min(_PLACES_FOR_A_START * starts, _MOST_PLACES)
         return int(np.clip((max(places, 1).bit_length() - 1) // space.bits, 1, space.longest))
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the weights."""
-        _, _, levels, nodes, values, leaves = self._tables
-        return sum(array.nbytes for array in (levels, nodes, values, *leaves))
-
     def look_up(self, sequences: Sequences) -> Floats:
         """Return the sum of the weights of its k-mers for every sequence."""
         out = np.zeros(len(sequences))

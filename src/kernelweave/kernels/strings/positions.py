@@ -135,9 +135,9 @@ class PositionWeights:
         depth = int(np.clip(round(size / bits), 1, min(self.degree, _TABLE_BITS // bits)))
         return layout_of(bits, self.degree, depth, 1)
 
-    @property
-    def _n_lengths(self) -> int:
-        return self.degree if self.by_length else 1
+    def _room(self, *shape: int) -> Floats:
+        """Zeros of that shape for every window (and length)."""
+        return np.zeros((self.n_windows, self.degree if self.by_length else 1, *shape))
 
     # Products
 
@@ -148,7 +148,7 @@ class PositionWeights:
         ones looked up ("linadd", Sonnenburg et al. 2006, algorithm 3).
         """
         some, letters = known.weighed(v), new.columns()
-        out = np.zeros((self.n_windows, self._n_lengths, letters.shape[1]))
+        out = self._room(letters.shape[1])
         if out.size and len(some[1]):
             self._add_products(known.bits, letters, some, out)
         return new.mean(out)
@@ -158,7 +158,7 @@ class PositionWeights:
     ) -> None:
         n, count = letters.shape[1], len(known[1])
         blocks = range(0, n, POSITION_SEQUENCES)
-        parts = self._parts(len(blocks), min(n, POSITION_SEQUENCES))
+        parts = self._parts(len(blocks), out.shape[1] * min(n, POSITION_SEQUENCES))
         rows = [_numbers(self.window_of[bottom:top]) for bottom, top in parts]
         every = np.concatenate(rows)
         # A window in several parts is summed up in a fixed order at the end.
@@ -194,8 +194,11 @@ class PositionWeights:
         for b, p in sorted(partial):
             out[rows[p], :, blocks[b] : blocks[b] + POSITION_SEQUENCES] += partial[b, p]
 
-    def _parts(self, blocks: int, n: int) -> list[tuple[int, int]]:
-        """Positions cut into parts for threads; at the borders of windows if there are enough."""
+    def _parts(self, blocks: int, sums: int) -> list[tuple[int, int]]:
+        """Positions cut into parts for threads; at the borders of windows if there are enough.
+
+        A window has so many `sums` in a block.
+        """
         inside = np.flatnonzero(self.window_of >= 0)
         first, last = int(inside[0]), int(inside[-1]) + 1
         borders = np.flatnonzero(np.diff(self.window_of[first:last])) + first + 1
@@ -203,33 +206,12 @@ class PositionWeights:
         if len(borders) + 1 >= most:
             cuts = borders[np.linspace(0, len(borders), most, endpoint=False).astype(int)[1:]]
         else:
-            most = max(1, min(most, POSITION_SUMS // (self._n_lengths * n)))
+            most = max(1, min(most, POSITION_SUMS // sums))
             cuts = np.linspace(first, last, most + 1).astype(int)[1:-1]
         ends = [first, *(int(cut) for cut in cuts), last]
         return [(a, b) for a, b in pairwise(ends) if a < b]
 
     # Values of pairs
-
-    @cached_property
-    def shifts(self) -> list[tuple[int, float, NDArray[np.bool_]]]:
-        """Each shift, its factor, and at which positions it counts: both are in one window."""
-        out = []
-        most = len(self.factors) - 1
-        for s in range(-most, most + 1):
-            inside = np.zeros(self.length, bool)
-            low, high = max(0, -s), min(self.length, self.length - s)
-            here, there = self.window_of[low:high], self.window_of[low + s : high + s]
-            inside[low:high] = (here == there) & (here >= 0)
-            out.append((s, float(self.factors[abs(s)]), inside))
-        return out
-
-    @cached_property
-    def _common_steps(self) -> Floats | None:
-        """The weights of the lengths, if they are the same at every position that counts."""
-        if self.by_length:
-            return np.ones((1, self.degree))
-        inside = self.steps[self.window_of >= 0]
-        return inside[:1].copy() if np.all(inside == inside[:1]) else None
 
     @cached_property
     def sums(self) -> Floats:
@@ -240,21 +222,29 @@ class PositionWeights:
         self, left: Aligned, right: Aligned, columns: int, row_of: NDArray[np.int64], out: Floats
     ) -> None:
         """Add k between samples of `left` and `right`; row_of[l] is the row for position l."""
-        inside = np.flatnonzero(self.window_of >= 0)
+        counts = self.window_of >= 0
+        inside = np.flatnonzero(counts)
         if not len(inside) or not out.size:
             return
         at = np.arange(self.length)
         read = _as_bits((at >= inside[0]) & (at < inside[-1] + self.degree))
         weights, where = self.sums, row_of
-        if len(out) == 1 and self._common_steps is not None:
-            weights, where = self._common_steps, np.empty(0, np.int64)
+        steps = np.ones((1, self.degree)) if self.by_length else self.steps[inside]
+        if len(out) == 1 and np.all(steps == steps[:1]):
+            # Runs at any position count the same, and need not be told apart.
+            weights, where = steps[:1].copy(), np.empty(0, np.int64)
+        shifts = []
+        for s in range(1 - len(self.factors), len(self.factors)):
+            there = at + s
+            both = counts & (there >= 0) & (there < self.length)
+            both[both] = self.window_of[both] == self.window_of[there[both]]
+            shifts.append((s, self.factors[abs(s)] / left.n_strands, _as_bits(both)))
         strands = list(product(left.planes, right.planes))
-        shifts = [(s, factor, _as_bits(inside)) for s, factor, inside in self.shifts]
 
         def work(start: int, stop: int) -> None:
             for a, b in strands:
-                for s, factor, allowed in shifts:
-                    rules, share = (allowed, read, weights, where), factor / left.n_strands
+                for s, share, allowed in shifts:
+                    rules = allowed, read, weights, where
                     add_common(a, b, (start, stop), s, rules, share, columns, out)
 
         each = 1.0 if columns == SAME else float(right.n)
@@ -268,13 +258,13 @@ class PositionWeights:
 
     def rows_of_pairs(self, left: Aligned, right: Aligned) -> Floats:
         """k_w(left i, right j) for every window w (and length): (windows, lengths, q, n)."""
-        out = np.zeros((self.n_windows, self._n_lengths, left.n, right.n))
+        out = self._room(left.n, right.n)
         self._add(left, right, ALL, self.window_of, out)
         return out
 
     def diagonals(self, own: Aligned) -> Floats:
         """k_w(x, x) for every window (and length): (windows, lengths, n)."""
-        out = np.zeros((self.n_windows, self._n_lengths, own.n))
+        out = self._room(own.n)
         if not own.clean or own.n_strands > 1 or self.shift:
             self._add(own, own, SAME, self.window_of, out[..., None])
             return out
