@@ -13,19 +13,16 @@ from scipy import sparse
 
 from kernelweave.compiled.blocks import KMER_ROWS, KMERS
 from kernelweave.compiled.kmer_tables import (
-    Entries,
     Tables,
     add_amounts,
     build_nodes,
     empty_tables,
     layout_of,
-    list_kmers,
     look_below,
-    look_up_sequences,
     sum_levels,
     trimmed,
 )
-from kernelweave.compiled.kmers import Kmers, count_kmers
+from kernelweave.compiled.kmers import Entries, Kmers, count_kmers, list_kmers, look_up_sequences
 from kernelweave.compiled.sparse_rows import SparseRows, add_inner
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.kernels.scaled_factor import number_columns

@@ -10,7 +10,7 @@ over the positions l of one window w, with :math:`M_{ll} = 1`, :math:`M_{l l'} =
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise, product
 from typing import Any
@@ -28,7 +28,6 @@ from kernelweave.compiled.blocks import (
     STRING_ROWS,
 )
 from kernelweave.compiled.kmer_tables import (
-    Layout,
     Tables,
     build_tables,
     empty_tables,
@@ -38,6 +37,7 @@ from kernelweave.compiled.kmer_tables import (
     trimmed,
     walk,
 )
+from kernelweave.compiled.kmers import Layout
 from kernelweave.compiled.match_runs import ALL, LOWER, SAME, add_common
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.kernels.scaled_factor import ScaledFactor, Scaling
@@ -213,6 +213,15 @@ class PositionWeights:
 
     # Values of pairs
 
+    def shifts(self) -> Iterator[tuple[int, float, NDArray[np.bool_]]]:
+        """Yield each shift, its factor, and where it counts: both positions are in one window."""
+        at, counts = np.arange(self.length), self.window_of >= 0
+        for s in range(1 - len(self.factors), len(self.factors)):
+            there = at + s
+            inside = counts & (there >= 0) & (there < self.length)
+            inside[inside] = self.window_of[inside] == self.window_of[there[inside]]
+            yield s, float(self.factors[abs(s)]), inside
+
     @cached_property
     def sums(self) -> Floats:
         """The weights of all lengths up to 0, 1, ..., degree at each position."""
@@ -222,8 +231,7 @@ class PositionWeights:
         self, left: Aligned, right: Aligned, columns: int, row_of: NDArray[np.int64], out: Floats
     ) -> None:
         """Add k between samples of `left` and `right`; row_of[l] is the row for position l."""
-        counts = self.window_of >= 0
-        inside = np.flatnonzero(counts)
+        inside = np.flatnonzero(self.window_of >= 0)
         if not len(inside) or not out.size:
             return
         at = np.arange(self.length)
@@ -233,12 +241,7 @@ class PositionWeights:
         if len(out) == 1 and np.all(steps == steps[:1]):
             # Runs at any position count the same, and need not be told apart.
             weights, where = steps[:1].copy(), np.empty(0, np.int64)
-        shifts = []
-        for s in range(1 - len(self.factors), len(self.factors)):
-            there = at + s
-            both = counts & (there >= 0) & (there < self.length)
-            both[both] = self.window_of[both] == self.window_of[there[both]]
-            shifts.append((s, self.factors[abs(s)] / left.n_strands, _as_bits(both)))
+        shifts = [(s, own / left.n_strands, _as_bits(both)) for s, own, both in self.shifts()]
         strands = list(product(left.planes, right.planes))
 
         def work(start: int, stop: int) -> None:
