@@ -258,8 +258,8 @@ class KmerTable:
         levels = np.zeros(layout[-1][-1])
         below: list[Entries] = [(np.empty(0, np.uint64), np.empty(0, np.uint8), np.empty(0))]
         # On the other strand each length may take an entry of its own.
-        entries_of_a_letter = space.longest - space.shortest + 2 if space.reverse_complement else 1
-        for first, last in pairwise(equal_blocks(entries_of_a_letter * known.starts, KMERS)):
+        entries = space.longest - space.shortest + 2 if space.reverse_complement else 1
+        for first, last in pairwise(equal_blocks(entries * known.starts, KMERS)):
             rows = known.starts[first : last + 1], delta[first:last]
             found = list_kmers(known.codes, *rows, self._kmers)
             add_amounts(found, layout, levels)
@@ -267,19 +267,10 @@ class KmerTable:
                 goes_on = np.flatnonzero(found[1] > depth)
                 below.append((found[0][goes_on], found[1][goes_on], found[2][goes_on]))
         sum_levels(layout, sums, levels)
-        no_leaves = below[0]
-        self._tables: Tables = (
-            layout,
-            sums,
-            levels,
-            np.empty((0, 2), np.int32),
-            np.empty(0),
-            no_leaves,
-        )
+        words, valids, amounts = (np.concatenate(part) for part in zip(*below, strict=True))
+        self._tables: Tables = empty_tables(layout, sums, levels, len(words))
         if depth < space.longest:
-            words, valids, amounts = (np.concatenate(part) for part in zip(*below, strict=True))
-            room = empty_tables(layout, sums, levels, len(words))
-            self._tables = trimmed(*build_nodes((words, valids, amounts), room))
+            self._tables = trimmed(*build_nodes((words, valids, amounts), self._tables))
 
     def _depth(self, known: Sequences) -> int:
         """How many letters index the table: all, or as many as leave it a few k-mers a place."""
@@ -288,9 +279,8 @@ class KmerTable:
         room = max(_FEW_PLACES, _PLACES_FOR_A_KMER * kmers)
         if space.offsets[-1] <= min(room, _MOST_PLACES):
             return space.longest
-        starts = (
-            kmers // (space.longest - space.shortest + 1) * (2 if space.reverse_complement else 1)
-        )
+        strands = 2 if space.reverse_complement else 1
+        starts = strands * (kmers // (space.longest - space.shortest + 1))
         places = min(_PLACES_FOR_A_START * starts, _MOST_PLACES)
         return int(np.clip((max(places, 1).bit_length() - 1) // space.bits, 1, space.longest))
 
