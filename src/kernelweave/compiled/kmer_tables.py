@@ -10,12 +10,12 @@ The spectrum kernel has one feature for every length and k-mer, and so one table
 degree kernel has one for every position, length and k-mer, and so one table for each position; most
 of its look-ups end at the table: those that go on are noted first and done afterwards, so that the
 loop over all sequences has nothing to branch on. It walks along the positions of all sequences
-together; the spectrum kernel reads one sequence after the other, in the form of
-`kernelweave.compiled.kmers`.
+together; the spectrum kernel reads one sequence after the other (`kernelweave.compiled.kmers`).
 
-Letters are read from the last position to the first. A word holds the letters from a position on,
-the first of them in the highest bits, so that the word of position l is that of l + 1 moved by one
-letter. `valid` is the number of letters until the first that matches nothing, at most the degree.
+In a walk letters are read from the last position to the first. A word holds the letters from a
+position on, the first of them in the highest bits, so that the word of position l is that of l + 1
+moved by one letter. `valid` is the number of letters until the first that matches nothing, at most
+the degree.
 """
 
 from __future__ import annotations
@@ -25,21 +25,11 @@ from numba import njit
 
 from kernelweave.arrays import AnyArray as Array
 from kernelweave.compiled.intrinsics import leading_zeros
-from kernelweave.compiled.kmers import AMBIGUOUS, Kmers
+from kernelweave.compiled.kmers import AMBIGUOUS, Entries, Layout, Words
 
-_ONE = np.int64(1)
 # A node with more sequences than this becomes an inner one.
 _LEAF = 8
 
-
-# Plain tuples, because Python code takes several times longer to hand over named ones.
-# What is read at a position of some sequences: words, and how many letters of each are valid.
-Words = tuple[Array, Array]
-# K-mers as words, how many of the letters of each are valid, and what each adds.
-Entries = tuple[Array, Array, Array]
-# Bits of a letter, the longest k-mers, and `starts`: the values of prefixes of k letters are from
-# starts[k] to starts[k + 1] - 1 of the table, for k up to its depth.
-Layout = tuple[int, int, Array]
 # (layout, sums, levels, nodes, values, leaves): sums[t] is the sum of the weights of lengths 1 to t
 # (empty: the lengths are kept apart), `levels` the values of all prefixes that have a place in the
 # table, then the nodes of the trie, the values of those below the table, and entries for as many
@@ -54,7 +44,6 @@ Tables = tuple[Layout, Array, Array, Array, Array, Entries]
 Rules = tuple[Array, Array, Array]
 
 
-@njit(cache=True, nogil=True)
 def layout_of(bits: int, degree: int, depth: int, shortest: int) -> Layout:
     """Return the layout of a table of `depth` letters.
 
@@ -62,7 +51,7 @@ def layout_of(bits: int, degree: int, depth: int, shortest: int) -> Layout:
     """
     starts = np.zeros(depth + 2, np.int64)
     for k in range(min(shortest, depth), depth + 1):
-        starts[k + 1] = starts[k] + (_ONE << (bits * k))
+        starts[k + 1] = starts[k] + (1 << (bits * k))
     return bits, degree, starts
 
 
@@ -92,15 +81,6 @@ def roll_letter(letters: Array, bits: int, degree: int, some: Words) -> None:
 def _prefix(word: np.uint64, bits: int, length: int) -> int:
     """The first letters of a word (at least one) as a number."""
     return np.int64(word >> np.uint64(64 - bits * length))  # type: ignore[return-value]
-
-
-@njit(cache=True, nogil=True)
-def _common_letters(left: np.uint64, right: np.uint64, part: int) -> int:
-    """How many letters two words have in common before they differ; `part` is 4096 / bits.
-
-    Rounded up, that replaces a division by `bits`, exact for numbers up to 64.
-    """
-    return (leading_zeros(left ^ right) * part) >> 12
 
 
 @njit(cache=True, nogil=True)
@@ -186,25 +166,6 @@ def trimmed(used: int, tables: Tables) -> Tables:
 
 
 @njit(cache=True, nogil=True)
-def _note(
-    some: Words, depth: int, up: np.uint64, table: Array, nodes: Array, noted: Array, out: Array
-) -> int:
-    """Add the table's value to `out`, list the sequences that go on, and return how many."""
-    words, valids = some
-    count = np.int64(0)
-    if nodes.shape[0] == 0:
-        for i in range(words.size):
-            out[i] += table[words[i] >> up]
-        return 0
-    for i in range(words.size):
-        u = words[i] >> up
-        out[i] += table[u]
-        noted[count] = i
-        count += np.int64(nodes[u, 0] != nodes[u, 1]) & np.int64(valids[i] > depth)
-    return int(count)
-
-
-@njit(cache=True, nogil=True)
 def _split_nodes(tables: Tables) -> tuple[int, Tables]:
     """Give children to nodes of many k-mers, level by level; return as `build_tables` does."""
     layout, sums, levels, nodes, values, leaves = tables
@@ -264,23 +225,14 @@ def _split_nodes(tables: Tables) -> tuple[int, Tables]:
 
 
 @njit(cache=True, nogil=True)
-def _short_ones(valids: Array, depth: int, found: Array) -> int:
-    """List the sequences with fewer than `depth` valid letters, and return how many."""
-    count = np.int64(0)
-    for i in range(valids.size):
-        found[count] = i
-        count += np.int64(valids[i] < depth)
-    return int(count)
-
-
-@njit(cache=True, nogil=True)
-def _look_below(noted: Array, some: Words, tables: Tables, out: Array) -> None:
+def look_below(noted: Array, some: Words, tables: Tables, out: Array) -> None:
     """Add what lengths beyond those of the table add, for every sequence that is noted."""
     words, valids = some
     (bits, _, starts), sums, levels, nodes, values, leaves = tables
     leaf_words, leaf_valids, leaf_amounts = leaves
     depth, apart = starts.size - 2, sums.size == 0
     table = levels[starts[depth] :]
+    # Equal bits to equal letters: rounded up, this factor is as good as a division, up to 64 bits.
     mask, part = (1 << bits) - 1, -(-4096 // bits)
     for s in range(noted.size):
         i = noted[s]
@@ -296,7 +248,7 @@ def _look_below(noted: Array, some: Words, tables: Tables, out: Array) -> None:
             found = values[node - table.size] - table[top]
         if far > deep:
             for e in range(nodes[node, 0], nodes[node, 1]):
-                t = _common_letters(leaf_words[e], mine, part)
+                t = (leading_zeros(leaf_words[e] ^ mine) * part) >> 12
                 if t > deep:
                     t = min(t, far, int(leaf_valids[e]))
                     if apart:
@@ -319,23 +271,35 @@ def look_up(some: Words, letters_left: int, tables: Tables, noted: Array, out: A
     words, valids = some
     (bits, _, starts), sums, levels, nodes, _, _ = tables
     depth, apart = min(starts.size - 2, letters_left), sums.size == 0
-    # Nothing goes on below where fewer letters are left than the table has.
-    below = nodes[: 0 if depth < starts.size - 2 else nodes.shape[0]]
     for k in range(1, depth if apart else 1):
         table, up, row = levels[starts[k] :], np.uint64(64 - bits * k), out[k - 1]
         for i in range(words.size):
             row[i] += table[words[i] >> up] if valids[i] >= k else 0.0
     row = out[depth - 1 if apart else 0]
     table, up = levels[starts[depth] :], np.uint64(64 - bits * depth)
-    short = _short_ones(valids, depth, noted)
-    for s in range(short):
+    # Loops over all sequences have nothing to branch on: they list those that need another look.
+    count = np.int64(0)
+    for i in range(valids.size):
+        noted[count] = i
+        count += np.int64(valids[i] < depth)
+    for s in range(count):
         # What the loop below is going to add is taken off first.
         i, far = noted[s], valids[noted[s]]
         if far > 0 and not apart:
             row[i] += levels[starts[far] + _prefix(words[i], bits, far)]
         row[i] -= table[words[i] >> up]
-    count = _note(some, depth, up, table, below, noted, row)
-    _look_below(noted[:count], some, tables, out)
+    # Nothing goes on below where fewer letters are left than the table has.
+    if depth < starts.size - 2 or nodes.shape[0] == 0:
+        for i in range(words.size):
+            row[i] += table[words[i] >> up]
+        return
+    count = np.int64(0)
+    for i in range(words.size):
+        u = words[i] >> up
+        row[i] += table[u]
+        noted[count] = i
+        count += np.int64(nodes[u, 0] != nodes[u, 1]) & np.int64(valids[i] > depth)
+    look_below(noted[:count], some, tables, out)
 
 
 @njit(cache=True, nogil=True)
@@ -346,14 +310,12 @@ def walk(
     rules: Rules,
     row_of: Array,
     part: tuple[int, int],
-    place: int,
     out: Array,
 ) -> None:
     """Add to `out` what some positions, the first and the one after the last, contribute to K v.
 
-    `letters` (L, n) are looked up, from column `place` of `out` (rows, degree or 1, ...) on;
-    `known` are the letters (L, q) and the v of the others. Position `at` adds to row row_of[at],
-    none if that is -1.
+    `letters` (L, n) are looked up; `known` are the letters (L, q) and the v of the others. Position
+    `at` adds to row row_of[at] of `out` (rows, degree or 1, n), none if that is -1.
     """
     bits, degree, starts = layout
     factors, window_of, sums = rules
@@ -396,93 +358,4 @@ def walk(
         for k in range(here.size):
             here[k] = sums[at, k]
         _, tables = build_tables((words[:used], valids[:used], shares[:used]), tables)
-        look_up(some, length - at, tables, noted, out[row_of[at], :, place : place + n])
-
-
-@njit(cache=True, nogil=True)
-def list_kmers(letters: Array, row_starts: Array, delta: Array, kmers: Kmers) -> Entries:
-    """Return all k-mers, with the amount delta[i] for those of sequence i.
-
-    An entry counts for all lengths up to its own. If both strands count as one, the table holds
-    both with the same weight, and sequences are looked up as they are; on the other strand a k-mer
-    may count while its longer or shorter prefixes do not, which takes several entries.
-    """
-    shortest, longest, bits, pairs, start, stop = kmers
-    down, up, one = np.uint64(bits), np.uint64(64 - bits), np.uint64(1)
-    room = (row_starts[-1] - row_starts[0]) * (longest - shortest + 2 if pairs.size else 1)
-    words, valids, amounts = np.empty(room, np.uint64), np.empty(room, np.uint8), np.empty(room)
-    n = 0
-    for i in range(delta.size):
-        first = row_starts[i]
-        end = min(row_starts[i + 1] - first, stop + longest - 1)
-        for other in range(2 if pairs.size else 1):
-            word, code, valid = np.uint64(0), np.uint64(0), 0
-            for step in range(end - start):
-                at = start + step if other else end - 1 - step
-                letter = letters[first + at]
-                valid = 0 if letter == AMBIGUOUS else min(valid + 1, longest)
-                low, lowest = valid, valid
-                if other:
-                    # K-mers that end here; `code` has them as they are on the first strand.
-                    code = (code << down) | np.uint64(letter)
-                    letter = pairs[letter] if valid else letter
-                    low, lowest = max(shortest, at - stop + 2), shortest
-                word = (word >> down) | (np.uint64(letter) << up)
-                if valid < shortest or (not other and at >= stop):
-                    continue
-                longer = 0.0
-                for k in range(valid, lowest - 1, -1):
-                    amount = delta[i] if k >= low else 0.0
-                    # One that is its own reverse complement counts on the first strand alone.
-                    ending = code & ((one << np.uint64(bits * k)) - one)
-                    if other and np.uint64(_prefix(word, bits, k)) == ending:
-                        amount = 0.0
-                    if amount != longer:
-                        words[n], valids[n], amounts[n] = word, k, amount - longer
-                        n += 1
-                        longer = amount
-    return words[:n], valids[:n], amounts[:n]
-
-
-@njit(cache=True, nogil=True)
-def look_up_sequences(
-    letters: Array,
-    row_starts: Array,
-    first: int,
-    last: int,
-    kmers: Kmers,
-    tables: Tables,
-    out: Array,
-) -> None:
-    """Add up the values of the k-mers of sequences first ... last - 1, of all lengths."""
-    shortest, longest, bits, _, start, stop = kmers
-    (_, _, starts), _, levels, nodes, _, _ = tables
-    depth = starts.size - 2
-    table = levels[starts[depth] :]
-    down, up, over = np.uint64(bits), np.uint64(64 - bits), np.uint64(64 - bits * depth)
-    longest_row = 0
-    for i in range(first, last):
-        longest_row = max(longest_row, row_starts[i + 1] - row_starts[i])
-    some = np.empty(longest_row, np.uint64), np.empty(longest_row, np.uint8)
-    noted, found = np.arange(longest_row), np.empty((1, longest_row))
-    for i in range(first, last):
-        row = letters[row_starts[i] : row_starts[i + 1]]
-        word, valid, total, count = np.uint64(0), 0, 0.0, 0
-        for at in range(min(row.size, stop + longest - 1) - 1, start - 1, -1):
-            word = (word >> down) | (np.uint64(row[at]) << up)
-            valid = min(valid + 1, longest) if row[at] != AMBIGUOUS else 0
-            if at >= stop:
-                continue
-            if valid >= depth:
-                u = word >> over
-                if depth >= shortest:
-                    total += table[u]
-                if valid > depth and nodes[u, 0] != nodes[u, 1]:
-                    some[0][count], some[1][count], found[0, count] = word, valid, 0.0
-                    count += 1
-            elif valid >= shortest:
-                total += levels[starts[valid] + _prefix(word, bits, valid)]
-        if count:
-            _look_below(noted[:count], some, tables, found)
-            total += found[0, :count].sum()
-        out[i - first] = total
+        look_up(some, length - at, tables, noted, out[row_of[at]])

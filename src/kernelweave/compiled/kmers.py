@@ -1,4 +1,4 @@
-"""The k-mers of sequences as numbers, and how often each occurs.
+"""The k-mers of sequences of any length as numbers: counted, listed, and looked up.
 
 A sequence is an array of letters, each a small number; 255 stands for a letter that matches
 nothing, and a k-mer that holds one is not counted. The code of a k-mer is its letters, `bits` bits
@@ -20,6 +20,16 @@ AMBIGUOUS = 255
 # Which k-mers of a sequence are read, (shortest, longest, bits, pairs, start, stop): those of these
 # lengths that start at the positions ``start <= p < stop``.
 Kmers = tuple[int, int, int, Array, int, int]
+
+# Plain tuples, because Python code takes several times longer to hand over named ones.
+# What is read at a position of some sequences: words, with the first letter in the highest bits,
+# and how many letters of each are valid.
+Words = tuple[Array, Array]
+# K-mers as words, how many of the letters of each are valid, and what each adds.
+Entries = tuple[Array, Array, Array]
+# Bits of a letter, the longest k-mers, and `starts`: the values of prefixes of k letters are from
+# starts[k] to starts[k + 1] - 1 of the table, for k up to its depth.
+Layout = tuple[int, int, Array]
 
 # A table of all codes is counted in if it has at most so many places for each k-mer.
 _TABLE = 4
@@ -147,3 +157,107 @@ def count_kmers(
                     at += 1
         sizes[i - first] = at - begin
     return at
+
+
+@njit(cache=True, nogil=True)
+def list_kmers(letters: Array, row_starts: Array, delta: Array, kmers: Kmers) -> Entries:
+    """Return all k-mers, with the amount delta[i] for those of sequence i.
+
+    An entry counts for all lengths up to its own. If both strands count as one, the table holds
+    both with the same weight, and sequences are looked up as they are; on the other strand a k-mer
+    may count while its longer or shorter prefixes do not, which takes several entries.
+    """
+    shortest, longest, bits, pairs, start, stop = kmers
+    down, up, one = np.uint64(bits), np.uint64(64 - bits), np.uint64(1)
+    room = (row_starts[-1] - row_starts[0]) * (longest - shortest + 2 if pairs.size else 1)
+    words, valids, amounts = np.empty(room, np.uint64), np.empty(room, np.uint8), np.empty(room)
+    n = 0
+    for i in range(delta.size):
+        first = row_starts[i]
+        end = min(row_starts[i + 1] - first, stop + longest - 1)
+        for other in range(2 if pairs.size else 1):
+            word, code, valid = np.uint64(0), np.uint64(0), 0
+            for step in range(end - start):
+                at = start + step if other else end - 1 - step
+                letter = letters[first + at]
+                valid = 0 if letter == AMBIGUOUS else min(valid + 1, longest)
+                low, lowest = valid, valid
+                if other:
+                    # K-mers that end here; `code` has them as they are on the first strand.
+                    code = (code << down) | np.uint64(letter)
+                    letter = pairs[letter] if valid else letter
+                    low, lowest = max(shortest, at - stop + 2), shortest
+                word = (word >> down) | (np.uint64(letter) << up)
+                if valid < shortest or (not other and at >= stop):
+                    continue
+                longer = 0.0
+                for k in range(valid, lowest - 1, -1):
+                    amount = delta[i] if k >= low else 0.0
+                    # One that is its own reverse complement counts on the first strand alone.
+                    ending = code & ((one << np.uint64(bits * k)) - one)
+                    if other and word >> np.uint64(64 - bits * k) == ending:
+                        amount = 0.0
+                    if amount != longer:
+                        words[n], valids[n], amounts[n] = word, k, amount - longer
+                        n += 1
+                        longer = amount
+    return words[:n], valids[:n], amounts[:n]
+
+
+@njit(cache=True, nogil=True)
+def look_up_sequences(
+    letters: Array,
+    row_starts: Array,
+    kmers: Kmers,
+    layout: Layout,
+    levels: Array,
+    nodes: Array,
+    out: Array,
+) -> tuple[Words, Array]:
+    """Write the sum of the table's values for each sequence, over k-mers of all lengths.
+
+    Without `nodes` nothing goes on below the table. Returns the k-mers that do, and the sequence of
+    each.
+    """
+    shortest, longest, bits, _, start, stop = kmers
+    starts = layout[-1]
+    depth = starts.size - 2
+    table, below = levels[starts[depth] :], nodes.shape[0] > 0
+    one, up, over = np.uint64(bits), np.uint64(64 - bits * longest), np.uint64(64 - bits * depth)
+    room = row_starts[-1] - row_starts[0] if below else 0
+    words, valids, rows = (
+        np.empty(room, np.uint64),
+        np.empty(room, np.uint8),
+        np.empty(room, np.int64),
+    )
+    count = 0
+    for i in range(out.size):
+        row = letters[row_starts[i] : row_starts[i + 1]]
+        end = min(row.size, stop + longest - 1)
+        word, run, total = np.uint64(0), 0, 0.0
+        # One step beyond the end, as if an ambiguous letter stood there.
+        for at in range(start, end + 1):
+            letter = row[at] if at < end else np.uint8(AMBIGUOUS)
+            if letter != AMBIGUOUS:
+                word = (word << one) | np.uint64(letter)
+                run += 1
+                if run >= longest:
+                    u = (word << up) >> over
+                    if depth >= shortest:
+                        total += table[u]
+                    if below and nodes[u, 0] != nodes[u, 1]:
+                        words[count], valids[count], rows[count] = word << up, longest, i
+                        count += 1
+                continue
+            # Shorter k-mers count where the longest do not fit.
+            for k in range(shortest, min(longest - 1, run) + 1):
+                if at - k < stop:
+                    here = word << np.uint64(64 - bits * k)
+                    far = min(k, depth)
+                    total += levels[starts[far] + np.int64(here >> np.uint64(64 - bits * far))]
+                    if below and k > depth:
+                        words[count], valids[count], rows[count] = here, k, i
+                        count += 1
+            run = 0
+        out[i] = total
+    return (words[:count], valids[:count]), rows[:count]

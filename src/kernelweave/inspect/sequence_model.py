@@ -303,9 +303,9 @@ def _aligned(
     weights: dict[int, Floats] = {}
     for kernel, weight in parts:
         rules = kernel.position_weights(length)
-        for s, factor, inside in rules.shifts:
+        for s, factor, inside in rules.shifts():
             sums = weights.setdefault(s, np.zeros((length, degree)))
-            sums[:, : kernel.degree] += weight * factor * rules.steps * inside[:, None]
+            sums[:, : rules.degree] += weight * factor * rules.steps * inside[:, None]
     weights = {s: np.where(ends, sums, 0.0) for s, sums in weights.items()}
     return AlignedTerm(alphabet, known, alpha[used], weights, scale, typical)
 

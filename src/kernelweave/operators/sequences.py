@@ -115,7 +115,8 @@ def _apart(some: Sequence[PositionalFactor]) -> tuple[PositionWeights, list[int]
     """Weights that keep the windows (and lengths) of one group apart, and the window of each."""
     first, number = some[0], dict[tuple[int, int], int]()
     windows = [number.setdefault(kernel.window, len(number)) for kernel in some]
-    terms = [(window, first.steps) for window in number]
+    steps = np.max([kernel.steps for kernel in some], axis=0)
+    terms = [(window, steps) for window in number]
     weights = PositionWeights.of(first.shift, first.aligned.length, terms, first.by_length)
     return weights, windows
 

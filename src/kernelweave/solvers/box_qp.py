@@ -41,10 +41,12 @@ _WHOLE, _DIRECT = 4096, 8192
 # A local problem is solved to this part of the global violation: more would be undone later, and
 # less so where all variables take part that can still move.
 _LOCAL, _LOCAL_ALL = 0.1, 0.02
-# A local problem ends early when this part of it, or less, moves, and all variables take part
-# unless so few do. To copy an entry takes as long as a step on two variables; q variables take
-# about q steps, so that a block of q of n pays for q < n / 3.
+# A local problem ends early when this part of it, or less, moves, and where the matrix is in memory
+# all variables take part unless so few do. To copy an entry takes as long as a step on two
+# variables; q variables take about q steps, so that a block of q of n pays for q < n / 3.
 _SHRINK = 0.3
+# To compute an entry takes longer than a step on it: then all take part only if nearly all move.
+_NEARLY_ALL = 0.9
 # Rounds without a better objective or a smaller violation after which rounding has won.
 _STALLED = 50
 # Part of a round's variables kept from the round before: variables zigzag that are left out while
@@ -209,7 +211,8 @@ def _run(
             kept = chosen if round_size > 2 else chosen[:0]
             chosen = _worst_violators(ends, kept, round_size)
         else:
-            whole = active.size > _SHRINK * n and n <= limit
+            enough = _NEARLY_ALL if matrix is None else _SHRINK
+            whole = active.size > enough * n and n <= limit
             chosen = np.arange(n) if whole else active
             # What is good enough may come long before `tol`, and is looked at in between.
             if good_enough is None:

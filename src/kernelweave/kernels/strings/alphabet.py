@@ -12,7 +12,8 @@ from kernelweave.compiled.kmers import AMBIGUOUS
 from kernelweave.errors import InvalidInputError
 from kernelweave.validation import unknown_name
 
-_INVALID = 254
+# Code of a letter that is not allowed.
+INVALID = 254
 _MOST_LETTERS = 64
 
 
@@ -78,7 +79,7 @@ class Alphabet:
 
     @cached_property
     def _table(self) -> bytes:
-        table = np.full(256, _INVALID, np.uint8)
+        table = np.full(256, INVALID, np.uint8)
         for code, letter in enumerate(self.letters):
             table[self._cases(letter)] = code
         for letter in self.ambiguous:
@@ -89,13 +90,8 @@ class Alphabet:
         return [ord(letter), ord(letter.lower())] if self.fold_case else [ord(letter)]
 
     def codes(self, text: bytes) -> NDArray[np.uint8]:
-        """Return one code for each letter; letters that are not allowed have `is_invalid`."""
+        """Return one code for each letter, `INVALID` for those that are not allowed."""
         return _translate(text, self._table)
-
-    @staticmethod
-    def is_invalid(codes: NDArray[np.uint8]) -> NDArray[np.bool_]:
-        """Where a code stands for a letter that is not allowed."""
-        return codes == _INVALID
 
     def complement_codes(self, codes: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """Return the codes of the letters that pair with these."""

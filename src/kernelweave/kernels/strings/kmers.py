@@ -13,17 +13,16 @@ from scipy import sparse
 
 from kernelweave.compiled.blocks import KMER_ROWS, KMERS
 from kernelweave.compiled.kmer_tables import (
-    Entries,
+    Tables,
     add_amounts,
     build_nodes,
     empty_tables,
     layout_of,
-    list_kmers,
-    look_up_sequences,
+    look_below,
     sum_levels,
     trimmed,
 )
-from kernelweave.compiled.kmers import Kmers, count_kmers
+from kernelweave.compiled.kmers import Entries, Kmers, count_kmers, list_kmers, look_up_sequences
 from kernelweave.compiled.sparse_rows import SparseRows, add_inner
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.kernels.strings.alphabet import Alphabet
@@ -260,17 +259,19 @@ class KmerTable:
         levels = np.zeros(layout[-1][-1])
         below: list[Entries] = [(np.empty(0, np.uint64), np.empty(0, np.uint8), np.empty(0))]
         # On the other strand each length may take an entry of its own.
-        entries_of_a_letter = space.longest - space.shortest + 2 if space.reverse_complement else 1
-        for first, last in pairwise(equal_blocks(entries_of_a_letter * known.starts, KMERS)):
+        entries = space.longest - space.shortest + 2 if space.reverse_complement else 1
+        for first, last in pairwise(equal_blocks(entries * known.starts, KMERS)):
             rows = known.starts[first : last + 1], delta[first:last]
             found = list_kmers(known.codes, *rows, self._kmers)
             add_amounts(found, layout, levels)
-            goes_on = np.flatnonzero(found[1] > depth)
-            below.append((found[0][goes_on], found[1][goes_on], found[2][goes_on]))
+            if depth < space.longest:
+                goes_on = np.flatnonzero(found[1] > depth)
+                below.append((found[0][goes_on], found[1][goes_on], found[2][goes_on]))
         sum_levels(layout, sums, levels)
         words, valids, amounts = (np.concatenate(part) for part in zip(*below, strict=True))
-        room = empty_tables(layout, sums, levels, len(words))
-        self._tables = trimmed(*build_nodes((words, valids, amounts), room))
+        self._tables: Tables = empty_tables(layout, sums, levels, len(words))
+        if depth < space.longest:
+            self._tables = trimmed(*build_nodes((words, valids, amounts), self._tables))
 
     def _depth(self, known: Sequences) -> int:
         """How many letters index the table: all, or as many as leave it a few k-mers a place."""
@@ -279,28 +280,27 @@ class KmerTable:
         room = max(_FEW_PLACES, _PLACES_FOR_A_KMER * kmers)
         if space.offsets[-1] <= min(room, _MOST_PLACES):
             return space.longest
-        starts = (
-            kmers // (space.longest - space.shortest + 1) * (2 if space.reverse_complement else 1)
-        )
+        strands = 2 if space.reverse_complement else 1
+        starts = strands * (kmers // (space.longest - space.shortest + 1))
         places = min(_PLACES_FOR_A_START * starts, _MOST_PLACES)
         return int(np.clip((max(places, 1).bit_length() - 1) // space.bits, 1, space.longest))
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the weights."""
-        _, _, levels, nodes, values, leaves = self._tables
-        return sum(array.nbytes for array in (levels, nodes, values, *leaves))
 
     def look_up(self, sequences: Sequences) -> Floats:
         """Return the sum of the weights of its k-mers for every sequence."""
         out = np.zeros(len(sequences))
         blocks = equal_blocks(sequences.starts, KMERS)
 
+        layout, _, levels, nodes, _, _ = self._tables
+
         def work(start: int, stop: int) -> None:
-            for b in range(start, stop):
-                own = blocks[b], blocks[b + 1]
-                text = sequences.codes, sequences.starts, *own
-                look_up_sequences(*text, self._kmers, self._tables, out[slice(*own)])
+            for first, last in pairwise(blocks[start : stop + 1]):
+                text = sequences.codes, sequences.starts[first : last + 1]
+                target = out[first:last]
+                some, rows = look_up_sequences(*text, self._kmers, layout, levels, nodes, target)
+                if len(rows):
+                    found, every = np.zeros((1, len(rows))), np.arange(len(rows), dtype=np.int32)
+                    look_below(every, some, self._tables, found)
+                    target += np.bincount(rows, found[0], len(target))
 
         map_blocks(work, len(blocks) - 1, 1, _WORK * float(len(sequences.codes)))
         return out

@@ -10,7 +10,7 @@ over the positions l of one window w, with :math:`M_{ll} = 1`, :math:`M_{l l'} =
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise, product
 from typing import Any
@@ -28,7 +28,6 @@ from kernelweave.compiled.blocks import (
     STRING_ROWS,
 )
 from kernelweave.compiled.kmer_tables import (
-    Layout,
     Tables,
     build_tables,
     empty_tables,
@@ -38,6 +37,7 @@ from kernelweave.compiled.kmer_tables import (
     trimmed,
     walk,
 )
+from kernelweave.compiled.kmers import Layout
 from kernelweave.compiled.match_runs import ALL, LOWER, SAME, add_common
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.kernels.normalize import ScaledFactor, Scaling
@@ -93,14 +93,17 @@ class PositionWeights:
         """Return the weights of a sum; each term has a window and the weights of the lengths there.
 
         Windows, each with its first position and the one after the last, are numbered as they come.
-        Different ones must not overlap if there is a shift.
+        Different ones must not overlap if there is a shift. Beyond the longest k-mers that count
+        there is nothing to look up.
         """
         terms = list(terms)
-        steps = np.zeros((length, len(terms[0][1])))
+        used = np.any([own for _, own in terms], axis=0)
+        longest = int(np.flatnonzero(used).max(initial=0)) + 1
+        steps = np.zeros((length, longest))
         window_of = np.full(length, -1, np.int64)
         numbers: dict[tuple[int, int], int] = {}
         for window, own in terms:
-            steps[slice(*window)] += own
+            steps[slice(*window)] += own[:longest]
             window_of[slice(*window)] = numbers.setdefault(window, len(numbers))
         return cls(shift, steps, window_of, by_length)
 
@@ -132,9 +135,9 @@ class PositionWeights:
         depth = int(np.clip(round(size / bits), 1, min(self.degree, _TABLE_BITS // bits)))
         return layout_of(bits, self.degree, depth, 1)
 
-    @property
-    def _n_lengths(self) -> int:
-        return self.degree if self.by_length else 1
+    def _room(self, *shape: int) -> Floats:
+        """Zeros of that shape for every window (and length)."""
+        return np.zeros((self.n_windows, self.degree if self.by_length else 1, *shape))
 
     # Products
 
@@ -145,7 +148,7 @@ class PositionWeights:
         ones looked up ("linadd", Sonnenburg et al. 2006, algorithm 3).
         """
         some, letters = known.weighed(v), new.columns()
-        out = np.zeros((self.n_windows, self._n_lengths, letters.shape[1]))
+        out = self._room(letters.shape[1])
         if out.size and len(some[1]):
             self._add_products(known.bits, letters, some, out)
         return new.mean(out)
@@ -155,7 +158,7 @@ class PositionWeights:
     ) -> None:
         n, count = letters.shape[1], len(known[1])
         blocks = range(0, n, POSITION_SEQUENCES)
-        parts = self._parts(len(blocks), min(n, POSITION_SEQUENCES))
+        parts = self._parts(len(blocks), out.shape[1] * min(n, POSITION_SEQUENCES))
         rows = [_numbers(self.window_of[bottom:top]) for bottom, top in parts]
         every = np.concatenate(rows)
         # A window in several parts is summed up in a fixed order at the end.
@@ -166,24 +169,36 @@ class PositionWeights:
         def work(start: int, stop: int) -> None:
             for item in range(start, stop):
                 b, p = divmod(item, len(parts))
-                place = blocks[b]
                 # Contiguous always, so that one form of `walk` is compiled and no other.
-                own = np.ascontiguousarray(letters[:, place : place + POSITION_SEQUENCES])
+                own = np.ascontiguousarray(letters[:, blocks[b] : blocks[b] + POSITION_SEQUENCES])
                 target, row_of = out, self.window_of
-                if apart:
+                if apart or len(blocks) > 1:
                     row_of = np.where(row_of >= 0, np.searchsorted(rows[p], row_of), -1)
                     target = np.zeros((len(rows[p]), out.shape[1], own.shape[1]))
-                    partial[b, p], place = target, 0
-                layout = self.layout(bits, own.shape[1], count)
-                walk(own, known, layout, rules, row_of, parts[p], place, target)
+                walk(
+                    own,
+                    known,
+                    self.layout(bits, own.shape[1], count),
+                    rules,
+                    row_of,
+                    parts[p],
+                    target,
+                )
+                if apart:
+                    partial[b, p] = target
+                elif target is not out:
+                    out[rows[p], :, blocks[b] : blocks[b] + POSITION_SEQUENCES] = target
 
         cost = 8.0 * self.length * (n + count)
         map_blocks(work, len(blocks) * len(parts), 1, cost)
         for b, p in sorted(partial):
             out[rows[p], :, blocks[b] : blocks[b] + POSITION_SEQUENCES] += partial[b, p]
 
-    def _parts(self, blocks: int, n: int) -> list[tuple[int, int]]:
-        """Positions cut into parts for threads; at the borders of windows if there are enough."""
+    def _parts(self, blocks: int, sums: int) -> list[tuple[int, int]]:
+        """Positions cut into parts for threads; at the borders of windows if there are enough.
+
+        A window has so many `sums` in a block.
+        """
         inside = np.flatnonzero(self.window_of >= 0)
         first, last = int(inside[0]), int(inside[-1]) + 1
         borders = np.flatnonzero(np.diff(self.window_of[first:last])) + first + 1
@@ -191,34 +206,21 @@ class PositionWeights:
         if len(borders) + 1 >= most:
             cuts = borders[np.linspace(0, len(borders), most, endpoint=False).astype(int)[1:]]
         else:
-            most = max(1, min(most, POSITION_SUMS // (self._n_lengths * n)))
+            most = max(1, min(most, POSITION_SUMS // sums))
             cuts = np.linspace(first, last, most + 1).astype(int)[1:-1]
         ends = [first, *(int(cut) for cut in cuts), last]
         return [(a, b) for a, b in pairwise(ends) if a < b]
 
     # Values of pairs
 
-    @cached_property
-    def shifts(self) -> list[tuple[int, float, NDArray[np.bool_]]]:
-        """Each shift, its factor, and at which positions it counts: both are in one window."""
-        out = []
-        most = len(self.factors) - 1
-        for s in range(-most, most + 1):
-            inside = np.zeros(self.length, bool)
-            low, high = max(0, -s), min(self.length, self.length - s)
-            here, there = self.window_of[low:high], self.window_of[low + s : high + s]
-            inside[low:high] = (here == there) & (here >= 0)
-            out.append((s, float(self.factors[abs(s)]), inside))
-        return out
-
-    @cached_property
-    def _common_steps(self) -> Floats | None:
-        """The weights of the lengths, if they are the same at every position that counts."""
-        if self.by_length:
-            return np.ones((1, self.degree))
-        inside = self.steps[self.window_of >= 0]
-        longest = np.flatnonzero(inside.any(axis=0)).max(initial=-1) + 1
-        return inside[:1, :longest].copy() if np.all(inside == inside[:1]) else None
+    def shifts(self) -> Iterator[tuple[int, float, NDArray[np.bool_]]]:
+        """Yield each shift, its factor, and where it counts: both positions are in one window."""
+        at, counts = np.arange(self.length), self.window_of >= 0
+        for s in range(1 - len(self.factors), len(self.factors)):
+            there = at + s
+            inside = counts & (there >= 0) & (there < self.length)
+            inside[inside] = self.window_of[inside] == self.window_of[there[inside]]
+            yield s, float(self.factors[abs(s)]), inside
 
     @cached_property
     def sums(self) -> Floats:
@@ -235,15 +237,17 @@ class PositionWeights:
         at = np.arange(self.length)
         read = _as_bits((at >= inside[0]) & (at < inside[-1] + self.degree))
         weights, where = self.sums, row_of
-        if len(out) == 1 and self._common_steps is not None:
-            weights, where = self._common_steps, np.empty(0, np.int64)
+        steps = np.ones((1, self.degree)) if self.by_length else self.steps[inside]
+        if len(out) == 1 and np.all(steps == steps[:1]):
+            # Runs at any position count the same, and need not be told apart.
+            weights, where = steps[:1].copy(), np.empty(0, np.int64)
+        shifts = [(s, own / left.n_strands, _as_bits(both)) for s, own, both in self.shifts()]
         strands = list(product(left.planes, right.planes))
-        shifts = [(s, factor, _as_bits(inside)) for s, factor, inside in self.shifts]
 
         def work(start: int, stop: int) -> None:
             for a, b in strands:
-                for s, factor, allowed in shifts:
-                    rules, share = (allowed, read, weights, where), factor / left.n_strands
+                for s, share, allowed in shifts:
+                    rules = allowed, read, weights, where
                     add_common(a, b, (start, stop), s, rules, share, columns, out)
 
         each = 1.0 if columns == SAME else float(right.n)
@@ -257,13 +261,13 @@ class PositionWeights:
 
     def rows_of_pairs(self, left: Aligned, right: Aligned) -> Floats:
         """k_w(left i, right j) for every window w (and length): (windows, lengths, q, n)."""
-        out = np.zeros((self.n_windows, self._n_lengths, left.n, right.n))
+        out = self._room(left.n, right.n)
         self._add(left, right, ALL, self.window_of, out)
         return out
 
     def diagonals(self, own: Aligned) -> Floats:
         """k_w(x, x) for every window (and length): (windows, lengths, n)."""
-        out = np.zeros((self.n_windows, self._n_lengths, own.n))
+        out = self._room(own.n)
         if not own.clean or own.n_strands > 1 or self.shift:
             self._add(own, own, SAME, self.window_of, out[..., None])
             return out
@@ -314,19 +318,21 @@ class PositionTable:
     def look_up(self, new: Aligned) -> Floats:
         """Return sum_j v_j k(x_j, x) for every new x."""
         columns, weights = new.columns(), self._weights
-        out = np.zeros((1, columns.shape[1]))
+        out = np.zeros(columns.shape[1])
 
         def work(start: int, stop: int) -> None:
             size = stop - start
             words = np.zeros(size, np.uint64), np.zeros(size, np.uint8)
-            noted = np.empty(size + 1, np.int32)
+            # Contiguous, as in `walk`, so that one form of `look_up` is compiled and no other.
+            noted, sums = np.empty(size + 1, np.int32), np.zeros((1, size))
             for at in reversed(range(new.length)):
                 roll_letter(columns[at, start:stop], new.bits, weights.degree, words)
                 if at in self._tables:
-                    look_up(words, new.length - at, self._tables[at], noted, out[:, start:stop])
+                    look_up(words, new.length - at, self._tables[at], noted, sums)
+            out[start:stop] = sums[0]
 
         map_blocks(work, out.size, STRING_ROWS, 8.0 * columns.size)
-        return new.mean(out[0])
+        return new.mean(out)
 
 
 @dataclass(frozen=True, eq=False)

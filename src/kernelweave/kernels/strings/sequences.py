@@ -16,7 +16,7 @@ from kernelweave.compiled.match_runs import fill_planes
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.samples import Samples, as_text
-from kernelweave.kernels.strings.alphabet import AMBIGUOUS, Alphabet
+from kernelweave.kernels.strings.alphabet import AMBIGUOUS, INVALID, Alphabet
 from kernelweave.validation import is_missing
 
 
@@ -60,7 +60,7 @@ class Sequences:
                 codes[part] = alphabet.codes(_join(flat[first:last]))
             except UnicodeEncodeError as error:
                 raise _bad_letter(flat, starts, part.start + error.start, alphabet) from error
-            invalid = alphabet.is_invalid(codes[part])
+            invalid = codes[part] == INVALID
             if invalid.any():
                 raise _bad_letter(flat, starts, part.start + int(invalid.argmax()), alphabet)
         return cls(codes, starts, alphabet)
@@ -195,11 +195,6 @@ class Aligned:
     def clean(self) -> bool:
         """Whether no letter is ambiguous."""
         return bool(self.letters.max(initial=0) != AMBIGUOUS)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the letters, and of the planes once they are made."""
-        return self.letters.nbytes + (self.planes.nbytes if "planes" in vars(self) else 0)
 
     def __getitem__(self, index: Any) -> Aligned:
         """Return the samples at these positions, as a copy unless all are meant."""
