@@ -287,6 +287,7 @@ class BatchProducts(RowProducts):
     ``columns(idx)`` returns samples as columns, where they are not those of the operator.
     """
 
+    source: GaussianOperator
     # A kernel's columns are loaded once for all samples.
     _by_kernels = True
 
