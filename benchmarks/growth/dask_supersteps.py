@@ -17,15 +17,16 @@ from distributed.protocol import dumps, to_serialize
 from benchmarks.part import read_options
 from benchmarks.show import Table, table
 from benchmarks.timing import seconds_of
+from benchmarks.watch import watching
 from kernelweave.bank import DaskBank
 from kernelweave.cluster.by_points import PointShard
-from kernelweave.cluster.team import Team
 from kernelweave.compiled.threads import use_threads
 from kernelweave.kernels import RBF
 from kernelweave.operators import ComputedOperator
 from kernelweave.operators.rounds import BoxConstraints, rounds_of
 
 ROUNDS = 200
+MESSAGES = ("Team._send", "Team._answer")
 
 
 def kernels_on(n: int, m: int, p: int) -> ComputedOperator:
@@ -59,25 +60,27 @@ def quick_seconds(step: Any, count: int, clock: Any = time.perf_counter) -> floa
 def counted_bytes() -> Iterator[list[int]]:
     """Count what shard 0 is sent and what it answers."""
     moved = [0, 0]
-    send, answer = Team._send, Team._answer
 
     def size(obj: Any) -> int:
         return sum(memoryview(frame).nbytes for frame in dumps(to_serialize(obj)))
 
-    def counting_send(self: Team, w: int, name: str, args: Any) -> Any:
-        moved[0] += size((name, args)) if w == 0 else 0
-        return send(self, w, name, args)
+    def sending(send: Any) -> Any:
+        def call(team: Any, w: int, name: str, args: Any) -> Any:
+            moved[0] += size((name, args)) if w == 0 else 0
+            return send(team, w, name, args)
 
-    def counting_answer(self: Team, w: int, future: Any) -> Any:
-        found = answer(self, w, future)
-        moved[1] += size(found) if w == 0 else 0
-        return found
+        return call
 
-    Team._send, Team._answer = counting_send, counting_answer  # type: ignore[method-assign]
-    try:
+    def answering(answer: Any) -> Any:
+        def call(team: Any, w: int, future: Any) -> Any:
+            found = answer(team, w, future)
+            moved[1] += size(found) if w == 0 else 0
+            return found
+
+        return call
+
+    with watching(dict(zip(MESSAGES, (sending, answering), strict=True))):
         yield moved
-    finally:
-        Team._send, Team._answer = send, answer  # type: ignore[method-assign]
 
 
 def bytes_per_superstep(client: Client) -> None:

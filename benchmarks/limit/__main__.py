@@ -4,8 +4,8 @@
     python -m benchmarks.limit --full     # n = 2,000 with 40 kernels, n = 569 with 403
 
 The rates of the machine are measured in the same run (roofline.py). Of every fit the work is
-counted: bytes moved, floating-point operations, exponentials, by the formulas in bank.py and
-inner.py, from what the fit really did (calls of the bank and of compiled loops, SMO steps,
+counted: bytes moved, floating-point operations, exponentials, by the formulas in counts.py, from
+what the fit really did (calls of the bank and of compiled loops, SMO steps,
 sizes of Cholesky factors). The limit is the least time for it: of each kind of work the slowest of
 memory, arithmetic and exponentials, added up over the kinds of work. Bytes count at the rate of an
 array of as many bytes as a call touches. What no formula counts (Python between the calls, linear
@@ -20,15 +20,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from threadpoolctl import threadpool_limits
-
 from benchmarks.limit.ledger import Ledger, counting, limit_of
 from benchmarks.limit.problems import DENSE, FAMILY, Task, tasks
 from benchmarks.limit.roofline import Rates, measure_rates, tell_rates
 from benchmarks.part import Settings, run_alone
 from benchmarks.show import new_figure, save, table
-from benchmarks.timing import Clock, seconds_of
-from kernelweave.compiled.threads import use_threads
+from benchmarks.timing import Clock, one_thread, seconds_of
 
 TITLE = "The limit: measured time over the least time for the counted work"
 
@@ -43,7 +40,7 @@ def measure(settings: Settings, clock: Clock) -> dict[str, Any]:
     one = measure_rates(1)
     every = measure_rates()
     settings.say("rates measured")
-    with threadpool_limits(1), use_threads(1):
+    with one_thread():
         for task in tasks(settings.full, small=True):
             with counting():
                 task.work()

@@ -1,20 +1,19 @@
 """Counted work, and the time that a machine needs for it at least.
 
-Work is counted where the library calls its banks and compiled loops, by the formulas in bank.py and
-inner.py. Every call that they name is done as ever; its amounts and its processor seconds go to a
+Work is counted where the library calls its operators and compiled loops, by the formulas in
+counts.py. Every call that they name is done as ever; its amounts and its processor seconds go to a
 ledger. One thread: a call in another would be counted but not timed.
 """
 
-import importlib
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
-from unittest.mock import patch
 
-from benchmarks.limit import bank, inner
+from benchmarks.limit.counts import COUNTS
 from benchmarks.limit.roofline import Rates, level_of
+from benchmarks.watch import watching
 
 
 @dataclass
@@ -115,19 +114,22 @@ def limit_of(ledger: Ledger, rates: Rates | dict[str, Any]) -> Limit:
 @contextmanager
 def counting() -> Iterator[Ledger]:
     ledger = Ledger()
-    with ExitStack() as stack:
-        for module, owner, name, kind, amounts in bank.COUNTS + inner.COUNTS:
-            where = importlib.import_module(module)
-            holder = where if owner is None else getattr(where, owner)
-            done = getattr(holder, name)
-            stack.enter_context(patch.object(holder, name, _counted(ledger, kind, done, amounts)))
+
+    def counted(kind: str, amounts: Any) -> Any:
+        def wrap(done: Any) -> Any:
+            def work(*args: Any, **more: Any) -> Any:
+                out = ledger.timed(kind, lambda: done(*args, **more))
+                ledger.add(kind, **amounts(out, *args, **more))
+                return out
+
+            return work
+
+        return wrap
+
+    wrappers = {
+        place: counted(kind, amounts)
+        for kind, places in COUNTS.items()
+        for place, amounts in places.items()
+    }
+    with watching(wrappers):
         yield ledger
-
-
-def _counted(ledger: Ledger, kind: str, done: Any, amounts: Any) -> Callable[..., Any]:
-    def work(*args: Any, **more: Any) -> Any:
-        out = ledger.timed(kind, lambda: done(*args, **more))
-        ledger.add(kind, **amounts(out, *args, **more))
-        return out
-
-    return work

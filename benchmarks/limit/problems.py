@@ -8,8 +8,7 @@ import numpy as np
 from sklearn.datasets import load_breast_cancer
 
 from benchmarks.growth.fit import SOLVERS, TOL, subset_kernels
-from benchmarks.papers.strings import simulate
-from benchmarks.problems import problem_on, two_classes
+from benchmarks.problems import problem_on, simulate, two_classes
 from kernelweave import MKLClassifier
 from kernelweave.bank import build_bank
 from kernelweave.bayes import Hyperparameters, Labels, Settings, infer

@@ -11,19 +11,15 @@ memory of a process of its own, test accuracy. The scan over Covertype also fits
 the time in n.
 """
 
-import json
-import sys
-import warnings
 from typing import Any
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import StandardScaler
 
-from benchmarks.data import load
+from benchmarks.data import available, load
 from benchmarks.part import read_options
 from benchmarks.show import Table
-from benchmarks.timing import exponent, peak_mb, run_apart, seconds_of
+from benchmarks.timing import apart, exponent, fit_cost, memory_mb
 from kernelweave import MKLClassifier
 from kernelweave.kernels import RBF
 from kernelweave.regularizers import L1, LpBall
@@ -46,7 +42,6 @@ def kernels_for(X: np.ndarray, combination: str) -> list:
 
 
 def one_fit(name: str, n: int, case: str, data_dir: str | None, **settings: Any) -> dict[str, Any]:
-    warnings.simplefilter("ignore", ConvergenceWarning)
     X, y = load(name, data_dir)
     order = np.random.default_rng(0).permutation(len(y))
     n = min(n, len(y))
@@ -54,18 +49,16 @@ def one_fit(name: str, n: int, case: str, data_dir: str | None, **settings: Any)
     train, test = order[:n], order[n : n + 10_000] if held_out else order[:10_000]
     scaler = StandardScaler().fit(X[train])
     X_train, X_test = scaler.transform(X[train]), scaler.transform(X[test])
-    before = peak_mb()
     combination, solver, regularizer = CASES[case]
     settings |= {"combination": combination, "regularizer": regularizer, "solver": solver}
     model = MKLClassifier(kernels_for(X, combination), bank="lazy", **settings)
     small = np.arange(0, n, max(1, n // 300))
     model.fit(X_train[small], y[train][small])  # compiles
-    seconds, _ = seconds_of(lambda: model.fit(X_train, y[train]))
-    peak = peak_mb()
+    seconds, above, _ = fit_cost(lambda: model.fit(X_train, y[train]), 0.0)
     fit = [model.history_[-1].inner_solves, model.gap_, model.gap_kind_, len(model.support_)]
     where = "held out" if held_out else "on training rows"
     accuracy = f"{model.score(X_test, y[test]):.4f} {where}"
-    return {"seconds": seconds, "cells": [*fit, peak, peak - before, accuracy]}
+    return {"seconds": seconds, "cells": [*fit, memory_mb("VmHWM"), above, accuracy]}
 
 
 def compare(args: Any, name: str, n: int) -> dict[str, float]:
@@ -74,12 +67,12 @@ def compare(args: Any, name: str, n: int) -> dict[str, float]:
     title = f"{name}, n = {n}, tolerance {args.tol:g}"
     found = Table(title, [*heads, "above the data, MB", "accuracy"])
     seconds = {}
-    settings = {"C": args.C, "cache_mb": args.cache_mb, "tol": args.tol}
-    for case in cases(args):
-        job = {"name": name, "n": n, "case": case, "data_dir": args.data_dir, **settings}
-        result = run_apart("papers.large_n", "--child", json.dumps(job, default=str))[-1]
-        seconds[case] = result["seconds"]
-        found.row(case, result["seconds"], *result["cells"])
+    settings = {"data_dir": args.data_dir, "C": args.C, "cache_mb": args.cache_mb, "tol": args.tol}
+    for case, (combination, _, _) in CASES.items():
+        if combination in args.combinations:
+            result = apart(one_fit, name=name, n=n, case=case, **settings)
+            seconds[case] = result["seconds"]
+            found.row(case, result["seconds"], *result["cells"])
     for ours in ("sum p=1.33", "product l1"):
         for base in ("uniform sum", "uniform product"):
             if ours in seconds and base in seconds:
@@ -87,32 +80,22 @@ def compare(args: Any, name: str, n: int) -> dict[str, float]:
     return seconds
 
 
-def cases(args: Any) -> list[str]:
-    return [case for case, (combination, _, _) in CASES.items() if combination in args.combinations]
-
-
 def main() -> None:
-    if sys.argv[1:2] == ["--child"]:
-        print(json.dumps(one_fit(**json.loads(sys.argv[2]))))
-        return
     args = read_options(
         __doc__,
         parts=["adult", "cod_rna", "covertype"],
-        sizes=[10_000, 20_000, 50_000, 100_000],
+        quick={"most": 5000, "sizes": [2000, 5000]},
+        most=(10**6, "rows of adult and cod_rna"),
+        sizes=([10_000, 20_000, 50_000, 100_000], "rows of covertype"),
         combinations=["sum", "product"],
-        quick=False,
         C=1.0,
         cache_mb=1000.0,
         tol=1e-3,
     )
-    whole = {"adult": 32_561, "cod_rna": 59_535}
-    for name in args.parts:
-        if name in whole:
-            compare(args, name, 5000 if args.quick else whole[name])
-    if "covertype" in args.parts:
-        sizes = [2000, 5000] if args.quick else args.sizes
-        found = [compare(args, "covertype", n) for n in sizes]
-        for case in cases(args):
+    for name, (X, _) in available(args.parts, args.data_dir):
+        sizes = args.sizes if name == "covertype" else [min(args.most, len(X))]
+        found = [compare(args, name, n) for n in sizes]
+        for case in found[0] if len(sizes) > 1 else ():
             slope = exponent(sizes, [seconds[case] for seconds in found])
             print(f"{case}: time grows as n^{slope:.2f}")
 

@@ -12,11 +12,11 @@ paper took 106 hours for p = 1.33, MWUMKL 3.65.)
 
 import numpy as np
 
-from benchmarks.data import load
+from benchmarks.data import load_standardised
 from benchmarks.limit.roofline import exp_rate
 from benchmarks.part import read_options
 from benchmarks.show import Table
-from benchmarks.timing import best_of, peak_mb, seconds_of
+from benchmarks.timing import best_of, memory_mb, seconds_of
 from kernelweave import MKLClassifier
 from kernelweave.bank import build_bank
 from kernelweave.cluster.team import pickled_bytes
@@ -28,8 +28,7 @@ from kernelweave.regularizers import LpBall
 
 def main() -> None:
     args = read_options(__doc__, kernels=1_000_000, C=10.0, tol=1e-2, seed=0)
-    X, y = load("sonar", args.data_dir)
-    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    X, y = load_standardised("sonar", args.data_dir)
     n, p = X.shape
     batch = RBFBatch.random(args.kernels, p, sizes=(1, 5), random_state=args.seed)
     few = RBFBatch.random(3000, p, sizes=(1, 5), random_state=1)
@@ -51,7 +50,7 @@ def main() -> None:
         told = (
             f"{seconds:.1f} s = {seconds / one:.1f} passes, {used}, {len(model.support_)} support"
         )
-        title = f"{name}: {told} vectors, peak {peak_mb() / 1e3:.2f} GB"
+        title = f"{name}: {told} vectors, peak {memory_mb('VmHWM') / 1e3:.2f} GB"
         found = Table(title, ["seconds", "objective", "gap", "kernels"])
         for record in model.history_:
             found.row(record.seconds, record.primal, record.gap, record.active_kernels)

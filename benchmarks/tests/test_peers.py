@@ -1,7 +1,5 @@
 """The comparison with other packages: problems alike for all, one evaluator, honest tables."""
 
-import json
-import subprocess
 import sys
 from dataclasses import replace
 
@@ -15,7 +13,6 @@ from benchmarks.peers.objective import evaluate, onto_simplex, optimum
 from benchmarks.peers.problems import diabetes
 from benchmarks.peers.run import Environment, last_line, mean, run
 from benchmarks.peers.text import installed, row
-from benchmarks.timing import ROOT
 
 
 @pytest.fixture
@@ -65,15 +62,15 @@ def test_worker_answers_for_every_split_in_a_process_of_its_own(data, tmp_path):
     paths = [tmp_path / "0.npz", tmp_path / "1.npz"]
     for path in paths:
         data.save(path)
-    names = ["SVC, mean", "no such contestant"]
-    order = ["sklearn", tmp_path, "30", json.dumps(names), *paths]
-    command = [sys.executable, "-m", "benchmarks.peers.worker", *map(str, order)]
-    subprocess.run(command, check=True, cwd=ROOT)
-    first, second = json.loads((tmp_path / "0.json").read_text())
+    here = Environment(sys.executable, {})
+    found = run(here, "sklearn", ["SVC, mean", "no such contestant"], paths, 30.0)
+    first, second = found["SVC, mean"]
     assert first["predicted"] == second["predicted"]
     assert first["weights"] == pytest.approx([1 / 3] * 3)
     assert first["seconds"] > 0
-    assert "no such contestant" in (tmp_path / "1.error").read_text()
+    assert "no such contestant" in found["no such contestant"][0]["error"]
+    (gone,) = run(here, "no_such_library", ["SVC, mean"], paths, 30.0)["SVC, mean"]
+    assert "no_such_library" in gone["error"]
 
 
 def test_a_peer_that_is_not_there_is_named_with_the_reason(tmp_path):
