@@ -12,6 +12,8 @@ documentation under "proof" have these numbers beside the papers' own.
 import shlex
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 from typing import Any
 
 from benchmarks.part import Settings, run_alone
@@ -19,40 +21,11 @@ from benchmarks.show import table
 from benchmarks.timing import ROOT, Clock, seconds_of
 
 TITLE = "The five papers"
-# By name; OUT is the folder of results. Every script but `strings` takes --data-dir.
-SMALL = {
-    "silp": "silp --quick",
-    "silp-strings": "strings --quick --parts svm --repeat 1",
-    "spg": "spg --tables 4 9 --sets sonar --folds 1 --limit 5",
-    "spicy": "spicy --parts kernels --sets drawn --losses logistic --gaps 1e-2 --m 1000 3000 "
-    "--rounds 1 --max-time 5 --processor",
-    "bemkl": "bemkl --parts table1 --sets wdbc ionosphere --replications 2 --sigma-g 1",
-    "mwu": "mwu --parts small --small breast heart wdbc --splits 2 --small-C 1",
-    "mwu-many": "mwu --parts million --kernels 4000 --million-methods 'mwu paper'",
-}
-FULL = {
-    "silp": "silp --figure OUT/proof_silp.png",
-    "silp-sites": "examples/splice_sites.py --sizes 1000 3000 10000 30000 60000 --spectrum "
-    "--out OUT",
-    "silp-strings": "strings",
-    "silp-million": "strings --parts million",
-    "silp-solvers": "silp_solvers",
-    "spg-small": "spg --figure OUT/proof_spg.png",
-    "spg-scaling": "spg_scaling",
-    "spg-ablation": "spg_ablation --figure OUT/spg_ablation.png",
-    "spg-large": "large_n --parts adult cod_rna",
-    "spg-covertype": "large_n --parts covertype --combinations sum --tol 1e-2",
-    "spg-million": "million_kernels",
-    "spicy": "spicy --repeats 10 --figure OUT/spicy.png",
-    "spicy-figures": "spicy --parts progress kernels samples --sets drawn --losses logistic "
-    "--gaps 1e-2 --rounds 1 --max-time 10 --processor --figure OUT/proof_spicy.png",
-    "bemkl": "bemkl --replications 20 --figure OUT/proof_bemkl.png",
-    "mwu": "mwu --splits 30 --figure OUT/proof_mwu.png",
-}
+SCRIPTS = tomllib.loads((Path(__file__).parent / "scripts.toml").read_text(encoding="utf-8"))
 
 
 def measure(settings: Settings, clock: Clock) -> dict[str, Any]:
-    scripts = FULL if settings.full else SMALL
+    scripts = SCRIPTS["full" if settings.full else "small"]
     return {"scripts": [run_script(settings, *item) for item in scripts.items()]}
 
 

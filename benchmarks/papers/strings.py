@@ -6,8 +6,7 @@
     python -m benchmarks.papers.strings --quick                 # smaller
 
 pairs    Gram matrix of 2,000 sequences of 141 nt by the weighted degree kernel of degree 20, in
-         nanoseconds for each compared base pair; and spectrum kernels against MKLpy's, if it is
-         installed (pip install MKLpy).
+         nanoseconds for each compared base pair. (Spectrum kernels beside MKLpy's: peers.)
 svm      one support vector machine on 10,000 sequences of 141 nt, solved by the same decomposition
          (SMO on rounds of variables) over three banks: linadd, and rows of the kernel matrix in a
          cache of 1 GB, computed in two ways. "Pair by pair" is the textbook way: the O(L) block
@@ -147,18 +146,6 @@ def pairs(args: Any) -> None:
     for name, (seconds, gram) in best.items():
         error = np.abs(gram - best[textbook][1]).max()
         found.row(name, seconds, 1e9 * seconds / (n * n * LENGTH), error)
-    try:
-        from MKLpy.metrics.pairwise import spectrum_kernel
-    except ImportError:
-        print("MKLpy is not installed: no peer for the spectrum kernel (pip install MKLpy).")
-        return
-    few = [text.decode() for text in X[: n // 10]]
-    heads = ["k", "kernelweave, s", "MKLpy, s", "ratio", "largest difference"]
-    found = Table(f"spectrum kernel, {len(few)} x {LENGTH} nt, against MKLpy", heads)
-    for k in (3, 8):
-        both = {"ours": partial(Spectrum(k), few), "theirs": partial(spectrum_kernel, few, p=k)}
-        (ours, K), (theirs, theirs_K) = race(both, args.repeat).values()
-        found.row(k, ours, theirs, theirs / ours, np.abs(K - np.asarray(theirs_K)).max())
 
 
 def fits_of(models: dict[str, Any], X: Any, y: Any, repeat: int) -> dict[str, tuple[float, Any]]:

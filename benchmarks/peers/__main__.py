@@ -23,7 +23,7 @@ import numpy as np
 
 from benchmarks.part import Settings, run_alone
 from benchmarks.peers.data import NUMBERS, Data
-from benchmarks.peers.kernelweave import Given
+from benchmarks.peers.kernelweave import given
 from benchmarks.peers.problems import sets
 from benchmarks.peers.run import OWN, PEERS, Environment, contest, folder, prepare, run
 from benchmarks.peers.text import draw, tell
@@ -85,7 +85,7 @@ def register(clock: Clock, name: str, data: Data) -> None:
     """Let the clock of all runs time a few of our own fits."""
     solvers = ("auto", "spicy") if data.kind == NUMBERS else ("auto", "silp", "spg")
     for solver in solvers:
-        fit = Given(data, solver=solver).fit
+        fit = given(data, solver=solver).fit
         fit()
         clock.time(f"peers/{name} {solver}", fit)
 

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 from sklearn.metrics import accuracy_score, r2_score
 
-from benchmarks.peers.data import CLASSES, NUMBERS, TWO_CLASSES, Data
+from benchmarks.peers.data import NUMBERS, Data
 from benchmarks.peers.objective import evaluate, optimum
 from benchmarks.peers.worker import work
 from benchmarks.timing import ONE_THREAD, apart
@@ -26,9 +27,9 @@ class Peer:
     """What to install and what must import then; `shown` are the packages whose versions count."""
 
     title: str
-    requirements: tuple[str, ...]
+    requirements: list[str]
     check: str
-    shown: tuple[str, ...]
+    shown: list[str]
 
 
 @dataclass(frozen=True)
@@ -40,27 +41,11 @@ class Environment:
     note: str = ""
 
 
-# By the module that runs them. himalaya needs `packaging` and does not ask for it.
-PEERS = {
-    "mklpy": Peer(
-        "MKLpy",
-        (os.environ.get("KERNELWEAVE_PEERS_TORCH", "torch"), "MKLpy"),
-        "from MKLpy.algorithms import EasyMKL",
-        ("MKLpy", "torch", "cvxopt", "scikit-learn", "numpy"),
-    ),
-    "himalaya": Peer(
-        "himalaya",
-        ("himalaya", "packaging"),
-        "from himalaya.kernel_ridge import MultipleKernelRidgeCV",
-        ("himalaya", "scikit-learn", "numpy"),
-    ),
-    "intelex": Peer(
-        "scikit-learn-intelex",
-        ("scikit-learn", "scikit-learn-intelex"),
-        "from sklearnex.svm import SVC",
-        ("scikit-learn-intelex", "scikit-learn", "numpy"),
-    ),
-}
+_HELD = tomllib.loads((Path(__file__).parent / "peers.toml").read_text(encoding="utf-8"))
+LINE_UP: dict[str, dict[str, list[str]]] = _HELD.pop("line_up")
+# By the module that runs them.
+PEERS = {name: Peer(**peer) for name, peer in _HELD.items()}
+OWN = ("kernelweave", "sklearn")
 
 
 def folder() -> Path:
@@ -75,12 +60,14 @@ def prepare(name: str, peer: Peer, where: Path, say: Callable[[str], None]) -> E
     if attempt([python, "-c", peer.check]) is not None:
         say(f"making an environment for {peer.title} in {home} (once)")
         shutil.rmtree(home, ignore_errors=True)
+        first = os.environ.get("KERNELWEAVE_PEERS_TORCH") if name == "mklpy" else None
+        requirements = [first or peer.requirements[0], *peer.requirements[1:]]
         pip = [python, "-m", "pip", "install", "--disable-pip-version-check", "--quiet"]
         # The first requirement alone: PyTorch in the version asked for, before more asks for it.
         for step in (
             [sys.executable, "-m", "venv", str(home)],
-            [*pip, peer.requirements[0]],
-            [*pip, *peer.requirements],
+            [*pip, requirements[0]],
+            [*pip, *requirements],
             [python, "-c", peer.check],
         ):
             error = attempt(step)
@@ -115,32 +102,6 @@ def hidden_packages() -> dict[str, str]:
     hidden = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
     kept = {name: value for name, value in os.environ.items() if name not in hidden}
     return {**kept, "PYTHONNOUSERSITE": "1"}
-
-
-OWN = ("kernelweave", "sklearn")
-MKLPY = ["AverageMKL", "EasyMKL", "PWMK", "CKA", "MEMO", "GRAM"]
-FIRST = ["auto, with the check", "auto, from rows"]
-SVM = {"sklearn": ["SVC, mean", "SVC, rbf"], "intelex": ["SVC, rbf"]}
-_CV = "MultipleKernelRidgeCV"
-LINE_UP: dict[str, dict[str, list[str]]] = {
-    TWO_CLASSES: {
-        "kernelweave": ["auto", "silp", "spg", "spicy", "mwu", "uniform", "bayes", *FIRST],
-        **SVM,
-        "mklpy": MKLPY,
-    },
-    CLASSES: {
-        "kernelweave": ["auto, ovr", "auto", "uniform", "bayes", *FIRST],
-        **SVM,
-        "mklpy": MKLPY,
-    },
-    NUMBERS: {
-        "kernelweave": ["auto", "spg", "spicy", "uniform", "bayes", *FIRST],
-        "himalaya": [
-            "KernelRidge, mean",
-            *(f"{_CV}, {how}" for how in ("random_search", "hyper_gradient")),
-        ],
-    },
-}
 
 
 def line_up(data: Data) -> dict[str, list[str]]:

@@ -8,7 +8,7 @@ import pytest
 from sklearn.metrics.pairwise import rbf_kernel
 
 from benchmarks.peers.data import NUMBERS, TWO_CLASSES, Data
-from benchmarks.peers.kernelweave import FromRows, Given
+from benchmarks.peers.kernelweave import from_rows, given
 from benchmarks.peers.objective import evaluate, onto_simplex, optimum
 from benchmarks.peers.problems import diabetes
 from benchmarks.peers.run import Environment, last_line, mean, run
@@ -28,7 +28,7 @@ def data():
 
 def test_evaluator_puts_the_optimum_below_all_weights_and_reaches_it(data):
     best = optimum(data)
-    learnt = Given(data, tol=1e-6)
+    learnt = given(data, tol=1e-6)
     learnt.fit()
     assert evaluate(data, learnt.weights())[0] == pytest.approx(best, rel=1e-5)
     for weights in np.random.default_rng(0).dirichlet(np.ones(3), 5):
@@ -37,25 +37,25 @@ def test_evaluator_puts_the_optimum_below_all_weights_and_reaches_it(data):
 
 def test_evaluator_of_the_squared_loss_agrees_with_the_solver(data):
     numbers = replace(data, kind=NUMBERS, y=data.rows[:, 0] ** 2)
-    equal = Given(numbers, solver="uniform", tol=1e-8)
+    equal = given(numbers, solver="uniform", tol=1e-8)
     equal.fit()
     value, _ = evaluate(numbers, np.ones(3))
     assert equal.model.objective_ == pytest.approx(value, rel=1e-6)
 
 
 def test_weights_of_all_signs_come_onto_the_simplex():
-    given = [[3.0, -1.0, 1.0], [1.0, np.nan, 1.0], [-1.0, np.nan, 0.0]]
-    rows = onto_simplex(np.array(given))
+    weights = [[3.0, -1.0, 1.0], [1.0, np.nan, 1.0], [-1.0, np.nan, 0.0]]
+    rows = onto_simplex(np.array(weights))
     assert rows.tolist() == [[0.75, 0.0, 0.25], [0.5, 0.0, 0.5], [1 / 3] * 3]
 
 
 def test_matrices_are_what_the_described_kernels_compute():
     split = diabetes(None).split(0)
-    given, rows = Given(split), FromRows(split)
-    given.fit()
+    matrices, rows = given(split), from_rows(split)
+    matrices.fit()
     rows.fit()
     assert np.allclose(split.grams[:, np.arange(442), np.arange(442)], 1.0)
-    assert np.allclose(given.decision(), rows.decision(), atol=0.05)
+    assert np.allclose(matrices.decision(), rows.decision(), atol=0.05)
 
 
 def test_worker_answers_for_every_split_in_a_process_of_its_own(data, tmp_path):
