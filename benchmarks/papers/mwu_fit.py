@@ -67,7 +67,7 @@ def per_feature_kernels(n_features: int, m: int | None = None) -> list[Kernel]:
 
 
 def million_kernels(m: int, n_features: int) -> RBFBatch:
-    """Gaussian kernels on one to five random features, as in million_kernels.py."""
+    """Gaussian kernels on one to five random features, as in large.py."""
     return RBFBatch.random(m, n_features, sizes=(1, 5), random_state=0)
 
 
@@ -146,7 +146,7 @@ def fit_here(**settings: Any) -> dict[str, Any]:
     X, y = load(job.name, job.data_dir)
     train, test, y_train, y_test = split(X, y, job.seed, job.n_train)
     if job.kernels == "batch":
-        # As in million_kernels.py: all rows, standardised.
+        # As in large.py: all rows, standardised.
         train = test = (X - X.mean(axis=0)) / X.std(axis=0)
         y_train = y_test = y
     kernels = kernels_of(job, train.shape[1])
