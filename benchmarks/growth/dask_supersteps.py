@@ -8,6 +8,7 @@ Prints the tables of docs/scaling.md. Bytes are those of the serialised messages
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,12 @@ def walk(rounds: Any, m: int) -> Iterator[None]:
         yield
 
 
+def going(client: Client, n: int, m: int, p: int, shard: str = "points") -> Iterator[None]:
+    """Rounds on shards of generated data."""
+    bank = DaskBank(client, shard).build(kernels_on(n, m, p))
+    yield from walk(rounds_of(bank, rules_for(n)), m)
+
+
 def quick_seconds(step: Any, count: int, clock: Any = time.perf_counter) -> float:
     """What the quickest tenth of the calls takes, as other programs run on the machine, too."""
     times = [seconds_of(step, clock)[0] for _ in range(count + 16)]
@@ -89,12 +96,11 @@ def bytes_per_superstep(client: Client) -> None:
     cases = [(n, m, p) for n in (1000, 10_000) for m, p in ((10, 50), (100, 50), (10, 500))]
     for shard in ("points", "kernels"):
         for n, m, p in cases:
-            bank = DaskBank(client, shard).build(kernels_on(n, m, p))
-            going = walk(rounds_of(bank, rules_for(n)), m)
-            next(going)
+            rounds = going(client, n, m, p, shard)
+            next(rounds)
             with counted_bytes() as moved:
                 for _ in range(10):
-                    next(going)
+                    next(rounds)
             found.row(shard, n, m, p, moved[0] // 10, moved[1] // 10)
 
 
@@ -106,9 +112,7 @@ def latency() -> None:
     with LocalCluster(n_workers=2, **settings) as cluster:
         for direct in (True, False):
             with Client(cluster, direct_to_workers=direct) as client:
-                bank = DaskBank(client).build(kernels_on(n, m, p))
-                going = walk(rounds_of(bank, rules_for(n)), m)
-                took = quick_seconds(lambda: next(going), ROUNDS)  # noqa: B023
+                took = quick_seconds(partial(next, going(client, n, m, p)), ROUNDS)
                 name = "actors, straight to the worker" if direct else "actors, by the scheduler"
                 found.append((name, 1e3 * took))
                 if direct:
@@ -131,9 +135,7 @@ def latency_by_workers() -> float:
     settings = {"processes": False, "threads_per_worker": 1, "dashboard_address": ":0"}
     for count in counts:
         with Client(n_workers=count, **settings) as client:
-            bank = DaskBank(client).build(kernels_on(320, 10, 10))
-            going = walk(rounds_of(bank, rules_for(320)), 10)
-            times.append(quick_seconds(lambda: next(going), ROUNDS))  # noqa: B023
+            times.append(quick_seconds(partial(next, going(client, 320, 10, 10)), ROUNDS))
             found.row(count, 1e3 * times[-1])
     return float(np.polyfit(counts, times, 1)[0])
 
