@@ -63,7 +63,7 @@ def dense_square_sum(out: Any, bank: Any) -> Amounts:
     return {"moved": _bytes(bank) * bank.m * bank.n**2, "flops": float(bank.m) * bank.n**3}
 
 
-def dense_written(out: Any, kernels: Any, *rest: Any) -> Amounts:
+def dense_written(out: Any, kernels: Any, *rest: Any, **more: Any) -> Amounts:
     """The user's own matrices are not written."""
     given = [kernels.given_matrix(k) is not None for k in range(kernels.m)]
     written = zip(out._matrices, given, strict=True)

@@ -9,6 +9,7 @@ from same_numbers import AFTER_A_FIT, assert_same_numbers
 from benchmarks.growth.__main__ import sizes_of, upper_slope
 from benchmarks.limit import ledger as module
 from benchmarks.limit.ledger import counting
+from benchmarks.limit.problems import tasks
 from benchmarks.limit.roofline import LEVELS, level_of
 from benchmarks.problems import problem_on
 from kernelweave.bank import DenseBank, FactoredBank, build_bank
@@ -93,6 +94,13 @@ def test_a_counted_fit_is_the_same_fit(X: np.ndarray, name: str) -> None:
     if name in ("active-set", "silp", "spg"):
         # The steps that the formula of SMO was given are those that the fit reports.
         assert ledger.amounts["SMO steps"]["flops", "gemm"] >= 2 * 13 * steps > 0
+
+
+def test_every_task_can_be_counted() -> None:
+    for task in tasks(full=False, small=True):
+        with counting() as ledger:
+            task.work()
+        assert ledger.amounts, task.name
 
 
 def test_the_limit_takes_the_slowest_of_a_kind_and_adds_up_kinds() -> None:
