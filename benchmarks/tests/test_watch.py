@@ -1,8 +1,12 @@
 """Every function of the library that a benchmark looks into is where it looks for it."""
 
+import importlib
+from pkgutil import walk_packages
+
 import numpy as np
 import pytest
 
+import benchmarks
 from benchmarks.limit.counts import COUNTS
 from benchmarks.papers import silp_solvers, spicy_problems, tuned_constants
 from benchmarks.peers import mkl_fit
@@ -15,6 +19,19 @@ def places():
     yield from (place for kind in silp_solvers.PROGRAMS.values() for place in kind)
     yield from (place for kind in mkl_fit.CERTIFICATES.values() for place in kind)
     yield from spicy_problems.PRODUCTS
+
+
+def test_every_module_finds_what_it_imports_of_the_library():
+    gone = {}
+    for module in walk_packages(benchmarks.__path__, "benchmarks."):
+        if ".tests" in module.name:
+            continue
+        try:
+            importlib.import_module(module.name)
+        except ImportError as error:  # peers are not installed here
+            if str(error.name).startswith(("kernelweave", "benchmarks")):
+                gone[module.name] = str(error)
+    assert not gone
 
 
 def test_every_place_is_there():
