@@ -4,154 +4,114 @@
     python -m benchmarks.ordinary --sizes 300 2000 --Cs 1 10 --parts classes
 
 Ten Gaussian widths on 20 columns, weights on the simplex to a relative gap of 1e-3, from rows to
-the model, against one ``SVC(kernel="rbf")`` and the ten that a search for the width would fit; the
-same for regression, ten classes that share their weights, and breast cancer. All contestants take
-turns. Peak memory is that of a process of its own, above what it had when the data were there.
+the model, against one ``SVC(kernel="rbf")`` and, with --ten, the ten that a search for the width
+would fit; the same for regression, ten classes that share their weights, and breast cancer. All
+contestants take turns. Peak memory is that of a process of its own, above what it had when the
+data were there.
 """
 
-import json
+from functools import partial
+from typing import Any
 
 import numpy as np
 from sklearn.datasets import load_breast_cancer, make_blobs
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
 
-from benchmarks.part import read_options
+from benchmarks.part import run_parts
 from benchmarks.problems import two_classes
-from benchmarks.show import Table, verdict
-from benchmarks.timing import forget_peak, memory_mb, race, run_apart
+from benchmarks.show import RACE, Table, fit_words, race_rows, verdict
+from benchmarks.timing import apart, fit_cost, race
 from kernelweave import MKLClassifier, MKLRegressor
 from kernelweave.kernels import RBF
 
 WIDTHS = np.geomspace(1.0, 20.0, 10)
+KERNELS = [RBF(width=float(width)) for width in WIDTHS]
 # Most times that one SVM may take: few rows, more, equal weights.
 FEW, MANY, EQUAL = 4.0, 2.0, 1.0
 MOST_MB = 300.0
-PARTS = ("classes", "regression", "shared", "small", "memory")
-
-
-def kernels() -> list[RBF]:
-    return [RBF(width=float(width)) for width in WIDTHS]
 
 
 def rounds_of(n: int) -> int:
     return 5 if n <= 2000 else 2 if n <= 5000 else 1
 
 
-def classes(sizes: list[int], Cs: list[float], ten: bool) -> None:
-    heads = ("n", "C", "MKL", "equal weights", "one SVC", "ten SVCs", "MKL / SVC", "equal / SVC")
-    table = Table("Two classes, seconds", heads)
+def classes(args: Any) -> None:
+    found = Table("classes: ten widths", [*RACE, "of the fit"])
     failed = []
-    for n in sizes:
+    for n in args.sizes:
         X, y = two_classes(n)
-        for C in Cs:
-            contestants = {
-                "mkl": lambda X=X, y=y, C=C: MKLClassifier(kernels(), C=C).fit(X, y),
-                "equal": lambda X=X, y=y, C=C: MKLClassifier(kernels(), C=C, solver="uniform").fit(
-                    X, y
-                ),
-                "svc": lambda X=X, y=y, C=C: SVC(C=C).fit(X, y),
+        for C in args.Cs:
+            models = {
+                "one SVC": SVC(C=C),
+                "MKL": MKLClassifier(KERNELS, C=C),
+                "equal weights": MKLClassifier(KERNELS, C=C, solver="uniform"),
             }
-            if ten:
-                contestants["ten"] = lambda X=X, y=y, C=C: [
-                    SVC(C=C, gamma=0.5 / width**2).fit(X, y) for width in WIDTHS
-                ]
-            best = {name: run[0] for name, run in race(contestants, rounds_of(n)).items()}
-            mkl, equal = best["mkl"] / best["svc"], best["equal"] / best["svc"]
-            table.row(n, C, best["mkl"], best["equal"], best["svc"], best.get("ten"), mkl, equal)
-            most = FEW if n < 1000 else MANY
-            if mkl > most:
-                failed.append(f"n = {n}, C = {C:g}: {mkl:.1f} > {most:g}")
-            if equal > EQUAL:
-                failed.append(f"n = {n}, C = {C:g}, equal weights: {equal:.1f} > {EQUAL:g}")
+            fits: dict[str, Any] = {name: partial(m.fit, X, y) for name, m in models.items()}
+            if args.ten:
+                ten = [SVC(C=C, gamma=0.5 / width**2) for width in WIDTHS]
+                fits["ten SVCs"] = lambda ten=ten, X=X, y=y: [svc.fit(X, y) for svc in ten]
+            problem = f"n = {n:,}, C = {C:g}"
+            ratios = race_rows(found, problem, race(fits, rounds_of(n)), fit_words)
+            for name, most in (("MKL", FEW if n < 1000 else MANY), ("equal weights", EQUAL)):
+                if ratios[name] > most:
+                    failed.append(f"{problem}, {name}: {ratios[name]:.1f} > {most:g}")
     verdict(not failed, "; ".join(failed) or "all within the targets")
 
 
-def regression(sizes: list[int], Cs: list[float]) -> None:
-    table = Table("Regression, seconds", ("n", "C", "MKL", "one SVR", "MKL / SVR"))
-    for n in sizes:
+def regression(args: Any) -> None:
+    found = Table("regression: ten widths", [*RACE, "of the fit"])
+    for n in args.sizes:
         X, _ = two_classes(n)
-        rng = np.random.default_rng(0)
-        y = np.sin(X[:, 0]) + 0.5 * X[:, 1] * X[:, 2] + 0.1 * rng.normal(size=n)
-        for C in Cs:
-            contestants = {
-                "mkl": lambda X=X, y=y, C=C: MKLRegressor(
-                    kernels(), C=C, loss="epsilon_insensitive"
-                ).fit(X, y),
-                "svr": lambda X=X, y=y, C=C: SVR(C=C).fit(X, y),
-            }
-            best = {name: run[0] for name, run in race(contestants, rounds_of(n)).items()}
-            table.row(n, C, best["mkl"], best["svr"], best["mkl"] / best["svr"])
+        noise = 0.1 * np.random.default_rng(0).normal(size=n)
+        y = np.sin(X[:, 0]) + 0.5 * X[:, 1] * X[:, 2] + noise
+        for C in args.Cs:
+            mkl = MKLRegressor(KERNELS, C=C, loss="epsilon_insensitive")
+            fits = {"one SVR": partial(SVR(C=C).fit, X, y), "MKL": partial(mkl.fit, X, y)}
+            race_rows(found, f"n = {n:,}, C = {C:g}", race(fits, rounds_of(n)), fit_words)
 
 
-def shared() -> None:
+def shared(args: Any) -> None:
     X, y = make_blobs(5000, 20, centers=10, cluster_std=6.0, random_state=0)
     X = StandardScaler().fit_transform(X)
-    contestants = {
-        "mkl": lambda: MKLClassifier(kernels()).fit(X, y),
-        "svc": lambda: SVC().fit(X, y),
-    }
-    best = {name: run[0] for name, run in race(contestants, 1).items()}
-    table = Table(
-        "Ten classes that share their weights, n = 5,000, seconds", ("MKL", "SVC", "MKL / SVC")
-    )
-    table.row(best["mkl"], best["svc"], best["mkl"] / best["svc"])
+    fits = {"SVC": partial(SVC().fit, X, y), "MKL": partial(MKLClassifier(KERNELS).fit, X, y)}
+    found = Table("shared: ten classes that share their weights", RACE)
+    race_rows(found, "n = 5,000", race(fits, 1))
 
 
-def small() -> None:
+def small(args: Any) -> None:
     X, y = load_breast_cancer(return_X_y=True)
     X = StandardScaler().fit_transform(X)
-    contestants = {
-        "default": lambda: MKLClassifier().fit(X, y),
-        "simplemkl": lambda: MKLClassifier("simplemkl").fit(X, y),
-        "svc": lambda: SVC().fit(X, y),
-    }
-    best = {name: run[0] for name, run in race(contestants, 10).items()}
-    table = Table("Breast cancer, seconds", ("kernels", "MKL", "one SVC", "MKL / SVC"))
-    for name in ("default", "simplemkl"):
-        table.row(name, best[name], best["svc"], best[name] / best["svc"])
+    models = {"one SVC": SVC(), "default": MKLClassifier(), "simplemkl": MKLClassifier("simplemkl")}
+    fits = {name: partial(model.fit, X, y) for name, model in models.items()}
+    race_rows(Table("small", RACE), "breast cancer", race(fits, 10))
 
 
-def memory(n: int) -> None:
-    """Fit in this process, and say how much memory that took beside the data."""
+def memory(args: Any) -> None:
+    n = max(args.sizes)
+    taken = apart(fit_memory, n=n)
+    verdict(taken <= MOST_MB, f"n = {n:,}: {taken:.0f} MB beside the data")
+
+
+def fit_memory(n: int) -> float | None:
     X, y = two_classes(n)
-    two, other = two_classes(300)
-    MKLClassifier(kernels()).fit(two, other)  # compiled code is loaded
-    forget_peak()
-    before = memory_mb("VmRSS")
-    MKLClassifier(kernels()).fit(X, y)
-    print(json.dumps({"n": n, "mb": memory_mb("VmHWM") - before}))
+    MKLClassifier(KERNELS).fit(*two_classes(300))  # compiled code is loaded
+    return fit_cost(lambda: MKLClassifier(KERNELS).fit(X, y), 0.0)[1]
 
 
-def main() -> None:
-    options = read_options(
-        __doc__,
-        data=False,
-        sizes=[300, 2000, 5000, 10_000, 20_000],
-        Cs=[1.0, 10.0, 100.0],
-        parts=({part: part for part in PARTS}, "what to measure"),
-        ten=(False, "time the ten SVCs of a search, too"),
-        memory_of=(0, "only fit so many rows, and print the memory that takes"),
-    )
-    if options.memory_of:
-        memory(options.memory_of)
-        return
-    warm, labels = two_classes(400)
-    MKLClassifier(kernels()).fit(warm, labels)
-    MKLRegressor(kernels(), loss="epsilon_insensitive").fit(warm, labels)
-    if "classes" in options.parts:
-        classes(options.sizes, options.Cs, options.ten)
-    if "regression" in options.parts:
-        regression(options.sizes, options.Cs)
-    if "shared" in options.parts:
-        shared()
-    if "small" in options.parts:
-        small()
-    if "memory" in options.parts:
-        largest = max(options.sizes)
-        (found,) = run_apart("ordinary", "--memory-of", str(largest))
-        verdict(found["mb"] <= MOST_MB, f"n = {largest:,}: {found['mb']:.0f} MB beside the data")
+def warm_up() -> None:
+    X, y = two_classes(400)
+    MKLClassifier(KERNELS).fit(X, y)
+    MKLRegressor(KERNELS, loss="epsilon_insensitive").fit(X, y)
 
 
 if __name__ == "__main__":
-    main()
+    run_parts(
+        __doc__,
+        {part.__name__: part for part in (classes, regression, shared, small, memory)},
+        warm_up=warm_up,
+        data=False,
+        sizes=[300, 2000, 5000, 10_000, 20_000],
+        Cs=[1.0, 10.0, 100.0],
+        ten=(False, "time the ten SVCs of a search, too"),
+    )

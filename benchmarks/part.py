@@ -9,6 +9,7 @@ import argparse
 import os
 import sys
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -40,12 +41,15 @@ class Settings:
         print(f"  {text}", file=sys.stderr, flush=True)
 
 
-def read_options(text: str | None, data: bool = True, **options: Any) -> Any:
+def read_options(
+    text: str | None, data: bool = True, quick: dict[str, Any] | None = None, **options: Any
+) -> Any:
     """Read the command line; `text` is the help, an option is its default.
 
     A list takes several values, a dictionary some of its keys, False is a switch, None a word. A
-    tuple is a default and its help, and perhaps what may be chosen. Fits that are stopped early
-    warn no one from here on: the tables show their gaps.
+    tuple is a default and its help, and perhaps what may be chosen. `quick` has the defaults that
+    the switch --quick puts in their place. Fits that are stopped early warn no one from here on:
+    the tables show their gaps.
     """
     parser = argparse.ArgumentParser(
         description=text, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -66,6 +70,10 @@ def read_options(text: str | None, data: bool = True, **options: Any) -> Any:
         elif default is not None:
             more["type"] = type(default) if not isinstance(default, Path) else Path
         parser.add_argument(f"--{name.replace('_', '-')}", default=default, **more)
+    if quick:
+        parser.add_argument("--quick", action="store_true", help="smaller, to look at it once")
+        if "--quick" in sys.argv:
+            parser.set_defaults(**quick)
     warnings.simplefilter("ignore", ConvergenceWarning)
     found = parser.parse_args()
     if data and found.data_dir is not None:
@@ -73,6 +81,28 @@ def read_options(text: str | None, data: bool = True, **options: Any) -> Any:
             parser.error(f"--data-dir: there is no folder {str(found.data_dir)!r}")
         found.data_dir = found.data_dir.resolve()  # processes of their own begin elsewhere
     return found
+
+
+def run_parts(
+    text: str | None,
+    parts: dict[str, Callable[[Any], None]],
+    start: Any = None,
+    warm_up: Callable[[], Any] | None = None,
+    **options: Any,
+) -> Any:
+    """Run the parts of a script that were asked for, in their order here; return the options.
+
+    `start` are the parts to run where none is asked for (default: all); `warm_up` compiles, which
+    is part of no time.
+    """
+    chosen = (list(start or parts), "what to measure", parts)
+    args = read_options(text, parts=chosen, **options)
+    if warm_up is not None:
+        warm_up()
+    for name, part in parts.items():
+        if name in args.parts:
+            part(args)
+    return args
 
 
 def read_settings(text: str | None, **more: Any) -> tuple[Settings, Any]:

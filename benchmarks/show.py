@@ -1,5 +1,6 @@
 """The one way to show: tables in Markdown, verdicts, figures."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,33 @@ class Table:
 
     def row(self, *cells: Any) -> None:
         print(_line(cells), flush=True)
+
+
+RACE = ("problem", "contestant", "seconds", "ratio")
+
+
+def race_rows(
+    found: Table, problem: str, best: dict[Any, Any], told: Callable[[Any], Any] | None = None
+) -> dict[Any, float]:
+    """Show a race, one row for each contestant: seconds, and how many times those of the first.
+
+    `told` has what else there is to say of what a contestant returned. Returns the ratios.
+    """
+    first = next(iter(best.values()))[0]
+    ratios = {name: seconds / first for name, (seconds, _) in best.items()}
+    for name, (seconds, value) in best.items():
+        more = [told(value)] if told is not None else []
+        found.row(problem, name, seconds, f"{ratios[name]:.2f} x", *more)
+    return ratios
+
+
+def fit_words(fitted: Any) -> str:
+    """Gap, iterations and support vectors of a model of ours; the SVC needs no words."""
+    if not hasattr(fitted, "gap_"):
+        return ""
+    kernels = f"{np.count_nonzero(fitted.weights_)} kernels"
+    support = f"{len(fitted.support_)} support vectors"
+    return f"gap {fitted.gap_:.1e}, {fitted.n_iter_} iterations, {support}, {kernels}"
 
 
 def spread(values: Any, digits: int = 2) -> str:

@@ -3,13 +3,17 @@
 Workers of ``peers`` read this module in environments where there is NumPy and little else.
 """
 
+import importlib
 import json
 import os
 import resource
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -67,40 +71,108 @@ class Budget:
 
 
 def memory_mb(field: str) -> float:
-    """Memory of this process by Linux: VmRSS now, VmHWM the most since `forget_peak`."""
+    """Memory of this process by Linux: VmRSS now, VmHWM the most since its peak was forgotten."""
     with open("/proc/self/status") as status:
         line = next(line for line in status if line.startswith(field))
     return float(line.split()[1]) / 1e3
 
 
-def forget_peak() -> None:
-    """Let the peak begin anew, so that reading the data does not count."""
-    with open("/proc/self/clear_refs", "w") as switch:
-        switch.write("5")
+def with_memory(work: Work) -> tuple[Any, float | None]:
+    """Return the value of `work`, and the megabytes of its peak above what was held before it.
 
-
-def peak_mb() -> float:
-    """The most memory that this process has ever had."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
-
-
-def run_apart(
-    module: str, *words: str, timeout: float | None = None, env: dict[str, str] | None = None
-) -> list[Any]:
-    """Run a module of this package in a process of its own; return its lines of JSON.
-
-    Its peak memory is then its own. After `timeout` seconds it is ended (TimeoutExpired).
+    None where the system does not tell (other systems than Linux).
     """
+    try:
+        with open("/proc/self/clear_refs", "w") as switch:
+            switch.write("5")
+        before = memory_mb("VmRSS")
+    except OSError:
+        return work(), None
+    value = work()
+    return value, memory_mb("VmHWM") - before
+
+
+def fit_cost(
+    work: Work, short: float, clock: Callable[[], float] = time.perf_counter
+) -> tuple[float, float | None, Any]:
+    """Return seconds, megabytes and value: the shortest of three if one takes less than `short`.
+
+    The memory is that of the first, which alone starts from memory that nobody has used.
+    """
+    (seconds, value), memory = with_memory(lambda: seconds_of(work, clock))
+    if seconds <= short:
+        again, value = best_of(work, 2, clock)
+        seconds = min(seconds, again)
+    return seconds, memory, value
+
+
+def apart(
+    work: Callable[..., Any],
+    python: str = sys.executable,
+    timeout: float | None = None,
+    env: dict[str, str] | None = None,
+    errors: int | None = None,
+    **arguments: Any,
+) -> Any:
+    """Call a function of these modules in a process of its own, through JSON.
+
+    Its peak memory is then its own. After `timeout` seconds it is ended (TimeoutExpired); `python`,
+    `env` and `errors` (its stderr) are those of `subprocess.run`.
+    """
+    module = sys.modules[work.__module__]
+    name = module.__spec__.name if module.__spec__ else work.__module__
+    order = json.dumps([name, work.__name__, arguments], default=str)
     done = subprocess.run(
-        [sys.executable, "-m", f"benchmarks.{module}", *words],
+        [python, "-m", "benchmarks.timing", order],
         cwd=ROOT,
-        env={**os.environ, **(env or {})},
+        env=env,
         stdout=subprocess.PIPE,
+        stderr=errors,
         text=True,
         check=True,
         timeout=timeout,
     )
-    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def limit_seconds(seconds: float) -> None:
+    """Let the system end this process when it has taken so many more processor seconds."""
+    end = int(time.process_time() + seconds) + 1
+    resource.setrlimit(resource.RLIMIT_CPU, (end, resource.getrlimit(resource.RLIMIT_CPU)[1]))
+
+
+def forked(work: Work) -> dict[str, Any]:
+    """Do `work` in a fork of this process: {"value": ...}, {"error": ...}, or {"late": True}."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        try:
+            answer = {"value": work()}
+        except BaseException as error:
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        with os.fdopen(writing, "w") as pipe:
+            json.dump(answer, pipe)
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        text = pipe.read()
+    _, status = os.waitpid(child, 0)
+    if not os.WIFSIGNALED(status):
+        return json.loads(text)
+    number = os.WTERMSIG(status)
+    return {"late": True} if number == signal.SIGXCPU else {"error": f"signal {number}"}
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """One thread for BLAS and for the library's own loops."""
+    from threadpoolctl import threadpool_limits
+
+    from kernelweave.compiled.threads import use_threads
+
+    with threadpool_limits(1), use_threads(1):
+        yield
 
 
 def exponent(sizes: list[int], seconds: list[float]) -> float:
@@ -151,3 +223,9 @@ class Clock:
             references.append(seconds_of(self._reference)[0])
         self.timings[name] = {"seconds": min(seconds), "reference": min(references)}
         return value, min(seconds)
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    _module, _name, _arguments = json.loads(sys.argv[1])
+    print("\n" + json.dumps(getattr(importlib.import_module(_module), _name)(**_arguments)))

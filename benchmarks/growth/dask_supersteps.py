@@ -8,6 +8,7 @@ Prints the tables of docs/scaling.md. Bytes are those of the serialised messages
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,15 +18,16 @@ from distributed.protocol import dumps, to_serialize
 from benchmarks.part import read_options
 from benchmarks.show import Table, table
 from benchmarks.timing import seconds_of
+from benchmarks.watch import watching
 from kernelweave.bank import DaskBank
 from kernelweave.cluster.by_points import PointShard
-from kernelweave.cluster.team import Team
 from kernelweave.compiled.threads import use_threads
 from kernelweave.kernels import RBF
 from kernelweave.operators import ComputedOperator
 from kernelweave.solvers.mwu.rounds import BoxConstraints, rounds_of
 
 ROUNDS = 200
+MESSAGES = ("Team._send", "Team._answer")
 
 
 def kernels_on(n: int, m: int, p: int) -> ComputedOperator:
@@ -49,6 +51,12 @@ def walk(rounds: Any, m: int) -> Iterator[None]:
         yield
 
 
+def going(client: Client, n: int, m: int, p: int, shard: str = "points") -> Iterator[None]:
+    """Rounds on shards of generated data."""
+    bank = DaskBank(client, shard).build(kernels_on(n, m, p))
+    yield from walk(rounds_of(bank, rules_for(n)), m)
+
+
 def quick_seconds(step: Any, count: int, clock: Any = time.perf_counter) -> float:
     """What the quickest tenth of the calls takes, as other programs run on the machine, too."""
     times = [seconds_of(step, clock)[0] for _ in range(count + 16)]
@@ -59,25 +67,27 @@ def quick_seconds(step: Any, count: int, clock: Any = time.perf_counter) -> floa
 def counted_bytes() -> Iterator[list[int]]:
     """Count what shard 0 is sent and what it answers."""
     moved = [0, 0]
-    send, answer = Team._send, Team._answer
 
     def size(obj: Any) -> int:
         return sum(memoryview(frame).nbytes for frame in dumps(to_serialize(obj)))
 
-    def counting_send(self: Team, w: int, name: str, args: Any) -> Any:
-        moved[0] += size((name, args)) if w == 0 else 0
-        return send(self, w, name, args)
+    def sending(send: Any) -> Any:
+        def call(team: Any, w: int, name: str, args: Any) -> Any:
+            moved[0] += size((name, args)) if w == 0 else 0
+            return send(team, w, name, args)
 
-    def counting_answer(self: Team, w: int, future: Any) -> Any:
-        found = answer(self, w, future)
-        moved[1] += size(found) if w == 0 else 0
-        return found
+        return call
 
-    Team._send, Team._answer = counting_send, counting_answer  # type: ignore[method-assign]
-    try:
+    def answering(answer: Any) -> Any:
+        def call(team: Any, w: int, future: Any) -> Any:
+            found = answer(team, w, future)
+            moved[1] += size(found) if w == 0 else 0
+            return found
+
+        return call
+
+    with watching(dict(zip(MESSAGES, (sending, answering), strict=True))):
         yield moved
-    finally:
-        Team._send, Team._answer = send, answer  # type: ignore[method-assign]
 
 
 def bytes_per_superstep(client: Client) -> None:
@@ -86,12 +96,11 @@ def bytes_per_superstep(client: Client) -> None:
     cases = [(n, m, p) for n in (1000, 10_000) for m, p in ((10, 50), (100, 50), (10, 500))]
     for shard in ("points", "kernels"):
         for n, m, p in cases:
-            bank = DaskBank(client, shard).build(kernels_on(n, m, p))
-            going = walk(rounds_of(bank, rules_for(n)), m)
-            next(going)
+            rounds = going(client, n, m, p, shard)
+            next(rounds)
             with counted_bytes() as moved:
                 for _ in range(10):
-                    next(going)
+                    next(rounds)
             found.row(shard, n, m, p, moved[0] // 10, moved[1] // 10)
 
 
@@ -103,9 +112,7 @@ def latency() -> None:
     with LocalCluster(n_workers=2, **settings) as cluster:
         for direct in (True, False):
             with Client(cluster, direct_to_workers=direct) as client:
-                bank = DaskBank(client).build(kernels_on(n, m, p))
-                going = walk(rounds_of(bank, rules_for(n)), m)
-                took = quick_seconds(lambda: next(going), ROUNDS)  # noqa: B023
+                took = quick_seconds(partial(next, going(client, n, m, p)), ROUNDS)
                 name = "actors, straight to the worker" if direct else "actors, by the scheduler"
                 found.append((name, 1e3 * took))
                 if direct:
@@ -128,9 +135,7 @@ def latency_by_workers() -> float:
     settings = {"processes": False, "threads_per_worker": 1, "dashboard_address": ":0"}
     for count in counts:
         with Client(n_workers=count, **settings) as client:
-            bank = DaskBank(client).build(kernels_on(320, 10, 10))
-            going = walk(rounds_of(bank, rules_for(320)), 10)
-            times.append(quick_seconds(lambda: next(going), ROUNDS))  # noqa: B023
+            times.append(quick_seconds(partial(next, going(client, 320, 10, 10)), ROUNDS))
             found.row(count, 1e3 * times[-1])
     return float(np.polyfit(counts, times, 1)[0])
 

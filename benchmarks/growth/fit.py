@@ -4,21 +4,15 @@ The processes are forks of one that has loaded the compiled code, so that they s
 none of them has memory of another fit.
 """
 
-import json
 import os
-import resource
-import sys
 import time
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
-from benchmarks.papers.strings import simulate
-from benchmarks.problems import two_classes
-from benchmarks.timing import ONE_THREAD, best_of, forget_peak, memory_mb, run_apart
+from benchmarks.problems import simulate, two_classes
+from benchmarks.timing import ONE_THREAD, apart, fit_cost, forked, limit_seconds
 from kernelweave import BayesianMKLClassifier, MKLClassifier
 from kernelweave.kernels import RBF, Kernel, WeightedDegree
 
@@ -64,54 +58,24 @@ def fit_series(solver: str, sizes: list[tuple[int, int]], limit: float, seed: in
     The series ends before a fit that takes more than `limit` processor seconds.
     """
     job = {"solver": solver, "sizes": sizes, "limit": limit, "seed": seed}
-    return run_apart("growth.fit", json.dumps(job), env=ONE_THREAD)
+    return apart(fits_in_forks, env={**os.environ, **ONE_THREAD}, **job)
 
 
-def _run(solver: str, sizes: list[list[int]], limit: float, seed: int) -> None:
-    warnings.simplefilter("ignore", ConvergenceWarning)
+def fits_in_forks(solver: str, sizes: list[list[int]], limit: float, seed: int) -> list[Any]:
     # Compiled code is loaded here: a tenth of the work is enough for that.
     make_fit(solver, 200 if solver != STRINGS else 500, 20, seed)()
+    found = []
     for n, m in sizes:
-        found = _in_a_fork(solver, n, m, limit, seed)
-        if not found:
-            return
-        print(found, flush=True)
+        answer = forked(lambda n=n, m=m: measure(solver, n, m, seed, limit))
+        if "error" in answer:
+            raise RuntimeError(answer["error"])
+        if "late" in answer:
+            break
+        found.append(answer["value"])
+    return found
 
 
-def _in_a_fork(solver: str, n: int, m: int, limit: float, seed: int) -> str:
-    """Measure one fit; nothing if it was ended at the limit."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(reading)
-        # The clock of the limit also counts what the data took.
-        resource.setrlimit(resource.RLIMIT_CPU, (int(limit) + 2, int(limit) + 2))
-        with os.fdopen(writing, "w") as out:
-            json.dump(_measure(solver, n, m, seed), out)
-        os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading) as answer:
-        text = answer.read()
-    os.waitpid(child, 0)
-    return text
-
-
-def _measure(solver: str, n: int, m: int, seed: int) -> dict[str, Any]:
-    fit = make_fit(solver, n, m, seed)
-    forget_peak()
-    before = memory_mb("VmRSS")
-    peaks = []
-
-    def work() -> Any:
-        model = fit()
-        # Only the first fit starts from memory that nobody has used.
-        peaks.append(memory_mb("VmHWM") - before)
-        return model
-
-    seconds, model = best_of(work, 3, time.process_time, short=SHORT)
-    found = {"n": n, "m": m, "seconds": seconds, "mb": peaks[0]}
-    return {**found, "gap": getattr(model, "gap_", None), "iterations": len(model.history_)}
-
-
-if __name__ == "__main__":
-    _run(**json.loads(sys.argv[1]))
+def measure(solver: str, n: int, m: int, seed: int, limit: float) -> dict[str, Any]:
+    limit_seconds(limit + 1)  # It also counts what the data take.
+    seconds, memory, _ = fit_cost(make_fit(solver, n, m, seed), SHORT, time.process_time)
+    return {"n": n, "m": m, "seconds": seconds, "mb": memory}

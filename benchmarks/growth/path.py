@@ -22,16 +22,14 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from sklearn.preprocessing import StandardScaler
 
-from benchmarks.data import load
-from benchmarks.part import read_options
+from benchmarks.data import available, load_standardised
+from benchmarks.part import run_parts
 from benchmarks.problems import problem_on
 from benchmarks.show import Table
-from benchmarks.timing import best_of, race, seconds_of
+from benchmarks.timing import best_of, one_thread, race, seconds_of
 from kernelweave import MKLClassifierCV
 from kernelweave.bank import build_bank
-from kernelweave.compiled.threads import use_threads
 from kernelweave.losses import get_loss
 from kernelweave.operators import bind_kernels
 from kernelweave.problem import Problem
@@ -43,51 +41,41 @@ TOL = 1e-3
 POINTS, RATIO = 20, 1e3
 
 
-def samples(name: str, data_dir: Any) -> tuple[np.ndarray, np.ndarray]:
-    X, y = load("wdbc" if name == "breast_cancer" else name, data_dir)
-    return StandardScaler().fit_transform(X), y
+def contest(problem: Problem, solver: Solver, args: Any) -> tuple[float, np.ndarray] | float:
+    """Best seconds of the path, and of every point of it from nothing.
 
+    Single fits run right after the path. If it does not end in time, what it took is all.
+    """
+    low = first_factor(problem)
+    factors = np.geomspace(low, RATIO * low, POINTS)
+    limits = Limits(tol=TOL, max_iter=100_000, max_time=args.max_time)
 
-class Contest:
-    """One solver on one problem: the path, and every point of it from nothing."""
-
-    def __init__(self, problem: Problem, solver: Solver, max_time: float) -> None:
-        self.problem, self.solver = problem, solver
-        low = first_factor(problem)
-        self.factors = np.geomspace(low, RATIO * low, POINTS)
-        self.limits = Limits(tol=TOL, max_iter=100_000, max_time=max_time)
-        self.max_time = max_time
-        self.path = np.inf
-        self.cold = np.full(POINTS, np.inf)
-        self.failed = False
-
-    def round(self) -> None:
-        """Run both once, the single fits right after the path."""
-        seconds, results = seconds_of(self._walk, time.process_time)
-        self.path = min(self.path, seconds)
-        self.failed = len(results) < POINTS or not all(r.converged for r in results)
-        if self.failed:
-            return
-        for i, factor in enumerate(self.factors):
-            one = replace(self.problem, C=factor * self.problem.C)
-            fit = partial(solve, one, self.solver, self.limits)
-            seconds, _ = seconds_of(fit, time.process_time)
-            self.cold[i] = min(self.cold[i], seconds)
-
-    def _walk(self) -> list[Any]:
+    def walk() -> list[Any]:
         began, results = time.perf_counter(), []
-        for result in walk_path(self.problem, self.factors, self.solver, self.limits):
+        for result in walk_path(problem, factors, solver, limits):
             results.append(result)
-            if time.perf_counter() - began > self.max_time:
+            if time.perf_counter() - began > args.max_time:
                 break
         return results
 
-    def row(self, build: float, chosen: int) -> list[Any]:
-        if self.failed:
-            return [f"> {self.path:.0f}", *[""] * 6]
-        fits = self.cold[chosen], self.cold.mean(), self.cold.max()
-        ratios = [f"{(build + self.path) / (build + fit):.1f}" for fit in fits]
-        return [self.path, *fits, *ratios]
+    path, cold = np.inf, np.full(POINTS, np.inf)
+    for _ in range(args.repeat):
+        seconds, results = seconds_of(walk, time.process_time)
+        path = min(path, seconds)
+        if len(results) < POINTS or not all(result.converged for result in results):
+            return path
+        for i, factor in enumerate(factors):
+            fit = partial(solve, replace(problem, C=factor * problem.C), solver, limits)
+            cold[i] = min(cold[i], seconds_of(fit, time.process_time)[0])
+    return path, cold
+
+
+def cells(found: tuple[float, np.ndarray] | float, build: float, chosen: int) -> list[Any]:
+    if isinstance(found, float):
+        return [f"> {found:.0f}", *[""] * 6]
+    path, cold = found
+    fits = cold[chosen], cold.mean(), cold.max()
+    return [path, *fits, *(f"{(build + path) / (build + fit):.1f}" for fit in fits)]
 
 
 def path_part(args: Any) -> None:
@@ -95,8 +83,7 @@ def path_part(args: Any) -> None:
     fits = ["fit at C_, s", "mean fit, s", "most expensive fit, s"]
     heads = ["loss", "regularizer", "solver", "path, s", *fits]
     heads += [f"path in {head.removesuffix(', s').replace('fit', 'fits', 1)}" for head in fits]
-    for name in args.sets:
-        X, y = samples(name, args.data_dir)
+    for name, (X, y) in available(args.sets, args.data_dir, load_standardised):
         kernels = bind_kernels("simplemkl", X, normalize="trace")
         settings = {"cache_mb": 1000, "tol": TOL, "random_state": 0}
         build = partial(build_bank, "auto", kernels, **settings)
@@ -111,17 +98,14 @@ def path_part(args: Any) -> None:
                 model = MKLClassifierCV("simplemkl", loss=loss, regularizer=regularizer, n_jobs=1)
                 chosen = model.fit(X, y).best_index_
                 for solver in args.solvers:
-                    contest = Contest(problem, SOLVERS[solver](), args.max_time)
-                    for _ in range(args.repeat):
-                        contest.round()
-                    found.row(loss, regularizer, solver, *contest.row(seconds, chosen))
+                    result = contest(problem, SOLVERS[solver](), args)
+                    found.row(loss, regularizer, solver, *cells(result, seconds, chosen))
 
 
 def folds_part(args: Any) -> None:
     heads = ["data", "loss", "one thread, s", "all threads, s", "ratio"]
     found = Table("## folds: MKLClassifierCV, 20 values of C, 5 folds", heads)
-    for name in args.sets:
-        X, y = samples(name, args.data_dir)
+    for name, (X, y) in available(args.sets, args.data_dir, load_standardised):
         for loss in args.losses:
             fits = {
                 jobs: partial(MKLClassifierCV("simplemkl", loss=loss, n_jobs=jobs).fit, X, y)
@@ -131,23 +115,22 @@ def folds_part(args: Any) -> None:
             found.row(name, loss, one, every, f"{one / every:.2f}")
 
 
+def path_in_one_thread(args: Any) -> None:
+    with one_thread():
+        path_part(args)
+
+
 def main() -> None:
-    parts = ["path", "folds"]
-    args = read_options(
+    run_parts(
         __doc__,
-        sets=["breast_cancer"],
-        parts=(parts, None, parts),
+        {"path": path_in_one_thread, "folds": folds_part},
+        sets=(["wdbc"], "data sets; wdbc is scikit-learn's breast cancer data"),
         solvers=(["active-set", "silp", "spg", "spicy"], None, SOLVERS),
         losses=["hinge", "logistic"],
         regularizers=["simplex", "l1"],
         repeat=3,
         max_time=60.0,
     )
-    if "path" in args.parts:
-        with use_threads(1):
-            path_part(args)
-    if "folds" in args.parts:
-        folds_part(args)
 
 
 if __name__ == "__main__":

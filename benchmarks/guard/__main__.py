@@ -18,8 +18,8 @@ from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer
 
 from benchmarks.guard.solver_table import BATCH, DENSE, FAMILY, LOGISTIC, MATRICES, problems
-from benchmarks.papers.strings import simulate
 from benchmarks.part import Settings, run_alone
+from benchmarks.problems import simulate
 from benchmarks.show import table
 from benchmarks.timing import Clock
 from kernelweave import BayesianMKLClassifier, MKLClassifier, MKLClassifierCV

@@ -14,11 +14,10 @@ from typing import Any
 
 from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.preprocessing import StandardScaler
-from threadpoolctl import threadpool_limits
 
 from benchmarks.part import read_options
 from benchmarks.show import Table
-from benchmarks.timing import Budget, best_of
+from benchmarks.timing import Budget, best_of, one_thread
 from kernelweave import MKLClassifier, sample_ids
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels import RBF, RBFBatch, from_matrices
@@ -69,7 +68,7 @@ def entry(model: MKLClassifier, X: Any, y: Any, solver: str, limit: float) -> st
 def main() -> None:
     args = read_options(__doc__, data=False, solvers=list(SOLVERS), max_seconds=5.0)
     known = problems()
-    with threadpool_limits(1):
+    with one_thread():
         for model, X, y in known.values():  # compiled code is loaded before the clock starts
             for solver in args.solvers:
                 entry(model, X[::10], y[::10], solver, 0.2)

@@ -16,19 +16,23 @@ svc        scikit-learn's SVC: grid over C and gamma; for sequences over C and o
 
 Where one class has more than twice the rows of another, the balanced accuracy counts, and C is
 weighted by class ("balanced") for all but Bayesian MKL. "MKL" without further name is auto or lp2,
-whichever did better in that cross-validation. A full run that was cut short goes on where it was:
-results are in OUT/helps, a file for each set and split.
+whichever did better in that cross-validation. A full run that was cut short resumes where it was:
+results are kept in OUT/helps.
 """
 
+import hashlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from joblib import Memory, Parallel, delayed
 from scipy import stats
 
-from benchmarks.helps.cells import run_cells
+import kernelweave
+from benchmarks.data import MissingDataError
+from benchmarks.helps import contest, problems
 from benchmarks.helps.contest import BAYES_SECONDS, SECONDS, SOLVERS, TOL
 from benchmarks.helps.problems import QUICK, SETS
 from benchmarks.part import Settings, run_alone
@@ -36,35 +40,52 @@ from benchmarks.show import new_figure, save, table
 from benchmarks.timing import Clock
 
 Cell = dict[str, Any]
+TITLE = "Does MKL help?"
 # "mkl" is the one of the next two that did better in cross-validation on the training rows.
 MKL = ("mkl", "auto", "lp2", "bayes")
-RIVALS = ("uniform", "single", "svc")
+RIVALS = {
+    "uniform": "over equal weights",
+    "single": "over the best single kernel",
+    "svc": "over a tuned SVC",
+}
+SPARSE = ("auto", *SOLVERS)
+WHO = (*MKL, *SOLVERS, *RIVALS)
+MARKS = {"yes": "+", "no": "-", "no difference": "0"}
+# Okabe and Ito's colours, and shapes for those who print in grey.
+LOOKS = {"yes": ("#009E73", "o"), "no difference": ("#666666", "s"), "no": ("#D55E00", "X")}
 
 
-def corrected_interval(
-    values: Sequence[float], n_train: int, n_test: int
-) -> tuple[float, float, float]:
-    """Return mean, lower and upper end of the corrected resampled t interval at 95 per cent.
+class Interval(NamedTuple):
+    """A mean and its interval, in per cent."""
+
+    mean: float
+    low: float
+    high: float
+
+    @property
+    def verdict(self) -> str:
+        """Whether the interval of a difference is above zero, below it, or neither."""
+        if self.low > 0:
+            return "yes"
+        return "no" if self.high < 0 else "no difference"
+
+    def spread(self) -> str:
+        return f"{self.mean:.1f} ± {(self.high - self.low) / 2:.1f}"
+
+
+def corrected_interval(values: Any, n_train: int, n_test: int) -> Interval:
+    """Return the corrected resampled t interval at 95 per cent.
 
     Splits of the same rows are not independent; Nadeau and Bengio (2003), section 3, put
     1 / J + n_test / n_train in the place of 1 / J. The standard deviation counts as that of one
     test row at least: few splits may agree to the row by chance. One split has no interval (NaN).
     """
-    J = len(values)
-    mean = float(np.mean(values))
-    if J < 2:
-        return mean, float("nan"), float("nan")
-    deviation = max(float(np.std(values, ddof=1)), 1.0 / n_test)
-    factor = np.sqrt(1.0 / J + n_test / n_train)
-    half = float(stats.t.ppf(0.975, J - 1) * factor * deviation)
-    return mean, mean - half, mean + half
-
-
-def verdict(low: float, high: float) -> str:
-    """Say whether the interval of a difference is above zero, below it, or neither."""
-    if low > 0:
-        return "yes"
-    return "no" if high < 0 else "no difference"
+    J, mean, half = len(values), 100 * float(np.mean(values)), float("nan")
+    if J >= 2:
+        deviation = max(float(np.std(values, ddof=1)), 1.0 / n_test)
+        factor = np.sqrt(1.0 / J + n_test / n_train)
+        half = 100 * float(stats.t.ppf(0.975, J - 1) * factor * deviation)
+    return Interval(mean, mean - half, mean + half)
 
 
 def summarise(cells: Sequence[Cell]) -> list[dict[str, Any]]:
@@ -72,25 +93,17 @@ def summarise(cells: Sequence[Cell]) -> list[dict[str, Any]]:
     out = []
     for name in dict.fromkeys(cell["name"] for cell in cells):
         own = [cell for cell in cells if cell["name"] == name]
-        scores = {who: [_score(cell, who) for cell in own] for who in (*MKL, *SOLVERS, *RIVALS)}
+        scores = {who: np.array([_score(cell, who) for cell in own]) for who in WHO}
         shape = own[0]["train"], own[0]["test"]
-        out.append(
-            {
-                "name": name,
-                "train": shape[0],
-                "test": shape[1],
-                "kernels": own[0]["kernels"],
-                "metric": "balanced accuracy" if own[0]["balanced"] else "accuracy",
-                "splits": len(own),
-                "scores": {who: corrected_interval(s, *shape) for who, s in scores.items()},
-                "versus": {
-                    f"{who} - {rival}": _versus(scores[who], scores[rival], shape)
-                    for who in MKL
-                    for rival in RIVALS
-                },
-                "bayes_stopped": sum(not cell["found"]["bayes"]["converged"] for cell in own),
-            }
-        )
+        versus = {
+            f"{who} - {rival}": corrected_interval(scores[who] - scores[rival], *shape)
+            for who in MKL
+            for rival in RIVALS
+        }
+        one = {key: own[0][key] for key in ("name", "train", "test", "kernels", "balanced")}
+        one["scores"] = {who: corrected_interval(s, *shape) for who, s in scores.items()}
+        stopped = sum(not cell["found"]["bayes"]["converged"] for cell in own)
+        out.append({**one, "versus": versus, "splits": len(own), "bayes_stopped": stopped})
     return out
 
 
@@ -101,176 +114,137 @@ def _score(cell: Cell, who: str) -> float:
     return float(found[who]["score"])
 
 
-def _versus(
-    ours: Sequence[float], theirs: Sequence[float], shape: tuple[int, int]
-) -> dict[str, Any]:
-    mean, low, high = corrected_interval(np.subtract(ours, theirs).tolist(), *shape)
-    return {"mean": mean, "low": low, "high": high, "verdict": verdict(low, high)}
-
-
-def agreement(cells: Sequence[Cell]) -> dict[str, Any]:
-    """Return how far the solvers of the simplex problem, at the same C, are from each other.
+def agreement(cells: Sequence[Cell]) -> str:
+    """Say how far the solvers of the simplex problem, at the same C, are from each other.
 
     Only fits that reached the tolerance are compared; of the others the largest gap is kept.
     """
-    objective, score, where, same = 0.0, 0.0, "", 0
-    stopped: dict[str, list[float]] = {solver: [] for solver in ("auto", *SOLVERS)}
+    objectives, scores = [], []
+    stopped: dict[str, list[float]] = {}
     for cell in cells:
-        fits = {solver: cell["found"][solver] for solver in stopped}
+        fits = {solver: cell["found"][solver] for solver in SPARSE}
         for solver, fit in fits.items():
             if fit["gap"] > TOL:
-                stopped[solver].append(fit["gap"])
+                stopped.setdefault(solver, []).append(fit["gap"])
         done = [fit for fit in fits.values() if fit["gap"] <= TOL]
         values = [fit["objective"] for fit in done]
-        objective = max(objective, (max(values) - min(values)) / max(1.0, max(values)))
-        apart = float(np.ptp([fit["score"] for fit in done]))
-        same += apart == 0.0
-        if apart > score:
-            score, where = apart, cell["name"]
-    return {
-        "cells": len(cells),
-        "objective": float(objective),
-        "score": score,
-        "where": where,
-        "same": same,
-        "stopped": {
-            solver: {"fits": len(gaps), "gap": max(gaps)}
-            for solver, gaps in stopped.items()
-            if gaps
-        },
-    }
-
-
-TITLE = "Does MKL help?"
-TITLES = {
-    "uniform": "over equal weights",
-    "single": "over the best single kernel",
-    "svc": "over a tuned SVC",
-}
-# Okabe and Ito's colours, and shapes for those who print in grey.
-LOOKS = {"yes": ("#009E73", "o"), "no difference": ("#666666", "s"), "no": ("#D55E00", "X")}
+        objectives.append((max(values) - min(values)) / max(1.0, max(values)))
+        scores.append(float(np.ptp([fit["score"] for fit in done])))
+    where = cells[int(np.argmax(scores))]["name"] if any(scores) else "nowhere"
+    text = (
+        f"The five solvers of the simplex problem, on {len(cells)} splits at the same C: where "
+        f"they reached the gap of {TOL:g}, objectives differ by at most "
+        f"{max(objectives):.1e} (relative); scores are equal on {scores.count(0.0)} splits and "
+        f"differ by at most {100 * max(scores):.1f} points ({where})."
+    )
+    late = [f"{s} on {len(gaps)} (largest gap {max(gaps):.2g})" for s, gaps in stopped.items()]
+    if late:
+        text += (
+            f" A fit ends after {SECONDS:g} processor seconds ({BAYES_SECONDS:g} for Bayesian "
+            f"MKL); the gap was then still larger for {', '.join(late)}."
+        )
+    return text
 
 
 def measure(settings: Settings, clock: Clock) -> dict[str, Any]:
     names = [name for group in SETS.values() for name in group] if settings.full else list(QUICK)
-    cells = run_cells(names, 10 if settings.full else 3, settings)
+    # What is kept of an earlier run holds as long as neither the library nor the contest changed.
+    kept = Memory(settings.out / "helps" if settings.full else None, verbose=0)
+    cell = kept.cache(measure_cell, ignore=["settings"])
+    jobs = [(name, split) for split in range(10 if settings.full else 3) for name in names]
+    # One thread a fit: they are small, and cells run beside each other instead.
+    stamp, seed = fingerprint(), settings.seed
+    fits = Parallel(n_jobs=-1)
+    cells = fits(delayed(attempt)(cell, *job, seed, stamp, settings) for job in jobs)
     done = [cell for cell in cells if "found" in cell]
+    missing = list(dict.fromkeys(cell["missing"] for cell in cells if "missing" in cell))
     if not done:
-        return {"sets": [], "missing": _missing(cells)}
-    result = {"sets": summarise(done), "agreement": agreement(done), "missing": _missing(cells)}
+        return {"sets": [], "missing": missing}
+    result = {"sets": summarise(done), "agreement": agreement(done), "missing": missing}
     draw(result["sets"], settings.out / "helps.png")
     return result
 
 
-def _missing(cells: list[dict[str, Any]]) -> list[str]:
-    return list(dict.fromkeys(cell["missing"] for cell in cells if "missing" in cell))
+def fingerprint() -> str:
+    root = Path(kernelweave.__file__).parent
+    whole = hashlib.sha256()
+    for file in [*sorted(root.rglob("*.py")), contest.__file__, problems.__file__]:
+        whole.update(Path(file).read_bytes())
+    return whole.hexdigest()
+
+
+def attempt(cell: Any, name: str, *job: Any) -> Cell:
+    """Measure a cell, or say why it is missing; the latter is not kept."""
+    try:
+        return cell(name, *job)
+    except MissingDataError as error:
+        return {"name": name, "missing": str(error)}
+
+
+def measure_cell(name: str, split: int, seed: int, stamp: str, settings: Settings) -> Cell:
+    """Fit all contestants on one split of one set."""
+    problem = problems.make_problem(name, settings.data_dir, split, seed)
+    found = contest.run_contest(problem, seed)
+    seconds = sum(one["seconds"] for one in found.values())
+    settings.say(f"{name}, split {split + 1}: {seconds:.0f} s")
+    sizes = {"train": len(problem.y_train), "test": len(problem.y_test)}
+    kinds = {"kernels": len(problem.kernels), "balanced": problem.balanced}
+    return {"name": name, **sizes, **kinds, "found": found}
 
 
 def tell(result: dict[str, Any]) -> str:
     """Return tables: the verdicts, the kinds of MKL, how well the solvers agree."""
     missing = "".join(f"\n\nLeft out: {reason}." for reason in result["missing"])
-    if not result["sets"]:
-        return "No data." + missing
     sets = result["sets"]
-    parts = [_verdicts(sets), _counts(sets), _kinds(sets), _solvers(sets)]
-    return "\n\n".join([*parts, _agreement(result["agreement"])]) + missing
-
-
-def _verdicts(sets: list[dict[str, Any]]) -> str:
+    if not sets:
+        return "No data." + missing
+    verdicts, kinds, solvers = [], [], []
+    for one in sets:
+        scores, versus, name = one["scores"], one["versus"], one["name"]
+        over = [versus[f"mkl - {rival}"] for rival in RIVALS]
+        row = [name + " (b)" * one["balanced"], one["train"], one["kernels"], one["splits"]]
+        row += [f"{scores[who].mean:.1f}" for who in ("mkl", *RIVALS)]
+        told = [f"{x.verdict}: {x.mean:+.1f} [{x.low:+.1f}, {x.high:+.1f}]" for x in over]
+        verdicts.append([*row, *told])
+        marks = {
+            who: " ".join(MARKS[versus[f"{who} - {rival}"].verdict] for rival in RIVALS)
+            for who in ("auto", "lp2", "bayes")
+        }
+        row = [f"{scores[who].spread()} ({mark})" for who, mark in marks.items()]
+        kinds.append([name, *row, f"{one['bayes_stopped']} of {one['splits']}"])
+        solvers.append([name, *(scores[who].spread() for who in SPARSE)])
+    counts = []
+    for rival, title in RIVALS.items():
+        said = [one["versus"][f"mkl - {rival}"].verdict for one in sets]
+        counts.append(f"{title}: " + ", ".join(f"{v} on {said.count(v)}" for v in MARKS))
     heads = ["set", "rows", "kernels", "splits", "MKL", "equal weights", "best single", "SVC"]
-    heads += [f"helps {title}?" for title in TITLES.values()]
-    rows = []
-    for one in sets:
-        star = " (b)" if one["metric"] == "balanced accuracy" else ""
-        row = [one["name"] + star, one["train"], one["kernels"], one["splits"]]
-        row += [f"{100 * one['scores'][who][0]:.1f}" for who in ("mkl", "uniform", "single", "svc")]
-        row += [_difference(one["versus"][f"mkl - {rival}"]) for rival in TITLES]
-        rows.append(row)
-    return (
+    of_kinds = ["set", "sparse (simplex)", "dense (p = 2)", "Bayesian", "Bayesian stopped early"]
+    parts = [
         "Mean scores on held-out rows in per cent, (b) balanced accuracy, else accuracy; "
-        f"difference with its 95 % interval.\n\n{table(heads, rows)}"
-    )
-
-
-def _difference(found: dict[str, Any]) -> str:
-    low, mean, high = (100 * found[key] for key in ("low", "mean", "high"))
-    return f"{found['verdict']}: {mean:+.1f} [{low:+.1f}, {high:+.1f}]"
-
-
-def _counts(sets: list[dict[str, Any]]) -> str:
-    sentences = []
-    for rival, title in TITLES.items():
-        said = [one["versus"][f"mkl - {rival}"]["verdict"] for one in sets]
-        sentences.append(
-            f"{title}: yes on {said.count('yes')}, no on {said.count('no')}, "
-            f"no difference on {said.count('no difference')}"
-        )
-    return f"Of {len(sets)} sets, MKL helps {'; '.join(sentences)}."
-
-
-def _kinds(sets: list[dict[str, Any]]) -> str:
-    """Sparse, dense and Bayesian MKL, each with its interval and its verdicts."""
-    rows = []
-    for one in sets:
-        row = [one["name"]]
-        for who in ("auto", "lp2", "bayes"):
-            marks = [
-                {"yes": "+", "no": "-"}.get(one["versus"][f"{who} - {rival}"]["verdict"], "0")
-                for rival in TITLES
-            ]
-            row.append(f"{_spread(one['scores'][who])} ({' '.join(marks)})")
-        row.append(f"{one['bayes_stopped']} of {one['splits']}")
-        rows.append(row)
-    heads = ["set", "sparse (simplex)", "dense (p = 2)", "Bayesian", "Bayesian stopped early"]
-    return (
+        "difference with its 95 % interval.",
+        table(heads + [f"helps {title}?" for title in RIVALS.values()], verdicts),
+        f"Of {len(sets)} sets, MKL helps {'; '.join(counts)}.",
         "Each kind of MKL, with half its 95 % interval; in brackets whether it helps over equal "
-        f"weights, the best single kernel and SVC (+ yes, - no, 0 no difference).\n\n"
-        f"{table(heads, rows)}"
-    )
-
-
-def _solvers(sets: list[dict[str, Any]]) -> str:
-    solvers = ("auto", *SOLVERS)
-    rows = [[one["name"], *(_spread(one["scores"][who]) for who in solvers)] for one in sets]
-    return f"Each solver of the sparse kind, at the same C.\n\n{table(['set', *solvers], rows)}"
-
-
-def _spread(interval: Sequence[float]) -> str:
-    mean, low, high = (100 * value for value in interval)
-    return f"{mean:.1f} ± {(high - low) / 2:.1f}"
-
-
-def _agreement(found: dict[str, Any]) -> str:
-    text = (
-        f"The five solvers of the simplex problem, on {found['cells']} splits at the same C: where "
-        f"they reached the gap of {TOL:g}, objectives differ by at most "
-        f"{found['objective']:.1e} (relative); scores are equal on {found['same']} splits and "
-        f"differ by at most {100 * found['score']:.1f} points ({found['where'] or 'nowhere'})."
-    )
-    stopped = ", ".join(
-        f"{solver} on {one['fits']} (largest gap {one['gap']:.2g})"
-        for solver, one in found["stopped"].items()
-    )
-    if stopped:
-        text += (
-            f" A fit ends after {SECONDS:g} processor seconds ({BAYES_SECONDS:g} for Bayesian "
-            f"MKL); the gap was then still larger for {stopped}."
-        )
-    return text
+        "weights, the best single kernel and SVC (+ yes, - no, 0 no difference).",
+        table(of_kinds, kinds),
+        "Each solver of the sparse kind, at the same C.",
+        table(["set", *SPARSE], solvers),
+        result["agreement"],
+    ]
+    return "\n\n".join(parts) + missing
 
 
 def draw(sets: list[dict[str, Any]], path: Path) -> None:
     """Differences with intervals: one panel for each rival; sets from the top down."""
     figure, [panels] = new_figure(9, 1.2 + 0.24 * len(sets), 1, 3, sharey=True)
     marks = {}
-    for axes, (rival, title) in zip(panels, TITLES.items(), strict=True):
+    for axes, (rival, title) in zip(panels, RIVALS.items(), strict=True):
         for place, one in enumerate(sets):
             found = one["versus"][f"mkl - {rival}"]
-            colour, marker = LOOKS[found["verdict"]]
-            low, mean, high = (100 * found[key] for key in ("low", "mean", "high"))
-            axes.plot([low, high], [place, place], color=colour, lw=1.5)
-            mark = axes.plot(mean, place, marker, color=colour, ms=5)
-            marks[f"MKL helps: {found['verdict']}"] = mark[0]
+            colour, marker = LOOKS[found.verdict]
+            axes.plot([found.low, found.high], [place, place], color=colour, lw=1.5)
+            mark = axes.plot(found.mean, place, marker, color=colour, ms=5)
+            marks[f"MKL helps: {found.verdict}"] = mark[0]
         axes.axvline(0, color="black", lw=0.8)
         axes.set_title(title, fontsize=10)
         axes.tick_params(labelsize=8)

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.metrics import pairwise_distances
 from sklearn.preprocessing import StandardScaler
 
 from benchmarks.data import SPECS, DataSet, load_set, signs, splits
-from kernelweave.kernels import RBF, Kernel, Samples, Spectrum, WeightedDegree, simplemkl_family
+from benchmarks.problems import kernels_of_views
+from kernelweave.kernels import Kernel, Samples, Spectrum, WeightedDegree, simplemkl_family
 
 # Rows of a split: 400 to learn from, which are 70 per cent.
 MOST = 572
@@ -66,10 +66,12 @@ def make_problem(name: str, data_dir: Path | None, split: int, seed: int) -> Pro
 
 
 def _table(X: np.ndarray, train: np.ndarray, test: np.ndarray) -> tuple[Any, ...]:
-    X_train, X_test = _standardised(X, train, test)
+    X = X[:, X[train].std(axis=0) > 0]
+    scaler = StandardScaler().fit(X[train])
+    X_train = scaler.transform(X[train])
     kernels = simplemkl_family(scale=False).expand(Samples(X_train))
     whole = len(simplemkl_family(scale=False, per_feature=False).expand(Samples(X_train)))
-    return X_train, X_test, kernels, [], whole
+    return X_train, scaler.transform(X[test]), kernels, [], whole
 
 
 def _sequences(X: Sequence[str], train: np.ndarray, test: np.ndarray) -> tuple[Any, ...]:
@@ -85,24 +87,5 @@ def _sequences(X: Sequence[str], train: np.ndarray, test: np.ndarray) -> tuple[A
 
 def _views(X: dict[str, np.ndarray], train: np.ndarray, test: np.ndarray) -> tuple[Any, ...]:
     """Gaussians of median width on every view; half and twice that, too, where views are few."""
-    factors = (0.5, 1.0, 2.0) if len(X) <= 4 else (1.0,)
-    kernels: list[Any] = []
-    parts: list[tuple[np.ndarray, np.ndarray]] = []
-    first = 0
-    for name, view in sorted(X.items()):
-        parts.append(_standardised(view, train, test))
-        here = parts[-1][0]
-        median = np.median(pairwise_distances(here)[np.triu_indices(len(here), 1)])
-        columns = slice(first, first + here.shape[1])
-        first += here.shape[1]
-        kernels += [RBF(width=float(f * median)).on(columns, label=name) for f in factors]
-    X_train, X_test = (np.column_stack(blocks) for blocks in zip(*parts, strict=True))
-    return X_train, X_test, kernels, [], len(kernels)
-
-
-def _standardised(
-    X: np.ndarray, train: np.ndarray, test: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    X = X[:, X[train].std(axis=0) > 0]
-    scaler = StandardScaler().fit(X[train])
-    return scaler.transform(X[train]), scaler.transform(X[test])
+    columns, kernels = kernels_of_views(X, train, (0.5, 1.0, 2.0) if len(X) <= 4 else (1.0,))
+    return columns[train], columns[test], kernels, [], len(kernels)

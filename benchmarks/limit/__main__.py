@@ -4,8 +4,8 @@
     python -m benchmarks.limit --full     # n = 2,000 with 40 kernels, n = 569 with 403
 
 The rates of the machine are measured in the same run (roofline.py). Of every fit the work is
-counted: bytes moved, floating-point operations, exponentials, by the formulas in bank.py and
-inner.py, from what the fit really did (calls of the bank and of compiled loops, SMO steps,
+counted: bytes moved, floating-point operations, exponentials, by the formulas in counts.py, from
+what the fit really did (calls of the bank and of compiled loops, SMO steps,
 sizes of Cholesky factors). The limit is the least time for it: of each kind of work the slowest of
 memory, arithmetic and exponentials, added up over the kinds of work. Bytes count at the rate of an
 array of as many bytes as a call touches. What no formula counts (Python between the calls, linear
@@ -20,15 +20,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from threadpoolctl import threadpool_limits
-
-from benchmarks.limit.ledger import Ledger, counting, limit_of
+from benchmarks.limit.ledger import counting
 from benchmarks.limit.problems import DENSE, FAMILY, Task, tasks
 from benchmarks.limit.roofline import Rates, measure_rates, tell_rates
 from benchmarks.part import Settings, run_alone
 from benchmarks.show import new_figure, save, table
-from benchmarks.timing import Clock, seconds_of
-from kernelweave.compiled.threads import use_threads
+from benchmarks.timing import Clock, one_thread, seconds_of
 
 TITLE = "The limit: measured time over the least time for the counted work"
 
@@ -37,13 +34,15 @@ SHORT = 0.5
 # Parts of the time above the limit that are named.
 NAMED, WORTH_NAMING = 3, 0.1
 BETWEEN = "outside the counted calls"
+# What binds.
+WORDS = {"moved": "memory", "flops": "flops", "exps": "exp"}
 
 
 def measure(settings: Settings, clock: Clock) -> dict[str, Any]:
     one = measure_rates(1)
     every = measure_rates()
     settings.say("rates measured")
-    with threadpool_limits(1), use_threads(1):
+    with one_thread():
         for task in tasks(settings.full, small=True):
             with counting():
                 task.work()
@@ -62,32 +61,25 @@ def _row(task: Task, rates: Rates, clock: Clock, settings: Settings) -> dict[str
 
     suffix = f" on {task.group}" if task.group == FAMILY else ""
     clock.time(f"limit/{task.name}{suffix}", work, 3 if counted < SHORT else 1)
-    limit = limit_of(ledger, rates)
+    least = ledger.least(vars(rates))
+    resources = dict.fromkeys(WORDS, 0.0)
+    for needed, what in least.values():
+        resources[what] += needed
+    limit = sum(resources.values())
     taken = min(seconds)
-    settings.say(f"{task.group}, {task.name}: {taken:.3f} s, limit {limit.seconds:.3f} s")
+    settings.say(f"{task.group}, {task.name}: {taken:.3f} s, limit {limit:.3f} s")
+    kinds = {
+        kind: {"seconds": spent, "limit": least[kind][0]} for kind, spent in ledger.seconds.items()
+    }
+    kinds[BETWEEN] = {"seconds": counted - sum(ledger.seconds.values()), "limit": 0.0}
     return {
-        "group": task.group,
-        "name": task.name,
-        "about": task.about,
+        **{"group": task.group, "name": task.name, "about": task.about},
+        **{what: ledger.total(what) for what in WORDS},
         "seconds": taken,
-        "limit": limit.seconds,
-        "binds": limit.binds,
-        "moved": ledger.total("moved"),
-        "flops": ledger.total("flops"),
-        "exps": ledger.total("exps"),
-        "kinds": _kinds(ledger, limit.by_kind, counted),
+        "limit": limit,
+        "binds": WORDS[max(resources, key=resources.__getitem__)],
+        "kinds": kinds,
     }
-
-
-def _kinds(ledger: Ledger, limits: dict[str, float], counted: float) -> dict[str, Any]:
-    """Return seconds, limit and calls of each kind of work, and what is between them."""
-    out = {
-        kind: {"seconds": entry.seconds, "limit": limits[kind], "calls": entry.calls}
-        for kind, entry in ledger.entries.items()
-    }
-    rest = counted - sum(entry["seconds"] for entry in out.values())
-    out[BETWEEN] = {"seconds": rest, "limit": 0.0, "calls": 0}
-    return out
 
 
 def where_it_goes(kinds: dict[str, Any]) -> str:

@@ -1,51 +1,31 @@
 """Counted work, and the time that a machine needs for it at least.
 
-Work is counted where the library calls its banks and compiled loops, by the formulas in bank.py and
-inner.py. Every call that they name is done as ever; its amounts and its processor seconds go to a
+Work is counted where the library calls its operators and compiled loops, by the formulas in
+counts.py. Every call that they name is done as ever; its amounts and its processor seconds go to a
 ledger. One thread: a call in another would be counted but not timed.
 """
 
-import importlib
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager
 from typing import Any
-from unittest.mock import patch
 
-from benchmarks.limit import bank, inner
-from benchmarks.limit.roofline import Rates, level_of
+from benchmarks.limit.counts import COUNTS
+from benchmarks.limit.roofline import level_of
+from benchmarks.watch import watching
 
-
-@dataclass
-class Entry:
-    """Work of one kind: what it took, bytes by level, operations and exponentials by their rate."""
-
-    calls: int = 0
-    seconds: float = 0.0
-    moved: dict[int, float] = field(default_factory=dict)
-    flops: dict[str, float] = field(default_factory=dict)
-    exps: dict[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Limit:
-    """The least seconds for some work, in all and by the resource that binds."""
-
-    seconds: float
-    by_resource: dict[str, float]
-    by_kind: dict[str, float]
-
-    @property
-    def binds(self) -> str:
-        return max(self.by_resource, key=self.by_resource.__getitem__)
+# What is counted -> the rates of `Rates` that it is divided by.
+RESOURCES = {"moved": "read", "flops": "flops", "exps": "exps"}
 
 
 class Ledger:
     """What a fit did, by kind of work."""
 
     def __init__(self) -> None:
-        self.entries: dict[str, Entry] = {}
+        self.seconds: dict[str, float] = defaultdict(float)
+        # Bytes moved, operations and exponentials: by kind, and by what and the rate that holds.
+        self.amounts: dict[str, dict[tuple[str, str], float]] = {}
         # Seconds of work inside work that is being timed.
         self._inside: list[float] = []
 
@@ -57,9 +37,7 @@ class Ledger:
             return work()
         finally:
             whole = time.process_time() - began
-            entry = self.entries.setdefault(kind, Entry())
-            entry.calls += 1
-            entry.seconds += whole - self._inside.pop()
+            self.seconds[kind] += whole - self._inside.pop()
             if self._inside:
                 self._inside[-1] += whole
 
@@ -78,56 +56,53 @@ class Ledger:
         `of` are the bytes of the arrays that the bytes moved belong to, which decide about the
         cache they can be in; `rate` and `by` name the rates of `Rates` that hold.
         """
-        entry = self.entries.setdefault(kind, Entry())
-        for store, key, amount in (
-            (entry.moved, level_of(moved if of is None else of), moved),
-            (entry.flops, rate, flops),
-            (entry.exps, by, exps),
-        ):
-            if amount:
-                store[key] = store.get(key, 0.0) + amount  # type: ignore[index,call-overload]
+        level = str(level_of(moved if of is None else of))
+        own = self.amounts.setdefault(kind, defaultdict(float))
+        own["moved", level] += moved
+        own["flops", rate] += flops
+        own["exps", by] += exps
 
     def total(self, what: str) -> float:
         """Return the sum of all `moved`, `flops` or `exps`."""
-        return float(sum(sum(getattr(entry, what).values()) for entry in self.entries.values()))
+        return float(
+            sum(n for own in self.amounts.values() for key, n in own.items() if key[0] == what)
+        )
 
+    def least(self, rates: dict[str, Any]) -> dict[str, tuple[float, str]]:
+        """Return the least seconds for each kind of work, and what takes them.
 
-def limit_of(ledger: Ledger, rates: Rates | dict[str, Any]) -> Limit:
-    """Return the least time: of each kind of work the slowest resource, added up over kinds.
-
-    Inside one kind reading, arithmetic and exponentials can overlap; one kind follows the other.
-    """
-    known = rates if isinstance(rates, dict) else vars(rates)
-    by_resource = {"memory": 0.0, "flops": 0.0, "exp": 0.0}
-    by_kind = {}
-    for kind, entry in ledger.entries.items():
-        seconds = {
-            "memory": sum(b / known["read"][str(level)] for level, b in entry.moved.items()),
-            "flops": sum(f / known["flops"][rate] for rate, f in entry.flops.items()),
-            "exp": sum(e / known["exps"][by] for by, e in entry.exps.items()),
-        }
-        slowest = max(seconds, key=seconds.__getitem__)
-        by_resource[slowest] += seconds[slowest]
-        by_kind[kind] = seconds[slowest]
-    return Limit(sum(by_kind.values()), by_resource, by_kind)
+        Inside one kind reading, arithmetic and exponentials can overlap, so that the slowest
+        counts; one kind follows the other.
+        """
+        found = {}
+        for kind, own in self.amounts.items():
+            taken = dict.fromkeys(RESOURCES, 0.0)
+            for (what, rate), amount in own.items():
+                taken[what] += amount / rates[RESOURCES[what]][rate] if amount else 0.0
+            slowest = max(taken, key=taken.__getitem__)
+            found[kind] = taken[slowest], slowest
+        return found
 
 
 @contextmanager
 def counting() -> Iterator[Ledger]:
     ledger = Ledger()
-    with ExitStack() as stack:
-        for module, owner, name, kind, amounts in bank.COUNTS + inner.COUNTS:
-            where = importlib.import_module(module)
-            holder = where if owner is None else getattr(where, owner)
-            done = getattr(holder, name)
-            stack.enter_context(patch.object(holder, name, _counted(ledger, kind, done, amounts)))
+
+    def counted(kind: str, amounts: Any) -> Any:
+        def wrap(done: Any) -> Any:
+            def work(*args: Any, **more: Any) -> Any:
+                out = ledger.timed(kind, lambda: done(*args, **more))
+                ledger.add(kind, **amounts(out, *args, **more))
+                return out
+
+            return work
+
+        return wrap
+
+    wrappers = {
+        place: counted(kind, amounts)
+        for kind, places in COUNTS.items()
+        for place, amounts in places.items()
+    }
+    with watching(wrappers):
         yield ledger
-
-
-def _counted(ledger: Ledger, kind: str, done: Any, amounts: Any) -> Callable[..., Any]:
-    def work(*args: Any, **more: Any) -> Any:
-        out = ledger.timed(kind, lambda: done(*args, **more))
-        ledger.add(kind, **amounts(out, *args, **more))
-        return out
-
-    return work

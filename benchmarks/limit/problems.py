@@ -8,8 +8,7 @@ import numpy as np
 from sklearn.datasets import load_breast_cancer
 
 from benchmarks.growth.fit import SOLVERS, TOL, subset_kernels
-from benchmarks.papers.strings import simulate
-from benchmarks.problems import problem_on, two_classes
+from benchmarks.problems import problem_on, simulate, two_classes
 from kernelweave import MKLClassifier
 from kernelweave.bank import build_bank
 from kernelweave.bayes import Hyperparameters, Labels, Settings, infer
@@ -37,23 +36,23 @@ class Task:
 def tasks(full: bool, small: bool = False) -> Iterator[Task]:
     """Yield all tasks; small ones of the same kinds load the compiled code.
 
-    `matrices`: Gaussians on subsets of columns, most of which are kept as n x n matrices.
+    `matrices`: Gaussians on subsets of columns, kept as n x n matrices.
     `factors`: the SimpleMKL family on scikit-learn's breast cancer data, most of which have factors
     of low rank. Solvers are given the bank; building it is a task of its own.
     """
     n, m = (2000, 40) if full else (1000, 20)
     n, step = (150, 6) if small else (n, 1 if full else 2)
     X, y = two_classes(n)
-    yield from _of_table(DENSE, X, y, subset_kernels(m))
+    yield from _of_table(DENSE, "dense", X, y, subset_kernels(m))
     cancer, benign = load_breast_cancer(return_X_y=True)
-    yield from _of_table(FAMILY, cancer[::step], benign[::step], "simplemkl")
+    yield from _of_table(FAMILY, "auto", cancer[::step], benign[::step], "simplemkl")
     yield _prediction(X, y, subset_kernels(m), 2 * n)
     yield _strings(500 if small else 20_000 if full else 5_000)
 
 
-def _of_table(group: str, X: Array, y: Array, kernels: Any) -> Iterator[Task]:
+def _of_table(group: str, plan: str, X: Array, y: Array, kernels: Any) -> Iterator[Task]:
     def build() -> KernelOperator:
-        return build_bank("auto", bind_kernels(kernels, X), tol=TOL)
+        return build_bank(plan, bind_kernels(kernels, X), tol=TOL)
 
     bank = build()
     about = f"{bank.m} kernels, n = {bank.n:,}, {pickled_bytes(bank) / 1e6:.0f} MB"

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -132,32 +133,30 @@ def exp_rate(
     arrays = [np.full(NUMBERS, 0.5, kind) for _ in range(count)]
     # Of a number between 0 and 1 the exponential of its negative is one too.
     if whose == "numpy":
-        rooms = [np.empty_like(a) for a in arrays]
-        works = [
-            lambda a=a, b=b: [np.exp(a, out=b) for _ in range(times)]
-            for a, b in zip(arrays, rooms, strict=True)
-        ]
+        ways = [partial(np.exp, a, out=np.empty_like(a)) for a in arrays]
     else:
-        works = [lambda a=a: [scaled(a, kind(-1.0)) for _ in range(times)] for a in arrays]
+        ways = [partial(scaled, a, kind(-1.0)) for a in arrays]
+    works = [lambda way=way: [way() for _ in range(times)] for way in ways]
     return count * times * NUMBERS / _on_threads(works, clock)
 
 
 def tell_rates(columns: list[dict[str, Any]]) -> str:
     """Return a table of rates, one column for each number of threads."""
     heads = ["rate", *(f"{c['threads']} thread{'s'[: c['threads'] - 1]}" for c in columns)]
-    rows = []
+    rows = {}
     for level in LEVELS:
         size = f"{level // 2**20} MB" if level >= 2**20 else f"{level // 2**10} kB"
-        rows.append([f"read, {size}, GB/s", *(c["read"][str(level)] / 1e9 for c in columns)])
-    rows.append(["gemv, GB/s", *(c["gemv"] / 1e9 for c in columns)])
+        rows[f"read, {size}, GB/s"] = [c["read"][str(level)] for c in columns]
+    rows["gemv, GB/s"] = [c["gemv"] for c in columns]
     for name, words in (("gemm", "float64"), ("gemm32", "float32"), ("cholesky", "float64")):
-        told = [c["flops"][name] / 1e9 for c in columns]
-        rows.append([f"{name.removesuffix('32')}, {words}, Gflop/s", *told])
+        title = f"{name.removesuffix('32')}, {words}, Gflop/s"
+        rows[title] = [c["flops"][name] for c in columns]
     for whose, words in (("numpy", "NumPy"), ("own", "compiled here")):
         for bits in (32, 64):
-            told = [c["exps"][f"{whose}{bits}"] / 1e9 for c in columns]
-            rows.append([f"exp, {words}, float{bits}, 1e9/s", *told])
-    return table(heads, rows)
+            title = f"exp, {words}, float{bits}, 1e9/s"
+            rows[title] = [c["exps"][f"{whose}{bits}"] for c in columns]
+    cells = [[title, *(rate / 1e9 for rate in rates)] for title, rates in rows.items()]
+    return table(heads, cells)
 
 
 if __name__ == "__main__":

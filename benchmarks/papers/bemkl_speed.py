@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.limit.roofline import measure_rates
-from benchmarks.papers.bemkl_data import ITERATIONS, NEVER, Accuracies, load_table1, split_table1
+from benchmarks.papers.bemkl_data import ITERATIONS, NEVER, load_table1, split_table1
 from benchmarks.papers.bemkl_plain import plain_bemkl
 from benchmarks.problems import two_classes
 from benchmarks.show import Table, verdict
@@ -164,21 +164,22 @@ def show(title: str, runs: list[Run], speeds: tuple[float, float]) -> None:
         found.row(run.name + count, *seconds, *limits, bound, agrees, run.form)
 
 
-def run_speed(args: Any, accuracies: Accuracies) -> None:
+def run_speed(args: Any) -> None:
     rates = measure_rates()
     # Two operations for each number of 8 bytes.
     speeds = rates.flops["gemm"], rates.gemv / 4.0
-    iterations = 20 if args.quick else ITERATIONS
+    iterations = ITERATIONS if args.speed_part == 1.0 else ITERATIONS // 10
     print(f"\n## speed: BEMKL, dense preset, sigma_g = 1, {iterations} iterations")
     by_vector = f"matrix times vector {speeds[1] / 1e9:.1f} Gflop/s"
     print(f"matrix times matrix {speeds[0] / 1e9:.1f}, {by_vector}")
     _breast_cancer(args, iterations, speeds)
-    n, m = (100, 1000) if args.quick else (200, 5000)
-    for title, widths, fewest in (("mixed", (0.25, 8.0), 1), ("narrow", (0.2, 0.4), 10)):
-        kernels = many_kernels(m, 20, widths, fewest)
-        _generated(f"m = {m}, n = {n}, {title} kernels", kernels, n, iterations, speeds)
-    n, m = (800, 20) if args.quick else (3000, 20)
-    for title, widths, fewest in (("mixed", (0.125, 8.0), 1), ("narrow", (0.2, 0.6), 20)):
+    many, more = int(5000 * args.speed_part), int(3000 * args.speed_part)
+    for n, m, title, widths, fewest in (
+        (200, many, "mixed", (0.25, 8.0), 1),
+        (200, many, "narrow", (0.2, 0.4), 10),
+        (more, 20, "mixed", (0.125, 8.0), 1),
+        (more, 20, "narrow", (0.2, 0.6), 20),
+    ):
         kernels = many_kernels(m, 20, widths, fewest)
         _generated(f"n = {n}, m = {m}, {title} kernels", kernels, n, iterations, speeds)
 
@@ -194,7 +195,7 @@ def _breast_cancer(args: Any, iterations: int, speeds: tuple[float, float]) -> N
     ]
     runs.append(plain_run("simplemkl", X, y, iterations))
     show("breast cancer: n = 398, 403 kernels, SimpleMKL family", runs, speeds)
-    if args.quick:
+    if iterations < ITERATIONS:
         return
     model = BayesianMKLClassifier("simplemkl", max_iter=iterations, tol=NEVER)
     whole, _ = seconds_of(lambda: model.fit(X, y))

@@ -24,17 +24,19 @@ Fits are timed one by one, each in a process of its own after a small one that c
 shortest of three if it takes less than 5 seconds); memory is the peak above that before the fit.
 """
 
-import itertools
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from benchmarks.data import available
 from benchmarks.papers.mwu_fit import (
     EPS,
-    LARGE,
     METHODS,
     SMALL,
+    THREE,
     Job,
     choose_C,
     fit_apart,
@@ -44,122 +46,119 @@ from benchmarks.papers.mwu_fit import (
     split,
 )
 from benchmarks.papers.mwu_step import run_omega, run_step
-from benchmarks.part import read_options
+from benchmarks.papers.tables import PUBLISHED, over_splits, scored_fit
+from benchmarks.part import run_parts
 from benchmarks.show import Table, new_figure, save, verdict
-from benchmarks.timing import exponent, seconds_of
+from benchmarks.timing import exponent
 
-PAPER_SECONDS = {"cod_rna": 147.0, "adult": 780.0, "sonar": 3.65 * 3600.0}
-LARGE_METHODS = ["nystrom", "mwu hinge", "mwu", "mwu paper"]
-GB = 1e3
+# Head of a column -> what of a result is in it.
+COLUMNS = {
+    "n": "n",
+    "seconds": "seconds",
+    "paper's time over it": "ratio",
+    "test accuracy, %": "accuracy",
+    "rounds": "rounds",
+    "gap": "gap",
+    "support vectors": "support",
+    "kernels in use": "used",
+    "memory above the data, MB": "above_mb",
+    "weights": "weights",
+}
+# What comes before the columns of a row, and what is fitted.
+Case = tuple[tuple[Any, ...], Job]
+Results = list[tuple[Job, dict[str, Any]]]
 
 
-def certificate(result: dict[str, Any]) -> tuple[Any, Any, Any]:
-    return result.get("rounds", "-"), result.get("gap", "-"), result.get("support", "-")
+def run_cases(title: str, heads: list[str], columns: list[str], cases: Iterable[Case]) -> Results:
+    """Fit one after the other, each in a process of its own; print a row of each."""
+    found = Table(title, [*heads, *columns])
+    results = []
+    for head, job in cases:
+        result = fit_apart(job)
+        whole = job.n_train is None and job.m in (None, 1_000_000)
+        if whole and job.method != "nystrom":
+            result["ratio"] = f"{PUBLISHED['mwu']['seconds'][job.name] / result['seconds']:.1f}"
+        found.row(*head, *(result.get(COLUMNS[column], "-") for column in columns))
+        results.append((job, result))
+    return results
+
+
+def with_C(args: Any, job: Job) -> Job:
+    job = replace(job, data_dir=args.data_dir, bank=args.bank, max_time=args.max_time)
+    return replace(job, C=choose_C(job, args.C, args.rows))
 
 
 def run_large(args: Any) -> None:
     """Cod-RNA and Adult with three kernels: accuracy beside Nystrom's, time beside the paper's."""
-    n_train = 1500 if args.quick else None
-    rows = 1000 if args.quick else args.rows
-    print(f"\n## large: three kernels, C of {args.C} by {rows} training rows, tol {args.tol:g}")
-    heads = ["method", "n", "C", "seconds", "paper's time over it", "test accuracy, %", "rounds"]
-    heads += ["gap", "support vectors", "memory above the data, MB", "weights"]
+    print(
+        f"\n## large: three kernels, C of {args.C} by {args.rows} training rows, tol {args.tol:g}"
+    )
     for name in args.large:
-        eps, kernels = LARGE[name]
-        found = Table(f"{name}, eps {eps:g}: " + ", ".join(k.name for k in kernels), heads)
-        accuracy = {}
-        for method in args.methods:
-            job = Job(name, "three", method, eps=eps, tol=args.tol, n_train=n_train)
-            job = replace(job, data_dir=args.data_dir, max_time=args.max_time, bank=args.bank)
-            job = replace(job, C=choose_C(replace(job, max_time=60.0), args.C, rows))
-            result = fit_apart(job)
-            accuracy[method] = result["accuracy"]
-            whole = n_train is None and method != "nystrom"
-            ratio = f"{PAPER_SECONDS[name] / result['seconds']:.1f}" if whole else "-"
-            weights = " ".join(f"{w:.2f}" for w in result.get("weights", []))
-            cells = [method, result["n"], job.C, result["seconds"], ratio, result["accuracy"]]
-            found.row(*cells, *certificate(result), result["above_mb"], weights)
+        title = f"{name}, eps {EPS[name]:g}: " + ", ".join(k.name for k in THREE[name])
+        settings = {"eps": EPS[name], "tol": args.tol, "n_train": args.n_train or None}
+        jobs = (with_C(args, Job(name, "three", method, **settings)) for method in args.methods)
+        columns = [column for column in COLUMNS if column != "kernels in use"]
+        cases = (((job.method, job.C), job) for job in jobs)
+        results = run_cases(title, ["method", "C"], columns, cases)
+        accuracy = {job.method: result["accuracy"] for job, result in results}
         print()
-        for method in args.methods:
-            if method != "nystrom" and "nystrom" in accuracy:
-                behind = accuracy["nystrom"] - accuracy[method]
-                verdict(behind <= 0.5, f"{name}: {method} is {behind:+.2f} points behind Nystrom")
+        for method in set(accuracy) - {"nystrom"} if "nystrom" in accuracy else ():
+            behind = accuracy["nystrom"] - accuracy[method]
+            verdict(behind <= 0.5, f"{name}: {method} is {behind:+.2f} points behind Nystrom")
 
 
 def run_tolerances(args: Any) -> None:
     """Which gap is enough for the accuracy: the same fit, stopped earlier and later."""
-    heads = ["data", "n", "tol", "seconds", "rounds", "test accuracy, %"]
-    found = Table("## tolerances: MWU, hinge, three kernels, C = 1", heads)
-    n_train = 1500 if args.quick else 20_000
-    for name in args.large:
-        for tol in (3e-1, 1e-1, 3e-2, 1e-2, 1e-3):
-            job = Job(name, "three", "mwu hinge", tol=tol, eps=EPS[name], n_train=n_train)
-            job = replace(job, data_dir=args.data_dir, max_time=args.max_time, bank=args.bank)
-            result = fit_apart(job)
-            cells = (result[key] for key in ("seconds", "rounds", "accuracy"))
-            found.row(name, result["n"], tol, *cells)
+    shared = {"data_dir": args.data_dir, "max_time": args.max_time, "bank": args.bank}
+    shared["n_train"] = args.n_train or 20_000
+    jobs = (
+        Job(name, "three", "mwu hinge", tol=tol, eps=EPS[name], **shared)
+        for name in args.large
+        for tol in (3e-1, 1e-1, 3e-2, 1e-2, 1e-3)
+    )
+    title = "## tolerances: MWU, hinge, three kernels, C = 1"
+    columns = ["n", "seconds", "rounds", "test accuracy, %"]
+    run_cases(title, ["data", "tol"], columns, (((job.name, job.tol), job) for job in jobs))
 
 
 def run_million(args: Any) -> None:
-    m = 20_000 if args.quick else args.kernels
-    heads = ["method", "n", "seconds", "paper's time over it", "rounds", "gap", "support vectors"]
-    heads += ["kernels in use", "memory above the data, MB", "4 m n, MB"]
+    m = args.kernels
     title = f"## million: sonar, {m:,} kernels on one to five features, eps 0.2, C = 10"
-    found = Table(title, heads)
-    results = {}
-    for method in args.million_methods:
-        job = Job("sonar", "batch", method, C=10.0, m=m, data_dir=args.data_dir)
-        result = results[method] = fit_apart(replace(job, max_time=args.max_time))
-        state = 4e-6 * m * result["n"]
-        ratio = f"{PAPER_SECONDS['sonar'] / result['seconds']:.1f}" if m == 1_000_000 else "-"
-        cells = [method, result["n"], result["seconds"], ratio, *certificate(result)]
-        found.row(*cells, result["used"], result["above_mb"], state)
+    shared = {"C": 10.0, "m": m, "data_dir": args.data_dir, "max_time": args.max_time}
+    jobs = (Job("sonar", "batch", method, **shared) for method in args.million_methods)
+    columns = [column for column in COLUMNS if column not in ("test accuracy, %", "weights")]
+    results = run_cases(title, ["method"], columns, (((job.method,), job) for job in jobs))
     print()
-    for method, result in results.items():
-        budget = 4e-6 * m * result["n"] + GB
-        taken = result["above_mb"]
-        verdict(result["seconds"] < 1800, f"{method}: {result['seconds'] / 60:.1f} minutes of 30")
-        verdict(taken < budget, f"{method}: {taken:.0f} MB of 4 m n + 1 GB = {budget:.0f} MB")
+    for job, result in results:
+        budget = 4e-6 * m * result["n"] + 1e3
+        minutes, taken = result["seconds"] / 60, result["above_mb"]
+        verdict(minutes < 30, f"{job.method}: {minutes:.1f} minutes of 30")
+        verdict(taken < budget, f"{job.method}: {taken:.0f} MB of 4 m n + 1 GB = {budget:.0f} MB")
 
 
 FIGURE4 = ("adult", "web", "cod_rna")
-FIGURE4_METHODS = ["nystrom", "mwu", "mwu paper"]
-SMALL_METHODS = ["mwu", "mwu hinge", "mwu paper", "nystrom", "uniform"]
-
-# Of figure4: (data, method) -> training rows, accuracies and seconds.
-Curves = dict[tuple[str, str], tuple[list[int], list[float], list[float]]]
 
 
 def run_figure4(args: Any) -> None:
     """Test accuracy against the proportion of the training rows, twelve kernels."""
-    proportions = [0.02, 0.04] if args.quick else args.proportions
-    rows = 500 if args.quick else args.rows
-    heads = ["data", "method", "C", "proportion", "n", "seconds", "test accuracy, %", "rounds"]
-    title = f"## figure4: 12 kernels on all features, C of {args.C} by {rows} training rows"
-    found = Table(title, [*heads, "gap", "support vectors"])
-    curves: Curves = {}
-    for name in args.figure4:
-        y = load(name, args.data_dir)[1]
-        whole = int(0.8 * len(y))
-        for method in args.figure4_methods:
-            job = Job(name, "twelve", method, eps=EPS[name], tol=args.tol, data_dir=args.data_dir)
-            job = replace(job, bank=args.bank)
-            job = replace(job, C=choose_C(replace(job, max_time=60.0), args.C, rows))
-            curve = curves[name, method] = ([], [], [])
-            for proportion in proportions:
-                n = int(proportion * whole)
-                result = fit_apart(replace(job, n_train=n, max_time=args.max_time))
-                for values, key in zip(curve, ("n", "accuracy", "seconds"), strict=True):
-                    values.append(result[key])
-                cells = name, method, job.C, proportion, n, result["seconds"], result["accuracy"]
-                found.row(*cells, *certificate(result))
+
+    def cases() -> Iterator[Case]:
+        for name, (_, y) in available(args.figure4, args.data_dir, load):
+            for method in args.figure4_methods:
+                job = with_C(args, Job(name, "twelve", method, eps=EPS[name], tol=args.tol))
+                for proportion in args.proportions:
+                    n = int(proportion * int(0.8 * len(y)))
+                    yield (name, method, job.C, proportion), replace(job, n_train=n)
+
+    title = f"## figure4: 12 kernels on all features, C of {args.C} by {args.rows} training rows"
+    columns = ["n", "seconds", "test accuracy, %", "rounds", "gap", "support vectors"]
+    results = run_cases(title, ["data", "method", "C", "proportion"], columns, cases())
     if args.figure:
-        draw_figure(curves, args.figure)
+        draw_figure(results, args.figure)
 
 
-def draw_figure(curves: Curves, path: str) -> None:
+def draw_figure(results: Results, path: str) -> None:
     """Accuracy above, time below, one column for each data set."""
-    names = list(dict.fromkeys(name for name, _ in curves))
     titles = {"adult": "Adult", "web": "Web (w8a)", "cod_rna": "Cod-RNA"}
     labels = {
         "mwu": 'MWU, omega="auto"',
@@ -167,14 +166,17 @@ def draw_figure(curves: Curves, path: str) -> None:
         "mwu paper": 'MWU, omega="paper"',
         "nystrom": "NystromMKLClassifier",
     }
-    size = max(6.0, 3.8 * len(names)), 5.4
-    fig, axes = new_figure(*size, 2, len(names), sharex="col")
-    for (name, method), (n, accuracy, seconds) in curves.items():
+    curves: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for job, result in results:
+        curves.setdefault((job.name, job.method), []).append(result)
+    names = list(dict.fromkeys(name for name, _ in curves))
+    fig, axes = new_figure(max(6.0, 3.8 * len(names)), 5.4, 2, len(names), sharex="col")
+    for (name, method), own in curves.items():
         above, below = axes[:, names.index(name)]
         place = list(labels).index(method)
         look = {"marker": "soD^v"[place], "ms": 4, "color": f"C{place}", "label": labels[method]}
-        above.plot(n, accuracy, **look)
-        below.plot(n, seconds, **look)
+        for ax, what in ((above, "accuracy"), (below, "seconds")):
+            ax.plot([result["n"] for result in own], [result[what] for result in own], **look)
         above.set(title=titles[name])
         below.set(xlabel="training rows", yscale="log")
     axes[0, 0].set_ylabel("test accuracy, %")
@@ -182,107 +184,80 @@ def draw_figure(curves: Curves, path: str) -> None:
     save(fig, path, axes[0, 0])
 
 
+SMALL_METHODS = ["mwu", "mwu hinge", "mwu paper", "nystrom", "uniform"]
+
+
 def run_small(args: Any) -> None:
     """Median misclassification over random splits, 12 kernels on each feature, best C for each."""
-    splits = 2 if args.quick else args.splits
-    names = args.small[-1:] if args.quick else args.small
-    grid = [1.0] if args.quick else args.small_C
+    grid = args.small_C
     found = Table(
-        f"## small: misclassified test rows, %, median of {splits} splits at the best C of {grid} "
-        "(chosen on the test rows, for every method alike, as in Figure 2), and the mean time of a "
-        "fit",
+        f"## small: misclassified test rows, %, median of {args.splits} splits at the best C of "
+        f"{grid} (chosen on the test rows, for every method alike, as in Figure 2), and the mean "
+        "time of a fit",
         ["data", "n", "m", *SMALL_METHODS],
     )
-    for name in names:
-        X, y = load(name, args.data_dir)
+    for name, (X, y) in available(args.small, args.data_dir, load):
         kernels = per_feature_kernels(X.shape[1])
-        parts = [split(X, y, seed) for seed in range(splits)]
+        jobs = [
+            Job(name, "features", method, C=C, tol=args.tol, max_time=args.small_time)
+            for method in SMALL_METHODS
+            for C in grid
+        ]
+        fits = {(job.method, job.C): partial(scored_fit, make_model(job, kernels)) for job in jobs}
+        scores = over_splits((split(X, y, seed) for seed in range(args.splits)), fits)
         cells = []
         for method in SMALL_METHODS:
-            medians, seconds = [], 0.0
-            for C in grid:
-                job = Job(name, "features", method, C=C, tol=args.tol, max_time=args.small_time)
-                errors = []
-                for train, test, y_train, y_test in parts:
-                    fit = make_model(job, kernels).fit
-                    taken, model = seconds_of(lambda f=fit, X=train, y=y_train: f(X, y))
-                    seconds += taken
-                    errors.append(100.0 * (1.0 - model.score(test, y_test)))
-                medians.append(float(np.median(errors)))
-            best = int(np.argmin(medians))
-            each = seconds / (len(grid) * splits)
-            cells.append(f"{medians[best]:.1f} (C = {grid[best]:g}, {each:.2f} s)")
+            errors = [100.0 - np.median(scores[method, C]["accuracy"]) for C in grid]
+            each = np.mean([scores[method, C]["seconds"] for C in grid])
+            best = int(np.argmin(errors))
+            cells.append(f"{errors[best]:.1f} (C = {grid[best]:g}, {each:.2f} s)")
         found.row(name, len(y), len(kernels), *cells)
 
 
-SAMPLES = [1625, 3250, 4875, 6500]
-KERNELS = [168, 336, 672, 1344]
 MUSHROOM_METHODS = ["mwu hinge", "mwu", "mwu paper", "nystrom", "plain liblinear+"]
 # Bytes of a Nystrom feature: the number, and LIBLINEAR's copy with an index beside it.
 _BYTES = 24.0
 
+# (method, n, m) -> seconds.
 Times = dict[tuple[str, int, int], float]
 
 
 def run_mushroom(args: Any) -> None:
     """Twelve kernels on each of 112 binary features: time against n and against m."""
-    samples, kernels = SAMPLES, KERNELS
-    if args.quick:
-        samples, kernels = [200, 400], [24, 48]
+    samples, kernels = args.mushroom_n, args.mushroom_m
     print("\n## mushroom: 12 kernels on every binary feature (rank at most 2), C = 1, eps 0.2")
     print(
         "nystrom: ours, directions of eigenvalue zero left out. plain liblinear+: scikit-learn's "
         "Nystroem for each kernel and LinearSVC, as in the paper, with fewer landmarks where "
         f"the features would take more than {args.plain_gb:g} GB.\n"
     )
-    heads = ["method", "bank", "n", "m", "landmarks", "seconds", "test accuracy, %", "rounds"]
-    found = Table("", [*heads, "gap", "memory above the data, MB"])
+    columns = ["seconds", "test accuracy, %", "rounds", "gap", "memory above the data, MB"]
+    found = Table("", ["method", "bank", "n", "m", "landmarks", *columns])
     times: Times = {}
-    # Of those that were given up.
-    bounds: Times = {}
     points = {(n, kernels[-1]) for n in samples}
     points |= {(n, m) for n in (samples[0], samples[-1]) for m in kernels}
-    for method, bank in _contestants(args):
-        for n, m in sorted(points, key=np.prod):
-            found.row(method, bank, n, m, *_row(args, times, bounds, method, bank, n, m))
+    for method in args.mushroom_methods:
+        ours, plain = method.startswith("mwu"), method == "plain liblinear+"
+        patience = args.plain_time if plain else None
+        for bank in args.banks if ours else ["auto"]:
+            label, late = method if bank == "auto" else f"{method}, {bank}", False
+            for n, m in sorted(points, key=np.prod):
+                landmarks = 150
+                if plain:
+                    landmarks = int(min(150, max(2, 1e9 * args.plain_gb / (_BYTES * n * m))))
+                settings = {"m": m, "n_train": n, "n_components": landmarks, "bank": bank}
+                job = Job("mushroom", "features", method, tol=args.tol, **settings)
+                job = replace(job, data_dir=args.data_dir)
+                head = label, bank if ours else "-", n, m, "-" if ours else landmarks
+                # What takes more than that is not tried with more rows and kernels.
+                result = {} if late else fit_apart(job, patience)
+                if "seconds" in result:
+                    times[label, n, m] = result["seconds"]
+                    found.row(*head, *(result.get(COLUMNS[column], "-") for column in columns))
+                else:
+                    late = True
+                    found.row(*head, f"over {patience:g}", *[""] * 4)
     _summary(times, samples, kernels)
-
-
-def _contestants(args: Any) -> list[tuple[str, str]]:
-    methods = [method for method in MUSHROOM_METHODS if method in args.mushroom_methods]
-    ours = [method for method in methods if method.startswith("mwu")]
-    return list(itertools.product(ours, args.banks)) + [
-        (method, "-") for method in methods if method not in ours
-    ]
-
-
-def _row(
-    args: Any, times: Times, bounds: Times, method: str, bank: str, n: int, m: int
-) -> list[Any]:
-    landmarks = 150
-    if method == "plain liblinear+":
-        landmarks = int(min(150, max(2, 1e9 * args.plain_gb / (_BYTES * n * m))))
-    job = Job("mushroom", "features", method, m=m, n_train=n, n_components=landmarks)
-    job = replace(job, data_dir=args.data_dir, bank="auto" if bank == "-" else bank, tol=args.tol)
-    label = method if bank in ("-", "auto") else f"{method}, {bank}"
-    shown = "-" if method.startswith("mwu") else landmarks
-    plain = method == "plain liblinear+"
-    guess = _expected({**times, **bounds}, label, n, m)
-    if plain and guess > args.plain_time:
-        return [shown, f"left out, over {guess:.0f}", *[""] * 4]
-    result = fit_apart(job, 2.0 * args.plain_time if plain else None)
-    if "more_than" in result:
-        bounds[label, n, m] = result["more_than"]
-        return [shown, f"over {result['more_than']:.0f}", *[""] * 4]
-    times[label, n, m] = result["seconds"]
-    told = result.get("rounds", "-"), result.get("gap", "-")
-    return [shown, result["seconds"], result["accuracy"], *told, result["above_mb"]]
-
-
-def _expected(times: Times, label: str, n: int, m: int) -> float:
-    """Seconds if time grows in proportion to n and m, from what was measured; 0 if nothing was."""
-    known = [seconds * (n / a) * (m / b) for (who, a, b), seconds in times.items() if who == label]
-    return max(known, default=0.0)
 
 
 def _summary(times: Times, samples: list[int], kernels: list[int]) -> None:
@@ -316,40 +291,52 @@ PARTS = {
     "step": run_step,
     "omega": run_omega,
 }
+QUICK = {"max_time": 10.0, "n_train": 1500, "rows": 500, "kernels": 20_000, "splits": 2}
+QUICK |= {"proportions": [0.02, 0.04], "small": ["wpbc"], "small_C": [1.0], "step_repeats": 5}
+QUICK |= {
+    "mushroom_n": [200, 400],
+    "mushroom_m": [24, 48],
+    "omega_parts": [0.5],
+    "omega_eps": [0.3],
+}
+QUICK |= {"step_part": 0.1}
 
 
 def main() -> None:
     methods = list(METHODS)
-    args = read_options(
+    run_parts(
         __doc__,
-        parts=PARTS,
+        PARTS,
+        quick=QUICK,
         tol=(1e-2, "duality gap of MWU"),
         max_time=(1800.0, "seconds for a fit of MWU"),
         C=([0.1, 1.0, 10.0], "grid"),
         rows=(5000, "training rows that choose C"),
+        n_train=(0, "training rows of large and tolerances (0: all, and 20,000)"),
         bank=("lazy", "of MWU in large, tolerances and figure4"),
-        large=LARGE,
-        methods=(LARGE_METHODS, "of large", methods),
+        large=THREE,
+        methods=(["nystrom", "mwu hinge", "mwu", "mwu paper"], "of large", methods),
         kernels=(1_000_000, "of million"),
         million_methods=(["mwu paper", "mwu hinge"], "of million", methods[:3]),
         mushroom_methods=(MUSHROOM_METHODS, "of mushroom", MUSHROOM_METHODS),
+        mushroom_n=[1625, 3250, 4875, 6500],
+        mushroom_m=[168, 336, 672, 1344],
         banks=(["auto"], "of mushroom: auto, lazy"),
-        plain_time=(300.0, "seconds of a plain fit"),
+        plain_time=(300.0, "seconds of a plain fit, after which no larger one is tried"),
         plain_gb=(8.0, "see mushroom"),
         figure4=(["adult", "cod_rna"], "sets", FIGURE4),
-        figure4_methods=(FIGURE4_METHODS, "of figure4", methods),
+        figure4_methods=(["nystrom", "mwu", "mwu paper"], "of figure4", methods),
         proportions=[0.02, 0.05, 0.1, 0.25, 0.5, 1.0],
         figure=(None, "file: draw figure4"),
         small=(list(SMALL), "sets", SMALL),
         splits=(10, "of small; 30 in the paper"),
         small_C=[0.1, 1.0, 10.0, 100.0],
         small_time=(20.0, "seconds for a fit of small"),
-        quick=(False, "tiny parts of everything"),
+        omega_eps=[0.3, 0.1],
+        step_part=(1.0, "of the sizes of step"),
+        step_repeats=60,
+        omega_parts=([0.1, 0.5, 1.0], "of 1/q*, of omega"),
     )
-    if args.quick:
-        args.max_time = min(args.max_time, 10.0)
-    for part in args.parts:
-        PARTS[part](args)
 
 
 if __name__ == "__main__":

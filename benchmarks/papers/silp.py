@@ -23,8 +23,8 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 from sklearn.model_selection import train_test_split
 
 from benchmarks.data import MissingDataError, load_set, signs
-from benchmarks.papers.strings import simulate
 from benchmarks.part import read_options
+from benchmarks.problems import simulate
 from benchmarks.show import Table, new_figure, save
 from kernelweave import MKLClassifier, MKLRegressor
 from kernelweave.kernels import RBF, WeightedDegree
@@ -91,17 +91,11 @@ def sites(data_dir: Path | str | None, n: int = 2200) -> dict[str, Any]:
         model = MKLClassifier(family, solver="silp", class_weight="balanced").fit(train, y_train)
         decision = model.decision_function(test)
         found[name] = {
-            "roc": float(roc_auc_score(y_test, decision)),
-            "prc": float(average_precision_score(y_test, decision)),
+            "roc": roc_auc_score(y_test, decision),
+            "prc": average_precision_score(y_test, decision),
+            "weights": model.weights_ if name != "fixed" else [],
         }
-        if name != "fixed":
-            found[name]["weights"] = [float(w) for w in model.weights_]
     return found
-
-
-def heaviest_window(found: dict[str, Any]) -> int:
-    """First position of the heaviest window, counted from the A of the AG (or the motif)."""
-    return WINDOW * int(np.argmax(found["positions"]["weights"])) - int(found["origin"])
 
 
 def draw(star: Moves, sine: Moves, found: dict[str, Any], path: Path) -> None:
@@ -127,11 +121,16 @@ def draw(star: Moves, sine: Moves, found: dict[str, Any], path: Path) -> None:
 
 
 def main() -> None:
-    quick = (False, "fewer separations and frequencies")
-    args = read_options(__doc__, quick=quick, figure=None)
-    count = 4 if args.quick else 12
-    star = stars(np.linspace(0.1, 5.7, count), 600 if args.quick else 2000)
-    sine = sines(np.geomspace(0.1, 5.0, count), 300 if args.quick else 1000)
+    args = read_options(
+        __doc__,
+        quick={"count": 4, "stars": 600, "sine": 300},
+        count=(12, "separations and frequencies"),
+        stars=(2000, "points of the stars"),
+        sine=(1000, "points of the sine"),
+        figure=None,
+    )
+    star = stars(np.linspace(0.1, 5.7, args.count), args.stars)
+    sine = sines(np.geomspace(0.1, 5.0, args.count), args.sine)
     for name, what, moves in (("stars", "separation", star), ("sine", "frequency", sine)):
         shown = Table(name, [what, "mean width"])
         for row in zip(moves.values, moves.mean_width, strict=True):
@@ -141,8 +140,10 @@ def main() -> None:
     shown = Table(title, ["weights over", "ROC", "PRC", "weights"])
     for name in ("fixed", "lengths", "positions"):
         areas = f"{found[name]['roc']:.4f}", f"{found[name]['prc']:.4f}"
-        shown.row(name, *areas, " ".join(f"{w:.3f}" for w in found[name].get("weights", [])))
-    print(f"heaviest window starts at {heaviest_window(found):+d}")
+        shown.row(name, *areas, " ".join(f"{w:.3f}" for w in found[name]["weights"]))
+    # Counted from the A of the AG, or of the motif.
+    first = WINDOW * int(np.argmax(found["positions"]["weights"])) - found["origin"]
+    print(f"heaviest window starts at {first:+d}")
     if args.figure:
         draw(star, sine, found, args.figure)
 

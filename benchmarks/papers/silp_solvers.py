@@ -15,80 +15,53 @@ converged after --max-time of them is shown as "> SECONDS".
 """
 
 import time
+from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
-from sklearn.preprocessing import StandardScaler
 
-from benchmarks.data import load
-from benchmarks.papers.contest import Entry, Limited, contest
-from benchmarks.part import read_options
+from benchmarks.data import available, load_standardised
+from benchmarks.papers.tables import Entry, Limited, contest
+from benchmarks.part import run_parts
 from benchmarks.problems import problem_on, two_classes
 from benchmarks.show import Table
-from benchmarks.timing import seconds_of
+from benchmarks.watch import seconds_in
 from kernelweave.bank import DenseBank, LazyBank, build_bank
 from kernelweave.kernels import RBF
 from kernelweave.operators import bind_kernels
 from kernelweave.problem import Problem
 from kernelweave.regularizers import L1, BlockNorm, ElasticNet, Entropy, LpBall, SquaredLp
-from kernelweave.solvers import SILP, SPG, ActiveSet, SILPChunking, Solver, bundle
-from kernelweave.solvers.cuts import CutLP
+from kernelweave.solvers import SILP, SPG, ActiveSet, SILPChunking, Solver
 
 TOL = 1e-3
 SIMPLEX_SOLVERS = {"active-set": ActiveSet(), "silp": SILP(), "silp-chunking": SILPChunking()}
+ALL_SOLVERS = {**SIMPLEX_SOLVERS, "spg": SPG()}
 REGULARIZERS = [L1(1.0), LpBall(1.05), LpBall(1.33), LpBall(2.0), SquaredLp(2.0, 1.0)]
 REGULARIZERS += [SquaredLp(1.33, 1.0), ElasticNet(1.0, l1_ratio=0.5), BlockNorm(), Entropy(1.0)]
-
-
-class ProgramClock:
-    """Counts the seconds spent on linear and on quadratic programs."""
-
-    def __init__(self) -> None:
-        self.seconds = {"linear": 0.0, "quadratic": 0.0}
-
-    def start(self) -> None:
-        """Count from here on, in this process."""
-        CutLP.solve = self._timed("linear", CutLP.solve)
-        bundle.nearest_below = self._timed("quadratic", bundle.nearest_below)
-
-    def _timed(self, kind: str, func: Any) -> Any:
-        def call(*args: Any, **kwargs: Any) -> Any:
-            spent, value = seconds_of(lambda: func(*args, **kwargs), time.process_time)
-            self.seconds[kind] += spent
-            return value
-
-        return call
-
-    def taken(self) -> dict[str, float]:
-        """Return what was counted, and begin anew."""
-        taken, self.seconds = self.seconds, dict.fromkeys(self.seconds, 0.0)
-        return taken
-
-
-clock = ProgramClock()
+PROGRAMS = {"linear": ["CutLP.solve"], "quadratic": ["bundle:nearest_below"]}
 
 
 def race(
     problem: Problem, solvers: dict[str, Solver], rounds: int, max_time: float
 ) -> dict[str, Entry]:
     limited = {name: Limited(problem, solver, max_time) for name, solver in solvers.items()}
-    return contest(limited, TOL, rounds, time.process_time, clock.taken)
+    watch = partial(seconds_in, PROGRAMS)
+    return contest(limited, TOL, rounds, time.process_time, watch)
 
 
-def simplemkl_bank(name: str, data_dir: Any) -> tuple[Any, np.ndarray]:
-    X, y = load(name, data_dir)
-    kernels = bind_kernels("simplemkl", StandardScaler().fit_transform(X), normalize="trace")
-    return build_bank("auto", kernels, cache_mb=1000, tol=TOL, random_state=0), y
+def simplemkl_banks(args: Any) -> Iterator[tuple[str, Any, np.ndarray]]:
+    for name, (X, y) in available(("ionosphere", "sonar"), args.data_dir, load_standardised):
+        kernels = bind_kernels("simplemkl", X, normalize="trace")
+        yield name, build_bank("auto", kernels, cache_mb=1000, tol=TOL, random_state=0), y
 
 
 def small(args: Any) -> None:
     heads = ["data", "C", "solver", "s", "of the fastest", "solves", "in LPs", "in QPs"]
     found = Table("## small: SimpleMKL family, simplex, hinge", heads)
-    plain = {"silp, plain cutting planes": SILP(stabilise=False)}
-    for name in ("ionosphere", "sonar"):
-        bank, y = simplemkl_bank(name, args.data_dir)
+    solvers = {**ALL_SOLVERS, "silp, plain cutting planes": SILP(stabilise=False)}
+    for name, bank, y in simplemkl_banks(args):
         for C in (1.0, 100.0):
-            solvers = {**SIMPLEX_SOLVERS, "spg": SPG(), **plain}
             best = race(problem_on(bank, y, C), solvers, args.repeat, args.max_time)
             fastest = min(entry.seconds for entry in best.values())
             for label, entry in best.items():
@@ -118,8 +91,7 @@ def regularizers(args: Any) -> None:
     heads = ["regularizer", "data", "C", "spg", "silp", "spg / silp"]
     title = "## regularizers: SimpleMKL family, hinge (seconds, single-kernel solves)"
     found = Table(title, heads)
-    for name in ("ionosphere", "sonar"):
-        bank, y = simplemkl_bank(name, args.data_dir)
+    for name, bank, y in simplemkl_banks(args):
         for regularizer in (None, *REGULARIZERS):
             for C in (1.0, 100.0):
                 chosen = {} if regularizer is None else {"regularizer": regularizer}
@@ -130,21 +102,22 @@ def regularizers(args: Any) -> None:
                 found.row(repr(problem.regularizer), name, C, *cells, ratio)
 
 
-PARTS = {"small": small, "points": points, "regularizers": regularizers}
+def warm_up() -> None:
+    X, y = two_classes(400)
+    warm = DenseBank().build(bind_kernels([RBF(1.0), RBF(2.0)], X))
+    race(problem_on(warm, y), ALL_SOLVERS, 1, 5.0)
 
 
 def main() -> None:
-    sizes = [2000, 4000, 8000]
-    args = read_options(__doc__, parts=PARTS, repeat=3, max_time=5.0, sizes=sizes, quick=False)
-    if args.quick:
-        args.repeat, args.sizes = 1, args.sizes[:1]
-    clock.start()
-    # Compilation is not part of any time.
-    X, y = two_classes(400)
-    warm = DenseBank().build(bind_kernels([RBF(1.0), RBF(2.0)], X))
-    race(problem_on(warm, y), {**SIMPLEX_SOLVERS, "spg": SPG()}, 1, 5.0)
-    for part in args.parts:
-        PARTS[part](args)
+    run_parts(
+        __doc__,
+        {"small": small, "points": points, "regularizers": regularizers},
+        warm_up=warm_up,
+        quick={"repeat": 1, "sizes": [2000]},
+        repeat=3,
+        max_time=5.0,
+        sizes=[2000, 4000, 8000],
+    )
 
 
 if __name__ == "__main__":

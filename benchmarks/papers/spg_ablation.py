@@ -13,72 +13,58 @@ Table 7: small sets, sum of the SimpleMKL family under l1 and under p = 1.33, an
 kernel for each feature under l1. Table 11: subsets of Adult, 10 Gaussian kernels, p = 1.33.
 """
 
-import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.preprocessing import StandardScaler
 
-from benchmarks.data import load
+from benchmarks.data import available, load, load_standardised
+from benchmarks.papers.spg import bare_fit, make_problem, regularizer_of
 from benchmarks.part import read_options
 from benchmarks.problems import problem_on
 from benchmarks.show import Table, new_figure, save
 from kernelweave.bank import build_bank
-from kernelweave.combine import Product
 from kernelweave.kernels import RBF
-from kernelweave.operators import ComputedOperator, DistanceOperator
+from kernelweave.operators import ComputedOperator
 from kernelweave.problem import Problem
-from kernelweave.regularizers import L1, SquaredLp
-from kernelweave.solvers import PGD, SPG, Limits, Result, get_solver
-from kernelweave.solvers.loop import run
+from kernelweave.solvers import PGD, SPG, Limits, Result
 
+PLAIN = {"tune_precision": False, "scaled": False}
 SETTINGS = {
     "PGD": PGD(),
-    "PGD+N": SPG(spectral=False, nonmonotone=True, tune_precision=False, scaled=False),
-    "PGD+S": SPG(spectral=True, nonmonotone=False, tune_precision=False, scaled=False),
-    "PGD+N+S": SPG(spectral=True, nonmonotone=True, tune_precision=False, scaled=False),
+    "PGD+N": SPG(spectral=False, nonmonotone=True, **PLAIN),
+    "PGD+S": SPG(spectral=True, nonmonotone=False, **PLAIN),
+    "PGD+N+S": SPG(spectral=True, nonmonotone=True, **PLAIN),
     "SPG-GMKL": SPG(scaled=False),
     "auto": "auto",
 }
-SMALL = ("ionosphere", "sonar", "wdbc", "pima", "liver", "australian", "wpbc")
-Results = dict[str, dict[str, Result]]
+SMALL = ["ionosphere", "sonar", "wdbc", "pima", "liver", "australian", "wpbc"]
+CASES = {
+    "sum l1": ("sum", "l1"),
+    "sum p=1.33": ("sum", "1.33"),
+    "product l1": ("product", "l1"),
+}
 
 
-def bare_fit(problem: Problem, setting: Any, limits: Limits) -> Result:
-    """Fit by the bare loop, with no weights learnt on a part of the samples first."""
-    return run(problem, get_solver(setting, problem), limits, None, [], time.perf_counter())
+def problems(args: Any) -> Iterator[tuple[str, Problem]]:
+    if "small" in args.parts:
+        for title, case in CASES.items():
+            for name, (X, y) in available(args.sets, args.data_dir, load_standardised):
+                yield f"{name} {title}", make_problem(case[0], X, y, case[1], args.C)
+    if "adult" in args.parts:
+        for _, (X, y) in available(["adult"], args.data_dir, load):
+            order = np.random.default_rng(0).permutation(len(y))
+            kernels = [RBF(width=w) for w in np.geomspace(1.0, 30.0, 10)]
+            for n in args.n:
+                # float64: the solver alone decides the gap
+                bound = ComputedOperator.build(kernels, X[order[:n]])
+                bank = build_bank("dense", bound, tol=1e-6)
+                problem = problem_on(bank, y[order[:n]], regularizer=regularizer_of("1.33"))
+                yield f"adult n={n} p=1.33", problem
 
 
-def sum_problem(X: np.ndarray, y: np.ndarray, regularizer: Any, C: float) -> Problem:
-    bank = build_bank("auto", ComputedOperator.build("simplemkl", X), tol=1e-6)
-    return problem_on(bank, y, C, regularizer=regularizer)
-
-
-def product_problem(X: np.ndarray, y: np.ndarray, regularizer: Any, C: float) -> Problem:
-    bank = DistanceOperator.build("features", X).keep()
-    return problem_on(bank, y, C, regularizer=regularizer, combination=Product())
-
-
-def adult_problem(X: np.ndarray, y: np.ndarray) -> Problem:
-    kernels = [RBF(width=w) for w in np.geomspace(1.0, 30.0, 10)]
-    # float64: the solver alone decides the gap
-    bank = build_bank("dense", ComputedOperator.build(kernels, X), tol=1e-6)
-    return problem_on(bank, y, regularizer=SquaredLp(1.33))
-
-
-def solve_all(found: Table, title: str, problem: Problem, limits: Limits) -> dict[str, Result]:
-    results, cells = {}, []
-    for name, setting in SETTINGS.items():
-        result = results[name] = bare_fit(problem, setting, limits)
-        last = result.history[-1]
-        mark = "" if result.converged else f" (gap {result.certificate.gap:.0e})"
-        cells.append(f"{last.seconds:.2f} s, {last.inner_solves}{mark}")
-    found.row(title, *cells)
-    return results
-
-
-def figure(rows: Results, path: Path) -> None:
+def figure(rows: dict[str, dict[str, Result]], path: Path) -> None:
     """Objective above the best one found, against time."""
     fig, [axes] = new_figure(4.2 * len(rows), 3.9, 1, len(rows))
     style = {"SPG-GMKL": {"lw": 2.5}, "auto": {"lw": 2.0, "ls": "--", "color": "black"}}
@@ -95,37 +81,30 @@ def figure(rows: Results, path: Path) -> None:
 def main() -> None:
     args = read_options(
         __doc__,
+        quick={"sets": ["ionosphere", "sonar", "liver"], "n": [1000], "max_time": 10.0},
         parts=["small", "adult"],
-        quick=False,
+        sets=SMALL,
+        n=([1000, 2000, 4000], "rows of Adult"),
         max_time=(60.0, "seconds for one fit"),
         tol=1e-3,
-        C=10.0,
+        C=(10.0, "of the small sets"),
         figure=Path("spg_ablation.png"),
     )
-    names = SMALL[:2] + SMALL[4:5] if args.quick else SMALL
-    max_time = min(args.max_time, 10.0) if args.quick else args.max_time
-    limits = Limits(tol=args.tol, max_iter=100_000, max_time=max_time)
-    rows: Results = {}
+    limits = Limits(tol=args.tol, max_iter=100_000, max_time=args.max_time)
     found = Table("time and SVM solves", ["data", *SETTINGS])
-    if "small" in args.parts:
-        for title, make, regularizer in (
-            ("sum l1", sum_problem, L1(1.0)),
-            ("sum p=1.33", sum_problem, SquaredLp(1.33)),
-            ("product l1", product_problem, L1(1.0)),
-        ):
-            for name in names:
-                X, y = load(name, args.data_dir)
-                problem = make(StandardScaler().fit_transform(X), y, regularizer, args.C)
-                rows[f"{name} {title}"] = solve_all(found, f"{name} {title}", problem, limits)
-    if "adult" in args.parts:
-        X, y = load("adult", args.data_dir)
-        order = np.random.default_rng(0).permutation(len(y))
-        for n in (1000,) if args.quick else (1000, 2000, 4000):
-            title = f"adult n={n} p=1.33"
-            problem = adult_problem(X[order[:n]], y[order[:n]])
-            rows[title] = solve_all(found, title, problem, limits)
-    shown = [title for title in rows if title.startswith(("sonar", "adult"))]
-    if shown:
+    rows: dict[str, dict[str, Result]] = {}
+    for title, problem in problems(args):
+        results = {name: bare_fit(problem, setting, limits) for name, setting in SETTINGS.items()}
+        cells = []
+        for result in results.values():
+            last = result.history[-1]
+            mark = "" if result.converged else f" (gap {result.certificate.gap:.0e})"
+            cells.append(f"{last.seconds:.2f} s, {last.inner_solves}{mark}")
+        found.row(title, *cells)
+        if title.startswith(("sonar", "adult")):
+            rows[title] = results
+    if rows:
+        shown = list(rows)
         figure({title: rows[title] for title in shown[:3] + shown[3:][-1:]}, args.figure)
 
 

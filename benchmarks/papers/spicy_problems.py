@@ -1,13 +1,16 @@
 """Problems, solvers and counts of SpicyMKL's experiments; see spicy.py."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 from sklearn.preprocessing import StandardScaler
 
 from benchmarks.data import make_ringnorm
-from benchmarks.papers.contest import Entry, Limited, contest
+from benchmarks.papers.tables import Entry, Limited, contest
 from benchmarks.problems import Array, problem_on
+from benchmarks.watch import watching
 from kernelweave.bank import DenseBank, storage_dtype
 from kernelweave.kernels import RBFBatch
 from kernelweave.losses import Hinge, Logistic, Loss
@@ -26,6 +29,7 @@ SOLVERS: dict[str, Solver] = {
 LOOSE, TIGHT = 1e-2, 1e-6
 # A fit that has taken this many times as long as another solver's is not waited for.
 PATIENCE, SHORTEST_WAIT = 40, 3.0
+PRODUCTS = ("DenseOperator.quad", "DenseOperator.apply")
 
 
 def unit_trace_c(c: float, n: int) -> float:
@@ -79,45 +83,33 @@ def rounded_bank(kernels: Any) -> DenseOperator:
     return DenseBank("float32").from_matrices(list(stack))
 
 
-class Products:
-    """Counts products K_k v of one kernel matrix in dense banks: m of them are a pass."""
+@contextmanager
+def counted_products() -> Iterator[list[int]]:
+    """Count products K_k v of one kernel matrix in dense banks: m of them are a pass."""
+    count = [0]
 
-    def __init__(self) -> None:
-        self.count = 0
-
-    def start(self) -> None:
-        """Count from here on, in this process."""
-        for name in ("quad", "apply"):
-            setattr(DenseOperator, name, self._counted(getattr(DenseOperator, name)))
-
-    def _counted(self, func: Any) -> Any:
+    def counted(function: Any) -> Any:
         def call(bank: Any, v: Array, kernels: Any = None, *rest: Any, **more: Any) -> Array:
-            self.count += bank.m if kernels is None else len(kernels)
-            return func(bank, v, kernels, *rest, **more)
+            count[0] += bank.m if kernels is None else len(kernels)
+            return function(bank, v, kernels, *rest, **more)
 
         return call
 
-    def taken(self) -> int:
-        """Return what was counted, and begin anew."""
-        taken, self.count = self.count, 0
-        return taken
+    with watching(dict.fromkeys(PRODUCTS, counted)):
+        yield count
 
 
-products = Products()
-
-
-def race(contestants: dict[Any, Limited], tol: float, rounds: int) -> dict[Any, Entry]:
+def race(contestants: dict[Any, Limited], tol: float, rounds: int, clock: Any) -> dict[Any, Entry]:
     """A contest that counts products and does not wait long for the slowest."""
-    return contest(
-        contestants, tol, rounds, noted=products.taken, patience=PATIENCE, shortest=SHORTEST_WAIT
-    )
+    waiting = {"patience": PATIENCE, "shortest": SHORTEST_WAIT}
+    return contest(contestants, tol, rounds, clock, counted_products, **waiting)
 
 
 def all_solvers(
-    bank: KernelOperator, y: Array, c: float, max_time: float
+    bank: KernelOperator, y: Array, losses: list[str], c: float, max_time: float
 ) -> dict[tuple[str, str], Limited]:
     """Every solver on every loss: {(loss, solver): ...}, one problem for each loss."""
-    problems = {loss: block_l1_problem(bank, y, loss, c) for loss in LOSSES}
+    problems = {loss: block_l1_problem(bank, y, loss, c) for loss in losses}
     return {
         (loss, name): Limited(problem, solver, max_time)
         for loss, problem in problems.items()

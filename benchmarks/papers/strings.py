@@ -6,8 +6,7 @@
     python -m benchmarks.papers.strings --quick                 # smaller
 
 pairs    Gram matrix of 2,000 sequences of 141 nt by the weighted degree kernel of degree 20, in
-         nanoseconds for each compared base pair; and spectrum kernels against MKLpy's, if it is
-         installed (pip install MKLpy).
+         nanoseconds for each compared base pair. (Spectrum kernels beside MKLpy's: peers.)
 svm      one support vector machine on 10,000 sequences of 141 nt, solved by the same decomposition
          (SMO on rounds of variables) over three banks: linadd, and rows of the kernel matrix in a
          cache of 1 GB, computed in two ways. "Pair by pair" is the textbook way: the O(L) block
@@ -22,16 +21,16 @@ Sequences are random with a planted motif (mutated, and moved in some) in one cl
 smallest of interleaved repetitions.
 """
 
-import json
-import sys
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numba import njit
 
-from benchmarks.part import read_options
+from benchmarks.part import run_parts
+from benchmarks.problems import simulate
 from benchmarks.show import Table
-from benchmarks.timing import exponent, peak_mb, race, run_apart, seconds_of
+from benchmarks.timing import apart, best_of, exponent, fit_cost, race
 from kernelweave import MKLClassifier
 from kernelweave.bank import LazyBank, PositionalBank, SparseBank
 from kernelweave.compiled.threads import map_blocks
@@ -40,21 +39,6 @@ from kernelweave.kernels.evaluate import Pair
 from kernelweave.operators import ComputedOperator
 
 LENGTH, DEGREE = 141, 20
-MOTIF = "TTTTCAGGTAAG"
-
-
-def simulate(n: int, seed: int = 0, length: int = LENGTH) -> tuple[np.ndarray, np.ndarray]:
-    """Random DNA; half of it with a motif in the middle, a quarter of its letters changed."""
-    rng = np.random.default_rng(seed)
-    letters = rng.integers(0, 4, (n, length), dtype=np.uint8)
-    y = np.where(rng.random(n) < 0.5, 1, -1)
-    moved = rng.integers(-3, 4, n) * (rng.random(n) < 0.3)
-    first = length // 2 - len(MOTIF) // 2 + moved
-    rows = np.flatnonzero(y == 1)
-    for j, letter in enumerate(MOTIF):
-        kept = rows[rng.random(len(rows)) > 0.25]
-        letters[kept, first[kept] + j] = "ACGT".index(letter)
-    return np.frombuffer(b"ACGT", np.uint8)[letters].view(f"S{length}").ravel(), y
 
 
 # The textbook ways to compute one value
@@ -152,59 +136,42 @@ class MergedSpectrum(Spectrum):
 
 
 def pairs(args: Any) -> None:
-    n = 500 if args.quick else 2000
+    n = args.pairs
     X, _ = simulate(n)
     textbook = "block form, pair by pair"
-    best = race(
-        {
-            "64 positions at a time": lambda: WeightedDegree(DEGREE)(X),
-            textbook: lambda: BlockFormDegree(DEGREE)(X),
-        },
-        args.repeat,
-    )
+    ways = {"64 positions at a time": WeightedDegree(DEGREE), textbook: BlockFormDegree(DEGREE)}
+    best = race({way: partial(kernel, X) for way, kernel in ways.items()}, args.repeat)
     title = f"## pairs: Gram matrix of {n:,} x {LENGTH} nt, degree {DEGREE}, all n^2 pairs counted"
     found = Table(title, ["way", "seconds", "ns a base pair", "largest difference"])
     for name, (seconds, gram) in best.items():
         error = np.abs(gram - best[textbook][1]).max()
         found.row(name, seconds, 1e9 * seconds / (n * n * LENGTH), error)
-    try:
-        from MKLpy.metrics.pairwise import spectrum_kernel
-    except ImportError:
-        print("MKLpy is not installed: no peer for the spectrum kernel (pip install MKLpy).")
-        return
-    few = [text.decode() for text in X[: 60 if args.quick else 200]]
-    heads = ["k", "kernelweave, s", "MKLpy, s", "ratio", "largest difference"]
-    found = Table(f"spectrum kernel, {len(few)} x {LENGTH} nt, against MKLpy", heads)
-    for k in (3, 8):
-        (ours, K), (theirs, theirs_K) = race(
-            {"ours": lambda k=k: Spectrum(k)(few), "theirs": lambda k=k: spectrum_kernel(few, p=k)},
-            args.repeat,
-        ).values()
-        found.row(k, ours, theirs, theirs / ours, np.abs(K - np.asarray(theirs_K)).max())
+
+
+def fits_of(models: dict[str, Any], X: Any, y: Any, repeat: int) -> dict[str, tuple[float, Any]]:
+    """Seconds of the fastest fit of each model, and the fitted model."""
+    return race({name: partial(model.fit, X, y) for name, model in models.items()}, repeat)
 
 
 def svm(args: Any) -> None:
-    n = 3000 if args.quick else 10_000
-    X, y = simulate(n)
+    X, y = simulate(args.svm)
     rows = LazyBank(1000, "float64")
     kernels = {
         f"weighted degree {DEGREE}": (WeightedDegree, BlockFormDegree, DEGREE, PositionalBank()),
         "spectrum 8": (Spectrum, MergedSpectrum, 8, SparseBank()),
     }
-    title = f"## svm: one support vector machine, n = {n:,} x {LENGTH} nt, C = 1, gap 1e-3"
+    title = f"## svm: one support vector machine, n = {len(y):,} x {LENGTH} nt, C = 1, gap 1e-3"
     heads = ["kernel", "way", "seconds", "times linadd", "objective", "support vectors"]
     found = Table(title, heads)
     for name, (own, textbook, size, linadd) in kernels.items():
         ways = {
-            "linadd": (own(size), linadd),
-            "our rows, 1 GB cache": (own(size), rows),
-            "rows pair by pair, 1 GB cache": (textbook(size), rows),
+            "linadd": MKLClassifier(own(size), bank=linadd, solver="uniform"),
+            "our rows, 1 GB cache": MKLClassifier(own(size), bank=rows, solver="uniform"),
+            "rows pair by pair, 1 GB cache": MKLClassifier(
+                textbook(size), bank=rows, solver="uniform"
+            ),
         }
-        fits = {
-            way: lambda k=k, bank=bank: MKLClassifier(k, bank=bank, solver="uniform").fit(X, y)
-            for way, (k, bank) in ways.items()
-        }
-        best = race(fits, args.repeat)
+        best = fits_of(ways, X, y, args.repeat)
         for way, (seconds, model) in best.items():
             ratio = f"{seconds / best['linadd'][0]:.1f}x"
             objective = f"{model.objective_:.4f}"
@@ -212,85 +179,78 @@ def svm(args: Any) -> None:
 
 
 def mkl(args: Any) -> None:
-    n = 2000 if args.quick else 10_000
-    X, y = simulate(n)
+    X, y = simulate(args.mkl)
     families = {
         "20 lengths": WeightedDegree(DEGREE).by_length(),
         "141 positions": WeightedDegree(DEGREE).by_position(),
         "8 lengths x 29 windows": WeightedDegree(8).by_length().by_position(5),
     }
-    title = f"## mkl: n = {n:,} x {LENGTH} nt, simplex, C = 1, gap 1e-3"
+    title = f"## mkl: n = {len(y):,} x {LENGTH} nt, simplex, C = 1, gap 1e-3"
     found = Table(title, ["kernels", "solver", "seconds", "gap", "active"])
     for name, family in families.items():
-        fits = {
-            solver: lambda f=family, s=solver: MKLClassifier(f, solver=s).fit(X, y)
+        models = {
+            solver: MKLClassifier(family, solver=solver)
             for solver in ("auto", "silp", "silp-chunking")
         }
-        for solver, (seconds, model) in race(fits, args.repeat).items():
+        for solver, (seconds, model) in fits_of(models, X, y, args.repeat).items():
             found.row(name, solver, seconds, model.gap_, int((model.weights_ > 0).sum()))
 
 
 def update(args: Any) -> None:
-    sizes = [10_000, 30_000] if args.quick else [10_000, 30_000, 100_000, 300_000, 1_000_000]
-    X, _ = simulate(sizes[-1])
+    X, _ = simulate(args.sizes[-1])
     heads = ["n", f"weighted degree {DEGREE}, s", "spectrum 8, s"]
     found = Table("## update: outputs after 1,000 changed coefficients", heads)
     seconds = []
     plans = (WeightedDegree(DEGREE), PositionalBank()), (Spectrum(8), SparseBank())
-    for n in sizes:
+    for n in args.sizes:
         v = np.zeros(n)
         v[np.random.default_rng(0).choice(n, 1000, replace=False)] = 1.0
-        row = []
-        for kernel, plan in plans:
-            bank = plan.build(ComputedOperator.build(kernel, X[:n]))
-            row.append(race({"": lambda bank=bank, v=v: bank.apply(v)}, args.repeat)[""][0])
-        seconds.append(row)
-        found.row(n, *row)
-    slopes = [exponent(sizes, list(column)) for column in zip(*seconds, strict=True)]
+        banks = [plan.build(ComputedOperator.build(kernel, X[:n])) for kernel, plan in plans]
+        seconds.append([best_of(partial(bank.apply, v), args.repeat)[0] for bank in banks])
+        found.row(n, *seconds[-1])
+    slopes = [exponent(args.sizes, list(column)) for column in zip(*seconds, strict=True)]
     print(f"grows as n^{slopes[0]:.2f} and n^{slopes[1]:.2f}")
 
 
 def million(args: Any) -> None:
-    n = 50_000 if args.quick else args.n
-    print(f"\n## million: weighted degree {DEGREE}, C = 1, n = {n:,}")
-    print(run_apart("papers.strings", "--child", str(n), str(args.tol))[-1])
+    print(f"\n## million: weighted degree {DEGREE}, C = 1, n = {args.n:,}")
+    print(apart(fit_million, n=args.n, tol=args.tol))
 
 
-def million_child(n: int, tol: float) -> None:
+def fit_million(n: int, tol: float) -> dict[str, Any]:
     X, y = simulate(n + 10_000)
     test, y_test, X, y = X[n:], y[n:], X[:n], y[:n]
     MKLClassifier(WeightedDegree(DEGREE), solver="uniform").fit(X[:3000], y[:3000])
-    before = peak_mb()
     model = MKLClassifier(WeightedDegree(DEGREE), solver="uniform", tol=tol, verbose=1)
-    seconds, _ = seconds_of(lambda: model.fit(X, y))
-    found = {
+    seconds, memory, _ = fit_cost(partial(model.fit, X, y), 0.0)
+    return {
         "seconds": round(seconds, 1),
         "gap": float(f"{model.gap_:.2e}"),
         "support vectors": len(model.support_),
-        "peak bytes a sequence above the input": round(1e6 * (peak_mb() - before) / n),
+        "peak bytes a sequence above the input": round(1e6 * (memory or 0.0) / n),
         "test accuracy": round(model.score(test, y_test), 4),
         "input bytes a sequence": X.itemsize,
     }
-    print(json.dumps(found))
 
 
 PARTS = {"pairs": pairs, "svm": svm, "mkl": mkl, "update": update, "million": million}
 
 
 def main() -> None:
-    if sys.argv[1:2] == ["--child"]:
-        return million_child(int(sys.argv[2]), float(sys.argv[3]))
-    args = read_options(
+    run_parts(
         __doc__,
+        PARTS,
+        start=list(PARTS)[:-1],
         data=False,
-        parts=(list(PARTS)[:-1], None, PARTS),
+        quick={"pairs": 500, "svm": 3000, "mkl": 2000, "sizes": [10_000, 30_000], "n": 50_000},
         repeat=3,
-        n=(1_000_000, "sequences of the last part"),
-        tol=(1e-3, "relative gap of the last part"),
-        quick=False,
+        pairs=(2000, "sequences of pairs"),
+        svm=(10_000, "of svm"),
+        mkl=(10_000, "of mkl"),
+        sizes=([10_000, 30_000, 100_000, 300_000, 1_000_000], "of update"),
+        n=(1_000_000, "of million"),
+        tol=(1e-3, "relative gap of million"),
     )
-    for part in args.parts:
-        PARTS[part](args)
 
 
 if __name__ == "__main__":

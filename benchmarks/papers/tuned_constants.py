@@ -9,23 +9,25 @@ that has not converged after --max-time seconds is marked by ">".
 """
 
 from importlib import import_module
+from unittest.mock import patch
 
-import numpy as np
-from sklearn.preprocessing import StandardScaler
-
-from benchmarks.data import load
+from benchmarks.data import available, load_standardised
 from benchmarks.part import read_options
 from benchmarks.show import Table
 from kernelweave import MKLClassifier
 from kernelweave.regularizers import L1, SquaredLp
 
-PRODUCTS = {
-    label: MKLClassifier(combination="product", regularizer=regularizer, solver="spg")
-    for label, regularizer in (("l1", L1(1.0)), ("p = 1.33", SquaredLp(1.33)))
+MODELS = {
+    "spg": {
+        label: MKLClassifier(combination="product", regularizer=regularizer, solver="spg")
+        for label, regularizer in (("l1", L1(1.0)), ("p = 1.33", SquaredLp(1.33)))
+    },
+    "mwu": {
+        loss: MKLClassifier("simplemkl", loss=loss, solver="mwu")
+        for loss in ("hinge", "squared_hinge")
+    },
 }
-SUMS = {
-    loss: MKLClassifier("simplemkl", loss=loss, solver="mwu") for loss in ("hinge", "squared_hinge")
-}
+# In kernelweave.solvers.
 VALUES = {
     "spg._FIRST_TURN": (1, 4, 8, 16, 32, 64),
     "mwu.descent._FIRST_ROUNDS": (4, 16, 64),
@@ -35,36 +37,35 @@ VALUES = {
     "mwu.descent._MILD": (0.2, 0.5),
 }
 SETS = {
-    "spg": ("liver", "wpbc", "sonar", "ionosphere", "wdbc", "australian", "leukemia"),
-    "mwu": ("liver", "wpbc", "sonar", "ionosphere", "pima"),
+    "spg": ["liver", "wpbc", "sonar", "ionosphere", "wdbc", "australian", "leukemia"],
+    "mwu": ["liver", "wpbc", "sonar", "ionosphere", "pima"],
 }
 
 
-def work(model: MKLClassifier, X: np.ndarray, y: np.ndarray, max_time: float) -> str:
-    model.set_params(C=10.0, tol=1e-3, max_iter=10**5, max_time=max_time)
-    last = model.fit(X, y).history_[-1]
-    count = last.inner_solves if model.solver == "spg" else last.inner_iterations
-    return f"{'' if model.converged_ else '> '}{count}"
+def place_of(constant: str) -> tuple[object, str]:
+    """Return the module of a constant, and its name there; AttributeError if it is gone."""
+    path, _, name = constant.rpartition(".")
+    module = import_module(f"kernelweave.solvers.{path}")
+    getattr(module, name)
+    return module, name
 
 
 def main() -> None:
     args = read_options(__doc__, constants=VALUES, sets=([""], "data sets"), max_time=60.0)
     for constant in args.constants:
-        place, _, name = constant.rpartition(".")
-        module = import_module(f"kernelweave.solvers.{place}")
-        usual, values = getattr(module, name), VALUES[constant]
-        shown = Table("", [constant, *values])
         solver = constant.partition(".")[0]
-        for data in args.sets if any(args.sets) else SETS[solver]:
-            X, y = load(data, args.data_dir)
-            X = StandardScaler().fit_transform(X[:, X.std(axis=0) > 0])
-            for label, model in (PRODUCTS if solver == "spg" else SUMS).items():
-                found = []
-                for value in values:
-                    setattr(module, name, value)
-                    found.append(work(model, X, y, args.max_time))
-                shown.row(f"{data}, {label}", *found)
-        setattr(module, name, usual)
+        shown = Table("", [constant, *VALUES[constant]])
+        names = args.sets if any(args.sets) else SETS[solver]
+        for name, (X, y) in available(names, args.data_dir, load_standardised):
+            for label, model in MODELS[solver].items():
+                model.set_params(C=10.0, tol=1e-3, max_iter=10**5, max_time=args.max_time)
+                cells = []
+                for value in VALUES[constant]:
+                    with patch.object(*place_of(constant), value):
+                        last = model.fit(X, y).history_[-1]
+                    work = last.inner_solves if solver == "spg" else last.inner_iterations
+                    cells.append(f"{'' if model.converged_ else '> '}{work}")
+                shown.row(f"{name}, {label}", *cells)
 
 
 if __name__ == "__main__":

@@ -23,9 +23,9 @@ import numpy as np
 
 from benchmarks.part import Settings, run_alone
 from benchmarks.peers.data import NUMBERS, Data
-from benchmarks.peers.kernelweave import Given
+from benchmarks.peers.kernelweave import given
 from benchmarks.peers.problems import sets
-from benchmarks.peers.run import contest, environments_with_own, folder, peers, prepare, run
+from benchmarks.peers.run import OWN, PEERS, Environment, contest, folder, prepare, run
 from benchmarks.peers.text import draw, tell
 from benchmarks.timing import Clock
 
@@ -36,14 +36,14 @@ QUICK_SPLITS, FULL_SPLITS = 1, 3
 
 
 def measure(settings: Settings, clock: Clock) -> dict[str, Any]:
-    made = {name: prepare(name, peer, folder(), settings.say) for name, peer in peers().items()}
+    made = {name: prepare(name, peer, folder(), settings.say) for name, peer in PEERS.items()}
     seconds = FULL_SECONDS if settings.full else QUICK_SECONDS
     count = FULL_SPLITS if settings.full else QUICK_SPLITS
-    environments = environments_with_own(made)
+    environments = {**made, **dict.fromkeys(OWN, Environment(sys.executable, {}))}
     result: dict[str, Any] = {
         "peers": {
             peer.title: {"versions": made[name].versions, "note": made[name].note}
-            for name, peer in peers().items()
+            for name, peer in PEERS.items()
         },
         "limit": seconds,
         "problems": {},
@@ -85,7 +85,7 @@ def register(clock: Clock, name: str, data: Data) -> None:
     """Let the clock of all runs time a few of our own fits."""
     solvers = ("auto", "spicy") if data.kind == NUMBERS else ("auto", "silp", "spg")
     for solver in solvers:
-        fit = Given(data, solver=solver).fit
+        fit = given(data, solver=solver).fit
         fit()
         clock.time(f"peers/{name} {solver}", fit)
 

@@ -6,6 +6,7 @@ Workers read this module in environments of their own, where there is NumPy and 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -59,53 +60,72 @@ class Data:
 
 
 class Contestant:
-    """What a worker runs: prepared before the clock, fitted and asked to predict on it."""
+    """What a worker runs: an estimator, and what it is given.
 
-    def __init__(self, data: Data) -> None:
-        self.data = data
+    Whoever makes the contestant makes what exists before the clock starts; what `make`, `train` and
+    `test` do is inside it. `decision` names the method that returns decision values (or numbers)
+    where these are compared, and `weights` reads those of the kernels, (m,) or (classes, m), from a
+    fitted estimator.
+    """
+
+    def __init__(
+        self,
+        data: Data,
+        make: Callable[[], Any],
+        train: Callable[[], Any],
+        test: Callable[[], Any],
+        decision: str | None = None,
+        weights: Callable[[Any], Any] | None = None,
+    ) -> None:
+        self._make, self._train, self._test = make, train, test
+        self._y = data.y[data.train]
+        self._decision, self._weights = decision, weights
         self.model: Any = None
 
     def fit(self) -> None:
-        raise NotImplementedError
+        self.model = self._make().fit(self._train(), self._y)
 
     def predict(self) -> NDArray:
-        """Return predictions for the test rows."""
-        raise NotImplementedError
+        return np.asarray(self.model.predict(self._test()))
 
     def decision(self) -> NDArray | None:
-        """Return decision values (or numbers) for the test rows, where they are compared."""
-        return None
+        if self._decision is None:
+            return None
+        return np.asarray(getattr(self.model, self._decision)(self._test()))
 
     def weights(self) -> NDArray | None:
-        """Return the weights of the kernels, (m,) or (classes, m)."""
-        return None
+        return None if self._weights is None else np.asarray(self._weights(self.model))
 
 
-class OnMatrices(Contestant):
-    """A contestant that is given the matrices of the training and of the test rows."""
-
-    def __init__(self, data: Data) -> None:
-        super().__init__(data)
-        self._train = data.between(data.train, data.train)
-        self._test = data.between(data.test, data.train)
-        self._y = data.y[data.train]
-
-    def weights(self) -> NDArray:
-        return np.full(len(self._train), 1 / len(self._train))
+def on_matrices(data: Data, make: Callable[[], Any], join: Any, **more: Any) -> Contestant:
+    """A contestant on the matrices between rows; `join`, inside the clock, makes its input."""
+    train = data.between(data.train, data.train)
+    test = data.between(data.test, data.train)
+    return Contestant(data, make, lambda: join(train), lambda: join(test), **more)
 
 
-class SpectrumMatrices(Contestant):
-    """Not a fit: the spectrum kernels' matrices over all rows."""
+def on_mean(data: Data, make: Callable[[], Any], decision: str | None) -> Contestant:
+    """A contestant on the mean of the matrices, which is taken inside the clock."""
+    equal = np.full(len(data.grams), 1 / len(data.grams))
+    mean = {"decision": decision, "weights": lambda model: equal}
+    return on_matrices(data, make, lambda grams: grams.mean(axis=0), **mean)
+
+
+class SpectrumMatrices:
+    """Not a fit: the spectrum kernels' matrices over all rows, by a function of one library."""
+
+    def __init__(self, data: Data, matrix: Callable[[list[str], int], NDArray]) -> None:
+        self._data, self._matrix = data, matrix
 
     def fit(self) -> None:
-        rows = [str(row) for row in self.data.rows]
-        self.model = np.array([self.matrix(rows, kernel[1]) for kernel in self.data.kernels])
-
-    def matrix(self, rows: list[str], length: int) -> NDArray:
-        raise NotImplementedError
+        rows = [str(row) for row in self._data.rows]
+        self.model = np.array([self._matrix(rows, kernel[1]) for kernel in self._data.kernels])
 
     def predict(self) -> NDArray:
         return np.zeros(0)
 
     def decision(self) -> NDArray:
         return self.model
+
+    def weights(self) -> None:
+        return None

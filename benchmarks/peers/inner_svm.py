@@ -9,13 +9,14 @@ scikit-learn-intelex.
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import numpy as np
 from sklearn.svm import SVC
 
-from benchmarks.part import read_options
+from benchmarks.part import run_parts
 from benchmarks.problems import Array, two_classes
-from benchmarks.show import Table
+from benchmarks.show import RACE, Table, race_rows
 from benchmarks.timing import Work, race
 from kernelweave.bank import LazyBank
 from kernelweave.combine import Gram
@@ -64,50 +65,51 @@ def theirs(model: SVC, X: Array, y: Array) -> tuple[Array, Array]:
 def compare(found: Table, label: str, X: Array, runs: dict[str, Work], repeats: int) -> None:
     """Time the runs in turn; one row a run, with ratios to the first."""
     best = race(runs, repeats)
-    values = {name: dual_value(X, *answer) for name, (_, answer) in best.items()}
-    first = next(iter(runs))
-    for name, (seconds, _) in best.items():
-        difference = abs(values[name] / values[first] - 1)
-        found.row(label, name, seconds, f"{seconds / best[first][0]:.2f} x", f"{difference:.0e}")
+    first = dual_value(X, *next(iter(best.values()))[1])
+    race_rows(found, label, best, lambda answer: f"{abs(dual_value(X, *answer) / first - 1):.0e}")
 
 
-def precomputed(found: Table, n: int, repeats: int) -> None:
-    X, y = two_classes(n, **SHAPE)
-    K = RBF(gamma=GAMMA)(X)
-    for C in (1.0, 100.0):
-        runs = {
-            "kernelweave": partial(ours, matrix_in_memory, (K,), y, C),
-            "SVC precomputed": partial(theirs, SVC(C=C, kernel="precomputed", tol=TOL), K, y),
-            "SVC rbf": partial(theirs, SVC(C=C, gamma=GAMMA, tol=TOL), X, y),
-        }
-        compare(found, f"Gram matrix, n={n}, C={C:g}", X, runs, repeats)
+def precomputed(args: Any) -> None:
+    found = Table("a Gram matrix", [*RACE, "objective off by"])
+    for n in args.sizes:
+        X, y = two_classes(n, **SHAPE)
+        K = RBF(gamma=GAMMA)(X)
+        for C in (1.0, 100.0):
+            runs = {
+                "kernelweave": partial(ours, matrix_in_memory, (K,), y, C),
+                "SVC precomputed": partial(theirs, SVC(C=C, kernel="precomputed", tol=TOL), K, y),
+                "SVC rbf": partial(theirs, SVC(C=C, gamma=GAMMA, tol=TOL), X, y),
+            }
+            compare(found, f"n = {n:,}, C = {C:g}", X, runs, args.repeats)
 
 
-def rows_on_the_fly(found: Table, n: int, repeats: int) -> None:
+def rows_on_the_fly(args: Any) -> None:
     """Compare without a Gram matrix: every solver may keep 1000 MB of rows."""
     try:
         from sklearnex.svm import SVC as Other
     except ImportError:  # then scikit-learn alone is compared with
         Other = SVC
-    X, y = two_classes(n, **SHAPE)
+    found = Table("rows on the fly", [*RACE, "objective off by"])
+    X, y = two_classes(args.n, **SHAPE)
     for C in (1.0, 10.0):
         other = Other(C=C, gamma=GAMMA, tol=TOL, cache_size=CACHE_MB)
         runs = {
             "kernelweave": partial(ours, rows_on_demand, (X,), y, C),
             Other.__module__.split(".")[0] + " SVC rbf": partial(theirs, other, X, y),
         }
-        compare(found, f"rows on the fly, n={n}, C={C:g}", X, runs, repeats)
+        compare(found, f"n = {args.n:,}, C = {C:g}", X, runs, args.repeats)
 
 
 def main() -> None:
-    parts = ["precomputed", "rows"]
-    args = read_options(__doc__, data=False, quick=False, repeats=3, only=(parts, "parts", parts))
-    found = Table("", ["problem", "solver", "seconds", "ratio", "objective off by"])
-    if "precomputed" in args.only:
-        for n in (1000, 3000) if args.quick else (3000, 8000):
-            precomputed(found, n, args.repeats)
-    if "rows" in args.only:
-        rows_on_the_fly(found, 6000 if args.quick else 20_000, args.repeats)
+    run_parts(
+        __doc__,
+        {"precomputed": precomputed, "rows": rows_on_the_fly},
+        data=False,
+        quick={"sizes": [1000, 3000], "n": 6000},
+        sizes=([3000, 8000], "of precomputed"),
+        n=(20_000, "of rows"),
+        repeats=3,
+    )
 
 
 if __name__ == "__main__":

@@ -3,15 +3,10 @@
 With a given matrix it hands the work back to scikit-learn, so there is nothing to compare.
 """
 
+from functools import partial
+
 from sklearnex.svm import SVC
 
-from benchmarks.peers import sklearn
+from benchmarks.peers.sklearn import columns
 
-
-class Columns(sklearn.Columns):
-    """The same machine, in oneDAL."""
-
-    svc = SVC
-
-
-CONTESTANTS = {"SVC, rbf": Columns}
+CONTESTANTS = {"SVC, rbf": partial(columns, svc=SVC)}

@@ -9,8 +9,6 @@ objects, and inside it for "auto, with the check". One thread, everything else a
 from functools import partial
 from typing import Any
 
-from numpy.typing import NDArray
-
 import kernelweave as kw
 from benchmarks.peers.data import CLASSES, NUMBERS, Contestant, Data, SpectrumMatrices
 from kernelweave.kernels import RBF, Polynomial, Spectrum, from_matrices
@@ -31,94 +29,51 @@ def estimator(data: Data, kernels: Any, **options: Any) -> Any:
     return kw.MKLClassifier(kernels, C=data.C, n_jobs=1, **options)
 
 
-class Given(Contestant):
-    """From matrices."""
-
-    def __init__(self, data: Data, **options: Any) -> None:
-        super().__init__(data)
-        self._options = {"normalize": None, **options}
-        self._rows: Any = kw.sample_ids(len(data.y))
-        self._made = self._make_kernels()
-
-    def _make_kernels(self) -> Any:
-        kernels = from_matrices(list(self.data.grams))
-        for kernel in kernels:
-            kernel(self._rows[:1])
-        return kernels
-
-    def _kernels(self) -> Any:
-        return self._made
-
-    def _estimator(self) -> Any:
-        return estimator(self.data, self._kernels(), **self._options)
-
-    def fit(self) -> None:
-        train = self.data.train
-        self.model = self._estimator().fit(self._rows[train], self.data.y[train])
-
-    def predict(self) -> NDArray:
-        return self.model.predict(self._rows[self.data.test])
-
-    def decision(self) -> NDArray | None:
-        if self.data.kind == CLASSES:
-            return None
-        if self.data.kind == NUMBERS:
-            return self.predict()
-        return self.model.decision_function(self._rows[self.data.test])
-
-    def weights(self) -> NDArray:
-        return self.model.weights_
+def bayesian(data: Data, kernels: Any, **options: Any) -> Any:
+    """BEMKL: no C, and its weights belong to another problem."""
+    numbers = data.kind == NUMBERS
+    model = kw.BayesianMKLRegressor if numbers else kw.BayesianMKLClassifier
+    return model(kernels, n_jobs=1, **options)
 
 
-class Unchecked(Given):
-    """From matrices that kernelweave has not seen before."""
+def given(data: Data, checked: bool = True, make: Any = estimator, **options: Any) -> Contestant:
+    """From matrices, which kernelweave has seen before (`checked`) or not."""
+    rows = kw.sample_ids(len(data.y))
+    kernels = from_matrices(list(data.grams))
+    for kernel in kernels:
+        kernel(rows[:1])
 
-    def _make_kernels(self) -> None:
-        return None
+    def model() -> Any:
+        seen = kernels if checked else from_matrices(list(data.grams))
+        return make(data, seen, normalize=None, **options)
 
-    def _kernels(self) -> Any:
-        return from_matrices(list(self.data.grams))
+    return contestant(data, model, rows, compared=make is estimator)
 
 
-class FromRows(Unchecked):
+def from_rows(data: Data) -> Contestant:
     """From standardised columns or sequences: kernels are computed inside the clock."""
 
-    def __init__(self, data: Data, **options: Any) -> None:
-        super().__init__(data, normalize="diagonal", **options)
-        self._rows = data.rows
+    def model() -> Any:
+        return estimator(data, described(data.kernels), normalize="diagonal")
 
-    def _kernels(self) -> Any:
-        return described(self.data.kernels)
+    return contestant(data, model, data.rows)
 
 
-class Bayesian(Given):
-    """BEMKL: no C, and its weights belong to another problem."""
-
-    def _estimator(self) -> Any:
-        numbers = self.data.kind == NUMBERS
-        model = kw.BayesianMKLRegressor if numbers else kw.BayesianMKLClassifier
-        return model(self._kernels(), normalize=None, n_jobs=1)
-
-    def decision(self) -> None:
-        return None
-
-    def weights(self) -> None:
-        return None
+def contestant(data: Data, model: Any, rows: Any, compared: bool = True) -> Contestant:
+    more: dict[str, Any] = {}
+    if compared:
+        method = {NUMBERS: "predict", CLASSES: None}.get(data.kind, "decision_function")
+        more = {"decision": method, "weights": lambda model: model.weights_}
+    return Contestant(data, model, lambda: rows[data.train], lambda: rows[data.test], **more)
 
 
-class Spectra(SpectrumMatrices):
-    """kernelweave's spectrum kernels."""
-
-    def matrix(self, rows: list[str], length: int) -> NDArray:
-        return Spectrum(length)(rows)
-
-
+SOLVERS = ("silp", "spg", "spicy", "mwu", "uniform")
 CONTESTANTS = {
-    "auto": Given,
-    "auto, with the check": Unchecked,
-    "auto, from rows": FromRows,
-    **{name: partial(Given, solver=name) for name in ("silp", "spg", "spicy", "mwu", "uniform")},
-    "auto, ovr": partial(Given, multi_class="ovr"),
-    "bayes": Bayesian,
-    "Spectrum": Spectra,
+    "auto": given,
+    "auto, with the check": partial(given, checked=False),
+    "auto, from rows": from_rows,
+    **{name: partial(given, solver=name) for name in SOLVERS},
+    "auto, ovr": partial(given, multi_class="ovr"),
+    "bayes": partial(given, make=bayesian),
+    "Spectrum": partial(SpectrumMatrices, matrix=lambda rows, length: Spectrum(length)(rows)),
 }

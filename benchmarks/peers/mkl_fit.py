@@ -1,24 +1,23 @@
-"""Whole MKL fits against one SVC fit on the uniform sum of the same kernels, in one run.
+"""Whole MKL fits against one SVC fit, on the same arrays in one run.
 
-    python -m benchmarks.peers.mkl_fit                       # parts a and b
-    python -m benchmarks.peers.mkl_fit --quick               # smaller n for the first part
-    python -m benchmarks.peers.mkl_fit --parts c             # n = 5,000, 10,000 and 20,000
-    python -m benchmarks.peers.mkl_fit --parts c --sizes 5000
+    python -m benchmarks.peers.mkl_fit                            # precomputed and family
+    python -m benchmarks.peers.mkl_fit --quick                    # smaller
+    python -m benchmarks.peers.mkl_fit --parts certificates --sizes 5000
 
-(a) n = 5,000, 20 features, 10 precomputed RBF kernels, simplex and l2, relative gap 1e-3.
-(b) scikit-learn's breast cancer data, SimpleMKL family (403 kernels), 398 training rows, gap 1e-3:
-    building the bank against NumPy's dense stack, and the fit on it against one SVC.
-(c) what certifying costs: ten RBF widths from rows, C = 1, 10, 100, relative gap 1e-3; the share of
-    the fit spent on certificates, those of every iteration and those by the kernels themselves.
-Times are the smallest of interleaved repetitions; every contestant is given the same arrays.
+precomputed   n = 5,000, 20 features, 10 precomputed RBF kernels, simplex and l2, gap 1e-3, against
+              one SVC on their uniform sum.
+family        scikit-learn's breast cancer data, SimpleMKL family (403 kernels), 398 training rows:
+              building the bank against NumPy's dense stack, and the fit on it against one SVC.
+certificates  what certifying costs: ten RBF widths from rows, the share of the fit spent on
+              certificates, those of every iteration and those by the kernels themselves.
+
+The relative gap is 1e-3. Times are the smallest of interleaved repetitions; every contestant is
+given the same arrays.
 """
 
-import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from types import ModuleType
+import time
+from functools import partial
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 from sklearn.datasets import load_breast_cancer
@@ -27,28 +26,24 @@ from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from benchmarks.part import read_options
-from benchmarks.problems import problem_on, two_classes
-from benchmarks.show import Table
+from benchmarks.part import run_parts
+from benchmarks.problems import Array, problem_on, two_classes
+from benchmarks.show import RACE, Table, fit_words, race_rows
 from benchmarks.timing import race, seconds_of
+from benchmarks.watch import seconds_in
 from kernelweave import MKLClassifier, sample_ids
 from kernelweave.bank import build_bank
 from kernelweave.cluster.team import pickled_bytes
 from kernelweave.kernels import RBF, from_matrices
 from kernelweave.operators import ComputedOperator
 from kernelweave.regularizers import LpBall, Simplex
-from kernelweave.solvers import ActiveSet, Limits, loop, solve
+from kernelweave.solvers import ActiveSet, Limits, solve
 
-solve_module = sys.modules["kernelweave.solvers.solve"]
-
-
-def show(title: str, best: dict[str, tuple[float, Any]], reference: str) -> None:
-    found = Table(title, ["", "seconds", f"times {reference}"])
-    for name, (seconds, _) in best.items():
-        found.row(name, seconds, f"{seconds / best[reference][0]:.2f}")
+CERTIFICATES = {"certificates": ["loop:certify", "loop:recompute", "solve:certified_exactly"]}
 
 
-def precomputed_part(n: int, repeat: int) -> None:
+def precomputed(args: Any) -> None:
+    n = args.n
     X, y = two_classes(n)
     D = euclidean_distances(X, squared=True)
     grams = [np.exp(-D * gamma) for gamma in np.geomspace(1e-3, 1.0, 10)]
@@ -64,18 +59,11 @@ def precomputed_part(n: int, repeat: int) -> None:
         "kernelweave l2": lambda: fit(LpBall(2.0)),
     }
     MKLClassifier(from_matrices([K[:300, :300] for K in grams])).fit(sample_ids(300), y[:300])
-    best = race(contestants, repeat)
-    show(f"(a) n = {n}, 10 precomputed RBF kernels, relative gap 1e-3", best, "SVC")
-    for name, (_, model) in list(best.items())[1:]:
-        print(f"{name}: {told(model)}, {np.count_nonzero(model.weights_)} kernels")
+    found = Table("precomputed: 10 RBF kernels", [*RACE, "of the fit"])
+    race_rows(found, f"n = {n:,}", race(contestants, args.repeat), fit_words)
 
 
-def told(model: MKLClassifier) -> str:
-    support = f"{len(model.support_)} support vectors"
-    return f"gap {model.gap_:.1e}, {model.n_iter_} iterations, {support}"
-
-
-def numpy_stack(X: np.ndarray) -> np.ndarray:
+def numpy_stack(X: Array) -> Array:
     """The SimpleMKL family as one writes it in NumPy: 13 kernels on each block of columns."""
     Z = StandardScaler().fit_transform(X)
     blocks = [Z] + [Z[:, [j]] for j in range(Z.shape[1])]
@@ -90,7 +78,7 @@ def numpy_stack(X: np.ndarray) -> np.ndarray:
     return stack
 
 
-def family_part(repeat: int) -> None:
+def family(args: Any) -> None:
     X, y = load_breast_cancer(return_X_y=True)
     X, _, y, _ = train_test_split(X, y, test_size=0.3, random_state=0, stratify=y)
     kernels = ComputedOperator.build("simplemkl", X)
@@ -98,80 +86,55 @@ def family_part(repeat: int) -> None:
     raw = ComputedOperator.build("simplemkl", X, normalize=None).block(np.arange(len(X)))
     bank = build_bank("auto", kernels)
     problem = problem_on(bank, np.where(y > 0, 1.0, -1.0))
-
-    def fit() -> Any:
-        return solve(problem, ActiveSet(), Limits(tol=1e-3))
-
+    fit = partial(solve, problem, ActiveSet(), Limits(tol=1e-3))
     fit()
-    contestants = {
+    found = Table(f"family: {kernels.m} kernels on {len(X)} rows", RACE)
+    building = {
         "NumPy": lambda: numpy_stack(X),
         "kernelweave bank": lambda: build_bank("auto", ComputedOperator.build("simplemkl", X)),
     }
-    title = f"(b) building {kernels.m} kernels on {len(X)} rows"
-    show(title, race(contestants, repeat), "NumPy")
-    held = pickled_bytes(bank) / 1e6
-    print(f"the bank holds {held:.0f} MB, the dense stack {stack.nbytes / 1e6:.0f} MB")
+    race_rows(found, "kernels", race(building, args.repeat))
     plain, normalised = raw.sum(axis=0), stack.mean(axis=0)
     machine = SVC(kernel="precomputed")
-    contestants = {
-        "SVC": lambda: machine.fit(plain, y),
+    fits = {
+        "SVC on their uniform sum": lambda: machine.fit(plain, y),
         "SVC on the mean of the unit-trace kernels": lambda: machine.fit(normalised, y),
-        "kernelweave fit": fit,
+        "kernelweave": fit,
     }
-    best = race(contestants, 3 * repeat)
-    show("(b) fit; SVC = one fit on the uniform sum of the family", best, "SVC")
-    result = best["kernelweave fit"][1]
+    best = race(fits, 3 * args.repeat)
+    race_rows(found, "fit", best)
+    result = best["kernelweave"][1]
+    held = f"{pickled_bytes(bank) / 1e6:.0f} MB, the dense stack {stack.nbytes / 1e6:.0f} MB"
     kept = f"{len(result.history) - 1} iterations, {np.count_nonzero(result.d)} kernels kept"
-    print(f"gap {result.certificate.gap:.1e}, {kept}")
+    print(f"the bank holds {held}; gap {result.certificate.gap:.1e}, {kept}")
 
 
-@contextmanager
-def stopwatch(*places: tuple[ModuleType, str]) -> Iterator[list[float]]:
-    """Add up the seconds spent in functions of modules, nested calls once."""
-    spent, inside = [0.0], [0]
-
-    def timed(function: Any) -> Any:
-        def call(*args: Any, **kwargs: Any) -> Any:
-            inside[0] += 1
-            try:
-                seconds, value = seconds_of(lambda: function(*args, **kwargs))
-            finally:
-                inside[0] -= 1
-            spent[0] += 0.0 if inside[0] else seconds
-            return value
-
-        return call
-
-    with ExitStack() as stack:
-        for module, name in places:
-            stack.enter_context(patch.object(module, name, timed(getattr(module, name))))
-        yield spent
-
-
-def certificate_part(sizes: list[int]) -> None:
-    title = "(c) certificates in a fit, 10 RBF widths from rows, relative gap 1e-3"
-    found = Table(title, ["n", "C", "seconds", "certificates, % of it", "fit"])
-    places = [(loop, "certify"), (loop, "recompute"), (solve_module, "certified_exactly")]
+def certificates(args: Any) -> None:
+    heads = ["n", "C", "seconds", "certificates, % of it", "fit"]
+    found = Table("certificates in a fit, 10 RBF widths from rows", heads)
     widths = [RBF(width=width) for width in np.geomspace(0.5, 20.0, 10)]
-    for n in sizes:
+    for n in args.sizes:
         X, y = two_classes(n, flip_y=0.05, class_sep=1.0)
-        for C in (1.0, 10.0, 100.0):
-            with stopwatch(*places) as spent:
+        for C in args.Cs:
+            with seconds_in(CERTIFICATES, time.perf_counter) as spent:
                 fit = MKLClassifier(widths, C=C).fit
-                seconds, model = seconds_of(lambda fit=fit, X=X, y=y: fit(X, y))
-            found.row(n, C, seconds, 100 * spent[0] / seconds, told(model))
+                seconds, model = seconds_of(partial(fit, X, y))
+            found.row(n, C, seconds, 100 * spent["certificates"] / seconds, fit_words(model))
 
 
 def main() -> None:
-    sizes = [5000, 10_000, 20_000]
-    parts = ("ab", "which of a, b, c (default: ab)")
-    args = read_options(__doc__, data=False, parts=parts, sizes=sizes, quick=False, repeat=3)
-    if "b" in args.parts:
-        family_part(args.repeat)
-    if "a" in args.parts:
-        precomputed_part(2000 if args.quick else 5000, args.repeat)
-    if "c" in args.parts:
-        certificate_part(args.sizes)
+    parts = (family, precomputed, certificates)
+    run_parts(
+        __doc__,
+        {part.__name__: part for part in parts},
+        start=["family", "precomputed"],
+        data=False,
+        quick={"n": 2000, "sizes": [2000]},
+        n=(5000, "of precomputed"),
+        sizes=([5000, 10_000], "of certificates"),
+        Cs=([1.0, 10.0, 100.0], "of certificates"),
+        repeat=3,
+    )
 
 
 if __name__ == "__main__":

@@ -5,8 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
-import venv
+import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,22 +14,22 @@ from typing import Any
 import numpy as np
 from sklearn.metrics import accuracy_score, r2_score
 
-from benchmarks.peers.data import CLASSES, NUMBERS, TWO_CLASSES, Data
+from benchmarks.peers.data import NUMBERS, Data
 from benchmarks.peers.objective import evaluate, optimum
-from benchmarks.timing import ONE_THREAD, ROOT
+from benchmarks.peers.worker import work
+from benchmarks.timing import ONE_THREAD, apart
 
 PATIENCE = 3600
 
 
 @dataclass(frozen=True)
 class Peer:
-    """What to install, what must import then, and companions to add if it does not."""
+    """What to install and what must import then; `shown` are the packages whose versions count."""
 
     title: str
-    requirements: tuple[str, ...]
+    requirements: list[str]
     check: str
-    shown: tuple[str, ...]
-    companions: tuple[str, ...] = ()
+    shown: list[str]
 
 
 @dataclass(frozen=True)
@@ -42,19 +41,11 @@ class Environment:
     note: str = ""
 
 
-def peers() -> dict[str, Peer]:
-    """Return the peers by the module that runs them."""
-    torch = os.environ.get("KERNELWEAVE_PEERS_TORCH", "torch")
-    shown = ("scikit-learn", "numpy")
-    mklpy = "from MKLpy.algorithms import EasyMKL", ("MKLpy", "torch", "cvxopt", *shown)
-    himalaya = "from himalaya.kernel_ridge import MultipleKernelRidgeCV", ("himalaya", *shown)
-    intelex = "from sklearnex.svm import SVC", ("scikit-learn-intelex", *shown)
-    both = ("scikit-learn", "scikit-learn-intelex")
-    return {
-        "mklpy": Peer("MKLpy", (torch, "MKLpy"), *mklpy, ("numpy<2", "scikit-learn<1.6")),
-        "himalaya": Peer("himalaya", ("himalaya",), *himalaya, ("packaging",)),
-        "intelex": Peer("scikit-learn-intelex", both, *intelex, ("scikit-learn<1.6",)),
-    }
+_HELD = tomllib.loads((Path(__file__).parent / "peers.toml").read_text(encoding="utf-8"))
+LINE_UP: dict[str, dict[str, list[str]]] = _HELD.pop("line_up")
+# By the module that runs them.
+PEERS = {name: Peer(**peer) for name, peer in _HELD.items()}
+OWN = ("kernelweave", "sklearn")
 
 
 def folder() -> Path:
@@ -63,56 +54,40 @@ def folder() -> Path:
 
 
 def prepare(name: str, peer: Peer, where: Path, say: Callable[[str], None]) -> Environment:
-    """Return the environment of a peer, made if it is not there.
-
-    What does not run is tried once more with other companions; what did not install is tried again
-    on the next run.
-    """
+    """Return the environment of a peer, made if it is not there or does not run."""
     home = where / name
-    ready = home / "ready.json"
-    if ready.exists():
-        held = json.loads(ready.read_text())
-        if held["requirements"] == list(peer.requirements):
-            return Environment(str(python_of(home)), held["versions"], held["note"])
-    say(f"making an environment for {peer.title} in {home} (once)")
-    problems = []
-    for extra in ((), peer.companions):
-        error = install(home, (*peer.requirements, *extra), peer.check)
-        if error is None:
-            note = f"with {', '.join(extra)}; without: {problems[0]}" if extra else ""
-            versions = read_versions(home, peer.shown)
-            held = {"requirements": list(peer.requirements), "versions": versions, "note": note}
-            ready.write_text(json.dumps(held))
-            return Environment(str(python_of(home)), versions, note)
-        problems.append(error)
-    return Environment(None, {}, problems[0])
-
-
-def install(home: Path, requirements: tuple[str, ...], check: str) -> str | None:
-    """Make an environment anew and install into it; return the last line of an error, if any."""
-    shutil.rmtree(home, ignore_errors=True)
-    try:
-        home.parent.mkdir(parents=True, exist_ok=True)
-        venv.create(home, with_pip=True)
-    except (OSError, subprocess.CalledProcessError) as error:
-        return f"{type(error).__name__}: {error}"
-    pip = ["-m", "pip", "install", "--disable-pip-version-check", "--quiet"]
-    # The first requirement alone: PyTorch in the version asked for, before something asks for more.
-    for step in ([*pip, requirements[0]], [*pip, *requirements], ["-c", check]):
-        error = attempt([str(python_of(home)), *step])
-        if error is not None:
-            return error
-    return None
+    python = str(home / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python"))
+    if attempt([python, "-c", peer.check]) is not None:
+        say(f"making an environment for {peer.title} in {home} (once)")
+        shutil.rmtree(home, ignore_errors=True)
+        first = os.environ.get("KERNELWEAVE_PEERS_TORCH") if name == "mklpy" else None
+        requirements = [first or peer.requirements[0], *peer.requirements[1:]]
+        pip = [python, "-m", "pip", "install", "--disable-pip-version-check", "--quiet"]
+        # The first requirement alone: PyTorch in the version asked for, before more asks for it.
+        for step in (
+            [sys.executable, "-m", "venv", str(home)],
+            [*pip, requirements[0]],
+            [*pip, *requirements],
+            [python, "-c", peer.check],
+        ):
+            error = attempt(step)
+            if error is not None:
+                return Environment(None, {}, error)
+    code = "import json, sys; from importlib.metadata import version;"
+    code += "print(json.dumps({name: version(name) for name in sys.argv[1:]}))"
+    found = subprocess.check_output([python, "-c", code, *peer.shown], env=hidden_packages())
+    return Environment(python, json.loads(found))
 
 
 def attempt(command: list[str]) -> str | None:
     """Run a command apart from the caller's packages; return the last line of an error, if any."""
+    shown = {"capture_output": True, "text": True, "check": False}
     try:
-        done = subprocess.run(
-            command, env=apart(), capture_output=True, text=True, timeout=PATIENCE, check=False
-        )
+        done = subprocess.run(command, env=hidden_packages(), timeout=PATIENCE, **shown)
     except subprocess.TimeoutExpired:
         return f"more than {PATIENCE} s"
+    except OSError as error:
+        return f"{type(error).__name__}: {error}"
     return None if done.returncode == 0 else last_line(done.stderr)
 
 
@@ -122,51 +97,11 @@ def last_line(text: str) -> str:
     return (errors or lines or ["no message"])[-1]
 
 
-def apart() -> dict[str, str]:
+def hidden_packages() -> dict[str, str]:
     """Return the variables of a process that must not see the caller's packages."""
     hidden = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
     kept = {name: value for name, value in os.environ.items() if name not in hidden}
     return {**kept, "PYTHONNOUSERSITE": "1"}
-
-
-def python_of(home: Path) -> Path:
-    return home / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
-
-
-def read_versions(home: Path, shown: tuple[str, ...]) -> dict[str, str]:
-    code = (
-        "import importlib.metadata, json, sys;"
-        "print(json.dumps([importlib.metadata.version(name) for name in sys.argv[1:]]))"
-    )
-    command = [str(python_of(home)), "-c", code, *shown]
-    found = subprocess.run(command, env=apart(), capture_output=True, text=True, check=True)
-    return dict(zip(shown, json.loads(found.stdout), strict=True))
-
-
-OWN = ("kernelweave", "sklearn")
-MKLPY = ["AverageMKL", "EasyMKL", "PWMK", "CKA", "MEMO", "GRAM"]
-FIRST = ["auto, with the check", "auto, from rows"]
-SVM = {"sklearn": ["SVC, mean", "SVC, rbf"], "intelex": ["SVC, rbf"]}
-_CV = "MultipleKernelRidgeCV"
-LINE_UP: dict[str, dict[str, list[str]]] = {
-    TWO_CLASSES: {
-        "kernelweave": ["auto", "silp", "spg", "spicy", "mwu", "uniform", "bayes", *FIRST],
-        **SVM,
-        "mklpy": MKLPY,
-    },
-    CLASSES: {
-        "kernelweave": ["auto, ovr", "auto", "uniform", "bayes", *FIRST],
-        **SVM,
-        "mklpy": MKLPY,
-    },
-    NUMBERS: {
-        "kernelweave": ["auto", "spg", "spicy", "uniform", "bayes", *FIRST],
-        "himalaya": [
-            "KernelRidge, mean",
-            *(f"{_CV}, {how}" for how in ("random_search", "hyper_gradient")),
-        ],
-    },
-}
 
 
 def line_up(data: Data) -> dict[str, list[str]]:
@@ -182,42 +117,27 @@ def line_up(data: Data) -> dict[str, list[str]]:
 def run(
     environment: Environment, library: str, names: list[str], paths: list[Path], seconds: float
 ) -> dict[str, list[dict[str, Any]]]:
-    """Run contestants on the splits in these files; return what each took, or why it did not."""
+    """Run contestants on the splits in these files; return what each took, or why it did not.
+
+    One that was late or failed on any split did so on all.
+    """
     if environment.python is None:
         return {name: [{"error": environment.note}] for name in names}
-    variables = {
-        **(dict(os.environ) if library in OWN else apart()),
-        "KERNELWEAVE_QUIET": "1",
-        **ONE_THREAD,
+    variables = {**(dict(os.environ) if library in OWN else hidden_packages()), **ONE_THREAD}
+    variables["KERNELWEAVE_QUIET"] = "1"
+    process = {"python": environment.python, "env": variables, "errors": subprocess.PIPE}
+    order = {"library": library, "names": names, "paths": paths, "seconds": seconds}
+    try:
+        answers = apart(work, **process, **order)
+    except subprocess.CalledProcessError as error:
+        return {name: [{"error": last_line(error.stderr)}] for name in names}
+    return {
+        name: answer.get("value") or [reason(answer, seconds)] for name, answer in answers.items()
     }
-    with tempfile.TemporaryDirectory() as room:
-        order = [library, room, str(seconds), json.dumps(names), *map(str, paths)]
-        done = subprocess.run(
-            [environment.python, "-m", "benchmarks.peers.worker", *order],
-            cwd=ROOT,
-            env=variables,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode != 0:
-            return {name: [{"error": last_line(done.stderr)}] for name in names}
-        stems = {name: Path(room) / str(number) for number, name in enumerate(names)}
-        return {name: read_answer(stem, seconds) for name, stem in stems.items()}
 
 
-def read_answer(stem: Path, seconds: float) -> list[dict[str, Any]]:
-    """Return what a contestant wrote; one that was late or failed on any split did so on all."""
-    if stem.with_suffix(".late").exists():
-        return [{"late": seconds}]
-    if stem.with_suffix(".error").exists():
-        return [{"error": last_line(stem.with_suffix(".error").read_text())}]
-    return json.loads(stem.with_suffix(".json").read_text())
-
-
-def environments_with_own(made: dict[str, Environment]) -> dict[str, Environment]:
-    """Add the caller's own, where kernelweave and scikit-learn are."""
-    return {**made, **{name: Environment(sys.executable, {}) for name in OWN}}
+def reason(answer: dict[str, Any], seconds: float) -> dict[str, Any]:
+    return {"late": seconds} if "late" in answer else {"error": last_line(answer["error"])}
 
 
 def contest(
@@ -268,7 +188,7 @@ def differences(decisions: dict[tuple[str, str], Any]) -> Iterator[dict[str, Any
         theirs = decisions.get(other)
         if ours is not None and theirs is not None:
             gap = np.abs(np.array(ours) - theirs).max() / np.abs(theirs).max()
-            yield {"other": " ".join(other), "difference": float(gap)}
+            yield {"other": other[0], "difference": float(gap)}
 
 
 def mean(found: list[dict[str, Any]]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from kernelweave.kernels import RBF, Linear
 
 pytest.importorskip("pandas")
 from benchmarks.helps import contest as module
-from benchmarks.helps.__main__ import corrected_interval, verdict
+from benchmarks.helps.__main__ import Interval, corrected_interval
 from benchmarks.timing import Budget
 
 
@@ -75,16 +75,12 @@ def test_a_fit_ends_when_its_seconds_are_over():
 
 
 def test_corrected_interval_and_verdicts():
-    # By hand: variance 2.5, (1/5 + 3/7) 2.5 = 1.571429, t(4, 0.975) = 2.776445.
-    mean, low, high = corrected_interval([1.0, 2.0, 3.0, 4.0, 5.0], 70, 30)
-    np.testing.assert_allclose([mean, low, high], [3.0, -0.480458, 6.480458], atol=1e-5)
-    assert np.isnan(corrected_interval([1.0], 70, 30)[1])
-    # Equal on all splits: the deviation of one of 30 rows; sqrt(1.571429 / 2.5) = 0.792825.
-    _, low, high = corrected_interval([0.2] * 5, 70, 30)
-    np.testing.assert_allclose(high - low, 2 * 2.776445 * 0.792825 / 30, rtol=1e-6)
-    assert [verdict(*ends) for ends in ((0.1, 1), (-1, -0.1), (-1, 1), (0, 0))] == [
-        "yes",
-        "no",
-        "no difference",
-        "no difference",
-    ]
+    # By hand: variance 2.5, (1/5 + 3/7) 2.5 = 1.571429, t(4, 0.975) = 2.776445; in per cent.
+    found = corrected_interval([0.01, 0.02, 0.03, 0.04, 0.05], 70, 30)
+    half = 2.776445 * 100 * (1.571429 / 2.5) ** 0.5 / 30
+    np.testing.assert_allclose(found, [3.0, 3.0 - half, 3.0 + half], atol=1e-5)
+    assert np.isnan(corrected_interval([1.0], 70, 30).low)
+    wide = corrected_interval([0.1, 0.2, 0.3, 0.4, 0.5], 70, 30)
+    np.testing.assert_allclose(wide, [30.0, -4.80458, 64.80458], atol=1e-4)
+    ends = {(0.1, 1): "yes", (-1, -0.1): "no", (-1, 1): "no difference", (0, 0): "no difference"}
+    assert [Interval(0.0, *pair).verdict for pair in ends] == list(ends.values())
