@@ -29,7 +29,7 @@ from kernelweave.kernels import (
     resolve,
     sample_ids,
 )
-from kernelweave.kernels.algebra import Product, leaves
+from kernelweave.kernels.algebra import Product
 from kernelweave.operators import DistanceOperator
 
 N = 40
@@ -157,7 +157,7 @@ def test_new_samples(dtype):
 
     def exact(A, B):
         pair = Pair(Samples(A), Samples(B))
-        terms = [list(leaves(kernel, Product)) for kernel in bound]
+        terms = [list(kernel.leaves(Product)) for kernel in bound]
         return np.array(
             [sum(leaf.exponent(pair.through(path)) for path, leaf in own) for own in terms]
         )

@@ -12,7 +12,6 @@ from kernelweave.arrays import Index
 from kernelweave.combine import Combination, WeightedSum
 from kernelweave.compiled.blocks import rows_of
 from kernelweave.kernels import Kernel, Sum
-from kernelweave.kernels.algebra import leaves
 from kernelweave.kernels.samples import Samples, as_samples
 from kernelweave.kernels.strings.parts import StringKernel, Terms
 from kernelweave.memory import available_bytes, require_bytes
@@ -193,7 +192,7 @@ def _look_up(
 ) -> LookUp | None:
     """Return x -> sum_j v_j k(x_j, x) if the kernel has features, or k is the sum of `terms`."""
     parts: list[tuple[Any, LookUp]] = []
-    for path, core in leaves(kernel, Sum):
+    for path, core in kernel.leaves(Sum):
         part = _look_up_of_one(core, samples.through(path), v, terms)
         if part is None:
             return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import reduce
 from itertools import chain
 from typing import Any, ClassVar, Self
@@ -109,7 +109,7 @@ class Sum(Compound):
 
     def features(self, samples: Samples) -> Any:
         parts: list[Any] = []
-        for path, core in leaves(self, Sum):
+        for path, core in self.leaves(Sum):
             part = core.features(samples.through(path))
             if not (isinstance(part, np.ndarray) or sparse.issparse(part)):
                 return None
@@ -148,18 +148,3 @@ class Product(Compound):
 
     def __init__(self, *factors: Kernel) -> None:
         super().__init__(*factors)
-
-
-def leaves(
-    kernel: Kernel, kind: type[Compound], path: tuple[Any, ...] = ()
-) -> Iterator[tuple[tuple[Any, ...], Kernel]]:
-    """Yield what a `Sum`, or a `Product`, is made of: column blocks, and the kernel behind them.
-
-    Another kernel is made of itself.
-    """
-    path = (*path, *kernel.path)
-    if isinstance(kernel.core, kind):
-        for part in kernel.core.parts:
-            yield from leaves(part, kind, path)
-    else:
-        yield path, kernel.core

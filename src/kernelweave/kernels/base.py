@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -18,7 +19,7 @@ from kernelweave.kernels.names import short
 from kernelweave.kernels.samples import Samples, as_samples
 
 if TYPE_CHECKING:
-    from kernelweave.kernels.algebra import Product, Sum
+    from kernelweave.kernels.algebra import Compound, Product, Sum
     from kernelweave.kernels.columns import OnColumns
     from kernelweave.kernels.evaluate import Pair
 
@@ -118,6 +119,20 @@ class Kernel(ABC):
     def core(self) -> Kernel:
         """The kernel that is evaluated on the samples seen through `path`."""
         return self
+
+    def leaves(
+        self, kind: type[Compound], path: tuple[Any, ...] = ()
+    ) -> Iterator[tuple[tuple[Any, ...], Kernel]]:
+        """Yield what a `Sum`, or a `Product`, is made of: column blocks, and the kernel behind.
+
+        Another kernel is made of itself.
+        """
+        path, core = (*path, *self.path), self.core
+        if isinstance(core, kind):
+            for part in core.parts:
+                yield from part.leaves(kind, path)
+        else:
+            yield path, core
 
     def form(self) -> ElementwiseForm | None:
         """Return the kernel as a function of one number for each pair, if it is one."""

@@ -13,7 +13,7 @@ from kernelweave.cached import cached_property
 from kernelweave.compiled.matrix_checks import fits_float32
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.errors import InvalidInputError
-from kernelweave.kernels.algebra import Product, leaves
+from kernelweave.kernels.algebra import Product
 from kernelweave.kernels.base import Kernel, no_exponent
 from kernelweave.kernels.evaluate import Pair
 from kernelweave.kernels.families import feature_distances, resolve
@@ -95,7 +95,7 @@ class DistanceOperator(SampledOperator):
         self.terms = [
             Term(k, *term)
             for k, kernel in enumerate(self.kernels)
-            for term in leaves(kernel, Product)
+            for term in kernel.leaves(Product)
         ]
         self._train = self._left = self._right = self._side(self.samples)
         # The matrices that are kept, their type, and what sums with them are added up from.
@@ -248,7 +248,7 @@ class DistanceOperator(SampledOperator):
         kind = np.dtype(self.dtype)
         out = np.zeros((len(chosen), left.n, right.n), kind)
         for i, k in enumerate(chosen):
-            for path, leaf in leaves(self.kernels[k], Product):
+            for path, leaf in self.kernels[k].leaves(Product):
                 out[i] += leaf.exponent(Pair(left, right, kind).through(path))
         return out
 
@@ -280,7 +280,7 @@ class DistanceOperator(SampledOperator):
 
 def _check_exponents(kernels: Sequence[Kernel]) -> None:
     for kernel in kernels:
-        if any(type(leaf).exponent is Kernel.exponent for _, leaf in leaves(kernel, Product)):
+        if any(type(leaf).exponent is Kernel.exponent for _, leaf in kernel.leaves(Product)):
             raise no_exponent(kernel.name)
 
 
