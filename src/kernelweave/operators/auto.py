@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from kernelweave.compiled.blocks import SHARED_CACHE_ENTRIES
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.base import Kernel
@@ -138,7 +139,7 @@ def build_bank(
         Draws the subset on which ranks are probed.
     stored : bool
         Whether passes over the kernels are taken so often, as along a path, that "auto" keeps
-        Gaussian kernels as it does others.
+        Gaussian kernels as it does others, and all as matrices if these stay in the cache.
 
     Examples
     --------
@@ -199,7 +200,11 @@ def _automatic(
     cheap = {k for k, f in features.items() if _FEATURE_COST * f.nnz <= n**2}
     gaussian = _gaussians(kernels, others, 0 if stored else _GAUSSIAN_COLUMNS)
     skip = cheap | set(strings) | set(gaussian.tolist())
-    pieces = _factor_where_it_pays(kernels, skip, rtol, random_state)
+    pieces: dict[int, tuple[Array, Array]] = {}
+    # Matrices that stay in the cache are added up quicker than sums of factors are formed, with r
+    # multiplications for each entry.
+    if not stored or np.dtype(dtype).itemsize * m * n**2 > 8 * SHARED_CACHE_ENTRIES:
+        pieces = _factor_where_it_pays(kernels, skip, rtol, random_state)
     thin = np.array(sorted(pieces), dtype=np.int64)
     sparse = np.array(sorted(cheap), dtype=np.int64)
     aligned = np.array(sorted(strings), dtype=np.int64)
