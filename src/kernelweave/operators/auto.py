@@ -200,7 +200,7 @@ def _automatic(
     cheap = {k for k, f in features.items() if _FEATURE_COST * f.nnz <= n**2}
     gaussian = _gaussians(kernels, others, 0 if stored else _GAUSSIAN_COLUMNS)
     skip = cheap | set(strings) | set(gaussian.tolist())
-    pieces: dict[int, tuple[Array, Array]] = {}
+    pieces: dict[int, Pivots] = {}
     # Matrices that stay in the cache are added up quicker than sums of factors are formed, with r
     # multiplications for each entry.
     if not stored or np.dtype(dtype).itemsize * m * n**2 > 8 * SHARED_CACHE_ENTRIES:
