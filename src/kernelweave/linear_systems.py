@@ -15,8 +15,8 @@ from scipy.linalg import LinAlgError, cho_solve, lu_solve, pinvh
 from scipy.linalg.lapack import dgetrf, dpotrf, spotrf
 
 from kernelweave.arrays import AnyArray, Array
+from kernelweave.compiled.dense_rows import mirror_rows
 from kernelweave.compiled.low_rank import eliminate
-from kernelweave.compiled.matrix_checks import mirror_rows
 from kernelweave.compiled.threads import map_blocks
 
 Solve = Callable[[Array], Array]

@@ -109,7 +109,7 @@ def test_where_nothing_can_be_cached_the_temporary_folder_is_taken(tmp_path):
     tempfile.TemporaryFile = closed
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
-        from kernelweave.compiled.matrix_checks import mirror_rows
+        from kernelweave.compiled.dense_rows import mirror_rows
     import numpy as np
 
     a = np.array([[1.0, 0.0], [2.0, 1.0]])

@@ -13,9 +13,8 @@ from numpy.typing import DTypeLike
 
 from kernelweave.combine.combined import CombinedOperator
 from kernelweave.compiled.blocks import CACHED_COLUMNS, STACK_ENTRIES, rows_of
-from kernelweave.compiled.dense_rows import add_rows, rows_product, square_block
+from kernelweave.compiled.dense_rows import add_rows, fits_float32, rows_product, square_block
 from kernelweave.compiled.exp import exp_inplace
-from kernelweave.compiled.matrix_checks import fits_float32
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.errors import InvalidInputError
 from kernelweave.operators.base import Array, KernelOperator, as_tasks

@@ -15,8 +15,7 @@ from numpy.typing import DTypeLike, NDArray
 from scipy import sparse
 
 from kernelweave.compiled.blocks import CACHED_ENTRIES, FEW_ENTRIES, SHARED_CACHE_ENTRIES, rows_of
-from kernelweave.compiled.dense_rows import add_rectangle, add_weighted_rows
-from kernelweave.compiled.matrix_checks import all_finite
+from kernelweave.compiled.dense_rows import add_rectangle, add_weighted_rows, all_finite
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.base import Kernel

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from scipy.sparse import issparse
 
 from kernelweave.compiled.blocks import STACK_ENTRIES, rows_of
-from kernelweave.compiled.matrix_checks import fits_float32
+from kernelweave.compiled.dense_rows import fits_float32
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.base import ElementwiseForm, Kernel
 from kernelweave.kernels.evaluate import NotFiniteError, Plan, evaluate_stack

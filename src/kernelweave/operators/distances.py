@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from scipy import sparse
 
 from kernelweave.cached import cached_property
-from kernelweave.compiled.matrix_checks import fits_float32
+from kernelweave.compiled.dense_rows import fits_float32
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.algebra import Product

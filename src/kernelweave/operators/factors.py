@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from kernelweave.arrays import read_only
 from kernelweave.compiled.blocks import MIRROR_ROWS
+from kernelweave.compiled.dense_rows import mirror_rows
 from kernelweave.compiled.low_rank import (
     INNER,
     SQUARED_DISTANCE,
@@ -18,7 +19,6 @@ from kernelweave.compiled.low_rank import (
     factor_rows,
     pivoted_cholesky_form,
 )
-from kernelweave.compiled.matrix_checks import mirror_rows
 from kernelweave.compiled.threads import look_between_blocks, map_blocks
 from kernelweave.errors import InvalidInputError
 from kernelweave.linear_systems import LinAlgError, pivoted_cholesky

@@ -21,8 +21,8 @@ from kernelweave.compiled.blocks import (
     STACK_ENTRIES,
     gaussian_blocks,
 )
+from kernelweave.compiled.dense_rows import mirror_rows
 from kernelweave.compiled.gaussians import Kernels, add_products, write_sums
-from kernelweave.compiled.matrix_checks import mirror_rows
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.base import ElementwiseForm

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kernelweave.compiled.blocks import MIRROR_ROWS
-from kernelweave.compiled.matrix_checks import mirror_rows
+from kernelweave.compiled.dense_rows import mirror_rows
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.normalize import ScaledFactor, Scaling, one_if_equal

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from kernelweave.arrays import Array, Index
-from kernelweave.compiled.matrix_checks import fits_float32
+from kernelweave.compiled.dense_rows import fits_float32
 from kernelweave.linear_systems import jittered_cholesky
 from kernelweave.problem import Problem
 from kernelweave.regularizers.base import Regularizer

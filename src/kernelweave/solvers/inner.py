@@ -8,8 +8,7 @@ import numpy as np
 
 from kernelweave.arrays import Index
 from kernelweave.combine import Gram
-from kernelweave.compiled.dense_rows import square_block
-from kernelweave.compiled.matrix_checks import fits_float32
+from kernelweave.compiled.dense_rows import fits_float32, square_block
 from kernelweave.losses.base import BoxQP
 from kernelweave.operators.base import semi_definite
 from kernelweave.problem import Array, Problem
