@@ -49,7 +49,7 @@ class Deadline:
 
     def check(self) -> None:
         """Raise `TimeUp` if the time is over."""
-        if self.passed():
+        if (self.stop is not None or self.at < math.inf) and self.passed():
             raise TimeUp
 
     def look(self, graces: int = 1) -> Callable[[], None]:

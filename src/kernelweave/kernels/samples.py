@@ -67,7 +67,8 @@ class Samples:
         self._kept_bytes = 0
         # The rows of the whole set as it is cut: a slice, where there is one, copies nothing.
         self._cut: Any = self._index
-        self.is_sparse = bool(sparse.issparse(self.base._data))
+        whole = self if self._parent is None else self._parent
+        self.is_sparse = bool(sparse.issparse(whole._data))
         self.bound: dict[Any, Any] = {}
 
     def __len__(self) -> int:
@@ -132,7 +133,7 @@ class Samples:
         """Return the samples at these positions; nothing is copied until it is asked for."""
         rows = np.asarray(index, dtype=np.intp)
         out = object.__new__(Samples)
-        out._parent = self.base
+        out._parent = self if self._parent is None else self._parent
         out._index = rows if self._index is None else self._index[rows]
         out._data = None
         out.columns = self.columns
