@@ -105,8 +105,7 @@ class Kernel(ABC):
     def squared_rate(self) -> float | None:
         """The rate g of exp(-g D), D the squared distance, if the kernel is that; else None."""
         form = self.form()
-        gaussian = form is not None and (form.ingredient, form.code) == ("sqdist", 0)
-        return form.p0 if form is not None and gaussian else None
+        return form.p0 if form is not None and form.unit_diagonal else None
 
     # What operators ask for: of `core`, on the samples seen through `path`
 
@@ -295,6 +294,11 @@ class ElementwiseForm:
     p1: float = 0.0
     p2: float = 0.0
 
+    @property
+    def unit_diagonal(self) -> bool:
+        """Whether every sample has the value one with itself."""
+        return (self.ingredient, self.code) == ("sqdist", 0)
+
     def features(self, samples: Samples) -> Any:
         """Return the features of an affine function of the inner product; None of any other."""
         if (self.ingredient, self.code, self.p0) != ("inner", 1, 1.0):
@@ -377,7 +381,7 @@ class Elementwise(Kernel):
         return self._form.features(samples)
 
     def bind(self, samples: Samples) -> Kernel:
-        self._checked_form()
+        self.form()
         return self
 
     def evaluate(self, pair: Pair) -> NDArray[Any]:
@@ -387,6 +391,8 @@ class Elementwise(Kernel):
 
     def diagonal(self, samples: Samples) -> NDArray[np.float64]:
         form = self.form()
+        if form.unit_diagonal:
+            return np.ones(samples.n)
         t = samples.square_norms() if form.ingredient == "inner" else np.zeros(samples.n)
         if form.code == 0:
             return np.exp(-form.p0 * t)

@@ -198,12 +198,16 @@ def _automatic(
     features = {k: f for k, f in found.items() if isinstance(f, FeatureRows)}
     others = [k for k in range(m) if k not in strings]
     cheap = {k for k, f in features.items() if _FEATURE_COST * f.nnz <= n**2}
+    in_cache = np.dtype(dtype).itemsize * m * n**2 <= 8 * SHARED_CACHE_ENTRIES
     gaussian = _gaussians(kernels, others, 0 if stored else _GAUSSIAN_COLUMNS)
+    # Calls between several forms of storage take longer than passes over matrices in the cache.
+    small = in_cache and 0 < len(gaussian) < len(others)
+    gaussian = gaussian[:0] if small else gaussian
     skip = cheap | set(strings) | set(gaussian.tolist())
     pieces: dict[int, Pivots] = {}
     # Matrices that stay in the cache are added up quicker than sums of factors are formed, with r
     # multiplications for each entry.
-    if not stored or np.dtype(dtype).itemsize * m * n**2 > 8 * SHARED_CACHE_ENTRIES:
+    if not (small or (stored and in_cache)):
         pieces = _factor_where_it_pays(kernels, skip, rtol, random_state)
     thin = np.array(sorted(pieces), dtype=np.int64)
     sparse = np.array(sorted(cheap), dtype=np.int64)
@@ -307,7 +311,7 @@ def _factor_where_it_pays(
     if kernels.n > 4 * _PROBE:
         chosen = np.random.default_rng(random_state).choice(kernels.n, _PROBE, replace=False)
         few = kernels.samples.take(np.sort(chosen))
-        probe = ComputedOperator(kernels.kernels, few, None)
+        probe = kernels.raw(few)
 
     def work(start: int, stop: int) -> None:
         for k in candidates[start:stop]:

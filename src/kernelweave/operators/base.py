@@ -380,6 +380,10 @@ class KernelOperator(ABC):
         """Return the kernels before their normalisation."""
         return self
 
+    def raw_diagonal(self, k: int) -> Array:
+        """Return the diagonal of kernel k before its normalisation."""
+        return self.diagonal(np.array([k]))[0]
+
     def normalised(self, k: int, target: Target) -> Target:
         """Return what belongs to kernel k on the training samples, given that of the raw kernel.
 

@@ -372,12 +372,17 @@ class ComputedOperator(SampledOperator):
         features = self._features(k)
         return features if isinstance(features, np.ndarray) else None
 
-    def raw(self) -> ComputedOperator:
+    def raw(self, samples: Samples | None = None) -> ComputedOperator:
+        """See :class:`KernelOperator`; as if they were bound to other samples, if these are given.
+
+        The numbers and the names of the kernels stay.
+        """
         every = set(range(self.m))  # Without steps there is nothing to learn.
-        none = Normalization()
-        return self._but(
-            steps=[], normalization=none, only_scales=True, _scalings={}, _learnt=every
+        out = self._but(
+            steps=[], normalization=Normalization(), only_scales=True, _scalings={}, _learnt=every
         )
+        out.samples = self.samples if samples is None else samples
+        return out
 
     def normalised(self, k: int, target: Target) -> Target:
         self.learn([k])
@@ -422,6 +427,10 @@ class ComputedOperator(SampledOperator):
             return
         for stage, step in enumerate(self.steps):
             missing = [k for k in new if not step.has(self._places[k])]
+            if stage == 0 and not step.needs_means:
+                units = {k for k in missing if self._is_unit(k)}
+                step.learn_units([self._places[k] for k in units], self.samples.n)
+                missing = [k for k in missing if k not in units]
             if not missing:
                 continue
             means = self._stage_means(missing, stage) if step.needs_means else None
@@ -439,6 +448,13 @@ class ComputedOperator(SampledOperator):
                         f"would overflow. Scale its columns, or use normalize='trace'."
                     )
         self._learnt.update(new)
+
+    def _is_unit(self, k: int) -> bool:
+        form = self.kernels[k].core.form()
+        return form is not None and form.unit_diagonal
+
+    def raw_diagonal(self, k: int) -> Floats:
+        return self._raw_diagonal(k, self._samples(self._right, None))
 
     def _raw_diagonal(self, k: int, samples: Samples) -> Floats:
         """k(x, x) before normalisation, all finite."""

@@ -9,7 +9,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kernelweave.cached import cached_property
-from kernelweave.compiled.blocks import FEW_ENTRIES, MATRIX_COLUMNS, STACK_ENTRIES, rows_of
+from kernelweave.compiled.blocks import (
+    FEW_ENTRIES,
+    GAUSSIAN_WORK,
+    MATRIX_COLUMNS,
+    STACK_ENTRIES,
+    rows_of,
+)
 from kernelweave.compiled.dense_rows import (
     add_rectangle,
     add_row_products,
@@ -120,7 +126,7 @@ class DenseOperator(KernelOperator):
                 stop = min(start + rows, n)
                 stack[part, start:stop] = kernels.block(np.arange(start, stop), None, chosen[part])
 
-        map_blocks(fill, len(parts) * len(starts), 1)
+        map_blocks(fill, len(parts) * len(starts), 1, float(GAUSSIAN_WORK) * stack.size)
         for k, matrix in zip(chosen, stack, strict=True):
             matrices[k] = matrix
         out = cls(matrices, kernels.names, scale)

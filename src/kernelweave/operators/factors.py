@@ -84,8 +84,7 @@ def raw_factor(source: KernelOperator, k: int, rtol: float, max_rank: int | None
     features = source.dense_features(k)
     if features is not None and features.shape[1] <= (max_rank or features.shape[1]):
         return Pivots(features.T, np.zeros(source.n))
-    raw, own = source.raw(), np.array([k])
-    residual = np.array(raw.diagonal(own)[0])
+    residual = np.array(source.raw_diagonal(k))
     target = rtol * residual.sum()
     limit = source.n if max_rank is None else min(max_rank, source.n)
     form = source.formula(k)
@@ -113,6 +112,7 @@ def raw_factor(source: KernelOperator, k: int, rtol: float, max_rank: int | None
             )
         factor = factor[:rank]
     else:
+        raw, own = source.raw(), np.array([k])
 
         def row(i: int) -> Array:
             look_between_blocks()
