@@ -19,6 +19,8 @@ _VERSION_2 = ("memory.max", "memory.current", "inactive_file")
 _VERSION_1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
 # Version 1 has no word for no limit: it is the largest number of whole pages.
 _UNLIMITED = 2.0**60
+# Bytes of the longest of these files that are read: memory.stat has some 2 kB.
+_MOST_TEXT = 2**16
 # Matrices of so few samples count for nothing: half a megabyte each.
 FEW_SAMPLES = 256
 # Megabytes: nothing is kept, or a cache has its smallest size.
@@ -53,7 +55,7 @@ def available_bytes() -> float:
 
 
 def _free_system_bytes() -> float:
-    found = _size(_PROC / "meminfo", "MemAvailable")
+    found = _size(f"{_PROC}/meminfo", "MemAvailable")
     if found is not None:
         return found
     try:
@@ -76,11 +78,7 @@ def _under_own_limits() -> Iterator[float]:
 
 def _left_to_groups() -> Iterator[float]:
     """What is left to each control group with a limit that the process is in."""
-    try:
-        lines = (_PROC / "self" / "cgroup").read_text().splitlines()
-    except OSError:
-        return
-    for line in lines:
+    for line in (_text(f"{_PROC}/self/cgroup") or "").splitlines():
         number, _, rest = line.partition(":")
         kinds, _, path = rest.partition(":")
         if number == "0" and not kinds:
@@ -92,31 +90,44 @@ def _left_to_groups() -> Iterator[float]:
 def _left_along(root: Path, path: str, limit: str, use: str, cached: str) -> Iterator[float]:
     # The limits of all groups above count too. A container may see its own group as the root, under
     # a path that only the host knows.
-    inner = root / path.lstrip("/")
-    for group in (inner, *inner.parents):
-        if not group.is_relative_to(root):
-            return
-        most = _number(group / limit)
+    names = [name for name in path.split("/") if name]
+    for depth in range(len(names), -1, -1):
+        group = os.sep.join([str(root), *names[:depth]])
+        most = _number(f"{group}/{limit}")
         if most is None or most >= _UNLIMITED:
             continue
-        used = _number(group / use)
+        used = _number(f"{group}/{use}")
         if used is not None:
-            yield most - used + (_size(group / "memory.stat", cached) or 0.0)
+            yield most - used + (_size(f"{group}/memory.stat", cached) or 0.0)
 
 
-def _number(path: Path) -> float | None:
+def _text(path: str | Path) -> str | None:
+    """What is in a small file that the system writes; None if it is not there."""
+    # Small fits ask too: this takes a third of the time that `Path.read_text` takes.
+    try:
+        file = os.open(path, os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        return os.read(file, _MOST_TEXT).decode("utf-8", "replace")
+    except OSError:
+        return None
+    finally:
+        os.close(file)
+
+
+def _number(path: str | Path) -> float | None:
     """The number in a file; None if it holds no limit, or is not there."""
     try:
-        return float(path.read_text())
-    except (OSError, ValueError):
+        return float(_text(path) or "")
+    except ValueError:
         return None
 
 
-def _size(path: Path, name: str) -> float | None:
+def _size(path: str | Path, name: str) -> float | None:
     """The bytes that a file tells by a line such as "VmSize: 12 kB" or "inactive_file 12288"."""
-    try:
-        text = path.read_text()
-    except OSError:
+    text = _text(path)
+    if text is None:
         return None
     found = re.search(rf"^{name}:?\s+(\d+)( kB)?$", text, re.MULTILINE)
     return None if found is None else float(found[1]) * (1024.0 if found[2] else 1.0)

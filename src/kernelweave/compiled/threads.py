@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import ContextDecorator, contextmanager
 from contextvars import ContextVar, copy_context
 from functools import cache
 from typing import Any
@@ -54,34 +54,35 @@ def _controller() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-class _BlasLimit:
+class _BlasLimit(ContextDecorator):
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.users = 0
         self.limiter: Any = None
 
+    def __enter__(self) -> None:
+        with self.lock:
+            if self.users == 0:
+                self.limiter = _controller().limit(limits=1, user_api="blas")
+            self.users += 1
+
+    def __exit__(self, *error: object) -> None:
+        with self.lock:
+            self.users -= 1
+            if self.users == 0:
+                self.limiter.restore_original_limits()
+
 
 _BLAS = _BlasLimit()
 
 
-@contextmanager
-def one_blas_thread() -> Iterator[None]:
+def one_blas_thread() -> ContextDecorator:
     """Keep BLAS to one thread: ours are already running, and its sums then have fixed order.
 
     The limit belongs to the whole process: with several fits at once the first sets it and the
     last one lifts it.
     """
-    with _BLAS.lock:
-        if _BLAS.users == 0:
-            _BLAS.limiter = _controller().limit(limits=1, user_api="blas")
-        _BLAS.users += 1
-    try:
-        yield
-    finally:
-        with _BLAS.lock:
-            _BLAS.users -= 1
-            if _BLAS.users == 0:
-                _BLAS.limiter.restore_original_limits()
+    return _BLAS
 
 
 @cache
@@ -148,10 +149,12 @@ def map_blocks(
     inside = getattr(_INSIDE_WORKER, "yes", False)
     alone = inside or work < _WORTH_A_THREAD
     workers = 1 if alone else min(thread_count(), len(starts))
-    with one_blas_thread():
+    with _BLAS:
         if workers <= 1:
+            look = _BETWEEN.get()
             for start in starts:
-                look_between_blocks()
+                if look is not None:
+                    look()
                 func(start, min(start + block, n_items))
             return
         _on_threads(func, starts, n_items, block, workers)

@@ -212,7 +212,7 @@ def _automatic(
     thin = np.array(sorted(pieces), dtype=np.int64)
     sparse = np.array(sorted(cheap), dtype=np.int64)
     aligned = np.array(sorted(strings), dtype=np.int64)
-    rest = np.setdiff1d(np.arange(m), np.concatenate([thin, sparse, aligned, gaussian]))
+    rest = np.array([k for k in range(m) if k not in skip and k not in pieces], dtype=np.int64)
     held = np.array([kernels.given_matrix(k) is not None for k in rest], dtype=bool)
     dtype = kernels.storage(dtype, rest[~held])
     computed_bytes = (~held).sum() * n**2 * np.dtype(dtype).itemsize

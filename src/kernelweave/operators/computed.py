@@ -322,7 +322,8 @@ class ComputedOperator(SampledOperator):
         if dtype == "float64":
             return dtype
         for k in kernels:
-            numbers = [self.diagonal(np.array([k]))]
+            known = self.normalization.scales and self._is_unit(k)
+            numbers = [] if known else [self.diagonal(np.array([k]))]
             if on_the_way:
                 form = self.kernels[k].core.form()
                 rate = form.p0 if form is not None and form.ingredient == "sqdist" else 1.0
