@@ -120,6 +120,10 @@ def look_between_blocks() -> None:
         look()
 
 
+class _Ended(Exception):
+    """Another thread of the same pass was interrupted, or failed."""
+
+
 # A thread takes tens of microseconds to wake: less work than this is done where it is asked for.
 _WORTH_A_THREAD = 4e6
 
@@ -149,27 +153,16 @@ def map_blocks(
     inside = getattr(_INSIDE_WORKER, "yes", False)
     alone = inside or work < _WORTH_A_THREAD
     workers = 1 if alone else min(thread_count(), len(starts))
-    with _BLAS:
-        if workers <= 1:
-            look = _BETWEEN.get()
+    look = _BETWEEN.get()
+    if workers <= 1:
+        with _BLAS:
             for start in starts:
                 if look is not None:
                     look()
                 func(start, min(start + block, n_items))
-            return
-        _on_threads(func, starts, n_items, block, workers)
-
-
-class _Ended(Exception):
-    """Another thread of the same pass was interrupted, or failed."""
-
-
-def _on_threads(
-    func: Callable[[int, int], None], starts: range, n_items: int, block: int, workers: int
-) -> None:
+        return
     queue = iter(starts)
     lock = threading.Lock()
-    look = _BETWEEN.get()
     ended = False
 
     def look_at_all() -> None:
@@ -201,15 +194,16 @@ def _on_threads(
 
     # The calling thread works too, so one thread fewer is borrowed from the pool. Each works in a
     # copy of this thread's context, where NumPy keeps what it may warn about.
-    pool = _pool(_cores())
-    jobs = [pool.submit(copy_context().run, drain) for _ in range(workers - 1)]
-    try:
-        drain()
-        for job in jobs:
-            # Those that wait for a thread of the pool would find nothing left to do.
-            if not job.cancel():
-                job.result()
-    finally:
-        # Ctrl-C may also have come while this thread waited.
-        ended = not all(job.cancel() or job.done() for job in jobs)
-        wait(jobs)
+    with _BLAS:
+        pool = _pool(_cores())
+        jobs = [pool.submit(copy_context().run, drain) for _ in range(workers - 1)]
+        try:
+            drain()
+            for job in jobs:
+                # Those that wait for a thread of the pool would find nothing left to do.
+                if not job.cancel():
+                    job.result()
+        finally:
+            # Ctrl-C may also have come while this thread waited.
+            ended = not all(job.cancel() or job.done() for job in jobs)
+            wait(jobs)

@@ -16,7 +16,7 @@ from kernelweave.kernels.batch import RBFBatch
 from kernelweave.kernels.families import resolve_items
 from kernelweave.kernels.samples import as_samples
 from kernelweave.kernels.strings.positions import PositionalFactor
-from kernelweave.memory import cache_bytes, require_bytes
+from kernelweave.memory import FEW_SAMPLES, cache_bytes, require_bytes
 from kernelweave.operators.base import Array, KernelOperator
 from kernelweave.operators.computed import ComputedOperator, SampledOperator
 from kernelweave.operators.dense import DenseOperator, dense_bytes
@@ -43,6 +43,10 @@ _PROBE = 128
 # columns for each kernel on the same columns: the others cost an exponential alone. Fits of five
 # kernels on columns of their own (n = 500 to 4,000) are faster so at 10 columns, slower at 30.
 _GAUSSIAN_COLUMNS = 10
+# Up to so many kernels, calls between several forms of storage take longer than passes over
+# matrices in the cache: the default ones fit 300 samples in 6 instead of 10 ms. With matrices of
+# 403 kernels a fit of 60 samples took 47 ms instead of 39.
+_FEW_KERNELS = 32
 # A pass reads every sparse feature twice, and looking one up takes as long as reading some four
 # entries of a matrix from front to back: features win below n^2 / 8 of them.
 _FEATURE_COST = 8
@@ -177,10 +181,16 @@ def build_bank(
             "sparse": FeatureOperator.of,
         }
         built = plans[spec](kernels)
-    for part in (*built.parts, built) if isinstance(built, StackedOperator) else (built,):
+    parts = built.parts if isinstance(built, StackedOperator) else (built,)
+    if kernels.n > FEW_SAMPLES:
+        # Once for all of them: to ask takes a part of the time of a small fit.
+        room = cache_bytes(float("inf"))
+        for part in parts:
+            part.__dict__.setdefault("work_bytes", room)
+    for part in dict.fromkeys((*parts, built)):
         part.cache_mb = cache_mb
         if spec == "lazy" or part.computes_rows:
-            part.work_bytes = min(part.work_bytes, cache_bytes(cache_mb))
+            part.work_bytes = min(part.work_bytes, 1e6 * cache_mb)
     return built
 
 
@@ -193,6 +203,7 @@ def _automatic(
     stored: bool,
 ) -> KernelOperator:
     n, m = kernels.n, kernels.m
+    kernels.learn(range(m))
     found = {k: kernels.thin_factor(k) for k in range(m)}
     strings = {k: f for k, f in found.items() if isinstance(f, PositionalFactor)}
     features = {k: f for k, f in found.items() if isinstance(f, FeatureRows)}
@@ -200,8 +211,7 @@ def _automatic(
     cheap = {k for k, f in features.items() if _FEATURE_COST * f.nnz <= n**2}
     in_cache = np.dtype(dtype).itemsize * m * n**2 <= 8 * SHARED_CACHE_ENTRIES
     gaussian = _gaussians(kernels, others, 0 if stored else _GAUSSIAN_COLUMNS)
-    # Calls between several forms of storage take longer than passes over matrices in the cache.
-    small = in_cache and 0 < len(gaussian) < len(others)
+    small = in_cache and m <= _FEW_KERNELS and 0 < len(gaussian) < len(others)
     gaussian = gaussian[:0] if small else gaussian
     skip = cheap | set(strings) | set(gaussian.tolist())
     pieces: dict[int, Pivots] = {}

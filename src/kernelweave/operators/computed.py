@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 
 from kernelweave.compiled.blocks import STACK_ENTRIES, rows_of
@@ -144,7 +144,7 @@ class ComputedOperator(SampledOperator):
             names=[self.names[k] for k in chosen],
             m=len(chosen),
             _places=[self._places[k] for k in chosen],
-            _learnt=set(),
+            _learnt={place for place, k in enumerate(chosen) if k in self._learnt},
             _plan=None,
             _unit=None if self._unit is None else self._unit[chosen],
         )
@@ -201,24 +201,21 @@ class ComputedOperator(SampledOperator):
         new = self._left is not None and self._left.scalings is None
         if new and self._right is None and any(step.needs_means for step in self.steps):
             return self._centred_block(chosen, left, right)
-        kind = np.dtype(self.dtype)
+        mine, theirs = self._samples(self._left, left), self._samples(self._right, right)
+        kind, plan = np.dtype(self.dtype), self._planned(chosen)
         try:
-            return self._values(chosen, left, right, kind)
+            values = plan.evaluate(mine, theirs, kind)
         except NotFiniteError:
             if kind == np.float64:
                 raise
             # In float32 numbers may overflow on the way to values that do not.
-            return self._values(chosen, left, right, np.float64).astype(kind)
-
-    def _values(self, kernels: list[int], left: Any, right: Any, dtype: DTypeLike) -> Array:
-        mine, theirs = self._samples(self._left, left), self._samples(self._right, right)
-        values = self._planned(kernels).evaluate(mine, theirs, dtype)
+            values = plan.evaluate(mine, theirs, np.float64)
         same = self._left is self._right and left is right
-        for own, k in zip(values, kernels, strict=True):
+        for own, k in zip(values, chosen, strict=True):
             a = self._scaling(self._left, k, mine, left)
             b = a if same else self._scaling(self._right, k, theirs, right)
             a.normalise(own, b)
-        return values
+        return values.astype(kind, copy=False)
 
     def _centred_block(self, kernels: list[int], left: Any, right: Any) -> Array:
         """New samples against training samples, all of which their means are taken over."""
