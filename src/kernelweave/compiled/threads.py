@@ -76,7 +76,7 @@ class _BlasLimit(ContextDecorator):
 _BLAS = _BlasLimit()
 
 
-def one_blas_thread() -> ContextDecorator:
+def one_blas_thread() -> _BlasLimit:
     """Keep BLAS to one thread: ours are already running, and its sums then have fixed order.
 
     The limit belongs to the whole process: with several fits at once the first sets it and the

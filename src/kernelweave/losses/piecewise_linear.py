@@ -70,18 +70,19 @@ class PiecewiseLinear(Loss):
         weight, edges = C + 0.0 * f, self.edges(y)
         first = self.alpha_sum - sum(float(weight[sign > 0].sum()) for sign, _ in edges)
         breaks = np.concatenate([edge - f for _, edge in edges])
-        jumps = np.tile(weight, len(edges))
-        order = np.argsort(breaks, kind="stable")
-        order = order[jumps[order] > 0]
+        jumps = np.concatenate([weight] * len(edges))
+        order = breaks.argsort(kind="stable")
+        if not (jumps > 0).all():
+            order = order[jumps[order] > 0]
         if not order.size:
             return float(start)
-        breaks, after = breaks[order], first + np.cumsum(jumps[order])
+        breaks, after = breaks[order], first + jumps[order].cumsum()
         # Exact zeros of the slope do not survive the additions: call zero what rounding calls zero.
         slack = 1e-13 * (abs(first) + float(jumps.sum()))
-        left = min(int(np.searchsorted(after, -slack)), breaks.size - 1)
+        left = min(int(after.searchsorted(-slack)), breaks.size - 1)
         right = left
         if abs(after[left]) <= slack:  # all b of an interval are best
-            right = min(int(np.searchsorted(after, slack, side="right")), breaks.size - 1)
+            right = min(int(after.searchsorted(slack, side="right")), breaks.size - 1)
         return float(breaks[left] + 0.5 * (breaks[right] - breaks[left]))
 
     def box_qp(self, y: Array, C: Array) -> BoxQP:

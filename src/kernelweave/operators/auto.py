@@ -181,13 +181,13 @@ def build_bank(
             "sparse": FeatureOperator.of,
         }
         built = plans[spec](kernels)
-    parts = built.parts if isinstance(built, StackedOperator) else (built,)
+    forms = built.parts if isinstance(built, StackedOperator) else (built,)
     if kernels.n > FEW_SAMPLES:
         # Once for all of them: to ask takes a part of the time of a small fit.
         room = cache_bytes(float("inf"))
-        for part in parts:
+        for part in forms:
             part.__dict__.setdefault("work_bytes", room)
-    for part in dict.fromkeys((*parts, built)):
+    for part in dict.fromkeys((*forms, built)):
         part.cache_mb = cache_mb
         if spec == "lazy" or part.computes_rows:
             part.work_bytes = min(part.work_bytes, 1e6 * cache_mb)

@@ -79,6 +79,8 @@ class ComputedOperator(SampledOperator):
     keeps_rows = computes_rows = True
     # Relative errors of float32 values, where these are what is computed.
     _unit: Array | None = None
+    # Samples, and what they are seen through some column blocks, those asked for last.
+    _view: tuple[Samples, tuple[Any, ...], Samples] | None = None
 
     def __init__(
         self, kernels: Sequence[Kernel], samples: Samples, normalize: Any = "trace"
@@ -331,8 +333,12 @@ class ComputedOperator(SampledOperator):
 
     def _seen(self, k: int) -> tuple[Kernel, Samples]:
         """Return the core of kernel k and the training samples as it sees them."""
-        kernel = self.kernels[k]
-        return kernel.core, self.samples.through(kernel.path)
+        kernel, view = self.kernels[k], self._view
+        if view is None or view[0] is not self.samples or view[1] != kernel.path:
+            # Kernels on the same columns are asked for one after the other.
+            seen = self.samples.through(kernel.path)
+            view = self._view = self.samples, kernel.path, seen
+        return kernel.core, view[2]
 
     def given_matrix(self, k: int) -> tuple[Array, Array, float] | None:
         core, samples = self._seen(k)
@@ -425,12 +431,12 @@ class ComputedOperator(SampledOperator):
             return
         for stage, step in enumerate(self.steps):
             missing = [k for k in new if not step.has(self._places[k])]
-            if stage == 0 and not step.needs_means:
-                units = {k for k in missing if self._is_unit(k)}
-                step.learn_units([self._places[k] for k in units], self.samples.n)
-                missing = [k for k in missing if k not in units]
             if not missing:
                 continue
+            if stage == 0 and not step.needs_means:
+                units = {k for k in missing if self._is_unit(k)}
+                step.learn_units([self._places[k] for k in missing if k in units], self.samples.n)
+                missing = [k for k in missing if k not in units]
             means = self._stage_means(missing, stage) if step.needs_means else None
             for i, k in enumerate(missing):
                 diagonal = self._stage_diagonal(k, stage)
@@ -457,7 +463,11 @@ class ComputedOperator(SampledOperator):
     def _raw_diagonal(self, k: int, samples: Samples) -> Floats:
         """k(x, x) before normalisation, all finite."""
         with np.errstate(over="ignore", invalid="ignore"):
-            diagonal = np.asarray(self.kernels[k].diagonal(samples), dtype=np.float64)
+            if samples is self.samples:
+                kernel, samples = self._seen(k)
+            else:
+                kernel = self.kernels[k]
+            diagonal = np.asarray(kernel.diagonal(samples), dtype=np.float64)
         if not np.isfinite(diagonal).all():
             raise NotFiniteError(self.names[k])
         return diagonal
