@@ -91,7 +91,8 @@ class _Grid(Family):
             kernels += [OnColumns(kernel, column) for column in each for kernel in own]
         scaled = _scaled(kernels, samples, self.scaling)
         # A linear kernel of constant (so, once standardised, zero) features carries nothing.
-        linear = [kernel for kernel in scaled if isinstance(kernel.core, Linear)]
+        pairs = zip(kernels, scaled, strict=True)
+        linear = [kernel for own, kernel in pairs if isinstance(own.core, Linear)]
         zero = {id(k) for k in linear if not k.bind(samples).diagonal(samples).any()}
         return [kernel for kernel in scaled if id(kernel) not in zero]
 

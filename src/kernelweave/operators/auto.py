@@ -131,7 +131,8 @@ def build_bank(
         n/4 (probed on a random subset first), keeps the rest dense while they fit in `cache_mb`,
         and otherwise takes sparse features if there are any, computes Gaussian kernels in every
         pass, or rows on demand. Matrices the user holds of just these samples cost nothing and
-        stay dense.
+        stay dense. Up to 32 kernels, only some of which are Gaussian, all stay dense where their
+        matrices stay in the cache.
     kernels : ComputedOperator, GaussianOperator or StackedOperator
         The kernels on the training samples. Those of a batch are never stored unless "dense" or
         "factored" asks for it.
@@ -334,5 +335,6 @@ def _factor_where_it_pays(
             except RankExceeded:
                 continue
 
-    map_blocks(work, len(candidates), 1)
+    # As if all had a rank of about sqrt(8 n): their ranks are not known before.
+    map_blocks(work, len(candidates), 1, 4.0 * len(candidates) * kernels.n**2)
     return pieces
