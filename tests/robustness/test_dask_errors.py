@@ -110,8 +110,7 @@ def test_workers_without_kernelweave(threads, monkeypatch):
         model(DaskBank(threads)).fit(X, y)
 
 
-def test_no_worker_left(monkeypatch):
-    monkeypatch.setattr(team, "_LOOK", 0.2)
+def test_no_worker_left():
     with small_cluster() as (cluster, client):
         bank = DaskBank(client, patience=0.3).build(ComputedOperator.build([Linear()], X))
         assert bank.quad(np.ones(30)) > 0
@@ -122,6 +121,7 @@ def test_no_worker_left(monkeypatch):
 
 
 def test_a_scheduler_that_has_ended(monkeypatch):
+    # Each of many calls would wait for two seconds.
     monkeypatch.setattr(team, "_LOOK", 0.2)
     with small_cluster() as (cluster, client):
         bank = DaskBank(client).build(ComputedOperator.build([Linear()], X))
