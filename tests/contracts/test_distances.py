@@ -141,7 +141,9 @@ def test_more_distances_than_are_computed_at_a_time(stored):
 def test_more_samples_far_away_than_are_repaired_at_a_time():
     n = 2100
     rng = np.random.default_rng(0)
-    X = 1e8 + np.round(rng.normal(size=(n, 1)) * 1024) / 1024
+    X = np.round(rng.normal(size=(n, 1)) * 1024) / 1024
+    X[::2] += 2e7
+    X[1::2] -= 2e7
     found = DistanceOperator.build([RBF(gamma=1.0)], X).against(X).weighted([1.0])
     np.testing.assert_allclose(found, squared(X), rtol=1e-10, atol=1e-12)
 
