@@ -8,6 +8,7 @@ from scipy import sparse
 from sklearn.preprocessing import StandardScaler
 
 from kernelweave.bank import (
+    DaskBank,
     DenseBank,
     FactoredBank,
     LazyBank,
@@ -15,9 +16,7 @@ from kernelweave.bank import (
     SparseBank,
     build_bank,
 )
-from kernelweave.bayes import sums
 from kernelweave.bayes.sums import square_factor, square_sum, sum_products
-from kernelweave.compiled import threads as threads_module
 from kernelweave.compiled.threads import use_threads
 from kernelweave.errors import InvalidInputError, MemoryBudgetError
 from kernelweave.kernels import (
@@ -35,9 +34,7 @@ from kernelweave.operators import (
     FactorOperator,
     GaussianOperator,
     StackedOperator,
-    dense,
 )
-from kernelweave.operators import base as protocol
 from kernelweave.operators.row_cache import RowCache
 
 N = 60
@@ -167,7 +164,14 @@ BANKS = {
     "mixed-auto": (lambda ks: build_bank("auto", ks), 1e-4),
     "given-dense": (lambda ks: DenseBank().build(ks), 1e-6),
     "given-auto": (lambda ks: build_bank("auto", ks), 1e-4),
+    "remote-points": (lambda ks: DaskBank(client(), "points").build(ks), 1e-12),
+    "remote-kernels": (lambda ks: DaskBank(client(), "kernels").build(ks), 1e-12),
 }
+
+
+def client():
+    """The client of the cluster that `dask_client` has started."""
+    return pytest.importorskip("distributed").default_client()
 
 
 # Built once: no test changes them.
@@ -186,6 +190,8 @@ def named_case(request, normalize):
     build, atol = BANKS[request.param]
     if request.param in ("gaussian", "gaussian-32") and "center" in str(normalize):
         pytest.skip("centred kernels are not computed so")
+    if request.param.startswith("remote"):
+        request.getfixturevalue("dask_client")
     kernels = SETS.get(request.param.split("-")[0], kernel_set)(normalize)
     truth = kernels.block(np.arange(kernels.n))
     return build(kernels), truth, atol * np.abs(truth).max(), kernels.names
@@ -235,12 +241,12 @@ def test_products_and_quadratic_forms(case, v, chosen):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_quadratic_forms_of_tasks_with_few_and_with_many_samples(dtype, monkeypatch):
-    """Rows come in blocks, of which a task with few samples has fewer."""
-    monkeypatch.setattr(dense, "_ROW_BLOCK", 16)
-    bank = DenseBank(dtype).build(kernel_set())
-    truth = bank.apply(np.eye(N)).transpose(0, 2, 1)
-    v = np.random.default_rng(1).normal(size=(3, N))
+def test_quadratic_forms_of_tasks_with_few_and_with_many_samples(dtype):
+    """Rows come in blocks of 256, of which a task with few samples has fewer."""
+    n = 600
+    bank = DenseBank(dtype).build(kernel_set(n=n))
+    truth = bank.apply(np.eye(n)).transpose(0, 2, 1)
+    v = np.random.default_rng(1).normal(size=(3, n))
     v[1, 19:] = 0.0
     v[2, ::7] = 0.0
     np.testing.assert_allclose(
@@ -309,11 +315,25 @@ def test_vectors_beyond_the_range_of_float32(case, v):
     np.testing.assert_allclose(bank.apply(unit * v) / unit, products, atol=atol)
 
 
-@pytest.mark.parametrize("entries", [2**23, 7 * N], ids=["at once", "in pieces"])
-def test_sums_of_products_and_of_squares(case, monkeypatch, entries):
+@pytest.mark.parametrize(
+    "plan", [LazyBank(dtype="float64"), DenseBank(), FactoredBank(1e-12)], ids=repr
+)
+def test_sums_over_more_values_than_are_held_at_a_time(plan):
+    """Six kernels on 1000 samples, and factors of many ranks: both are added up in pieces."""
+    n, m = 1000, 6
+    X = np.random.default_rng(0).normal(size=(n, 3))
+    kernels = ComputedOperator.build([RBF(width=0.2 + 0.02 * k) for k in range(m)], X)
+    truth, bank = kernels.block(), plan.build(kernels)
+    V = np.random.default_rng(3).normal(size=(m, 2, n))
+    expected = np.einsum("ktj,kji->ti", V, truth, optimize=True)
+    scale = np.abs(expected).max()
+    np.testing.assert_allclose(sum_products(bank, V), expected, atol=1e-7 * scale)
+    squares = np.sum(truth @ truth, axis=0)
+    np.testing.assert_allclose(square_sum(bank), squares, atol=1e-7 * np.abs(squares).max())
+
+
+def test_sums_of_products_and_of_squares(case):
     bank, truth, atol = case
-    monkeypatch.setattr(protocol, "STACK_ENTRIES", entries)
-    monkeypatch.setattr(sums, "STACK_ENTRIES", entries)
     V = np.random.default_rng(3).normal(size=(5, 2, N))
     scale = 5 * N * np.abs(V).max()
     expected = np.einsum("ktj,kji->ti", V, truth)
@@ -476,21 +496,16 @@ def test_an_indefinite_kernel_is_named():
     assert flat.quad(v) == 0.0
 
 
-def test_same_bits_for_one_and_two_threads(monkeypatch):
-    # Threads and several blocks for few samples, too.
-    monkeypatch.setattr(threads_module, "_WORTH_A_THREAD", 0)
-    for module in (protocol, dense):
-        monkeypatch.setattr(module, "MATRIX_COLUMNS", 200)
-    monkeypatch.setattr(dense, "_BUILD_BYTES", 2**19)
-    n = 500
+def test_same_bits_for_one_and_two_threads():
+    n = 1300  # Several blocks of rows and of columns, and enough work for threads.
     rng = np.random.default_rng(0)
-    A = rng.normal(size=(3, n, 50))
+    A = rng.normal(size=(4, n, 50))
     v = rng.normal(size=(2, n)) * (rng.random(n) < 0.4)
     matrices = [B @ B.T for B in A]
     X = rng.normal(size=(n, 40))
     thin = ComputedOperator.build([Polynomial(3).on(j) for j in range(40)], X)
     counts = sparse.random_array((n, 200), density=0.5, random_state=0, format="csr")
-    wide = ComputedOperator.build([RBF(width=2.0), Linear()], X)
+    wide = ComputedOperator.build([RBF(width=2.0), Linear(), RBF(width=5.0)], X)
     for build in (
         lambda: DenseBank().from_matrices(matrices),
         lambda: DenseBank("float32").build(wide),

@@ -14,7 +14,6 @@ from sklearn.preprocessing import StandardScaler
 
 from kernelweave.bank import BatchBank, FactoredBank, LazyBank, build_bank
 from kernelweave.bayes.sums import square_factor, square_sum, sum_products
-from kernelweave.compiled import threads as threads_module
 from kernelweave.compiled.threads import use_threads
 from kernelweave.errors import InvalidInputError, MemoryBudgetError
 from kernelweave.kernels import RBF, Linear, RBFBatch, Samples, resolve
@@ -444,8 +443,7 @@ def test_refined_is_float64_and_exact():
     assert np.all(fine.error(np.ones(20), np.ones(9)).quad_missing == 0)
 
 
-def test_same_bits_for_one_and_two_threads(monkeypatch):
-    monkeypatch.setattr(threads_module, "_WORTH_A_THREAD", 0)
+def test_same_bits_for_one_and_two_threads():
     bank = BatchBank().build(bind_kernels(batch(700, 5), data(150)))
     v, d = some(150), np.linspace(0, 1, 700)
     answers = []

@@ -88,7 +88,7 @@ def test_the_derivative_is_that_of_the_matrix(combination):
 
 
 @every_combination
-def test_shares_sum_to_what_the_weights_have_gained(combination, monkeypatch):
+def test_shares_sum_to_what_the_weights_have_gained(combination):
     bank = bank_of(combination)
     tile = bank.part(np.arange(7), np.arange(5, N))
     coef = np.random.default_rng(3).normal(size=(2, N - 5))
@@ -103,8 +103,16 @@ def test_shares_sum_to_what_the_weights_have_gained(combination, monkeypatch):
     S = tile.weighted(D)
     slope = Combination.mean_slope(combination, tile, D)[S != 0]
     np.testing.assert_allclose(slope, 1.0 if own is None else own[S != 0], rtol=1e-9)
-    monkeypatch.setattr("kernelweave.combine.base.STACK_ENTRIES", 1)
-    np.testing.assert_allclose(combination.shares(tile, D, coef, used), shares, rtol=1e-12)
+
+
+@every_combination
+def test_shares_of_more_kernels_than_are_held_at_a_time(combination):
+    bank = bank_of(combination, 1200)
+    coef = np.random.default_rng(3).normal(size=(1, 1200))
+    d, some = D + 0.1, np.array([3, 900])
+    shares = combination.shares(bank.part(), d, coef, np.arange(M))
+    few = combination.shares(bank.part(some), d, coef, np.arange(M))
+    np.testing.assert_allclose(shares[:, some], few, rtol=1e-9, atol=1e-9 * np.abs(few).max())
 
 
 @every_combination

@@ -10,7 +10,6 @@ from small_clusters import small_cluster
 
 from kernelweave.bank import DaskBank, build_bank
 from kernelweave.bayes.sums import square_sum, sum_products
-from kernelweave.cluster import team
 from kernelweave.combine import CombinedOperator, WeightedSum
 from kernelweave.kernels import RBF, Linear, Polynomial, RBFBatch, Spectrum, from_matrices
 from kernelweave.operators import bind_kernels
@@ -223,8 +222,7 @@ def same(course, expected):
         close(one, two)
 
 
-def test_rounds_go_on_when_a_worker_goes_while_kernels_sleep(shard, monkeypatch):
-    monkeypatch.setattr(team, "_LOOK", 0.2)
+def test_rounds_go_on_when_a_worker_goes_while_kernels_sleep(shard):
     kernels = plain("diagonal")
     rng = np.random.default_rng(4)
     rules = BoxConstraints(rng.normal(size=N), rng.random(N), np.full(N, 2.0), np.full(N, -2.0))

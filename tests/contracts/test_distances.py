@@ -13,8 +13,6 @@ from scipy import sparse
 from scipy.spatial.distance import cdist
 from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, StandardScaler
 
-import kernelweave.operators.distance_parts as parts_module
-import kernelweave.operators.distances as bank_module
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels import (
     RBF,
@@ -73,6 +71,9 @@ def every_form(X):
         ),
         ((RBF(gamma=1) * RBF(gamma=2)).on([0, 1]), 3 * squared(X[:, :2])),
         (RBF(gamma=0.5).on([0, 0]), squared(X[:, [0]])),
+        # So many columns that a fit keeps the matrix, and another kernel on the same.
+        (RBF(gamma=0.01).on([0, 2] * 32), 0.32 * squared(X[:, [0, 2]])),
+        (RBF(gamma=0.03).on([2, 0] * 32), 0.96 * squared(X[:, [0, 2]])),
     ]
 
 
@@ -105,18 +106,12 @@ def check_tile(tile, D, dtype):
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("stored", [None, "float32", "float64"])
 @pytest.mark.parametrize("order", ["consecutive", "shuffled"])
-def test_tiles_of_every_form(dtype, stored, order, monkeypatch):
+def test_tiles_of_every_form(dtype, stored, order):
     X = table()
     forms = every_form(X)
     D = np.array([values for _, values in forms])
     distances = DistanceOperator.build([kernel for kernel, _ in forms], X)
-    if stored is None:
-        bank = distances.keep(cache_mb=1e-9)
-    else:
-        monkeypatch.setattr(bank_module, "_WIDE", 2)
-        bank = distances.keep(dtype=stored)
-    monkeypatch.setattr(parts_module, "SHARED_CACHE_ENTRIES", 200)
-    monkeypatch.setattr(parts_module, "STACK_ENTRIES", 200)
+    bank = distances.keep(cache_mb=1e-9) if stored is None else distances.keep(dtype=stored)
     if order == "consecutive":
         rows, columns = np.arange(3, 20), np.arange(10, 33)
     else:
@@ -127,9 +122,34 @@ def test_tiles_of_every_form(dtype, stored, order, monkeypatch):
     check_tile(bank.part(np.arange(N), None, dtype), D, dtype)
 
 
+@pytest.mark.parametrize("stored", [False, True])
+def test_more_distances_than_are_computed_at_a_time(stored):
+    """Two blocks of rows, from the columns and from kept matrices."""
+    n = 1300
+    X = np.random.default_rng(0).normal(size=(n, 2))
+    city = cdist(X, X, "cityblock")
+    kernels = [
+        RBF(gamma=0.5).on([0]),
+        Distance("cityblock", scale=2.0),
+        Distance("euclidean", scale=3.0).on([1]),
+    ]
+    D = np.array([0.5 * squared(X[:, :1]), city / 2, np.sqrt(squared(X[:, 1:])) / 3])
+    bank = DistanceOperator.build(kernels, X)
+    check_tile(bank.keep(dtype="float64") if stored else bank, D, np.float64)
+
+
+def test_more_samples_far_away_than_are_repaired_at_a_time():
+    n = 2100
+    rng = np.random.default_rng(0)
+    X = np.round(rng.normal(size=(n, 1)) * 1024) / 1024
+    X[::2] += 2e7
+    X[1::2] -= 2e7
+    found = DistanceOperator.build([RBF(gamma=1.0)], X).against(X).weighted([1.0])
+    np.testing.assert_allclose(found, squared(X), rtol=1e-10, atol=1e-12)
+
+
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_take_and_select(dtype, monkeypatch):
-    monkeypatch.setattr(bank_module, "_WIDE", 2)
+def test_take_and_select(dtype):
     X = table()
     forms = every_form(X)
     D = np.array([values for _, values in forms])

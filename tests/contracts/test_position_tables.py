@@ -10,7 +10,6 @@ from naive_strings import PROTEIN, Dictionary, random_texts
 from same_numbers import assert_same_numbers
 from thinned import thinned
 
-from kernelweave.compiled import threads
 from kernelweave.compiled.blocks import POSITION_SEQUENCES
 from kernelweave.compiled.threads import use_threads
 from kernelweave.kernels.strings.alphabet import Alphabet, get_alphabet
@@ -235,12 +234,12 @@ def test_positions_are_cut_at_windows_where_that_is_enough():
 
 
 @pytest.mark.parametrize("shape", ["one window", "by length", "shift", "windows", "holes"])
-def test_the_same_bits_for_any_number_of_threads(shape, monkeypatch):
-    monkeypatch.setattr(threads, "_WORTH_A_THREAD", 0)
+def test_the_same_bits_for_any_number_of_threads(shape):
+    n = 13_000  # So many sequences are worth a thread.
     rng = np.random.default_rng(8)
-    some = aligned(random_texts(400, 20, rng))
+    some = aligned(random_texts(n, 20, rng))
     weights = weights_of(20, 8, rng=rng, **SHAPES[shape])
-    v = rng.normal(size=400)
+    v = rng.normal(size=n)
     answers = []
     for count in (1, 2, 3):
         with use_threads(count):

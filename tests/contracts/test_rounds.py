@@ -5,12 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from running_banks import BANKS, N, case_of
-from threadpoolctl import threadpool_limits
 
-import kernelweave.compiled.threads as compiled_threads
 from kernelweave.bank import BatchBank, DenseBank, LazyBank
 from kernelweave.combine import CombinedOperator, WeightedSum
-from kernelweave.compiled.threads import use_threads
+from kernelweave.compiled.threads import one_blas_thread, use_threads
 from kernelweave.kernels import RBF, RBFBatch
 from kernelweave.operators import ComputedOperator, bind_kernels
 from kernelweave.solvers.mwu.rounds import BoxConstraints, rounds_of
@@ -248,24 +246,18 @@ def test_rounds_of_one_weighted_kernel(case):
 # Threads
 
 
-@pytest.fixture
-def eager(monkeypatch):
-    """Take threads for any work, however little."""
-    monkeypatch.setattr(compiled_threads, "_WORTH_A_THREAD", 0.0)
-
-
 def big(name):
-    """The bank of a name with enough samples, or kernels, for several blocks of work."""
+    """The bank of a name with so many samples and kernels that the work is worth a thread."""
     if name == "many kernels":
-        X = np.random.default_rng(0).normal(size=(30, 20))
+        X = np.random.default_rng(0).normal(size=(1700, 20))
         return LazyBank(50).build(
             ComputedOperator.build([RBF(width=0.5 + k / 2) for k in range(1200)], X)
         )
     if name == "many in a batch":
-        X = np.random.default_rng(0).normal(size=(130, 20))
+        X = np.random.default_rng(0).normal(size=(700, 20))
         return BatchBank().build(bind_kernels(RBFBatch.random(3000, 20, random_state=0), X))
     make, build, _ = BANKS[name]
-    return build(make(6000))
+    return build(make(10_000)).select(np.tile(np.arange(5), 41))
 
 
 @pytest.mark.parametrize(
@@ -282,17 +274,19 @@ def big(name):
         "many in a batch",
     ],
 )
-def test_same_bits_for_any_number_of_threads(name, eager):
+def test_same_bits_for_any_number_of_threads(name):
     bank = big(name)
     answers = []
     for threads in (1, 2, 3):
-        with use_threads(threads), threadpool_limits(threads):
+        with use_threads(threads), one_blas_thread():  # As in a fit.
             n, m = bank.n, bank.m
             rng = np.random.default_rng(0)
             y = np.where(rng.random(n) < 0.5, 1.0, -1.0)
             rules = BoxConstraints(y, np.full(n, 0.01), np.maximum(y, 0.0), np.minimum(y, 0.0))
             rounds = rounds_of(bank, rules)
-            choice = rounds.start(y * rng.random(n) * (rng.random(n) < 0.05), np.full(m, 1.0 / m))
+            choice = rounds.start(
+                y * rng.random(n) * (np.arange(n) % 997 == 5), np.full(m, 1.0 / m)
+            )
             found = []
             for _ in range(4):
                 choice = rounds.advance(choice, 0.3, -0.3, rng.random(m) / m)
@@ -309,9 +303,10 @@ def test_same_bits_for_any_number_of_threads(name, eager):
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
-def test_the_first_of_equal_scores_wherever_the_work_is_cut(threads, eager):
-    n = 100_003
-    bank = LazyBank(2).build(ComputedOperator.build([RBF(width=1.0)], np.zeros((n, 1))))
+def test_the_first_of_equal_scores_wherever_the_work_is_cut(threads):
+    n, m = 100_003, 20
+    kernels = [RBF(width=1.0 + k) for k in range(m)]
+    bank = LazyBank(2).build(ComputedOperator.build(kernels, np.zeros((n, 1))))
     for first, last in ((0, n - 1), (n - 2, n - 1), (40_000, 70_000), (70_000, 40_000)):
         up, down = np.zeros(n), np.zeros(n)
         up[[first, n - 1]] = 1.0
@@ -320,5 +315,5 @@ def test_the_first_of_equal_scores_wherever_the_work_is_cut(threads, eager):
         down[n // 3 :: 11] = -1.0
         rules = BoxConstraints(np.ones(n), np.zeros(n), up, down)
         with use_threads(threads):
-            choice = rounds_of(bank, rules).start(np.zeros(n), np.ones(1))
+            choice = rounds_of(bank, rules).start(np.zeros(n), np.ones(m))
         assert (choice.i, choice.j) == (int(np.argmax(up)), int(np.argmin(down)))

@@ -17,7 +17,6 @@ from kernelweave.errors import InvalidInputError, UnknownNameError
 from kernelweave.kernels import RBF, Linear, Samples, default_family, simplemkl_family
 from kernelweave.kernels.columns import Selection
 from kernelweave.kernels.samples import as_text
-from kernelweave.kernels.strings import sequences as sequences_module
 from kernelweave.kernels.strings.alphabet import AMBIGUOUS, Alphabet, get_alphabet
 from kernelweave.kernels.strings.sequences import Sequences, sequences_of
 from kernelweave.validation import is_missing
@@ -338,14 +337,23 @@ class TestReverseComplement:
 def test_any_texts_any_rows(texts, data):
     table = {**{c: i for i, c in enumerate("ACGT")}, **{c: i for i, c in enumerate("acgt")}}
     codes = [[table.get(letter, AMBIGUOUS) for letter in text] for text in texts]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sequences_module, "ENCODED_LETTERS", data.draw(st.integers(1, 20)))
-        whole = Sequences.encode(data.draw(st.sampled_from([texts, np.array(texts, "S")])), DNA)
-        assert [whole[i].codes.tolist() for i in range(len(texts))] == codes
-        index = data.draw(st.lists(st.integers(0, len(texts) - 1), max_size=10))
-        part = whole[index]
-        twice = whole.reverse_complement().reverse_complement()
+    whole = Sequences.encode(data.draw(st.sampled_from([texts, np.array(texts, "S")])), DNA)
+    assert [whole[i].codes.tolist() for i in range(len(texts))] == codes
+    index = data.draw(st.lists(st.integers(0, len(texts) - 1), max_size=10))
+    part = whole[index]
+    twice = whole.reverse_complement().reverse_complement()
     assert part.codes.tolist() == [code for i in index for code in codes[i]]
     assert part.lengths.tolist() == [len(codes[i]) for i in index]
     np.testing.assert_array_equal(twice.codes, whole.codes)
     np.testing.assert_array_equal(twice.starts, whole.starts)
+
+
+def test_more_letters_than_are_encoded_at_a_time():
+    texts = ["ACGTN", "GGT", "CATTAGACAT"] * 150_000
+    once = Sequences.encode(texts[:3], DNA)
+    for given_as in (texts, np.array(texts, "S")):
+        whole = Sequences.encode(given_as, DNA)
+        np.testing.assert_array_equal(whole.codes, np.tile(once.codes, 150_000))
+    texts[-2] = "G!T"
+    with pytest.raises(InvalidInputError, match="'!'"):
+        Sequences.encode(texts, DNA)

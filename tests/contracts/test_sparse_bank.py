@@ -232,45 +232,55 @@ def test_kernels_with_rows_of_equal_length_share_their_pointers():
 # Work
 
 
-@pytest.fixture
-def small_cuts(monkeypatch):
-    """Cut even small kernels into many parts."""
-    monkeypatch.setattr(module, "_ADD_ENTRIES", 50)
-    monkeypatch.setattr(module, "_DOT_ENTRIES", 64)
-    monkeypatch.setattr(module, "_BLOCK_ENTRIES", 256)
-    monkeypatch.setattr(module, "_WORK", 1e9)
+IDX, MANY = np.array([90, 4, 31]), np.arange(90, 24_000, 96)
 
 
 def answers(bank, v):
     d = np.linspace(1, 2, bank.m)
-    idx = np.array([90, 4, 31])
     return [
         bank.apply(v),
         bank.quad(v),
-        bank.apply(v, None, idx),
-        bank.block(idx),
-        bank.weighted(d),
-        bank.weighted(d, idx, idx),
+        bank.apply(v, None, IDX),
+        bank.block(IDX),
+        bank.weighted(d, MANY),
+        bank.weighted(d, IDX, IDX),
     ]
 
 
+def by_hand(F, normalize):
+    """Some rows of a linear kernel on these columns, scaled to mean one or centred to cosines."""
+    if normalize == "trace":
+        F = F * np.sqrt(len(F) / np.sum(F**2))
+    else:
+        F = F - F.mean(axis=0)
+        F = F / np.linalg.norm(F, axis=1, keepdims=True)
+    return F[IDX] @ F.T
+
+
 @pytest.mark.parametrize("normalize", ["trace", ("center", "diagonal")], ids=str)
-@pytest.mark.parametrize("m", [3, 12])
-def test_same_bits_however_the_work_is_cut(small_cuts, normalize, m):
-    X = table(200, 12)
-    kernels = [Linear().on(np.arange(k % 5 + 4)) for k in range(m)]
+@pytest.mark.parametrize(("m", "width"), [(3, 50), (12, 4)], ids=["by samples", "by kernels"])
+def test_same_bits_however_the_work_is_cut(normalize, m, width):
+    """So many features that threads share out those of one kernel, or the kernels."""
+    n = 24_000
+    X = np.random.default_rng(0).normal(size=(n, 60))
+    kernels = [Linear().on(np.arange(k, k + width)) for k in range(m)]
     bank = SparseBank().build(ComputedOperator.build(kernels, sparse.csr_array(X), normalize))
-    v = np.random.default_rng(1).normal(size=(2, 200))
+    v = np.random.default_rng(1).normal(size=(2, n))
     with use_threads(1):
         one = answers(bank, v)
     with use_threads(2):
         two = answers(bank, v)
     for a, b in zip(one, two, strict=True):
         assert np.array_equal(a, b)
-    truth = ComputedOperator.build(kernels, X, normalize).block(np.arange(200))
-    np.testing.assert_allclose(one[0], v @ truth, atol=1e-9)
+    truth = np.array([by_hand(X[:, k : k + width], normalize) for k in range(m)])
+    np.testing.assert_allclose(one[3], truth, atol=1e-9)
+    np.testing.assert_allclose(one[2], v @ truth.transpose(0, 2, 1), atol=1e-6)
+    np.testing.assert_allclose(one[0][:, :, IDX], one[2], atol=1e-6)
+    quad = np.einsum("ktn,tn->k", one[0], v)
+    np.testing.assert_allclose(one[1], quad, rtol=1e-9)
     combined = np.tensordot(np.linspace(1, 2, m), truth, axes=1)
-    np.testing.assert_allclose(one[4], combined, atol=1e-9)
+    np.testing.assert_allclose(one[5], combined[:, IDX], atol=1e-9)
+    np.testing.assert_allclose(one[4][0], combined[0], atol=1e-9)
     # A kernel's answer does not depend on how many others are asked beside it.
     for k in range(m):
         assert np.array_equal(bank.apply(v, np.array([k]))[0], one[0][k])

@@ -20,7 +20,7 @@ from kernelweave.compiled.threads import use_threads
 from kernelweave.errors import InterruptedFitWarning, InvalidInputError
 from kernelweave.kernels import RBF, Linear, Precomputed
 from kernelweave.losses import get_loss
-from kernelweave.operators import ComputedOperator, DenseOperator, StackedOperator
+from kernelweave.operators import ComputedOperator, StackedOperator
 from kernelweave.problem import Problem
 from kernelweave.regularizers import (
     L1,
@@ -262,9 +262,9 @@ def sizes(monkeypatch):
 
 
 @pytest.mark.parametrize(("keeps_rows", "size"), thinned([True, False], [2, 3, 4, 10, 64, 22]))
-def test_chunks_are_no_larger_than_asked_for(sizes, monkeypatch, size, keeps_rows):
-    monkeypatch.setattr(DenseOperator, "keeps_rows", keeps_rows)
+def test_chunks_are_no_larger_than_asked_for(sizes, size, keeps_rows):
     problem = make_problem("epsilon_insensitive")
+    problem.bank.keeps_rows = keeps_rows
     result = solve(problem, SILPChunking(chunk_size=size), Limits(tol=1e-6))
     sizes = list(sizes)
     best = solve(problem, SILP(), Limits(tol=1e-7))
@@ -305,9 +305,9 @@ def relative_gaps(problem, d, point):
 
 @pytest.mark.parametrize("forms_matrix", [True, False])
 @pytest.mark.parametrize("name", LOSSES)
-def test_alpha_owes_what_was_asked_for_and_its_products_follow(monkeypatch, name, forms_matrix):
-    monkeypatch.setattr(DenseOperator, "matrix_limit", 2000 if forms_matrix else 0)
+def test_alpha_owes_what_was_asked_for_and_its_products_follow(name, forms_matrix):
     problem = make_problem(name, n_tasks=2)
+    problem.bank.matrix_limit = 2000 if forms_matrix else 0
     lo, hi = problem.loss.domain(problem.y, problem.C)
     evaluator = Evaluator(problem, None, chunk=6)
     rng = np.random.default_rng(0)

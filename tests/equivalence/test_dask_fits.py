@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,7 +17,6 @@ from small_clusters import small_cluster
 
 from kernelweave import BayesianMKLRegressor, MKLClassifier, MKLOneClass, MKLRegressor
 from kernelweave.bank import DaskBank, LazyBank, build_bank
-from kernelweave.cluster import team
 from kernelweave.kernels import RBF, Linear, RBFBatch
 from kernelweave.operators import base as protocol
 
@@ -30,6 +31,18 @@ class OneMachine:
     def build(self, kernels):
         bank = build_bank(LazyBank(dtype="float64"), kernels)
         bank.round_size = protocol.round_size_of(bank.n)
+        return bank
+
+
+@dataclass
+class NoMatrix:
+    """The plan of a bank that answers as one of many samples does: no matrix is formed."""
+
+    plan: Any
+
+    def build(self, kernels):
+        bank = self.plan.build(kernels)
+        bank.matrix_limit = 10
         return bank
 
 
@@ -78,13 +91,12 @@ def test_fits_end_where_those_on_one_machine_do(dask_client, data, name, shard):
 
 
 @pytest.mark.parametrize("shard", ["points", "kernels"])
-def test_spg_asks_for_rows_where_no_matrix_is_formed(dask_client, data, shard, monkeypatch):
+def test_spg_asks_for_rows_where_no_matrix_is_formed(dask_client, data, shard):
     # As with more samples than a matrix is formed for: products and blocks come from the workers.
-    monkeypatch.setattr(protocol.KernelOperator, "matrix_limit", 10)
     X, y = data
     model = MKLClassifier(KERNELS, solver="spg", tol=1e-2)
-    reference = clone(model).set_params(bank=OneMachine()).fit(X, y)
-    bank = DaskBank(dask_client, shard)
+    reference = clone(model).set_params(bank=NoMatrix(OneMachine())).fit(X, y)
+    bank = NoMatrix(DaskBank(dask_client, shard))
     found = clone(model).set_params(bank=bank).fit(X, y)
     if shard == "points":  # By kernels the working sets are the local default.
         compare(found, reference, X)
@@ -109,9 +121,8 @@ def test_regression_and_one_class(dask_client, data):
         )
 
 
-def test_a_worker_process_that_is_killed_is_replaced(data, monkeypatch):
+def test_a_worker_process_that_is_killed_is_replaced(data):
     """Before that, a fit by kernels: nothing that a shard needs is in the memory of the caller."""
-    monkeypatch.setattr(team, "_LOOK", 0.2)
     X, y = data
     model = MKLClassifier(KERNELS, solver="mwu", tol=0.1)
     reference = clone(model).set_params(bank=OneMachine()).fit(X, y)
@@ -133,8 +144,7 @@ def test_a_worker_process_that_is_killed_is_replaced(data, monkeypatch):
 
 
 @pytest.mark.parametrize(("solver", "shard"), [("mwu", "points"), ("spg", "kernels")])
-def test_a_worker_that_goes_is_replaced_by_one_that_comes(data, solver, shard, monkeypatch):
-    monkeypatch.setattr(team, "_LOOK", 0.2)
+def test_a_worker_that_goes_is_replaced_by_one_that_comes(data, solver, shard):
     X, y = data
     # Kernels are frozen on the way: what they have missed has to be restored, too.
     kernels = RBFBatch.random(40, 4, sizes=(1, 3))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,13 +11,9 @@ from naive_strings import naive_gram, random_texts
 from referee import referee
 from thinned import thinned
 
-import kernelweave.kernels.strings.positions as positions
-import kernelweave.operators.thin as thin
-import kernelweave.solvers.box_qp as box_qp
 from kernelweave import MKLClassifier, MKLOneClass, MKLRegressor
 from kernelweave.bank import DenseBank, PositionalBank
 from kernelweave.combine import WeightedSum
-from kernelweave.compiled import threads
 from kernelweave.kernels import RBF, Spectrum, WeightedDegree
 from kernelweave.losses import get_loss
 from kernelweave.operators import ComputedOperator, SequenceOperator
@@ -49,20 +47,35 @@ X, Y = planted(90, 0)
 NEW, _ = planted(30, 1)
 
 
-@pytest.fixture(params=[20, 4096], ids=["few at a time", "narrowing down"])
-def no_matrix(monkeypatch, request):
-    """As for many samples: no matrix is formed, and not all variables move at a time."""
-    monkeypatch.setattr(SequenceOperator, "matrix_limit", 0)
-    monkeypatch.setattr(thin, "round_size_of", lambda n: 12)
-    monkeypatch.setattr(box_qp, "_WHOLE", request.param)
+class _Large(SequenceOperator):
+    """Sequences of which no matrix may be formed, and whose variables move twelve at a time."""
 
-    weighted = SequenceOperator.weighted
+    matrix_limit = 0
+    most: int
 
-    def no_whole(self, d, rows=None, columns=None, out=None):
+    def square_limit(self, most, copies):
+        return min(most, self.most)
+
+    def weighted(self, d, rows=None, columns=None, out=None):
         assert rows is not None, "a matrix was formed"
-        return weighted(self, d, rows, columns, out)
+        return super().weighted(d, rows, columns, out)
 
-    monkeypatch.setattr(SequenceOperator, "weighted", no_whole)
+
+@dataclass
+class NoMatrix:
+    """The plan of a bank that answers as one of many samples does."""
+
+    most: int
+
+    def build(self, kernels):
+        bank = _Large.of(kernels)
+        bank.most, bank.round_size = self.most, 12
+        return bank
+
+
+@pytest.fixture(params=[20, 4096], ids=["few at a time", "narrowing down"])
+def no_matrix(request):
+    return NoMatrix(request.param)
 
 
 @pytest.mark.parametrize(
@@ -153,7 +166,7 @@ BOTH = ("positional", "dense")
 def test_no_matrix(family, solver, no_matrix):
     kernels = FAMILIES[family]
     truth = MKLClassifier(kernels, bank="dense", tol=1e-7, solver=solver).fit(X, Y)
-    fit = MKLClassifier(kernels, bank="positional", tol=1e-7, solver=solver).fit(X, Y)
+    fit = MKLClassifier(kernels, bank=no_matrix, tol=1e-7, solver=solver).fit(X, Y)
     assert fit.converged_
     assert fit.objective_ == pytest.approx(truth.objective_, rel=1e-6)
     np.testing.assert_allclose(fit.weights_, truth.weights_, atol=2e-3)
@@ -166,7 +179,7 @@ def test_no_matrix_and_other_normalisations(normalize, no_matrix):
     kernels = WeightedDegree(3).by_length().by_position(8)
     fits = [
         MKLClassifier(kernels, bank=bank, tol=1e-7, normalize=normalize).fit(texts, Y)
-        for bank in BOTH
+        for bank in (no_matrix, "dense")
     ]
     assert fits[0].objective_ == pytest.approx(fits[1].objective_, rel=1e-6)
 
@@ -183,14 +196,16 @@ def test_no_matrix_in_other_problems(no_matrix):
         (MKLClassifier(kernels, tol=1e-6, multi_class="shared"), three),
         (MKLOneClass(kernels, tol=1e-6, nu=0.4), None),
     ):
-        fits = [model.set_params(bank=bank).fit(X, target).objective_ for bank in BOTH]
+        fits = [
+            model.set_params(bank=bank).fit(X, target).objective_ for bank in (no_matrix, "dense")
+        ]
         assert fits[0] == pytest.approx(fits[1], rel=1e-5)
 
 
 @pytest.mark.parametrize("family", ["both", "different"])
 def test_blocks_and_products_of_a_sum(family, no_matrix):
     kernels = ComputedOperator.build(FAMILIES[family], X)
-    bank, truth = PositionalBank().build(kernels), kernels.block(np.arange(len(X)))
+    bank, truth = no_matrix.build(kernels), kernels.block(np.arange(len(X)))
     rng = np.random.default_rng(3)
     gram = None
     for weights in (1, 1, 2, 3):  # Twice the same: what is known is taken over.
@@ -229,14 +244,13 @@ def test_chunks_of_any_size(family, size):
     assert mine.certificate.primal == pytest.approx(truth.certificate.primal, rel=2e-5)
 
 
-def test_the_same_bits_for_any_number_of_threads(monkeypatch):
-    monkeypatch.setattr(threads, "_WORTH_A_THREAD", 0)
-    monkeypatch.setattr(positions, "POSITIONS", 2)
+def test_the_same_bits_for_any_number_of_threads():
+    # So long that looking them up is worth a thread.
+    X = ["".join(text) for text in zip(*[planted(250, seed)[0] for seed in range(65)], strict=True)]
+    Y, NEW = planted(250, 0)[1], X[::9]
+    kernels = WeightedDegree(3).by_length().by_position(260)
     for solver in ("silp-chunking", "spg"):
-        fits = [
-            MKLClassifier(FAMILIES["both"], solver=solver, n_jobs=jobs).fit(X, Y)
-            for jobs in (1, 2, 3)
-        ]
+        fits = [MKLClassifier(kernels, solver=solver, n_jobs=jobs).fit(X, Y) for jobs in (1, 2, 3)]
         for fit in fits[1:]:
             np.testing.assert_array_equal(fit.weights_, fits[0].weights_)
             np.testing.assert_array_equal(fit.dual_coef_, fits[0].dual_coef_)

@@ -222,14 +222,16 @@ def test_a_combination_of_ones_own_is_explained_too():
     np.testing.assert_allclose(explanation.decision, model.decision_function(NEW), rtol=1e-10)
 
 
-def test_blocks_of_rows_and_kernels_change_nothing(fitted, monkeypatch):
-    for case in ("batch", "product, ovr", "mixture"):
-        model, new = fitted(case)
-        whole = model.explain(new).values
-        with monkeypatch.context() as patch:
-            patch.setattr("kernelweave.estimators.decisions._PART_ENTRIES", 1)
-            patch.setattr("kernelweave.combine.base.STACK_ENTRIES", 1)
-            np.testing.assert_allclose(model.explain(new).values, whole, rtol=1e-10, atol=1e-13)
+@pytest.mark.parametrize(
+    ("case", "n"), [("batch", 8_000), ("product, ovr", 60_000), ("mixture", 130_000)]
+)
+def test_many_samples_are_explained_like_few(case, n, fitted):
+    """So many that they are taken in blocks."""
+    model, new = fitted(case)
+    whole, copies = model.explain(new).values, n // len(new)
+    many = model.explain(np.tile(new, (copies, 1))).values
+    expected = np.tile(whole, (copies,) + (1,) * (whole.ndim - 1))
+    np.testing.assert_allclose(many, expected, rtol=1e-10, atol=1e-13)
 
 
 def test_features_are_looked_up_where_they_can_be(fitted, monkeypatch):

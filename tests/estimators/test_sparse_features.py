@@ -58,21 +58,28 @@ def test_same_weights_and_predictions_as_from_matrices(data, loss, normalize):
     assert mine.score(X[300:], y[300:]) > 0.6
 
 
-def test_without_a_matrix_the_fit_is_the_same(data, monkeypatch):
+class _NoMatrix(FeatureOperator):
+    matrix_limit = 100
+
+    def weighted(self, d, rows=None, columns=None, out=None):
+        assert rows is not None, "an n x n matrix was formed"
+        return super().weighted(d, rows, columns, out)
+
+
+class NoMatrix:
+    """The plan of a bank that answers as one of many samples does."""
+
+    def build(self, kernels):
+        return _NoMatrix.of(kernels)
+
+
+def test_without_a_matrix_the_fit_is_the_same(data):
     X, y = data
     model = MKLClassifier([*groups(1000, 5), Linear()], bank="sparse", tol=1e-6, C=0.3)
     formed = model.fit(X, y)
     weights, objective = formed.weights_, formed.objective_
 
-    weighted = FeatureOperator.weighted
-
-    def no_whole(self, d, rows=None, columns=None, out=None):
-        assert rows is not None, "an n x n matrix was formed"
-        return weighted(self, d, rows, columns, out)
-
-    monkeypatch.setattr(FeatureOperator, "weighted", no_whole)
-    monkeypatch.setattr(FeatureOperator, "matrix_limit", 100)
-    again = model.fit(X, y)
+    again = model.set_params(bank=NoMatrix()).fit(X, y)
     assert again.converged_
     assert again.objective_ == pytest.approx(objective, rel=1e-5)
     assert again.weights_ == pytest.approx(weights, abs=5e-3)

@@ -16,7 +16,9 @@ PATIENCE = 20
 
 
 @contextmanager
-def small_cluster(n_workers: int = 2, processes: bool = False, **of_client: Any) -> Iterator[Any]:
+def small_cluster(
+    n_workers: int = 2, processes: bool = False, memory_limit: str = "auto", **of_client: Any
+) -> Iterator[Any]:
     """Start workers of one thread each; the cluster, and a client of it.
 
     A `LocalCluster` that has lost workers now and then waits for them for ever when it is closed,
@@ -25,7 +27,11 @@ def small_cluster(n_workers: int = 2, processes: bool = False, **of_client: Any)
     import distributed
 
     cluster = distributed.LocalCluster(
-        n_workers=n_workers, processes=processes, threads_per_worker=1, dashboard_address=":0"
+        n_workers=n_workers,
+        processes=processes,
+        threads_per_worker=1,
+        memory_limit=memory_limit,
+        dashboard_address=":0",
     )
     try:
         with distributed.Client(cluster, **of_client) as client:

@@ -25,6 +25,7 @@ from kernelweave.operators import ComputedOperator, bind_kernels
 from kernelweave.solvers.mwu.rounds import BoxConstraints, rounds_of
 
 distributed = pytest.importorskip("distributed")
+dask = pytest.importorskip("dask")
 
 X = np.random.default_rng(0).normal(size=(30, 3))
 y = X[:, 0] > 0
@@ -94,10 +95,15 @@ def test_a_state_that_does_not_fit(dask_client):
 
 
 @pytest.mark.parametrize("shard", ["points", "kernels"])
-def test_a_shard_that_does_not_fit(threads, monkeypatch, shard):
-    monkeypatch.setattr(team, "_ROOM", 1e-9)
-    with pytest.raises(MemoryBudgetError, match="shard 0 of 2 with its shard needs"):
-        model(DaskBank(threads, shard)).fit(X, y)
+def test_a_shard_that_does_not_fit(shard):
+    # Less than the process takes already, for which Dask would let a worker rest.
+    rules = [f"distributed.worker.memory.{rule}" for rule in ("target", "spill", "pause")]
+    with (
+        dask.config.set(dict.fromkeys(rules, False)),
+        small_cluster(memory_limit="1 kB") as (_, client),
+        pytest.raises(MemoryBudgetError, match="shard 0 of 2 with its shard needs"),
+    ):
+        model(DaskBank(client, shard)).fit(X, y)
 
 
 def test_workers_without_kernelweave(threads, monkeypatch):
@@ -110,8 +116,7 @@ def test_workers_without_kernelweave(threads, monkeypatch):
         model(DaskBank(threads)).fit(X, y)
 
 
-def test_no_worker_left(monkeypatch):
-    monkeypatch.setattr(team, "_LOOK", 0.2)
+def test_no_worker_left():
     with small_cluster() as (cluster, client):
         bank = DaskBank(client, patience=0.3).build(ComputedOperator.build([Linear()], X))
         assert bank.quad(np.ones(30)) > 0
@@ -121,8 +126,7 @@ def test_no_worker_left(monkeypatch):
             bank.quad(np.ones(30))
 
 
-def test_a_scheduler_that_has_ended(monkeypatch):
-    monkeypatch.setattr(team, "_LOOK", 0.2)
+def test_a_scheduler_that_has_ended():
     with small_cluster() as (cluster, client):
         bank = DaskBank(client).build(ComputedOperator.build([Linear()], X))
         assert bank.quad(np.ones(30)) > 0

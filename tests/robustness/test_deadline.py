@@ -265,8 +265,7 @@ def test_ctrl_c_while_a_bank_is_refined_keeps_the_model_of_the_first_one():
     assert found.reason == "interrupted" and 0 < found.certificate.gap < 1e-3
 
 
-def test_a_finer_bank_without_time_for_a_step_leaves_the_model_of_the_first_one(monkeypatch):
-    monkeypatch.setattr("kernelweave.deadline.GRACE", 0.0)
+def test_a_finer_bank_without_time_for_a_step_leaves_the_model_of_the_first_one():
     clock = [0.0]
     problem = replace(rough_problem(), deadline=Deadline(1.0, lambda: clock[0]))
 

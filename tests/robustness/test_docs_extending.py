@@ -29,7 +29,7 @@ def disk_bank(tmp_path_factory):
     return lambda name: page["DiskBank"](folder / name)
 
 
-def test_the_bank_of_the_page_answers_like_the_dense_one(contract, disk_bank, monkeypatch):
+def test_the_bank_of_the_page_answers_like_the_dense_one(contract, disk_bank):
     v = np.random.default_rng(1).normal(size=(2, contract.N))
     for normalize in ("trace", ("center", "trace")):
         kernels = contract.kernel_set(normalize)
@@ -42,9 +42,10 @@ def test_the_bank_of_the_page_answers_like_the_dense_one(contract, disk_bank, mo
             contract.test_products_at_some_samples(case, v, chosen)
         contract.test_tiles(case)
         contract.test_quadratic_forms_and_one_product_in_one_pass(case, v)
-        contract.test_sums_of_products_and_of_squares(case, monkeypatch, 7 * contract.N)
+        contract.test_sums_of_products_and_of_squares(case)
         contract.test_the_bound_on_centred_eigenvalues(case)
         contract.test_a_part_of_the_samples(case, v)
         contract.test_a_part_of_the_kernels(case, v, [2, 3, 4])
         contract.test_combinations(case)
         contract.test_diagonals(case)
+    contract.test_sums_over_more_values_than_are_held_at_a_time(disk_bank("large.npy"))

@@ -165,19 +165,15 @@ def test_precomputed_kernels_of_any_size_in_a_grid_search(scale):
     np.testing.assert_allclose(scores[0], scores[1], atol=0.05)
 
 
-def test_a_C_beyond_reach_in_a_grid_search_ends_and_says_so(monkeypatch):
+def test_a_C_beyond_reach_ends_and_says_so():
     """Steps in proportion to C: the weights wait for a machine that no one can train."""
-    monkeypatch.setattr("kernelweave.solvers.inner._MOST_STEPS", 1000)
     rng = np.random.default_rng(0)
     X = rng.normal(size=(30, 2))
     y = (X[:, 0] + 2.0 * rng.normal(size=30) > 0).astype(int)
-    model = MKLClassifier([Linear().on([0]), Linear().on([1])])
+    model = MKLClassifier([Linear().on([0]), Linear().on([1])], C=1e9)
     with pytest.warns(ConvergenceWarning, match="too many steps with C this large"):
-        search = GridSearchCV(model, {"C": [1.0, 1e9]}, cv=3, error_score="raise").fit(X, y)
-    assert np.all(np.isfinite(search.cv_results_["mean_test_score"]))
-    with pytest.warns(ConvergenceWarning, match="too many steps"):
-        alone = model.set_params(C=1e9).fit(X, y)
-    assert not alone.converged_
+        model.fit(X, y)
+    assert not model.converged_ and np.all(np.isfinite(model.decision_function(X)))
     # Newton's method does not mind.
     smooth = model.set_params(loss="squared_hinge").fit(X, y)
     assert smooth.converged_
