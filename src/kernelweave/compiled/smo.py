@@ -25,7 +25,7 @@ import numpy as np
 from numba import njit
 
 from kernelweave.arrays import AnyArray as Array
-from kernelweave.compiled import INSIDE, ZERO
+from kernelweave.compiled import CALLED, INSIDE, ZERO
 from kernelweave.compiled.intrinsics import fmax
 
 # Stands for infinity, which would make NaN of a difference.
@@ -54,7 +54,7 @@ def _fall(a: float, pos: float, neg: float, lo: float) -> float:
     return pos if a > 0.0 else (neg if a > lo else BIG)
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST)
+@njit(**CALLED, fastmath=_FAST)
 def slopes(
     alpha: Array, fitted: Array, pos: Array, neg: Array, lo: Array, hi: Array, up: Array, low: Array
 ) -> tuple[float, float]:
@@ -68,7 +68,7 @@ def slopes(
     return top, -neg_bottom
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST, inline="always")
+@njit(**CALLED, fastmath=_FAST, inline="always")
 def _tagged(value: float, k: int) -> float:
     """`value` with `k` in its last 16 bits: a maximum of such numbers also says where it is.
 
@@ -147,13 +147,13 @@ def _count_active(top: float, bottom: float, up: Array, low: Array, fitted: Arra
     return count
 
 
-@njit(cache=True, nogil=True)
+@njit(**CALLED)
 def patience(size: int) -> int:
     """Steps between two looks at how many of so many variables can still move."""
     return max(100, size // 4)
 
 
-@njit(cache=True, nogil=True)
+@njit(**CALLED)
 def smo_steps(
     K: Array,
     diag: Array,
