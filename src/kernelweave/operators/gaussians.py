@@ -464,7 +464,9 @@ class GaussianOperator(SampledOperator):
         few = self.m * self.n**2 <= STACK_ENTRIES and self._left is self._right is self._train
         if self.dtype == "float64" or self._found is None or not few:
             return self.refined() or self
-        return self._found if self._members is None else self._found.select(self._members)
+        found = self._found if self._members is None else self._found.select(self._members)
+        promised = ("cache_mb", "work_bytes")
+        return found._but(**{key: self.__dict__[key] for key in promised if key in self.__dict__})
 
 
 def gaussian_columns(
