@@ -154,7 +154,7 @@ def quad_block(
 @njit(**CALLED)
 def add_row_products(K: Array, weight: float, V: Array, out: Array, first: int, last: int) -> None:
     """out[t, i] += weight sum_j K[i, j] V[t, j] for i in first..last."""
-    rows, some = consecutive(first, last), np.empty(4)
+    rows, some = consecutive(first, last), np.empty(4, np.float64)
     for i in range(first, last, 4):
         count = 4 if i + 4 < last else last - i
         for t in range(V.shape[0]):
@@ -255,7 +255,7 @@ def all_finite(values: Array) -> bool:
 def mirror_rows(A: Array, start: int, stop: int) -> None:
     """Copy the entries of some columns below the diagonal to the rows above it, tile by tile."""
     for first in range(start, A.shape[0], TILE):
-        last = min(first + TILE, A.shape[0])
+        last = first + TILE if first + TILE < A.shape[0] else A.shape[0]
         for j in range(start, stop):
-            for i in range(max(first, j + 1), last):
+            for i in range(first if first > j else j + 1, last):
                 A[j, i] = A[i, j]

@@ -104,7 +104,7 @@ def factor_products(factors: Array, offsets: Array, kernels: Array, V: Array, ou
     """
     for p in range(kernels.size):
         rows = consecutive(offsets[kernels[p]], offsets[kernels[p] + 1])
-        c = np.empty(rows.shape[0])
+        c = np.empty(rows.shape[0], np.float64)
         out[p] = 0.0
         for t in range(V.shape[0]):
             row_products(factors, rows, V[t], c)
@@ -116,7 +116,7 @@ def factor_rows(factors: Array, offsets: Array, kernels: Array, idx: Array, out:
     """out[p, s] = row idx[s] of F'F for the factor F of kernel kernels[p]."""
     for p in range(kernels.size):
         rows = consecutive(offsets[kernels[p]], offsets[kernels[p] + 1])
-        c = np.empty(rows.shape[0])
+        c = np.empty(rows.shape[0], np.float64)
         out[p] = 0.0
         for s in range(idx.shape[0]):
             for r in range(rows.shape[0]):
@@ -131,7 +131,7 @@ def factor_sums(
     """out[t] += sum over the kernels k in first..last of F_k'F_k V[k, t], each factor read once."""
     for k in range(first, last):
         rows = consecutive(offsets[k], offsets[k + 1])
-        c = np.empty(rows.shape[0])
+        c = np.empty(rows.shape[0], np.float64)
         for t in range(V.shape[1]):
             row_products(factors, rows, V[k, t], c)
             add_rows(factors, rows, c, out[t], ZERO, V.shape[2])

@@ -86,7 +86,8 @@ def _place(tagged: float, size: int) -> int:
     A maximum returns one of its arguments, all of them tagged with an index in range. That holds
     for NaN on the processors we know of, but nothing promises it.
     """
-    return min(int(np.float64(tagged).view(np.int64) & _TAG), size - 1)
+    place = int(np.float64(tagged).view(np.int64) & _TAG)
+    return place if place < size else size - 1
 
 
 @njit(**INSIDE, fastmath=_FAST, error_model="numpy")
@@ -175,7 +176,7 @@ def smo_steps(
     number of steps and the last violation.
     """
     size = alpha.size
-    up, low = np.empty(size), np.empty(size)
+    up, low = np.empty(size, np.float64), np.empty(size, np.float64)
     slopes(alpha, fitted, pos, neg, lo, hi, up, low)
     i = _move(0.0, K[0], K[0], up, fitted)
     every = patience(size)
