@@ -581,6 +581,19 @@ class TestChoice:
         with pytest.raises(InvalidInputError, match="'linear' is not"):
             GaussianOperator.of(kernels)
 
+    @pytest.mark.parametrize(("n", "kind"), [(60, ComputedOperator), (1500, GaussianOperator)])
+    def test_few_exact_values_of_gaussian_kernels_compile_nothing(self, n, kind):
+        X = np.random.default_rng(0).normal(size=(n, 2))
+        kernels = ComputedOperator.build([RBF(width=width) for width in (1.0, 2.0, 4.0)], X)
+        bank = GaussianOperator.of(kernels).in_type("float32").select(np.array([2, 0]))
+        exact = bank.exact()
+        assert type(exact) is kind
+        assert list(exact.names) == list(bank.names)
+        few = np.arange(7)
+        np.testing.assert_allclose(
+            exact.block(few), kernels.block(few, None, np.array([2, 0])), rtol=1e-12
+        )
+
     def test_auto_goes_lazy_when_the_matrices_do_not_fit(self):
         X = np.random.default_rng(0).normal(size=(700, 20))
         kernels = ComputedOperator.build([Polynomial(4), Polynomial(5)], X)

@@ -14,7 +14,7 @@ from numba import njit
 from numpy.typing import DTypeLike
 
 from kernelweave.arrays import AnyArray as Array
-from kernelweave.compiled import INSIDE, ZERO
+from kernelweave.compiled import CALLED, INSIDE, ZERO
 from kernelweave.compiled.blocks import CACHED_COLUMNS, GATHERED_ROWS, TILE
 from kernelweave.compiled.threads import map_blocks
 
@@ -24,7 +24,7 @@ _MISS = 16
 _SMALLEST, _LARGEST = 1e-36, 1e36
 
 
-@njit(cache=True, nogil=True, fastmath=True)
+@njit(**CALLED, fastmath=True)
 def add_rows(K: Array, support: Array, values: Array, out: Array, start: int, stop: int) -> None:
     """out[j] += sum_i values[i] K[support[i], j] for j in start..stop.
 
@@ -54,7 +54,7 @@ def consecutive(first: int, last: int) -> Array:
     return out
 
 
-@njit(cache=True, nogil=True, fastmath=True)
+@njit(**CALLED, fastmath=True)
 def add_some_rows(K: Array, idx: Array, weight: float, out: Array) -> None:
     """out[r] += weight K[idx[r]], whatever the two types."""
     for r in range(idx.shape[0]):
@@ -64,7 +64,7 @@ def add_some_rows(K: Array, idx: Array, weight: float, out: Array) -> None:
             target[j] += weight * row[j]
 
 
-@njit(cache=True, nogil=True, fastmath=True)
+@njit(**CALLED, fastmath=True)
 def add_rows_of_four(
     K0: Array, K1: Array, K2: Array, K3: Array, weights: Array, idx: Array, out: Array
 ) -> None:
@@ -86,7 +86,7 @@ def _dot(row: Array, v: Array, first: int, last: int) -> float:
     return total
 
 
-@njit(cache=True, nogil=True, fastmath=True)
+@njit(**CALLED, fastmath=True)
 def row_products(K: Array, idx: Array, v: Array, out: Array) -> None:
     """out[r] = sum_j K[idx[r], j] v[j].
 
@@ -107,7 +107,7 @@ def row_products(K: Array, idx: Array, v: Array, out: Array) -> None:
         out[r] = _dot(K[idx[r]], v, ZERO, n)
 
 
-@njit(cache=True, nogil=True, fastmath=True)
+@njit(**CALLED, fastmath=True)
 def quad_block(
     K: Array, support: Array, v: Array, first: int, last: int, dense_rows: bool
 ) -> float:
@@ -151,10 +151,10 @@ def quad_block(
     return total
 
 
-@njit(cache=True, nogil=True)
+@njit(**CALLED)
 def add_row_products(K: Array, weight: float, V: Array, out: Array, first: int, last: int) -> None:
     """out[t, i] += weight sum_j K[i, j] V[t, j] for i in first..last."""
-    rows, some = consecutive(first, last), np.empty(4)
+    rows, some = consecutive(first, last), np.empty(4, np.float64)
     for i in range(first, last, 4):
         count = 4 if i + 4 < last else last - i
         for t in range(V.shape[0]):
@@ -163,7 +163,7 @@ def add_row_products(K: Array, weight: float, V: Array, out: Array, first: int, 
                 out[t, i + r] += weight * some[r]
 
 
-@njit(cache=True, nogil=True)
+@njit(**CALLED)
 def copy_rectangle(K: Array, left: Array, right: Array, scale: float, out: Array) -> None:
     """out[r, c] = scale K[left[r], right[c]]; fastest for sorted columns."""
     for r in range(left.size):
@@ -173,7 +173,7 @@ def copy_rectangle(K: Array, left: Array, right: Array, scale: float, out: Array
             target[c] = scale * row[right[c]]
 
 
-@njit(cache=True, nogil=True, fastmath=True)
+@njit(**CALLED, fastmath=True)
 def add_rectangle(K: Array, left: Array, right: Array, weight: float, out: Array) -> None:
     """out[r, c] += weight K[left[r], right[c]]."""
     for r in range(left.size):
@@ -235,7 +235,7 @@ def fits_float32(diagonal: Array) -> bool:
 
 
 # No flag may promise that NaN and infinity do not occur: they are what is looked for.
-@njit(cache=True, nogil=True, fastmath={"reassoc", "nsz"})
+@njit(**CALLED, fastmath={"reassoc", "nsz"})
 def all_finite(values: Array) -> bool:
     """Whether a 2-D array holds neither NaN nor infinity.
 
@@ -251,11 +251,11 @@ def all_finite(values: Array) -> bool:
     return total == zero
 
 
-@njit(cache=True, nogil=True)
+@njit(**CALLED)
 def mirror_rows(A: Array, start: int, stop: int) -> None:
     """Copy the entries of some columns below the diagonal to the rows above it, tile by tile."""
     for first in range(start, A.shape[0], TILE):
-        last = min(first + TILE, A.shape[0])
+        last = first + TILE if first + TILE < A.shape[0] else A.shape[0]
         for j in range(start, stop):
-            for i in range(max(first, j + 1), last):
+            for i in range(first if first > j else j + 1, last):
                 A[j, i] = A[i, j]

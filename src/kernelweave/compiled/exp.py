@@ -16,6 +16,7 @@ from numba import njit, types
 from numba.extending import overload
 
 from kernelweave.arrays import AnyArray as Array
+from kernelweave.compiled import CALLED
 from kernelweave.compiled.blocks import FEW_ENTRIES, GAUSSIAN_WORK
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.errors import InvalidInputError
@@ -133,7 +134,7 @@ def _exp_of(x: Any) -> Any:
     return exp
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})
+@njit(**CALLED, fastmath={"contract"})
 def scaled(a: Array, scale: Any) -> None:
     """Replace a, of one dimension, by exp(scale a); both of one type."""
     for i in range(a.size):

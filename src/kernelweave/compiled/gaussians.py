@@ -27,7 +27,7 @@ from __future__ import annotations
 from numba import njit
 
 from kernelweave.arrays import AnyArray as Array
-from kernelweave.compiled import INSIDE, ZERO
+from kernelweave.compiled import CALLED, INSIDE, ZERO
 from kernelweave.compiled.blocks import (
     GAUSSIAN_COLUMNS,
     GAUSSIAN_ROWS,
@@ -116,7 +116,7 @@ def _dot(e: Array, r: int, V: Array, t: int, j: int, n: int) -> float:
     return total
 
 
-@njit(cache=True, nogil=True)
+@njit(**CALLED)
 def add_products(
     left: Array,
     right: Array,
@@ -171,7 +171,7 @@ def add_products(
                 p = stop
 
 
-@njit(cache=True, nogil=True)
+@njit(**CALLED)
 def write_sums(
     left: Array,
     right: Array,
@@ -239,7 +239,7 @@ def write_sums(
                         target[c] = total[c]
 
 
-@njit(cache=True, nogil=True)
+@njit(**CALLED)
 def pair_values(pair: Array, kernels: Kernels, chosen: Array, out: Array) -> None:
     """out[i] = K(x, z) of kernel chosen[i] between the two samples of `pair`, in float64."""
     columns, scales, ratios, _, _ = kernels

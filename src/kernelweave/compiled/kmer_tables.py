@@ -24,6 +24,7 @@ import numpy as np
 from numba import njit
 
 from kernelweave.arrays import AnyArray as Array
+from kernelweave.compiled import CALLED
 from kernelweave.compiled.intrinsics import leading_zeros
 from kernelweave.compiled.kmers import AMBIGUOUS, Entries, Layout, Words
 
@@ -55,7 +56,7 @@ def layout_of(bits: int, degree: int, depth: int, shortest: int) -> Layout:
     return bits, degree, starts
 
 
-@njit(cache=True, nogil=True)
+@njit(**CALLED)
 def empty_tables(layout: Layout, sums: Array, levels: Array, count: int) -> Tables:
     """Room for what `build_tables` writes for so many k-mers; that for more nodes grows there."""
     _, degree, starts = layout
@@ -64,7 +65,7 @@ def empty_tables(layout: Layout, sums: Array, levels: Array, count: int) -> Tabl
     return layout, sums, levels, np.empty((top, 2), np.int32), np.empty(0), leaves
 
 
-@njit(cache=True, nogil=True)
+@njit(**CALLED)
 def roll_letter(letters: Array, bits: int, degree: int, some: Words) -> None:
     """Put one more letter in front of the words of some sequences."""
     words, valids = some
@@ -77,13 +78,13 @@ def roll_letter(letters: Array, bits: int, degree: int, some: Words) -> None:
         valids[i] = 0 if letters[i] == AMBIGUOUS else longer
 
 
-@njit(cache=True, nogil=True)
+@njit(**CALLED)
 def _prefix(word: np.uint64, bits: int, length: int) -> int:
     """The first letters of a word (at least one) as a number."""
     return np.int64(word >> np.uint64(64 - bits * length))  # type: ignore[return-value]
 
 
-@njit(cache=True, nogil=True)
+@njit(**CALLED)
 def add_amounts(entries: Entries, layout: Layout, levels: Array) -> None:
     """Add the amount of every k-mer at its longest prefix that has a place in the table."""
     bits, _, starts = layout
@@ -95,7 +96,7 @@ def add_amounts(entries: Entries, layout: Layout, levels: Array) -> None:
             levels[starts[k] + _prefix(words[e], bits, k)] += amounts[e]
 
 
-@njit(cache=True, nogil=True)
+@njit(**CALLED)
 def sum_levels(layout: Layout, sums: Array, levels: Array) -> None:
     """Turn the amounts of `add_amounts` into values.
 
@@ -120,7 +121,7 @@ def sum_levels(layout: Layout, sums: Array, levels: Array) -> None:
                 here[u] = below[u >> bits] + step * here[u]
 
 
-@njit(cache=True, nogil=True)
+@njit(**CALLED)
 def build_tables(entries: Entries, tables: Tables) -> tuple[int, Tables]:
     """Write the table of these k-mers and return the number of its nodes, and the table."""
     layout, sums, levels, _, _, _ = tables
@@ -130,7 +131,7 @@ def build_tables(entries: Entries, tables: Tables) -> tuple[int, Tables]:
     return build_nodes(entries, tables)
 
 
-@njit(cache=True, nogil=True)
+@njit(**CALLED)
 def build_nodes(entries: Entries, tables: Tables) -> tuple[int, Tables]:
     """Write the nodes of `build_tables`, after the levels."""
     words, valids, amounts = entries
@@ -165,7 +166,7 @@ def trimmed(used: int, tables: Tables) -> Tables:
     return layout, sums, levels, nodes[:used].copy(), values, leaves
 
 
-@njit(cache=True, nogil=True)
+@njit(**CALLED)
 def _split_nodes(tables: Tables) -> tuple[int, Tables]:
     """Give children to nodes of many k-mers, level by level; return as `build_tables` does."""
     layout, sums, levels, nodes, values, leaves = tables
@@ -224,7 +225,7 @@ def _split_nodes(tables: Tables) -> tuple[int, Tables]:
     return used, (layout, sums, levels, nodes, values, leaves)
 
 
-@njit(cache=True, nogil=True)
+@njit(**CALLED)
 def look_below(noted: Array, some: Words, tables: Tables, out: Array) -> None:
     """Add what lengths beyond those of the table add, for every sequence that is noted."""
     words, valids = some
@@ -260,7 +261,7 @@ def look_below(noted: Array, some: Words, tables: Tables, out: Array) -> None:
             out[0, i] += found
 
 
-@njit(cache=True, nogil=True)
+@njit(**CALLED)
 def look_up(some: Words, letters_left: int, tables: Tables, noted: Array, out: Array) -> None:
     """out[0, i] += the value of sequence i at one position, all lengths added up.
 
@@ -302,7 +303,7 @@ def look_up(some: Words, letters_left: int, tables: Tables, noted: Array, out: A
     look_below(noted[:count], some, tables, out)
 
 
-@njit(cache=True, nogil=True)
+@njit(**CALLED)
 def walk(
     letters: Array,
     known: tuple[Array, Array],

@@ -14,6 +14,7 @@ import numpy as np
 from numba import njit
 
 from kernelweave.arrays import AnyArray as Array
+from kernelweave.compiled import CALLED
 
 # Code of a letter that stands for several or for none: it matches nothing, not even itself.
 AMBIGUOUS = 255
@@ -35,7 +36,7 @@ Layout = tuple[int, int, Array]
 _TABLE = 4
 
 
-@njit(cache=True, nogil=True)
+@njit(**CALLED)
 def _kmer_codes(letters: Array, k: int, kmers: Kmers, out: Array) -> int:
     """Write the code of the k-mer at every position from `start` on, -1 where none counts.
 
@@ -65,7 +66,7 @@ def _kmer_codes(letters: Array, k: int, kmers: Kmers, out: Array) -> int:
     return stop - start
 
 
-@njit(cache=True, nogil=True)
+@njit(**CALLED)
 def longest_runs(letters: Array, starts: Array, out: Array) -> None:
     """Raise out[p] to the number of letters before the next ambiguous one, from position p on."""
     for i in range(starts.size - 1):
@@ -75,7 +76,7 @@ def longest_runs(letters: Array, starts: Array, out: Array) -> None:
             out[at - starts[i]] = max(out[at - starts[i]], run)
 
 
-@njit(cache=True, nogil=True)
+@njit(**CALLED)
 def _sort_codes(codes: Array, width: int, out: Array) -> Array:
     """Return the codes (of `width` bits) that are not negative, ascending.
 
@@ -103,7 +104,7 @@ def _sort_codes(codes: Array, width: int, out: Array) -> Array:
     return codes
 
 
-@njit(cache=True, nogil=True)
+@njit(**CALLED)
 def count_kmers(
     letters: Array,
     starts: Array,
@@ -159,7 +160,7 @@ def count_kmers(
     return at
 
 
-@njit(cache=True, nogil=True)
+@njit(**CALLED)
 def list_kmers(letters: Array, row_starts: Array, delta: Array, kmers: Kmers) -> Entries:
     """Return all k-mers, with the amount delta[i] for those of sequence i.
 
@@ -204,7 +205,7 @@ def list_kmers(letters: Array, row_starts: Array, delta: Array, kmers: Kmers) ->
     return words[:n], valids[:n], amounts[:n]
 
 
-@njit(cache=True, nogil=True)
+@njit(**CALLED)
 def look_up_sequences(
     letters: Array,
     row_starts: Array,

@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 
 from kernelweave.arrays import AnyArray as Array
-from kernelweave.compiled import INSIDE, ZERO
+from kernelweave.compiled import CALLED, INSIDE, ZERO
 from kernelweave.compiled.dense_rows import add_rows, consecutive, row_products
 
 SQUARED_DISTANCE = 0
@@ -46,7 +46,7 @@ def _form_row(X: Array, i: int, form: int, p0: float, p1: float, p2: float, out:
             out[j] = power
 
 
-@njit(cache=True, nogil=True, fastmath=True)
+@njit(**CALLED, fastmath=True)
 def eliminate(factors: Array, rank: int, pivot: int, scale: float, residual: Array) -> None:
     """Turn the raw row in factors[rank] into the next Cholesky row; lower the residual diagonal."""
     row = factors[rank]
@@ -63,7 +63,7 @@ def eliminate(factors: Array, rank: int, pivot: int, scale: float, residual: Arr
     residual[pivot] = 0.0
 
 
-@njit(cache=True, nogil=True)
+@njit(**CALLED)
 def pivoted_cholesky_form(
     X: Array,
     form: int,
@@ -96,7 +96,7 @@ def pivoted_cholesky_form(
     return rank
 
 
-@njit(cache=True, nogil=True)
+@njit(**CALLED)
 def factor_products(factors: Array, offsets: Array, kernels: Array, V: Array, out: Array) -> None:
     """out[p, t] = F'F V[t] for the factor F of kernel kernels[p].
 
@@ -104,19 +104,19 @@ def factor_products(factors: Array, offsets: Array, kernels: Array, V: Array, ou
     """
     for p in range(kernels.size):
         rows = consecutive(offsets[kernels[p]], offsets[kernels[p] + 1])
-        c = np.empty(rows.shape[0])
+        c = np.empty(rows.shape[0], np.float64)
         out[p] = 0.0
         for t in range(V.shape[0]):
             row_products(factors, rows, V[t], c)
             add_rows(factors, rows, c, out[p, t], ZERO, V.shape[1])
 
 
-@njit(cache=True, nogil=True)
+@njit(**CALLED)
 def factor_rows(factors: Array, offsets: Array, kernels: Array, idx: Array, out: Array) -> None:
     """out[p, s] = row idx[s] of F'F for the factor F of kernel kernels[p]."""
     for p in range(kernels.size):
         rows = consecutive(offsets[kernels[p]], offsets[kernels[p] + 1])
-        c = np.empty(rows.shape[0])
+        c = np.empty(rows.shape[0], np.float64)
         out[p] = 0.0
         for s in range(idx.shape[0]):
             for r in range(rows.shape[0]):
@@ -124,14 +124,14 @@ def factor_rows(factors: Array, offsets: Array, kernels: Array, idx: Array, out:
             add_rows(factors, rows, c, out[p, s], ZERO, factors.shape[1])
 
 
-@njit(cache=True, nogil=True)
+@njit(**CALLED)
 def factor_sums(
     factors: Array, offsets: Array, V: Array, out: Array, first: int, last: int
 ) -> None:
     """out[t] += sum over the kernels k in first..last of F_k'F_k V[k, t], each factor read once."""
     for k in range(first, last):
         rows = consecutive(offsets[k], offsets[k + 1])
-        c = np.empty(rows.shape[0])
+        c = np.empty(rows.shape[0], np.float64)
         for t in range(V.shape[1]):
             row_products(factors, rows, V[k, t], c)
             add_rows(factors, rows, c, out[t], ZERO, V.shape[2])

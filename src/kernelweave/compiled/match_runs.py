@@ -17,6 +17,7 @@ import numpy as np
 from numba import njit
 
 from kernelweave.arrays import AnyArray as Array
+from kernelweave.compiled import CALLED
 from kernelweave.compiled.intrinsics import count_ones, leading_zeros
 from kernelweave.compiled.kmers import AMBIGUOUS
 
@@ -34,7 +35,7 @@ _BLOCK = 64
 Rules = tuple[Array, Array, Array, Array]
 
 
-@njit(cache=True, nogil=True)
+@njit(**CALLED)
 def fill_planes(letters: Array, first: int, last: int, planes: Array) -> None:
     """Write the planes (P, W, n) of letters (L, n), for sequences first ... last - 1.
 
@@ -54,7 +55,7 @@ def fill_planes(letters: Array, first: int, last: int, planes: Array) -> None:
             target[i] |= np.uint64(row[i] != AMBIGUOUS) << b
 
 
-@njit(cache=True, nogil=True)
+@njit(**CALLED)
 def _shift_planes(planes: Array, i: int, shift: int, out: Array) -> None:
     """Move the letters of sequence i to positions lower by `shift` (or higher, if < 0): (P, W)."""
     width = planes.shape[1]
@@ -68,7 +69,7 @@ def _shift_planes(planes: Array, i: int, shift: int, out: Array) -> None:
             out[p, w] = word
 
 
-@njit(cache=True, nogil=True)
+@njit(**CALLED)
 def _match(left: Array, right: Array, first: int, size: int, runs: Array) -> None:
     """Write M_1 of `left` and the sequences first ... first + size - 1 into runs (W, _BLOCK)."""
     last = left.shape[0] - 1
@@ -82,7 +83,7 @@ def _match(left: Array, right: Array, first: int, size: int, runs: Array) -> Non
                 target[j] &= ~(mine ^ theirs[j])
 
 
-@njit(cache=True, nogil=True)
+@njit(**CALLED)
 def _add_counts(size: int, runs: Array, allowed: Array, weights: Array, out: Array) -> None:
     """out[k, j] += weights[k] (number of common (k+1)-mers that start at an allowed position).
 
@@ -113,7 +114,7 @@ def _add_counts(size: int, runs: Array, allowed: Array, weights: Array, out: Arr
             target[j] += weights[k] * counts[j]
 
 
-@njit(cache=True, nogil=True)
+@njit(**CALLED)
 def _add_places(
     size: int, runs: Array, rules: Rules, factor: float, out: Array, i: int, column: int
 ) -> None:
@@ -142,7 +143,7 @@ def _add_places(
                     out[row_of[at], 0, i, column + j] += factor * weights[at, length]
 
 
-@njit(cache=True, nogil=True)
+@njit(**CALLED)
 def add_common(
     left: Array,
     right: Array,

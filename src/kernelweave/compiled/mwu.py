@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit
 
 from kernelweave.arrays import AnyArray as Array
-from kernelweave.compiled import INSIDE, ZERO
+from kernelweave.compiled import CALLED, INSIDE, ZERO
 from kernelweave.compiled.blocks import GAUSSIAN_COLUMNS, GAUSSIAN_ROWS
 from kernelweave.compiled.exp import NO_SPECIAL_VALUES
 from kernelweave.compiled.gaussians import Kernels, distances, load, values
@@ -24,7 +24,7 @@ _LARGE = 20.0
 _DUST = 1e-12
 
 
-@njit(cache=True, nogil=True)
+@njit(**CALLED)
 def best_pair(
     fitted: Array, v: Array, linear: Array, ridge: Array, up: Array, down: Array
 ) -> tuple[int, float, int, float]:
@@ -52,7 +52,7 @@ def _add_two(x: Array, y: Array, a: float, b: float, d: float, state: Array, out
         out[c] += d * moved
 
 
-@njit(cache=True, nogil=True)
+@njit(**CALLED)
 def add_and_weigh(
     rows: Array,
     places: Array,
@@ -77,7 +77,7 @@ def add_and_weigh(
         _add_two(x, y, a, b, d[p], state[kernels[p], first:last], target)
 
 
-@njit(cache=True, nogil=True)
+@njit(**CALLED)
 def add_gaussians(
     pair: Array,
     table: Array,
@@ -112,7 +112,7 @@ def add_gaussians(
             _add_two(e[0], e[1], a, b, d[p], state[k, c:stop], out[c:stop])
 
 
-@njit(cache=True, nogil=True)
+@njit(**CALLED)
 def row_pair(
     rows: Array,
     places: Array,
@@ -130,7 +130,7 @@ def row_pair(
         block[p, 0], block[p, 1], block[p, 2] = x[i], y[j], x[j]
 
 
-@njit(cache=True, nogil=True)
+@njit(**CALLED)
 def factor_pair(
     factors: Array,
     offsets: Array,
@@ -153,7 +153,7 @@ def factor_pair(
             block[p, 2] += x * y
 
 
-@njit(cache=True, nogil=True)
+@njit(**CALLED)
 def pair_quads(quad: Array, products: Array, block: Array, step: float) -> None:
     """v'K_k v after v_i += step, v_j -= step, in place.
 
@@ -165,7 +165,7 @@ def pair_quads(quad: Array, products: Array, block: Array, step: float) -> None:
         quad[k] = max(moved, 0.0)
 
 
-@njit(cache=True, nogil=True)
+@njit(**CALLED)
 def exponentiate(quad: Array, scale: Array, ridge: float, rate: float, out: Array) -> None:
     """EXPONENTIATE-M (MWUMKL algorithm 2): weights of the kernels in g, up to a common factor.
 
@@ -217,7 +217,7 @@ def _slope(
     return mean, bend + 2.0 * beta * max(square - mean * mean, 0.0)
 
 
-@njit(cache=True, nogil=True)
+@njit(**CALLED)
 def pair_step(
     rise: float,
     fall: float,

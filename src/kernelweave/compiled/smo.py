@@ -25,7 +25,7 @@ import numpy as np
 from numba import njit
 
 from kernelweave.arrays import AnyArray as Array
-from kernelweave.compiled import INSIDE, ZERO
+from kernelweave.compiled import CALLED, INSIDE, ZERO
 from kernelweave.compiled.intrinsics import fmax
 
 # Stands for infinity, which would make NaN of a difference.
@@ -54,7 +54,7 @@ def _fall(a: float, pos: float, neg: float, lo: float) -> float:
     return pos if a > 0.0 else (neg if a > lo else BIG)
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST)
+@njit(**CALLED, fastmath=_FAST)
 def slopes(
     alpha: Array, fitted: Array, pos: Array, neg: Array, lo: Array, hi: Array, up: Array, low: Array
 ) -> tuple[float, float]:
@@ -68,7 +68,7 @@ def slopes(
     return top, -neg_bottom
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST, inline="always")
+@njit(**CALLED, fastmath=_FAST, inline="always")
 def _tagged(value: float, k: int) -> float:
     """`value` with `k` in its last 16 bits: a maximum of such numbers also says where it is.
 
@@ -86,7 +86,8 @@ def _place(tagged: float, size: int) -> int:
     A maximum returns one of its arguments, all of them tagged with an index in range. That holds
     for NaN on the processors we know of, but nothing promises it.
     """
-    return min(int(np.float64(tagged).view(np.int64) & _TAG), size - 1)
+    place = int(np.float64(tagged).view(np.int64) & _TAG)
+    return place if place < size else size - 1
 
 
 @njit(**INSIDE, fastmath=_FAST, error_model="numpy")
@@ -147,13 +148,13 @@ def _count_active(top: float, bottom: float, up: Array, low: Array, fitted: Arra
     return count
 
 
-@njit(cache=True, nogil=True)
+@njit(**CALLED)
 def patience(size: int) -> int:
     """Steps between two looks at how many of so many variables can still move."""
     return max(100, size // 4)
 
 
-@njit(cache=True, nogil=True)
+@njit(**CALLED)
 def smo_steps(
     K: Array,
     diag: Array,
@@ -175,7 +176,7 @@ def smo_steps(
     number of steps and the last violation.
     """
     size = alpha.size
-    up, low = np.empty(size), np.empty(size)
+    up, low = np.empty(size, np.float64), np.empty(size, np.float64)
     slopes(alpha, fitted, pos, neg, lo, hi, up, low)
     i = _move(0.0, K[0], K[0], up, fitted)
     every = patience(size)

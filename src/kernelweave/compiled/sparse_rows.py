@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit
 
 from kernelweave.arrays import AnyArray as Array
-from kernelweave.compiled import INSIDE
+from kernelweave.compiled import CALLED, INSIDE
 
 # (indptr, indices, values): row i has the columns ``indices[indptr[i]:indptr[i + 1]]`` and the
 # values at the same places. Empty values mean that all are one, which saves reading them.
@@ -25,7 +25,7 @@ def _value(values: Array, p: int) -> float:
     return values[p] if values.size else 1.0
 
 
-@njit(cache=True, nogil=True)
+@njit(**CALLED)
 def add_rows(matrix: SparseRows, rows: Array, weights: Array, w: Array) -> None:
     """w += sum_r weights[r] row[rows[r]], one number for each column."""
     indptr, indices, values = matrix
@@ -35,7 +35,7 @@ def add_rows(matrix: SparseRows, rows: Array, weights: Array, w: Array) -> None:
             w[indices[p]] += weight * _value(values, p)
 
 
-@njit(cache=True, nogil=True)
+@njit(**CALLED)
 def dot_rows(matrix: SparseRows, rows: Array, w: Array, out: Array) -> None:
     """out[r] = row[rows[r]] . w, with four sums side by side: one alone would wait for itself."""
     indptr, indices, values = matrix
@@ -54,7 +54,7 @@ def dot_rows(matrix: SparseRows, rows: Array, w: Array, out: Array) -> None:
         out[r] = (a + b) + (c + d)
 
 
-@njit(cache=True, nogil=True)
+@njit(**CALLED)
 def turn_rows(matrix: SparseRows, rows: Array, weights: Array, turned: SparseRows) -> None:
     """Write the transpose of the matrix with rows weights[r] row[rows[r]] to `turned`.
 
@@ -79,7 +79,7 @@ def turn_rows(matrix: SparseRows, rows: Array, weights: Array, turned: SparseRow
     starts[0] = 0
 
 
-@njit(cache=True, nogil=True)
+@njit(**CALLED)
 def add_inner(
     matrix: SparseRows, rows: Array, weights: Array, turned: SparseRows, width: int, out: Array
 ) -> None:

@@ -117,6 +117,8 @@ class GaussianOperator(SampledOperator):
     matrix_limit = 8192
     # Type of sums of kernels.
     _sums = np.dtype(np.float64)
+    # The kernels which these were found among, all of them.
+    _found: ComputedOperator | None = None
     names: Any
 
     def __init__(self, batch: RBFBatch, samples: Samples, normalize: Any = "trace") -> None:
@@ -136,7 +138,7 @@ class GaussianOperator(SampledOperator):
     def of(cls, kernels: ComputedOperator) -> GaussianOperator:
         """Return the Gaussian kernels that `gaussian_columns` finds among others, for a search."""
         self = cls.__new__(cls)
-        self.batch, self.samples = None, kernels.samples
+        self.batch, self.samples, self._found = None, kernels.samples, kernels
         self.normalization, self.names = kernels.normalization, kernels.names
         located = []
         # Gaussian kernels are as they are, but predictions ask for the constants of all kernels.
@@ -246,7 +248,9 @@ class GaussianOperator(SampledOperator):
         return self._train.take(idx)
 
     def without_samples(self) -> GaussianOperator:
-        return self._but(batch=None, samples=None, _train=None, _left=None, _right=None)
+        return self._but(
+            batch=None, samples=None, _found=None, _train=None, _left=None, _right=None
+        )
 
     @cached_property
     def _scaled(self) -> tuple[Array, Array, float]:
@@ -452,8 +456,17 @@ class GaussianOperator(SampledOperator):
     def refined(self) -> GaussianOperator | None:
         return None if self.dtype == "float64" else self.in_type("float64")
 
-    def exact(self) -> GaussianOperator:
-        return self.refined() or self
+    def exact(self) -> KernelOperator:
+        """See `KernelOperator`; where there is little to compute, another version compiles longer.
+
+        So it is left to the kernels that these were found among, if there are any.
+        """
+        few = self.m * self.n**2 <= STACK_ENTRIES and self._left is self._right is self._train
+        if self.dtype == "float64" or self._found is None or not few:
+            return self.refined() or self
+        found = self._found if self._members is None else self._found.select(self._members)
+        promised = ("cache_mb", "work_bytes")
+        return found._but(**{key: self.__dict__[key] for key in promised if key in self.__dict__})
 
 
 def gaussian_columns(

@@ -8,6 +8,7 @@ import numpy as np
 
 from kernelweave.arrays import Index
 from kernelweave.combine import Gram
+from kernelweave.compiled.blocks import CACHED_ENTRIES
 from kernelweave.compiled.dense_rows import fits_float32, square_block
 from kernelweave.losses.base import BoxQP
 from kernelweave.operators.base import semi_definite
@@ -21,8 +22,6 @@ from kernelweave.solvers.newton import solve_smooth
 INNER_FLOOR = 1e-14
 # Range of the factor by which a tolerance that was not enough is made smaller.
 _TIGHTEST, _TIGHTER = 1e-3, 0.1
-# From this many samples on rough solves are in float32: below, a matrix is in the cache anyhow.
-_SMALL_N = 300
 # Decision values differ by no less than this part of their unit.
 _VIOLATION_FLOOR = 1e-13
 # Beyond this many bytes for all kernels their products are not kept: twice what banks keep of rows
@@ -272,8 +271,10 @@ class Evaluator(InnerWork):
         problem, self.tol = self.problem, tol
         if self._has_state:
             problem.deadline.check()
-        # A rough alpha needs no more than float32; the last certificate is taken from the bank.
-        rough = tol >= 1e-4 and problem.n > _SMALL_N and not problem.loss.smooth
+        # A rough alpha needs no more than float32, which is faster where float64 would not stay in
+        # the cache; the last certificate is taken from the bank.
+        large = problem.n**2 > CACHED_ENTRIES
+        rough = large and tol >= 1e-4 and not problem.loss.smooth
         dtype = np.float32 if rough else np.float64
         gram = problem.combination.gram(problem.bank, d, dtype, self._gram)
         formed = gram.dense()
