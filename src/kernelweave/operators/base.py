@@ -23,6 +23,9 @@ _NEGATIVE = 1e-5
 # Rows and kernels, and by these the columns, of a tile that stays in the cache while products are
 # taken with it: so many values that asking for them takes little time beside computing them.
 _TILE_ROWS, _TILE_KERNELS = 64, 8
+# Multiplications that computing a value is worth where tiles are shared out to threads: an
+# exponential in a pass of NumPy takes about as long as four of compiled code.
+_VALUE_COST = 4.0
 # The fewest rows of a sum of kernels that a thread takes at a time.
 _FEWEST_ROWS = 16
 
@@ -129,7 +132,8 @@ class KernelOperator(ABC):
                     found = self.block(where[first:last], support[run], own) @ values[run]
                     out[start : start + len(own), :, first:last] += found.transpose(0, 2, 1)
 
-        map_blocks(work, len(where), _TILE_ROWS)
+        cost = _VALUE_COST * len(chosen) * len(where) * len(support)
+        map_blocks(work, len(where), _TILE_ROWS, cost)
         return out
 
     # Sums over kernels, and over entries
