@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from kernelweave.inspect.alignment import Alignment, kernel_alignment
-from kernelweave.inspect.certificate import bound_text, is_zero, relative_bound
 from kernelweave.inspect.explanation import Contribution, Explanation
 from kernelweave.inspect.kernel_info import KernelInfo, describe_kernels
 from kernelweave.inspect.ranking import KernelWeight, find_estimator, is_bayesian, rank_kernels
@@ -15,15 +14,12 @@ __all__ = [
     "Explanation",
     "KernelInfo",
     "KernelWeight",
-    "bound_text",
     "describe_kernels",
     "find_estimator",
     "html_repr",
     "is_bayesian",
-    "is_zero",
     "kernel_alignment",
     "learnt_line",
     "rank_kernels",
-    "relative_bound",
     "summary_text",
 ]

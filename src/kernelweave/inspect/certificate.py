@@ -10,45 +10,6 @@ from kernelweave.inspect.ranking import is_bayesian, split_fits
 from kernelweave.inspect.words import KeyNumber, number, percent, plural
 
 
-def is_zero(estimator: Any) -> bool:
-    """Whether the objective of a fit cannot be told from zero in float64.
-
-    Such is that of a regression whose targets are met exactly, or of a one-class problem around the
-    origin.
-    """
-    size = max(abs(_sum(estimator, "objective_")), abs(_sum(estimator, "dual_objective_")))
-    return size <= _sum(estimator, "objective_floor_")
-
-
-def relative_bound(estimator: Any) -> float:
-    """By which part of the best objective that of a fit may be above it; infinite if unknown.
-
-    The best objective is between the dual and the primal one, so it is furthest away, and smallest,
-    at the dual.
-    """
-    primal, dual = _sum(estimator, "objective_"), _sum(estimator, "dual_objective_")
-    if primal <= dual:
-        return 0.0
-    return (primal - dual) / abs(dual) if primal * dual > 0 else np.inf
-
-
-def bound_text(estimator: Any) -> str:
-    """Say how near to the best possible the objective of a fit is proven to be.
-
-    Examples
-    --------
-    >>> from types import SimpleNamespace
-    >>> bound_text(SimpleNamespace(objective_=1.0, dual_objective_=0.9995))
-    'the objective is proven to be within 0.05 % of the best possible'
-    """
-    if is_zero(estimator):
-        return "the objective is zero as far as float64 can tell, and none can be lower"
-    share = relative_bound(estimator)
-    if not np.isfinite(share):
-        return "nothing is proven yet about the best possible objective"
-    return f"the objective is proven to be within {100 * share:.2g} % of the best possible"
-
-
 def measure_of(estimator: Any) -> str:
     """Return what the gap of a convex fit is: of products of kernels no duality gap is known."""
     duality = getattr(estimator, "gap_kind_", "duality") == "duality"
@@ -126,24 +87,32 @@ def verdict(estimator: Any) -> Verdict:
             f"{number(tol, 2)}). That makes it a stationary point, from which no small step leads "
             "down, and not a proven optimum.",
         )
-    share = relative_bound(estimator)
+    primal, dual = _sum(estimator, "objective_"), _sum(estimator, "dual_objective_")
+    # The best objective is between the two, so it is furthest away, and smallest, at the dual.
+    share = (primal - dual) / abs(dual) if primal * dual > 0 else np.inf
+    share = share if primal > dual else 0.0
     within = f"within {percent(share)} of the best"
-    end = f"was reached {after}."
-    if not done:
-        end = f"was not reached: the fit ended {after}. More iterations or time would help."
-    text = within if done else f"only {within}"
-    primal, dual = float(estimator.objective_), float(estimator.dual_objective_)
-    paragraph = (
-        f"The objective {_whose_objective(estimator)}is {number(primal, 6)}, and the dual problem "
-        "proves that no weights and no function have one below "
-        f"{number(dual, 6)}: the fit is {within}. The tolerance of {percent(tol)} {end}"
-    )
-    if is_zero(estimator) or not np.isfinite(share):
-        text = "an objective of zero" if is_zero(estimator) else "no bound found"
-        paragraph = f"{after.capitalize()} {bound_text(estimator)}."
-    small = f"proven by the dual problem, tolerance {percent(tol)}"
-    line = f"gap {met}: {bound_text(estimator)}"
-    return Verdict(KeyNumber("Certificate", text, small, state), line, paragraph)
+    small, paragraph = f"proven by the dual problem, tolerance {percent(tol)}", ""
+    # Such is the objective of a regression whose targets are met exactly, or of a one-class problem
+    # around the origin.
+    if max(abs(primal), abs(dual)) <= _sum(estimator, "objective_floor_"):
+        text = "an objective of zero"
+        known = "the objective is zero as far as float64 can tell, and none can be lower"
+    elif not np.isfinite(share):
+        text, known = "no bound found", "nothing is proven yet about the best possible objective"
+    else:
+        text = within if done else f"only {within}"
+        known = f"the objective is proven to be within {100 * share:.2g} % of the best possible"
+        end = f"was reached {after}."
+        if not done:
+            end = f"was not reached: the fit ended {after}. More iterations or time would help."
+        paragraph = (
+            f"The objective {_whose_objective(estimator)}is {number(primal, 6)}, and the dual "
+            f"problem proves that no weights and no function have one below {number(dual, 6)}: the "
+            f"fit is {within}. The tolerance of {percent(tol)} {end}"
+        )
+    headline = KeyNumber("Certificate", text, small, state)
+    return Verdict(headline, f"gap {met}: {known}", paragraph or f"{after.capitalize()} {known}.")
 
 
 def _whose_objective(estimator: Any) -> str:

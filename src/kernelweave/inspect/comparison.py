@@ -132,32 +132,38 @@ def compare(
     rows = Rows(X, y, {})
     classes = is_classifier(_last_step(template))
     splits = _split(rows, classes, test_size, n_splits, random_state)
-    race = _Race(contestants, template, rows, splits, time_limit, on_progress)
+    race = _Race(contestants, template, rows, splits, time_limit)
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
-        interrupted = race.run()
-    if not race.fits and len(contestants) > 1 and len({str(e) for e in race.errors.values()}) == 1:
+        interrupted = race.run(on_progress or (lambda done, total, text: None))
+    errors = [one.error for one in contestants if one.error is not None]
+    if race.done == 0 and len(contestants) > 1 and len(set(map(str, errors))) == 1:
         # What stops all solvers alike is about the data, not about a solver.
-        raise next(iter(race.errors.values()))
-    _tell(heard, interrupted, race)
+        raise errors[0]
+    # Once for what many fits had to say.
+    for (kind, text), times in Counter((w.category, str(w.message)) for w in heard).items():
+        warnings.warn(f"{text} (in {times} fits)" if times > 1 else text, kind, stacklevel=2)
+    if interrupted:
+        text = (
+            f"stopped from the keyboard after {race.done} of {len(contestants) * len(splits)} "
+            "fits; the comparison has these."
+        )
+        warnings.warn(text, InterruptedFitWarning, stacklevel=2)
     return Comparison(
-        rows=[race.row(one, interrupted) for one in contestants],
+        rows=[one.row(len(splits), interrupted) for one in contestants],
         metric="accuracy" if classes else "R2",
         n_splits=len(splits),
         n_train=len(splits[0][0]),
         n_test=len(splits[0][1]),
         n_kernels=race.n_kernels,
-        settings=_settings(_last_step(template).get_params(deep=False)),
+        settings={
+            name.replace("tol", "tolerance"): value if isinstance(value, str) else f"{value!r}"
+            for name in _SHARED
+            if (value := getattr(_last_step(template), name, None)) is not None
+        },
         notes=race.notes(),
         interrupted=interrupted,
     )
-
-
-def _settings(params: dict[str, Any]) -> dict[str, str]:
-    """What all solvers share, as people would write it."""
-    known = {name: params[name] for name in _SHARED if params.get(name) is not None}
-    texts = {name: v if isinstance(v, str) else f"{v!r}" for name, v in known.items()}
-    return {name.replace("tol", "tolerance"): text for name, text in texts.items()}
 
 
 def _check_estimator(template: Any) -> None:
@@ -170,21 +176,6 @@ def _check_estimator(template: Any) -> None:
         raise InvalidInputError(
             "compare takes an MKLClassifier or MKLRegressor, or a pipeline that ends in one; got "
             f"{got}."
-        )
-
-
-def _tell(heard: Sequence[warnings.WarningMessage], interrupted: bool, race: _Race) -> None:
-    """Say once what many fits had to say."""
-    told = Counter((warning.category, str(warning.message)) for warning in heard)
-    for (kind, text), times in told.items():
-        warnings.warn(f"{text} (in {times} fits)" if times > 1 else text, kind, stacklevel=3)
-    if interrupted:
-        done = sum(map(len, race.fits.values()))
-        warnings.warn(
-            f"stopped from the keyboard after {done} of {len(race.contestants) * len(race.splits)} "
-            "fits; the comparison has these.",
-            InterruptedFitWarning,
-            stacklevel=3,
         )
 
 
@@ -218,12 +209,14 @@ def _last_step(model: Any) -> Any:
     return model.steps[-1][1] if hasattr(model, "steps") else model
 
 
-@dataclass(frozen=True)
+@dataclass
 class Contestant:
-    """One of the solvers: its label in tables, and what was asked for."""
+    """One of the solvers: its label in tables, what was asked for, and what came of it so far."""
 
     label: str
     spec: Any
+    fits: list[SolverFit] = field(default_factory=list)
+    error: Exception | None = None
 
     @property
     def certified(self) -> bool:
@@ -265,14 +258,24 @@ class Contestant:
             model.set_params(loss=get_loss(last.loss).name)
         return model
 
-    def remarks(self, template: Any) -> list[str]:
-        """Return what of the problem this solver does not share."""
-        last = _last_step(template)
+    def row(self, n_splits: int, interrupted: bool) -> ComparisonRow:
+        """Return what there is to show of this solver."""
+        error = None if self.error is None else _text(self.error)
+        if error is None and len(self.fits) < n_splits and interrupted:
+            error = f"stopped from the keyboard after {len(self.fits)} of {n_splits} splits"
+        return ComparisonRow(self.label, tuple(self.fits), error)
+
+    def remarks(self, last: Any, n_splits: int) -> list[str]:
+        """Return what of the problem of `last` this solver does not share, and what it lacks."""
+        notes = []
         if self.spec == "bayes" and getattr(last, "class_weight", None) is not None:
-            return [f"{self.label} has no class weights."]
+            notes.append(f"{self.label} has no class weights.")
         if self.spec == "nystrom" and get_loss(last.loss).name not in ("hinge", "squared_hinge"):
-            return [f"{self.label} takes the squared hinge loss instead of {last.loss!r}."]
-        return []
+            notes.append(f"{self.label} takes the squared hinge loss instead of {last.loss!r}.")
+        if self.error is not None:
+            done = f"{len(self.fits)} of {n_splits} splits"
+            notes.append(f"{self.label} has {done}: {_text(self.error)}")
+        return notes
 
 
 def line_up(solvers: Sequence[Any] | str | Solver) -> list[Contestant]:
@@ -318,15 +321,16 @@ class _Race:
     data: Rows
     splits: list[tuple[Index, Index]]
     time_limit: float | None
-    on_progress: OnProgress | None
     n_kernels: int | None = None
-    fits: dict[str, list[SolverFit]] = field(default_factory=dict)
-    errors: dict[str, Exception] = field(default_factory=dict)
     kinds: set[str] = field(default_factory=set)
 
-    def run(self) -> bool:
+    @property
+    def done(self) -> int:
+        """How many fits there are."""
+        return sum(len(one.fits) for one in self.contestants)
+
+    def run(self, tell: OnProgress) -> bool:
         """Do all fits; returns whether Ctrl-C came first, and raises if nothing was done yet."""
-        tell = self.on_progress or (lambda done, total, text: None)
         # Split by split, each begun by another solver.
         plan = [
             (split, self.contestants[(split + i) % len(self.contestants)])
@@ -337,13 +341,12 @@ class _Race:
             tell(0, len(plan), "loading compiled code")
             self._warm_up()
             for done, (split, one) in enumerate(plan):
-                text = f"{one.label}, split {split + 1} of {len(self.splits)}"
-                tell(done, len(plan), text)
-                if one.label not in self.errors:
+                tell(done, len(plan), f"{one.label}, split {split + 1} of {len(self.splits)}")
+                if one.error is None:
                     self._fit(one, split)
             tell(len(plan), len(plan), "done")
         except KeyboardInterrupt:
-            if not self.fits:
+            if self.done == 0:
                 raise
             return True
         return False
@@ -374,7 +377,7 @@ class _Race:
                 done = perf_counter()
             score = (accuracy_score if is_classifier(model) else r2_score)(test.y, predicted)
         except Exception as error:
-            self.errors[one.label] = error
+            one.error = error
             return
         for warning in heard:
             if not issubclass(warning.category, ConvergenceWarning):
@@ -386,7 +389,7 @@ class _Race:
             self.kinds.add(found.gap_kind_)
         # LIBLINEAR does not say whether it converged.
         unsaid = not hasattr(found, "converged_")
-        self.fits.setdefault(one.label, []).append(
+        one.fits.append(
             SolverFit(
                 split=split,
                 score=float(score),
@@ -399,20 +402,10 @@ class _Race:
             )
         )
 
-    def row(self, one: Contestant, interrupted: bool) -> ComparisonRow:
-        """What there is to show of a solver."""
-        fits = tuple(self.fits.get(one.label, ()))
-        error = None
-        if one.label in self.errors:
-            error = _text(self.errors[one.label])
-        elif len(fits) < len(self.splits) and interrupted:
-            error = f"stopped from the keyboard after {len(fits)} of {len(self.splits)} splits"
-        return ComparisonRow(one.label, fits, error)
-
     def notes(self) -> list[str]:
         """What a reader of the table has to know."""
         notes = []
-        fitted = [one for one in self.contestants if one.label in self.fits]
+        fitted = [one for one in self.contestants if one.fits]
         fixed = [one.label for one in fitted if not one.certified]
         if fixed:
             notes.append(
@@ -421,12 +414,8 @@ class _Race:
             )
         if "projected_gradient" in self.kinds:
             notes.append("gap is the relative projected gradient: the problem is not convex.")
-        for one in fitted:
-            notes += one.remarks(self.template)
-            if one.label in self.errors:
-                done, error = len(self.fits[one.label]), _text(self.errors[one.label])
-                notes.append(f"{one.label} has {done} of {len(self.splits)} splits: {error}")
-        return notes
+        last, count = _last_step(self.template), len(self.splits)
+        return notes + [note for one in fitted for note in one.remarks(last, count)]
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kernelweave.inspect.tables import table_of, text_table
-from kernelweave.inspect.words import plural, two_digits
+from kernelweave.inspect.words import number, plural
 
 
 class SolverFit(NamedTuple):
@@ -129,7 +129,7 @@ class Comparison:
     >>> print(Comparison(rows, "accuracy", 1, 70, 30, 7))
     2 solvers, 1 split: 70 samples to learn from, 30 held out, 7 kernels
     solver  accuracy  seconds  predict      gap  kernels  objective  converged
-    silp       0.950    0.020   0.0010  4.0e-04        3       12.5        yes
+    silp       0.950     0.02    0.001  4.0e-04        3       12.5        yes
     spicy   no such loss
     """
 
@@ -190,8 +190,8 @@ def _cells(row: ComparisonRow) -> list[str]:
     return [
         row.solver,
         f"{row.score:.3f}{spread}",
-        two_digits(row.seconds),
-        two_digits(row.predict_seconds),
+        number(max(row.seconds, 1e-4), 2),
+        number(max(row.predict_seconds, 1e-4), 2),
         "-" if row.gap is None else f"{row.gap:.1e}",
         f"{row.kernels:.1f}".removesuffix(".0"),
         "-" if row.objective is None else f"{row.objective:.5g}",

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from kernelweave.errors import InvalidInputError
 from kernelweave.inspect.kernel_info import ALL_COLUMNS, KernelInfo
 from kernelweave.inspect.tables import table_of
-from kernelweave.kernels.names import numbered
+from kernelweave.kernels.names import describe_request, numbered
 from kernelweave.validation import unknown_name
 
 Array = NDArray[Any]
@@ -122,10 +122,11 @@ class Explanation:
             names = [key for key in (*groups, "others") if key in names]
         belongs = np.zeros((len(keys), len(names)))
         belongs[np.arange(len(keys)), [names.index(key) for key in keys]] = 1.0
+        labels = [describe_request(n) if isinstance(n, tuple) else str(n) for n in names]
         return replace(
             self,
             values=self.values @ belongs,
-            kernel_names=tuple(numbered([_text(key) for key in names])),
+            kernel_names=tuple(numbered(labels)),
             kernels=np.arange(len(names)),
             infos=(),
         )
@@ -240,31 +241,19 @@ class Explanation:
 
     def __str__(self) -> str:
         lines = [repr(self)[1:-1], f"  {self.meaning}"]
-        for i in range(min(len(self), _SAMPLES_SHOWN)):
-            lines += self._lines(i)
+        for i, sample in enumerate(self.samples[:_SAMPLES_SHOWN]):
+            values, baseline, decision, t = self.parts_of(i)
+            which = f" [{self.outputs[t]}]" if self.values.ndim == 3 else ""
+            lines.append(f"  sample {sample}{which}: {decision:.4f}")
+            parts = self.top(i, _KERNELS_SHOWN)
+            if left := len(values) - len(parts):
+                rest = float(values.sum()) - sum(value for _, value in parts)
+                parts.append(Contribution(f"{left} more", rest))
+            parts.append(Contribution("baseline", baseline))
+            lines += [f"    {value:+9.4f}  {name}" for name, value in parts]
         if len(self) > _SAMPLES_SHOWN:
             lines.append(f"  {len(self) - _SAMPLES_SHOWN} more samples")
         return "\n".join(lines)
-
-    def _lines(self, i: int) -> list[str]:
-        values, baseline, decision, t = self.parts_of(i)
-        which = f" [{self.outputs[t]}]" if self.values.ndim == 3 else ""
-        lines = [f"  sample {self.samples[i]}{which}: {decision:.4f}"]
-        shown = self.top(i, _KERNELS_SHOWN)
-        lines += [f"    {value:+9.4f}  {name}" for name, value in shown]
-        left = len(values) - len(shown)
-        if left:
-            rest = float(values.sum()) - sum(value for _, value in shown)
-            lines.append(f"    {rest:+9.4f}  {left} more")
-        return [*lines, f"    {baseline:+9.4f}  baseline"]
-
-
-def _text(key: Any) -> str:
-    if not isinstance(key, tuple):
-        return str(key)
-    if len(key) <= 3:
-        return ", ".join(key)
-    return f"{key[0]}, {key[1]}, ... ({len(key)} columns)"
 
 
 def sample_names(X: Any, n: int) -> Sequence[Any]:

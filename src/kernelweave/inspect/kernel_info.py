@@ -12,7 +12,7 @@ from sklearn.base import OneToOneFeatureMixin
 from kernelweave.inspect.ranking import find_estimator
 from kernelweave.kernels import OnColumns, Product, Sum
 from kernelweave.kernels.base import Kernel
-from kernelweave.kernels.names import describe_request, whereabouts
+from kernelweave.kernels.names import describe_columns, describe_request, whereabouts
 from kernelweave.kernels.samples import Samples
 from kernelweave.operators import GaussianOperator, StackedOperator
 
@@ -52,7 +52,7 @@ class _Sight(NamedTuple):
     # All positions that have gone in.
     under: list[int]
     # What the user calls the view, if that was said.
-    label: str | None
+    label: str | None = None
     # The transformer that has mixed them, and what was chosen from what it made.
     mixer: str = ""
     chosen: str = ""
@@ -104,7 +104,7 @@ def describe_kernels(model: Any, kernels: Iterable[int] | None = None) -> list[K
 def _describe(kernel_set: Any, k: int) -> _Words:
     samples = kernel_set.samples
     every = list(range(samples.n_columns))
-    sight = _Sight(every, every, None)
+    sight = _Sight(every, every)
     if not isinstance(kernel_set, GaussianOperator):
         return _look(kernel_set.kernels[k], sight, samples)
     # There is no object for a kernel of an `RBFBatch`, only a row of two arrays.
@@ -184,6 +184,4 @@ def _words(sight: _Sight, samples: Samples) -> tuple[str, tuple[str, ...]]:
 def _label(indices: list[int], samples: Samples) -> str:
     if indices == list(range(samples.n_columns)):
         return ALL_COLUMNS
-    if samples.columns is None:
-        return describe_request(indices)
-    return describe_request([samples.columns[j] for j in indices])
+    return describe_columns(indices, samples)

@@ -116,7 +116,11 @@ def length_position_weights(
     estimator = find_estimator(model)
     families: dict[Any, list[StringMember]] = {}
     for member in string_members(estimator, kernel):
-        families.setdefault(_family(member), []).append(member)
+        # What all parts of one string kernel have in common.
+        core = member.core
+        known = (type(core), core.alphabet, core.normalize, core.reverse_complement)
+        more = (core.degree, core.shift) if isinstance(core, WeightedDegree) else ()
+        families.setdefault((*known, *more, *member.kernel.path), []).append(member)
     several = [own for own in families.values() if len(own) > 1]
     if not several:
         raise InvalidInputError(
@@ -150,15 +154,6 @@ def length_position_weights(
         index,
         stability,
     )
-
-
-def _family(member: StringMember) -> Any:
-    """What all parts of one string kernel have in common."""
-    core = member.core
-    own = [type(core), core.alphabet, core.normalize, core.reverse_complement]
-    if isinstance(core, WeightedDegree):
-        own += [core.degree, core.shift]
-    return (*own, *member.kernel.path)
 
 
 def _name(own: list[StringMember]) -> str:

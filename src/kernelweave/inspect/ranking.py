@@ -27,22 +27,6 @@ class KernelWeight(NamedTuple):
     place: int
     std: float | None = None
 
-    @property
-    def reach(self) -> float:
-        """Half an error bar: two standard deviations, or 0 if there are none."""
-        return 2.0 * (self.std or 0.0)
-
-    @property
-    def ends(self) -> tuple[float, float]:
-        """The ends of all that is drawn of it: bar, error bar and the weights of classes."""
-        drawn = (0.0, *self.by_class, self.weight - self.reach, self.weight + self.reach)
-        return min(drawn), max(drawn)
-
-    @property
-    def doubtful(self) -> bool:
-        """Whether the error bar reaches zero."""
-        return self.std is not None and abs(self.weight) <= self.reach
-
 
 def find_estimator(model: Any) -> Any:
     """Return the fitted MKL estimator in `model`: itself, a search's best, a pipeline's last."""
@@ -120,15 +104,7 @@ class Ranking(NamedTuple):
 
 
 def rank_kernels(model: Any) -> list[KernelWeight]:
-    """Return the kernels with a non-zero weight, the heaviest first, whatever their sign.
-
-    Examples
-    --------
-    >>> from types import SimpleNamespace
-    >>> model = SimpleNamespace(weights_=[0.25, 0.0, 0.75], kernel_names_=["a", "b", "c"])
-    >>> [(kernel.name, kernel.weight) for kernel in rank_kernels(model)]
-    [('c', 0.75), ('a', 0.25)]
-    """
+    """Return the kernels with a non-zero weight, the heaviest first, whatever their sign."""
     found = Ranking.of(model)
     names, std = found.estimator.kernel_names_, found.std
     return [
@@ -143,14 +119,13 @@ def rank_kernels(model: Any) -> list[KernelWeight]:
     ]
 
 
-def lighter(kernels: Sequence[KernelWeight]) -> tuple[float, float]:
+def lighter(weights: Any, signed: bool) -> tuple[float, float]:
     """Return from where to where a bar reaches that stands for several kernels together.
 
-    It is the sum of their weights. Where these have standard deviations they may be negative too,
-    and would cancel: then it reaches from the smallest to the largest.
+    It is the sum of their weights. Those that may be negative would cancel: of these it reaches
+    from the smallest to the largest.
     """
-    weights = [kernel.weight for kernel in kernels]
-    return (0.0, sum(weights)) if kernels[0].std is None else (min(weights), max(weights))
+    return (float(min(weights)), float(max(weights))) if signed else (0.0, float(sum(weights)))
 
 
 def split_fits(history: Sequence[Any]) -> list[list[Any]]:

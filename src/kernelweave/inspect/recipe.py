@@ -38,21 +38,6 @@ def recipe(model: Any) -> str:
 
     Settings at their defaults are left out. What Python cannot write down (matrices, functions of
     your own) is left for you to fill in, with a comment.
-
-    Examples
-    --------
-    >>> from kernelweave import MKLClassifier
-    >>> from kernelweave.kernels import RBF
-    >>> X, y = [[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1]
-    >>> print(recipe(MKLClassifier([RBF(width=2.0)], C=10.0).fit(X, y)))
-    from kernelweave import MKLClassifier
-    from kernelweave.kernels import RBF
-    <BLANKLINE>
-    model = MKLClassifier(
-        kernels=[RBF(width=2)],
-        C=10.0,
-    )
-    model.fit(X_train, y_train)
     """
     inner = getattr(model, "best_estimator_", model)
     estimator = find_estimator(inner)
@@ -83,22 +68,16 @@ def _written(before: str, step: Any, after: str) -> list[str]:
         return [f"{before}{step!r}{after}"]
     settings = []
     for name, value, default in parameters(step):
-        if name in _QUIET or value is default or _same(value, default):
-            continue
         text = repr(value)
+        if name in _QUIET or text == repr(default):
+            continue
+        note = ""
         if len(text) > _LONG or not _writable(text):
             count = f" of {len(value):,}" if hasattr(value, "__len__") else ""
-            text = f"...,  # as you made it: {type(value).__name__}{count}"
-        settings.append(f"    {name}={text}" if text.startswith("...") else f"    {name}={text},")
+            text, note = "...", f"  # as you made it: {type(value).__name__}{count}"
+        settings.append(f"    {name}={text},{note}")
     opened = f"{before}{type(step).__name__}("
     return [opened, *settings, f"){after}"] if settings else [f"{opened}){after}"]
-
-
-def _same(value: Any, default: Any) -> bool:
-    try:
-        return bool(value == default)
-    except (TypeError, ValueError):
-        return False
 
 
 def _writable(text: str) -> bool:

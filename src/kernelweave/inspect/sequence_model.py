@@ -29,6 +29,7 @@ from kernelweave.kernels.samples import as_samples, as_text, is_frame
 from kernelweave.kernels.strings.alphabet import Alphabet, get_alphabet
 from kernelweave.kernels.strings.sequences import aligned_of, sequences_of
 from kernelweave.operators import ComputedOperator, StackedOperator
+from kernelweave.validation import some_of
 
 # Numbers that are computed at a time.
 _ENTRIES = 2**22
@@ -80,7 +81,7 @@ def string_members(model: Any, kernel: str | None = None) -> list[StringMember]:
     if not found:
         raise InvalidInputError(
             f"the model has no string kernel (Spectrum, WeightedDegree) on its own; its kernels "
-            f"are {_some(estimator.kernel_names_)}."
+            f"are {some_of(map(repr, estimator.kernel_names_), 5)}."
         )
     if kernel is None:
         return found
@@ -88,14 +89,9 @@ def string_members(model: Any, kernel: str | None = None) -> list[StringMember]:
     if not chosen:
         raise InvalidInputError(
             f"no string kernel of the model has {kernel!r} in its name; they are "
-            f"{_some([member.name for member in found])}."
+            f"{some_of([repr(member.name) for member in found], 5)}."
         )
     return chosen
-
-
-def _some(names: Any, most: int = 5) -> str:
-    shown = ", ".join(repr(str(names[i])) for i in range(min(most, len(names))))
-    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,8 +209,14 @@ def _decision(estimator: Any, target: Any) -> tuple[Floats, Floats, str]:
     coefficients, weights = np.atleast_2d(estimator.dual_coef_), np.atleast_2d(estimator.weights_)
     place, sign, title = 0, 1.0, ""
     if hasattr(estimator, "classes_"):
-        place = _class_place(estimator.classes_, target)
-        title = f"class {estimator.classes_[place]}"
+        known = estimator.classes_.tolist()
+        if target is None and len(known) == 2:
+            target = known[1]
+        if target not in known:
+            shown = ", ".join(map(repr, known))
+            raise InvalidInputError(f"target must be one of the classes {shown}; got {target!r}.")
+        place = known.index(target)
+        title = f"class {known[place]}"
         if len(coefficients) == 1:
             # One function decides between two classes: what speaks for one is against the other.
             place, sign = 0, 1.0 if place == 1 else -1.0
@@ -225,16 +227,6 @@ def _decision(estimator: Any, target: Any) -> tuple[Floats, Floats, str]:
     alpha = np.zeros(estimator._kernel_set.n)
     alpha[estimator.support_] = sign * coefficients[place]
     return weights[place if len(weights) > 1 else 0], alpha, title
-
-
-def _class_place(classes: NDArray[Any], target: Any) -> int:
-    if target is None and len(classes) == 2:
-        return 1
-    known = classes.tolist()
-    if target not in known:
-        shown = ", ".join(repr(label) for label in known)
-        raise InvalidInputError(f"target must be one of the classes {shown}; got {target!r}.")
-    return int(known.index(target))
 
 
 def _terms(

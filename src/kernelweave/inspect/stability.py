@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -180,13 +181,13 @@ def stability(
         # The cores are busy with other replicates.
         names = [name for name in template.get_params() if name.split("__")[-1] == "n_jobs"]
         template.set_params(**dict.fromkeys(names, 1))
-    plan = _Plan(template, rows, strata, sampling, seed, int(n_bootstrap), whole.names)
+    refit = partial(_refit, template, rows, strata, sampling, seed, whole.names)
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
-        fits = parallel(delayed(_refit)(plan, b) for b in range(plan.n_bootstrap))
-        done = _collect(fits, plan, verbose)
+        fits = parallel(delayed(refit)(b) for b in range(n_bootstrap))
+        done = _collect(fits, n_bootstrap, f"{sampling} replicates" if verbose else "")
     notes = [_note(warning) for warning in heard] + [note for fit in done for note in fit.notes]
-    _tell(plan, whole, done, notes)
+    _tell(n_bootstrap, whole, done, notes)
     return Stability(
         names=whole.names,
         weights=whole.weights,
@@ -217,18 +218,6 @@ def _check(
         raise unknown_name("sampling", sampling, ("bootstrap", "subsample"))
     if not (n_jobs is None or (isinstance(n_jobs, Integral) and n_jobs != 0)):
         raise InvalidInputError(f"n_jobs must be None or an integer other than 0; got {n_jobs!r}.")
-
-
-class _Plan(NamedTuple):
-    """What every replicate needs."""
-
-    template: Any
-    rows: Rows
-    strata: list[NDArray[np.intp]]
-    sampling: str
-    seed: int
-    n_bootstrap: int
-    names: Sequence[str]
 
 
 class _Fit(NamedTuple):
@@ -267,30 +256,40 @@ def _fit(model: Any, rows: Rows) -> _Fit:
     return _Fit(type(found).__name__, found.kernel_names_, weights, bool(found.converged_), notes)
 
 
-def _refit(plan: _Plan, b: int) -> _Fit:
+def _refit(
+    template: Any,
+    rows: Rows,
+    strata: list[NDArray[np.intp]],
+    sampling: str,
+    seed: int,
+    names: Sequence[str],
+    b: int,
+) -> _Fit:
     # A stream for each replicate: neither the order of the fits nor their number matters.
-    index = draw_rows(plan.strata, plan.sampling, np.random.default_rng([plan.seed, b]))
+    index = draw_rows(strata, sampling, np.random.default_rng([seed, b]))
     try:
-        fit = _fit(clone(plan.template), plan.rows.take(index))
-        weights, matched_by = align_weights(fit.weights, fit.names, plan.names)
+        fit = _fit(clone(template), rows.take(index))
+        weights, matched_by = align_weights(fit.weights, fit.names, names)
     except Exception as error:
         raise RuntimeError(
-            f"replicate {b + 1} of {plan.n_bootstrap} ({len(index)} rows, "
-            f"{len(np.unique(index))} of them different) failed: {type(error).__name__}: {error}"
+            f"replicate {b + 1} ({len(index)} rows, {len(np.unique(index))} of them different) "
+            f"failed: {type(error).__name__}: {error}"
         ) from error
     return fit._replace(names=(), weights=weights, matched_by=matched_by)
 
 
-def _collect(fits: Iterator[_Fit], plan: _Plan, verbose: bool) -> list[_Fit]:
-    """Take the replicates as they come; after Ctrl-C return those that are done."""
+def _collect(fits: Iterator[_Fit], total: int, bar: str) -> list[_Fit]:
+    """Take the replicates as they come, with a bar of this name if it has one.
+
+    After Ctrl-C return those that are done.
+    """
     shown: Iterable[_Fit] = fits
-    if verbose:
+    if bar:
         from rich.console import Console
         from rich.progress import track
 
         # On stderr: what is printed there does not get into a pipe.
-        text = f"{plan.sampling} replicates"
-        shown = track(fits, text, plan.n_bootstrap, console=Console(stderr=True))
+        shown = track(fits, bar, total, console=Console(stderr=True))
     done: list[_Fit] = []
     try:
         for fit in shown:
@@ -308,33 +307,28 @@ def _note(warning: warnings.WarningMessage) -> Note:
     return warning.category, str(warning.message)
 
 
-def _tell(plan: _Plan, whole: _Fit, done: list[_Fit], notes: list[Note]) -> None:
+def _tell(n_bootstrap: int, whole: _Fit, done: list[_Fit], notes: list[Note]) -> None:
     """Say once what many fits had to say."""
     own = (ConvergenceWarning, InterruptedFitWarning)
-    for kind, text in dict.fromkeys(whole.notes):
-        if not issubclass(kind, own):
-            warnings.warn(text, kind, stacklevel=3)
+    told = [note for note in dict.fromkeys(whole.notes) if not issubclass(note[0], own)]
     new = [note for note in notes if note not in whole.notes and not issubclass(note[0], own)]
-    first = {kind: text for kind, text in reversed(new)}
+    first = dict(reversed(new))
     for kind, count in Counter(kind for kind, _ in new).items():
         also = f" (and {count - 1} more like this in other replicates)" if count > 1 else ""
-        warnings.warn(f"{first[kind]}{also}", kind, stacklevel=3)
+        told.append((kind, f"{first[kind]}{also}"))
     short = sum(not fit.converged for fit in done)
     if short or not whole.converged:
         too = "" if whole.converged else ", nor did the fit on all rows"
-        warnings.warn(
+        text = (
             f"{short} of {len(done)} replicates did not reach the tolerance{too}, so a part of the "
-            "spread is the solver's. Raise max_iter or tol of the estimator.",
-            ConvergenceWarning,
-            stacklevel=3,
+            "spread is the solver's. Raise max_iter or tol of the estimator."
         )
-    if len(done) < plan.n_bootstrap:
-        warnings.warn(
-            f"stopped from the keyboard after {len(done)} of {plan.n_bootstrap} replicates; the "
-            "result has these.",
-            InterruptedFitWarning,
-            stacklevel=3,
-        )
+        told.append((ConvergenceWarning, text))
+    if len(done) < n_bootstrap:
+        stopped = f"stopped from the keyboard after {len(done)} of {n_bootstrap} replicates"
+        told.append((InterruptedFitWarning, f"{stopped}; the result has these."))
+    for kind, text in told:
+        warnings.warn(text, kind, stacklevel=3)
 
 
 def align_weights(

@@ -28,9 +28,6 @@ Floats = NDArray[np.float64]
 Numbers = NDArray[np.uint64]
 Scale = Callable[[Samples], Floats]
 
-# Equal numbers are added up in an array of all of them if it has at most so many places for each.
-_PLACES = 4
-
 
 def kmer_numbers(letters: NDArray[np.uint8], size: int) -> tuple[Numbers, NDArray[np.bool_]]:
     """Return k-mers, given as k rows of letters, as numbers, and which of them count."""
@@ -53,7 +50,8 @@ def other_strand(numbers: Numbers, k: int, alphabet: Alphabet) -> Numbers:
 
 def add_up(numbers: Numbers, values: Floats, n_numbers: int) -> tuple[Numbers, Floats]:
     """Return the different numbers, ascending, and the sums of their values."""
-    if n_numbers <= _PLACES * len(numbers):
+    # An array of all possible numbers that is no larger than what is added up.
+    if n_numbers <= len(numbers):
         places = numbers.astype(np.int64)
         here = np.flatnonzero(np.bincount(places, minlength=n_numbers))
         sums: Floats = np.bincount(places, values, n_numbers).astype(np.float64)

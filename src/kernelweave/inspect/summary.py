@@ -68,8 +68,9 @@ def summary_text(model: Any, top: int = 10) -> str:
         spread = "" if kernel.std is None else f" +- {kernel.std:.4f}"
         lines.append(f"    {kernel.weight:8.4f}{spread}  {visible(kernel.name)}")
     if rest := kernels[top:]:
-        low, high = lighter(rest)
-        if rest[0].std is None:
+        signed = rest[0].std is not None
+        low, high = lighter([kernel.weight for kernel in rest], signed)
+        if not signed:
             lines.append(f"    {high:8.4f}  {len(rest)} more")
         else:
             lines.append(f"    {len(rest)} more from {low:.4f} to {high:.4f}")
@@ -130,10 +131,6 @@ def html_repr(estimator: Any) -> str:
     diagram = str(estimator_html_repr(estimator))
     if not hasattr(estimator, "weights_"):
         return diagram
-    return diagram + _panel(estimator)
-
-
-def _panel(estimator: Any) -> str:
     kernels = rank_kernels(estimator)
     shown, rest = kernels[:_KERNELS_SHOWN], kernels[_KERNELS_SHOWN:]
     most = max((abs(kernel.weight) for kernel in shown), default=1.0) or 1.0
@@ -152,7 +149,8 @@ def _panel(estimator: Any) -> str:
     style = Path(__file__).with_name("notebook.css").read_text(encoding="utf-8")
     quality = [f"{label} {text}" for label, text in quality_lines(estimator)]
     return (
-        f'<div class="kw-learnt" role="group" aria-label="What was learnt"><style>{style}</style>'
+        f'{diagram}<div class="kw-learnt" role="group" aria-label="What was learnt">'
+        f"<style>{style}</style>"
         f"<p><strong>Learnt:</strong> {escape(learnt_line(estimator))}</p>{table}"
         f"<p>{', '.join([state, *map(escape, quality)])}</p></div>"
     )

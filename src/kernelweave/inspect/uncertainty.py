@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -84,21 +85,23 @@ class Doubts:
         )
         if not len(self):
             return title
-        heads = ["sample", "predicted", "probability", "or else", "mean", "std", "entropy"]
-        rows = [
-            [
-                str(self.labels[i]),
-                str(self.predicted[i]),
-                f"{self.probability[i]:.2f}",
-                str(self.runner_up[i]),
-                f"{self.mean[i]:+.2f}",
-                f"{self.std[i]:.2f}",
-                f"{self.entropy[i]:.2f}",
-            ]
-            for i in range(min(len(self), _LISTED))
-        ]
+        heads, rows = self.cells(_LISTED)
         lines = text_table(heads, rows, [0, 1, 3], len(self) - _LISTED, indent="  ")
         return "\n".join([title, *lines])
+
+    def cells(self, most: int) -> tuple[list[str], list[list[str]]]:
+        """Return the heads of a table, and its rows as text."""
+        columns = {
+            "sample": self.labels,
+            "predicted": self.predicted,
+            "probability": [f"{value:.2f}" for value in self.probability],
+            "or else": self.runner_up,
+            "mean": [f"{value:+.2f}" for value in self.mean],
+            "std": [f"{value:.2f}" for value in self.std],
+            "entropy": [f"{value:.2f}" for value in self.entropy],
+        }
+        rows = zip(*columns.values(), strict=True)
+        return list(columns), [list(map(str, row)) for row in islice(rows, most)]
 
 
 def doubtful(
@@ -211,7 +214,14 @@ def forecast(
             f"names must have one entry for each of the {len(proba)} samples; got {len(labels)}."
         )
     if target is not None or several:
-        c = np.full(len(proba), _column(estimator, target, proba.shape[1]))
+        choices = list(range(proba.shape[1])) if several else estimator.classes_.tolist()
+        if target not in choices:
+            what = "number of a column of y" if several else "class"
+            allowed = ", ".join(map(repr, choices))
+            raise InvalidInputError(
+                f"target must be the {what} that is meant, one of {allowed}; got {target!r}."
+            )
+        c = np.full(len(proba), choices.index(target))
         name = f"label {target}" if several else str(target)
         classes = np.array([f"not {name}", name])
         chosen = np.take_along_axis(proba, c[:, None], 1)
@@ -254,16 +264,3 @@ def _ends(estimator: Any, mean: Array, std: Array) -> tuple[Array, Array]:
     low = class_probability(mean - unknown, spread, estimator.margin)
     high = class_probability(mean + unknown, spread, estimator.margin)
     return low, high
-
-
-def _column(estimator: Any, target: Any, n_columns: int) -> int:
-    """Column of the probabilities that a target means."""
-    several = task_of(estimator) == "labels"
-    choices = list(range(n_columns)) if several else estimator.classes_.tolist()
-    if target not in choices:
-        what = "number of a column of y" if several else "class"
-        shown = ", ".join(repr(choice) for choice in choices)
-        raise InvalidInputError(
-            f"target must be the {what} that is meant, one of {shown}; got {target!r}."
-        )
-    return choices.index(target)

@@ -101,13 +101,3 @@ def listed(items: list[str], most: int = 4) -> str:
     if len(items) < 2:
         return "".join(items)
     return f"{', '.join(items[:-1])} and {items[-1]}"
-
-
-def two_digits(seconds: float) -> str:
-    """Return a time to two digits, without an exponent.
-
-    >>> two_digits(0.0123), two_digits(0.5), two_digits(12.34)
-    ('0.012', '0.50', '12')
-    """
-    digits = 1 - math.floor(math.log10(max(seconds, 1e-4)))
-    return f"{seconds:.{max(0, digits)}f}"

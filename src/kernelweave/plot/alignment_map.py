@@ -8,7 +8,7 @@ import numpy as np
 
 from kernelweave.inspect.alignment import Alignment, kernel_alignment
 from kernelweave.inspect.words import shorten
-from kernelweave.plot.style import BLACK, GREY, Axes, colour_bar, new_axes, shades
+from kernelweave.plot.style import BLACK, GREY, Axes, colour_bar, heat_map, new_axes
 from kernelweave.plot.svg import with_tips
 
 # Up to so many kernels the numbers are written into the map, and so many have a name.
@@ -66,17 +66,7 @@ def alignment(model: Any, ax: Axes | None = None) -> Axes:
         return ax
     signed = bool(np.nanmin(values, initial=0.0) < -_ROUNDING)
     edges = np.arange(count + 1) - 0.5
-    image = ax.pcolormesh(
-        edges,
-        edges,
-        np.ma.masked_invalid(values),
-        cmap=shades(signed),
-        vmin=-1.0 if signed else 0.0,
-        vmax=1.0,
-        edgecolors="none",
-        # No cell reaches beyond the axes, and a page with 900 of them is shorter so.
-        clip_on=False,
-    )
+    image = heat_map(ax, edges, np.ma.masked_invalid(values), signed, most=1.0)
     ax.set(xlim=(-0.5, count - 0.5), ylim=(count - 0.5, -0.5), aspect="equal")
     full = [shorten(found.names[k], 90) for k in order]
     texts = (f"{a}\n{b}" for a in full for b in full)
@@ -90,15 +80,13 @@ def alignment(model: Any, ax: Axes | None = None) -> Axes:
         for (i, j), value in np.ndenumerate(values):
             if not np.isnan(value):
                 ax.text(j, i, f"{value:.2f}", ha="center", va="center", fontsize=7, color=BLACK)
-    if count <= _WITH_NAMES:
-        small = 8 if count <= 30 else 6
-        ax.set_yticks(np.arange(count), names, fontsize=small)
-        ax.set_xticks(
-            np.arange(count), names, rotation=45, ha="right", rotation_mode="anchor", fontsize=small
-        )
-    else:
-        ax.set_xticks([])
-        ax.set_yticks([])
+    named = np.arange(count if count <= _WITH_NAMES else 0)
+    small: Any = {"fontsize": 8 if count <= 30 else 6}
+    ax.set_yticks(named, names[: len(named)], **small)
+    ax.set_xticks(
+        named, names[: len(named)], rotation=45, ha="right", rotation_mode="anchor", **small
+    )
+    if not len(named):
         ax.set_ylabel(f"{count} kernels")
     title = f"alignment on {found.n_samples} samples"
     if found.n_left_out:

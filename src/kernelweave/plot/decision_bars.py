@@ -16,6 +16,7 @@ from kernelweave.plot.style import (
     GREY,
     VERMILLION,
     Axes,
+    bars,
     check_top,
     new_axes,
     rows_with_names,
@@ -96,52 +97,39 @@ def contributions(
         labels.append(f"{len(order) - top} more together")
         sizes.append(steps[order[top:]].sum())
     if sample is None:
-        return _draw_sizes(ax, labels, sizes, top, title)
-    labels, sizes = ["intercept", *labels, "decision value"], [baseline, *sizes]
-    return _draw_steps(ax, labels, [*sizes, sum(sizes)], title)
-
-
-def _draw_steps(ax: Axes | None, labels: list[str], sizes: list[float], title: str) -> Axes:
-    """Draw each size from where the one before ended; the last, their sum, from zero."""
-    ax = ax or new_axes(6.8, max(1.8, 1.0 + 0.27 * len(labels)))
-    last = len(labels) - 1
-    ends = np.cumsum(sizes[:last])
-    starts = [0.0, *ends[:-1], 0.0]
-    for row, (start, size) in enumerate(zip(starts, sizes, strict=True)):
-        down = size < 0
-        own = row not in (0, last)
-        colour = (VERMILLION if down else BLUE) if own else GREY
-        drawn = ax.barh(row, size, left=start, height=0.66, color=colour, edgecolor="white", lw=0)
-        if down and own:
-            drawn[0].set_hatch("////")
-        end = start + size
-        if row < last:
-            ax.plot([end, end], [row - 0.33, row + 1.33], color=GREY, lw=0.7, zorder=0.8)
-        text = f"{size:+.3f}" if own else f"{size:.3f}"
-        write(ax, text, (max(start, end), row), (4, 0), **_OVER_ZERO)
-    ax.axvline(0.0, color=BLACK, lw=0.8, zorder=0.5)
-    low, high = min(0.0, *ends), max(0.0, *ends)
-    width = high - low or 1.0
-    ax.set_xlim(low - 0.03 * width, high + _FOR_NUMBERS * width)
-    return _finish(ax, labels, "decision value", title)
-
-
-def _draw_sizes(
-    ax: Axes | None, labels: list[str], sizes: list[float], top: int, title: str
-) -> Axes:
-    ax = ax or new_axes(6.4, max(1.8, 0.9 + 0.27 * len(labels)))
-    colours = [BLUE if row < top else GREY for row in range(len(sizes))]
-    ax.barh(np.arange(len(labels)), sizes, color=colours, height=0.72)
-    for row, length in enumerate(sizes):
-        write(ax, f"{length:.3f}", (length, row), (4, 0), **_OVER_ZERO)
-    ax.set_xlim(0.0, (1.0 + _FOR_NUMBERS) * (max(sizes, default=0.0) or 1.0))
-    return _finish(ax, labels, "mean size of the contribution", title)
-
-
-def _finish(ax: Axes, labels: list[str], across: str, title: str) -> Axes:
-    ax.set_xlabel(across)
-    rows_with_names(ax, labels)
+        ax = ax or new_axes(6.4, max(1.8, 0.9 + 0.27 * len(labels)))
+        colours = [BLUE if row < top else GREY for row in range(len(sizes))]
+        bars(ax, labels, sizes, [f"{size:.3f}" for size in sizes], colours, **_OVER_ZERO)
+        ax.set_xlim(0.0, (1.0 + _FOR_NUMBERS) * (max(sizes, default=0.0) or 1.0))
+        ax.set_xlabel("mean size of the contribution")
+    else:
+        labels = ["intercept", *labels, "decision value"]
+        ax = ax or new_axes(6.8, max(1.8, 1.0 + 0.27 * len(labels)))
+        _draw_steps(ax, [baseline, *sizes])
+        rows_with_names(ax, labels)
+        ax.set_xlabel("decision value")
     ax.set_title(title, fontsize=11)
     tidy(ax)
     ax.spines["left"].set_visible(False)
     return ax
+
+
+def _draw_steps(ax: Axes, steps: list[float]) -> None:
+    """Draw each step from where the one before ended, and below them their sum from zero."""
+    ends = np.cumsum(steps)
+    low, high = min(0.0, *ends), max(0.0, *ends)
+    starts = [0.0, *ends[:-1], 0.0]
+    for row, (start, size) in enumerate(zip(starts, [*steps, ends[-1]], strict=True)):
+        own = 0 < row < len(steps)
+        colour = (VERMILLION if size < 0 else BLUE) if own else GREY
+        hatch = "////" if own and size < 0 else None
+        how: Any = {"height": 0.66, "edgecolor": "white", "lw": 0, "hatch": hatch}
+        ax.barh(row, size, left=start, color=colour, **how)
+        end = start + size
+        if row < len(steps):
+            ax.plot([end, end], [row - 0.33, row + 1.33], color=GREY, lw=0.7, zorder=0.8)
+        text = f"{size:+.3f}" if own else f"{size:.3f}"
+        write(ax, text, (max(start, end), row), (4, 0), **_OVER_ZERO)
+    ax.axvline(0.0, color=BLACK, lw=0.8, zorder=0.5)
+    width = high - low or 1.0
+    ax.set_xlim(low - 0.03 * width, high + _FOR_NUMBERS * width)

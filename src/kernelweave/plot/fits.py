@@ -9,11 +9,10 @@ import numpy as np
 
 from kernelweave.inspect.certificate import measure_of
 from kernelweave.inspect.ranking import (
-    KernelWeight,
+    Ranking,
     find_estimator,
     is_bayesian,
     lighter,
-    rank_kernels,
     split_fits,
 )
 from kernelweave.inspect.words import percent, shorten
@@ -25,6 +24,7 @@ from kernelweave.plot.style import (
     RULE,
     VERMILLION,
     Axes,
+    bars,
     check_top,
     log_axis,
     new_axes,
@@ -79,70 +79,71 @@ def weights(model: Any, ax: Axes | None = None, top: int = 20, *, groups: Any = 
     """
     check_top(top)
     estimator = find_estimator(model)
-    kernels = rank_kernels(estimator)
+    found = Ranking.of(estimator)
     colours, handles = _group_colours(groups, estimator.kernel_names_)
-    ax = kernel_bars(kernels[:top], kernels[top:], ax, colours, handles)
-    title = f"{len(kernels)} of {len(estimator.kernel_names_)} kernels kept"
-    title_and_legend(ax, title, handles, right=True)
+    ax = kernel_bars(found, top, ax, colours, handles)
+    title_and_legend(ax, f"{len(found.used)} of {found.total} kernels kept", handles, right=True)
     return ax
 
 
 def kernel_bars(
-    shown: Sequence[KernelWeight],
-    rest: Sequence[KernelWeight] = (),
+    found: Ranking,
+    top: int,
     ax: Axes | None = None,
     colours: Sequence[str] = (),
     handles: list[Any] | None = None,
     above: bool = False,
 ) -> Axes:
-    """Draw a bar for each kernel, and one for the rest; adds to what a legend has to explain.
+    """Draw a bar for each of the heaviest kernels; adds to what a legend has to explain.
 
-    Names are beside the bars, or `above` them, where a narrow figure has room for long ones.
+    Names are beside the bars, with one more for the other kernels, or `above` them, where a narrow
+    figure has room for long ones.
     """
     handles = [] if handles is None else handles
-    names = [shorten(kernel.name, 56 if above else 44) for kernel in shown]
-    # Where bars start and end, all that is drawn of each, its number and its colour.
-    bars = [(0.0, kernel.weight, kernel.ends, f"{kernel.weight:.3f}") for kernel in shown]
-    colours = [colours[kernel.place] if colours else BLUE for kernel in shown]
-    if rest:
-        left, right = lighter(rest)
-        spread = rest[0].std is not None
-        names.append(f"{len(rest)} more kernels {'in this range' if spread else 'together'}")
-        text = f"{left:.3f} to {right:.3f}" if spread else f"{right:.3f}"
-        bars.append((left, right, (left, right), text))
+    shown, rest = found.used[:top], found.used[top:]
+    names = [shorten(found.estimator.kernel_names_[k], 56 if above else 44) for k in shown]
+    colours = [colours[k] if colours else BLUE for k in shown]
+    weights, by_class = found.weights[shown], found.by_class[:, shown]
+    reach = np.zeros(len(shown)) if found.std is None else 2.0 * found.std[shown]
+    # The ends of all that is drawn of each.
+    drawn = np.vstack([0.0 * weights, by_class, weights - reach, weights + reach])
+    lows, highs = list(drawn.min(axis=0)), list(drawn.max(axis=0))
+    texts = [f"{weight:.3f}" for weight in weights]
+    lefts, rights = [0.0] * len(shown), list(weights)
+    if len(rest) and not above:
+        left, right = lighter(found.weights[rest], found.std is not None)
+        names.append(
+            f"{len(rest)} more kernels {'together' if found.std is None else 'in this range'}"
+        )
+        texts.append(f"{right:.3f}" if found.std is None else f"{left:.3f} to {right:.3f}")
+        for ends, end in ((lefts, left), (lows, left), (rights, right), (highs, right)):
+            ends.append(end)
         colours.append(GREY)
     ax = ax or new_axes(6.4, max(1.6, 0.9 + 0.27 * len(names)))
-    drawn = ax.barh(
-        np.arange(len(bars)),
-        [right - left for left, right, *_ in bars],
-        left=[left for left, *_ in bars],
-        color=colours,
-        height=0.44 if above else 0.72,
-    )
-    for row, (_, right, ends, text) in enumerate(bars):
+    sizes = np.subtract(rights, lefts)
+    height = 0.44 if above else 0.72
+    rows = np.arange(len(names))
+    patches = ax.barh(rows, sizes, left=lefts, color=colours, height=height)
+    for row, (right, low, high, text) in enumerate(zip(rights, lows, highs, texts, strict=True)):
         # On the side that the bar points to.
-        up = right >= 0
-        write(ax, text, (ends[up], row), (4 if up else -4, 0), ha="left" if up else "right")
-    rows = np.arange(len(shown))
-    if shown and shown[0].std is not None:
+        end, by, side = (high, 4, "left") if right >= 0 else (low, -4, "right")
+        write(ax, text, (end, row), (by, 0), ha=side)
+    own = rows[: len(shown)]
+    if len(shown) and found.std is not None:
         how: Any = {"fmt": "none", "ecolor": BLACK, "elinewidth": 1.1}
-        values, reach = zip(*((kernel.weight, kernel.reach) for kernel in shown), strict=True)
-        handles.append(ax.errorbar(values, rows, xerr=reach, label="2 standard deviations", **how))
-        for kernel, bar in zip(shown, drawn, strict=False):
-            bar.set_alpha(_PALE if kernel.doubtful else None)
-    if shown and len(shown[0].by_class) > 1:
-        for row, kernel in enumerate(shown):
-            own = kernel.by_class
-            dots = ax.plot(own, [row] * len(own), "o", color=VERMILLION, markersize=4)
-        dots[0].set_label("one class")
-        handles += dots
+        handles.append(ax.errorbar(weights, own, xerr=reach, label="2 standard deviations", **how))
+        for patch, doubtful in zip(patches, np.abs(weights) <= reach, strict=False):
+            patch.set_alpha(_PALE if doubtful else None)
+    if len(shown) and len(by_class) > 1:
+        dots = ax.plot(by_class.T, own, "o", color=VERMILLION, markersize=4, label="one class")
+        handles.append(dots[0])
     rows_with_names(ax, [""] * len(names) if above else names)
     if above:
         ax.set_ylim(top=-0.9)
         for row, name in enumerate(names):
             write(ax, name, (0.0, row - 0.48), (2, 0), xycoords=("axes fraction", "data"))
     ax.margins(x=0.14)
-    if any(low < 0 for _, _, (low, _), _ in bars):
+    if min(lows, default=0.0) < 0:
         ax.axvline(0.0, color=GREY, lw=0.8, zorder=0.5)
     else:
         ax.set_xlim(left=0)
@@ -195,8 +196,15 @@ def convergence(model: Any, ax: Axes | None = None) -> Axes:
     """
     estimator = find_estimator(model)
     ax = ax or new_axes(5.2, 3.6)
-    draw = _draw_bound if is_bayesian(estimator) else _draw_gap
-    draw(ax, estimator)
+    if not is_bayesian(estimator):
+        _draw_gap(ax, estimator)
+    else:
+        for records in split_fits(estimator.history_):
+            times = [record.seconds for record in records]
+            bounds = [record.lower_bound for record in records]
+            ax.plot(times, bounds, color=BLUE, lw=1.8, marker="o", markersize=5, markevery=[-1])
+            write(ax, f"{bounds[-1]:.6g}", (times[-1], bounds[-1]), (0, -6), ha="right", va="top")
+        ax.set_ylabel("lower bound on the log evidence")
     ax.set_title(f"{int(np.max(estimator.n_iter_))} iterations", fontsize=11)
     return _finish(ax)
 
@@ -230,8 +238,8 @@ def fit_figure(model: Any, top: int = 20) -> Figure:
     from matplotlib.figure import Figure
 
     estimator = find_estimator(model)
-    bars = min(top + 1, len(rank_kernels(estimator)))
-    figure = Figure(figsize=(11.0, max(3.6, 1.0 + 0.27 * bars)), layout="constrained")
+    rows = min(top + 1, len(Ranking.of(estimator).used))
+    figure = Figure(figsize=(11.0, max(3.6, 1.0 + 0.27 * rows)), layout="constrained")
     left, right = figure.subplots(1, 2)
     weights(estimator, ax=left, top=top)
     convergence(estimator, ax=right)
@@ -287,24 +295,11 @@ def _draw_gap(ax: Axes, estimator: Any) -> None:
     ax.set_ylabel(f"relative {measure_of(estimator)}")
 
 
-def _draw_bound(ax: Axes, estimator: Any) -> None:
-    for records in split_fits(estimator.history_):
-        seconds = [record.seconds for record in records]
-        bounds = [record.lower_bound for record in records]
-        ax.plot(seconds, bounds, color=BLUE, lw=1.8, marker="o", markersize=5, markevery=[-1])
-        end = (seconds[-1], bounds[-1])
-        write(ax, f"{bounds[-1]:.6g}", end, (0, -6), ha="right", va="top")
-    ax.set_ylabel("lower bound on the log evidence")
-
-
 def share_bars(shares: Sequence[tuple[str, float]], ax: Axes) -> Axes:
     """Draw a bar for each share of one, the first on top."""
-    ax.barh(np.arange(len(shares)), [share for _, share in shares], color=BLUE, height=0.72)
-    for row, (_, share) in enumerate(shares):
-        write(ax, percent(share), (share, row), (4, 0))
-    rows_with_names(ax, [shorten(name) for name, _ in shares])
+    names, sizes = zip(*shares, strict=True)
+    bars(ax, [shorten(name) for name in names], sizes, [percent(share) for share in sizes])
     ax.margins(x=0.16)
     ax.xaxis.set_major_formatter(lambda value, _: percent(value, 0))
     ax.set_xlabel("share of all weights")
-    tidy(ax)
     return ax

@@ -26,7 +26,7 @@ from kernelweave.plot.style import (
     LIGHT_BLUE,
     RULE,
     VERMILLION,
-    shades,
+    heat_map,
     tidy,
     write,
 )
@@ -95,7 +95,7 @@ def confusion(counts: NDArray[np.int64], names: Sequence[str], ax: Any) -> Any:
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     signs = 2.0 * np.eye(len(counts)) - 1.0
     edges = np.arange(len(counts) + 1) - 0.5
-    ax.pcolormesh(edges, edges, signs * shares, cmap=shades(True), vmin=-1.6, vmax=1.6)
+    heat_map(ax, edges, signs * shares, most=1.6)
     ax.set(xlabel="predicted", ylabel="true")
     ax.spines[:].set_visible(False)
     ax.tick_params(length=0)

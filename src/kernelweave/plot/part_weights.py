@@ -11,7 +11,16 @@ from kernelweave.errors import InvalidInputError
 from kernelweave.inspect.part_weights import PartWeights, length_position_weights
 from kernelweave.inspect.stability_result import Stability
 from kernelweave.inspect.words import shorten
-from kernelweave.plot.style import BLUE, GREY, VERMILLION, Axes, colour_bar, new_axes, shades, tidy
+from kernelweave.plot.style import (
+    BLUE,
+    GREY,
+    VERMILLION,
+    Axes,
+    new_axes,
+    position_axis,
+    position_map,
+    tidy,
+)
 
 Floats = NDArray[np.float64]
 
@@ -145,22 +154,10 @@ def plot_length_position_weights(
     parts = length_position_weights(model, kernel=kernel)
     edges, rows = _edges(parts, origin), len(parts.lengths)
     ax = ax or new_axes(7.2, max(1.8, 1.1 + 0.22 * rows))
-    most = max(float(np.abs(parts.weights).max()), np.finfo(float).tiny)
     signed = bool(parts.weights.min() < 0)
-    image = ax.pcolormesh(
-        edges,
-        np.arange(rows + 1) - 0.5,
-        parts.weights,
-        cmap=shades(signed),
-        vmin=-most if signed else 0.0,
-        vmax=most,
-    )
+    position_map(ax, edges, parts.weights, "weight", 3.0, signed=signed)
     _length_axis(ax.yaxis, parts, 12)
-    position_axis(ax, edges[0], edges[-1])
     ax.set_title(shorten(parts.name, 70), fontsize=11)
-    colour_bar(ax, image, "weight", pad=0.015, aspect=max(8, 3 * rows))
-    ax.spines[["top", "right"]].set_visible(True)
-    ax.spines[:].set_color(GREY)
     return ax
 
 
@@ -181,15 +178,6 @@ def _edges(parts: PartWeights, origin: int) -> Floats:
             f"draw plot_length_weights."
         )
     return np.append(parts.windows[:, 0], parts.windows[-1, 1]) - 0.5 - origin
-
-
-def position_axis(ax: Axes, first: float, last: float) -> None:
-    """Let the horizontal axis show positions between these edges."""
-    from matplotlib.ticker import MaxNLocator
-
-    ax.set_xlim(first, last)
-    ax.xaxis.set_major_locator(MaxNLocator(14, integer=True, steps=[1, 2, 5, 10]))
-    ax.set_xlabel("position")
 
 
 def _draw_bars(ax: Axes, edges: Any, parts: PartWeights, axis: int, share: float = 1.0) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from kernelweave.errors import InvalidInputError
-from kernelweave.inspect.words import shorten, two_digits
+from kernelweave.inspect.words import number, shorten
 from kernelweave.plot.style import (
     BLUE,
     GREY,
@@ -125,7 +125,7 @@ def _draw_times(ax: Axes, fitted: dict[int, Any]) -> None:
     for place, seconds in times.items():
         ax.plot([start, seconds], [place, place], color=LIGHT_BLUE, lw=3, solid_capstyle="butt")
         ax.plot(seconds, place, "D", ms=5.5, **_mark(fitted[place]))
-        write(ax, f"{two_digits(seconds)} s", (seconds, place), (6, 0))
+        write(ax, f"{number(seconds, 2)} s", (seconds, place), (6, 0))
     ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     ax.minorticks_off()
 
@@ -221,23 +221,18 @@ def stability(result: Any, ax: Axes | None = None, top: int = 20) -> Axes:
         any_of_them = result.selected(result.replicates[:, rest]).any(axis=1).mean()
         frequency = np.append(frequency, any_of_them)
     rows_with_names(ax, names)
-    _draw_frequencies(_side_panel(ax, *_FREQUENCIES), frequency, len(shown))
+    panel, rows = _side_panel(ax, *_FREQUENCIES), np.arange(len(frequency))
+    panel.barh(rows, np.ones(len(rows)), color="#f2f2f2", height=0.6)
+    panel.barh(rows, frequency, color=[*[BLUE] * len(shown), GREY][: len(rows)], height=0.6)
+    for row, share in enumerate(frequency):
+        panel.text(1.72, row, f"{100 * share:.0f} %", ha="right", va="center", fontsize=8)
+    panel.set_xlim(0, 1.74)
+    _without_scale(panel, "selected in")
     sure = np.count_nonzero(result.frequency >= result.often)
     share = f"{100 * result.often:g} % of replicates or more"
     title = f"{sure} of {len(result.names)} kernels in {share}"
     title_and_legend(ax, title, [bars, dots, diamonds])
     return ax
-
-
-def _draw_frequencies(panel: Axes, frequency: Any, own: int) -> None:
-    rows = np.arange(len(frequency))
-    panel.barh(rows, np.ones(len(rows)), color="#f2f2f2", height=0.6)
-    colours = [BLUE] * own + [GREY] * (len(rows) - own)
-    panel.barh(rows, frequency, color=colours, height=0.6)
-    for row, share in zip(rows, frequency, strict=True):
-        panel.text(1.72, float(row), f"{100 * share:.0f} %", ha="right", va="center", fontsize=8)
-    panel.set_xlim(0, 1.74)
-    _without_scale(panel, "selected in")
 
 
 def _end_axis_at(ax: Axes, share: float, start: float, end: float) -> None:

@@ -13,7 +13,6 @@ from kernelweave.inspect.kmers import KmerScores, kmer_scores, letter_scores, se
 from kernelweave.inspect.sequence_model import SequenceModel
 from kernelweave.kernels.strings.alphabet import Alphabet
 from kernelweave.kernels.strings.sequences import sequences_of
-from kernelweave.plot.part_weights import position_axis
 from kernelweave.plot.style import (
     BLACK,
     BLUE,
@@ -22,9 +21,9 @@ from kernelweave.plot.style import (
     VERMILLION,
     Axes,
     check_top,
-    colour_bar,
     new_axes,
-    shades,
+    position_axis,
+    position_map,
     tidy,
 )
 
@@ -104,41 +103,25 @@ def plot_kmer_scores(
         height = max(1.9, 1.1 + (0.26 if len(names) <= 20 else 0.17) * len(names))
         ax = new_axes(7.2 if table.placed else 4.8, height)
     if table.placed:
-        _draw_map(ax, scores, start - origin)
-        position_axis(ax, start - 0.5 - origin, stop - 0.5 - origin)
+        edges = np.arange(start, stop + 1) - 0.5 - origin
+        position_map(ax, edges, scores, "score", 1.2, up=VERMILLION, down=BLUE)
     else:
         order = np.argsort(-scores[:, 0], kind="stable")
-        names = names[order]
-        _draw_bars(ax, scores[order, 0])
+        names, sizes = names[order], scores[order, 0]
+        ax.barh(
+            np.arange(len(sizes)), sizes, color=np.where(sizes > 0, VERMILLION, BLUE), height=0.72
+        )
+        ax.axvline(0.0, color=GREY, lw=0.8)
+        ax.locator_params(axis="x", nbins=5)
+        ax.set_xlabel("score, at any position")
+        tidy(ax)
+        ax.spines["left"].set_visible(False)
     ax.set_ylim(len(names) - 0.5, -0.5)
     ax.set_yticks(np.arange(len(names)), names.tolist(), family="monospace")
     ax.tick_params(axis="y", length=0, labelsize=9 if len(names) <= 20 else 7)
     what = f"{table.k}-mers" if table.k > 1 else "letters"
     ax.set_title(_title(what, table.title), fontsize=11)
     return ax
-
-
-def _draw_map(ax: Axes, scores: Floats, first: int) -> None:
-    most = max(float(np.abs(scores).max(initial=0.0)), np.finfo(float).tiny)
-    edges = np.arange(scores.shape[1] + 1) + first - 0.5
-    rows = np.arange(len(scores) + 1) - 0.5
-    colours = shades(True, up=VERMILLION, down=BLUE)
-    image = ax.pcolormesh(edges, rows, scores, cmap=colours, vmin=-most, vmax=most)
-    ax.spines[:].set_color(GREY)
-    colour_bar(ax, image, "score", pad=0.015, aspect=max(8, 1.2 * len(scores)))
-
-
-def _draw_bars(ax: Axes, scores: Floats) -> None:
-    """Scores that are the same at all positions."""
-    from matplotlib.ticker import MaxNLocator
-
-    colours = np.where(scores > 0, VERMILLION, BLUE)
-    ax.barh(np.arange(len(scores)), scores, color=colours, height=0.72)
-    ax.axvline(0.0, color=GREY, lw=0.8)
-    ax.xaxis.set_major_locator(MaxNLocator(5))
-    ax.set_xlabel("score, at any position")
-    tidy(ax)
-    ax.spines["left"].set_visible(False)
 
 
 def plot_sequence_logo(

@@ -82,18 +82,70 @@ def rows_with_names(ax: Axes, names: Sequence[str]) -> None:
     ax.tick_params(axis="y", length=0)
 
 
-def shades(signed: bool, up: str = BLUE, down: str = VERMILLION) -> Any:
-    """Return colours of a map: the stronger, the larger; no colour is zero.
+def bars(
+    ax: Axes,
+    names: Sequence[str],
+    sizes: Any,
+    texts: Sequence[str],
+    colours: Any = BLUE,
+    **how: Any,
+) -> None:
+    """Draw horizontal bars with their names and, at their ends, these texts; the first on top."""
+    drawn = ax.barh(np.arange(len(names)), sizes, color=colours, height=0.72)
+    ax.bar_label(drawn, texts, padding=4, fontsize=8, color=BLACK, **how)
+    rows_with_names(ax, names)
+    tidy(ax)
 
-    Only their opacity differs, so that they suit any paper, and letters on them can be read.
+
+def heat_map(
+    ax: Axes,
+    across: Any,
+    values: Any,
+    signed: bool = True,
+    most: float | None = None,
+    up: str = BLUE,
+    down: str = VERMILLION,
+) -> Any:
+    """Draw values as squares between these vertical edges: the stronger, the larger.
+
+    No colour is zero, the deepest is `most`. Only their opacity differs, so that colours suit any
+    paper, and letters on them can be read.
     """
     from matplotlib.colors import LinearSegmentedColormap, to_rgba
 
-    rising = [(0.0, to_rgba(up, 0.0)), (1.0, to_rgba(up, _DEEPEST))]
+    colours = [(0.0, to_rgba(up, 0.0)), (1.0, to_rgba(up, _DEEPEST))]
     if signed:
         falling = [(0.0, to_rgba(down, _DEEPEST)), (0.5, to_rgba(down, 0.0))]
-        rising = falling + [(0.5 + 0.5 * place, colour) for place, colour in rising]
-    return LinearSegmentedColormap.from_list("shades", rising)
+        colours = falling + [(0.5 + 0.5 * place, colour) for place, colour in colours]
+    most = most or max(float(np.abs(values).max(initial=0.0)), np.finfo(float).tiny)
+    return ax.pcolormesh(
+        across,
+        np.arange(len(values) + 1) - 0.5,
+        values,
+        cmap=LinearSegmentedColormap.from_list("shades", colours),
+        vmin=-most if signed else 0.0,
+        vmax=most,
+        # No square reaches beyond the axes, and a page with 900 of them is shorter so.
+        clip_on=False,
+    )
+
+
+def position_axis(ax: Axes, first: float, last: float) -> None:
+    """Let the horizontal axis show positions between these edges."""
+    from matplotlib.ticker import MaxNLocator
+
+    ax.set_xlim(first, last)
+    ax.xaxis.set_major_locator(MaxNLocator(14, integer=True, steps=[1, 2, 5, 10]))
+    ax.set_xlabel("position")
+
+
+def position_map(ax: Axes, edges: Any, values: Any, label: str, wide: float, **how: Any) -> None:
+    """Draw a map over positions; its colour bar is `wide` times narrower than a row is high."""
+    image = heat_map(ax, edges, values, **how)
+    position_axis(ax, edges[0], edges[-1])
+    colour_bar(ax, image, label, pad=0.015, aspect=max(8, wide * len(values)))
+    ax.spines[:].set_visible(True)
+    ax.spines[:].set_color(GREY)
 
 
 def colour_bar(ax: Axes, image: Any, label: str | None = None, **how: Any) -> None:

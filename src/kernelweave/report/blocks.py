@@ -15,8 +15,11 @@ from kernelweave.plot.held_out import histogram
 from kernelweave.plot.style import new_axes
 from kernelweave.plot.svg import figure_svg
 
+# What the template takes.
+Block = dict[str, Any]
 
-def section(key: str, title: str, lead: str, *blocks: dict[str, Any]) -> dict[str, Any]:
+
+def section(key: str, title: str, lead: str, *blocks: Block) -> Block:
     """Return a section: what it says first, and its blocks."""
     return {"id": key, "title": title, "lead": lead, "blocks": list(blocks)}
 
@@ -30,10 +33,10 @@ def figure(
     title: str,
     axes: Any,
     caption: str,
-    table: dict[str, Any] | None = None,
+    table: Block | None = None,
     *,
     wide: bool = False,
-) -> dict[str, Any]:
+) -> Block:
     """Return a drawn figure, with its numbers as a table."""
     for ax in axes.figure.axes:
         # The heading is above the figure.
@@ -49,7 +52,7 @@ def histogram_figure(
     caption: str,
     edges: Any = None,
     mark: tuple[float, str] | None = None,
-) -> dict[str, Any]:
+) -> Block:
     """Return a histogram of some values, one or several groups of them, with its counts."""
     if edges is None:
         values = np.concatenate([own for _, own in groups])
@@ -61,7 +64,7 @@ def histogram_figure(
     return figure(title, histogram(groups, edges, label, panel(), mark), caption, listed)
 
 
-def figures(*items: dict[str, Any]) -> dict[str, Any]:
+def figures(*items: Block) -> Block:
     """Return figures and tables that stand side by side where there is room."""
     return {"kind": "figures", "figures": list(items)}
 
@@ -72,7 +75,7 @@ def table(
     rows: Sequence[Sequence[Any]],
     numeric: Sequence[int],
     **more: Any,
-) -> dict[str, Any]:
+) -> Block:
     """Return a table; the columns `numeric` are aligned on the right."""
     known = {"title": title, "heads": list(heads), "rows": rows, "numeric": list(numeric)}
     return {"kind": "table", **known, **more}

@@ -12,13 +12,13 @@ from kernelweave.inspect.ranking import is_bayesian, split_fits
 from kernelweave.inspect.words import number, plural, seconds, shorten
 from kernelweave.plot.fits import kernels_in_use
 from kernelweave.plot.style import new_axes
-from kernelweave.report.blocks import figure, figures, panel, section, some_of, table
+from kernelweave.report.blocks import Block, figure, figures, panel, section, some_of, table
 
 _ROWS = 12
 _LINES = 7
 
 
-def course_section(estimator: Any) -> dict[str, Any] | None:
+def course_section(estimator: Any) -> Block | None:
     """Gap or bound against time, and the kernels in use."""
     history = getattr(estimator, "history_", None)
     if not history:
@@ -53,7 +53,7 @@ def course_section(estimator: Any) -> dict[str, Any] | None:
     return section("fit", "How the fit went", verdict(estimator).paragraph, figures(*drawn))
 
 
-def path_section(estimator: Any) -> dict[str, Any] | None:
+def path_section(estimator: Any) -> Block | None:
     """Score, kernels and weights against C; None without a path."""
     if not hasattr(estimator, "path_weights_"):
         return None
@@ -106,7 +106,7 @@ def path_section(estimator: Any) -> dict[str, Any] | None:
     return section("path", "How C was chosen", lead, figures(below, curves))
 
 
-def search_section(model: Any) -> dict[str, Any] | None:
+def search_section(model: Any) -> Block | None:
     """What a search of scikit-learn tried; None if the model is none."""
     results = getattr(model, "cv_results_", None)
     if results is None or not hasattr(model, "best_params_"):
@@ -130,5 +130,5 @@ def search_section(model: Any) -> dict[str, Any] | None:
     )
 
 
-def _setting(params: dict[str, Any]) -> str:
+def _setting(params: Block) -> str:
     return ", ".join(f"{key}={shorten(repr(value), 60)}" for key, value in params.items())

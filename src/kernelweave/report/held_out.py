@@ -23,6 +23,7 @@ from kernelweave.inspect.words import KeyNumber, listed, number, percent, plural
 from kernelweave.plot import held_out as draw
 from kernelweave.plot.style import COLOURS, new_axes
 from kernelweave.report.blocks import (
+    Block,
     figure,
     figures,
     histogram_figure,
@@ -32,7 +33,6 @@ from kernelweave.report.blocks import (
 )
 
 Floats = NDArray[np.float64]
-Block = dict[str, Any]
 Curve = draw.Curve
 
 # Classes of a confusion matrix that is still readable, and rows of the lists in its place.

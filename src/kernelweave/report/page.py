@@ -21,7 +21,7 @@ from kernelweave.inspect.recipe import parameters, recipe
 from kernelweave.inspect.summary import learnt_line
 from kernelweave.inspect.words import KeyNumber, number, percent, plural, seconds, shorten
 from kernelweave.plot.style import new_axes
-from kernelweave.report.blocks import figure, figures, histogram_figure, section, table
+from kernelweave.report.blocks import Block, figure, figures, histogram_figure, section, table
 from kernelweave.report.fit import course_section, path_section, search_section
 from kernelweave.report.held_out import Part, held_out_part, numbers_row
 from kernelweave.report.sequences import sequence_section
@@ -44,7 +44,7 @@ def gather(
     held: HeldOut | None,
     title: str | None,
     about: Sequence[tuple[str, str]],
-) -> dict[str, Any]:
+) -> Block:
     """Return what the template lays out: text, numbers and drawn charts."""
     listed = list_kernels(model, max_kernels)
     ranking = listed.ranking
@@ -97,7 +97,7 @@ def _badges(ranking: Ranking, part: Part | None, n: int) -> list[KeyNumber]:
     return badges
 
 
-def _held_out(estimator: Any, held: HeldOut | None, part: Part | None) -> dict[str, Any] | None:
+def _held_out(estimator: Any, held: HeldOut | None, part: Part | None) -> Block | None:
     """The section; without the truth it shows what was predicted."""
     if held is None:
         return None
@@ -109,7 +109,7 @@ def _held_out(estimator: Any, held: HeldOut | None, part: Part | None) -> dict[s
     return section("held-out", "On held-out samples", lead, *blocks)
 
 
-def _predicted(estimator: Any, held: HeldOut) -> list[dict[str, Any]]:
+def _predicted(estimator: Any, held: HeldOut) -> list[Block]:
     predicted = np.asarray(estimator.predict(held.X))
     note = {"kind": "notes", "notes": ["The truth was not given, so this is what was predicted."]}
     if task_of(estimator) == "classes":
@@ -125,7 +125,7 @@ def _predicted(estimator: Any, held: HeldOut) -> list[dict[str, Any]]:
     return [figures(drawn), note]
 
 
-def _alike(ranking: Ranking) -> dict[str, Any] | None:
+def _alike(ranking: Ranking) -> Block | None:
     """A map of which of the heaviest kernels say the same; None if there is nothing to compare."""
     used = ranking.used[:_MOST]
     if len(used) < 2:
@@ -157,7 +157,7 @@ def _alike(ranking: Ranking) -> dict[str, Any] | None:
     return section("alike", title, lead, figures(drawn))
 
 
-def _settings(model: Any, estimator: Any, about: Sequence[tuple[str, str]]) -> dict[str, Any]:
+def _settings(model: Any, estimator: Any, about: Sequence[tuple[str, str]]) -> Block:
     """Data, settings, versions, and the Python that makes the same fit."""
     steps = getattr(getattr(model, "best_estimator_", model), "steps", [])
     before = [(name, shorten(repr(step), _LONG)) for name, step in steps if step is not estimator]
@@ -166,7 +166,7 @@ def _settings(model: Any, estimator: Any, about: Sequence[tuple[str, str]]) -> d
     ]
     machine = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
     versions = [("Python", machine), *((name, version(name)) for name in _PACKAGES)]
-    blocks: list[dict[str, Any]] = [
+    blocks: list[Block] = [
         {"kind": "facts", "title": "Data", "rows": about},
         {"kind": "facts", "title": "Steps before the model", "rows": before},
         {

@@ -18,7 +18,7 @@ from kernelweave.plot.part_weights import (
 )
 from kernelweave.plot.sequences import plot_sequence_logo
 from kernelweave.plot.style import new_axes
-from kernelweave.report.blocks import figure, figures, panel, section, table
+from kernelweave.report.blocks import Block, figure, figures, panel, section, table
 
 _KMERS = 15
 # Kernels that do not look at positions give a k-mer the same score at all of them.
@@ -30,7 +30,7 @@ _POSITIONS = 100
 _MOST_SEQUENCES = 20_000
 
 
-def sequence_section(estimator: Any) -> dict[str, Any] | None:
+def sequence_section(estimator: Any) -> Block | None:
     """Panels of the string kernels; None if there are none with a weight."""
     try:
         members = string_members(estimator)
@@ -45,7 +45,7 @@ def sequence_section(estimator: Any) -> dict[str, Any] | None:
         f"String kernels that carry weight: {len(used)} of {len(members)}, with "
         f"{percent(float(share))} of it. Positions are counted from 0."
     )
-    blocks: list[dict[str, Any]] = []
+    blocks: list[Block] = []
     notes: list[str] = []
     columns = list(dict.fromkeys(member.column for member in used))
     classes: Any = getattr(estimator, "classes_", ())
@@ -69,7 +69,7 @@ def sequence_section(estimator: Any) -> dict[str, Any] | None:
     return section("sequences", "What the sequences show", lead, *blocks)
 
 
-def _part_figures(estimator: Any, kernel: str | None) -> list[dict[str, Any]]:
+def _part_figures(estimator: Any, kernel: str | None) -> list[Block]:
     try:
         parts = length_position_weights(estimator, kernel=kernel)
     except InvalidInputError:
@@ -111,7 +111,7 @@ def _span(first: Any, last: Any) -> str:
     return str(first) if first == last else f"{first} to {last}"
 
 
-def _target_figures(estimator: Any, kernel: str | None, target: Any) -> list[dict[str, Any]]:
+def _target_figures(estimator: Any, kernel: str | None, target: Any) -> list[Block]:
     best = top_kmers(estimator, _KMERS * _PLACES, target=target, kernel=kernel)
     classes = getattr(estimator, "classes_", None)
     spoken = kernel or ""
@@ -146,7 +146,7 @@ def _kmer_rows(best: TopKmers) -> list[list[str]]:
     return rows
 
 
-def _logo(estimator: Any, kernel: str | None, target: Any, spoken: str) -> dict[str, Any]:
+def _logo(estimator: Any, kernel: str | None, target: Any, spoken: str) -> Block:
     found = letter_scores(estimator, target=target, kernel=kernel)
     scores, letters = found.scores, found.alphabet.letters
     start, stop, note = 0, scores.shape[1], ""

@@ -10,13 +10,13 @@ from kernelweave.inspect.held_out import HeldOut, share, task_of
 from kernelweave.inspect.ranking import is_bayesian
 from kernelweave.inspect.uncertainty import Doubts, doubtful
 from kernelweave.inspect.words import number, percent, plural, shorten
-from kernelweave.report.blocks import figures, histogram_figure, section, table
+from kernelweave.report.blocks import Block, figures, histogram_figure, section, table
 
 _SURE = 0.8
 _ROWS = 15
 
 
-def doubt_section(estimator: Any, held: HeldOut | None) -> dict[str, Any] | None:
+def doubt_section(estimator: Any, held: HeldOut | None) -> Block | None:
     """How sure a Bayesian model is of the held-out samples; None for other models."""
     task = task_of(estimator)
     if held is None or task == "labels" or not is_bayesian(estimator):
@@ -55,27 +55,21 @@ def _of_classes(estimator: Any, held: HeldOut) -> list[Any]:
         edges,
         (_SURE, "sure"),
     )
-    return [lead, drawn, *([_doubt_table(doubts, held, n_classes)] if len(doubts) else [])]
+    return [lead, drawn, *([_doubt_table(doubts, held)] if len(doubts) else [])]
 
 
-def _doubt_table(doubts: Doubts, held: HeldOut, n_classes: int) -> dict[str, Any]:
-    shown = range(min(len(doubts), _ROWS))
-    columns: dict[str, list[str]] = {
-        "sample": [shorten(doubts.labels[i], 30) for i in shown],
-        "true": [] if held.y is None else [shorten(held.y[doubts.rows[i]], 24) for i in shown],
-        "predicted": [shorten(doubts.predicted[i], 24) for i in shown],
-        # With two classes it is the other one.
-        "or else": [shorten(doubts.runner_up[i], 24) for i in shown] if n_classes > 2 else [],
-        "probability": [f"{doubts.probability[i]:.2f}" for i in shown],
-        "decision": [f"{doubts.mean[i]:+.2f} ± {doubts.std[i]:.2f}" for i in shown],
-    }
-    known = {head: cells for head, cells in columns.items() if cells}
-    rows = [list(row) for row in zip(*known.values(), strict=True)]
-    note = "The decision value with its standard deviation."
-    if len(doubts) > len(shown):
-        note += f" {len(doubts) - len(shown):,} more."
-    numeric = [len(known) - 2, len(known) - 1]
-    return table("The samples most in doubt", list(known), rows, numeric, note=note)
+def _doubt_table(doubts: Doubts, held: HeldOut) -> Block:
+    heads, rows = doubts.cells(_ROWS)
+    if held.y is not None:
+        heads.insert(1, "true")
+        for place, row in zip(doubts.rows, rows, strict=False):
+            row.insert(1, str(held.y[place]))
+    note = "Mean and standard deviation are those of the decision value; entropy is in bits."
+    if len(doubts) > len(rows):
+        note += f" {len(doubts) - len(rows):,} more."
+    short = [[shorten(cell, 30) for cell in row] for row in rows]
+    numeric = [j for j, head in enumerate(heads) if head in ("probability", *heads[-3:])]
+    return table("The samples most in doubt", heads, short, numeric, note=note)
 
 
 def _of_numbers(estimator: Any, held: HeldOut) -> list[Any]:

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kernelweave.inspect.kernel_info import KernelInfo, describe_kernels
-from kernelweave.inspect.ranking import Ranking, rank_kernels
+from kernelweave.inspect.ranking import Ranking
 from kernelweave.inspect.words import percent, plural, shorten
 from kernelweave.plot.fits import kernel_bars, share_bars
-from kernelweave.report.blocks import figure, figures, panel, section
+from kernelweave.report.blocks import Block, figure, figures, panel, section
 
 # So many kernels are listed unless more are asked for; the file stays below 3 MB.
 _MOST = 5000
@@ -42,10 +42,20 @@ def list_kernels(model: Any, max_kernels: int | None) -> Listed:
     return Listed(ranking, order, describe_kernels(ranking.estimator, order))
 
 
-def weight_section(listed: Listed) -> dict[str, Any]:
+def weight_section(listed: Listed) -> Block:
     """Bars of the heaviest kernels, and of views, columns and families."""
-    drawn = figures(_kernel_figure(listed.ranking), *_group_figures(listed))
-    return section("weights", "Which kernels carry the weight", _lead(listed.ranking), drawn)
+    ranking = listed.ranking
+    notes, used = [], len(ranking.used)
+    if used > _BARS:
+        left = max(0.0, 1.0 - float(ranking.shares[ranking.used[:_BARS]].sum()))
+        more = plural(used - _BARS, "more kernel")
+        notes.append(f"{more} with a weight: {percent(left)} of all together.")
+    if zero := ranking.total - used:
+        notes.append(f"{plural(zero, 'kernel has', 'kernels have')} weight zero.")
+    ax = kernel_bars(ranking, _BARS, _bar_panel(1.5 * min(used, _BARS)), above=True)
+    heaviest = figure("The heaviest kernels", ax, " ".join(notes))
+    drawn = figures(heaviest, *_group_figures(listed))
+    return section("weights", "Which kernels carry the weight", _lead(ranking), drawn)
 
 
 def _lead(ranking: Ranking) -> str:
@@ -70,25 +80,11 @@ def _lead(ranking: Ranking) -> str:
     return "The larger its weight, the more a kernel has to say in the learnt combination."
 
 
-def _kernel_figure(ranking: Ranking) -> dict[str, Any]:
-    kernels = rank_kernels(ranking.estimator)
-    shown = kernels[:_BARS]
-    notes = []
-    if len(kernels) > len(shown):
-        left = max(0.0, 1.0 - float(ranking.shares[ranking.used[:_BARS]].sum()))
-        more = plural(len(kernels) - len(shown), "more kernel")
-        notes.append(f"{more} with a weight: {percent(left)} of all together.")
-    if zero := ranking.total - len(kernels):
-        notes.append(f"{plural(zero, 'kernel has', 'kernels have')} weight zero.")
-    ax = kernel_bars(shown, ax=_bar_panel(1.5 * len(shown)), above=True)
-    return figure("The heaviest kernels", ax, " ".join(notes))
-
-
 def _bar_panel(rows: float) -> Any:
     return panel(0.8 + 0.29 * max(rows, 2))
 
 
-def _group_figures(listed: Listed) -> list[dict[str, Any]]:
+def _group_figures(listed: Listed) -> list[Block]:
     shares = listed.ranking.shares
     used = [(info, shares[k]) for info, k in zip(listed.infos, listed.order, strict=True)]
     used = used[: len(listed.ranking.used)]
@@ -113,9 +109,7 @@ def _group_figures(listed: Listed) -> list[dict[str, Any]]:
     return drawn
 
 
-def _group_figure(
-    listed: Listed, label: str, groups: dict[str, list[float]], what: str
-) -> dict[str, Any]:
+def _group_figure(listed: Listed, label: str, groups: dict[str, list[float]], what: str) -> Block:
     sums = sorted(groups.items(), key=lambda item: -sum(item[1]))
     notes = [f"Share of the sizes of all weights, added up over {what}."]
     if rest := [sum(own) for _, own in sums[_BARS:]]:
@@ -128,12 +122,12 @@ def _group_figure(
     return figure(f"By {label}", bars, " ".join(notes), heads)
 
 
-def kernel_table(listed: Listed) -> dict[str, Any]:
+def kernel_table(listed: Listed) -> Block:
     """The table of all kernels: its data for the script, and its first page."""
     ranking, order, infos = listed
     families, family = np.unique([info.family for info in infos], return_inverse=True)
     views, view = np.unique([shorten(info.view, _NAME) for info in infos], return_inverse=True)
-    data: dict[str, Any] = {
+    data: Block = {
         "page": _PAGE,
         "families": families.tolist(),
         "views": views.tolist(),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -71,12 +70,20 @@ def write_html(
     ...     "held-out samples" in report.read_text(encoding="utf-8")
     True
     """
+    from jinja2 import Environment, FileSystemLoader
+    from markupsafe import Markup
+
     from kernelweave.inspect.held_out import read_held_out
     from kernelweave.plot.svg import page_style
     from kernelweave.report.page import gather
 
     find_estimator(model)
-    target = _check_path(path)
+    try:
+        target = Path(path)
+    except TypeError:
+        raise InvalidInputError(f"path must be the path of a file; got {path!r}.") from None
+    if wrong := why_no_place(target):
+        raise InvalidInputError(wrong)
     lines = list(about.items()) if isinstance(about, dict) else list(about)
     for line in lines:
         if isinstance(line, str) or len(line) != 2:
@@ -88,43 +95,16 @@ def write_html(
     held = read_held_out(model, X, y)
     with page_style():
         page = gather(model, max_kernels, held, title, lines)
-    # The whole file or nothing: a reader never sees half of it.
-    with replacing(target) as file:
-        file.write(_render(page).encode())
-    return target
-
-
-def _check_path(path: Any) -> Path:
-    try:
-        target = Path(path)
-    except TypeError:
-        raise InvalidInputError(f"path must be the path of a file; got {path!r}.") from None
-    if wrong := why_no_place(target):
-        raise InvalidInputError(wrong)
-    return target
-
-
-def _render(page: dict[str, Any]) -> str:
-    from jinja2 import Environment, FileSystemLoader
-    from markupsafe import Markup
-
     rooms = Environment(
         loader=FileSystemLoader(_HERE / "templates"),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    rooms.filters["as_json"] = _as_json
-    style = Markup((_HERE / "report.css").read_text(encoding="utf-8"))
-    script = Markup((_HERE / "report.js").read_text(encoding="utf-8"))
-    return rooms.get_template("report.html.j2").render(page=page, style=style, script=script)
-
-
-def _as_json(data: Any) -> Any:
-    """JSON that cannot end the script element it stands in, whatever the names are."""
-    from markupsafe import Markup
-
-    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    for letter in "<>&\u2028\u2029":
-        text = text.replace(letter, f"\\u{ord(letter):04x}")
-    return Markup(text)
+    rooms.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
+    files = {"style": "report.css", "script": "report.js"}
+    inside = {name: Markup((_HERE / file).read_text("utf-8")) for name, file in files.items()}
+    # The whole file or nothing: a reader never sees half of it.
+    with replacing(target) as file:
+        file.write(rooms.get_template("report.html.j2").render(page=page, **inside).encode())
+    return target
