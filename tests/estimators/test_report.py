@@ -17,7 +17,7 @@ from sklearn.preprocessing import StandardScaler
 
 from kernelweave import MKLClassifier, MKLRegressor, plot
 from kernelweave.errors import InvalidInputError
-from kernelweave.inspect.ranking import find_estimator, rank_kernels
+from kernelweave.inspect.ranking import Ranking, find_estimator, rank_kernels
 from kernelweave.kernels import RBF, Linear
 from kernelweave.report import summary_text
 
@@ -66,10 +66,11 @@ def test_ranking_drops_zeros_and_puts_the_heaviest_first():
 
 
 def test_ranking_takes_the_mean_over_classes_and_keeps_each():
-    ranked = rank_kernels(model_with([[0.0, 1.0, 0.0], [0.5, 0.5, 0.0]]))
+    model = model_with([[0.0, 1.0, 0.0], [0.5, 0.5, 0.0]])
+    ranked = rank_kernels(model)
     assert [kernel.name for kernel in ranked] == ["kernel 1", "kernel 0"]
     assert ranked[0].weight == pytest.approx(0.75)
-    assert ranked[0].by_class == (1.0, 0.5)
+    assert Ranking.of(model).by_class[:, 1].tolist() == [1.0, 0.5]
 
 
 def test_a_kernel_used_by_one_class_with_opposite_signs_is_not_lost():

@@ -86,18 +86,15 @@ class ComparisonRow:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers of the row, for JSON; what there is not is None."""
-        names = ("seconds", "predict_seconds", "gap", "kernels", "objective", "converged", "error")
-        return {
-            "solver": self.solver,
-            "score": _plain(self.score),
-            "score_std": _plain(self.score_std),
-            "scores": [_plain(score) for score in self.scores],
-            **{name: _plain(getattr(self, name)) for name in names},
-        }
+        names = ["solver", "score", "score_std", "scores", "seconds", "predict_seconds", "gap"]
+        names += ["kernels", "objective", "converged", "error"]
+        return {name: _plain(getattr(self, name)) for name in names}
 
 
 def _plain(value: Any) -> Any:
     """JSON knows neither NaN nor infinity."""
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
     return None if isinstance(value, float) and not np.isfinite(value) else value
 
 

@@ -15,16 +15,13 @@ Floats = NDArray[np.float64]
 
 
 class KernelWeight(NamedTuple):
-    """One kernel: its weight (the mean, if each class has its own) and that of each class.
+    """One kernel and its weight: the mean, if each class has its own.
 
-    `place` is where it stands among the kernels of the model. Bayesian fits add the standard
-    deviation of the weight.
+    Bayesian fits add the standard deviation of the weight.
     """
 
     name: str
     weight: float
-    by_class: tuple[float, ...]
-    place: int
     std: float | None = None
 
 
@@ -108,13 +105,7 @@ def rank_kernels(model: Any) -> list[KernelWeight]:
     found = Ranking.of(model)
     names, std = found.estimator.kernel_names_, found.std
     return [
-        KernelWeight(
-            str(names[k]),
-            float(found.weights[k]),
-            tuple(found.by_class[:, k].tolist()),
-            int(k),
-            None if std is None else float(std[k]),
-        )
+        KernelWeight(str(names[k]), float(found.weights[k]), None if std is None else float(std[k]))
         for k in found.used
     ]
 

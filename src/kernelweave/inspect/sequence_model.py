@@ -31,7 +31,7 @@ from kernelweave.kernels.strings.sequences import aligned_of, sequences_of
 from kernelweave.operators import ComputedOperator, StackedOperator
 from kernelweave.validation import some_of
 
-# Numbers that are computed at a time.
+# Numbers that are computed at a time, 32 MB.
 _ENTRIES = 2**22
 
 

@@ -181,7 +181,7 @@ def stability(
         # The cores are busy with other replicates.
         names = [name for name in template.get_params() if name.split("__")[-1] == "n_jobs"]
         template.set_params(**dict.fromkeys(names, 1))
-    refit = partial(_refit, template, rows, strata, sampling, seed, whole.names)
+    refit = partial(_refit, template, rows, strata, sampling, seed, whole.names, n_bootstrap)
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
         fits = parallel(delayed(refit)(b) for b in range(n_bootstrap))
@@ -263,6 +263,7 @@ def _refit(
     sampling: str,
     seed: int,
     names: Sequence[str],
+    total: int,
     b: int,
 ) -> _Fit:
     # A stream for each replicate: neither the order of the fits nor their number matters.
@@ -272,8 +273,8 @@ def _refit(
         weights, matched_by = align_weights(fit.weights, fit.names, names)
     except Exception as error:
         raise RuntimeError(
-            f"replicate {b + 1} ({len(index)} rows, {len(np.unique(index))} of them different) "
-            f"failed: {type(error).__name__}: {error}"
+            f"replicate {b + 1} of {total} ({len(index)} rows, {len(np.unique(index))} of them "
+            f"different) failed: {type(error).__name__}: {error}"
         ) from error
     return fit._replace(names=(), weights=weights, matched_by=matched_by)
 

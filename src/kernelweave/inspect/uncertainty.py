@@ -152,8 +152,7 @@ def doubtful(
     """
     sure = check_sure(sure)
     seen = forecast(model, X, target=target, names=names)
-    order = np.argsort(seen.certainty, kind="stable")
-    rows = order[seen.certainty[order] < sure]
+    rows = seen.doubted(sure)
     return Doubts(
         rows,
         seen.labels[rows],
@@ -186,6 +185,11 @@ class Forecast(NamedTuple):
     std: Array
     low: Array
     high: Array
+
+    def doubted(self, sure: float) -> NDArray[np.intp]:
+        """Return the samples in doubt, the most doubtful first."""
+        order = np.argsort(self.certainty, kind="stable")
+        return order[self.certainty[order] < sure]
 
 
 def check_sure(sure: Any) -> float:

@@ -135,7 +135,8 @@ def kernel_bars(
         for patch, doubtful in zip(patches, np.abs(weights) <= reach, strict=False):
             patch.set_alpha(_PALE if doubtful else None)
     if len(shown) and len(by_class) > 1:
-        dots = ax.plot(by_class.T, own, "o", color=VERMILLION, markersize=4, label="one class")
+        rows = np.broadcast_to(own, by_class.shape)
+        dots = ax.plot(by_class, rows, "o", color=VERMILLION, markersize=4, label="one class")
         handles.append(dots[0])
     rows_with_names(ax, [""] * len(names) if above else names)
     if above:

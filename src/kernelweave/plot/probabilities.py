@@ -173,8 +173,7 @@ def plot_doubts(
     sure = check_sure(sure)
     seen = forecast(model, X, target=target, names=names)
     truth = _codes(seen, y, target)
-    order = np.argsort(seen.certainty, kind="stable")
-    doubted = order[seen.certainty[order] < sure]
+    doubted = seen.doubted(sure)
     rows = doubted[:top]
     ax = ax or new_axes(6.4, max(1.8, 1.3 + 0.27 * len(rows)))
     height = np.arange(len(rows))
@@ -254,12 +253,11 @@ def _draw_samples(
 
 def _write_names(ax: Axes, seen: Forecast, place: Array, shown: Array, sure: float) -> None:
     """Name the doubtful samples, the most doubtful first, where there is room for it."""
-    order = np.argsort(seen.certainty, kind="stable")
     inches = ax.get_window_extent().width / ax.figure.dpi
     # Before the layout is known axes are reported smaller than they will be.
     room = 0.085 * (place.max() + 3.0) / inches
     taken: dict[bool, list[float]] = {False: [], True: []}
-    for i in order[seen.certainty[order] < sure]:
+    for i in seen.doubted(sure):
         # On the side where the other samples are not.
         above = bool(len(seen.classes) == 2 and shown[i] < 0.5)
         near = any(abs(place[i] - other) < room for other in taken[above])

@@ -29,6 +29,8 @@ _SCORES_END, _MEANS_END, _TIMES, _KERNELS = 0.38, 0.445, (0.48, 0.25), (0.77, 0.
 _WEIGHTS_END, _FREQUENCIES = 0.74, (0.79, 0.21)
 _STRIPE, _DARK_GREY = "#f6f6f6", "#555555"
 _ERROR_LETTERS = 100
+# Means of scores: whether all fits reached their tolerance, the colour inside, and what it means.
+_MARKS = ((True, BLUE, "mean"), (False, "white", "tolerance not reached"))
 
 
 def compare(comparison: Any, ax: Axes | None = None) -> Axes:
@@ -81,33 +83,38 @@ def compare(comparison: Any, ax: Axes | None = None) -> Axes:
             how = {"fontstyle": "italic", "color": _DARK_GREY, "bbox": box, "zorder": 6}
             text = cut(row.error or "not run", _ERROR_LETTERS, placeholder=" …")
             write(ax, text, (0.01, place), (0, 0), xycoords=("axes fraction", "data"), **how)
-    title_and_legend(ax, comparison.title, _marks(list(fitted.values()), count))
+    title_and_legend(ax, comparison.title, ax.get_legend_handles_labels()[0])
     return ax
 
 
 def _draw_scores(ax: Axes, fitted: dict[int, Any], count: int, metric: str) -> None:
-    scores = [score for row in fitted.values() for score in row.scores]
-    ends = [row.score + s * row.score_std for row in fitted.values() for s in (-1, 1)]
-    low, high = min([*scores, *ends], default=0.0), max([*scores, *ends], default=1.0)
+    rows, places = list(fitted.values()), np.array(list(fitted))
+    mean, spread = np.array([(row.score, row.score_std) for row in rows]).reshape(-1, 2).T
+    every = np.concatenate([mean - spread, mean + spread, *(row.scores for row in rows)])
+    low, high = (float(every.min()), float(every.max())) if rows else (0.0, 1.0)
     margin = 0.06 * (high - low) or 0.05
     _end_axis_at(ax, _SCORES_END, low - margin, high + margin)
     ax.set_xlabel("R squared" if metric == "R2" else metric, x=0.5 * _SCORES_END)
+    for converged, face, label in _MARKS:
+        own = np.array([row.converged == converged for row in rows], dtype=bool)
+        if own.any():
+            how: Any = {"color": BLUE, "mfc": face, "mew": 1.5, "zorder": 4, "label": label}
+            ax.plot(mean[own], places[own], "o", ms=7, **how)
+    label = "one split"
     for place, row in fitted.items():
-        around = row.score - row.score_std, row.score + row.score_std
-        ax.hlines(place, *around, color=LIGHT_BLUE, lw=6, zorder=2)
-        # Splits with the same score lie one above the other.
-        shift = np.linspace(-0.2, 0.2, len(row.scores)) if len(row.scores) > 1 else np.zeros(1)
-        ax.plot(row.scores, place + shift, ".", color=_DARK_GREY, ms=4, zorder=3)
-        ax.plot(row.score, place, "o", ms=7, zorder=4, **_mark(row))
         where = ("axes fraction", "data")
         write(ax, f"{row.score:.3f}", (_MEANS_END, place), (0, 0), xycoords=where, ha="right")
-    if fitted and count > 1:
-        best = max(row.score for row in fitted.values())
-        ax.plot([best, best], [-0.5, count - 0.5], color=GREY, lw=0.8, ls=":", zorder=1)
-
-
-def _mark(row: Any) -> dict[str, Any]:
-    return {"color": BLUE, "mfc": BLUE if row.converged else "white", "mew": 1.5}
+        if len(row.scores) > 1:
+            # Splits with the same score lie one above the other.
+            shift = np.linspace(-0.2, 0.2, len(row.scores))
+            ax.plot(row.scores, place + shift, ".", color=_DARK_GREY, ms=4, zorder=3, label=label)
+            label = ""
+    if not label:
+        ends, label = (mean - spread, mean + spread), "1 standard deviation"
+        ax.hlines(places, *ends, color=LIGHT_BLUE, lw=6, zorder=2, label=label)
+    if rows and count > 1:
+        best = [mean.max()] * 2
+        ax.plot(best, [-0.5, count - 0.5], color=GREY, lw=0.8, ls=":", zorder=1, label="best mean")
 
 
 def _draw_times(ax: Axes, fitted: dict[int, Any]) -> None:
@@ -124,7 +131,8 @@ def _draw_times(ax: Axes, fitted: dict[int, Any]) -> None:
     ax.set_xlim(start, end * (end / start) ** 0.28)
     for place, seconds in times.items():
         ax.plot([start, seconds], [place, place], color=LIGHT_BLUE, lw=3, solid_capstyle="butt")
-        ax.plot(seconds, place, "D", ms=5.5, **_mark(fitted[place]))
+        face = BLUE if fitted[place].converged else "white"
+        ax.plot(seconds, place, "D", ms=5.5, color=BLUE, mfc=face, mew=1.5)
         write(ax, f"{number(seconds, 2)} s", (seconds, place), (6, 0))
     ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     ax.minorticks_off()
@@ -139,25 +147,6 @@ def _draw_kernels(ax: Axes, fitted: dict[int, Any], total: int | None) -> None:
         how: Any = {"height": 0.45, "edgecolor": BLUE, "lw": 1}
         ax.barh(place, row.kernels, color=colour, hatch=hatch, **how)
         write(ax, f"{row.kernels:.1f}".removesuffix(".0"), (row.kernels, place), (6, 0))
-
-
-def _marks(fitted: list[Any], count: int) -> list[Any]:
-    """What a legend explains, as far as it is there."""
-    from matplotlib.lines import Line2D
-
-    if not fitted:
-        return []
-    circle: Any = {"marker": "o", "ls": "", "ms": 7, "color": BLUE}
-    handles = [Line2D([], [], label="mean", **circle)]
-    if max(len(row.fits) for row in fitted) > 1:
-        handles.append(Line2D([], [], marker=".", ls="", ms=5, color=_DARK_GREY, label="one split"))
-        handles.append(Line2D([], [], color=LIGHT_BLUE, lw=6, label="1 standard deviation"))
-    if not all(row.converged for row in fitted):
-        hollow = "tolerance not reached"
-        handles.append(Line2D([], [], mfc="white", mew=1.5, label=hollow, **circle))
-    if count > 1:
-        handles.append(Line2D([], [], color=GREY, lw=0.9, ls=":", label="best mean"))
-    return handles
 
 
 def stability(result: Any, ax: Axes | None = None, top: int = 20) -> Axes:

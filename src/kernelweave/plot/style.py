@@ -22,6 +22,8 @@ GREY, BLACK, RULE = "#999999", "#222222", "#e5e5e5"
 # For classes, groups and lines that need more than two.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6D1F")
 _DEEPEST = 0.8
+# Columns of a legend.
+_COLUMNS = 6
 
 
 def check_top(top: int) -> None:
@@ -43,18 +45,16 @@ def tidy(ax: Axes) -> None:
     ax.set_axisbelow(True)
 
 
-def title_and_legend(
-    ax: Axes, title: str, handles: list[Any], right: bool = False, columns: int = 6
-) -> None:
+def title_and_legend(ax: Axes, title: str, handles: list[Any], right: bool = False) -> None:
     """Title, and between it and the axes a legend, where nothing is in its way."""
-    rows = -(-len(handles) // columns)
+    rows = -(-len(handles) // _COLUMNS)
     ax.set_title(title, fontsize=11, pad=8 + 16 * rows if rows else None)
     if handles:
         ax.legend(
             handles=handles,
             loc="lower right" if right else "lower center",
             bbox_to_anchor=(1.0 if right else 0.5, 1.0),
-            ncols=columns,
+            ncols=_COLUMNS,
             frameon=False,
             fontsize=8,
             borderaxespad=0.3,

@@ -26,7 +26,8 @@ _PLACES = 60
 _TARGETS = 4
 # Letters of a logo, side by side; of longer sequences the part with most to say.
 _POSITIONS = 100
-# Mean shares of letters take a pass over all training sequences.
+# Mean shares of letters compare all training sequences with all support vectors: 0.14 s for 2,000
+# sequences of 141 letters and 20 lengths, and with the square 14 s for so many.
 _MOST_SEQUENCES = 20_000
 
 

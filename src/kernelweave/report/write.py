@@ -101,7 +101,8 @@ def write_html(
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    rooms.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
+    known = {"ensure_ascii": False, "allow_nan": False, "separators": (",", ":")}
+    rooms.policies["json.dumps_kwargs"] = known
     files = {"style": "report.css", "script": "report.js"}
     inside = {name: Markup((_HERE / file).read_text("utf-8")) for name, file in files.items()}
     # The whole file or nothing: a reader never sees half of it.
