@@ -299,7 +299,7 @@ def _aligned(
             sums = weights.setdefault(s, np.zeros((length, degree)))
             sums[:, : rules.degree] += weight * factor * rules.steps * inside[:, None]
     weights = {s: np.where(ends, sums, 0.0) for s, sums in weights.items()}
-    return AlignedTerm(alphabet, known, alpha[used], weights, scale, typical)
+    return AlignedTerm(alphabet, known, alpha[used] / known.n_strands, weights, scale, typical)
 
 
 def _spectrum(

@@ -69,7 +69,7 @@ class AlignedTerm:
 
     alphabet: Alphabet
     known: Aligned
-    # The v_j, one for each known sequence.
+    # The v_j, one for each known sequence, over the number of strands.
     amounts: Floats
     # For each shift s the table W of positions and lengths.
     weights: dict[int, Floats]
@@ -96,10 +96,6 @@ class AlignedTerm:
         """Number of letters of the sequences."""
         return self.known.length
 
-    @property
-    def _share(self) -> float:
-        return 1.0 / self.known.n_strands
-
     def at(self, k: int, position: int) -> tuple[Numbers, Floats]:
         """Return the k-mers with a score at a position, as numbers, ascending, and the scores."""
         numbers, values = [np.empty(0, np.uint64)], [np.empty(0)]
@@ -114,7 +110,7 @@ class AlignedTerm:
                     own, counts = kmer_numbers(letters[there : there + k], self.alphabet.size)
                     own = own[counts]
                     numbers.append(other_strand(own, k, self.alphabet) if turned else own)
-                    values.append(self._share * weight * self.typical * self.amounts[counts])
+                    values.append(weight * self.typical * self.amounts[counts])
         every = np.concatenate(numbers)
         return add_up(every, np.concatenate(values), self.alphabet.size**k)
 
@@ -146,7 +142,7 @@ class AlignedTerm:
             ask = PositionWeights(0, steps, window_of, by_length=True)
             for turned in range(new.n_strands):
                 strand = replace(new, letters=new.letters[turned : turned + 1])
-                found = ask.products(strand, self._moved[s], self._share * self.amounts)
+                found = ask.products(strand, self._moved[s], self.amounts)
                 for k in range(1, self.degree + 1):
                     inside = rows + k <= self.length
                     own = rows[inside]
