@@ -76,7 +76,13 @@ def read_held_out(model: Any, X: Any, y: Any) -> HeldOut | None:
         if task_of(estimator) != "labels" and not (numbers and np.shape(truth)[1:] > (1,)):
             truth = np.asarray(column_or_1d(y))
         truth = truth.astype(float) if numbers else truth
-        rows = rows[_known(estimator, truth[rows])]
+        # Bayesian classifiers may mark samples that have no label.
+        marker = getattr(estimator, "unlabeled", None)
+        if marker is not None:
+            some = truth[rows].reshape(len(rows), -1)
+            # NaN is not equal to itself, and stands for every missing value.
+            missing = (some != some) if marker != marker else (some == marker)
+            rows = rows[~np.asarray(missing, dtype=bool).any(axis=1)]
         truth = truth[rows]
         if not len(truth):
             raise InvalidInputError("no held-out sample has a known label; leave y out.")
@@ -90,25 +96,11 @@ def read_held_out(model: Any, X: Any, y: Any) -> HeldOut | None:
     return HeldOut(reach(model, X)[1], truth, names[rows], " ".join(notes))
 
 
-def _known(estimator: Any, truth: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which samples have a label; Bayesian classifiers may mark those that have none."""
-    marker = getattr(estimator, "unlabeled", None)
-    if marker is None:
-        return np.ones(len(truth), dtype=bool)
-    # NaN is not equal to itself, and stands for every missing value.
-    missing = (truth != truth) if marker != marker else (truth == marker)
-    table = np.asarray(missing, dtype=bool).reshape(len(truth), -1)
-    known: NDArray[np.bool_] = np.logical_not(table.any(axis=1))
-    return known
-
-
 def _check_labels(estimator: Any, truth: NDArray[Any]) -> None:
     task = task_of(estimator)
-    if task == "numbers":
-        if not np.all(np.isfinite(truth)):
-            raise InvalidInputError("y of the held-out samples has missing or infinite values.")
-        return
-    if task == "labels":
+    if task == "numbers" and not np.all(np.isfinite(truth)):
+        raise InvalidInputError("y of the held-out samples has missing or infinite values.")
+    if task in ("numbers", "labels"):
         return
     given = set(truth.tolist())
     got = listed([repr(label) for label in sorted(given, key=str)])

@@ -49,10 +49,18 @@ def gather(
     listed = list_kernels(model, max_kernels)
     ranking = listed.ranking
     estimator = ranking.estimator
-    part = held_out_part(estimator, held)
+    part, seen = held_out_part(estimator, held), None
+    if held is not None:
+        lead = f"{plural(held.n, 'sample')} that the model has not seen. {held.note}".strip()
+        if part is None:
+            blocks = _predicted(estimator, held)
+        else:
+            notes = {"kind": "notes", "notes": part.notes}
+            blocks = [numbers_row(part.numbers), *part.blocks, notes]
+        seen = section("held-out", "On held-out samples", lead, *blocks)
     sections = [
         weight_section(listed),
-        _held_out(estimator, held, part),
+        seen,
         doubt_section(estimator, held),
         sequence_section(estimator),
         path_section(estimator),
@@ -97,19 +105,8 @@ def _badges(ranking: Ranking, part: Part | None, n: int) -> list[KeyNumber]:
     return badges
 
 
-def _held_out(estimator: Any, held: HeldOut | None, part: Part | None) -> Block | None:
-    """The section; without the truth it shows what was predicted."""
-    if held is None:
-        return None
-    lead = f"{plural(held.n, 'sample')} that the model has not seen. {held.note}".strip()
-    if part is None:
-        blocks = _predicted(estimator, held)
-    else:
-        blocks = [numbers_row(part.numbers), *part.blocks, {"kind": "notes", "notes": part.notes}]
-    return section("held-out", "On held-out samples", lead, *blocks)
-
-
 def _predicted(estimator: Any, held: HeldOut) -> list[Block]:
+    """Without the truth a report shows what was predicted."""
     predicted = np.asarray(estimator.predict(held.X))
     note = {"kind": "notes", "notes": ["The truth was not given, so this is what was predicted."]}
     if task_of(estimator) == "classes":
