@@ -234,7 +234,7 @@ class LpBall(_Ball):
         return [cls(p) for p in (1.0, 1.1, 1.5, 2.0, 3.0, 8.0)]
 
     @property
-    def polyhedral(self) -> bool:
+    def polyhedral(self) -> bool:  # type: ignore[override]
         """The ball of the 1-norm: weights below a sum of one are never better."""
         return self.p == 1
 
@@ -307,7 +307,7 @@ class SquaredLp(_NormRegularizer):
         return [cls(), cls(1.0, 0.5), cls(1.33, 3.0), cls(4.0, 0.2)]
 
     @property
-    def smooth(self) -> bool:
+    def smooth(self) -> bool:  # type: ignore[override]
         """Not between 1 and 2: there slopes rise infinitely steeply from zero."""
         return not 1.0 < self._exponent() < 2.0
 
