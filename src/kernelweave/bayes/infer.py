@@ -203,8 +203,7 @@ def _constant(
     traces = np.concatenate([bank.diagonal(run).sum(axis=1, dtype=np.float64) for run in runs])
     ensemble.samples.traced[:] = settings.sigma_g**-2 * float(traces @ traces)
     with np.errstate(**_QUIET):
-        for name in Ensemble.UPDATES[2:]:  # what follows q(a)
-            ensemble.update(name)
+        ensemble.update(*Ensemble.UPDATES[2:])  # what follows q(a)
         line = _record(ensemble, 0, began, None)
     warnings.warn(
         f"max_time={limits.max_time} s was reached before the end of the first iteration: the "

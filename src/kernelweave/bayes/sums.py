@@ -23,8 +23,6 @@ from kernelweave.operators.stacked import StackedOperator
 
 # With R rows a thin sum of squares takes n R^2 multiplications in an iteration, a full one n^3 / 3.
 _THIN_SHARE = 0.5
-# Below this size nothing is gained by looking for a low rank.
-_WORTH_LOOKING = 256
 # What may be left out of the sum of squares, beside precisions of size one.
 _LEFT_OUT = 1e-10
 # Parts of the kernels with sums of their own, added up in their order, and the fewest kernels of a
@@ -42,7 +40,7 @@ def sum_of_squares(bank: KernelOperator) -> Matrix:
     if thin is not None and len(thin) <= _THIN_SHARE * bank.n:
         return ThinMatrix.of_rows(thin)
     full = square_sum(bank)
-    thin = _low_rank(full) if bank.n > _WORTH_LOOKING else None
+    thin = _low_rank(full)
     return FullMatrix(full) if thin is None else ThinMatrix.of_rows(thin)
 
 

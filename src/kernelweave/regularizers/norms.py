@@ -59,7 +59,7 @@ class _NormRegularizer(Regularizer):
         return self._groups(len(d)).norms(d, self._exponent())
 
     def _dual_sizes(self, q: Array) -> Array:
-        """Dual norm of z = q / 2 in each group, the exponent of which is p / (p - 1)."""
+        """Dual norm of z = q / 2 in each group."""
         p = self._exponent()
         dual = np.inf if p == 1.0 else p / (p - 1.0)
         return self._groups(len(q)).norms(0.5 * np.maximum(q, 0.0), dual)
