@@ -117,10 +117,7 @@ class _NormRegularizer(Regularizer):
         p, top = self._exponent(), float(np.max(q))
         if p == 1.0 or self.growth == 1.0:
             return None
-        if not top > 0:
-            u = np.ones(len(q))
-        else:
-            u = (np.maximum(q, 0.0) / top) ** (1.0 / (p - 1.0))
+        u = (np.maximum(q, 0.0) / top) ** (1.0 / (p - 1.0)) if top > 0 else np.ones(len(q))
         size = (self._dual_sizes(q) / self._price()) ** (1.0 / (self.growth - 1.0))
         return size / self._sizes(u) * u
 
