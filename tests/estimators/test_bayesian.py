@@ -241,7 +241,7 @@ class TestSettings:
             ({"margin": -0.1}, "margin must be a finite number >= 0; got -0.1"),
             ({"margin": "wide"}, "margin must be"),
             ({"sigma_g": 0.0}, "sigma_g must be a finite number > 0; got 0.0"),
-            ({"hyperparameters": {"alpha": 1.0}}, "'alpha'.*allowed: alpha_lambda"),
+            ({"hyperparameters": {"alpha": 1.0}}, "'alpha'.*Allowed: .*'alpha_lambda'"),
             ({"hyperparameters": {"alpha_omega": -1.0}}, r"alpha_omega.*> 0; got -1.0"),
             ({"hyperparameters": 3}, "dictionary"),
             ({"tol": -1.0}, "tol must be a finite number >= 0"),

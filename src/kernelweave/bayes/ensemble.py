@@ -91,7 +91,7 @@ class Ensemble:
         self.lam, self.samples, self._products = ahead.lam, ahead.samples, ahead._products
         self.update("G")
         if not self._side_by_side or thread_count() == 1:
-            self._update_rest()
+            self.update(*self.UPDATES[3:])
             return
 
         def work(start: int, stop: int) -> None:
@@ -99,16 +99,16 @@ class Ensemble:
                 if start == 0:
                     self._ahead = self._with_next_samples()
                 else:
-                    self._update_rest()
+                    self.update(*self.UPDATES[3:])
 
         map_blocks(work, 2, 1)
 
-    def _update_rest(self) -> None:
-        for name in self.UPDATES[3:]:
-            self.update(name)
+    def update(self, *names: str) -> None:
+        """Update some factors, in this order; their names are in `UPDATES`."""
+        for name in names:
+            self._update(name)
 
-    def update(self, name: str) -> None:
-        """Update one factor; `name` is one of `UPDATES`."""
+    def _update(self, name: str) -> None:
         samples, weights, targets = self.samples, self.weights, self.targets
         f, noise = targets.mean, targets.precision
         if name in self.UPDATES[:3]:
@@ -134,8 +134,7 @@ class Ensemble:
     def _with_next_samples(self) -> Ensemble:
         """Return an ensemble with the next q(lambda) and q(a); those of this one stay."""
         ahead = copy(self)
-        ahead.update("lambda")
-        ahead.update("a")
+        ahead.update("lambda", "a")
         return ahead
 
     def _outlook(self) -> tuple[Array, Array]:
@@ -164,9 +163,8 @@ class Ensemble:
         parts = part_of(numbers, "be.precision")
         precision = FullMatrix(**parts) if "matrix" in parts else ThinMatrix(**parts)
         inverse, log_det = precision.inverse()
-        of_samples: dict[str, Any] = {name: numbers[f"a.{name}"] for name in _OF_SAMPLES}
         of_weights: dict[str, Any] = {name: numbers[f"be.{name}"] for name in _OF_WEIGHTS}
-        self.samples = replace(self.samples, **of_samples)
+        self.samples = replace(self.samples, **part_of(numbers, "a"))  # type: ignore[arg-type]
         self.outputs = replace(self.outputs, mean=numbers["g.mean"])
         self.weights = replace(
             self.weights, precision=precision, inverse=inverse, log_det=log_det, **of_weights

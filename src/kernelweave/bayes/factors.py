@@ -21,6 +21,8 @@ from kernelweave.solvers.kept import ABOVE_ZERO
 from kernelweave.validation import positive_number, require_array, require_kind
 
 # The thin form keeps the columns of a few iterations: it pays from so many kernels a column on.
+# Beside the full one an iteration takes 1.0 to 1.2 times as long with 2 kernels for each of 20 or
+# 40 samples, 0.9 to 1 with 6, 0.7 with 12 and 0.3 with 30 (one thread).
 _THIN_FROM = 6
 
 

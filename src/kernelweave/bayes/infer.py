@@ -36,7 +36,8 @@ from kernelweave.solvers.kept import (
 )
 from kernelweave.solvers.loop import Limits, Watch
 
-# Iterations of the labelled samples alone: enough for the sides of the others to settle.
+# Iterations of the labelled samples alone. After 50 and after 250 the same share of the others was
+# right in ten problems with 8 or 20 labels; after 10 it was less in one (0.67 in place of 0.85).
 _FIRST_ITERATIONS = 50
 # Numbers beyond float64 are reported in one sentence; see `_record`.
 _QUIET: dict[str, Any] = {"over": "ignore", "divide": "ignore", "invalid": "ignore"}
@@ -203,8 +204,7 @@ def _constant(
     traces = np.concatenate([bank.diagonal(run).sum(axis=1, dtype=np.float64) for run in runs])
     ensemble.samples.traced[:] = settings.sigma_g**-2 * float(traces @ traces)
     with np.errstate(**_QUIET):
-        for name in Ensemble.UPDATES[2:]:  # what follows q(a)
-            ensemble.update(name)
+        ensemble.update(*Ensemble.UPDATES[2:])  # what follows q(a)
         line = _record(ensemble, 0, began, None)
     warnings.warn(
         f"max_time={limits.max_time} s was reached before the end of the first iteration: the "

@@ -32,8 +32,6 @@ from kernelweave.validation import require_array
 _LEFT_OUT = 1e-8
 # With more rows than this part of m the full form is faster.
 _THIN_SHARE = 0.5
-# Up to this size LAPACK alone is as fast.
-_WHOLE = 256
 # Columns that a thread takes at a time: a square block of so many is 128 kB, in the second-level
 # cache of a core. Triangles are cut into such blocks too, and so their panels are twice as wide.
 _BLOCK, _PANEL = 128, 256
@@ -111,7 +109,7 @@ def _invert_factor(A: Array, root: Array) -> float:
     n = len(A)
     if n == 0:
         return 0.0
-    if n <= _WHOLE:
+    if n <= _PANEL:
         upper, info = dpotrf(A.T, lower=0)
         if info != 0:
             raise np.linalg.LinAlgError("a matrix that should be positive definite is not.")

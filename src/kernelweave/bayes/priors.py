@@ -76,11 +76,9 @@ def get_hyperparameters(
                 f"{type(given).__name__}."
             )
         allowed = [field.name for field in fields(Hyperparameters)]
-        strange = sorted(set(given) - set(allowed), key=str)
-        if strange:
-            raise InvalidInputError(
-                f"hyperparameters has no {strange[0]!r}; allowed: {', '.join(allowed)}."
-            )
+        for name in given:
+            if name not in allowed:
+                raise unknown_name("hyperparameter", name, allowed)
         chosen = replace(chosen, **dict(given))
     for field in fields(Hyperparameters):
         positive_number(f"hyperparameters[{field.name!r}]", getattr(chosen, field.name))

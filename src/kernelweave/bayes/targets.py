@@ -47,9 +47,9 @@ class Labels:
 
     def start(self, priors: Hyperparameters, guess: Array | None = None) -> Labels:
         """Return what q(f) starts from; `guess` is its location, or zero."""
-        return Labels(self.y, self.margin, guess)
+        return self.updated(guess)
 
-    def updated(self, location: Array, spread: Array) -> Labels:
+    def updated(self, location: Array | None, spread: Array | None = None) -> Labels:
         """Return q(f) for E[e'g + b], its `location`; the sum of variances is no matter."""
         return Labels(self.y, self.margin, location)
 
@@ -59,7 +59,7 @@ class Labels:
 
     def restored(self, numbers: Numbers) -> Labels:
         """Return what :meth:`numbers` was taken from, for the labels at hand."""
-        return Labels(self.y, self.margin, numbers["location"])
+        return self.updated(numbers["location"])
 
     def bound(self, location: Array, spread: Array) -> float:
         """E[log p(f | e'g + b)] - E[log q(f)], from now another location."""

@@ -262,8 +262,8 @@ def get_loss(loss: str | Loss, **params: Any) -> Loss:
         found = loss
     else:
         cls = Loss.find(loss)
-        own = inspect.signature(cls).parameters if params else {}
-        found = cls(**{key: value for key, value in params.items() if key in own})
+        own = [key for key in params if key in inspect.signature(cls).parameters]
+        found = cls(**{key: params[key] for key in own})
     tasks = ("classification", "regression", "one_class")
     if getattr(found, "task", None) not in tasks:
         raise InvalidInputError(

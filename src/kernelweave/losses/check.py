@@ -142,12 +142,11 @@ class _Trial:
 
     def require_derivative(
         self, slope: str, of: str, at: tuple[str, Array], step: Array, allowed: Array, loose: float
-    ) -> tuple[Array, Array, Flags]:
+    ) -> None:
         """Check that the method `slope` is the derivative of the method `of`.
 
         Where that is monotone, it lies between the rises a unit to the left and right of each
-        place, also in a kink; up to `allowed`, a `loose` part of itself, and rounding. Returns the
-        steepest of the two, its rounding error, and where none of them overflows.
+        place, also in a kink; up to `allowed`, a `loose` part of itself, and rounding.
         """
         here, low, high = (self.ask(of, at[1] + way) for way in (0.0, -step, step))
         found = self.ask(slope, at[1])
@@ -166,7 +165,6 @@ class _Trial:
             loose * np.maximum(np.abs(before), np.abs(after)) + allowed + rounding,
             at=at,
         )
-        return most, rounding, usable
 
 
 def _gradient(trial: _Trial) -> None:
@@ -264,24 +262,24 @@ def _outside(trial: _Trial) -> None:
 
 
 def _curvature(trial: _Trial) -> None:
-    z, loss = trial.z, trial.loss
+    z, loss, loose = trial.z, trial.loss, 1e-4
     if not loss.smooth:
         return
-    step = 1e-7 * np.maximum(np.abs(z), 1e-1)
-    steepest, rounding, usable = trial.require_derivative(
-        "curvature", "gradient", ("z", z), step, 1e-6 * trial.size, 1e-4
-    )
+    step, allowed = 1e-7 * np.maximum(np.abs(z), 1e-1), 1e-6 * trial.size
+    trial.require_derivative("curvature", "gradient", ("z", z), step, allowed, loose)
     curvature, bound = trial.ask("curvature", z), loss.lipschitz(trial.C)
+    usable = trial.finite & np.isfinite(curvature)
     trial.require(
         "the curvature must not be negative",
         np.where(usable, -curvature, 0.0),
         ("it is {:.6g}", curvature),
     )
+    # As precise as the curvature is known.
     trial.require(
         "the gradient rises faster than its Lipschitz constant",
-        np.where(usable, steepest - bound, 0.0),
-        ("it rises by {:.6g} a unit, and the constant is {:.6g}", steepest, bound),
-        1e-6 * np.where(np.isfinite(bound), bound, 0.0) + rounding,
+        np.where(usable, curvature - bound, 0.0),
+        ("it rises by {:.6g} a unit, and the constant is {:.6g}", curvature, bound),
+        loose * np.where(np.isfinite(bound), bound, 0.0) + allowed,
     )
 
 

@@ -58,13 +58,6 @@ class PiecewiseLinear(Loss):
             v = sign * np.maximum(inside, np.minimum(sign * edge, inside + step * C))
         return v
 
-    def prox_slope(self, y: Array, v: Array, z: Array, C: Array, step: float) -> Array:
-        slope = np.ones(np.shape(v))
-        for sign, edge in self.edges(y):
-            inside, end = sign * v, sign * edge
-            slope = np.where((inside <= end) & (inside + step * C > end), 0.0, slope)
-        return slope
-
     def best_intercept(self, y: Array, f: Array, C: Array, start: float = 0.0) -> float:
         # The slope rises by C at every edge, and far to the left it is that of the signs +1 alone.
         weight, edges = C + 0.0 * f, self.edges(y)

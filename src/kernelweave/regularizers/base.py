@@ -204,17 +204,9 @@ class Regularizer(Named):
     selective: ClassVar[bool] = False
     fixed: ClassVar[bool] = False
     searching: ClassVar[bool] = False
+    smooth: bool = True
+    polyhedral: bool = False
     weight: float
-
-    @property
-    def smooth(self) -> bool:
-        """Most are; a class that never is says ``smooth = False``."""
-        return True
-
-    @property
-    def polyhedral(self) -> bool:
-        """Few are; a class that always is says ``polyhedral = True``."""
-        return False
 
     def bind(self, bank: KernelOperator, combination: Combination) -> Regularizer:
         """Return the regularizer for these kernels; called once before a fit.

@@ -103,27 +103,25 @@ _ALLOWED = (
 
 def partition(groups: Any, m: int, names: Sequence[str] | None = None) -> Partition:
     """Resolve what a user wrote as `groups` for m kernels (see `BlockNorm`), `names` theirs."""
-    if isinstance(groups, str):
-        if groups != "columns":
-            raise InvalidInputError(f"{_ALLOWED}; got {groups!r}.")
-        return _by_columns(_known(names, "groups='columns' reads the groups from them"))
     if isinstance(groups, Mapping):
         return _by_members(groups, m, names)
+    if isinstance(groups, str) and groups == "columns":
+        return _by_columns(_known(names, "groups='columns' reads the groups from them"))
     if isinstance(groups, int | np.integer) and not isinstance(groups, bool) and groups >= 1:
-        labels = np.arange(m) // int(groups)
         firsts = range(0, m, int(groups))
-        return Partition(labels, [f"kernels {k}-{min(k + int(groups), m) - 1}" for k in firsts])
-    if not isinstance(groups, Sequence | np.ndarray):
+        titles = [f"kernels {k}-{min(k + int(groups), m) - 1}" for k in firsts]
+        return Partition(np.arange(m) // int(groups), titles)
+    if isinstance(groups, str) or not isinstance(groups, Sequence | np.ndarray):
         raise InvalidInputError(f"{_ALLOWED}; got {groups!r}.")
     if len(groups) != m:
         raise InvalidInputError(
             f"groups as labels must have one label for each of the {m} kernels; got {len(groups)}."
         )
-    labels_given = groups.tolist() if isinstance(groups, np.ndarray) else groups
-    for label in labels_given:
+    labels = groups.tolist() if isinstance(groups, np.ndarray) else groups
+    for label in labels:
         if not isinstance(label, Hashable):
             raise InvalidInputError(f"{_ALLOWED}; got a sequence with the entry {label!r}.")
-    return Partition.of_labels(labels_given)
+    return Partition.of_labels(labels)
 
 
 def _known(names: Sequence[str] | None, why: str) -> Sequence[str]:
@@ -151,11 +149,10 @@ def _by_columns(names: Sequence[str]) -> Partition:
 def _by_members(
     groups: Mapping[Any, Iterable[Any]], m: int, names: Sequence[str] | None
 ) -> Partition:
-    labels = np.full(m, -1, dtype=np.intp)
-    titles = [str(title) for title in groups]
+    owner: dict[int, str] = {}
     index: dict[str, int] = {}
-    for number, (title, members) in enumerate(groups.items()):
-        if isinstance(members, str | int | np.integer) or not isinstance(members, Iterable):
+    for title, members in groups.items():
+        if isinstance(members, str) or not isinstance(members, Iterable):
             raise InvalidInputError(
                 f"group {title!r} must be a list of kernels (indices or names); got {members!r}."
             )
@@ -167,20 +164,21 @@ def _by_members(
                 known = _known(names, f"group {title!r} names the kernel {member!r}")
                 index = {name: k for k, name in enumerate(known)}
             k = _kernel(member, title, m, index)
-            if labels[k] >= 0:
+            if k in owner:
                 raise InvalidInputError(
-                    f"kernel {member!r} is in the groups {titles[labels[k]]!r} and {title!r}; "
+                    f"kernel {member!r} is in the groups {owner[k]!r} and {title!r}; "
                     "every kernel must be in exactly one group."
                 )
-            labels[k] = number
-    left = np.flatnonzero(labels < 0)
-    if len(left):
+            owner[k] = title
+    left = [k for k in range(m) if k not in owner]
+    if left:
         shown = str(left[0]) if names is None else repr(names[left[0]])
         raise InvalidInputError(
             f"{len(left)} of {m} kernels are in no group, kernel {shown} for one; every kernel "
             "must be in exactly one group."
         )
-    return Partition(labels, titles)
+    numbers = {title: number for number, title in enumerate(groups)}
+    return Partition(np.array([numbers[owner[k]] for k in range(m)]), [str(t) for t in groups])
 
 
 def _kernel(member: Any, title: Any, m: int, index: Mapping[str, int]) -> int:

@@ -105,15 +105,19 @@ class ElasticNet(Regularizer):
         n, d = np.asarray(norms, dtype=np.float64), np.zeros(np.shape(norms))
         edge = step * np.sqrt(2.0 * a)
         used = n > edge
-        # b d^3 + square d^2 + linear d = root^2: no coefficient is negative.
+        # b x^3 + square x^2 + linear x = root^2: no coefficient is negative.
         root = np.sqrt(0.5 * (n[used] - edge)) * np.sqrt(n[used] + edge)
         square, linear = a + 2.0 * b * step, step * (2.0 * a + b * step)
         with np.errstate(divide="ignore"):
-            # The solutions with one of the three alone; the true one is below all.
+            # The solutions with one of the three terms alone; the true one is below all.
             alone = root * (root / linear), root / np.sqrt(square), np.cbrt(root) ** 2 / np.cbrt(b)
-        bound = np.minimum(np.minimum(*alone[:2]), alone[2])
-        first, second, third = bound / alone
-        d[used] = bound * _root_of_cubic(first, second * second, third * third * third)
+        x = np.minimum(np.minimum(*alone[:2]), alone[2])
+        # Convex and rising: Newton's method comes down without a bracket. Seven steps are exact to
+        # rounding for all such coefficients, as the terms are at most root^2 each at the start.
+        for _ in range(7):
+            slope = linear + x * (2.0 * square + 3.0 * b * x)
+            x -= (x / root * (linear + x * (square + b * x)) - root) / (slope / root)
+        d[used] = x
         return d
 
     def dual_penalty(self, q: Array) -> float:
@@ -133,16 +137,3 @@ class ElasticNet(Regularizer):
 
     def screened(self, low: Array, high: Array) -> Flags:
         return np.asarray(high < np.sqrt(2.0 * self._prices()[0]))
-
-
-def _root_of_cubic(first: Array, second: Array, third: Array) -> Array:
-    """Solve ``first x + second x^2 + third x^3 = 1``, none of the three negative, the largest 1.
-
-    Convex and rising, so that Newton's method comes down from x = 1 without a bracket: seven steps
-    are exact to rounding for all such coefficients, whose sum is at most 3.
-    """
-    x = np.ones_like(second)
-    for _ in range(7):
-        slope = first + x * (2.0 * second + 3.0 * x * third)
-        x -= (x * (first + x * (second + x * third)) - 1.0) / slope
-    return x

@@ -73,14 +73,6 @@ class Entropy(Regularizer):
     def prox(self, v: Array, step: Array | float) -> Array:
         return _prox(v, float(step) * self._price())
 
-    def omega(self, norms: Array) -> float:
-        price, m = self._price(), len(norms)
-        x = _log_relative_weights(norms, price)
-        used = norms > 0
-        # f^2 / d with the exponents added first: neither can underflow alone.
-        fit = 0.5 * m * float(np.sum(np.exp(2.0 * np.log(norms[used]) - x[used])))
-        return fit + price * _divergence(np.exp(x), x)
-
     def weights_from_norms(self, norms: Array) -> Array:
         d = np.exp(_log_relative_weights(norms, self._price()))
         return d / d.sum()

@@ -11,7 +11,7 @@ import numpy as np
 
 from kernelweave.arrays import Array
 from kernelweave.regularizers.base import NormProx, Partition
-from kernelweave.root_search import rising_roots
+from kernelweave.root_search import rising_root, rising_roots
 
 _EPS = float(np.finfo(np.float64).eps)
 # The least size of a group that is not zero.
@@ -36,13 +36,6 @@ def power_prox(norms: Array, p: float, price: float, degree: float, groups: Part
     x, groups = shrunk[used], groups.subset(used)
     if r == degree == 1.0 or not x.size:
         return NormProx.separable(shrunk, np.ones(shrunk.size))
-    if r == 1.0 and x.size > 1:
-        # Far quicker than what follows, which gives the same: the threshold rises by 1 / stiff for
-        # each unit of the sum.
-        stiff = x.sum() ** (2.0 - degree) / (price * (degree - 1.0))
-        ones, together = np.ones(x.size), np.zeros(x.size, np.intp)
-        spikes = ones / np.sqrt(stiff + x.size)
-        return NormProx(shrunk, np.flatnonzero(used), ones, spikes, together, -ones[:1])
     size, rise = groups.norms(x, r), r - 1.0
     u = x / groups.spread(size)
     w, ratio = np.maximum(u, _LEAST) ** rise, price * size ** (degree - 2.0)
@@ -97,26 +90,27 @@ def lp_prox(v: Array, r: float, price: Array | float, degree: float, groups: Par
 def _sum_prox(n: Array, price: float, degree: float) -> Array:
     """`lp_prox` for r = 1 and a degree above 1: a soft threshold that depends on the sum.
 
-    Sorting tells which norms stay: those above the threshold that would hold if they were it.
+    The unknown is how far it lies below the largest norm: differences from that keep the digits
+    that those from a high threshold lose, and others where it is low.
     """
-    # Differences from the largest norm keep the digits that those from a high threshold lose.
-    below = n - n.max(initial=0.0)
-    order = np.argsort(below)[::-1]
-    ordered, deeper = n[order], below[order]
-    sums = np.cumsum(deeper)
-    excess = np.maximum(sums - np.arange(1, n.size + 1) * deeper, 0.0)
-    count = int(np.count_nonzero((ordered > 0) & (ordered > price * excess ** (degree - 1.0))))
-    shrunk = np.zeros(n.size)
-    if not count:
-        return shrunk
-    total = float(_split(ordered[:count].sum(), count * price, degree - 1.0)[0])
-    threshold = price * total ** (degree - 1.0)
-    if threshold < total:
-        left = ordered[:count] - threshold
-    else:
-        left = total / count + (deeper[:count] - sums[count - 1] / count)
-    shrunk[order[:count]] = np.maximum(left, 0.0)
-    return shrunk
+    top = float(n.max(initial=0.0))
+    below = n - top
+    if top == 0.0:
+        return n
+
+    def excess(depth: float) -> tuple[float, float, float]:
+        total = float(np.maximum(below + depth, 0.0).sum())
+        threshold = price * total ** (degree - 1.0)
+        rise = 1.0 + (degree - 1.0) * threshold / total * np.count_nonzero(below > -depth)
+        value = threshold + depth - top
+        return value, top, depth - value / rise
+
+    # What it is for the largest norm alone.
+    start = max(float(_split(np.array(top), price, degree - 1.0)[0]), _LEAST)
+    depth = rising_root(excess, start, 0.0, top)
+    high = np.maximum(below + depth, 0.0)
+    threshold = price * float(high.sum()) ** (degree - 1.0)
+    return high if threshold > 0.5 * top else np.maximum(n - threshold, 0.0)
 
 
 def power_parts(
@@ -140,10 +134,8 @@ def power_parts(
     if degree == 1.0:
         # By rounding a norm that is just above the price may be it.
         start = high * np.maximum((dual - price) / dual, _EPS)
-    elif degree == 2.0:
-        start = groups.norms(n / (1.0 + price * groups.spread(high / dual)), r)
     else:
-        start = _split(high, price * (high / dual), degree - 1.0)[0]
+        start = _split(high, np.mean(price) * (high / dual), degree - 1.0)[0]
     x = taken = n
 
     @np.errstate(over="ignore", divide="ignore", invalid="ignore")

@@ -32,6 +32,7 @@ class _NormRegularizer(Regularizer):
 
     proximal = True
     growth: ClassVar[float]
+    weight = 1.0  # A ball has no price.
     p: float
 
     @property
@@ -58,7 +59,7 @@ class _NormRegularizer(Regularizer):
         return self._groups(len(d)).norms(d, self._exponent())
 
     def _dual_sizes(self, q: Array) -> Array:
-        """Dual norm of z = q / 2 in each group, the exponent of which is p / (p - 1)."""
+        """Dual norm of z = q / 2 in each group."""
         p = self._exponent()
         dual = np.inf if p == 1.0 else p / (p - 1.0)
         return self._groups(len(q)).norms(0.5 * np.maximum(q, 0.0), dual)
@@ -100,18 +101,25 @@ class _NormRegularizer(Regularizer):
         u = _shares(norms, groups.spread(size)) ** (2.0 / (self._exponent() + 1.0))
         return groups.spread(size ** (2.0 - self._degree) / self._coefficient()) * u
 
-    def _largest(self, q: Array) -> Array | None:
-        r"""Maximise :math:`\sum_k d_k q_k` over :math:`\|d\|_p \le 1`, all in one group, if p > 1.
+    def dual_penalty(self, q: Array) -> float:
+        r"""Of a growth above 1, :math:`s^{1-e'} \|z\|^{e'} / e'` with :math:`1/e + 1/e' = 1`."""
+        degree = 1.0 / (1.0 - 1.0 / self.growth)
+        with np.errstate(over="ignore"):
+            power = float(self._dual_sizes(q)[0] ** degree)
+        return power / (degree * self._price() ** (degree - 1.0))
 
-        .. math:: d_k = q_k^{1/(p-1)} \Big/ \Big( \sum_j q_j^{p/(p-1)} \Big)^{1/p} .
+    def dual_weights(self, q: Array) -> Array | None:
+        r"""Of a growth and p above 1, u times :math:`(\|z\| / s)^{1/(e-1)}`.
+
+        The u of the norm one with the largest :math:`\sum_k u_k q_k` is proportional to
+        :math:`q_k^{1/(p-1)}`.
         """
         p, top = self._exponent(), float(np.max(q))
-        if p == 1.0:
+        if p == 1.0 or self.growth == 1.0:
             return None
-        if not top > 0:
-            return np.full(len(q), len(q) ** (-1.0 / p))
-        raised = (np.maximum(q, 0.0) / top) ** (1.0 / (p - 1.0))
-        return raised / self._sizes(raised)
+        u = (np.maximum(q, 0.0) / top) ** (1.0 / (p - 1.0)) if top > 0 else np.ones(len(q))
+        size = (self._dual_sizes(q) / self._price()) ** (1.0 / (self.growth - 1.0))
+        return size / self._sizes(u) * u
 
 
 def _shares(x: Array, size: Array) -> Array:
@@ -137,9 +145,6 @@ class _Ball(_NormRegularizer):
 
     bounded = True
     growth = np.inf
-
-    def _coefficient(self) -> float:
-        return 1.0
 
     def gradient(self, d: Array) -> Array:
         return np.zeros(np.shape(d))
@@ -226,7 +231,7 @@ class LpBall(_Ball):
         return [cls(p) for p in (1.0, 1.1, 1.5, 2.0, 3.0, 8.0)]
 
     @property
-    def polyhedral(self) -> bool:
+    def polyhedral(self) -> bool:  # type: ignore[override]
         """The ball of the 1-norm: weights below a sum of one are never better."""
         return self.p == 1
 
@@ -249,12 +254,6 @@ class LpBall(_Ball):
         _, shell = power_parts(d[used], 1.0, p / (p - 1.0), 1.0, within)
         d[used] = shell / within.norms(shell, p)
         return d
-
-    def dual_penalty(self, q: Array) -> float:
-        return float(self._dual_sizes(q)[0])
-
-    def dual_weights(self, q: Array) -> Array | None:
-        return self._largest(q)
 
     def start(self, m: int) -> Array:
         return np.full(m, m ** (-1.0 / self._exponent()))
@@ -305,18 +304,9 @@ class SquaredLp(_NormRegularizer):
         return [cls(), cls(1.0, 0.5), cls(1.33, 3.0), cls(4.0, 0.2)]
 
     @property
-    def smooth(self) -> bool:
+    def smooth(self) -> bool:  # type: ignore[override]
         """Not between 1 and 2: there slopes rise infinitely steeply from zero."""
         return not 1.0 < self._exponent() < 2.0
-
-    def dual_penalty(self, q: Array) -> float:
-        # A product of floats that is too large is infinite, where a power would raise.
-        size = float(self._dual_sizes(q)[0])
-        return (size * size) / (2.0 * self._price())
-
-    def dual_weights(self, q: Array) -> Array | None:
-        best = self._largest(q)
-        return None if best is None else self._dual_sizes(q) / self._price() * best
 
 
 class NormSum(_NormRegularizer):
