@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -25,7 +26,7 @@ from kernelweave.solvers.certificate import (
     feasible_alpha,
     recompute,
 )
-from kernelweave.solvers.checkpoint import numbers_of
+from kernelweave.solvers.checkpoint import Checkpoint, Header, Session, numbers_of
 from kernelweave.solvers.inner import Point, owed_by_alpha
 from kernelweave.solvers.kept import Numbers, Progress
 
@@ -57,8 +58,10 @@ class Limits:
         0 is silent, 1 prints about once a second, 2 prints every step.
     stop : callable or None
         Asked often, in the middle of steps too: whether the fit shall end as if time were over.
-    keep : callable or None
-        Given the newest line and the numbers that the fit could be taken up from.
+    keep : Session or None
+        Writes the checkpoints, once :meth:`with_checkpoints` has taken them from the callbacks.
+    group : int
+        Which group of tasks it is that is fitted, in a checkpoint.
     """
 
     tol: float = 1e-3
@@ -67,7 +70,22 @@ class Limits:
     callbacks: Sequence[Any] = ()
     verbose: int = 0
     stop: Callable[[], bool] | None = None
-    keep: Callable[[Any, Numbers], None] | None = None
+    keep: Session | None = None
+    group: int = 0
+
+    def with_checkpoints(
+        self, header: Callable[[], Header], known: Mapping[int, Numbers] | None = None
+    ) -> Limits:
+        """Return these limits with a session for the checkpoints among the callbacks."""
+        found = [c for c in self.callbacks if isinstance(c, Checkpoint)]
+        if not found:
+            return self
+        others = [c for c in self.callbacks if not isinstance(c, Checkpoint)]
+        return replace(self, callbacks=others, keep=Session(found, header(), known or {}))
+
+    def session(self, about: Callable[[], Numbers]) -> AbstractContextManager[None]:
+        """Return the context of one fit, of what `about` says: it writes checkpoints at its end."""
+        return nullcontext() if self.keep is None else self.keep.of(self.group, about())
 
     def target(self, rounding: float = 0.0) -> float:
         """Return the tolerance a fit is held to: `tol`, or for zero what float64 can resolve.
@@ -84,46 +102,49 @@ class Limits:
 class Watch:
     """Keeps the history of a fit, shows progress, and says when a limit is reached.
 
-    `began` is when the fit did, by `time.perf_counter`; earlier by the seconds of one taken up.
+    Iterations and seconds count on from the fit that is taken up, `since`.
     """
 
-    def __init__(
-        self, limits: Limits, history: list[Any], began: float, deadline: Deadline
-    ) -> None:
-        self._limits, self._history, self._began = limits, history, began
-        self.deadline = deadline
+    def __init__(self, limits: Limits, deadline: Deadline, since: Progress | None = None) -> None:
+        self.limits, self.deadline, self.since = limits, deadline, since or Progress()
+        self.history: list[Any] = []
+        self._began = time.perf_counter()
         self._printed = -np.inf
         self._asked = False
 
     @property
     def seconds(self) -> float:
         """Time since the fit began."""
-        return time.perf_counter() - self._began
+        return self.since.seconds + time.perf_counter() - self._began
+
+    @property
+    def iteration(self) -> int:
+        """Number of the next line of history, from zero on."""
+        return self.since.iteration + len(self.history)
 
     def note(self, line: Any, numbers: Callable[[], Numbers]) -> None:
         """Take down a line of history, show it if it is time to, and tell whoever wants to know."""
-        self._history.append(line)
-        verbose = self._limits.verbose
+        self.history.append(line)
+        verbose = self.limits.verbose
         if verbose > 1 or (verbose and line.seconds - self._printed >= 1.0):
             self._printed = line.seconds
             told = f"{line.seconds:7.2f} s  iteration {line.iteration:4d}  {line.told()}"
             print(f"[kernelweave] {told}", flush=True)
         # Before the callbacks: these may raise. All are told, whatever the others say.
-        if self._limits.keep is not None:
-            self._limits.keep(line, numbers())
-        self._asked = any([bool(callback(line)) for callback in self._limits.callbacks])
+        if self.limits.keep is not None:
+            self.limits.keep(line, numbers())
+        self._asked = any([bool(callback(line)) for callback in self.limits.callbacks])
 
     def reason_to_stop(self, ahead: float = 0.0) -> str:
         """Name the limit that is reached: "callback", "max_time", "max_iter", or none by "".
 
         `ahead` are the seconds of the next step, if it cannot be cut.
         """
-        line = self._history[-1]
         if self._asked:
             return "callback"
         if self.deadline.later(-ahead).passed():
             return "max_time"
-        return "max_iter" if line.iteration >= self._limits.max_iter else ""
+        return "max_iter" if self.history[-1].iteration >= self.limits.max_iter else ""
 
 
 @dataclass(frozen=True)
@@ -140,10 +161,10 @@ class Record:
     inner_solves: int = 0
 
     @classmethod
-    def of(cls, iteration: int, seconds: float, at: Certificate, d: Array, *inner: int) -> Record:
-        """Return the line of a point with weights `d`; `inner` are the last two numbers."""
+    def of(cls, watch: Watch, at: Certificate, d: Array, *inner: int) -> Record:
+        """Return the next line, of a point with weights `d`; `inner` are the last two numbers."""
         used = int(np.count_nonzero(d))
-        return cls(iteration, seconds, at.primal, at.dual, at.gap, used, *inner)
+        return cls(watch.iteration, watch.seconds, at.primal, at.dual, at.gap, used, *inner)
 
     def told(self) -> str:
         """Return what progress shows of it."""
@@ -219,24 +240,22 @@ def run(
     problem: Problem,
     solver: Solver,
     limits: Limits,
-    start: Point | None,
-    history: list[Record],
-    began: float,
-    since: Progress | None = None,
+    start: Point | None = None,
+    watch: Watch | None = None,
     own_share: float = OWN_SHARE,
 ) -> Result:
     """Drive `solver` until the certificate, the deadline, a limit or a callback says stop.
 
-    Appends to `history`, keeps the best point, and certifies it from scratch at the end. `since`
-    says how far a fit had come that this one goes on with. On a bank that is not exact the run
-    ends, with the reason "bank", when the gap but for the bank's errors is `own_share` of the
-    tolerance: the kernels themselves then have to say how large it is.
+    Keeps the best point, and certifies it from scratch at the end. The history is that of `watch`,
+    where this is not all of a fit. On a bank that is not exact the run ends, with the reason
+    "bank", when the gap but for the bank's errors is `own_share` of the tolerance: the kernels
+    themselves then have to say how large it is.
     """
     problem = prepared(problem, solver)
     screening = Screening.for_problem(problem) if solver.tries_weights else None
     best = _Best()
-    since = since or Progress()
-    watch = Watch(limits, history, began, problem.deadline)
+    watch = watch or Watch(limits, problem.deadline)
+    history = watch.history
     # Work counts on from what another solver, or this one on another bank, did for the same fit.
     steps, solves = 0, 0
     if history:
@@ -251,9 +270,8 @@ def run(
             certificate = _certify_state(problem, state, rounding=not limits.tol)
             tol = limits.target(certificate.rounding)
             converged = best.offer(state, certificate, tol, problem.unit(certificate.primal))
-            at = since.iteration + len(history), watch.seconds
             work = steps + state.evaluator.n_steps, solves + state.evaluator.n_solves
-            record = Record.of(*at, certificate, state.point.d, *work)
+            record = Record.of(watch, certificate, state.point.d, *work)
             watch.note(record, partial(numbers_of, solver, state, best.state or state))
             open_part, proven = certificate.gap - certificate.approximation, False
             if converged and (state.ended or not state.to_the_end):
@@ -280,7 +298,7 @@ def run(
         # In the middle of a step, at a point that would not have been accepted.
         reason = "max_time"
         if best.state is None:
-            history.append(_offer_constant(problem, best, since, watch))
+            history.append(_offer_constant(problem, best, watch))
     except KeyboardInterrupt:
         if best.certificate is None:
             raise
@@ -304,7 +322,11 @@ def warn_of_interruption(history: list[Record], gap: float) -> None:
 
 
 def run_to_the_end(
-    problem: Problem, solver: Solver, limits: Limits, start: Point | None, *course: Any
+    problem: Problem,
+    solver: Solver,
+    start: Point | None,
+    watch: Watch,
+    own_share: float = OWN_SHARE,
 ) -> tuple[Result, Solver]:
     """Do what :func:`run` does, with cutting planes where a solver gives up too early.
 
@@ -313,7 +335,7 @@ def run_to_the_end(
     """
     if start is not None and solver.hands_over and "planes" in start.extra:
         solver = SOLVERS["silp"]()
-    result = run(problem, solver, limits, start, *course)
+    result = run(problem, solver, watch.limits, start, watch, own_share)
     found = result.certificate
     # Early is while rounding hides less than half of the gap.
     early = result.reason in ("stuck", "steps") and found.gap > 2.0 * found.rounding
@@ -326,7 +348,7 @@ def run_to_the_end(
     there = Point.start(last.d, last.alpha, last.intercept, known)
     planes = SOLVERS["silp"]()
     try:
-        other = run(problem, planes, limits, there, *course)
+        other = run(problem, planes, watch.limits, there, watch, own_share)
     except KeyboardInterrupt:
         # Before a first point of these: there is one all the same.
         warn_of_interruption(result.history, found.gap)
@@ -410,7 +432,7 @@ def _finish(
     return Result(point.d, alpha, certificate, reason, history, witness)
 
 
-def _offer_constant(problem: Problem, best: _Best, since: Progress, watch: Watch) -> Record:
+def _offer_constant(problem: Problem, best: _Best, watch: Watch) -> Record:
     """Take the best constant, which needs no kernel, where time was too short for a first point."""
     d, zero = problem.regularizer.start(problem.m), np.zeros(problem.y.shape)
     witness = None
@@ -423,7 +445,7 @@ def _offer_constant(problem: Problem, best: _Best, since: Progress, watch: Watch
     state = State(point, np.zeros(problem.m), None, False, None, witness)
     certificate = _certify_state(problem, state, True)
     best.offer(state, certificate, 0.0, problem.unit(certificate.primal))
-    return Record.of(since.iteration, watch.seconds, certificate, d)
+    return Record.of(watch, certificate, d)
 
 
 def _not_a_number(problem: Problem) -> InvalidInputError:

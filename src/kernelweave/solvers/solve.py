@@ -23,14 +23,14 @@ from kernelweave.problem import Problem
 from kernelweave.solvers.base import SOLVERS, Solver, check_settings
 from kernelweave.solvers.bundle import MOST_DENSE
 from kernelweave.solvers.certificate import recompute
-from kernelweave.solvers.checkpoint import Session, about, header_of, result_numbers
+from kernelweave.solvers.checkpoint import about, header_of
 from kernelweave.solvers.inner import Point
-from kernelweave.solvers.kept import Progress
 from kernelweave.solvers.loop import (
     OWN_SHARE,
     Limits,
     Record,
     Result,
+    Watch,
     certified_anew,
     prepared,
     run_to_the_end,
@@ -113,26 +113,23 @@ def settle(
 
     `refine` gives the more exact bank of a bank, if there is one.
     """
-    since = Progress() if start is None or start.progress is None else start.progress
-    now = time.perf_counter()
-    began = now - since.seconds
-    with Session(limits.callbacks, header_of(problem)) as session:
-        limits = session.limits(limits, 0, partial(about, problem, solver))
-        if problem.deadline is NEVER:
-            problem = replace(problem, deadline=Deadline.after(limits.max_time, now, limits.stop))
+    limits = limits.with_checkpoints(partial(header_of, problem))
+    if problem.deadline is NEVER:
+        deadline = Deadline.after(limits.max_time, time.perf_counter(), limits.stop)
+        problem = replace(problem, deadline=deadline)
+    watch = Watch(limits, problem.deadline, None if start is None else start.progress)
+    with limits.session(partial(about, problem, solver)):
         problem = problem.as_sum()
         if start is None and solver.starts_coarse():
             start = _first_weights(problem, solver, limits)
         # Once: weights that a solver learns beforehand must not change with a more exact bank.
         problem = prepared(problem, solver)
         result = None
-        if start is not None and since.gap <= limits.target():
+        if start is not None and watch.since.gap <= limits.target():
             # The fit that is taken up had ended; as a rule there is nothing left to do.
-            result = _certified_as_it_is(problem, limits, start, since)
-        history: list[Record] = [] if result is None else result.history
-        course = history, began, since
+            result = _certified_as_it_is(problem, start, watch)
         if result is None:
-            result, solver = run_to_the_end(problem, solver, limits, start, *course)
+            result, solver = run_to_the_end(problem, solver, start, watch)
         solved_on, share = problem.bank, OWN_SHARE
         try:
             while result.reason in ("bank", "stuck"):
@@ -141,9 +138,9 @@ def settle(
                 found = result.certificate
                 result = certified_exactly(problem, solver, limits, result)
                 if result.certificate is not found:
-                    last, seconds = history[-1], time.perf_counter() - began
-                    at = last.iteration + 1, seconds, result.certificate, result.d
-                    history.append(Record.of(*at, last.inner_iterations, last.inner_solves))
+                    last = watch.history[-1]
+                    inner = last.inner_iterations, last.inner_solves
+                    watch.history.append(Record.of(watch, result.certificate, result.d, *inner))
                 if result.converged:
                     break
                 problem.deadline.check()
@@ -158,9 +155,7 @@ def settle(
                         return result, solved_on
                     problem, solved_on = problem.with_bank(finer), finer
                 before = result
-                result, solver = run_to_the_end(
-                    problem, solver, limits, before.start, *course, share
-                )
+                result, solver = run_to_the_end(problem, solver, before.start, watch, share)
                 cut = result.reason in ("max_time", "interrupted")
                 if cut and before.certificate.gap < result.certificate.gap:
                     result = replace(before, reason=result.reason)
@@ -171,29 +166,26 @@ def settle(
             result = replace(result, reason="max_time")
         except KeyboardInterrupt:
             # Between two runs, or before a first point of the second one.
-            warn_of_interruption(history, result.certificate.gap)
+            warn_of_interruption(watch.history, result.certificate.gap)
             if not result.converged:
                 result = replace(result, reason="interrupted")
-        if result.converged:
-            session.end(0, result.history[-1], result_numbers(result))
+        if result.converged and limits.keep is not None:
+            limits.keep.end(result)
     return result, solved_on
 
 
-def _certified_as_it_is(
-    problem: Problem, limits: Limits, start: Point, since: Progress
-) -> Result | None:
+def _certified_as_it_is(problem: Problem, start: Point, watch: Watch) -> Result | None:
     """Return `start`, at which a fit ended, as the result if it needs no step, as far as is known.
 
     A bank that leaves too much open for any certificate is not the one that the fit ended on.
     """
-    began = time.perf_counter()
-    certificate, alpha = recompute(problem, start.d, start.alpha, start.intercept, since.witness)
+    limits, witness = watch.limits, watch.since.witness
+    certificate, alpha = recompute(problem, start.d, start.alpha, start.intercept, witness)
     reason = "converged" if limits.met_by(certificate) else "bank"
     if reason == "bank" and certificate.approximation <= limits.target(certificate.rounding):
         return None
-    seconds = since.seconds + time.perf_counter() - began
-    record = Record.of(since.iteration, seconds, certificate, start.d)
-    return Result(start.d, alpha, certificate, reason, [record], since.witness)
+    watch.history.append(Record.of(watch, certificate, start.d))
+    return Result(start.d, alpha, certificate, reason, watch.history, witness)
 
 
 def certified_exactly(problem: Problem, solver: Solver, limits: Limits, result: Result) -> Result:
@@ -343,7 +335,7 @@ def _learnt(few: Problem, solver: Solver, limits: Limits, start: Point | None) -
     with warnings.catch_warnings():
         # What is kept then is no model of the whole problem.
         warnings.simplefilter("ignore", InterruptedFitWarning)
-        result, _ = run_to_the_end(few, solver, rough, start, [], time.perf_counter())
+        result, _ = run_to_the_end(few, solver, start, Watch(rough, few.deadline))
     if result.reason == "interrupted":
         raise KeyboardInterrupt("interrupted while first weights were learnt.")
     return result
