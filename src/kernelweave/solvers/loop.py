@@ -16,7 +16,7 @@ from kernelweave.compiled.threads import between_blocks, one_blas_thread
 from kernelweave.deadline import Deadline, TimeUp
 from kernelweave.errors import InterruptedFitWarning, InvalidInputError
 from kernelweave.problem import Array, Problem
-from kernelweave.solvers.base import SOLVERS, Solver, State, check_settings
+from kernelweave.solvers.base import Solver, State, check_settings
 from kernelweave.solvers.certificate import (
     Certificate,
     Screening,
@@ -35,7 +35,8 @@ _LEAST = 100.0 * float(np.finfo(np.float64).eps)
 _ROUNDINGS = 10.0
 # A little below the tolerance, so that the last certificate, taken anew, meets it too.
 _MARGIN = 0.99
-# Part of the tolerance that a solver may use up on a bank that is not exact.
+# Part of the tolerance that a solver may use up on a bank that is not exact, whose errors have the
+# rest. Where the gap falls by a factor in each step, that takes 2% more steps at 1e-3.
 OWN_SHARE = 0.9
 
 
@@ -122,6 +123,12 @@ class Watch:
         """Number of the next line of history, from zero on."""
         return self.since.iteration + len(self.history)
 
+    @property
+    def work(self) -> tuple[int, int]:
+        """Steps and solves of single-kernel problems so far."""
+        last = self.history[-1] if self.history else None
+        return (last.inner_iterations, last.inner_solves) if last else (0, 0)
+
     def note(self, line: Any, numbers: Callable[[], Numbers]) -> None:
         """Take down a line of history, show it if it is time to, and tell whoever wants to know."""
         self.history.append(line)
@@ -204,13 +211,15 @@ class Result:
         return Point.start(self.d, self.alpha, self.intercept, extra)
 
 
+@dataclass
 class _Best:
     """The best state so far: smallest gap but for the bank's part, or else lowest objective."""
 
-    def __init__(self) -> None:
-        self.state: State | None = None
-        self.certificate: Certificate | None = None
-        self._score = np.inf
+    state: State | None = None
+    certificate: Certificate | None = None
+    score: float = np.inf
+    # The certificate of a converged fit, taken from the kernels, and its alpha.
+    proof: tuple[Certificate, Array] | None = None
 
     def offer(self, state: State, certificate: Certificate, tol: float, unit: float) -> bool:
         """Take the state if it is better; returns whether the fit has converged with it."""
@@ -219,9 +228,9 @@ class _Best:
         converged = certificate.gap <= _MARGIN * tol
         if not duality:
             # A stationary point above another point seen is not the end.
-            converged &= score <= self._score + tol * unit
-        if converged or state.last_counts or score < self._score:
-            self.state, self.certificate, self._score = state, certificate, score
+            converged &= score <= self.score + tol * unit
+        if converged or state.last_counts or score < self.score:
+            self.state, self.certificate, self.score = state, certificate, score
         return converged
 
 
@@ -257,12 +266,9 @@ def run(
     watch = watch or Watch(limits, problem.deadline)
     history = watch.history
     # Work counts on from what another solver, or this one on another bank, did for the same fit.
-    steps, solves = 0, 0
-    if history:
-        steps, solves = history[-1].inner_iterations, history[-1].inner_solves
+    steps, solves = watch.work
     reason = "interrupted"
     state: State | None = None
-    proof: tuple[Certificate, Array] | None = None
     try:
         with between_blocks(problem.deadline.look()):
             state = solver.init(problem, start)
@@ -278,20 +284,20 @@ def run(
                 # The last certificate decides: it takes K alpha from the kernels, not from the
                 # solver's sum of many steps, and counts what float64 can lose. Where that is most
                 # of the tolerance no step would help.
-                proof = certified_anew(problem, state.point, state.witness_alpha, "converged")
-                whole, _ = proof
+                witness = state.witness_alpha
+                best.proof = certified_anew(problem, state.point, witness, "converged")
+                whole, _ = best.proof
                 tol = limits.target(whole.rounding)
                 proven = whole.gap <= tol or whole.rounding > 0.5 * tol
                 open_part = max(open_part, whole.gap - whole.approximation)
-            reason = "converged"
-            if not proven:
-                reason = _reason_to_stop(own_share * tol, watch, state, certificate)
+            stop = _reason_to_stop(own_share * tol, watch, state, certificate)
+            reason = "converged" if proven else stop
             if reason:
                 break
-            at_point = state.point.d, state.point.alpha, state.quad
-            if screening is not None and screening.look(certificate, *at_point):
+            point = state.point
+            if screening and screening.look(certificate, point.d, point.alpha, state.quad):
                 state.evaluator.keep_only(screening.kept)
-            inner_gap = _inner_gap(problem, certificate, state.point)
+            inner_gap = _inner_gap(problem, certificate, point)
             with between_blocks(problem.deadline.look()):
                 state = solver.step(problem, state, open_part, inner_gap)
     except TimeUp:
@@ -304,7 +310,7 @@ def run(
             raise
         warn_of_interruption(history, best.certificate.gap)
         reason = "interrupted"
-    result = _finish(problem, limits, best, reason, history, proof)
+    result = _finish(problem, best, reason, watch)
     if state is None:
         return result
     extra = solver.remember(state) if result.reason == "bank" else {}
@@ -321,48 +327,9 @@ def warn_of_interruption(history: list[Record], gap: float) -> None:
     )
 
 
-def run_to_the_end(
-    problem: Problem,
-    solver: Solver,
-    start: Point | None,
-    watch: Watch,
-    own_share: float = OWN_SHARE,
-) -> tuple[Result, Solver]:
-    """Do what :func:`run` does, with cutting planes where a solver gives up too early.
-
-    They go on from its last weights, and also where a fit is taken up in which they had the lead.
-    Also returns the solver of the result.
-    """
-    if start is not None and solver.hands_over and "planes" in start.extra:
-        solver = SOLVERS["silp"]()
-    result = run(problem, solver, watch.limits, start, watch, own_share)
-    found = result.certificate
-    # Early is while rounding hides less than half of the gap.
-    early = result.reason in ("stuck", "steps") and found.gap > 2.0 * found.rounding
-    if not (early and solver.hands_over and problem.convex):
-        return result, solver
-    # Where T has no gradient the gap of a single alpha says little: the weights that the solver
-    # came to last may be far better than those with the smallest gap. Its alpha makes a cut.
-    last = result.last or result.start
-    known = {"witness.alpha": result.alpha if result.witness is None else result.witness}
-    there = Point.start(last.d, last.alpha, last.intercept, known)
-    planes = SOLVERS["silp"]()
-    try:
-        other = run(problem, planes, watch.limits, there, watch, own_share)
-    except KeyboardInterrupt:
-        # Before a first point of these: there is one all the same.
-        warn_of_interruption(result.history, found.gap)
-        return replace(result, reason="interrupted"), solver
-    if other.certificate.gap < found.gap:
-        return other, planes
-    ended = "interrupted" if other.reason == "interrupted" else result.reason
-    return replace(result, reason=ended), solver
-
-
 def _certify_state(problem: Problem, state: State, rounding: bool) -> Certificate:
-    at = state.point
-    given = at.d, at.alpha, at.intercept, at.fitted, state.quad, state.witness
-    return certify(problem, *given, rounding)
+    at, (quad, witness) = state.point, (state.quad, state.witness)
+    return certify(problem, at.d, at.alpha, at.intercept, at.fitted, quad, witness, rounding)
 
 
 def _inner_gap(problem: Problem, certificate: Certificate, point: Point) -> float:
@@ -398,38 +365,31 @@ def certified_anew(
         return recompute(problem, point.d, point.alpha, point.intercept, witness)
 
 
-def _finish(
-    problem: Problem,
-    limits: Limits,
-    best: _Best,
-    reason: str,
-    history: list[Record],
-    proof: tuple[Certificate, Array] | None,
-) -> Result:
-    """Return the best point, certified from the kernels; `proof` is that of a converged fit."""
+def _finish(problem: Problem, best: _Best, reason: str, watch: Watch) -> Result:
+    """Return the best point, certified from the kernels."""
     if best.certificate is None or best.state is None:
         raise _not_a_number(problem)
     certificate, point, witness = best.certificate, best.state.point, best.state.witness_alpha
+    alpha = point.alpha
     if reason == "bank":
         # Another bank will certify this point.
-        return Result(point.d, point.alpha, certificate, reason, history, witness)
-    alpha = point.alpha
+        return Result(point.d, alpha, certificate, reason, watch.history, witness)
     try:
-        if reason != "converged" or proof is None:
-            proof = certified_anew(problem, point, witness, reason)
-        certificate, alpha = proof
+        if reason != "converged" or best.proof is None:
+            best.proof = certified_anew(problem, point, witness, reason)
+        certificate, alpha = best.proof
     except TimeUp:
         # From the products that the solver has kept; what they may have rounded is counted.
         certificate = _certify_state(problem, best.state, True)
         reason = "interrupted" if reason == "interrupted" else "max_time"
     if not np.isfinite([certificate.primal, certificate.gap]).all():
         raise _not_a_number(problem)
-    if limits.met_by(certificate):
+    if watch.limits.met_by(certificate):
         reason = "converged"
     elif reason == "converged":
         # Rounding can do most of what the tolerance allows.
         reason = "bank" if best.certificate.approximation > 0 else "stuck"
-    return Result(point.d, alpha, certificate, reason, history, witness)
+    return Result(point.d, alpha, certificate, reason, watch.history, witness)
 
 
 def _offer_constant(problem: Problem, best: _Best, watch: Watch) -> Record:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from operator import methodcaller
-from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -33,7 +30,7 @@ from kernelweave.solvers.loop import (
     Watch,
     certified_anew,
     prepared,
-    run_to_the_end,
+    run,
     warn_of_interruption,
 )
 from kernelweave.solvers.silp import SILP, ActiveSet
@@ -45,7 +42,8 @@ from kernelweave.validation import unknown_name
 # kernels than this if they are to have sparse weights (``benchmarks/papers/spicy.py``).
 _FEW_SAMPLES, _MANY_FOR_SPICY = 1500, 1000
 # While a bank is off by so little that this part of the tolerance is left to the solver, the fit
-# goes on with it; then a more exact one takes over.
+# goes on with it; then a more exact one takes over. Where the gap falls by a factor in each step, a
+# fifth of a tolerance of 1e-3 takes log 5 / log 1000, a quarter, more steps than all of it.
 _LEAST_SHARE = 0.2
 
 
@@ -95,7 +93,7 @@ def solve(problem: Problem, solver: Solver, limits: Limits, start: Point | None 
 
     Warns when the tolerance was not met, saying why and what to do.
     """
-    result, _ = settle(problem, solver, limits, start, methodcaller("refined"))
+    result, _ = settle(problem, solver, limits, start)
     told = reason_for_gap(result, limits)
     if told:
         warnings.warn(told, ConvergenceWarning, stacklevel=2)
@@ -103,16 +101,9 @@ def solve(problem: Problem, solver: Solver, limits: Limits, start: Point | None 
 
 
 def settle(
-    problem: Problem,
-    solver: Solver,
-    limits: Limits,
-    start: Point | None,
-    refine: Callable[[Any], KernelOperator | None],
+    problem: Problem, solver: Solver, limits: Limits, start: Point | None = None
 ) -> tuple[Result, KernelOperator]:
-    """Do what :func:`solve` does, without a warning; also returns the last bank it solved on.
-
-    `refine` gives the more exact bank of a bank, if there is one.
-    """
+    """Do what :func:`solve` does, without a warning; also returns the last bank it solved on."""
     limits = limits.with_checkpoints(partial(header_of, problem))
     if problem.deadline is NEVER:
         deadline = Deadline.after(limits.max_time, time.perf_counter(), limits.stop)
@@ -130,7 +121,7 @@ def settle(
             result = _certified_as_it_is(problem, start, watch)
         if result is None:
             result, solver = run_to_the_end(problem, solver, start, watch)
-        solved_on, share = problem.bank, OWN_SHARE
+        share = OWN_SHARE
         try:
             while result.reason in ("bank", "stuck"):
                 # Often the point is good enough and only its proof was not: look before solving
@@ -138,9 +129,8 @@ def settle(
                 found = result.certificate
                 result = certified_exactly(problem, solver, limits, result)
                 if result.certificate is not found:
-                    last = watch.history[-1]
-                    inner = last.inner_iterations, last.inner_solves
-                    watch.history.append(Record.of(watch, result.certificate, result.d, *inner))
+                    line = Record.of(watch, result.certificate, result.d, *watch.work)
+                    watch.history.append(line)
                 if result.converged:
                     break
                 problem.deadline.check()
@@ -150,10 +140,10 @@ def settle(
                 share = min(0.5 * share, left)
                 if share < _LEAST_SHARE or result.reason == "stuck":
                     with between_blocks(problem.deadline.look(graces=0)):
-                        finer, share = refine(problem.bank), OWN_SHARE
+                        finer, share = problem.bank.refined(), OWN_SHARE
                     if finer is None:
-                        return result, solved_on
-                    problem, solved_on = problem.with_bank(finer), finer
+                        return result, problem.bank
+                    problem = problem.with_bank(finer)
                 before = result
                 result, solver = run_to_the_end(problem, solver, before.start, watch, share)
                 cut = result.reason in ("max_time", "interrupted")
@@ -171,7 +161,45 @@ def settle(
                 result = replace(result, reason="interrupted")
         if result.converged and limits.keep is not None:
             limits.keep.end(result)
-    return result, solved_on
+    return result, problem.bank
+
+
+def run_to_the_end(
+    problem: Problem,
+    solver: Solver,
+    start: Point | None,
+    watch: Watch,
+    own_share: float = OWN_SHARE,
+) -> tuple[Result, Solver]:
+    """Do what :func:`run` does, with cutting planes where a solver gives up too early.
+
+    They go on from its last weights, and also where a fit is taken up in which they had the lead.
+    Also returns the solver of the result.
+    """
+    if start is not None and solver.hands_over and "planes" in start.extra:
+        solver = SOLVERS["silp"]()
+    result = run(problem, solver, watch.limits, start, watch, own_share)
+    found = result.certificate
+    # Early is while rounding hides less than half of the gap.
+    early = result.reason in ("stuck", "steps") and found.gap > 2.0 * found.rounding
+    if not (early and solver.hands_over and problem.convex):
+        return result, solver
+    # Where T has no gradient the gap of a single alpha says little: the weights that the solver
+    # came to last may be far better than those with the smallest gap. Its alpha makes a cut.
+    last = result.last or result.start
+    known = {"witness.alpha": result.alpha if result.witness is None else result.witness}
+    there = Point.start(last.d, last.alpha, last.intercept, known)
+    planes = SOLVERS["silp"]()
+    try:
+        other = run(problem, planes, watch.limits, there, watch, own_share)
+    except KeyboardInterrupt:
+        # Before a first point of these: there is one all the same.
+        warn_of_interruption(result.history, found.gap)
+        return replace(result, reason="interrupted"), solver
+    if other.certificate.gap < found.gap:
+        return other, planes
+    ended = "interrupted" if other.reason == "interrupted" else result.reason
+    return replace(result, reason=ended), solver
 
 
 def _certified_as_it_is(problem: Problem, start: Point, watch: Watch) -> Result | None:
