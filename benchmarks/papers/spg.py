@@ -66,7 +66,7 @@ def make_problem(kind: str, X: np.ndarray, y: np.ndarray, norm: str, C: float = 
 
 def bare_fit(problem: Problem, setting: Any, limits: Limits) -> Result:
     """Fit by the bare loop, with no weights learnt on a part of the samples first."""
-    return run(problem, get_solver(setting, problem), limits, None, [], time.perf_counter())
+    return run(problem, get_solver(setting, problem), limits)
 
 
 def settings_of(number: int) -> dict[str, Any]:

@@ -29,7 +29,9 @@ from kernelweave.reading.bounded import OF_ARRAYS, Allowance, check_npy, read_np
 HEADER = "kernelweave.json"
 # How much memory a byte of JSON takes as Python's objects.
 OF_JSON = 30.0
-# Data that do not get smaller than this part of themselves are stored as they are.
+# Data that do not get smaller than this part of themselves are stored as they are. To compress them
+# takes 30 ms a megabyte. Random numbers come to 0.93 to 0.96 of their size, those of two digits to
+# 0.24, labels to 0.05, and the first 64 KiB, compressed quickly, tell these apart.
 _WORTH = 0.9
 _LOOK_AT = 2**16
 CHANGED = "it is damaged, or has been changed since it was written"

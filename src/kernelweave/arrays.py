@@ -15,14 +15,3 @@ Index = NDArray[np.intp]
 Flags = NDArray[np.bool_]
 # Kernel values in the precision that they are kept in, labels, and whatever a user hands in.
 AnyArray = NDArray[Any]
-
-
-def read_only(A: AnyArray) -> AnyArray:
-    """Return A as an array that cannot be written to, whoever else may.
-
-    Numba compiles a function once for these and once for others: what is never written comes in
-    one kind.
-    """
-    view = A.view()
-    view.flags.writeable = False
-    return view

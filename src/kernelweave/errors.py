@@ -18,11 +18,7 @@ _IN_LINES = re.compile(f"(?!\n)[{_HIDDEN}]")
 def visible(text: str, *, lines: bool = False) -> str:
     r"""Write control characters as Python does, so that a terminal shows them and obeys none.
 
-    Parameters
-    ----------
-    text : str
-    lines : bool, default=False
-        Whether ends of lines stay what they are.
+    With `lines` their ends stay what they are.
 
     Examples
     --------

@@ -12,15 +12,13 @@ from kernelweave.combine.base import Combination, WeightedSum
 from kernelweave.combine.combined import CombinedOperator
 from kernelweave.deadline import NEVER, Deadline
 from kernelweave.losses.base import Loss
-from kernelweave.operators.base import KernelOperator
+from kernelweave.operators.base import KernelOperator, kernel_runs
 from kernelweave.regularizers.base import Regularizer
 
 _EPS, _TINY = np.finfo(np.float64).eps, np.finfo(np.float64).tiny
 # Objectives below this part of the best constant predictor's are lost in the rounding of its terms,
 # of which there may be many thousands.
 _RESOLVED = 1e-12
-# Kernels that are asked for their diagonal: with a million of them some are enough.
-_SOME_KERNELS = 1000
 
 
 @dataclass(frozen=True)
@@ -82,9 +80,9 @@ class Problem:
         """Largest mean diagonal of the kernels: 1 if they are normalised, or made of distances."""
         if self.combination.base != "kernels":
             return 1.0
-        some = np.unique(np.linspace(0, self.m - 1, _SOME_KERNELS).astype(np.int64))
-        diagonal: Array = self.bank.diagonal(some)
-        return float(np.max(diagonal.mean(axis=1)))
+        # All of them take the n-th part of a pass over the values of the kernels.
+        runs = kernel_runs(self.m, self.n)
+        return float(max(self.bank.diagonal(run).mean(axis=1).max() for run in runs))
 
     @cached_property
     def constant_value(self) -> float:

@@ -449,7 +449,7 @@ def test_only_a_good_start_raises_the_first_penalty():
     best, solver = fit(problem), Spicy()
     unit = solver.first_penalty
     good = solver.init(problem, Point.start(best.d, best.alpha, best.intercept))
-    assert good.memory.penalty == pytest.approx(solver.growth * unit * best.d.max())
+    assert good.memory.dual.penalty == pytest.approx(solver.growth * unit * best.d.max())
     equal = np.full(8, 1 / 8)
     rough = solver.init(problem, Point.start(equal, np.zeros_like(best.alpha), best.intercept))
-    assert rough.memory.penalty < 0.5 * solver.growth * unit / 8
+    assert rough.memory.dual.penalty < 0.5 * solver.growth * unit / 8

@@ -20,7 +20,7 @@ from kernelweave.combine import WeightedSum
 from kernelweave.deadline import NEVER, Deadline, TimeUp
 from kernelweave.errors import InterruptedFitWarning
 from kernelweave.losses import Logistic, SquaredHinge, get_loss
-from kernelweave.operators import ComputedOperator
+from kernelweave.operators import ComputedOperator, DenseOperator
 from kernelweave.problem import Problem
 from kernelweave.regularizers import Simplex
 from kernelweave.solvers import (
@@ -125,7 +125,7 @@ def test_the_first_solve_of_chunking_is_cut_in_the_middle():
 
 
 def test_an_outer_step_of_spicy_is_cut_in_the_middle():
-    solver = Spicy(first_penalty=1e4)
+    solver = Spicy(first_penalty=1e6)
     whole = inner_steps(solver, "logistic")
     cut = [inner_steps(solver, "logistic", at=at) for at in range(1, 200, 8)]
     assert cut[0] == 0 and cut == sorted(cut)
@@ -234,24 +234,25 @@ def test_a_fit_that_is_told_to_stop_ends_in_mid_step(solver):
         asked.append(True)
         return len(asked) > 9
 
-    found, _ = settle(problem_of(), solver, Limits(tol=1e-14, stop=stop), None, lambda bank: None)
+    found, _ = settle(problem_of(), solver, Limits(tol=1e-14, stop=stop))
     assert len(asked) <= 9 + 12 and not found.converged and len(found.history) <= 9
 
 
-def rough_problem():
-    """One whose bank has to be refined, as float32 leaves too much open."""
+def refined_by(refined):
+    """A problem whose bank has to be refined, as float32 leaves too much open, and how it is."""
     X, _ = load_breast_cancer(return_X_y=True)
     bank = DenseBank("float32").build(ComputedOperator.build("mwumkl", X[:120]))
+    bank.__class__ = type("Refined", (DenseOperator,), {"refined": refined})
     return replace(problem_of(), bank=bank)
 
 
 def ended_by(error):
     """Return what is left of a fit that is ended while its bank is refined."""
 
-    def refine(bank):
+    def refined(bank):
         raise error
 
-    return settle(rough_problem(), ActiveSet(), Limits(tol=1e-9), None, refine)[0]
+    return settle(refined_by(refined), ActiveSet(), Limits(tol=1e-9))[0]
 
 
 def test_a_bank_that_is_not_refined_in_time_leaves_the_model_of_the_first_one():
@@ -267,11 +268,11 @@ def test_ctrl_c_while_a_bank_is_refined_keeps_the_model_of_the_first_one():
 
 def test_a_finer_bank_without_time_for_a_step_leaves_the_model_of_the_first_one():
     clock = [0.0]
-    problem = replace(rough_problem(), deadline=Deadline(1.0, lambda: clock[0]))
 
-    def refine(bank):
+    def refined(bank):
         clock[0] = 2.0
-        return bank.refined()
+        return DenseOperator.refined(bank)
 
-    found, _ = settle(problem, ActiveSet(), Limits(tol=1e-9), None, refine)
+    problem = replace(refined_by(refined), deadline=Deadline(1.0, lambda: clock[0]))
+    found, _ = settle(problem, ActiveSet(), Limits(tol=1e-9))
     assert found.reason == "max_time" and 0 < found.certificate.gap < 1e-3

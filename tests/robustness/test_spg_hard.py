@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
 from hard_problems import check_fit, draw, fit
@@ -52,7 +50,7 @@ def wide_product(regularizer, features=300):
 def plain_run(problem, solver, max_iter):
     """A fit from equal weights, none of them learnt on some of the samples first."""
     limits = Limits(tol=1e-3, max_iter=max_iter)
-    return run(problem, solver, limits, None, [], time.perf_counter())
+    return run(problem, solver, limits)
 
 
 @pytest.mark.parametrize("p", [1.1, 1.33])

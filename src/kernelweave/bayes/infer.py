@@ -25,7 +25,7 @@ from kernelweave.compiled.threads import between_blocks, one_blas_thread
 from kernelweave.deadline import Deadline, TimeUp
 from kernelweave.errors import InterruptedFitWarning, InvalidInputError
 from kernelweave.operators.base import KernelOperator, kernel_runs
-from kernelweave.solvers.checkpoint import Header, Session
+from kernelweave.solvers.checkpoint import Header
 from kernelweave.solvers.kept import (
     ABOVE_ZERO,
     Kept,
@@ -92,13 +92,13 @@ def infer(
     >>> fit.converged, bool(fit.history[1].lower_bound < fit.lower_bound)
     (True, True)
     """
-    began = time.perf_counter()
-    history: list[BayesRecord] = []
     line, reason = None, ""
-    header = Header("infer", len(targets.y), 1, bank.n, bank.m, "")
-    with Session(limits.callbacks, header) as session:
-        limits = session.limits(limits, 0, partial(about, targets, settings))
-        deadline = deadline or Deadline.after(limits.max_time, began)
+    header = partial(Header, "infer", len(targets.y), 1, bank.n, bank.m, "")
+    limits = limits.with_checkpoints(header)
+    deadline = deadline or Deadline.after(limits.max_time, time.perf_counter())
+    watch = Watch(limits, deadline, Progress(iteration=1))
+    history = watch.history
+    with limits.session(partial(about, targets, settings)):
         try:
             with between_blocks(deadline.look()):
                 guess = None
@@ -107,19 +107,18 @@ def infer(
                 ensemble = last = Ensemble(bank, targets, settings, seed, squares, guess)
                 if start is not None:
                     line = start.place(ensemble, str(about(targets, settings)["digest"]))
-            since = Progress() if line is None else Progress(line.iteration, line.seconds)
-            watch = Watch(limits, history, began - since.seconds, deadline)
-            ended = line is not None and _stands_still(line, targets, limits)
-            if line is not None and (ended or line.iteration >= limits.max_iter):
-                # The fit that is taken up had ended.
-                history.append(line)
-                reason = "converged" if ended else "max_iter"
+            if line is not None:
+                watch.since = Progress(line.iteration + 1, line.seconds)
+                ended = _stands_still(line, targets, limits)
+                if ended or line.iteration >= limits.max_iter:
+                    # The fit that is taken up had ended.
+                    history.append(line)
+                    reason = "converged" if ended else "max_iter"
             while not reason:
                 began_step = time.perf_counter()
-                iteration = since.iteration + len(history) + 1
                 with between_blocks(deadline.look()), np.errstate(**_QUIET):
                     ensemble.iterate()
-                    line = _record(ensemble, iteration, began - since.seconds, line)
+                    line = _record(ensemble, watch.iteration, watch.seconds, line)
                 # No factor changes once it is there, so that a copy keeps those of now.
                 last = copy(ensemble)
                 watch.note(line, ensemble.numbers)
@@ -205,7 +204,7 @@ def _constant(
     ensemble.samples.traced[:] = settings.sigma_g**-2 * float(traces @ traces)
     with np.errstate(**_QUIET):
         ensemble.update(*Ensemble.UPDATES[2:])  # what follows q(a)
-        line = _record(ensemble, 0, began, None)
+        line = _record(ensemble, 0, time.perf_counter() - began, None)
     warnings.warn(
         f"max_time={limits.max_time} s was reached before the end of the first iteration: the "
         "model is a constant, with the kernels unused. Raise it or take fewer samples: the time "
@@ -217,7 +216,7 @@ def _constant(
 
 
 def _record(
-    ensemble: Ensemble, iteration: int, began: float, before: BayesRecord | None
+    ensemble: Ensemble, iteration: int, seconds: float, before: BayesRecord | None
 ) -> BayesRecord:
     """Return the line of an iteration, or raise if it ended in numbers beyond float64."""
     bound, e_mean = ensemble.lower_bound(), ensemble.weights.e_mean
@@ -228,7 +227,7 @@ def _record(
             "kernels (normalize='trace'), or scale the targets."
         )
     rise = np.inf if before is None else bound - before.lower_bound
-    change, seconds = rise / ensemble.targets.y.size, time.perf_counter() - began
+    change = rise / ensemble.targets.y.size
     return BayesRecord(iteration, seconds, bound, change, len(selected_kernels(e_mean)))
 
 

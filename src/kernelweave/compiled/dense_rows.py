@@ -224,6 +224,17 @@ def rows_product(K: Array, idx: Array, delta: Array) -> Array:
     return out
 
 
+def read_only(A: Array) -> Array:
+    """Return A as an array that cannot be written to, whoever else may.
+
+    Numba compiles a function once for these and once for others: what is never written comes in
+    one kind.
+    """
+    view = A.view()
+    view.flags.writeable = False
+    return view
+
+
 def fits_float32(diagonal: Array) -> bool:
     """Whether a kernel matrix with such a diagonal can be kept in float32.
 

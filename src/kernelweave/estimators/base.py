@@ -36,7 +36,6 @@ from kernelweave.operators.auto import build_bank, storage_dtype
 from kernelweave.problem import Array, Problem
 from kernelweave.regularizers import get_regularizer
 from kernelweave.solvers import (
-    Checkpoint,
     Limits,
     Point,
     Record,
@@ -49,12 +48,9 @@ from kernelweave.solvers import (
 from kernelweave.solvers.checkpoint import (
     Header,
     Saved,
-    Session,
-    about,
     names_digest,
     neighbour_start,
     read,
-    result_numbers,
     start_at,
 )
 from kernelweave.validation import require_array, require_kind
@@ -127,17 +123,13 @@ class BaseMKL(KernelEstimator):
         with self._threads():
             made = self._set_up(tasks, C, Deadline.after(self._limits().max_time, began))
             built = time.perf_counter() - began
-            with begin_session(self, made.limits, made.kernel_set, source, **count) as session:
-                starts = self._starts(made, tasks, source)
-                parts = zip(made.problems, made.solvers, starts, strict=True)
-                for group, (problem, solver, start) in enumerate(parts):
-                    limits = session.limits(made.limits, group, partial(about, problem, solver))
-                    problem = replace(problem, deadline=time_left(self, built))
-                    result = self._solve(problem, solver, limits, start)
-                    if result.converged:
-                        session.end(group, result.history[-1], result_numbers(result))
-                    session.flush()
-                    results.append(result)
+            limits = with_checkpoints(self, made.limits, made.kernel_set, source, **count)
+            starts = self._starts(made, tasks, source)
+            parts = zip(made.problems, made.solvers, starts, strict=True)
+            for group, (problem, solver, start) in enumerate(parts):
+                problem = replace(problem, deadline=time_left(self, built))
+                result = self._solve(problem, solver, replace(limits, group=group), start)
+                results.append(result)
         self._store(made, results)
         self._solutions = None
         if self.warm_start:
@@ -368,21 +360,20 @@ def read_source(model: KernelEstimator, **wanted: Any) -> Saved | None:
     return saved
 
 
-def begin_session(
+def with_checkpoints(
     model: KernelEstimator,
     limits: Limits,
     kernels: KernelOperator,
     source: Saved | None,
     n_tasks: int,
     n_groups: int,
-) -> Session:
-    """Begin the checkpoints of a fit; raises if `source` was fitted with other kernels."""
-    if source is None and not any(isinstance(c, Checkpoint) for c in limits.callbacks):
-        return Session(limits.callbacks, Header("", n_tasks, n_groups, kernels.n, kernels.m, ""))
-    header = _header(model, kernels, n_tasks, n_groups)
-    if source is not None:
-        source.check(m=header.m, kernels=header.kernels)
-    return Session(limits.callbacks, header, None if source is None else source.groups)
+) -> Limits:
+    """Return the limits of a fit, with its checkpoints; raises if `source` had other kernels."""
+    header = partial(_header, model, kernels, n_tasks, n_groups)
+    if source is None:
+        return limits.with_checkpoints(header)
+    source.check(m=kernels.m, kernels=names_digest(kernels.names))
+    return limits.with_checkpoints(header, source.groups)
 
 
 def _header(model: KernelEstimator, kernels: KernelOperator, n_tasks: int, n_groups: int) -> Header:

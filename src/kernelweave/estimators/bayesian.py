@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import KW_ONLY, dataclass, field
-from functools import partial
+from dataclasses import KW_ONLY, dataclass, field, replace
 from numbers import Real
 from typing import Any
 
@@ -20,7 +19,6 @@ from kernelweave.bayes import (
     Outputs,
     Posterior,
     Settings,
-    about,
     get_hyperparameters,
     infer,
     posterior_numbers,
@@ -33,12 +31,12 @@ from kernelweave.compiled.threads import between_blocks
 from kernelweave.deadline import Deadline, TimeUp
 from kernelweave.errors import InvalidInputError
 from kernelweave.estimators.base import (
-    begin_session,
     build_kernels,
     check_fits,
     keep_fits,
     read_source,
     time_left,
+    with_checkpoints,
 )
 from kernelweave.estimators.decisions import Decisions
 from kernelweave.estimators.kernel_estimator import KernelEstimator
@@ -95,19 +93,16 @@ class BaseBayesianMKL(KernelEstimator):
             ends = Deadline.after(self.max_time, began)
             kernel_set, bank = build_kernels(self, X, _BANK_TOL, seed, ends, stored=True)
             posteriors = []
-            with begin_session(self, limits, kernel_set, source, **count) as session:
-                squares = None
-                with suppress(TimeUp), between_blocks(ends.look()):
-                    squares = sum_of_squares(bank)
-                built = time.perf_counter() - began
-                for group, target in enumerate(targets):
-                    own = session.limits(limits, group, partial(about, target, settings))
-                    start = self._start(source, group, bank)
-                    ends = time_left(self, built)
-                    posteriors.append(
-                        infer(bank, target, settings, own, seed, squares, start, ends)
-                    )
-                    session.flush()
+            limits = with_checkpoints(self, limits, kernel_set, source, **count)
+            squares = None
+            with suppress(TimeUp), between_blocks(ends.look()):
+                squares = sum_of_squares(bank)
+            built = time.perf_counter() - began
+            for group, target in enumerate(targets):
+                own = replace(limits, group=group)
+                start = self._start(source, group, bank)
+                ends = time_left(self, built)
+                posteriors.append(infer(bank, target, settings, own, seed, squares, start, ends))
         return kernel_set, posteriors
 
     def _start(self, source: Saved | None, group: int, bank: KernelOperator) -> BayesStart | None:

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kernelweave.arrays import read_only
 from kernelweave.compiled.blocks import MIRROR_ROWS
-from kernelweave.compiled.dense_rows import mirror_rows
+from kernelweave.compiled.dense_rows import mirror_rows, read_only
 from kernelweave.compiled.low_rank import (
     INNER,
     SQUARED_DISTANCE,

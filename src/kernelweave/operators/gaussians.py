@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from kernelweave.arrays import read_only
 from kernelweave.cached import cached_property
 from kernelweave.compiled.blocks import (
     GAUSSIAN_COLUMNS,
@@ -21,7 +20,7 @@ from kernelweave.compiled.blocks import (
     STACK_ENTRIES,
     gaussian_blocks,
 )
-from kernelweave.compiled.dense_rows import mirror_rows
+from kernelweave.compiled.dense_rows import mirror_rows, read_only
 from kernelweave.compiled.gaussians import Kernels, add_products, write_sums
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.errors import InvalidInputError

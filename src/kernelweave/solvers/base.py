@@ -160,15 +160,14 @@ def integer(low: int, high: float = np.inf) -> Metadata:
 
 def number(**limits: float) -> Metadata:
     """Allow finite numbers > `above`, >= `least`, < `below` and <= `most`, those that are given."""
-    given = [(*_LIMITS[name], float(limit)) for name, limit in limits.items()]
-    told = "a finite number " + " and ".join(f"{sign} {limit:g}" for sign, _, limit in given)
+    told = " and ".join(f"{_LIMITS[name][0]} {limit:g}" for name, limit in limits.items())
 
     def accepts(value: Any) -> bool:
         if not isinstance(value, Real) or isinstance(value, bool) or not np.isfinite(float(value)):
             return False
-        return all(holds(float(value), limit) for _, holds, limit in given)
+        return all(_LIMITS[name][1](float(value), limit) for name, limit in limits.items())
 
-    return {"allowed": (told, accepts)}
+    return {"allowed": (f"a finite number {told}", accepts)}
 
 
 _LIMITS = {

@@ -11,10 +11,9 @@ import os
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import asdict, dataclass, fields, replace
-from functools import partial
+from dataclasses import asdict, dataclass, field, fields
 from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,11 +48,12 @@ from kernelweave.validation import parse_time
 
 if TYPE_CHECKING:
     from kernelweave.solvers.base import Solver, State
-    from kernelweave.solvers.loop import Limits, Result
+    from kernelweave.solvers.loop import Result
 
 _FORMAT = "kernelweave checkpoint"
 _VERSION = 2
-# Those of a batch are written when they are read, and a million take half a minute.
+# Names of a batch are written when they are read: a million take half a minute, these a third of a
+# second.
 _MOST_NAMES = 10_000
 
 
@@ -118,20 +118,25 @@ class Checkpoint:
             ) from error
 
 
-def _interval(every: object) -> tuple[int | None, float]:
-    """(iterations, seconds) between two files; the iterations are None where a time was given."""
+def _interval(every: object) -> tuple[float, float]:
+    """Iterations and seconds after which there is a new file; one of the two is infinite."""
     if isinstance(every, Integral) and not isinstance(every, bool) and int(every) >= 1:
-        return int(every), 0.0
+        return int(every), np.inf
     seconds = parse_time(every) if isinstance(every, str) else None
     if seconds is None:
         raise InvalidInputError(
             "Checkpoint: every must be an integer >= 1 (iterations) or a time such as '30s', "
             f"'5min' or '1h'; got {every!r}."
         )
-    return None, seconds
+    return np.inf, seconds
 
 
 # The file
+
+
+def _told(words: str) -> Any:
+    """A field of the header, and what messages call it."""
+    return field(metadata={"told": words})
 
 
 @dataclass(frozen=True)
@@ -142,23 +147,12 @@ class Header:
     fit each; `kernels` is the digest of the names of the kernels.
     """
 
-    kind: str
-    n_tasks: int
-    n_groups: int
-    n: int
-    m: int
-    kernels: str
-
-
-# What messages call them.
-_WORDS = {
-    "kind": "of a {}",
-    "n_tasks": "of {} tasks (classes, labels or outputs)",
-    "n_groups": "of {} sets of kernel weights (multi_class)",
-    "n": "on {} samples",
-    "m": "with {} kernels",
-    "kernels": "with other kernels: the digest of their names is {}",
-}
+    kind: str = _told("of a {}")
+    n_tasks: int = _told("of {} tasks (classes, labels or outputs)")
+    n_groups: int = _told("of {} sets of kernel weights (multi_class)")
+    n: int = _told("on {} samples")
+    m: int = _told("with {} kernels")
+    kernels: str = _told("with other kernels: the digest of their names is {!s:.12}")
 
 
 @dataclass(frozen=True)
@@ -174,17 +168,15 @@ class Saved:
 
     def check(self, **wanted: Any) -> None:
         """Raise unless the header has these values."""
-        for name, value in wanted.items():
-            found = getattr(self.header, name)
+        for part in fields(Header):
+            found, words = getattr(self.header, part.name), part.metadata["told"]
+            value = wanted.get(part.name, found)
             if found != value:
-                if name == "kernels":
-                    found, value = str(found)[:12], value[:12]
-                told = _WORDS[name].format(found)
-                needed = _WORDS[name].removeprefix("with other kernels: ").format(value)
+                needed = words.removeprefix("with other kernels: ").format(value)
                 raise InvalidInputError(
-                    f"warm_start_from: {self.where} is {told}, but this fit is {needed}. A fit can "
-                    "only go on from one of the same estimator, classes, samples and kernels; "
-                    "leave warm_start_from=None to start anew."
+                    f"warm_start_from: {self.where} is {words.format(found)}, but this fit is "
+                    f"{needed}. A fit can only go on from one of the same estimator, classes, "
+                    "samples and kernels; leave warm_start_from=None to start anew."
                 )
 
 
@@ -205,36 +197,36 @@ def read(path: str | os.PathLike[str]) -> Saved:
         )
     try:
         arrays, whole = read_arrays(file)
+        if str(arrays.get("format")) != _FORMAT:
+            raise DamagedFileError("it holds other arrays")
+        version = str(arrays.get("version"))
+        if not version.isdigit() or int(version) <= _VERSION:
+            header, groups = _parts(arrays)
+            if not whole:
+                raise DamagedFileError(CHANGED)
+            return Saved(f"the checkpoint {where}", header, groups)
     except MemoryBudgetError:
         raise
     except Exception as error:
         # There is no end to what damaged archives and headers of arrays make Python raise.
-        known = isinstance(error, DamagedFileError)
-        raise _not_one(where, str(error) if known else f"it cannot be read ({error})") from error
-    if str(arrays.get("format")) != _FORMAT:
-        raise _not_one(where, "it holds other arrays")
-    version = str(arrays.get("version"))
-    if version.isdigit() and int(version) > _VERSION:
+        why = str(error) if isinstance(error, DamagedFileError) else f"it cannot be read ({error})"
         raise InvalidInputError(
-            f"warm_start_from: {where} has version {version} of the checkpoint format; this "
-            f"kernelweave reads versions up to {_VERSION}. Take it up with the kernelweave that "
-            "wrote it, or start anew."
-        )
+            f"warm_start_from: {where} is no checkpoint of kernelweave: {why}. Checkpoints are "
+            "written by callbacks=[Checkpoint(path)]."
+        ) from error
+    raise InvalidInputError(
+        f"warm_start_from: {where} has version {version} of the checkpoint format; this "
+        f"kernelweave reads versions up to {_VERSION}. Take it up with the kernelweave that wrote "
+        "it, or start anew."
+    )
+
+
+def _parts(arrays: Numbers) -> tuple[Header, dict[int, Numbers]]:
     try:
         header = Header(**{f.name: arrays[f.name].item() for f in fields(Header)})
-        groups = {int(group): part_of(arrays, str(group)) for group in arrays["groups"]}
+        return header, {int(group): part_of(arrays, str(group)) for group in arrays["groups"]}
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise _not_one(where, f"parts of it are missing ({error})") from error
-    if not whole:
-        raise _not_one(where, CHANGED)
-    return Saved(f"the checkpoint {where}", header, groups)
-
-
-def _not_one(where: str, why: str) -> InvalidInputError:
-    return InvalidInputError(
-        f"warm_start_from: {where} is no checkpoint of kernelweave: {why}. Checkpoints are written "
-        "by callbacks=[Checkpoint(path)]."
-    )
+        raise DamagedFileError(f"parts of it are missing ({error})") from error
 
 
 # While a fit runs
@@ -253,9 +245,8 @@ class _Writer:
     def due(self) -> bool:
         """Whether a file is to be written, now that there is one record more."""
         self.unwritten += 1
-        if self._iterations is not None and self._last > -np.inf:
-            return self.unwritten >= self._iterations
-        return time.perf_counter() - self._last >= self._seconds
+        since = time.perf_counter() - self._last
+        return self.unwritten >= self._iterations or since >= self._seconds
 
     def write(self, header: Header, groups: Mapping[int, Numbers]) -> None:
         """Write the file; one that cannot be written is no reason to end the fit."""
@@ -279,62 +270,55 @@ class _Writer:
 
 
 class Session:
-    """The checkpoints among the `callbacks` of one fit, which may be of several groups in turn.
+    """Writes the checkpoints of one fit, which may be of several groups of tasks in turn.
 
-    Leave it as a context: what was found last is then written, also after an error. What is `known`
-    of other groups is kept until there is better.
+    It is called with the newest line of the history and what the fit could be taken up from. Leave
+    it as a context: what was found last is then written, also after an error. What is `known` of
+    other groups is kept until there is better.
     """
 
     def __init__(
-        self,
-        callbacks: Sequence[Any],
-        header: Header,
-        known: Mapping[int, Numbers] | None = None,
+        self, checkpoints: Iterable[Checkpoint], header: Header, known: Mapping[int, Numbers]
     ) -> None:
-        self._writers = [_Writer(c) for c in callbacks if isinstance(c, Checkpoint)]
+        self._writers = [_Writer(checkpoint) for checkpoint in checkpoints]
         self._header = header
-        self._groups: dict[int, Numbers] = dict(known or {})
+        self._groups: dict[int, Numbers] = dict(known)
+        self._group = 0
+        self._about: Numbers = {}
 
-    def __enter__(self) -> Session:
+    def of(self, group: int, about: Numbers) -> Session:
+        """Turn to the fit of one group; `about` says what is fitted, and is kept with the rest."""
+        self._group, self._about = group, about
         return self
+
+    def __enter__(self) -> None:
+        pass
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         # An error at hand is the one to tell.
         with nullcontext() if error is None else suppress(Exception):
-            self.flush()
+            self._write(writer for writer in self._writers if writer.unwritten)
 
-    def limits(self, limits: Limits, group: int, about: Callable[[], Numbers]) -> Limits:
-        """Return the limits of one group's fit, which tells this session where it stands.
-
-        `about` says what is fitted, and is kept beside what is found.
-        """
-        others = [c for c in limits.callbacks if not isinstance(c, Checkpoint)]
-        keep = partial(self._keep, group, about()) if self._writers else limits.keep
-        return replace(limits, callbacks=others, keep=keep)
-
-    def _keep(self, group: int, about: Numbers, line: Any, numbers: Numbers) -> None:
-        self._groups[group] = {**about, **_of_line(line), **numbers}
+    def __call__(self, line: Any, numbers: Numbers) -> None:
+        self._keep(self._about, line, numbers)
         self._write(writer for writer in self._writers if writer.due())
 
-    def end(self, group: int, line: Any, numbers: Numbers) -> None:
-        """Take what the fit of a group ended with, and write it down."""
-        if self._writers:
-            known = self._groups.get(group, {})
-            known = {name: v for name, v in known.items() if not name.startswith("best.")}
-            self._groups[group] = {**known, **_of_line(line), **numbers}
-            self._write(self._writers)
+    def end(self, result: Result) -> None:
+        """Take what a convex fit ended with, and write it down."""
+        known = self._groups.get(self._group, {})
+        known = {name: v for name, v in known.items() if not name.startswith("best.")}
+        numbers = _of_point(result, result.witness)
+        numbers["record.gap"] = np.asarray(result.certificate.gap)
+        self._keep(known, result.history[-1], numbers)
+        self._write(self._writers)
 
-    def flush(self) -> None:
-        """Write down what is not yet in a file."""
-        self._write(writer for writer in self._writers if writer.unwritten)
+    def _keep(self, known: Numbers, line: Any, numbers: Numbers) -> None:
+        record = prefixed("record", {name: np.asarray(v) for name, v in asdict(line).items()})
+        self._groups[self._group] = {**known, **record, **numbers}
 
     def _write(self, writers: Iterable[_Writer]) -> None:
         for writer in writers:
             writer.write(self._header, self._groups)
-
-
-def _of_line(line: Any) -> Numbers:
-    return prefixed("record", {name: np.asarray(value) for name, value in asdict(line).items()})
 
 
 # What a convex fit writes down, and goes on from
@@ -370,11 +354,6 @@ def numbers_of(solver: Solver, state: State, best: State) -> dict[str, Array]:
     if best.point is not point:
         numbers |= prefixed("best", _of_point(best.point))
     return numbers | prefixed("extra", extra)
-
-
-def result_numbers(result: Result) -> Numbers:
-    """What a fit ended with."""
-    return _of_point(result, result.witness) | {"record.gap": np.asarray(result.certificate.gap)}
 
 
 def _of_point(point: Point | Result, witness: Array | None = None) -> dict[str, Array]:

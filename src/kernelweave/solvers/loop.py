@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -15,7 +16,7 @@ from kernelweave.compiled.threads import between_blocks, one_blas_thread
 from kernelweave.deadline import Deadline, TimeUp
 from kernelweave.errors import InterruptedFitWarning, InvalidInputError
 from kernelweave.problem import Array, Problem
-from kernelweave.solvers.base import SOLVERS, Solver, State, check_settings
+from kernelweave.solvers.base import Solver, State, check_settings
 from kernelweave.solvers.certificate import (
     Certificate,
     Screening,
@@ -25,7 +26,7 @@ from kernelweave.solvers.certificate import (
     feasible_alpha,
     recompute,
 )
-from kernelweave.solvers.checkpoint import numbers_of
+from kernelweave.solvers.checkpoint import Checkpoint, Header, Session, numbers_of
 from kernelweave.solvers.inner import Point, owed_by_alpha
 from kernelweave.solvers.kept import Numbers, Progress
 
@@ -34,7 +35,8 @@ _LEAST = 100.0 * float(np.finfo(np.float64).eps)
 _ROUNDINGS = 10.0
 # A little below the tolerance, so that the last certificate, taken anew, meets it too.
 _MARGIN = 0.99
-# Part of the tolerance that a solver may use up on a bank that is not exact.
+# Part of the tolerance that a solver may use up on a bank that is not exact, whose errors have the
+# rest. Where the gap falls by a factor in each step, that takes 2% more steps at 1e-3.
 OWN_SHARE = 0.9
 
 
@@ -57,8 +59,10 @@ class Limits:
         0 is silent, 1 prints about once a second, 2 prints every step.
     stop : callable or None
         Asked often, in the middle of steps too: whether the fit shall end as if time were over.
-    keep : callable or None
-        Given the newest line and the numbers that the fit could be taken up from.
+    keep : Session or None
+        Writes the checkpoints, once :meth:`with_checkpoints` has taken them from the callbacks.
+    group : int
+        Which group of tasks it is that is fitted, in a checkpoint.
     """
 
     tol: float = 1e-3
@@ -67,7 +71,22 @@ class Limits:
     callbacks: Sequence[Any] = ()
     verbose: int = 0
     stop: Callable[[], bool] | None = None
-    keep: Callable[[Any, Numbers], None] | None = None
+    keep: Session | None = None
+    group: int = 0
+
+    def with_checkpoints(
+        self, header: Callable[[], Header], known: Mapping[int, Numbers] | None = None
+    ) -> Limits:
+        """Return these limits with a session for the checkpoints among the callbacks."""
+        found = [c for c in self.callbacks if isinstance(c, Checkpoint)]
+        if not found:
+            return self
+        others = [c for c in self.callbacks if not isinstance(c, Checkpoint)]
+        return replace(self, callbacks=others, keep=Session(found, header(), known or {}))
+
+    def session(self, about: Callable[[], Numbers]) -> AbstractContextManager[None]:
+        """Return the context of one fit, of what `about` says: it writes checkpoints at its end."""
+        return nullcontext() if self.keep is None else self.keep.of(self.group, about())
 
     def target(self, rounding: float = 0.0) -> float:
         """Return the tolerance a fit is held to: `tol`, or for zero what float64 can resolve.
@@ -84,46 +103,55 @@ class Limits:
 class Watch:
     """Keeps the history of a fit, shows progress, and says when a limit is reached.
 
-    `began` is when the fit did, by `time.perf_counter`; earlier by the seconds of one taken up.
+    Iterations and seconds count on from the fit that is taken up, `since`.
     """
 
-    def __init__(
-        self, limits: Limits, history: list[Any], began: float, deadline: Deadline
-    ) -> None:
-        self._limits, self._history, self._began = limits, history, began
-        self.deadline = deadline
+    def __init__(self, limits: Limits, deadline: Deadline, since: Progress | None = None) -> None:
+        self.limits, self.deadline, self.since = limits, deadline, since or Progress()
+        self.history: list[Any] = []
+        self._began = time.perf_counter()
         self._printed = -np.inf
         self._asked = False
 
     @property
     def seconds(self) -> float:
         """Time since the fit began."""
-        return time.perf_counter() - self._began
+        return self.since.seconds + time.perf_counter() - self._began
+
+    @property
+    def iteration(self) -> int:
+        """Number of the next line of history, from zero on."""
+        return self.since.iteration + len(self.history)
+
+    @property
+    def work(self) -> tuple[int, int]:
+        """Steps and solves of single-kernel problems so far."""
+        last = self.history[-1] if self.history else None
+        return (last.inner_iterations, last.inner_solves) if last else (0, 0)
 
     def note(self, line: Any, numbers: Callable[[], Numbers]) -> None:
         """Take down a line of history, show it if it is time to, and tell whoever wants to know."""
-        self._history.append(line)
-        verbose = self._limits.verbose
+        self.history.append(line)
+        verbose = self.limits.verbose
         if verbose > 1 or (verbose and line.seconds - self._printed >= 1.0):
             self._printed = line.seconds
             told = f"{line.seconds:7.2f} s  iteration {line.iteration:4d}  {line.told()}"
             print(f"[kernelweave] {told}", flush=True)
         # Before the callbacks: these may raise. All are told, whatever the others say.
-        if self._limits.keep is not None:
-            self._limits.keep(line, numbers())
-        self._asked = any([bool(callback(line)) for callback in self._limits.callbacks])
+        if self.limits.keep is not None:
+            self.limits.keep(line, numbers())
+        self._asked = any([bool(callback(line)) for callback in self.limits.callbacks])
 
     def reason_to_stop(self, ahead: float = 0.0) -> str:
         """Name the limit that is reached: "callback", "max_time", "max_iter", or none by "".
 
         `ahead` are the seconds of the next step, if it cannot be cut.
         """
-        line = self._history[-1]
         if self._asked:
             return "callback"
         if self.deadline.later(-ahead).passed():
             return "max_time"
-        return "max_iter" if line.iteration >= self._limits.max_iter else ""
+        return "max_iter" if self.history[-1].iteration >= self.limits.max_iter else ""
 
 
 @dataclass(frozen=True)
@@ -140,10 +168,10 @@ class Record:
     inner_solves: int = 0
 
     @classmethod
-    def of(cls, iteration: int, seconds: float, at: Certificate, d: Array, *inner: int) -> Record:
-        """Return the line of a point with weights `d`; `inner` are the last two numbers."""
+    def of(cls, watch: Watch, at: Certificate, d: Array, *inner: int) -> Record:
+        """Return the next line, of a point with weights `d`; `inner` are the last two numbers."""
         used = int(np.count_nonzero(d))
-        return cls(iteration, seconds, at.primal, at.dual, at.gap, used, *inner)
+        return cls(watch.iteration, watch.seconds, at.primal, at.dual, at.gap, used, *inner)
 
     def told(self) -> str:
         """Return what progress shows of it."""
@@ -183,13 +211,15 @@ class Result:
         return Point.start(self.d, self.alpha, self.intercept, extra)
 
 
+@dataclass
 class _Best:
     """The best state so far: smallest gap but for the bank's part, or else lowest objective."""
 
-    def __init__(self) -> None:
-        self.state: State | None = None
-        self.certificate: Certificate | None = None
-        self._score = np.inf
+    state: State | None = None
+    certificate: Certificate | None = None
+    score: float = np.inf
+    # The certificate of a converged fit, taken from the kernels, and its alpha.
+    proof: tuple[Certificate, Array] | None = None
 
     def offer(self, state: State, certificate: Certificate, tol: float, unit: float) -> bool:
         """Take the state if it is better; returns whether the fit has converged with it."""
@@ -198,9 +228,9 @@ class _Best:
         converged = certificate.gap <= _MARGIN * tol
         if not duality:
             # A stationary point above another point seen is not the end.
-            converged &= score <= self._score + tol * unit
-        if converged or state.last_counts or score < self._score:
-            self.state, self.certificate, self._score = state, certificate, score
+            converged &= score <= self.score + tol * unit
+        if converged or state.last_counts or score < self.score:
+            self.state, self.certificate, self.score = state, certificate, score
         return converged
 
 
@@ -219,31 +249,26 @@ def run(
     problem: Problem,
     solver: Solver,
     limits: Limits,
-    start: Point | None,
-    history: list[Record],
-    began: float,
-    since: Progress | None = None,
+    start: Point | None = None,
+    watch: Watch | None = None,
     own_share: float = OWN_SHARE,
 ) -> Result:
     """Drive `solver` until the certificate, the deadline, a limit or a callback says stop.
 
-    Appends to `history`, keeps the best point, and certifies it from scratch at the end. `since`
-    says how far a fit had come that this one goes on with. On a bank that is not exact the run
-    ends, with the reason "bank", when the gap but for the bank's errors is `own_share` of the
-    tolerance: the kernels themselves then have to say how large it is.
+    Keeps the best point, and certifies it from scratch at the end. The history is that of `watch`,
+    where this is not all of a fit. On a bank that is not exact the run ends, with the reason
+    "bank", when the gap but for the bank's errors is `own_share` of the tolerance: the kernels
+    themselves then have to say how large it is.
     """
     problem = prepared(problem, solver)
     screening = Screening.for_problem(problem) if solver.tries_weights else None
     best = _Best()
-    since = since or Progress()
-    watch = Watch(limits, history, began, problem.deadline)
+    watch = watch or Watch(limits, problem.deadline)
+    history = watch.history
     # Work counts on from what another solver, or this one on another bank, did for the same fit.
-    steps, solves = 0, 0
-    if history:
-        steps, solves = history[-1].inner_iterations, history[-1].inner_solves
+    steps, solves = watch.work
     reason = "interrupted"
     state: State | None = None
-    proof: tuple[Certificate, Array] | None = None
     try:
         with between_blocks(problem.deadline.look()):
             state = solver.init(problem, start)
@@ -251,42 +276,41 @@ def run(
             certificate = _certify_state(problem, state, rounding=not limits.tol)
             tol = limits.target(certificate.rounding)
             converged = best.offer(state, certificate, tol, problem.unit(certificate.primal))
-            at = since.iteration + len(history), watch.seconds
             work = steps + state.evaluator.n_steps, solves + state.evaluator.n_solves
-            record = Record.of(*at, certificate, state.point.d, *work)
+            record = Record.of(watch, certificate, state.point.d, *work)
             watch.note(record, partial(numbers_of, solver, state, best.state or state))
             open_part, proven = certificate.gap - certificate.approximation, False
             if converged and (state.ended or not state.to_the_end):
                 # The last certificate decides: it takes K alpha from the kernels, not from the
                 # solver's sum of many steps, and counts what float64 can lose. Where that is most
                 # of the tolerance no step would help.
-                proof = certified_anew(problem, state.point, state.witness_alpha, "converged")
-                whole, _ = proof
+                witness = state.witness_alpha
+                best.proof = certified_anew(problem, state.point, witness, "converged")
+                whole, _ = best.proof
                 tol = limits.target(whole.rounding)
                 proven = whole.gap <= tol or whole.rounding > 0.5 * tol
                 open_part = max(open_part, whole.gap - whole.approximation)
-            reason = "converged"
-            if not proven:
-                reason = _reason_to_stop(own_share * tol, watch, state, certificate)
+            stop = _reason_to_stop(own_share * tol, watch, state, certificate)
+            reason = "converged" if proven else stop
             if reason:
                 break
-            at_point = state.point.d, state.point.alpha, state.quad
-            if screening is not None and screening.look(certificate, *at_point):
+            point = state.point
+            if screening and screening.look(certificate, point.d, point.alpha, state.quad):
                 state.evaluator.keep_only(screening.kept)
-            inner_gap = _inner_gap(problem, certificate, state.point)
+            inner_gap = _inner_gap(problem, certificate, point)
             with between_blocks(problem.deadline.look()):
                 state = solver.step(problem, state, open_part, inner_gap)
     except TimeUp:
         # In the middle of a step, at a point that would not have been accepted.
         reason = "max_time"
         if best.state is None:
-            history.append(_offer_constant(problem, best, since, watch))
+            history.append(_offer_constant(problem, best, watch))
     except KeyboardInterrupt:
         if best.certificate is None:
             raise
         warn_of_interruption(history, best.certificate.gap)
         reason = "interrupted"
-    result = _finish(problem, limits, best, reason, history, proof)
+    result = _finish(problem, best, reason, watch)
     if state is None:
         return result
     extra = solver.remember(state) if result.reason == "bank" else {}
@@ -303,44 +327,9 @@ def warn_of_interruption(history: list[Record], gap: float) -> None:
     )
 
 
-def run_to_the_end(
-    problem: Problem, solver: Solver, limits: Limits, start: Point | None, *course: Any
-) -> tuple[Result, Solver]:
-    """Do what :func:`run` does, with cutting planes where a solver gives up too early.
-
-    They go on from its last weights, and also where a fit is taken up in which they had the lead.
-    Also returns the solver of the result.
-    """
-    if start is not None and solver.hands_over and "planes" in start.extra:
-        solver = SOLVERS["silp"]()
-    result = run(problem, solver, limits, start, *course)
-    found = result.certificate
-    # Early is while rounding hides less than half of the gap.
-    early = result.reason in ("stuck", "steps") and found.gap > 2.0 * found.rounding
-    if not (early and solver.hands_over and problem.convex):
-        return result, solver
-    # Where T has no gradient the gap of a single alpha says little: the weights that the solver
-    # came to last may be far better than those with the smallest gap. Its alpha makes a cut.
-    last = result.last or result.start
-    known = {"witness.alpha": result.alpha if result.witness is None else result.witness}
-    there = Point.start(last.d, last.alpha, last.intercept, known)
-    planes = SOLVERS["silp"]()
-    try:
-        other = run(problem, planes, limits, there, *course)
-    except KeyboardInterrupt:
-        # Before a first point of these: there is one all the same.
-        warn_of_interruption(result.history, found.gap)
-        return replace(result, reason="interrupted"), solver
-    if other.certificate.gap < found.gap:
-        return other, planes
-    ended = "interrupted" if other.reason == "interrupted" else result.reason
-    return replace(result, reason=ended), solver
-
-
 def _certify_state(problem: Problem, state: State, rounding: bool) -> Certificate:
-    at = state.point
-    given = at.d, at.alpha, at.intercept, at.fitted, state.quad, state.witness
-    return certify(problem, *given, rounding)
+    at, (quad, witness) = state.point, (state.quad, state.witness)
+    return certify(problem, at.d, at.alpha, at.intercept, at.fitted, quad, witness, rounding)
 
 
 def _inner_gap(problem: Problem, certificate: Certificate, point: Point) -> float:
@@ -376,41 +365,34 @@ def certified_anew(
         return recompute(problem, point.d, point.alpha, point.intercept, witness)
 
 
-def _finish(
-    problem: Problem,
-    limits: Limits,
-    best: _Best,
-    reason: str,
-    history: list[Record],
-    proof: tuple[Certificate, Array] | None,
-) -> Result:
-    """Return the best point, certified from the kernels; `proof` is that of a converged fit."""
+def _finish(problem: Problem, best: _Best, reason: str, watch: Watch) -> Result:
+    """Return the best point, certified from the kernels."""
     if best.certificate is None or best.state is None:
         raise _not_a_number(problem)
     certificate, point, witness = best.certificate, best.state.point, best.state.witness_alpha
+    alpha = point.alpha
     if reason == "bank":
         # Another bank will certify this point.
-        return Result(point.d, point.alpha, certificate, reason, history, witness)
-    alpha = point.alpha
+        return Result(point.d, alpha, certificate, reason, watch.history, witness)
     try:
-        if reason != "converged" or proof is None:
-            proof = certified_anew(problem, point, witness, reason)
-        certificate, alpha = proof
+        if reason != "converged" or best.proof is None:
+            best.proof = certified_anew(problem, point, witness, reason)
+        certificate, alpha = best.proof
     except TimeUp:
         # From the products that the solver has kept; what they may have rounded is counted.
         certificate = _certify_state(problem, best.state, True)
         reason = "interrupted" if reason == "interrupted" else "max_time"
     if not np.isfinite([certificate.primal, certificate.gap]).all():
         raise _not_a_number(problem)
-    if limits.met_by(certificate):
+    if watch.limits.met_by(certificate):
         reason = "converged"
     elif reason == "converged":
         # Rounding can do most of what the tolerance allows.
         reason = "bank" if best.certificate.approximation > 0 else "stuck"
-    return Result(point.d, alpha, certificate, reason, history, witness)
+    return Result(point.d, alpha, certificate, reason, watch.history, witness)
 
 
-def _offer_constant(problem: Problem, best: _Best, since: Progress, watch: Watch) -> Record:
+def _offer_constant(problem: Problem, best: _Best, watch: Watch) -> Record:
     """Take the best constant, which needs no kernel, where time was too short for a first point."""
     d, zero = problem.regularizer.start(problem.m), np.zeros(problem.y.shape)
     witness = None
@@ -423,7 +405,7 @@ def _offer_constant(problem: Problem, best: _Best, since: Progress, watch: Watch
     state = State(point, np.zeros(problem.m), None, False, None, witness)
     certificate = _certify_state(problem, state, True)
     best.offer(state, certificate, 0.0, problem.unit(certificate.primal))
-    return Record.of(since.iteration, watch.seconds, certificate, d)
+    return Record.of(watch, certificate, d)
 
 
 def _not_a_number(problem: Problem) -> InvalidInputError:

@@ -50,10 +50,13 @@ from kernelweave.solvers.certificate import centre
 # Up to this many rows a matrix is factorised, if need be: n^3 / 3 operations are a second a step,
 # and the matrix, its part and its factor take 72 MB each.
 MOST_FACTORISED = 3000
-# Up to this many straight away, in 9 million operations, as few as some dozen calls from Python
-# take. Beyond, conjugate gradients are tried first, at the price of one more factorisation at most.
+# Up to this many straight away: of 60, 300 and 1,500 rows a factor takes as long as 2, 25 and 60
+# iterations. Beyond, conjugate gradients are tried first, at the price of one more factorisation at
+# most.
 _CG_FROM = 300
-# Rank of a pivoted factor, and the iterations under the diagonal that call for it: as many rows.
+# Rank of a pivoted factor, and the iterations under the diagonal that call for it. Each of those
+# took a product with all n rows of K, the factor takes this many rows; where it serves, from 3,000
+# rows on, to apply it takes 7% of such a product.
 _RANK = 100
 _EPS = float(np.finfo(np.float64).eps)
 
@@ -75,21 +78,12 @@ class NewtonResult:
 
 @dataclass(frozen=True, eq=False)
 class _Point:
-    """Where we are; `fitted` is K alpha and b is at its best for it."""
+    """Where we are, or a step from there; `fitted` is K alpha, and b at its best for a point."""
 
     alpha: Array
     fitted: Array
     b: float
-    primal: float
-
-
-@dataclass(frozen=True, eq=False)
-class _Direction:
-    """A step in alpha and b, and what it does to ``K alpha``."""
-
-    alpha: Array
-    fitted: Array
-    intercept: float
+    primal: float = np.nan
 
 
 class _Problem:
@@ -246,14 +240,13 @@ class _Steps:
 
     def __init__(self, problem: _Problem, tol: float) -> None:
         self.problem, self.tol = problem, tol
-        self._diag = problem.diag
         # The matrix, its part with curvature, and the factor of that.
         self._most = problem.gram.square_limit(MOST_FACTORISED, copies=3)
         self._factorise = False
         self._factor: Array | None = None
-        self._rest = self._diag
+        self._rest = problem.diag
 
-    def direction(self, here: _Point, rho: Array, Krho: Array) -> _Direction:
+    def direction(self, here: _Point, rho: Array, Krho: Array) -> _Point:
         """Newton direction at `here`: its model value misses at most a tenth of its fall.
 
         Or of what the tolerance asks for. With the residual r of the system, the quadratic model of
@@ -264,7 +257,7 @@ class _Steps:
         problem = self.problem
         w = problem.loss.curvature(problem.y, here.fitted + here.b, problem.C)
         # Below 1e-14 of the identity in I + S K S the curvature of a row is nothing.
-        rows = np.flatnonzero(w * self._diag > 1e-14)
+        rows = np.flatnonzero(w * problem.diag > 1e-14)
         w = w[rows]
         s, total = np.sqrt(w), float(w.sum())
         eta, Kseta, Ksp = np.zeros_like(s), np.zeros_like(rho), np.zeros_like(rho)
@@ -314,7 +307,7 @@ class _Steps:
         alpha, fitted = -rho, -Krho - Kseta
         alpha[rows] -= s * eta
         # S eta = W (K delta + db) sums to zero, so db is what K delta lacks in the weighted mean.
-        return _Direction(alpha, fitted, -float(w @ fitted[rows]) / total if total > 0 else 0.0)
+        return _Point(alpha, fitted, -float(w @ fitted[rows]) / total if total > 0 else 0.0)
 
     def _small(self, rows: Index) -> bool:
         return self.problem.matrix is not None and len(rows) <= self._most
@@ -337,11 +330,11 @@ class _Steps:
             return True
         if self._factor is not None:
             return False
-        self._rest = self._diag.copy()
+        self._rest = self.problem.diag.copy()
         self._factor = pivoted_cholesky(
             lambda i: self.problem.product(np.array([i]), np.ones(1)),
             self._rest,
-            1e-10 * float(self._diag.sum()),
+            1e-10 * float(self._rest.sum()),
             _RANK,
         )
         return True
@@ -383,7 +376,7 @@ class _Steps:
         return True
 
 
-def _search(problem: _Problem, here: _Point, step: _Direction) -> _Point | None:
+def _search(problem: _Problem, here: _Point, step: _Point) -> _Point | None:
     """Go along the step to where the objective is nearly least; None if it does not fall at all.
 
     The slope along the step rises, so its zero can be bracketed. A thorough search costs O(n) an
@@ -391,8 +384,8 @@ def _search(problem: _Problem, here: _Point, step: _Direction) -> _Point | None:
     """
     loss, y, C = problem.loss, problem.y, problem.C
     square = max(float(step.alpha @ step.fitted), 0.0)
-    outer = step.fitted + step.intercept
-    constant = loss.alpha_sum * step.intercept + float(here.alpha @ step.fitted)
+    outer = step.fitted + step.b
+    constant = loss.alpha_sum * step.b + float(here.alpha @ step.fitted)
 
     def slope(t: float) -> float:
         gradient = loss.gradient(y, here.fitted + here.b + t * outer, C)
@@ -406,5 +399,5 @@ def _search(problem: _Problem, here: _Point, step: _Direction) -> _Point | None:
     # A slope lost in rounding: the whole step still mends alpha where K does not see it.
     t = zero_of_slope(slope, first) if first < -noise else 1.0
     alpha, fitted = here.alpha + t * step.alpha, here.fitted + t * step.fitted
-    there = problem.point(alpha, fitted, here.b + t * step.intercept)
+    there = problem.point(alpha, fitted, here.b + t * step.b)
     return there if there.primal <= here.primal + noise else None

@@ -5,8 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import cache
-from operator import methodcaller
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -21,7 +19,8 @@ from kernelweave.solvers.loop import Limits, Result, prepared
 from kernelweave.solvers.solve import reason_for_gap, settle
 from kernelweave.validation import positive_number
 
-# How far a kink may be from the intercept, relative to the targets, and still be at it.
+# How far a kink may be from the intercept, relative to the targets, and still be at it: intercepts
+# are known to about 1e-15, and a factor at which a kernel enters changes by this part at most.
 _AT_THE_KINK = 1e-9
 
 
@@ -76,8 +75,8 @@ def solve_path(
     if not len(factors):
         raise InvalidInputError("factors is empty; a path needs at least one factor on C.")
     results = list(walk_path(problem, factors, solver, limits, start))
-    failed = [(f, r) for f, r in zip(factors, results, strict=False) if not r.converged]
-    told = [(f, text) for f, r in failed if (text := reason_for_gap(r, limits))]
+    pairs = zip(factors, results, strict=False)
+    told = [(f, text) for f, r in pairs if (text := reason_for_gap(r, limits))]
     if told:
         at = ", ".join(f"{factor:.3g}" for factor, _ in told)
         warnings.warn(
@@ -94,15 +93,13 @@ def walk_path(
 ) -> Iterator[Result]:
     """Yield the results of :func:`solve_path` one by one, without a word on those not converged."""
     problem = prepared(problem, solver)
-    refine = cache(methodcaller("refined"))  # once, however many fits ask for it
-    last: tuple[Result, Array] | None = None
+    result, last_C = None, problem.C
     for factor in factors:
         here = replace(problem, C=factor * problem.C)
-        if last is not None:
-            start = neighbour_start(last[0], here.C, last[1])
-        result, bank = settle(here, solver, limits, start, refine)
-        problem = problem.with_bank(bank)
-        last = (result, here.C)
+        if result is not None:
+            start = neighbour_start(result, here.C, last_C)
+        result, bank = settle(here, solver, limits, start)
+        problem, last_C = problem.with_bank(bank), here.C
         yield result
         if result.reason == "interrupted":
             return
@@ -121,16 +118,13 @@ def intercept_only(problem: Problem) -> Point:
     nothing = np.zeros(problem.n)
     intercept = np.array([loss.best_intercept(y[t], nothing, C[t]) for t in range(problem.n_tasks)])
     z = np.repeat(intercept[:, None], problem.n, axis=1)
-    if loss.smooth:
-        alpha = 0.0 - loss.gradient(y, z, C)
-    else:
-        unit = problem.decision_unit
-        near = _AT_THE_KINK * np.maximum(unit, np.maximum(np.abs(y), np.abs(z)))
-        low, high = -loss.gradient(y, z + near, C), -loss.gradient(y, z - near, C)
-        room = (high - low).sum(axis=1)
-        missing = loss.alpha_sum - low.sum(axis=1)
-        place = np.divide(missing, room, out=np.zeros_like(room), where=room > 0)
-        alpha = low + np.clip(place, 0.0, 1.0)[:, None] * (high - low)
+    near = _AT_THE_KINK * np.maximum(problem.decision_unit, np.maximum(np.abs(y), np.abs(z)))
+    near *= not loss.smooth
+    low, high = 0.0 - loss.gradient(y, z + near, C), 0.0 - loss.gradient(y, z - near, C)
+    room = (high - low).sum(axis=1)
+    missing = loss.alpha_sum - low.sum(axis=1)
+    place = np.divide(missing, room, out=np.zeros_like(room), where=room > 0)
+    alpha = low + np.clip(place, 0.0, 1.0)[:, None] * (high - low)
     return Point.start(np.zeros(problem.m), feasible_alpha(problem, alpha), intercept)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, cast
@@ -124,7 +123,7 @@ class BundleSolver(Solver):
         limits = Limits(tol=_RESTRICTED_SHARE * gap, max_iter=_RESTRICTED_STEPS)
         # All of them are its working set: it is not restricted once more.
         solver = replace(cast(ActiveSet, self), working_set=len(kernels))
-        result = run(few, solver, limits, start, [], time.perf_counter())
+        result = run(few, solver, limits, start)
         evaluator.go_to(result.alpha, result.intercept)
         evaluator.n_solves += result.history[-1].inner_solves
         evaluator.n_steps += result.history[-1].inner_iterations
