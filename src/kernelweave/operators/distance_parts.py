@@ -19,6 +19,7 @@ from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.columns import Block
 from kernelweave.kernels.evaluate import Pair
 from kernelweave.kernels.samples import Samples, row_square_norms
+from kernelweave.operators.base import Which, sample_indices
 
 Path = tuple[Block, ...]
 
@@ -67,14 +68,15 @@ class Side(NamedTuple):
             return self.whole
         return self.whole.take(np.arange(self.rows.start, self.rows.stop))
 
-    def cut(self, rows: Array | slice) -> Side:
-        """Return some of the rows; a slice has both ends."""
-        if isinstance(self.rows, slice):
-            first = self.rows.start
-            if isinstance(rows, slice):
-                return Side(self.whole, slice(first + rows.start, first + rows.stop))
-            return Side(self.whole, first + rows)
-        return Side(self.whole, self.rows[rows])
+    def cut(self, rows: Which) -> Side:
+        """Return some of the rows, None for all."""
+        if rows is None:
+            return self
+        index = sample_indices(rows, self.n)
+        index = index + self.rows.start if isinstance(self.rows, slice) else self.rows[index]
+        if len(index) and (np.diff(index) == 1).all():
+            return Side(self.whole, slice(int(index[0]), int(index[-1]) + 1))
+        return Side(self.whole, index)
 
 
 def squared_columns(path: Path, samples: Samples) -> tuple[Path, list[int]]:

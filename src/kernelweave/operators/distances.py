@@ -215,8 +215,8 @@ class DistanceOperator(SampledOperator):
         kind = np.dtype(dtype)
         self._parts(kind)
         return self._but(
-            _left=self._left.cut(_as_slice(rows, self._left.n)),
-            _right=self._right.cut(_as_slice(columns, self._right.n)),
+            _left=self._left.cut(rows),
+            _right=self._right.cut(columns),
             dtype=kind.name,
         )
 
@@ -286,14 +286,13 @@ def _sizes(distances: DistanceOperator) -> Array:
         for term in distances.terms:
             given, scale = _given_matrix(term, samples)
             if given is None:
-                D = term.exponent(first, samples, np.float64)
                 values = samples.through(term.path).array()
                 numbers = values.data if sparse.issparse(values) else values
                 before.append(float(np.abs(numbers).max(initial=0.0)) ** 2)
+                sizes[term.k] += float(np.max(term.exponent(first, samples, np.float64)))
             else:
-                D = max(scale, 1.0) * given
                 before.append(float(np.max(given)))
-            sizes[term.k] += float(np.max(D))
+                sizes[term.k] += max(scale, 1.0) * before[-1]
     for name, size in zip(distances.names, sizes, strict=True):
         if not size <= LARGEST:
             raise InvalidInputError(
@@ -340,13 +339,3 @@ def _computed_matrix(term: Term, samples: Samples, dtype: np.dtype[Any]) -> Arra
 
     map_blocks(work, samples.n, _BLOCK_ROWS)
     return out
-
-
-def _as_slice(rows: Array | None, n: int) -> Array | slice:
-    """Consecutive rows (None: all) as a slice, so that nothing is copied."""
-    if rows is None:
-        return slice(0, n)
-    index = sample_indices(rows, n)
-    if len(index) and (np.diff(index) == 1).all():
-        return slice(int(index[0]), int(index[-1]) + 1)
-    return index

@@ -12,13 +12,11 @@ import numpy as np
 
 from kernelweave.compiled.blocks import (
     CACHED_COLUMNS,
-    GAUSSIAN_WORK,
     STACK_ENTRIES,
     SUM_PARTS,
     rows_of,
 )
 from kernelweave.compiled.dense_rows import add_rows, row_products
-from kernelweave.compiled.gaussians import pair_values
 from kernelweave.compiled.mwu import add_and_weigh, add_gaussians, factor_pair, row_pair
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.memory import require_bytes
@@ -298,16 +296,13 @@ class BatchProducts(RowProducts):
 
     def _fill_pair(self, i: int, j: int, at: Array, block: Array) -> None:
         at[:, 0], at[:, 1] = self.state[self.followed, i], self.state[self.followed, j]
-        # The diagonal is one.
+        # The diagonal is one, and a column that is not there has no difference.
         block[:, :2] = 1.0
-        columns, kernels = self._columns(np.array([i, j])), self.followed
-        values = np.empty(len(block))
-
-        def work(start: int, stop: int) -> None:
-            pair_values(columns, self._kernels, kernels[start:stop], values[start:stop])
-
-        map_blocks(work, len(values), 1024, GAUSSIAN_WORK * len(values))
-        block[:, 2] = values
+        columns, operator = self._columns(np.array([i, j])), self.source
+        with np.errstate(over="ignore"):
+            squares = np.append((columns[:, 0] - columns[:, 1]) ** 2, 0.0)
+            exponents = squares[operator.columns[self.followed]].sum(axis=1)
+            block[:, 2] = np.exp(-operator.gamma[self.followed] * exponents)
 
     def _adder(self, idx: Array, a: float, b: float, d: Array) -> Work:
         pair, table, kernels = self._columns(idx), self._table, self._kernels
