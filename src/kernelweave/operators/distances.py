@@ -19,7 +19,7 @@ from kernelweave.kernels.families import feature_distances, resolve
 from kernelweave.kernels.names import unique_names
 from kernelweave.kernels.normalize import Normalization
 from kernelweave.kernels.samples import Samples, as_samples
-from kernelweave.memory import cache_bytes
+from kernelweave.memory import cache_bytes, rows_and_work
 from kernelweave.operators.base import (
     Array,
     Which,
@@ -39,12 +39,13 @@ from kernelweave.operators.distance_parts import (
 from kernelweave.operators.sampled import SampledOperator, check_kernels
 from kernelweave.validation import LARGEST
 
-# A product over this many columns takes longer than reading a stored matrix.
+# Columns from which on the distance of one kernel is kept. For 512 x 2,000 distances a matrix is
+# read in 0.55 ms and a column multiplied in 0.036 (0.84 and 0.055 in float64), so that 15 columns
+# take as long. Four times as many, as columns that several kernels read are multiplied once for
+# all of them.
 _WIDE = 64
 # Rows of a stored matrix that are computed at a time.
 _BLOCK_ROWS = 64
-# Part of `cache_mb` for kept matrices; the rest is for K(d) and what solvers make of it.
-_KEPT = 2 / 3
 _STATE = ("kernels", "samples", "names")
 
 
@@ -154,6 +155,7 @@ class DistanceOperator(SampledOperator):
             dtype = "float64"
         kind = np.dtype(dtype)
         budget = cache_bytes(cache_mb)
+        room, _ = rows_and_work(budget, float("inf"))
         size, spent = kind.itemsize * float(self.n) ** 2, 0.0
         matrices: list[Array] = []
         factors: list[tuple[int, int, float]] = []
@@ -161,7 +163,7 @@ class DistanceOperator(SampledOperator):
         for members in _worth_keeping(self):
             matrix, scale = _given_matrix(members[0][0], self.samples)
             if matrix is None:
-                if spent + size > _KEPT * budget:
+                if spent + size > room:
                     break
                 spent += size
                 matrix = _computed_matrix(members[0][0], self.samples, kind)
