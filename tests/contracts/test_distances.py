@@ -206,7 +206,8 @@ def test_prediction_gives_the_numbers_of_training(dtype):
     bank = distances.keep(dtype=np.dtype(dtype).name)
     d = np.random.default_rng(3).random(bank.m)
     train = bank.part(np.arange(N), None, dtype).weighted(d)
-    tol = 1e-12 if dtype == np.float64 else 1e-5
+    # In float32 a few units of the largest.
+    tol = 1e-12 if dtype == np.float64 else 2e-7 * train.max()
     np.testing.assert_allclose(
         distances.against(X).part(None, None, dtype).weighted(d), train, atol=tol
     )
