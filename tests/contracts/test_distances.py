@@ -447,7 +447,7 @@ def test_other_refusals():
     with pytest.raises(InvalidInputError, match="sample indices must be"):
         distances.against(X).part(None, [40])
     with pytest.raises(InvalidInputError, match="contains NaN in column 1"):
-        distances.against(np.where(np.arange(5) == 1, np.nan, X)).part()
+        distances.against(np.where(np.arange(5) == 1, np.nan, X)).weighted([1.0])
 
 
 def test_a_kernel_of_ones_own():

@@ -260,7 +260,8 @@ class Team:
                 return asked.result(timeout=_LOOK)
             except TimeoutError:
                 gone = address not in _workers(self._client)
-                if gone or future.status not in ("finished", "pending"):
+                # One that was just asked for may have failed meanwhile: its result says why.
+                if gone or (asked is not future and future.status not in ("finished", "pending")):
                     raise _Lost from None
             except (OSError, CancelledError):
                 _workers(self._client)  # Raises if it is the scheduler that has ended.
