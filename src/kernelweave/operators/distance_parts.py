@@ -146,7 +146,7 @@ class SquaredColumns:
 
     The terms have a `squared_rate`, and read dense columns or sparse ones, all of them. `factors`
     is a CSR matrix of shape (m, p), g_k at the columns of B_k; every column appears once, however
-    many kernels read it.
+    many kernels read it. `by_base` is its transpose.
     """
 
     def __init__(self, terms: list[Term], samples: Samples, m: int) -> None:
@@ -158,6 +158,7 @@ class SquaredColumns:
         self.factors = sparse.csr_matrix(
             (rates, (rows, np.concatenate(cols))), shape=(m, self._columns.count)
         )
+        self.by_base = self.factors.T.tocsr()
         self._centre = 0.0 if self._sparse else self._median(samples)
         self._known: WeakKeyDictionary[Samples, dict[np.dtype[Any], _Columns]] = WeakKeyDictionary()
         self._lock = Lock()
@@ -222,7 +223,7 @@ class Evaluated:
     """
 
     def __init__(self, bases: Sequence[Array | Term], factors: Any) -> None:
-        self._bases, self.factors = bases, factors
+        self._bases, self.factors, self.by_base = bases, factors, factors.T.tocsr()
 
     def _values(
         self, left: Side, right: Side, dtype: np.dtype[Any], used: Array
@@ -344,8 +345,9 @@ def _contract(M: Array, U: Any, V: Any) -> Array:
     M = M.astype(np.float64, copy=False) if thin else M
     with np.errstate(over="ignore", invalid="ignore"):
         out = np.zeros(U.shape[1])
-        for axis, A in ((1, U), (0, V)):
-            out += M.sum(axis=axis, dtype=np.float64) @ (A.multiply(A) if thin else A * A)
+        rows, columns = M @ np.ones(M.shape[1], M.dtype), np.ones(len(M), M.dtype) @ M
+        for sums, A in ((rows, U), (columns, V)):
+            out += sums @ (A.multiply(A) if thin else A * A)
         step = rows_of(len(out), STACK_ENTRIES)
         for start in range(0, len(M), step):
             own, products = U[start : start + step], M[start : start + step] @ V

@@ -254,7 +254,7 @@ class DistanceOperator(SampledOperator):
         weights, kind = np.asarray(d, dtype=np.float64), np.dtype(self.dtype)
         total: Array | None = None
         for part in self._parts(kind):
-            w = part.factors.T @ weights
+            w = part.by_base @ weights
             if w.any():
                 D = part.weighted(w, self._left, self._right, kind)
                 total = D if total is None else np.add(total, D, out=total)
