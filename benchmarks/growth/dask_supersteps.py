@@ -24,6 +24,7 @@ from kernelweave.cluster.by_points import PointShard
 from kernelweave.compiled.threads import use_threads
 from kernelweave.kernels import RBF
 from kernelweave.operators import ComputedOperator
+from kernelweave.solvers.mwu.on_cluster import PointState
 from kernelweave.solvers.mwu.rounds import BoxConstraints, rounds_of
 
 ROUNDS = 200
@@ -145,7 +146,7 @@ def pass_rate() -> float:
     n, m, p = 1_000_000, 10, 50
     kernels = kernels_on(n, m, p)
     shard = PointShard(kernels.without_samples(), kernels.pack(np.arange(n)), 0, n, 1000)
-    state = shard.new_state(rules_for(n), np.arange(m), None)
+    state = PointState(shard, rules_for(n), np.arange(m))
     d, delta = np.full(m, 1.0 / m), np.array([1e-3, -1e-3])
     pairs = iter(np.random.default_rng(1).permutation(n).reshape(-1, 2))
 

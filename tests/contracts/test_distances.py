@@ -206,7 +206,8 @@ def test_prediction_gives_the_numbers_of_training(dtype):
     bank = distances.keep(dtype=np.dtype(dtype).name)
     d = np.random.default_rng(3).random(bank.m)
     train = bank.part(np.arange(N), None, dtype).weighted(d)
-    tol = 1e-12 if dtype == np.float64 else 1e-5
+    # In float32 a few units of the largest.
+    tol = 1e-12 if dtype == np.float64 else 2e-7 * train.max()
     np.testing.assert_allclose(
         distances.against(X).part(None, None, dtype).weighted(d), train, atol=tol
     )
@@ -446,7 +447,7 @@ def test_other_refusals():
     with pytest.raises(InvalidInputError, match="sample indices must be"):
         distances.against(X).part(None, [40])
     with pytest.raises(InvalidInputError, match="contains NaN in column 1"):
-        distances.against(np.where(np.arange(5) == 1, np.nan, X)).part()
+        distances.against(np.where(np.arange(5) == 1, np.nan, X)).weighted([1.0])
 
 
 def test_a_kernel_of_ones_own():

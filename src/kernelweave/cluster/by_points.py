@@ -98,20 +98,16 @@ class PointShards(KernelOperator):
         call_of: Callable[[int, slice], Callable[[Any], Any]],
         sent: Array,
         held: dict[int, tuple[Which, Any]],
-        sent_first: bool = False,
         copies: float = 1.0,
     ) -> Iterator[tuple[slice, int, Any]]:
-        """Ask shards for kernels between samples that are sent to them and some that they hold.
+        """Ask shards for kernels between some samples that they hold and those sent to them.
 
         Yields (which of those sent, shard, what its `call_of` returned), a message at a time.
         """
         first = 0
         for part, packed in self.messages(sent, copies):
             some = slice(first, first + len(part))
-            asked = {
-                w: (chosen, call_of(w, some), packed, here, sent_first)
-                for w, (here, _) in held.items()
-            }
+            asked = {w: (chosen, call_of(w, some), packed, here) for w, (here, _) in held.items()}
             for w, answer in zip(held, self.team.ask("ask", asked), strict=True):
                 yield some, w, answer
             first = some.stop
@@ -121,8 +117,8 @@ class PointShards(KernelOperator):
     def _fill(self, out: Array, idx: Array, columns: Which, chosen: Array, call: Any) -> None:
         """Put what the shards answer for rows `idx` into the last two axes of `out`."""
         held = self.held(None if columns is None else np.asarray(columns))
-        for some, w, answer in self.ask(chosen, lambda *_: call, idx, held, sent_first=True):
-            out[..., some, held[w][1]] = answer
+        for some, w, answer in self.ask(chosen, lambda *_: call, idx, held):
+            out[..., some, held[w][1]] = answer.swapaxes(-1, -2)
 
     def block(self, rows: Which = None, columns: Which = None, kernels: Which = None) -> Array:
         chosen, idx = self.chosen(kernels), np.arange(self.n) if rows is None else np.asarray(rows)
@@ -148,19 +144,15 @@ class PointShards(KernelOperator):
     # Products
 
     def _apply(self, tasks: Array, chosen: Array, rows: Which) -> Array:
-        """Of the samples of some rows only these are sent."""
-        members = self.members[chosen]
         support = np.flatnonzero(tasks.any(axis=0))
-        values = tasks[:, support]
-        sent, held = (support, None) if rows is None else (np.asarray(rows), support)
-        shards = self.held(held)
+        values, shards = tasks[:, support], self.held(rows)
 
         def call_of(w: int, some: slice) -> Any:
-            return methodcaller("apply", values[:, some if rows is None else shards[w][1]])
+            return methodcaller("apply", values[:, some])
 
-        out = np.zeros((len(chosen), len(tasks), self.n if rows is None else len(sent)))
-        for some, w, answer in self.ask(members, call_of, sent, shards, rows is not None):
-            out[:, :, shards[w][1] if rows is None else some] += answer
+        out = np.zeros((len(chosen), len(tasks), self.n if rows is None else len(rows)))
+        for _, w, answer in self.ask(self.members[chosen], call_of, support, shards):
+            out[:, :, shards[w][1]] += answer
         return out
 
     def _quads(self, tasks: Array, chosen: Array, d: Array | None) -> tuple[Array, Array]:
@@ -215,12 +207,10 @@ class PointShard:
         call: Callable[[Any], Any],
         packed: Any = None,
         here: Which = None,
-        sent_first: bool = False,
     ) -> Any:
         """Ask the kernels chosen between those here (None: all) and those sent (None: these)."""
         mine = self.own if here is None else self.own.take(here)
-        sent = mine if packed is None else packed
-        return call(self.between(chosen, *((sent, mine) if sent_first else (mine, sent))))
+        return call(self.between(chosen, mine, mine if packed is None else packed))
 
     def between(self, chosen: Array, left: Any, right: Any) -> Any:
         operator = self.kernels.of_rows(left, right)

@@ -8,6 +8,7 @@ import threading
 import time
 import uuid
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
@@ -19,14 +20,15 @@ from kernelweave.errors import ClusterError, InvalidInputError, MemoryBudgetErro
 from kernelweave.memory import format_bytes
 
 _KEYS = itertools.count()
-# Seconds between two looks at whether a worker, or the scheduler, that has not answered is there.
-_LOOK = 2.0
-_POLL = 0.1
-# Seconds in which a scheduler has to answer that has not ended.
+# Seconds between two looks at whether a worker that has not answered is there: a look takes a
+# message, and one that died is noticed that much later. While a free worker is waited for, Dask's
+# own interval.
+_LOOK, _POLL = 2.0, 0.1
+# Seconds in which a scheduler has to answer that has not ended: Dask's own for a connection.
 _ANSWER = 30.0
 # A shard that kills its workers would do so for ever.
 _MOST_REPLACED = 3
-# Part of a worker's memory limit that shards may take; the rest is for messages and Python.
+# Part of a worker's memory limit that shards may take: above it Dask pauses the worker.
 _ROOM = 0.8
 
 
@@ -153,16 +155,12 @@ class Team:
         self.replaced = 0
         addresses = self.addresses(client)
         with self._ready():
-            # Everybody is asked first, and makes its shard while the next one is being sent.
+            # Everybody is asked first.
             for w in range(len(self)):
                 self._seats[w] = self._hire(addresses[w % len(addresses)])
             for w in range(len(self)):
                 self._require(w, self._needed[w], "its shard")
-            loading = [
-                self._send(w, "load", (self._make, self._recipe(w))) for w in range(len(self))
-            ]
-            for w, future in enumerate(loading):
-                self._answer(w, future)
+            self.ask("load", {w: (make, recipe(w)) for w in range(len(self))})
 
     @staticmethod
     def addresses(client: Any) -> list[str]:
@@ -241,28 +239,33 @@ class Team:
     def _hire(self, address: str) -> _Seat:
         key = f"kernelweave-shard-{uuid.uuid4().hex}"
         future = self._client.submit(Host, actor=True, workers=[address], key=key, pure=False)
-        while True:
-            try:
-                return _Seat(address, future, future.result(timeout=_LOOK))
-            except TimeoutError:
-                if address not in _workers(self._client):
-                    raise _Lost from None
-            except CancelledError:  # With the scheduler, or its worker.
-                _workers(self._client)
-                raise _Lost from None
-            except ImportError as error:
-                raise ClusterError(
-                    f"worker {address} cannot import kernelweave ({error}); install the same "
-                    "version of it on every worker."
-                ) from error
-            except OSError:
-                raise _Lost from None
+        try:
+            return _Seat(address, future, self._wait(future, address, future))
+        except ImportError as error:
+            raise ClusterError(
+                f"worker {address} cannot import kernelweave ({error}); install the same "
+                "version of it on every worker."
+            ) from error
 
     def _seat(self, w: int) -> _Seat:
         seat = self._seats[w]
         if seat is None:
             raise _Lost
         return seat
+
+    def _wait(self, asked: Any, address: str, future: Any) -> Any:
+        """Wait for a result, and look now and then whether the worker of an actor is there."""
+        while True:
+            try:
+                return asked.result(timeout=_LOOK)
+            except TimeoutError:
+                gone = address not in _workers(self._client)
+                # One that was just asked for may have failed meanwhile: its result says why.
+                if gone or (asked is not future and future.status not in ("finished", "pending")):
+                    raise _Lost from None
+            except (OSError, CancelledError):
+                _workers(self._client)  # Raises if it is the scheduler that has ended.
+                raise _Lost from None
 
     def _send(self, w: int, name: str, args: tuple[Any, ...]) -> Any:
         """Start a call; None if the worker is known to be gone."""
@@ -271,23 +274,15 @@ class Team:
         except (RuntimeError, _Lost):
             return None
 
-    def _answer(self, w: int, future: Any) -> Any:
-        """Wait for what an actor says, and look now and then whether it is still there."""
+    def _answer(self, w: int, asked: Any) -> Any:
+        """Wait for what an actor says."""
         seat = self._seat(w)
-        while future is not None:
-            try:
-                fine, answer = future.result(timeout=_LOOK)
-            except TimeoutError:
-                gone = seat.address not in _workers(self._client)
-                if gone or seat.future.status not in ("finished", "pending"):
-                    break
-            except (OSError, CancelledError):
-                break
-            else:
-                if not fine:
-                    raise answer
-                return answer
-        raise _Lost
+        if asked is None:
+            raise _Lost
+        fine, answer = self._wait(asked, seat.address, seat.future)
+        if not fine:
+            raise answer
+        return answer
 
     def _call(self, w: int, name: str, *args: Any) -> Any:
         return self._answer(w, self._send(w, name, args))
@@ -327,15 +322,12 @@ class Team:
     def _free_worker(self, lost: str | None) -> str:
         """Return a worker without a shard, after some time any worker there is."""
         deadline = time.monotonic() + self._patience
+        taken = Counter(seat.address for seat in self._seats if seat is not None)
         while True:
             there = [address for address in _workers(self._client) if address != lost]
-            load = {address: 0 for address in there}
-            for seat in self._seats:
-                if seat is not None and seat.address in load:
-                    load[seat.address] += 1
-            best = min(there, key=load.__getitem__, default=None)
+            best = min(there, key=lambda address: taken[address], default=None)
             late = time.monotonic() > deadline
-            if best is not None and (late or not load[best]):
+            if best is not None and (late or not taken[best]):
                 return best
             if late:
                 raise ClusterError(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -89,7 +88,10 @@ class Gram:
         elif self._matrix is None and self._rows is None and bank.computes_rows:
             if kind == np.float32 and not fits_float32(self.diagonal()):
                 kind = np.dtype(np.float64)
-            compute = partial(_rows_of_sum, bank, d)
+
+            def compute(idx: Array) -> Array:
+                return bank.weighted(d, idx)[None]
+
             self._rows = RowCache(compute, 1, self.n, bank.bytes_for_rows, kind)
         if reuse is not None:
             reuse._rows = None  # Its memory is free before rows of this one are asked for.
@@ -146,10 +148,6 @@ class Gram:
 
             map_blocks(work, self.n, CACHED_COLUMNS, float(self.n) * len(values))
         return out
-
-
-def _rows_of_sum(bank: KernelOperator, d: Array, idx: Array) -> Array:
-    return bank.weighted(d, idx)[None]
 
 
 class Combination(Named):

@@ -237,17 +237,3 @@ def write_sums(
                     total, target = sums[r], out[0, top + r - origin, j : j + width]
                     for c in range(width):
                         target[c] = total[c]
-
-
-@njit(**CALLED)
-def pair_values(pair: Array, kernels: Kernels, chosen: Array, out: Array) -> None:
-    """out[i] = K(x, z) of kernel chosen[i] between the two samples of `pair`, in float64."""
-    columns, scales, ratios, _, _ = kernels
-    for i in range(chosen.size):
-        p, z = chosen[i], 0.0
-        for j in columns[p]:
-            if j < 0:
-                break
-            difference = scales[p] * (pair[j, 0] - pair[j, 1])
-            z += difference * difference
-        out[i] = 2.0 ** -(ratios[p] * z)

@@ -96,8 +96,6 @@ class KernelOperator(ABC):
     computes_rows: bool = False
     # Ranks of the factors that `factor_of` returns, one for each kernel; None if it has none.
     ranks: Array | None = None
-    # The matrices of all kernels, (m, n, n), where they lie one behind the other in memory.
-    stack: Array | None = None
 
     # The primitives
 
@@ -236,7 +234,7 @@ class KernelOperator(ABC):
         for part in kernel_runs(self.m, len(idx) ** 2):
             stack[part] = self.block(idx, idx, part)
         out = DenseOperator(list(stack), self.names)
-        out.stack, out.work_bytes = stack, max(self.work_bytes - float(stack.nbytes), 0.0)
+        out.work_bytes = max(self.work_bytes - float(stack.nbytes), 0.0)
         return out
 
     def select(self, kernels: Array) -> KernelOperator:

@@ -130,7 +130,7 @@ class DenseOperator(KernelOperator):
         for k, matrix in zip(chosen, stack, strict=True):
             matrices[k] = matrix
         out = cls(matrices, kernels.names, scale)
-        out._source, out.stack = kernels, stack if len(chosen) == out.m else None
+        out._source = kernels
         out._rounded[chosen] = kind == np.float32
         return out
 
@@ -240,7 +240,7 @@ class DenseOperator(KernelOperator):
         chosen = kernel_indices(kernels, self.m)
         out = copy(self)
         out.__dict__.pop("_diagonals", None)
-        out.m, out.stack = len(chosen), None
+        out.m = len(chosen)
         out.names = tuple(self.names[k] for k in chosen)
         out._matrices = [self._matrices[k] for k in chosen]
         out._scale, out._rounded = self._scale[chosen], self._rounded[chosen]

@@ -9,29 +9,30 @@ from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 from scipy import sparse
 
 from kernelweave.arrays import AnyArray as Array
-from kernelweave.compiled.blocks import SHARED_CACHE_ENTRIES, STACK_ENTRIES, rows_of
+from kernelweave.compiled.blocks import STACK_ENTRIES, rows_of
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.columns import Block
 from kernelweave.kernels.evaluate import Pair
-from kernelweave.kernels.samples import Samples
+from kernelweave.kernels.samples import Samples, row_square_norms
+from kernelweave.operators.base import Which, sample_indices
 
 Path = tuple[Block, ...]
-Positions = tuple[NDArray[np.intp], NDArray[np.intp]]
 
-# The origin is the median of at most this many samples.
+# The origin is the median of at most this many samples: off by about 1.25 / sqrt(10,000) of a
+# standard deviation, which takes nothing from the digits of distances.
 _MEDIAN_SAMPLES = 10_000
 # |u|^2 + |v|^2 - 2 u'v is off by about the rounding unit times |u|^2 + |v|^2. Where that is more
-# than this, small distances are computed again from differences.
+# than this, small distances are computed again from differences. It is the relative error of
+# exp(-D): a fifteenth of the root of the rounding unit, and below the tolerances of fits that
+# each type is for.
 _TOLERANCE = {np.dtype(np.float64): 1e-9, np.dtype(np.float32): 2e-5}
 # Beyond this distance exp(-D) is zero for any purpose, whatever the error of D.
 _FAR = 64.0
-# Rows of a sum in float32 that is then added up in float64.
-_SUM_ROWS = 4096
 
 
 @dataclass(frozen=True)
@@ -64,20 +65,19 @@ class Side(NamedTuple):
 
     @property
     def samples(self) -> Samples:
-        if not isinstance(self.rows, slice):
-            return self.whole.take(self.rows)
-        if self.n == self.whole.n:
-            return self.whole
-        return self.whole.take(np.arange(self.rows.start, self.rows.stop))
-
-    def cut(self, rows: Array | slice) -> Side:
-        """Return some of the rows; a slice has both ends."""
         if isinstance(self.rows, slice):
-            first = self.rows.start
-            if isinstance(rows, slice):
-                return Side(self.whole, slice(first + rows.start, first + rows.stop))
-            return Side(self.whole, first + rows)
-        return Side(self.whole, self.rows[rows])
+            return self.whole.rows(self.rows.start, self.rows.stop)
+        return self.whole.take(self.rows)
+
+    def cut(self, rows: Which) -> Side:
+        """Return some of the rows, None for all."""
+        if rows is None:
+            return self
+        index = sample_indices(rows, self.n)
+        index = index + self.rows.start if isinstance(self.rows, slice) else self.rows[index]
+        if len(index) and (np.diff(index) == 1).all():
+            return Side(self.whole, slice(int(index[0]), int(index[-1]) + 1))
+        return Side(self.whole, index)
 
 
 def squared_columns(path: Path, samples: Samples) -> tuple[Path, list[int]]:
@@ -160,8 +160,7 @@ class SquaredColumns:
         )
         self.by_base = self.factors.T.tocsr()
         self._centre = 0.0 if self._sparse else self._median(samples)
-        # Columns of whole sets of samples, and what was made of them for the last weights.
-        self._known: WeakKeyDictionary[Samples, dict[str, _Columns]] = WeakKeyDictionary()
+        self._known: WeakKeyDictionary[Samples, dict[np.dtype[Any], _Columns]] = WeakKeyDictionary()
         self._lock = Lock()
 
     def _median(self, samples: Samples) -> Array:
@@ -169,52 +168,51 @@ class SquaredColumns:
         if samples.n > _MEDIAN_SAMPLES:
             rng = np.random.default_rng(0)
             samples = samples.take(np.sort(rng.choice(samples.n, _MEDIAN_SAMPLES, replace=False)))
-        return np.median(self._values(samples), axis=0)
+        return np.median(self._columns.values(samples), axis=0)
 
-    def _values(self, samples: Samples) -> Any:
-        return self._columns.values(samples, self._sparse)
-
-    def prepare(self, whole: Samples, dtype: np.dtype[Any]) -> _Columns:
+    def _of(self, whole: Samples, dtype: np.dtype[Any]) -> _Columns:
         """Return the columns of a whole set of samples, dense and centred or sparse."""
         with self._lock:
             known = self._known.setdefault(whole, {})
-            if dtype.char not in known:
-                values = self._values(whole)
+            if dtype not in known:
+                values = self._columns.values(whole, self._sparse)
                 values = values if self._sparse else values - self._centre
-                known[dtype.char] = _Columns(values.astype(dtype, copy=False))
-            return known[dtype.char]
+                known[dtype] = _Columns(values.astype(dtype, copy=False))
+            return known[dtype]
 
-    def weighted(
-        self, w: Array, left: Side, right: Side, dtype: np.dtype[Any], out: Array | None
-    ) -> Array:
-        """Add sum_j w_j (x_j - x'_j)^2 to `out`, shape (q, s), or return it new."""
-        one, two = (self.prepare(side.whole, dtype) for side in (left, right))
-        active = np.flatnonzero(w)
-        same = Pair(left.samples, right.samples).same_rows()
-        U = one.values[left.rows]
-        U = U if len(active) == len(w) else U[:, active]
-        if self._sparse:
-            V = two.values[right.rows]
-            V = V if len(active) == len(w) else V[:, active]
-            D = _weighted_sparse(U, V, w[active], same)
-        else:
-            B, norms = two.weighted(w)
-            D = _weighted_dense(U, B[right.rows], norms[right.rows], w[active], same)
-        if out is None:
-            return D
-        out += D
-        return out
+    def weighted(self, w: Array, left: Side, right: Side, dtype: np.dtype[Any]) -> Array:
+        """sum_j w_j (x_j - x'_j)^2, shape (q, s)."""
+        if w.min() < 0:
+            above = self.weighted(np.maximum(w, 0.0), left, right, dtype)
+            return above - self.weighted(np.maximum(-w, 0.0), left, right, dtype)
+        A, _, left_sq = self._of(left.whole, dtype).weighted(w, left.rows)
+        _, B, right_sq = self._of(right.whole, dtype).weighted(w, right.rows)
+        largest = float(left_sq.max(initial=0.0)) + float(right_sq.max(initial=0.0))
+        if not largest < np.finfo(dtype).max / 8:
+            if dtype == np.float64:
+                raise InvalidInputError(
+                    "the weighted squared distances are too large for double precision; scale the "
+                    "features (StandardScaler), or use smaller gammas."
+                )
+            limit = np.finfo(dtype).max
+            return self.weighted(w, left, right, np.dtype(float)).clip(-limit, limit).astype(dtype)
+        D = A @ B.T
+        D = D.toarray() if self._sparse else D
+        _repair(D, A, B, left_sq, right_sq)
+        D[_same(left, right)] = 0
+        # Most tiles have no negative entry, and reading costs half of writing.
+        return np.maximum(D, 0, out=D) if D.min(initial=0) < 0 else D
 
     def contract(self, M: Array, left: Side, right: Side, dtype: np.dtype[Any]) -> Array:
         """sum_ab M_ab (U_aj - V_bj)^2 for every column j, shape (p,)."""
-        U, V = (self.prepare(side.whole, dtype).values[side.rows] for side in (left, right))
-        same = Pair(left.samples, right.samples).same_rows()
+        U, V = (self._of(side.whole, dtype).values[side.rows] for side in (left, right))
+        same = _same(left, right)
         if len(same[0]):
             # They count nothing, but they are the largest entries of a narrow kernel, and their
             # rounding would drown the others.
             M = M.copy()
             M[same] = 0
-        return _contract_sparse(M, U, V) if self._sparse else _contract_dense(M, U, V)
+        return _contract(M, U, V)
 
 
 class Evaluated:
@@ -227,45 +225,36 @@ class Evaluated:
     def __init__(self, bases: Sequence[Array | Term], factors: Any) -> None:
         self._bases, self.factors, self.by_base = bases, factors, factors.T.tocsr()
 
-    def prepare(self, whole: Samples, dtype: np.dtype[Any]) -> None:
-        """Nothing is kept of samples."""
-
-    def _blocks(
+    def _values(
         self, left: Side, right: Side, dtype: np.dtype[Any], used: Array
-    ) -> Iterator[tuple[slice, int, Array]]:
-        """Yield rows, place among the bases and distances, a block of bounded size at a time."""
-        step = rows_of(right.n, SHARED_CACHE_ENTRIES)
-        for start in range(0, left.n, step):
-            rows = slice(start, min(start + step, left.n))
-            some, path, pair = left.cut(rows), None, None
-            for place in used.tolist():
-                base = self._bases[place]
-                if not isinstance(base, Term):
-                    yield rows, place, _cut(base, some.rows, right.rows)
-                    continue
-                # Terms on the same column blocks, which follow each other, share distances.
-                if pair is None or base.path != path:
-                    path = base.path
-                    pair = Pair(some.samples, right.samples, dtype).through(path)
-                yield rows, place, base.leaf.exponent(pair)
+    ) -> Iterator[tuple[int, Array]]:
+        """Yield places among the bases and the distances of each."""
+        path, pair = None, None
+        for place in used.tolist():
+            base = self._bases[place]
+            if not isinstance(base, Term):
+                yield place, _cut(base, left.rows, right.rows)
+                continue
+            # Terms on the same column blocks, which follow each other, share distances.
+            if pair is None or base.path != path:
+                path = base.path
+                pair = Pair(left.samples, right.samples, dtype).through(path)
+            yield place, base.leaf.exponent(pair)
 
-    def weighted(
-        self, w: Array, left: Side, right: Side, dtype: np.dtype[Any], out: Array | None
-    ) -> Array:
-        """Add sum_j w_j B_j to `out`, shape (q, s), or return it new."""
-        if out is None:
-            out = np.zeros((left.n, right.n), dtype)
-        for rows, place, D in self._blocks(left, right, dtype, np.flatnonzero(w)):
-            out[rows] += np.multiply(D, w[place], dtype=dtype, casting="same_kind")
+    def weighted(self, w: Array, left: Side, right: Side, dtype: np.dtype[Any]) -> Array:
+        """sum_j w_j B_j, shape (q, s)."""
+        out = np.zeros((left.n, right.n), dtype)
+        for place, D in self._values(left, right, dtype, np.flatnonzero(w)):
+            out += np.multiply(D, w[place], dtype=dtype, casting="same_kind")
         return out
 
     def contract(self, M: Array, left: Side, right: Side, dtype: np.dtype[Any]) -> Array:
         """sum_ab M_ab B_j[a, b] for every base, in float64."""
         out = np.zeros(len(self._bases))
-        for rows, place, D in self._blocks(left, right, dtype, np.arange(len(out))):
+        for place, D in self._values(left, right, dtype, np.arange(len(out))):
             # (np.vdot would hand given matrices to BLAS, some of which fail at odd addresses, where
             # a message or a file in memory may have them.)
-            out[place] += np.einsum("ij,ij->", M[rows], D, dtype=np.float64)
+            out[place] = np.einsum("ij,ij->", M, D, dtype=np.float64)
         return out
 
 
@@ -307,138 +296,63 @@ class _Columns:
 
     def __init__(self, values: Any) -> None:
         self.values = values
-        self._last: tuple[Array, tuple[Array, Array]] | None = None
+        self._last: tuple[Array, Any, Any, Array] | None = None
 
-    def weighted(self, w: Array) -> tuple[Array, Array]:
-        """Columns of non-zero weight, extended; many tiles in a row have the same weights."""
+    def weighted(self, w: Array, rows: Array | slice) -> tuple[Any, Any, Array]:
+        """[-2 u, |u|^2, 1], [u, 1, |u|^2] and |u|^2 of some rows u, times the roots of w.
+
+        A product of the first of one sample and the second of another is their distance. Columns of
+        weight zero are left out, and norms may overflow. Many tiles in a row have the same weights.
+        """
         last = self._last
         if last is None or not np.array_equal(last[0], w):
-            active = np.flatnonzero(w)
-            chosen = self.values if len(active) == len(w) else self.values[:, active]
-            last = self._last = (w, _extended(chosen, w[active]))
-        return last[1]
+            active, thin = np.flatnonzero(w), sparse.issparse(self.values)
+            roots = np.sqrt(w[active]).astype(self.values.dtype)
+            with np.errstate(over="ignore", invalid="ignore"):
+                U = self.values[:, active]
+                U = U.multiply(roots).tocsr() if thin else U * roots
+                norms = row_square_norms(U)
+                column, ones = norms[:, None], np.ones_like(norms)[:, None]
+                tables = [-2 * U, column, ones], [U, ones, column]
+            A, B = (sparse.hstack(own, "csr") if thin else np.hstack(own) for own in tables)
+            last = self._last = (w, A, B, norms)
+        return last[1][rows], last[2][rows], last[3][rows]
 
 
-def _extended(V: Array, w: Array) -> tuple[Array, Array]:
-    """[v, 1, |v|^2] for a product, and the norms |v|^2 = sum_j w_j v_j^2, which may overflow."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        norms = _norms(V, w.astype(V.dtype))
-    p = V.shape[1]
-    B = np.empty((len(V), p + 2), V.dtype)
-    B[:, :p], B[:, p], B[:, p + 1] = V, 1, norms
-    return B, norms
+def _same(left: Side, right: Side) -> tuple[Array, Array]:
+    """Positions (i, j) known to be zero, as both sides have the same sample there."""
+    return Pair(left.samples, right.samples).same_rows()
 
 
-def _weighted_dense(U: Array, B: Array, right_sq: Array, w: Array, same: Positions) -> Array:
-    """Return sum_j w_j (u_j - v_j)^2 for all pairs of rows, in the type of U.
-
-    The columns are centred, the others `_extended`. If no weight is negative, neither is a result.
-    `same` holds positions (i, j) known to be zero because u_i and v_j are the same sample.
-    """
-    kind = U.dtype
-    with np.errstate(over="ignore", invalid="ignore"):
-        weights = w.astype(kind)
-        norms = _norms(U, weights)
-        largest = sum(float(np.abs(own).max(initial=0.0)) for own in (norms, right_sq))
-    p = U.shape[1]
-    V = B[:, :p]
-    if not largest < np.finfo(kind).max / 8:
-        return _overflowed(U, V, w, same)
-    # One product of [-2 w u, |u|^2, 1] and [v, 1, |v|^2], so that no further pass is needed.
-    A = np.empty((len(U), p + 2), kind)
-    np.multiply(U, -2 * weights, out=A[:, :p])
-    A[:, p], A[:, p + 1] = norms, 1
-    D = A @ B.T
-    if weights.min() < 0:
-        D[same] = 0
-        return D
-    _repair(D, U, V, weights, norms, right_sq)
-    D[same] = 0
-    # Most tiles have no negative entry, and reading costs half of writing.
-    if D.size and D.min() < 0:
-        np.maximum(D, 0, out=D)
-    return D
-
-
-def _norms(U: Array, weights: Array) -> Array:
-    return np.einsum("ij,ij->i", U * weights, U)
-
-
-def _overflowed(U: Array, V: Array, w: Array, same: Positions) -> Array:
-    """Distances too large for their type: in float64 if they were float32."""
-    if U.dtype == np.float64:
-        raise InvalidInputError(
-            "the weighted squared distances are too large for double precision; scale the "
-            "features (StandardScaler), or use smaller gammas."
-        )
-    D = _weighted_dense(U.astype(np.float64), *_extended(V.astype(np.float64), w), w, same)
-    limit = float(np.finfo(U.dtype).max)
-    return np.clip(D, -limit, limit, out=D).astype(U.dtype)
-
-
-def _repair(D: Array, U: Array, V: Array, weights: Array, left_sq: Array, right_sq: Array) -> None:
+def _repair(D: Array, A: Any, B: Any, left_sq: Array, right_sq: Array) -> None:
     """Compute small distances between rows far from the origin from their differences."""
     unit = np.finfo(D.dtype).eps
     limit = D.dtype.type(_TOLERANCE[D.dtype] / unit)
-    suspects = np.flatnonzero(left_sq + right_sq.max(initial=0) > limit)
-    step = rows_of(len(V), STACK_ENTRIES)
-    pairs = rows_of(U.shape[1], STACK_ENTRIES)
-    for first in range(0, len(suspects), step):
-        rows = suspects[first : first + step]
-        size = left_sq[rows, None] + right_sq
-        lost = (size > limit) & (D[rows] < _FAR + 4 * unit * size)
-        i, j = np.nonzero(lost)
-        i = rows[i]
-        for start in range(0, len(i), pairs):
-            a, b = i[start : start + pairs], j[start : start + pairs]
-            D[a, b] = _norms(U[a] - V[b], weights)
+    rows = np.flatnonzero(left_sq + right_sq.max(initial=0) > limit)
+    size = left_sq[rows, None] + right_sq
+    i, j = np.nonzero((size > limit) & (D[rows] < _FAR + 4 * unit * size))
+    i, p = rows[i], A.shape[1] - 2
+    step = rows_of(p, STACK_ENTRIES)
+    for start in range(0, len(i), step):
+        a, b = i[start : start + step], j[start : start + step]
+        D[a, b] = row_square_norms(A[a][:, :p] / -2 - B[b][:, :p])
 
 
-def _contract_dense(M: Array, U: Array, V: Array) -> Array:
+def _contract(M: Array, U: Any, V: Any) -> Array:
     """sum_ab M_ab (U_aj - V_bj)^2 for every column j, sums of many rows in float64."""
-    M = np.asarray(M, dtype=U.dtype)
+    thin = sparse.issparse(U)
+    # Products with sparse columns add up one by one.
+    M = M.astype(np.float64, copy=False) if thin else M
     with np.errstate(over="ignore", invalid="ignore"):
-        G = M @ V
-        out = _square_sums(M @ np.ones(len(V), M.dtype), U)
-        out += _square_sums(np.ones(len(U), M.dtype) @ M, V)
-        for start in range(0, len(U), _SUM_ROWS):
-            rows = slice(start, start + _SUM_ROWS)
-            out -= 2.0 * (U[rows] * G[rows]).sum(axis=0, dtype=np.float64)
+        out = np.zeros(U.shape[1])
+        rows, columns = M @ np.ones(M.shape[1], M.dtype), np.ones(len(M), M.dtype) @ M
+        for sums, A in ((rows, U), (columns, V)):
+            out += sums @ (A.multiply(A) if thin else A * A)
+        step = rows_of(len(out), STACK_ENTRIES)
+        for start in range(0, len(M), step):
+            own, products = U[start : start + step], M[start : start + step] @ V
+            products = own.multiply(products) if thin else own * products
+            out -= 2.0 * np.asarray(products.sum(axis=0, dtype=np.float64)).ravel()
     if U.dtype != np.float64 and not np.isfinite(out).all():
-        return _contract_dense(M, U.astype(np.float64), V.astype(np.float64))
+        return _contract(M, U.astype(np.float64), V.astype(np.float64))
     return out
-
-
-def _square_sums(weights: Array, U: Array) -> Array:
-    """sum_a weights_a U_aj^2."""
-    out = np.zeros(U.shape[1])
-    for start in range(0, len(U), _SUM_ROWS):
-        part = U[start : start + _SUM_ROWS]
-        out += weights[start : start + _SUM_ROWS] @ (part * part)
-    return out
-
-
-def _weighted_sparse(U: Any, V: Any, w: Array, same: Positions) -> Array:
-    """Return `_weighted_dense` of CSR matrices, which are not centred."""
-    scaled = U @ sparse.diags(w.astype(U.dtype), format="csr")
-    left_sq = np.asarray(scaled.multiply(U).sum(axis=1), dtype=U.dtype).ravel()
-    right_sq = np.asarray((V.multiply(V) @ w).ravel(), dtype=U.dtype)
-    D = (scaled @ V.T).toarray()
-    D *= -2
-    D += left_sq[:, None]
-    D += right_sq
-    D[same] = 0
-    return np.maximum(D, 0, out=D) if w.min() >= 0 else D
-
-
-def _contract_sparse(M: Array, U: Any, V: Any) -> Array:
-    """Return `_contract_dense` of CSR matrices, in float64 whatever their type."""
-    M = np.asarray(M, dtype=np.float64)
-    out = U.multiply(U).T @ M.sum(axis=1) + V.multiply(V).T @ M.sum(axis=0)
-    across = V.T.tocsr()
-    step = rows_of(V.shape[1], STACK_ENTRIES)
-    for start in range(0, len(M), step):
-        rows = slice(start, start + step)
-        G = across @ M[rows].T
-        out -= 2.0 * np.asarray(U[rows].multiply(G.T).sum(axis=0)).ravel()
-    return np.asarray(out, dtype=np.float64)

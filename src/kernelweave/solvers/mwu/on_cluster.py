@@ -88,9 +88,7 @@ class PointRounds(Rounds):
         # The kernels here, for the pairs that are chosen.
         self._kernels: KernelOperator = operator.kernels.select(operator.members)
         team, members = operator.team, operator.members
-        beginnings = {
-            w: (_PointState, rules.of(operator.own(w)), members) for w in range(len(team))
-        }
+        beginnings = {w: (PointState, rules.of(operator.own(w)), members) for w in range(len(team))}
         self._kept = team.keep(self, beginnings)
         self._zero()
         sizes = np.diff(operator.starts)
@@ -170,7 +168,7 @@ class PointRounds(Rounds):
 rounds_of.register(PointShards, PointRounds)
 
 
-class _PointState(Rounds):
+class PointState(Rounds):
     """The rounds of the samples of a shard, as far as these know; `_choose` returns no pair.
 
     The samples of a move need not be among those here, and are sent along. What kernels frozen
