@@ -12,16 +12,13 @@ from kernelweave.cached import cached_property
 from kernelweave.compiled.blocks import (
     FEW_ENTRIES,
     GAUSSIAN_WORK,
-    MATRIX_COLUMNS,
     STACK_ENTRIES,
     rows_of,
 )
 from kernelweave.compiled.dense_rows import (
     add_rectangle,
-    add_row_products,
     add_rows,
     add_weighted_rows,
-    quad_block,
     rectangle,
     row_products,
 )
@@ -32,16 +29,12 @@ from kernelweave.operators.base import (
     ErrorBound,
     KernelOperator,
     Which,
-    as_tasks,
     kernel_indices,
     map_columns,
     rounding_error,
     sample_indices,
-    semi_definite,
 )
 
-# Blocks are chosen once and for all, never from the number of threads: same bits on any machine.
-_ROW_BLOCK = 256
 # Above this part of entries that are not zero a vector is taken as full.
 _FULL_SHARE = 0.75
 _BUILD_BYTES = 32e6
@@ -157,57 +150,25 @@ class DenseOperator(KernelOperator):
         return out
 
     def _apply(self, tasks: Array, chosen: Array, rows: Which) -> Array:
-        if rows is not None:
-            return self._products_at(tasks, sample_indices(rows, self.n), chosen)
-        out = np.zeros((len(chosen), len(tasks), self.n))
+        where = np.arange(self.n) if rows is None else sample_indices(rows, self.n)
         supports = [np.flatnonzero(row) for row in tasks]
-        # Sums along the rows of a symmetric matrix are quicker than sums of its rows.
-        full = min(map(len, supports)) > _FULL_SHARE * self.n
+        # Of a symmetric matrix the rows where v is not zero are enough.
+        few = rows is None and min(map(len, supports)) <= _FULL_SHARE * self.n
+        out = np.zeros((len(chosen), len(tasks), len(where)))
+
+        values = [task[support] for task, support in zip(tasks, supports, strict=True)]
 
         def work(position: int, first: int, last: int) -> None:
-            K, scale = self._matrices[chosen[position]], self._scale[chosen[position]]
-            if full:
-                add_row_products(K, scale, tasks, out[position], first, last)
-                return
-            for t, support in enumerate(supports):
-                add_rows(K, support, scale * tasks[t, support], out[position, t], first, last)
+            K = self._matrices[chosen[position]]
+            for t, target in enumerate(out[position]):
+                if few:
+                    add_rows(K, supports[t], values[t], target, first, last)
+                else:
+                    row_products(K, where[first:last], tasks[t], target[first:last])
 
-        cost = len(chosen) * self.n * sum(len(support) for support in supports)
-        map_columns(work, len(chosen), self.n, cost)
-        return out
-
-    def quad(self, v: Array, kernels: Which = None) -> Array:
-        chosen = kernel_indices(kernels, self.m)
-        tasks = as_tasks(v)
-        supports = [np.flatnonzero(row) for row in tasks]
-        longest = max(len(s) for s in supports)
-        blocks = max(1, -(-longest // _ROW_BLOCK))
-        parts = np.zeros((len(chosen), blocks))
-
-        def work(start: int, stop: int) -> None:
-            for item in range(start, stop):
-                position, b = divmod(item, blocks)
-                k = chosen[position]
-                for t, support in enumerate(supports):
-                    first, last = b * _ROW_BLOCK, min((b + 1) * _ROW_BLOCK, len(support))
-                    parts[position, b] += quad_block(
-                        self._matrices[k], support, tasks[t], first, last, 4 * len(support) > self.n
-                    )
-
-        cost = len(chosen) * self.n * sum(len(support) for support in supports)
-        map_blocks(work, len(chosen) * blocks, 1 if self.n > MATRIX_COLUMNS else 8, cost)
-        return semi_definite(self._scale[chosen] * parts.sum(axis=1), v, self, chosen)
-
-    def _products_at(self, tasks: Array, idx: Array, chosen: Array) -> Array:
-        out = np.empty((len(chosen), len(tasks), len(idx)))
-
-        def work(start: int, stop: int) -> None:
-            for position in range(start, stop):
-                k = chosen[position]
-                for t, row in enumerate(tasks):
-                    row_products(self._matrices[k], idx, self._scale[k] * row, out[position, t])
-
-        map_blocks(work, len(chosen), 1, len(chosen) * len(idx) * self.n)
+        cost = len(chosen) * len(where) * sum(len(support) for support in supports)
+        map_columns(work, len(chosen), len(where), cost)
+        out *= self._scale[chosen, None, None]
         return out
 
     def weighted(
