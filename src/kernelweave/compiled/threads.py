@@ -13,6 +13,8 @@ from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
+from kernelweave.compiled.blocks import CACHED_ENTRIES
+
 _INSIDE_WORKER = threading.local()
 _THREADS: ContextVar[int | None] = ContextVar("kernelweave_threads", default=None)
 _BETWEEN: ContextVar[Callable[[], None] | None] = ContextVar("kernelweave_between", default=None)
@@ -122,6 +124,11 @@ def look_between_blocks() -> None:
 
 class _Ended(Exception):
     """Another thread of the same pass was interrupted, or failed."""
+
+
+def rows_of(width: int, entries: int = CACHED_ENTRIES) -> int:
+    """Return how many rows of that width make up so many entries, at least one."""
+    return max(1, entries // max(1, width))
 
 
 # A thread takes tens of microseconds to wake: less work than this is done where it is asked for.

@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from kernelweave.arrays import AnyArray as Array
 from kernelweave.cached import cached_property
-from kernelweave.compiled.blocks import CACHED_ENTRIES, MATRIX_COLUMNS, STACK_ENTRIES, rows_of
-from kernelweave.compiled.threads import map_blocks
+from kernelweave.compiled.blocks import CACHED_ENTRIES, MATRIX_COLUMNS, STACK_ENTRIES
+from kernelweave.compiled.threads import map_blocks, rows_of
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.normalize import Target
 from kernelweave.memory import FEW_SAMPLES, cache_bytes, require_bytes, rows_and_work, square_side
@@ -495,14 +495,6 @@ def map_columns(
             work(k, b * MATRIX_COLUMNS, min((b + 1) * MATRIX_COLUMNS, n))
 
     map_blocks(run, count * blocks, 1 if n > MATRIX_COLUMNS else narrow, cost)
-
-
-def power_of_two(v: Array) -> np.float64:
-    """Return a power of two near the largest entry.
-
-    Dual variables are as large as C, and may be beyond the range of float32 without it.
-    """
-    return np.ldexp(np.float64(1.0), np.frexp(np.abs(v).max(initial=0.0))[1] - 1)
 
 
 def into(out: Array | None, values: Array) -> Array:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from kernelweave.compiled.blocks import SHARED_CACHE_ENTRIES, rows_of
-from kernelweave.compiled.threads import map_blocks
+from kernelweave.compiled.blocks import SHARED_CACHE_ENTRIES
+from kernelweave.compiled.threads import map_blocks, rows_of
 from kernelweave.linear_systems import SquareSum
 from kernelweave.memory import require_bytes
 from kernelweave.operators.base import Array, KernelOperator

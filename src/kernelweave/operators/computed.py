@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 
-from kernelweave.compiled.blocks import STACK_ENTRIES, rows_of
+from kernelweave.compiled.blocks import STACK_ENTRIES
 from kernelweave.compiled.dense_rows import fits_float32
+from kernelweave.compiled.threads import rows_of
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.base import ElementwiseForm, Kernel
 from kernelweave.kernels.evaluate import NotFiniteError, Plan, evaluate_stack
@@ -169,12 +170,6 @@ class ComputedOperator(SampledOperator):
         if self._unit is None:
             return ErrorBound.none(self.m)
         return rounding_error(v, d, self.diagonal(), self._unit)
-
-    def refined(self) -> ComputedOperator | None:
-        return None if self._unit is None else self.in_type("float64")
-
-    def exact(self) -> ComputedOperator:
-        return self.refined() or self
 
     # On their way to other machines
 

@@ -9,12 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kernelweave.cached import cached_property
-from kernelweave.compiled.blocks import (
-    FEW_ENTRIES,
-    GAUSSIAN_WORK,
-    STACK_ENTRIES,
-    rows_of,
-)
+from kernelweave.compiled.blocks import FEW_ENTRIES, GAUSSIAN_WORK, STACK_ENTRIES
 from kernelweave.compiled.dense_rows import (
     add_rectangle,
     add_rows,
@@ -22,7 +17,7 @@ from kernelweave.compiled.dense_rows import (
     rectangle,
     row_products,
 )
-from kernelweave.compiled.threads import map_blocks, thread_count
+from kernelweave.compiled.threads import map_blocks, rows_of, thread_count
 from kernelweave.memory import AS_ROWS, require_bytes
 from kernelweave.operators.base import (
     Array,

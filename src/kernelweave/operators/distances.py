@@ -35,9 +35,8 @@ from kernelweave.operators.distance_parts import (
     Term,
     factor_table,
     parts_of,
-    squared_columns,
 )
-from kernelweave.operators.sampled import SampledOperator, check_kernels
+from kernelweave.operators.sampled import SampledOperator, check_kernels, squared_columns
 from kernelweave.validation import LARGEST
 
 # A product over this many columns takes longer than reading a stored matrix.
