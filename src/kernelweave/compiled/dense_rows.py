@@ -55,16 +55,6 @@ def consecutive(first: int, last: int) -> Array:
 
 
 @njit(**CALLED, fastmath=True)
-def add_some_rows(K: Array, idx: Array, weight: float, out: Array) -> None:
-    """out[r] += weight K[idx[r]], whatever the two types."""
-    for r in range(idx.shape[0]):
-        row = K[idx[r]]
-        target = out[r]
-        for j in range(row.shape[0]):
-            target[j] += weight * row[j]
-
-
-@njit(**CALLED, fastmath=True)
 def add_rows_of_four(
     K0: Array, K1: Array, K2: Array, K3: Array, weights: Array, idx: Array, out: Array
 ) -> None:
@@ -143,20 +133,15 @@ def rectangle(K: Array, left: Array, right: Array, dtype: DTypeLike = np.float64
     return out
 
 
-def square_block(K: Array, idx: Array, dtype: DTypeLike = np.float64) -> Array:
-    """Return ``K[idx][:, idx]`` in the given dtype."""
-    return rectangle(K, idx, idx, dtype)
-
-
 def add_weighted_rows(matrices: Sequence[Array], weights: Array, idx: Array, out: Array) -> None:
-    """Add sum_k weights[k] matrices[k][idx] to `out`, four matrices at a time."""
-    alike = len({K.dtype for K in matrices}) == 1
-    whole = len(matrices) - len(matrices) % 4 if alike else 0
-    for p in range(0, whole, 4):
-        K0, K1, K2, K3 = matrices[p : p + 4]
-        add_rows_of_four(K0, K1, K2, K3, weights[p : p + 4], idx, out)
-    for p in range(whole, len(matrices)):
-        add_some_rows(matrices[p], idx, weights[p], out)
+    """Add sum_k weights[k] matrices[k][idx] to `out`, four matrices of a type at a time."""
+    for kind in dict.fromkeys(K.dtype for K in matrices):
+        alike = [k for k, K in enumerate(matrices) if K.dtype == kind]
+        for first in range(0, len(alike), 4):
+            some, own = alike[first : first + 4], np.zeros(4)
+            own[: len(some)] = weights[some]
+            K0, K1, K2, K3 = (matrices[k] for k in [*some, *some[-1:] * 3][:4])
+            add_rows_of_four(K0, K1, K2, K3, own, idx, out)
 
 
 def rows_product(K: Array, idx: Array, delta: Array) -> Array:

@@ -32,7 +32,6 @@ from kernelweave.kernels.samples import Samples
 from kernelweave.memory import require_bytes
 from kernelweave.operators.base import (
     Array,
-    ErrorBound,
     KernelOperator,
     Which,
     as_tasks,
@@ -40,14 +39,13 @@ from kernelweave.operators.base import (
     same_samples,
     sample_indices,
 )
+from kernelweave.operators.bounds import ErrorBound
 from kernelweave.operators.computed import ComputedOperator
-from kernelweave.operators.sampled import Columns, SampledOperator, squared_columns
+from kernelweave.operators.sampled import MOST_COLUMNS, Columns, SampledOperator, gaussian_columns
 from kernelweave.validation import require_kind
 
 # Scaled columns are kept within this, so that no sum of squares overflows.
 _LIMITS = {"float32": 1e16, "float64": 1e150}
-# From this many columns on their distances are computed faster by BLAS.
-_MOST_COLUMNS = 128
 # Computed when it is first asked for.
 _DERIVED = ("_scaled", "_unit")
 _STATE = ("batch", "samples", "normalization", "_all")
@@ -143,7 +141,7 @@ class GaussianOperator(SampledOperator):
             if found is None:
                 raise InvalidInputError(
                     f"kernel '{kernels.names[k]}' is not a Gaussian kernel on at most "
-                    f"{_MOST_COLUMNS} dense columns, or centred; use bank='auto'."
+                    f"{MOST_COLUMNS} dense columns, or centred; use bank='auto'."
                 )
             located.append(found)
         self.gamma = np.array([gamma for gamma, *_ in located])
@@ -382,7 +380,8 @@ class GaussianOperator(SampledOperator):
 
     def quad(self, v: Array, kernels: Which = None) -> Array:
         tasks = as_tasks(v)
-        scale = _power_of_two(tasks)
+        # Dual variables are as large as C, and may be beyond the range of float32 as they are.
+        scale = np.abs(tasks).max(initial=0.0) or 1.0
         found = self._products(None, tasks / scale, kernel_indices(kernels, self.m))
         # These kernels are positive semi-definite: anything below zero is rounding.
         return scale**2 * np.maximum(found.sum(axis=(1, 2)), 0.0)
@@ -448,28 +447,3 @@ class GaussianOperator(SampledOperator):
         found = self._found if self._members is None else self._found.select(self._members)
         promised = ("cache_mb", "work_bytes")
         return found._but(**{key: self.__dict__[key] for key in promised if key in self.__dict__})
-
-
-def _power_of_two(v: Array) -> np.float64:
-    """Return a power of two near the largest entry.
-
-    Dual variables are as large as C, and may be beyond the range of float32 without it.
-    """
-    return np.ldexp(np.float64(1.0), np.frexp(np.abs(v).max(initial=0.0))[1] - 1)
-
-
-def gaussian_columns(
-    kernels: ComputedOperator, k: int
-) -> tuple[float, tuple[Any, ...], list[int]] | None:
-    """Return gamma and the columns of kernel k if it is Gaussian, dense and not centred.
-
-    The columns are blocks that end in a transformer, and places behind them.
-    """
-    kernel = kernels.kernels[k]
-    form = kernel.core.form()
-    if form is None or (form.ingredient, form.code) != ("sqdist", 0):
-        return None
-    seen = kernels.samples.through(kernel.path)
-    if seen.is_sparse or seen.n_columns > _MOST_COLUMNS or "center" in kernels.normalization.names:
-        return None
-    return form.p0, *squared_columns(kernel.path, kernels.samples)

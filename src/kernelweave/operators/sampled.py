@@ -1,4 +1,4 @@
-"""Operators of kernels that are computed from samples, and the samples on either side of them."""
+"""Operators between some samples: parts of others, and kernels that are computed from samples."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
 from scipy import sparse
 
 from kernelweave.errors import InvalidInputError
@@ -15,10 +16,92 @@ from kernelweave.kernels.columns import Block
 from kernelweave.kernels.evaluate import evaluate_stack
 from kernelweave.kernels.normalize import Normalization, Scaling
 from kernelweave.kernels.samples import Samples, as_samples
-from kernelweave.operators.base import Array, KernelOperator
+from kernelweave.operators.base import Array, KernelOperator, Which, kernel_indices
+from kernelweave.operators.bounds import ErrorBound
 from kernelweave.validation import require_kind, require_names
 
 Path = tuple[Block, ...]
+
+# From this many columns on their distances are computed faster by BLAS.
+MOST_COLUMNS = 128
+
+
+# What the parts of an operator have from it.
+_OF_PARTS = ("matrix_limit", "cache_mb", "round_size", "keeps_rows", "computes_rows")
+
+
+class Part(KernelOperator):
+    """Some rows, columns and kernels of an operator, asked for as they are needed.
+
+    Examples
+    --------
+    >>> from kernelweave.operators import DenseOperator
+    >>> whole = DenseOperator([np.eye(3), np.ones((3, 3))])
+    >>> part = Part(whole, np.array([0]), np.array([0, 2]), None)
+    >>> part.weighted([1.0, 10.0])
+    array([[11., 10.]])
+    >>> part.contract([[1.0, -1.0]])
+    array([1., 0.])
+    """
+
+    def __init__(
+        self,
+        whole: KernelOperator,
+        rows: Array | None,
+        columns: Array | None,
+        kernels: Array | None,
+        dtype: DTypeLike = np.float64,
+    ) -> None:
+        self._whole, self._dtype = whole, np.dtype(dtype)
+        self._rows = None if rows is None else np.asarray(rows)
+        self._columns = None if columns is None else np.asarray(columns)
+        self._kernels = kernel_indices(kernels, whole.m)
+        self.m = len(self._kernels)
+        self.n = whole.shape[1] if self._columns is None else len(self._columns)
+        self.names = whole.names if kernels is None else [whole.names[k] for k in self._kernels]
+        self.__dict__ |= {name: getattr(whole, name) for name in _OF_PARTS}
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self._whole.shape[0] if self._rows is None else len(self._rows), self.n
+
+    def block(self, rows: Which = None, columns: Which = None, kernels: Which = None) -> Array:
+        chosen = self._kernels[kernel_indices(kernels, self.m)]
+        return self._whole.block(_cut(self._rows, rows), _cut(self._columns, columns), chosen)
+
+    def weighted(
+        self, d: ArrayLike, rows: Which = None, columns: Which = None, out: Array | None = None
+    ) -> Array:
+        weights = np.zeros(self._whole.m)
+        weights[self._kernels] = d
+        left, right = _cut(self._rows, rows), _cut(self._columns, columns)
+        if out is None:
+            height = self.shape[0] if rows is None else len(rows)
+            out = np.empty((height, self.n if columns is None else len(columns)), self._dtype)
+        return self._whole.weighted(weights, left, right, out)
+
+    def apply(self, v: Array, kernels: Which = None, rows: Which = None) -> Array:
+        if self._columns is not None:
+            return super().apply(v, kernels, rows)
+        chosen = self._kernels[kernel_indices(kernels, self.m)]
+        return self._whole.apply(v, chosen, _cut(self._rows, rows))
+
+    def diagonal(self, kernels: Which = None) -> Array:
+        chosen = self._kernels[kernel_indices(kernels, self.m)]
+        found = self._whole.diagonal(chosen)
+        return found if self._columns is None else found[:, self._columns]
+
+    def error(self, v: Array, d: Array) -> ErrorBound:
+        weights = np.zeros(self._whole.m)
+        weights[self._kernels] = d
+        bound = self._whole.error(v, weights)
+        return ErrorBound(bound.quad_missing[self._kernels], bound.product)
+
+
+def _cut(index: Array | None, chosen: Array | None) -> Array | None:
+    if chosen is None:
+        return index
+    return np.asarray(chosen) if index is None else index[chosen]
 
 
 class Rows:
@@ -171,3 +254,18 @@ class Columns:
         if len(found) == 1:
             return found[0]
         return sparse.hstack(found, format="csr") if as_sparse else np.hstack(found)
+
+
+def gaussian_columns(kernels: SampledOperator, k: int) -> tuple[float, Path, list[int]] | None:
+    """Return gamma and the columns of kernel k if it is Gaussian, dense and not centred.
+
+    The columns are blocks that end in a transformer, and places behind them.
+    """
+    kernel = kernels.kernels[k]
+    form = kernel.core.form()
+    if form is None or (form.ingredient, form.code) != ("sqdist", 0):
+        return None
+    seen = kernels.samples.through(kernel.path)
+    if seen.is_sparse or seen.n_columns > MOST_COLUMNS or "center" in kernels.normalization.names:
+        return None
+    return form.p0, *squared_columns(kernel.path, kernels.samples)
