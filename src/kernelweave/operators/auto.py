@@ -317,7 +317,7 @@ def _factor_where_it_pays(
     candidates = [
         k for k in among if kernels.formula(k) is not None or kernels.dense_features(k) is not None
     ]
-    probe = None
+    probe, raw = None, kernels.raw()
     if kernels.n > 4 * _PROBE:
         chosen = np.random.default_rng(random_state).choice(kernels.n, _PROBE, replace=False)
         few = kernels.samples.take(np.sort(chosen))
@@ -330,7 +330,7 @@ def _factor_where_it_pays(
                 if probe is not None and (features is None or features.shape[1] > cap):
                     # The rank on a subset is a lower bound: a cheap way to say no.
                     raw_factor(probe, k, rtol, _PROBE // 2)
-                pieces[k] = factor_kernel(kernels, k, rtol, cap)
+                pieces[k] = factor_kernel(kernels, k, rtol, cap, raw)
             except RankExceeded:
                 continue
 

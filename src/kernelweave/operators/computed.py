@@ -35,8 +35,7 @@ from kernelweave.validation import LARGEST, require_kind
 
 Floats = NDArray[np.float64]
 
-# Rows whose means are taken at a time, at least: each time all samples are read for them.
-_FEWEST_ROWS = 64
+_FEWEST_ROWS = 64  # Whose means are taken at a time: each time all samples are read for them.
 _STATE = ("kernels", "samples", "normalization", "names", "steps")
 
 
@@ -169,11 +168,9 @@ class ComputedOperator(SampledOperator):
 
     def without_samples(self) -> ComputedOperator:
         self.learn(range(self.m))
-        first = Samples(self.samples.take([0]).native)
-        if self.only_scales:
-            return self._but(samples=first)
-        # Samples bring along what the steps know of them.
-        return self._but(steps=[], samples=first, _scalings={})
+        # Samples bring along what steps that centre know of them.
+        less: dict[str, Any] = {} if self.only_scales else {"steps": [], "_scalings": {}}
+        return self._but(samples=Samples(self.samples.take([0]).native), **less)
 
     # Values
 
@@ -388,9 +385,10 @@ class ComputedOperator(SampledOperator):
 
     def learn(self, kernels: Sequence[int]) -> None:
         """Learn the constants of the normalisation for these kernels, where they are not known."""
-        if all(side and side.scalings for side in (self._left, self._right)):
-            return
+        known = all(side and side.scalings for side in (self._left, self._right))
         new = [k for k in kernels if self._places[k] not in self._scalings]
+        if known or not new:
+            return
         for stage, step in enumerate(self.steps):
             missing = [k for k in new if not step.has(self._places[k])]
             means = self._stage_means(missing, stage) if step.needs_means else repeat(None)
@@ -418,6 +416,9 @@ class ComputedOperator(SampledOperator):
 
     def _stage_diagonal(self, k: int, stage: int) -> Floats:
         """The diagonal of the training samples after the first steps."""
+        form = None if stage else self.kernels[k].core.form()
+        if form is not None and form.unit_diagonal:
+            return np.ones(self.samples.n)
         raw, n = self._raw_diagonal(k, self.samples), self.samples.n
         return self._normalised(k, Scaling.none(n), stage).diagonal(raw) if stage else raw
 

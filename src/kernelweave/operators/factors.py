@@ -73,14 +73,20 @@ class Pivots:
 
 
 def factor_kernel(
-    source: KernelOperator, k: int, rtol: float, max_rank: int | None = None
+    source: KernelOperator,
+    k: int,
+    rtol: float,
+    max_rank: int | None = None,
+    raw: KernelOperator | None = None,
 ) -> Pivots:
     """Pivoted Cholesky of the k-th kernel to a relative trace error, normalised.
 
     Of the kernel before its normalisation ``trace(E) <= rtol * trace(K)``. Raises
-    :class:`RankExceeded` when `max_rank` pivots are not enough.
+    :class:`RankExceeded` when `max_rank` pivots are not enough. Whoever factors many kernels gives
+    `raw`, which is ``source.raw()``.
     """
-    return source.normalised(k, raw_factor(source.raw(), k, rtol, max_rank))
+    raw = source.raw() if raw is None else raw
+    return source.normalised(k, raw_factor(raw, k, rtol, max_rank))
 
 
 def raw_factor(raw: KernelOperator, k: int, rtol: float, max_rank: int | None = None) -> Pivots:
@@ -196,11 +202,12 @@ class FactorOperator(KernelOperator):
         if not 0 <= rtol < 1:
             raise InvalidInputError(f"rtol must lie in [0, 1); got {rtol!r}.")
         pieces: dict[int, Pivots] = {}
+        raw = kernels.raw()
 
         def work(start: int, stop: int) -> None:
             for k in range(start, stop):
                 try:
-                    pieces[k] = factor_kernel(kernels, k, rtol, max_rank)
+                    pieces[k] = factor_kernel(kernels, k, rtol, max_rank, raw)
                 except RankExceeded as exceeded:
                     raise InvalidInputError(
                         f"kernel '{exceeded}' needs a rank above max_rank={max_rank} for a "
