@@ -39,16 +39,6 @@ def dense_apply(out: Any, bank: Any, v: Any, kernels: Any = None, rows: Any = No
     return _passed(float(len(_chosen(bank, kernels))) * columns * height, _bytes(bank))
 
 
-def dense_quad(out: Any, bank: Any, v: Any, kernels: Any = None) -> Amounts:
-    """The part right of the diagonal, of the columns where v is not zero if these are few."""
-    numbers = 0.0
-    for row in np.atleast_2d(v):
-        support = np.flatnonzero(row)
-        few = 4 * len(support) <= bank.n
-        numbers += len(support) ** 2 / 2 if few else float(np.sum(bank.n - support))
-    return _passed(numbers * len(_chosen(bank, kernels)), _bytes(bank))
-
-
 def dense_weighted(out: Any, /, bank: Any, d: Any, *rest: Any, **more: Any) -> Amounts:
     """`out` is the matrix, the rows or the block."""
     return _passed(float(np.count_nonzero(d)) * out.size, _bytes(bank), out.nbytes)
@@ -228,10 +218,7 @@ def nothing(out: Any, *rest: Any, **more: Any) -> Amounts:
 
 # Kind of work -> the places of watch.py where it is done, and what a call takes.
 COUNTS: dict[str, dict[str, Any]] = {
-    "passes over matrices": {
-        "DenseOperator.apply": dense_apply,
-        "DenseOperator.quad": dense_quad,
-    },
+    "passes over matrices": {"DenseOperator.apply": dense_apply},
     "products of each kernel": {
         "sums:sum_products": own_products,
         "ensemble:sum_products": own_products,
@@ -261,7 +248,7 @@ COUNTS: dict[str, dict[str, Any]] = {
     "walks": {"PositionWeights.products": walks},
     "pairs of strings": {"PositionWeights.add_pairs": pairs_of_strings},
     "SMO steps": {"box_qp:smo_steps": smo},
-    "blocks": {"dense_rows:copy_rectangle": gathered},
+    "blocks": {"dense_rows:add_rectangle": gathered},
     "products with K(d)": {"dense_rows:add_rows": added_rows},
     "curvature": {
         "bundle:jittered_cholesky": curvature_factor,

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from kernelweave.compiled.dense_rows import rows_product, square_block
+from kernelweave.compiled.dense_rows import rectangle, rows_product
 
 
 class DenseGram:
@@ -20,7 +20,7 @@ class DenseGram:
         return np.diagonal(self._K).astype(np.float64)
 
     def block(self, idx):
-        return square_block(self._K, idx)
+        return rectangle(self._K, idx, idx)
 
     def product(self, idx, delta):
         return rows_product(self._K, idx, delta)

@@ -14,9 +14,9 @@ from kernelweave.cluster.by_points import PointShards
 from kernelweave.compiled.blocks import STACK_ENTRIES, SUM_PARTS
 from kernelweave.compiled.dense_rows import add_row_products
 from kernelweave.compiled.low_rank import factor_sums
-from kernelweave.compiled.threads import map_blocks, one_blas_thread
+from kernelweave.compiled.threads import map_blocks, map_columns, one_blas_thread
 from kernelweave.linear_systems import SquareSum
-from kernelweave.operators.base import KernelOperator, kernel_runs, map_columns
+from kernelweave.operators.base import KernelOperator, kernel_runs
 from kernelweave.operators.dense import DenseOperator
 from kernelweave.operators.factors import FactorOperator
 from kernelweave.operators.stacked import StackedOperator

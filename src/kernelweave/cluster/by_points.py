@@ -20,8 +20,8 @@ from kernelweave.operators.base import (
     kernel_indices,
     kernel_runs,
     round_size_of,
-    semi_definite,
 )
+from kernelweave.operators.bounds import semi_definite
 
 # A worker holds the rows it was sent and the copies that kernels make of them.
 _COPIES = 3

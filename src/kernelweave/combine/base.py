@@ -11,10 +11,10 @@ from numpy.polynomial import polynomial
 from numpy.typing import DTypeLike
 
 from kernelweave.combine.combined import CombinedOperator
-from kernelweave.compiled.blocks import CACHED_COLUMNS, STACK_ENTRIES, rows_of
-from kernelweave.compiled.dense_rows import add_rows, fits_float32, rows_product, square_block
+from kernelweave.compiled.blocks import CACHED_COLUMNS, STACK_ENTRIES
+from kernelweave.compiled.dense_rows import add_rows, fits_float32, rectangle, rows_product
 from kernelweave.compiled.exp import exp_inplace
-from kernelweave.compiled.threads import map_blocks
+from kernelweave.compiled.threads import map_blocks, rows_of
 from kernelweave.errors import InvalidInputError
 from kernelweave.operators.base import Array, KernelOperator, as_tasks
 from kernelweave.operators.row_cache import RowCache
@@ -111,13 +111,13 @@ class Gram:
         """K(d)[idx][:, idx]."""
         idx = np.asarray(idx, dtype=np.int64)
         if self._matrix is not None:
-            return square_block(self._matrix, idx)
+            return rectangle(self._matrix, idx, idx)
         # A solver that narrows down its variables asks for parts of what it had before.
         if self._known is not None:
             known, block = self._known
             places = np.searchsorted(known, idx)
             if places[-1] < len(known) and np.array_equal(known[places], idx):
-                return block if len(idx) == len(known) else square_block(block, places)
+                return block if len(idx) == len(known) else rectangle(block, places, places)
         block = self.bank.weighted(self.d, idx, idx)
         self._known = (idx, block)
         return block

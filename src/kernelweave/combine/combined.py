@@ -17,8 +17,8 @@ from kernelweave.operators.base import (
     kernel_indices,
     kernel_runs,
     row_step,
-    semi_definite,
 )
+from kernelweave.operators.bounds import semi_definite
 
 if TYPE_CHECKING:
     from kernelweave.combine.base import Combination

@@ -5,8 +5,6 @@ None of them depends on the number of threads: the same blocks give the same bit
 
 from __future__ import annotations
 
-import numpy as np
-
 # First and last, which does not belong to it.
 Range = tuple[int, int]
 
@@ -32,12 +30,6 @@ GATHERED_ROWS = 64
 # Entries of a temporary stack of matrices or products: 32 MB of float64, little beside the data.
 STACK_ENTRIES = 2**22
 
-
-def rows_of(width: int, entries: int = CACHED_ENTRIES) -> int:
-    """Return how many rows of that width make up so many entries, at least one."""
-    return max(1, entries // max(1, width))
-
-
 # Rows of a Gaussian kernel that are computed at a time against a run of columns, and the longest
 # run: the rows and the samples of the run stay in the first-level cache (16 + 10 kB in float32).
 # Eight rows are also a multiple of the SIMD width, and few enough terms for a sum in float32.
@@ -50,7 +42,6 @@ GAUSSIAN_TILE = 32
 # How many multiplications the time of one of their values, an exponential, is.
 GAUSSIAN_WORK = 8
 
-
 # Values of such kernels that a thread computes at a time, about a millisecond: threads end
 # together, and a time limit is noticed soon.
 GAUSSIAN_VALUES = 2e6
@@ -58,30 +49,6 @@ GAUSSIAN_VALUES = 2e6
 GAUSSIAN_MANY = 256
 # Parts that rows are cut into where there are so many kernels.
 GAUSSIAN_PARTS = 16
-
-
-def gaussian_blocks(
-    count: int, rows: int, entries: float
-) -> tuple[list[tuple[Range, Range]], int, float]:
-    """Return the kernels and rows that a thread takes at a time, how many rows, and all the work.
-
-    There are `entries` values of each kernel. Kernels that may share distances stay together, and
-    of many kernels the rows are cut into few parts: each keeps a sum of every kernel.
-    """
-    many = max(1, count)
-    if count >= GAUSSIAN_MANY:
-        many = int(np.clip(GAUSSIAN_VALUES / max(1.0, entries), 16, 1024))
-    each = max(1.0, many * entries / max(1, rows))
-    height = max(1, int(GAUSSIAN_VALUES / each) // GAUSSIAN_ROWS) * GAUSSIAN_ROWS
-    if count >= GAUSSIAN_MANY:
-        height = max(height, -(-rows // (GAUSSIAN_ROWS * GAUSSIAN_PARTS)) * GAUSSIAN_ROWS)
-    blocks = [
-        ((p, min(p + many, count)), (i, min(i + height, rows)))
-        for p in range(0, count, many)
-        for i in range(0, rows, height)
-    ]
-    return blocks, height, GAUSSIAN_WORK * count * entries
-
 
 # Sequences of equal length that a thread encodes or looks up at a time: their words and sums at one
 # position, 100 kB, stay in the second-level cache.

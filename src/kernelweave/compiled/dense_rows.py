@@ -55,16 +55,6 @@ def consecutive(first: int, last: int) -> Array:
 
 
 @njit(**CALLED, fastmath=True)
-def add_some_rows(K: Array, idx: Array, weight: float, out: Array) -> None:
-    """out[r] += weight K[idx[r]], whatever the two types."""
-    for r in range(idx.shape[0]):
-        row = K[idx[r]]
-        target = out[r]
-        for j in range(row.shape[0]):
-            target[j] += weight * row[j]
-
-
-@njit(**CALLED, fastmath=True)
 def add_rows_of_four(
     K0: Array, K1: Array, K2: Array, K3: Array, weights: Array, idx: Array, out: Array
 ) -> None:
@@ -107,50 +97,6 @@ def row_products(K: Array, idx: Array, v: Array, out: Array) -> None:
         out[r] = _dot(K[idx[r]], v, ZERO, n)
 
 
-@njit(**CALLED, fastmath=True)
-def quad_block(
-    K: Array, support: Array, v: Array, first: int, last: int, dense_rows: bool
-) -> float:
-    """sum over i in support[first:last] of v_i (K_ii v_i + 2 sum_{j > i} K_ij v_j).
-
-    K is symmetric, so that half of it tells all; `support` is sorted. With `dense_rows` the right
-    part of every row is read in order, four rows at a time; otherwise only the columns in
-    `support`.
-    """
-    total = 0.0
-    n = v.shape[0]
-    n_support = support.shape[0]
-    last = last if last > first else first
-    whole = last - (last - first) % 4 if dense_rows else first
-    for position in range(first, whole, 4):
-        i0, i1 = support[position], support[position + 1]
-        i2, i3 = support[position + 2], support[position + 3]
-        r0, r1, r2, r3 = K[i0], K[i1], K[i2], K[i3]
-        s0 = _dot(r0, v, i0 + 1, i3 + 1)
-        s1 = _dot(r1, v, i1 + 1, i3 + 1)
-        s2 = _dot(r2, v, i2 + 1, i3 + 1)
-        s3 = 0.0
-        for j in range(i3 + 1, n):
-            s0 += r0[j] * v[j]
-            s1 += r1[j] * v[j]
-            s2 += r2[j] * v[j]
-            s3 += r3[j] * v[j]
-        total += v[i0] * (r0[i0] * v[i0] + 2.0 * s0) + v[i1] * (r1[i1] * v[i1] + 2.0 * s1)
-        total += v[i2] * (r2[i2] * v[i2] + 2.0 * s2) + v[i3] * (r3[i3] * v[i3] + 2.0 * s3)
-    for position in range(whole, last):
-        i = support[position]
-        row = K[i]
-        part = 0.0
-        if dense_rows:
-            part = _dot(row, v, i + 1, n)
-        else:
-            for q in range(position + 1, n_support):
-                j = support[q]
-                part += row[j] * v[j]
-        total += v[i] * (row[i] * v[i] + 2.0 * part)
-    return total
-
-
 @njit(**CALLED)
 def add_row_products(K: Array, weight: float, V: Array, out: Array, first: int, last: int) -> None:
     """out[t, i] += weight sum_j K[i, j] V[t, j] for i in first..last."""
@@ -161,16 +107,6 @@ def add_row_products(K: Array, weight: float, V: Array, out: Array, first: int, 
             row_products(K, rows[i - first : i - first + count], V[t], some)
             for r in range(count):
                 out[t, i + r] += weight * some[r]
-
-
-@njit(**CALLED)
-def copy_rectangle(K: Array, left: Array, right: Array, scale: float, out: Array) -> None:
-    """out[r, c] = scale K[left[r], right[c]]; fastest for sorted columns."""
-    for r in range(left.size):
-        row = K[left[r]]
-        target = out[r]
-        for c in range(right.size):
-            target[c] = scale * row[right[c]]
 
 
 @njit(**CALLED, fastmath=True)
@@ -188,29 +124,24 @@ def rectangle(K: Array, left: Array, right: Array, dtype: DTypeLike = np.float64
     if not K.flags.c_contiguous:
         return K[np.ix_(left, right)].astype(dtype, copy=False)
     # NumPy asks for huge pages, which Numba's own arrays do not get: fewer page faults.
-    out = np.empty((left.size, right.size), dtype=dtype)
+    out = np.zeros((left.size, right.size), dtype=dtype)
 
     def work(start: int, stop: int) -> None:
-        copy_rectangle(K, left[start:stop], right, 1.0, out[start:stop])
+        add_rectangle(K, left[start:stop], right, 1.0, out[start:stop])
 
     map_blocks(work, left.size, GATHERED_ROWS, _MISS * out.size)
     return out
 
 
-def square_block(K: Array, idx: Array, dtype: DTypeLike = np.float64) -> Array:
-    """Return ``K[idx][:, idx]`` in the given dtype."""
-    return rectangle(K, idx, idx, dtype)
-
-
 def add_weighted_rows(matrices: Sequence[Array], weights: Array, idx: Array, out: Array) -> None:
-    """Add sum_k weights[k] matrices[k][idx] to `out`, four matrices at a time."""
-    alike = len({K.dtype for K in matrices}) == 1
-    whole = len(matrices) - len(matrices) % 4 if alike else 0
-    for p in range(0, whole, 4):
-        K0, K1, K2, K3 = matrices[p : p + 4]
-        add_rows_of_four(K0, K1, K2, K3, weights[p : p + 4], idx, out)
-    for p in range(whole, len(matrices)):
-        add_some_rows(matrices[p], idx, weights[p], out)
+    """Add sum_k weights[k] matrices[k][idx] to `out`, four matrices of a type at a time."""
+    for kind in dict.fromkeys(K.dtype for K in matrices):
+        alike = [k for k, K in enumerate(matrices) if K.dtype == kind]
+        for first in range(0, len(alike), 4):
+            some, own = alike[first : first + 4], np.zeros(4)
+            own[: len(some)] = weights[some]
+            K0, K1, K2, K3 = (matrices[k] for k in [*some, *some[-1:] * 3][:4])
+            add_rows_of_four(K0, K1, K2, K3, own, idx, out)
 
 
 def rows_product(K: Array, idx: Array, delta: Array) -> Array:

@@ -72,21 +72,11 @@ def _private_folder() -> Path:
 
 @dataclass(eq=False)
 class CompileWatch:
-    """Somebody who wants to know of compiling.
+    """Somebody who wants to know of compiling."""
 
-    Attributes
-    ----------
-    takes_long : callable
-        Called, often, when compiling has become worth a word.
-    is_done : callable
-        Called when other work goes on.
-    seconds : float
-        Spent on functions that were compiled while this was watching.
-    """
-
-    takes_long: Callable[[], None]
-    is_done: Callable[[], None] = lambda: None
-    seconds: float = 0.0
+    takes_long: Callable[[], None]  # Called, often, when compiling has become worth a word.
+    is_done: Callable[[], None] = lambda: None  # Called when other work goes on.
+    seconds: float = 0.0  # Spent on functions that were compiled while this was watching.
 
 
 class _Clock(event.Listener):

@@ -24,19 +24,47 @@ longer to compile than these loops.
 
 from __future__ import annotations
 
+import numpy as np
 from numba import njit
 
 from kernelweave.arrays import AnyArray as Array
 from kernelweave.compiled import CALLED, INSIDE, ZERO
 from kernelweave.compiled.blocks import (
     GAUSSIAN_COLUMNS,
+    GAUSSIAN_MANY,
+    GAUSSIAN_PARTS,
     GAUSSIAN_ROWS,
     GAUSSIAN_SHARED,
+    GAUSSIAN_VALUES,
+    GAUSSIAN_WORK,
     Range,
 )
 from kernelweave.compiled.exp import NO_SPECIAL_VALUES, power_of_half
 
 Kernels = tuple[Array, Array, Array, Array, Array]
+
+
+def gaussian_blocks(
+    count: int, rows: int, entries: float
+) -> tuple[list[tuple[Range, Range]], int, float]:
+    """Return the kernels and rows that a thread takes at a time, how many rows, and all the work.
+
+    There are `entries` values of each kernel. Kernels that may share distances stay together, and
+    of many kernels the rows are cut into few parts: each keeps a sum of every kernel.
+    """
+    many = max(1, count)
+    if count >= GAUSSIAN_MANY:
+        many = int(np.clip(GAUSSIAN_VALUES / max(1.0, entries), 16, 1024))
+    each = max(1.0, many * entries / max(1, rows))
+    height = max(1, int(GAUSSIAN_VALUES / each) // GAUSSIAN_ROWS) * GAUSSIAN_ROWS
+    if count >= GAUSSIAN_MANY:
+        height = max(height, -(-rows // (GAUSSIAN_ROWS * GAUSSIAN_PARTS)) * GAUSSIAN_ROWS)
+    blocks = [
+        ((p, min(p + many, count)), (i, min(i + height, rows)))
+        for p in range(0, count, many)
+        for i in range(0, rows, height)
+    ]
+    return blocks, height, GAUSSIAN_WORK * count * entries
 
 
 @njit(**INSIDE)

@@ -13,6 +13,8 @@ from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
+from kernelweave.compiled.blocks import CACHED_ENTRIES, MATRIX_COLUMNS
+
 _INSIDE_WORKER = threading.local()
 _THREADS: ContextVar[int | None] = ContextVar("kernelweave_threads", default=None)
 _BETWEEN: ContextVar[Callable[[], None] | None] = ContextVar("kernelweave_between", default=None)
@@ -124,6 +126,11 @@ class _Ended(Exception):
     """Another thread of the same pass was interrupted, or failed."""
 
 
+def rows_of(width: int, entries: int = CACHED_ENTRIES) -> int:
+    """Return how many rows of that width make up so many entries, at least one."""
+    return max(1, entries // max(1, width))
+
+
 # A thread takes tens of microseconds to wake: less work than this is done where it is asked for.
 _WORTH_A_THREAD = 4e6
 
@@ -207,3 +214,20 @@ def map_blocks(
             # Ctrl-C may also have come while this thread waited.
             ended = not all(job.cancel() or job.done() for job in jobs)
             wait(jobs)
+
+
+def map_columns(
+    work: Callable[[int, int, int], None], count: int, n: int, cost: float, narrow: int = 8
+) -> None:
+    """Call ``work(k, first, last)`` for each of `count` matrices and each run of their n columns.
+
+    A thread takes one run at a time, or `narrow` matrices that are no wider than a run.
+    """
+    blocks = -(-n // MATRIX_COLUMNS)
+
+    def run(start: int, stop: int) -> None:
+        for item in range(start, stop):
+            k, b = divmod(item, blocks)
+            work(k, b * MATRIX_COLUMNS, min((b + 1) * MATRIX_COLUMNS, n))
+
+    map_blocks(run, count * blocks, 1 if n > MATRIX_COLUMNS else narrow, cost)

@@ -10,7 +10,7 @@ from scipy.sparse import issparse
 
 from kernelweave.arrays import Index
 from kernelweave.combine import Combination, WeightedSum
-from kernelweave.compiled.blocks import rows_of
+from kernelweave.compiled.threads import rows_of
 from kernelweave.kernels import Kernel, Sum
 from kernelweave.kernels.samples import Samples, as_samples
 from kernelweave.kernels.strings.parts import StringKernel, Terms

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy import sparse
 
-from kernelweave.compiled.blocks import CACHED_ENTRIES, FEW_ENTRIES, SHARED_CACHE_ENTRIES, rows_of
+from kernelweave.compiled.blocks import CACHED_ENTRIES, FEW_ENTRIES, SHARED_CACHE_ENTRIES
 from kernelweave.compiled.dense_rows import add_rectangle, add_weighted_rows, all_finite
-from kernelweave.compiled.threads import map_blocks
+from kernelweave.compiled.threads import map_blocks, rows_of
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.base import Kernel
 from kernelweave.kernels.samples import Samples, row_square_norms

@@ -229,11 +229,6 @@ class NormalizationStep(ABC):
     def learn(self, k: int, kernel: str, diag: Floats, means: Floats | None) -> None:
         """Learn from the training diagonal and (if `needs_means`) the training row means."""
 
-    def learn_units(self, kernels: list[int], n: int) -> None:
-        """Learn of kernels whose diagonal is one, if no means are needed."""
-        for k in kernels:
-            self.learn(k, "", np.ones(n), None)
-
     def side(self, kernel: str, diag: Floats, means: Floats | None) -> Floats | None:
         """What `sides` holds of training samples, for others: from their diagonal and means."""
         return None
@@ -289,9 +284,6 @@ class Trace(NormalizationStep):
                 f"columns it reads."
             )
         self.scale[k] = 1.0 / mean
-
-    def learn_units(self, kernels: list[int], n: int) -> None:
-        self.scale[kernels] = 1.0
 
     def on(self, k: int, target: Target, side: Floats | None) -> Target:
         return target.scaled(np.sqrt(self.scale[k]))

@@ -18,7 +18,7 @@ from kernelweave.kernels.samples import as_samples
 from kernelweave.kernels.strings.positions import PositionalFactor
 from kernelweave.memory import FEW_SAMPLES, cache_bytes, require_bytes
 from kernelweave.operators.base import Array, KernelOperator
-from kernelweave.operators.computed import ComputedOperator, SampledOperator
+from kernelweave.operators.computed import ComputedOperator
 from kernelweave.operators.dense import DenseOperator, dense_bytes
 from kernelweave.operators.factors import (
     FactorOperator,
@@ -28,7 +28,8 @@ from kernelweave.operators.factors import (
     raw_factor,
 )
 from kernelweave.operators.features import FeatureOperator, FeatureRows
-from kernelweave.operators.gaussians import GaussianOperator, gaussian_columns
+from kernelweave.operators.gaussians import GaussianOperator
+from kernelweave.operators.sampled import SampledOperator, gaussian_columns
 from kernelweave.operators.sequences import SequenceOperator
 from kernelweave.operators.stacked import StackedOperator
 from kernelweave.validation import unknown_name
@@ -38,6 +39,9 @@ BANKS = ("auto", "dense", "factored", "lazy", "positional", "sparse")
 # A factor of rank r costs 2 r multiplications a sample and product, a dense row n: below n/4 the
 # factor wins clearly, and what it costs to find it is small beside a single dense matrix.
 _RANK_SHARE = 4
+# Samples on which ranks are probed, where there are more than four times as many: half as many
+# pivots there take at most a sixteenth of the n^3 / 32 multiplications after which a factor is
+# given up.
 _PROBE = 128
 # A Gaussian kernel is computed as fast as it is read from memory while there are at most so many
 # columns for each kernel on the same columns: the others cost an exponential alone. Fits of five
@@ -102,11 +106,6 @@ def storage_dtype(tol: float) -> str:
     float32 rounds kernel values at 6e-8. At tolerances of 1e-4 and above that is far below what
     the fit itself leaves; the certificate counts it, and the fit is repeated on float64 kernels
     if it should matter after all.
-
-    Examples
-    --------
-    >>> storage_dtype(1e-3), storage_dtype(1e-6)
-    ('float32', 'float64')
     """
     return "float32" if tol >= 1e-4 else "float64"
 
@@ -205,48 +204,70 @@ def _automatic(
 ) -> KernelOperator:
     n, m = kernels.n, kernels.m
     kernels.learn(range(m))
-    found = {k: kernels.thin_factor(k) for k in range(m)}
-    strings = {k: f for k, f in found.items() if isinstance(f, PositionalFactor)}
-    features = {k: f for k, f in found.items() if isinstance(f, FeatureRows)}
-    others = [k for k in range(m) if k not in strings]
-    cheap = {k for k, f in features.items() if _FEATURE_COST * f.nnz <= n**2}
+    factors = [kernels.thin_factor(k) for k in range(m)]
+    form = np.full(m, "dense", dtype=object)
+    for k, factor in enumerate(factors):
+        if isinstance(factor, PositionalFactor):
+            form[k] = "positional"
+        elif isinstance(factor, FeatureRows) and _FEATURE_COST * factor.nnz <= n**2:
+            form[k] = "sparse"
     in_cache = np.dtype(dtype).itemsize * m * n**2 <= 8 * SHARED_CACHE_ENTRIES
-    gaussian = _gaussians(kernels, others, 0 if stored else _GAUSSIAN_COLUMNS)
-    small = in_cache and m <= _FEW_KERNELS and 0 < len(gaussian) < len(others)
-    gaussian = gaussian[:0] if small else gaussian
-    skip = cheap | set(strings) | set(gaussian.tolist())
+    most = 0 if stored else _GAUSSIAN_COLUMNS
+    gaussian = _gaussians(kernels, np.flatnonzero(form == "dense"), most)
+    small = in_cache and m <= _FEW_KERNELS and 0 < len(gaussian) < np.sum(form != "positional")
+    if not small:
+        form[gaussian] = "gaussian"
     pieces: dict[int, Pivots] = {}
     # Matrices that stay in the cache are added up quicker than sums of factors are formed, with r
     # multiplications for each entry.
     if not (small or (stored and in_cache)):
-        pieces = _factor_where_it_pays(kernels, skip, rtol, random_state)
-    thin = np.array(sorted(pieces), dtype=np.int64)
-    sparse = np.array(sorted(cheap), dtype=np.int64)
-    aligned = np.array(sorted(strings), dtype=np.int64)
-    rest = np.array([k for k in range(m) if k not in skip and k not in pieces], dtype=np.int64)
-    held = np.array([kernels.given_matrix(k) is not None for k in rest], dtype=bool)
-    dtype = kernels.storage(dtype, rest[~held])
-    computed_bytes = (~held).sum() * n**2 * np.dtype(dtype).itemsize
-    dense, lazy = rest, rest[:0]
-    if computed_bytes and (
-        computed_bytes > 1e6 * cache_mb
-        or dense_bytes(n, int((~held).sum()), dtype) > cache_bytes(float("inf"))
+        candidates = np.flatnonzero(form == "dense")
+        pieces = _factor_where_it_pays(kernels, candidates, rtol, random_state)
+    form[list(pieces)] = "factored"
+    computed = [
+        k for k in np.flatnonzero(form == "dense").tolist() if kernels.given_matrix(k) is None
+    ]
+    dtype = kernels.storage(dtype, computed)
+    if computed and (
+        len(computed) * n**2 * np.dtype(dtype).itemsize > 1e6 * cache_mb
+        or dense_bytes(n, len(computed), dtype) > cache_bytes(float("inf"))
     ):
-        dense, lazy = rest[held], rest[~held]
-        known = np.array([k in features for k in lazy], dtype=bool)
-        sparse, lazy = np.concatenate([sparse, lazy[known]]), lazy[~known]
-        more = _gaussians(kernels, lazy, np.inf)
-        gaussian, lazy = np.concatenate([gaussian, more]), np.setdiff1d(lazy, more)
+        known = [isinstance(factors[k], FeatureRows) for k in computed]
+        form[computed] = np.where(known, "sparse", "lazy")
+        form[_gaussians(kernels, np.flatnonzero(form == "lazy"), np.inf)] = "gaussian"
+    return _made(kernels, form, dtype, pieces, factors, rtol)
 
-    return _made(
-        kernels,
-        (thin, lambda few: FactorOperator([pieces[k] for k in thin], few.names, few, rtol)),
-        (aligned, lambda few: SequenceOperator([strings[k] for k in aligned], few.names)),
-        (sparse, lambda few: FeatureOperator([features[k] for k in sparse], few.names)),
-        (gaussian, lambda few: GaussianOperator.of(few).in_type(dtype)),
-        (dense, partial(DenseOperator.of, dtype=dtype)),
-        (lazy, partial(computed_rows, dtype=dtype)),
-    )
+
+def _made(
+    kernels: ComputedOperator,
+    form: Array,
+    dtype: str,
+    pieces: dict[int, Pivots],
+    factors: Any = (),
+    rtol: float = 0.0,
+) -> Any:
+    """Make an operator of the kernels of each form, and put them side by side."""
+    members: dict[str, Array] = {name: np.flatnonzero(form == name) for name in np.unique(form)}
+    if "gaussian" in members:
+        # Those on the same columns, which share them, follow each other.
+        own = members["gaussian"]
+        members["gaussian"] = own[np.argsort(kernels.sharing(own), kind="stable")]
+    makers: dict[str, Callable[[ComputedOperator], KernelOperator]] = {
+        "factored": lambda few: FactorOperator(
+            [pieces[k] for k in members["factored"]], few.names, few, rtol
+        ),
+        "positional": lambda few: SequenceOperator(
+            [factors[k] for k in members["positional"]], few.names
+        ),
+        "sparse": lambda few: FeatureOperator([factors[k] for k in members["sparse"]], few.names),
+        "gaussian": lambda few: GaussianOperator.of(few).in_type(dtype),
+        "dense": partial(DenseOperator.of, dtype=dtype),
+        "lazy": partial(computed_rows, dtype=dtype),
+    }
+    parts, used = [], [name for name in makers if name in members]
+    for name in used:
+        parts.append(makers[name](kernels.select(members[name])))
+    return _stacked(parts, [members[name] for name in used])
 
 
 def computed_rows(kernels: SampledOperator, dtype: str) -> KernelOperator:
@@ -264,25 +285,9 @@ def computed_rows(kernels: SampledOperator, dtype: str) -> KernelOperator:
 
 def _nothing_stored(kernels: ComputedOperator, dtype: str) -> KernelOperator:
     """Gaussian kernels share their distances in every pass, rows of the others are computed."""
-    gaussian = _gaussians(kernels, range(kernels.m), np.inf)
-    others = np.setdiff1d(np.arange(kernels.m), gaussian)
-    return _made(
-        kernels,
-        (gaussian, lambda few: GaussianOperator.of(few).in_type(dtype)),
-        (others, partial(computed_rows, dtype=dtype)),
-    )
-
-
-def _made(
-    kernels: ComputedOperator, *groups: tuple[Array, Callable[[ComputedOperator], KernelOperator]]
-) -> Any:
-    """Make an operator of each group of kernels, and put them side by side."""
-    parts, members = [], []
-    for own, make in groups:
-        if len(own):
-            parts.append(make(kernels.select(own)))
-            members.append(own)
-    return _stacked(parts, members)
+    form = np.full(kernels.m, "lazy", dtype=object)
+    form[_gaussians(kernels, range(kernels.m), np.inf)] = "gaussian"
+    return _made(kernels, form, dtype, {})
 
 
 def _stacked(parts: list[Any], members: list[Array]) -> Any:
@@ -293,10 +298,7 @@ def _stacked(parts: list[Any], members: list[Array]) -> Any:
 
 
 def _gaussians(kernels: ComputedOperator, candidates: Iterable[int], most: float) -> Array:
-    """Return the Gaussian kernels that read at most so many columns each.
-
-    Those on the same columns, which share them, follow each other.
-    """
+    """Return the Gaussian kernels that read at most so many columns each, shared among them."""
     alike: dict[Any, list[int]] = {}
     for k in candidates:
         found = gaussian_columns(kernels, k)
@@ -307,18 +309,15 @@ def _gaussians(kernels: ComputedOperator, candidates: Iterable[int], most: float
 
 
 def _factor_where_it_pays(
-    kernels: ComputedOperator, others: set[int], rtol: float, random_state: int | None
+    kernels: ComputedOperator, among: Array, rtol: float, random_state: int | None
 ) -> dict[int, Pivots]:
-    """Factor the kernels of low rank that are not in `others`."""
+    """Factor the kernels of low rank among these."""
     cap = kernels.n // _RANK_SHARE
     pieces: dict[int, Pivots] = {}
     candidates = [
-        k
-        for k in range(kernels.m)
-        if k not in others
-        and (kernels.formula(k) is not None or kernels.dense_features(k) is not None)
+        k for k in among if kernels.formula(k) is not None or kernels.dense_features(k) is not None
     ]
-    probe = None
+    probe, raw = None, kernels.raw()
     if kernels.n > 4 * _PROBE:
         chosen = np.random.default_rng(random_state).choice(kernels.n, _PROBE, replace=False)
         few = kernels.samples.take(np.sort(chosen))
@@ -331,7 +330,7 @@ def _factor_where_it_pays(
                 if probe is not None and (features is None or features.shape[1] > cap):
                     # The rank on a subset is a lower bound: a cheap way to say no.
                     raw_factor(probe, k, rtol, _PROBE // 2)
-                pieces[k] = factor_kernel(kernels, k, rtol, cap)
+                pieces[k] = factor_kernel(kernels, k, rtol, cap, raw)
             except RankExceeded:
                 continue
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import repeat
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 
-from kernelweave.compiled.blocks import STACK_ENTRIES, rows_of
+from kernelweave.compiled.blocks import STACK_ENTRIES
 from kernelweave.compiled.dense_rows import fits_float32
+from kernelweave.compiled.threads import rows_of
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.base import ElementwiseForm, Kernel
 from kernelweave.kernels.evaluate import NotFiniteError, Plan, evaluate_stack
@@ -21,23 +23,19 @@ from kernelweave.kernels.normalize import Normalization, ScaledFactor, Scaling, 
 from kernelweave.kernels.samples import Samples, as_samples
 from kernelweave.operators.base import (
     Array,
-    ErrorBound,
     Which,
     kernel_indices,
     kernel_runs,
-    rounding_error,
     sample_indices,
 )
+from kernelweave.operators.bounds import ErrorBound, largest_error, rounding_error
 from kernelweave.operators.features import FeatureRows
 from kernelweave.operators.sampled import Rows, SampledOperator, check_kernels
 from kernelweave.validation import LARGEST, require_kind
 
 Floats = NDArray[np.float64]
 
-# Rows of centred kernels whose means are taken at a time, at least.
-_FEWEST_ROWS = 64
-# Rows on which the error of float32 values is measured.
-_SAMPLED_ROWS = 8
+_FEWEST_ROWS = 64  # Whose means are taken at a time: each time all samples are read for them.
 _STATE = ("kernels", "samples", "normalization", "names", "steps")
 
 
@@ -79,8 +77,6 @@ class ComputedOperator(SampledOperator):
     keeps_rows = computes_rows = True
     # Relative errors of float32 values, where these are what is computed.
     _unit: Array | None = None
-    # Samples, and what they are seen through some column blocks, those asked for last.
-    _view: tuple[Samples, tuple[Any, ...], Samples] | None = None
 
     def __init__(
         self, kernels: Sequence[Kernel], samples: Samples, normalize: Any = "trace"
@@ -99,8 +95,7 @@ class ComputedOperator(SampledOperator):
         # The two sides; None stands for all training samples.
         self._left: Rows | None = None
         self._right: Rows | None = None
-        self._learnt: set[int] = set()
-        # By place, what the steps make of the training samples.
+        # By place, what the steps make of the training samples, once they have learnt it.
         self._scalings: dict[int, Scaling] = {}
         self._plan: tuple[list[int], Plan] | None = None
 
@@ -111,7 +106,6 @@ class ComputedOperator(SampledOperator):
         return cls(resolve(kernels, samples), samples, normalize)
 
     def __getstate__(self) -> dict[str, Any]:
-        # All else is quickly made anew, and holds the kernels once more.
         state = {name: getattr(self, name) for name in _STATE}
         if self._places != list(range(self.m)):
             # The constants of some of the kernels are learnt again.
@@ -146,7 +140,6 @@ class ComputedOperator(SampledOperator):
             names=[self.names[k] for k in chosen],
             m=len(chosen),
             _places=[self._places[k] for k in chosen],
-            _learnt={place for place, k in enumerate(chosen) if k in self._learnt},
             _plan=None,
             _unit=None if self._unit is None else self._unit[chosen],
         )
@@ -154,27 +147,14 @@ class ComputedOperator(SampledOperator):
     def in_type(self, dtype: str) -> ComputedOperator:
         """See `SampledOperator`; the error of float32 is measured on a few rows, times four."""
         out = self._but(dtype=dtype, _unit=None)
-        if dtype == "float64":
-            return out
-        root = np.sqrt(np.maximum(self.diagonal(), 1e-300))
-        worst = np.zeros(self.m)
-        for i in np.unique(np.linspace(0, self.n - 1, _SAMPLED_ROWS).astype(np.int64)):
-            row = np.array([i])
-            error = np.abs(self.block(row)[:, 0] - out.block(row)[:, 0]) / root
-            np.maximum(worst, error.max(axis=1) / root[:, i], out=worst)
-        out._unit = np.maximum(4.0 * worst, 2.0**-24)
+        if dtype != "float64":
+            out._unit = np.maximum(4.0 * largest_error(self, out), 2.0**-24)
         return out
 
     def error(self, v: Array, d: Array) -> ErrorBound:
         if self._unit is None:
             return ErrorBound.none(self.m)
         return rounding_error(v, d, self.diagonal(), self._unit)
-
-    def refined(self) -> ComputedOperator | None:
-        return None if self._unit is None else self.in_type("float64")
-
-    def exact(self) -> ComputedOperator:
-        return self.refined() or self
 
     # On their way to other machines
 
@@ -188,10 +168,9 @@ class ComputedOperator(SampledOperator):
 
     def without_samples(self) -> ComputedOperator:
         self.learn(range(self.m))
-        # Samples bring along what the others know of them.
-        steps = self.steps if self.only_scales else []
-        first = Samples(self.samples.take([0]).native)
-        return self._but(steps=steps, samples=first, _scalings={})
+        # Samples bring along what steps that centre know of them.
+        less: dict[str, Any] = {} if self.only_scales else {"steps": [], "_scalings": {}}
+        return self._but(samples=Samples(self.samples.take([0]).native), **less)
 
     # Values
 
@@ -252,10 +231,7 @@ class ComputedOperator(SampledOperator):
         return known if index is None else known.take(index)
 
     def _training(self, k: int) -> Scaling:
-        place = self._places[k]
-        if place not in self._scalings:
-            self._scalings[place] = self._normalised(k, Scaling.none(self.samples.n))
-        return self._scalings[place]
+        return self._scalings[self._places[k]]
 
     def _normalised(self, k: int, target: Target, stage: int | None = None) -> Target:
         """What the first steps, or all of them, make of the training samples."""
@@ -321,8 +297,7 @@ class ComputedOperator(SampledOperator):
         if dtype == "float64":
             return dtype
         for k in kernels:
-            known = self.normalization.scales and self._is_unit(k)
-            numbers = [] if known else [self.diagonal(np.array([k]))]
+            numbers = [self.diagonal(np.array([k]))]
             if on_the_way:
                 form = self.kernels[k].core.form()
                 rate = form.p0 if form is not None and form.ingredient == "sqdist" else 1.0
@@ -333,12 +308,8 @@ class ComputedOperator(SampledOperator):
 
     def _seen(self, k: int) -> tuple[Kernel, Samples]:
         """Return the core of kernel k and the training samples as it sees them."""
-        kernel, view = self.kernels[k], self._view
-        if view is None or view[0] is not self.samples or view[1] != kernel.path:
-            # Kernels on the same columns are asked for one after the other.
-            seen = self.samples.through(kernel.path)
-            view = self._view = self.samples, kernel.path, seen
-        return kernel.core, view[2]
+        kernel = self.kernels[k]
+        return kernel.core, self.samples.through(kernel.path)
 
     def given_matrix(self, k: int) -> tuple[Array, Array, float] | None:
         core, samples = self._seen(k)
@@ -354,16 +325,10 @@ class ComputedOperator(SampledOperator):
             return None
         return form, np.ascontiguousarray(samples.array())
 
-    def _features(self, k: int) -> Any:
+    def thin_factor(self, k: int, stage: int | None = None) -> ScaledFactor | None:
+        """See :class:`KernelOperator`; after the first steps of the normalisation, or all."""
         core, samples = self._seen(k)
-        return core.features(samples)
-
-    def thin_factor(self, k: int) -> ScaledFactor | None:
-        return self._stage_factor(k, None)
-
-    def _stage_factor(self, k: int, stage: int | None) -> ScaledFactor | None:
-        """The kernel by its features or sequences, if it has any, after the first steps or all."""
-        found = self._features(k)
+        found = core.features(samples)
         factor: Any = FeatureRows.of(found) if issparse(found) else found
         if not isinstance(factor, ScaledFactor):
             return None
@@ -373,7 +338,8 @@ class ComputedOperator(SampledOperator):
         return replace(factor, scaling=scaling)  # type: ignore[type-var]
 
     def dense_features(self, k: int) -> Array | None:
-        features = self._features(k)
+        core, samples = self._seen(k)
+        features = core.features(samples)
         return features if isinstance(features, np.ndarray) else None
 
     def raw(self, samples: Samples | None = None) -> ComputedOperator:
@@ -381,12 +347,13 @@ class ComputedOperator(SampledOperator):
 
         The numbers and the names of the kernels stay.
         """
-        every = set(range(self.m))  # Without steps there is nothing to learn.
-        out = self._but(
-            steps=[], normalization=Normalization(), only_scales=True, _scalings={}, _learnt=every
+        return self._but(
+            samples=self.samples if samples is None else samples,
+            steps=[],
+            normalization=Normalization(),
+            only_scales=True,
+            _scalings=dict.fromkeys(self._places, Scaling.none(self.n)),
         )
-        out.samples = self.samples if samples is None else samples
-        return out
 
     def normalised(self, k: int, target: Target) -> Target:
         self.learn([k])
@@ -397,17 +364,13 @@ class ComputedOperator(SampledOperator):
     def scale(self, kernels: list[int]) -> Floats:
         """The factors of kernels that normalising only scales."""
         self.learn(kernels)
-        roots = np.ones(len(kernels))
-        for step in self.steps:
-            roots *= np.sqrt(step.scale[[self._places[k] for k in kernels]])  # type: ignore[attr-defined]
-        return roots * roots
+        return np.array([float(self._training(k).scale) for k in kernels]) ** 2
 
     def coefficients(self, k: int, v: Floats) -> tuple[Floats, Floats, float]:
         """Return c, s of the training samples and b, see `Scaling.coefficients`."""
         self.learn([k])
-        own = self._training(k)
-        c, b = own.coefficients(v)
-        return c, own.scale, b
+        c, b = self._training(k).coefficients(v)
+        return c, self._training(k).scale, b
 
     def new_roots(self, k: int, new: Samples) -> Floats:
         """What new samples are multiplied by, where centring comes after all that divides."""
@@ -415,33 +378,22 @@ class ComputedOperator(SampledOperator):
 
     def _planned(self, kernels: list[int]) -> Plan:
         """The plan for these kernels; solvers ask for the same ones again and again."""
-        plan = self._plan
-        if plan is None or plan[0] != kernels:
-            plan = self._plan = (kernels, Plan([self.kernels[k] for k in kernels]))
-        return plan[1]
+        known = self._plan
+        if known is None or known[0] != kernels:
+            known = self._plan = (kernels, Plan([self.kernels[k] for k in kernels]))
+        return known[1]
 
     def learn(self, kernels: Sequence[int]) -> None:
         """Learn the constants of the normalisation for these kernels, where they are not known."""
-        ends = (self._left, self._right)
-        known = all(side is not None and side.scalings is not None for side in ends)
-        if known or len(self._learnt) == self.m:
-            return
-        new = [k for k in kernels if k not in self._learnt]
-        if not new:
+        known = all(side and side.scalings for side in (self._left, self._right))
+        new = [k for k in kernels if self._places[k] not in self._scalings]
+        if known or not new:
             return
         for stage, step in enumerate(self.steps):
             missing = [k for k in new if not step.has(self._places[k])]
-            if not missing:
-                continue
-            if stage == 0 and not step.needs_means:
-                units = {k for k in missing if self._is_unit(k)}
-                step.learn_units([self._places[k] for k in missing if k in units], self.samples.n)
-                missing = [k for k in missing if k not in units]
-            means = self._stage_means(missing, stage) if step.needs_means else None
-            for i, k in enumerate(missing):
-                diagonal = self._stage_diagonal(k, stage)
-                own = None if means is None else means[i]
-                step.learn(self._places[k], self.names[k], diagonal, own)
+            means = self._stage_means(missing, stage) if step.needs_means else repeat(None)
+            for k, own in zip(missing, means, strict=False):
+                step.learn(self._places[k], self.names[k], self._stage_diagonal(k, stage), own)
         if not self.normalization.scales:
             for k in new:
                 largest = np.abs(self._stage_diagonal(k, len(self.steps))).max(initial=0.0)
@@ -451,31 +403,24 @@ class ComputedOperator(SampledOperator):
                         f"values must be at most {LARGEST:g} in size, or sums and squares of them "
                         f"would overflow. Scale its columns, or use normalize='trace'."
                     )
-        self._learnt.update(new)
-
-    def _is_unit(self, k: int) -> bool:
-        form = self.kernels[k].core.form()
-        return form is not None and form.unit_diagonal
-
-    def raw_diagonal(self, k: int) -> Floats:
-        return self._raw_diagonal(k, self._samples(self._right, None))
+        none = Scaling.none(self.samples.n)
+        self._scalings |= {self._places[k]: self._normalised(k, none) for k in new}
 
     def _raw_diagonal(self, k: int, samples: Samples) -> Floats:
         """k(x, x) before normalisation, all finite."""
         with np.errstate(over="ignore", invalid="ignore"):
-            if samples is self.samples:
-                kernel, samples = self._seen(k)
-            else:
-                kernel = self.kernels[k]
-            diagonal = np.asarray(kernel.diagonal(samples), dtype=np.float64)
+            diagonal = np.asarray(self.kernels[k].diagonal(samples), dtype=np.float64)
         if not np.isfinite(diagonal).all():
             raise NotFiniteError(self.names[k])
         return diagonal
 
     def _stage_diagonal(self, k: int, stage: int) -> Floats:
         """The diagonal of the training samples after the first steps."""
-        scaling = self._normalised(k, Scaling.none(self.samples.n), stage)
-        return scaling.diagonal(self._raw_diagonal(k, self.samples))
+        form = None if stage else self.kernels[k].core.form()
+        if form is not None and form.unit_diagonal:
+            return np.ones(self.samples.n)
+        raw, n = self._raw_diagonal(k, self.samples), self.samples.n
+        return self._normalised(k, Scaling.none(n), stage).diagonal(raw) if stage else raw
 
     def _stage_means(self, kernels: list[int], stage: int) -> Floats:
         """Row means over the training samples after the first steps, in bounded memory."""
@@ -483,7 +428,7 @@ class ComputedOperator(SampledOperator):
         mean = np.full(n, 1.0 / n)
         means, computed = np.empty((len(kernels), n)), []
         for i, k in enumerate(kernels):
-            factor = self._stage_factor(k, stage)
+            factor = self.thin_factor(k, stage)
             if factor is None:
                 computed.append(i)
             else:

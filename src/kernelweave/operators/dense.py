@@ -9,42 +9,27 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kernelweave.cached import cached_property
-from kernelweave.compiled.blocks import (
-    FEW_ENTRIES,
-    GAUSSIAN_WORK,
-    MATRIX_COLUMNS,
-    STACK_ENTRIES,
-    rows_of,
-)
+from kernelweave.compiled.blocks import FEW_ENTRIES, GAUSSIAN_WORK, STACK_ENTRIES
 from kernelweave.compiled.dense_rows import (
     add_rectangle,
-    add_row_products,
     add_rows,
     add_weighted_rows,
-    quad_block,
     rectangle,
     row_products,
 )
-from kernelweave.compiled.threads import map_blocks, thread_count
+from kernelweave.compiled.threads import map_blocks, map_columns, rows_of, thread_count
 from kernelweave.memory import AS_ROWS, require_bytes
 from kernelweave.operators.base import (
     Array,
-    ErrorBound,
     KernelOperator,
     Which,
-    as_tasks,
     kernel_indices,
-    map_columns,
-    rounding_error,
     sample_indices,
-    semi_definite,
 )
+from kernelweave.operators.bounds import ErrorBound, rounding_error
 
-# Blocks are chosen once and for all, never from the number of threads: same bits on any machine.
-_ROW_BLOCK = 256
-# Above this part of entries that are not zero a vector is taken as full.
-_FULL_SHARE = 0.75
-_BUILD_BYTES = 32e6
+# Rows of matrices that are computed at a time, if there are so many and `STACK_ENTRIES` allows it:
+# kernels of the same columns share what they compute as long as they are asked for together.
 _BUILD_ROWS = 256
 
 
@@ -114,9 +99,9 @@ class DenseOperator(KernelOperator):
         stack = np.empty((len(chosen), n, n), kind)
         # Kernels of the same columns share work, so they stay together.
         order = np.argsort(kernels.sharing(chosen), kind="stable")
-        many = int(np.clip(_BUILD_BYTES / (8 * n * min(n, _BUILD_ROWS)), 1, len(order)))
+        many = min(len(order), rows_of(n * min(n, _BUILD_ROWS), STACK_ENTRIES))
         parts = np.split(order, range(many, len(order), many))
-        rows = int(np.clip(_BUILD_BYTES / (8 * many * n), 1, n))
+        rows = min(n, rows_of(many * n, STACK_ENTRIES))
         starts = range(0, n, rows)
 
         def fill(first: int, last: int) -> None:
@@ -157,57 +142,26 @@ class DenseOperator(KernelOperator):
         return out
 
     def _apply(self, tasks: Array, chosen: Array, rows: Which) -> Array:
-        if rows is not None:
-            return self._products_at(tasks, sample_indices(rows, self.n), chosen)
-        out = np.zeros((len(chosen), len(tasks), self.n))
+        where = np.arange(self.n) if rows is None else sample_indices(rows, self.n)
         supports = [np.flatnonzero(row) for row in tasks]
-        # Sums along the rows of a symmetric matrix are quicker than sums of its rows.
-        full = min(map(len, supports)) > _FULL_SHARE * self.n
+        # Of a symmetric matrix the rows where v is not zero are enough. Where it is zero nowhere,
+        # sums along rows take up to a fifth less time than sums of rows.
+        few = rows is None and min(map(len, supports)) < self.n
+        out = np.zeros((len(chosen), len(tasks), len(where)))
+
+        values = [task[support] for task, support in zip(tasks, supports, strict=True)]
 
         def work(position: int, first: int, last: int) -> None:
-            K, scale = self._matrices[chosen[position]], self._scale[chosen[position]]
-            if full:
-                add_row_products(K, scale, tasks, out[position], first, last)
-                return
-            for t, support in enumerate(supports):
-                add_rows(K, support, scale * tasks[t, support], out[position, t], first, last)
+            K = self._matrices[chosen[position]]
+            for t, target in enumerate(out[position]):
+                if few:
+                    add_rows(K, supports[t], values[t], target, first, last)
+                else:
+                    row_products(K, where[first:last], tasks[t], target[first:last])
 
-        cost = len(chosen) * self.n * sum(len(support) for support in supports)
-        map_columns(work, len(chosen), self.n, cost)
-        return out
-
-    def quad(self, v: Array, kernels: Which = None) -> Array:
-        chosen = kernel_indices(kernels, self.m)
-        tasks = as_tasks(v)
-        supports = [np.flatnonzero(row) for row in tasks]
-        longest = max(len(s) for s in supports)
-        blocks = max(1, -(-longest // _ROW_BLOCK))
-        parts = np.zeros((len(chosen), blocks))
-
-        def work(start: int, stop: int) -> None:
-            for item in range(start, stop):
-                position, b = divmod(item, blocks)
-                k = chosen[position]
-                for t, support in enumerate(supports):
-                    first, last = b * _ROW_BLOCK, min((b + 1) * _ROW_BLOCK, len(support))
-                    parts[position, b] += quad_block(
-                        self._matrices[k], support, tasks[t], first, last, 4 * len(support) > self.n
-                    )
-
-        cost = len(chosen) * self.n * sum(len(support) for support in supports)
-        map_blocks(work, len(chosen) * blocks, 1 if self.n > MATRIX_COLUMNS else 8, cost)
-        return semi_definite(self._scale[chosen] * parts.sum(axis=1), v, self, chosen)
-
-    def _products_at(self, tasks: Array, idx: Array, chosen: Array) -> Array:
-        out = np.empty((len(chosen), len(tasks), len(idx)))
-
-        def work(start: int, stop: int) -> None:
-            for position in range(start, stop):
-                k = chosen[position]
-                for t, row in enumerate(tasks):
-                    row_products(self._matrices[k], idx, self._scale[k] * row, out[position, t])
-
-        map_blocks(work, len(chosen), 1, len(chosen) * len(idx) * self.n)
+        cost = len(chosen) * len(where) * sum(len(support) for support in supports)
+        map_columns(work, len(chosen), len(where), cost)
+        out *= self._scale[chosen, None, None]
         return out
 
     def weighted(
@@ -276,4 +230,4 @@ def dense_bytes(n: int, m: int, dtype: str) -> float:
     # Solvers form a sum of them, if they are not too large.
     if n <= DenseOperator.matrix_limit:
         needed += 8.0 * n**2
-    return needed + min(needed, 2.0 * thread_count() * _BUILD_BYTES)
+    return needed + min(needed, 16.0 * thread_count() * STACK_ENTRIES)

@@ -13,15 +13,14 @@ from numpy.typing import DTypeLike
 from scipy import sparse
 
 from kernelweave.arrays import AnyArray as Array
-from kernelweave.compiled.blocks import STACK_ENTRIES, rows_of
+from kernelweave.compiled.blocks import STACK_ENTRIES
+from kernelweave.compiled.threads import rows_of
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.base import Kernel
-from kernelweave.kernels.columns import Block
 from kernelweave.kernels.evaluate import Pair
 from kernelweave.kernels.samples import Samples, row_square_norms
 from kernelweave.operators.base import Which, sample_indices
-
-Path = tuple[Block, ...]
+from kernelweave.operators.sampled import Columns, Path, squared_columns
 
 # The origin is the median of at most this many samples: off by about 1.25 / sqrt(10,000) of a
 # standard deviation, which takes nothing from the digits of distances.
@@ -78,59 +77,6 @@ class Side(NamedTuple):
         if len(index) and (np.diff(index) == 1).all():
             return Side(self.whole, slice(int(index[0]), int(index[-1]) + 1))
         return Side(self.whole, index)
-
-
-def squared_columns(path: Path, samples: Samples) -> tuple[Path, list[int]]:
-    """Return where columns come from: blocks that end in a transformer, and places after them.
-
-    Paths that read the same columns of the same (transformed) data then have equal roots.
-    """
-    root: Path = ()
-    columns: list[int] | None = None
-    for place, block in enumerate(path):
-        if block.transformer is not None:
-            root, columns = path[: place + 1], None
-        else:
-            chosen = block.indices
-            columns = list(chosen) if columns is None else [columns[j] for j in chosen]
-    return root, list(range(samples.through(root).n_columns)) if columns is None else columns
-
-
-class Columns:
-    """Columns of samples that squared distances are computed from, each of them once.
-
-    Each of `located` is blocks that end in a transformer, and columns behind them; its `places` are
-    those among all `count` columns.
-    """
-
-    def __init__(self, located: Sequence[tuple[Path, Sequence[int]]], samples: Samples) -> None:
-        wanted: dict[Path, set[int]] = {}
-        for root, columns in located:
-            wanted.setdefault(root, set()).update(columns)
-        self._sources: list[tuple[Path, Block]] = []
-        place: dict[tuple[Path, int], int] = {}
-        for root, used in wanted.items():
-            whole, chosen = samples.through(root), sorted(used)
-            names = None if whole.columns is None else [whole.columns[j] for j in chosen]
-            self._sources.append((root, Block(chosen, whole.n_columns, names, "")))
-            place |= {(root, j): len(place) + i for i, j in enumerate(chosen)}
-        self.count = len(place)
-        self.places = [np.array([place[root, j] for j in own], np.int32) for root, own in located]
-
-    def values(self, samples: Samples, as_sparse: bool = False) -> Any:
-        """All columns side by side, float64, dense or as a CSR matrix."""
-        found = []
-        for root, block in self._sources:
-            seen = samples.through(root)
-            everything = len(block.indices) == seen.n_columns and seen.columns is None
-            values = seen.array() if everything else Samples(block.native(seen)).array()
-            if as_sparse:
-                found.append(sparse.csr_matrix(values))
-            else:
-                found.append(values.toarray() if sparse.issparse(values) else values)
-        if len(found) == 1:
-            return found[0]
-        return sparse.hstack(found, format="csr") if as_sparse else np.hstack(found)
 
 
 class SquaredColumns:

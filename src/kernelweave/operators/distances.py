@@ -34,9 +34,8 @@ from kernelweave.operators.distance_parts import (
     Term,
     factor_table,
     parts_of,
-    squared_columns,
 )
-from kernelweave.operators.sampled import SampledOperator, check_kernels
+from kernelweave.operators.sampled import SampledOperator, check_kernels, squared_columns
 from kernelweave.validation import LARGEST
 
 # Columns from which on the distance of one kernel is kept. For 512 x 2,000 distances a matrix is

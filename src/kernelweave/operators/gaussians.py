@@ -11,17 +11,16 @@ from numpy.typing import ArrayLike, DTypeLike
 from kernelweave.cached import cached_property
 from kernelweave.compiled.blocks import (
     GAUSSIAN_COLUMNS,
+    GAUSSIAN_PARTS,
     GAUSSIAN_ROWS,
     GAUSSIAN_TILE,
     GAUSSIAN_VALUES,
     GAUSSIAN_WORK,
     MIRROR_ROWS,
-    SHARED_CACHE_ENTRIES,
     STACK_ENTRIES,
-    gaussian_blocks,
 )
 from kernelweave.compiled.dense_rows import mirror_rows, read_only
-from kernelweave.compiled.gaussians import Kernels, add_products, write_sums
+from kernelweave.compiled.gaussians import Kernels, add_products, gaussian_blocks, write_sums
 from kernelweave.compiled.threads import map_blocks
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.base import ElementwiseForm
@@ -32,26 +31,20 @@ from kernelweave.kernels.samples import Samples
 from kernelweave.memory import require_bytes
 from kernelweave.operators.base import (
     Array,
-    ErrorBound,
     KernelOperator,
     Which,
     as_tasks,
     kernel_indices,
-    power_of_two,
     same_samples,
     sample_indices,
 )
+from kernelweave.operators.bounds import ErrorBound
 from kernelweave.operators.computed import ComputedOperator
-from kernelweave.operators.distance_parts import Columns, squared_columns
-from kernelweave.operators.sampled import SampledOperator
+from kernelweave.operators.sampled import MOST_COLUMNS, Columns, SampledOperator, gaussian_columns
 from kernelweave.validation import require_kind
 
-# Parts that a small sum of many kernels is cut into.
-_GROUPS = 8
 # Scaled columns are kept within this, so that no sum of squares overflows.
 _LIMITS = {"float32": 1e16, "float64": 1e150}
-# From this many columns on their distances are computed faster by BLAS.
-_MOST_COLUMNS = 128
 # Computed when it is first asked for.
 _DERIVED = ("_scaled", "_unit")
 _STATE = ("batch", "samples", "normalization", "_all")
@@ -147,7 +140,7 @@ class GaussianOperator(SampledOperator):
             if found is None:
                 raise InvalidInputError(
                     f"kernel '{kernels.names[k]}' is not a Gaussian kernel on at most "
-                    f"{_MOST_COLUMNS} dense columns, or centred; use bank='auto'."
+                    f"{MOST_COLUMNS} dense columns, or centred; use bank='auto'."
                 )
             located.append(found)
         self.gamma = np.array([gamma for gamma, *_ in located])
@@ -333,38 +326,27 @@ class GaussianOperator(SampledOperator):
         if not len(active):
             out[...] = 0.0
             return out
-        kind, lower = np.dtype(self.dtype), self._left is self._right
+        lower, every = self._left is self._right, (0, len(active))
         left, right = self._left.values, self._right.values
-        # Small sums of many kernels are cut by kernels, too: there are few rows for threads.
-        groups = _GROUPS if out.size <= SHARED_CACHE_ENTRIES and len(active) >= 512 else 1
-        ends = [len(active) * g // groups for g in range(groups + 1)]
+        # Of few samples fewer rows at a time, so that there are enough for threads.
+        tile = GAUSSIAN_TILE if q > GAUSSIAN_PARTS * GAUSSIAN_TILE else GAUSSIAN_ROWS
         values = max(1.0, float(len(active)) * s / (2 if lower else 1))
-        height = max(1, int(GAUSSIAN_VALUES / values) // GAUSSIAN_TILE) * GAUSSIAN_TILE
-        down = -(-q // height)
-        sums = out[None] if groups == 1 else np.empty((groups, q, s))
+        height = max(1, int(GAUSSIAN_VALUES / values) // tile) * tile
+        starts = range(0, q, height)[::-1]
 
         def fill(first: int, last: int) -> None:
-            memory, inner = self.workspace(), np.empty((GAUSSIAN_TILE, GAUSSIAN_COLUMNS))
-            for item in range(first, last):
-                # The last rows are the longest of one side of the diagonal.
-                g, first_row = item % groups, (down - 1 - item // groups) * height
-                own, target = (ends[g], ends[g + 1]), sums[g]
-                stop = min(first_row + height, q)
-                # Compiled code writes the type of the values, and all rows.
-                direct = target.dtype == kind and target.flags.c_contiguous
-                step = height if direct else GAUSSIAN_TILE
-                few = target if direct else np.empty((GAUSSIAN_TILE, s), kind)
-                for top in range(first_row, stop, step):
-                    rows, origin = (top, min(top + step, stop)), 0 if direct else top
-                    how = own, rows, lower, False, origin
-                    write_sums(left, right, compiled, weights, *how, memory, inner, few[None])
-                    if not direct:
-                        written = rows[1] if lower else s
-                        target[top : rows[1], :written] = few[: rows[1] - top, :written]
+            memory, inner = self.workspace(), np.empty((tile, GAUSSIAN_COLUMNS))
+            few = np.empty((1, tile, s), self.dtype)
+            # The last rows are the longest of one side of the diagonal: they come first.
+            for start in starts[first:last]:
+                for top in range(start, min(start + height, q), tile):
+                    end = min(top + tile, q)
+                    how = every, (top, end), lower, False, top
+                    write_sums(left, right, compiled, weights, *how, memory, inner, few)
+                    written = end if lower else s
+                    out[top:end, :written] = few[0, : end - top, :written]
 
-        map_blocks(fill, down * groups, 1, GAUSSIAN_WORK * len(active) * out.size)
-        if groups > 1:
-            np.sum(sums, axis=0, out=out)
+        map_blocks(fill, len(starts), 1, GAUSSIAN_WORK * len(active) * out.size)
         if lower:
             map_blocks(lambda a, b: mirror_rows(out, a, b), q, MIRROR_ROWS, float(out.size))
         return out
@@ -397,7 +379,8 @@ class GaussianOperator(SampledOperator):
 
     def quad(self, v: Array, kernels: Which = None) -> Array:
         tasks = as_tasks(v)
-        scale = power_of_two(tasks)
+        # Dual variables are as large as C, and may be beyond the range of float32 as they are.
+        scale = np.abs(tasks).max(initial=0.0) or 1.0
         found = self._products(None, tasks / scale, kernel_indices(kernels, self.m))
         # These kernels are positive semi-definite: anything below zero is rounding.
         return scale**2 * np.maximum(found.sum(axis=(1, 2)), 0.0)
@@ -452,9 +435,6 @@ class GaussianOperator(SampledOperator):
         error = 12.0 + 0.4 * (size + 3.0) + 1.5 * self._scaled[0] * np.sqrt(box)
         return np.minimum(2.0**-24 * error, 1.0)
 
-    def refined(self) -> GaussianOperator | None:
-        return None if self.dtype == "float64" else self.in_type("float64")
-
     def exact(self) -> KernelOperator:
         """See `KernelOperator`; where there is little to compute, another version compiles longer.
 
@@ -462,24 +442,7 @@ class GaussianOperator(SampledOperator):
         """
         few = self.m * self.n**2 <= STACK_ENTRIES and self._left is self._right is self._train
         if self.dtype == "float64" or self._found is None or not few:
-            return self.refined() or self
+            return super().exact()
         found = self._found if self._members is None else self._found.select(self._members)
         promised = ("cache_mb", "work_bytes")
         return found._but(**{key: self.__dict__[key] for key in promised if key in self.__dict__})
-
-
-def gaussian_columns(
-    kernels: ComputedOperator, k: int
-) -> tuple[float, tuple[Any, ...], list[int]] | None:
-    """Return gamma and the columns of kernel k if it is Gaussian, dense and not centred.
-
-    The columns are blocks that end in a transformer, and places behind them.
-    """
-    kernel = kernels.kernels[k]
-    form = kernel.core.form()
-    if form is None or (form.ingredient, form.code) != ("sqdist", 0):
-        return None
-    seen = kernels.samples.through(kernel.path)
-    if seen.is_sparse or seen.n_columns > _MOST_COLUMNS or "center" in kernels.normalization.names:
-        return None
-    return form.p0, *squared_columns(kernel.path, kernels.samples)

@@ -8,13 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelweave.compiled.threads import map_blocks
+from kernelweave.compiled.blocks import SHARED_CACHE_ENTRIES
+from kernelweave.compiled.threads import map_blocks, rows_of
 
 Array = NDArray[Any]
-
-# Rows are computed and copied about this many bytes at a time: they are then still in the cache of
-# the processor, and memory of this size is used again instead of being asked for anew.
-_BATCH_BYTES = 8e6
 
 
 class RowCache:
@@ -40,7 +37,8 @@ class RowCache:
         self.capacity = int(np.clip(max_bytes // row_bytes, min(2, n_rows), n_rows))
         self._shape = self.capacity, m, n
         self._evicts = self.capacity < n_rows
-        self._batch = max(1, int(_BATCH_BYTES // row_bytes))
+        # Rows that are computed and copied at a time are then still in the cache of the processor.
+        self._batch = rows_of(m * n, SHARED_CACHE_ENTRIES)
         # Taken when the first row is: many caches are made and never asked.
         self._slab: Array | None = None
         # Where each row is, the one used longest ago first.

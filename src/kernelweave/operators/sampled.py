@@ -1,4 +1,4 @@
-"""Operators of kernels that are computed from samples, and the samples on either side of them."""
+"""Operators between some samples: parts of others, and kernels that are computed from samples."""
 
 from __future__ import annotations
 
@@ -6,13 +6,102 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, Self
 
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
+from scipy import sparse
+
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.base import Kernel
+from kernelweave.kernels.columns import Block
 from kernelweave.kernels.evaluate import evaluate_stack
 from kernelweave.kernels.normalize import Normalization, Scaling
 from kernelweave.kernels.samples import Samples, as_samples
-from kernelweave.operators.base import Array, KernelOperator
+from kernelweave.operators.base import Array, KernelOperator, Which, kernel_indices
+from kernelweave.operators.bounds import ErrorBound
 from kernelweave.validation import require_kind, require_names
+
+Path = tuple[Block, ...]
+
+# From this many columns on their distances are computed faster by BLAS.
+MOST_COLUMNS = 128
+
+
+# What the parts of an operator have from it.
+_OF_PARTS = ("matrix_limit", "cache_mb", "round_size", "keeps_rows", "computes_rows")
+
+
+class Part(KernelOperator):
+    """Some rows, columns and kernels of an operator, asked for as they are needed.
+
+    Examples
+    --------
+    >>> from kernelweave.operators import DenseOperator
+    >>> whole = DenseOperator([np.eye(3), np.ones((3, 3))])
+    >>> part = Part(whole, np.array([0]), np.array([0, 2]), None)
+    >>> part.weighted([1.0, 10.0])
+    array([[11., 10.]])
+    >>> part.contract([[1.0, -1.0]])
+    array([1., 0.])
+    """
+
+    def __init__(
+        self,
+        whole: KernelOperator,
+        rows: Array | None,
+        columns: Array | None,
+        kernels: Array | None,
+        dtype: DTypeLike = np.float64,
+    ) -> None:
+        self._whole, self._dtype = whole, np.dtype(dtype)
+        self._rows = None if rows is None else np.asarray(rows)
+        self._columns = None if columns is None else np.asarray(columns)
+        self._kernels = kernel_indices(kernels, whole.m)
+        self.m = len(self._kernels)
+        self.n = whole.shape[1] if self._columns is None else len(self._columns)
+        self.names = whole.names if kernels is None else [whole.names[k] for k in self._kernels]
+        self.__dict__ |= {name: getattr(whole, name) for name in _OF_PARTS}
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self._whole.shape[0] if self._rows is None else len(self._rows), self.n
+
+    def block(self, rows: Which = None, columns: Which = None, kernels: Which = None) -> Array:
+        chosen = self._kernels[kernel_indices(kernels, self.m)]
+        return self._whole.block(_cut(self._rows, rows), _cut(self._columns, columns), chosen)
+
+    def weighted(
+        self, d: ArrayLike, rows: Which = None, columns: Which = None, out: Array | None = None
+    ) -> Array:
+        weights = np.zeros(self._whole.m)
+        weights[self._kernels] = d
+        left, right = _cut(self._rows, rows), _cut(self._columns, columns)
+        if out is None:
+            height = self.shape[0] if rows is None else len(rows)
+            out = np.empty((height, self.n if columns is None else len(columns)), self._dtype)
+        return self._whole.weighted(weights, left, right, out)
+
+    def apply(self, v: Array, kernels: Which = None, rows: Which = None) -> Array:
+        if self._columns is not None:
+            return super().apply(v, kernels, rows)
+        chosen = self._kernels[kernel_indices(kernels, self.m)]
+        return self._whole.apply(v, chosen, _cut(self._rows, rows))
+
+    def diagonal(self, kernels: Which = None) -> Array:
+        chosen = self._kernels[kernel_indices(kernels, self.m)]
+        found = self._whole.diagonal(chosen)
+        return found if self._columns is None else found[:, self._columns]
+
+    def error(self, v: Array, d: Array) -> ErrorBound:
+        weights = np.zeros(self._whole.m)
+        weights[self._kernels] = d
+        bound = self._whole.error(v, weights)
+        return ErrorBound(bound.quad_missing[self._kernels], bound.product)
+
+
+def _cut(index: Array | None, chosen: Array | None) -> Array | None:
+    if chosen is None:
+        return index
+    return np.asarray(chosen) if index is None else index[chosen]
 
 
 class Rows:
@@ -93,6 +182,12 @@ class SampledOperator(KernelOperator):
         """Return the same kernels with values of that type."""
         return self._but(dtype=dtype)
 
+    def refined(self) -> KernelOperator | None:
+        return None if self.dtype == "float64" else self.in_type("float64")
+
+    def exact(self) -> KernelOperator:
+        return self.refined() or self
+
 
 def check_kernels(kernels: Any, samples: Any, names: Any) -> None:
     """Raise unless bound kernels, which came from a file, fit their samples and have names."""
@@ -106,3 +201,71 @@ def check_kernels(kernels: Any, samples: Any, names: Any) -> None:
         kernel.core.ids(samples.through(kernel.path))
     first = samples.take([0])
     evaluate_stack(kernels, first, first)
+
+
+def squared_columns(path: Path, samples: Samples) -> tuple[Path, list[int]]:
+    """Return where columns come from: blocks that end in a transformer, and places after them.
+
+    Paths that read the same columns of the same (transformed) data then have equal roots.
+    """
+    root: Path = ()
+    columns: list[int] | None = None
+    for place, block in enumerate(path):
+        if block.transformer is not None:
+            root, columns = path[: place + 1], None
+        else:
+            chosen = block.indices
+            columns = list(chosen) if columns is None else [columns[j] for j in chosen]
+    return root, list(range(samples.through(root).n_columns)) if columns is None else columns
+
+
+class Columns:
+    """Columns of samples that squared distances are computed from, each of them once.
+
+    Each of `located` is blocks that end in a transformer, and columns behind them; its `places` are
+    those among all `count` columns.
+    """
+
+    def __init__(self, located: Sequence[tuple[Path, Sequence[int]]], samples: Samples) -> None:
+        wanted: dict[Path, set[int]] = {}
+        for root, columns in located:
+            wanted.setdefault(root, set()).update(columns)
+        self._sources: list[tuple[Path, Block]] = []
+        place: dict[tuple[Path, int], int] = {}
+        for root, used in wanted.items():
+            whole, chosen = samples.through(root), sorted(used)
+            names = None if whole.columns is None else [whole.columns[j] for j in chosen]
+            self._sources.append((root, Block(chosen, whole.n_columns, names, "")))
+            place |= {(root, j): len(place) + i for i, j in enumerate(chosen)}
+        self.count = len(place)
+        self.places = [np.array([place[root, j] for j in own], np.int32) for root, own in located]
+
+    def values(self, samples: Samples, as_sparse: bool = False) -> Any:
+        """All columns side by side, float64, dense or as a CSR matrix."""
+        found = []
+        for root, block in self._sources:
+            seen = samples.through(root)
+            everything = len(block.indices) == seen.n_columns and seen.columns is None
+            values = seen.array() if everything else Samples(block.native(seen)).array()
+            if as_sparse:
+                found.append(sparse.csr_matrix(values))
+            else:
+                found.append(values.toarray() if sparse.issparse(values) else values)
+        if len(found) == 1:
+            return found[0]
+        return sparse.hstack(found, format="csr") if as_sparse else np.hstack(found)
+
+
+def gaussian_columns(kernels: SampledOperator, k: int) -> tuple[float, Path, list[int]] | None:
+    """Return gamma and the columns of kernel k if it is Gaussian, dense and not centred.
+
+    The columns are blocks that end in a transformer, and places behind them.
+    """
+    kernel = kernels.kernels[k]
+    form = kernel.core.form()
+    if form is None or (form.ingredient, form.code) != ("sqdist", 0):
+        return None
+    seen = kernels.samples.through(kernel.path)
+    if seen.is_sparse or seen.n_columns > MOST_COLUMNS or "center" in kernels.normalization.names:
+        return None
+    return form.p0, *squared_columns(kernel.path, kernels.samples)

@@ -16,13 +16,13 @@ from kernelweave.kernels.names import StackedNames, whereabouts
 from kernelweave.kernels.samples import as_samples
 from kernelweave.operators.base import (
     Array,
-    ErrorBound,
     KernelOperator,
     Which,
     as_tasks,
     into,
     kernel_indices,
 )
+from kernelweave.operators.bounds import ErrorBound
 from kernelweave.validation import require_array, require_kind
 
 # What is asked of a part; on a cluster it travels.

@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike
 
 from kernelweave.arrays import Array
 from kernelweave.errors import InvalidInputError
-from kernelweave.operators.base import ErrorBound, KernelOperator
+from kernelweave.operators.base import KernelOperator
+from kernelweave.operators.bounds import ErrorBound
 from kernelweave.problem import Problem
 from kernelweave.root_search import rising_root
 

@@ -9,9 +9,9 @@ import numpy as np
 from kernelweave.arrays import Index
 from kernelweave.combine import Gram
 from kernelweave.compiled.blocks import CACHED_ENTRIES
-from kernelweave.compiled.dense_rows import fits_float32, square_block
+from kernelweave.compiled.dense_rows import fits_float32, rectangle
 from kernelweave.losses.base import BoxQP
-from kernelweave.operators.base import semi_definite
+from kernelweave.operators.bounds import semi_definite
 from kernelweave.problem import Array, Problem
 from kernelweave.solvers.box_qp import solve_box_qp
 from kernelweave.solvers.certificate import best_intercepts, feasible_alpha
@@ -346,7 +346,7 @@ class Evaluator(InnerWork):
         """K(d)[idx][:, idx], from the matrix formed last if that is K(d)."""
         matrix = None if self._gram is None else self._gram.dense()
         if matrix is not None and self._gram is not None and self._gram.d is d:
-            return square_block(matrix, idx, dtype)
+            return rectangle(matrix, idx, idx, dtype)
         return self.problem.bank.weighted(d, idx, idx).astype(dtype)
 
     def _wanted(self, d: Array) -> Index | None:

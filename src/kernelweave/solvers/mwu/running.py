@@ -14,11 +14,10 @@ from kernelweave.compiled.blocks import (
     CACHED_COLUMNS,
     STACK_ENTRIES,
     SUM_PARTS,
-    rows_of,
 )
 from kernelweave.compiled.dense_rows import add_rows, row_products
 from kernelweave.compiled.mwu import add_and_weigh, add_gaussians, factor_pair, row_pair
-from kernelweave.compiled.threads import map_blocks
+from kernelweave.compiled.threads import map_blocks, rows_of
 from kernelweave.memory import require_bytes
 from kernelweave.operators.base import Array, KernelOperator
 from kernelweave.operators.gaussians import GaussianOperator, Table
