@@ -342,10 +342,10 @@ class ComputedOperator(SampledOperator):
 
     def given_matrix(self, k: int) -> tuple[Array, Array, float] | None:
         core, samples = self._seen(k)
-        matrix = core.whole_matrix() if self.only_scales else None
-        if matrix is None:
+        given = core.given if self.only_scales else None
+        if given is None or given.rate is not None:
             return None
-        return matrix, np.asarray(core.ids(samples)), float(self.scale([k])[0])
+        return given.matrix, np.asarray(core.ids(samples)), float(self.scale([k])[0])
 
     def formula(self, k: int) -> tuple[ElementwiseForm, Array] | None:
         core, samples = self._seen(k)
@@ -454,8 +454,7 @@ class ComputedOperator(SampledOperator):
         self._learnt.update(new)
 
     def _is_unit(self, k: int) -> bool:
-        form = self.kernels[k].core.form()
-        return form is not None and form.unit_diagonal
+        return self.kernels[k].core.squared_rate is not None
 
     def raw_diagonal(self, k: int) -> Floats:
         return self._raw_diagonal(k, self._samples(self._right, None))
