@@ -12,7 +12,7 @@ from sklearn.base import OneToOneFeatureMixin
 from kernelweave.inspect.ranking import find_estimator
 from kernelweave.kernels import OnColumns, Product, Sum
 from kernelweave.kernels.base import Kernel
-from kernelweave.kernels.names import describe_request, whereabouts
+from kernelweave.kernels.names import describe_columns, describe_request, whereabouts
 from kernelweave.kernels.samples import Samples
 from kernelweave.operators import GaussianOperator, StackedOperator
 
@@ -184,6 +184,4 @@ def _words(sight: _Sight, samples: Samples) -> tuple[str, tuple[str, ...]]:
 def _label(indices: list[int], samples: Samples) -> str:
     if indices == list(range(samples.n_columns)):
         return ALL_COLUMNS
-    if samples.columns is None:
-        return describe_request(indices)
-    return describe_request([samples.columns[j] for j in indices])
+    return describe_columns(indices, samples.columns)

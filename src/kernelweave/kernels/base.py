@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from kernelweave.cached import cached_property
 from kernelweave.compiled.exp import exp_inplace
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.names import short
@@ -358,15 +357,12 @@ class ElementwiseForm:
 
 
 class Elementwise(Kernel):
-    """A function of one number for each pair of samples: a subclass writes `_checked_form`."""
+    """A function of one number for each pair of samples: a subclass writes `_form`."""
 
+    @property
     @abstractmethod
-    def _checked_form(self) -> ElementwiseForm:
-        """Return the function; raise if a parameter is not allowed."""
-
-    @cached_property
     def _form(self) -> ElementwiseForm:
-        return self._checked_form()
+        """The function, computed once; raises if a parameter is not allowed."""
 
     def form(self) -> ElementwiseForm:
         return self._form
