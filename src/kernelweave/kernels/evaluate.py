@@ -151,16 +151,17 @@ class Pair:
             D = _squared_differences(left.array(), right.array()).astype(self.dtype, copy=False)
         else:
             U, V = self._centred(dense)
-            left_sq, right_sq = row_square_norms(U), right.square_norms(self.dtype, centred=dense)
+            right_sq = right.square_norms(self.dtype, centred=dense)
+            sizes = np.add.outer(row_square_norms(U), right_sq)
             D = _product(-2 * U, V)
-            D += left_sq[:, None]
-            D += right_sq
+            D += sizes
             if dense and double:
                 # From numbers as they are: a shift would round small ones beside huge ones.
-                _repair_cancelled(D, left.array(), right.array(), left_sq, right_sq)
+                sizes *= _CANCELLED
+                _repair(D, np.flatnonzero(sizes >= D), left.array(), right.array())
             else:
                 np.maximum(D, 0, out=D)
-            D[self.same_rows()] = 0
+                D[self.same_rows()] = 0
         self.memo["sqdist"] = D
         return D
 
@@ -207,22 +208,11 @@ def _squared_differences(U: NDArray[Any], V: NDArray[Any]) -> NDArray[Any]:
     return D
 
 
-def _repair_cancelled(
-    D: NDArray[Any],
-    U: NDArray[Any],
-    V: NDArray[Any],
-    left_sq: NDArray[Any],
-    right_sq: NDArray[Any],
-) -> None:
+def _repair(D: NDArray[Any], lost: NDArray[Any], U: NDArray[Any], V: NDArray[Any]) -> None:
     """Recompute from differences the entries of D that are mostly rounding error."""
-    # A cheap test of all entries that lets too many through, then the right one of those few.
-    suspects = np.flatnonzero(_CANCELLED * (left_sq + right_sq.max())[:, None] >= D)
-    rows, cols = np.divmod(suspects, D.shape[1])
-    lost = D[rows, cols] <= _CANCELLED * (left_sq[rows] + right_sq[cols])
-    rows, cols = rows[lost], cols[lost]
-    chunk = max(1, 2**20 // U.shape[1])
-    for start in range(0, len(rows), chunk):
-        i, j = rows[start : start + chunk], cols[start : start + chunk]
+    chunk = rows_of(U.shape[1], SHARED_CACHE_ENTRIES)
+    for start in range(0, len(lost), chunk):
+        i, j = np.divmod(lost[start : start + chunk], D.shape[1])
         step = U[i] - V[j]
         D[i, j] = np.einsum("ij,ij->i", step, step)
 

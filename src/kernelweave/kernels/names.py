@@ -159,12 +159,9 @@ class BatchNames(LazyNames):
 
 def whereabouts(members: Sequence[NDArray[Any]]) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return for every kernel of the whole its part, and its place there."""
-    count = sum(len(own) for own in members)
-    part, place = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
-    for p, own in enumerate(members):
-        part[own] = p
-        place[own] = np.arange(len(own))
-    return part, place
+    sizes, order = [len(own) for own in members], np.argsort(np.concatenate(members))
+    place = np.concatenate([np.arange(size) for size in sizes])
+    return np.repeat(np.arange(len(sizes)), sizes)[order], place[order]
 
 
 class StackedNames(LazyNames):
