@@ -151,14 +151,13 @@ class Pair:
             D = _squared_differences(left.array(), right.array()).astype(self.dtype, copy=False)
         else:
             U, V = self._centred(dense)
-            right_sq = right.square_norms(self.dtype, centred=dense)
-            sizes = np.add.outer(row_square_norms(U), right_sq)
+            left_sq, right_sq = row_square_norms(U), right.square_norms(self.dtype, centred=dense)
             D = _product(-2 * U, V)
-            D += sizes
+            D += left_sq[:, None]
+            D += right_sq
             if dense and double:
                 # From numbers as they are: a shift would round small ones beside huge ones.
-                sizes *= _CANCELLED
-                _repair(D, np.flatnonzero(sizes >= D), left.array(), right.array())
+                _repair_cancelled(D, left.array(), right.array(), left_sq, right_sq)
             else:
                 np.maximum(D, 0, out=D)
                 D[self.same_rows()] = 0
@@ -208,11 +207,22 @@ def _squared_differences(U: NDArray[Any], V: NDArray[Any]) -> NDArray[Any]:
     return D
 
 
-def _repair(D: NDArray[Any], lost: NDArray[Any], U: NDArray[Any], V: NDArray[Any]) -> None:
+def _repair_cancelled(
+    D: NDArray[Any],
+    U: NDArray[Any],
+    V: NDArray[Any],
+    left_sq: NDArray[Any],
+    right_sq: NDArray[Any],
+) -> None:
     """Recompute from differences the entries of D that are mostly rounding error."""
-    chunk = rows_of(U.shape[1], SHARED_CACHE_ENTRIES)
-    for start in range(0, len(lost), chunk):
-        i, j = np.divmod(lost[start : start + chunk], D.shape[1])
+    # A cheap test of all entries that lets too many through, then the right one of those few.
+    suspects = np.flatnonzero(_CANCELLED * (left_sq + right_sq.max())[:, None] >= D)
+    rows, cols = np.divmod(suspects, D.shape[1])
+    lost = D[rows, cols] <= _CANCELLED * (left_sq[rows] + right_sq[cols])
+    rows, cols = rows[lost], cols[lost]
+    chunk = max(1, 2**20 // U.shape[1])
+    for start in range(0, len(rows), chunk):
+        i, j = rows[start : start + chunk], cols[start : start + chunk]
         step = U[i] - V[j]
         D[i, j] = np.einsum("ij,ij->i", step, step)
 
@@ -305,7 +315,10 @@ class Plan:
             out[first:last] = 0.0
             with _QUIET():
                 for path, members in self._groups:
-                    _add(out[first:last], members, weights, Pair(part, right, kind).through(path))
+                    # The pair before is held meanwhile: memory that goes back to the system and
+                    # comes again takes as long as all values do.
+                    pair = Pair(part, right, kind).through(path)
+                    _add(out[first:last], members, weights, pair)
             if not all_finite(out[first:last]):
                 self.evaluate(part, right, kind)  # raises an error that names the kernel
                 raise NotFiniteError("sum of all kernels", kind)
