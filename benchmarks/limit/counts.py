@@ -243,7 +243,7 @@ COUNTS: dict[str, dict[str, Any]] = {
         "FactorOperator.block": factor_block,
     },
     "pivoted Cholesky": {"factors:pivoted_cholesky_form": pivoted},
-    "distances": {"evaluate:_direct_sqdist": distances, "evaluate:_product": distances},
+    "distances": {"evaluate:_squared_differences": distances, "evaluate:_product": distances},
     "exponentials": {"exp:scaled": exponentials},
     "walks": {"PositionWeights.products": walks},
     "pairs of strings": {"PositionWeights.add_pairs": pairs_of_strings},

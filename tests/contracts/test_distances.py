@@ -293,7 +293,7 @@ def test_given_matrices_on_sample_ids():
     # Consecutive ids of matrices in the bank's type: nothing is copied.
     single = Distance(D1.astype(np.float32), scale=1.0)
     bank = DistanceOperator.build(single, ids[5:35]).keep(cache_mb=1e-9)
-    assert np.shares_memory(bank._matrices[0], single.bind(Samples(ids)).given[0])
+    assert np.shares_memory(bank._matrices[0], single.bind(Samples(ids)).given.matrix)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])

@@ -305,7 +305,7 @@ def test_precomputed_reads_ids_without_copying():
     ids = sample_ids(30)
     kernel = Precomputed(K, "similarity")
     everything = Samples(ids)
-    assert kernel.bind(everything).whole_matrix() is K
+    assert kernel.bind(everything).given.matrix is K
     train = rng.permutation(30)[:20]
     some = Samples(ids[train])
     stored = DenseOperator.of(ComputedOperator.build(kernel, some, None))
@@ -314,4 +314,4 @@ def test_precomputed_reads_ids_without_copying():
     table = np.column_stack([rng.normal(size=30), np.arange(30)])
     inside = kernel.on(1).bind(Samples(table))
     assert inside.name == "similarity"
-    assert inside.core.whole_matrix() is K
+    assert inside.core.given.matrix is K

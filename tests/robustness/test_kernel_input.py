@@ -261,7 +261,7 @@ def test_small_defects_are_repaired_with_a_warning(n, dtype):
         ids = Samples(sample_ids(n))
         with pytest.warns(IndefiniteKernelWarning, match=f"'blosum' .*{words}"):
             bound = kernel.bind(ids)
-        repaired = bound.whole_matrix()
+        repaired = bound.given.matrix
         assert repaired.dtype == dtype
         np.testing.assert_array_equal(repaired, repaired.T)
         # Beyond 1,000 rows one changed entry may go unseen; it can do no more harm than this.
@@ -280,7 +280,7 @@ def test_sound_matrices_pass_without_a_word(n):
         for K in (A @ A.T, RBF(width=1)(A), np.ones((n, n)), np.zeros((n, n)), np.eye(n)):
             for matrix in (K, K.astype(np.float32), K.astype(np.float64, order="F")):
                 ids = Samples(sample_ids(n))
-                assert Precomputed(matrix).bind(ids).whole_matrix() is matrix
+                assert Precomputed(matrix).bind(ids).given.matrix is matrix
 
 
 def test_large_indefinite_matrices_are_caught():

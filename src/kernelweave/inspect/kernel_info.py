@@ -184,4 +184,4 @@ def _words(sight: _Sight, samples: Samples) -> tuple[str, tuple[str, ...]]:
 def _label(indices: list[int], samples: Samples) -> str:
     if indices == list(range(samples.n_columns)):
         return ALL_COLUMNS
-    return describe_columns(indices, samples)
+    return describe_columns(indices, samples.columns)

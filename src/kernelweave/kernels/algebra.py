@@ -51,7 +51,7 @@ class Compound(Kernel):
     def __repr__(self) -> str:
         return self._written(repr)
 
-    def _check_parts(self) -> None:
+    def bind(self, samples: Samples) -> Self:
         kind, parts = type(self).__name__, self.parts
         if not isinstance(parts, tuple) or not parts:
             raise InvalidInputError(f"{kind} needs at least one kernel; got none.")
@@ -59,10 +59,7 @@ class Compound(Kernel):
             if not isinstance(part, Kernel):
                 given = f"{type(part).__name__} ({part!r})"
                 raise InvalidInputError(f"every part of a {kind} must be a kernel; got {given}.")
-
-    def bind(self, samples: Samples) -> Self:
-        self._check_parts()
-        return type(self)(*(kernel.bind(samples) for kernel in self.parts))
+        return type(self)(*(kernel.bind(samples) for kernel in parts))
 
     def evaluate(self, pair: Pair) -> NDArray[Any]:
         first, *rest = self.parts

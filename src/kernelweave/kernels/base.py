@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import inspect
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from kernelweave.cached import cached_property
 from kernelweave.compiled.exp import exp_inplace
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.names import short
@@ -24,8 +24,18 @@ if TYPE_CHECKING:
     from kernelweave.kernels.evaluate import Pair
 
 # Every squaring doubles the relative error: 12 of them keep it below 4096 * 2.3e-16 < 1e-12.
-_MAX_DOUBLINGS = 12
-_POWERS = {2.0**k: k for k in range(1, _MAX_DOUBLINGS + 1)}
+_MOST_SQUARINGS = 12
+
+
+class Given(NamedTuple):
+    """The matrix that a kernel is known by, over all samples that it was given for.
+
+    Its entries are the values of the kernel, or distances D with k = exp(-rate D). The matrix may
+    be the user's own: do not write into it.
+    """
+
+    matrix: NDArray[Any]
+    rate: float | None = None
 
 
 class Kernel(ABC):
@@ -105,7 +115,8 @@ class Kernel(ABC):
     def squared_rate(self) -> float | None:
         """The rate g of exp(-g D), D the squared distance, if the kernel is that; else None."""
         form = self.form()
-        return form.p0 if form is not None and form.unit_diagonal else None
+        squared = form is not None and (form.ingredient, form.code) == ("sqdist", 0)
+        return form.p0 if form is not None and squared else None
 
     # What operators ask for: of `core`, on the samples seen through `path`
 
@@ -148,15 +159,13 @@ class Kernel(ABC):
         """
         return None
 
-    def whole_matrix(self) -> NDArray[Any] | None:
-        """Return the matrix of a precomputed kernel over all samples it was given for, else None.
-
-        `ids` says which of them are meant. It may be the user's own array: do not write into it.
-        """
+    @property
+    def given(self) -> Given | None:
+        """The matrix that a kernel on sample ids reads; None of another kernel."""
         return None
 
     def ids(self, samples: Samples) -> NDArray[np.intp] | None:
-        """Return the sample ids a precomputed kernel would read, else None."""
+        """Return the sample ids that a kernel known by a matrix reads, else None."""
         return None
 
     # What users call
@@ -294,11 +303,6 @@ class ElementwiseForm:
     p1: float = 0.0
     p2: float = 0.0
 
-    @property
-    def unit_diagonal(self) -> bool:
-        """Whether every sample has the value one with itself."""
-        return (self.ingredient, self.code) == ("sqdist", 0)
-
     def features(self, samples: Samples) -> Any:
         """Return the features of an affine function of the inner product; None of any other."""
         if (self.ingredient, self.code, self.p0) != ("inner", 1, 1.0):
@@ -316,33 +320,28 @@ class ElementwiseForm:
     def write(self, pair: Pair, out: NDArray[Any]) -> None:
         """Write the values for a pair; see `Pair.write`."""
         t = pair.inner if self.ingredient == "inner" else pair.sqdist
-        if self.code == 1:
-            self._raise(pair, t, out)
-            return
-        # By rate, how many squarings deep the Gaussians of a pair are, and their values: from the
-        # nearest that leads to this one by squaring it goes faster than by exponentials.
-        known: dict[float, tuple[int, NDArray[Any]]] = pair.memo.setdefault("gaussians", {})
-        doublings = {
-            other: (depth + steps, steps)
-            for other, (depth, _) in known.items()
-            if (steps := _doublings(self.p0, other)) and depth + steps <= _MAX_DOUBLINGS
-        }
-        depth = 0
-        if self.p0 in known:
-            depth, values = known[self.p0]
-            np.copyto(out, values)
-        elif doublings and pair.dtype == np.float64:
-            other = max(doublings)
-            depth, steps = doublings[other]
-            np.multiply(known[other][1], known[other][1], out=out)
-            for _ in range(steps - 1):
-                out *= out
+        (self._power if self.code == 1 else self._exponential)(pair, t, out)
+
+    def _exponential(self, pair: Pair, t: NDArray[Any], out: NDArray[Any]) -> None:
+        # Exponentials whose rates differ by a power of two alone are squares of each other, which
+        # takes a fraction of the time. By what their rates share: the binary exponents of the first
+        # of them and of the last, and the values of that.
+        known = pair.memo.setdefault(("exponentials", self.ingredient), {})
+        share, power = math.frexp(self.p0)
+        first, last, values = known.get(share, (power, power + 1, out))
+        most = _MOST_SQUARINGS if pair.dtype == np.float64 else 0
+        if last <= power <= first + most:
+            for _ in range(power - last):
+                values = np.square(values, out=out)
+            if values is not out:
+                np.copyto(out, values)
         else:
+            first = power
             np.copyto(out, t)
             exp_inplace(out, -pair.finite_rate(self.p0))
-        known[self.p0] = (depth, out)
+        known[share] = first, power, out
 
-    def _raise(self, pair: Pair, t: NDArray[Any], out: NDArray[Any]) -> None:
+    def _power(self, pair: Pair, t: NDArray[Any], out: NDArray[Any]) -> None:
         # The affine function once for all degrees. Binary powers from the highest bit down need no
         # memory but `out`.
         key = ("affine", self.ingredient, self.p1, self.p2)
@@ -357,22 +356,13 @@ class ElementwiseForm:
                 out *= base
 
 
-def _doublings(rate: float, other: float) -> int:
-    """The k >= 1 with rate = 2^k other exactly, or 0 if there is none."""
-    ratio = rate / other
-    return _POWERS.get(ratio, 0) if other * ratio == rate else 0
-
-
 class Elementwise(Kernel):
-    """A function of one number for each pair of samples: a subclass writes `_checked_form`."""
+    """A function of one number for each pair of samples: a subclass writes `_form`."""
 
+    @property
     @abstractmethod
-    def _checked_form(self) -> ElementwiseForm:
-        """Return the function; raise if a parameter is not allowed."""
-
-    @cached_property
     def _form(self) -> ElementwiseForm:
-        return self._checked_form()
+        """The function, computed once; raises if a parameter is not allowed."""
 
     def form(self) -> ElementwiseForm:
         return self._form
@@ -391,8 +381,6 @@ class Elementwise(Kernel):
 
     def diagonal(self, samples: Samples) -> NDArray[np.float64]:
         form = self.form()
-        if form.unit_diagonal:
-            return np.ones(samples.n)
         t = samples.square_norms() if form.ingredient == "inner" else np.zeros(samples.n)
         if form.code == 0:
             return np.exp(-form.p0 * t)

@@ -152,7 +152,23 @@ class RBFBatch:
                 f"columns of RBFBatch must be 0 to {n_columns - 1} (the data have {n_columns} "
                 f"columns), or -1 to fill up a row; got {columns[k, c]} for kernel {k}."
             )
-        return _tidy(columns, n_columns), gamma.astype(np.float64)
+        # What only fills a row goes to its end.
+        rows = np.where(columns < 0, n_columns, columns).astype(np.int32)
+        rows.sort(axis=1)
+        empty = np.flatnonzero(rows[:, 0] == n_columns)
+        if len(empty):
+            raise InvalidInputError(
+                f"every kernel of RBFBatch needs at least one column; kernel {empty[0]} has none."
+            )
+        repeats = np.argwhere((rows[:, 1:] == rows[:, :-1]) & (rows[:, 1:] < n_columns))
+        if len(repeats):
+            k, c = repeats[0]
+            raise InvalidInputError(
+                f"a kernel of RBFBatch names each of its columns once; kernel {k} names column "
+                f"{rows[k, c]} twice."
+            )
+        rows[rows == n_columns] = -1
+        return rows, gamma.astype(np.float64)
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -175,23 +191,3 @@ class RBFBatch:
         if self.transformer is not None:
             shown.append(f"transformer={self.transformer!r}")
         return f"RBFBatch({', '.join(shown)})"
-
-
-def _tidy(columns: NDArray[Any], n_columns: int) -> NDArray[np.int32]:
-    """Sort every row, move what only fills it up to its end, and refuse empty rows and repeats."""
-    rows = np.where(columns < 0, n_columns, columns).astype(np.int32)
-    rows.sort(axis=1)
-    empty = np.flatnonzero(rows[:, 0] == n_columns)
-    if len(empty):
-        raise InvalidInputError(
-            f"every kernel of RBFBatch needs at least one column; kernel {empty[0]} has none."
-        )
-    repeats = np.argwhere((rows[:, 1:] == rows[:, :-1]) & (rows[:, 1:] < n_columns))
-    if len(repeats):
-        k, c = repeats[0]
-        raise InvalidInputError(
-            f"a kernel of RBFBatch names each of its columns once; kernel {k} names column "
-            f"{rows[k, c]} twice."
-        )
-    rows[rows == n_columns] = -1
-    return rows

@@ -65,18 +65,14 @@ class Selection:
 
     def bind(self, samples: Samples) -> Block:
         """Find the columns and fit the transformer, once for all equal selections."""
-        # By identity first: comparing selections takes longer. That it is kept here keeps its id.
-        known: tuple[Selection, Block] | None = samples.bound.get(id(self))
-        if known is None:
-            block = samples.bound.get(self)
-            if block is None:
-                block = samples.bound[self] = self._fit(samples)
-            known = samples.bound[id(self)] = self, block
-        return known[1]
+        block: Block | None = samples.bound.get(self)
+        if block is None:
+            block = samples.bound[self] = self._fit(samples)
+        return block
 
     def _fit(self, samples: Samples) -> Block:
         indices = choose_columns(self.columns, samples)
-        label = self.text(describe_columns(indices, samples))
+        label = self.text(describe_columns(indices, samples.columns))
         names = None if samples.columns is None else [samples.columns[j] for j in indices]
         if self.transformer is None:
             # However a user wrote the columns, kernels on the same ones share a block.
@@ -357,24 +353,30 @@ def choose_columns(columns: Any, samples: Samples) -> list[int]:
     """Return the positions of the columns that a user means by `columns`."""
     if callable(columns):
         columns = columns(samples.native)
-    chosen = _slice(columns, samples) if isinstance(columns, slice) else _listed(columns, samples)
-    if not chosen:
-        raise InvalidInputError(f"columns {columns!r} select no column of X.")
-    return chosen
-
-
-def _listed(columns: Any, samples: Samples) -> list[int]:
     items = items_of(columns)
-    if items is None or isinstance(columns, bool | dict | bytes):
+    if isinstance(columns, slice):
+        start, stop = columns.start, columns.stop
+        start = _position(start, samples) if isinstance(start, str) else start
+        # By name the last column is included, as in pandas and scikit-learn.
+        stop = _position(stop, samples) + 1 if isinstance(stop, str) else stop
+        try:
+            chosen = list(range(samples.n_columns)[start : stop : columns.step])
+        except TypeError as error:
+            raise InvalidInputError(f"columns must be {_ALLOWED}; got {columns!r}.") from error
+    elif items is None or isinstance(columns, bool | dict | bytes):
         raise InvalidInputError(f"columns must be {_ALLOWED}; got {columns!r}.")
-    if items and all_bool(items):
+    elif items and all_bool(items):
         if len(items) != samples.n_columns:
             raise InvalidInputError(
                 f"a boolean mask needs one entry for each of the {samples.n_columns} columns of "
                 f"X; got {len(items)}."
             )
-        return [j for j, kept in enumerate(items) if kept]
-    return [_position(item, samples) for item in items]
+        chosen = [j for j, kept in enumerate(items) if kept]
+    else:
+        chosen = [_position(item, samples) for item in items]
+    if not chosen:
+        raise InvalidInputError(f"columns {columns!r} select no column of X.")
+    return chosen
 
 
 def _position(item: Any, samples: Samples) -> int:
@@ -398,16 +400,3 @@ def _position(item: Any, samples: Samples) -> int:
             )
         return int(item) % p
     raise InvalidInputError(f"columns must be {_ALLOWED}; got an item {item!r}.")
-
-
-def _slice(columns: slice, samples: Samples) -> list[int]:
-    start, stop = columns.start, columns.stop
-    if isinstance(start, str):
-        start = _position(start, samples)
-    if isinstance(stop, str):
-        # By name the last column is included, as in pandas and scikit-learn.
-        stop = _position(stop, samples) + 1
-    try:
-        return list(range(samples.n_columns)[start : stop : columns.step])
-    except TypeError as error:
-        raise InvalidInputError(f"columns must be {_ALLOWED}; got {columns!r}.") from error

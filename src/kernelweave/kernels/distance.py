@@ -11,7 +11,7 @@ from sklearn.metrics import pairwise_distances
 from sklearn.metrics.pairwise import additive_chi2_kernel
 
 from kernelweave.errors import InvalidInputError
-from kernelweave.kernels.base import ElementwiseForm, Kernel, not_bound
+from kernelweave.kernels.base import ElementwiseForm, Given, Kernel, not_bound
 from kernelweave.kernels.evaluate import Pair
 from kernelweave.kernels.precomputed import MatrixKernel
 from kernelweave.kernels.psd import check_distances
@@ -193,21 +193,20 @@ class Distance(MatrixKernel):
         return self._distances(pair) * self._rate
 
     @property
-    def given(self) -> tuple[NDArray[Any], float] | None:
-        """The given matrix D over all samples and 1/s, if this is a kernel on sample ids."""
-        return (self._matrix, self._rate) if self.reads_ids else None
+    def given(self) -> Given | None:
+        return Given(self._matrix, self._rate) if self.reads_ids else None
+
+    def ids(self, samples: Samples) -> Any:
+        return super().ids(samples) if self.reads_ids else None
 
     def form(self) -> ElementwiseForm | None:
         squared = isinstance(self.metric, str) and self.metric == "sqeuclidean"
         return ElementwiseForm("sqdist", 0, self._rate) if squared else None
 
-    def ids(self, samples: Samples) -> Any:
-        return super().ids(samples) if self.reads_ids else None
-
     def diagonal(self, samples: Samples) -> NDArray[np.float64]:
-        ids = self.ids(samples)
-        if ids is not None:
-            return np.exp(-self._rate * self._matrix.diagonal()[ids].astype(np.float64))
+        if self.reads_ids:
+            own = self._matrix.diagonal()[self.ids(samples)].astype(np.float64)
+            return np.exp(-self._rate * own)
         if isinstance(self.metric, str) and self.metric in _ZERO_SELF:
             return np.ones(samples.n)
         out = np.empty(samples.n)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -79,7 +80,7 @@ class _Grid(Family):
 
     def expand(self, samples: Samples) -> list[Kernel]:
         listed, p = _LISTS[self.title], samples.n_columns
-        kernels = listed(p)
+        kernels = listed(p, samples)
         if self.per_feature and samples.is_sparse:
             raise InvalidInputError(
                 f"{self.title}(per_feature=True) puts kernels on every single one of the {p} "
@@ -87,8 +88,9 @@ class _Grid(Family):
                 f"{self.title}(per_feature=False), or X.toarray()."
             )
         if self.per_feature:
-            each, own = [Selection(j) for j in range(p)], listed(1)
-            kernels += [OnColumns(kernel, column) for column in each for kernel in own]
+            kernels += [kernel.on(j) for j in range(p) for kernel in listed(1, samples)]
+        if self.scaling is None:
+            return kernels
         scaled = _scaled(kernels, samples, self.scaling)
         # A linear kernel of constant (so, once standardised, zero) features carries nothing.
         pairs = zip(kernels, scaled, strict=True)
@@ -114,22 +116,35 @@ def _scaled(kernels: list[Kernel], samples: Samples, scaling: str | None) -> lis
     return [OnColumns(kernel, front) for kernel in kernels]
 
 
-def _paper(*widths: float) -> Callable[[int], list[Kernel]]:
+def _paper(*widths: float) -> Callable[[int, Samples], list[Kernel]]:
     kernels = [*(RBF(width=width) for width in widths), *(Polynomial(q) for q in (1, 2, 3))]
-    return lambda p: list(kernels)
+    return lambda p, samples: list(kernels)
 
 
-def _adapted(p: int) -> list[Kernel]:
+def _adapted(p: int, samples: Samples) -> list[Kernel]:
     widths = [float(np.sqrt(p)) * 2.0**j for j in range(-2, 3)]
     return [Linear(), Polynomial(2, gamma=1.0 / p), *(RBF(width=width) for width in widths)]
 
 
-# By family, its kernels on so many columns.
-_LISTS: dict[str, Callable[[int], list[Kernel]]] = {
+def _scale_gamma(samples: Samples) -> float:
+    """scikit-learn's ``gamma="scale"``."""
+    values = samples.array()
+    if sparse.issparse(values):
+        variance = float(values.multiply(values).mean() - values.mean() ** 2)
+    else:
+        variance = float(values.var())
+    return 1.0 / (samples.n_columns * variance) if variance > 0 else 1.0
+
+
+# By family, its kernels on so many columns of the samples.
+_LISTS: dict[str, Callable[[int, Samples], list[Kernel]]] = {
     "default_family": _adapted,
     "simplemkl_family": _paper(*(2.0**j for j in range(-3, 7))),
     "spicymkl_family": _paper(0.1, 0.25, 0.5, 0.75, *(float(s) for s in range(1, 21))),
     "mwumkl_family": _paper(*(2.0 ** (j / 2) for j in range(9))),
+    "linear": lambda p, samples: [Linear()],
+    "polynomial": lambda p, samples: [Polynomial(3, gamma=_scale_gamma(samples))],
+    "rbf": lambda p, samples: [RBF(gamma=_scale_gamma(samples))],
 }
 
 
@@ -239,11 +254,11 @@ class _FeatureDistances(Family):
     scaling: str | None
 
     def expand(self, samples: Samples) -> list[Kernel]:
-        each: list[Kernel] = [
-            # The selection has no label, so that the feature's name is all a reader sees.
-            OnColumns(RBF(gamma=1.0, name=describe_columns([j], samples)), Selection(j, label=""))
-            for j in range(samples.n_columns)
-        ]
+        each: list[Kernel] = []
+        for j in range(samples.n_columns):
+            # Without a label the feature's name is all a reader sees.
+            kernel = RBF(gamma=1.0, name=describe_columns([j], samples.columns))
+            each.append(kernel.on(j, label=""))
         return _scaled(each, samples, self.scaling)
 
     def __repr__(self) -> str:
@@ -273,37 +288,13 @@ def feature_distances(*, scale: bool = True) -> Family:
     return _FeatureDistances("standard" if scale else None)
 
 
-@dataclass(frozen=True)
-class _Named(Family):
-    """One kernel on the data as they are, with scikit-learn's gamma="scale" for its width."""
-
-    title: str
-
-    def expand(self, samples: Samples) -> list[Kernel]:
-        if self.title == "linear":
-            return [Linear()]
-        gamma = _scale_gamma(samples)
-        return [RBF(gamma=gamma) if self.title == "rbf" else Polynomial(3, gamma=gamma)]
-
-
-def _scale_gamma(samples: Samples) -> float:
-    values = samples.array()
-    if sparse.issparse(values):
-        variance = float(values.multiply(values).mean() - values.mean() ** 2)
-    else:
-        variance = float(values.var())
-    return 1.0 / (samples.n_columns * variance) if variance > 0 else 1.0
-
-
 NAMED_FAMILIES: dict[str, Callable[[], Family]] = {
     "default": default_family,
     "simplemkl": simplemkl_family,
     "spicymkl": spicymkl_family,
     "mwumkl": mwumkl_family,
     "features": feature_distances,
-    "linear": lambda: _Named("linear"),
-    "polynomial": lambda: _Named("polynomial"),
-    "rbf": lambda: _Named("rbf"),
+    **{title: partial(_Grid, title, None) for title in ("linear", "polynomial", "rbf")},
 }
 
 

@@ -6,12 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-from kernelweave.kernels.samples import Samples
 
 
 def short(value: Any) -> str:
@@ -25,14 +23,7 @@ def short(value: Any) -> str:
 
 
 def unique_names(kernels: Sequence[Any]) -> list[str]:
-    """Return the names of kernels, numbered where several would read the same.
-
-    Examples
-    --------
-    >>> from kernelweave.kernels import Linear, RBF
-    >>> unique_names([Linear(), RBF(width=1), Linear()])
-    ['linear', 'rbf(width=1)', 'linear (2)']
-    """
+    """Return the names of kernels, numbered where several would read the same."""
     return numbered([kernel.name for kernel in kernels])
 
 
@@ -66,19 +57,24 @@ def items_of(columns: Any) -> list[Any] | None:
     return list(columns) if hasattr(columns, "__iter__") else None
 
 
-def describe_columns(indices: list[int], samples: Samples) -> str:
-    """Return how chosen columns appear in a kernel's name, such as "columns 0-2, 4"."""
-    if samples.columns is None:
-        return _numbers(indices)
-    return _names([samples.columns[j] for j in indices])
+def describe_columns(indices: list[int], titles: list[str] | None) -> str:
+    """Return how columns of data with such titles, or none, appear in a name."""
+    return describe_request(indices if titles is None else [titles[j] for j in indices])
 
 
 def describe_request(columns: Any) -> str:
-    """Return how columns appear in a name before the data are seen, such as "columns 2:"."""
+    """Return how columns that a user asked for appear in a name, such as "columns 0-2, 4"."""
     if callable(columns):
         return f"columns of {getattr(columns, '__name__', type(columns).__name__)}"
     if isinstance(columns, slice):
-        return _describe_slice(columns)
+        if columns == slice(None):
+            return "all columns"
+        start, stop, step = columns.start, columns.stop, columns.step
+        known = isinstance(start, Integral | None) and isinstance(stop, Integral)
+        if not (known and step is None and (start or 0) >= 0 and stop > 0):
+            shown = ["" if bound is None else str(bound) for bound in (start, stop)]
+            return f"columns {':'.join(shown)}" + ("" if step is None else f":{step}")
+        columns = range(int(start or 0), int(stop))
     items = items_of(columns)
     if items is None:
         return repr(columns)
@@ -86,24 +82,8 @@ def describe_request(columns: Any) -> str:
         items = [j for j, kept in enumerate(items) if kept]
     if items and all(isinstance(item, Integral) for item in items):
         return _numbers([int(item) for item in items])
-    return _names([str(item) for item in items])
-
-
-def _describe_slice(columns: slice) -> str:
-    start, stop, step = columns.start, columns.stop, columns.step
-    if (start, stop, step) == (None, None, None):
-        return "all columns"
-    whole = isinstance(stop, Integral) and (start is None or isinstance(start, Integral))
-    if whole and stop > 0 and (start or 0) >= 0 and step is None:
-        return _numbers(list(range(int(start or 0), int(stop))))
-    shown = ["" if bound is None else str(bound) for bound in (start, stop)]
-    return f"columns {':'.join(shown)}" + ("" if step is None else f":{step}")
-
-
-def _names(names: list[str]) -> str:
-    if len(names) <= 3:
-        return ", ".join(names)
-    return f"{names[0]}, {names[1]}, ... ({len(names)} columns)"
+    names = [str(item) for item in items]
+    return ", ".join(names) if len(names) <= 3 else _shortened(names, len(names))
 
 
 def _numbers(indices: list[int]) -> str:
@@ -116,9 +96,12 @@ def _numbers(indices: list[int]) -> str:
         else:
             runs.append([j])
     parts = [f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs]
-    if len(parts) > 3:
-        return f"columns {parts[0]}, {parts[1]}, ... ({len(indices)} columns)"
-    return f"columns {', '.join(parts)}"
+    shown = ", ".join(parts) if len(parts) <= 3 else _shortened(parts, len(indices))
+    return f"columns {shown}"
+
+
+def _shortened(parts: list[str], count: int) -> str:
+    return f"{parts[0]}, {parts[1]}, ... ({count} columns)"
 
 
 # Names that are written when they are read: a million strings are never held
@@ -130,10 +113,6 @@ class LazyNames(Sequence[str]):
     def _name(self, k: int) -> str:
         raise NotImplementedError
 
-    @overload
-    def __getitem__(self, k: int) -> str: ...
-    @overload
-    def __getitem__(self, k: slice) -> list[str]: ...
     def __getitem__(self, k: Any) -> Any:
         if isinstance(k, slice):
             return [self._name(i) for i in range(len(self))[k]]
@@ -169,10 +148,8 @@ class BatchNames(LazyNames):
 
     def _name(self, k: int) -> str:
         own = [int(j) for j in self._columns[k] if j >= 0]
-        if self._titles is None:
-            where = describe_request(own)
-        else:
-            where = ", ".join(self._titles[j] for j in own)
+        titles = self._titles
+        where = describe_request(own) if titles is None else ", ".join(titles[j] for j in own)
         return f"rbf(gamma={self._gamma[k]:g}) on {where}{self._suffix}"
 
     def select(self, kernels: NDArray[Any]) -> BatchNames:
@@ -182,12 +159,9 @@ class BatchNames(LazyNames):
 
 def whereabouts(members: Sequence[NDArray[Any]]) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return for every kernel of the whole its part, and its place there."""
-    count = sum(len(own) for own in members)
-    part, place = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
-    for p, own in enumerate(members):
-        part[own] = p
-        place[own] = np.arange(len(own))
-    return part, place
+    sizes, order = [len(own) for own in members], np.argsort(np.concatenate(members))
+    place = np.concatenate([np.arange(size) for size in sizes])
+    return np.repeat(np.arange(len(sizes)), sizes)[order], place[order]
 
 
 class StackedNames(LazyNames):

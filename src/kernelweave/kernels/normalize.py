@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, Self, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -182,14 +182,8 @@ def one_if_equal(given: Floats) -> Floats:
     return given[0].copy() if given.size and given.ndim and np.all(given == given[0]) else given
 
 
-class Normalisable(Protocol):
-    """What a step acts on: a `Scaling`, or a factor of a kernel."""
-
-    def scaled(self, root: Any) -> Self: ...
-    def centred(self, means: Floats, grand: float) -> Self: ...
-
-
-Target = TypeVar("Target", bound=Normalisable)
+# What a step acts on: a `Scaling`, or a factor of a kernel, which is `scaled` and `centred` alike.
+Target = TypeVar("Target", bound=Any)
 
 
 class NormalizationStep(ABC):
@@ -225,12 +219,12 @@ class NormalizationStep(ABC):
             require_array(of, np.asarray(k), (), whole=True, low=0, high=n_kernels - 1)
             require_array(what, side, (n,), low=self._low)
 
-    @abstractmethod
     def learn(self, k: int, kernel: str, diag: Floats, means: Floats | None) -> None:
         """Learn from the training diagonal and (if `needs_means`) the training row means."""
+        self.sides[k] = np.asarray(self.side(kernel, diag, means))
 
     def side(self, kernel: str, diag: Floats, means: Floats | None) -> Floats | None:
-        """What `sides` holds of training samples, for others: from their diagonal and means."""
+        """What `sides` holds of training samples, for any: from their diagonal and means."""
         return None
 
     @abstractmethod
@@ -272,11 +266,7 @@ class Trace(NormalizationStep):
         with np.errstate(over="ignore"):
             mean = float(diag.mean())
         if not mean > 0:
-            raise InvalidInputError(
-                f"kernel '{kernel}' has mean diagonal {mean:g} on the training samples, so it "
-                f"cannot be scaled to 1 (normalize='trace'). A zero kernel carries nothing (are "
-                f"its columns constant?): leave it out, or use normalize=None."
-            )
+            raise _zero(kernel, f"mean diagonal {mean:g} on the", self.name)
         if not _TINY <= mean < np.inf:
             raise InvalidInputError(
                 f"kernel '{kernel}' has mean diagonal {mean:g} on the training samples, so it "
@@ -309,14 +299,9 @@ class Diagonal(NormalizationStep):
     _low = 0.0
 
     def learn(self, k: int, kernel: str, diag: Floats, means: Floats | None) -> None:
-        roots = self.side(kernel, diag, means)
-        if not roots.any():
-            raise InvalidInputError(
-                f"kernel '{kernel}' has k(x, x) = 0 for all training samples, so it cannot be "
-                f"scaled to 1 (normalize='diagonal'). A zero kernel carries nothing (are its "
-                f"columns constant?): leave it out, or use normalize=None."
-            )
-        self.sides[k] = roots
+        super().learn(k, kernel, diag, means)
+        if not diag.any():
+            raise _zero(kernel, "k(x, x) = 0 for all", self.name)
 
     def side(self, kernel: str, diag: Floats, means: Floats | None) -> Floats:
         bad = np.flatnonzero(~((diag >= 0) & (diag < np.inf)))
@@ -354,20 +339,24 @@ class Center(NormalizationStep):
     name = "center"
     needs_means = True
 
-    def learn(self, k: int, kernel: str, diag: Floats, means: Floats | None) -> None:
-        own = np.asarray(means)
-        if not np.isfinite(own).all():
+    def side(self, kernel: str, diag: Floats, means: Floats | None) -> Floats | None:
+        if not np.isfinite(np.asarray(means)).all():
             raise InvalidInputError(
                 f"kernel '{kernel}' has values so large that their mean overflows, so it cannot be "
                 f"centred (normalize='center'). Scale the columns it reads."
             )
-        self.sides[k] = own
-
-    def side(self, kernel: str, diag: Floats, means: Floats | None) -> Floats | None:
         return means
 
     def on(self, k: int, target: Target, side: Any) -> Target:
         return target.centred(side, float(self.sides[k].mean()))
+
+
+def _zero(kernel: str, what: str, normalize: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"kernel '{kernel}' has {what} training samples, so it cannot be scaled to 1 "
+        f"(normalize={normalize!r}). A zero kernel carries nothing (are its columns constant?): "
+        f"leave it out, or use normalize=None."
+    )
 
 
 _STEPS: dict[str, type[NormalizationStep]] = {s.name: s for s in (Trace, Diagonal, Center)}

@@ -14,7 +14,7 @@ from scipy import sparse
 
 from kernelweave.compiled.dense_rows import rectangle
 from kernelweave.errors import IndefiniteKernelWarning, InvalidInputError
-from kernelweave.kernels.base import Kernel
+from kernelweave.kernels.base import Given, Kernel
 from kernelweave.kernels.evaluate import Pair
 from kernelweave.kernels.psd import check_kernel, check_square, real_matrix
 from kernelweave.kernels.samples import Samples
@@ -168,8 +168,9 @@ class Precomputed(MatrixKernel):
         values: NDArray[np.float64] = self._matrix.diagonal()[self.ids(samples)].astype(np.float64)
         return values
 
-    def whole_matrix(self) -> NDArray[Any]:
-        return self._matrix
+    @property
+    def given(self) -> Given:
+        return Given(self._matrix)
 
     def _file_state(self) -> dict[str, Any]:
         return {**self.__dict__, "K": np.asarray(self.K)}

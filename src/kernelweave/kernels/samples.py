@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 from scipy import sparse
 
+from kernelweave.cached import cached_property
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.packing import pack, unpack
 from kernelweave.validation import LARGEST, require_names, require_sparse
@@ -66,9 +67,11 @@ class Samples:
         self._derived: dict[Any, Samples] = {}
         self._kept_bytes = 0
         # The rows of the whole set as it is cut: a slice, where there is one, copies nothing.
-        self._cut: Any = self._index
-        whole = self if self._parent is None else self._parent
-        self.is_sparse = bool(sparse.issparse(whole._data))
+        rows = self._index
+        self._cut: Any = rows
+        if rows is not None and len(rows) and (np.diff(rows) == 1).all():
+            self._cut = slice(int(rows[0]), int(rows[-1]) + 1)
+        self.is_sparse = bool(sparse.issparse(self.base._data))
         self.bound: dict[Any, Any] = {}
 
     def __len__(self) -> int:
@@ -123,17 +126,21 @@ class Samples:
         """Return how messages speak of one column."""
         return f"column {j}" if self.columns is None else f"column {self.columns[j]!r}"
 
-    @property
+    @cached_property
     def places(self) -> dict[str, list[int]]:
         """Where the columns of each name are."""
-        found: dict[str, list[int]] = self.base.memo("places", _places)
-        return found
+        if self._parent is not None:
+            return self._parent.places
+        places: dict[str, list[int]] = {}
+        for j, name in enumerate(self.columns or []):
+            places.setdefault(name, []).append(j)
+        return places
 
     def take(self, index: ArrayLike) -> Samples:
         """Return the samples at these positions; nothing is copied until it is asked for."""
         rows = np.asarray(index, dtype=np.intp)
         out = object.__new__(Samples)
-        out._parent = self if self._parent is None else self._parent
+        out._parent = self.base
         out._index = rows if self._index is None else self._index[rows]
         out._data = None
         out.columns = self.columns
@@ -144,25 +151,15 @@ class Samples:
     def rows(self, first: int, last: int) -> Samples:
         """Return the samples from one position to before another, or to the end."""
         last = min(last, self.n)
-        if last - first == self.n:
-            return self
-        out = self.take(np.arange(first, last))
-        if self._index is None:
-            out._cut = slice(first, last)
-        return out
+        return self if last - first == self.n else self.take(np.arange(first, last))
 
     def in_another(self, whole: Samples) -> Samples:
         """Return the rows of another whole set that stand where these do in theirs."""
-        if self._index is None:
-            return whole
-        out = whole.take(self._index)
-        if whole._index is None:
-            out._cut = self._cut
-        return out
+        return whole if self._index is None else whole.take(self._index)
 
     def derive(self, block: Any) -> Samples:
         """Return the same rows seen through a column block (see `kernelweave.kernels.Block`)."""
-        if self._parent is not None and self._index is not None:
+        if self._parent is not None:
             return self.in_another(self._parent.derive(block))
         known = self._derived.get(block)
         if known is None:
@@ -187,7 +184,7 @@ class Samples:
 
         With ``keep=True`` the cut is kept too, for as long as these rows are looked at.
         """
-        base = self if self._parent is None else self._parent
+        base = self.base
         value = base._cache.get(key)
         if value is None:
             value = base._cache[key] = make(base)
@@ -217,26 +214,16 @@ class Samples:
             lambda _: (whole if origin is None else whole - origin).astype(kind, copy=False),
         )
 
-    @property
+    @cached_property
     def shift(self) -> NDArray[np.float64]:
         """Column means of the whole set: the origin distances are computed from."""
-        base = self.base
-        if "shift" not in base._cache:
-            base._cache["shift"] = base.memo("values", as_floats).mean(axis=0)
-        return base._cache["shift"]
+        return self.array().mean(axis=0) if self._parent is None else self._parent.shift
 
     def square_norms(self, dtype: DTypeLike = np.float64, *, centred: bool = False) -> Any:
         """Return the squared Euclidean norm of every row."""
         key = "norms", np.dtype(dtype).char, centred and not self.is_sparse
         whole = self.base.array(dtype, centred=centred)
         return self.memo(key, lambda _: row_square_norms(whole))
-
-
-def _places(base: Samples) -> dict[str, list[int]]:
-    places: dict[str, list[int]] = {}
-    for j, name in enumerate(base.columns or []):
-        places.setdefault(name, []).append(j)
-    return places
 
 
 def as_samples(X: Any) -> Samples:
@@ -379,11 +366,11 @@ def _refuse(values: Any, label: Callable[[int], str], *, finite: bool = False) -
         bad = ~np.isfinite(numbers)
     if not bad.any():
         return
-    row, col = np.argwhere(bad)[0][[0, -1]].tolist()
-    value = numbers[row] if numbers.ndim == 1 else numbers[row, col]
+    place = int(bad.argmax())
+    value, (row, col) = numbers.flat[place], divmod(place, values.shape[1])
     if sparse.issparse(values):
         entries = values.tocoo()
-        row, col = int(entries.row[row]), int(entries.col[row])
+        row, col = int(entries.row[place]), int(entries.col[place])
     if np.isfinite(value):
         raise InvalidInputError(
             f"X contains {value:g} in {label(col)} (row {row}); kernels need numbers of at most "

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kernelweave.cached import cached_property
 from kernelweave.errors import InvalidInputError
 from kernelweave.kernels.base import Elementwise, ElementwiseForm, Kernel
 from kernelweave.kernels.evaluate import Pair
@@ -54,7 +55,8 @@ class RBF(Elementwise):
         shown = ", ".join(f"{key}={value:g}" for key, value in given.items() if value is not None)
         return f"rbf({shown})"
 
-    def _checked_form(self) -> ElementwiseForm:
+    @cached_property
+    def _form(self) -> ElementwiseForm:
         if (self.gamma is None) == (self.width is None):
             raise InvalidInputError(
                 f"RBF needs exactly one of gamma and width; got gamma={self.gamma!r} and "
@@ -96,7 +98,8 @@ class Linear(Elementwise):
     def name(self) -> str:
         return "linear"
 
-    def _checked_form(self) -> ElementwiseForm:
+    @cached_property
+    def _form(self) -> ElementwiseForm:
         return ElementwiseForm("inner", 1, 1.0, 0.0, 1.0)
 
 
@@ -134,7 +137,8 @@ class Polynomial(Elementwise):
         extra += "" if self.gamma == 1 else f", gamma={self.gamma:g}"
         return f"polynomial(degree={self.degree}{extra})"
 
-    def _checked_form(self) -> ElementwiseForm:
+    @cached_property
+    def _form(self) -> ElementwiseForm:
         whole = isinstance(self.degree, Integral) and not isinstance(self.degree, bool)
         if not whole or self.degree < 1:
             raise InvalidInputError(

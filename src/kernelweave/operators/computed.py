@@ -313,10 +313,10 @@ class ComputedOperator(SampledOperator):
 
     def given_matrix(self, k: int) -> tuple[Array, Array, float] | None:
         core, samples = self._seen(k)
-        matrix = core.whole_matrix() if self.only_scales else None
-        if matrix is None:
+        given = core.given if self.only_scales else None
+        if given is None or given.rate is not None:
             return None
-        return matrix, np.asarray(core.ids(samples)), float(self.scale([k])[0])
+        return given.matrix, np.asarray(core.ids(samples)), float(self.scale([k])[0])
 
     def formula(self, k: int) -> tuple[ElementwiseForm, Array] | None:
         core, samples = self._seen(k)
@@ -416,8 +416,7 @@ class ComputedOperator(SampledOperator):
 
     def _stage_diagonal(self, k: int, stage: int) -> Floats:
         """The diagonal of the training samples after the first steps."""
-        form = None if stage else self.kernels[k].core.form()
-        if form is not None and form.unit_diagonal:
+        if stage == 0 and self.kernels[k].core.squared_rate is not None:
             return np.ones(self.samples.n)
         raw, n = self._raw_diagonal(k, self.samples), self.samples.n
         return self._normalised(k, Scaling.none(n), stage).diagonal(raw) if stage else raw

@@ -323,12 +323,11 @@ def _worth_keeping(distances: DistanceOperator) -> list[list[tuple[Term, float]]
 
 def _given_matrix(term: Term, samples: Samples) -> tuple[Array | None, float]:
     """A matrix the user holds and its factor, where it can be read without a copy."""
-    given = getattr(term.leaf, "given", None)
-    ids = None if given is None else term.leaf.ids(samples.through(term.path))
-    if given is None or ids is None or (np.diff(ids) != 1).any():
+    given, ids = term.leaf.given, term.leaf.ids(samples.through(term.path))
+    if given is None or given.rate is None or ids is None or (np.diff(ids) != 1).any():
         return None, 1.0
     block = slice(int(ids[0]), int(ids[-1]) + 1)
-    return given[0][block, block], given[1]
+    return given.matrix[block, block], given.rate
 
 
 def _computed_matrix(term: Term, samples: Samples, dtype: np.dtype[Any]) -> Array:
