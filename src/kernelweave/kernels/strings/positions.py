@@ -301,11 +301,11 @@ class PositionTable:
             size = stop - start
             words = np.zeros(size, np.uint64), np.zeros(size, np.uint8)
             # Contiguous, as in `walk`, so that one form of `look_up` is compiled and no other.
-            noted, sums = np.empty(size + 1, np.int32), np.zeros((1, size))
+            sums = np.zeros((1, size))
             for at in reversed(range(new.length)):
                 roll_letter(columns[at, start:stop], new.bits, weights.degree, words)
                 if at in self._tables:
-                    look_up(words, new.length - at, self._tables[at], noted, sums)
+                    look_up(words, self._tables[at], sums)
             out[start:stop] = sums[0]
 
         map_blocks(work, out.size, STRING_ROWS, 8.0 * columns.size)
