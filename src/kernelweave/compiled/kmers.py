@@ -32,9 +32,6 @@ Entries = tuple[Array, Array, Array]
 # starts[k] to starts[k + 1] - 1 of the table, for k up to its depth.
 Layout = tuple[int, int, Array]
 
-# A table of all codes is counted in if it has at most so many places for each k-mer.
-_TABLE = 4
-
 
 @njit(**CALLED)
 def _kmer_codes(letters: Array, k: int, kmers: Kmers, out: Array) -> int:
@@ -127,7 +124,6 @@ def count_kmers(
     for i in range(first, last):
         longest_row = max(longest_row, starts[i + 1] - starts[i])
     codes = np.empty(longest_row, np.int64)
-    table = np.zeros(_TABLE * longest_row + 2, np.int64)
     ordered = np.empty(longest_row, np.int64)
     at = 0
     for i in range(first, last):
@@ -136,17 +132,6 @@ def count_kmers(
         for j in range(offsets.size):
             k = shortest + j
             n = _kmer_codes(row, k, kmers, codes)
-            if bits * k < 40 and (1 << (bits * k)) <= _TABLE * n:
-                for p in range(n):
-                    if codes[p] >= 0:
-                        table[codes[p]] += 1
-                for code in range(1 << (bits * k)):
-                    if table[code] > 0:
-                        columns[at] = offsets[j] + code
-                        counts[at] = table[code]
-                        table[code] = 0
-                        at += 1
-                continue
             previous = -1
             for code in _sort_codes(codes[:n], bits * k, ordered):
                 if code == previous:
