@@ -208,6 +208,8 @@ class KmerRows:
         def work(start: int, stop: int) -> None:
             target, some = out[start:stop], rows[start:stop]
             target[...] = frequent[some] @ dense.T
+            if not len(others[1]):
+                return
             full = target if columns is None else np.zeros((len(some), self.n), out.dtype)
             add_inner(others, some, np.ones(len(some)), self._turned, self.n, full)
             if columns is not None:
