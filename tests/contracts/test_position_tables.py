@@ -10,7 +10,6 @@ from naive_strings import PROTEIN, Dictionary, random_texts
 from same_numbers import assert_same_numbers
 from thinned import thinned
 
-from kernelweave.compiled.blocks import POSITION_SEQUENCES
 from kernelweave.compiled.threads import use_threads
 from kernelweave.kernels.strings.alphabet import Alphabet, get_alphabet
 from kernelweave.kernels.strings.positions import PositionTable, PositionWeights
@@ -201,7 +200,7 @@ def test_lookups_do_not_change_a_table():
     np.testing.assert_allclose(table.look_up(some[[5, 0, 5]]), first[[5, 0, 5]], rtol=1e-13)
 
 
-# Every way through the blocks
+# Tables and parts of every size
 
 
 @pytest.mark.parametrize("shape", SOME_SHAPES)
@@ -214,19 +213,10 @@ def test_tables_are_as_deep_as_there_are_sequences(n_known, copies, shape):
     check(weights, new, known, rng.normal(size=n_known), copies=copies)
 
 
-@pytest.mark.parametrize("shape", ["one window", "shift by length", "windows with shift", "holes"])
-def test_more_sequences_than_a_block_has(shape):
-    rng = np.random.default_rng(7)
-    known, new = random_texts(24, 20, rng, "ACG"), random_texts(16, 20, rng, "ACG")
-    weights = weights_of(20, 6, rng=rng, **SHAPES[shape])
-    copies = POSITION_SEQUENCES // 16 + 1
-    check(weights, new, known, rng.normal(size=24), copies=copies)
-
-
 def test_positions_are_cut_at_windows_where_that_is_enough():
-    parts = weights_of(200, 3, windows=np.repeat(np.arange(40), 5))._parts(1, 50)
+    parts = weights_of(200, 3, windows=np.repeat(np.arange(40), 5))._parts(50)
     assert all(bottom % 5 == 0 and top % 5 == 0 for bottom, top in parts)
-    cut = weights_of(200, 3)._parts(1, 50)
+    cut = weights_of(200, 3)._parts(50)
     for pieces in (parts, cut):
         assert len(pieces) > 5
         assert pieces[0][0] == 0 and pieces[-1][1] == 200

@@ -55,11 +55,10 @@ GAUSSIAN_PARTS = 16
 STRING_ROWS = 4096
 # Rows of a matrix of such sequences that a thread computes at a time: a row of 10^4 takes 0.3 ms.
 PAIR_ROWS = 16
-# Sequences looked up at a time in products: every such block builds the tables of all positions
-# anew, so there are few. Their positions are cut into at most so many parts for threads, of at
-# least so many positions: a part rolls a word's letters once more. The sums that the parts of one
-# window keep for themselves have at most so many numbers, 64 MB.
-POSITION_SEQUENCES, POSITION_PARTS, POSITIONS, POSITION_SUMS = 2**18, 16, 8, 2**23
+# Positions of sequences are cut into at most so many parts for threads, of at least so many
+# positions: a part rolls a word's letters once more. The sums that the parts of one window keep for
+# themselves have at most so many numbers, 256 MB, or the positions are cut less.
+POSITION_PARTS, POSITIONS, POSITION_SUMS = 16, 8, 2**25
 
 # Rows of inner products of k-mer counts that a thread computes at a time: enough for BLAS to be
 # quick with the dense part, and 5 MB of sums against 10^4 samples.

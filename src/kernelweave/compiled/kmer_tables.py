@@ -7,10 +7,9 @@ the lengths up to its own, so that all lengths are added up by reading one numbe
 each k-mer of the leaf. A table as deep as the k-mers are long is an array of all of them.
 
 The spectrum kernel has one feature for every length and k-mer, and so one table. The weighted
-degree kernel has one for every position, length and k-mer, and so one table for each position; most
-of its look-ups end at the table: those that go on are noted first and done afterwards, so that the
-loop over all sequences has nothing to branch on. It walks along the positions of all sequences
-together; the spectrum kernel reads one sequence after the other (`kernelweave.compiled.kmers`).
+degree kernel has one for every position, length and k-mer, and so one table for each position. It
+walks along the positions of all sequences together; the spectrum kernel reads one sequence after
+the other (`kernelweave.compiled.kmers`).
 
 In a walk letters are read from the last position to the first. A word holds the letters from a
 position on, the first of them in the highest bits, so that the word of position l is that of l + 1
@@ -226,8 +225,8 @@ def _split_nodes(tables: Tables) -> tuple[int, Tables]:
 
 
 @njit(**CALLED)
-def look_below(noted: Array, some: Words, tables: Tables, out: Array) -> None:
-    """Add what lengths beyond those of the table add, for every sequence that is noted."""
+def look_below(some: Words, tables: Tables, out: Array) -> None:
+    """Add what lengths beyond those of the table add to the values of `look_up`."""
     words, valids = some
     (bits, _, starts), sums, levels, nodes, values, leaves = tables
     leaf_words, leaf_valids, leaf_amounts = leaves
@@ -235,7 +234,13 @@ def look_below(noted: Array, some: Words, tables: Tables, out: Array) -> None:
     table = levels[starts[depth] :]
     # Equal bits to equal letters: rounded up, this factor is as good as a division, up to 64 bits.
     mask, part = (1 << bits) - 1, -(-4096 // bits)
-    for s in range(noted.size):
+    # Those that go on are noted first, by a loop with nothing to branch on.
+    noted, count = np.empty(words.size + 1, np.int32), np.int64(0)
+    for i in range(words.size):
+        node = _prefix(words[i], bits, depth)
+        noted[count] = i
+        count += np.int64(nodes[node, 0] != nodes[node, 1]) & np.int64(valids[i] > depth)
+    for s in range(count):
         i = noted[s]
         mine, far = words[i], int(valids[i])
         top = node = _prefix(mine, bits, depth)
@@ -262,45 +267,27 @@ def look_below(noted: Array, some: Words, tables: Tables, out: Array) -> None:
 
 
 @njit(**CALLED)
-def look_up(some: Words, letters_left: int, tables: Tables, noted: Array, out: Array) -> None:
+def look_up(some: Words, tables: Tables, out: Array) -> None:
     """out[0, i] += the value of sequence i at one position, all lengths added up.
 
-    If the tables keep the lengths apart, out[k, i] += that of length k + 1 alone. letters_left is
-    the number of letters from the position to the end; `noted` has room for one number a sequence
-    and one more.
+    If the tables keep the lengths apart, out[k, i] += that of length k + 1 alone.
     """
     words, valids = some
     (bits, _, starts), sums, levels, nodes, _, _ = tables
-    depth, apart = min(starts.size - 2, letters_left), sums.size == 0
-    for k in range(1, depth if apart else 1):
-        table, up, row = levels[starts[k] :], np.uint64(64 - bits * k), out[k - 1]
+    depth = starts.size - 2
+    if sums.size:
         for i in range(words.size):
-            row[i] += table[words[i] >> up] if valids[i] >= k else 0.0
-    row = out[depth - 1 if apart else 0]
-    table, up = levels[starts[depth] :], np.uint64(64 - bits * depth)
-    # Loops over all sequences have nothing to branch on: they list those that need another look.
-    count = np.int64(0)
-    for i in range(valids.size):
-        noted[count] = i
-        count += np.int64(valids[i] < depth)
-    for s in range(count):
-        # What the loop below is going to add is taken off first.
-        i, far = noted[s], valids[noted[s]]
-        if far > 0 and not apart:
-            row[i] += levels[starts[far] + _prefix(words[i], bits, far)]
-        row[i] -= table[words[i] >> up]
-    # Nothing goes on below where fewer letters are left than the table has.
-    if depth < starts.size - 2 or nodes.shape[0] == 0:
-        for i in range(words.size):
-            row[i] += table[words[i] >> up]
-        return
-    count = np.int64(0)
-    for i in range(words.size):
-        u = words[i] >> up
-        row[i] += table[u]
-        noted[count] = i
-        count += np.int64(nodes[u, 0] != nodes[u, 1]) & np.int64(valids[i] > depth)
-    look_below(noted[:count], some, tables, out)
+            far = min(valids[i], depth)
+            if far > 0:
+                out[0, i] += levels[starts[far] + _prefix(words[i], bits, far)]
+    else:
+        for k in range(1, depth + 1):
+            table, row = levels[starts[k] :], out[k - 1]
+            for i in range(words.size):
+                if valids[i] >= k:
+                    row[i] += table[_prefix(words[i], bits, k)]
+    if nodes.shape[0] > 0:
+        look_below(some, tables, out)
 
 
 @njit(**CALLED)
@@ -325,7 +312,6 @@ def walk(
     size, shift = amounts.size, factors.size - 1
     some = np.zeros(n, np.uint64), np.zeros(n, np.uint8)
     own = np.zeros(size, np.uint64), np.zeros(size, np.uint8)
-    noted = np.empty(n + 1, np.int32)
     ring = 2 * shift + 1
     ring_words, ring_valids = np.zeros((ring, size), np.uint64), np.zeros((ring, size), np.uint8)
     many = size * ring
@@ -359,4 +345,4 @@ def walk(
         for k in range(here.size):
             here[k] = sums[at, k]
         _, tables = build_tables((words[:used], valids[:used], shares[:used]), tables)
-        look_up(some, length - at, tables, noted, out[row_of[at]])
+        look_up(some, tables, out[row_of[at]])

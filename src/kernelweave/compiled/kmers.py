@@ -32,9 +32,6 @@ Entries = tuple[Array, Array, Array]
 # starts[k] to starts[k + 1] - 1 of the table, for k up to its depth.
 Layout = tuple[int, int, Array]
 
-# A table of all codes is counted in if it has at most so many places for each k-mer.
-_TABLE = 4
-
 
 @njit(**CALLED)
 def _kmer_codes(letters: Array, k: int, kmers: Kmers, out: Array) -> int:
@@ -127,7 +124,6 @@ def count_kmers(
     for i in range(first, last):
         longest_row = max(longest_row, starts[i + 1] - starts[i])
     codes = np.empty(longest_row, np.int64)
-    table = np.zeros(_TABLE * longest_row + 2, np.int64)
     ordered = np.empty(longest_row, np.int64)
     at = 0
     for i in range(first, last):
@@ -136,17 +132,6 @@ def count_kmers(
         for j in range(offsets.size):
             k = shortest + j
             n = _kmer_codes(row, k, kmers, codes)
-            if bits * k < 40 and (1 << (bits * k)) <= _TABLE * n:
-                for p in range(n):
-                    if codes[p] >= 0:
-                        table[codes[p]] += 1
-                for code in range(1 << (bits * k)):
-                    if table[code] > 0:
-                        columns[at] = offsets[j] + code
-                        counts[at] = table[code]
-                        table[code] = 0
-                        at += 1
-                continue
             previous = -1
             for code in _sort_codes(codes[:n], bits * k, ordered):
                 if code == previous:
@@ -222,43 +207,28 @@ def look_up_sequences(
     """
     shortest, longest, bits, _, start, stop = kmers
     starts = layout[-1]
-    depth = starts.size - 2
-    table, below = levels[starts[depth] :], nodes.shape[0] > 0
-    one, up, over = np.uint64(bits), np.uint64(64 - bits * longest), np.uint64(64 - bits * depth)
+    depth, below = starts.size - 2, nodes.shape[0] > 0
+    table, over = levels[starts[depth] :], np.uint64(64 - bits * depth)
+    down, up = np.uint64(bits), np.uint64(64 - bits)
     room = row_starts[-1] - row_starts[0] if below else 0
-    words, valids, rows = (
-        np.empty(room, np.uint64),
-        np.empty(room, np.uint8),
-        np.empty(room, np.int64),
-    )
+    words, valids = np.empty(room, np.uint64), np.empty(room, np.uint8)
+    rows = np.empty(room, np.int64)
     count = 0
     for i in range(out.size):
         row = letters[row_starts[i] : row_starts[i + 1]]
-        end = min(row.size, stop + longest - 1)
-        word, run, total = np.uint64(0), 0, 0.0
-        # One step beyond the end, as if an ambiguous letter stood there.
-        for at in range(start, end + 1):
-            letter = row[at] if at < end else np.uint8(AMBIGUOUS)
-            if letter != AMBIGUOUS:
-                word = (word << one) | np.uint64(letter)
-                run += 1
-                if run >= longest:
-                    u = (word << up) >> over
-                    if depth >= shortest:
-                        total += table[u]
-                    if below and nodes[u, 0] != nodes[u, 1]:
-                        words[count], valids[count], rows[count] = word << up, longest, i
-                        count += 1
+        word, valid, total = np.uint64(0), 0, 0.0
+        for at in range(min(row.size, stop + longest - 1) - 1, start - 1, -1):
+            word = (word >> down) | (np.uint64(row[at]) << up)
+            valid = 0 if row[at] == AMBIGUOUS else min(valid + 1, longest)
+            if valid < shortest or at >= stop:
                 continue
-            # Shorter k-mers count where the longest do not fit.
-            for k in range(shortest, min(longest - 1, run) + 1):
-                if at - k < stop:
-                    here = word << np.uint64(64 - bits * k)
-                    far = min(k, depth)
-                    total += levels[starts[far] + np.int64(here >> np.uint64(64 - bits * far))]
-                    if below and k > depth:
-                        words[count], valids[count], rows[count] = here, k, i
-                        count += 1
-            run = 0
+            if valid < depth:
+                total += levels[starts[valid] + np.int64(word >> np.uint64(64 - bits * valid))]
+                continue
+            u = word >> over
+            total += table[u]
+            if below and valid > depth and nodes[u, 0] != nodes[u, 1]:
+                words[count], valids[count], rows[count] = word, valid, i
+                count += 1
         out[i] = total
     return (words[:count], valids[:count]), rows[:count]

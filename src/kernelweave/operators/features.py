@@ -8,25 +8,19 @@ from typing import Any
 
 import numpy as np
 
+from kernelweave.compiled.blocks import FEW_ENTRIES, KMER_ROWS, SUM_PARTS, rows_of
 from kernelweave.compiled.sparse_rows import SparseRows, add_inner, add_rows, dot_rows, turn_rows
-from kernelweave.compiled.threads import map_blocks, one_blas_thread
+from kernelweave.compiled.threads import map_blocks, thread_count
 from kernelweave.kernels.normalize import ScaledFactor, Scaling
 from kernelweave.kernels.strings.kmers import number_columns
 from kernelweave.operators.base import Array, Which, as_tasks, kernel_indices
 from kernelweave.operators.thin import ThinOperator
 
-# All cuts follow from the kernels alone, never from the number of threads: same bits.
-# Features one thread adds up at a time, and the most parts one sum is cut into.
-_ADD_ENTRIES = 2**19
-_ADD_PARTS = 8
-# Features one thread multiplies at a time.
-_DOT_ENTRIES = 2**17
-# From this many kernels on each one stays in a thread.
-_MANY = 8
-# Rows of a block of inner products, or its entries.
-_BLOCK_ROWS = 64
-_BLOCK_ENTRIES = 2**15
-# A feature is read, looked up and multiplied: as long as this many multiplications in a row.
+# Features one thread adds up or multiplies at a time: about 0.2 ms, several times what it takes to
+# wake one. Cuts follow from the kernels alone, never from the number of threads: same bits.
+_ENTRIES = 2**17
+# A feature is read, looked up and multiplied: 0.4 to 1.5 ns, as long as at most so many
+# multiplications in a row.
 _WORK = 4.0
 
 
@@ -117,21 +111,6 @@ class FeatureRows(ScaledFactor):
         indices, width = _by_frequency(self.indices[picked])
         return FeatureRows(pointers, indices, values, width, self.scaling.take(idx))
 
-    def turned(self, idx: Array) -> SparseRows:
-        """Return the features of some samples column by column, scaled."""
-        entries = int(self.counts(idx).sum())
-        starts = np.zeros(self.width + 1, np.uint64)
-        turned = starts, np.empty(entries, np.uint32), np.empty(entries)
-        turn_rows(self.rows, idx, np.ones(len(idx)) * self.scaling.at(idx), turned)
-        return turned
-
-    def add_block(
-        self, weight: float, rows: Array, turned: SparseRows, out: Array, width: int | None = None
-    ) -> None:
-        """Add weight S K_0 S between `rows` and what is `turned`, or the first `width` of them."""
-        weights = np.full(len(rows), weight) * self.scaling.at(rows)
-        add_inner(self.rows, rows, weights, turned, out.shape[1] if width is None else width, out)
-
 
 def _by_frequency(indices: Array) -> tuple[Array, int]:
     """Return columns numbered from the most frequent down, and how many occur."""
@@ -203,11 +182,7 @@ class FeatureOperator(ThinOperator):
             for place in range(start, stop):
                 work(self._kernels[chosen[place]], place)
 
-        with one_blas_thread():
-            if len(chosen) < _MANY:
-                some(0, len(chosen))
-            else:
-                map_blocks(some, len(chosen), 1, cost)
+        map_blocks(some, len(chosen), 1 if len(chosen) >= thread_count() else len(chosen), cost)
 
     def _pass(self, tasks: Array, chosen: Array, read: Callable[..., None]) -> None:
         """Call ``read(kernel, w, place, task)`` with w = Phi'v for all kernels and tasks."""
@@ -230,7 +205,7 @@ class FeatureOperator(ThinOperator):
                 dot_rows(kernel.rows, idx[start:stop], w, target[start:stop])
 
             size = kernel.row_entries
-            map_blocks(work, len(idx), max(1, _DOT_ENTRIES // size), _WORK * size * len(idx))
+            map_blocks(work, len(idx), max(1, _ENTRIES // size), _WORK * size * len(idx))
             target *= kernel.scaling.at(here)
 
         self._pass(tasks, chosen, read)
@@ -250,22 +225,11 @@ class FeatureOperator(ThinOperator):
     # Inner products between samples, through columns
 
     def _values(self, chosen: Array, left: Any, right: Any, out: Array) -> None:
-        few, many = np.arange(self.n)[left], np.arange(self.n)[right]
-        target = out.transpose(0, 2, 1)
-        if len(few) > len(many):
-            # The smaller side is turned into columns, the other one read through.
-            few, many, target = many, few, out
-        step = max(_BLOCK_ROWS, _BLOCK_ENTRIES // max(1, len(few)))
+        rows, columns = np.arange(self.n)[left], np.arange(self.n)[right]
 
         def work(kernel: FeatureRows, place: int) -> None:
-            turned = kernel.turned(few)
-
-            def fill(start: int, stop: int) -> None:
-                part = np.zeros((stop - start, len(few)))
-                kernel.add_block(1.0, many[start:stop], turned, part)
-                target[place, start:stop] = part
-
-            map_blocks(fill, len(many), step, float(kernel.nnz + out[0].size))
+            out[place] = 0.0
+            _add_inner(kernel, 1.0, rows, columns, False, out[place])
 
         self._each(chosen, work, float(sum(self._kernels[k].nnz for k in chosen) + out.size))
 
@@ -273,25 +237,42 @@ class FeatureOperator(ThinOperator):
         self, d: Array, active: Array, left: Any, right: Any, lower: bool, out: Array
     ) -> None:
         rows, columns = np.arange(self.n)[left], np.arange(self.n)[right]
-
-        def add(kernel: FeatureRows, weight: float) -> None:
-            turned = kernel.turned(columns)
-
-            def work(start: int, stop: int) -> None:
-                width = stop if lower else len(columns)
-                kernel.add_block(weight, rows[start:stop], turned, out[start:stop], width)
-
-            map_blocks(work, len(rows), _BLOCK_ROWS, _WORK * kernel.nnz + out.size)
-
         for k in active:
-            add(self._kernels[k], d[k])
+            _add_inner(self._kernels[k], d[k], rows, columns, lower, out)
+
+
+def _add_inner(
+    kernel: FeatureRows, weight: float, rows: Array, columns: Array, lower: bool, out: Array
+) -> None:
+    """Add weight S K_0 S between some samples to `out`; up to the diagonal if `lower`."""
+    swapped = len(rows) < len(columns)
+    if swapped:
+        # The smaller side is turned into columns, the other one read through.
+        rows, columns, out = columns, rows, out.T
+    entries = int(kernel.counts(columns).sum())
+    starts = np.zeros(kernel.width + 1, np.uint64)
+    turned = starts, np.empty(entries, np.uint32), np.empty(entries)
+    turn_rows(kernel.rows, columns, np.ones(len(columns)) * kernel.scaling.at(columns), turned)
+
+    def work(start: int, stop: int) -> None:
+        some = rows[start:stop]
+        # Contiguous, so that one form of `add_inner` is compiled and no other.
+        part = np.zeros((len(some), len(columns))) if swapped else out[start:stop]
+        width = stop if lower else len(columns)
+        weights = np.full(len(some), weight) * kernel.scaling.at(some)
+        add_inner(kernel.rows, some, weights, turned, width, part)
+        if swapped:
+            out[start:stop] += part
+
+    step = max(KMER_ROWS, rows_of(len(columns), FEW_ENTRIES))
+    map_blocks(work, len(rows), step, _WORK * kernel.nnz + out.size)
 
 
 def _collected(kernel: FeatureRows, support: Array, v: Array) -> Array:
     weights = v * kernel.scaling.at(support)
     entries = kernel.row_entries * len(support)
-    # Every part has a vector of its own, which has to be worth it.
-    parts = int(np.clip(entries // max(_ADD_ENTRIES, 4 * kernel.width), 1, _ADD_PARTS))
+    # Every part has a vector of its own, and these are added up at the end: a tenth of the work.
+    parts = int(np.clip(entries // max(_ENTRIES, 4 * kernel.width), 1, SUM_PARTS))
     vectors = np.zeros((parts, kernel.width))
     size = max(1, -(-len(support) // parts))
 

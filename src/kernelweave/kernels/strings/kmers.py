@@ -33,23 +33,23 @@ Ints = NDArray[np.int64]
 
 # Bits of the longest code: the columns of all lengths together still fit in 63.
 MOST_BITS = 62
-# Counting a k-mer or looking it up takes as long as this many multiplications in a row.
+# Counting a k-mer (8 ns) takes as long as some 8 multiplications in a row, looking it up not less
+# than a fourth of that.
 _WORK = 8.0
 # Columns that this share of the rows have are multiplied as a dense matrix: some ten numbers in the
-# time it takes to add up one coincidence.
+# time it takes to add up one coincidence. Values of DNA of 100 letters, k = 1 ... 6, take 2.0 times
+# as long with a fifth of it and 2.8 times without such columns, of protein 1.1 and 3.7 times.
 _OFTEN = 0.3
 # Sums of products of counts below this are exact in float32.
 _EXACT = 2.0**24
-# An array of all k-mers is quickest at any size, but to touch one of 4^12 places for the first time
-# takes 0.4 s, as long as 10^7 look-ups.
-_MOST_PLACES = 2**22
-# An array that stays nearly empty is a waste, for there may be one for each of very many kernels:
-# it has at most so many places for each k-mer, or 128 kB.
-_PLACES_FOR_A_KMER, _FEW_PLACES = 64, 2**14
-# With a trie below, so many places for each k-mer let most of them have a place of their own.
-_PLACES_FOR_A_START = 4
-# A table of all columns is quicker than sorting, but must not be much larger than the entries.
-_TABLE, _MANY_COLUMNS = 16, 2**16
+# Places of a table for each position where a k-mer starts. With a fifth of them look-ups take up to
+# ten times as long (DNA of 100 letters to k = 6 ... 12, protein of 300 to k = 3 ... 6), with five
+# times as many at most 1.4 times less, but tables are larger and take up to 3.6 times as long to
+# make. To touch one of 4^12 places for the first time would take as long as 10^7 look-ups.
+_PLACES, _MOST_PLACES = 16, 2**22
+# With so many places for each entry a table of all columns takes as long as sorting these; with a
+# fifth of them it takes a fourth of that, with five times as many it takes three times as long.
+_TABLE = 16
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ class KmerSpace:
         return out
 
 
-# Rows, the frequent columns of which are dense, the others as `sparse_rows` reads them.
+# Rows by the columns that are frequent among the known ones, dense, and by the others.
 SplitRows = tuple[NDArray[Any], SparseRows]
 
 
@@ -171,32 +171,27 @@ class KmerRows:
     def __init__(self, features: Any) -> None:
         self.n = features.shape[0]
         self._used, places = number_columns(features.indices)
-        often = np.bincount(places, minlength=len(self._used)) >= _OFTEN * self.n
-        self._c = int(np.count_nonzero(often))
-        # The new number of each column that occurs: the frequent ones come first.
-        self._rank = np.where(often, np.cumsum(often) - 1, self._c + np.cumsum(~often) - 1)
-        self.own = self._split(features.indptr, self._rank[places], features.data)
-        shape = (self.n, len(self._used) - self._c)
-        self._dense, (ends, columns, values) = self.own
-        turned = sparse.csr_array((values, columns, ends), shape=shape).tocsc()
-        self._turned = _as_rows(turned)
+        self._often = np.bincount(places, minlength=len(self._used)) >= _OFTEN * self.n
+        self.own, others = self._split(features.data, places, features.indptr)
+        self._turned = _as_rows(others.tocsc())
 
-    def _split(self, indptr: NDArray[Any], numbers: NDArray[Any], values: Any) -> SplitRows:
-        """Split rows of numbered columns, the first of which are the frequent ones."""
+    def _split(self, values: Any, places: Ints, indptr: NDArray[Any]) -> tuple[SplitRows, Any]:
+        """Split rows of known columns; return the rest as a matrix too."""
         shape = (len(indptr) - 1, len(self._used))
-        rows = sparse.csr_array((values, numbers, indptr), shape=shape)
+        rows = sparse.csr_array((values, places, indptr), shape=shape)
+        rows.has_canonical_format = True
         exact = square_norms(rows).max(initial=0.0) < _EXACT
         rows = rows.astype(np.float32 if exact else np.float64)
-        return rows[:, : self._c].toarray(), _as_rows(rows[:, self._c :])
+        others = rows[:, np.flatnonzero(~self._often)]
+        return (rows[:, np.flatnonzero(self._often)].toarray(), _as_rows(others)), others
 
     def read(self, features: Any) -> SplitRows:
         """Return rows of other samples in the same numbering, without columns unknown here."""
         places = np.searchsorted(self._used, features.indices)
         known = places < len(self._used)
         known[known] = self._used[places[known]] == features.indices[known]
-        before = np.concatenate([[0], np.cumsum(known)])
-        numbers = self._rank[places[known]]
-        return self._split(before[features.indptr], numbers, features.data[known])
+        indptr = np.concatenate([[0], np.cumsum(known)])[features.indptr]
+        return self._split(features.data[known], places[known], indptr)[0]
 
     def products(
         self,
@@ -206,14 +201,13 @@ class KmerRows:
         dtype: DTypeLike,
     ) -> NDArray[Any]:
         """Return the inner products of some rows of `left` with these rows (None: all)."""
-        out = np.zeros((len(rows), self.n if columns is None else len(columns)), dtype)
+        out = np.empty((len(rows), self.n if columns is None else len(columns)), dtype)
         frequent, others = left
-        dense = self._dense if columns is None else self._dense[columns]
+        dense = self.own[0] if columns is None else self.own[0][columns]
 
         def work(start: int, stop: int) -> None:
             target, some = out[start:stop], rows[start:stop]
-            if self._c:
-                target[...] = frequent[some] @ dense.T
+            target[...] = frequent[some] @ dense.T
             if not len(others[1]):
                 return
             full = target if columns is None else np.zeros((len(some), self.n), out.dtype)
@@ -221,7 +215,7 @@ class KmerRows:
             if columns is not None:
                 target += full[:, columns]
 
-        map_blocks(work, len(rows), KMER_ROWS, float(out.size) * (1.0 + self._c / 8.0))
+        map_blocks(work, len(rows), KMER_ROWS, float(out.size) * (1.0 + dense.shape[1] / 8.0))
         return out
 
 
@@ -276,14 +270,10 @@ class KmerTable:
     def _depth(self, known: Sequences) -> int:
         """How many letters index the table: all, or as many as leave it a few k-mers a place."""
         space = self._space
-        kmers = int(space.n_kmers(known).sum())
-        room = max(_FEW_PLACES, _PLACES_FOR_A_KMER * kmers)
-        if space.offsets[-1] <= min(room, _MOST_PLACES):
-            return space.longest
+        starts = int(space.n_kmers(known).sum()) // (space.longest - space.shortest + 1)
         strands = 2 if space.reverse_complement else 1
-        starts = strands * (kmers // (space.longest - space.shortest + 1))
-        places = min(_PLACES_FOR_A_START * starts, _MOST_PLACES)
-        return int(np.clip((max(places, 1).bit_length() - 1) // space.bits, 1, space.longest))
+        places = max(1, min(_PLACES * strands * starts, _MOST_PLACES))
+        return int(np.clip((places.bit_length() - 1) // space.bits, 1, space.longest))
 
     def look_up(self, sequences: Sequences) -> Floats:
         """Return the sum of the weights of its k-mers for every sequence."""
@@ -298,8 +288,8 @@ class KmerTable:
                 target = out[first:last]
                 some, rows = look_up_sequences(*text, self._kmers, layout, levels, nodes, target)
                 if len(rows):
-                    found, every = np.zeros((1, len(rows))), np.arange(len(rows), dtype=np.int32)
-                    look_below(every, some, self._tables, found)
+                    found = np.zeros((1, len(rows)))
+                    look_below(some, self._tables, found)
                     target += np.bincount(rows, found[0], len(target))
 
         map_blocks(work, len(blocks) - 1, 1, _WORK * float(len(sequences.codes)))
@@ -308,7 +298,7 @@ class KmerTable:
 
 def number_columns(indices: NDArray[np.integer]) -> tuple[Ints, Ints]:
     """Return the columns that occur, ascending, and the place of each entry among them."""
-    if indices.max(initial=0) < _TABLE * indices.size + _MANY_COLUMNS:
+    if indices.max(initial=0) < _TABLE * indices.size:
         there = np.bincount(indices) > 0
         return np.flatnonzero(there), (np.cumsum(there) - 1)[indices]
     used, places = np.unique(indices, return_inverse=True)

@@ -22,7 +22,6 @@ from kernelweave.cached import cached_property
 from kernelweave.compiled.blocks import (
     PAIR_ROWS,
     POSITION_PARTS,
-    POSITION_SEQUENCES,
     POSITION_SUMS,
     POSITIONS,
     STRING_ROWS,
@@ -147,69 +146,47 @@ class PositionWeights:
         The k-mers of the known sequences are put into tries, one a position, and those of the new
         ones looked up ("linadd", Sonnenburg et al. 2006, algorithm 3).
         """
-        some, letters = known.weighed(v), new.columns()
+        letters, some = new.columns(), known.weighed(v)
         out = self._room(letters.shape[1])
-        if out.size and len(some[1]):
-            self._add_products(known.bits, letters, some, out)
-        return new.mean(out)
-
-    def _add_products(
-        self, bits: int, letters: Letters, known: tuple[Letters, Floats], out: Floats
-    ) -> None:
-        n, count = letters.shape[1], len(known[1])
-        blocks = range(0, n, POSITION_SEQUENCES)
-        parts = self._parts(len(blocks), out.shape[1] * min(n, POSITION_SEQUENCES))
-        rows = [_numbers(self.window_of[bottom:top]) for bottom, top in parts]
-        every = np.concatenate(rows)
-        # A window in several parts is summed up in a fixed order at the end.
-        apart = len(_numbers(every)) < len(every)
-        partial: dict[tuple[int, int], Floats] = {}
+        if not out.size or not len(some[1]):
+            return new.mean(out)
+        parts = self._parts(out[0].size)
+        inside = np.flatnonzero(self.window_of >= 0)
+        part_of = np.searchsorted([top for _, top in parts], inside, side="right")
+        # A window has a row for each of its parts, and these are added up in a fixed order.
+        keys, rows = np.unique(self.window_of[inside] * len(parts) + part_of, return_inverse=True)
+        windows, row_of = keys // len(parts), np.full(self.length, -1, np.int64)
+        row_of[inside] = rows
+        whole = np.array_equal(windows, np.arange(self.n_windows))
+        sums = out if whole else np.zeros((len(windows), *out.shape[1:]))
+        layout = self.layout(known.bits, letters.shape[1], len(some[1]))
         rules = self.factors, self.window_of, self.sums[:, : 0 if self.by_length else None].copy()
 
         def work(start: int, stop: int) -> None:
-            for item in range(start, stop):
-                b, p = divmod(item, len(parts))
-                # Contiguous always, so that one form of `walk` is compiled and no other.
-                own = np.ascontiguousarray(letters[:, blocks[b] : blocks[b] + POSITION_SEQUENCES])
-                target, row_of = out, self.window_of
-                if apart or len(blocks) > 1:
-                    row_of = np.where(row_of >= 0, np.searchsorted(rows[p], row_of), -1)
-                    target = np.zeros((len(rows[p]), out.shape[1], own.shape[1]))
-                walk(
-                    own,
-                    known,
-                    self.layout(bits, own.shape[1], count),
-                    rules,
-                    row_of,
-                    parts[p],
-                    target,
-                )
-                if apart:
-                    partial[b, p] = target
-                elif target is not out:
-                    out[rows[p], :, blocks[b] : blocks[b] + POSITION_SEQUENCES] = target
+            for part in parts[start:stop]:
+                walk(letters, some, layout, rules, row_of, part, sums)
 
-        cost = 8.0 * self.length * (n + count)
-        map_blocks(work, len(blocks) * len(parts), 1, cost)
-        for b, p in sorted(partial):
-            out[rows[p], :, blocks[b] : blocks[b] + POSITION_SEQUENCES] += partial[b, p]
+        map_blocks(work, len(parts), 1, 8.0 * self.length * (letters.shape[1] + len(some[1])))
+        if not whole:
+            for window, row in zip(windows, sums, strict=True):
+                out[window] += row
+        return new.mean(out)
 
-    def _parts(self, blocks: int, sums: int) -> list[tuple[int, int]]:
+    def _parts(self, sums: int) -> list[tuple[int, int]]:
         """Positions cut into parts for threads; at the borders of windows if there are enough.
 
-        A window has so many `sums` in a block.
+        A window has so many `sums`.
         """
         inside = np.flatnonzero(self.window_of >= 0)
         first, last = int(inside[0]), int(inside[-1]) + 1
         borders = np.flatnonzero(np.diff(self.window_of[first:last])) + first + 1
-        most = max(1, min(POSITION_PARTS // blocks, (last - first) // POSITIONS))
+        most = max(1, min(POSITION_PARTS, (last - first) // POSITIONS))
         if len(borders) + 1 >= most:
             cuts = borders[np.linspace(0, len(borders), most, endpoint=False).astype(int)[1:]]
         else:
             most = max(1, min(most, POSITION_SUMS // sums))
             cuts = np.linspace(first, last, most + 1).astype(int)[1:-1]
-        ends = [first, *(int(cut) for cut in cuts), last]
-        return [(a, b) for a, b in pairwise(ends) if a < b]
+        return list(pairwise([first, *cuts.tolist(), last]))
 
     # Values of pairs
 
@@ -324,11 +301,11 @@ class PositionTable:
             size = stop - start
             words = np.zeros(size, np.uint64), np.zeros(size, np.uint8)
             # Contiguous, as in `walk`, so that one form of `look_up` is compiled and no other.
-            noted, sums = np.empty(size + 1, np.int32), np.zeros((1, size))
+            sums = np.zeros((1, size))
             for at in reversed(range(new.length)):
                 roll_letter(columns[at, start:stop], new.bits, weights.degree, words)
                 if at in self._tables:
-                    look_up(words, new.length - at, self._tables[at], noted, sums)
+                    look_up(words, self._tables[at], sums)
             out[start:stop] = sums[0]
 
         map_blocks(work, out.size, STRING_ROWS, 8.0 * columns.size)
@@ -407,8 +384,3 @@ def _as_bits(flags: NDArray[np.bool_]) -> NDArray[np.uint64]:
     whole = np.zeros(-(-len(flags) // 64) * 64, bool)
     whole[: len(flags)] = flags
     return np.packbits(whole, bitorder="little").view(np.uint64)
-
-
-def _numbers(windows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The different windows among these, in order."""
-    return np.array(sorted({*windows.tolist()} - {-1}), np.int64)
