@@ -8,7 +8,6 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from kernelweave.arrays import Array, Index
-from kernelweave.compiled.dense_rows import fits_float32
 from kernelweave.linear_systems import jittered_cholesky
 from kernelweave.problem import Problem
 from kernelweave.regularizers.base import Regularizer
@@ -30,8 +29,6 @@ _EPS = float(np.finfo(np.float64).eps)
 
 # --- Curvature
 
-# From this many on in float32: below, a factor takes less than 50 ms.
-_SINGLE_FROM = 1000
 # From this many samples on the curvature is kept for as long as it brings the gap down fivefold: up
 # to there it costs less than the pass over all kernels that follows a step.
 _KEEP_FROM, _KEPT = 2000, 0.2
@@ -54,21 +51,16 @@ def curvature_root(evaluator: Evaluator, point: Point, kernels: Index) -> Array:
         free, stiffness = _free_samples(problem, point, t)
         if not len(free):
             continue
-        # The model need not be exact, and float32 halves its cost.
-        dtype = np.float32 if len(free) > _SINGLE_FROM else np.float64
         changes = problem.bank.apply(point.alpha[t], kernels, free)
-        matrix = evaluator.block(point.d, free, dtype)
-        if dtype == np.float32 and not fits_float32(matrix.diagonal()):
-            dtype = np.float64
-            matrix = evaluator.block(point.d, free, dtype)
-        matrix[np.diag_indices_from(matrix)] += stiffness.astype(dtype)
+        matrix = evaluator.block(point.d, free)
+        matrix[np.diag_indices_from(matrix)] += stiffness
         # In proportion to each entry: those of samples that hardly move are larger by far.
         own = matrix.diagonal()
         unit = np.maximum(own, max(1e-6 * float(own.mean()), 0.0) or 1.0)
-        factor = jittered_cholesky(matrix, unit, 1e-5 if dtype == np.float32 else 1e-6, most=1e9)
-        right = np.column_stack([changes.T, np.ones(len(free))]).astype(factor.dtype)
+        factor = jittered_cholesky(matrix, unit, 1e-6, most=1e9)
+        right = np.column_stack([changes.T, np.ones(len(free))])
         white = solve_triangular(factor, right, lower=True, check_finite=False)
-        white, ones = white[:, :-1].astype(np.float64), white[:, -1].astype(np.float64)
+        white, ones = white[:, :-1], white[:, -1]
         # Changes of alpha sum to zero: take out the direction that the intercept absorbs.
         ones = ones / np.linalg.norm(ones)
         roots.append(white - np.outer(ones, ones @ white))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
@@ -10,11 +11,14 @@ from kernelweave.arrays import Index
 from kernelweave.combine import Gram
 from kernelweave.compiled.blocks import CACHED_ENTRIES
 from kernelweave.compiled.dense_rows import fits_float32, square_block
-from kernelweave.losses.base import BoxQP
 from kernelweave.operators.base import semi_definite
 from kernelweave.problem import Array, Problem
 from kernelweave.solvers.box_qp import solve_box_qp
-from kernelweave.solvers.certificate import best_intercepts, feasible_alpha
+from kernelweave.solvers.certificate import (
+    best_intercepts,
+    feasible_alpha,
+    weighted_objective,
+)
 from kernelweave.solvers.kept import Numbers, Progress
 from kernelweave.solvers.newton import solve_smooth
 
@@ -85,70 +89,9 @@ def working_kernels(d: Array, gradient: Array, most: int) -> Index:
 
 
 def owed_by_alpha(problem: Problem, point: Point, intercept: Array) -> float:
-    """How far T(d) may be above the value of the point: the duality gap at its own weights.
-
-    The objective is that at the weights of the point. One at the best weights for the norms of the
-    components can be below T(d).
-    """
-    decision = point.fitted + intercept[:, None]
-    loss = problem.loss.value(problem.y, decision, problem.C)
-    quadratic = 0.5 * float(np.sum(point.alpha * point.fitted))
-    primal = float(np.sum(loss) + problem.loss.alpha_sum * np.sum(intercept)) + quadratic
-    return max(0.0, primal + float(problem.regularizer.value(point.d)) - point.value)
-
-
-def _solve_task(
-    problem: Problem,
-    task: int,
-    qp: BoxQP | None,
-    gram: Gram,
-    tol: float,
-    alpha: Array,
-    fitted: Array,
-    b: float,
-    chunk: int | None = None,
-) -> tuple[Array, Array, float, int]:
-    """Solve one single-kernel problem from a warm start: (alpha, K alpha, intercept, steps).
-
-    Piecewise-linear losses go to the SMO solver with their `qp`, where `tol` is the KKT violation
-    in units of decision values, smooth ones to Newton's method, where it is the relative gap. With
-    `chunk` it is the relative gap for the SMO solver too, which then moves at most so many
-    variables at a time. The alpha returned is feasible: inside its box and with the right sum.
-    """
-    y, C, loss = problem.y[task], problem.C[task], problem.loss
-
-    def owes_little(alpha: Array, fitted: Array, b: float) -> bool:
-        above = float(np.sum(loss.value(y, fitted + b, C))) + loss.alpha_sum * b
-        below = -float(np.sum(loss.conjugate(y, alpha, C)))
-        quadratic = 0.5 * float(alpha @ fitted)
-        above, below = above + quadratic, below - quadratic
-        return above - below <= tol * problem.unit(above, below)
-
-    if qp is not None:
-        box = solve_box_qp(
-            qp,
-            gram,
-            tol=problem.decision_unit * (tol if chunk is None else _VIOLATION_FLOOR),
-            a=qp.split(alpha),
-            fitted=fitted,
-            max_iter=max(_MOST_STEPS, 100 * gram.n),
-            deadline=problem.deadline,
-            most=chunk,
-            good_enough=None if chunk is None else owes_little,
-        )
-        return box.alpha, box.fitted, box.intercept, box.n_steps
-    newton = solve_smooth(
-        loss,
-        y,
-        C,
-        gram,
-        tol=tol,
-        alpha=alpha,
-        fitted=fitted,
-        intercept=b,
-        deadline=problem.deadline,
-    )
-    return newton.alpha, newton.fitted, newton.intercept, newton.n_steps
+    """How far T(d) may be above the value of the point: the duality gap at its own weights."""
+    above = weighted_objective(problem, point.d, point.alpha, point.fitted, intercept)
+    return max(0.0, above - point.value)
 
 
 class KernelProducts:
@@ -234,6 +177,7 @@ class Evaluator(InnerWork):
         super().__init__()
         self.problem = problem
         self._chunk = chunk
+        self._most_steps = max(_MOST_STEPS, 100 * problem.n)
         self.cut_short = False  # one of those solved last ended for want of steps
         self.tol = np.inf  # of the last solve
         self._last: Point
@@ -287,11 +231,9 @@ class Evaluator(InnerWork):
         for t in range(problem.n_tasks):
             gram.parts = None
             at = self._alpha[t], fitted[t], self._intercept[t]
-            alpha[t], fitted[t], self._intercept[t], steps = _solve_task(
-                problem, t, self._qps[t], gram, tol, *at, self._chunk
-            )
+            alpha[t], fitted[t], self._intercept[t], steps = self._solve_task(t, gram, tol, *at)
             self.n_steps += steps
-            self.cut_short |= steps >= max(_MOST_STEPS, 100 * gram.n)
+            self.cut_short |= steps >= self._most_steps
             if self._products is not None:
                 self._products.add(gram, t)
         self.n_solves += problem.n_tasks
@@ -304,6 +246,43 @@ class Evaluator(InnerWork):
         value = problem.inner_value(d, alpha, fitted)
         self._last = Point(d, alpha.copy(), fitted, self._intercept.copy(), value)
         return self._last
+
+    def _solve_task(
+        self, task: int, gram: Gram, tol: float, alpha: Array, fitted: Array, b: float
+    ) -> tuple[Array, Array, float, int]:
+        """Solve one single-kernel problem from a warm start: (alpha, K alpha, intercept, steps).
+
+        Piecewise-linear losses go to the SMO solver, where `tol` is the KKT violation in units of
+        decision values, smooth ones to Newton's method, where it is the relative gap. In chunks it
+        is the relative gap for the SMO solver too. The alpha returned is feasible.
+        """
+        problem, qp = self.problem, self._qps[task]
+        y, C, loss, deadline = problem.y[task], problem.C[task], problem.loss, problem.deadline
+        if qp is None:
+            smooth = partial(solve_smooth, loss, y, C, gram, tol=tol, deadline=deadline)
+            newton = smooth(alpha=alpha, fitted=fitted, intercept=b)
+            return newton.alpha, newton.fitted, newton.intercept, newton.n_steps
+
+        def owes_little(alpha: Array, fitted: Array, b: float) -> bool:
+            above = float(np.sum(loss.value(y, fitted + b, C))) + loss.alpha_sum * b
+            below = -float(np.sum(loss.conjugate(y, alpha, C)))
+            quadratic = 0.5 * float(alpha @ fitted)
+            above, below = above + quadratic, below - quadratic
+            return above - below <= tol * problem.unit(above, below)
+
+        chunked = self._chunk is not None
+        box = solve_box_qp(
+            qp,
+            gram,
+            tol=problem.decision_unit * (_VIOLATION_FLOOR if chunked else tol),
+            a=qp.split(alpha),
+            fitted=fitted,
+            max_iter=self._most_steps,
+            deadline=deadline,
+            most=self._chunk,
+            good_enough=owes_little if chunked else None,
+        )
+        return box.alpha, box.fitted, box.intercept, box.n_steps
 
     def evaluate_until(
         self, d: Array, allowed: float, coarsest: float, enough: float = np.inf
@@ -342,12 +321,12 @@ class Evaluator(InnerWork):
         rows = zip(used, self._alpha, strict=True)
         return np.array([gram.product(idx, row[idx]) for idx, row in rows])
 
-    def block(self, d: Array, idx: Index, dtype: type) -> Array:
-        """K(d)[idx][:, idx], from the matrix formed last if that is K(d)."""
+    def block(self, d: Array, idx: Index) -> Array:
+        """K(d)[idx][:, idx] in float64, from the matrix formed last if that is K(d)."""
         matrix = None if self._gram is None else self._gram.dense()
         if matrix is not None and self._gram is not None and self._gram.d is d:
-            return square_block(matrix, idx, dtype)
-        return self.problem.bank.weighted(d, idx, idx).astype(dtype)
+            return square_block(matrix, idx)
+        return self.problem.bank.weighted(d, idx, idx)
 
     def _wanted(self, d: Array) -> Index | None:
         """Kernels that may matter, if some do not."""
