@@ -17,7 +17,7 @@ from kernelweave.root_search import rising_root
 
 _EPS = float(np.finfo(np.float64).eps)
 # Rounding is to blame for gaps of up to so many times what it can hide: steps are lost in the noise
-# of objectives, which is larger than that of the certificate.
+# of objectives, which is larger than that of the certificate. It only decides what a warning says.
 _NEAR = 100.0
 
 

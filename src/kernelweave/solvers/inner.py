@@ -111,8 +111,15 @@ class KernelProducts:
         by_kernel = problem.combination.is_sum and not (bank.forms_matrix or bank.computes_rows)
         return cls(problem, alpha) if by_kernel and small else None
 
-    def fitted(self, gram: Gram) -> Array:
+    def move_to(self, alpha: Array) -> None:
+        """Take another alpha, of which no product is known."""
+        if not self.belong_to(alpha):
+            self._fresh[:] = False
+            self._alpha = alpha.copy()
+
+    def fitted(self, gram: Gram, alpha: Array) -> Array:
         """K(d) alpha, with a pass over those kernels of weight not zero that are not known yet."""
+        self.move_to(alpha)
         stale = gram.active[~self._fresh[gram.active]]
         if len(stale):
             self._products[stale] = self._bank.apply(self._alpha, stale)
@@ -130,9 +137,7 @@ class KernelProducts:
         Those in use are known if every product taken was a change of alpha, as in SMO; Newton's
         method also takes products with search directions.
         """
-        if not np.array_equal(alpha, self._alpha):
-            self._fresh[:] = False
-            self._alpha = alpha.copy()
+        self.move_to(alpha)
         # Also where alpha stayed: Newton's method takes a product to find that out.
         products = self._products[gram.active]
         total = np.tensordot(gram.d[gram.active], products, axes=1)
@@ -167,8 +172,8 @@ class Evaluator(InnerWork):
 
     Keeps the last alpha as the warm start of the next solve, and counts the work. For sums too
     large for a combined matrix it also keeps K_k alpha of the kernels in use
-    (:class:`KernelProducts`). The first solve starts at `start`. With `chunk` a solve moves at most
-    so many variables at a time, and tolerances are relative gaps.
+    (:class:`KernelProducts`). With `chunk` a solve moves at most so many variables at a time, and
+    tolerances are relative gaps. The next solve starts at `alpha` and `intercept`.
     """
 
     def __init__(
@@ -184,27 +189,17 @@ class Evaluator(InnerWork):
         self._owed: tuple[Point | None, float] = None, np.inf  # by the point asked about last
         self._has_state = False
         given = np.zeros((problem.n_tasks, problem.n)) if start is None else start.alpha
-        self._alpha = feasible_alpha(problem, given)
-        self._intercept = np.zeros(problem.n_tasks) if start is None else start.intercept.copy()
+        self.alpha = feasible_alpha(problem, given)
+        self.intercept = np.zeros(problem.n_tasks) if start is None else start.intercept.copy()
         self._gram: Gram | None = None
         self._kept: Array | None = None
-        self._products = KernelProducts.for_problem(problem, self._alpha)
+        self._products = KernelProducts.for_problem(problem, self.alpha)
         rows, loss = zip(problem.y, problem.C, strict=True), problem.loss
         self._qps = [None if loss.smooth else loss.box_qp(*row) for row in rows]
 
     def keep_only(self, kernels: Array) -> None:
         """Leave the other kernels out of `quad`: their weight is zero at every optimum."""
         self._kept = kernels
-
-    @property
-    def where(self) -> tuple[Array, Array]:
-        """The alpha and the intercepts from which the next solve starts."""
-        return self._alpha, self._intercept
-
-    def go_to(self, alpha: Array, intercept: Array) -> None:
-        """Start the next solve from there, where nothing is known yet of the kernels' products."""
-        self._alpha, self._intercept = alpha.copy(), intercept.copy()
-        self._products = KernelProducts.for_problem(self.problem, self._alpha)
 
     def evaluate(self, d: Array, tol: float) -> Point:
         """Solve the single-kernel problems at weights d.
@@ -226,12 +221,12 @@ class Evaluator(InnerWork):
             gram = problem.combination.gram(problem.bank, d, np.float64, gram)
         self._gram = gram
         fitted = self._fitted(gram)
-        alpha = np.empty_like(self._alpha)
+        alpha = np.empty_like(self.alpha)
         self.cut_short = False
         for t in range(problem.n_tasks):
             gram.parts = None
-            at = self._alpha[t], fitted[t], self._intercept[t]
-            alpha[t], fitted[t], self._intercept[t], steps = self._solve_task(t, gram, tol, *at)
+            at = self.alpha[t], fitted[t], self.intercept[t]
+            alpha[t], fitted[t], self.intercept[t], steps = self._solve_task(t, gram, tol, *at)
             self.n_steps += steps
             self.cut_short |= steps >= self._most_steps
             if self._products is not None:
@@ -239,12 +234,12 @@ class Evaluator(InnerWork):
         self.n_solves += problem.n_tasks
         if self._products is not None:
             self._products.settle(gram, alpha, fitted)
-        self._alpha = alpha
+        self.alpha = alpha
         if problem.loss.smooth and gram.dense() is not None:
             # Newton's steps add up to K(d) alpha with an error that a large C multiplies.
             fitted = self._fitted(gram)
         value = problem.inner_value(d, alpha, fitted)
-        self._last = Point(d, alpha.copy(), fitted, self._intercept.copy(), value)
+        self._last = Point(d, alpha.copy(), fitted, self.intercept.copy(), value)
         return self._last
 
     def _solve_task(
@@ -316,9 +311,9 @@ class Evaluator(InnerWork):
     def _fitted(self, gram: Gram) -> Array:
         """K(d) alpha at the alpha to start from."""
         if self._products is not None:
-            return self._products.fitted(gram)
-        used = [np.flatnonzero(row) for row in self._alpha]
-        rows = zip(used, self._alpha, strict=True)
+            return self._products.fitted(gram, self.alpha)
+        used = [np.flatnonzero(row) for row in self.alpha]
+        rows = zip(used, self.alpha, strict=True)
         return np.array([gram.product(idx, row[idx]) for idx, row in rows])
 
     def block(self, d: Array, idx: Index) -> Array:
