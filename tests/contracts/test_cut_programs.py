@@ -347,7 +347,7 @@ def test_the_smooth_master_under_other_prices(regularizer):
     cost, rows = price(regularizer, d)
     rows += [theta >= c - 0.5 * (q @ d) for c, q in zip(cuts.constants, cuts.quads, strict=True)]
     expected = cp.Problem(cp.Minimize(cost + theta), rows).solve(solver=cp.CLARABEL)
-    found = solve_dual(cuts, regularizer, expected + 1e-6)
+    found = solve_dual(cuts, regularizer, np.eye(7)[-1], expected + 1e-6)
     assert found.value <= expected + 1e-7
     assert found.value == pytest.approx(expected, abs=1e-5)
     assert regularizer.value(found.d) + cuts.values(found.d).max() == pytest.approx(
@@ -360,11 +360,11 @@ def test_the_smooth_master_under_other_prices(regularizer):
 def test_the_smooth_master_meets_a_flat_cut_and_a_steep_one(steep):
     """Of the steep cut, the higher one at no weights, a tiny multiplier is enough."""
     cuts, regularizer, upper = stored([20.0, 300.0], np.array([[0.1], [steep]])), ElasticNet(), 30.0
-    found = solve_dual(cuts, regularizer, upper)
+    found = solve_dual(cuts, regularizer, np.eye(2)[0], upper)
     left = regularizer.value(found.d) + cuts.values(found.d).max() - found.value
     assert 0 <= left <= 0.011 * (upper - found.value) or found.value > upper
 
 
 def test_a_regularizer_that_cannot_tell_its_weights_has_no_master():
     cuts = random_cuts(np.random.default_rng(11), 3, 4)
-    assert solve_dual(cuts, SquaredLp(1.0), 0.0) is None
+    assert solve_dual(cuts, SquaredLp(1.0), np.eye(3)[-1], 0.0) is None

@@ -195,6 +195,7 @@ class CuttingPlanes:
         self._curved = self._linear or cheap
         # The curvature taken last, with its point and its kernels.
         self._known: tuple[Point, Index, Array] | None = None
+        self._multipliers = np.empty(0)
         self._in_step = np.empty(0)
         self._lower = -np.inf
         self._witness: Witness | None = None
@@ -299,12 +300,17 @@ class CuttingPlanes:
         if self._linear:
             master = self._lp.solve(self._sum_limit())
         else:
-            master = solve_dual(self._cuts, self._problem.regularizer, self.centre.value)
+            start = np.append(self._multipliers, np.zeros(len(self._cuts) - len(self._multipliers)))
+            if not start.sum() > 0:
+                start[-1] = 1.0
+            master = solve_dual(self._cuts, self._problem.regularizer, start, self.centre.value)
         if master is not None:
             self._offer(master.multipliers)
             used = master.multipliers.copy()
             used[: len(self._in_step)] += self._in_step
-            self._lp.drop(self._cuts.used(used))
+            idle = self._cuts.used(used)
+            self._lp.drop(idle)
+            self._multipliers = np.delete(master.multipliers, idle)
             self._in_step = np.empty(0)
         return master
 
@@ -398,6 +404,7 @@ class CuttingPlanes:
         """The shortest proximal step, of those tried, that promises half of what is left."""
         if not self._has_prox:
             return None
+        multipliers = np.eye(len(self._cuts))[-1]
         # Of no weights at all the first ones of a fit tell the unit.
         regularizer, here = self._problem.regularizer, self.centre.d
         weights = here if here.any() else self._problem.start()
@@ -407,12 +414,13 @@ class CuttingPlanes:
             # Steps beyond all numbers are no use, nor are longer ones.
             with np.errstate(over="ignore", invalid="ignore"):
                 step = first * 10.0**power
-                at = here, step, self.centre.value
+                at = here, step, multipliers, self.centre.value
                 found = solve_proximal(self._cuts, regularizer, *at)
                 proposal = self._proposal(found.d, "safe")
             if not np.isfinite([*found.d, *found.multipliers, proposal.promised]).all():
                 break
-            self._offer(found.multipliers)
+            multipliers = found.multipliers
+            self._offer(multipliers)
             if best is None or proposal.promised > best.promised:
                 best = proposal
             if best.promised >= 0.5 * self._room():

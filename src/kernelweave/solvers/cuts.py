@@ -221,7 +221,9 @@ _ACCURACY = 0.01
 Response = Callable[[Array], tuple[Array, float]]
 
 
-def solve_dual(cuts: Cuts, regularizer: Regularizer, upper: float) -> MasterSolution | None:
+def solve_dual(
+    cuts: Cuts, regularizer: Regularizer, start: Array, upper: float
+) -> MasterSolution | None:
     r"""Minimise :math:`r(d) + \max_j (c_j - \frac12 q_j \cdot d)` by its dual.
 
     For a strictly convex r (the lp ball, the elastic net, ...) the linear program of SILP becomes
@@ -232,8 +234,8 @@ def solve_dual(cuts: Cuts, regularizer: Regularizer, upper: float) -> MasterSolu
     smooth, with one variable for each cut. The weights follow in closed form: they attain
     :math:`r^*` there (:meth:`Regularizer.dual_weights`).
 
-    To a value 99 % of the way to `upper`, which the optimum is known to be below. None if the
-    regularizer cannot tell the weights.
+    From the multipliers `start`, to a value 99 % of the way to `upper`, which the optimum is known
+    to be below. None if the regularizer cannot tell the weights.
     """
     if regularizer.dual_weights(cuts.quads[-1]) is None:
         return None
@@ -241,11 +243,11 @@ def solve_dual(cuts: Cuts, regularizer: Regularizer, upper: float) -> MasterSolu
     def response(mix: Array) -> tuple[Array, float]:
         return np.asarray(regularizer.dual_weights(mix)), -regularizer.dual_penalty(mix)
 
-    return _climb(cuts, response, upper)
+    return _climb(cuts, response, start, upper)
 
 
 def solve_proximal(
-    cuts: Cuts, regularizer: Regularizer, centre: Array, step: float, upper: float
+    cuts: Cuts, regularizer: Regularizer, centre: Array, step: float, start: Array, upper: float
 ) -> MasterSolution:
     r"""Minimise :math:`r(d) + \max_j (c_j - \frac12 q_j \cdot d) + \frac1{2t} |d - \hat d|^2`.
 
@@ -259,10 +261,10 @@ def solve_proximal(
         away = float(np.sum((d - centre) ** 2)) / (2.0 * step)
         return d, float(regularizer.value(d)) + away - 0.5 * float(mix @ d)
 
-    return _climb(cuts, response, upper)
+    return _climb(cuts, response, start, upper)
 
 
-def _climb(cuts: Cuts, response: Response, upper: float) -> MasterSolution:
+def _climb(cuts: Cuts, response: Response, start: Array, upper: float) -> MasterSolution:
     """Climb on the simplex of multipliers by Newton's method, curvature from differences."""
 
     def at(multipliers: Array) -> tuple[MasterSolution, Array]:
@@ -274,7 +276,7 @@ def _climb(cuts: Cuts, response: Response, upper: float) -> MasterSolution:
         return -float(at(here + t * way)[1] @ way)
 
     # A mean with a poor cut can be far below a single good one.
-    firsts = [at(multipliers) for multipliers in np.eye(len(cuts))]
+    firsts = [at(multipliers) for multipliers in [start, *np.eye(len(cuts))]]
     best, heights = max(firsts, key=lambda first: first[0].value)
     for _ in range(_MOST_STEPS):
         # The weights are this far from the bound of the multipliers.
