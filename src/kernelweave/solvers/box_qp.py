@@ -204,9 +204,10 @@ def _run(
         local_tol = 0.9 * tol
         if active.size > limit:
             chosen = _worst_violators(ends, chosen, round_size)
+        elif active.size > _SHRINK * n and n <= limit:
+            chosen, local_tol = np.arange(n), tol
         else:
-            whole = active.size > _SHRINK * n and n <= limit
-            chosen = np.arange(n) if whole else active
+            chosen = active
         if active.size > limit or good_enough is not None:
             # What is good enough may come long before `tol`, and is looked at in between.
             local_tol = max(local_tol, _LOCAL * violation)

@@ -23,8 +23,8 @@ _EPS = float(np.finfo(np.float64).eps)
 # --- Cuts
 
 # A cut that was of no use to this many masters in a row is dropped: the programs stay small, and a
-# cut that is dropped too early comes back when its weights are tried again. With 4 fits take as many
-# single-kernel solves as with 20.
+# cut that is dropped too early comes back when its weights are tried again. With 4 in place of 20
+# fits take as many single-kernel solves.
 _PATIENCE = 20
 
 
