@@ -43,8 +43,8 @@ def dense_answer(K, D, V, s, g):
 class Counted:
     """A sum that counts its products."""
 
-    def __init__(self, matrix, n_tasks=1, **settings):
-        formed = formed_sum(matrix, n_tasks, **settings)
+    def __init__(self, matrix, **settings):
+        formed = formed_sum(matrix, **settings)
         self.products = 0
 
         def times(v):
@@ -61,7 +61,7 @@ def test_the_dense_answer_in_a_few_products(kind, T):
     K, V, s, g = parts(T)
     D = curvatures(kind, T)
     exact, size = dense_answer(K, D, V, s, g), np.linalg.norm(g)
-    system = Counted(K, T)
+    system = Counted(K)
     found = system.solve(D, V, s, g)
     left = (found - exact) * D + system.product(found - exact) + (s * (V @ (found - exact))) @ V
     assert np.linalg.norm(left) <= 2e-3 * size
@@ -94,7 +94,7 @@ def test_factors_and_products_give_the_answer_of_the_matrix(kind, T):
     two, forms = np.array([0, 1]), {}
     forms["matrix"] = kernel_sum(dense, two, weights, T)
     forms["factors"] = kernel_sum(factored, two, weights, T)
-    forms["products"] = product_sum(dense, two, weights, T)
+    forms["products"] = product_sum(dense, two, weights)
     assert forms["matrix"].matrix is not None and forms["factors"].matrix is None
     assert kernel_sum(factored, np.arange(3), np.ones(3), T).matrix is not None
     for form in forms.values():

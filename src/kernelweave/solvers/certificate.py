@@ -18,7 +18,7 @@ from kernelweave.root_search import rising_root
 
 _EPS = float(np.finfo(np.float64).eps)
 # Rounding is to blame for gaps of up to so many times what it can hide: steps are lost in the noise
-# of objectives, which is larger than that of the certificate.
+# of objectives, which is larger than that of the certificate. It only decides what a warning says.
 _NEAR = 100.0
 
 
@@ -157,18 +157,29 @@ def certify(
 def _stationarity(
     problem: Problem, d: Array, alpha: Array, fitted: Array, intercept: Array, quad: Array
 ) -> Certificate:
-    price = float(problem.regularizer.value(d))
-    quadratic = 0.5 * float(np.sum(alpha * fitted))
-    upper = _loss(problem, fitted, intercept, 0.0) + quadratic + price
-    lower = -problem.dual_loss(alpha) - quadratic + price
+    upper = weighted_objective(problem, d, alpha, fitted, intercept)
+    lower = problem.inner_value(d, alpha, fitted)
     residual = np.nan
     if np.isfinite(quad).all():
-        moves = np.abs(projected_gradient(problem, d, quad, 1.0 / problem.unit(upper - price)))
+        unit = problem.unit(upper - float(problem.regularizer.value(d)))
+        moves = np.abs(projected_gradient(problem, d, quad, 1.0 / unit))
         residual = float(np.max(moves * np.maximum(1.0, d)))
     gap = residual + max(0.0, problem.relative_gap(upper, lower))
     return Certificate(
         upper, lower, gap, "projected_gradient", 0.0, _EPS, upper, intercept, problem.floor
     )
+
+
+def weighted_objective(
+    problem: Problem, d: Array, alpha: Array, fitted: Array, intercept: Array
+) -> float:
+    """Objective of f = K(d) alpha with the weights d as they are: T(d) is at most this.
+
+    One at the best weights for the norms of the components can be below T(d).
+    """
+    quadratic = 0.5 * float(np.sum(alpha * fitted))
+    price = float(problem.regularizer.value(d))
+    return _loss(problem, fitted, intercept, 0.0) + quadratic + price
 
 
 def smooth_gradient(problem: Problem, d: Array, quad: Array) -> Array:
@@ -299,8 +310,6 @@ def feasible_alpha(problem: Problem, alpha: Array) -> Array:
 
 # What a gap proves of the weights
 
-# The bounds on eigenvalues take a pass of their own: with fewer kernels too little can be saved.
-_FEWEST = 20
 # Computed once for a bank, however many fits share it: along a path, or one for each class.
 _EIGENVALUE_BOUNDS: WeakKeyDictionary[KernelOperator, Array] = WeakKeyDictionary()
 
@@ -329,11 +338,11 @@ class Screening:
 
     @classmethod
     def for_problem(cls, problem: Problem) -> Screening | None:
-        """Return a screening, or None where nothing can be proven or saved."""
+        """Return a screening, or None where nothing can be proven."""
         provable = problem.convex and problem.loss.smooth and problem.regularizer.sparse
         # A loss that does not know its Lipschitz constant says it is infinite.
         provable = provable and bool(np.all(np.isfinite(problem.loss.lipschitz(problem.C))))
-        return cls(problem) if provable and problem.m >= _FEWEST else None
+        return cls(problem) if provable else None
 
     def look(self, certificate: Certificate, d: Array, alpha: Array, quad: Array) -> bool:
         """Drop what the certificate of a point proves to be zero; returns whether that is any."""

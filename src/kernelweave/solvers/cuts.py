@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import highspy
@@ -22,7 +23,8 @@ _EPS = float(np.finfo(np.float64).eps)
 # --- Cuts
 
 # A cut that was of no use to this many masters in a row is dropped: the programs stay small, and a
-# cut that is dropped too early comes back when its weights are tried again.
+# cut that is dropped too early comes back when its weights are tried again. With 4 in place of 20
+# fits take as many single-kernel solves.
 _PATIENCE = 20
 
 
@@ -271,19 +273,8 @@ def _climb(cuts: Cuts, response: Response, start: Array, upper: float) -> Master
         found = MasterSolution(d, multipliers, float(multipliers @ cuts.constants) + value)
         return found, cuts.values(d)
 
-    def curvature(place: MasterSolution, heights: Array) -> Array:
-        moved = [at(place.multipliers + row)[1] for row in _DIFFERENCE * np.eye(len(cuts))]
-        B = (heights - np.array(moved)) / _DIFFERENCE
-        return 0.5 * (B + B.T)
-
-    def along(place: MasterSolution, heights: Array, way: Array) -> tuple[MasterSolution, Array]:
-        def moved(t: float) -> tuple[MasterSolution, Array]:
-            return at(place.multipliers + t * way)
-
-        first = -float(heights @ way)
-        if not first < 0:
-            return place, heights
-        return moved(zero_of_slope(lambda t: -float(moved(t)[1] @ way), first))
+    def slope(here: Array, way: Array, t: float) -> float:
+        return -float(at(here + t * way)[1] @ way)
 
     # A mean with a poor cut can be far below a single good one.
     firsts = [at(multipliers) for multipliers in [start, *np.eye(len(cuts))]]
@@ -293,8 +284,15 @@ def _climb(cuts: Cuts, response: Response, start: Array, upper: float) -> Master
         left = float(heights.max() - best.multipliers @ heights)
         if not left > max(_ACCURACY * (upper - best.value), _EPS * abs(best.value)):
             break
-        target = minimise_model(curvature(best, heights), -heights, best.multipliers, 0.01 * left)
-        found, seen = along(best, heights, target - best.multipliers)
+        moved = [at(best.multipliers + row)[1] for row in _DIFFERENCE * np.eye(len(cuts))]
+        B = (heights - np.array(moved)) / _DIFFERENCE
+        hessian, here = 0.5 * (B + B.T), best.multipliers
+        way = minimise_model(hessian, -heights, here, 0.01 * left) - here
+        first = -float(heights @ way)
+        if not first < 0:
+            break
+        t = zero_of_slope(partial(slope, here, way), first)
+        found, seen = at(here + t * way)
         # A short step to a steep cut may gain little of what is left: only rounding ends the climb.
         if not found.value - best.value > _EPS * abs(best.value):
             break

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
@@ -10,11 +11,14 @@ from kernelweave.arrays import Index
 from kernelweave.combine import Gram
 from kernelweave.compiled.blocks import CACHED_ENTRIES
 from kernelweave.compiled.dense_rows import fits_float32, rectangle
-from kernelweave.losses.base import BoxQP
 from kernelweave.operators.bounds import semi_definite
 from kernelweave.problem import Array, Problem
 from kernelweave.solvers.box_qp import solve_box_qp
-from kernelweave.solvers.certificate import best_intercepts, feasible_alpha
+from kernelweave.solvers.certificate import (
+    best_intercepts,
+    feasible_alpha,
+    weighted_objective,
+)
 from kernelweave.solvers.kept import Numbers, Progress
 from kernelweave.solvers.newton import solve_smooth
 
@@ -85,70 +89,9 @@ def working_kernels(d: Array, gradient: Array, most: int) -> Index:
 
 
 def owed_by_alpha(problem: Problem, point: Point, intercept: Array) -> float:
-    """How far T(d) may be above the value of the point: the duality gap at its own weights.
-
-    The objective is that at the weights of the point. One at the best weights for the norms of the
-    components can be below T(d).
-    """
-    decision = point.fitted + intercept[:, None]
-    loss = problem.loss.value(problem.y, decision, problem.C)
-    quadratic = 0.5 * float(np.sum(point.alpha * point.fitted))
-    primal = float(np.sum(loss) + problem.loss.alpha_sum * np.sum(intercept)) + quadratic
-    return max(0.0, primal + float(problem.regularizer.value(point.d)) - point.value)
-
-
-def _solve_task(
-    problem: Problem,
-    task: int,
-    qp: BoxQP | None,
-    gram: Gram,
-    tol: float,
-    alpha: Array,
-    fitted: Array,
-    b: float,
-    chunk: int | None = None,
-) -> tuple[Array, Array, float, int]:
-    """Solve one single-kernel problem from a warm start: (alpha, K alpha, intercept, steps).
-
-    Piecewise-linear losses go to the SMO solver with their `qp`, where `tol` is the KKT violation
-    in units of decision values, smooth ones to Newton's method, where it is the relative gap. With
-    `chunk` it is the relative gap for the SMO solver too, which then moves at most so many
-    variables at a time. The alpha returned is feasible: inside its box and with the right sum.
-    """
-    y, C, loss = problem.y[task], problem.C[task], problem.loss
-
-    def owes_little(alpha: Array, fitted: Array, b: float) -> bool:
-        above = float(np.sum(loss.value(y, fitted + b, C))) + loss.alpha_sum * b
-        below = -float(np.sum(loss.conjugate(y, alpha, C)))
-        quadratic = 0.5 * float(alpha @ fitted)
-        above, below = above + quadratic, below - quadratic
-        return above - below <= tol * problem.unit(above, below)
-
-    if qp is not None:
-        box = solve_box_qp(
-            qp,
-            gram,
-            tol=problem.decision_unit * (tol if chunk is None else _VIOLATION_FLOOR),
-            a=qp.split(alpha),
-            fitted=fitted,
-            max_iter=max(_MOST_STEPS, 100 * gram.n),
-            deadline=problem.deadline,
-            most=chunk,
-            good_enough=None if chunk is None else owes_little,
-        )
-        return box.alpha, box.fitted, box.intercept, box.n_steps
-    newton = solve_smooth(
-        loss,
-        y,
-        C,
-        gram,
-        tol=tol,
-        alpha=alpha,
-        fitted=fitted,
-        intercept=b,
-        deadline=problem.deadline,
-    )
-    return newton.alpha, newton.fitted, newton.intercept, newton.n_steps
+    """How far T(d) may be above the value of the point: the duality gap at its own weights."""
+    above = weighted_objective(problem, point.d, point.alpha, point.fitted, intercept)
+    return max(0.0, above - point.value)
 
 
 class KernelProducts:
@@ -168,8 +111,15 @@ class KernelProducts:
         by_kernel = problem.combination.is_sum and not (bank.forms_matrix or bank.computes_rows)
         return cls(problem, alpha) if by_kernel and small else None
 
-    def fitted(self, gram: Gram) -> Array:
+    def move_to(self, alpha: Array) -> None:
+        """Take another alpha, of which no product is known."""
+        if not self.belong_to(alpha):
+            self._fresh[:] = False
+            self._alpha = alpha.copy()
+
+    def fitted(self, gram: Gram, alpha: Array) -> Array:
         """K(d) alpha, with a pass over those kernels of weight not zero that are not known yet."""
+        self.move_to(alpha)
         stale = gram.active[~self._fresh[gram.active]]
         if len(stale):
             self._products[stale] = self._bank.apply(self._alpha, stale)
@@ -187,9 +137,7 @@ class KernelProducts:
         Those in use are known if every product taken was a change of alpha, as in SMO; Newton's
         method also takes products with search directions.
         """
-        if not np.array_equal(alpha, self._alpha):
-            self._fresh[:] = False
-            self._alpha = alpha.copy()
+        self.move_to(alpha)
         # Also where alpha stayed: Newton's method takes a product to find that out.
         products = self._products[gram.active]
         total = np.tensordot(gram.d[gram.active], products, axes=1)
@@ -224,8 +172,8 @@ class Evaluator(InnerWork):
 
     Keeps the last alpha as the warm start of the next solve, and counts the work. For sums too
     large for a combined matrix it also keeps K_k alpha of the kernels in use
-    (:class:`KernelProducts`). The first solve starts at `start`. With `chunk` a solve moves at most
-    so many variables at a time, and tolerances are relative gaps.
+    (:class:`KernelProducts`). With `chunk` a solve moves at most so many variables at a time, and
+    tolerances are relative gaps. The next solve starts at `alpha` and `intercept`.
     """
 
     def __init__(
@@ -234,33 +182,24 @@ class Evaluator(InnerWork):
         super().__init__()
         self.problem = problem
         self._chunk = chunk
+        self._most_steps = max(_MOST_STEPS, 100 * problem.n)
         self.cut_short = False  # one of those solved last ended for want of steps
         self.tol = np.inf  # of the last solve
         self._last: Point
         self._owed: tuple[Point | None, float] = None, np.inf  # by the point asked about last
         self._has_state = False
         given = np.zeros((problem.n_tasks, problem.n)) if start is None else start.alpha
-        self._alpha = feasible_alpha(problem, given)
-        self._intercept = np.zeros(problem.n_tasks) if start is None else start.intercept.copy()
+        self.alpha = feasible_alpha(problem, given)
+        self.intercept = np.zeros(problem.n_tasks) if start is None else start.intercept.copy()
         self._gram: Gram | None = None
         self._kept: Array | None = None
-        self._products = KernelProducts.for_problem(problem, self._alpha)
+        self._products = KernelProducts.for_problem(problem, self.alpha)
         rows, loss = zip(problem.y, problem.C, strict=True), problem.loss
         self._qps = [None if loss.smooth else loss.box_qp(*row) for row in rows]
 
     def keep_only(self, kernels: Array) -> None:
         """Leave the other kernels out of `quad`: their weight is zero at every optimum."""
         self._kept = kernels
-
-    @property
-    def where(self) -> tuple[Array, Array]:
-        """The alpha and the intercepts from which the next solve starts."""
-        return self._alpha, self._intercept
-
-    def go_to(self, alpha: Array, intercept: Array) -> None:
-        """Start the next solve from there, where nothing is known yet of the kernels' products."""
-        self._alpha, self._intercept = alpha.copy(), intercept.copy()
-        self._products = KernelProducts.for_problem(self.problem, self._alpha)
 
     def evaluate(self, d: Array, tol: float) -> Point:
         """Solve the single-kernel problems at weights d.
@@ -282,28 +221,63 @@ class Evaluator(InnerWork):
             gram = problem.combination.gram(problem.bank, d, np.float64, gram)
         self._gram = gram
         fitted = self._fitted(gram)
-        alpha = np.empty_like(self._alpha)
+        alpha = np.empty_like(self.alpha)
         self.cut_short = False
         for t in range(problem.n_tasks):
             gram.parts = None
-            at = self._alpha[t], fitted[t], self._intercept[t]
-            alpha[t], fitted[t], self._intercept[t], steps = _solve_task(
-                problem, t, self._qps[t], gram, tol, *at, self._chunk
-            )
+            at = self.alpha[t], fitted[t], self.intercept[t]
+            alpha[t], fitted[t], self.intercept[t], steps = self._solve_task(t, gram, tol, *at)
             self.n_steps += steps
-            self.cut_short |= steps >= max(_MOST_STEPS, 100 * gram.n)
+            self.cut_short |= steps >= self._most_steps
             if self._products is not None:
                 self._products.add(gram, t)
         self.n_solves += problem.n_tasks
         if self._products is not None:
             self._products.settle(gram, alpha, fitted)
-        self._alpha = alpha
+        self.alpha = alpha
         if problem.loss.smooth and gram.dense() is not None:
             # Newton's steps add up to K(d) alpha with an error that a large C multiplies.
             fitted = self._fitted(gram)
         value = problem.inner_value(d, alpha, fitted)
-        self._last = Point(d, alpha.copy(), fitted, self._intercept.copy(), value)
+        self._last = Point(d, alpha.copy(), fitted, self.intercept.copy(), value)
         return self._last
+
+    def _solve_task(
+        self, task: int, gram: Gram, tol: float, alpha: Array, fitted: Array, b: float
+    ) -> tuple[Array, Array, float, int]:
+        """Solve one single-kernel problem from a warm start: (alpha, K alpha, intercept, steps).
+
+        Piecewise-linear losses go to the SMO solver, where `tol` is the KKT violation in units of
+        decision values, smooth ones to Newton's method, where it is the relative gap. In chunks it
+        is the relative gap for the SMO solver too. The alpha returned is feasible.
+        """
+        problem, qp = self.problem, self._qps[task]
+        y, C, loss, deadline = problem.y[task], problem.C[task], problem.loss, problem.deadline
+        if qp is None:
+            smooth = partial(solve_smooth, loss, y, C, gram, tol=tol, deadline=deadline)
+            newton = smooth(alpha=alpha, fitted=fitted, intercept=b)
+            return newton.alpha, newton.fitted, newton.intercept, newton.n_steps
+
+        def owes_little(alpha: Array, fitted: Array, b: float) -> bool:
+            above = float(np.sum(loss.value(y, fitted + b, C))) + loss.alpha_sum * b
+            below = -float(np.sum(loss.conjugate(y, alpha, C)))
+            quadratic = 0.5 * float(alpha @ fitted)
+            above, below = above + quadratic, below - quadratic
+            return above - below <= tol * problem.unit(above, below)
+
+        chunked = self._chunk is not None
+        box = solve_box_qp(
+            qp,
+            gram,
+            tol=problem.decision_unit * (_VIOLATION_FLOOR if chunked else tol),
+            a=qp.split(alpha),
+            fitted=fitted,
+            max_iter=self._most_steps,
+            deadline=deadline,
+            most=self._chunk,
+            good_enough=owes_little if chunked else None,
+        )
+        return box.alpha, box.fitted, box.intercept, box.n_steps
 
     def evaluate_until(
         self, d: Array, allowed: float, coarsest: float, enough: float = np.inf
@@ -337,17 +311,17 @@ class Evaluator(InnerWork):
     def _fitted(self, gram: Gram) -> Array:
         """K(d) alpha at the alpha to start from."""
         if self._products is not None:
-            return self._products.fitted(gram)
-        used = [np.flatnonzero(row) for row in self._alpha]
-        rows = zip(used, self._alpha, strict=True)
+            return self._products.fitted(gram, self.alpha)
+        used = [np.flatnonzero(row) for row in self.alpha]
+        rows = zip(used, self.alpha, strict=True)
         return np.array([gram.product(idx, row[idx]) for idx, row in rows])
 
-    def block(self, d: Array, idx: Index, dtype: type) -> Array:
-        """K(d)[idx][:, idx], from the matrix formed last if that is K(d)."""
+    def block(self, d: Array, idx: Index) -> Array:
+        """K(d)[idx][:, idx] in float64, from the matrix formed last if that is K(d)."""
         matrix = None if self._gram is None else self._gram.dense()
         if matrix is not None and self._gram is not None and self._gram.d is d:
-            return rectangle(matrix, idx, idx, dtype)
-        return self.problem.bank.weighted(d, idx, idx).astype(dtype)
+            return rectangle(matrix, idx, idx)
+        return self.problem.bank.weighted(d, idx, idx)
 
     def _wanted(self, d: Array) -> Index | None:
         """Kernels that may matter, if some do not."""

@@ -42,8 +42,6 @@ _LOW_RANK = 0.3
 # Least curvature of a sample, relative to the kernels': a factor then loses half of its digits at
 # most, and conjugate gradients restore them.
 _FLOOR = 1e-9
-# From this share of hard samples on all of them go into the factor: it was to cost half as much.
-_NEARLY_ALL = 0.8
 # Most products for a system: enough for condition numbers of 17,000. Beyond, what they have come to
 # is a direction of descent all the same.
 _STEPS = 500
@@ -56,34 +54,45 @@ class KernelSum:
     `own` is the diagonal of K for one task; `times` gives K v for every row of v, shape (T, n);
     `nearly`, of the curvatures D of one task, how to solve with K + diag(D), nearly, columns too.
     Where K is formed it is the `matrix`: a product then costs little beside a pass over the
-    kernels. When the deadline passes, `TimeUp` is raised.
+    kernels.
     """
 
     own: Array
     times: Callable[[Array], Array]
     nearly: Callable[[Array], Solve]
-    n_tasks: int
     matrix: Array | None = None
-    deadline: Deadline = NEVER
 
     def product(self, v: Array) -> Array:
         """K v."""
-        return self.times(v.reshape(self.n_tasks, -1)).ravel()
+        return self.times(v.reshape(-1, len(self.own))).ravel()
 
-    def solve(self, D: Array, V: Array, s: Array, g: Array, enough: float = _ENOUGH) -> Array:
+    def solve(
+        self,
+        D: Array,
+        V: Array,
+        s: Array,
+        g: Array,
+        enough: float = _ENOUGH,
+        deadline: Deadline = NEVER,
+    ) -> Array:
         """Return the x of the system, by conjugate gradients preconditioned by `nearly`.
 
-        These end where the residual is `enough` beside g.
+        These end where the residual is `enough` beside g. When the deadline passes, `TimeUp` is
+        raised.
         """
         # Where no kernel is in use the samples themselves are the measure.
         D = np.maximum(D, _FLOOR * (float(self.own.mean()) or float(D.max())) or 1.0)
-        tasks = [self.nearly(row) for row in D.reshape(self.n_tasks, -1)]
-        nearly = with_low_rank(tasks[0] if len(tasks) == 1 else _each(tasks), V, s)
+        tasks = [self.nearly(row) for row in D.reshape(-1, len(self.own))]
+
+        def each(v: Array) -> Array:
+            parts = np.split(v, len(tasks))
+            return np.concatenate([one(part) for one, part in zip(tasks, parts, strict=True)])
 
         def product(v: Array) -> Array:
-            self.deadline.check()
+            deadline.check()
             return D * v + self.product(v) + (s * (V @ v)) @ V
 
+        nearly = with_low_rank(each, V, s)
         x, small = np.zeros_like(g), enough * float(np.linalg.norm(g))
         for length, way, left in islice(conjugate_gradients(product, nearly, -g), _STEPS):
             x += length * way
@@ -92,24 +101,12 @@ class KernelSum:
         return x
 
 
-def _each(tasks: list[Solve]) -> Solve:
-    def solve(v: Array) -> Array:
-        parts = np.split(v, len(tasks))
-        return np.concatenate([one(part) for one, part in zip(tasks, parts, strict=True)])
-
-    return solve
-
-
-def formed_sum(
-    K: Array, n_tasks: int, deadline: Deadline = NEVER, most_hard: int = _MOST_HARD
-) -> KernelSum:
+def formed_sum(K: Array, most_hard: int = _MOST_HARD) -> KernelSum:
     """Return a sum that is a matrix, factorised on the hard samples, at most so many of them."""
     own = np.maximum(K.diagonal(), 0.0)
 
     def nearly(D: Array) -> Solve:
         hard = own > D
-        if hard.sum() > _NEARLY_ALL * len(D):
-            hard[:] = True
         if hard.sum() > most_hard:
             hard[:] = False
             hard[np.argpartition(D, most_hard)[:most_hard]] = True
@@ -125,37 +122,30 @@ def formed_sum(
 
         return solve
 
-    return KernelSum(own, lambda v: v @ K, nearly, n_tasks, K, deadline)
+    return KernelSum(own, lambda v: v @ K, nearly, K)
 
 
-def factor_sum(F: Array, scale: Array, n_tasks: int, deadline: Deadline = NEVER) -> KernelSum:
+def factor_sum(F: Array, scale: Array) -> KernelSum:
     """Return the sum F'diag(scale) F of low rank: n r^2 operations in place of n^3."""
-    return KernelSum(
-        np.maximum(scale @ (F * F), 0.0),
-        lambda v: ((v @ F.T) * scale) @ F,
-        lambda D: with_low_rank(diagonal(D), F, scale),
-        n_tasks,
-        deadline=deadline,
-    )
-
-
-def product_sum(
-    bank: KernelOperator, kernels: Index, weights: Array, n_tasks: int, deadline: Deadline = NEVER
-) -> KernelSum:
-    """Return a sum that is known by products with the kernels themselves, and their diagonal."""
-    own = np.maximum(weights @ bank.diagonal(kernels), 0.0)
+    own = np.maximum(scale @ (F * F), 0.0)
     return KernelSum(
         own,
-        lambda v: np.tensordot(weights, bank.apply(v, kernels), axes=1),
-        lambda D: diagonal(D + own),
-        n_tasks,
-        deadline=deadline,
+        lambda v: ((v @ F.T) * scale) @ F,
+        lambda D: with_low_rank(diagonal(D), F, scale),
     )
 
 
-def kernel_sum(
-    bank: KernelOperator, kernels: Index, weights: Array, n_tasks: int, deadline: Deadline = NEVER
-) -> KernelSum:
+def product_sum(bank: KernelOperator, kernels: Index, weights: Array) -> KernelSum:
+    """Return a sum that is known by products with the kernels themselves, and their diagonal."""
+    own = np.maximum(weights @ bank.diagonal(kernels), 0.0)
+
+    def times(v: Array) -> Array:
+        return np.tensordot(weights, bank.apply(v, kernels), axes=1)
+
+    return KernelSum(own, times, lambda D: diagonal(D + own))
+
+
+def kernel_sum(bank: KernelOperator, kernels: Index, weights: Array, n_tasks: int = 1) -> KernelSum:
     """Return the sum of these kernels with these weights, in the form that is quickest.
 
     Those are factors where the kernels have some of low rank. Else it is a matrix, if there is room
@@ -164,10 +154,10 @@ def kernel_sum(
     """
     if bank.ranks is not None and bank.ranks[kernels].sum() < _LOW_RANK * bank.n:
         F, owner = bank.factor_of(kernels)
-        return factor_sum(F, weights[owner], n_tasks, deadline)
+        return factor_sum(F, weights[owner])
     most = _MOST_SAMPLES if bank.quick_sums else _ANY_BANK
     if bank.n > bank.square_limit(most, copies=2 + n_tasks):
-        return product_sum(bank, kernels, weights, n_tasks, deadline)
+        return product_sum(bank, kernels, weights)
     d = np.zeros(bank.m)
     d[kernels] = weights
-    return formed_sum(bank.weighted(d), n_tasks, deadline)
+    return formed_sum(bank.weighted(d))

@@ -257,8 +257,7 @@ class DualModel:
         # The w_k, and the kernels of the sum.
         self.shares = prox.norms[self.some] / self.norms
         weights = self.gamma * prox.norms[prox.active] / place.norms[prox.active]
-        bank, deadline = dual.problem.bank, dual.problem.deadline
-        self.K = kernel_sum(bank, dual.kernels[prox.active], weights, T, deadline)
+        self.K = kernel_sum(dual.problem.bank, dual.kernels[prox.active], weights, T)
         self._tasks = np.repeat(np.eye(T), n, axis=1)
 
     def _bend(self, delta: Array) -> Array:
@@ -311,7 +310,7 @@ class DualModel:
         s = self.gamma * np.concatenate([slopes, prox.signs])
         s = np.append(s, np.full(len(self._tasks), self.place.dual.intercept_penalty))
         V, s = V[s != 0], s[s != 0]
-        return self.K.solve(D, V, s, g)
+        return self.K.solve(D, V, s, g, deadline=self.place.dual.problem.deadline)
 
     def _search(self, delta: Array, direction: Array, decrement: float) -> float:
         """Step length to where the model is nearly least."""
