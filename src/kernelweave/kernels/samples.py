@@ -71,7 +71,8 @@ class Samples:
         self._cut: Any = rows
         if rows is not None and len(rows) and (np.diff(rows) == 1).all():
             self._cut = slice(int(rows[0]), int(rows[-1]) + 1)
-        self.is_sparse = bool(sparse.issparse(self.base._data))
+        whole = self if self._parent is None else self._parent
+        self.is_sparse = bool(sparse.issparse(whole._data))
         self.bound: dict[Any, Any] = {}
 
     def __len__(self) -> int:

@@ -52,6 +52,8 @@ _SHRINK = 0.3
 _STALLED = 50
 # Numbers that compiled steps read between two looks at the clock: a tenth of a second or so.
 _READ = 1e8
+# A step on few variables takes as long as reading so many numbers.
+_LEAST_READ = 1000
 
 
 @dataclass(frozen=True, eq=False)
@@ -282,7 +284,7 @@ def _in_parts(
     compiled code looks up as it would without it: the result has the same bits.
     """
     every = patience(size)
-    part = every * max(1, int(_READ / (every * size)))
+    part = every * max(1, int(_READ / (every * max(size, _LEAST_READ))))
     steps = 0
     while True:
         taken, _ = local(min(part, max_steps - steps), int(_SHRINK * size))
