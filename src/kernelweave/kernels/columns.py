@@ -65,10 +65,14 @@ class Selection:
 
     def bind(self, samples: Samples) -> Block:
         """Find the columns and fit the transformer, once for all equal selections."""
-        block: Block | None = samples.bound.get(self)
-        if block is None:
-            block = samples.bound[self] = self._fit(samples)
-        return block
+        # By identity first: comparing selections takes longer. That it is kept here keeps its id.
+        known: tuple[Selection, Block] | None = samples.bound.get(id(self))
+        if known is None:
+            block = samples.bound.get(self)
+            if block is None:
+                block = samples.bound[self] = self._fit(samples)
+            known = samples.bound[id(self)] = self, block
+        return known[1]
 
     def _fit(self, samples: Samples) -> Block:
         indices = choose_columns(self.columns, samples)

@@ -88,7 +88,9 @@ class _Grid(Family):
                 f"{self.title}(per_feature=False), or X.toarray()."
             )
         if self.per_feature:
-            kernels += [kernel.on(j) for j in range(p) for kernel in listed(1, samples)]
+            # Kernels on the same column share a selection, which is then found by identity.
+            each, own = [Selection(j) for j in range(p)], listed(1, samples)
+            kernels += [OnColumns(kernel, column) for column in each for kernel in own]
         if self.scaling is None:
             return kernels
         scaled = _scaled(kernels, samples, self.scaling)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernelweave.errors import InvalidInputError
-from kernelweave.validation import require_array, require_kind, unknown_name
+from kernelweave.validation import LARGEST, require_array, require_kind, unknown_name
 
 Floats = NDArray[np.float64]
 
@@ -223,6 +223,11 @@ class NormalizationStep(ABC):
         """Learn from the training diagonal and (if `needs_means`) the training row means."""
         self.sides[k] = np.asarray(self.side(kernel, diag, means))
 
+    def learn_units(self, kernels: list[int], n: int) -> None:
+        """Learn of kernels whose diagonal is one, if no means are needed; they may be many."""
+        for k in kernels:
+            self.learn(k, "", np.ones(n), None)
+
     def side(self, kernel: str, diag: Floats, means: Floats | None) -> Floats | None:
         """What `sides` holds of training samples, for any: from their diagonal and means."""
         return None
@@ -274,6 +279,9 @@ class Trace(NormalizationStep):
                 f"columns it reads."
             )
         self.scale[k] = 1.0 / mean
+
+    def learn_units(self, kernels: list[int], n: int) -> None:
+        self.scale[kernels] = 1.0
 
     def on(self, k: int, target: Target, side: Floats | None) -> Target:
         return target.scaled(np.sqrt(self.scale[k]))
@@ -349,6 +357,17 @@ class Center(NormalizationStep):
 
     def on(self, k: int, target: Target, side: Any) -> Target:
         return target.centred(side, float(self.sides[k].mean()))
+
+
+def refuse_huge_diagonal(kernel: str, diagonal: Floats) -> None:
+    """Raise if the values of a kernel that is not scaled are too large to be added up."""
+    largest = np.abs(diagonal).max(initial=0.0)
+    if not largest <= LARGEST:
+        raise InvalidInputError(
+            f"kernel '{kernel}' has a diagonal of up to {largest:g}; kernel values must be at most "
+            f"{LARGEST:g} in size, or sums and squares of them would overflow. Scale its columns, "
+            f"or use normalize='trace'."
+        )
 
 
 def _zero(kernel: str, what: str, normalize: str) -> InvalidInputError:

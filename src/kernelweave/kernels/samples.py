@@ -141,7 +141,7 @@ class Samples:
         """Return the samples at these positions; nothing is copied until it is asked for."""
         rows = np.asarray(index, dtype=np.intp)
         out = object.__new__(Samples)
-        out._parent = self.base
+        out._parent = self if self._parent is None else self._parent
         out._index = rows if self._index is None else self._index[rows]
         out._data = None
         out.columns = self.columns
@@ -185,7 +185,7 @@ class Samples:
 
         With ``keep=True`` the cut is kept too, for as long as these rows are looked at.
         """
-        base = self.base
+        base = self if self._parent is None else self._parent
         value = base._cache.get(key)
         if value is None:
             value = base._cache[key] = make(base)

@@ -19,19 +19,19 @@ from kernelweave.kernels.base import ElementwiseForm, Kernel
 from kernelweave.kernels.evaluate import NotFiniteError, Plan, evaluate_stack
 from kernelweave.kernels.families import resolve
 from kernelweave.kernels.names import unique_names
-from kernelweave.kernels.normalize import Normalization, ScaledFactor, Scaling, Target
-from kernelweave.kernels.samples import Samples, as_samples
-from kernelweave.operators.base import (
-    Array,
-    Which,
-    kernel_indices,
-    kernel_runs,
-    sample_indices,
+from kernelweave.kernels.normalize import (
+    Normalization,
+    ScaledFactor,
+    Scaling,
+    Target,
+    refuse_huge_diagonal,
 )
+from kernelweave.kernels.samples import Samples, as_samples
+from kernelweave.operators.base import Array, Which, kernel_indices, kernel_runs, sample_indices
 from kernelweave.operators.bounds import ErrorBound, largest_error, rounding_error
 from kernelweave.operators.features import FeatureRows
 from kernelweave.operators.sampled import Rows, SampledOperator, check_kernels
-from kernelweave.validation import LARGEST, require_kind
+from kernelweave.validation import require_kind
 
 Floats = NDArray[np.float64]
 
@@ -77,6 +77,8 @@ class ComputedOperator(SampledOperator):
     keeps_rows = computes_rows = True
     # Relative errors of float32 values, where these are what is computed.
     _unit: Array | None = None
+    # Samples, and what they are seen through some column blocks, those asked for last.
+    _view: tuple[Samples, tuple[Any, ...], Samples] | None = None
 
     def __init__(
         self, kernels: Sequence[Kernel], samples: Samples, normalize: Any = "trace"
@@ -95,7 +97,8 @@ class ComputedOperator(SampledOperator):
         # The two sides; None stands for all training samples.
         self._left: Rows | None = None
         self._right: Rows | None = None
-        # By place, what the steps make of the training samples, once they have learnt it.
+        # By place, which kernels the steps have learnt, and what they make of the training samples.
+        self._learnt: set[int] = set()
         self._scalings: dict[int, Scaling] = {}
         self._plan: tuple[list[int], Plan] | None = None
 
@@ -231,7 +234,10 @@ class ComputedOperator(SampledOperator):
         return known if index is None else known.take(index)
 
     def _training(self, k: int) -> Scaling:
-        return self._scalings[self._places[k]]
+        place = self._places[k]
+        if place not in self._scalings:
+            self._scalings[place] = self._normalised(k, Scaling.none(self.samples.n))
+        return self._scalings[place]
 
     def _normalised(self, k: int, target: Target, stage: int | None = None) -> Target:
         """What the first steps, or all of them, make of the training samples."""
@@ -297,7 +303,8 @@ class ComputedOperator(SampledOperator):
         if dtype == "float64":
             return dtype
         for k in kernels:
-            numbers = [self.diagonal(np.array([k]))]
+            known = self.normalization.scales and self._is_unit(k)
+            numbers = [] if known else [self.diagonal(np.array([k]))]
             if on_the_way:
                 form = self.kernels[k].core.form()
                 rate = form.p0 if form is not None and form.ingredient == "sqdist" else 1.0
@@ -308,8 +315,12 @@ class ComputedOperator(SampledOperator):
 
     def _seen(self, k: int) -> tuple[Kernel, Samples]:
         """Return the core of kernel k and the training samples as it sees them."""
-        kernel = self.kernels[k]
-        return kernel.core, self.samples.through(kernel.path)
+        kernel, view = self.kernels[k], self._view
+        if view is None or view[0] is not self.samples or view[1] != kernel.path:
+            # Kernels on the same columns are asked for one after the other.
+            seen = self.samples.through(kernel.path)
+            view = self._view = self.samples, kernel.path, seen
+        return kernel.core, view[2]
 
     def given_matrix(self, k: int) -> tuple[Array, Array, float] | None:
         core, samples = self._seen(k)
@@ -326,7 +337,7 @@ class ComputedOperator(SampledOperator):
         return form, np.ascontiguousarray(samples.array())
 
     def thin_factor(self, k: int, stage: int | None = None) -> ScaledFactor | None:
-        """See :class:`KernelOperator`; after the first steps of the normalisation, or all."""
+        # After the first steps of the normalisation, or all of them.
         core, samples = self._seen(k)
         found = core.features(samples)
         factor: Any = FeatureRows.of(found) if issparse(found) else found
@@ -352,7 +363,8 @@ class ComputedOperator(SampledOperator):
             steps=[],
             normalization=Normalization(),
             only_scales=True,
-            _scalings=dict.fromkeys(self._places, Scaling.none(self.n)),
+            _scalings={},
+            _learnt=set(self._places),
         )
 
     def normalised(self, k: int, target: Target) -> Target:
@@ -386,38 +398,38 @@ class ComputedOperator(SampledOperator):
     def learn(self, kernels: Sequence[int]) -> None:
         """Learn the constants of the normalisation for these kernels, where they are not known."""
         known = all(side and side.scalings for side in (self._left, self._right))
-        new = [k for k in kernels if self._places[k] not in self._scalings]
+        new = [k for k in kernels if self._places[k] not in self._learnt]
         if known or not new:
             return
         for stage, step in enumerate(self.steps):
             missing = [k for k in new if not step.has(self._places[k])]
+            if stage == 0 and not step.needs_means:
+                units = {k for k in missing if self._is_unit(k)}
+                step.learn_units([self._places[k] for k in missing if k in units], self.samples.n)
+                missing = [k for k in missing if k not in units]
             means = self._stage_means(missing, stage) if step.needs_means else repeat(None)
             for k, own in zip(missing, means, strict=False):
                 step.learn(self._places[k], self.names[k], self._stage_diagonal(k, stage), own)
         if not self.normalization.scales:
             for k in new:
-                largest = np.abs(self._stage_diagonal(k, len(self.steps))).max(initial=0.0)
-                if not largest <= LARGEST:
-                    raise InvalidInputError(
-                        f"kernel '{self.names[k]}' has a diagonal of up to {largest:g}; kernel "
-                        f"values must be at most {LARGEST:g} in size, or sums and squares of them "
-                        f"would overflow. Scale its columns, or use normalize='trace'."
-                    )
-        none = Scaling.none(self.samples.n)
-        self._scalings |= {self._places[k]: self._normalised(k, none) for k in new}
+                refuse_huge_diagonal(self.names[k], self._stage_diagonal(k, len(self.steps)))
+        self._learnt.update(self._places[k] for k in new)
+
+    def _is_unit(self, k: int) -> bool:
+        """Whether every sample has the value one with itself."""
+        return self.kernels[k].core.squared_rate is not None
 
     def _raw_diagonal(self, k: int, samples: Samples) -> Floats:
         """k(x, x) before normalisation, all finite."""
+        core, seen = self._seen(k) if samples is self.samples else (self.kernels[k], samples)
         with np.errstate(over="ignore", invalid="ignore"):
-            diagonal = np.asarray(self.kernels[k].diagonal(samples), dtype=np.float64)
+            diagonal = np.asarray(core.diagonal(seen), dtype=np.float64)
         if not np.isfinite(diagonal).all():
             raise NotFiniteError(self.names[k])
         return diagonal
 
     def _stage_diagonal(self, k: int, stage: int) -> Floats:
         """The diagonal of the training samples after the first steps."""
-        if stage == 0 and self.kernels[k].core.squared_rate is not None:
-            return np.ones(self.samples.n)
         raw, n = self._raw_diagonal(k, self.samples), self.samples.n
         return self._normalised(k, Scaling.none(n), stage).diagonal(raw) if stage else raw
 
